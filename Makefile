@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Short names for the commands that people use; the build itself is CMake's (see CMakePresets.json).
+PREFIX ?= /usr/local
+export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
+export CTEST_PARALLEL_LEVEL ?= $(shell nproc)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test soak format lint check install clean
+
+help:            ## this list
+	@sed -n 's/^\([a-z]*\): *[^#]*## */  make \1\t/p' Makefile | expand -t 18
+
+setup:           ## install the Debian packages that everything here needs
+	scripts/setup check
+
+build:           ## the library and build/release/bin/pinfold
+	scripts/setup build
+	test -e build/release/build.ninja || cmake --preset release -DPINFOLD_BUILD_TESTS=OFF
+	cmake --build build/release --target pinfold_tool
+
+demo: build      ## what the cache is for, on this machine, in under a minute
+	build/release/bin/pinfold demo
+
+test:            ## build everything and run all tests at their short lengths
+	scripts/setup test
+	cmake --preset release
+	cmake --build --preset release
+	ctest --preset release --timeout 300
+
+soak:            ## the long tests: ten million model steps, a minute of each stress test in three builds; an hour or two
+	scripts/setup check
+	scripts/soak
+
+format:          ## rewrite the sources as .clang-format says
+	scripts/setup check
+	scripts/format --fix
+
+lint:            ## clang-tidy
+	scripts/setup check
+	scripts/lint
+
+check:           ## everything that CI runs
+	.ci/run
+
+install: build   ## into PREFIX (/usr/local)
+	cmake --install build/release --prefix $(PREFIX)
+
+clean:           ## remove build/release and the other builds of the presets
+	rm -rf build/release build/debug build/asan build/tsan build/fuzz build/tidy build/package

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# What every target of this tree is compiled with: an interface library, linked privately.
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+find_program(PINFOLD_CCACHE ccache)
+mark_as_advanced(PINFOLD_CCACHE)
+if(PINFOLD_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${PINFOLD_CCACHE})
+endif()
+
+add_library(pinfold_flags INTERFACE)
+target_compile_features(pinfold_flags INTERFACE cxx_std_20)
+target_compile_options(pinfold_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion)
+if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  target_compile_options(pinfold_flags INTERFACE -Wthread-safety)
+endif()
+if(PINFOLD_WERROR)
+  target_compile_options(pinfold_flags INTERFACE -Werror)
+endif()
+
+if(PINFOLD_SANITIZE)
+  # Without `vptr`: to judge an object it makes a pipe, and where descriptors have run out it calls a good one bad.
+  add_compile_options(-fsanitize=${PINFOLD_SANITIZE} -fno-sanitize=vptr -fno-sanitize-recover=all
+                      -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${PINFOLD_SANITIZE})
+endif()
+
+set(CMAKE_CXX_EXTENSIONS OFF)

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# What `cmake --install` leaves behind: library, headers, tool, find_package and pkg-config files, licence.
+include(CMakePackageConfigHelpers)
+
+set(package_directory ${CMAKE_INSTALL_LIBDIR}/cmake/pinfold)
+install(
+  TARGETS pinfold
+  EXPORT pinfoldTargets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  FILE_SET HEADERS
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+)
+if(TARGET pinfold_tool)
+  install(TARGETS pinfold_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+install(EXPORT pinfoldTargets NAMESPACE pinfold:: DESTINATION ${package_directory})
+
+configure_package_config_file(
+  ${PROJECT_SOURCE_DIR}/cmake/pinfoldConfig.cmake.in ${PROJECT_BINARY_DIR}/pinfoldConfig.cmake
+  INSTALL_DESTINATION ${package_directory}
+  NO_SET_AND_CHECK_MACRO
+)
+# Before 1.0 a minor version may break its users.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/pinfoldConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/pinfoldConfig.cmake ${PROJECT_BINARY_DIR}/pinfoldConfigVersion.cmake
+        DESTINATION ${package_directory})
+
+# Relative to the file itself, so that a prefix given to `cmake --install` works too.
+file(RELATIVE_PATH prefix_from_pkgconfig ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+configure_file(${PROJECT_SOURCE_DIR}/cmake/pinfold.pc.in ${PROJECT_BINARY_DIR}/pinfold.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/pinfold.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

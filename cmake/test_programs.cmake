@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# add_test_programs(<folder> [LIBRARIES <target>...] [<test property> <value>...])
+#
+# Makes one GoogleTest program of each <folder>/*_test.cpp and gives each of its tests to ctest, labelled with the
+# folder. Sets <folder>_programs in the caller. A program that exits with 77, or says GTEST_SKIP, counts as skipped.
+function(add_test_programs folder)
+  cmake_parse_arguments(PARSE_ARGV 1 given "" "" "LIBRARIES")
+  file(GLOB sources CONFIGURE_DEPENDS ${folder}/*_test.cpp)
+  set(programs "")
+  foreach(source IN LISTS sources)
+    cmake_path(GET source STEM name)
+    add_executable(${name} ${source})
+    target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+    target_link_libraries(${name} PRIVATE pinfold_internal pinfold_flags GTest::gtest_main ${given_LIBRARIES})
+    gtest_discover_tests(
+      ${name}
+      DISCOVERY_MODE PRE_TEST
+      TEST_PREFIX ${folder}/
+      PROPERTIES LABELS ${folder} SKIP_RETURN_CODE 77 ${given_UNPARSED_ARGUMENTS}
+    )
+    list(APPEND programs ${name})
+  endforeach()
+  set(${folder}_programs ${programs} PARENT_SCOPE)
+endfunction()

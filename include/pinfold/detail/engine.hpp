@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The seam between the typed fronts and the one compiled engine. Not for users; it may change in any release.
+#pragma once
+
+#include <pinfold/error.hpp>
+#include <pinfold/importer.hpp>
+#include <pinfold/options.hpp>
+#include <pinfold/peer.hpp>
+#include <pinfold/range.hpp>
+#include <pinfold/statistics.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace pinfold::detail {
+
+class engine;
+
+/// A registrar's own object, as bytes.
+struct alignas(std::max_align_t) registration {
+  std::array<std::byte, max_mapping_bytes> bytes{};
+};
+
+/// The part of an entry that a lease may look at. It stays valid memory as long as the cache or any lease lives.
+struct record {
+  std::atomic<entry_state> state{entry_state::free};
+  std::atomic<bool> revoked{false};  ///< the cache was destroyed under the lease: the registration is closed
+  registration object;               ///< written before the entry is published, constant while leased
+};
+
+/// What a look-up asks for. The token lies behind the pointer, as many bytes as the driver table says.
+struct request {
+  peer_id peer;
+  range wanted;
+  const void* token;
+};
+
+/// What a driver opened, type-erased.
+struct opened {
+  range covered;
+  void* data;
+  std::size_t bytes;
+  registration object;
+};
+
+/// A registrar, type-erased. All calls may come on many threads at once, never with a lock of the engine held.
+struct driver {
+  void* self;
+  const char* name;
+  std::size_t token_bytes;
+  bool allows_duplicates;
+  result<range> (*check)(const void* self, const void* token) noexcept;
+  result<opened> (*open)(void* self, peer_id peer, const void* token) noexcept;
+  result<void> (*close)(void* self, const registration& object) noexcept;
+};
+
+/// A pinned entry and the local address of what was asked for.
+struct grant {
+  record* entry;
+  void* data;
+};
+
+/// Destroys the engine as R42 says; its memory goes with the last lease.
+struct PINFOLD_EXPORT engine_closer {
+  void operator()(engine* closing) const noexcept;
+};
+using engine_handle = std::unique_ptr<engine, engine_closer>;
+
+// Every function here may be called on any thread.
+[[nodiscard]] PINFOLD_EXPORT engine_handle make_engine(const driver& table, cache_options options);
+[[nodiscard]] PINFOLD_EXPORT result<grant> acquire(engine& on, const request& what) noexcept;
+[[nodiscard]] PINFOLD_EXPORT grant find(engine& on, const request& what) noexcept;  // entry is null when not found
+PINFOLD_EXPORT result<void> release(record* entry) noexcept;
+PINFOLD_EXPORT void invalidate(engine& on, peer_id peer, range gone) noexcept;
+PINFOLD_EXPORT result<void> drop_peer(engine& on, peer_id peer) noexcept;
+PINFOLD_EXPORT result<void> flush(engine& on) noexcept;
+PINFOLD_EXPORT result<void> quiesce(engine& on) noexcept;
+PINFOLD_EXPORT result<void> progress(engine& on) noexcept;
+[[nodiscard]] PINFOLD_EXPORT statistics read_statistics(const engine& on) noexcept;
+[[nodiscard]] PINFOLD_EXPORT std::vector<entry_info> dump(const engine& on);
+
+}  // namespace pinfold::detail

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Errors are values: what failed, the driver's own code, and one static sentence. Making one never allocates.
+#pragma once
+
+#include <pinfold/export.hpp>
+
+#include <cstdint>
+#include <string>
+#include <tl/expected.hpp>
+
+namespace pinfold {
+
+/// What went wrong. `docs/errors.md` says for each code who returns it and what to do about it.
+enum class errc : std::uint8_t {
+  invalid_range,       ///< empty, wraps around, or reaches outside the memory that the handle stands for
+  invalid_handle,      ///< not a handle of this registrar, or damaged
+  invalid_argument,    ///< an option or setting that makes no sense
+  too_large,           ///< above what the registrar can register in one piece
+  not_permitted,       ///< the system refuses this process the access
+  over_budget,         ///< the cache's budget is used up and nothing idle is left to close
+  larger_than_budget,  ///< this one request exceeds the whole budget
+  out_of_resources,    ///< the driver has no room, though everything idle was closed
+  in_use_conflict,     ///< memory that this request needs is mapped by something still in use
+  already_mapped,      ///< between registrar and cache: overlaps something open. A cache's caller never sees it
+  stale_handle,        ///< the exporter has freed or replaced the memory behind this handle
+  peer_gone,           ///< the exporting process has ended
+  unsupported,         ///< not possible on this host, or with this memory
+  timed_out,           ///< a deadline from the options passed
+  driver_error,        ///< any other failure of the driver; see the native code
+  closed,              ///< the cache is shutting down or gone
+};
+
+/// Where a native code comes from, so that it can be printed as words.
+enum class native_kind : std::uint8_t {
+  none,   ///< there is no native code
+  posix,  ///< an `errno` value
+  cuda,   ///< a `CUresult`
+};
+
+/// One failure. Trivially copyable; thread-safe to copy and read.
+struct error {
+  errc code = errc::driver_error;
+  native_kind kind = native_kind::none;
+  std::int32_t native = 0;   ///< the driver's own code, 0 where no driver was involved
+  const char* message = "";  ///< static text, never null, owned by nobody
+
+  friend constexpr bool operator==(const error& failure, errc wanted) noexcept { return failure.code == wanted; }
+};
+
+/// Either a value or an `error`.
+template <class T>
+using result = tl::expected<T, error>;
+
+/// A failure without a native code, ready to be returned as any `result`.
+[[nodiscard]] constexpr tl::unexpected<error> fail(errc code, const char* message) noexcept {
+  return tl::unexpected<error>(error{code, native_kind::none, 0, message});
+}
+
+/// A failure of a system call, carrying its `errno`.
+[[nodiscard]] constexpr tl::unexpected<error> fail_errno(errc code, int native, const char* message) noexcept {
+  return tl::unexpected<error>(error{code, native_kind::posix, native, message});
+}
+
+/// The code's name as written above, for logs and JSON.
+[[nodiscard]] PINFOLD_EXPORT const char* name_of(errc code) noexcept;
+
+/// A line for people: name, sentence, native code with its meaning. Allocates.
+[[nodiscard]] PINFOLD_EXPORT std::string describe(const error& failure);
+
+}  // namespace pinfold

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// How a cache behaves: what it keeps, how much, how long it waits.
+#pragma once
+
+#include <pinfold/events.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace pinfold {
+
+/// What an acquire does when the budget is used up and nothing is idle (R14).
+enum class when_full : std::uint8_t {
+  fail,    ///< return `over_budget` at once
+  wait,    ///< wait for room, at most `full_timeout`, then `over_budget`
+  bypass,  ///< register for the leases of the moment only, outside the budget, closed by the last release
+};
+
+/// Where registrations that nobody needs any more are closed (R5). Inside an event it is always later.
+enum class close_policy : std::uint8_t {
+  inline_,   ///< on the thread whose release or call made them closable
+  deferred,  ///< by the next miss, `progress()`, `flush()`, or the reaper
+};
+
+/// Options of one cache. The four modes are `retain` × a budget: without `retain` nothing stays open after its last
+/// release; with a budget the cache never has more open than that, leases included.
+struct cache_options {
+  std::string name = "pinfold";  ///< shown in events and statistics
+
+  bool retain = true;         ///< keep registrations without a lease for reuse (R11)
+  std::size_t max_bytes = 0;  ///< most bytes registered at any time, 0 = no limit (R12)
+  std::size_t max_count = 0;  ///< most registrations open at any time, 0 = no limit (R12)
+
+  when_full full = when_full::fail;
+  close_policy closes = close_policy::inline_;
+  bool reaper = false;  ///< run a thread that does the deferred closes
+
+  std::chrono::milliseconds full_timeout{1000};   ///< longest wait for room, with `when_full::wait`
+  std::chrono::milliseconds conflict_timeout{0};  ///< longest wait for a conflicting lease to end (R6)
+  std::chrono::milliseconds wait_timeout{30000};  ///< longest wait for another thread's open or close
+  std::chrono::milliseconds drain_timeout{1000};  ///< longest wait for leases at destruction (R42)
+
+  bool entry_statistics = false;    ///< exact hit counts per entry in `dump()`, else sampled (R45)
+  bool statistics_at_exit = false;  ///< send a `statistics` event at destruction (R44)
+
+  event_sink sink{};  ///< who is told; nobody when empty
+};
+
+}  // namespace pinfold

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// How much is registered, and how much may be (R12). A limit of 0 means none.
+#pragma once
+
+#include "core/check.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+
+namespace pinfold::core {
+
+/// Changed only under the engine's mutex; read by statistics without it, so the values are atomics, in relaxed order
+/// because nobody concludes anything from one to the other.
+class budget {
+ public:
+  budget(std::size_t max_bytes, std::size_t max_count) noexcept : max_bytes_(max_bytes), max_count_(max_count) {}
+
+  [[nodiscard]] bool can_ever_hold(std::size_t bytes) const noexcept { return max_bytes_ == 0 || bytes <= max_bytes_; }
+
+  /// Takes room for `count` more entries and `bytes` more bytes, or nothing.
+  [[nodiscard]] bool take(std::size_t bytes, std::size_t count) noexcept {
+    if (max_bytes_ != 0 && (bytes > max_bytes_ || bytes_now() > max_bytes_ - bytes)) return false;
+    if (max_count_ != 0 && (count > max_count_ || count_now() > max_count_ - count)) return false;
+    set(bytes_now() + bytes, count_now() + count);
+    return true;
+  }
+
+  void give(std::size_t bytes, std::size_t count) noexcept {
+    PINFOLD_INVARIANT(bytes <= bytes_now() && count <= count_now(), "only what was taken can be given back");
+    set(bytes_now() - bytes, count_now() - count);
+  }
+
+  [[nodiscard]] std::size_t bytes_now() const noexcept { return bytes_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::size_t count_now() const noexcept { return count_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::size_t bytes_most() const noexcept { return bytes_most_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::size_t count_most() const noexcept { return count_most_.load(std::memory_order_relaxed); }
+
+ private:
+  void set(std::size_t bytes, std::size_t count) noexcept {
+    bytes_.store(bytes, std::memory_order_relaxed);
+    count_.store(count, std::memory_order_relaxed);
+    bytes_most_.store(std::max(bytes_most(), bytes), std::memory_order_relaxed);
+    count_most_.store(std::max(count_most(), count), std::memory_order_relaxed);
+  }
+
+  const std::size_t max_bytes_;
+  const std::size_t max_count_;
+  std::atomic<std::size_t> bytes_{0};
+  std::atomic<std::size_t> count_{0};
+  std::atomic<std::size_t> bytes_most_{0};
+  std::atomic<std::size_t> count_most_{0};
+};
+
+}  // namespace pinfold::core

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Internal invariants. A breach is a defect of pinfold, never of its caller, and going on could move wrong bytes.
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace pinfold::core {
+
+[[noreturn]] inline void broken(const char* what, const char* file, int line) noexcept {
+  std::fprintf(stderr, "pinfold: broken invariant: %s (%s:%d)\n", what, file, line);
+  std::abort();
+}
+
+}  // namespace pinfold::core
+
+/// Checked in every build: it costs a predicted branch on the slow path only.
+#define PINFOLD_INVARIANT(condition, sentence) \
+  ((condition) ? static_cast<void>(0) : ::pinfold::core::broken(sentence, __FILE__, __LINE__))

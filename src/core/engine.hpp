@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The engine behind every cache: combines index, pins, eviction, budget and a driver. `docs/protocol.md` is its
+/// specification; the functions are spread over `engine_*.cpp`, one idea a file.
+#pragma once
+
+#include "core/budget.hpp"
+#include "core/counters.hpp"
+#include "core/entry.hpp"
+#include "core/entry_list.hpp"
+#include "core/entry_pool.hpp"
+#include "core/history.hpp"
+#include "core/mutex.hpp"
+#include "core/range_index.hpp"
+#include "core/wait_table.hpp"
+
+#include <pinfold/detail/engine.hpp>
+
+#include <condition_variable>
+#include <cstddef>
+#include <optional>
+#include <thread>
+#include <vector>
+
+namespace pinfold::core {
+
+/// Until when one call may wait, fixed when it first waits for anything.
+class patience {
+ public:
+  explicit patience(const cache_options& options) noexcept
+      : options_(options), start_(std::chrono::steady_clock::now()) {}
+  [[nodiscard]] deadline others() const noexcept { return start_ + options_.wait_timeout; }
+  [[nodiscard]] deadline conflicts() const noexcept { return start_ + options_.conflict_timeout; }
+  [[nodiscard]] deadline room() const noexcept { return start_ + options_.full_timeout; }
+
+ private:
+  const cache_options& options_;
+  deadline start_;
+};
+
+}  // namespace pinfold::core
+
+namespace pinfold::detail {
+
+using core::entry;
+
+/// Thread-safe. Functions that require the mutex may give it up while the driver or the sink works, and say so with
+/// "unlocks"; after them nothing seen before is known to hold.
+class engine {
+ public:
+  engine(const driver& table, cache_options options);
+  ~engine() = default;
+  engine(const engine&) = delete;
+  engine& operator=(const engine&) = delete;
+
+  [[nodiscard]] result<grant> acquire(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
+  [[nodiscard]] grant find(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
+  static result<void> release(entry* held) noexcept;
+
+  void invalidate(peer_id peer, const range& gone) noexcept PINFOLD_EXCLUDES(mutex_);
+  result<void> drop_peer(peer_id peer) noexcept PINFOLD_EXCLUDES(mutex_);
+  result<void> flush() noexcept PINFOLD_EXCLUDES(mutex_);
+  result<void> quiesce() noexcept PINFOLD_EXCLUDES(mutex_);
+  result<void> progress() noexcept PINFOLD_EXCLUDES(mutex_);
+
+  [[nodiscard]] statistics read_statistics() const noexcept;
+  [[nodiscard]] std::vector<entry_info> dump() const PINFOLD_EXCLUDES(mutex_);
+
+  /// Ends the engine (R42) and frees it, now or with the last lease.
+  static void shut_down(engine* ending) noexcept;
+
+ private:
+  using miss_reason = core::miss_reason;
+  using counter = core::counter;
+  using patience = core::patience;
+
+  // --- looking up (engine_acquire.cpp)
+  [[nodiscard]] entry* matching(const request& what) const noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] entry* covering_with_other_token(const request& what) const noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] entry* unusable_twin(const request& what, const range& allocation) const noexcept
+      PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] bool same_token(const entry& one, const request& what) const noexcept;
+  [[nodiscard]] grant hit(entry& found, const request& what) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] grant grant_on(entry& found, const request& what) noexcept PINFOLD_REQUIRES(mutex_);
+  void sample(entry& found) noexcept PINFOLD_REQUIRES(mutex_);
+  void pin(entry& found) noexcept PINFOLD_REQUIRES(mutex_);
+  void replace(entry& stale) noexcept PINFOLD_REQUIRES(mutex_);                                       // unlocks
+  [[nodiscard]] result<grant> acquire_slowly(const request& what) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] result<grant> join(entry& opening, const request& what, const patience& until) noexcept
+      PINFOLD_REQUIRES(mutex_);                                                                               // unlocks
+  [[nodiscard]] result<void> wait_out(entry& twin, const patience& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] miss_reason reason_of_miss(const request& what, const range& allocation) const noexcept
+      PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] bool spare_entry() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+
+  // --- opening (engine_open.cpp)
+  [[nodiscard]] result<grant> open(const request& what, const range& allocation, const patience& until) noexcept
+      PINFOLD_REQUIRES(mutex_);                                                              // unlocks
+  [[nodiscard]] result<opened> call_open(entry& opening) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] result<void> accept(entry& opening, const opened& made, const patience& until) noexcept
+      PINFOLD_REQUIRES(mutex_);  // unlocks
+  void publish(entry& opening, const opened& made) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] error abandon(entry& opening, const error& why) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] error take_back(entry& opening, const opened& made, const error& why) noexcept
+      PINFOLD_REQUIRES(mutex_);  // unlocks
+
+  // --- room, conflicts, retries (engine_room.cpp, engine_conflict.cpp)
+  [[nodiscard]] result<void> reserve(entry& opening, std::size_t more_bytes, std::size_t more_count,
+                                     const patience& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] result<void> go_without_room(entry& opening, std::size_t bytes) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] bool close_one_for_room() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] result<void> free_resources(const error& refused, std::uint64_t closes_before,
+                                            const patience& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] result<void> clear_conflicts(entry& opening, const error& refused, const patience& until) noexcept
+      PINFOLD_REQUIRES(mutex_);  // unlocks
+  void shrink(entry& opening, std::size_t bytes) noexcept PINFOLD_REQUIRES(mutex_);
+  void give_room_back(entry& closed) noexcept PINFOLD_REQUIRES(mutex_);
+
+  // --- closing (engine_close.cpp)
+  result<void> release_pin(entry& held) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  result<void> unpin(entry& held) noexcept PINFOLD_REQUIRES(mutex_);        // unlocks
+  void mark_stale(entry& gone) noexcept PINFOLD_REQUIRES(mutex_);
+  void queue_close(entry& stale) noexcept PINFOLD_REQUIRES(mutex_);
+  result<void> close(entry& closable, const event* why) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  void detach(entry& closable) noexcept PINFOLD_REQUIRES(mutex_);
+  void quarantine(entry& kept) noexcept PINFOLD_REQUIRES(mutex_);
+  void recycle(entry& done) noexcept PINFOLD_REQUIRES(mutex_);
+  void tell_overlapping_openings(const entry& closed) noexcept PINFOLD_REQUIRES(mutex_);
+  result<void> close_queued(std::size_t at_most) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  result<void> retry_quarantined() noexcept PINFOLD_REQUIRES(mutex_);                // unlocks
+  result<void> close_unheld() noexcept PINFOLD_REQUIRES(mutex_);                     // unlocks
+
+  // --- waiting and telling (engine_life.cpp)
+  bool wait_for(const void* what, core::deadline until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  void tell(event what) noexcept PINFOLD_EXCLUDES(mutex_);
+  [[nodiscard]] event about(const entry& one, event_kind kind, severity level) const noexcept PINFOLD_REQUIRES(mutex_);
+  void reap() noexcept PINFOLD_EXCLUDES(mutex_);
+  void stop_reaper() noexcept PINFOLD_EXCLUDES(mutex_);
+  void wait_for_leases() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  void revoke_leased() noexcept PINFOLD_REQUIRES(mutex_);    // unlocks
+  void say_goodbye() noexcept PINFOLD_EXCLUDES(mutex_);
+
+  const driver driver_;
+  const cache_options options_;
+  core::counters counters_;
+
+  mutable core::mutex mutex_;
+  core::budget budget_;  // changed under the mutex, read without
+  core::entry_pool pool_ PINFOLD_GUARDED_BY(mutex_);
+  core::range_index lookup_ PINFOLD_GUARDED_BY(mutex_);  // opening and live
+  core::range_index hidden_ PINFOLD_GUARDED_BY(mutex_);  // open in the driver, or about to be, and not to be found
+  core::entry_list idle_ PINFOLD_GUARDED_BY(mutex_);     // live without a pin, least recently released first
+  core::entry_list queued_ PINFOLD_GUARDED_BY(mutex_);   // draining without a pin: closes that are due
+  core::entry_list quarantined_ PINFOLD_GUARDED_BY(mutex_);
+  core::history history_ PINFOLD_GUARDED_BY(mutex_);
+  core::wait_table waiting_ PINFOLD_GUARDED_BY(mutex_);
+  std::size_t closes_in_flight_ PINFOLD_GUARDED_BY(mutex_) = 0;
+  std::uint64_t closes_done_ PINFOLD_GUARDED_BY(mutex_) = 0;
+  std::uint64_t hits_seen_ PINFOLD_GUARDED_BY(mutex_) = 0;
+  std::uint64_t leases_ PINFOLD_GUARDED_BY(mutex_) = 0;
+  bool closed_ PINFOLD_GUARDED_BY(mutex_) = false;
+  bool orphaned_ PINFOLD_GUARDED_BY(mutex_) = false;  // the last lease frees the engine
+  mutable std::atomic<std::uint64_t> leases_most_{0};
+
+  std::condition_variable_any reaper_wake_;
+  bool reaper_stop_ PINFOLD_GUARDED_BY(mutex_) = false;
+  std::thread reaper_;
+};
+
+}  // namespace pinfold::detail

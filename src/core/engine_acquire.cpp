@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Finding what is asked for, and waiting for what is on its way.
+#include "core/engine.hpp"
+
+#include <cstring>
+
+namespace pinfold::detail {
+
+namespace {
+
+// A miss does a few of the closes that are due, so that nobody who only acquires lets them pile up for ever, and none
+// pays for a whole invalidation at once.
+constexpr std::size_t closes_per_miss = 4;
+
+}  // namespace
+
+result<grant> engine::acquire(const request& what) noexcept {
+  counters_.add(counter::acquires);
+  core::scoped_lock guard(mutex_);
+  entry* found = closed_ ? nullptr : matching(what);
+  if (found != nullptr && found->now() == entry_state::live) return hit(*found, what);
+  auto granted = acquire_slowly(what);
+  if (!granted) counters_.add(counter::failed_acquires);
+  return granted;
+}
+
+grant engine::find(const request& what) noexcept {
+  core::scoped_lock guard(mutex_);
+  entry* found = closed_ ? nullptr : matching(what);
+  if (found != nullptr && found->now() == entry_state::live) {
+    counters_.add(counter::valid);
+    counters_.add(counter::found);
+    pin(*found);
+    return grant_on(*found, what);
+  }
+  counters_.add(counter::notfound);
+  while (entry* stale = covering_with_other_token(what)) replace(*stale);  // only marks: `find` never calls the driver
+  return {nullptr, nullptr};
+}
+
+// The token differs: the exporter has freed this memory and given its address to something else (R4).
+void engine::replace(entry& stale) noexcept {
+  counters_.add(counter::invalid);
+  const event replaced = about(stale, event_kind::replaced, severity::info);
+  mark_stale(stale);
+  mutex_.unlock();
+  tell(replaced);
+  mutex_.lock();
+}
+
+bool engine::same_token(const entry& one, const request& what) const noexcept {
+  return std::memcmp(one.token(), what.token, driver_.token_bytes) == 0;
+}
+
+entry* engine::matching(const request& what) const noexcept {
+  return lookup_.find_overlap(what.peer, what.wanted, [&](const entry& one) {
+    return one.covered.contains(what.wanted) && same_token(one, what);
+  });
+}
+
+entry* engine::covering_with_other_token(const request& what) const noexcept {
+  return lookup_.find_overlap(what.peer, what.wanted, [&](const entry& one) {
+    return one.covered.contains(what.wanted) && !same_token(one, what);
+  });
+}
+
+// An entry that the driver still has open, or is opening, for this very token, but that can no longer be handed out.
+entry* engine::unusable_twin(const request& what, const range& allocation) const noexcept {
+  if (driver_.allows_duplicates) return nullptr;
+  return hidden_.find_overlap(what.peer, allocation, [&](const entry& one) { return same_token(one, what); });
+}
+
+void engine::pin(entry& found) noexcept {
+  if (found.idle()) idle_.remove(&found);
+  ++found.pins;
+}
+
+grant engine::grant_on(entry& found, const request& what) noexcept {
+  ++leases_;
+  counters_.add(counter::leases);
+  return {&found, static_cast<std::byte*>(found.data) + (what.wanted.begin - found.covered.begin)};
+}
+
+void engine::sample(entry& found) noexcept {
+  constexpr std::uint64_t one_in = 64;
+  if (options_.entry_statistics) {
+    ++found.hits;
+  } else if (++hits_seen_ % one_in == 0) {
+    found.hits += one_in;
+  }
+}
+
+grant engine::hit(entry& found, const request& what) noexcept {
+  counters_.add(counter::hits);
+  counters_.add(counter::valid);
+  sample(found);
+  pin(found);
+  return grant_on(found, what);
+}
+
+result<grant> engine::acquire_slowly(const request& what) noexcept {
+  const patience until(options_);
+  mutex_.unlock();
+  const auto allocation = driver_.check(driver_.self, what.token);
+  mutex_.lock();
+  if (!allocation) return tl::unexpected(allocation.error());
+  if (!allocation->contains(what.wanted))
+    return fail(errc::invalid_range, "the request reaches outside the allocation of its handle");
+
+  bool was_replaced = false;
+  static_cast<void>(close_queued(closes_per_miss));  // a failure is kept in quarantine and told to the sink
+  for (;;) {
+    if (!spare_entry()) return fail(errc::out_of_resources, "no memory for another entry");
+    if (closed_) return fail(errc::closed, "the cache is shutting down");
+    if (entry* found = matching(what)) {
+      if (found->now() == entry_state::live) return hit(*found, what);
+      return join(*found, what, until);
+    }
+    if (entry* stale = covering_with_other_token(what)) {
+      was_replaced = true;
+      replace(*stale);
+      if (options_.closes == close_policy::inline_) static_cast<void>(close_queued(SIZE_MAX));
+      continue;
+    }
+    entry* twin = unusable_twin(what, *allocation);
+    if (twin == nullptr) break;
+    if (auto gone = wait_out(*twin, until); !gone) return tl::unexpected(gone.error());
+  }
+  const auto reason = was_replaced ? miss_reason::invalidated : reason_of_miss(what, *allocation);
+  auto granted = open(what, *allocation, until);
+  if (granted) {
+    constexpr auto first = static_cast<std::uint8_t>(counter::misses_cold);
+    counters_.add(static_cast<counter>(first + static_cast<std::uint8_t>(reason)));
+  }
+  return granted;
+}
+
+result<grant> engine::join(entry& opening, const request& what, const patience& until) noexcept {
+  ++opening.pins;  // from here on the entry cannot be reused, whatever becomes of the open
+  while (opening.now() == entry_state::opening) {
+    if (wait_for(&opening, until.others()) || opening.now() != entry_state::opening) continue;
+    --opening.pins;  // the opener still holds one
+    return fail(errc::timed_out, "another thread is still opening this handle");
+  }
+  if (opening.now() == entry_state::live || opening.now() == entry_state::draining) {
+    counters_.add(counter::hits);
+    counters_.add(counter::valid);
+    sample(opening);
+    return grant_on(opening, what);
+  }
+  const error why = opening.failure;
+  static_cast<void>(unpin(opening));  // nothing is open, so nothing is closed
+  return tl::unexpected(why);
+}
+
+result<void> engine::wait_out(entry& twin, const patience& until) noexcept {
+  switch (twin.now()) {
+    case entry_state::quarantined: {
+      if (twin.pins > 0) break;
+      auto closed = close(twin, nullptr);
+      if (closed) return {};
+      error why = closed.error();
+      why.code = errc::in_use_conflict;
+      return tl::unexpected(why);
+    }
+    case entry_state::draining:
+      if (twin.pins == 0) {
+        static_cast<void>(close(twin, nullptr));  // if it fails, the twin is seen again, in quarantine
+        return {};
+      }
+      if (wait_for(&twin, until.conflicts())) return {};
+      return fail(errc::in_use_conflict, "leases still hold an invalidated registration of this handle");
+    default: break;
+  }
+  if (wait_for(&twin, until.others())) return {};
+  return fail(errc::timed_out, "another thread is still closing this handle");
+}
+
+engine::miss_reason engine::reason_of_miss(const request& what, const range& allocation) const noexcept {
+  const auto past = history_.recall(what.peer, allocation.begin);
+  if (past != miss_reason::cold) return past;
+  const auto* beside = lookup_.find_overlap(what.peer, what.wanted, [](const entry&) { return true; });
+  return beside == nullptr ? miss_reason::cold : miss_reason::extent;
+}
+
+bool engine::spare_entry() noexcept {
+  while (pool_.empty()) {
+    mutex_.unlock();
+    auto block = core::entry_pool::make_chunk(this, driver_.token_bytes);
+    mutex_.lock();
+    if (!block) return false;
+    pool_.adopt(std::move(block));
+  }
+  return true;
+}
+
+}  // namespace pinfold::detail

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The driver says "already mapped": exactly what overlaps the new allocation stands in the way (R6).
+#include "core/engine.hpp"
+
+namespace pinfold::detail {
+
+namespace {
+
+// What stands in the way of an open, by what has to be done about it.
+struct obstacles {
+  entry* leased = nullptr;    // somebody uses it
+  entry* moving = nullptr;    // another thread's open or close is at work on it
+  entry* closable = nullptr;  // nobody needs it
+
+  void add(entry& one) noexcept {
+    switch (one.now()) {
+      case entry_state::opening:
+        // Another opener that waits, as we do, holds nothing in the driver: waiting for it could be waiting for us.
+        if (one.in_driver) moving = &one;
+        break;
+      case entry_state::closing: moving = &one; break;
+      default: (one.pins > 0 ? leased : closable) = &one;
+    }
+  }
+};
+
+error as_conflict(error refused) noexcept {
+  refused.code = errc::in_use_conflict;
+  return refused;
+}
+
+}  // namespace
+
+result<void> engine::clear_conflicts(entry& opening, const error& refused, const patience& until) noexcept {
+  bool changed = opening.disturbed;
+  for (;;) {
+    obstacles found;
+    const auto note = [&](entry& one) {
+      if (&one != &opening) found.add(one);
+      return false;
+    };
+    lookup_.find_overlap(opening.peer, opening.covered, note);
+    hidden_.find_overlap(opening.peer, opening.covered, note);
+
+    if (found.leased != nullptr) {
+      if (!wait_for(this, until.conflicts())) return tl::unexpected(as_conflict(refused));
+    } else if (found.moving != nullptr) {
+      if (!wait_for(found.moving, until.others()))
+        return fail(errc::timed_out, "another thread is still busy with overlapping memory");
+    } else if (found.closable != nullptr) {
+      if (found.closable->now() == entry_state::live) counters_.add(counter::conflicts);
+      const event why = about(*found.closable, event_kind::conflict, severity::info);
+      if (auto closed = close(*found.closable, &why); !closed) return tl::unexpected(as_conflict(closed.error()));
+    } else {
+      // Nothing of ours is left. If nothing of ours ever was, the application holds the mapping itself.
+      return changed || opening.disturbed ? result<void>{} : tl::unexpected(as_conflict(refused));
+    }
+    changed = true;
+  }
+}
+
+}  // namespace pinfold::detail

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Looking at a cache from outside, without stopping it.
+#include "core/engine.hpp"
+
+#include <algorithm>
+
+namespace pinfold::detail {
+
+statistics engine::read_statistics() const noexcept {
+  const auto sum = [this](counter which) { return counters_.sum(which); };
+  statistics now;
+  now.hits = sum(counter::hits);
+  now.valid = sum(counter::valid);
+  now.invalid = sum(counter::invalid);
+  now.evicted = sum(counter::evicted);
+  now.found = sum(counter::found);
+  now.notfound = sum(counter::notfound);
+  now.acquires = sum(counter::acquires);
+  now.failed_acquires = sum(counter::failed_acquires);
+  now.misses_cold = sum(counter::misses_cold);
+  now.misses_invalidated = sum(counter::misses_invalidated);
+  now.misses_rights = sum(counter::misses_rights);
+  now.misses_extent = sum(counter::misses_extent);
+  now.misses_evicted = sum(counter::misses_evicted);
+  now.misses = now.misses_cold + now.misses_invalidated + now.misses_rights + now.misses_extent + now.misses_evicted;
+  now.opens = sum(counter::opens);
+  now.closes = sum(counter::closes);
+  now.failed_opens = sum(counter::failed_opens);
+  now.failed_closes = sum(counter::failed_closes);
+  now.conflicts = sum(counter::conflicts);
+  now.bypasses = sum(counter::bypasses);
+  now.invalidated_while_leased = sum(counter::invalidated_while_leased);
+  now.sink_failures = sum(counter::sink_failures);
+  now.waited = std::chrono::nanoseconds(sum(counter::waited_ns));
+  now.open_now = now.opens - now.closes;
+  now.bytes_now = budget_.bytes_now();
+  now.entries_now = budget_.count_now();
+  now.bytes_most = budget_.bytes_most();
+  now.entries_most = budget_.count_most();
+  now.leases_now = sum(counter::leases);
+  now.quarantined = sum(counter::quarantined);
+  now.bypass_bytes = sum(counter::bypass_bytes);
+
+  auto most = leases_most_.load(std::memory_order_relaxed);
+  while (most < now.leases_now &&
+         !leases_most_.compare_exchange_weak(most, now.leases_now, std::memory_order_relaxed)) {
+  }
+  now.leases_most = std::max(most, now.leases_now);
+  return now;
+}
+
+std::vector<entry_info> engine::dump() const {
+  std::vector<entry_info> listed;
+  std::size_t needed = 0;
+  do {  // the list must have room before the lock is taken: nothing is allocated under it
+    listed.reserve(needed);
+    core::scoped_lock guard(mutex_);
+    needed = lookup_.size() + hidden_.size();
+    if (needed > listed.capacity()) continue;
+    const auto now = std::chrono::steady_clock::now();
+    const auto add = [&](const entry& one) {
+      const bool opened = one.now() != entry_state::opening;
+      listed.push_back({one.peer, one.covered, one.bytes, driver_.name, one.now(), one.pins, one.hits, one.bypass,
+                        opened ? now - one.opened_at : std::chrono::nanoseconds{0}, one.owner_thread});
+    };
+    lookup_.for_each(add);
+    hidden_.for_each(add);
+  } while (needed > listed.capacity());
+  return listed;
+}
+
+}  // namespace pinfold::detail

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Room in the budget, and room in the driver: who is closed for whom (R7, R12, R14-R17).
+#include "core/engine.hpp"
+
+namespace pinfold::detail {
+
+result<void> engine::reserve(entry& opening, std::size_t more_bytes, std::size_t more_count,
+                             const patience& until) noexcept {
+  if (!budget_.can_ever_hold(opening.bytes + more_bytes))
+    return fail(errc::larger_than_budget, "this one registration exceeds the whole budget");
+  bool retried = false;
+  while (opening.bypass || !budget_.take(more_bytes, more_count)) {
+    if (opening.bypass) return go_without_room(opening, more_bytes);
+    if (close_one_for_room()) continue;
+    if (closes_in_flight_ > 0) {
+      if (wait_for(this, until.others())) continue;
+      return fail(errc::timed_out, "another thread's close, which would make room, does not end");
+    }
+    if (!retried && !quarantined_.empty()) {
+      retried = true;
+      static_cast<void>(retry_quarantined());  // those that fail again stay listed
+      continue;
+    }
+    if (options_.full == when_full::bypass) {
+      opening.bypass = true;
+      give_room_back(opening);
+      more_bytes += opening.bytes;
+      opening.bytes = 0;
+      counters_.add(counter::bypasses);
+      continue;
+    }
+    if (options_.full == when_full::wait && wait_for(this, until.room())) continue;
+    return fail(errc::over_budget, "the budget is used up and nothing idle is left to close");
+  }
+  opening.bytes += more_bytes;
+  opening.counted = true;
+  return {};
+}
+
+result<void> engine::go_without_room(entry& opening, std::size_t bytes) noexcept {
+  opening.bytes += bytes;
+  counters_.add(counter::bypass_bytes, bytes);
+  return {};
+}
+
+bool engine::close_one_for_room() noexcept {
+  if (entry* due = queued_.front()) {
+    static_cast<void>(close(*due, nullptr));  // a failure is kept in quarantine and told to the sink
+    return true;
+  }
+  entry* victim = idle_.front();
+  if (victim == nullptr) return false;
+  counters_.add(counter::evicted);
+  history_.remember(victim->peer, victim->covered.begin, miss_reason::evicted);
+  const event why = about(*victim, event_kind::evicted, severity::debug);
+  static_cast<void>(close(*victim, &why));
+  return true;
+}
+
+// The driver is out of resources: make it a little room and let the caller try again, one victim at a time.
+result<void> engine::free_resources(const error& refused, std::uint64_t closes_before, const patience& until) noexcept {
+  if (closes_done_ != closes_before) return {};
+  if (close_one_for_room()) return {};
+  if (closes_in_flight_ > 0) {
+    if (wait_for(this, until.others())) return {};
+    return fail(errc::timed_out, "another thread's close, which would make room, does not end");
+  }
+  static_cast<void>(retry_quarantined());
+  if (closes_done_ != closes_before) return {};
+  return tl::unexpected(refused);
+}
+
+void engine::shrink(entry& opening, std::size_t bytes) noexcept {
+  const std::size_t less = opening.bytes - bytes;
+  opening.bytes = bytes;
+  if (opening.counted) budget_.give(less, 0);
+  if (!opening.counted) counters_.subtract(counter::bypass_bytes, less);
+  waiting_.notify(this);
+}
+
+void engine::give_room_back(entry& closed) noexcept {
+  if (closed.counted) budget_.give(closed.bytes, 1);
+  if (closed.bypass && !closed.counted) counters_.subtract(counter::bypass_bytes, closed.bytes);
+  closed.counted = false;
+  waiting_.notify(this);
+}
+
+}  // namespace pinfold::detail

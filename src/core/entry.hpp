@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The cache's record of one registration, and the transitions that its state may make.
+#pragma once
+
+#include "core/check.hpp"
+
+#include <pinfold/detail/engine.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace pinfold::core {
+
+using detail::engine;
+
+/// Why the next request for the same memory will have to open it again.
+enum class miss_reason : std::uint8_t { cold, invalidated, rights, extent, evicted };
+
+/// One registration. Its memory is type-stable: it is reused for other entries, and freed only with the engine.
+///
+/// Guard: everything is guarded by the engine's mutex, except what `detail::record` says, and `object` while the driver
+/// works on it, which is the business of the one thread that made the entry `opening` or `closing`.
+/// The token's bytes follow the entry in memory.
+struct entry : detail::record {
+  engine* owner = nullptr;
+
+  // The key. Constant while the entry is in an index.
+  peer_id peer{};
+  range covered{};
+
+  // Links. An entry is in at most one index and at most one list.
+  entry* left = nullptr;
+  entry* right = nullptr;
+  peer_id furthest_peer{};  ///< of this subtree, with `furthest_end` the largest (peer, end)
+  std::uintptr_t furthest_end = 0;
+  std::uint32_t priority = 0;
+  entry* previous = nullptr;
+  entry* next = nullptr;  ///< also links free entries
+
+  std::uint32_t pins = 0;  ///< leases, the opener, and who waits for the opener
+  bool doomed = false;     ///< opening, and already known to be stale when it will be open
+  bool bypass = false;     ///< outside the budget, closed by its last release
+  bool in_driver = false;  ///< opening, and the driver is at work on it now
+  bool disturbed = false;  ///< opening, and something that overlaps it was closed since the driver was asked
+
+  std::size_t bytes = 0;  ///< what it counts, in the budget or as bypass
+  bool counted = false;   ///< whether the budget holds a place for it
+  void* data = nullptr;   ///< where `covered.begin` is in this process
+  error failure{};        ///< why the open failed, for those who waited for it
+  std::uint64_t hits = 0;
+  std::chrono::steady_clock::time_point opened_at{};
+  std::int32_t owner_thread = 0;
+
+  [[nodiscard]] std::byte* token() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
+  [[nodiscard]] const std::byte* token() const noexcept { return reinterpret_cast<const std::byte*>(this + 1); }
+
+  // Only the holder of the engine's mutex writes the state, so its own reads need no order; leases read with acquire.
+  [[nodiscard]] entry_state now() const noexcept { return state.load(std::memory_order_relaxed); }
+
+  [[nodiscard]] bool idle() const noexcept { return now() == entry_state::live && pins == 0; }
+
+  /// Makes a transition of the table in `docs/protocol.md`; any other is a broken invariant.
+  void become(entry_state next_state) noexcept {
+    PINFOLD_INVARIANT(may_become(now(), next_state), "a transition that the protocol does not have");
+    state.store(next_state, std::memory_order_release);
+  }
+
+  [[nodiscard]] static constexpr bool may_become(entry_state from, entry_state to) noexcept {
+    using enum entry_state;
+    switch (from) {
+      case free: return to == opening;
+      case opening: return to == live || to == draining || to == failed || to == quarantined;
+      case failed: return to == free;
+      case live: return to == draining || to == closing;
+      case draining: return to == closing;
+      case closing: return to == free || to == quarantined;
+      case quarantined: return to == closing;
+    }
+    return false;
+  }
+};
+
+static_assert(sizeof(entry) % alignof(std::max_align_t) == 0, "the token behind an entry must be aligned");
+
+}  // namespace pinfold::core

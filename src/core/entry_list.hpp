@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// A first-in first-out list of entries, linked through the entries themselves.
+#pragma once
+
+#include "core/entry.hpp"
+
+#include <cstddef>
+
+namespace pinfold::core {
+
+/// Not thread-safe: guarded by the engine's mutex.
+class entry_list {
+ public:
+  [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] entry* front() const noexcept { return first_; }
+
+  void push_back(entry* added) noexcept {
+    added->previous = last_;
+    added->next = nullptr;
+    (last_ != nullptr ? last_->next : first_) = added;
+    last_ = added;
+    ++size_;
+  }
+
+  /// Requires that the entry is in no other list.
+  [[nodiscard]] bool holds(const entry& one) const noexcept { return first_ == &one || one.previous != nullptr; }
+
+  /// Requires that the entry is in this list.
+  void remove(entry* gone) noexcept {
+    (gone->previous != nullptr ? gone->previous->next : first_) = gone->next;
+    (gone->next != nullptr ? gone->next->previous : last_) = gone->previous;
+    gone->previous = gone->next = nullptr;
+    --size_;
+  }
+
+ private:
+  entry* first_ = nullptr;
+  entry* last_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace pinfold::core

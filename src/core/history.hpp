@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Remembers for a while what was closed and why, so that a miss can say what it costs us for (R43).
+#pragma once
+
+#include "core/entry.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace pinfold::core {
+
+/// A table of fixed size, indexed by a hash: later entries overwrite earlier ones, and what is forgotten counts as
+/// cold. Not thread-safe: guarded by the engine's mutex.
+class history {
+ public:
+  void remember(peer_id peer, std::uintptr_t begin, miss_reason reason) noexcept {
+    slots_[slot(peer, begin)] = {peer, begin, reason};
+  }
+
+  /// It is open again: what happens to it next is a new story.
+  void forget(peer_id peer, std::uintptr_t begin) noexcept {
+    auto& seen = slots_[slot(peer, begin)];
+    if (seen.peer == peer && seen.begin == begin) seen.reason = miss_reason::cold;
+  }
+
+  /// Why there is nothing for this memory now.
+  [[nodiscard]] miss_reason recall(peer_id peer, std::uintptr_t begin) const noexcept {
+    const auto& seen = slots_[slot(peer, begin)];
+    return seen.peer == peer && seen.begin == begin ? seen.reason : miss_reason::cold;
+  }
+
+ private:
+  static constexpr std::size_t slot_count = 512;
+  struct remembered {
+    peer_id peer{};
+    std::uintptr_t begin = 0;
+    miss_reason reason = miss_reason::cold;
+  };
+
+  // Fibonacci hashing of page numbers: neighbours land in different slots.
+  static std::size_t slot(peer_id peer, std::uintptr_t begin) noexcept {
+    return (((begin >> 12U) + peer.value * 0x51ed270b9f1U) * 0x9e3779b97f4a7c15U >> 32U) % slot_count;
+  }
+
+  std::array<remembered, slot_count> slots_{};
+};
+
+}  // namespace pinfold::core

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// A mutex that clang's thread-safety analysis understands, and the attributes to say who guards what.
+#pragma once
+
+#include <mutex>
+
+#if defined(__clang__)
+#define PINFOLD_THREAD_ATTRIBUTE(x) __attribute__((x))
+#else
+#define PINFOLD_THREAD_ATTRIBUTE(x)
+#endif
+
+#define PINFOLD_GUARDED_BY(m) PINFOLD_THREAD_ATTRIBUTE(guarded_by(m))
+#define PINFOLD_REQUIRES(m) PINFOLD_THREAD_ATTRIBUTE(requires_capability(m))
+#define PINFOLD_EXCLUDES(m) PINFOLD_THREAD_ATTRIBUTE(locks_excluded(m))
+
+namespace pinfold::core {
+
+class PINFOLD_THREAD_ATTRIBUTE(capability("mutex")) mutex {
+ public:
+  void lock() noexcept PINFOLD_THREAD_ATTRIBUTE(acquire_capability()) { inner_.lock(); }
+  void unlock() noexcept PINFOLD_THREAD_ATTRIBUTE(release_capability()) { inner_.unlock(); }
+
+ private:
+  std::mutex inner_;
+};
+
+/// Holds a mutex for a scope.
+class PINFOLD_THREAD_ATTRIBUTE(scoped_lockable) scoped_lock {
+ public:
+  explicit scoped_lock(mutex& held) noexcept PINFOLD_THREAD_ATTRIBUTE(acquire_capability(held)) : held_(held) {
+    held_.lock();
+  }
+  ~scoped_lock() PINFOLD_THREAD_ATTRIBUTE(release_capability()) { held_.unlock(); }
+  scoped_lock(const scoped_lock&) = delete;
+  scoped_lock& operator=(const scoped_lock&) = delete;
+
+ private:
+  mutex& held_;
+};
+
+}  // namespace pinfold::core

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Waiting for one entry, or for room, without a condition variable in every entry.
+#pragma once
+
+#include "core/mutex.hpp"
+
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+
+namespace pinfold::core {
+
+using deadline = std::chrono::steady_clock::time_point;
+
+/// Waiters are spread over a few condition variables by what they wait for. Who wakes must look again whether it has
+/// come: others may share the variable. Guarded by the engine's mutex, which a wait gives up meanwhile.
+class wait_table {
+ public:
+  /// Waits until `what` is notified or the deadline has passed; false when it has.
+  bool wait(const void* what, mutex& held, deadline until) noexcept PINFOLD_REQUIRES(held) {
+    bucket& mine = bucket_of(what);
+    ++mine.waiters;
+    const bool in_time = mine.changed.wait_until(held, until) == std::cv_status::no_timeout;
+    --mine.waiters;
+    return in_time;
+  }
+
+  void notify(const void* what) noexcept {
+    bucket& theirs = bucket_of(what);
+    if (theirs.waiters > 0) theirs.changed.notify_all();
+  }
+
+ private:
+  struct bucket {
+    std::condition_variable_any changed;
+    std::uint32_t waiters = 0;
+  };
+
+  bucket& bucket_of(const void* what) noexcept {
+    return buckets_[(reinterpret_cast<std::uintptr_t>(what) >> 4U) * 0x9e3779b97f4a7c15U >> 60U];
+  }
+
+  std::array<bucket, 16> buckets_;
+};
+
+}  // namespace pinfold::core

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// An importer without a fault, whose parts each test spoils in its own way.
+#pragma once
+
+#include <pinfold/import_cache.hpp>
+
+struct good_handle {
+  std::uint64_t serial;
+  std::uint64_t base;
+};
+
+struct good_mapping {
+  void* address;
+};
+
+template <class Handle = good_handle, class Mapping = good_mapping>
+struct importer_of {
+  static constexpr const char* name = "test";
+  static constexpr bool allows_duplicates = false;
+  using handle_type = Handle;
+  using mapping_type = Mapping;
+
+  pinfold::result<pinfold::range> check(const Handle&) const noexcept;
+  pinfold::result<pinfold::imported<Mapping>> open(pinfold::peer_id, const Handle&) noexcept;
+  pinfold::result<void> close(const Mapping&) noexcept;
+};
+
+using good_importer = importer_of<>;

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// How long and with which seed the random tests run: PINFOLD_TEST_SECONDS, PINFOLD_TEST_STEPS, PINFOLD_TEST_SEED.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+
+namespace pinfold::testing {
+
+inline std::uint64_t setting(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+inline std::chrono::seconds stress_time() { return std::chrono::seconds(setting("PINFOLD_TEST_SECONDS", 5)); }
+
+inline std::uint64_t model_steps() { return setting("PINFOLD_TEST_STEPS", 100'000); }
+
+/// The seed of this run, printed so that the run can be replayed.
+inline std::uint64_t test_seed() {
+  static const std::uint64_t seed = [] {
+    const auto chosen = setting("PINFOLD_TEST_SEED", std::random_device{}());
+    std::printf("replay with PINFOLD_TEST_SEED=%llu\n", static_cast<unsigned long long>(chosen));
+    return chosen;
+  }();
+  return seed;
+}
+
+}  // namespace pinfold::testing

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Ends a test that hangs, after printing what it was waiting for.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+namespace pinfold::testing {
+
+/// Unless `beat()` is called at least once every `patience`, prints the report and ends the process with status 1.
+class watchdog {
+ public:
+  watchdog(std::chrono::seconds patience, std::function<void()> report)
+      : patience_(patience), report_(std::move(report)), thread_([this] { watch(); }) {}
+
+  ~watchdog() {
+    {
+      std::lock_guard guard(mutex_);
+      stop_ = true;
+    }
+    wake_.notify_one();
+    thread_.join();
+  }
+  watchdog(const watchdog&) = delete;
+  watchdog& operator=(const watchdog&) = delete;
+
+  void beat() noexcept { beats_.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  void watch() {
+    std::unique_lock lock(mutex_);
+    auto seen = beats_.load();
+    while (!wake_.wait_for(lock, patience_, [this] { return stop_; })) {
+      const auto now = beats_.load();
+      if (now == seen) {
+        std::fprintf(stderr, "watchdog: no progress for %lld s\n", static_cast<long long>(patience_.count()));
+        report_();
+        std::fflush(nullptr);
+        std::_Exit(1);
+      }
+      seen = now;
+    }
+  }
+
+  std::chrono::seconds patience_;
+  std::function<void()> report_;
+  std::atomic<unsigned long> beats_{0};
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stop_ = false;
+  std::thread thread_;  // last: it uses the others
+};
+
+}  // namespace pinfold::testing

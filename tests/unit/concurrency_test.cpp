@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Threads that meet in one cache: R8, R9, R10, R46. The stress tests try what nobody thought of.
+#include "support/cache_checks.hpp"
+
+#include <latch>
+#include <thread>
+#include <vector>
+
+namespace pinfold::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(concurrency, R8_same_handle_is_opened_once) {
+  pretend_fixture f;
+  f.world->open_takes = 50ms;
+  const auto handle = f.world->allocate(1, 0x10000, 64);
+  constexpr int count = 8;
+  std::latch ready(count);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < count; ++i)
+    threads.emplace_back([&] {
+      ready.arrive_and_wait();
+      auto lease = f.acquire(handle);
+      ASSERT_TRUE(lease);
+      EXPECT_EQ(serial_at(lease->data()), handle.serial);
+    });
+  for (auto& one : threads) one.join();
+  EXPECT_EQ(f.world->opens, 1U);
+  EXPECT_EQ(f.cache.statistics().misses, 1U);
+  f.expect_sound();
+}
+
+TEST(concurrency, R8_an_opens_error_goes_to_all_its_waiters) {
+  pretend_fixture f;
+  f.world->open_takes = 100ms;
+  f.world->inject([](driver_call, const pretend_handle&) {
+    return std::optional(error{errc::driver_error, native_kind::posix, 5, "no"});
+  });
+  const auto handle = f.world->allocate(1, 0x10000, 64);
+  constexpr int count = 4;
+  std::latch ready(count);
+  std::atomic<int> failed{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < count; ++i)
+    threads.emplace_back([&] {
+      ready.arrive_and_wait();
+      auto lease = f.acquire(handle);
+      if (!lease && lease.error().native == 5) ++failed;
+    });
+  for (auto& one : threads) one.join();
+  EXPECT_EQ(failed, count);
+  EXPECT_EQ(f.world->opens, 1U) << "one driver call, not one for each";
+  f.world->heal();
+  f.touch(handle);
+  f.expect_sound();
+}
+
+TEST(concurrency, R8_different_handles_are_opened_in_parallel_and_hits_go_on) {
+  pretend_fixture f;
+  const auto cached = f.world->allocate(2, 0x10000, 64);
+  f.touch(cached);
+  f.world->open_takes = 200ms;
+  constexpr std::uint64_t count = 4;
+  std::vector<std::thread> threads;
+  for (std::uint64_t i = 0; i < count; ++i)
+    threads.emplace_back([&, handle = f.world->allocate(1, 0x10000 * (i + 1), 64)] { f.touch(handle); });
+  while (f.world->busy < count) std::this_thread::yield();  // hangs, and so fails, if opens wait for each other
+  f.touch(cached);                                          // a hit while all four are inside the driver
+  EXPECT_EQ(f.world->busy, count);
+  for (auto& one : threads) one.join();
+  EXPECT_EQ(f.world->busy_most, count);
+}
+
+TEST(concurrency, R8_waiting_for_anothers_open_has_a_deadline) {
+  pretend_fixture f({.wait_timeout = 20ms});
+  f.world->open_takes = 300ms;
+  const auto handle = f.world->allocate(1, 0x10000, 64);
+  std::thread opener([&] { f.touch(handle); });
+  while (f.world->busy == 0) std::this_thread::yield();
+  auto refused = f.acquire(handle);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, errc::timed_out);
+  opener.join();
+  EXPECT_TRUE(f.find(handle)) << "who did not wait has not disturbed who opened";
+  f.expect_sound();
+}
+
+TEST(concurrency, R9_request_waits_for_the_close_of_its_own_handle) {
+  pretend_fixture f({.retain = false});
+  f.world->close_takes = 80ms;
+  const auto handle = f.world->allocate(1, 0x10000, 64);
+  auto lease = f.acquire(handle);
+  std::thread releasing([&] { lease->release(); });
+  while (f.world->closes == 0) std::this_thread::yield();
+  auto again = f.acquire(handle);
+  ASSERT_TRUE(again) << describe(again.error());
+  releasing.join();
+  EXPECT_EQ(f.cache.statistics().failed_opens, 0U) << "it never saw 'already mapped' because of us";
+  f.expect_sound();
+}
+
+TEST(concurrency, R9_overlapping_close_in_flight_is_waited_for) {
+  pretend_fixture f({.retain = false});
+  f.world->close_takes = 80ms;
+  auto lease = f.acquire(f.world->allocate(1, 0x10000, 64));
+  const auto grown = f.world->allocate(1, 0x10000, 128);
+  std::thread releasing([&] { lease->release(); });
+  while (f.world->closes == 0) std::this_thread::yield();
+  EXPECT_TRUE(f.acquire(grown));
+  releasing.join();
+  f.expect_sound();
+}
+
+TEST(concurrency, R10_open_that_cannot_be_kept_is_closed) {
+  pretend_fixture f({.max_bytes = 8192});
+  f.world->extra_bytes = 8192;  // fits when reserved, not when opened
+  auto refused = f.acquire(f.world->allocate(1, 0x10000, 4096));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, errc::larger_than_budget);
+  EXPECT_EQ(f.world->opens, 1U);
+  EXPECT_EQ(f.world->open_now(), 0U);
+  f.expect_sound();
+}
+
+TEST(concurrency, R10_and_if_that_close_fails_it_is_owed_not_lost) {
+  pretend_fixture f({.max_bytes = 8192});
+  f.world->extra_bytes = 8192;
+  f.world->inject([](driver_call call, const pretend_handle&) -> std::optional<error> {
+    if (call == driver_call::open) return std::nullopt;
+    return error{errc::driver_error, native_kind::posix, 5, "the close fails"};
+  });
+  EXPECT_EQ(f.acquire(f.world->allocate(1, 0x10000, 4096)).error().code, errc::larger_than_budget);
+  EXPECT_EQ(f.cache.statistics().quarantined, 1U);
+  f.expect_sound();
+  f.world->heal();
+  EXPECT_TRUE(f.cache.flush());
+  EXPECT_EQ(f.world->open_now(), 0U);
+  f.expect_sound();
+}
+
+TEST(concurrency, invalidation_during_an_open_keeps_it_out_of_the_index) {
+  pretend_fixture f;
+  f.world->open_takes = 80ms;
+  const auto handle = f.world->allocate(1, 0x10000, 64);
+  std::thread opener([&] {
+    auto lease = f.acquire(handle);
+    ASSERT_TRUE(lease) << "it asked before the memory went away";
+    EXPECT_TRUE(lease->stale());
+  });
+  while (f.world->busy == 0) std::this_thread::yield();
+  f.cache.invalidate({1}, handle.allocation());
+  EXPECT_FALSE(f.find(handle));
+  opener.join();
+  EXPECT_FALSE(f.find(handle));
+  EXPECT_EQ(f.world->open_now(), 0U);
+  f.touch(handle);
+  f.expect_sound();
+}
+
+TEST(concurrency, R46_leases_are_released_on_other_threads) {
+  pretend_fixture f;
+  const auto handle = f.world->allocate(1, 0x10000, 64);
+  for (int i = 0; i < 100; ++i) {
+    auto lease = f.acquire(handle);
+    std::thread([moved = std::move(*lease)]() mutable { moved.release(); }).join();
+  }
+  EXPECT_EQ(f.cache.statistics().leases_now, 0U);
+  EXPECT_TRUE(f.cache.quiesce());
+  f.expect_sound();
+}
+
+}  // namespace
+}  // namespace pinfold::testing

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <pinfold/error.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <set>
+#include <string>
+#include <type_traits>
+
+namespace {
+
+using pinfold::errc;
+using pinfold::error;
+using pinfold::native_kind;
+
+static_assert(std::is_trivially_copyable_v<error>);
+
+TEST(name_of, every_code_has_a_name_of_its_own) {
+  std::set<std::string> names;
+  for (int code = 0; code <= static_cast<int>(errc::closed); ++code) {
+    names.insert(pinfold::name_of(static_cast<errc>(code)));
+  }
+  EXPECT_EQ(names.size(), static_cast<std::size_t>(errc::closed) + 1);
+  EXPECT_FALSE(names.contains("unknown"));
+  EXPECT_STREQ(pinfold::name_of(static_cast<errc>(200)), "unknown");
+}
+
+TEST(describe_error, says_code_sentence_and_native_code_in_words) {
+  EXPECT_EQ(pinfold::describe(pinfold::fail_errno(errc::stale_handle, EBADF, "the exporter has freed it").value()),
+            "stale_handle: the exporter has freed it (EBADF 9: Bad file descriptor)");
+}
+
+TEST(describe_error, leaves_out_what_there_is_not) {
+  EXPECT_EQ(pinfold::describe(error{.code = errc::closed}), "closed");
+  EXPECT_EQ(pinfold::describe(pinfold::fail(errc::too_large, "too much").value()), "too_large: too much");
+}
+
+TEST(describe_error, gives_the_number_where_there_are_no_words) {
+  EXPECT_EQ(pinfold::describe({errc::driver_error, native_kind::posix, 99999, ""}), "driver_error (errno 99999)");
+  EXPECT_EQ(pinfold::describe({errc::already_mapped, native_kind::cuda, 208, "mapped"}),
+            "already_mapped: mapped (CUresult 208)");
+}
+
+}  // namespace
