@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// What an import cache must do, said in the simplest way: lists, linear searches, one thread. The model test holds the
+/// real cache against it after every step.
+#pragma once
+
+#include "support/pretend_importer.hpp"
+
+#include <pinfold/options.hpp>
+#include <pinfold/statistics.hpp>
+
+#include <algorithm>
+#include <list>
+#include <set>
+#include <tuple>
+#include <vector>
+
+namespace pinfold::testing {
+
+class oracle {
+ public:
+  struct item {
+    pretend_handle handle;
+    entry_state state = entry_state::live;
+    int leases = 0;
+    bool bypass = false;
+  };
+  using outcome = std::optional<errc>;  // nothing means success
+
+  oracle(const cache_options& options, std::size_t capacity) : options_(options), capacity_(capacity) {}
+
+  // The world.
+  std::list<pretend_handle> exported;
+  int failing_opens = 0;
+  errc open_failure = errc::driver_error;
+  int failing_closes = 0;
+
+  outcome acquire(const pretend_handle& wanted, const range& part) {
+    if (item* found = live(wanted, part)) return lease(*found);
+    close_queued(4);
+    for (;;) {
+      if (item* stale = replaced(wanted, part)) {
+        mark(*stale);
+        if (options_.closes == close_policy::inline_) close_queued(SIZE_MAX);
+      } else if (item* twin = unusable(wanted)) {
+        if (twin->leases > 0) return errc::in_use_conflict;
+        const bool owed = twin->state == entry_state::quarantined;
+        if (!close(*twin) && owed) return errc::in_use_conflict;
+      } else {
+        return open({wanted});
+      }
+    }
+  }
+
+  bool find(const pretend_handle& wanted, const range& part) {
+    if (item* found = live(wanted, part)) return lease(*found), true;
+    while (item* stale = replaced(wanted, part)) mark(*stale);
+    return false;
+  }
+
+  bool release(const pretend_handle& held) {
+    item& one = *std::find_if(items_.begin(), items_.end(), [&](auto& i) { return i.handle == held && i.leases > 0; });
+    if (--one.leases > 0) return true;
+    if (one.state == entry_state::live && options_.retain && !one.bypass) return idle_.push_back(&one), true;
+    if (options_.closes == close_policy::inline_) return close(one);
+    one.state = entry_state::draining;
+    queued_.push_back(&one);
+    return true;
+  }
+
+  void invalidate(std::uint64_t peer, const range& gone) {
+    for (item* one : in_order(peer, gone))
+      if (one->state == entry_state::live) mark(*one);
+  }
+  bool drop(std::uint64_t peer) {
+    invalidate(peer, {0, UINTPTR_MAX});
+    return options_.closes == close_policy::deferred || close_queued(SIZE_MAX);
+  }
+  bool progress() {
+    const bool closed = close_queued(SIZE_MAX);
+    return retry() && closed;
+  }
+  bool flush() {
+    bool all = retry();
+    all = close_queued(SIZE_MAX) && all;
+    while (!idle_.empty()) all = close(*idle_.front()) && all;
+    return all;
+  }
+
+  /// Everything that is open, to be compared with `dump()`.
+  [[nodiscard]] auto listed() const {
+    std::multiset<std::tuple<std::uint64_t, std::uintptr_t, std::uintptr_t, entry_state, std::uint64_t, bool>> all;
+    for (const auto& i : items_)
+      all.emplace(i.handle.exporter, i.handle.base, i.handle.base + i.handle.size, i.state,
+                  static_cast<std::uint64_t>(i.leases), i.bypass);
+    return all;
+  }
+
+ private:
+  using items = std::list<item*>;
+
+  items in_order(std::uint64_t peer, const range& where) {
+    items all;
+    for (auto& i : items_)
+      if (i.handle.exporter == peer && i.handle.allocation().overlaps(where)) all.push_back(&i);
+    all.sort([](item* a, item* b) { return a->handle.base < b->handle.base; });
+    return all;
+  }
+  item* live(const pretend_handle& wanted, const range&) {
+    for (auto& i : items_)
+      if (i.state == entry_state::live && i.handle == wanted) return &i;
+    return nullptr;
+  }
+  item* replaced(const pretend_handle& wanted, const range& part) {
+    for (item* i : in_order(wanted.exporter, part))
+      if (i->state == entry_state::live && i->handle.allocation().contains(part) && i->handle != wanted) return i;
+    return nullptr;
+  }
+  item* unusable(const pretend_handle& wanted) {
+    for (auto& i : items_)
+      if (i.state != entry_state::live && i.handle == wanted) return &i;
+    return nullptr;
+  }
+  outcome lease(item& one) {
+    idle_.remove(&one);
+    ++one.leases;
+    return {};
+  }
+  void mark(item& one) {
+    one.state = entry_state::draining;
+    idle_.remove(&one);
+    if (one.leases == 0) queued_.push_back(&one);
+  }
+  bool close(item& one) {
+    for (auto* list : {&idle_, &queued_, &owed_}) list->remove(&one);
+    if (failing_closes > 0) {
+      --failing_closes;
+      one.state = entry_state::quarantined;
+      owed_.push_back(&one);
+      return false;
+    }
+    items_.remove_if([&](auto& i) { return &i == &one; });
+    return true;
+  }
+  bool close_queued(std::size_t most) {
+    bool all = true;
+    for (std::size_t i = 0; i < most && !queued_.empty(); ++i) all = close(*queued_.front()) && all;
+    return all;
+  }
+  bool retry() {
+    bool all = true;
+    for (auto left = owed_.size(); left > 0; --left) all = close(*owed_.front()) && all;
+    return all;
+  }
+  bool close_one_for_room() {
+    if (queued_.empty() && idle_.empty()) return false;
+    close(queued_.empty() ? *idle_.front() : *queued_.front());
+    return true;
+  }
+  bool fits(std::size_t bytes) {
+    std::size_t used = 0;
+    std::size_t count = 0;
+    for (const auto& i : items_)
+      if (!i.bypass) used += i.handle.size, ++count;
+    return (options_.max_bytes == 0 || used + bytes <= options_.max_bytes) &&
+           (options_.max_count == 0 || count + 1 <= options_.max_count);
+  }
+  outcome open(item fresh) {
+    const auto& wanted = fresh.handle;
+    if (options_.max_bytes != 0 && wanted.size > options_.max_bytes) return errc::larger_than_budget;
+    for (bool retried = false; !fits(wanted.size);) {
+      if (close_one_for_room()) continue;
+      if (!retried && !owed_.empty()) {
+        retried = true;
+        retry();
+      } else if (options_.full == when_full::bypass) {
+        fresh.bypass = true;
+        break;
+      } else {
+        return errc::over_budget;
+      }
+    }
+    for (;;) {
+      const auto refused = driver_says(wanted);
+      if (!refused) break;
+      if (*refused == errc::already_mapped) {
+        if (const auto conflict = clear(wanted)) return conflict;
+      } else if (*refused == errc::out_of_resources) {
+        const auto before = items_.size();
+        if (!close_one_for_room() && (retry(), items_.size() == before)) return refused;
+      } else {
+        return refused;
+      }
+    }
+    fresh.leases = 1;
+    items_.push_back(fresh);
+    return {};
+  }
+  outcome driver_says(const pretend_handle& wanted) {
+    if (failing_opens > 0) return --failing_opens, open_failure;
+    if (std::none_of(exported.begin(), exported.end(), [&](auto& h) { return h.exporter == wanted.exporter; }))
+      return errc::peer_gone;
+    if (std::find(exported.begin(), exported.end(), wanted) == exported.end()) return errc::stale_handle;
+    if (!in_order(wanted.exporter, wanted.allocation()).empty()) return errc::already_mapped;
+    if (items_.size() >= capacity_) return errc::out_of_resources;
+    return {};
+  }
+  outcome clear(const pretend_handle& wanted) {
+    for (;;) {
+      auto way = in_order(wanted.exporter, wanted.allocation());
+      if (way.empty()) return {};
+      if (std::any_of(way.begin(), way.end(), [](item* i) { return i->leases > 0; })) return errc::in_use_conflict;
+      way.sort([](item* a, item* b) { return (a->state == entry_state::live) > (b->state == entry_state::live); });
+      if (!close(*way.back())) return errc::in_use_conflict;
+    }
+  }
+
+  cache_options options_;
+  std::size_t capacity_;
+  std::list<item> items_;
+  items idle_;    // least recently released first
+  items queued_;  // stale, nobody holds them
+  items owed_;    // their close failed
+};
+
+}  // namespace pinfold::testing

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The range index and a plain list, given the same orders, so that they can be compared.
+#pragma once
+
+#include "core/range_index.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <set>
+
+namespace pinfold::testing {
+
+class index_pair {
+ public:
+  void insert(peer_id peer, const range& covered) {
+    auto made = std::make_unique<core::entry>();
+    made->peer = peer;
+    made->covered = covered;
+    index_.insert(made.get());
+    list_.push_back(std::move(made));
+  }
+
+  /// Erases the entry with this number, counted in order of insertion and modulo how many there are.
+  void erase(std::size_t number) {
+    if (list_.empty()) return;
+    auto at = std::next(list_.begin(), static_cast<std::ptrdiff_t>(number % list_.size()));
+    index_.erase(at->get());
+    list_.erase(at);
+  }
+
+  /// Whether both find exactly the same entries for `where`, and the index stops at the first when told to.
+  [[nodiscard]] bool agree_on(peer_id peer, const range& where) const {
+    std::multiset<const core::entry*> found;
+    index_.find_overlap(peer, where, [&](const core::entry& one) {
+      found.insert(&one);
+      return false;
+    });
+    std::multiset<const core::entry*> expected;
+    for (const auto& one : list_)
+      if (one->peer == peer && one->covered.overlaps(where)) expected.insert(one.get());
+    const auto* first = index_.find_overlap(peer, where, [](const core::entry&) { return true; });
+    const bool first_is_lowest = std::all_of(expected.begin(), expected.end(),
+                                             [&](auto* e) { return first->covered.begin <= e->covered.begin; });
+    return found == expected && (first == nullptr) == expected.empty() && first_is_lowest;
+  }
+
+  [[nodiscard]] bool sound() const { return index_.consistent() && index_.size() == list_.size(); }
+  [[nodiscard]] std::size_t size() const { return list_.size(); }
+
+ private:
+  core::range_index index_;
+  std::list<std::unique_ptr<core::entry>> list_;
+};
+
+}  // namespace pinfold::testing
