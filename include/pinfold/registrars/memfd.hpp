@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Memory shared between processes through memfd: the stand-in for GPU memory that works on every Linux.
+///
+/// The exporter owns buffers, each in a memfd of its own, and gives out small handles. The importer fetches the
+/// descriptor that a handle names, maps it, and keeps CUDA's rule: an open that overlaps something which is still open
+/// for the same exporter is refused (`already_mapped`), and so is a second open of the same handle.
+#pragma once
+
+#include <pinfold/error.hpp>
+#include <pinfold/importer.hpp>
+#include <pinfold/peer.hpp>
+#include <pinfold/range.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace pinfold {
+
+/// What importers may do with a buffer.
+enum class memfd_access : std::uint8_t {
+  read_only,   ///< sealed against every write but the exporter's own; holes cannot be punched either
+  read_write,  ///< peers may write. Anyone may then punch holes: importers can see zeros, never a fault
+};
+
+/// How an importer fetches the descriptor behind a handle.
+enum class memfd_via : std::uint8_t {
+  automatic,  ///< `pidfd`, and `scm` where that is not permitted
+  pidfd,      ///< `pidfd_getfd(2)`: needs the right to ptrace the exporter (same user, and Yama's `ptrace_scope`)
+  scm,        ///< SCM_RIGHTS over the exporter's Unix socket: needs `memfd_exporter_options::serve`
+};
+
+/// Names one buffer for ever: plain bytes, to be sent to peers in any way. Equal bytes mean the same buffer, and no two
+/// buffers have equal bytes, for the exporter's number is random and the serial is never used again.
+struct memfd_handle {
+  std::uint64_t magic = 0;       ///< kind and version
+  std::uint64_t exporter = 0;    ///< random number of the exporter object
+  std::uint64_t serial = 0;      ///< counts the exporter's buffers
+  std::uint64_t base = 0;        ///< address in the exporter
+  std::uint64_t size = 0;        ///< bytes, a multiple of the page
+  std::uint64_t inode = 0;       ///< the memfd's inode, to know it again
+  std::uint64_t start_time = 0;  ///< of the exporting process, in clock ticks since boot (proc(5), field 22)
+  std::int32_t pid = 0;          ///< of the exporting process, in its own PID namespace
+  std::int32_t descriptor = -1;  ///< in the exporting process
+  std::uint32_t access = 0;      ///< a `memfd_access`
+  std::uint32_t check = 0;       ///< checksum of all the above
+
+  [[nodiscard]] range allocation() const noexcept { return {base, base + size}; }
+  friend bool operator==(const memfd_handle&, const memfd_handle&) noexcept = default;
+};
+
+struct memfd_exporter_options {
+  memfd_access access = memfd_access::read_only;
+  bool serve = false;  ///< run a thread that hands descriptors to peers of the same user over a Unix socket
+};
+
+/// One exported buffer. Move-only; destroying it unmaps and closes, whatever peers still have mapped: they keep the old
+/// bytes, and their next open of the handle fails with `stale_handle`.
+class PINFOLD_EXPORT memfd_buffer {
+ public:
+  memfd_buffer() noexcept;
+  memfd_buffer(memfd_buffer&& other) noexcept;
+  memfd_buffer& operator=(memfd_buffer&& other) noexcept;
+  ~memfd_buffer();
+
+  [[nodiscard]] std::byte* data() const noexcept;   ///< null when moved from
+  [[nodiscard]] std::size_t size() const noexcept;  ///< bytes, as asked for, rounded up to whole pages
+  [[nodiscard]] const memfd_handle& handle() const noexcept;
+  [[nodiscard]] int descriptor() const noexcept;  ///< the memfd; -1 when moved from
+
+ private:
+  friend class memfd_exporter;
+  struct state;
+  explicit memfd_buffer(std::unique_ptr<state> made) noexcept;
+  std::unique_ptr<state> state_;
+};
+
+/// Owns buffers that other processes can import. Thread-safe. Buffers may outlive their exporter; once it is gone,
+/// nothing is served any more, though `pidfd` still works.
+class PINFOLD_EXPORT memfd_exporter {
+ public:
+  [[nodiscard]] static result<memfd_exporter> create(memfd_exporter_options options = {}) noexcept;
+  memfd_exporter(memfd_exporter&&) noexcept;
+  memfd_exporter& operator=(memfd_exporter&&) noexcept;
+  ~memfd_exporter();
+
+  /// A zeroed buffer of `bytes`, at `where` if that is given: then exactly there, a page boundary, and
+  /// `in_use_conflict` when something is mapped there already. Errors otherwise: `invalid_range`, `out_of_resources`,
+  /// `unsupported` (in a child that inherited the exporter by fork), `closed` (moved from).
+  [[nodiscard]] result<memfd_buffer> allocate(std::size_t bytes, void* where = nullptr) noexcept;
+
+  /// The random number that all handles of this exporter carry.
+  [[nodiscard]] std::uint64_t id() const noexcept;
+
+ private:
+  struct state;
+  explicit memfd_exporter(std::shared_ptr<state> made) noexcept;
+  std::shared_ptr<state> state_;
+};
+
+struct memfd_importer_options {
+  memfd_via via = memfd_via::automatic;
+  memfd_access access = memfd_access::read_only;
+  /// Refuse memory that could be cut off (SHRINK and GROW seals, without which a peer can make this process die of
+  /// SIGBUS) and, for `read_only`, memory that could be written or punched by anyone (FUTURE_WRITE seal).
+  bool require_seals = true;
+  bool populate = false;  ///< fault all pages in at once: dearer opens, no faults on first touch
+};
+
+/// Opens handles of `memfd_exporter`. Thread-safe; different handles are opened in parallel.
+///
+/// `open` errors: `peer_gone` (process ended, or its number belongs to another), `stale_handle` (buffer freed or
+/// replaced), `already_mapped`, `not_permitted` (ptrace rules, missing seals), `invalid_handle`, `invalid_range` (the
+/// file is smaller than the handle says), `out_of_resources`, `unsupported`, `timed_out` (the exporter does not answer
+/// within 5 s, `scm` only), `closed` (the importer was moved from).
+class PINFOLD_EXPORT memfd_importer {
+ public:
+  static constexpr const char* name = "memfd";
+  static constexpr bool allows_duplicates = false;
+  using handle_type = memfd_handle;
+  struct mapping_type {
+    void* address;
+    std::uint64_t bytes;
+    std::uint64_t exporter;
+    std::uint64_t base;
+  };
+
+  explicit memfd_importer(memfd_importer_options options = {});
+  memfd_importer(memfd_importer&&) noexcept;
+  memfd_importer& operator=(memfd_importer&&) noexcept;
+  ~memfd_importer();
+
+  [[nodiscard]] result<range> check(const memfd_handle& handle) const noexcept;
+  [[nodiscard]] result<imported<mapping_type>> open(peer_id peer, const memfd_handle& handle) noexcept;
+  [[nodiscard]] result<void> close(const mapping_type& mapping) noexcept;
+
+  /// How many mappings are open now.
+  [[nodiscard]] std::size_t held() const noexcept;
+
+ private:
+  struct state;
+  std::unique_ptr<state> state_;
+};
+
+/// Whether `via` works on this host between processes of one user, tried with a real child process; the error says why
+/// not. Slow (a fork and an exchange): for `pinfold info` and tests.
+[[nodiscard]] PINFOLD_EXPORT result<void> probe_memfd(memfd_via via) noexcept;
+
+}  // namespace pinfold

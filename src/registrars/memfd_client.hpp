@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The importer's end of the exporter's Unix socket.
+///
+/// Nothing here allocates or locks: all of it may run in the child of a multi-threaded process that forked.
+#pragma once
+
+#include "registrars/memfd_handle.hpp"
+#include "registrars/memfd_wire.hpp"
+
+#include <chrono>
+#include <cstdint>
+
+namespace pinfold::memfd {
+
+/// How long an exporter may take for one answer.
+inline constexpr std::chrono::milliseconds answer_timeout{5000};
+
+/// A connection to the exporter of that number. `closed` when nobody listens, `timed_out`, `out_of_resources`,
+/// `not_permitted` when another user has taken the name.
+[[nodiscard]] result<file> connect_to(std::uint64_t exporter) noexcept;
+
+/// Asks for one buffer's descriptor. `process` is a pidfd to watch meanwhile, or nothing.
+///
+/// `closed`: the connection ended, and another one may work. `stale_handle`: there is no such buffer any more; the
+/// connection stays usable, as after a success. Other errors end it: `peer_gone`, `timed_out`, `not_permitted`,
+/// `out_of_resources`.
+[[nodiscard]] result<file> ask(const file& socket, const file& process, const memfd_handle& handle) noexcept;
+
+}  // namespace pinfold::memfd

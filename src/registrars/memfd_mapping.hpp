@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// From a fetched descriptor to memory: is it the right file, may it be trusted, map it.
+///
+/// Nothing here allocates or locks: all of it may run in the child of a multi-threaded process that forked.
+#pragma once
+
+#include "registrars/memfd_file.hpp"
+#include "registrars/memfd_handle.hpp"
+
+namespace pinfold::memfd {
+
+/// Whether the descriptor is the memfd that the handle names, large enough, and sealed as the options want it.
+/// `stale_handle`, `invalid_range`, `not_permitted`.
+[[nodiscard]] result<void> verify(const file& fetched, const memfd_handle& handle,
+                                  const memfd_importer_options& options) noexcept;
+
+/// Maps it. `out_of_resources` when this process cannot have more mappings, `not_permitted`.
+[[nodiscard]] result<void*> map_imported(const file& verified, const memfd_handle& handle,
+                                         const memfd_importer_options& options) noexcept;
+
+}  // namespace pinfold::memfd

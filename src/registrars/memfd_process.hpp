@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Knowing a process again although numbers are reused: by its start time, and by a pidfd, which stays bound to it.
+///
+/// Nothing here allocates or locks: all of it may run in the child of a multi-threaded process that forked.
+#pragma once
+
+#include "registrars/memfd_file.hpp"
+#include "registrars/memfd_handle.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <string_view>
+#include <sys/types.h>
+
+namespace pinfold::memfd {
+
+/// Field 22 of a line of `/proc/<pid>/stat`, whatever the program's name in field 2 looks like; `driver_error` when the
+/// line is not of that form.
+[[nodiscard]] result<std::uint64_t> parse_start_time(std::string_view line) noexcept;
+
+/// When the process started, in clock ticks since boot. `peer_gone` when there is none of that number.
+[[nodiscard]] result<std::uint64_t> start_time_of(pid_t process) noexcept;
+
+/// A pidfd of the process that made the handle. `peer_gone` when it has ended, whoever has its number now;
+/// `unsupported` without pidfd_open(2) or /proc; `out_of_resources`.
+[[nodiscard]] result<file> open_process(const memfd_handle& handle) noexcept;
+
+/// Whether the process behind the pidfd has ended.
+[[nodiscard]] inline bool has_ended(const file& process) noexcept {
+  return readable_within(process, std::chrono::milliseconds{0});
+}
+
+/// A duplicate of the exporter's descriptor. Errors: `peer_gone`, `stale_handle` (closed there), `not_permitted`,
+/// `out_of_resources`, `unsupported`.
+[[nodiscard]] result<file> duplicate_from(const file& process, const memfd_handle& handle) noexcept;
+
+}  // namespace pinfold::memfd

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Which buffers of an exporter exist, by serial.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <new>
+#include <sys/types.h>
+#include <unistd.h>
+#include <utility>
+
+namespace pinfold::memfd {
+
+/// Serial to descriptor. Thread-safe. Shared by an exporter, its buffers and its server, and usable by the process that
+/// made it only: in a forked child its lock may be held by a thread that is not there.
+class served_table {
+ public:
+  /// False when memory is out.
+  [[nodiscard]] bool add(std::uint64_t serial, int descriptor) noexcept try {
+    std::map<std::uint64_t, int> made{{serial, descriptor}};
+    const std::scoped_lock hold(mutex_);
+    descriptors_.merge(made);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+
+  /// After this, nobody is given that descriptor any more.
+  void remove(std::uint64_t serial) noexcept {
+    if (inherited()) return;
+    std::map<std::uint64_t, int>::node_type removed;  // its memory is freed after the lock
+    const std::scoped_lock hold(mutex_);
+    removed = descriptors_.extract(serial);
+  }
+
+  /// Calls `use` with the descriptor, which stays open meanwhile; false when there is none. `use` must not wait.
+  template <class Use>
+  [[nodiscard]] bool with(std::uint64_t serial, Use&& use) {
+    const std::scoped_lock hold(mutex_);
+    const auto found = descriptors_.find(serial);
+    if (found == descriptors_.end()) return false;
+    std::forward<Use>(use)(found->second);
+    return true;
+  }
+
+  /// Whether this is a forked child's copy.
+  [[nodiscard]] bool inherited() const noexcept { return ::getpid() != process_; }
+  [[nodiscard]] pid_t process() const noexcept { return process_; }
+
+ private:
+  const pid_t process_ = ::getpid();
+  std::mutex mutex_;
+  std::map<std::uint64_t, int> descriptors_;
+};
+
+}  // namespace pinfold::memfd

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "registrars/memfd_server.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <sys/eventfd.h>
+
+namespace pinfold::memfd {
+
+namespace {
+
+constexpr int accepts_a_round = 16;  // those that are connected come first
+constexpr int rest_milliseconds = 50;
+constexpr int send_buffer_bytes = 4096;  // a few replies: a peer that reads none of them must not pile up descriptors
+
+result<file> listen_at(std::uint64_t exporter) noexcept {
+  file listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!listener) return fail_system("cannot make the exporter's socket");
+  const socket_address address = address_of(exporter);
+  if (::bind(listener.number(), reinterpret_cast<const sockaddr*>(&address.name), address.bytes) != 0 ||
+      ::listen(listener.number(), SOMAXCONN) != 0) {
+    return fail_system("cannot listen on the exporter's socket");
+  }
+  return listener;
+}
+
+/// The application's signals are for the application's threads.
+class all_signals_blocked {
+ public:
+  all_signals_blocked() noexcept {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  all_signals_blocked(const all_signals_blocked&) = delete;
+  all_signals_blocked& operator=(const all_signals_blocked&) = delete;
+  ~all_signals_blocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_{};
+};
+
+}  // namespace
+
+result<std::unique_ptr<server>> server::start(std::uint64_t exporter, std::shared_ptr<served_table> buffers) noexcept
+    try {
+  auto listener = listen_at(exporter);
+  if (!listener) return tl::unexpected(listener.error());
+  file wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake) return fail_system("cannot make the exporter's wake-up descriptor");
+  std::unique_ptr<server> made(new server(std::move(*listener), std::move(wake), std::move(buffers)));
+  if (const int native = made->launch(); native != 0) {
+    return fail_errno(code_for(native), native, "cannot start the exporter's thread");
+  }
+  return made;
+} catch (const std::bad_alloc&) {
+  return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the exporter's server");
+}
+
+server::server(file listener, file wake, std::shared_ptr<served_table> buffers)
+    : listener_(std::move(listener)), wake_(std::move(wake)), buffers_(std::move(buffers)) {
+  connections_.reserve(most_connections);
+  watched_.reserve(most_connections + 2);
+}
+
+int server::launch() noexcept {
+  const all_signals_blocked guard;
+  // Not std::thread: its destructor ends the process in a forked child, where the thread cannot be joined.
+  const auto entry = [](void* self) -> void* {
+    ::pthread_setname_np(::pthread_self(), "pinfold-memfd");
+    static_cast<server*>(self)->loop();
+    return nullptr;
+  };
+  const int native = ::pthread_create(&thread_, nullptr, entry, this);
+  running_ = native == 0;
+  return native;
+}
+
+server::~server() {
+  if (!running_ || buffers_->inherited()) return;
+  ::eventfd_write(wake_.number(), 1);
+  ::pthread_join(thread_, nullptr);
+}
+
+void server::loop() noexcept {
+  while (wait()) {
+    ++round_;
+    serve_all();
+    accept_some();
+  }
+}
+
+/// False when the server is to stop.
+bool server::wait() noexcept {
+  watched_.clear();
+  watched_.push_back({.fd = wake_.number(), .events = POLLIN, .revents = 0});
+  watched_.push_back({.fd = resting_ ? -1 : listener_.number(), .events = POLLIN, .revents = 0});
+  for (const connection& peer : connections_) {
+    watched_.push_back({.fd = peer.socket.number(), .events = POLLIN, .revents = 0});
+  }
+  const int ready = ::poll(watched_.data(), watched_.size(), resting_ ? rest_milliseconds : -1);
+  if (ready >= 0) return watched_[0].revents == 0;
+  return recover();
+}
+
+/// After a failed poll: no memory, or the process's descriptor limit is below what it already has. As `wait`.
+bool server::recover() noexcept {
+  std::ranges::for_each(watched_, [](pollfd& one) { one.revents = 0; });
+  ::usleep(1000 * rest_milliseconds);
+  eventfd_t woken = 0;
+  if (::eventfd_read(wake_.number(), &woken) == 0) return false;
+  drop_most_silent();
+  return true;
+}
+
+void server::serve_all() noexcept {
+  for (std::size_t i = 0; i < connections_.size(); ++i) {
+    if (watched_[i + 2].revents != 0 && !serve(connections_[i])) connections_[i].socket = file();
+  }
+  std::erase_if(connections_, [](const connection& peer) { return !peer.socket; });
+}
+
+/// False when the connection is to be closed.
+bool server::serve(connection& peer) noexcept {
+  request asked{};
+  const ssize_t bytes = ::recv(peer.socket.number(), &asked, sizeof asked, MSG_DONTWAIT | MSG_TRUNC);
+  if (bytes < 0) return errno == EAGAIN || errno == EINTR;
+  if (bytes != sizeof asked || asked.magic != wire_magic) return false;
+  peer.last_round = round_;
+  return answer(peer, asked.serial) == 0 && peer.permitted;
+}
+
+int server::answer(const connection& peer, std::uint64_t serial) noexcept {
+  reply plain{wire_magic, serial, reply_state::refused, EPERM};
+  if (!peer.permitted) return send_reply(peer.socket, plain, -1);
+  int native = 0;
+  // Sent under the table's lock: until then the number must not come to mean another file.
+  const bool known = buffers_->with(serial, [&](int descriptor) {
+    native = send_reply(peer.socket, {wire_magic, serial, reply_state::granted, 0}, descriptor);
+  });
+  if (known && native != ETOOMANYREFS) return native;
+  plain.state = known ? reply_state::exhausted : reply_state::freed;
+  plain.native = native;
+  return send_reply(peer.socket, plain, -1);
+}
+
+void server::accept_some() noexcept {
+  const bool waiting = watched_[1].revents != 0;
+  resting_ = false;
+  for (int i = 0; waiting && i < accepts_a_round && accept_one(); ++i) {
+  }
+}
+
+/// False when there is nobody more to accept, or no room.
+bool server::accept_one() noexcept {
+  if (connections_.size() == most_connections) drop_most_silent();
+  file socket(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!socket) {
+    if (code_for(errno) != errc::out_of_resources || errno == EAGAIN) return false;
+    drop_most_silent();
+    resting_ = true;
+    return false;
+  }
+  const int bytes = send_buffer_bytes;
+  ::setsockopt(socket.number(), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+  const auto importer = other_end(socket);
+  const bool permitted = importer && (importer->uid == ::geteuid() || importer->uid == 0);
+  connections_.push_back({std::move(socket), permitted, round_});
+  return true;
+}
+
+void server::drop_most_silent() noexcept {
+  const auto silent = std::ranges::min_element(connections_, {}, &connection::last_round);
+  if (silent != connections_.end()) connections_.erase(silent);
+}
+
+}  // namespace pinfold::memfd

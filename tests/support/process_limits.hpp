@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// What this process has open and may have, for tests about leaks and about running out.
+#pragma once
+
+#include <cstdint>
+#include <dirent.h>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <sys/resource.h>
+#include <unistd.h>
+
+namespace pinfold::testing {
+
+/// An address around which neither loader, allocator nor sanitizer maps anything of its own accord, so that what was
+/// freed there stays free.
+inline constexpr std::uintptr_t quiet_address = 0x7e90'0000'0000;
+
+/// How many descriptors are open. Opens one for the moment.
+inline int open_descriptors() {
+  DIR* list = ::opendir("/proc/self/fd");
+  if (list == nullptr) throw std::runtime_error("cannot list /proc/self/fd");
+  int count = 0;
+  while (::readdir(list) != nullptr) ++count;
+  ::closedir(list);
+  return count - 3;  // ".", ".." and the list itself
+}
+
+/// The number that the next descriptor would get.
+inline rlim_t lowest_free_descriptor() {
+  const int number = ::dup(0);
+  if (number < 0) throw std::runtime_error("cannot duplicate standard input");
+  ::close(number);
+  return static_cast<rlim_t>(number);
+}
+
+/// Bytes of this process's address space that are mapped.
+inline rlim_t address_space_used() {
+  rlim_t pages = 0;
+  if (!(std::ifstream("/proc/self/statm") >> pages)) throw std::runtime_error("cannot read /proc/self/statm");
+  return pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
+}
+
+/// How many mappings of memfds this process has.
+inline int memfd_mappings() {
+  std::ifstream maps("/proc/self/maps");
+  int count = 0;
+  for (std::string one; std::getline(maps, one);) count += one.find("/memfd:") != std::string::npos ? 1 : 0;
+  return count;
+}
+
+/// Lowers a limit for a scope.
+class lowered_limit {
+ public:
+  lowered_limit(int which, rlim_t value) : which_(static_cast<__rlimit_resource>(which)) {
+    if (::getrlimit(which_, &before_) != 0) throw std::runtime_error("cannot read a limit");
+    const rlimit lower{value, before_.rlim_max};
+    if (::setrlimit(which_, &lower) != 0) throw std::runtime_error("cannot lower a limit");
+  }
+  lowered_limit(const lowered_limit&) = delete;
+  lowered_limit& operator=(const lowered_limit&) = delete;
+  ~lowered_limit() { ::setrlimit(which_, &before_); }
+
+ private:
+  __rlimit_resource which_;
+  rlimit before_{};
+};
+
+}  // namespace pinfold::testing
