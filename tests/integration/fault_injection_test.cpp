@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Every driver call of a long scenario fails once, in every way, over real memfd mappings: nothing leaks, the counters
+// add up, and the next call works (R7, R10, R41, R43).
+#include "support/cache_checks.hpp"
+#include "support/faulty_importer.hpp"
+
+#include <pinfold/registrars/memfd.hpp>
+
+#include <cstring>
+#include <vector>
+
+namespace pinfold::testing {
+namespace {
+
+using faulty = faulty_importer<memfd_importer>;
+using cache_type = import_cache<faulty>;
+
+/// An exporter in this process, whose buffers carry their own serial.
+class exporter {
+ public:
+  exporter() : real_(std::move(*memfd_exporter::create())) {}
+
+  memfd_handle add(std::size_t bytes, void* where = nullptr) {
+    auto made = real_.allocate(bytes, where);
+    EXPECT_TRUE(made) << describe(made.error());
+    std::memcpy(made->data(), &made->handle().serial, sizeof made->handle().serial);
+    buffers_.push_back(std::move(*made));
+    return buffers_.back().handle();
+  }
+  /// Frees the buffer of `old` and allocates `bytes` at the same address.
+  memfd_handle regrow(const memfd_handle& old, std::size_t bytes) {
+    std::erase_if(buffers_, [&](const auto& one) { return one.handle() == old; });
+    return add(bytes, reinterpret_cast<void*>(old.base));
+  }
+
+ private:
+  memfd_exporter real_;
+  std::vector<memfd_buffer> buffers_;
+};
+
+void use(cache_type& cache, const memfd_handle& handle) {
+  auto lease = cache.acquire({1}, handle, handle.base, handle.size);
+  if (!lease) return;  // this is the call that the fault struck, or one that it stands in the way of
+  EXPECT_EQ(serial_at(lease->data()), handle.serial);
+}
+
+/// Hits, misses, evictions, a replaced handle, a conflict, an invalidation, a dropped peer, a flush.
+void scenario(cache_type& cache, exporter& source) {
+  std::vector<memfd_handle> handles;
+  for (int i = 0; i < 5; ++i) handles.push_back(source.add(0x4000));
+  for (int round = 0; round < 2; ++round)
+    for (const auto& one : handles) use(cache, one);
+  handles[4] = source.regrow(handles[4], 0x4000);
+  use(cache, handles[4]);
+  handles[4] = source.regrow(handles[4], 0x2000);
+  handles[4] = source.regrow(handles[4], 0x3000);
+  use(cache, handles[4]);
+  cache.invalidate({1}, handles[4].allocation());
+  use(cache, handles[3]);
+  use(cache, handles[4]);
+  static_cast<void>(cache.drop_peer({1}));  // its result is what the fault made it, and checked by the counters
+  use(cache, handles[0]);
+  static_cast<void>(cache.flush());
+}
+
+/// Runs the scenario with one call failing; returns how many driver calls it made.
+std::size_t run_with(std::size_t failing, const error& with, const cache_options& options) {
+  exporter source;
+  auto plan = std::make_shared<fault_plan>();
+  plan->failing = failing;
+  plan->with = with;
+  cache_type cache(faulty(memfd_importer{}, plan), options);
+  scenario(cache, source);
+  const auto calls = plan->calls.load();
+
+  const auto after = source.add(0x1000);
+  auto next = cache.acquire({1}, after, after.base, after.size);
+  EXPECT_TRUE(next) << "the next call works: " << describe(next.error());
+  EXPECT_TRUE(!next || next->release());
+  EXPECT_TRUE(cache.flush());
+  const auto now = cache.statistics();
+  expect_counters_add_up(now);
+  EXPECT_EQ(now.open_now, 0U);
+  EXPECT_EQ(now.bytes_now, 0U);
+  EXPECT_EQ(now.entries_now, 0U);
+  EXPECT_EQ(now.quarantined, 0U);
+  EXPECT_EQ(cache.backend().inner().held(), 0U) << "nothing is left open in the driver";
+  return calls;
+}
+
+TEST(fault_injection, R10_R41_any_single_fault_leaves_nothing_behind) {
+  const error faults[] = {{errc::driver_error, native_kind::posix, 5, "injected: permanent"},
+                          {errc::out_of_resources, native_kind::posix, 12, "injected: out of resources"},
+                          {errc::already_mapped, native_kind::posix, 16, "injected: already mapped"},
+                          {errc::stale_handle, native_kind::posix, 9, "injected: stale handle"}};
+  for (const bool retain : {true, false})
+    for (const auto closes : {close_policy::inline_, close_policy::deferred}) {
+      const cache_options options{.retain = retain, .max_count = 4, .closes = closes};
+      const auto calls = run_with(SIZE_MAX, faults[0], options);
+      ASSERT_GT(calls, 15U) << "the scenario must reach the driver";
+      for (const auto& with : faults)
+        for (std::size_t call = 0; call < calls; ++call) {
+          SCOPED_TRACE(::testing::Message() << with.message << ", call " << call << ", retain " << retain);
+          run_with(call, with, options);
+          if (HasFailure()) return;
+        }
+    }
+}
+
+}  // namespace
+}  // namespace pinfold::testing
