@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The settings that exist: one table drives reading and writing. Internal.
+#pragma once
+
+#include <pinfold/error.hpp>
+#include <pinfold/options.hpp>
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace pinfold::detail {
+
+/// One option that can be given as text.
+struct setting {
+  std::string_view name;     ///< of the environment variable
+  std::string_view comment;  ///< one line: meaning, unit, accepted values
+  result<void> (*assign)(cache_options& into, std::string_view value) noexcept;  ///< changes nothing on error
+  std::string (*print)(const cache_options& from);                               ///< what `assign` reads back
+};
+
+/// All settings, in the order in which they are shown.
+[[nodiscard]] std::span<const setting> all_settings() noexcept;
+
+/// The setting of that name; null when there is none.
+[[nodiscard]] const setting* find_setting(std::string_view name) noexcept;
+
+}  // namespace pinfold::detail

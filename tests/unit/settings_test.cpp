@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <pinfold/settings.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <unistd.h>
+
+namespace {
+
+using pinfold::cache_options;
+using pinfold::errc;
+using std::chrono::milliseconds;
+
+// Every option differs from its default.
+cache_options unusual() {
+  cache_options options;
+  options.retain = false;
+  options.max_bytes = std::size_t{3} << 20;
+  options.max_count = 17;
+  options.full = pinfold::when_full::bypass;
+  options.closes = pinfold::close_policy::deferred;
+  options.reaper = true;
+  options.full_timeout = milliseconds(11);
+  options.conflict_timeout = milliseconds(12);
+  options.wait_timeout = milliseconds(13);
+  options.drain_timeout = milliseconds(14);
+  options.entry_statistics = true;
+  options.statistics_at_exit = true;
+  return options;
+}
+
+void expect_same(const cache_options& a, const cache_options& b) {
+  EXPECT_EQ(a.retain, b.retain);
+  EXPECT_EQ(a.max_bytes, b.max_bytes);
+  EXPECT_EQ(a.max_count, b.max_count);
+  EXPECT_EQ(a.full, b.full);
+  EXPECT_EQ(a.closes, b.closes);
+  EXPECT_EQ(a.reaper, b.reaper);
+  EXPECT_EQ(a.full_timeout, b.full_timeout);
+  EXPECT_EQ(a.conflict_timeout, b.conflict_timeout);
+  EXPECT_EQ(a.wait_timeout, b.wait_timeout);
+  EXPECT_EQ(a.drain_timeout, b.drain_timeout);
+  EXPECT_EQ(a.entry_statistics, b.entry_statistics);
+  EXPECT_EQ(a.statistics_at_exit, b.statistics_at_exit);
+}
+
+class environment : public testing::Test {
+ protected:
+  void SetUp() override { clear(); }
+  void TearDown() override {
+    clear();
+    if (!path_.empty()) std::remove(path_.c_str());
+  }
+
+  static void clear() {
+    for (const char* name : {"PINFOLD_RETAIN", "PINFOLD_MAX_COUNT", "PINFOLD_MAXCOUNT", "PINFOLD_CONFIG"})
+      unsetenv(name);
+  }
+
+  std::string file_with(const std::string& text) {
+    path_ = testing::TempDir() + "pinfold_settings_" + std::to_string(getpid());
+    std::ofstream(path_) << text;
+    return path_;
+  }
+
+ private:
+  std::string path_;
+};
+
+TEST(parse_size, reads_numbers_and_units) {
+  EXPECT_EQ(pinfold::parse_size("0"), 0U);
+  EXPECT_EQ(pinfold::parse_size("17"), 17U);
+  EXPECT_EQ(pinfold::parse_size("17B"), 17U);
+  EXPECT_EQ(pinfold::parse_size("4K"), 4096U);
+  EXPECT_EQ(pinfold::parse_size("4KB"), 4096U);
+  EXPECT_EQ(pinfold::parse_size("3M"), 3U << 20);
+  EXPECT_EQ(pinfold::parse_size("1G"), 1U << 30);
+  EXPECT_EQ(pinfold::parse_size("2T"), std::size_t{2} << 40);
+  EXPECT_EQ(pinfold::parse_size("inf"), 0U);
+  EXPECT_EQ(pinfold::parse_size("18446744073709551615"), SIZE_MAX);
+}
+
+TEST(parse_size, refuses_what_is_not_a_size) {
+  for (const char* bad :
+       {"", "K", "B", "-1", "+1", " 1", "1 ", "1.5K", "4k", "4KK", "4BK", "4KiB", "0x10", "INF", "infinite"}) {
+    const auto parsed = pinfold::parse_size(bad);
+    ASSERT_FALSE(parsed) << bad;
+    EXPECT_EQ(parsed.error(), errc::invalid_argument) << bad;
+  }
+}
+
+TEST(parse_size, refuses_overflow) {
+  EXPECT_FALSE(pinfold::parse_size("18446744073709551616"));
+  EXPECT_FALSE(pinfold::parse_size("18014398509481984K"));
+  EXPECT_FALSE(pinfold::parse_size("16777216T"));
+  EXPECT_EQ(pinfold::parse_size("16777215T"), std::size_t{16777215} << 40);
+}
+
+TEST(options_from_text, changes_what_is_named_and_keeps_the_rest) {
+  const auto options = pinfold::options_from_text(
+      "# a comment\n\n  PINFOLD_MAX_BYTES=64M  # the rest of a line\r\nPINFOLD_WHEN_FULL = "
+      "wait\nPINFOLD_FULL_TIMEOUT_MS=5",
+      "test", unusual());
+  ASSERT_TRUE(options);
+  auto expected = unusual();
+  expected.max_bytes = std::size_t{64} << 20;
+  expected.full = pinfold::when_full::wait;
+  expected.full_timeout = milliseconds(5);
+  expect_same(*options, expected);
+}
+
+TEST(options_from_text, the_last_assignment_wins) {
+  const auto options = pinfold::options_from_text("PINFOLD_MAX_COUNT=1\nPINFOLD_MAX_COUNT=2\n", "test");
+  ASSERT_TRUE(options);
+  EXPECT_EQ(options->max_count, 2U);
+}
+
+TEST(options_from_text, an_error_says_where_and_what) {
+  const auto options = pinfold::options_from_text("\nPINFOLD_RETAIN=on\nPINFOLD_RETAIN=maybe # no\n", "my.conf");
+  ASSERT_FALSE(options);
+  EXPECT_EQ(options.error().cause, errc::invalid_argument);
+  EXPECT_EQ(options.error().where, "my.conf:3: PINFOLD_RETAIN=maybe");
+  EXPECT_STREQ(options.error().cause.message, "expected on or off");
+}
+
+TEST(options_from_text, refuses_bad_lines) {
+  for (const char* bad :
+       {"PINFOLD_RETAIN", "=on", "RETAIN=on", "PINFOLD_RETAINS=on", "pinfold_retain=on",
+        "PINFOLD_RETAIN=", "PINFOLD_RETAIN=on#no", "PINFOLD_RETAIN=on off", "PINFOLD_CONFIG=other.conf",
+        "PINFOLD_MAX_BYTES=-1", "PINFOLD_WHEN_FULL=explode", "PINFOLD_CLOSES=never", "PINFOLD_WAIT_TIMEOUT_MS=1.5",
+        "PINFOLD_WAIT_TIMEOUT_MS=inf", "PINFOLD_WAIT_TIMEOUT_MS=31536000001"}) {
+    const auto options = pinfold::options_from_text(bad, "test");
+    ASSERT_FALSE(options) << bad;
+    EXPECT_EQ(options.error().cause, errc::invalid_argument) << bad;
+  }
+}
+
+TEST(to_text, reads_back_as_the_same_options) {
+  for (const auto& options : {cache_options{}, unusual()}) {
+    const auto again = pinfold::options_from_text(pinfold::to_text(options), "test", unusual());
+    ASSERT_TRUE(again) << again.error().where;
+    expect_same(*again, options);
+  }
+}
+
+TEST(to_text, a_shell_reads_it_as_the_same_variables) {
+  const auto path = testing::TempDir() + "pinfold_shell_" + std::to_string(getpid());
+  std::ofstream(path) << pinfold::to_text(unusual());
+  const auto script = "set -eu; . '" + path + "'; test \"$PINFOLD_MAX_BYTES $PINFOLD_WHEN_FULL\" = '3M bypass'";
+  EXPECT_EQ(std::system(script.c_str()), 0);
+  std::remove(path.c_str());
+}
+
+TEST_F(environment, without_variables_the_base_is_returned) {
+  const auto options = pinfold::options_from_environment(unusual());
+  ASSERT_TRUE(options) << options.error().where;
+  expect_same(*options, unusual());
+}
+
+TEST_F(environment, variables_win_over_the_file) {
+  const auto path = file_with("PINFOLD_RETAIN=off\nPINFOLD_MAX_COUNT=3\n");
+  setenv("PINFOLD_CONFIG", path.c_str(), 1);
+  setenv("PINFOLD_MAX_COUNT", "4", 1);
+  const auto options = pinfold::options_from_environment();
+  ASSERT_TRUE(options) << options.error().where;
+  EXPECT_FALSE(options->retain);
+  EXPECT_EQ(options->max_count, 4U);
+}
+
+TEST_F(environment, a_misspelt_variable_is_an_error) {
+  setenv("PINFOLD_MAXCOUNT", "4", 1);
+  const auto options = pinfold::options_from_environment();
+  ASSERT_FALSE(options);
+  EXPECT_EQ(options.error().cause, errc::invalid_argument);
+  EXPECT_EQ(options.error().where, "environment: PINFOLD_MAXCOUNT=4");
+}
+
+TEST_F(environment, variables_of_the_tests_are_ignored) {
+  setenv("PINFOLD_TEST_ANYTHING", "whatever", 1);
+  EXPECT_TRUE(pinfold::options_from_environment());
+  unsetenv("PINFOLD_TEST_ANYTHING");
+}
+
+TEST_F(environment, an_error_in_the_file_names_its_line) {
+  const auto path = file_with("PINFOLD_RETAIN=off\nPINFOLD_MAX_COUNT=x\n");
+  setenv("PINFOLD_CONFIG", path.c_str(), 1);
+  const auto options = pinfold::options_from_environment();
+  ASSERT_FALSE(options);
+  EXPECT_EQ(options.error().where, path + ":2: PINFOLD_MAX_COUNT=x");
+}
+
+TEST_F(environment, a_file_that_cannot_be_read_is_an_error_with_its_code) {
+  setenv("PINFOLD_CONFIG", (testing::TempDir() + "pinfold/none/such").c_str(), 1);
+  auto options = pinfold::options_from_environment();
+  ASSERT_FALSE(options);
+  EXPECT_EQ(options.error().cause.native, ENOENT);
+  setenv("PINFOLD_CONFIG", testing::TempDir().c_str(), 1);
+  options = pinfold::options_from_environment();
+  ASSERT_FALSE(options);
+  EXPECT_EQ(options.error().cause.native, EISDIR);
+}
+
+TEST_F(environment, a_file_that_never_ends_is_an_error) {
+  setenv("PINFOLD_CONFIG", "/dev/zero", 1);
+  const auto options = pinfold::options_from_environment();
+  ASSERT_FALSE(options);
+  EXPECT_EQ(options.error().cause, errc::invalid_argument);
+}
+
+}  // namespace
