@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Runs the built tool as a user does. PINFOLD_TOOL is the path to it.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <string>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <utility>
+
+namespace {
+
+using json = nlohmann::json;
+
+struct outcome {
+  int status = -1;
+  std::string out;
+  std::string complaints;
+};
+
+std::string contents_of(const std::string& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+// `settings` are assignments of environment variables, as in a shell.
+outcome run(const std::string& arguments, const std::string& settings = "") {
+  const auto complaints = testing::TempDir() + "pinfold_cli_stderr_" + std::to_string(getpid());
+  const auto command = settings + " '" PINFOLD_TOOL "' " + arguments + " 2>'" + complaints + "'";
+  outcome seen;
+  FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return seen;
+  std::array<char, 4096> buffer{};
+  for (std::size_t got = 0; (got = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
+    seen.out.append(buffer.data(), got);
+  const int status = pclose(pipe);
+  if (WIFEXITED(status)) seen.status = WEXITSTATUS(status);
+  seen.complaints = contents_of(complaints);
+  std::remove(complaints.c_str());
+  return seen;
+}
+
+json rows_of(const outcome& seen) {
+  EXPECT_EQ(seen.status, 0) << seen.complaints;
+  const auto parsed = json::parse(seen.out, nullptr, false);
+  EXPECT_TRUE(parsed.is_object()) << seen.out;
+  EXPECT_TRUE(parsed.contains("host"));
+  EXPECT_GT(parsed.at("host").at("cpus"), 0);
+  return parsed.at("rows");
+}
+
+// A flat row: the schema promises no nested values.
+void expect_flat(const json& row) {
+  for (const auto& [key, value] : row.items()) EXPECT_TRUE(value.is_primitive()) << key;
+}
+
+// Whether descriptors can be fetched in that way in this environment at all.
+bool works(const std::string& via) {
+  for (const auto& row : rows_of(run("info --json"))) {
+    if (row.at("via") == via) return row.at("works");
+  }
+  return false;
+}
+
+class over_each_way : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (!works(GetParam())) GTEST_SKIP() << "memfd via " << GetParam() << " does not work here";
+  }
+};
+
+TEST(cli_info, says_version_host_and_back_ends) {
+  const auto seen = run("info");
+  EXPECT_EQ(seen.status, 0) << seen.complaints;
+  for (const char* word : {"pinfold ", "kernel", "memory", "memfd", "pidfd", "scm", "import_cache::invalidate"}) {
+    EXPECT_NE(seen.out.find(word), std::string::npos) << word;
+  }
+}
+
+TEST(cli_info, json_lists_every_registrar_with_a_reason_where_it_does_not_work) {
+  std::set<std::string> ways;
+  for (const auto& row : rows_of(run("info --json"))) {
+    expect_flat(row);
+    ways.insert(row.at("via"));
+    EXPECT_EQ(row.at("name"), "memfd");
+    EXPECT_EQ(row.at("works").get<bool>(), row.at("why_not").get<std::string>().empty());
+  }
+  EXPECT_EQ(ways, (std::set<std::string>{"pidfd", "scm"}));
+}
+
+TEST(cli_info, config_can_be_fed_back) {
+  const auto first = run("info --config", "PINFOLD_MAX_BYTES=64M PINFOLD_RETAIN=off");
+  ASSERT_EQ(first.status, 0) << first.complaints;
+  EXPECT_NE(first.out.find("\nPINFOLD_MAX_BYTES=64M\n"), std::string::npos) << first.out;
+  const auto path = testing::TempDir() + "pinfold_cli_config_" + std::to_string(getpid());
+  std::ofstream(path) << first.out;
+  const auto second = run("info --config", "PINFOLD_CONFIG='" + path + "'");
+  EXPECT_EQ(second.status, 0) << second.complaints;
+  EXPECT_EQ(second.out, first.out);
+  std::remove(path.c_str());
+}
+
+TEST(cli, wrong_usage_is_explained_and_exits_with_2) {
+  const std::array<std::pair<const char*, const char*>, 14> wrong{
+      {{"", "subcommand"},
+       {"nonsense", "nonsense"},
+       {"info --nonsense", "--nonsense"},
+       {"info --json --config", "--config"},
+       {"perf", "subcommand"},
+       {"demo --via carrier-pigeon", "carrier-pigeon"},
+       {"perf import --case nonsense", "nonsense"},
+       {"perf import --sizes 4K,,1M", "not a size"},
+       {"perf import --sizes 4X", "4X"},
+       {"perf import --sizes inf", "inf"},
+       {"perf import --sizes 9999T", "memory"},
+       {"perf import --max-bytes lots", "--max-bytes lots"},
+       {"perf import --peers 0", "--peers"},
+       {"perf import --threads 2 --pin-peer same", "--pin-peer"}}};
+  for (const auto& [arguments, word] : wrong) {
+    const auto seen = run(arguments);
+    EXPECT_EQ(seen.status, 2) << arguments;
+    EXPECT_NE(seen.complaints.find(word), std::string::npos) << arguments << ": " << seen.complaints;
+    EXPECT_EQ(seen.out, "") << arguments;
+  }
+}
+
+TEST(cli, wrong_settings_are_explained_and_exit_with_2) {
+  const auto seen = run("info --config", "PINFOLD_MAX_BYTE=1");
+  EXPECT_EQ(seen.status, 2);
+  EXPECT_NE(seen.complaints.find("PINFOLD_MAX_BYTE=1"), std::string::npos) << seen.complaints;
+}
+
+TEST(cli, help_and_version_exit_with_0) {
+  for (const char* arguments : {"--help", "info --help", "demo --help", "perf import --help", "--version"}) {
+    const auto seen = run(arguments);
+    EXPECT_EQ(seen.status, 0) << arguments;
+    EXPECT_NE(seen.out, "") << arguments;
+  }
+}
+
+TEST_P(over_each_way, copy_reports_flat_rows_without_errors) {
+  const auto rows = rows_of(
+      run(std::string("perf import --json --sizes 100,4K,64K --iterations 50 --repeats 1 --via ") + GetParam()));
+  std::multiset<std::string> subjects;
+  for (const auto& row : rows) {
+    expect_flat(row);
+    subjects.insert(row.at("subject"));
+    EXPECT_EQ(row.at("case"), "copy");
+    EXPECT_EQ(row.at("via"), GetParam());
+    EXPECT_EQ(row.at("threads"), 1);
+    EXPECT_EQ(row.at("iterations"), 50);
+    EXPECT_EQ(row.at("errors"), 0);
+    EXPECT_GT(row.at("ns_per_op"), 0);
+    EXPECT_GT(row.at("gb_per_s"), 0);
+    EXPECT_GE(row.at("p999_ns"), row.at("p99_ns"));
+    EXPECT_GE(row.at("p99_ns"), row.at("p50_ns"));
+  }
+  for (const char* subject : {"pinfold", "uncached", "floor"}) EXPECT_EQ(subjects.count(subject), 3U) << subject;
+}
+
+TEST_P(over_each_way, R12_all_four_modes_bring_the_right_bytes) {
+  for (const char* mode : {"--retain", "--no-retain", "--retain --max-bytes 128K", "--no-retain --max-count 1"}) {
+    const auto rows = rows_of(run(std::string("perf import --json --sizes 64K --iterations 40 --repeats 1 --via ") +
+                                  GetParam() + " " + mode));
+    for (const auto& row : rows) EXPECT_EQ(row.at("errors"), 0) << mode;
+  }
+}
+
+TEST_P(over_each_way, copy_works_on_several_threads) {
+  for (const auto& row :
+       rows_of(run(std::string("perf import --json --sizes 4K --iterations 200 --repeats 1 --threads 3 --via ") +
+                   GetParam()))) {
+    EXPECT_EQ(row.at("errors"), 0);
+    EXPECT_EQ(row.at("iterations"), 600);
+  }
+}
+
+TEST_P(over_each_way, the_demo_ends_well) {
+  const auto seen = run(std::string("demo --via ") + GetParam());
+  EXPECT_EQ(seen.status, 0) << seen.out << seen.complaints;
+  for (const char* word : {"16 MiB", "stale handle", "already mapped", "over budget", "peer death",
+                           "stand-in for GPU memory", "All as it should be."}) {
+    EXPECT_NE(seen.out.find(word), std::string::npos) << word << "\n" << seen.out;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(memfd, over_each_way, testing::Values("pidfd", "scm"),
+                         [](const auto& way) { return std::string(way.param); });
+
+TEST(cli_perf, errors_are_counted_explained_and_exit_with_1) {
+  const auto seen = run("perf import --json --sizes 64K --iterations 10 --repeats 1 --max-bytes 4K");
+  EXPECT_EQ(seen.status, 1);
+  EXPECT_NE(seen.complaints.find("larger_than_budget"), std::string::npos) << seen.complaints;
+  const auto parsed = json::parse(seen.out, nullptr, false);
+  for (const auto& row : parsed.at("rows")) {
+    EXPECT_EQ(row.at("errors").get<int>() > 0, row.at("subject") == "pinfold") << row;
+  }
+}
+
+TEST(cli_perf, opens_of_different_handles_run_in_parallel) {
+  for (const auto& row : rows_of(run("perf import --json --case parallel-opens --repeats 1 --open-ms 20"))) {
+    expect_flat(row);
+    EXPECT_EQ(row.at("errors"), 0);
+    const auto rounds = row.at("opens").get<double>() / row.at("threads").get<double>();
+    EXPECT_GE(row.at("seconds"), rounds * 0.020);
+    // A cache that opens under its lock takes the sum, 0.480 s, on any number of threads.
+    EXPECT_LT(row.at("seconds"), row.at("threads") == 4 ? 0.240 : 1.0);
+  }
+}
+
+TEST(cli_perf, hits_do_not_wait_for_the_opens_of_others) {
+  const auto rows = rows_of(run("perf import --json --case hit-during-open --iterations 20000 --open-ms 100"));
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0].at("meanwhile"), "nothing");
+  EXPECT_EQ(rows[1].at("meanwhile"), "opens");
+  EXPECT_GE(rows[1].at("opens"), 2);
+  EXPECT_EQ(rows[1].at("errors"), 0);
+  EXPECT_LT(rows[1].at("p99_ns"), 50e6) << "half of one open";
+}
+
+TEST(cli_perf, people_see_labelled_columns) {
+  const auto seen = run("perf import --sizes 4K --iterations 20 --repeats 1");
+  EXPECT_EQ(seen.status, 0) << seen.complaints;
+  for (const char* word : {"#bytes", "p50[us]", "p99[us]", "p99.9[us]", "GB/s", "4 KiB", "uncached", "pinfold"}) {
+    EXPECT_NE(seen.out.find(word), std::string::npos) << word;
+  }
+  EXPECT_EQ(seen.complaints, "");
+}
+
+}  // namespace

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The subcommands. Each adds itself to the command line; what it then does, it leaves in `chosen`.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace tool {
+
+/// Runs the subcommand that the user chose; returns the exit status, 0 when all went well. May throw `failure` or
+/// `usage_failure`.
+using action = std::function<int()>;
+
+void add_info(CLI::App& app, action& chosen);
+void add_demo(CLI::App& app, action& chosen);
+void add_perf_import(CLI::App& perf, action& chosen);
+
+}  // namespace tool

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// `pinfold demo`: the whole system in a few seconds, on real processes.
+#include "commands.hpp"
+#include "demo_stage.hpp"
+#include "failure.hpp"
+#include "host.hpp"
+#include "settings.hpp"
+
+#include <pinfold/statistics.hpp>
+
+#include <fmt/format.h>
+#include <memory>
+
+namespace tool {
+namespace {
+
+void print_opening(demo_stage& stage, pinfold::memfd_via via) {
+  const auto host = host_facts();
+  fmt::print("pinfold {} demo\n\n", host.at("pinfold").get<std::string>());
+  fmt::print("  host      {}\n", host_line(host));
+  fmt::print("  memory    memfd, the stand-in for GPU memory; descriptors fetched via {}\n", name_of(via));
+  fmt::print("  exporters peers 0 and 1, processes {} and {}\n", stage.peer(0).pid(), stage.peer(1).pid());
+  fmt::print("  importer  this process, with one cache over both peers\n");
+}
+
+int play(pinfold::memfd_via via) {
+  demo_stage stage(via);
+  print_opening(stage, via);
+  fmt::print("\nMessages from both peers in turn, the cache off and on; every byte checked\n\n");
+  show_messages(stage);
+  fmt::print("\nWhat the cache is for\n\n");
+  show_scenarios(stage);
+  fmt::print("\nCounters\n\n{}", paragraph("  ", pinfold::describe(stage.counters())));
+  fmt::print("\nAll as it should be.\n");
+  return 0;
+}
+
+}  // namespace
+
+void add_demo(CLI::App& app, action& chosen) {
+  auto via = std::make_shared<pinfold::memfd_via>(pinfold::memfd_via::automatic);
+  auto* command = app.add_subcommand("demo", "Shows on real processes what the cache does, and checks every byte");
+  add_via(*command, *via, {"auto", "pidfd", "scm"});
+  command->callback([via, &chosen] { chosen = [via] { return play(*via); }; });
+}
+
+}  // namespace tool

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The machine on which this runs: no figure means anything without it.
+#pragma once
+
+#include "report.hpp"
+
+#include <string>
+
+namespace tool {
+
+/// Version of pinfold, kernel, CPU, memory, as the `host` object of every JSON output.
+[[nodiscard]] json host_facts();
+
+/// The same as one line.
+[[nodiscard]] std::string host_line(const json& facts);
+
+}  // namespace tool

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "commands.hpp"
+#include "failure.hpp"
+
+#include <pinfold/version.hpp>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+
+namespace {
+
+enum exit_status : int { success = 0, something_failed = 1, wrong_usage = 2 };
+
+int complain(const std::exception& problem, exit_status status) noexcept {
+  std::fflush(stdout);
+  std::fprintf(stderr, "pinfold: %s\n", problem.what());
+  return status;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("pinfold: registers memory once, reuses it safely, and never hands out what is stale.", "pinfold");
+  app.set_version_flag("--version", "pinfold " PINFOLD_VERSION);
+  app.require_subcommand(0, 1);  // not 1, 1: a misspelt one would then be called missing
+  tool::action chosen;
+  tool::add_info(app, chosen);
+  tool::add_demo(app, chosen);
+  auto* perf = app.add_subcommand("perf", "Measures what the cache brings on this machine");
+  perf->require_subcommand(0, 1);
+  tool::add_perf_import(*perf, chosen);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& problem) {
+    return app.exit(problem) == 0 ? success : wrong_usage;
+  }
+  if (!chosen) throw tool::usage_failure("a subcommand is required; pinfold --help lists them");
+  return chosen();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const tool::usage_failure& problem) {
+    return complain(problem, wrong_usage);
+  } catch (const std::exception& problem) {
+    return complain(problem, something_failed);
+  }
+}

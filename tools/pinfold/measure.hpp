@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Timing of single operations and what is reported of many.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+namespace tool {
+
+using nanoseconds = std::vector<std::uint64_t>;  ///< one sample an operation
+
+/// What a run's samples come to, in nanoseconds.
+struct latency {
+  std::uint64_t iterations = 0;
+  double average = 0;
+  double p50 = 0;
+  double p99 = 0;
+  double p999 = 0;
+};
+
+/// All zero when there are no samples.
+[[nodiscard]] latency summarise(nanoseconds samples);
+
+/// Of several runs, the one whose average is the median: its figures belong together. Needs at least one run.
+[[nodiscard]] latency median_run(std::vector<latency> runs);
+
+/// The time that `operation` takes.
+template <class Operation>
+std::uint64_t time_of(Operation&& operation) {
+  const auto begin = std::chrono::steady_clock::now();
+  operation();
+  const auto took = std::chrono::steady_clock::now() - begin;
+  return static_cast<std::uint64_t>(std::chrono::nanoseconds(took).count());
+}
+
+}  // namespace tool

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Messages whose every byte is known to both sides: the content depends on a seed and on the position.
+#pragma once
+
+#include <pinfold/peer.hpp>
+#include <pinfold/registrars/memfd.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace tool {
+
+/// A message that lies in a peer's exported buffer, from the buffer's first byte on.
+struct message {
+  pinfold::peer_id peer;
+  pinfold::memfd_handle handle;
+  std::size_t size = 0;    ///< bytes
+  std::uint64_t seed = 0;  ///< of the content
+};
+
+/// A seed that no other peer, buffer or generation of a buffer has.
+[[nodiscard]] std::uint64_t seed_for(std::uint64_t peer, std::uint64_t buffer, std::uint64_t generation) noexcept;
+
+/// Writes the content of `seed`, from position 0 on.
+void fill(std::span<std::byte> bytes, std::uint64_t seed) noexcept;
+
+/// Whether the bytes are the content of `seed` from `position` on, which is a multiple of 8.
+[[nodiscard]] bool holds(std::span<const std::byte> bytes, std::uint64_t seed, std::size_t position = 0) noexcept;
+
+/// The eight bytes of that content at a position, which is a multiple of 8.
+[[nodiscard]] std::uint64_t word_at(std::uint64_t seed, std::size_t position) noexcept;
+
+}  // namespace tool

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// `pinfold perf import`: what opening a peer's memory costs, with the cache and without.
+#include "perf_import.hpp"
+
+#include "affinity.hpp"
+#include "commands.hpp"
+#include "failure.hpp"
+#include "host.hpp"
+#include "settings.hpp"
+#include "sizes.hpp"
+
+#include <array>
+#include <fmt/format.h>
+#include <memory>
+
+namespace tool {
+namespace {
+
+struct import_case {
+  const char* name;
+  json (*run)(const import_run&);
+  std::vector<column> (*columns)();
+  const char* default_sizes;
+};
+
+constexpr std::array<import_case, 3> cases{{
+    {"copy", run_copy, copy_columns, "4K,64K,1M"},
+    {"parallel-opens", run_parallel_opens, parallel_opens_columns, "64K"},
+    {"hit-during-open", run_hit_during_open, hit_during_open_columns, "64K"},
+}};
+
+struct import_command {
+  import_options options;
+  cache_flags flags;
+  std::string sizes;
+  bool as_json = false;
+};
+
+const import_case& chosen_case(const std::string& name) {
+  for (const auto& known : cases) {
+    if (name == known.name) return known;
+  }
+  throw usage_failure("there is no case " + name);
+}
+
+std::size_t messages_of(const import_options& options) {
+  if (options.case_name == "parallel-opens") return options.opens;
+  return options.case_name == "copy" ? options.peers * options.buffers : 2;
+}
+
+// Peers fill all buffers with real bytes, so they must fit.
+void check_memory(const import_options& options, const json& host) {
+  const auto most = host.at("memory").get<std::size_t>() / 2;
+  const auto count = messages_of(options);
+  for (const auto size : options.sizes) {
+    if (size <= most / count) continue;
+    throw usage_failure(
+        fmt::format("{} buffers of {} are more than half of this machine's memory", count, size_text(size)));
+  }
+}
+
+void check_pinning(const import_options& options) {
+  if (options.pin_peer == "none") return;
+  if (options.case_name == "copy" && options.threads.value_or(1) == 1) return;
+  throw usage_failure("--pin-peer is for the copy case with one thread");
+}
+
+// Without retain there are no hits: each would be an open.
+void check_retain(const import_options& options) {
+  if (options.case_name != "hit-during-open" || options.cache.retain) return;
+  throw usage_failure("hit-during-open needs retain");
+}
+
+// Pins this process if asked to, and says where the peers belong.
+std::optional<int> pin(const std::string& where) {
+  if (where == "none") return std::nullopt;
+  const auto cpus = need(allowed_cpus(), "cannot pin");
+  if (where == "other" && cpus.size() < 2) throw usage_failure("--pin-peer other: only one CPU may be used here");
+  need(run_only_on(cpus.front()), "cannot pin");
+  return where == "same" ? cpus[0] : cpus[1];
+}
+
+std::string budget_text(const pinfold::cache_options& cache) {
+  std::string text;
+  if (cache.max_bytes != 0) text += fmt::format("at most {}, ", size_text(cache.max_bytes));
+  if (cache.max_count != 0) text += fmt::format("at most {} registrations, ", cache.max_count);
+  return text.empty() ? "no budget" : text + "when full " + name_of(cache.full);
+}
+
+void print_heading(const import_options& options, const json& host) {
+  fmt::print("pinfold perf import, {}: memfd via {}, {} peers\n", options.case_name, name_of(options.via),
+             options.peers);
+  fmt::print("cache: {}, {}\n", options.cache.retain ? "retain" : "no retain", budget_text(options.cache));
+  fmt::print("host:  {}\n\n", host_line(host));
+}
+
+int measure(import_command& command) {
+  auto& options = command.options;
+  const auto& chosen = chosen_case(options.case_name);
+  const auto host = host_facts();
+  options.cache = command.flags.resolve();
+  options.sizes = parse_sizes(command.sizes.empty() ? chosen.default_sizes : command.sizes);
+  check_memory(options, host);
+  check_pinning(options);
+  check_retain(options);
+  auto peers =
+      start_peers(options.peers, {.serve = options.via == pinfold::memfd_via::scm, .cpu = pin(options.pin_peer)});
+  if (!command.as_json) print_heading(options, host);
+  const auto rows = chosen.run({options, peers});
+  if (command.as_json) {
+    print_json(host, rows);
+  } else {
+    fmt::print("{}", table(chosen.columns(), rows));
+  }
+  return total_errors(rows) == 0 ? 0 : 1;
+}
+
+void add_what(CLI::App& command, import_command& into) {
+  auto& options = into.options;
+  command
+      .add_option("--case", options.case_name,
+                  "messages, many slow opens on several threads, or hits while another thread opens")
+      ->check(CLI::IsMember({"copy", "parallel-opens", "hit-during-open"}))
+      ->capture_default_str();
+  command.add_option("--sizes", into.sizes, "message sizes, as 4K,64K,1M");
+  add_via(command, options.via, {"pidfd", "scm"});
+  command.add_option("--peers", options.peers, "exporting processes")->check(CLI::Range(1, 64))->capture_default_str();
+  command.add_option("--buffers", options.buffers, "buffers of each peer, for copy")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+}
+
+void add_how(CLI::App& command, import_command& into) {
+  auto& options = into.options;
+  command.add_option("--threads", options.threads, "importing threads [copy: 1, parallel-opens: 4]")
+      ->check(CLI::Range(1, 256));
+  command.add_option("--iterations", options.iterations, "operations of each measurement [hit-during-open: 100000]")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{100'000'000}));
+  command.add_option("--seconds", options.seconds, "length of each measurement, for copy without --iterations")
+      ->check(CLI::Range(0.001, 3600.0))
+      ->capture_default_str();
+  command.add_option("--repeats", options.repeats, "measurements, of which the median is shown")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command.add_option("--opens", options.opens, "handles, for parallel-opens")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  command
+      .add_option("--open-ms", options.open_ms, "how slow each open is made [parallel-opens: 50, hit-during-open: 300]")
+      ->check(CLI::Range(0, 60'000));
+  command.add_option("--pin-peer", options.pin_peer, "keep the peers on the same CPU as this process, or on another")
+      ->check(CLI::IsMember({"none", "same", "other"}))
+      ->capture_default_str();
+  command.add_flag("--json", into.as_json, "print one JSON object");
+}
+
+}  // namespace
+
+std::vector<message> import_run::provide(std::size_t count, std::size_t bytes) const {
+  std::vector<message> messages;
+  for (std::size_t i = 0; i < count; ++i) {
+    auto& peer = peers[i % peers.size()];
+    messages.push_back(need(peer.provide(static_cast<std::uint32_t>(i), bytes), "a peer cannot make a buffer"));
+  }
+  return messages;
+}
+
+void import_run::take_back(std::size_t count) const {
+  for (std::size_t i = 0; i < count; ++i) {
+    need(peers[i % peers.size()].free(static_cast<std::uint32_t>(i)), "a peer cannot free a buffer");
+  }
+}
+
+json import_run::row(const char* subject, std::size_t size, unsigned threads) const {
+  return {{"case", options.case_name},
+          {"subject", subject},
+          {"via", name_of(options.via)},
+          {"size", size},
+          {"threads", threads},
+          {"peers", options.peers},
+          {"retain", options.cache.retain},
+          {"max_bytes", options.cache.max_bytes},
+          {"max_count", options.cache.max_count},
+          {"when_full", name_of(options.cache.full)},
+          {"pin_peer", options.pin_peer}};
+}
+
+void report_error(const char* subject, const pinfold::error& why) {
+  fmt::print(stderr, "pinfold: {}: {}\n", subject, pinfold::describe(why));
+}
+
+void add_perf_import(CLI::App& perf, action& chosen) {
+  auto command = std::make_shared<import_command>();
+  auto* import = perf.add_subcommand("import", "Opening peers' memory, with the cache and without");
+  add_what(*import, *command);
+  add_how(*import, *command);
+  command->flags.add_to(*import);
+  import->callback([command, &chosen] { chosen = [command] { return measure(*command); }; });
+}
+
+}  // namespace tool

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// What the cases of `pinfold perf import` share.
+#pragma once
+
+#include "message.hpp"
+#include "peer_process.hpp"
+#include "report.hpp"
+
+#include <pinfold/options.hpp>
+#include <pinfold/registrars/memfd.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tool {
+
+/// What the command line asked for. What is not given, each case chooses for itself.
+struct import_options {
+  std::string case_name = "copy";
+  std::vector<std::size_t> sizes;
+  pinfold::memfd_via via = pinfold::memfd_via::pidfd;
+  std::size_t peers = 2;
+  std::size_t buffers = 4;  ///< for each peer
+  std::optional<unsigned> threads;
+  std::optional<std::uint64_t> iterations;
+  double seconds = 0.2;  ///< for each measurement, when `iterations` is not given
+  unsigned repeats = 5;
+  unsigned opens = 24;
+  std::optional<unsigned> open_ms;
+  std::string pin_peer = "none";
+  pinfold::cache_options cache;
+};
+
+/// Peers and options of one run.
+struct import_run {
+  const import_options& options;
+  std::vector<peer_process>& peers;
+
+  [[nodiscard]] pinfold::memfd_importer importer() const { return pinfold::memfd_importer({.via = options.via}); }
+
+  /// `count` messages of `bytes` bytes, spread over the peers. Throws `failure`.
+  [[nodiscard]] std::vector<message> provide(std::size_t count, std::size_t bytes) const;
+
+  /// Frees what `provide` gave. Throws `failure`.
+  void take_back(std::size_t count) const;
+
+  /// A row with the parameters that all cases have.
+  [[nodiscard]] json row(const char* subject, std::size_t size, unsigned threads) const;
+};
+
+// The cases. Each returns its rows and throws `failure` when it cannot even start.
+[[nodiscard]] json run_copy(const import_run& run);
+[[nodiscard]] json run_parallel_opens(const import_run& run);
+[[nodiscard]] json run_hit_during_open(const import_run& run);
+
+/// The columns that people see of each case.
+[[nodiscard]] std::vector<column> copy_columns();
+[[nodiscard]] std::vector<column> parallel_opens_columns();
+[[nodiscard]] std::vector<column> hit_during_open_columns();
+
+/// Prints what went wrong, on standard error; for the first error of a measurement.
+void report_error(const char* subject, const pinfold::error& why);
+
+}  // namespace tool
