@@ -27,7 +27,7 @@ test:            ## build everything and run all tests at their short lengths
 	cmake --build --preset release
 	ctest --preset release --timeout 300
 
-soak:            ## the long tests: ten million model steps, a minute of each stress test in three builds; an hour or two
+soak:            ## the long tests: ten million model steps, a minute of each stress test in three builds; ten minutes or so
 	scripts/setup check
 	scripts/soak
 
