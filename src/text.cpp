@@ -37,6 +37,7 @@ constexpr std::array all_counters{
     counter{"failed_closes", &s::failed_closes},
     counter{"conflicts", &s::conflicts},
     counter{"bypasses", &s::bypasses},
+    counter{"unmonitored", &s::unmonitored},
     counter{"invalidated_while_leased", &s::invalidated_while_leased},
     counter{"sink_failures", &s::sink_failures},
     counter{"open_now", &s::open_now},

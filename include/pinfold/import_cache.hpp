@@ -3,17 +3,15 @@
 /// A cache of remote memory, opened by handle: CUDA IPC, or memfd where there is no GPU.
 #pragma once
 
-#include <pinfold/detail/engine.hpp>
+#include <pinfold/detail/front.hpp>
 #include <pinfold/import_lease.hpp>
 #include <pinfold/importer.hpp>
 #include <pinfold/options.hpp>
 #include <pinfold/statistics.hpp>
 
 #include <cstring>
-#include <memory>
 #include <optional>
 #include <utility>
-#include <vector>
 
 namespace pinfold {
 
@@ -23,7 +21,7 @@ namespace pinfold {
 /// member may be called on any thread at any time, except that the destructor and a move must not run at the same time
 /// as another member. No lock is held while the importer works, so opens of different handles run in parallel.
 template <importer I>
-class import_cache {
+class import_cache : public detail::front<I> {
  public:
   using handle_type = typename I::handle_type;
   using lease = import_lease<I>;
@@ -31,18 +29,7 @@ class import_cache {
   /// Takes over the importer. Throws only `std::bad_alloc`, or `std::system_error` when the reaper's thread cannot
   /// start.
   explicit import_cache(I importer, cache_options options = {})
-      : importer_(std::make_unique<I>(std::move(importer))),
-        engine_(detail::make_engine(driver_for(*importer_), std::move(options))) {}
-
-  /// Closes everything once. Waits for leases up to `drain_timeout`; those still out then read as `closed` and their
-  /// release does nothing (R42).
-  ~import_cache() = default;
-  import_cache(import_cache&&) noexcept = default;
-  import_cache& operator=(import_cache&& other) noexcept {
-    engine_ = std::move(other.engine_);  // first: the old engine still needs the old importer
-    importer_ = std::move(other.importer_);
-    return *this;
-  }
+      : detail::front<I>(std::move(importer), std::move(options), driver_for) {}
 
   /// A lease on the `bytes` bytes at `address` in the peer's address space, inside the allocation that `handle` stands
   /// for. A hit costs a look-up and a comparison of the whole handle; a miss opens the handle (R1–R10).
@@ -53,7 +40,7 @@ class import_cache {
                                       std::size_t bytes) noexcept {
     auto wanted = range::of(address, bytes);
     if (!wanted) return tl::unexpected(wanted.error());
-    auto granted = detail::acquire(*engine_, {peer, *wanted, &handle});
+    auto granted = detail::acquire(this->inside(), {peer, *wanted, &handle});
     if (!granted) return tl::unexpected(granted.error());
     return lease(*granted);
   }
@@ -63,36 +50,18 @@ class import_cache {
                                           std::size_t bytes) noexcept {
     auto wanted = range::of(address, bytes);
     if (!wanted) return std::nullopt;
-    auto granted = detail::find(*engine_, {peer, *wanted, &handle});
+    auto granted = detail::find(this->inside(), {peer, *wanted, &handle});
     if (granted.entry == nullptr) return std::nullopt;
     return lease(granted);
   }
 
   /// The peer's memory in `gone` is not what it was: entries that touch it are never handed out again. Leases on them
   /// stay usable. Only marks; the closes come later (R36).
-  void invalidate(peer_id peer, range gone) noexcept { detail::invalidate(*engine_, peer, gone); }
+  void invalidate(peer_id peer, range gone) noexcept { detail::invalidate(this->inside(), peer, gone); }
 
   /// The peer has ended: all its entries are stale at once, idle ones are closed, leased ones by their last release.
   /// Returns the first close that failed; the entry is then in quarantine.
-  result<void> drop_peer(peer_id peer) noexcept { return detail::drop_peer(*engine_, peer); }
-
-  /// Closes everything that nobody holds, and retries closes that failed before. Returns the first that fails again.
-  result<void> flush() noexcept { return detail::flush(*engine_); }
-
-  /// As `flush`, but refuses with `in_use_conflict`, and closes nothing, while any lease is out. For checkpoints.
-  result<void> quiesce() noexcept { return detail::quiesce(*engine_); }
-
-  /// Does the closes that are due: stale entries without a lease, and deferred ones. Returns the first that fails.
-  result<void> progress() noexcept { return detail::progress(*engine_); }
-
-  /// The counters. Never waits for anyone.
-  [[nodiscard]] pinfold::statistics statistics() const noexcept { return detail::read_statistics(*engine_); }
-
-  /// Every entry, for people. Allocates.
-  [[nodiscard]] std::vector<entry_info> dump() const { return detail::dump(*engine_); }
-
-  /// The importer inside. What may be called on it while the cache runs is for the importer to say.
-  [[nodiscard]] I& backend() noexcept { return *importer_; }
+  result<void> drop_peer(peer_id peer) noexcept { return detail::drop_peer(this->inside(), peer); }
 
  private:
   static const handle_type& as_handle(const void* token) noexcept { return *static_cast<const handle_type*>(token); }
@@ -103,26 +72,32 @@ class import_cache {
         .name = I::name,
         .token_bytes = sizeof(handle_type),
         .allows_duplicates = I::allows_duplicates,
-        .check = [](const void* self,
-                    const void* token) noexcept { return static_cast<const I*>(self)->check(as_handle(token)); },
-        .open = [](void* self, peer_id peer, const void* token) noexcept -> result<detail::opened> {
-          auto made = static_cast<I*>(self)->open(peer, as_handle(token));
-          if (!made) return tl::unexpected(made.error());
-          detail::opened plain{made->covered, made->data, made->bytes, {}};
-          std::memcpy(plain.object.bytes.data(), &made->mapping, sizeof made->mapping);
-          return plain;
-        },
-        .close =
-            [](void* self, const detail::registration& object) noexcept {
-              typename I::mapping_type mapping;
-              std::memcpy(&mapping, object.bytes.data(), sizeof mapping);
-              return static_cast<I*>(self)->close(mapping);
-            },
+        .check = check,
+        .open = open,
+        .close = close,
     };
   }
 
-  std::unique_ptr<I> importer_;  // before the engine: it is needed until the engine has closed everything
-  detail::engine_handle engine_;
+  static result<range> check(const void* self, const detail::request& what) noexcept {
+    auto allocation = static_cast<const I*>(self)->check(as_handle(what.token));
+    if (allocation && !allocation->contains(what.wanted))
+      return fail(errc::invalid_range, "the request reaches outside the allocation of its handle");
+    return allocation;
+  }
+
+  static result<detail::opened> open(void* self, const detail::open_request& what) noexcept {
+    auto made = static_cast<I*>(self)->open(what.peer, as_handle(what.token));
+    if (!made) return tl::unexpected(made.error());
+    detail::opened plain{made->covered, made->data, made->bytes, {}};
+    std::memcpy(plain.object.bytes.data(), &made->mapping, sizeof made->mapping);
+    return plain;
+  }
+
+  static result<void> close(void* self, const detail::registration& object) noexcept {
+    typename I::mapping_type mapping;
+    std::memcpy(&mapping, object.bytes.data(), sizeof mapping);
+    return static_cast<I*>(self)->close(mapping);
+  }
 };
 
 }  // namespace pinfold

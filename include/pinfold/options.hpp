@@ -25,6 +25,12 @@ enum class close_policy : std::uint8_t {
   deferred,  ///< by the next miss, `progress()`, `flush()`, or the reaper
 };
 
+/// Who tells a `cache` that memory of this process is gone. Import caches need nobody: their tokens tell.
+enum class monitor_choice : std::uint8_t {
+  automatic,  ///< the strongest monitor that proves itself here; none is built yet, so that nothing is kept
+  explicit_,  ///< the application calls `invalidate` before it unmaps, discards or replaces registered memory
+};
+
 /// Options of one cache. The four modes are `retain` × a budget: without `retain` nothing stays open after its last
 /// release; with a budget the cache never has more open than that, leases included.
 struct cache_options {
@@ -33,6 +39,8 @@ struct cache_options {
   bool retain = true;         ///< keep registrations without a lease for reuse (R11)
   std::size_t max_bytes = 0;  ///< most bytes registered at any time, 0 = no limit (R12)
   std::size_t max_count = 0;  ///< most registrations open at any time, 0 = no limit (R12)
+
+  monitor_choice monitor = monitor_choice::automatic;  ///< for caches of local memory (R32, R33)
 
   when_full full = when_full::fail;
   close_policy closes = close_policy::inline_;

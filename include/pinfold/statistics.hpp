@@ -43,6 +43,8 @@ struct statistics {
   std::uint64_t conflicts = 0;  ///< idle entries closed because the driver said already mapped
   std::uint64_t bypasses = 0;   ///< registrations opened outside the budget
 
+  std::uint64_t unmonitored = 0;  ///< registered for one lease only, as nobody tells of memory that goes (R33)
+
   // Trouble.
   std::uint64_t invalidated_while_leased = 0;
   std::uint64_t sink_failures = 0;  ///< exceptions that the event sink threw

@@ -31,6 +31,7 @@ enum class counter : std::uint8_t {
   conflicts,
   bypasses,
   bypass_bytes,
+  unmonitored,
   invalidated_while_leased,
   sink_failures,
   waited_ns,

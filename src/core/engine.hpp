@@ -44,6 +44,10 @@ namespace pinfold::detail {
 
 using core::entry;
 
+/// A miss does a few of the closes that are due, so that nobody who only acquires lets them pile up for ever, and none
+/// pays for a whole invalidation at once.
+inline constexpr std::size_t closes_per_miss = 4;
+
 /// Thread-safe. Functions that require the mutex may give it up while the driver or the sink works, and say so with
 /// "unlocks"; after them nothing seen before is known to hold.
 class engine {
@@ -54,10 +58,12 @@ class engine {
   engine& operator=(const engine&) = delete;
 
   [[nodiscard]] result<grant> acquire(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
+  void acquire_group(std::span<const request> what, std::span<result<grant>> granted) noexcept PINFOLD_EXCLUDES(mutex_);
   [[nodiscard]] grant find(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
   static result<void> release(entry* held) noexcept;
 
   void invalidate(peer_id peer, const range& gone) noexcept PINFOLD_EXCLUDES(mutex_);
+  void unpersist(peer_id peer, const range& where) noexcept PINFOLD_EXCLUDES(mutex_);
   result<void> drop_peer(peer_id peer) noexcept PINFOLD_EXCLUDES(mutex_);
   result<void> flush() noexcept PINFOLD_EXCLUDES(mutex_);
   result<void> quiesce() noexcept PINFOLD_EXCLUDES(mutex_);
@@ -77,8 +83,8 @@ class engine {
   // --- looking up (engine_acquire.cpp)
   [[nodiscard]] entry* matching(const request& what) const noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] entry* covering_with_other_token(const request& what) const noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] entry* unusable_twin(const request& what, const range& allocation) const noexcept
-      PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] rights rights_around(const request& what) const noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] entry* unusable_twin(const request& what, const range& extent) const noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] bool same_token(const entry& one, const request& what) const noexcept;
   [[nodiscard]] grant hit(entry& found, const request& what) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] grant grant_on(entry& found, const request& what) noexcept PINFOLD_REQUIRES(mutex_);
@@ -89,13 +95,33 @@ class engine {
   [[nodiscard]] result<grant> join(entry& opening, const request& what, const patience& until) noexcept
       PINFOLD_REQUIRES(mutex_);                                                                               // unlocks
   [[nodiscard]] result<void> wait_out(entry& twin, const patience& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] miss_reason reason_of_miss(const request& what, const range& allocation) const noexcept
+  [[nodiscard]] miss_reason reason_of_miss(const request& what, const range& extent) const noexcept
       PINFOLD_REQUIRES(mutex_);
+  void count_miss(miss_reason reason) noexcept;
   [[nodiscard]] bool spare_entry() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
 
+  // --- several at once (engine_group.cpp)
+  struct group;
+  [[nodiscard]] bool claim_if_simple(const request& what, const range& extent, std::size_t number,
+                                     group& claimed) noexcept PINFOLD_REQUIRES(mutex_);
+  void open_group(std::span<const request> what, group& claimed, std::span<result<grant>> granted) noexcept
+      PINFOLD_REQUIRES(mutex_);  // unlocks
+  void settle(std::span<const request> what, const group& claimed, std::size_t i, const result<opened>& made,
+              std::uint64_t closes_before, const patience& until, std::span<result<grant>> granted) noexcept
+      PINFOLD_REQUIRES(mutex_);  // unlocks
+
   // --- opening (engine_open.cpp)
-  [[nodiscard]] result<grant> open(const request& what, const range& allocation, const patience& until) noexcept
-      PINFOLD_REQUIRES(mutex_);                                                              // unlocks
+  [[nodiscard]] result<grant> open(const request& what, const range& extent, const patience& until) noexcept
+      PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] result<grant> finish(entry& fresh, const request& what, result<opened> made,
+                                     std::uint64_t closes_before, const patience& until) noexcept
+      PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] entry& claim(const request& what, const range& extent) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] bool opened_too_late(entry& opening, const opened& made) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] result<void> after_refusal(entry& opening, const error& refused, const request& what,
+                                           std::uint64_t closes_before, const patience& until) noexcept
+      PINFOLD_REQUIRES(mutex_);  // unlocks
+  void supersede(entry& by) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] result<opened> call_open(entry& opening) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] result<void> accept(entry& opening, const opened& made, const patience& until) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
@@ -120,6 +146,8 @@ class engine {
   result<void> release_pin(entry& held) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   result<void> unpin(entry& held) noexcept PINFOLD_REQUIRES(mutex_);        // unlocks
   void mark_stale(entry& gone) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] entry* next_to_invalidate(peer_id peer, const range& gone) const noexcept PINFOLD_REQUIRES(mutex_);
+  void retire(entry& old) noexcept PINFOLD_REQUIRES(mutex_);
   void queue_close(entry& stale) noexcept PINFOLD_REQUIRES(mutex_);
   result<void> close(entry& closable, const event* why) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   void detach(entry& closable) noexcept PINFOLD_REQUIRES(mutex_);

@@ -6,18 +6,10 @@
 
 namespace pinfold::detail {
 
-namespace {
-
-// A miss does a few of the closes that are due, so that nobody who only acquires lets them pile up for ever, and none
-// pays for a whole invalidation at once.
-constexpr std::size_t closes_per_miss = 4;
-
-}  // namespace
-
 result<grant> engine::acquire(const request& what) noexcept {
   counters_.add(counter::acquires);
   core::scoped_lock guard(mutex_);
-  entry* found = closed_ ? nullptr : matching(what);
+  entry* found = closed_ || what.unshared ? nullptr : matching(what);
   if (found != nullptr && found->now() == entry_state::live) return hit(*found, what);
   auto granted = acquire_slowly(what);
   if (!granted) counters_.add(counter::failed_acquires);
@@ -49,13 +41,24 @@ void engine::replace(entry& stale) noexcept {
 }
 
 bool engine::same_token(const entry& one, const request& what) const noexcept {
-  return std::memcmp(one.token(), what.token, driver_.token_bytes) == 0;
+  return driver_.token_bytes == 0 || std::memcmp(one.token(), what.token, driver_.token_bytes) == 0;
 }
 
 entry* engine::matching(const request& what) const noexcept {
   return lookup_.find_overlap(what.peer, what.wanted, [&](const entry& one) {
-    return one.covered.contains(what.wanted) && same_token(one, what);
+    return one.covered.contains(what.wanted) && same_token(one, what) && includes(one.access, what.need);
   });
+}
+
+// All rights that registrations around the request have: a peer's right is among them only if the request lies inside
+// memory that was opened to peers (R23).
+rights engine::rights_around(const request& what) const noexcept {
+  rights all = rights::none;
+  lookup_.find_overlap(what.peer, what.wanted, [&](const entry& one) {
+    if (one.covered.contains(what.wanted) && same_token(one, what)) all = all | one.access;
+    return false;
+  });
+  return all;
 }
 
 entry* engine::covering_with_other_token(const request& what) const noexcept {
@@ -65,9 +68,9 @@ entry* engine::covering_with_other_token(const request& what) const noexcept {
 }
 
 // An entry that the driver still has open, or is opening, for this very token, but that can no longer be handed out.
-entry* engine::unusable_twin(const request& what, const range& allocation) const noexcept {
+entry* engine::unusable_twin(const request& what, const range& extent) const noexcept {
   if (driver_.allows_duplicates) return nullptr;
-  return hidden_.find_overlap(what.peer, allocation, [&](const entry& one) { return same_token(one, what); });
+  return hidden_.find_overlap(what.peer, extent, [&](const entry& one) { return same_token(one, what); });
 }
 
 void engine::pin(entry& found) noexcept {
@@ -95,23 +98,23 @@ grant engine::hit(entry& found, const request& what) noexcept {
   counters_.add(counter::valid);
   sample(found);
   pin(found);
+  found.persistent = found.persistent || what.persistent;
   return grant_on(found, what);
 }
 
 result<grant> engine::acquire_slowly(const request& what) noexcept {
   const patience until(options_);
   mutex_.unlock();
-  const auto allocation = driver_.check(driver_.self, what.token);
+  const auto extent = driver_.check(driver_.self, what);
   mutex_.lock();
-  if (!allocation) return tl::unexpected(allocation.error());
-  if (!allocation->contains(what.wanted))
-    return fail(errc::invalid_range, "the request reaches outside the allocation of its handle");
+  if (!extent) return tl::unexpected(extent.error());
 
   bool was_replaced = false;
   static_cast<void>(close_queued(closes_per_miss));  // a failure is kept in quarantine and told to the sink
   for (;;) {
     if (!spare_entry()) return fail(errc::out_of_resources, "no memory for another entry");
     if (closed_) return fail(errc::closed, "the cache is shutting down");
+    if (what.unshared) break;
     if (entry* found = matching(what)) {
       if (found->now() == entry_state::live) return hit(*found, what);
       return join(*found, what, until);
@@ -122,17 +125,19 @@ result<grant> engine::acquire_slowly(const request& what) noexcept {
       if (options_.closes == close_policy::inline_) static_cast<void>(close_queued(SIZE_MAX));
       continue;
     }
-    entry* twin = unusable_twin(what, *allocation);
+    entry* twin = unusable_twin(what, *extent);
     if (twin == nullptr) break;
     if (auto gone = wait_out(*twin, until); !gone) return tl::unexpected(gone.error());
   }
-  const auto reason = was_replaced ? miss_reason::invalidated : reason_of_miss(what, *allocation);
-  auto granted = open(what, *allocation, until);
-  if (granted) {
-    constexpr auto first = static_cast<std::uint8_t>(counter::misses_cold);
-    counters_.add(static_cast<counter>(first + static_cast<std::uint8_t>(reason)));
-  }
+  const auto reason = was_replaced ? miss_reason::invalidated : reason_of_miss(what, *extent);
+  auto granted = open(what, *extent, until);
+  if (granted) count_miss(reason);
   return granted;
+}
+
+void engine::count_miss(miss_reason reason) noexcept {
+  constexpr auto first = static_cast<std::uint8_t>(counter::misses_cold);
+  counters_.add(static_cast<counter>(first + static_cast<std::uint8_t>(reason)));
 }
 
 result<grant> engine::join(entry& opening, const request& what, const patience& until) noexcept {
@@ -146,6 +151,7 @@ result<grant> engine::join(entry& opening, const request& what, const patience& 
     counters_.add(counter::hits);
     counters_.add(counter::valid);
     sample(opening);
+    opening.persistent = opening.persistent || what.persistent;
     return grant_on(opening, what);
   }
   const error why = opening.failure;
@@ -176,8 +182,9 @@ result<void> engine::wait_out(entry& twin, const patience& until) noexcept {
   return fail(errc::timed_out, "another thread is still closing this handle");
 }
 
-engine::miss_reason engine::reason_of_miss(const request& what, const range& allocation) const noexcept {
-  const auto past = history_.recall(what.peer, allocation.begin);
+engine::miss_reason engine::reason_of_miss(const request& what, const range& extent) const noexcept {
+  if (rights_around(what) != rights::none) return miss_reason::rights;
+  const auto past = history_.recall(what.peer, extent.begin);
   if (past != miss_reason::cold) return past;
   const auto* beside = lookup_.find_overlap(what.peer, what.wanted, [](const entry&) { return true; });
   return beside == nullptr ? miss_reason::cold : miss_reason::extent;

@@ -33,6 +33,7 @@ result<void> engine::unpin(entry& held) noexcept {
   waiting_.notify(this);  // who waits for room or for a conflict looks again
   switch (held.now()) {
     case entry_state::live:
+      if (held.persistent && !held.bypass) return {};
       if (options_.retain && !held.bypass) {
         idle_.push_back(&held);
         return {};
@@ -55,19 +56,22 @@ result<void> engine::unpin(entry& held) noexcept {
 
 void engine::mark_stale(entry& gone) noexcept {
   history_.remember(gone.peer, gone.covered.begin, miss_reason::invalidated);
-  if (gone.idle()) idle_.remove(&gone);
-  lookup_.erase(&gone);
-  hidden_.insert(&gone);
-  if (gone.now() == entry_state::opening) {
-    gone.doomed = true;
+  gone.stale.store(true, std::memory_order_release);
+  if (gone.now() != entry_state::opening && gone.pins > 0) counters_.add(counter::invalidated_while_leased);
+  if (gone.findable()) retire(gone);
+}
+
+// Takes an entry out of the look-up index for good.
+void engine::retire(entry& old) noexcept {
+  if (old.idle()) idle_.remove(&old);
+  lookup_.erase(&old);
+  hidden_.insert(&old);
+  if (old.now() == entry_state::opening) {
+    old.doomed = true;
     return;
   }
-  gone.become(entry_state::draining);
-  if (gone.pins == 0) {
-    queue_close(gone);
-  } else {
-    counters_.add(counter::invalidated_while_leased);
-  }
+  old.become(entry_state::draining);
+  if (old.pins == 0) queue_close(old);
 }
 
 void engine::queue_close(entry& stale) noexcept {
@@ -81,7 +85,7 @@ void engine::detach(entry& closable) noexcept {
   switch (closable.now()) {
     case entry_state::live:
       // The last release of an entry that is not kept comes here directly, without having been idle.
-      if (options_.retain && !closable.bypass) idle_.remove(&closable);
+      if (idle_.holds(closable)) idle_.remove(&closable);
       lookup_.erase(&closable);
       hidden_.insert(&closable);
       break;
@@ -186,14 +190,35 @@ void engine::invalidate(peer_id peer, const range& gone) noexcept {
     count = 0;
     {
       core::scoped_lock guard(mutex_);
-      const auto any = [](const entry&) { return true; };
-      for (entry* stale = nullptr; count < told.size() && (stale = lookup_.find_overlap(peer, gone, any)) != nullptr;) {
-        if (stale->now() == entry_state::live && stale->pins > 0)
-          told[count++] = about(*stale, event_kind::invalidated_while_leased, severity::warning);
-        mark_stale(*stale);
+      while (count < told.size()) {
+        entry* hit = next_to_invalidate(peer, gone);
+        if (hit == nullptr) break;
+        if (hit->now() != entry_state::opening && hit->pins > 0)
+          told[count++] = about(*hit, event_kind::invalidated_while_leased, severity::warning);
+        mark_stale(*hit);
       }
     }
     for (std::size_t i = 0; i < count; ++i) tell(told[i]);
+  }
+}
+
+// What can be found, and then what can not be found any more but is still held.
+entry* engine::next_to_invalidate(peer_id peer, const range& gone) const noexcept {
+  const auto fresh = [](const entry& one) { return !one.stale.load(std::memory_order_relaxed); };
+  if (entry* found = lookup_.find_overlap(peer, gone, fresh)) return found;
+  return hidden_.find_overlap(peer, gone, [&](const entry& one) {
+    return fresh(one) && one.pins > 0 && one.now() != entry_state::quarantined;
+  });
+}
+
+void engine::unpersist(peer_id peer, const range& where) noexcept {
+  core::scoped_lock guard(mutex_);
+  const auto kept = [](const entry& one) { return one.persistent; };
+  while (entry* found = lookup_.find_overlap(peer, where, kept)) {
+    found->persistent = false;
+    if (found->now() != entry_state::live || found->pins > 0) continue;
+    ++found->pins;
+    static_cast<void>(unpin(*found));  // as if released now; a close that fails is kept and told to the sink
   }
 }
 

@@ -29,6 +29,7 @@ statistics engine::read_statistics() const noexcept {
   now.failed_closes = sum(counter::failed_closes);
   now.conflicts = sum(counter::conflicts);
   now.bypasses = sum(counter::bypasses);
+  now.unmonitored = sum(counter::unmonitored);
   now.invalidated_while_leased = sum(counter::invalidated_while_leased);
   now.sink_failures = sum(counter::sink_failures);
   now.waited = std::chrono::nanoseconds(sum(counter::waited_ns));

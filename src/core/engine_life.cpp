@@ -101,7 +101,6 @@ void engine::revoke_leased() noexcept {
     leased.remove(held);
     held->revoked.store(true, std::memory_order_release);  // before the close: the lease must not be read as usable
     held->pins = 0;
-    if (held->now() == entry_state::live && options_.retain && !held->bypass) idle_.push_back(held);
     static_cast<void>(close(*held, nullptr));  // what fails is told to the sink
   }
 }
@@ -121,6 +120,7 @@ void engine::say_goodbye() noexcept {
 
 void engine::shut_down(engine* ending) noexcept {
   ending->stop_reaper();
+  ending->unpersist({}, {0, UINTPTR_MAX});  // only local memory can be persistent
   bool last = false;
   std::uint64_t out = 0;
   {

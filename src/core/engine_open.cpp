@@ -14,42 +14,100 @@ std::int32_t this_thread() noexcept {
   return id;
 }
 
+// How often an open is repeated because its memory was invalidated meanwhile, before it is handed out unindexed.
+constexpr int most_late_opens = 3;
+
 }  // namespace
 
-result<grant> engine::open(const request& what, const range& allocation, const patience& until) noexcept {
-  entry& fresh = *pool_.take();
-  fresh.peer = what.peer;
-  fresh.covered = allocation;
-  fresh.owner_thread = this_thread();
-  std::memcpy(fresh.token(), what.token, driver_.token_bytes);
-  fresh.become(entry_state::opening);
-  fresh.pins = 1;
-  lookup_.insert(&fresh);  // before the driver is asked: an invalidation meanwhile must find it
-
-  if (auto room = reserve(fresh, allocation.size(), 1, until); !room)
+result<grant> engine::open(const request& what, const range& extent, const patience& until) noexcept {
+  entry& fresh = claim(what, extent);
+  if (auto room = reserve(fresh, fresh.covered.size(), 1, until); !room)
     return tl::unexpected(abandon(fresh, room.error()));
-  for (;;) {
-    const auto closes_before = closes_done_;
-    const auto made = call_open(fresh);
+  const auto closes_before = closes_done_;
+  const auto made = call_open(fresh);
+  return finish(fresh, what, made, closes_before, until);
+}
+
+// Takes the driver's answer to its end: published, or asked again, or given up.
+result<grant> engine::finish(entry& fresh, const request& what, result<opened> made, std::uint64_t closes_before,
+                             const patience& until) noexcept {
+  for (int late = 0;;) {
     if (made) {
       if (auto fits = accept(fresh, *made, until); !fits) return tl::unexpected(take_back(fresh, *made, fits.error()));
-      publish(fresh, *made);
-      return grant_on(fresh, what);
+      if (late == most_late_opens || !opened_too_late(fresh, *made)) {
+        publish(fresh, *made);
+        return grant_on(fresh, what);
+      }
+      ++late;
+    } else {
+      counters_.add(counter::failed_opens);
+      if (auto again = after_refusal(fresh, made.error(), what, closes_before, until); !again)
+        return tl::unexpected(abandon(fresh, again.error()));
     }
-    counters_.add(counter::failed_opens);
-    const error& refused = made.error();
-    result<void> again = tl::unexpected(refused);
-    if (refused.code == errc::already_mapped) again = clear_conflicts(fresh, refused, until);
-    if (refused.code == errc::out_of_resources) again = free_resources(refused, closes_before, until);
-    if (!again) return tl::unexpected(abandon(fresh, again.error()));
+    closes_before = closes_done_;
+    made = call_open(fresh);
   }
+}
+
+// Makes an entry for the request and indexes it, before the driver is asked: an invalidation meanwhile must find it.
+entry& engine::claim(const request& what, const range& extent) noexcept {
+  entry& fresh = *pool_.take();
+  fresh.peer = what.peer;
+  fresh.access = what.unshared ? what.need : what.need | rights_around(what);
+  // Rounding to pages would show a peer what lies beside the memory that was asked for.
+  fresh.covered = any_remote(fresh.access) ? what.wanted : extent;
+  fresh.persistent = what.persistent;
+  fresh.owner_thread = this_thread();
+  if (driver_.token_bytes > 0) std::memcpy(fresh.token(), what.token, driver_.token_bytes);
+  fresh.become(entry_state::opening);
+  fresh.pins = 1;
+  fresh.doomed = fresh.unshared = what.unshared;
+  fresh.bypass = what.unbudgeted;
+  if (what.unbudgeted) counters_.add(counter::bypasses);
+  if (what.unshared && !what.unbudgeted) counters_.add(counter::unmonitored);
+  (fresh.doomed ? hidden_ : lookup_).insert(&fresh);
+  return fresh;
+}
+
+// Without a token, nothing but the time tells what was opened: if the range was invalidated since the driver was asked,
+// it may be of the memory that is gone. It is closed, and the driver asked again.
+bool engine::opened_too_late(entry& opening, const opened& made) noexcept {
+  if (driver_.token_bytes > 0 || !opening.stale.load(std::memory_order_relaxed)) return false;
+  opening.object = made.object;
+  ++closes_in_flight_;
+  mutex_.unlock();
+  const auto closed = driver_.close(driver_.self, opening.object);
+  mutex_.lock();
+  --closes_in_flight_;
+  counters_.add(closed ? counter::closes : counter::failed_closes);
+  if (!closed) return false;  // then it is handed out as it is, unindexed, and closed by its last release
+  counters_.add(counter::opens);
+  ++closes_done_;
+  waiting_.notify(this);
+  opening.stale.store(false, std::memory_order_relaxed);
+  if (opening.unshared) return true;
+  hidden_.erase(&opening);
+  opening.doomed = false;
+  lookup_.insert(&opening);
+  return true;
+}
+
+// What to do about a driver that says no; success means to ask it again.
+result<void> engine::after_refusal(entry& opening, const error& refused, const request& what,
+                                   std::uint64_t closes_before, const patience& until) noexcept {
+  if (refused.code == errc::already_mapped) return clear_conflicts(opening, refused, until);
+  if (refused.code == errc::out_of_resources) return free_resources(refused, closes_before, until);
+  if (opening.access == what.need) return tl::unexpected(refused);
+  opening.access = what.need;  // the driver may refuse only what was added for the sake of a lesser entry
+  return {};
 }
 
 result<opened> engine::call_open(entry& opening) noexcept {
   opening.disturbed = false;
   opening.in_driver = true;
+  const open_request asked{opening.peer, opening.covered, opening.token(), opening.access};
   mutex_.unlock();
-  auto made = driver_.open(driver_.self, opening.peer, opening.token());
+  auto made = driver_.open(driver_.self, asked);
   mutex_.lock();
   opening.in_driver = false;
   return made;
@@ -77,6 +135,16 @@ void engine::publish(entry& opening, const opened& made) noexcept {
   history_.forget(opening.peer, opening.covered.begin);
   opening.become(opening.doomed ? entry_state::draining : entry_state::live);
   waiting_.notify(&opening);
+  if (!opening.doomed && driver_.token_bytes == 0) supersede(opening);
+}
+
+// What the new entry covers in range and rights is not needed any more; who holds it keeps it until release (R23).
+void engine::supersede(entry& by) noexcept {
+  const auto lesser = [&](const entry& one) {
+    return &one != &by && one.now() == entry_state::live && !one.persistent && by.covered.contains(one.covered) &&
+           includes(by.access, one.access);
+  };
+  while (entry* found = lookup_.find_overlap(by.peer, by.covered, lesser)) retire(*found);
 }
 
 // The open came to nothing: everybody who waits for it is told why, and the last of them recycles the entry.

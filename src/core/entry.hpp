@@ -27,6 +27,8 @@ enum class miss_reason : std::uint8_t { cold, invalidated, rights, extent, evict
 struct entry : detail::record {
   engine* owner = nullptr;
 
+  entry_state state = entry_state::free;
+
   // The key. Constant while the entry is in an index.
   peer_id peer{};
   range covered{};
@@ -36,15 +38,18 @@ struct entry : detail::record {
   entry* right = nullptr;
   peer_id furthest_peer{};  ///< of this subtree, with `furthest_end` the largest (peer, end)
   std::uintptr_t furthest_end = 0;
-  std::uint32_t priority = 0;
+  std::uint32_t sequence = 0;  ///< when it was inserted in its index
   entry* previous = nullptr;
   entry* next = nullptr;  ///< also links free entries
 
   std::uint32_t pins = 0;  ///< leases, the opener, and who waits for the opener
-  bool doomed = false;     ///< opening, and already known to be stale when it will be open
-  bool bypass = false;     ///< outside the budget, closed by its last release
-  bool in_driver = false;  ///< opening, and the driver is at work on it now
-  bool disturbed = false;  ///< opening, and something that overlaps it was closed since the driver was asked
+  rights access = rights::none;
+  bool doomed = false;      ///< opening, and not to be found when it will be open
+  bool persistent = false;  ///< never idle: it is closed only when it is told to go
+  bool unshared = false;    ///< for one lease: never in the look-up index
+  bool bypass = false;      ///< outside the budget, closed by its last release
+  bool in_driver = false;   ///< opening, and the driver is at work on it now
+  bool disturbed = false;   ///< opening, and something that overlaps it was closed since the driver was asked
 
   std::size_t bytes = 0;  ///< what it counts, in the budget or as bypass
   bool counted = false;   ///< whether the budget holds a place for it
@@ -57,15 +62,18 @@ struct entry : detail::record {
   [[nodiscard]] std::byte* token() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
   [[nodiscard]] const std::byte* token() const noexcept { return reinterpret_cast<const std::byte*>(this + 1); }
 
-  // Only the holder of the engine's mutex writes the state, so its own reads need no order; leases read with acquire.
-  [[nodiscard]] entry_state now() const noexcept { return state.load(std::memory_order_relaxed); }
+  [[nodiscard]] entry_state now() const noexcept { return state; }
 
-  [[nodiscard]] bool idle() const noexcept { return now() == entry_state::live && pins == 0; }
+  /// Whether it is in the look-up index.
+  [[nodiscard]] bool findable() const noexcept {
+    return state == entry_state::live || (state == entry_state::opening && !doomed);
+  }
+  [[nodiscard]] bool idle() const noexcept { return state == entry_state::live && pins == 0 && !persistent; }
 
   /// Makes a transition of the table in `docs/protocol.md`; any other is a broken invariant.
   void become(entry_state next_state) noexcept {
     PINFOLD_INVARIANT(may_become(now(), next_state), "a transition that the protocol does not have");
-    state.store(next_state, std::memory_order_release);
+    state = next_state;
   }
 
   [[nodiscard]] static constexpr bool may_become(entry_state from, entry_state to) noexcept {

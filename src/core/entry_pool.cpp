@@ -14,9 +14,11 @@ constexpr std::size_t rounded_up(std::size_t bytes) noexcept {
 
 void reset(entry& used) noexcept {
   used.revoked.store(false, std::memory_order_relaxed);
+  used.stale.store(false, std::memory_order_relaxed);
   used.left = used.right = used.previous = used.next = nullptr;
   used.pins = 0;
-  used.doomed = used.bypass = used.in_driver = used.disturbed = used.counted = false;
+  used.access = rights::none;
+  used.doomed = used.unshared = used.persistent = used.bypass = used.in_driver = used.disturbed = used.counted = false;
   used.bytes = 0;
   used.data = nullptr;
   used.failure = {};

@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/range_index.hpp"
 
-#include <functional>
 #include <tuple>
 
 namespace pinfold::core {
 
 namespace {
 
-auto key(const entry& of) noexcept { return std::tuple(of.peer, of.covered.begin); }
+// Equal ranges are told apart by when they were inserted, so that `erase` finds the very entry.
+auto key(const entry& of) noexcept { return std::tuple(of.peer, of.covered.begin, of.covered.end, of.sequence); }
 
-// Equal keys are told apart by address, so that `erase` finds the very entry.
-bool before(const entry& a, const entry& b) noexcept {
-  return key(a) != key(b) ? key(a) < key(b) : std::less<const entry*>{}(&a, &b);
+bool before(const entry& a, const entry& b) noexcept { return key(a) < key(b); }
+
+// splitmix64 (Steele, Lea, Flood 2014): priorities need only be spread, not unpredictable.
+std::uint32_t priority(const entry& of) noexcept {
+  std::uint64_t value = of.sequence * 0x9e3779b97f4a7c15U;
+  value = (value ^ (value >> 30U)) * 0xbf58476d1ce4e5b9U;
+  value = (value ^ (value >> 27U)) * 0x94d049bb133111ebU;
+  return static_cast<std::uint32_t>(value >> 32U);
 }
 
 auto furthest(const entry& of) noexcept { return std::tuple(of.furthest_peer, of.furthest_end); }
@@ -42,7 +47,7 @@ void split(entry* node, const entry& at, entry*& low, entry*& high) noexcept {
 entry* merge(entry* low, entry* high) noexcept {
   if (low == nullptr) return high;
   if (high == nullptr) return low;
-  if (low->priority > high->priority) {
+  if (priority(*low) > priority(*high)) {
     low->right = merge(low->right, high);
     update(*low);
     return low;
@@ -55,7 +60,7 @@ entry* merge(entry* low, entry* high) noexcept {
 void insert_below(entry*& node, entry* added) noexcept {
   if (node == nullptr) {
     node = added;
-  } else if (added->priority > node->priority) {
+  } else if (priority(*added) > priority(*node)) {
     split(node, *added, added->left, added->right);
     node = added;
   } else {
@@ -77,7 +82,7 @@ void erase_below(entry*& node, entry* gone) noexcept {
 bool consistent_below(const entry* node) noexcept {
   if (node == nullptr) return true;
   for (const entry* child : {node->left, node->right})
-    if (child != nullptr && child->priority > node->priority) return false;
+    if (child != nullptr && priority(*child) > priority(*node)) return false;
   if (node->left != nullptr && !before(*node->left, *node)) return false;
   if (node->right != nullptr && !before(*node, *node->right)) return false;
   entry copy_of_ends;
@@ -89,18 +94,11 @@ bool consistent_below(const entry* node) noexcept {
   return furthest(copy_of_ends) == furthest(*node) && consistent_below(node->left) && consistent_below(node->right);
 }
 
-// splitmix64 (Steele, Lea, Flood 2014): priorities need only be spread, not unpredictable.
-std::uint32_t spread(std::uint64_t value) noexcept {
-  value = (value ^ (value >> 30U)) * 0xbf58476d1ce4e5b9U;
-  value = (value ^ (value >> 27U)) * 0x94d049bb133111ebU;
-  return static_cast<std::uint32_t>(value >> 32U);
-}
-
 }  // namespace
 
 void range_index::insert(entry* added) noexcept {
   added->left = added->right = nullptr;
-  added->priority = spread(seed_ += 0x9e3779b97f4a7c15U);
+  added->sequence = ++inserted_;
   insert_below(root_, added);
   ++size_;
 }

@@ -9,9 +9,9 @@
 
 namespace pinfold::core {
 
-/// A treap ordered by (peer, begin), where each node knows the furthest (peer, end) of its subtree: what cannot reach
-/// the range that is looked for is skipped whole. Inserting, erasing and finding the first match cost O(log n),
-/// visiting k matches O(log n + k). Links lie in the entries, so nothing is ever allocated.
+/// A treap ordered by (peer, begin, end, insertion), where each node knows the furthest (peer, end) of its subtree:
+/// what cannot reach the range that is looked for is skipped whole. Inserting, erasing and finding the first match cost
+/// O(log n), visiting k matches O(log n + k). Links lie in the entries, so nothing is ever allocated.
 ///
 /// Not thread-safe: guarded by the engine's mutex.
 class range_index {
@@ -64,7 +64,7 @@ class range_index {
 
   entry* root_ = nullptr;
   std::size_t size_ = 0;
-  std::uint64_t seed_ = 0;
+  std::uint32_t inserted_ = 0;
 };
 
 }  // namespace pinfold::core

@@ -8,6 +8,7 @@
 #include <pinfold/options.hpp>
 #include <pinfold/peer.hpp>
 #include <pinfold/range.hpp>
+#include <pinfold/rights.hpp>
 #include <pinfold/statistics.hpp>
 
 #include <array>
@@ -15,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace pinfold::detail {
@@ -28,16 +30,28 @@ struct alignas(std::max_align_t) registration {
 
 /// The part of an entry that a lease may look at. It stays valid memory as long as the cache or any lease lives.
 struct record {
-  std::atomic<entry_state> state{entry_state::free};
+  std::atomic<bool> stale{false};    ///< the memory was replaced or invalidated since
   std::atomic<bool> revoked{false};  ///< the cache was destroyed under the lease: the registration is closed
   registration object;               ///< written before the entry is published, constant while leased
 };
 
 /// What a look-up asks for. The token lies behind the pointer, as many bytes as the driver table says.
 struct request {
+  peer_id peer{};
+  range wanted{};
+  const void* token = nullptr;  ///< may be null when the table says that tokens have no bytes
+  rights need = rights::none;
+  bool persistent = false;  ///< never evicted, until it is told to go
+  bool unshared = false;    ///< for this lease only: neither looked up nor indexed
+  bool unbudgeted = false;  ///< outside the budget
+};
+
+/// What a driver is asked to open: `extent` with `access`, or what the token stands for.
+struct open_request {
   peer_id peer;
-  range wanted;
+  range extent;
   const void* token;
+  rights access;
 };
 
 /// What a driver opened, type-erased.
@@ -54,9 +68,11 @@ struct driver {
   const char* name;
   std::size_t token_bytes;
   bool allows_duplicates;
-  result<range> (*check)(const void* self, const void* token) noexcept;
-  result<opened> (*open)(void* self, peer_id peer, const void* token) noexcept;
+  result<range> (*check)(const void* self, const request& what) noexcept;  ///< validates; what to register for it
+  result<opened> (*open)(void* self, const open_request& what) noexcept;
   result<void> (*close)(void* self, const registration& object) noexcept;
+  /// Opens several with fewer calls of the driver; as many results as requests. Null where the driver cannot.
+  void (*open_many)(void* self, std::span<const open_request> what, std::span<result<opened>> made) noexcept = nullptr;
 };
 
 /// A pinned entry and the local address of what was asked for.
@@ -74,9 +90,13 @@ using engine_handle = std::unique_ptr<engine, engine_closer>;
 // Every function here may be called on any thread.
 [[nodiscard]] PINFOLD_EXPORT engine_handle make_engine(const driver& table, cache_options options);
 [[nodiscard]] PINFOLD_EXPORT result<grant> acquire(engine& on, const request& what) noexcept;
+/// Acquires a group of at most `most_in_group`; as many results as requests.
+inline constexpr std::size_t most_in_group = 64;
+PINFOLD_EXPORT void acquire_group(engine& on, std::span<const request> what, std::span<result<grant>> granted) noexcept;
 [[nodiscard]] PINFOLD_EXPORT grant find(engine& on, const request& what) noexcept;  // entry is null when not found
 PINFOLD_EXPORT result<void> release(record* entry) noexcept;
 PINFOLD_EXPORT void invalidate(engine& on, peer_id peer, range gone) noexcept;
+PINFOLD_EXPORT void unpersist(engine& on, peer_id peer, range where) noexcept;
 PINFOLD_EXPORT result<void> drop_peer(engine& on, peer_id peer) noexcept;
 PINFOLD_EXPORT result<void> flush(engine& on) noexcept;
 PINFOLD_EXPORT result<void> quiesce(engine& on) noexcept;

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// A cache of registrations of this process's own memory: io_uring buffers, RDMA memory regions.
+#pragma once
+
+#include <pinfold/batch.hpp>
+#include <pinfold/detail/front.hpp>
+#include <pinfold/detail/pages.hpp>
+#include <pinfold/lease.hpp>
+#include <pinfold/options.hpp>
+#include <pinfold/registrar.hpp>
+#include <pinfold/statistics.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <new>
+#include <optional>
+#include <ranges>
+#include <span>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace pinfold {
+
+/// What is special about one request (R27).
+struct acquire_options {
+  bool persistent = false;  ///< never evicted or flushed, until `unpersist` or invalidation
+  bool bypass = false;      ///< register for this lease only: neither looked up nor kept, and outside the budget
+};
+
+/// Registers memory once and reuses the registration, for ranges that nest, overlap, and need different rights.
+///
+/// A request inside a registration that has the rights is a hit (R20). Any other is registered as it was asked for,
+/// beside what it overlaps; for local rights rounded out to pages, for remote rights exactly, so that no peer sees a
+/// neighbour's bytes (R22–R24).
+///
+/// **Staleness.** Memory that is unmapped, or whose pages are replaced, must not be found again. Who tells the cache is
+/// `cache_options::monitor`. Without a monitor nothing is kept: every acquire registers.
+///
+/// Every member may be called on any thread at any time, except that the destructor and a move must not run at the same
+/// time as another member. No lock is held while the registrar works.
+template <registrar R>
+class cache : public detail::front<R> {
+ public:
+  using lease = pinfold::lease<R>;
+
+  /// Takes over the registrar. Throws only `std::bad_alloc`, or `std::system_error` when the reaper's thread cannot
+  /// start.
+  explicit cache(R registrar, cache_options options = {})
+      : detail::front<R>(std::move(registrar), options, driver_for),
+        keeps_(options.monitor == monitor_choice::explicit_) {}
+
+  /// A lease on the `bytes` bytes at `address`, which the device may use with at least `need`.
+  ///
+  /// Errors: `invalid_range`, `too_large` (use `acquire_chunks`), `unsupported` (rights that the registrar cannot
+  /// give), `over_budget`, `larger_than_budget`, `out_of_resources`, `timed_out`, `closed`, and what the registrar's
+  /// `open` returns.
+  [[nodiscard]] result<lease> acquire(const void* address, std::size_t bytes, rights need = local_access,
+                                      acquire_options how = {}) noexcept {
+    auto what = asked(address, bytes, need, how);
+    if (!what) return tl::unexpected(what.error());
+    auto granted = detail::acquire(this->inside(), *what);
+    if (!granted) return tl::unexpected(granted.error());
+    return lease(*granted);
+  }
+
+  /// The same for a container, an array or a span: its elements' bytes.
+  template <std::ranges::contiguous_range B>
+    requires std::ranges::sized_range<B>
+  [[nodiscard]] result<lease> acquire(const B& buffer, rights need = local_access, acquire_options how = {}) noexcept {
+    return acquire(std::ranges::data(buffer), std::ranges::size(buffer) * sizeof(std::ranges::range_value_t<B>), need,
+                   how);
+  }
+
+  /// As `acquire`, but only what is already registered: never calls the registrar, never waits (R48).
+  [[nodiscard]] std::optional<lease> find(const void* address, std::size_t bytes, rights need = local_access) noexcept {
+    auto what = asked(address, bytes, need, {});
+    if (!what || what->unshared) return std::nullopt;
+    auto granted = detail::find(this->inside(), *what);
+    if (granted.entry == nullptr) return std::nullopt;
+    return lease(granted);
+  }
+
+  /// Leases on many ranges at once (R26): duplicates and neighbours are merged, the rest is registered on several
+  /// threads and, where the registrar can, several with one call of the driver. All or nothing: after an error nothing
+  /// is held.
+  [[nodiscard]] result<batch_lease<R>> acquire_batch(std::span<const range> ranges, rights need = local_access,
+                                                     const batch_options& how = {}) noexcept try {
+    auto plan = detail::merge_ranges(ranges, this->backend().limits().max_bytes);
+    std::vector<detail::request> wanted;
+    wanted.reserve(plan.merged.size());
+    for (const range& one : plan.merged) {
+      auto what = asked(reinterpret_cast<const void*>(one.begin), one.end - one.begin, need, {});
+      if (!what || one.empty()) return fail(errc::invalid_range, "a range of the batch is empty or wraps around");
+      wanted.push_back(*what);
+    }
+    auto granted = detail::acquire_all(this->inside(), wanted, how.workers, how.progress);
+    if (!granted) return tl::unexpected(granted.error());
+    std::vector<lease> leases;
+    leases.reserve(granted->size());
+    for (const auto& one : *granted) leases.push_back(lease(one));
+    return batch_lease<R>(std::move(leases), std::move(plan.member));
+  } catch (const std::bad_alloc&) {
+    return fail(errc::out_of_resources, "no memory for the batch");
+  }
+
+  /// Leases on the pieces of one range, in order, while later pieces are being registered (R25). Not bound by the
+  /// registrar's largest registration.
+  [[nodiscard]] result<chunk_stream<R>> acquire_chunks(const void* address, std::size_t bytes,
+                                                       rights need = local_access, chunk_options how = {}) noexcept
+      try {
+    auto whole = range::of(reinterpret_cast<std::uintptr_t>(address), bytes);
+    if (!whole) return tl::unexpected(whole.error());
+    const auto each = std::min(how.chunk_bytes, this->backend().limits().max_bytes);
+    if (each == 0) return fail(errc::invalid_argument, "a chunk needs at least one byte");
+    std::vector<range> ranges;
+    std::vector<detail::request> wanted;
+    for (auto begin = whole->begin; begin < whole->end;) {
+      const auto end = whole->end - begin > each ? begin + each : whole->end;
+      auto what = asked(reinterpret_cast<const void*>(begin), end - begin, need, {});
+      if (!what) return tl::unexpected(what.error());
+      ranges.push_back({begin, end});
+      wanted.push_back(*what);
+      begin = end;
+    }
+    return chunk_stream<R>(std::move(ranges),
+                           detail::pipeline(this->inside(), std::move(wanted), how.depth, how.workers));
+  } catch (const std::bad_alloc&) {
+    return fail(errc::out_of_resources, "no memory for the chunks");
+  } catch (const std::system_error&) {
+    return fail(errc::out_of_resources, "no thread to register chunks with");
+  }
+
+  /// The memory is about to be unmapped, or its pages replaced: registrations that touch it are never handed out again.
+  /// Leases on them stay valid for what they were. Only marks; the closes come later (R36). Call it **before** the
+  /// memory goes: another thread can get the address as soon as it is free.
+  void invalidate(const void* address, std::size_t bytes) noexcept {
+    if (auto gone = range::of(reinterpret_cast<std::uintptr_t>(address), bytes))
+      detail::invalidate(this->inside(), {}, *gone);
+  }
+
+  /// Registrations that touch the range are no longer persistent: kept or closed as any other.
+  void unpersist(const void* address, std::size_t bytes) noexcept {
+    if (auto where = range::of(reinterpret_cast<std::uintptr_t>(address), bytes))
+      detail::unpersist(this->inside(), {}, *where);
+  }
+
+ private:
+  [[nodiscard]] result<detail::request> asked(const void* address, std::size_t bytes, rights need,
+                                              const acquire_options& how) const noexcept {
+    auto wanted = range::of(reinterpret_cast<std::uintptr_t>(address), bytes);
+    if (!wanted) return tl::unexpected(wanted.error());
+    if (need == rights::none) return fail(errc::invalid_argument, "a registration without rights is of no use");
+    return detail::request{.wanted = *wanted,
+                           .need = need,
+                           .persistent = how.persistent && keeps_,
+                           .unshared = how.bypass || !keeps_,
+                           .unbudgeted = how.bypass};
+  }
+
+  static detail::driver driver_for(R& registrar) noexcept {
+    detail::driver table{
+        .self = &registrar,
+        .name = R::name,
+        .token_bytes = 0,
+        .allows_duplicates = true,
+        .check = check,
+        .open = open,
+        .close = close,
+    };
+    if constexpr (group_registrar<R>) table.open_many = open_many;
+    return table;
+  }
+
+  static detail::opened as_opened(const detail::open_request& what,
+                                  const typename R::registration_type& made) noexcept {
+    detail::opened plain{what.extent, reinterpret_cast<void*>(what.extent.begin), what.extent.size(), {}};
+    std::memcpy(plain.object.bytes.data(), &made, sizeof made);
+    return plain;
+  }
+
+  // The requests of a group have the rights of their batch, except where a lesser entry added some: runs of equal
+  // rights go to the registrar together.
+  static void open_many(void* self, std::span<const detail::open_request> what,
+                        std::span<result<detail::opened>> made) noexcept {
+    std::array<range, detail::most_in_group> extents;
+    std::array<result<typename R::registration_type>, detail::most_in_group> answers;
+    for (std::size_t first = 0, last = 0; first < what.size(); first = last) {
+      while (last < what.size() && what[last].access == what[first].access) extents[last] = what[last].extent, ++last;
+      static_cast<R*>(self)->open_many(std::span<const range>(extents).subspan(first, last - first), what[first].access,
+                                       std::span(answers).subspan(first, last - first));
+    }
+    for (std::size_t i = 0; i < what.size(); ++i) {
+      if (answers[i]) made[i] = as_opened(what[i], *answers[i]);
+      if (!answers[i]) made[i] = tl::unexpected(answers[i].error());
+    }
+  }
+
+  static result<range> check(const void* self, const detail::request& what) noexcept {
+    const registrar_limits limits = static_cast<const R*>(self)->limits();
+    if (!includes(limits.supported, what.need))
+      return fail(errc::unsupported, "the registrar cannot give these rights");
+    const range extent = any_remote(what.need) ? what.wanted : detail::rounded_out(what.wanted, limits.granularity);
+    if (extent.size() > limits.max_bytes)
+      return fail(errc::too_large, "more than the registrar takes in one piece: use acquire_chunks");
+    return extent;
+  }
+
+  static result<detail::opened> open(void* self, const detail::open_request& what) noexcept {
+    auto made = static_cast<R*>(self)->open(what.extent, what.access);
+    if (!made) return tl::unexpected(made.error());
+    return as_opened(what, *made);
+  }
+
+  static result<void> close(void* self, const detail::registration& object) noexcept {
+    typename R::registration_type made;
+    std::memcpy(&made, object.bytes.data(), sizeof made);
+    return static_cast<R*>(self)->close(made);
+  }
+
+  bool keeps_;  // whether somebody tells us of memory that goes, so that registrations may be kept
+};
+
+}  // namespace pinfold

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The compiled parts of batches and pipelines. Not for users; it may change in any release.
+#pragma once
+
+#include <pinfold/detail/engine.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace pinfold::detail {
+
+/// Ranges without duplicates, and where each of the asked ones went.
+struct batch_plan {
+  std::vector<range> merged;          ///< by address
+  std::vector<std::uint32_t> member;  ///< for each asked range, which merged one covers it
+};
+
+/// Merges what overlaps, and what touches inside one mapping, as long as nothing grows above `max_bytes` (R26).
+[[nodiscard]] PINFOLD_EXPORT batch_plan merge_ranges(std::span<const range> asked, std::size_t max_bytes);
+
+/// Called on the thread that called, with how many of how many are done.
+using batch_progress = std::function<void(std::size_t done, std::size_t total)>;
+
+/// Acquires all or nothing, on at most `workers` threads, the caller's among them.
+[[nodiscard]] PINFOLD_EXPORT result<std::vector<grant>> acquire_all(engine& on, std::span<const request> what,
+                                                                    unsigned workers, const batch_progress& progress);
+
+/// Acquires requests in order and ahead of the reader. Not thread-safe; its workers are its own business.
+class PINFOLD_EXPORT pipeline {
+ public:
+  pipeline(engine& on, std::vector<request> what, unsigned depth, unsigned workers);
+  pipeline(pipeline&&) noexcept;
+  pipeline& operator=(pipeline&&) noexcept;
+  ~pipeline();
+
+  [[nodiscard]] std::size_t size() const noexcept;
+
+  /// Waits for the next one; requires that there is one. After a failure the rest is not registered any more.
+  [[nodiscard]] result<grant> next() noexcept;
+
+ private:
+  struct state;
+  std::unique_ptr<state> state_;
+};
+
+}  // namespace pinfold::detail

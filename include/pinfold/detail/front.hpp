@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// What all caches have in common. Not for users; it may change in any release.
+#pragma once
+
+#include <pinfold/detail/engine.hpp>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace pinfold::detail {
+
+/// A back end and the engine that drives it. Every member may be called on any thread at any time, except that the
+/// destructor and a move must not run at the same time as another member.
+template <class Backend>
+class front {
+ public:
+  front(front&&) noexcept = default;
+  front& operator=(front&& other) noexcept {
+    engine_ = std::move(other.engine_);  // first: the old engine still needs the old back end
+    backend_ = std::move(other.backend_);
+    return *this;
+  }
+  /// Closes everything once. Waits for leases up to `drain_timeout`; those still out then read as `closed` and their
+  /// release does nothing (R42).
+  ~front() = default;
+
+  /// Closes everything that nobody holds, and retries closes that failed before. Returns the first that fails again.
+  result<void> flush() noexcept { return detail::flush(*engine_); }
+
+  /// As `flush`, but refuses with `in_use_conflict`, and closes nothing, while any lease is out. For checkpoints.
+  result<void> quiesce() noexcept { return detail::quiesce(*engine_); }
+
+  /// Does the closes that are due: stale entries without a lease, and deferred ones. Returns the first that fails.
+  result<void> progress() noexcept { return detail::progress(*engine_); }
+
+  /// The counters. Never waits for anyone.
+  [[nodiscard]] pinfold::statistics statistics() const noexcept { return detail::read_statistics(*engine_); }
+
+  /// Every entry, for people. Allocates.
+  [[nodiscard]] std::vector<entry_info> dump() const { return detail::dump(*engine_); }
+
+  /// The back end inside. What may be called on it while the cache runs is for the back end to say.
+  [[nodiscard]] Backend& backend() noexcept { return *backend_; }
+
+ protected:
+  /// `table_for(Backend&)` gives the driver table.
+  template <class TableFor>
+  front(Backend backend, cache_options options, TableFor&& table_for)
+      : backend_(std::make_unique<Backend>(std::move(backend))),
+        engine_(make_engine(table_for(*backend_), std::move(options))) {}
+
+  [[nodiscard]] engine& inside() const noexcept { return *engine_; }
+
+ private:
+  std::unique_ptr<Backend> backend_;  // before the engine: it is needed until the engine has closed everything
+  engine_handle engine_;
+};
+
+}  // namespace pinfold::detail

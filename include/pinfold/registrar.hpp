@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// What a back end must offer so that `cache` can cache registrations of this process's own memory.
+/// `docs/registrars.md` is the porting page, and the suite in `tests/conformance` is what a new registrar has to pass.
+#pragma once
+
+#include <pinfold/error.hpp>
+#include <pinfold/range.hpp>
+#include <pinfold/rights.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+namespace pinfold {
+
+/// Largest `registration_type` that an entry can hold, in bytes.
+inline constexpr std::size_t max_registration_bytes = 32;
+
+/// What a registrar can do. Constant while it lives.
+struct registrar_limits {
+  std::size_t granularity = 1;       ///< bytes, a power of 2: what a local registration is rounded out to
+  std::size_t max_bytes = SIZE_MAX;  ///< largest single registration
+  rights supported = local_access;   ///< rights that it can give
+};
+
+/// A registrar makes memory of this process usable by a device, and undoes it.
+///
+/// - `open` registers exactly the range it is given. `out_of_resources` means that closing another registration could
+///   help; any other error is final. A failed open leaves nothing behind.
+/// - `close` either closes or leaves all as it was.
+///
+/// Both are called on many threads at once, without a lock of the cache. The same memory may be registered several
+/// times.
+template <class R>
+concept registrar = std::move_constructible<R> && std::is_trivially_copyable_v<typename R::registration_type> &&
+                    (sizeof(typename R::registration_type) <= max_registration_bytes) &&
+                    requires(R& registrar, const R& constant, range memory, rights access,
+                             const typename R::registration_type& registration) {
+                      { R::name } -> std::convertible_to<const char*>;
+                      { constant.limits() } noexcept -> std::same_as<registrar_limits>;
+                      {
+                        registrar.open(memory, access)
+                      } noexcept -> std::same_as<result<typename R::registration_type>>;
+                      { registrar.close(registration) } noexcept -> std::same_as<result<void>>;
+                    };
+
+/// A registrar that can register many ranges with fewer calls of its driver. Each result stands for its range alone.
+template <class R>
+concept group_registrar = registrar<R> && requires(R& registrar, std::span<const range> memory, rights access,
+                                                   std::span<result<typename R::registration_type>> made) {
+  { registrar.open_many(memory, access, made) } noexcept -> std::same_as<void>;
+};
+
+}  // namespace pinfold

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <pinfold/detail/batch.hpp>
+#include <pinfold/detail/pages.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <system_error>
+#include <thread>
+
+namespace pinfold::detail {
+
+namespace {
+
+bool may_join(const range& grown, const range& next, std::size_t max_bytes) noexcept {
+  if (next.begin > grown.end || std::max(grown.end, next.end) - grown.begin > max_bytes) return false;
+  return next.begin < grown.end || same_mapping(grown.end - 1, next.begin);
+}
+
+/// One call of `acquire_all`: groups are taken by whoever is free, and the first error stops everybody.
+class batch_run {
+ public:
+  batch_run(engine& on, std::span<const request> what) : on_(on), what_(what), granted_(what.size()) {}
+
+  void work(const batch_progress& progress) {
+    for (;;) {
+      const auto first = next_.fetch_add(most_in_group);
+      if (first >= what_.size() || stopped_.load()) return;
+      const auto count = std::min(most_in_group, what_.size() - first);
+      acquire_group(on_, what_.subspan(first, count), std::span(granted_).subspan(first, count));
+      const auto some = std::span(granted_).subspan(first, count);
+      if (std::any_of(some.begin(), some.end(), [](const auto& one) { return !one; })) stopped_.store(true);
+      const auto done = done_.fetch_add(count) + count;
+      if (progress) progress(done, what_.size());
+    }
+  }
+
+  result<std::vector<grant>> outcome() {
+    std::vector<grant> all;
+    all.reserve(granted_.size());
+    std::optional<error> first;
+    for (const auto& one : granted_) {
+      if (!one && !first) first = one.error();
+      if (one && one->entry != nullptr) all.push_back(*one);
+    }
+    if (!first) return all;
+    for (const auto& one : all) static_cast<void>(release(one.entry));  // a failed close stays with the cache
+    return tl::unexpected(*first);
+  }
+
+ private:
+  engine& on_;
+  std::span<const request> what_;
+  std::vector<result<grant>> granted_;
+  std::atomic<std::size_t> next_{0};
+  std::atomic<std::size_t> done_{0};
+  std::atomic<bool> stopped_{false};
+};
+
+}  // namespace
+
+batch_plan merge_ranges(std::span<const range> asked, std::size_t max_bytes) {
+  std::vector<std::uint32_t> order(asked.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::sort(order.begin(), order.end(), [&](auto a, auto b) {
+    return asked[a].begin != asked[b].begin ? asked[a].begin < asked[b].begin : asked[a].end > asked[b].end;
+  });
+  batch_plan plan;
+  plan.member.resize(asked.size());
+  for (const auto number : order) {
+    const range& one = asked[number];
+    if (!plan.merged.empty() && may_join(plan.merged.back(), one, max_bytes)) {
+      plan.merged.back().end = std::max(plan.merged.back().end, one.end);
+    } else {
+      plan.merged.push_back(one);
+    }
+    plan.member[number] = static_cast<std::uint32_t>(plan.merged.size() - 1);
+  }
+  return plan;
+}
+
+result<std::vector<grant>> acquire_all(engine& on, std::span<const request> what, unsigned workers,
+                                       const batch_progress& progress) {
+  batch_run run(on, what);
+  const auto groups = (what.size() + most_in_group - 1) / most_in_group;
+  const auto helpers = std::min<std::size_t>(workers, groups);
+  {
+    std::vector<std::jthread> threads;
+    threads.reserve(helpers);
+    try {
+      for (std::size_t i = 1; i < helpers; ++i) threads.emplace_back([&run] { run.work(nullptr); });
+    } catch (const std::system_error&) {  // fewer threads are slower, not wrong
+    }
+    run.work(progress);
+  }
+  return run.outcome();
+}
+
+}  // namespace pinfold::detail

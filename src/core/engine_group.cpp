@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Several requests with fewer calls of the driver: what is plainly a miss is opened together, the rest one by one.
+#include "core/engine.hpp"
+
+#include <array>
+
+namespace pinfold::detail {
+
+/// The requests of a group that are opened together.
+struct engine::group {
+  std::size_t size = 0;
+  std::array<std::size_t, most_in_group> number;  // of the request
+  std::array<entry*, most_in_group> fresh;
+  std::array<miss_reason, most_in_group> reason;
+};
+
+void engine::acquire_group(std::span<const request> what, std::span<result<grant>> granted) noexcept {
+  std::array<bool, most_in_group> done{};
+  if (driver_.open_many != nullptr) {
+    std::array<result<range>, most_in_group> extents;
+    for (std::size_t i = 0; i < what.size(); ++i) extents[i] = driver_.check(driver_.self, what[i]);
+    group claimed;
+    core::scoped_lock guard(mutex_);
+    for (std::size_t i = 0; i < what.size() && spare_entry(); ++i) {
+      if (matching(what[i]) == nullptr) static_cast<void>(close_queued(closes_per_miss));
+      done[i] = extents[i] && claim_if_simple(what[i], *extents[i], i, claimed);
+    }
+    if (claimed.size > 0) open_group(what, claimed, granted);
+  }
+  for (std::size_t i = 0; i < what.size(); ++i)
+    if (!done[i]) granted[i] = acquire(what[i]);
+}
+
+// Whether the request is a miss for which there is room at once. Hits, joins and everything that may have to wait go
+// the usual way: waiting here would keep the other members of the group from being opened.
+bool engine::claim_if_simple(const request& what, const range& extent, std::size_t number, group& claimed) noexcept {
+  if (closed_ || what.unbudgeted || (!what.unshared && matching(what) != nullptr)) return false;
+  if (unusable_twin(what, extent) != nullptr || !budget_.take(extent.size(), 1)) return false;
+  counters_.add(counter::acquires);
+  claimed.reason[claimed.size] = reason_of_miss(what, extent);
+  entry& fresh = claim(what, extent);
+  budget_.give(extent.size() - fresh.covered.size(), 0);  // exact where the rights are remote
+  fresh.bytes = fresh.covered.size();
+  fresh.counted = true;
+  claimed.number[claimed.size] = number;
+  claimed.fresh[claimed.size++] = &fresh;
+  return true;
+}
+
+void engine::open_group(std::span<const request> what, group& claimed, std::span<result<grant>> granted) noexcept {
+  const patience until(options_);
+  std::array<open_request, most_in_group> asked;
+  std::array<result<opened>, most_in_group> made;
+  for (std::size_t i = 0; i < claimed.size; ++i) {
+    entry& one = *claimed.fresh[i];
+    asked[i] = {one.peer, one.covered, one.token(), one.access};
+    one.in_driver = true;
+  }
+  const auto closes_before = closes_done_;
+  mutex_.unlock();
+  driver_.open_many(driver_.self, std::span(asked).first(claimed.size), std::span(made).first(claimed.size));
+  mutex_.lock();
+  for (std::size_t i = 0; i < claimed.size; ++i) claimed.fresh[i]->in_driver = false;
+  for (const bool succeeded : {true, false}) {  // the refused ones last: they may have to wait
+    for (std::size_t i = 0; i < claimed.size; ++i)
+      if (made[i].has_value() == succeeded) settle(what, claimed, i, made[i], closes_before, until, granted);
+  }
+}
+
+void engine::settle(std::span<const request> what, const group& claimed, std::size_t i, const result<opened>& made,
+                    std::uint64_t closes_before, const patience& until, std::span<result<grant>> granted) noexcept {
+  const auto number = claimed.number[i];
+  granted[number] = finish(*claimed.fresh[i], what[number], made, closes_before, until);
+  if (granted[number]) {
+    count_miss(claimed.reason[i]);
+  } else {
+    counters_.add(counter::failed_acquires);
+  }
+}
+
+}  // namespace pinfold::detail

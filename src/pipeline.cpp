@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <pinfold/detail/batch.hpp>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+namespace pinfold::detail {
+
+/// Guard: the mutex, for everything below it. A worker takes the lowest number that nobody has taken, as long as it is
+/// fewer than `depth` ahead of the reader.
+struct pipeline::state {
+  state(engine& cache, std::vector<request> requests, unsigned ahead)
+      : on(cache), what(std::move(requests)), depth(std::max(1U, ahead)), made(what.size()) {}
+
+  void work() noexcept {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      changed.wait(lock, [&] { return stop || taken == what.size() || taken < read + depth; });
+      if (stop || taken == what.size()) return;
+      const auto mine = taken++;
+      lock.unlock();
+      auto got = acquire(on, what[mine]);
+      lock.lock();
+      if (!got) stop = true;
+      made[mine] = got;
+      changed.notify_all();
+    }
+  }
+
+  engine& on;
+  const std::vector<request> what;
+  const std::size_t depth;
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<std::optional<result<grant>>> made;
+  std::size_t taken = 0;
+  std::size_t read = 0;
+  bool stop = false;
+  std::vector<std::jthread> workers;  // last: they use the others
+};
+
+pipeline::pipeline(engine& on, std::vector<request> what, unsigned depth, unsigned workers)
+    : state_(std::make_unique<state>(on, std::move(what), depth)) {
+  const auto count = std::min<std::size_t>({std::max(1U, workers), state_->depth, state_->what.size()});
+  for (std::size_t i = 0; i < count; ++i) state_->workers.emplace_back([own = state_.get()] { own->work(); });
+}
+
+pipeline::pipeline(pipeline&&) noexcept = default;
+pipeline& pipeline::operator=(pipeline&& other) noexcept {
+  pipeline old(std::move(*this));
+  state_ = std::move(other.state_);
+  return *this;
+}
+
+pipeline::~pipeline() {
+  if (!state_) return;
+  {
+    std::lock_guard guard(state_->mutex);
+    state_->stop = true;
+  }
+  state_->changed.notify_all();
+  state_->workers.clear();  // joins
+  for (auto& one : state_->made)
+    if (one && *one) static_cast<void>(release((*one)->entry));  // a failed close stays with the cache
+}
+
+std::size_t pipeline::size() const noexcept { return state_->what.size(); }
+
+result<grant> pipeline::next() noexcept {
+  std::unique_lock lock(state_->mutex);
+  auto& mine = state_->made[state_->read];
+  state_->changed.wait(lock, [&] { return mine || (state_->stop && state_->taken <= state_->read); });
+  if (!mine) return fail(errc::closed, "an earlier chunk failed, so that this one was not registered");
+  const result<grant> got = *mine;
+  mine.reset();
+  ++state_->read;
+  state_->changed.notify_all();
+  return got;
+}
+
+}  // namespace pinfold::detail

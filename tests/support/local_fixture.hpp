@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// A cache of local memory over a pretend device, as most tests need it.
+#pragma once
+
+#include "support/cache_checks.hpp"
+#include "support/pretend_registrar.hpp"
+
+#include <pinfold/cache.hpp>
+
+#include <gtest/gtest.h>
+
+namespace pinfold::testing {
+
+/// The options, with the monitor that lets a cache keep anything.
+inline cache_options keeping(cache_options options = {}) {
+  options.monitor = monitor_choice::explicit_;
+  return options;
+}
+
+template <registrar R = pretend_registrar>
+struct local_fixture {
+  std::shared_ptr<pretend_device> device;
+  pinfold::cache<R> cache;
+
+  explicit local_fixture(cache_options options = {},
+                         std::shared_ptr<pretend_device> on = std::make_shared<pretend_device>())
+      : device(std::move(on)), cache(R(device), keeping(std::move(options))) {}
+  ~local_fixture() { EXPECT_EQ(device->misuses, 0U); }
+  local_fixture(const local_fixture&) = delete;
+  local_fixture& operator=(const local_fixture&) = delete;
+
+  auto acquire(std::uintptr_t begin, std::uintptr_t end, rights need = local_access, acquire_options how = {}) {
+    return cache.acquire(reinterpret_cast<const void*>(begin), end - begin, need, how);
+  }
+  bool cached(std::uintptr_t begin, std::uintptr_t end, rights need = local_access) {
+    return cache.find(reinterpret_cast<const void*>(begin), end - begin, need).has_value();
+  }
+  void invalidate(std::uintptr_t begin, std::uintptr_t end) {
+    cache.invalidate(reinterpret_cast<const void*>(begin), end - begin);
+  }
+  /// Acquires and releases.
+  void touch(std::uintptr_t begin, std::uintptr_t end, rights need = local_access) {
+    auto lease = acquire(begin, end, need);
+    ASSERT_TRUE(lease) << describe(lease.error());
+    const auto made = device->now().at(lease->handle().key);
+    EXPECT_TRUE(made.memory.contains({begin, end}));
+    EXPECT_TRUE(includes(made.access, need));
+  }
+  void expect_sound() {
+    const auto now = cache.statistics();
+    expect_counters_add_up(now);
+    EXPECT_EQ(now.open_now, device->open_now());
+  }
+};
+
+}  // namespace pinfold::testing

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Many ranges at once (R26), and long ranges piece by piece (R25).
+#include "support/local_fixture.hpp"
+
+#include <chrono>
+#include <vector>
+
+namespace pinfold::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::vector<range> blocks(std::size_t count, std::size_t bytes, std::size_t apart = 0x10000) {
+  std::vector<range> made;
+  for (std::size_t i = 0; i < count; ++i) made.push_back({0x100000 + i * apart, 0x100000 + i * apart + bytes});
+  return made;
+}
+
+TEST(batch, R26_views_of_few_blocks_register_each_block_once) {
+  local_fixture f;
+  std::vector<range> views;
+  for (std::uintptr_t block = 0; block < 51; ++block)
+    for (std::uintptr_t view = 0; view < 25; ++view) {
+      const auto base = 0x1000000 * (block + 1);
+      views.push_back({base + view * 0x1000, base + view * 0x1000 + 0x1800});
+    }
+  for (int i = 0; i < 10; ++i) views.insert(views.begin() + i * 7, views[static_cast<std::size_t>(i) * 3]);
+  while (views.size() > 1265) views.pop_back();
+  ASSERT_EQ(views.size(), 1265U);
+  auto batch = f.cache.acquire_batch(views);
+  ASSERT_TRUE(batch) << describe(batch.error());
+  EXPECT_EQ(batch->size(), 1265U);
+  EXPECT_EQ(f.device->opened, 51U);
+  EXPECT_EQ(batch->registrations(), 51U);
+  const auto now = f.device->now();
+  for (std::size_t i = 0; i < views.size(); ++i)
+    ASSERT_TRUE(now.at((*batch)[i].handle().key).memory.contains(views[i])) << i;
+}
+
+TEST(batch, R26_ranges_with_a_gap_are_not_joined) {
+  local_fixture f;
+  const std::vector<range> apart = {{0x1000, 0x2000}, {0x2001, 0x3000}, {0x8000, 0x9000}};
+  EXPECT_EQ(f.cache.acquire_batch(apart)->registrations(), 3U);
+}
+
+TEST(batch, R26_touching_ranges_are_joined_inside_one_mapping_only) {
+  local_fixture f;
+  std::vector<std::byte> real(0x4000);
+  const auto base = reinterpret_cast<std::uintptr_t>(real.data());
+  const std::vector<range> touching = {{base, base + 0x1000}, {base + 0x1000, base + 0x2000}};
+  EXPECT_EQ(f.cache.acquire_batch(touching)->registrations(), 1U);
+  const std::vector<range> nowhere = {{0x1000, 0x2000}, {0x2000, 0x3000}};
+  EXPECT_EQ(f.cache.acquire_batch(nowhere)->registrations(), 2U) << "not known to be one mapping";
+}
+
+TEST(batch, R26_merging_stops_at_the_largest_registration) {
+  local_fixture f;
+  f.device->limits.max_bytes = 0x3000;
+  const std::vector<range> chain = {{0x1000, 0x3000}, {0x2000, 0x4000}, {0x3000, 0x5000}, {0x4000, 0x6000}};
+  auto batch = f.cache.acquire_batch(chain);
+  ASSERT_TRUE(batch);
+  EXPECT_EQ(batch->registrations(), 2U);
+}
+
+TEST(batch, R26_all_or_nothing) {
+  local_fixture f;
+  f.device->fail_opens([](const range& memory, rights) -> std::optional<error> {
+    if (memory.begin != 0x100000 + 500 * 0x10000) return std::nullopt;
+    return error{errc::invalid_range, native_kind::posix, 14, "bad memory"};
+  });
+  auto batch = f.cache.acquire_batch(blocks(1000, 64));
+  ASSERT_FALSE(batch);
+  EXPECT_EQ(batch.error().native, 14);
+  EXPECT_EQ(f.cache.statistics().leases_now, 0U);
+  EXPECT_EQ(f.cache.acquire_batch(std::vector<range>{{0x1000, 0x2000}, {0x3000, 0x3000}}).error().code,
+            errc::invalid_range);
+  f.expect_sound();
+}
+
+TEST(batch, R26_several_slots_with_one_call) {
+  local_fixture<pretend_group_registrar> f;
+  auto batch = f.cache.acquire_batch(blocks(10'000, 4096), local_access, {.workers = 1});
+  ASSERT_TRUE(batch);
+  EXPECT_EQ(f.device->opened, 10'000U);
+  EXPECT_LE(f.device->calls, 10'000U / 64 + 1);
+  auto again = f.cache.acquire_batch(blocks(10'000, 4096));
+  EXPECT_EQ(f.device->opened, 10'000U) << "all hits";
+  EXPECT_EQ(f.cache.statistics().hits, 10'000U);
+  f.expect_sound();
+}
+
+TEST(batch, R26_a_group_that_runs_out_of_resources_evicts_and_goes_on) {
+  local_fixture<pretend_group_registrar> f;
+  for (const auto& one : blocks(40, 64, 0x1000)) f.touch(0x90000000 + one.begin, 0x90000000 + one.end);
+  f.device->capacity = 100;
+  auto batch = f.cache.acquire_batch(blocks(90, 64));
+  ASSERT_TRUE(batch) << describe(batch.error());
+  EXPECT_EQ(f.cache.statistics().evicted, 30U);
+  EXPECT_EQ(f.cache.acquire_batch(blocks(200, 64)).error().code, errc::out_of_resources);
+  f.expect_sound();
+}
+
+TEST(batch, R26_budget_holds_for_groups) {
+  local_fixture<pretend_group_registrar> f({.max_bytes = 64 * 64});
+  auto most = f.cache.acquire_batch(blocks(64, 64));
+  ASSERT_TRUE(most);
+  EXPECT_EQ(f.cache.acquire_batch(blocks(65, 64)).error().code, errc::over_budget);
+  EXPECT_EQ(f.cache.statistics().bytes_most, 64U * 64);
+  f.expect_sound();
+}
+
+TEST(batch, R26_workers_register_in_parallel) {
+  const auto time = [](unsigned workers) {
+    local_fixture f;
+    f.device->call_takes = 1ms;
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_TRUE(f.cache.acquire_batch(blocks(1024, 64), local_access, {.workers = workers}));
+    return std::chrono::steady_clock::now() - start;
+  };
+  EXPECT_GE(time(1) / time(4), 3) << "`pinfold perf register --case batch` measures it properly";
+}
+
+TEST(batch, progress_is_told_on_the_callers_thread) {
+  local_fixture f;
+  const auto here = std::this_thread::get_id();
+  std::size_t last = 0;
+  auto batch = f.cache.acquire_batch(blocks(1000, 64), local_access,
+                                     {.workers = 2, .progress = [&](std::size_t done, std::size_t total) {
+                                        EXPECT_EQ(std::this_thread::get_id(), here);
+                                        EXPECT_GT(done, last);
+                                        EXPECT_EQ(total, 1000U);
+                                        last = done;
+                                      }});
+  EXPECT_TRUE(batch);
+}
+
+TEST(chunks, R25_come_in_order_and_cover_everything) {
+  local_fixture f;
+  f.device->limits.max_bytes = 0x3000;
+  auto stream = f.cache.acquire_chunks(reinterpret_cast<const void*>(0x10000), 0x10000, local_access,
+                                       {.chunk_bytes = 0x4000, .depth = 3, .workers = 2});
+  ASSERT_TRUE(stream);
+  EXPECT_EQ(stream->size(), 6U) << "clipped to the registrar's largest";
+  std::uintptr_t expected = 0x10000;
+  while (!stream->done()) {
+    auto chunk = stream->next();
+    ASSERT_TRUE(chunk) << describe(chunk.error());
+    EXPECT_EQ(chunk->where.begin, expected);
+    EXPECT_TRUE(f.device->now().at(chunk->held.handle().key).memory.contains(chunk->where));
+    expected = chunk->where.end;
+  }
+  EXPECT_EQ(expected, 0x20000U);
+  EXPECT_EQ(stream->next().error().code, errc::closed);
+}
+
+TEST(chunks, R25_later_ones_are_registered_while_the_reader_works) {
+  local_fixture f;
+  auto stream = f.cache.acquire_chunks(reinterpret_cast<const void*>(0x10000), 0x10000, local_access,
+                                       {.chunk_bytes = 0x1000, .depth = 4});
+  auto first = stream->next();
+  for (int i = 0; i < 2000 && f.device->opened < 5; ++i) std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(f.device->opened, 5U) << "the one that was read, and four ahead";
+  std::this_thread::sleep_for(20ms);
+  EXPECT_EQ(f.device->opened, 5U) << "and no more";
+}
+
+TEST(chunks, R25_abandoned_stream_holds_nothing) {
+  local_fixture f;
+  {
+    auto stream = f.cache.acquire_chunks(reinterpret_cast<const void*>(0x10000), 0x100000, local_access,
+                                         {.chunk_bytes = 0x1000, .depth = 8, .workers = 3});
+    auto first = stream->next();
+  }
+  EXPECT_EQ(f.cache.statistics().leases_now, 0U);
+  f.expect_sound();
+}
+
+TEST(chunks, R25_failure_comes_at_its_place) {
+  local_fixture f;
+  f.device->fail_opens([](const range& memory, rights) -> std::optional<error> {
+    if (memory.begin < 0x13000) return std::nullopt;
+    return error{errc::driver_error, native_kind::posix, 5, "no"};
+  });
+  auto stream =
+      f.cache.acquire_chunks(reinterpret_cast<const void*>(0x10000), 0x10000, local_access, {.chunk_bytes = 0x1000});
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(stream->next());
+  EXPECT_EQ(stream->next().error().native, 5);
+}
+
+}  // namespace
+}  // namespace pinfold::testing

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Registrations of local memory: R20-R24, R27, R28, R33, R36, R49.
+#include "support/local_fixture.hpp"
+
+#include <array>
+#include <thread>
+#include <vector>
+
+namespace pinfold::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr rights remote = rights::remote_read | rights::local_read;
+
+TEST(local_cache, R20_request_inside_an_entry_is_a_hit) {
+  local_fixture f;
+  f.touch(0x1000, 0x9000);
+  f.touch(0x1000, 0x9000);
+  f.touch(0x2345, 0x2346);
+  f.touch(0x8fff, 0x9000);
+  f.touch(0x3000, 0x4000, rights::local_read);
+  EXPECT_EQ(f.device->opened, 1U);
+  EXPECT_EQ(f.cache.statistics().hits, 4U);
+}
+
+TEST(local_cache, R20_lease_gives_the_callers_own_address) {
+  local_fixture f;
+  std::vector<int> numbers(100);
+  auto lease = f.cache.acquire(numbers);
+  ASSERT_TRUE(lease);
+  EXPECT_EQ(lease->data(), numbers.data());
+  EXPECT_FALSE(f.cache.find(numbers.data(), 401));
+}
+
+TEST(local_cache, R21_both_users_hold_the_outer_registration) {
+  local_fixture f;
+  auto outer = f.acquire(0x1000, 0x4000);
+  auto inner = f.acquire(0x2000, 0x3000);
+  ASSERT_TRUE(outer && inner);
+  EXPECT_EQ(f.device->opened, 1U);
+  EXPECT_TRUE(outer->release());
+  EXPECT_EQ(f.cache.dump()[0].leases, 1U) << "the inner user still holds it";
+  EXPECT_TRUE(inner->release());
+  EXPECT_EQ(f.device->open_now(), 1U) << "idle, not closed";
+  f.expect_sound();
+}
+
+TEST(local_cache, R22_partial_overlap_is_registered_exactly_and_both_stay) {
+  local_fixture f;
+  f.touch(0x1000, 0x3000);
+  f.touch(0x2000, 0x4000);
+  EXPECT_EQ(f.device->opened, 2U);
+  EXPECT_EQ(f.cache.statistics().misses_extent, 1U);
+  EXPECT_TRUE(f.cached(0x1000, 0x3000));
+  EXPECT_TRUE(f.cached(0x2000, 0x4000));
+  EXPECT_FALSE(f.cached(0x1000, 0x4000)) << "never merged";
+}
+
+TEST(local_cache, R22_larger_request_replaces_what_it_covers) {
+  local_fixture f;
+  f.touch(0x1000, 0x2000);
+  auto used = f.acquire(0x2000, 0x3000);
+  f.touch(0x1000, 0x4000);
+  EXPECT_FALSE(used->stale()) << "not needed any more is not stale";
+  EXPECT_TRUE(f.cache.progress());
+  EXPECT_EQ(f.device->open_now(), 2U) << "the new one, and the one in use";
+  EXPECT_TRUE(used->release());
+  EXPECT_EQ(f.device->open_now(), 1U);
+  f.expect_sound();
+}
+
+TEST(local_cache, R23_missing_rights_are_registered_as_a_union) {
+  local_fixture f;
+  f.touch(0x1000, 0x2000, rights::local_read);
+  f.touch(0x1000, 0x2000, rights::local_write);
+  EXPECT_EQ(f.cache.statistics().misses_rights, 1U);
+  EXPECT_TRUE(f.cached(0x1000, 0x2000, local_access));
+  EXPECT_TRUE(f.cache.progress());
+  EXPECT_EQ(f.device->open_now(), 1U) << "the lesser entry has drained";
+}
+
+TEST(local_cache, R23_remote_right_is_added_only_inside_the_entry_that_has_it) {
+  local_fixture f;
+  f.touch(0x1000, 0x2000, remote);
+  f.touch(0x0800, 0x2800, rights::local_write);  // reaches outside: no peer's right to a byte that nobody opened
+  for (const auto& [key, one] : f.device->now())
+    EXPECT_FALSE(any_remote(one.access) && one.memory != (range{0x1000, 0x2000}));
+  f.touch(0x1400, 0x1800, rights::local_write | rights::remote_write);
+  const auto now = f.device->now();
+  const auto& made = now.rbegin()->second;
+  EXPECT_EQ(made.memory, (range{0x1400, 0x1800}));
+  EXPECT_TRUE(includes(made.access, remote | rights::remote_write));
+}
+
+TEST(local_cache, R23_refused_union_falls_back_to_what_was_asked_for) {
+  local_fixture f;
+  f.touch(0x1000, 0x2000, rights::local_read);
+  f.device->fail_opens([](const range&, rights access) -> std::optional<error> {
+    if (!includes(access, local_access)) return std::nullopt;
+    return error{errc::driver_error, native_kind::posix, 22, "no such combination"};
+  });
+  f.touch(0x1000, 0x2000, rights::local_write);
+  EXPECT_EQ(f.device->open_now(), 2U) << "the old entry stays";
+  f.device->fail_opens([](const range&, rights) {
+    return std::optional(error{errc::driver_error, native_kind::posix, 22, "nothing at all"});
+  });
+  EXPECT_EQ(f.acquire(0x1000, 0x2000, rights::remote_read).error().native, 22);
+  EXPECT_TRUE(f.cached(0x1000, 0x2000, rights::local_read));
+  f.expect_sound();
+}
+
+TEST(local_cache, R24_local_rights_are_rounded_out_and_remote_ones_are_exact) {
+  local_fixture f;
+  f.device->limits.granularity = 4096;
+  f.touch(0x1010, 0x1020);
+  EXPECT_EQ(f.device->now().rbegin()->second.memory, (range{0x1000, 0x2000}));
+  f.touch(0x1800, 0x1900);
+  EXPECT_EQ(f.device->opened, 1U) << "the same page";
+  f.touch(0x5010, 0x5020, remote);
+  EXPECT_EQ(f.device->now().rbegin()->second.memory, (range{0x5010, 0x5020})) << "no neighbour's byte for a peer";
+}
+
+TEST(local_cache, R24_union_with_a_remote_right_is_exact_too) {
+  local_fixture f;
+  f.device->limits.granularity = 4096;
+  f.touch(0x1010, 0x1020, rights::remote_read);
+  f.touch(0x1012, 0x1018, rights::local_write);
+  EXPECT_EQ(f.device->now().rbegin()->second.memory, (range{0x1012, 0x1018}));
+}
+
+TEST(local_cache, R25_too_large_for_one_registration) {
+  local_fixture f;
+  f.device->limits.max_bytes = 0x4000;
+  EXPECT_EQ(f.acquire(0x1000, 0x5001).error().code, errc::too_large);
+  EXPECT_EQ(f.device->calls, 0U);
+  f.touch(0x1000, 0x5000);
+}
+
+TEST(local_cache, R27_persistent_entries_stay_until_told) {
+  local_fixture f({.max_count = 2});
+  {
+    auto kept = f.acquire(0x1000, 0x2000, local_access, {.persistent = true});
+  }
+  for (std::uintptr_t i = 2; i < 20; ++i) f.touch(i * 0x10000, i * 0x10000 + 64);
+  EXPECT_TRUE(f.cached(0x1000, 0x2000)) << "not evicted";
+  EXPECT_TRUE(f.cache.flush());
+  EXPECT_TRUE(f.cached(0x1000, 0x2000)) << "nor flushed";
+  f.touch(0x0, 0x3000);
+  EXPECT_TRUE(f.cached(0x1000, 0x2000));
+  f.cache.unpersist(reinterpret_cast<const void*>(0x1000), 1);
+  EXPECT_TRUE(f.cache.flush());
+  EXPECT_EQ(f.device->open_now(), 0U);
+  f.expect_sound();
+}
+
+TEST(local_cache, R27_persistent_entry_is_still_invalidated) {
+  local_fixture f;
+  {
+    auto kept = f.acquire(0x1000, 0x2000, local_access, {.persistent = true});
+  }
+  f.invalidate(0x1800, 0x1801);
+  EXPECT_FALSE(f.cached(0x1000, 0x2000));
+  EXPECT_TRUE(f.cache.progress());
+  EXPECT_EQ(f.device->open_now(), 0U);
+}
+
+TEST(local_cache, R27_persistent_entry_is_closed_with_the_cache) {
+  auto device = std::make_shared<pretend_device>();
+  {
+    local_fixture f({}, device);
+    auto kept = f.acquire(0x1000, 0x2000, local_access, {.persistent = true});
+  }
+  EXPECT_EQ(device->open_now(), 0U);
+}
+
+TEST(local_cache, R27_bypass_is_for_its_lease_only) {
+  local_fixture f({.max_count = 1});
+  auto counted = f.acquire(0x1000, 0x2000);
+  auto beside = f.acquire(0x1000, 0x2000, local_access, {.bypass = true});
+  ASSERT_TRUE(beside) << "outside the budget";
+  EXPECT_NE(beside->handle().key, counted->handle().key);
+  EXPECT_EQ(f.cache.statistics().bypass_bytes, 0x1000U);
+  f.invalidate(0x1000, 0x1001);
+  EXPECT_TRUE(beside->stale()) << "whoever holds it is told all the same";
+  EXPECT_EQ(f.cache.statistics().invalidated_while_leased, 2U);
+  EXPECT_TRUE(beside->release());
+  EXPECT_EQ(f.device->open_now(), 1U);
+  EXPECT_EQ(f.cache.statistics().bypass_bytes, 0U);
+  f.expect_sound();
+}
+
+TEST(local_cache, R28_lack_of_resources_evicts_one_and_tries_again) {
+  local_fixture f;
+  f.device->capacity = 3;
+  for (std::uintptr_t i = 1; i <= 10; ++i) f.touch(i * 0x10000, i * 0x10000 + 64);
+  EXPECT_EQ(f.cache.statistics().evicted, 7U);
+  EXPECT_EQ(f.device->open_now(), 3U);
+  f.expect_sound();
+}
+
+TEST(local_cache, R33_without_a_monitor_nothing_is_kept) {
+  auto device = std::make_shared<pretend_device>();
+  pinfold::cache cache(pretend_registrar{device});  // automatic, and no monitor is there
+  for (int i = 0; i < 3; ++i) {
+    auto lease = cache.acquire(reinterpret_cast<const void*>(0x1000), 64);
+    ASSERT_TRUE(lease);
+    EXPECT_EQ(device->open_now(), 1U);
+  }
+  EXPECT_EQ(device->opened, 3U);
+  EXPECT_EQ(device->open_now(), 0U);
+  EXPECT_EQ(cache.statistics().unmonitored, 3U) << "and the counter says why";
+}
+
+TEST(local_cache, R33_and_the_budget_holds_nevertheless) {
+  auto device = std::make_shared<pretend_device>();
+  pinfold::cache cache(pretend_registrar{device}, {.max_count = 1});
+  auto first = cache.acquire(reinterpret_cast<const void*>(0x1000), 64);
+  EXPECT_EQ(cache.acquire(reinterpret_cast<const void*>(0x2000), 64).error().code, errc::over_budget);
+}
+
+TEST(local_cache, R36_invalidated_memory_is_registered_again) {
+  local_fixture f;
+  f.touch(0x1000, 0x9000);
+  f.touch(0x20000, 0x21000);
+  f.invalidate(0x8fff, 0x9000);
+  EXPECT_EQ(f.device->open_now(), 2U) << "only marked";
+  f.touch(0x2000, 0x3000);
+  EXPECT_EQ(f.device->opened, 3U);
+  EXPECT_TRUE(f.cached(0x20000, 0x21000)) << "what was not touched is still there";
+}
+
+TEST(local_cache, invalidation_during_a_registration_makes_it_start_again) {
+  local_fixture f;
+  f.device->call_takes = 50ms;
+  std::thread opener([&] {
+    auto lease = f.acquire(0x1000, 0x2000);
+    ASSERT_TRUE(lease);
+    EXPECT_FALSE(lease->stale()) << "registered after the memory was replaced";
+  });
+  while (f.device->calls == 0) std::this_thread::yield();
+  f.invalidate(0x1000, 0x1001);
+  opener.join();
+  EXPECT_EQ(f.device->opened, 2U);
+  EXPECT_TRUE(f.cached(0x1000, 0x2000));
+  EXPECT_EQ(f.device->open_now(), 1U);
+  f.expect_sound();
+}
+
+TEST(local_cache, invalidation_that_never_ends_gets_an_unindexed_registration) {
+  local_fixture f;
+  f.device->fail_opens([&](const range&, rights) -> std::optional<error> {
+    f.invalidate(0x1000, 0x1001);  // during every registration
+    return std::nullopt;
+  });
+  auto lease = f.acquire(0x1000, 0x2000);
+  ASSERT_TRUE(lease);
+  EXPECT_TRUE(lease->stale());
+  EXPECT_EQ(f.device->opened, 4U) << "three more attempts, then it is handed out";
+  f.device->fail_opens(nullptr);
+  EXPECT_FALSE(f.cached(0x1000, 0x2000));
+  EXPECT_TRUE(lease->release());
+  EXPECT_EQ(f.device->open_now(), 0U);
+  f.expect_sound();
+}
+
+TEST(local_cache, bad_input_changes_nothing) {
+  local_fixture f;
+  f.device->limits.supported = local_access;
+  EXPECT_EQ(f.acquire(0x1000, 0x1000).error().code, errc::invalid_range);
+  EXPECT_EQ(f.cache.acquire(reinterpret_cast<const void*>(UINTPTR_MAX - 5), 10).error().code, errc::invalid_range);
+  EXPECT_EQ(f.acquire(0x1000, 0x2000, rights::none).error().code, errc::invalid_argument);
+  EXPECT_EQ(f.acquire(0x1000, 0x2000, rights::remote_write).error().code, errc::unsupported);
+  EXPECT_EQ(f.device->calls, 0U);
+}
+
+}  // namespace
+}  // namespace pinfold::testing
