@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// What a cache of local memory must do, said in the simplest way: lists, linear searches, one thread.
+#pragma once
+
+#include <pinfold/options.hpp>
+#include <pinfold/rights.hpp>
+#include <pinfold/statistics.hpp>
+
+#include <algorithm>
+#include <list>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <vector>
+
+namespace pinfold::testing {
+
+class local_oracle {
+ public:
+  struct item {
+    range memory;
+    rights access;
+    entry_state state = entry_state::live;
+    int leases = 0;
+    bool persistent = false;
+    bool bypass = false;
+    bool stale = false;
+    unsigned moved = 0;  // when it came to the index that it is in
+  };
+  using outcome = std::optional<errc>;  // nothing means success
+
+  local_oracle(const cache_options& options, std::size_t capacity) : options_(options), capacity_(capacity) {}
+
+  int failing_opens = 0;
+  errc open_failure = errc::driver_error;
+  int failing_closes = 0;
+  bool refuse_unions = false;  // the device does not register more than three rights at once
+
+  /// The item that the lease is on, when it succeeds.
+  outcome acquire(const range& wanted, rights need, bool persistent, bool bypass, item*& held) {
+    if (item* found = bypass ? nullptr : live(wanted, need)) return lease(*(held = found), persistent);
+    close_queued(4);
+    return open({wanted, bypass ? need : need | around(wanted), entry_state::live, 0, persistent, bypass}, need, held);
+  }
+  item* find(const range& wanted, rights need) {
+    item* found = live(wanted, need);
+    if (found != nullptr) lease(*found, false);
+    return found;
+  }
+  bool release(item& one) {
+    if (--one.leases > 0) return true;
+    if (one.state == entry_state::live && one.persistent && !one.bypass) return true;
+    if (one.state == entry_state::live && options_.retain && !one.bypass) return idle_.push_back(&one), true;
+    if (options_.closes == close_policy::inline_) return close(one);
+    if (one.state == entry_state::live) hide(one);
+    queued_.push_back(&one);
+    return true;
+  }
+  void invalidate(const range& gone) {
+    for (item* one : in_order())
+      if (one->memory.overlaps(gone) && (one->state == entry_state::live || one->leases > 0)) {
+        one->stale = true;
+        if (one->state == entry_state::live) retire(*one);
+      }
+  }
+  void unpersist(const range& where) {
+    for (item* one : in_order())
+      if (one->memory.overlaps(where) && one->state == entry_state::live && one->persistent) {
+        one->persistent = false;
+        if (one->leases == 0) ++one->leases, release(*one);
+      }
+  }
+  bool progress() {
+    const bool closed = close_queued(SIZE_MAX);
+    return retry() && closed;
+  }
+  bool flush() {
+    bool all = retry();
+    all = close_queued(SIZE_MAX) && all;
+    while (!idle_.empty()) all = close(*idle_.front()) && all;
+    return all;
+  }
+  [[nodiscard]] auto listed() const {
+    std::multiset<std::tuple<std::uintptr_t, std::uintptr_t, entry_state, std::uint64_t, bool>> all;
+    for (const auto& i : items_)
+      all.emplace(i.memory.begin, i.memory.end, i.state, static_cast<std::uint64_t>(i.leases), i.bypass);
+    return all;
+  }
+  [[nodiscard]] auto registered() const {
+    std::multiset<std::tuple<std::uintptr_t, std::uintptr_t, rights>> all;
+    for (const auto& i : items_) all.emplace(i.memory.begin, i.memory.end, i.access);
+    return all;
+  }
+
+ private:
+  using items = std::list<item*>;
+
+  items in_order() {  // live ones first, then hidden ones
+    items all;
+    for (auto& i : items_) all.push_back(&i);
+    const auto key = [](const item* i) {
+      return std::tuple(i->state != entry_state::live, i->memory.begin, i->memory.end, i->moved);
+    };
+    all.sort([&](item* a, item* b) { return key(a) < key(b); });
+    return all;
+  }
+  item* live(const range& wanted, rights need) {
+    for (item* i : in_order())
+      if (i->state == entry_state::live && i->memory.contains(wanted) && includes(i->access, need)) return i;
+    return nullptr;
+  }
+  rights around(const range& wanted) {
+    rights all = rights::none;
+    for (auto& i : items_)
+      if (i.state == entry_state::live && i.memory.contains(wanted)) all = all | i.access;
+    return all;
+  }
+  outcome lease(item& one, bool persistent) {
+    idle_.remove(&one);
+    ++one.leases;
+    one.persistent = one.persistent || persistent;
+    return {};
+  }
+  void hide(item& one) {
+    one.state = entry_state::draining;
+    one.moved = ++moves_;
+  }
+  void retire(item& one) {
+    idle_.remove(&one);
+    hide(one);
+    if (one.leases == 0) queued_.push_back(&one);
+  }
+  bool close(item& one) {
+    for (auto* list : {&idle_, &queued_, &owed_}) list->remove(&one);
+    if (failing_closes > 0) {
+      --failing_closes;
+      if (one.state == entry_state::live) hide(one);
+      one.state = entry_state::quarantined;
+      owed_.push_back(&one);
+      return false;
+    }
+    items_.remove_if([&](auto& i) { return &i == &one; });
+    return true;
+  }
+  bool close_queued(std::size_t most) {
+    bool all = true;
+    for (std::size_t i = 0; i < most && !queued_.empty(); ++i) all = close(*queued_.front()) && all;
+    return all;
+  }
+  bool retry() {
+    bool all = true;
+    for (auto left = owed_.size(); left > 0; --left) all = close(*owed_.front()) && all;
+    return all;
+  }
+  bool close_one_for_room() {
+    if (queued_.empty() && idle_.empty()) return false;
+    close(queued_.empty() ? *idle_.front() : *queued_.front());
+    return true;
+  }
+  bool fits(std::size_t bytes) {
+    std::size_t used = 0;
+    std::size_t count = 0;
+    for (const auto& i : items_)
+      if (!i.bypass) used += i.memory.size(), ++count;
+    return (options_.max_bytes == 0 || used + bytes <= options_.max_bytes) &&
+           (options_.max_count == 0 || count + 1 <= options_.max_count);
+  }
+  outcome open(item fresh, rights need, item*& held) {
+    const bool unshared = fresh.bypass;
+    const auto bytes = fresh.memory.size();
+    if (options_.max_bytes != 0 && bytes > options_.max_bytes) return errc::larger_than_budget;
+    for (bool retried = false; !fresh.bypass && !fits(bytes);) {
+      if (close_one_for_room()) continue;
+      if (!retried && !owed_.empty()) {
+        retried = true;
+        retry();
+      } else if (options_.full == when_full::bypass) {
+        fresh.bypass = true;
+      } else {
+        return errc::over_budget;
+      }
+    }
+    while (const auto refused = device_says(fresh.access)) {
+      if (*refused == errc::out_of_resources) {
+        const auto before = items_.size();
+        if (!close_one_for_room() && (retry(), items_.size() == before)) return refused;
+      } else if (fresh.access != need) {
+        fresh.access = need;
+      } else {
+        return refused;
+      }
+    }
+    fresh.leases = 1;
+    fresh.moved = ++moves_;
+    items_.push_back(fresh);
+    held = &items_.back();
+    if (unshared) held->state = entry_state::draining;
+    if (!unshared) supersede(*held);
+    return {};
+  }
+  outcome device_says(rights access) {
+    if (failing_opens > 0) return --failing_opens, open_failure;
+    if (refuse_unions && count(access) > 3) return errc::driver_error;
+    if (items_.size() >= capacity_) return errc::out_of_resources;
+    return {};
+  }
+  static int count(rights access) { return __builtin_popcount(static_cast<unsigned>(access)); }
+
+  void supersede(const item& by) {
+    for (item* i : in_order())
+      if (i != &by && i->state == entry_state::live && !i->persistent && by.memory.contains(i->memory) &&
+          includes(by.access, i->access))
+        retire(*i);
+  }
+
+  cache_options options_;
+  std::size_t capacity_;
+  std::list<item> items_;
+  items idle_;    // least recently released first
+  items queued_;  // nobody holds or wants them
+  items owed_;    // their close failed
+  unsigned moves_ = 0;
+};
+
+}  // namespace pinfold::testing

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Threads that register overlapping memory while others replace it: no stale registration, no hang, no leak.
+#include "support/local_fixture.hpp"
+#include "support/settings.hpp"
+#include "support/watchdog.hpp"
+
+#include <array>
+#include <random>
+#include <shared_mutex>
+#include <thread>
+#include <vector>
+
+namespace pinfold::testing {
+namespace {
+
+constexpr std::size_t pages = 64;
+constexpr std::uintptr_t page = 4096;
+constexpr std::uintptr_t base = 0x10000000;
+constexpr std::size_t room = 12;
+
+/// Memory whose pages are replaced now and then. Who uses a page keeps it from being replaced, as a program must.
+struct replaceable_memory {
+  std::array<std::shared_mutex, pages> in_use;
+  std::array<std::atomic<std::uint64_t>, pages> version{};
+};
+
+/// A registrar that remembers which version of each page it has registered.
+class versioned_registrar : public pretend_group_registrar {
+ public:
+  struct seen {
+    std::array<std::uint64_t, pages> version{};
+  };
+  struct ledger {
+    std::mutex mutex;
+    std::map<std::uint64_t, seen> by_key;
+  };
+
+  versioned_registrar(std::shared_ptr<pretend_device> device, replaceable_memory& memory, std::shared_ptr<ledger> kept)
+      : pretend_group_registrar(std::move(device)), memory_(&memory), ledger_(std::move(kept)) {}
+
+  [[nodiscard]] result<registration_type> open(range asked, rights access) noexcept {
+    const auto now = look();
+    auto made = pretend_group_registrar::open(asked, access);
+    if (made) note(made->key, now);
+    return made;
+  }
+  void open_many(std::span<const range> asked, rights access, std::span<result<registration_type>> made) noexcept {
+    const auto now = look();
+    pretend_group_registrar::open_many(asked, access, made);
+    for (const auto& one : made)
+      if (one) note(one->key, now);
+  }
+
+ private:
+  [[nodiscard]] seen look() const {
+    seen now;
+    for (std::size_t i = 0; i < pages; ++i) now.version[i] = memory_->version[i].load();
+    return now;
+  }
+  void note(std::uint64_t key, const seen& now) {
+    std::lock_guard guard(ledger_->mutex);
+    ledger_->by_key[key] = now;
+  }
+
+  replaceable_memory* memory_;
+  std::shared_ptr<ledger> ledger_;
+};
+
+class arena {
+ public:
+  explicit arena(const cache_options& options)
+      : device(std::make_shared<pretend_device>()),
+        kept(std::make_shared<versioned_registrar::ledger>()),
+        cache(versioned_registrar(device, memory, kept), keeping(options)) {
+    device->capacity = room - 2;
+  }
+
+  void act(std::mt19937_64& random) {
+    const auto first = random() % pages;
+    const auto count = std::min<std::size_t>(1 + random() % 6, pages - first);
+    const auto dice = random() % 100;
+    if (dice < 75) return use(random, first, count);
+    if (dice < 92) return replace(first);
+    if (dice < 96) return use_batch(first, count);
+    static_cast<void>(dice < 98 ? cache.progress() : cache.flush());
+  }
+
+  void finish() {
+    const auto flushed = cache.flush();
+    EXPECT_TRUE(flushed);
+    const auto now = cache.statistics();
+    expect_counters_add_up(now);
+    EXPECT_EQ(now.open_now, 0U);
+    EXPECT_EQ(now.bytes_now, 0U);
+    EXPECT_EQ(now.leases_now, 0U);
+    EXPECT_LE(now.entries_most, room);
+    EXPECT_EQ(device->open_now(), 0U);
+    EXPECT_EQ(device->misuses, 0U);
+    EXPECT_EQ(stale, 0U);
+    EXPECT_EQ(unexpected, 0U);
+    EXPECT_GT(now.hits, 0U);
+    EXPECT_GT(now.misses_invalidated, 0U);
+    std::printf("%s\n", describe(now).c_str());
+  }
+  void print() { std::fprintf(stderr, "%s\n", describe(cache.statistics()).c_str()); }
+
+  std::atomic<std::size_t> stale{0};
+  std::atomic<std::size_t> unexpected{0};
+
+ private:
+  using lease = pinfold::cache<versioned_registrar>::lease;
+
+  class claim {
+   public:
+    claim(replaceable_memory& memory, std::size_t first, std::size_t count) {
+      for (std::size_t i = first; i < first + count; ++i) locks_.emplace_back(memory.in_use[i]);
+    }
+
+   private:
+    std::vector<std::shared_lock<std::shared_mutex>> locks_;
+  };
+
+  void check(const lease& held, std::size_t first, std::size_t count) {
+    versioned_registrar::seen seen;
+    {
+      std::lock_guard guard(kept->mutex);
+      seen = kept->by_key[held.handle().key];
+    }
+    for (std::size_t i = first; i < first + count; ++i)
+      if (seen.version[i] != memory.version[i].load()) ++stale;
+  }
+
+  void refused(const error& why) {
+    if (why.code == errc::over_budget || why.code == errc::out_of_resources || why.code == errc::timed_out) return;
+    ++unexpected;
+    std::fprintf(stderr, "unexpected: %s\n", describe(why).c_str());
+  }
+
+  void use(std::mt19937_64& random, std::size_t first, std::size_t count) {
+    const claim mine(memory, first, count);
+    const auto need = random() % 4 == 0 ? rights::remote_read : local_access;
+    auto got = cache.acquire(reinterpret_cast<const void*>(base + first * page), count * page, need,
+                             {.persistent = random() % 200 == 0, .bypass = random() % 50 == 0});
+    if (!got) return refused(got.error());
+    check(*got, first, count);
+    if (random() % 200 == 0) cache.unpersist(reinterpret_cast<const void*>(base), pages * page);
+  }
+
+  void use_batch(std::size_t first, std::size_t count) {
+    const claim mine(memory, first, count);
+    std::vector<range> ranges;
+    for (std::size_t i = first; i < first + count; i += 2) ranges.push_back({base + i * page, base + i * page + page});
+    auto got = cache.acquire_batch(ranges, local_access, {.workers = 2});
+    if (!got) return refused(got.error());
+    for (std::size_t i = 0; i < ranges.size(); ++i) check((*got)[i], first + 2 * i, 1);
+  }
+
+  void replace(std::size_t which) {
+    const std::unique_lock mine(memory.in_use[which]);
+    cache.invalidate(reinterpret_cast<const void*>(base + which * page), page);
+    ++memory.version[which];
+  }
+
+  replaceable_memory memory;
+  std::shared_ptr<pretend_device> device;
+  std::shared_ptr<versioned_registrar::ledger> kept;
+
+ public:
+  pinfold::cache<versioned_registrar> cache;
+};
+
+TEST(local_cache_stress, never_stale_never_hangs_leaks_nothing) {
+  const auto each = std::chrono::milliseconds(stress_time()) / 4;
+  for (const std::uint64_t threads : {2U, 8U})
+    for (const auto closes : {close_policy::inline_, close_policy::deferred}) {
+      cache_options options{.max_count = room, .closes = closes};
+      options.reaper = closes == close_policy::deferred;
+      options.wait_timeout = std::chrono::milliseconds(500);
+      arena all(options);
+      watchdog guard(std::chrono::seconds(30), [&] { all.print(); });
+      const auto end = std::chrono::steady_clock::now() + each;
+      std::vector<std::jthread> workers;
+      for (std::uint64_t i = 0; i < threads; ++i)
+        workers.emplace_back([&, i] {
+          std::mt19937_64 random(test_seed() * 1000 + i);
+          while (std::chrono::steady_clock::now() < end) {
+            for (int n = 0; n < 64; ++n) all.act(random);
+            guard.beat();
+          }
+        });
+      workers.clear();
+      all.cache.unpersist(reinterpret_cast<const void*>(base), pages * page);
+      all.finish();
+    }
+}
+
+}  // namespace
+}  // namespace pinfold::testing
