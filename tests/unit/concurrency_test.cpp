@@ -33,7 +33,7 @@ TEST(concurrency, R8_same_handle_is_opened_once) {
 
 TEST(concurrency, R8_an_opens_error_goes_to_all_its_waiters) {
   pretend_fixture f;
-  f.world->open_takes = 100ms;
+  f.world->open_takes = 500ms;
   f.world->inject([](driver_call, const pretend_handle&) {
     return std::optional(error{errc::driver_error, native_kind::posix, 5, "no"});
   });
@@ -141,7 +141,7 @@ TEST(concurrency, R10_and_if_that_close_fails_it_is_owed_not_lost) {
 
 TEST(concurrency, invalidation_during_an_open_keeps_it_out_of_the_index) {
   pretend_fixture f;
-  f.world->open_takes = 80ms;
+  f.world->open_takes = 500ms;
   const auto handle = f.world->allocate(1, 0x10000, 64);
   std::thread opener([&] {
     auto lease = f.acquire(handle);

@@ -232,7 +232,7 @@ TEST(local_cache, R36_invalidated_memory_is_registered_again) {
 
 TEST(local_cache, invalidation_during_a_registration_makes_it_start_again) {
   local_fixture f;
-  f.device->call_takes = 50ms;
+  f.device->call_takes = 400ms;
   std::thread opener([&] {
     auto lease = f.acquire(0x1000, 0x2000);
     ASSERT_TRUE(lease);
