@@ -145,9 +145,6 @@ class engine {
   // --- closing (engine_close.cpp)
   result<void> release_pin(entry& held) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   result<void> unpin(entry& held) noexcept PINFOLD_REQUIRES(mutex_);        // unlocks
-  void mark_stale(entry& gone) noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] entry* next_to_invalidate(peer_id peer, const range& gone) const noexcept PINFOLD_REQUIRES(mutex_);
-  void retire(entry& old) noexcept PINFOLD_REQUIRES(mutex_);
   void queue_close(entry& stale) noexcept PINFOLD_REQUIRES(mutex_);
   result<void> close(entry& closable, const event* why) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   void detach(entry& closable) noexcept PINFOLD_REQUIRES(mutex_);
@@ -157,6 +154,11 @@ class engine {
   result<void> close_queued(std::size_t at_most) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   result<void> retry_quarantined() noexcept PINFOLD_REQUIRES(mutex_);                // unlocks
   result<void> close_unheld() noexcept PINFOLD_REQUIRES(mutex_);                     // unlocks
+
+  // --- memory that is gone (engine_stale.cpp)
+  void mark_stale(entry& gone) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] entry* next_to_invalidate(peer_id peer, const range& gone) const noexcept PINFOLD_REQUIRES(mutex_);
+  void retire(entry& old) noexcept PINFOLD_REQUIRES(mutex_);
 
   // --- waiting and telling (engine_life.cpp)
   bool wait_for(const void* what, core::deadline until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
