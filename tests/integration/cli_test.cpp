@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Runs the built tool as a user does. PINFOLD_TOOL is the path to it.
+// Runs the built tool as a user does. PINFOLD_TOOL is the path to it, unless PINFOLD_TEST_TOOL names another.
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -29,10 +30,15 @@ std::string contents_of(const std::string& path) {
   return text.str();
 }
 
+std::string tool() {
+  const char* other = std::getenv("PINFOLD_TEST_TOOL");
+  return other != nullptr ? other : PINFOLD_TOOL;
+}
+
 // `settings` are assignments of environment variables, as in a shell.
 outcome run(const std::string& arguments, const std::string& settings = "") {
   const auto complaints = testing::TempDir() + "pinfold_cli_stderr_" + std::to_string(getpid());
-  const auto command = settings + " '" PINFOLD_TOOL "' " + arguments + " 2>'" + complaints + "'";
+  const auto command = settings + " '" + tool() + "' " + arguments + " 2>'" + complaints + "'";
   outcome seen;
   FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return seen;
