@@ -154,6 +154,7 @@ class engine {
   result<void> close_queued(std::size_t at_most) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   result<void> retry_quarantined() noexcept PINFOLD_REQUIRES(mutex_);                // unlocks
   result<void> close_unheld() noexcept PINFOLD_REQUIRES(mutex_);                     // unlocks
+  result<void> wait_for_closes() noexcept PINFOLD_REQUIRES(mutex_);                  // unlocks
 
   // --- memory that is gone (engine_stale.cpp)
   void mark_stale(entry& gone) noexcept PINFOLD_REQUIRES(mutex_);

@@ -158,7 +158,16 @@ result<void> engine::close_unheld() noexcept {
     auto closed = close(*idle_.front(), nullptr);
     if (first && !closed) first = closed;
   }
-  return first;
+  const auto finished = wait_for_closes();
+  return first ? finished : first;
+}
+
+// What other threads are closing at this moment is nobody's either: the caller wants it gone, too.
+result<void> engine::wait_for_closes() noexcept {
+  const patience until(options_);
+  while (closes_in_flight_ > 0)
+    if (!wait_for(this, until.others())) return fail(errc::timed_out, "another thread's close does not end");
+  return {};
 }
 
 result<void> engine::flush() noexcept {

@@ -79,11 +79,11 @@ bool engine::opened_too_late(entry& opening, const opened& made) noexcept {
   const auto closed = driver_.close(driver_.self, opening.object);
   mutex_.lock();
   --closes_in_flight_;
+  waiting_.notify(this);
   counters_.add(closed ? counter::closes : counter::failed_closes);
   if (!closed) return false;  // then it is handed out as it is, unindexed, and closed by its last release
   counters_.add(counter::opens);
   ++closes_done_;
-  waiting_.notify(this);
   opening.stale.store(false, std::memory_order_relaxed);
   if (opening.unshared) return true;
   hidden_.erase(&opening);
@@ -173,6 +173,7 @@ error engine::take_back(entry& opening, const opened& made, const error& why) no
   }
   mutex_.lock();
   --closes_in_flight_;
+  waiting_.notify(this);
   if (closed) {
     counters_.add(counter::closes);
     ++closes_done_;

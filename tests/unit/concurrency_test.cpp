@@ -158,6 +158,18 @@ TEST(concurrency, invalidation_during_an_open_keeps_it_out_of_the_index) {
   f.expect_sound();
 }
 
+TEST(concurrency, flush_waits_for_the_closes_of_other_threads) {
+  pretend_fixture f({.retain = false});
+  f.world->close_takes = 200ms;
+  auto lease = f.acquire(f.world->allocate(1, 0x10000, 64));
+  std::thread releasing([&] { lease->release(); });
+  while (f.world->closes == 0) std::this_thread::yield();
+  EXPECT_TRUE(f.cache.flush());
+  EXPECT_EQ(f.world->open_now(), 0U);
+  EXPECT_EQ(f.cache.statistics().open_now, 0U);
+  releasing.join();
+}
+
 TEST(concurrency, R46_leases_are_released_on_other_threads) {
   pretend_fixture f;
   const auto handle = f.world->allocate(1, 0x10000, 64);

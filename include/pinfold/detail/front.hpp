@@ -26,7 +26,8 @@ class front {
   /// release does nothing (R42).
   ~front() = default;
 
-  /// Closes everything that nobody holds, and retries closes that failed before. Returns the first that fails again.
+  /// Closes everything that nobody holds, retries closes that failed before, and waits for those that other threads are
+  /// at. Returns the first that fails again; `timed_out` when another thread's close takes longer than `wait_timeout`.
   result<void> flush() noexcept { return detail::flush(*engine_); }
 
   /// As `flush`, but refuses with `in_use_conflict`, and closes nothing, while any lease is out. For checkpoints.
