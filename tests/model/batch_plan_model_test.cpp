@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Merging the ranges of a batch (R26), checked for what it must keep: everything covered, nothing added, nothing too
+// big.
+#include "support/settings.hpp"
+
+#include <pinfold/detail/batch.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+namespace pinfold::testing {
+namespace {
+
+// Whether the asked ranges that went to one merged range cover it without a gap.
+bool seamless(const range& merged, std::vector<range> members) {
+  std::sort(members.begin(), members.end(), [](auto& a, auto& b) { return a.begin < b.begin; });
+  auto reached = merged.begin;
+  for (const auto& one : members) {
+    if (one.begin > reached) return false;
+    reached = std::max(reached, one.end);
+  }
+  return reached == merged.end;
+}
+
+TEST(batch_plan_model, R26_covers_everything_adds_nothing_and_stays_small) {
+  std::mt19937_64 random(test_seed());
+  for (std::uint64_t round = 0; round < model_steps() / 50; ++round) {
+    std::vector<range> asked(random() % 40);
+    for (auto& one : asked) {
+      one.begin = 100 + random() % 400;
+      one.end = one.begin + 1 + random() % 30;
+    }
+    const std::size_t most = random() % 3 == 0 ? 20 + random() % 60 : SIZE_MAX;
+    const auto plan = detail::merge_ranges(asked, most);
+    ASSERT_EQ(plan.member.size(), asked.size());
+    std::vector<std::vector<range>> members(plan.merged.size());
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      ASSERT_TRUE(plan.merged.at(plan.member[i]).contains(asked[i]));
+      members[plan.member[i]].push_back(asked[i]);
+    }
+    for (std::size_t i = 0; i < plan.merged.size(); ++i) {
+      ASSERT_TRUE(seamless(plan.merged[i], members[i]));
+      ASSERT_TRUE(plan.merged[i].size() <= most || members[i].size() == 1);
+      const bool crossing = i > 0 && plan.merged[i].begin < plan.merged[i - 1].end;
+      ASSERT_TRUE(!crossing || most != SIZE_MAX) << "overlapping ranges are merged where there is no limit";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pinfold::testing
