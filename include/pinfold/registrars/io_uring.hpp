@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Fixed buffers of an io_uring: the kernel pins the pages once, instead of for every read and write.
+#pragma once
+
+#include <pinfold/error.hpp>
+#include <pinfold/range.hpp>
+#include <pinfold/registrar.hpp>
+#include <pinfold/rights.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+struct io_uring;
+
+namespace pinfold {
+
+struct io_uring_registrar_options {
+  unsigned slots = 16384;  ///< wanted size of the ring's buffer table; fewer are taken where the kernel gives fewer
+};
+
+/// Registers memory in the buffer table of one ring, and hands out the table's indices. Thread-safe.
+///
+/// The ring must outlive the registrar and stay where it is. It must not have buffers of its own, and must allow
+/// registration from other threads than its owner's, unless only that one uses the cache (IORING_SETUP_SINGLE_ISSUER).
+/// A lease must outlive the I/O that uses its index, submitted or not: afterwards the index may mean other memory.
+///
+/// `open` errors: `out_of_resources` (ENOMEM: the locked-memory limit, which is charged by whole huge pages; or all
+/// slots taken), `invalid_range` (EFAULT: not mapped, not writable, or file-backed), `driver_error`.
+class PINFOLD_EXPORT io_uring_registrar {
+ public:
+  static constexpr const char* name = "io_uring";
+  /// For `io_uring_prep_write_fixed` and its kin: the buffer index. Addresses are the program's own.
+  struct registration_type {
+    std::uint32_t index;
+  };
+
+  /// Takes over the ring's buffer table. Errors: `in_use_conflict` (the ring has buffers already), `unsupported`,
+  /// `out_of_resources`, `driver_error`.
+  [[nodiscard]] static result<io_uring_registrar> create(::io_uring* ring,
+                                                         io_uring_registrar_options options = {}) noexcept;
+  io_uring_registrar(io_uring_registrar&&) noexcept;
+  io_uring_registrar& operator=(io_uring_registrar&&) noexcept;
+  ~io_uring_registrar();
+
+  [[nodiscard]] registrar_limits limits() const noexcept;
+  [[nodiscard]] result<registration_type> open(range memory, rights access) noexcept;
+  void open_many(std::span<const range> memory, rights access, std::span<result<registration_type>> made) noexcept;
+  [[nodiscard]] result<void> close(const registration_type& registration) noexcept;
+
+  [[nodiscard]] unsigned slots() const noexcept;       ///< size of the table
+  [[nodiscard]] std::uint64_t calls() const noexcept;  ///< system calls made so far to register and unregister
+
+ private:
+  struct state;
+  explicit io_uring_registrar(std::unique_ptr<state> made) noexcept;
+  std::unique_ptr<state> state_;
+};
+
+}  // namespace pinfold

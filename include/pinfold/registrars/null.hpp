@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Registers nothing, at no cost: what remains is the cost of the cache itself.
+#pragma once
+
+#include <pinfold/registrar.hpp>
+
+#include <cstdint>
+
+namespace pinfold {
+
+/// For benchmarks. Grants every right on any range; the handle is the range's address.
+class null_registrar {
+ public:
+  static constexpr const char* name = "null";
+  struct registration_type {
+    std::uint64_t key;
+  };
+
+  [[nodiscard]] registrar_limits limits() const noexcept {
+    return {.supported = local_access | rights::remote_read | rights::remote_write | rights::remote_atomic};
+  }
+  [[nodiscard]] result<registration_type> open(range memory, rights /*access*/) noexcept {
+    return registration_type{memory.begin};
+  }
+  [[nodiscard]] result<void> close(const registration_type& /*registration*/) noexcept { return {}; }
+};
+
+}  // namespace pinfold

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// What every registrar of local memory must do. A rig says how to make one:
+///
+///     struct rig {
+///       using registrar_type = …;
+///       static constexpr bool touches_memory = true;   // whether bad memory is refused
+///       registrar_type make();                         // called once
+///     };
+///     INSTANTIATE_TYPED_TEST_SUITE_P(mine, registrar_suite, rig);
+#pragma once
+
+#include <pinfold/cache.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <sys/mman.h>
+#include <thread>
+#include <vector>
+
+namespace pinfold::testing {
+
+/// Pages of this process, followed by some that nobody may touch.
+class test_pages {
+ public:
+  static constexpr std::size_t page = 4096;
+  explicit test_pages(std::size_t count) : bytes_(count * page) {
+    void* const got = ::mmap(nullptr, bytes_ + guard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (got == MAP_FAILED || ::mprotect(got, bytes_, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
+    begin_ = reinterpret_cast<std::uintptr_t>(got);
+  }
+  ~test_pages() { ::munmap(reinterpret_cast<void*>(begin_), bytes_ + guard); }
+  test_pages(const test_pages&) = delete;
+  test_pages& operator=(const test_pages&) = delete;
+
+  [[nodiscard]] range pages(std::size_t first, std::size_t count) const {
+    return {begin_ + first * page, begin_ + (first + count) * page};
+  }
+  [[nodiscard]] const void* at(std::size_t number) const {
+    return reinterpret_cast<const void*>(begin_ + number * page);
+  }
+
+ private:
+  static constexpr std::size_t guard = 8 * page;
+
+  std::size_t bytes_;
+  std::uintptr_t begin_ = 0;
+};
+
+template <class Rig>
+class registrar_suite : public ::testing::Test {
+ protected:
+  using registrar_type = typename Rig::registrar_type;
+  static constexpr std::size_t page = test_pages::page;
+
+  static cache_options keeping(cache_options options = {}) {
+    options.monitor = monitor_choice::explicit_;
+    return options;
+  }
+
+  Rig rig;
+  test_pages memory{64};
+};
+
+TYPED_TEST_SUITE_P(registrar_suite);
+
+TYPED_TEST_P(registrar_suite, opens_and_closes) {
+  auto registrar = this->rig.make();
+  for (int i = 0; i < 100; ++i) {
+    auto made = registrar.open(this->memory.pages(0, 4), local_access);
+    ASSERT_TRUE(made) << describe(made.error());
+    EXPECT_TRUE(registrar.close(*made));
+  }
+}
+
+TYPED_TEST_P(registrar_suite, R22_overlapping_nested_and_equal_ranges_stand_side_by_side) {
+  auto registrar = this->rig.make();
+  std::vector<decltype(registrar.open({}, local_access))> made;
+  for (const auto& one :
+       {this->memory.pages(0, 8), this->memory.pages(4, 8), this->memory.pages(1, 2), this->memory.pages(0, 8),
+        range{this->memory.pages(3, 1).begin + 5, this->memory.pages(3, 1).begin + 9}}) {
+    made.push_back(registrar.open(one, local_access));
+    ASSERT_TRUE(made.back()) << describe(made.back().error());
+  }
+  for (const std::size_t which : {2U, 0U, 4U, 1U, 3U}) EXPECT_TRUE(registrar.close(*made[which]));
+}
+
+TYPED_TEST_P(registrar_suite, bad_memory_is_the_callers_error_and_leaves_nothing) {
+  if (!TypeParam::touches_memory) GTEST_SKIP() << "this registrar does not look at memory";
+  auto registrar = this->rig.make();
+  auto made = registrar.open(this->memory.pages(60, 8), local_access);
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().code, errc::invalid_range);
+  EXPECT_NE(made.error().native, 0);
+  auto good = registrar.open(this->memory.pages(60, 4), local_access);
+  ASSERT_TRUE(good);
+  EXPECT_TRUE(registrar.close(*good));
+}
+
+TYPED_TEST_P(registrar_suite, works_on_many_threads) {
+  auto registrar = this->rig.make();
+  std::vector<std::jthread> threads;
+  for (std::size_t t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (std::size_t i = 0; i < 200; ++i) {
+        auto made = registrar.open(this->memory.pages((t * 7 + i) % 50, 1 + i % 8), local_access);
+        ASSERT_TRUE(made) << describe(made.error());
+        EXPECT_TRUE(registrar.close(*made));
+      }
+    });
+}
+
+TYPED_TEST_P(registrar_suite, R20_R21_hits_through_a_cache) {
+  cache cache(this->rig.make(), this->keeping());
+  auto outer = cache.acquire(this->memory.at(1), 3 * this->page);
+  ASSERT_TRUE(outer) << describe(outer.error());
+  auto inner = cache.acquire(this->memory.at(2), this->page);
+  ASSERT_TRUE(inner);
+  EXPECT_EQ(cache.statistics().opens, 1U);
+  EXPECT_TRUE(outer->release());
+  EXPECT_EQ(cache.statistics().closes, 0U) << "the inner user still holds it";
+  EXPECT_TRUE(inner->release());
+  EXPECT_EQ(cache.statistics().closes, 0U) << "idle, not closed";
+  EXPECT_TRUE(cache.flush());
+  EXPECT_EQ(cache.statistics().open_now, 0U);
+}
+
+TYPED_TEST_P(registrar_suite, R12_evicts_under_a_budget) {
+  cache cache(this->rig.make(), this->keeping({.max_count = 4}));
+  for (std::size_t i = 0; i < 40; i += 2) ASSERT_TRUE(cache.acquire(this->memory.at(i), this->page));
+  const auto now = cache.statistics();
+  EXPECT_EQ(now.open_now, 4U);
+  EXPECT_EQ(now.evicted, 16U);
+}
+
+TYPED_TEST_P(registrar_suite, R26_registers_batches) {
+  cache cache(this->rig.make(), this->keeping());
+  std::vector<range> ranges;
+  for (std::size_t i = 0; i < 60; i += 2) ranges.push_back(this->memory.pages(i, 1));
+  auto batch = cache.acquire_batch(ranges, local_access, {.workers = 2});
+  ASSERT_TRUE(batch) << describe(batch.error());
+  EXPECT_EQ(cache.statistics().opens, 30U);
+  if (!TypeParam::touches_memory) return;
+  ranges.push_back(this->memory.pages(66, 1));
+  EXPECT_EQ(cache.acquire_batch(ranges).error().code, errc::invalid_range);
+}
+
+TYPED_TEST_P(registrar_suite, R25_limits_are_honest) {
+  const auto limits = this->rig.make().limits();
+  EXPECT_EQ(limits.granularity & (limits.granularity - 1), 0U);
+  EXPECT_TRUE(includes(limits.supported, local_access));
+  if (limits.max_bytes == SIZE_MAX) return;
+  cache cache(this->rig.make(), this->keeping());
+  EXPECT_EQ(cache.acquire(this->memory.at(0), limits.max_bytes + 1).error().code, errc::too_large);
+}
+
+REGISTER_TYPED_TEST_SUITE_P(registrar_suite, opens_and_closes,
+                            R22_overlapping_nested_and_equal_ranges_stand_side_by_side,
+                            bad_memory_is_the_callers_error_and_leaves_nothing, works_on_many_threads,
+                            R20_R21_hits_through_a_cache, R12_evicts_under_a_budget, R26_registers_batches,
+                            R25_limits_are_honest);
+
+}  // namespace pinfold::testing

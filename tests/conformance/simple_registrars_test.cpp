@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "conformance/registrar_suite.hpp"
+
+#include <pinfold/registrars/mlock.hpp>
+#include <pinfold/registrars/null.hpp>
+#include <pinfold/registrars/trace.hpp>
+
+namespace pinfold::testing {
+namespace {
+
+struct null_rig {
+  using registrar_type = null_registrar;
+  static constexpr bool touches_memory = false;
+  registrar_type make() { return {}; }
+};
+
+struct mlock_rig {
+  using registrar_type = mlock_registrar;
+  static constexpr bool touches_memory = true;
+  registrar_type make() { return {}; }
+};
+
+struct trace_rig {
+  using registrar_type = trace_registrar<mlock_registrar>;
+  static constexpr bool touches_memory = true;
+  registrar_type make() {
+    return {mlock_registrar(), [](const traced_call&) {}};
+  }
+};
+
+using rigs = ::testing::Types<null_rig, mlock_rig, trace_rig>;
+INSTANTIATE_TYPED_TEST_SUITE_P(simple, registrar_suite, rigs);
+
+}  // namespace
+}  // namespace pinfold::testing

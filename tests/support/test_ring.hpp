@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// An io_uring for tests, and single I/Os on it.
+#pragma once
+
+#include <pinfold/registrars/io_uring.hpp>
+
+#include <liburing.h>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+namespace pinfold::testing {
+
+/// A ring at a fixed place.
+class test_ring {
+ public:
+  test_ring() {
+    if (const int refused = ::io_uring_queue_init(8, &ring_, 0); refused != 0)
+      throw std::runtime_error("no io_uring here: error " + std::to_string(-refused));
+  }
+  ~test_ring() { ::io_uring_queue_exit(&ring_); }
+  test_ring(const test_ring&) = delete;
+  test_ring& operator=(const test_ring&) = delete;
+
+  [[nodiscard]] ::io_uring* get() noexcept { return &ring_; }
+
+  /// The kernel's answer to one write from a registered buffer: bytes, or a negative errno.
+  int write(int file, const void* data, unsigned bytes, std::uint64_t offset, std::uint32_t index) {
+    ::io_uring_prep_write_fixed(::io_uring_get_sqe(&ring_), file, data, bytes, offset, static_cast<int>(index));
+    return finish();
+  }
+  int read(int file, void* data, unsigned bytes, std::uint64_t offset, std::uint32_t index) {
+    ::io_uring_prep_read_fixed(::io_uring_get_sqe(&ring_), file, data, bytes, offset, static_cast<int>(index));
+    return finish();
+  }
+
+ private:
+  int finish() {
+    ::io_uring_submit(&ring_);
+    ::io_uring_cqe* done = nullptr;
+    if (const int failed = ::io_uring_wait_cqe(&ring_, &done); failed != 0) return failed;
+    const int answer = done->res;
+    ::io_uring_cqe_seen(&ring_, done);
+    return answer;
+  }
+
+  ::io_uring ring_{};
+};
+
+}  // namespace pinfold::testing
