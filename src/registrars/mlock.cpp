@@ -10,6 +10,7 @@
 #include <string>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace pinfold {
@@ -29,6 +30,19 @@ range pages_of(const range& memory) noexcept {
   return {memory.begin / page * page, end};
 }
 
+// Raw system calls: the sanitizers replace the functions of the C library by ones that do nothing.
+int lock_pages(const range& pages) noexcept { return ::syscall(SYS_mlock, pages.begin, pages.size()) == 0 ? 0 : errno; }
+
+// 0 when nothing of the pages is locked any more. munlock(2) stops at a page that is not mapped any more: then the
+// others are unlocked one by one.
+int unlock_pages(const range& pages) noexcept {
+  if (::syscall(SYS_munlock, pages.begin, pages.size()) == 0) return 0;
+  if (errno != ENOMEM) return errno;
+  for (auto at = pages.begin; at < pages.end; at += page_bytes())
+    if (::syscall(SYS_munlock, at, page_bytes()) != 0 && errno != ENOMEM) return errno;
+  return 0;
+}
+
 // What this process has locked, as the kernel counts it.
 std::size_t locked_bytes() {
   std::ifstream status("/proc/self/status");
@@ -43,6 +57,7 @@ std::size_t locked_bytes() {
 
 // ENOMEM means "over the limit", "not mapped" and "not accessible"; only the first can be helped by closing others.
 bool is_over_limit(const range& pages) {
+  if (::msync(reinterpret_cast<void*>(pages.begin), pages.size(), MS_ASYNC) != 0) return false;  // not mapped
   rlimit limit{};
   if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return false;
   return locked_bytes() + pages.size() > limit.rlim_cur;
@@ -70,11 +85,12 @@ struct mlock_registrar::state {
     for (const auto& [begin, end] : held) {
       if (begin >= pages.end) break;
       if (end <= from) continue;
-      if (begin > from && ::munlock(reinterpret_cast<void*>(from), begin - from) != 0) return errno;
+      if (begin > from)
+        if (const int native = unlock_pages({from, begin}); native != 0) return native;
       from = std::max(from, end);
       if (from >= pages.end) return 0;
     }
-    return ::munlock(reinterpret_cast<void*>(from), pages.end - from) == 0 ? 0 : errno;
+    return unlock_pages({from, pages.end});
   }
 };
 
@@ -84,7 +100,7 @@ mlock_registrar& mlock_registrar::operator=(mlock_registrar&&) noexcept = defaul
 
 mlock_registrar::~mlock_registrar() {
   if (!state_) return;
-  for (const auto& [begin, end] : state_->held) ::munlock(reinterpret_cast<void*>(begin), end - begin);
+  for (const auto& [begin, end] : state_->held) unlock_pages({begin, end});
 }
 
 registrar_limits mlock_registrar::limits() const noexcept {
@@ -95,8 +111,7 @@ result<mlock_registrar::registration_type> mlock_registrar::open(range memory, r
   const range pages = pages_of(memory);
   std::multimap<std::uintptr_t, std::uintptr_t> made{{pages.begin, pages.end}};  // allocated before the lock is taken
   const std::scoped_lock guard(state_->mutex);
-  if (::mlock(reinterpret_cast<void*>(pages.begin), pages.size()) != 0) {
-    const int native = errno;
+  if (const int native = lock_pages(pages); native != 0) {
     const error why = refused(pages, native);
     static_cast<void>(state_->unlock(pages));  // it may have locked a part; what fails here was not mapped
     return tl::unexpected(why);
@@ -115,7 +130,7 @@ result<void> mlock_registrar::close(const registration_type& registration) noexc
   if (found == last) return fail(errc::invalid_argument, "this range is not registered");
   gone = state_->held.extract(found);
   const int native = state_->unlock({registration.begin, registration.end});
-  if (native == 0 || native == ENOMEM) return {};  // ENOMEM: unmapped meanwhile, and so not locked any more
+  if (native == 0) return {};
   state_->held.insert(std::move(gone));
   return fail_errno(errc::driver_error, native, "the kernel refused to unlock the memory");
 }

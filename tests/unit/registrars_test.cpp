@@ -45,6 +45,19 @@ TEST(mlock_registrar, locks_do_not_nest_so_it_counts) {
   ::munmap(memory, 8 * 4096);
 }
 
+TEST(mlock_registrar, hole_in_the_middle_does_not_keep_the_rest_locked) {
+  const auto start = locked_pages();
+  void* const memory = ::mmap(nullptr, 8 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const auto base = reinterpret_cast<std::uintptr_t>(memory);
+  mlock_registrar registrar;
+  auto made = registrar.open({base, base + 8 * 4096}, local_access);
+  ASSERT_TRUE(made);
+  ::munmap(static_cast<char*>(memory) + 2 * 4096, 4096);
+  EXPECT_TRUE(registrar.close(*made));
+  EXPECT_EQ(locked_pages(), start);
+  ::munmap(memory, 8 * 4096);
+}
+
 TEST(mlock_registrar, memory_that_was_unmapped_is_not_locked_any_more) {
   void* const memory = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   mlock_registrar registrar;
