@@ -59,6 +59,14 @@ class batch_run {
   std::atomic<bool> stopped_{false};
 };
 
+// Whether another thread works on it now.
+bool started(std::vector<std::jthread>& threads, batch_run& run) try {
+  threads.emplace_back([&run] { run.work(nullptr); });
+  return true;
+} catch (const std::system_error&) {
+  return false;
+}
+
 }  // namespace
 
 batch_plan merge_ranges(std::span<const range> asked, std::size_t max_bytes) {
@@ -89,9 +97,8 @@ result<std::vector<grant>> acquire_all(engine& on, std::span<const request> what
   {
     std::vector<std::jthread> threads;
     threads.reserve(helpers);
-    try {
-      for (std::size_t i = 1; i < helpers; ++i) threads.emplace_back([&run] { run.work(nullptr); });
-    } catch (const std::system_error&) {  // fewer threads are slower, not wrong
+    // Fewer threads are slower, not wrong.
+    for (std::size_t i = 1; i < helpers && started(threads, run); ++i) {
     }
     run.work(progress);
   }
