@@ -72,10 +72,10 @@ io_uring_registrar::~io_uring_registrar() = default;
 
 result<io_uring_registrar> io_uring_registrar::create(::io_uring* ring, io_uring_registrar_options options) noexcept
     try {
-  if (ring == nullptr || options.slots == 0)
-    return fail(errc::invalid_argument, "a ring and at least one slot are needed");
+  if (ring == nullptr) return fail(errc::invalid_argument, "a ring is needed");
+  constexpr unsigned most = 16384;  // IORING_MAX_REG_BUFFERS
   int refused = -EINVAL;
-  for (unsigned wanted = options.slots; wanted > 0; wanted /= 2) {
+  for (unsigned wanted = options.slots == 0 ? most : options.slots; wanted > 0; wanted /= 2) {
     refused = ::io_uring_register_buffers_sparse(ring, wanted);
     if (refused == 0) return io_uring_registrar(std::make_unique<state>(ring, wanted));
     if (refused != -EINVAL && refused != -ENOMEM) break;

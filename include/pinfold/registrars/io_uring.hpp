@@ -18,7 +18,7 @@ struct io_uring;
 namespace pinfold {
 
 struct io_uring_registrar_options {
-  unsigned slots = 16384;  ///< wanted size of the ring's buffer table; fewer are taken where the kernel gives fewer
+  unsigned slots = 0;  ///< size of the buffer table; 0, or more than the kernel gives: as many as it gives
 };
 
 /// Registers memory in the buffer table of one ring, and hands out the table's indices. Thread-safe.

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The caller's hold on a slab of a pool, for I/O that may outlive the allocation or the pool.
+#pragma once
+
+#include <pinfold/detail/slabs.hpp>
+#include <pinfold/registrar.hpp>
+
+#include <cstring>
+#include <utility>
+
+namespace pinfold {
+
+template <registrar R, bool Synchronized>
+class basic_registered_pool;
+
+/// While a pool lease lives, the slab that it was taken on stays mapped and registered, even after the end of the pool,
+/// and memory that is freed in that slab is not given out again: a device that still writes there harms nobody (R51).
+/// Move-only. One of a synchronized pool may be released on any thread, one of any other on the pool's.
+template <registrar R>
+class [[nodiscard]] pool_lease {
+ public:
+  /// Holds nothing.
+  pool_lease() noexcept = default;
+  pool_lease(pool_lease&& other) noexcept : held_(std::exchange(other.held_, {})) {}
+  pool_lease& operator=(pool_lease&& other) noexcept {
+    pool_lease taken(std::move(other));
+    std::swap(held_, taken.held_);
+    return *this;
+  }
+  pool_lease(const pool_lease&) = delete;
+  pool_lease& operator=(const pool_lease&) = delete;
+  ~pool_lease() { release(); }
+
+  /// Whether it holds anything.
+  explicit operator bool() const noexcept { return held_.on != nullptr; }
+
+  /// What the device is to be told. Requires that the lease holds something.
+  [[nodiscard]] typename R::registration_type handle() const noexcept {
+    typename R::registration_type copy;
+    std::memcpy(&copy, detail::registration_of(held_).bytes.data(), sizeof copy);
+    return copy;
+  }
+
+  /// Gives the hold back. Does nothing on an empty lease.
+  void release() noexcept {
+    if (held_.on != nullptr) detail::release(held_);
+  }
+
+ private:
+  template <registrar, bool>
+  friend class basic_registered_pool;
+  explicit pool_lease(detail::slab_hold held) noexcept : held_(std::move(held)) {}
+
+  detail::slab_hold held_;
+};
+
+}  // namespace pinfold

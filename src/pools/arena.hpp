@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The inside of `sealed_arena`.
+#pragma once
+
+#include "pools/pages.hpp"
+
+#include <pinfold/pools/sealed_arena.hpp>
+
+#include <mutex>
+#include <sys/types.h>
+#include <vector>
+
+namespace pinfold::pools {
+
+/// Every sealed mapping of this process. Thread-safe.
+class arena {
+ public:
+  [[nodiscard]] static arena& of_this_process() noexcept;
+
+  /// A mapping of that size, rounded up to its pages: one that nobody uses, or a new one.
+  [[nodiscard]] result<mapping> take(std::size_t bytes, page_kind wanted) noexcept;
+
+  void give_back(const mapping& unused) noexcept;
+
+  void set_limit(std::size_t bytes) noexcept;
+  [[nodiscard]] sealed_arena::usage_info usage() noexcept;
+
+ private:
+  struct piece {
+    mapping made;
+    bool idle;
+  };
+
+  [[nodiscard]] piece* idle_piece(std::size_t bytes, page_kind wanted) noexcept;
+  void forget_the_parents() noexcept;
+
+  std::mutex mutex_;  // guards all below
+  std::vector<piece> pieces_;
+  std::size_t limit_ = sealed_arena::default_limit;
+  std::size_t bytes_ = 0;
+  std::size_t reserved_ = 0;  // places in `pieces_` promised to mappings in progress
+  pid_t process_ = 0;
+};
+
+}  // namespace pinfold::pools

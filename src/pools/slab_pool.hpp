@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The core of every pool: slabs from the system, registered through a driver, divided into allocations.
+#pragma once
+
+#include "pools/slab.hpp"
+#include "pools/slab_list.hpp"
+
+#include <pinfold/detail/slabs.hpp>
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace pinfold::pools {
+
+/// A mutex, or nothing.
+class optional_mutex {
+ public:
+  explicit optional_mutex(bool real) noexcept : real_(real) {}
+  void lock() noexcept {
+    if (real_) inner_.lock();
+  }
+  void unlock() noexcept {
+    if (real_) inner_.unlock();
+  }
+
+ private:
+  const bool real_;
+  std::mutex inner_;
+};
+
+}  // namespace pinfold::pools
+
+namespace pinfold::detail {
+
+/// Thread-safe if it was made so. Functions that say "unlocks" give the lock up while the system or the driver works.
+class slab_pool {
+ public:
+  slab_pool(slab_driver driver, pool_options options, bool synchronized);
+  ~slab_pool();
+  slab_pool(const slab_pool&) = delete;
+  slab_pool& operator=(const slab_pool&) = delete;
+
+  [[nodiscard]] result<slab_grant> allocate(std::size_t bytes, std::size_t alignment) noexcept;
+  result<void> deallocate(void* data, std::size_t bytes) noexcept;
+  [[nodiscard]] bool resize(void* data, std::size_t bytes, std::size_t wanted) noexcept;
+
+  [[nodiscard]] const registration* registration_of(const void* data) const noexcept;
+  [[nodiscard]] slab* lease(const void* data) noexcept;
+  void release(slab& leased) noexcept;
+
+  std::size_t trim() noexcept;
+
+  /// The pool object is gone. Whether anything stays that can never be freed.
+  [[nodiscard]] bool end() noexcept;
+
+  /// Makes the core live as long as the process, as its slabs do.
+  static void keep_for_good(const std::shared_ptr<slab_pool>& core) noexcept;
+
+  [[nodiscard]] pool_usage usage() const noexcept;
+  [[nodiscard]] std::vector<slab_info> slabs() const;
+
+ private:
+  using lock = std::unique_lock<pools::optional_mutex>;
+
+  struct wish {
+    std::size_t bytes;
+    std::size_t alignment;
+    bool large;
+    std::uint32_t granules = 1;  // rounded up to a size class
+    std::uint32_t alignment_granules = 1;
+  };
+  struct place {
+    std::uintptr_t begin;
+    std::unique_ptr<slab> is;
+  };
+
+  // --- allocating (slab_pool.cpp)
+  [[nodiscard]] result<wish> understood(std::size_t bytes, std::size_t alignment) const noexcept;
+  [[nodiscard]] slab* take(const wish& what, std::uint32_t& at) noexcept;
+  [[nodiscard]] slab* take_large(const wish& what) noexcept;
+  [[nodiscard]] slab_grant grant(slab& from, std::uint32_t at, lock& guard) noexcept;  // unlocks
+  [[nodiscard]] slab* owner_of(const void* data, std::size_t bytes, std::uint32_t& at) const noexcept;
+  void hand_out(slab& in, std::size_t begin, std::size_t end, lock& guard) const noexcept;  // unlocks
+
+  // --- slabs (slab_pool_slabs.cpp)
+  [[nodiscard]] slab* around(const void* data) const noexcept;
+  [[nodiscard]] result<slab*> grow(const wish& what, lock& guard) noexcept;  // unlocks
+  [[nodiscard]] result<std::unique_ptr<slab>> make_slab(std::size_t bytes, bool large) noexcept;
+  [[nodiscard]] result<std::unique_ptr<slab>> describe_slab(const pools::mapping& mapped, bool large) const noexcept;
+  [[nodiscard]] result<void> reserve(std::size_t bytes, lock& guard) noexcept;  // unlocks
+  slab* adopt(std::unique_ptr<slab> made) noexcept;
+  std::size_t give_back(lock& guard) noexcept;  // unlocks
+  [[nodiscard]] slab* take_unused() noexcept;
+  [[nodiscard]] slab* free_unleased(slab* chain, std::size_t& freed) const noexcept;
+  void tell_abandoned() const noexcept;
+
+  const slab_driver driver_;
+  const pool_options options_;
+  std::size_t granule_;  // of ordinary slabs, in bytes
+
+  mutable pools::optional_mutex mutex_;  // guards all below
+  std::vector<place> table_;             // by address
+  pools::slab_list free_;
+  slab* lingering_ = nullptr;  // chain: unregistered, but leased through the cache
+  std::size_t arriving_ = 0;   // places in `table_` promised to slabs that are being made
+  std::size_t bytes_ = 0;      // of slabs, also of those that are being made
+  std::size_t misuses_ = 0;
+  bool ended_ = false;
+  std::shared_ptr<slab_pool> self_;   // when kept for good
+  slab_pool* kept_before_ = nullptr;  // the same: all of them stay reachable
+};
+
+}  // namespace pinfold::detail
