@@ -22,7 +22,9 @@ bool may_join(const range& grown, const range& next, std::size_t max_bytes) noex
 /// One call of `acquire_all`: groups are taken by whoever is free, and the first error stops everybody.
 class batch_run {
  public:
-  batch_run(engine& on, std::span<const request> what) : on_(on), what_(what), granted_(what.size()) {}
+  batch_run(engine& on, std::span<const request> what) : on_(on), what_(what), granted_(what.size()) {
+    held_.reserve(what.size());
+  }
 
   void work(const batch_progress& progress) {
     for (;;) {
@@ -37,16 +39,14 @@ class batch_run {
     }
   }
 
-  result<std::vector<grant>> outcome() {
-    std::vector<grant> all;
-    all.reserve(granted_.size());
+  result<std::vector<grant>> outcome() noexcept {
     std::optional<error> first;
     for (const auto& one : granted_) {
       if (!one && !first) first = one.error();
-      if (one && one->entry != nullptr) all.push_back(*one);
+      if (one && one->entry != nullptr) held_.push_back(*one);
     }
-    if (!first) return all;
-    for (const auto& one : all) static_cast<void>(release(one.entry));  // a failed close stays with the cache
+    if (!first) return std::move(held_);
+    for (const auto& one : held_) static_cast<void>(release(one.entry));  // a failed close stays with the cache
     return tl::unexpected(*first);
   }
 
@@ -54,6 +54,7 @@ class batch_run {
   engine& on_;
   std::span<const request> what_;
   std::vector<result<grant>> granted_;
+  std::vector<grant> held_;  // room for all of them from the start: nothing may fail once something is held
   std::atomic<std::size_t> next_{0};
   std::atomic<std::size_t> done_{0};
   std::atomic<bool> stopped_{false};

@@ -88,18 +88,20 @@ class cache : public detail::front<R> {
   /// is held.
   [[nodiscard]] result<batch_lease<R>> acquire_batch(std::span<const range> ranges, rights need = local_access,
                                                      const batch_options& how = {}) noexcept try {
+    for (const range& one : ranges)
+      if (one.empty()) return fail(errc::invalid_range, "a range of the batch is empty or wraps around");
     auto plan = detail::merge_ranges(ranges, this->backend().limits().max_bytes);
     std::vector<detail::request> wanted;
     wanted.reserve(plan.merged.size());
     for (const range& one : plan.merged) {
       auto what = asked(reinterpret_cast<const void*>(one.begin), one.end - one.begin, need, {});
-      if (!what || one.empty()) return fail(errc::invalid_range, "a range of the batch is empty or wraps around");
+      if (!what) return tl::unexpected(what.error());
       wanted.push_back(*what);
     }
+    std::vector<lease> leases;
+    leases.reserve(wanted.size());  // before anything is held: nothing may fail between that and its lease
     auto granted = detail::acquire_all(this->inside(), wanted, how.workers, how.progress);
     if (!granted) return tl::unexpected(granted.error());
-    std::vector<lease> leases;
-    leases.reserve(granted->size());
     for (const auto& one : *granted) leases.push_back(lease(one));
     return batch_lease<R>(std::move(leases), std::move(plan.member));
   } catch (const std::bad_alloc&) {

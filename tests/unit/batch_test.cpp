@@ -71,6 +71,9 @@ TEST(batch, R26_all_or_nothing) {
   auto batch = f.cache.acquire_batch(blocks(1000, 64));
   ASSERT_FALSE(batch);
   EXPECT_EQ(batch.error().native, 14);
+  EXPECT_EQ(f.cache.acquire_batch(std::vector<range>{{0x1000, 0x2000}, {0x1800, 0x1800}}).error().code,
+            errc::invalid_range)
+      << "an empty range inside another is still a mistake";
   EXPECT_EQ(f.cache.statistics().leases_now, 0U);
   EXPECT_EQ(f.cache.acquire_batch(std::vector<range>{{0x1000, 0x2000}, {0x3000, 0x3000}}).error().code,
             errc::invalid_range);
