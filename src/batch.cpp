@@ -14,9 +14,18 @@ namespace pinfold::detail {
 
 namespace {
 
-bool may_join(const range& grown, const range& next, std::size_t max_bytes) noexcept {
-  if (next.begin > grown.end || std::max(grown.end, next.end) - grown.begin > max_bytes) return false;
+bool may_join(const range& grown, const range& next, const piece_limits& limits) noexcept {
+  if (next.begin > grown.end || !limits.fits({grown.begin, std::max(grown.end, next.end)})) return false;
   return next.begin < grown.end || same_mapping(grown.end - 1, next.begin);
+}
+
+std::uintptr_t end_of_piece(const range& left, std::size_t each, const piece_limits& limits) noexcept {
+  if (left.size() <= each && limits.fits(left)) return left.end;
+  const auto before = left.begin % limits.granularity;  // what rounding adds in front
+  const auto most = limits.max_bytes > before ? limits.max_bytes - before : limits.max_bytes;
+  const auto end = left.begin + std::min({each, most, left.size()});
+  const auto whole_pages = end - end % limits.granularity;
+  return whole_pages > left.begin ? whole_pages : end;
 }
 
 /// One call of `acquire_all`: groups are taken by whoever is free, and the first error stops everybody.
@@ -70,7 +79,14 @@ bool started(std::vector<std::jthread>& threads, batch_run& run) try {
 
 }  // namespace
 
-batch_plan merge_ranges(std::span<const range> asked, std::size_t max_bytes) {
+std::vector<range> cut(const range& whole, std::size_t each, const piece_limits& limits) {
+  std::vector<range> pieces;
+  for (range left = whole; !left.empty(); left.begin = pieces.back().end)
+    pieces.push_back({left.begin, end_of_piece(left, each, limits)});
+  return pieces;
+}
+
+batch_plan merge_ranges(std::span<const range> asked, const piece_limits& limits) {
   std::vector<std::uint32_t> order(asked.size());
   std::iota(order.begin(), order.end(), 0U);
   std::sort(order.begin(), order.end(), [&](auto a, auto b) {
@@ -80,7 +96,7 @@ batch_plan merge_ranges(std::span<const range> asked, std::size_t max_bytes) {
   plan.member.resize(asked.size());
   for (const auto number : order) {
     const range& one = asked[number];
-    if (!plan.merged.empty() && may_join(plan.merged.back(), one, max_bytes)) {
+    if (!plan.merged.empty() && may_join(plan.merged.back(), one, limits)) {
       plan.merged.back().end = std::max(plan.merged.back().end, one.end);
     } else {
       plan.merged.push_back(one);

@@ -56,8 +56,7 @@ range rounded_out(const range& exact, std::size_t granularity) noexcept {
   if (granularity <= 1) return exact;
   const auto first = std::max(granularity, page_at(exact.begin));
   const auto last = std::max(granularity, page_at(exact.end - 1));
-  const auto end = exact.end > UINTPTR_MAX - (last - 1) ? exact.end : (exact.end + last - 1) / last * last;
-  return {exact.begin / first * first, end};
+  return {aligned_out(exact, first).begin, aligned_out(exact, last).end};
 }
 
 bool same_mapping(std::uintptr_t a, std::uintptr_t b) noexcept {

@@ -46,7 +46,7 @@ class [[nodiscard]] batch_lease {
 };
 
 struct chunk_options {
-  std::size_t chunk_bytes = std::size_t{2} << 20U;  ///< bytes of a piece; clipped to what the registrar takes
+  std::size_t chunk_bytes = std::size_t{2} << 20U;  ///< bytes of a piece, at most; pieces end with whole pages
   unsigned depth = 4;                               ///< pieces registered ahead of the reader
   unsigned workers = 1;                             ///< threads that register
 };

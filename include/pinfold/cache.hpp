@@ -11,7 +11,6 @@
 #include <pinfold/registrar.hpp>
 #include <pinfold/statistics.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 #include <new>
@@ -90,7 +89,7 @@ class cache : public detail::front<R> {
                                                      const batch_options& how = {}) noexcept try {
     for (const range& one : ranges)
       if (one.empty()) return fail(errc::invalid_range, "a range of the batch is empty or wraps around");
-    auto plan = detail::merge_ranges(ranges, this->backend().limits().max_bytes);
+    auto plan = detail::merge_ranges(ranges, limits_for(need));
     std::vector<detail::request> wanted;
     wanted.reserve(plan.merged.size());
     for (const range& one : plan.merged) {
@@ -115,17 +114,16 @@ class cache : public detail::front<R> {
       try {
     auto whole = range::of(reinterpret_cast<std::uintptr_t>(address), bytes);
     if (!whole) return tl::unexpected(whole.error());
-    const auto each = std::min(how.chunk_bytes, this->backend().limits().max_bytes);
-    if (each == 0) return fail(errc::invalid_argument, "a chunk needs at least one byte");
-    std::vector<range> ranges;
+    const auto limits = limits_for(need);
+    if (how.chunk_bytes == 0 || limits.max_bytes == 0)
+      return fail(errc::invalid_argument, "a chunk needs at least one byte");
+    auto ranges = detail::cut(*whole, how.chunk_bytes, limits);
     std::vector<detail::request> wanted;
-    for (auto begin = whole->begin; begin < whole->end;) {
-      const auto end = whole->end - begin > each ? begin + each : whole->end;
-      auto what = asked(reinterpret_cast<const void*>(begin), end - begin, need, {});
+    wanted.reserve(ranges.size());
+    for (const range& one : ranges) {
+      auto what = asked(reinterpret_cast<const void*>(one.begin), one.size(), need, {});
       if (!what) return tl::unexpected(what.error());
-      ranges.push_back({begin, end});
       wanted.push_back(*what);
-      begin = end;
     }
     return chunk_stream<R>(std::move(ranges),
                            detail::pipeline(this->inside(), std::move(wanted), how.depth, how.workers));
@@ -160,6 +158,12 @@ class cache : public detail::front<R> {
                            .persistent = how.persistent && keeps_,
                            .unshared = how.bypass || !keeps_,
                            .unbudgeted = how.bypass};
+  }
+
+  // What a peer may reach is registered exactly, the rest in whole pages.
+  [[nodiscard]] detail::piece_limits limits_for(rights need) noexcept {
+    const registrar_limits limits = this->backend().limits();
+    return {limits.max_bytes, any_remote(need) ? 1 : limits.granularity};
   }
 
   static detail::driver driver_for(R& registrar) noexcept {
@@ -204,7 +208,9 @@ class cache : public detail::front<R> {
     const registrar_limits limits = static_cast<const R*>(self)->limits();
     if (!includes(limits.supported, what.need))
       return fail(errc::unsupported, "the registrar cannot give these rights");
-    const range extent = any_remote(what.need) ? what.wanted : detail::rounded_out(what.wanted, limits.granularity);
+    range extent = any_remote(what.need) ? what.wanted : detail::rounded_out(what.wanted, limits.granularity);
+    if (extent.size() > limits.max_bytes && !any_remote(what.need))
+      extent = detail::aligned_out(what.wanted, limits.granularity);  // huge pages are no reason to refuse what fits
     if (extent.size() > limits.max_bytes)
       return fail(errc::too_large, "more than the registrar takes in one piece: use acquire_chunks");
     return extent;

@@ -62,6 +62,17 @@ TEST(batch, R26_merging_stops_at_the_largest_registration) {
   EXPECT_EQ(batch->registrations(), 2U);
 }
 
+TEST(batch, R26_merging_stops_where_the_whole_pages_would_be_too_large) {
+  local_fixture f;
+  f.device->limits.granularity = 0x1000;
+  f.device->limits.max_bytes = 0x3000;
+  const std::vector<range> both = {{0x1800, 0x3800}, {0x3000, 0x4200}};  // 0x2a00 bytes, but on four pages
+  auto batch = f.cache.acquire_batch(both);
+  ASSERT_TRUE(batch) << describe(batch.error());
+  EXPECT_EQ(batch->registrations(), 2U);
+  EXPECT_EQ(f.cache.acquire_batch(both, rights::remote_read)->registrations(), 1U) << "what is exact, is not rounded";
+}
+
 TEST(batch, R26_all_or_nothing) {
   local_fixture f;
   f.device->fail_opens([](const range& memory, rights) -> std::optional<error> {
@@ -154,6 +165,53 @@ TEST(chunks, R25_come_in_order_and_cover_everything) {
   }
   EXPECT_EQ(expected, 0x20000U);
   EXPECT_EQ(stream->next().error().code, errc::closed);
+}
+
+TEST(chunks, R25_unaligned_ranges_are_cut_so_that_whole_pages_fit) {
+  constexpr std::size_t gib = std::size_t{1} << 30U;
+  local_fixture f;
+  f.device->limits.granularity = 0x1000;
+  f.device->limits.max_bytes = gib;
+  auto stream = f.cache.acquire_chunks(reinterpret_cast<const void*>(0x100123), 3 * gib, local_access,
+                                       {.chunk_bytes = gib, .workers = 2});
+  ASSERT_TRUE(stream);
+  EXPECT_EQ(stream->size(), 4U);
+  std::uintptr_t expected = 0x100123;
+  while (!stream->done()) {
+    auto chunk = stream->next();
+    ASSERT_TRUE(chunk) << describe(chunk.error());
+    EXPECT_EQ(chunk->where.begin, expected);
+    expected = chunk->where.end;
+    EXPECT_TRUE(expected % 0x1000 == 0 || stream->done()) << "no page is registered twice";
+  }
+  EXPECT_EQ(expected, 0x100123 + 3 * gib);
+  f.expect_sound();
+}
+
+TEST(chunks, R25_remote_rights_are_cut_exactly) {
+  local_fixture f;
+  f.device->limits.granularity = 0x1000;
+  f.device->limits.max_bytes = 0x2000;
+  auto stream = f.cache.acquire_chunks(reinterpret_cast<const void*>(0x10123), 0x4000, rights::remote_read);
+  ASSERT_TRUE(stream);
+  EXPECT_EQ(stream->size(), 2U);
+  for (const std::uintptr_t end : {0x12123U, 0x14123U}) {
+    auto chunk = stream->next();
+    ASSERT_TRUE(chunk) << describe(chunk.error());
+    EXPECT_EQ(chunk->where.end, end);
+  }
+}
+
+TEST(chunks, R25_pieces_shorter_than_a_page_still_come) {
+  local_fixture f;
+  f.device->limits.granularity = 0x1000;
+  auto stream =
+      f.cache.acquire_chunks(reinterpret_cast<const void*>(0x10700), 0x1000, local_access, {.chunk_bytes = 0x400});
+  ASSERT_TRUE(stream);
+  std::size_t bytes = 0;
+  while (!stream->done()) bytes += stream->next()->where.size();
+  EXPECT_EQ(bytes, 0x1000U);
+  EXPECT_EQ(f.device->opened, 2U) << "two pages";
 }
 
 TEST(chunks, R25_later_ones_are_registered_while_the_reader_works) {

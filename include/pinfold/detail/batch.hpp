@@ -4,6 +4,7 @@
 #pragma once
 
 #include <pinfold/detail/engine.hpp>
+#include <pinfold/detail/pages.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -14,14 +15,28 @@
 
 namespace pinfold::detail {
 
+/// How large a piece may be, once it is rounded out to the registrar's granularity (1 where nothing is rounded).
+struct piece_limits {
+  std::size_t max_bytes = SIZE_MAX;
+  std::size_t granularity = 1;
+
+  [[nodiscard]] bool fits(const range& piece) const noexcept {
+    return aligned_out(piece, granularity).size() <= max_bytes;
+  }
+};
+
+/// The pieces of a range, in order: none above `each` bytes, nor above the limits; they meet at multiples of the
+/// granularity where they are long enough, so that no two share a page (R25). Requires that no limit is 0.
+[[nodiscard]] PINFOLD_EXPORT std::vector<range> cut(const range& whole, std::size_t each, const piece_limits& limits);
+
 /// Ranges without duplicates, and where each of the asked ones went.
 struct batch_plan {
   std::vector<range> merged;          ///< by address
   std::vector<std::uint32_t> member;  ///< for each asked range, which merged one covers it
 };
 
-/// Merges what overlaps, and what touches inside one mapping, as long as nothing grows above `max_bytes` (R26).
-[[nodiscard]] PINFOLD_EXPORT batch_plan merge_ranges(std::span<const range> asked, std::size_t max_bytes);
+/// Merges what overlaps, and what touches inside one mapping, as long as nothing grows above the limits (R26).
+[[nodiscard]] PINFOLD_EXPORT batch_plan merge_ranges(std::span<const range> asked, const piece_limits& limits);
 
 /// Called on the thread that called, with how many of how many are done.
 using batch_progress = std::function<void(std::size_t done, std::size_t total)>;

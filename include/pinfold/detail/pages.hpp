@@ -7,8 +7,15 @@
 #include <pinfold/range.hpp>
 
 #include <cstddef>
+#include <cstdint>
 
 namespace pinfold::detail {
+
+/// The range, rounded out to `granularity`, a power of 2. Wraps nowhere.
+[[nodiscard]] constexpr range aligned_out(const range& exact, std::size_t granularity) noexcept {
+  const auto more = granularity - 1;
+  return {exact.begin & ~more, exact.end > UINTPTR_MAX - more ? exact.end : (exact.end + more) & ~more};
+}
 
 /// The range, rounded out to `granularity` (a power of 2), and to the page of its mapping where that is larger, as in
 /// hugetlbfs (R24). Never more than the pages that the range touches. Wraps nowhere.
