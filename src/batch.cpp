@@ -35,7 +35,7 @@ class batch_run {
     held_.reserve(what.size());
   }
 
-  void work(const batch_progress& progress) {
+  void work(const batch_progress& progress) noexcept {
     for (;;) {
       const auto first = next_.fetch_add(most_in_group);
       if (first >= what_.size() || stopped_.load()) return;
@@ -44,12 +44,12 @@ class batch_run {
       const auto some = std::span(granted_).subspan(first, count);
       if (std::any_of(some.begin(), some.end(), [](const auto& one) { return !one; })) stopped_.store(true);
       const auto done = done_.fetch_add(count) + count;
-      if (progress) progress(done, what_.size());
+      if (progress && !told(progress, done)) return stopped_.store(true);
     }
   }
 
   result<std::vector<grant>> outcome() noexcept {
-    std::optional<error> first;
+    std::optional<error> first = untold_;
     for (const auto& one : granted_) {
       if (!one && !first) first = one.error();
       if (one && one->entry != nullptr) held_.push_back(*one);
@@ -60,6 +60,15 @@ class batch_run {
   }
 
  private:
+  // What a callback throws must not leave leases behind that nobody has.
+  bool told(const batch_progress& progress, std::size_t done) noexcept try {
+    progress(done, what_.size());
+    return true;
+  } catch (...) {
+    untold_ = error{errc::invalid_argument, native_kind::none, 0, "batch_options::progress threw an exception"};
+    return false;
+  }
+
   engine& on_;
   std::span<const request> what_;
   std::vector<result<grant>> granted_;
@@ -67,13 +76,14 @@ class batch_run {
   std::atomic<std::size_t> next_{0};
   std::atomic<std::size_t> done_{0};
   std::atomic<bool> stopped_{false};
+  std::optional<error> untold_;  // of the caller's thread
 };
 
-// Whether another thread works on it now.
-bool started(std::vector<std::jthread>& threads, batch_run& run) try {
+// Whether another thread works on it now. If not: fewer threads are slower, not wrong.
+bool started(std::vector<std::jthread>& threads, batch_run& run) noexcept try {
   threads.emplace_back([&run] { run.work(nullptr); });
   return true;
-} catch (const std::system_error&) {
+} catch (...) {  // std::system_error, or std::bad_alloc
   return false;
 }
 
@@ -114,7 +124,6 @@ result<std::vector<grant>> acquire_all(engine& on, std::span<const request> what
   {
     std::vector<std::jthread> threads;
     threads.reserve(helpers);
-    // Fewer threads are slower, not wrong.
     for (std::size_t i = 1; i < helpers && started(threads, run); ++i) {
     }
     run.work(progress);

@@ -46,7 +46,15 @@ struct pipeline::state {
 pipeline::pipeline(engine& on, std::vector<request> what, unsigned depth, unsigned workers)
     : state_(std::make_unique<state>(on, std::move(what), depth)) {
   const auto count = std::min<std::size_t>({std::max(1U, workers), state_->depth, state_->what.size()});
-  for (std::size_t i = 0; i < count; ++i) state_->workers.emplace_back([own = state_.get()] { own->work(); });
+  state_->workers.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    try {
+      state_->workers.emplace_back([own = state_.get()] { own->work(); });
+    } catch (...) {  // std::system_error, or std::bad_alloc
+      if (i == 0) throw;
+      return;  // fewer are slower, not wrong; and those that run are waiting for a reader
+    }
+  }
 }
 
 pipeline::pipeline(pipeline&&) noexcept = default;
@@ -72,6 +80,7 @@ std::size_t pipeline::size() const noexcept { return state_->what.size(); }
 
 result<grant> pipeline::next() noexcept {
   std::unique_lock lock(state_->mutex);
+  if (state_->read == state_->what.size()) return fail(errc::closed, "there are no more chunks");
   auto& mine = state_->made[state_->read];
   state_->changed.wait(lock, [&] { return mine || (state_->stop && state_->taken <= state_->read); });
   if (!mine) return fail(errc::closed, "an earlier chunk failed, so that this one was not registered");

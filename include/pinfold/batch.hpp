@@ -17,6 +17,7 @@ namespace pinfold {
 struct batch_options {
   unsigned workers = 4;  ///< threads that register, the caller's among them
   /// Told how many of how many (merged) ranges are done, on the caller's thread, after each of its groups.
+  /// What it throws ends the batch with `invalid_argument`.
   std::function<void(std::size_t done, std::size_t total)> progress{};
 };
 
@@ -52,7 +53,7 @@ struct chunk_options {
 };
 
 /// Leases on the pieces of one range, in order, while later pieces are still being registered. Not thread-safe. Must
-/// not outlive its cache.
+/// not outlive its cache. A stream that was moved from is done.
 template <registrar R>
 class [[nodiscard]] chunk_stream {
  public:
@@ -65,7 +66,7 @@ class [[nodiscard]] chunk_stream {
   [[nodiscard]] std::size_t size() const noexcept { return ranges_.size(); }
 
   /// Whether every piece has been read.
-  [[nodiscard]] bool done() const noexcept { return read_ == ranges_.size(); }
+  [[nodiscard]] bool done() const noexcept { return read_ >= ranges_.size(); }
 
   /// Waits for the next piece. `closed` when all have been read, or when an earlier one failed.
   [[nodiscard]] result<chunk> next() noexcept {

@@ -87,6 +87,7 @@ class cache : public detail::front<R> {
   /// is held.
   [[nodiscard]] result<batch_lease<R>> acquire_batch(std::span<const range> ranges, rights need = local_access,
                                                      const batch_options& how = {}) noexcept try {
+    if (ranges.size() > UINT32_MAX) return fail(errc::too_large, "a batch has fewer than 2^32 ranges");
     for (const range& one : ranges)
       if (one.empty()) return fail(errc::invalid_range, "a range of the batch is empty or wraps around");
     auto plan = detail::merge_ranges(ranges, limits_for(need));

@@ -50,6 +50,31 @@ inline int memfd_mappings() {
   return count;
 }
 
+/// Whether a sanitizer is in this process: it needs address space of its own.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool sanitized = true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+inline constexpr bool sanitized = true;
+#else
+inline constexpr bool sanitized = false;
+#endif
+#else
+inline constexpr bool sanitized = false;
+#endif
+
+/// Bytes of this process, as the kernel counts them under that name in /proc/self/status: "VmLck", "VmPin".
+inline std::size_t counted_by_kernel(const std::string& name) {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    if (word != name + ":") continue;
+    std::size_t kilobytes = 0;
+    status >> kilobytes;
+    return kilobytes * 1024;
+  }
+  throw std::runtime_error("no " + name + " in /proc/self/status");
+}
+
 /// Lowers a limit for a scope.
 class lowered_limit {
  public:

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Many ranges at once (R26), and long ranges piece by piece (R25).
 #include "support/local_fixture.hpp"
+#include "support/process_limits.hpp"
 
 #include <chrono>
+#include <pthread.h>
 #include <vector>
 
 namespace pinfold::testing {
@@ -148,6 +150,23 @@ TEST(batch, progress_is_told_on_the_callers_thread) {
   EXPECT_TRUE(batch);
 }
 
+TEST(batch, R26_throwing_progress_leaves_nothing_held) {
+  local_fixture f;
+  const auto progress = [](std::size_t, std::size_t) { throw std::bad_alloc(); };
+  auto batch = f.cache.acquire_batch(blocks(1000, 64), local_access, {.workers = 2, .progress = progress});
+  ASSERT_FALSE(batch);
+  EXPECT_EQ(batch.error().code, errc::invalid_argument);
+  EXPECT_EQ(f.cache.statistics().leases_now, 0U);
+  f.expect_sound();
+}
+
+TEST(batch, R26_more_ranges_than_can_be_numbered_are_refused) {
+  local_fixture f;
+  const std::vector<range> some = blocks(1, 64);
+  const std::span<const range> too_many(some.data(), std::size_t{1} << 32U);  // nobody may look at them
+  EXPECT_EQ(f.cache.acquire_batch(too_many).error().code, errc::too_large);
+}
+
 TEST(chunks, R25_come_in_order_and_cover_everything) {
   local_fixture f;
   f.device->limits.max_bytes = 0x3000;
@@ -246,6 +265,81 @@ TEST(chunks, R25_failure_comes_at_its_place) {
       f.cache.acquire_chunks(reinterpret_cast<const void*>(0x10000), 0x10000, local_access, {.chunk_bytes = 0x1000});
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(stream->next());
   EXPECT_EQ(stream->next().error().native, 5);
+  EXPECT_EQ(stream->next().error().code, errc::closed);
+}
+
+TEST(chunks, R25_failure_of_the_last_one_is_the_end) {
+  local_fixture f;
+  f.device->fail_opens([](const range& memory, rights) -> std::optional<error> {
+    if (memory.begin < 0x11000) return std::nullopt;
+    return error{errc::driver_error, native_kind::posix, 5, "no"};
+  });
+  auto stream =
+      f.cache.acquire_chunks(reinterpret_cast<const void*>(0x10000), 0x2000, local_access, {.chunk_bytes = 0x1000});
+  EXPECT_TRUE(stream->next());
+  EXPECT_EQ(stream->next().error().native, 5);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(stream->next().error().code, errc::closed);
+}
+
+/// While it lives, there is room for the stacks of so many threads more.
+class room_for_threads {
+ public:
+  explicit room_for_threads(std::size_t count) : room_(RLIMIT_AS, address_space_used() + count * stack + stack / 2) {
+    ::pthread_attr_init(&before_);
+    ::pthread_getattr_default_np(&before_);
+    pthread_attr_t large;
+    ::pthread_attr_init(&large);
+    ::pthread_attr_setstacksize(&large, stack);
+    ::pthread_setattr_default_np(&large);
+    ::pthread_attr_destroy(&large);
+  }
+  room_for_threads(const room_for_threads&) = delete;
+  room_for_threads& operator=(const room_for_threads&) = delete;
+  ~room_for_threads() {
+    ::pthread_setattr_default_np(&before_);
+    ::pthread_attr_destroy(&before_);
+  }
+
+ private:
+  static constexpr std::size_t stack = std::size_t{64} << 20U;  // more than the C library keeps for reuse
+  lowered_limit room_;
+  pthread_attr_t before_;
+};
+
+TEST(chunks, R25_goes_on_with_the_threads_that_there_are) {
+  if (sanitized) GTEST_SKIP() << "the sanitizer needs the address space for itself";
+  local_fixture f;
+  const auto stream_of = [&] {
+    return f.cache.acquire_chunks(reinterpret_cast<const void*>(0x10000), 0x10000, local_access,
+                                  {.chunk_bytes = 0x1000, .workers = 4});
+  };
+  {
+    const room_for_threads one(1);
+    auto stream = stream_of();
+    ASSERT_TRUE(stream) << describe(stream.error());
+    while (!stream->done()) ASSERT_TRUE(stream->next());
+  }
+  const room_for_threads none(0);
+  EXPECT_EQ(stream_of().error().code, errc::out_of_resources);
+  EXPECT_EQ(f.cache.statistics().leases_now, 0U);
+}
+
+TEST(batch, R26_goes_on_without_more_threads) {
+  if (sanitized) GTEST_SKIP() << "the sanitizer needs the address space for itself";
+  local_fixture f;
+  const room_for_threads none(0);
+  EXPECT_TRUE(f.cache.acquire_batch(blocks(1000, 64)));
+}
+
+TEST(chunks, moved_from_stream_is_done) {
+  local_fixture f;
+  auto stream =
+      f.cache.acquire_chunks(reinterpret_cast<const void*>(0x10000), 0x3000, local_access, {.chunk_bytes = 0x1000});
+  ASSERT_TRUE(stream && stream->next());
+  auto rest = std::move(*stream);
+  EXPECT_TRUE(stream->done());
+  EXPECT_EQ(stream->next().error().code, errc::closed);
+  EXPECT_TRUE(rest.next());
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ class PINFOLD_EXPORT pipeline {
 
   [[nodiscard]] std::size_t size() const noexcept;
 
-  /// Waits for the next one; requires that there is one. After a failure the rest is not registered any more.
+  /// Waits for the next one. `closed` after the last. After a failure the rest is not registered any more.
   [[nodiscard]] result<grant> next() noexcept;
 
  private:
