@@ -26,11 +26,25 @@ struct registrar_limits {
   rights supported = local_access;   ///< rights that it can give
 };
 
+/// What every `open` refuses without asking its driver: `invalid_range` (nothing, or end before begin),
+/// `invalid_argument` (no rights), `unsupported` (rights that it cannot give), `too_large`.
+[[nodiscard]] constexpr result<void> check_request(const registrar_limits& limits, const range& memory,
+                                                   rights access) noexcept {
+  if (memory.empty()) return fail(errc::invalid_range, "the range is empty or wraps around");
+  if (access == rights::none) return fail(errc::invalid_argument, "a registration without rights is of no use");
+  if (!includes(limits.supported, access)) return fail(errc::unsupported, "the registrar cannot give these rights");
+  if (memory.size() > limits.max_bytes) return fail(errc::too_large, "more than the registrar takes in one piece");
+  return {};
+}
+
 /// A registrar makes memory of this process usable by a device, and undoes it.
 ///
 /// - `open` registers exactly the range it is given. `out_of_resources` means that closing another registration could
 ///   help; any other error is final. A failed open leaves nothing behind.
+/// - `open` refuses what `check_request` does, whether a cache asks or not.
 /// - `close` either closes or leaves all as it was.
+///
+/// A registrar that was moved from may refuse everything, with `closed`; it must not crash.
 ///
 /// Both are called on many threads at once, without a lock of the cache. The same memory may be registered several
 /// times.

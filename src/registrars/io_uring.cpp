@@ -25,14 +25,17 @@ constexpr std::size_t largest_buffer = std::size_t{1} << 30U;
 // Ranges that one call registers at most.
 constexpr std::size_t most_at_once = 64;
 
+constexpr const char* another_thread = "the ring takes registrations from its own thread only (SINGLE_ISSUER)";
+
 error as_error(int native) noexcept {
   switch (native) {
     case ENOMEM:
     case EAGAIN: return {errc::out_of_resources, native_kind::posix, native, "no room in the locked-memory limit"};
     case EFAULT:
       return {errc::invalid_range, native_kind::posix, native, "memory that the kernel cannot pin for writing"};
-    case EEXIST:
-      return {errc::not_permitted, native_kind::posix, native, "the ring takes registrations from its own thread only"};
+    case EOPNOTSUPP: return {errc::unsupported, native_kind::posix, native, "the kernel cannot pin pages of this file"};
+    case EEXIST: return {errc::not_permitted, native_kind::posix, native, another_thread};
+    case EACCES: return {errc::not_permitted, native_kind::posix, native, "the ring's restrictions forbid it"};
     default: return {errc::driver_error, native_kind::posix, native, "the kernel refused to change the buffer table"};
   }
 }
@@ -40,11 +43,27 @@ error as_error(int native) noexcept {
 error refused_table(int native) noexcept {
   switch (native) {
     case EBUSY: return {errc::in_use_conflict, native_kind::posix, native, "the ring has buffers registered already"};
+    case EEXIST: return {errc::not_permitted, native_kind::posix, native, another_thread};
+    case EACCES: return {errc::not_permitted, native_kind::posix, native, "the ring's restrictions forbid it"};
     case EINVAL: return {errc::unsupported, native_kind::posix, native, "no sparse buffer tables before Linux 5.19"};
     case ENOMEM: return {errc::out_of_resources, native_kind::posix, native, "no memory for a buffer table"};
     default: return {errc::driver_error, native_kind::posix, native, "the kernel refused a buffer table"};
   }
 }
+
+tl::unexpected<error> moved_away() noexcept { return fail(errc::closed, "this registrar was moved from"); }
+
+/// Ranges that are to be registered together, and where their results go.
+struct wave {
+  std::array<iovec, most_at_once> memory;
+  std::array<result<io_uring_registrar::registration_type>*, most_at_once> made;
+  unsigned count = 0;
+
+  void add(const range& one, result<io_uring_registrar::registration_type>& result_of_it) noexcept {
+    memory[count] = {reinterpret_cast<void*>(one.begin), one.size()};
+    made[count++] = &result_of_it;
+  }
+};
 
 }  // namespace
 
@@ -58,6 +77,27 @@ struct io_uring_registrar::state {
   int update(unsigned first, std::span<const iovec> to) noexcept {
     calls.fetch_add(1, std::memory_order_relaxed);
     return ::io_uring_register_buffers_update_tag(ring, first, to.data(), nullptr, static_cast<unsigned>(to.size()));
+  }
+
+  void open(const wave& all) noexcept {
+    for (unsigned done = 0; done < all.count;) done += open_some(all, done);
+  }
+
+  // How many more have their results.
+  unsigned open_some(const wave& all, unsigned done) noexcept {
+    const auto run = slots.take(all.count - done);
+    if (run.count == 0) {
+      *all.made[done] = fail(errc::out_of_resources, "all slots of the buffer table are taken");
+      return 1;
+    }
+    const int changed = update(run.first, std::span(all.memory).subspan(done, run.count));
+    const auto good = static_cast<unsigned>(std::max(changed, 0));
+    for (unsigned i = 0; i < good; ++i) *all.made[done + i] = registration_type{run.first + i};
+    slots.settle(run, good);
+    if (good > 0) return good;
+    // The kernel stops at the first range that it refuses, and says why only when that is the first of a call.
+    *all.made[done] = tl::unexpected(as_error(-changed));
+    return 1;
   }
 
   ::io_uring* ring;
@@ -75,7 +115,8 @@ result<io_uring_registrar> io_uring_registrar::create(::io_uring* ring, io_uring
   if (ring == nullptr) return fail(errc::invalid_argument, "a ring is needed");
   constexpr unsigned most = 16384;  // IORING_MAX_REG_BUFFERS
   int refused = -EINVAL;
-  for (unsigned wanted = options.slots == 0 ? most : options.slots; wanted > 0; wanted /= 2) {
+  for (unsigned wanted = options.slots == 0 ? most : options.slots; wanted > 0;
+       wanted = wanted > most ? most : wanted / 2) {
     refused = ::io_uring_register_buffers_sparse(ring, wanted);
     if (refused == 0) return io_uring_registrar(std::make_unique<state>(ring, wanted));
     if (refused != -EINVAL && refused != -ENOMEM) break;
@@ -97,38 +138,34 @@ result<io_uring_registrar::registration_type> io_uring_registrar::open(range mem
   return made;
 }
 
-void io_uring_registrar::open_many(std::span<const range> memory, rights /*access*/,
+void io_uring_registrar::open_many(std::span<const range> memory, rights access,
                                    std::span<result<registration_type>> made) noexcept {
-  for (std::size_t done = 0; done < memory.size();) {
-    const auto left = std::min(memory.size() - done, most_at_once);
-    const auto run = state_->slots.take(static_cast<unsigned>(left));
-    if (run.count == 0) {
-      made[done++] = fail(errc::out_of_resources, "all slots of the buffer table are taken");
-      continue;
-    }
-    std::array<iovec, most_at_once> wanted;
-    for (unsigned i = 0; i < run.count; ++i)
-      wanted[i] = {reinterpret_cast<void*>(memory[done + i].begin), memory[done + i].size()};
-    const int changed = state_->update(run.first, std::span(wanted).first(run.count));
-    const auto good = static_cast<unsigned>(std::max(changed, 0));
-    for (unsigned i = 0; i < good; ++i) made[done + i] = registration_type{run.first + i};
-    state_->slots.give({run.first + good, run.count - good});
-    done += good;
-    // The kernel stops at the first range that it refuses, and says why only when that is the first of a call.
-    if (changed < 0) made[done++] = tl::unexpected(as_error(-changed));
+  wave next;
+  for (std::size_t i = 0; i < memory.size(); ++i) {
+    const result<void> fit = state_ ? check_request(limits(), memory[i], access) : moved_away();
+    if (fit) next.add(memory[i], made[i]);
+    if (!fit) made[i] = tl::unexpected(fit.error());
+    if (next.count < most_at_once) continue;
+    state_->open(next);
+    next.count = 0;
   }
+  if (next.count > 0) state_->open(next);
 }
 
 result<void> io_uring_registrar::close(const registration_type& registration) noexcept {
-  if (!state_->slots.taken(registration.index)) return fail(errc::invalid_argument, "this slot is not in use");
+  if (!state_) return moved_away();
+  const auto slot = registration.index;
+  if (!state_->slots.leave(slot)) return fail(errc::invalid_argument, "this slot is not in use");
   const iovec nothing{nullptr, 0};
-  const int changed = state_->update(registration.index, {&nothing, 1});
-  if (changed < 0) return tl::unexpected(as_error(-changed));
-  state_->slots.give({registration.index, 1});
-  return {};
+  const int changed = state_->update(slot, {&nothing, 1});
+  if (changed == 1) return state_->slots.emptied(slot), result<void>{};
+  state_->slots.kept(slot);
+  return tl::unexpected(as_error(-changed));
 }
 
-unsigned io_uring_registrar::slots() const noexcept { return state_->slots.size(); }
-std::uint64_t io_uring_registrar::calls() const noexcept { return state_->calls.load(std::memory_order_relaxed); }
+unsigned io_uring_registrar::slots() const noexcept { return state_ ? state_->slots.size() : 0; }
+std::uint64_t io_uring_registrar::calls() const noexcept {
+  return state_ ? state_->calls.load(std::memory_order_relaxed) : 0;
+}
 
 }  // namespace pinfold

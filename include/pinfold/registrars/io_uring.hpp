@@ -27,8 +27,10 @@ struct io_uring_registrar_options {
 /// registration from other threads than its owner's, unless only that one uses the cache (IORING_SETUP_SINGLE_ISSUER).
 /// A lease must outlive the I/O that uses its index, submitted or not: afterwards the index may mean other memory.
 ///
-/// `open` errors: `out_of_resources` (ENOMEM: the locked-memory limit, which is charged by whole huge pages; or all
-/// slots taken), `invalid_range` (EFAULT: not mapped, not writable, or file-backed), `driver_error`.
+/// `open` errors: those of `check_request`; `out_of_resources` (ENOMEM: the locked-memory limit, which is charged by
+/// whole huge pages; or all slots taken), `invalid_range` (EFAULT: not mapped, not writable, or file-backed),
+/// `unsupported` (EOPNOTSUPP: pages of some files), `not_permitted` (EEXIST: another thread than the owner of a
+/// SINGLE_ISSUER ring; EACCES: the ring's restrictions), `driver_error`. One that was moved from says `closed`.
 class PINFOLD_EXPORT io_uring_registrar {
  public:
   static constexpr const char* name = "io_uring";
@@ -37,8 +39,8 @@ class PINFOLD_EXPORT io_uring_registrar {
     std::uint32_t index;
   };
 
-  /// Takes over the ring's buffer table. Errors: `in_use_conflict` (the ring has buffers already), `unsupported`,
-  /// `out_of_resources`, `driver_error`.
+  /// Takes over the ring's buffer table. Errors: `invalid_argument` (no ring), `in_use_conflict` (EBUSY: the ring has
+  /// buffers already), `unsupported`, `not_permitted` (as above), `out_of_resources`, `driver_error`.
   [[nodiscard]] static result<io_uring_registrar> create(::io_uring* ring,
                                                          io_uring_registrar_options options = {}) noexcept;
   io_uring_registrar(io_uring_registrar&&) noexcept;

@@ -20,7 +20,8 @@ class null_registrar {
   [[nodiscard]] registrar_limits limits() const noexcept {
     return {.supported = local_access | rights::remote_read | rights::remote_write | rights::remote_atomic};
   }
-  [[nodiscard]] result<registration_type> open(range memory, rights /*access*/) noexcept {
+  [[nodiscard]] result<registration_type> open(range memory, rights access) noexcept {
+    if (auto fit = check_request(limits(), memory, access); !fit) return tl::unexpected(fit.error());
     return registration_type{memory.begin};
   }
   [[nodiscard]] result<void> close(const registration_type& /*registration*/) noexcept { return {}; }
