@@ -3,13 +3,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <new>
-#include <string>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -33,37 +30,29 @@ range pages_of(const range& memory) noexcept {
 // Raw system calls: the sanitizers replace the functions of the C library by ones that do nothing.
 int lock_pages(const range& pages) noexcept { return ::syscall(SYS_mlock, pages.begin, pages.size()) == 0 ? 0 : errno; }
 
-// 0 when nothing of the pages is locked any more. munlock(2) stops at a page that is not mapped any more: then the
-// others are unlocked one by one.
+// What there is of them, up to the first that is not mapped.
 int unlock_pages(const range& pages) noexcept {
-  if (::syscall(SYS_munlock, pages.begin, pages.size()) == 0) return 0;
-  if (errno != ENOMEM) return errno;
-  for (auto at = pages.begin; at < pages.end; at += page_bytes())
-    if (::syscall(SYS_munlock, at, page_bytes()) != 0 && errno != ENOMEM) return errno;
-  return 0;
+  return ::syscall(SYS_munlock, pages.begin, pages.size()) == 0 ? 0 : errno;
 }
 
-// What this process has locked, as the kernel counts it.
-std::size_t locked_bytes() {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    if (word != "VmLck:") continue;
-    std::size_t kilobytes = 0;
-    status >> kilobytes;
-    return kilobytes * 1024;
-  }
+// 0 when nothing of the pages is locked any more, though some may not be mapped any more. As many calls as pages, so
+// only for what was all mapped once.
+int unlock_all_pages(const range& pages) noexcept {
+  const int native = unlock_pages(pages);
+  if (native != ENOMEM) return native;
+  for (auto at = pages.begin; at < pages.end; at += page_bytes())
+    if (const int left = unlock_pages({at, at + page_bytes()}); left != 0 && left != ENOMEM) return left;
   return 0;
 }
 
 // ENOMEM means "over the limit", "not mapped" and "not accessible"; only the first can be helped by closing others.
-bool is_over_limit(const range& pages) {
-  if (::msync(reinterpret_cast<void*>(pages.begin), pages.size(), MS_ASYNC) != 0) return false;  // not mapped
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return false;
-  return locked_bytes() + pages.size() > limit.rlim_cur;
+// Locking what is faulted in later checks the limit, but touches nothing. The caller unlocks what this locks.
+bool is_over_limit(const range& pages) noexcept {
+  if (::syscall(SYS_mlock2, pages.begin, pages.size(), MLOCK_ONFAULT) == 0) return false;  // not accessible
+  return ::msync(reinterpret_cast<void*>(pages.begin), pages.size(), MS_ASYNC) == 0;       // else: not mapped
 }
 
-error refused(const range& pages, int native) {
+error refused(const range& pages, int native) noexcept {
   if (native == EPERM) return {errc::not_permitted, native_kind::posix, native, "this process may not lock memory"};
   if (native == EAGAIN || (native == ENOMEM && is_over_limit(pages))) {
     return {errc::out_of_resources, native_kind::posix, native, "no room in the locked-memory limit"};
@@ -72,6 +61,8 @@ error refused(const range& pages, int native) {
   return {errc::driver_error, native_kind::posix, native, "the kernel refused to lock the memory"};
 }
 
+tl::unexpected<error> moved_away() noexcept { return fail(errc::closed, "this registrar was moved from"); }
+
 }  // namespace
 
 /// What is registered: registrations by their first page. Guard: the mutex, for everything, system calls included.
@@ -79,18 +70,26 @@ struct mlock_registrar::state {
   std::mutex mutex;
   std::multimap<std::uintptr_t, std::uintptr_t> held;
 
-  // Unlocks what of `pages` no other registration holds.
-  int unlock(const range& pages) noexcept {
+  state() = default;
+  state(const state&) = delete;
+  state& operator=(const state&) = delete;
+  ~state() {
+    for (const auto& [begin, end] : held) unlock_all_pages({begin, end});
+  }
+
+  // Unlocks, in that way, what of `pages` no registration holds.
+  template <class Way>
+  int unlock(const range& pages, Way way) noexcept {
     auto from = pages.begin;
     for (const auto& [begin, end] : held) {
       if (begin >= pages.end) break;
       if (end <= from) continue;
       if (begin > from)
-        if (const int native = unlock_pages({from, begin}); native != 0) return native;
+        if (const int native = way({from, begin}); native != 0) return native;
       from = std::max(from, end);
       if (from >= pages.end) return 0;
     }
-    return unlock_pages({from, pages.end});
+    return way({from, pages.end});
   }
 };
 
@@ -98,22 +97,21 @@ mlock_registrar::mlock_registrar() : state_(std::make_unique<state>()) {}
 mlock_registrar::mlock_registrar(mlock_registrar&&) noexcept = default;
 mlock_registrar& mlock_registrar::operator=(mlock_registrar&&) noexcept = default;
 
-mlock_registrar::~mlock_registrar() {
-  if (!state_) return;
-  for (const auto& [begin, end] : state_->held) unlock_pages({begin, end});
-}
+mlock_registrar::~mlock_registrar() = default;
 
 registrar_limits mlock_registrar::limits() const noexcept {
   return {.granularity = page_bytes(), .supported = local_access};
 }
 
-result<mlock_registrar::registration_type> mlock_registrar::open(range memory, rights /*access*/) noexcept try {
+result<mlock_registrar::registration_type> mlock_registrar::open(range memory, rights access) noexcept try {
+  if (!state_) return moved_away();
+  if (auto fit = check_request(limits(), memory, access); !fit) return tl::unexpected(fit.error());
   const range pages = pages_of(memory);
   std::multimap<std::uintptr_t, std::uintptr_t> made{{pages.begin, pages.end}};  // allocated before the lock is taken
   const std::scoped_lock guard(state_->mutex);
   if (const int native = lock_pages(pages); native != 0) {
     const error why = refused(pages, native);
-    static_cast<void>(state_->unlock(pages));  // it may have locked a part; what fails here was not mapped
+    static_cast<void>(state_->unlock(pages, unlock_pages));  // mlock(2) stopped where this will
     return tl::unexpected(why);
   }
   state_->held.merge(made);
@@ -123,13 +121,14 @@ result<mlock_registrar::registration_type> mlock_registrar::open(range memory, r
 }
 
 result<void> mlock_registrar::close(const registration_type& registration) noexcept {
+  if (!state_) return moved_away();
   std::multimap<std::uintptr_t, std::uintptr_t>::node_type gone;  // freed after the lock
   const std::scoped_lock guard(state_->mutex);
   const auto [first, last] = state_->held.equal_range(registration.begin);
   const auto found = std::find_if(first, last, [&](const auto& one) { return one.second == registration.end; });
   if (found == last) return fail(errc::invalid_argument, "this range is not registered");
   gone = state_->held.extract(found);
-  const int native = state_->unlock({registration.begin, registration.end});
+  const int native = state_->unlock({registration.begin, registration.end}, unlock_all_pages);
   if (native == 0) return {};
   state_->held.insert(std::move(gone));
   return fail_errno(errc::driver_error, native, "the kernel refused to unlock the memory");

@@ -1,29 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What is special about the small registrars; what they have in common is in tests/conformance.
+#include "support/pretend_registrar.hpp"
+#include "support/process_limits.hpp"
+
+#include <pinfold/cache.hpp>
 #include <pinfold/registrars/mlock.hpp>
 #include <pinfold/registrars/null.hpp>
 #include <pinfold/registrars/trace.hpp>
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <string>
+#include <array>
+#include <memory>
+#include <optional>
 #include <sys/mman.h>
+#include <unistd.h>
 #include <vector>
 
 namespace pinfold::testing {
 namespace {
 
-std::size_t locked_pages() {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    if (word != "VmLck:") continue;
-    std::size_t kilobytes = 0;
-    status >> kilobytes;
-    return kilobytes / 4;
-  }
-  return 0;
-}
+std::size_t locked_pages() { return counted_by_kernel("VmLck") / 4096; }
 
 TEST(mlock_registrar, locks_do_not_nest_so_it_counts) {
   void* const memory = ::mmap(nullptr, 8 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -66,6 +63,45 @@ TEST(mlock_registrar, memory_that_was_unmapped_is_not_locked_any_more) {
   ASSERT_TRUE(made);
   ::munmap(memory, 4096);
   EXPECT_TRUE(registrar.close(*made));
+}
+
+TEST(mlock_registrar, memory_that_cannot_be_accessed_is_no_lack_of_room) {
+  void* const memory = ::mmap(nullptr, 8 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const auto base = reinterpret_cast<std::uintptr_t>(memory);
+  ::mprotect(static_cast<char*>(memory) + 6 * 4096, 2 * 4096, PROT_NONE);
+  const auto start = locked_pages();
+  mlock_registrar registrar;
+  auto held = registrar.open({base, base + 4 * 4096}, local_access);
+  ASSERT_TRUE(held) << describe(held.error());
+  for (const rlim_t limit : {rlim_t{4}, rlim_t{64}}) {
+    const lowered_limit few(RLIMIT_MEMLOCK, limit * 4096);
+    if (limit == 4 && ::geteuid() != 0) {
+      EXPECT_EQ(registrar.open({base, base + 5 * 4096}, local_access).error().code, errc::out_of_resources);
+      continue;  // whether the memory could be accessed, is not looked at
+    }
+    auto refused = registrar.open({base + 2 * 4096, base + 8 * 4096}, local_access);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, errc::invalid_range) << describe(refused.error());
+  }
+  EXPECT_EQ(locked_pages(), start + 4) << "and leaves nothing";
+  EXPECT_TRUE(registrar.close(*held));
+  ::munmap(memory, 8 * 4096);
+}
+
+TEST(mlock_registrar, says_at_once_that_half_the_address_space_is_too_much) {
+  mlock_registrar registrar;
+  EXPECT_EQ(registrar.open({0, std::uintptr_t{1} << 46U}, local_access).error().code, errc::invalid_range);
+}
+
+TEST(mlock_registrar, what_it_held_is_unlocked_when_it_is_assigned_to) {
+  void* const memory = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const auto base = reinterpret_cast<std::uintptr_t>(memory);
+  const auto start = locked_pages();
+  mlock_registrar registrar;
+  ASSERT_TRUE(registrar.open({base, base + 4096}, local_access));
+  registrar = mlock_registrar();
+  EXPECT_EQ(locked_pages(), start);
+  ::munmap(memory, 4096);
 }
 
 TEST(trace_registrar, tells_every_call) {

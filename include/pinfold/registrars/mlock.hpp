@@ -16,7 +16,8 @@ namespace pinfold {
 /// the last registration that touches it is closed. Thread-safe; calls follow one another, as counting and locking must
 /// not be torn apart.
 ///
-/// `open` errors: `out_of_resources` (RLIMIT_MEMLOCK), `invalid_range` (not mapped), `not_permitted`, `driver_error`.
+/// `open` errors: those of `check_request`; `out_of_resources` (RLIMIT_MEMLOCK, or too many mappings), `invalid_range`
+/// (not mapped, or not accessible), `not_permitted`, `driver_error`. One that was moved from says `closed`.
 class PINFOLD_EXPORT mlock_registrar {
  public:
   static constexpr const char* name = "mlock";
