@@ -116,6 +116,70 @@ TEST(trace_registrar, tells_every_call) {
   EXPECT_EQ(heard[0].access, rights::local_read);
   EXPECT_EQ(heard[0].failure, nullptr);
   EXPECT_EQ(heard[1].what, traced_call::kind::close);
+  EXPECT_EQ(heard[1].memory, (range{100, 200}));
+}
+
+TEST(trace_registrar, R26_batches_are_one_call_of_the_registrar_inside) {
+  std::size_t told = 0;
+  std::size_t closed = 0;
+  auto device = std::make_shared<pretend_device>();
+  const auto listen = [&](const traced_call& call) {
+    EXPECT_EQ(call.memory.size(), 64U);
+    if (call.what == traced_call::kind::close) return void(++closed);
+    EXPECT_EQ(call.together, 50U);
+    EXPECT_EQ(call.failure != nullptr, call.memory.begin == 0x30000);
+    ++told;
+  };
+  trace_registrar registrar(pretend_group_registrar{device}, listen);
+  static_assert(group_registrar<decltype(registrar)>);
+  static_assert(!group_registrar<trace_registrar<pretend_registrar>>);
+  std::vector<range> ranges;
+  for (std::uintptr_t i = 1; i <= 50; ++i) ranges.push_back({i * 0x10000, i * 0x10000 + 64});
+  device->fail_opens([](const range& memory, rights) -> std::optional<error> {
+    if (memory.begin != 0x30000) return std::nullopt;
+    return error{errc::driver_error, native_kind::posix, 5, "no"};
+  });
+  std::vector<result<decltype(registrar)::registration_type>> made(ranges.size());
+  registrar.open_many(ranges, local_access, made);
+  EXPECT_EQ(device->calls, 1U);
+  EXPECT_EQ(told, 50U);
+  for (const auto& one : made) {
+    if (!one) continue;
+    EXPECT_EQ(device->now().at(one->key).memory, one->traced);
+    EXPECT_TRUE(registrar.close(*one));
+  }
+  EXPECT_EQ(closed, 49U);
+  EXPECT_EQ(device->open_now(), 0U);
+}
+
+TEST(trace_registrar, R26_cache_sees_the_group_through_it) {
+  auto device = std::make_shared<pretend_device>();
+  cache cache(trace_registrar(pretend_group_registrar{device}, nullptr), {.monitor = monitor_choice::explicit_});
+  std::vector<range> ranges;
+  for (std::uintptr_t i = 1; i <= 640; ++i) ranges.push_back({i * 0x10000, i * 0x10000 + 64});
+  auto batch = cache.acquire_batch(ranges, local_access, {.workers = 1});
+  ASSERT_TRUE(batch);
+  EXPECT_EQ(device->calls, 10U);
+  EXPECT_EQ(device->now().at((*batch)[7].handle().key).memory, ranges[7]) << "a handle is the registrar's own";
+}
+
+struct large_registrar {
+  static constexpr const char* name = "large";
+  struct registration_type {
+    std::array<std::uint64_t, 4> all;
+  };
+  [[nodiscard]] registrar_limits limits() const noexcept { return {}; }
+  [[nodiscard]] result<registration_type> open(range, rights) noexcept { return registration_type{}; }
+  [[nodiscard]] result<void> close(const registration_type&) noexcept { return {}; }
+};
+
+TEST(trace_registrar, registrations_without_room_for_a_range_do_without) {
+  std::vector<range> heard;
+  trace_registrar registrar(large_registrar{}, [&](const traced_call& call) { heard.push_back(call.memory); });
+  auto made = registrar.open({100, 200}, local_access);
+  ASSERT_TRUE(made);
+  EXPECT_TRUE(registrar.close(*made));
+  EXPECT_EQ(heard, (std::vector<range>{{100, 200}, {}}));
 }
 
 }  // namespace

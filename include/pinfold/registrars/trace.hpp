@@ -5,30 +5,63 @@
 
 #include <pinfold/registrar.hpp>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
+#include <type_traits>
 #include <utility>
 
 namespace pinfold {
 
-/// One call of a registrar.
+/// One registration that a registrar was asked for, or to undo.
 struct traced_call {
   enum class kind : std::uint8_t { open, close };
   kind what;
-  range memory;   ///< for `close` empty: the registrar is not told the range
-  rights access;  ///< for `open`
-  std::chrono::nanoseconds took;
-  const error* failure;  ///< null when it succeeded; valid during the call back
+  range memory;                   ///< what is opened, or what was
+  rights access;                  ///< for `open`
+  std::chrono::nanoseconds took;  ///< of the call
+  const error* failure;           ///< null when it succeeded; valid during the call back
+  std::size_t together = 1;       ///< how many the same call of the registrar was for; each is told
 };
+
+namespace detail {
+
+/// A registration that knows its range; it can be used as the registrar's own.
+template <class Inner>
+struct traced_registration : Inner {
+  range traced;
+};
+
+/// Whether an entry has room for the range beside a registration of this type.
+template <class Inner>
+concept traceable =
+    std::is_class_v<Inner> && !std::is_final_v<Inner> && sizeof(traced_registration<Inner>) <= max_registration_bytes;
+
+template <class Inner>
+struct traced_type {
+  using type = Inner;
+};
+template <traceable Inner>
+struct traced_type<Inner> {
+  using type = traced_registration<Inner>;
+};
+
+}  // namespace detail
 
 /// A registrar around another. The call back runs on the thread that called, without a lock, possibly on several
 /// threads at once; it must not throw.
+///
+/// The range of a close is kept beside the registration. Where that needs more than `max_registration_bytes`, the range
+/// that is told of a close is empty.
 template <registrar R>
 class trace_registrar {
  public:
   static constexpr const char* name = R::name;
-  using registration_type = typename R::registration_type;
+  using registration_type = typename detail::traced_type<typename R::registration_type>::type;
   using listener = std::function<void(const traced_call&)>;
 
   trace_registrar(R inner, listener told) : inner_(std::move(inner)), told_(std::move(told)) {}
@@ -36,25 +69,62 @@ class trace_registrar {
   [[nodiscard]] registrar_limits limits() const noexcept { return inner_.limits(); }
 
   [[nodiscard]] result<registration_type> open(range memory, rights access) noexcept {
-    const auto start = std::chrono::steady_clock::now();
-    auto made = inner_.open(memory, access);
-    told_({traced_call::kind::open, memory, access, std::chrono::steady_clock::now() - start,
-           made ? nullptr : &made.error()});
-    return made;
+    const auto start = clock::now();
+    const auto made = inner_.open(memory, access);
+    tell({traced_call::kind::open, memory, access, clock::now() - start, made ? nullptr : &made.error()});
+    return with_range(made, memory);
+  }
+
+  /// As the registrar inside does it: what a batch costs is seen as it is.
+  void open_many(std::span<const range> memory, rights access, std::span<result<registration_type>> made) noexcept
+    requires group_registrar<R>
+  {
+    for (std::size_t first = 0; first < memory.size(); first += most_together) {
+      const auto count = std::min(memory.size() - first, most_together);
+      open_together(memory.subspan(first, count), access, made.subspan(first, count));
+    }
   }
 
   [[nodiscard]] result<void> close(const registration_type& registration) noexcept {
-    const auto start = std::chrono::steady_clock::now();
-    auto closed = inner_.close(registration);
-    told_({traced_call::kind::close,
-           {},
-           rights::none,
-           std::chrono::steady_clock::now() - start,
-           closed ? nullptr : &closed.error()});
+    const auto start = clock::now();
+    const auto closed = inner_.close(registration);
+    tell({traced_call::kind::close, range_of(registration), rights::none, clock::now() - start,
+          closed ? nullptr : &closed.error()});
     return closed;
   }
 
  private:
+  using clock = std::chrono::steady_clock;
+  using inner_type = typename R::registration_type;
+  static constexpr std::size_t most_together = 64;
+
+  void tell(const traced_call& call) const noexcept {
+    if (told_) told_(call);
+  }
+
+  void open_together(std::span<const range> memory, rights access, std::span<result<registration_type>> made) noexcept {
+    std::array<result<inner_type>, most_together> answers;
+    const auto start = clock::now();
+    inner_.open_many(memory, access, std::span(answers).first(memory.size()));
+    const auto took = clock::now() - start;
+    for (std::size_t i = 0; i < memory.size(); ++i) {
+      tell({traced_call::kind::open, memory[i], access, took, answers[i] ? nullptr : &answers[i].error(),
+            memory.size()});
+      made[i] = with_range(answers[i], memory[i]);
+    }
+  }
+
+  static result<registration_type> with_range(const result<inner_type>& made, const range& memory) noexcept {
+    if (!made) return tl::unexpected(made.error());
+    if constexpr (detail::traceable<inner_type>) return registration_type{*made, memory};
+    if constexpr (!detail::traceable<inner_type>) return *made;
+  }
+
+  static range range_of(const registration_type& made) noexcept {
+    if constexpr (detail::traceable<inner_type>) return made.traced;
+    return {};
+  }
+
   R inner_;
   listener told_;
 };
