@@ -2,6 +2,8 @@
 #include "conformance/registrar_suite.hpp"
 #include "support/test_ring.hpp"
 
+#include <pinfold/registrars/trace.hpp>
+
 #include <list>
 
 namespace pinfold::testing {
@@ -10,11 +12,21 @@ namespace {
 struct io_uring_rig {
   using registrar_type = io_uring_registrar;
   static constexpr bool touches_memory = true;
+  static constexpr const char* counted = "VmPin";
   registrar_type make() { return std::move(*io_uring_registrar::create(rings.emplace_back().get())); }
   std::list<test_ring> rings;
 };
 
-INSTANTIATE_TYPED_TEST_SUITE_P(io_uring, registrar_suite, io_uring_rig);
+struct traced_io_uring_rig {
+  using registrar_type = trace_registrar<io_uring_registrar>;
+  static constexpr bool touches_memory = true;
+  static constexpr const char* counted = "VmPin";
+  registrar_type make() { return {inner.make(), nullptr}; }
+  io_uring_rig inner;
+};
+
+using rigs = ::testing::Types<io_uring_rig, traced_io_uring_rig>;
+INSTANTIATE_TYPED_TEST_SUITE_P(io_uring, registrar_suite, rigs);
 
 }  // namespace
 }  // namespace pinfold::testing

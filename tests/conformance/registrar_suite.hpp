@@ -5,10 +5,13 @@
 ///     struct rig {
 ///       using registrar_type = …;
 ///       static constexpr bool touches_memory = true;   // whether bad memory is refused
+///       static constexpr const char* counted = "VmPin";  // the kernel's count in /proc/self/status; or null
 ///       registrar_type make();                         // called once
 ///     };
 ///     INSTANTIATE_TYPED_TEST_SUITE_P(mine, registrar_suite, rig);
 #pragma once
+
+#include "support/process_limits.hpp"
 
 #include <pinfold/cache.hpp>
 
@@ -19,6 +22,8 @@
 #include <new>
 #include <sys/mman.h>
 #include <thread>
+#include <unistd.h>
+#include <utility>
 #include <vector>
 
 namespace pinfold::testing {
@@ -60,6 +65,9 @@ class registrar_suite : public ::testing::Test {
     options.monitor = monitor_choice::explicit_;
     return options;
   }
+
+  /// What the kernel counts for the registrar now; 0 where it does not.
+  static std::size_t counted() { return Rig::counted == nullptr ? 0 : counted_by_kernel(Rig::counted); }
 
   Rig rig;
   test_pages memory{64};
@@ -128,6 +136,78 @@ TYPED_TEST_P(registrar_suite, R20_R21_hits_through_a_cache) {
   EXPECT_EQ(cache.statistics().open_now, 0U);
 }
 
+TYPED_TEST_P(registrar_suite, R21_the_kernel_counts_one_registration_and_none_after_flush) {
+  if (TypeParam::counted == nullptr) GTEST_SKIP() << "the kernel does not count for this registrar";
+  cache cache(this->rig.make(), this->keeping());
+  const auto start = this->counted();
+  auto outer = cache.acquire(this->memory.at(1), 3 * this->page);
+  ASSERT_TRUE(outer) << describe(outer.error());
+  EXPECT_EQ(this->counted(), start + 3 * this->page);
+  auto inner = cache.acquire(this->memory.at(2), this->page);
+  EXPECT_EQ(this->counted(), start + 3 * this->page) << "a hit inside registers nothing";
+  EXPECT_TRUE(outer->release());
+  EXPECT_EQ(this->counted(), start + 3 * this->page) << "the inner user still holds it";
+  EXPECT_TRUE(inner->release());
+  EXPECT_EQ(this->counted(), start + 3 * this->page) << "idle, not closed";
+  EXPECT_TRUE(cache.flush());
+  for (int i = 0; i < 1000 && this->counted() != start; ++i) ::usleep(1000);  // it may count behind a grace period
+  EXPECT_EQ(this->counted(), start);
+  EXPECT_EQ(cache.statistics().opens, 1U);
+  EXPECT_EQ(cache.statistics().closes, 1U);
+}
+
+TYPED_TEST_P(registrar_suite, refuses_bad_requests_without_a_cache_too) {
+  auto registrar = this->rig.make();
+  const auto limits = registrar.limits();
+  const range good = this->memory.pages(0, 1);
+  std::vector<std::pair<range, errc>> bad = {{{good.begin, good.begin}, errc::invalid_range},
+                                             {{good.end, good.begin}, errc::invalid_range},
+                                             {{0, 0}, errc::invalid_range}};
+  if (limits.max_bytes != SIZE_MAX) bad.push_back({{good.begin, good.begin + limits.max_bytes + 1}, errc::too_large});
+  for (const auto& [what, why] : bad) {
+    auto refused = registrar.open(what, local_access);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, why) << describe(refused.error());
+  }
+  EXPECT_EQ(registrar.open(good, rights::none).error().code, errc::invalid_argument);
+  for (const auto one : {rights::remote_read, rights::remote_write, rights::remote_atomic})
+    if (!includes(limits.supported, one)) {
+      auto refused = registrar.open(good, local_access | one);
+      ASSERT_FALSE(refused);
+      EXPECT_EQ(refused.error().code, errc::unsupported) << describe(refused.error());
+    }
+  if constexpr (group_registrar<typename TypeParam::registrar_type>) {
+    std::vector<range> mixed;
+    for (const auto& [what, why] : bad) mixed.insert(mixed.end(), {good, what});
+    mixed.push_back(good);
+    std::vector<decltype(registrar.open(good, local_access))> made(mixed.size());
+    registrar.open_many(mixed, local_access, made);
+    for (std::size_t i = 0; i < mixed.size(); ++i) {
+      ASSERT_EQ(made[i].has_value(), i % 2 == 0) << i;
+      if (made[i]) {
+        EXPECT_TRUE(registrar.close(*made[i]));
+      } else {
+        EXPECT_EQ(made[i].error().code, bad[i / 2].second);
+      }
+    }
+  }
+}
+
+TYPED_TEST_P(registrar_suite, one_that_was_moved_from_does_not_crash) {
+  auto first = this->rig.make();
+  auto made = first.open(this->memory.pages(0, 1), local_access);
+  ASSERT_TRUE(made);
+  auto second = std::move(first);
+  EXPECT_TRUE(includes(first.limits().supported, local_access));
+  if (auto again = first.open(this->memory.pages(0, 1), local_access)) {
+    EXPECT_TRUE(first.close(*again)) << "nothing was there to be moved";
+  } else {
+    EXPECT_EQ(again.error().code, errc::closed);
+    EXPECT_EQ(first.close(*made).error().code, errc::closed);
+  }
+  EXPECT_TRUE(second.close(*made)) << "what was registered went along";
+}
+
 TYPED_TEST_P(registrar_suite, R12_evicts_under_a_budget) {
   cache cache(this->rig.make(), this->keeping({.max_count = 4}));
   for (std::size_t i = 0; i < 40; i += 2) ASSERT_TRUE(cache.acquire(this->memory.at(i), this->page));
@@ -160,7 +240,8 @@ TYPED_TEST_P(registrar_suite, R25_limits_are_honest) {
 REGISTER_TYPED_TEST_SUITE_P(registrar_suite, opens_and_closes,
                             R22_overlapping_nested_and_equal_ranges_stand_side_by_side,
                             bad_memory_is_the_callers_error_and_leaves_nothing, works_on_many_threads,
-                            R20_R21_hits_through_a_cache, R12_evicts_under_a_budget, R26_registers_batches,
-                            R25_limits_are_honest);
+                            R20_R21_hits_through_a_cache, R21_the_kernel_counts_one_registration_and_none_after_flush,
+                            refuses_bad_requests_without_a_cache_too, one_that_was_moved_from_does_not_crash,
+                            R12_evicts_under_a_budget, R26_registers_batches, R25_limits_are_honest);
 
 }  // namespace pinfold::testing

@@ -11,18 +11,21 @@ namespace {
 struct null_rig {
   using registrar_type = null_registrar;
   static constexpr bool touches_memory = false;
+  static constexpr const char* counted = nullptr;
   registrar_type make() { return {}; }
 };
 
 struct mlock_rig {
   using registrar_type = mlock_registrar;
   static constexpr bool touches_memory = true;
+  static constexpr const char* counted = "VmLck";
   registrar_type make() { return {}; }
 };
 
 struct trace_rig {
   using registrar_type = trace_registrar<mlock_registrar>;
   static constexpr bool touches_memory = true;
+  static constexpr const char* counted = "VmLck";
   registrar_type make() {
     return {mlock_registrar(), [](const traced_call&) {}};
   }
