@@ -2,8 +2,10 @@
 // Many ranges at once (R26), and long ranges piece by piece (R25).
 #include "support/local_fixture.hpp"
 #include "support/process_limits.hpp"
+#include "support/settings.hpp"
 
 #include <chrono>
+#include <cstdio>
 #include <pthread.h>
 #include <vector>
 
@@ -126,14 +128,17 @@ TEST(batch, R26_budget_holds_for_groups) {
 }
 
 TEST(batch, R26_workers_register_in_parallel) {
-  const auto time = [](unsigned workers) {
+  const bool at_length = stress_time() >= 60s;  // as `make soak` has it
+  const auto time = [&](unsigned workers) {
     local_fixture f;
     f.device->call_takes = 1ms;
     const auto start = std::chrono::steady_clock::now();
-    EXPECT_TRUE(f.cache.acquire_batch(blocks(1024, 64), local_access, {.workers = workers}));
-    return std::chrono::steady_clock::now() - start;
+    EXPECT_TRUE(f.cache.acquire_batch(blocks(at_length ? 10'000 : 1024, 64), local_access, {.workers = workers}));
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start);
   };
-  EXPECT_GT(time(1), 2 * time(4)) << "nearly four times, on a quiet machine";
+  const double ratio = time(1) / time(4);
+  std::printf("4 workers are %.1f times as fast as one\n", ratio);
+  EXPECT_GT(ratio, at_length ? 3.5 : 2) << "a short run may be struck by what else the machine does";
 }
 
 TEST(batch, progress_is_told_on_the_callers_thread) {
