@@ -50,7 +50,8 @@ result<mapping> arena::take(std::size_t bytes, page_kind wanted) noexcept try {
   const std::size_t counted = rounded(bytes, bytes < huge_page ? small_page() : huge_page);
   const std::size_t room = limit_ > bytes_ ? limit_ - bytes_ : 0;
   if (counted > room) return fail(errc::over_budget, "the limit of sealed_arena is reached");
-  pieces_.reserve(pieces_.size() + ++reserved_);
+  pieces_.reserve(pieces_.size() + reserved_ + 1);
+  ++reserved_;
   bytes_ += counted;
   lock.unlock();
   auto made = sealed_mapper(bytes).map(wanted);

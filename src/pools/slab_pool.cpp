@@ -157,10 +157,11 @@ bool slab_pool::resize(void* data, std::size_t bytes, std::size_t wanted) noexce
   return true;
 }
 
-const registration* slab_pool::registration_of(const void* data) const noexcept {
+// A copy: whoever asks about memory that is not allocated does not keep another thread from giving its slab back.
+std::optional<registration> slab_pool::registration_of(const void* data) const noexcept {
   lock guard(mutex_);
   const slab* const in = around(data);
-  return in == nullptr ? nullptr : &in->object;
+  return in == nullptr ? std::nullopt : std::optional(in->object);
 }
 
 slab* slab_pool::lease(const void* data) noexcept {
@@ -170,13 +171,15 @@ slab* slab_pool::lease(const void* data) noexcept {
   return in;
 }
 
-void slab_pool::release(slab& leased) noexcept {
+bool slab_pool::release(slab& leased) noexcept {
   lock guard(mutex_);
-  if (--leased.leases > 0) return;
+  if (--leased.leases > 0) return false;
   leased.blocks.wake();
   leased.used -= std::exchange(leased.resting, 0);
   free_.place(leased);
-  if (ended_) give_back(guard);
+  if (!ended_) return false;
+  give_back(guard);
+  return lingering_ != nullptr && !std::exchange(stays_, true);
 }
 
 }  // namespace pinfold::detail

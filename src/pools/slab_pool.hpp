@@ -10,6 +10,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 namespace pinfold::pools {
@@ -46,9 +47,10 @@ class slab_pool {
   result<void> deallocate(void* data, std::size_t bytes) noexcept;
   [[nodiscard]] bool resize(void* data, std::size_t bytes, std::size_t wanted) noexcept;
 
-  [[nodiscard]] const registration* registration_of(const void* data) const noexcept;
+  [[nodiscard]] std::optional<registration> registration_of(const void* data) const noexcept;
   [[nodiscard]] slab* lease(const void* data) noexcept;
-  void release(slab& leased) noexcept;
+  /// Whether, now that the pool object is gone, something stays that can never be freed.
+  [[nodiscard]] bool release(slab& leased) noexcept;
 
   std::size_t trim() noexcept;
 
@@ -108,6 +110,7 @@ class slab_pool {
   std::size_t bytes_ = 0;      // of slabs, also of those that are being made
   std::size_t misuses_ = 0;
   bool ended_ = false;
+  bool stays_ = false;                // for good
   std::shared_ptr<slab_pool> self_;   // when kept for good
   slab_pool* kept_before_ = nullptr;  // the same: all of them stay reachable
 };

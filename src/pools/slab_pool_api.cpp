@@ -35,14 +35,16 @@ result<void> deallocate(slab_pool& to, void* data, std::size_t bytes) noexcept {
 bool resize(slab_pool& in, void* data, std::size_t bytes, std::size_t wanted) noexcept {
   return in.resize(data, bytes, wanted);
 }
-const registration* registration_of(slab_pool& in, const void* data) noexcept { return in.registration_of(data); }
+std::optional<registration> registration_of(slab_pool& in, const void* data) noexcept {
+  return in.registration_of(data);
+}
 result<slab_hold> hold_slab(const std::shared_ptr<slab_pool>& of, const void* data) noexcept {
   slab* const on = of->lease(data);
   if (on == nullptr) return fail(errc::invalid_range, "the memory is not of this pool");
   return slab_hold{of, on};
 }
 void release(slab_hold& held) noexcept {
-  held.pool->release(*std::exchange(held.on, nullptr));
+  if (held.pool->release(*std::exchange(held.on, nullptr))) slab_pool::keep_for_good(held.pool);
   held.pool.reset();
 }
 const registration& registration_of(const slab_hold& held) noexcept { return held.on->object; }

@@ -184,6 +184,7 @@ bool slab_pool::end() noexcept {
   give_back(guard);
   const bool lost = std::ranges::any_of(table_, [](const place& one) { return one.is->allocations > 0; });
   if (!lost && lingering_ == nullptr) return false;
+  stays_ = true;
   guard.unlock();
   tell_abandoned();
   return true;

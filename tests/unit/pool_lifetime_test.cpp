@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <sys/mman.h>
 #include <thread>
@@ -95,6 +96,45 @@ TEST(pool_lifetime, R51_slab_outlives_its_pool_under_a_lease) {
   in_flight.release();
   EXPECT_FALSE(mapped(data));
   EXPECT_EQ(f.device->open_now(), 0U);
+}
+
+TEST(pool_lifetime, R51_slab_outlives_its_pool_under_both_kinds_of_lease) {
+  local_fixture f;
+  void* data = nullptr;
+  auto of_pool = pool_lease<pretend_registrar>();
+  {
+    pool_type pool(f.cache);
+    data = pool.allocate(4096);
+    of_pool = std::move(*pool.lease(data));
+    pool.deallocate(data, 4096);
+  }
+  auto of_cache = f.cache.acquire(data, 4096);
+  ASSERT_TRUE(of_cache);
+  of_pool.release();
+  EXPECT_TRUE(mapped(data)) << "and what remembers it is not lost, as LeakSanitizer sees";
+  EXPECT_TRUE(of_cache->release());
+  EXPECT_EQ(f.device->open_now(), 0U);
+}
+
+TEST(pool_lifetime, R50_registration_may_be_asked_for_while_slabs_go) {
+  local_fixture f;
+  shared_pool pool(f.cache, {.slab_bytes = 64 * 1024, .pages = page_kind::plain});
+  std::atomic<void*> last{nullptr};
+  std::atomic<bool> stop{false};
+  std::atomic<std::size_t> found{0};
+  std::thread asking([&] {
+    while (!stop)
+      if (const auto got = pool.registration(last.load())) found += got->key == 0 ? 0U : 1U;
+  });
+  for (int i = 0; i < 200; ++i) {
+    void* const data = pool.allocate(100);
+    last = data;
+    pool.deallocate(data, 100);
+    for (const std::size_t before = found; found < before + 2;) std::this_thread::yield();
+    pool.trim();
+  }
+  stop = true;
+  asking.join();
 }
 
 TEST(pool_lifetime, R51_allocations_outlive_their_pool) {

@@ -89,8 +89,8 @@ class basic_registered_pool : public std::pmr::memory_resource {
 
   /// What memory anywhere inside the pool is registered as: no look-up in the cache. `invalid_range` for other memory.
   [[nodiscard]] result<registration_type> registration(const void* data) const noexcept {
-    const auto* object = detail::registration_of(core(), data);
-    if (object == nullptr) return fail(errc::invalid_range, "the memory is not of this pool");
+    const auto object = detail::registration_of(core(), data);
+    if (!object) return fail(errc::invalid_range, "the memory is not of this pool");
     return typed(*object);
   }
 
