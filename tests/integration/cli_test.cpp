@@ -1,70 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Runs the built tool as a user does. PINFOLD_TOOL is the path to it, unless PINFOLD_TEST_TOOL names another.
-#include <gtest/gtest.h>
+// The tool's own ways and what it does with other processes' memory.
+#include "support/tool_run.hpp"
 
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 #include <string>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
 
+namespace pinfold::testing {
 namespace {
-
-using json = nlohmann::json;
-
-struct outcome {
-  int status = -1;
-  std::string out;
-  std::string complaints;
-};
-
-std::string contents_of(const std::string& path) {
-  std::stringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
-
-std::string tool() {
-  const char* other = std::getenv("PINFOLD_TEST_TOOL");
-  return other != nullptr ? other : PINFOLD_TOOL;
-}
-
-// `settings` are assignments of environment variables, as in a shell.
-outcome run(const std::string& arguments, const std::string& settings = "") {
-  const auto complaints = testing::TempDir() + "pinfold_cli_stderr_" + std::to_string(getpid());
-  const auto command = settings + " '" + tool() + "' " + arguments + " 2>'" + complaints + "'";
-  outcome seen;
-  FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return seen;
-  std::array<char, 4096> buffer{};
-  for (std::size_t got = 0; (got = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
-    seen.out.append(buffer.data(), got);
-  const int status = pclose(pipe);
-  if (WIFEXITED(status)) seen.status = WEXITSTATUS(status);
-  seen.complaints = contents_of(complaints);
-  std::remove(complaints.c_str());
-  return seen;
-}
-
-json rows_of(const outcome& seen) {
-  EXPECT_EQ(seen.status, 0) << seen.complaints;
-  const auto parsed = json::parse(seen.out, nullptr, false);
-  EXPECT_TRUE(parsed.is_object()) << seen.out;
-  EXPECT_TRUE(parsed.contains("host"));
-  EXPECT_GT(parsed.at("host").at("cpus"), 0);
-  return parsed.at("rows");
-}
-
-// A flat row: the schema promises no nested values.
-void expect_flat(const json& row) {
-  for (const auto& [key, value] : row.items()) EXPECT_TRUE(value.is_primitive()) << key;
-}
 
 // Whether descriptors can be fetched in that way in this environment at all.
 bool works(const std::string& via) {
@@ -74,7 +21,7 @@ bool works(const std::string& via) {
   return false;
 }
 
-class over_each_way : public testing::TestWithParam<const char*> {
+class over_each_way : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     if (!works(GetParam())) GTEST_SKIP() << "memfd via " << GetParam() << " does not work here";
@@ -104,7 +51,7 @@ TEST(cli_info, config_can_be_fed_back) {
   const auto first = run("info --config", "PINFOLD_MAX_BYTES=64M PINFOLD_RETAIN=off");
   ASSERT_EQ(first.status, 0) << first.complaints;
   EXPECT_NE(first.out.find("\nPINFOLD_MAX_BYTES=64M\n"), std::string::npos) << first.out;
-  const auto path = testing::TempDir() + "pinfold_cli_config_" + std::to_string(getpid());
+  const auto path = ::testing::TempDir() + "pinfold_cli_config_" + std::to_string(getpid());
   std::ofstream(path) << first.out;
   const auto second = run("info --config", "PINFOLD_CONFIG='" + path + "'");
   EXPECT_EQ(second.status, 0) << second.complaints;
@@ -196,7 +143,7 @@ TEST_P(over_each_way, the_demo_ends_well) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(memfd, over_each_way, testing::Values("pidfd", "scm"),
+INSTANTIATE_TEST_SUITE_P(memfd, over_each_way, ::testing::Values("pidfd", "scm"),
                          [](const auto& way) { return std::string(way.param); });
 
 TEST(cli_perf, errors_are_counted_explained_and_exit_with_1) {
@@ -240,3 +187,4 @@ TEST(cli_perf, people_see_labelled_columns) {
 }
 
 }  // namespace
+}  // namespace pinfold::testing

@@ -24,11 +24,6 @@ latency summarise(nanoseconds samples) {
           percentile(samples, 0.99), percentile(samples, 0.999)};
 }
 
-latency median_run(std::vector<latency> runs) {
-  const auto middle = runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2);
-  std::nth_element(runs.begin(), middle, runs.end(),
-                   [](const latency& a, const latency& b) { return a.average < b.average; });
-  return *middle;
-}
+latency median_run(std::vector<latency> runs) { return median_by(std::move(runs), &latency::average); }
 
 }  // namespace tool

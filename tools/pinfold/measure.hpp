@@ -3,8 +3,11 @@
 /// Timing of single operations and what is reported of many.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace tool {
@@ -23,7 +26,15 @@ struct latency {
 /// All zero when there are no samples.
 [[nodiscard]] latency summarise(nanoseconds samples);
 
-/// Of several runs, the one whose average is the median: its figures belong together. Needs at least one run.
+/// Of several runs, the one whose `key` is the median: its figures belong together. Needs at least one run.
+template <class Run, class Key>
+[[nodiscard]] Run median_by(std::vector<Run> runs, Key key) {
+  const auto middle = runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2);
+  std::ranges::nth_element(runs, middle, {}, key);
+  return std::move(*middle);
+}
+
+/// The run whose average is the median.
 [[nodiscard]] latency median_run(std::vector<latency> runs);
 
 /// The time that `operation` takes.

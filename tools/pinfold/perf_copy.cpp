@@ -8,10 +8,8 @@
 #include <algorithm>
 #include <array>
 #include <barrier>
-#include <chrono>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <map>
 #include <memory>
 #include <thread>
@@ -20,7 +18,6 @@
 namespace tool {
 namespace {
 
-using clock = std::chrono::steady_clock;
 using make_reader = std::function<std::unique_ptr<reader>()>;
 
 constexpr std::array subjects{"uncached", "floor", "pinfold"};
@@ -53,12 +50,8 @@ class copy_loop {
   }
 
   tally run(reader& how) {
-    const auto end =
-        clock::now() + std::chrono::duration_cast<clock::duration>(std::chrono::duration<double>(options_.seconds));
-    const auto most = options_.iterations.value_or(std::numeric_limits<std::uint64_t>::max());
-    for (std::uint64_t i = 0; i < most && (options_.iterations || clock::now() < end); ++i) {
-      copy(how, messages_[i % messages_.size()]);
-    }
+    stint rest(options_);
+    for (std::size_t i = 0; rest.goes_on(); ++i) copy(how, messages_[i % messages_.size()]);
     return std::move(done_);
   }
 

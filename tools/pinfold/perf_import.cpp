@@ -16,14 +16,7 @@
 namespace tool {
 namespace {
 
-struct import_case {
-  const char* name;
-  json (*run)(const import_run&);
-  std::vector<column> (*columns)();
-  const char* default_sizes;
-};
-
-constexpr std::array<import_case, 3> cases{{
+constexpr std::array<perf_case<import_run>, 3> cases{{
     {"copy", run_copy, copy_columns, "4K,64K,1M"},
     {"parallel-opens", run_parallel_opens, parallel_opens_columns, "64K"},
     {"hit-during-open", run_hit_during_open, hit_during_open_columns, "64K"},
@@ -36,27 +29,9 @@ struct import_command {
   bool as_json = false;
 };
 
-const import_case& chosen_case(const std::string& name) {
-  for (const auto& known : cases) {
-    if (name == known.name) return known;
-  }
-  throw usage_failure("there is no case " + name);
-}
-
 std::size_t messages_of(const import_options& options) {
   if (options.case_name == "parallel-opens") return options.opens;
   return options.case_name == "copy" ? options.peers * options.buffers : 2;
-}
-
-// Peers fill all buffers with real bytes, so they must fit.
-void check_memory(const import_options& options, const json& host) {
-  const auto most = host.at("memory").get<std::size_t>() / 2;
-  const auto count = messages_of(options);
-  for (const auto size : options.sizes) {
-    if (size <= most / count) continue;
-    throw usage_failure(
-        fmt::format("{} buffers of {} are more than half of this machine's memory", count, size_text(size)));
-  }
 }
 
 void check_pinning(const import_options& options) {
@@ -96,23 +71,18 @@ void print_heading(const import_options& options, const json& host) {
 
 int measure(import_command& command) {
   auto& options = command.options;
-  const auto& chosen = chosen_case(options.case_name);
+  const auto& chosen = case_named(cases, options.case_name);
   const auto host = host_facts();
   options.cache = command.flags.resolve();
   options.sizes = parse_sizes(command.sizes.empty() ? chosen.default_sizes : command.sizes);
-  check_memory(options, host);
+  check_memory(messages_of(options), options.sizes, host);  // peers fill all buffers with real bytes
   check_pinning(options);
   check_retain(options);
   auto peers =
       start_peers(options.peers, {.serve = options.via == pinfold::memfd_via::scm, .cpu = pin(options.pin_peer)});
   if (!command.as_json) print_heading(options, host);
   const auto rows = chosen.run({options, peers});
-  if (command.as_json) {
-    print_json(host, rows);
-  } else {
-    fmt::print("{}", table(chosen.columns(), rows));
-  }
-  return total_errors(rows) == 0 ? 0 : 1;
+  return show_results(host, rows, chosen.columns(), command.as_json);
 }
 
 void add_what(CLI::App& command, import_command& into) {
@@ -134,14 +104,7 @@ void add_how(CLI::App& command, import_command& into) {
   auto& options = into.options;
   command.add_option("--threads", options.threads, "importing threads [copy: 1, parallel-opens: 4]")
       ->check(CLI::Range(1, 256));
-  command.add_option("--iterations", options.iterations, "operations of each measurement [hit-during-open: 100000]")
-      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{100'000'000}));
-  command.add_option("--seconds", options.seconds, "length of each measurement, for copy without --iterations")
-      ->check(CLI::Range(0.001, 3600.0))
-      ->capture_default_str();
-  command.add_option("--repeats", options.repeats, "measurements, of which the median is shown")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
+  options.add_to(command);
   command.add_option("--opens", options.opens, "handles, for parallel-opens")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
@@ -183,10 +146,6 @@ json import_run::row(const char* subject, std::size_t size, unsigned threads) co
           {"max_count", options.cache.max_count},
           {"when_full", name_of(options.cache.full)},
           {"pin_peer", options.pin_peer}};
-}
-
-void report_error(const char* subject, const pinfold::error& why) {
-  fmt::print(stderr, "pinfold: {}: {}\n", subject, pinfold::describe(why));
 }
 
 void add_perf_import(CLI::App& perf, action& chosen) {

@@ -5,7 +5,7 @@
 
 #include "message.hpp"
 #include "peer_process.hpp"
-#include "report.hpp"
+#include "perf.hpp"
 
 #include <pinfold/options.hpp>
 #include <pinfold/registrars/memfd.hpp>
@@ -19,16 +19,13 @@
 namespace tool {
 
 /// What the command line asked for. What is not given, each case chooses for itself.
-struct import_options {
+struct import_options : measuring {
   std::string case_name = "copy";
   std::vector<std::size_t> sizes;
   pinfold::memfd_via via = pinfold::memfd_via::pidfd;
   std::size_t peers = 2;
   std::size_t buffers = 4;  ///< for each peer
   std::optional<unsigned> threads;
-  std::optional<std::uint64_t> iterations;
-  double seconds = 0.2;  ///< for each measurement, when `iterations` is not given
-  unsigned repeats = 5;
   unsigned opens = 24;
   std::optional<unsigned> open_ms;
   std::string pin_peer = "none";
@@ -61,8 +58,5 @@ struct import_run {
 [[nodiscard]] std::vector<column> copy_columns();
 [[nodiscard]] std::vector<column> parallel_opens_columns();
 [[nodiscard]] std::vector<column> hit_during_open_columns();
-
-/// Prints what went wrong, on standard error; for the first error of a measurement.
-void report_error(const char* subject, const pinfold::error& why);
 
 }  // namespace tool

@@ -9,9 +9,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <set>
 #include <span>
 #include <thread>
+#include <utility>
 
 namespace tool {
 namespace {
@@ -77,11 +79,10 @@ json opens_row(const import_run& run, std::size_t size, const std::vector<messag
     errors += once.errors;
     progress.step();
   }
-  std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2), seconds.end());
   auto row = run.row("pinfold", size, threads);
   row["opens"] = messages.size();
   row["open_ms"] = delay_of(run.options).count();
-  row["seconds"] = seconds[seconds.size() / 2];
+  row["seconds"] = median_by(std::move(seconds), std::identity{});
   row["errors"] = errors;
   return row;
 }

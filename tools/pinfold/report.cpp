@@ -115,8 +115,10 @@ void add_latency(json& row, const latency& measured) {
   row["p999_ns"] = measured.p999;
 }
 
-void print_json(const json& host, const json& rows) {
-  fmt::print("{}\n", json{{"host", host}, {"rows", rows}}.dump(2));
+void print_json(const json& host, const json& rows, const std::vector<std::string>& notes) {
+  json whole{{"host", host}, {"rows", rows}};
+  if (!notes.empty()) whole["notes"] = notes;
+  fmt::print("{}\n", whole.dump(2));
 }
 
 std::size_t total_errors(const json& rows) {

@@ -41,8 +41,8 @@ struct column {
 /// Adds what was measured to a row: `iterations`, `ns_per_op`, `p50_ns`, `p99_ns`, `p999_ns`.
 void add_latency(json& row, const latency& measured);
 
-/// Prints `{"host": …, "rows": …}` on standard output.
-void print_json(const json& host, const json& rows);
+/// Prints `{"host": …, "rows": …}` on standard output, with `"notes"` when there are any.
+void print_json(const json& host, const json& rows, const std::vector<std::string>& notes = {});
 
 /// How many errors the rows count.
 [[nodiscard]] std::size_t total_errors(const json& rows);

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Runs the built tool as a user does. PINFOLD_TOOL is the path to it, unless PINFOLD_TEST_TOOL names another.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace pinfold::testing {
+
+using json = nlohmann::json;
+
+/// What a run of the tool came to.
+struct outcome {
+  int status = -1;
+  std::string out;
+  std::string complaints;
+};
+
+inline std::string contents_of(const std::string& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+/// The tool that the tests run.
+inline std::string tool() {
+  const char* other = std::getenv("PINFOLD_TEST_TOOL");
+  return other != nullptr ? other : PINFOLD_TOOL;
+}
+
+/// `settings` are assignments of environment variables, as in a shell.
+inline outcome run(const std::string& arguments, const std::string& settings = "") {
+  const auto complaints = ::testing::TempDir() + "pinfold_cli_stderr_" + std::to_string(getpid());
+  const auto command = settings + " '" + tool() + "' " + arguments + " 2>'" + complaints + "'";
+  outcome seen;
+  FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return seen;
+  std::array<char, 4096> buffer{};
+  for (std::size_t got = 0; (got = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
+    seen.out.append(buffer.data(), got);
+  const int status = pclose(pipe);
+  if (WIFEXITED(status)) seen.status = WEXITSTATUS(status);
+  seen.complaints = contents_of(complaints);
+  std::remove(complaints.c_str());
+  return seen;
+}
+
+/// The rows of what the tool printed with `--json`, which it must have done successfully.
+inline json rows_of(const outcome& seen) {
+  EXPECT_EQ(seen.status, 0) << seen.complaints;
+  const auto parsed = json::parse(seen.out, nullptr, false);
+  EXPECT_TRUE(parsed.is_object()) << seen.out;
+  EXPECT_TRUE(parsed.contains("host"));
+  EXPECT_GT(parsed.at("host").at("cpus"), 0);
+  return parsed.at("rows");
+}
+
+/// A flat row: the schema promises no nested values.
+inline void expect_flat(const json& row) {
+  for (const auto& [key, value] : row.items()) EXPECT_TRUE(value.is_primitive()) << key;
+}
+
+}  // namespace pinfold::testing

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// What all subcommands of `pinfold perf` share: how long they measure, what they refuse, how they show results.
+#pragma once
+
+#include "failure.hpp"
+#include "measure.hpp"
+#include "report.hpp"
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tool {
+
+/// How long each measurement lasts, and how many there are.
+struct measuring {
+  std::optional<std::uint64_t> iterations;
+  double seconds = 0.2;  ///< when `iterations` is not given
+  unsigned repeats = 5;
+
+  /// `--iterations`, `--seconds`, `--repeats`. This object must live until the command line is parsed.
+  void add_to(CLI::App& command);
+};
+
+/// One measurement's operations: as many as asked for, or as long as asked for, and one at least.
+class stint {
+ public:
+  explicit stint(const measuring& how);
+
+  /// Whether there is to be another operation.
+  [[nodiscard]] bool goes_on();
+
+ private:
+  std::optional<std::uint64_t> left_;
+  bool begun_ = false;
+  std::chrono::steady_clock::time_point end_;
+};
+
+/// One case of a subcommand, which measures with a `Run`.
+template <class Run>
+struct perf_case {
+  const char* name;
+  json (*run)(const Run&);           ///< its rows; throws `failure` when it cannot even start
+  std::vector<column> (*columns)();  ///< what people see of it
+  const char* default_sizes;
+};
+
+/// The case with that name. Throws `usage_failure`.
+template <class Cases>
+const auto& case_named(const Cases& cases, std::string_view name) {
+  for (const auto& known : cases) {
+    if (name == known.name) return known;
+  }
+  throw usage_failure("there is no case " + std::string(name));
+}
+
+/// Throws `usage_failure` when `count` buffers of one of the sizes need more than half of the machine's memory.
+void check_memory(std::size_t count, const std::vector<std::size_t>& sizes, const json& host);
+
+/// Prints the rows, for programs or as a table for people, then `notes` and why rows were skipped. The exit status: 1
+/// when the rows count errors.
+[[nodiscard]] int show_results(const json& host, const json& rows, const std::vector<column>& columns, bool as_json,
+                               const std::vector<std::string>& notes = {});
+
+/// Prints what went wrong, on standard error; for the first error of a measurement.
+void report_error(std::string_view subject, const pinfold::error& why);
+
+}  // namespace tool
