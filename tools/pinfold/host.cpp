@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "host.hpp"
 
+#include "memory_facts.hpp"
 #include "sizes.hpp"
 
 #include <pinfold/version.hpp>
@@ -34,13 +35,15 @@ json host_facts() {
   utsname system{};
   ::uname(&system);
   const auto page = system_number(_SC_PAGESIZE);
-  return {{"pinfold", PINFOLD_VERSION},
-          {"kernel", fmt::format("{} {}", system.sysname, system.release)},
-          {"machine", system.machine},
-          {"cpus", system_number(_SC_NPROCESSORS_ONLN)},
-          {"cpu_model", cpu_model()},
-          {"page_size", page},
-          {"memory", page * system_number(_SC_PHYS_PAGES)}};
+  json facts{{"pinfold", PINFOLD_VERSION},
+             {"kernel", fmt::format("{} {}", system.sysname, system.release)},
+             {"machine", system.machine},
+             {"cpus", system_number(_SC_NPROCESSORS_ONLN)},
+             {"cpu_model", cpu_model()},
+             {"page_size", page},
+             {"memory", page * system_number(_SC_PHYS_PAGES)}};
+  add_memory_facts(facts);
+  return facts;
 }
 
 std::string host_line(const json& facts) {

@@ -9,7 +9,7 @@
 
 namespace tool {
 
-/// Version of pinfold, kernel, CPU, memory, as the `host` object of every JSON output.
+/// Version of pinfold, kernel, CPU, memory and its limits, as the `host` object of every JSON output.
 [[nodiscard]] json host_facts();
 
 /// The same as one line.

@@ -28,6 +28,7 @@ int run(int argc, char** argv) {
   auto* perf = app.add_subcommand("perf", "Measures what the cache brings on this machine");
   perf->require_subcommand(0, 1);
   tool::add_perf_import(*perf, chosen);
+  tool::add_perf_register(*perf, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {

@@ -27,9 +27,9 @@ std::uint64_t word_at(std::uint64_t seed, std::size_t position) noexcept {
   return seed + (position / word_bytes + 1) * odd;
 }
 
-void fill(std::span<std::byte> bytes, std::uint64_t seed) noexcept {
+void fill(std::span<std::byte> bytes, std::uint64_t seed, std::size_t position) noexcept {
   for (std::size_t at = 0; at < bytes.size(); at += word_bytes) {
-    const auto word = word_at(seed, at);
+    const auto word = word_at(seed, position + at);
     std::memcpy(bytes.data() + at, &word, std::min(word_bytes, bytes.size() - at));
   }
 }

@@ -23,8 +23,8 @@ struct message {
 /// A seed that no other peer, buffer or generation of a buffer has.
 [[nodiscard]] std::uint64_t seed_for(std::uint64_t peer, std::uint64_t buffer, std::uint64_t generation) noexcept;
 
-/// Writes the content of `seed`, from position 0 on.
-void fill(std::span<std::byte> bytes, std::uint64_t seed) noexcept;
+/// Writes the content of `seed` from `position` on, which is a multiple of 8.
+void fill(std::span<std::byte> bytes, std::uint64_t seed, std::size_t position = 0) noexcept;
 
 /// Whether the bytes are the content of `seed` from `position` on, which is a multiple of 8.
 [[nodiscard]] bool holds(std::span<const std::byte> bytes, std::uint64_t seed, std::size_t position = 0) noexcept;

@@ -24,8 +24,8 @@ progress_bar::~progress_bar() {
   if (drawn_) std::fputs(wipe_line, stderr);
 }
 
-void progress_bar::step() {
-  done_ = std::min(done_ + 1, steps_);
+void progress_bar::step(std::size_t count) {
+  done_ = std::min(done_ + count, steps_);
   const auto elapsed = std::chrono::steady_clock::now() - start_;
   if (!terminal_ || elapsed < patience) return;
   const auto filled = width * done_ / steps_;

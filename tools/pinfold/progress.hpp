@@ -16,8 +16,8 @@ class progress_bar {
   progress_bar& operator=(const progress_bar&) = delete;
   ~progress_bar();
 
-  /// One of the steps is done.
-  void step();
+  /// So many more of the steps are done.
+  void step(std::size_t count = 1);
 
  private:
   std::size_t steps_;

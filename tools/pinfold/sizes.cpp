@@ -14,23 +14,23 @@ namespace {
 
 constexpr std::size_t smallest_message = 8;  // room for one word of the content
 
-std::size_t parse_message_size(std::string_view text) {
+}  // namespace
+
+std::size_t parse_one_size(std::string_view text) {
   const auto size = pinfold::parse_size(text);
   if (!size) throw usage_failure(fmt::format("'{}' is not a size: {}", text, size.error().message));
-  if (*size < smallest_message) throw usage_failure(fmt::format("'{}': a message has 8 bytes at least", text));
+  if (*size < smallest_message) throw usage_failure(fmt::format("'{}': 8 bytes at least are needed", text));
   return *size;
 }
-
-}  // namespace
 
 std::vector<std::size_t> parse_sizes(const std::string& text) {
   std::vector<std::size_t> sizes;
   std::string_view rest = text;
   for (auto comma = rest.find(','); comma != std::string_view::npos; comma = rest.find(',')) {
-    sizes.push_back(parse_message_size(rest.substr(0, comma)));
+    sizes.push_back(parse_one_size(rest.substr(0, comma)));
     rest.remove_prefix(comma + 1);
   }
-  sizes.push_back(parse_message_size(rest));
+  sizes.push_back(parse_one_size(rest));
   return sizes;
 }
 

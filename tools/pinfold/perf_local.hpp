@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// What `pinfold perf register` and `pinfold perf io` share.
+#pragma once
+
+#include "paged_memory.hpp"
+#include "perf.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace tool {
+
+inline constexpr std::size_t largest_io = std::size_t{1} << 30;  ///< what io_uring takes as one buffer
+
+/// Says in the row why there are no figures: skipped where the machine's limits do not allow it, else an error.
+void add_failure(json& row, const pinfold::error& why);
+
+/// `--pages`, and `--dir`.
+void add_pages(CLI::App& command, std::optional<pinfold::page_kind>& into);
+void add_directory(CLI::App& command, std::string& into);
+
+/// Throws `usage_failure` when what the option `what` says is not a multiple of 4 KiB, or above `most`; I/O past the
+/// page cache and neighbours that must not share a page need that.
+void check_block(const char* what, std::size_t size, std::size_t most = SIZE_MAX);
+
+/// How the file is reached, as words of a heading.
+[[nodiscard]] const char* direct_text(bool direct) noexcept;
+
+}  // namespace tool

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// A real file to read and write, which is gone at the end.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace tool {
+
+/// A file without a name, in a directory of the user's choice; past the page cache where the file system allows it.
+class scratch_file {
+ public:
+  /// Throws `usage_failure` when the directory is none, not writable, or has no room for `bytes`; `failure` otherwise.
+  scratch_file(const std::string& directory, std::size_t bytes);
+  scratch_file(const scratch_file&) = delete;
+  scratch_file& operator=(const scratch_file&) = delete;
+  ~scratch_file();
+
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
+  [[nodiscard]] bool direct() const noexcept { return direct_; }  ///< O_DIRECT
+
+  /// Whether the file's first `bytes` bytes are the content of `seed`. Throws `failure` when it cannot be read.
+  [[nodiscard]] bool holds_content(std::uint64_t seed, std::size_t bytes) const;
+
+ private:
+  int descriptor_ = -1;
+  bool direct_ = false;
+};
+
+/// Where scratch files go unless the user says: $TMPDIR, or /var/tmp, which is on a disk where /tmp may not be.
+[[nodiscard]] std::string scratch_directory();
+
+}  // namespace tool

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// A registrar as slow as a network card's: each call takes its time and does nothing else.
+#pragma once
+
+#include <pinfold/error.hpp>
+#include <pinfold/range.hpp>
+#include <pinfold/registrars/null.hpp>
+#include <pinfold/rights.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <thread>
+
+namespace tool {
+
+/// Sleeps in each `open`. Counts them.
+class slow_registrar {
+ public:
+  static constexpr const char* name = "sleeping";
+  using registration_type = pinfold::null_registrar::registration_type;
+
+  explicit slow_registrar(std::chrono::milliseconds delay)
+      : delay_(delay), calls_(std::make_unique<std::atomic<std::uint64_t>>(0)) {}
+
+  [[nodiscard]] pinfold::registrar_limits limits() const noexcept { return inner_.limits(); }
+
+  [[nodiscard]] pinfold::result<registration_type> open(pinfold::range memory, pinfold::rights access) noexcept {
+    calls_->fetch_add(1, std::memory_order_relaxed);
+    std::this_thread::sleep_for(delay_);
+    return inner_.open(memory, access);
+  }
+
+  [[nodiscard]] pinfold::result<void> close(const registration_type& made) noexcept { return inner_.close(made); }
+
+  [[nodiscard]] std::uint64_t calls() const noexcept { return calls_->load(std::memory_order_relaxed); }
+
+ private:
+  pinfold::null_registrar inner_;
+  std::chrono::milliseconds delay_;
+  std::unique_ptr<std::atomic<std::uint64_t>> calls_;
+};
+
+}  // namespace tool

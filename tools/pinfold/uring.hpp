@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// An io_uring with a cache of its registered buffers, and file I/O on it.
+#pragma once
+
+#include <pinfold/cache.hpp>
+#include <pinfold/error.hpp>
+#include <pinfold/registrars/io_uring.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <liburing.h>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace tool {
+
+using uring_cache = pinfold::cache<pinfold::io_uring_registrar>;
+
+/// One read or write of a file.
+struct file_io {
+  bool write;
+  int file;
+  std::span<std::byte> memory;
+  std::uint64_t offset;                ///< in the file
+  std::optional<std::uint32_t> index;  ///< of the registered buffer around the memory; none when not registered
+};
+
+/// A ring at a fixed place. For one thread at a time.
+class uring {
+ public:
+  /// A ring for `depth` I/Os at a time. `unsupported` where the kernel has none or does not allow it.
+  [[nodiscard]] static pinfold::result<std::unique_ptr<uring>> open(unsigned depth) noexcept;
+  uring(const uring&) = delete;
+  uring& operator=(const uring&) = delete;
+  ~uring();
+
+  /// A registrar with the ring's table of buffers. One at a time.
+  [[nodiscard]] pinfold::result<pinfold::io_uring_registrar> registrar() noexcept;
+
+  /// A cache over such a registrar. Nobody but the tool itself unmaps what it registers: hence `explicit_`. Throws
+  /// `failure`.
+  [[nodiscard]] uring_cache cache(pinfold::cache_options options = {});
+
+  /// Prepares an I/O; `submit` starts it. `out_of_resources` when `depth` are under way.
+  [[nodiscard]] pinfold::result<void> prepare(const file_io& what, std::uint64_t tag) noexcept;
+  [[nodiscard]] pinfold::result<void> submit() noexcept;
+
+  struct completion {
+    std::uint64_t tag;
+    int answer;  ///< bytes, or a negative errno
+  };
+
+  /// Waits for one of them.
+  [[nodiscard]] pinfold::result<completion> wait() noexcept;
+
+  /// One I/O, from start to end. Needs that none is under way.
+  [[nodiscard]] pinfold::result<void> perform(const file_io& what) noexcept;
+
+ private:
+  uring() noexcept = default;
+
+  ::io_uring ring_{};
+  bool made_ = false;
+};
+
+/// Whether an I/O moved all its bytes; else why not.
+[[nodiscard]] pinfold::result<void> checked(int answer, std::size_t bytes) noexcept;
+
+/// A ring, or a `failure` that says why there is none.
+[[nodiscard]] std::unique_ptr<uring> need_uring(unsigned depth);
+
+}  // namespace tool
