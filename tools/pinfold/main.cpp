@@ -29,6 +29,7 @@ int run(int argc, char** argv) {
   perf->require_subcommand(0, 1);
   tool::add_perf_import(*perf, chosen);
   tool::add_perf_register(*perf, chosen);
+  tool::add_perf_io(*perf, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {

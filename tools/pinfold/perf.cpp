@@ -3,7 +3,9 @@
 
 #include "sizes.hpp"
 
+#include <algorithm>
 #include <fmt/format.h>
+#include <utility>
 
 namespace tool {
 namespace {
@@ -12,10 +14,11 @@ std::vector<std::string> reasons_in(const json& rows) {
   std::vector<std::string> reasons;
   for (const auto& row : rows) {
     if (!row.contains("skipped")) continue;
-    reasons.push_back(fmt::format("skipped: {} {}{}: {}", size_text(row.at("size").get<std::size_t>()),
-                                  row.at("subject").get<std::string>(),
-                                  row.contains("pages") ? " on " + row.at("pages").get<std::string>() + " pages" : "",
-                                  row.at("skipped").get<std::string>()));
+    auto reason = fmt::format("skipped: {} {}{}: {}", size_text(row.at("size").get<std::size_t>()),
+                              row.at("subject").get<std::string>(),
+                              row.contains("pages") ? " on " + row.at("pages").get<std::string>() + " pages" : "",
+                              row.at("skipped").get<std::string>());
+    if (std::ranges::find(reasons, reason) == reasons.end()) reasons.push_back(std::move(reason));
   }
   return reasons;
 }
@@ -26,8 +29,8 @@ void print_notes(const std::vector<std::string>& notes) {
 
 }  // namespace
 
-void measuring::add_to(CLI::App& command) {
-  command.add_option("--iterations", iterations, "operations of each measurement")
+void measuring::add_to(CLI::App& command, const char* what) {
+  command.add_option("--iterations", iterations, fmt::format("{} of each measurement", what))
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{100'000'000}));
   command.add_option("--seconds", seconds, "length of each measurement, without --iterations")
       ->check(CLI::Range(0.001, 3600.0))

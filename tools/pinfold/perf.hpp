@@ -23,8 +23,9 @@ struct measuring {
   double seconds = 0.2;  ///< when `iterations` is not given
   unsigned repeats = 5;
 
-  /// `--iterations`, `--seconds`, `--repeats`. This object must live until the command line is parsed.
-  void add_to(CLI::App& command);
+  /// `--iterations`, which counts `what`, `--seconds`, `--repeats`. This object must live until the command line is
+  /// parsed.
+  void add_to(CLI::App& command, const char* what);
 };
 
 /// One measurement's operations: as many as asked for, or as long as asked for, and one at least.

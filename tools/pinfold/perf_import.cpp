@@ -104,7 +104,7 @@ void add_how(CLI::App& command, import_command& into) {
   auto& options = into.options;
   command.add_option("--threads", options.threads, "importing threads [copy: 1, parallel-opens: 4]")
       ->check(CLI::Range(1, 256));
-  options.add_to(command);
+  options.add_to(command, "operations [hit-during-open: 100000]");
   command.add_option("--opens", options.opens, "handles, for parallel-opens")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();

@@ -26,6 +26,11 @@ void add_pages(CLI::App& command, std::optional<pinfold::page_kind>& into) {
       ->check(CLI::IsMember({"4k", "thp", "hugetlb"}));
 }
 
+void add_slots(CLI::App& command, unsigned& into) {
+  command.add_option("--slots", into, "size of the ring's buffer table [as large as the kernel allows: 16384]")
+      ->check(CLI::Range(1, 1 << 20));
+}
+
 void add_directory(CLI::App& command, std::string& into) {
   command.add_option("--dir", into, "where the file is made, which is gone at the end [$TMPDIR, or /var/tmp]");
 }

@@ -58,7 +58,7 @@ int measure(register_command& command) {
   if (options.directory.empty()) options.directory = scratch_directory();
   check_memory(buffers_of(options), options.sizes, host);
   check_blocks(options);
-  const auto ring = need_uring(options.queue_depth);
+  const auto ring = need_uring(options.queue_depth, options.slots);
   std::vector<std::string> notes;
   const auto rows = chosen.run({options, *ring, notes});
   if (!command.as_json) print_heading(options, host);
@@ -74,6 +74,7 @@ void add_what(CLI::App& command, register_command& into) {
       ->capture_default_str();
   command.add_option("--sizes", into.sizes, "buffer sizes, as 4K,64K,1M");
   add_pages(command, options.pages);
+  add_slots(command, options.slots);
   command.add_option("--count", options.count, "buffers, for batch")
       ->check(CLI::Range(std::size_t{1}, std::size_t{1'000'000}))
       ->capture_default_str();
@@ -82,7 +83,7 @@ void add_what(CLI::App& command, register_command& into) {
 
 void add_how(CLI::App& command, register_command& into) {
   auto& options = into.options;
-  options.add_to(command);
+  options.add_to(command, "registrations, for size,");
   command.add_option("--workers", options.workers, "threads that register, for batch")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
@@ -102,7 +103,11 @@ void add_how(CLI::App& command, register_command& into) {
 }  // namespace
 
 json register_run::row(std::string_view subject, std::size_t size) const {
-  return {{"case", options.case_name}, {"subject", subject}, {"registrar", "io_uring"}, {"size", size}};
+  return {{"case", options.case_name},
+          {"subject", subject},
+          {"registrar", "io_uring"},
+          {"slots", options.slots},
+          {"size", size}};
 }
 
 void add_perf_register(CLI::App& perf, action& chosen) {

@@ -15,7 +15,7 @@ namespace {
 
 using ranges = std::vector<pinfold::range>;
 
-constexpr std::size_t most_slow = 200;  // sleeping calls: what they show does not need more
+constexpr std::size_t most_slow = 256;  // sleeping calls: what they show does not need more
 constexpr std::size_t blocks = 51;
 constexpr std::size_t views = 1265;
 constexpr std::size_t block_steps = (views + blocks - 1) / blocks + 2;  // the last view's end, and a gap

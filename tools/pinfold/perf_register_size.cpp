@@ -148,7 +148,7 @@ std::vector<column> size_columns() {
           number("average[us]", "ns_per_op", 1e-3, 2),
           number("unregister[us]", "unregister_ns", 1e-3, 2),
           number("hit[us]", "hit_ns", 1e-3, 3),
-          number("x 4k", "gain", 1, 1),
+          number("x 4k", "gain", 1, 2),
           number("errors", "errors", 1, 0)};
 }
 

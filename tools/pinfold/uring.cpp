@@ -27,8 +27,8 @@ pinfold::error refused_ring(int native) noexcept {
 
 }  // namespace
 
-pinfold::result<std::unique_ptr<uring>> uring::open(unsigned depth) noexcept try {
-  std::unique_ptr<uring> made(new uring);
+pinfold::result<std::unique_ptr<uring>> uring::open(unsigned depth, unsigned slots) noexcept try {
+  std::unique_ptr<uring> made(new uring(slots));
   if (const int refused = ::io_uring_queue_init(depth, &made->ring_, 0); refused != 0)
     return tl::unexpected(refused_ring(-refused));
   made->made_ = true;
@@ -42,7 +42,7 @@ uring::~uring() {
 }
 
 pinfold::result<pinfold::io_uring_registrar> uring::registrar() noexcept {
-  return pinfold::io_uring_registrar::create(&ring_);
+  return pinfold::io_uring_registrar::create(&ring_, {.slots = slots_});
 }
 
 uring_cache uring::cache(pinfold::cache_options options) {
@@ -94,6 +94,8 @@ pinfold::result<void> checked(int answer, std::size_t bytes) noexcept {
   return {};
 }
 
-std::unique_ptr<uring> need_uring(unsigned depth) { return need(uring::open(depth), "io_uring is not to be had"); }
+std::unique_ptr<uring> need_uring(unsigned depth, unsigned slots) {
+  return need(uring::open(depth, slots), "io_uring is not to be had");
+}
 
 }  // namespace tool

@@ -32,7 +32,8 @@ struct file_io {
 class uring {
  public:
   /// A ring for `depth` I/Os at a time. `unsupported` where the kernel has none or does not allow it.
-  [[nodiscard]] static pinfold::result<std::unique_ptr<uring>> open(unsigned depth) noexcept;
+  /// Its registrars' tables have `slots` slots, 0: as many as the kernel gives.
+  [[nodiscard]] static pinfold::result<std::unique_ptr<uring>> open(unsigned depth, unsigned slots = 0) noexcept;
   uring(const uring&) = delete;
   uring& operator=(const uring&) = delete;
   ~uring();
@@ -60,9 +61,10 @@ class uring {
   [[nodiscard]] pinfold::result<void> perform(const file_io& what) noexcept;
 
  private:
-  uring() noexcept = default;
+  explicit uring(unsigned slots) noexcept : slots_(slots) {}
 
   ::io_uring ring_{};
+  unsigned slots_;
   bool made_ = false;
 };
 
@@ -70,6 +72,6 @@ class uring {
 [[nodiscard]] pinfold::result<void> checked(int answer, std::size_t bytes) noexcept;
 
 /// A ring, or a `failure` that says why there is none.
-[[nodiscard]] std::unique_ptr<uring> need_uring(unsigned depth);
+[[nodiscard]] std::unique_ptr<uring> need_uring(unsigned depth, unsigned slots = 0);
 
 }  // namespace tool
