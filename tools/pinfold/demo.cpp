@@ -30,7 +30,9 @@ int play(pinfold::memfd_via via) {
   show_messages(stage);
   fmt::print("\nWhat the cache is for\n\n");
   show_scenarios(stage);
-  fmt::print("\nCounters\n\n{}", paragraph("  ", pinfold::describe(stage.counters())));
+  fmt::print("\nThis process's own memory, registered with io_uring and written to a file\n\n");
+  show_local();
+  fmt::print("\nCounters of the messages' cache\n\n{}", paragraph("  ", pinfold::describe(stage.counters())));
   fmt::print("\nAll as it should be.\n");
   return 0;
 }

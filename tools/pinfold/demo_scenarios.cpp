@@ -133,9 +133,7 @@ constexpr std::array<scenario, 5> scenarios{{{"stale handle", reallocated},
 void show_scenarios(demo_stage& stage) {
   for (const auto& [title, play] : scenarios) {
     const auto story = play(stage);
-    const auto bytes = stage.take_checked();
-    const auto proof = bytes == 0 ? std::string() : fmt::format("; every byte checked: {}", bytes);
-    fmt::print("{}", paragraph(fmt::format("  ok  {:<16}", title), story + proof));
+    print_ok(title, story, stage.take_checked());
   }
 }
 

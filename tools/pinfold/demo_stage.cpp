@@ -2,6 +2,7 @@
 #include "demo_stage.hpp"
 
 #include "failure.hpp"
+#include "report.hpp"
 
 #include <fmt/format.h>
 #include <string>
@@ -48,6 +49,11 @@ void demo_stage::read_and_check(const message& wanted, std::size_t offset) {
   auto lease = acquire(wanted, offset);
   check(lease, wanted, offset);
   need(lease.release(), "cannot release a peer's memory");
+}
+
+void print_ok(std::string_view title, const std::string& story, std::uint64_t bytes_checked) {
+  const auto proof = bytes_checked == 0 ? std::string() : fmt::format("; every byte checked: {}", bytes_checked);
+  fmt::print("{}", paragraph(fmt::format("  ok  {:<16}", title), story + proof));
 }
 
 void require(bool holds, std::string_view claim) {

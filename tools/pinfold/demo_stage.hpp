@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -82,8 +83,14 @@ class demo_stage {
 /// Throws `failure` unless it holds: the demo does not claim what did not happen.
 void require(bool holds, std::string_view claim);
 
-/// The two parts. Both throw `failure` when a byte is wrong or something promised did not happen.
+/// Prints what happened, and how many bytes proved it.
+void print_ok(std::string_view title, const std::string& story, std::uint64_t bytes_checked);
+
+/// The parts. They throw `failure` when a byte is wrong or something promised did not happen.
 void show_messages(demo_stage& stage);
 void show_scenarios(demo_stage& stage);
+
+/// Needs no peers. Where there is no io_uring, it says why and does nothing.
+void show_local();
 
 }  // namespace tool

@@ -3,13 +3,17 @@
 #include "commands.hpp"
 #include "failure.hpp"
 #include "host.hpp"
+#include "memory_facts.hpp"
 #include "report.hpp"
 #include "settings.hpp"
 #include "sizes.hpp"
+#include "uring.hpp"
 
 #include <pinfold/registrars/memfd.hpp>
+#include <pinfold/registrars/mlock.hpp>
 #include <pinfold/settings.hpp>
 
+#include <array>
 #include <fmt/format.h>
 #include <memory>
 
@@ -21,28 +25,59 @@ struct info_options {
   bool config = false;
 };
 
-json registrar_row(const char* via, pinfold::memfd_via how) {
-  const auto works = pinfold::probe_memfd(how);
+json registrar_row(const char* name, const char* via, const pinfold::result<void>& works) {
   return {{"kind", "registrar"},
-          {"name", "memfd"},
+          {"name", name},
           {"via", via},
           {"works", works.has_value()},
           {"why_not", works ? "" : pinfold::describe(works.error())}};
 }
 
-// Every back end in this build. Monitors watch local memory, which this version does not register yet.
+// What the kernel gives is found out on a ring of our own.
+json uring_row() {
+  auto ring = uring::open(1);
+  auto found = ring.and_then([](auto& made) { return made->registrar(); });
+  auto row = registrar_row("io_uring", "ring", found.map([](const auto&) {}));
+  if (found) {
+    row["slots"] = found->slots();
+    row["largest"] = found->limits().max_bytes;
+  }
+  return row;
+}
+
+// Locked for a moment: one page.
+pinfold::result<void> try_mlock() {
+  alignas(4096) static std::array<std::byte, 4096> page;
+  pinfold::mlock_registrar registrar;
+  const auto begin = reinterpret_cast<std::uintptr_t>(page.data());
+  return registrar.open({begin, begin + page.size()}, pinfold::local_access).and_then([&](const auto& made) {
+    return registrar.close(made);
+  });
+}
+
+// Every back end in this build that depends on the host.
 json backends() {
-  return {registrar_row("pidfd", pinfold::memfd_via::pidfd), registrar_row("scm", pinfold::memfd_via::scm)};
+  return {registrar_row("memfd", "pidfd", pinfold::probe_memfd(pinfold::memfd_via::pidfd)),
+          registrar_row("memfd", "scm", pinfold::probe_memfd(pinfold::memfd_via::scm)), uring_row(),
+          registrar_row("mlock", "mlock", try_mlock())};
+}
+
+std::string table_text(const json& row) {
+  if (!row.contains("slots")) return {};
+  return fmt::format(": {} buffers of at most {}", row.at("slots").get<unsigned>(),
+                     size_text(row.at("largest").get<std::size_t>()));
 }
 
 void print_backends(const json& rows) {
   fmt::print("\nRegistrars\n");
   for (const auto& row : rows) {
     const auto works = row.at("works").get<bool>();
-    fmt::print("  {:<8}via {:<8}{}\n", row.at("name").get<std::string>(), row.at("via").get<std::string>(),
-               works ? "works" : "does not work: " + row.at("why_not").get<std::string>());
+    fmt::print("  {:<10}via {:<8}{}{}\n", row.at("name").get<std::string>(), row.at("via").get<std::string>(),
+               works ? "works" : "does not work: " + row.at("why_not").get<std::string>(), table_text(row));
   }
-  fmt::print("\nMonitors\n  none in this version; explicit: import_cache::invalidate, import_cache::drop_peer\n");
+  fmt::print(
+      "\nMonitors\n  none in this version; explicit: cache::invalidate, import_cache::invalidate, "
+      "import_cache::drop_peer\n");
 }
 
 void print_host(const json& host) {
@@ -51,6 +86,8 @@ void print_host(const json& host) {
   fmt::print("  cpu     {} x {}\n", host.at("cpus").get<std::size_t>(), host.at("cpu_model").get<std::string>());
   fmt::print("  memory  {}, pages of {}\n", size_text(host.at("memory").get<std::size_t>()),
              size_text(host.at("page_size").get<std::size_t>()));
+  fmt::print("  huge    {}\n", huge_pages_line(host));
+  fmt::print("  pinned  {}\n", memlock_line(host));
 }
 
 int show(const info_options& options) {

@@ -35,7 +35,7 @@ void check_room(const std::string& directory, std::size_t bytes) {
 
 // Without O_TMPFILE in the file system: made with a name, which goes at once.
 int open_and_unlink(const std::string& directory, int flags) {
-  auto path = directory + "/pinfold-XXXXXX";
+  auto path = directory + "/pinfold-scratch-XXXXXX";
   const int made = ::mkostemp(path.data(), flags);
   if (made >= 0) ::unlink(path.c_str());
   return made;
