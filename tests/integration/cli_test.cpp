@@ -74,12 +74,7 @@ TEST(cli, wrong_usage_is_explained_and_exits_with_2) {
        {"perf import --max-bytes lots", "--max-bytes lots"},
        {"perf import --peers 0", "--peers"},
        {"perf import --threads 2 --pin-peer same", "--pin-peer"}}};
-  for (const auto& [arguments, word] : wrong) {
-    const auto seen = run(arguments);
-    EXPECT_EQ(seen.status, 2) << arguments;
-    EXPECT_NE(seen.complaints.find(word), std::string::npos) << arguments << ": " << seen.complaints;
-    EXPECT_EQ(seen.out, "") << arguments;
-  }
+  for (const auto& [arguments, word] : wrong) expect_refused(arguments, word);
 }
 
 TEST(cli, wrong_settings_are_explained_and_exit_with_2) {

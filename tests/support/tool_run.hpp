@@ -65,6 +65,14 @@ inline json rows_of(const outcome& seen) {
   return parsed.at("rows");
 }
 
+/// Wrong usage: explained with `word`, and nothing else happens.
+inline void expect_refused(const std::string& arguments, const std::string& word) {
+  const auto seen = run(arguments);
+  EXPECT_EQ(seen.status, 2) << arguments;
+  EXPECT_NE(seen.complaints.find(word), std::string::npos) << arguments << ": " << seen.complaints;
+  EXPECT_EQ(seen.out, "") << arguments;
+}
+
 /// A flat row: the schema promises no nested values.
 inline void expect_flat(const json& row) {
   for (const auto& [key, value] : row.items()) EXPECT_TRUE(value.is_primitive()) << key;

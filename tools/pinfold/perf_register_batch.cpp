@@ -80,9 +80,9 @@ auto at_once(Cache& cache, const plan& what, progress_bar& progress) {
 template <class Cache, class Acquire>
 pinfold::result<outcome> count_and_time(Cache& cache, Acquire acquire) {
   const auto before = cache.backend().calls();
-  std::optional<decltype(acquire())> held;
-  const auto took = time_of([&] { held.emplace(acquire()); });
-  if (!*held) return tl::unexpected(held->error());
+  decltype(acquire()) held;
+  const auto took = time_of([&] { held = acquire(); });
+  if (!held) return tl::unexpected(held.error());
   return outcome{static_cast<double>(took) * 1e-6, cache.backend().calls() - before, cache.statistics().opens};
 }
 
