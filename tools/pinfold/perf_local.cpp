@@ -43,7 +43,7 @@ void check_block(const char* what, std::size_t size, std::size_t most) {
 }
 
 const char* direct_text(bool direct) noexcept {
-  return direct ? "O_DIRECT, past the page cache" : "buffered: the file system does not allow O_DIRECT";
+  return direct ? "O_DIRECT" : "buffered: the file system does not allow O_DIRECT";
 }
 
 }  // namespace tool
