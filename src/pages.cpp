@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "own_maps.hpp"
+
 #include <pinfold/detail/pages.hpp>
 
 #include <algorithm>
 #include <cstdint>
-#include <fcntl.h>
 #include <optional>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 namespace pinfold::detail {
 
@@ -32,35 +32,33 @@ struct procmap_query {
 };
 constexpr unsigned long procmap_query_request = _IOWR('f', 17, procmap_query);
 
+using found_mapping = std::optional<procmap_query>;
+
 // The mapping under an address. Before Linux 6.11 there is no answer.
-std::optional<procmap_query> mapping_at(std::uintptr_t address) noexcept {
-  // Opened for each query: a descriptor kept over a fork would tell of the parent's mappings.
-  const int maps = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-  if (maps < 0) return std::nullopt;
+found_mapping mapping_at(const own_maps& maps, std::uintptr_t address) noexcept {
   procmap_query asked{};
   asked.size = sizeof asked;
   asked.query_addr = address;
-  const bool answered = ::ioctl(maps, procmap_query_request, &asked) == 0;
-  ::close(maps);
-  return answered ? std::optional(asked) : std::nullopt;
+  return ::ioctl(maps.descriptor(), procmap_query_request, &asked) == 0 ? found_mapping(asked) : std::nullopt;
 }
 
-std::size_t page_at(std::uintptr_t address) noexcept {
-  const auto found = mapping_at(address);
-  return found ? found->vma_page_size : 1;
+std::size_t larger_page(std::size_t granularity, const found_mapping& found) noexcept {
+  return found ? std::max<std::size_t>(granularity, found->vma_page_size) : granularity;
 }
 
 }  // namespace
 
 range rounded_out(const range& exact, std::size_t granularity) noexcept {
   if (granularity <= 1) return exact;
-  const auto first = std::max(granularity, page_at(exact.begin));
-  const auto last = std::max(granularity, page_at(exact.end - 1));
-  return {aligned_out(exact, first).begin, aligned_out(exact, last).end};
+  const own_maps maps;
+  const auto first = mapping_at(maps, exact.begin);
+  const auto last = first && exact.end <= first->vma_end ? first : mapping_at(maps, exact.end - 1);
+  return {aligned_out(exact, larger_page(granularity, first)).begin,
+          aligned_out(exact, larger_page(granularity, last)).end};
 }
 
 bool same_mapping(std::uintptr_t a, std::uintptr_t b) noexcept {
-  const auto found = mapping_at(a);
+  const auto found = mapping_at(own_maps(), a);
   return found && found->vma_start <= b && b < found->vma_end;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Pages under a range. Not for users; it may change in any release.
+/// Pages under a range. Not for users; it may change in any release. Who asks here keeps one descriptor of
+/// /proc/self/maps open for good.
 #pragma once
 
 #include <pinfold/export.hpp>
