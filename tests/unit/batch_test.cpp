@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Many ranges at once (R26), and long ranges piece by piece (R25).
+// Many ranges at once (R26).
 #include "support/local_fixture.hpp"
-#include "support/process_limits.hpp"
+#include "support/room_for_threads.hpp"
 #include "support/settings.hpp"
 
 #include <chrono>
 #include <cstdio>
-#include <pthread.h>
+#include <thread>
 #include <vector>
 
 namespace pinfold::testing {
@@ -172,179 +172,11 @@ TEST(batch, R26_more_ranges_than_can_be_numbered_are_refused) {
   EXPECT_EQ(f.cache.acquire_batch(too_many).error().code, errc::too_large);
 }
 
-TEST(chunks, R25_come_in_order_and_cover_everything) {
-  local_fixture f;
-  f.device->limits.max_bytes = 0x3000;
-  auto stream = f.cache.acquire_chunks(reinterpret_cast<const void*>(0x10000), 0x10000, local_access,
-                                       {.chunk_bytes = 0x4000, .depth = 3, .workers = 2});
-  ASSERT_TRUE(stream);
-  EXPECT_EQ(stream->size(), 6U) << "clipped to the registrar's largest";
-  std::uintptr_t expected = 0x10000;
-  while (!stream->done()) {
-    auto chunk = stream->next();
-    ASSERT_TRUE(chunk) << describe(chunk.error());
-    EXPECT_EQ(chunk->where.begin, expected);
-    EXPECT_TRUE(f.device->now().at(chunk->held.handle().key).memory.contains(chunk->where));
-    expected = chunk->where.end;
-  }
-  EXPECT_EQ(expected, 0x20000U);
-  EXPECT_EQ(stream->next().error().code, errc::closed);
-}
-
-TEST(chunks, R25_unaligned_ranges_are_cut_so_that_whole_pages_fit) {
-  constexpr std::size_t gib = std::size_t{1} << 30U;
-  local_fixture f;
-  f.device->limits.granularity = 0x1000;
-  f.device->limits.max_bytes = gib;
-  auto stream = f.cache.acquire_chunks(reinterpret_cast<const void*>(0x100123), 3 * gib, local_access,
-                                       {.chunk_bytes = gib, .workers = 2});
-  ASSERT_TRUE(stream);
-  EXPECT_EQ(stream->size(), 4U);
-  std::uintptr_t expected = 0x100123;
-  while (!stream->done()) {
-    auto chunk = stream->next();
-    ASSERT_TRUE(chunk) << describe(chunk.error());
-    EXPECT_EQ(chunk->where.begin, expected);
-    expected = chunk->where.end;
-    EXPECT_TRUE(expected % 0x1000 == 0 || stream->done()) << "no page is registered twice";
-  }
-  EXPECT_EQ(expected, 0x100123 + 3 * gib);
-  f.expect_sound();
-}
-
-TEST(chunks, R25_remote_rights_are_cut_exactly) {
-  local_fixture f;
-  f.device->limits.granularity = 0x1000;
-  f.device->limits.max_bytes = 0x2000;
-  auto stream = f.cache.acquire_chunks(reinterpret_cast<const void*>(0x10123), 0x4000, rights::remote_read);
-  ASSERT_TRUE(stream);
-  EXPECT_EQ(stream->size(), 2U);
-  for (const std::uintptr_t end : {0x12123U, 0x14123U}) {
-    auto chunk = stream->next();
-    ASSERT_TRUE(chunk) << describe(chunk.error());
-    EXPECT_EQ(chunk->where.end, end);
-  }
-}
-
-TEST(chunks, R25_pieces_shorter_than_a_page_still_come) {
-  local_fixture f;
-  f.device->limits.granularity = 0x1000;
-  auto stream =
-      f.cache.acquire_chunks(reinterpret_cast<const void*>(0x10700), 0x1000, local_access, {.chunk_bytes = 0x400});
-  ASSERT_TRUE(stream);
-  std::size_t bytes = 0;
-  while (!stream->done()) bytes += stream->next()->where.size();
-  EXPECT_EQ(bytes, 0x1000U);
-  EXPECT_EQ(f.device->opened, 2U) << "two pages";
-}
-
-TEST(chunks, R25_later_ones_are_registered_while_the_reader_works) {
-  local_fixture f;
-  auto stream = f.cache.acquire_chunks(reinterpret_cast<const void*>(0x10000), 0x10000, local_access,
-                                       {.chunk_bytes = 0x1000, .depth = 4});
-  auto first = stream->next();
-  for (int i = 0; i < 2000 && f.device->opened < 5; ++i) std::this_thread::sleep_for(1ms);
-  EXPECT_EQ(f.device->opened, 5U) << "the one that was read, and four ahead";
-  std::this_thread::sleep_for(20ms);
-  EXPECT_EQ(f.device->opened, 5U) << "and no more";
-}
-
-TEST(chunks, R25_abandoned_stream_holds_nothing) {
-  local_fixture f;
-  {
-    auto stream = f.cache.acquire_chunks(reinterpret_cast<const void*>(0x10000), 0x100000, local_access,
-                                         {.chunk_bytes = 0x1000, .depth = 8, .workers = 3});
-    auto first = stream->next();
-  }
-  EXPECT_EQ(f.cache.statistics().leases_now, 0U);
-  f.expect_sound();
-}
-
-TEST(chunks, R25_failure_comes_at_its_place) {
-  local_fixture f;
-  f.device->fail_opens([](const range& memory, rights) -> std::optional<error> {
-    if (memory.begin < 0x13000) return std::nullopt;
-    return error{errc::driver_error, native_kind::posix, 5, "no"};
-  });
-  auto stream =
-      f.cache.acquire_chunks(reinterpret_cast<const void*>(0x10000), 0x10000, local_access, {.chunk_bytes = 0x1000});
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(stream->next());
-  EXPECT_EQ(stream->next().error().native, 5);
-  EXPECT_EQ(stream->next().error().code, errc::closed);
-}
-
-TEST(chunks, R25_failure_of_the_last_one_is_the_end) {
-  local_fixture f;
-  f.device->fail_opens([](const range& memory, rights) -> std::optional<error> {
-    if (memory.begin < 0x11000) return std::nullopt;
-    return error{errc::driver_error, native_kind::posix, 5, "no"};
-  });
-  auto stream =
-      f.cache.acquire_chunks(reinterpret_cast<const void*>(0x10000), 0x2000, local_access, {.chunk_bytes = 0x1000});
-  EXPECT_TRUE(stream->next());
-  EXPECT_EQ(stream->next().error().native, 5);
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(stream->next().error().code, errc::closed);
-}
-
-/// While it lives, there is room for the stacks of so many threads more.
-class room_for_threads {
- public:
-  explicit room_for_threads(std::size_t count) : room_(RLIMIT_AS, address_space_used() + count * stack + stack / 2) {
-    ::pthread_attr_init(&before_);
-    ::pthread_getattr_default_np(&before_);
-    pthread_attr_t large;
-    ::pthread_attr_init(&large);
-    ::pthread_attr_setstacksize(&large, stack);
-    ::pthread_setattr_default_np(&large);
-    ::pthread_attr_destroy(&large);
-  }
-  room_for_threads(const room_for_threads&) = delete;
-  room_for_threads& operator=(const room_for_threads&) = delete;
-  ~room_for_threads() {
-    ::pthread_setattr_default_np(&before_);
-    ::pthread_attr_destroy(&before_);
-  }
-
- private:
-  static constexpr std::size_t stack = std::size_t{64} << 20U;  // more than the C library keeps for reuse
-  lowered_limit room_;
-  pthread_attr_t before_;
-};
-
-TEST(chunks, R25_goes_on_with_the_threads_that_there_are) {
-  if (sanitized) GTEST_SKIP() << "the sanitizer needs the address space for itself";
-  local_fixture f;
-  const auto stream_of = [&] {
-    return f.cache.acquire_chunks(reinterpret_cast<const void*>(0x10000), 0x10000, local_access,
-                                  {.chunk_bytes = 0x1000, .workers = 4});
-  };
-  {
-    const room_for_threads one(1);
-    auto stream = stream_of();
-    ASSERT_TRUE(stream) << describe(stream.error());
-    while (!stream->done()) ASSERT_TRUE(stream->next());
-  }
-  const room_for_threads none(0);
-  EXPECT_EQ(stream_of().error().code, errc::out_of_resources);
-  EXPECT_EQ(f.cache.statistics().leases_now, 0U);
-}
-
 TEST(batch, R26_goes_on_without_more_threads) {
   if (sanitized) GTEST_SKIP() << "the sanitizer needs the address space for itself";
   local_fixture f;
   const room_for_threads none(0);
   EXPECT_TRUE(f.cache.acquire_batch(blocks(1000, 64)));
-}
-
-TEST(chunks, moved_from_stream_is_done) {
-  local_fixture f;
-  auto stream =
-      f.cache.acquire_chunks(reinterpret_cast<const void*>(0x10000), 0x3000, local_access, {.chunk_bytes = 0x1000});
-  ASSERT_TRUE(stream && stream->next());
-  auto rest = std::move(*stream);
-  EXPECT_TRUE(stream->done());
-  EXPECT_EQ(stream->next().error().code, errc::closed);
-  EXPECT_TRUE(rest.next());
 }
 
 }  // namespace
