@@ -31,15 +31,16 @@ std::uintptr_t end_of_piece(const range& left, std::size_t each, const piece_lim
 /// One call of `acquire_all`: groups are taken by whoever is free, and the first error stops everybody.
 class batch_run {
  public:
-  batch_run(engine& on, std::span<const request> what) : on_(on), what_(what), granted_(what.size()) {
+  batch_run(engine& on, std::span<const request> what, std::size_t together)
+      : on_(on), what_(what), together_(together), granted_(what.size()) {
     held_.reserve(what.size());
   }
 
   void work(const batch_progress& progress) noexcept {
     for (;;) {
-      const auto first = next_.fetch_add(most_in_group);
+      const auto first = next_.fetch_add(together_);
       if (first >= what_.size() || stopped_.load()) return;
-      const auto count = std::min(most_in_group, what_.size() - first);
+      const auto count = std::min(together_, what_.size() - first);
       acquire_group(on_, what_.subspan(first, count), std::span(granted_).subspan(first, count));
       const auto some = std::span(granted_).subspan(first, count);
       if (std::any_of(some.begin(), some.end(), [](const auto& one) { return !one; })) stopped_.store(true);
@@ -71,6 +72,7 @@ class batch_run {
 
   engine& on_;
   std::span<const request> what_;
+  std::size_t together_;
   std::vector<result<grant>> granted_;
   std::vector<grant> held_;  // room for all of them from the start: nothing may fail once something is held
   std::atomic<std::size_t> next_{0};
@@ -116,10 +118,10 @@ batch_plan merge_ranges(std::span<const range> asked, const piece_limits& limits
   return plan;
 }
 
-result<std::vector<grant>> acquire_all(engine& on, std::span<const request> what, unsigned workers,
-                                       const batch_progress& progress) {
-  batch_run run(on, what);
-  const auto groups = (what.size() + most_in_group - 1) / most_in_group;
+result<std::vector<grant>> acquire_all(engine& on, std::span<const request> what, std::size_t together,
+                                       unsigned workers, const batch_progress& progress) {
+  batch_run run(on, what, together);
+  const auto groups = (what.size() + together - 1) / together;
   const auto helpers = std::min<std::size_t>(workers, groups);
   {
     std::vector<std::jthread> threads;

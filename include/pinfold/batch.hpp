@@ -15,8 +15,11 @@
 namespace pinfold {
 
 struct batch_options {
-  unsigned workers = 4;  ///< threads that register, the caller's among them
-  /// Told how many of how many (merged) ranges are done, on the caller's thread, after each of its groups.
+  /// Threads that register, the caller's among them. They are started for each batch: for ranges that mostly are
+  /// registered already, one is faster.
+  unsigned workers = 4;
+  /// Told how many of how many (merged) ranges are done, on the caller's thread, after each that it registered itself,
+  /// or after each group where the registrar takes groups.
   /// What it throws ends the batch with `invalid_argument`.
   std::function<void(std::size_t done, std::size_t total)> progress{};
 };

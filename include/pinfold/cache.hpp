@@ -100,7 +100,7 @@ class cache : public detail::front<R> {
     }
     std::vector<lease> leases;
     leases.reserve(wanted.size());  // before anything is held: nothing may fail between that and its lease
-    auto granted = detail::acquire_all(this->inside(), wanted, how.workers, how.progress);
+    auto granted = detail::acquire_all(this->inside(), wanted, together, how.workers, how.progress);
     if (!granted) return tl::unexpected(granted.error());
     for (const auto& one : *granted) leases.push_back(lease(one));
     return batch_lease<R>(std::move(leases), std::move(plan.member));
@@ -160,6 +160,9 @@ class cache : public detail::front<R> {
                            .unshared = how.bypass || !keeps_,
                            .unbudgeted = how.bypass};
   }
+
+  // How many requests of a batch one worker takes at a time.
+  static constexpr std::size_t together = group_registrar<R> ? detail::most_in_group : 1;
 
   // What a peer may reach is registered exactly, the rest in whole pages.
   [[nodiscard]] detail::piece_limits limits_for(rights need) noexcept {
