@@ -23,12 +23,6 @@ namespace {
 
 constexpr std::size_t kib = 1024;
 
-io_uring_registrar registrar_on(test_ring& ring) {
-  auto made = io_uring_registrar::create(ring.get());
-  if (!made) throw std::runtime_error(describe(made.error()));
-  return std::move(*made);
-}
-
 struct scratch_file {
   int descriptor = ::memfd_create("pinfold-test", MFD_CLOEXEC);
   ~scratch_file() { ::close(descriptor); }

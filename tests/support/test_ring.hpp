@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// An io_uring for tests, and single I/Os on it.
+/// An io_uring for tests, single I/Os on it, and its registrar.
 #pragma once
 
 #include <pinfold/registrars/io_uring.hpp>
@@ -9,6 +9,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace pinfold::testing {
 
@@ -47,5 +48,12 @@ class test_ring {
 
   ::io_uring ring_{};
 };
+
+/// A registrar on the ring. Throws where there can be none.
+inline io_uring_registrar registrar_on(test_ring& ring, unsigned slots = io_uring_registrar_options{}.slots) {
+  auto made = io_uring_registrar::create(ring.get(), {.slots = slots});
+  if (!made) throw std::runtime_error(describe(made.error()));
+  return std::move(*made);
+}
 
 }  // namespace pinfold::testing
