@@ -173,6 +173,13 @@ TEST(io_uring_registrar, says_why_it_refuses) {
   EXPECT_EQ(refused.error().native, EFAULT);
 }
 
+// More would make huge pages dear, which the kernel looks for in the whole table.
+TEST(io_uring_registrar, has_1024_slots_unless_told_otherwise) {
+  test_ring ring;
+  EXPECT_EQ(registrar_on(ring).slots(), 1024U);
+  EXPECT_EQ(registrar_on(ring, 7).slots(), 7U);
+}
+
 TEST(io_uring_registrar, takes_fewer_slots_where_the_kernel_gives_fewer) {
   test_ring ring;
   for (const unsigned wanted : {0U, 1U << 20U, 20'000U, 16'385U, UINT32_MAX}) {

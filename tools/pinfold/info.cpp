@@ -33,9 +33,9 @@ json registrar_row(const char* name, const char* via, const pinfold::result<void
           {"why_not", works ? "" : pinfold::describe(works.error())}};
 }
 
-// What the kernel gives is found out on a ring of our own.
+// The largest table that the kernel gives is found out on a ring of our own.
 json uring_row() {
-  auto ring = uring::open(1);
+  auto ring = uring::open(1, 0);
   auto found = ring.and_then([](auto& made) { return made->registrar(); });
   auto row = registrar_row("io_uring", "ring", found.map([](const auto&) {}));
   if (found) {

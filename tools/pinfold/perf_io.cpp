@@ -23,7 +23,7 @@ struct io_options : measuring {
   unsigned depth = 16;
   std::size_t buffers = 64;
   double write_share = 0.5;
-  unsigned slots = 0;
+  std::optional<unsigned> slots;
   std::optional<pinfold::page_kind> pages;
   std::string directory;
   pinfold::cache_options cache;
@@ -98,7 +98,7 @@ json row_of(const stage& on, const char* subject, const measured& results) {
            {"direct", on.direct},
            {"depth", options.depth},
            {"buffers", options.buffers},
-           {"slots", options.slots},
+           {"slots", options.slots.value_or(default_slots)},
            {"write_share", options.write_share},
            {"file_size", options.file_size}};
   if (results.failed) return add_failure(row, *results.failed), row;
@@ -139,7 +139,7 @@ void measure_size(const stage& on, json& rows, progress_bar& progress) {
 }
 
 json measure_all(const io_options& options, const scratch_file& file) {
-  const auto ring = need_uring(options.depth, options.slots);
+  const auto ring = need_uring(options.depth, options.slots.value_or(default_slots));
   auto rows = json::array();
   progress_bar progress(options.sizes.size() * options.repeats * io_subjects.size());
   for (const auto size : options.sizes) {
@@ -188,6 +188,7 @@ int measure(io_command& command) {
   options.sizes = parse_sizes(command.sizes);
   options.file_size = parse_one_size(command.file_size);
   if (options.directory.empty()) options.directory = scratch_directory();
+  if (!options.slots) options.slots = slots_for(options.buffers);
   check(options);
   check_memory(options.buffers, options.sizes, host);
   const scratch_file file(options.directory, options.file_size);

@@ -3,7 +3,9 @@
 
 #include "scratch_file.hpp"
 #include "sizes.hpp"
+#include "uring.hpp"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 namespace tool {
@@ -26,9 +28,17 @@ void add_pages(CLI::App& command, std::optional<pinfold::page_kind>& into) {
       ->check(CLI::IsMember({"4k", "thp", "hugetlb"}));
 }
 
-void add_slots(CLI::App& command, unsigned& into) {
-  command.add_option("--slots", into, "size of the ring's buffer table [as large as the kernel allows: 16384]")
-      ->check(CLI::Range(1, 1 << 20));
+void add_slots(CLI::App& command, std::optional<unsigned>& into) {
+  command
+      .add_option("--slots", into,
+                  "size of the ring's buffer table; 0: as large as the kernel allows, 16384 "
+                  "[1024, or what is registered at a time]")
+      ->check(CLI::Range(0, 1 << 20));
+}
+
+unsigned slots_for(std::size_t registrations) noexcept {
+  constexpr std::size_t most = 1 << 20;  // more than any kernel gives
+  return std::max(default_slots, static_cast<unsigned>(std::min(registrations, most)));
 }
 
 void add_directory(CLI::App& command, std::string& into) {

@@ -18,10 +18,13 @@ inline constexpr std::size_t largest_io = std::size_t{1} << 30;  ///< what io_ur
 /// Says in the row why there are no figures: skipped where the machine's limits do not allow it, else an error.
 void add_failure(json& row, const pinfold::error& why);
 
-/// `--pages`, `--slots`, `--dir`.
+/// `--pages`, `--slots`, `--dir`. Without `--slots`, `slots_for` so many registrations at a time, so that nothing is
+/// evicted while something else is measured.
 void add_pages(CLI::App& command, std::optional<pinfold::page_kind>& into);
-void add_slots(CLI::App& command, unsigned& into);
+void add_slots(CLI::App& command, std::optional<unsigned>& into);
 void add_directory(CLI::App& command, std::string& into);
+
+[[nodiscard]] unsigned slots_for(std::size_t registrations) noexcept;
 
 /// Throws `usage_failure` when what the option `what` says is not a multiple of 4 KiB, or above `most`; I/O past the
 /// page cache and neighbours that must not share a page need that.

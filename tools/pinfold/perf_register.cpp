@@ -10,6 +10,7 @@
 #include "settings.hpp"
 #include "sizes.hpp"
 
+#include <algorithm>
 #include <array>
 #include <fmt/format.h>
 #include <memory>
@@ -42,6 +43,13 @@ void check_blocks(const register_options& options) {
   check_block("--chunk", options.chunk, largest_io);
 }
 
+// How many registrations there are at a time.
+std::size_t registrations_of(const register_options& options) {
+  if (options.case_name == "batch") return options.count;
+  if (options.case_name == "size" || options.chunk == 0) return 1;
+  return std::ranges::max(options.sizes) / options.chunk + 1;
+}
+
 void print_heading(const register_options& options, const json& host) {
   fmt::print("pinfold perf register, {}: io_uring\n", options.case_name);
   fmt::print("host:  {}\n", host_line(host));
@@ -58,7 +66,8 @@ int measure(register_command& command) {
   if (options.directory.empty()) options.directory = scratch_directory();
   check_memory(buffers_of(options), options.sizes, host);
   check_blocks(options);
-  const auto ring = need_uring(options.queue_depth, options.slots);
+  if (!options.slots) options.slots = slots_for(registrations_of(options));
+  const auto ring = need_uring(options.queue_depth, options.slots.value_or(default_slots));
   std::vector<std::string> notes;
   const auto rows = chosen.run({options, *ring, notes});
   if (!command.as_json) print_heading(options, host);
@@ -106,7 +115,7 @@ json register_run::row(std::string_view subject, std::size_t size) const {
   return {{"case", options.case_name},
           {"subject", subject},
           {"registrar", "io_uring"},
-          {"slots", options.slots},
+          {"slots", options.slots.value_or(default_slots)},
           {"size", size}};
 }
 

@@ -20,7 +20,7 @@ struct register_options : measuring {
   std::string case_name = "size";
   std::vector<std::size_t> sizes;
   std::optional<pinfold::page_kind> pages;
-  unsigned slots = 0;
+  std::optional<unsigned> slots;
   std::size_t count = 10'000;
   unsigned workers = 4;
   unsigned delay_ms = 1;

@@ -17,6 +17,8 @@
 
 namespace tool {
 
+inline constexpr unsigned default_slots = pinfold::io_uring_registrar_options{}.slots;
+
 using uring_cache = pinfold::cache<pinfold::io_uring_registrar>;
 
 /// One read or write of a file.
@@ -33,7 +35,8 @@ class uring {
  public:
   /// A ring for `depth` I/Os at a time. `unsupported` where the kernel has none or does not allow it.
   /// Its registrars' tables have `slots` slots, 0: as many as the kernel gives.
-  [[nodiscard]] static pinfold::result<std::unique_ptr<uring>> open(unsigned depth, unsigned slots = 0) noexcept;
+  [[nodiscard]] static pinfold::result<std::unique_ptr<uring>> open(unsigned depth,
+                                                                    unsigned slots = default_slots) noexcept;
   uring(const uring&) = delete;
   uring& operator=(const uring&) = delete;
   ~uring();
@@ -72,6 +75,6 @@ class uring {
 [[nodiscard]] pinfold::result<void> checked(int answer, std::size_t bytes) noexcept;
 
 /// A ring, or a `failure` that says why there is none.
-[[nodiscard]] std::unique_ptr<uring> need_uring(unsigned depth, unsigned slots = 0);
+[[nodiscard]] std::unique_ptr<uring> need_uring(unsigned depth, unsigned slots = default_slots);
 
 }  // namespace tool

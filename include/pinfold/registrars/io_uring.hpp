@@ -18,7 +18,10 @@ struct io_uring;
 namespace pinfold {
 
 struct io_uring_registrar_options {
-  unsigned slots = 0;  ///< size of the buffer table; 0, or more than the kernel gives: as many as it gives
+  /// Size of the buffer table: how many registrations there can be at a time. 0, or more than the kernel gives: as many
+  /// as it gives (16 384). For each huge page that is registered the kernel looks through the whole table, so that a
+  /// large one is slow: `docs/tuning.md`.
+  unsigned slots = 1024;
 };
 
 /// Registers memory in the buffer table of one ring, and hands out the table's indices. Thread-safe.
