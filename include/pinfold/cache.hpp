@@ -194,7 +194,9 @@ class cache : public detail::front<R> {
   // The requests of a group have the rights of their batch, except where a lesser entry added some: runs of equal
   // rights go to the registrar together.
   static void open_many(void* self, std::span<const detail::open_request> what,
-                        std::span<result<detail::opened>> made) noexcept {
+                        std::span<result<detail::opened>> made) noexcept
+    requires group_registrar<R>
+  {
     std::array<range, detail::most_in_group> extents;
     std::array<result<typename R::registration_type>, detail::most_in_group> answers;
     for (std::size_t first = 0, last = 0; first < what.size(); first = last) {

@@ -11,6 +11,14 @@
 #include <thread>
 #include <vector>
 
+namespace pinfold {
+
+// With every member, also where there is no open_many.
+template class cache<testing::pretend_registrar>;
+template class cache<testing::pretend_group_registrar>;
+
+}  // namespace pinfold
+
 namespace pinfold::testing {
 namespace {
 
