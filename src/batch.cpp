@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <pinfold/detail/batch.hpp>
+#include <pinfold/detail/hold.hpp>
 #include <pinfold/detail/pages.hpp>
 
 #include <algorithm>
@@ -53,10 +54,10 @@ class batch_run {
     std::optional<error> first = untold_;
     for (const auto& one : granted_) {
       if (!one && !first) first = one.error();
-      if (one && one->entry != nullptr) held_.push_back(*one);
+      if (one && one->held != 0) held_.push_back(*one);
     }
     if (!first) return std::move(held_);
-    for (const auto& one : held_) static_cast<void>(release(one.entry));  // a failed close stays with the cache
+    for (const auto& one : held_) static_cast<void>(hold(one));  // a failed close stays with the cache
     return tl::unexpected(*first);
   }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <pinfold/detail/batch.hpp>
+#include <pinfold/detail/hold.hpp>
 
 #include <algorithm>
 #include <condition_variable>
@@ -73,7 +74,7 @@ pipeline::~pipeline() {
   state_->changed.notify_all();
   state_->workers.clear();  // joins
   for (auto& one : state_->made)
-    if (one && *one) static_cast<void>(release((*one)->entry));  // a failed close stays with the cache
+    if (one && *one) static_cast<void>(hold(**one));  // a failed close stays with the cache
 }
 
 std::size_t pipeline::size() const noexcept { return state_->what.size(); }

@@ -99,6 +99,7 @@ const char* name_of(entry_state state) noexcept {
     case entry_state::opening: return "opening";
     case entry_state::failed: return "failed";
     case entry_state::live: return "live";
+    case entry_state::evicting: return "evicting";
     case entry_state::draining: return "draining";
     case entry_state::closing: return "closing";
     case entry_state::quarantined: return "quarantined";

@@ -56,13 +56,15 @@ class cache : public detail::front<R> {
   /// Errors: `invalid_range`, `too_large` (use `acquire_chunks`), `unsupported` (rights that the registrar cannot
   /// give), `over_budget`, `larger_than_budget`, `out_of_resources`, `timed_out`, `closed`, and what the registrar's
   /// `open` returns.
-  [[nodiscard]] result<lease> acquire(const void* address, std::size_t bytes, rights need = local_access,
-                                      acquire_options how = {}) noexcept {
-    auto what = asked(address, bytes, need, how);
-    if (!what) return tl::unexpected(what.error());
-    auto granted = detail::acquire(this->inside(), *what);
-    if (!granted) return tl::unexpected(granted.error());
-    return lease(*granted);
+  [[nodiscard, gnu::always_inline]] result<lease> acquire(const void* address, std::size_t bytes,
+                                                          rights need = local_access,
+                                                          acquire_options how = {}) noexcept {
+    const auto begin = reinterpret_cast<std::uintptr_t>(address);
+    if (may_hit(begin, bytes, need, how)) [[likely]] {
+      if (const auto held = detail::guess_hit(this->hits(), begin, begin + bytes, need); held != 0) [[likely]]
+        return lease({held, const_cast<void*>(address)});
+    }
+    return acquire_slowly(address, bytes, need, how);
   }
 
   /// The same for a container, an array or a span: its elements' bytes.
@@ -78,7 +80,7 @@ class cache : public detail::front<R> {
     auto what = asked(address, bytes, need, {});
     if (!what || what->unshared) return std::nullopt;
     auto granted = detail::find(this->inside(), *what);
-    if (granted.entry == nullptr) return std::nullopt;
+    if (granted.held == 0) return std::nullopt;
     return lease(granted);
   }
 
@@ -149,6 +151,24 @@ class cache : public detail::front<R> {
   }
 
  private:
+  static bool may_hit(std::uintptr_t begin, std::size_t bytes, rights need, const acquire_options& how) noexcept {
+    return begin < begin + bytes && need != rights::none && !how.persistent && !how.bypass;
+  }
+
+  [[nodiscard, gnu::noinline]] result<lease> acquire_slowly(const void* address, std::size_t bytes, rights need,
+                                                            acquire_options how) noexcept {
+    const auto begin = reinterpret_cast<std::uintptr_t>(address);
+    if (may_hit(begin, bytes, need, how)) {
+      if (const auto hit = detail::look_up(this->inside(), begin, begin + bytes, need); hit.held != 0)
+        return lease(hit);
+    }
+    auto what = asked(address, bytes, need, how);
+    if (!what) return tl::unexpected(what.error());
+    auto granted = detail::acquire(this->inside(), *what);
+    if (!granted) return tl::unexpected(granted.error());
+    return lease(*granted);
+  }
+
   [[nodiscard]] result<detail::request> asked(const void* address, std::size_t bytes, rights need,
                                               const acquire_options& how) const noexcept {
     auto wanted = range::of(reinterpret_cast<std::uintptr_t>(address), bytes);
@@ -175,6 +195,7 @@ class cache : public detail::front<R> {
         .self = &registrar,
         .name = R::name,
         .token_bytes = 0,
+        .object_bytes = sizeof(typename R::registration_type),
         .allows_duplicates = true,
         .check = check,
         .open = open,

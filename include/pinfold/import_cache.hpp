@@ -40,6 +40,7 @@ class import_cache : public detail::front<I> {
                                       std::size_t bytes) noexcept {
     auto wanted = range::of(address, bytes);
     if (!wanted) return tl::unexpected(wanted.error());
+    if (const auto hit = detail::look_up(this->inside(), peer, *wanted, &handle); hit.held != 0) return lease(hit);
     auto granted = detail::acquire(this->inside(), {peer, *wanted, &handle});
     if (!granted) return tl::unexpected(granted.error());
     return lease(*granted);
@@ -51,7 +52,7 @@ class import_cache : public detail::front<I> {
     auto wanted = range::of(address, bytes);
     if (!wanted) return std::nullopt;
     auto granted = detail::find(this->inside(), {peer, *wanted, &handle});
-    if (granted.entry == nullptr) return std::nullopt;
+    if (granted.held == 0) return std::nullopt;
     return lease(granted);
   }
 
@@ -71,6 +72,7 @@ class import_cache : public detail::front<I> {
         .self = &importer,
         .name = I::name,
         .token_bytes = sizeof(handle_type),
+        .object_bytes = sizeof(typename I::mapping_type),
         .allows_duplicates = I::allows_duplicates,
         .check = check,
         .open = open,

@@ -21,7 +21,9 @@ class [[nodiscard]] import_lease : public detail::hold {
   import_lease() noexcept = default;
 
   /// The importer's own record of the mapping. Requires that the lease holds something.
-  [[nodiscard]] typename I::mapping_type mapping() const noexcept { return object<typename I::mapping_type>(); }
+  [[nodiscard]] typename I::mapping_type mapping() const noexcept {
+    return object<typename I::mapping_type>(detail::imported_object_offset);
+  }
 
  private:
   friend class import_cache<I>;

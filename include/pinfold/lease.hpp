@@ -25,7 +25,7 @@ class [[nodiscard]] lease : public detail::hold {
 
   /// What the device is to be told: buffer index, keys. Requires that the lease holds something.
   [[nodiscard]] typename R::registration_type handle() const noexcept {
-    return object<typename R::registration_type>();
+    return object<typename R::registration_type>(detail::local_object_offset);
   }
 
  private:

@@ -67,7 +67,7 @@ struct statistics {
 [[nodiscard]] PINFOLD_EXPORT std::string describe(const statistics& counters);
 
 /// States of an entry that `dump` can show; `docs/protocol.md` has the transitions.
-enum class entry_state : std::uint8_t { free, opening, failed, live, draining, closing, quarantined };
+enum class entry_state : std::uint8_t { free, opening, failed, live, evicting, draining, closing, quarantined };
 
 /// The state's name as written above.
 [[nodiscard]] PINFOLD_EXPORT const char* name_of(entry_state state) noexcept;

@@ -13,6 +13,7 @@ namespace pinfold::core {
 enum class counter : std::uint8_t {
   acquires,
   hits,
+  hits_elsewhere,  // without the mutex, by caches that have no place in the ledgers
   valid,
   invalid,
   misses_cold,  // the five kinds of misses in the order of `miss_reason`
@@ -35,7 +36,6 @@ enum class counter : std::uint8_t {
   invalidated_while_leased,
   sink_failures,
   waited_ns,
-  leases,
   quarantined,
   count_,
 };

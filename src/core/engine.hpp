@@ -4,17 +4,21 @@
 /// specification; the functions are spread over `engine_*.cpp`, one idea a file.
 #pragma once
 
+#include "core/barrier.hpp"
 #include "core/budget.hpp"
 #include "core/counters.hpp"
 #include "core/entry.hpp"
 #include "core/entry_list.hpp"
 #include "core/entry_pool.hpp"
 #include "core/history.hpp"
+#include "core/hit_table.hpp"
 #include "core/mutex.hpp"
 #include "core/range_index.hpp"
+#include "core/record_page.hpp"
 #include "core/wait_table.hpp"
 
 #include <pinfold/detail/engine.hpp>
+#include <pinfold/detail/hit.hpp>
 
 #include <condition_variable>
 #include <cstddef>
@@ -44,6 +48,12 @@ namespace pinfold::detail {
 
 using core::entry;
 
+/// While hits come in, the sum may be off by those that come and go.
+[[nodiscard]] inline std::uint64_t pins_of(const entry& one) noexcept {
+  const auto pins = one.pins();
+  return pins < 0 ? 0 : static_cast<std::uint64_t>(pins);
+}
+
 /// A miss does a few of the closes that are due, so that nobody who only acquires lets them pile up for ever, and none
 /// pays for a whole invalidation at once.
 inline constexpr std::size_t closes_per_miss = 4;
@@ -52,15 +62,21 @@ inline constexpr std::size_t closes_per_miss = 4;
 /// "unlocks"; after them nothing seen before is known to hold.
 class engine {
  public:
-  engine(const driver& table, cache_options options);
-  ~engine() = default;
+  /// Throws `std::bad_alloc`, or `std::system_error` when the reaper's thread cannot start.
+  [[nodiscard]] static engine* make(const driver& table, cache_options options);
   engine(const engine&) = delete;
   engine& operator=(const engine&) = delete;
 
+  [[nodiscard]] grant look_up(std::uintptr_t begin, std::uintptr_t end, rights need) noexcept;
+  [[nodiscard]] grant look_up(peer_id peer, const range& wanted, const void* token) noexcept;
+  [[nodiscard]] const hit_view& view() const noexcept { return view_; }
   [[nodiscard]] result<grant> acquire(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
   void acquire_group(std::span<const request> what, std::span<result<grant>> granted) noexcept PINFOLD_EXCLUDES(mutex_);
   [[nodiscard]] grant find(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
-  static result<void> release(entry* held) noexcept;
+  static result<void> settle(const record* unpinned) noexcept;
+
+  /// Whether this is the process that the engine was made in, and not a child of its. There, nothing may be touched.
+  [[nodiscard]] bool here() const noexcept { return view_.current(); }
 
   void invalidate(peer_id peer, const range& gone) noexcept PINFOLD_EXCLUDES(mutex_);
   void unpersist(peer_id peer, const range& where) noexcept PINFOLD_EXCLUDES(mutex_);
@@ -76,6 +92,26 @@ class engine {
   static void shut_down(engine* ending) noexcept;
 
  private:
+  engine(core::gate& own, const driver& table, cache_options options);
+  ~engine();
+  void leave_gate() noexcept PINFOLD_REQUIRES(mutex_);
+  static void destroy(engine* ended) noexcept;
+  void mutex_is_held() const noexcept PINFOLD_SAYS_HELD(mutex_) {}  // where the analysis cannot know
+
+  /// While one lives that has `begun`, releases in the whole process are settled, and so wake who waits for them.
+  class release_watch {
+   public:
+    release_watch() noexcept = default;
+    ~release_watch();
+    release_watch(const release_watch&) = delete;
+    release_watch& operator=(const release_watch&) = delete;
+    [[nodiscard]] bool begun() const noexcept { return begun_; }
+    void begin() noexcept;
+
+   private:
+    bool begun_ = false;
+  };
+
   using miss_reason = core::miss_reason;
   using counter = core::counter;
   using patience = core::patience;
@@ -87,9 +123,8 @@ class engine {
   [[nodiscard]] entry* unusable_twin(const request& what, const range& extent) const noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] bool same_token(const entry& one, const request& what) const noexcept;
   [[nodiscard]] grant hit(entry& found, const request& what) noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] grant grant_on(entry& found, const request& what) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] static grant grant_on(entry& found, const request& what) noexcept;
   void sample(entry& found) noexcept PINFOLD_REQUIRES(mutex_);
-  void pin(entry& found) noexcept PINFOLD_REQUIRES(mutex_);
   void replace(entry& stale) noexcept PINFOLD_REQUIRES(mutex_);                                       // unlocks
   [[nodiscard]] result<grant> acquire_slowly(const request& what) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] result<grant> join(entry& opening, const request& what, const patience& until) noexcept
@@ -98,7 +133,22 @@ class engine {
   [[nodiscard]] miss_reason reason_of_miss(const request& what, const range& extent) const noexcept
       PINFOLD_REQUIRES(mutex_);
   void count_miss(miss_reason reason) noexcept;
-  [[nodiscard]] bool spare_entry() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] bool spare_entry() noexcept PINFOLD_REQUIRES(mutex_);    // unlocks
+  void grow_hit_table(unsigned log2) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+
+  // --- hits without the mutex (engine_hit.cpp)
+  [[nodiscard]] bool serves(const record& one, peer_id peer, const range& wanted, const void* token) const noexcept;
+  void count_hit(ledger* mine, record* found) noexcept;
+  void allow_hits(entry& live) noexcept PINFOLD_REQUIRES(mutex_);
+  static void stop_hits(entry& live) noexcept { live.hot->clear(record::hittable); }
+  [[nodiscard]] bool reusable(const entry& one) const noexcept;
+  [[nodiscard]] bool mark_if_idle(entry& live) noexcept PINFOLD_REQUIRES(mutex_);
+  void revive(entry& marked) noexcept PINFOLD_REQUIRES(mutex_);
+  void mark_victims() noexcept PINFOLD_REQUIRES(mutex_);
+  void mark_idle() noexcept PINFOLD_REQUIRES(mutex_);
+  void keep_unpinned(core::entry_list& chosen) noexcept PINFOLD_REQUIRES(mutex_);
+  void mark(entry& live, core::entry_list& chosen) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] std::uint64_t leases_out() const noexcept;
 
   // --- several at once (engine_group.cpp)
   struct group;
@@ -106,8 +156,8 @@ class engine {
                                      group& claimed) noexcept PINFOLD_REQUIRES(mutex_);
   void open_group(std::span<const request> what, group& claimed, std::span<result<grant>> granted) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
-  void settle(std::span<const request> what, const group& claimed, std::size_t i, const result<opened>& made,
-              std::uint64_t closes_before, const patience& until, std::span<result<grant>> granted) noexcept
+  void conclude(std::span<const request> what, const group& claimed, std::size_t i, const result<opened>& made,
+                std::uint64_t closes_before, const patience& until, std::span<result<grant>> granted) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
 
   // --- opening (engine_open.cpp)
@@ -126,6 +176,8 @@ class engine {
   [[nodiscard]] result<void> accept(entry& opening, const opened& made, const patience& until) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
   void publish(entry& opening, const opened& made) noexcept PINFOLD_REQUIRES(mutex_);
+  void write_record(const entry& opening, const opened& made) noexcept;
+  [[nodiscard]] registration object_of(const entry& one) const noexcept;
   [[nodiscard]] error abandon(entry& opening, const error& why) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] error take_back(entry& opening, const opened& made, const error& why) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
@@ -143,8 +195,8 @@ class engine {
   void give_room_back(entry& closed) noexcept PINFOLD_REQUIRES(mutex_);
 
   // --- closing (engine_close.cpp)
-  result<void> release_pin(entry& held) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  result<void> unpin(entry& held) noexcept PINFOLD_REQUIRES(mutex_);        // unlocks
+  result<void> unpin(entry& held) noexcept PINFOLD_REQUIRES(mutex_);      // unlocks
+  result<void> unpinned(entry& freed) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   void queue_close(entry& stale) noexcept PINFOLD_REQUIRES(mutex_);
   result<void> close(entry& closable, const event* why) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   void detach(entry& closable) noexcept PINFOLD_REQUIRES(mutex_);
@@ -160,27 +212,40 @@ class engine {
   void mark_stale(entry& gone) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] entry* next_to_invalidate(peer_id peer, const range& gone) const noexcept PINFOLD_REQUIRES(mutex_);
   void retire(entry& old) noexcept PINFOLD_REQUIRES(mutex_);
+  void settle_retired() noexcept PINFOLD_REQUIRES(mutex_);
 
   // --- waiting and telling (engine_life.cpp)
-  bool wait_for(const void* what, core::deadline until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  bool wait_for(const void* what, core::deadline until) noexcept PINFOLD_REQUIRES(mutex_);              // unlocks
+  bool wait_for_release(release_watch& watch, core::deadline until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   void tell(event what) noexcept PINFOLD_EXCLUDES(mutex_);
   [[nodiscard]] event about(const entry& one, event_kind kind, severity level) const noexcept PINFOLD_REQUIRES(mutex_);
   void reap() noexcept PINFOLD_EXCLUDES(mutex_);
   void stop_reaper() noexcept PINFOLD_EXCLUDES(mutex_);
   void wait_for_leases() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  void revoke_leased() noexcept PINFOLD_REQUIRES(mutex_);    // unlocks
+  void refuse_hits() noexcept PINFOLD_REQUIRES(mutex_);
+  void revoke_leased() noexcept PINFOLD_REQUIRES(mutex_);
   void say_goodbye() noexcept PINFOLD_EXCLUDES(mutex_);
 
+  // What a hit reads, on lines that nobody writes.
+  alignas(64) core::hit_table hits_;  // changed under the mutex, read without
+  hit_view view_;
+  const std::uint32_t number_;  // of all caches alive; 0 when there are too many, then nothing is hit without the mutex
+  const std::uint64_t hits_before_;  // what caches of this number had counted when this one began
+  const std::size_t token_offset_;
   const driver driver_;
   const cache_options options_;
   core::counters counters_;
 
-  mutable core::mutex mutex_;
-  core::budget budget_;  // changed under the mutex, read without
-  core::entry_pool pool_ PINFOLD_GUARDED_BY(mutex_);
+  core::gate& gate_;
+  core::mutex& mutex_;
+  core::budget budget_;                                  // changed under the mutex, read without
+  core::entry_pool pool_;                                // changed under the mutex, walked without
   core::range_index lookup_ PINFOLD_GUARDED_BY(mutex_);  // opening and live
   core::range_index hidden_ PINFOLD_GUARDED_BY(mutex_);  // open in the driver, or about to be, and not to be found
-  core::entry_list idle_ PINFOLD_GUARDED_BY(mutex_);     // live without a pin, least recently released first
+  core::entry_list reusable_
+      PINFOLD_GUARDED_BY(mutex_);  // live and to be kept, leased or not: eviction's hand goes round
+  core::entry_list marked_ PINFOLD_GUARDED_BY(mutex_);   // evicting: no pin, no hits, closed when room is needed
+  core::entry_list retired_ PINFOLD_GUARDED_BY(mutex_);  // draining since a moment ago; empty when the mutex is free
   core::entry_list queued_ PINFOLD_GUARDED_BY(mutex_);   // draining without a pin: closes that are due
   core::entry_list quarantined_ PINFOLD_GUARDED_BY(mutex_);
   core::history history_ PINFOLD_GUARDED_BY(mutex_);
@@ -188,7 +253,6 @@ class engine {
   std::size_t closes_in_flight_ PINFOLD_GUARDED_BY(mutex_) = 0;
   std::uint64_t closes_done_ PINFOLD_GUARDED_BY(mutex_) = 0;
   std::uint64_t hits_seen_ PINFOLD_GUARDED_BY(mutex_) = 0;
-  std::uint64_t leases_ PINFOLD_GUARDED_BY(mutex_) = 0;
   bool closed_ PINFOLD_GUARDED_BY(mutex_) = false;
   bool orphaned_ PINFOLD_GUARDED_BY(mutex_) = false;  // the last lease frees the engine
   mutable std::atomic<std::uint64_t> leases_most_{0};

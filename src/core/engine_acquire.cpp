@@ -7,10 +7,11 @@
 namespace pinfold::detail {
 
 result<grant> engine::acquire(const request& what) noexcept {
+  static_cast<void>(ledger::of_this_thread());  // for the hits to come
   counters_.add(counter::acquires);
   core::scoped_lock guard(mutex_);
   entry* found = closed_ || what.unshared ? nullptr : matching(what);
-  if (found != nullptr && found->now() == entry_state::live) return hit(*found, what);
+  if (found != nullptr && found->now() != entry_state::opening) return hit(*found, what);
   auto granted = acquire_slowly(what);
   if (!granted) counters_.add(counter::failed_acquires);
   return granted;
@@ -19,15 +20,17 @@ result<grant> engine::acquire(const request& what) noexcept {
 grant engine::find(const request& what) noexcept {
   core::scoped_lock guard(mutex_);
   entry* found = closed_ ? nullptr : matching(what);
-  if (found != nullptr && found->now() == entry_state::live) {
+  if (found != nullptr && found->now() != entry_state::opening) {
     counters_.add(counter::valid);
     counters_.add(counter::found);
-    pin(*found);
+    if (found->now() == entry_state::evicting) revive(*found);
+    found->own_pins.fetch_add(1, std::memory_order_seq_cst);
+    found->hot->visited.store(1, std::memory_order_relaxed);
     return grant_on(*found, what);
   }
   counters_.add(counter::notfound);
   while (entry* stale = covering_with_other_token(what)) replace(*stale);  // only marks: `find` never calls the driver
-  return {nullptr, nullptr};
+  return {};
 }
 
 // The token differs: the exporter has freed this memory and given its address to something else (R4).
@@ -35,13 +38,15 @@ void engine::replace(entry& stale) noexcept {
   counters_.add(counter::invalid);
   const event replaced = about(stale, event_kind::replaced, severity::info);
   mark_stale(stale);
+  settle_retired();
   mutex_.unlock();
   tell(replaced);
   mutex_.lock();
 }
 
 bool engine::same_token(const entry& one, const request& what) const noexcept {
-  return driver_.token_bytes == 0 || std::memcmp(one.token(), what.token, driver_.token_bytes) == 0;
+  const auto* token = reinterpret_cast<const std::byte*>(one.hot) + token_offset_;
+  return driver_.token_bytes == 0 || std::memcmp(token, what.token, driver_.token_bytes) == 0;
 }
 
 entry* engine::matching(const request& what) const noexcept {
@@ -73,25 +78,19 @@ entry* engine::unusable_twin(const request& what, const range& extent) const noe
   return hidden_.find_overlap(what.peer, extent, [&](const entry& one) { return same_token(one, what); });
 }
 
-void engine::pin(entry& found) noexcept {
-  if (found.idle()) idle_.remove(&found);
-  ++found.pins;
-}
-
 grant engine::grant_on(entry& found, const request& what) noexcept {
-  ++leases_;
-  counters_.add(counter::leases);
   // As numbers: local memory may be registered by addresses that no object has, in tests even from 0 on.
   const auto base = reinterpret_cast<std::uintptr_t>(found.data);
-  return {&found, reinterpret_cast<void*>(base + (what.wanted.begin - found.covered.begin))};
+  return {reinterpret_cast<pin>(found.hot) | in_entry,
+          reinterpret_cast<void*>(base + (what.wanted.begin - found.covered.begin))};
 }
 
 void engine::sample(entry& found) noexcept {
   constexpr std::uint64_t one_in = 64;
   if (options_.entry_statistics) {
-    ++found.hits;
+    found.hits.fetch_add(1, std::memory_order_relaxed);
   } else if (++hits_seen_ % one_in == 0) {
-    found.hits += one_in;
+    found.hits.fetch_add(one_in, std::memory_order_relaxed);
   }
 }
 
@@ -99,8 +98,14 @@ grant engine::hit(entry& found, const request& what) noexcept {
   counters_.add(counter::hits);
   counters_.add(counter::valid);
   sample(found);
-  pin(found);
-  found.persistent = found.persistent || what.persistent;
+  if (found.now() == entry_state::evicting) revive(found);
+  found.own_pins.fetch_add(1, std::memory_order_seq_cst);
+  found.hot->visited.store(1, std::memory_order_relaxed);
+  if (what.persistent && !found.persistent) {
+    if (reusable(found)) reusable_.remove(&found);
+    found.persistent = true;
+  }
+  if (!found.hot->is(record::listed)) allow_hits(found);  // there was no room in the table when it was published
   return grant_on(found, what);
 }
 
@@ -118,7 +123,7 @@ result<grant> engine::acquire_slowly(const request& what) noexcept {
     if (closed_) return fail(errc::closed, "the cache is shutting down");
     if (what.unshared) break;
     if (entry* found = matching(what)) {
-      if (found->now() == entry_state::live) return hit(*found, what);
+      if (found->now() != entry_state::opening) return hit(*found, what);
       return join(*found, what, until);
     }
     if (entry* stale = covering_with_other_token(what)) {
@@ -143,17 +148,20 @@ void engine::count_miss(miss_reason reason) noexcept {
 }
 
 result<grant> engine::join(entry& opening, const request& what, const patience& until) noexcept {
-  ++opening.pins;  // from here on the entry cannot be reused, whatever becomes of the open
+  opening.own_pins.fetch_add(1);  // from here on the entry cannot be reused, whatever becomes of the open
   while (opening.now() == entry_state::opening) {
     if (wait_for(&opening, until.others()) || opening.now() != entry_state::opening) continue;
-    --opening.pins;  // the opener still holds one
+    opening.own_pins.fetch_sub(1);  // the opener still holds one
     return fail(errc::timed_out, "another thread is still opening this handle");
   }
   if (opening.now() == entry_state::live || opening.now() == entry_state::draining) {
     counters_.add(counter::hits);
     counters_.add(counter::valid);
     sample(opening);
-    opening.persistent = opening.persistent || what.persistent;
+    if (what.persistent && !opening.persistent) {
+      if (reusable(opening)) reusable_.remove(&opening);
+      opening.persistent = true;
+    }
     return grant_on(opening, what);
   }
   const error why = opening.failure;
@@ -164,7 +172,7 @@ result<grant> engine::join(entry& opening, const request& what, const patience& 
 result<void> engine::wait_out(entry& twin, const patience& until) noexcept {
   switch (twin.now()) {
     case entry_state::quarantined: {
-      if (twin.pins > 0) break;
+      if (twin.own_pins.load(std::memory_order_relaxed) > 0) break;
       auto closed = close(twin, nullptr);
       if (closed) return {};
       error why = closed.error();
@@ -172,7 +180,7 @@ result<void> engine::wait_out(entry& twin, const patience& until) noexcept {
       return tl::unexpected(why);
     }
     case entry_state::draining:
-      if (twin.pins == 0) {
+      if (queued_.holds(twin) || twin.pins() == 0) {
         static_cast<void>(close(twin, nullptr));  // if it fails, the twin is seen again, in quarantine
         return {};
       }
@@ -193,14 +201,23 @@ engine::miss_reason engine::reason_of_miss(const request& what, const range& ext
 }
 
 bool engine::spare_entry() noexcept {
+  if (const auto log2 = hits_.wants(); log2 != 0) grow_hit_table(log2);
   while (pool_.empty()) {
     mutex_.unlock();
-    auto block = core::entry_pool::make_chunk(this, driver_.token_bytes);
+    auto more = core::entry_pool::make_chunk(token_offset_ + driver_.token_bytes);
     mutex_.lock();
-    if (!block) return false;
-    pool_.adopt(std::move(block));
+    if (!more) return false;
+    pool_.adopt(std::move(more));
   }
   return true;
+}
+
+// Without memory for it, some hits take the mutex.
+void engine::grow_hit_table(unsigned log2) noexcept {
+  mutex_.unlock();
+  core::hit_table::memory larger(log2);
+  mutex_.lock();
+  hits_.adopt(std::move(larger), pool_);
 }
 
 }  // namespace pinfold::detail

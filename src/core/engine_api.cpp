@@ -4,25 +4,54 @@
 
 namespace pinfold::detail {
 
-void engine_closer::operator()(engine* closing) const noexcept { engine::shut_down(closing); }
+namespace {
+
+// In a child of fork(2) the parent's registrations are neither used nor torn down (R37), and its mutex may be held by a
+// thread that the child does not have.
+error elsewhere() noexcept {
+  return {errc::closed, native_kind::none, 0, "this cache belongs to the process that forked this one"};
+}
+
+}  // namespace
+
+void engine_closer::operator()(engine* closing) const noexcept {
+  if (closing->here()) engine::shut_down(closing);
+}
 
 engine_handle make_engine(const driver& table, cache_options options) {
-  return engine_handle(new engine(table, std::move(options)));
+  return engine_handle(engine::make(table, std::move(options)));
 }
 
-result<grant> acquire(engine& on, const request& what) noexcept { return on.acquire(what); }
-void acquire_group(engine& on, std::span<const request> what, std::span<result<grant>> granted) noexcept {
-  on.acquire_group(what, granted);
+const hit_view& hits_of(const engine& on) noexcept { return on.view(); }
+
+grant look_up(engine& on, std::uintptr_t begin, std::uintptr_t end, rights need) noexcept {
+  return on.look_up(begin, end, need);
 }
-grant find(engine& on, const request& what) noexcept { return on.find(what); }
-result<void> release(record* held) noexcept { return engine::release(static_cast<entry*>(held)); }
-void invalidate(engine& on, peer_id peer, range gone) noexcept { on.invalidate(peer, gone); }
-void unpersist(engine& on, peer_id peer, range where) noexcept { on.unpersist(peer, where); }
-result<void> drop_peer(engine& on, peer_id peer) noexcept { return on.drop_peer(peer); }
-result<void> flush(engine& on) noexcept { return on.flush(); }
-result<void> quiesce(engine& on) noexcept { return on.quiesce(); }
-result<void> progress(engine& on) noexcept { return on.progress(); }
+grant look_up(engine& on, peer_id peer, range wanted, const void* token) noexcept {
+  return on.look_up(peer, wanted, token);
+}
+result<grant> acquire(engine& on, const request& what) noexcept {
+  return on.here() ? on.acquire(what) : tl::unexpected(elsewhere());
+}
+void acquire_group(engine& on, std::span<const request> what, std::span<result<grant>> granted) noexcept {
+  if (on.here()) return on.acquire_group(what, granted);
+  for (auto& one : granted) one = tl::unexpected(elsewhere());
+}
+grant find(engine& on, const request& what) noexcept { return on.here() ? on.find(what) : grant{}; }
+result<void> settle(const record* unpinned) noexcept { return engine::settle(unpinned); }
+void invalidate(engine& on, peer_id peer, range gone) noexcept {
+  if (on.here()) on.invalidate(peer, gone);
+}
+void unpersist(engine& on, peer_id peer, range where) noexcept {
+  if (on.here()) on.unpersist(peer, where);
+}
+result<void> drop_peer(engine& on, peer_id peer) noexcept {
+  return on.here() ? on.drop_peer(peer) : tl::unexpected(elsewhere());
+}
+result<void> flush(engine& on) noexcept { return on.here() ? on.flush() : tl::unexpected(elsewhere()); }
+result<void> quiesce(engine& on) noexcept { return on.here() ? on.quiesce() : tl::unexpected(elsewhere()); }
+result<void> progress(engine& on) noexcept { return on.here() ? on.progress() : tl::unexpected(elsewhere()); }
 statistics read_statistics(const engine& on) noexcept { return on.read_statistics(); }
-std::vector<entry_info> dump(const engine& on) { return on.dump(); }
+std::vector<entry_info> dump(const engine& on) { return on.here() ? on.dump() : std::vector<entry_info>{}; }
 
 }  // namespace pinfold::detail

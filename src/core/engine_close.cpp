@@ -1,54 +1,59 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Giving back: releases, closes, quarantine.
 #include "core/engine.hpp"
+#include "core/process.hpp"
 
 namespace pinfold::detail {
 
-result<void> engine::release(entry* held) noexcept {
-  engine& home = *held->owner;
+// A pin was given back on an entry that is not simply live, or somebody waits for releases. It may be late: then the
+// entry, the engine, even the page may have moved on, and there is nothing to do.
+result<void> engine::settle(const record* given_back) noexcept {
+  auto& page = core::record_page::of(given_back);
+  core::gate* gate = page.owner.load(std::memory_order_acquire);
+  if (gate == nullptr || gate->process != core::this_process()) return {};
+  engine* last = nullptr;
   result<void> closed;
-  bool last = false;
   {
-    core::scoped_lock guard(home.mutex_);
-    closed = home.release_pin(*held);
-    last = home.orphaned_ && home.leases_ == 0;
+    core::scoped_lock guard(gate->guard);
+    engine* home = gate->home;
+    if (home == nullptr || page.owner.load(std::memory_order_relaxed) != gate) return {};
+    home->mutex_is_held();
+    home->waiting_.notify(home);  // who waits for room or for a conflict looks again
+    closed = home->unpinned(page.entries[page.number_of(given_back)]);
+    if (home->orphaned_ && home->leases_out() == 0) {
+      last = home;
+      home->leave_gate();
+    }
   }
-  if (last) delete &home;
+  destroy(last);
   return closed;
 }
 
-result<void> engine::release_pin(entry& held) noexcept {
-  --leases_;
-  counters_.subtract(counter::leases);
-  if (held.revoked.load(std::memory_order_relaxed)) return {};
-  return unpin(held);
+result<void> engine::unpin(entry& held) noexcept {
+  held.own_pins.fetch_sub(1, std::memory_order_seq_cst);
+  waiting_.notify(this);
+  return unpinned(held);
 }
 
-result<void> engine::unpin(entry& held) noexcept {
-  PINFOLD_INVARIANT(held.pins > 0, "a pin to give back must be there");
-  if (--held.pins > 0) return {};
+// Does what is due when an entry has no pin left. Whoever gives a pin back comes here, or has seen that it need not.
+result<void> engine::unpinned(entry& freed) noexcept {
+  if (freed.hot->is(record::hittable) || freed.pins() > 0) return {};
   const bool later = options_.closes == close_policy::deferred;
-  waiting_.notify(this);  // who waits for room or for a conflict looks again
-  switch (held.now()) {
+  switch (freed.now()) {
     case entry_state::live:
-      if (held.persistent && !held.bypass) return {};
-      if (options_.retain && !held.bypass) {
-        idle_.push_back(&held);
-        return {};
-      }
-      if (!later) return close(held, nullptr);
-      lookup_.erase(&held);
-      hidden_.insert(&held);
-      held.become(entry_state::draining);
-      queue_close(held);
+      if ((freed.persistent || options_.retain) && !freed.bypass) return {};
+      if (!later) return close(freed, nullptr);
+      retire(freed);
+      settle_retired();
       return {};
     case entry_state::draining:
-      waiting_.notify(&held);
-      if (!later) return close(held, nullptr);
-      queue_close(held);
+      waiting_.notify(&freed);
+      if (queued_.holds(freed)) return {};
+      if (!later) return close(freed, nullptr);
+      queue_close(freed);
       return {};
-    case entry_state::failed: recycle(held); return {};
-    default: waiting_.notify(&held); return {};  // quarantined: from now on its close can be retried
+    case entry_state::failed: recycle(freed); return {};
+    default: waiting_.notify(&freed); return {};  // quarantined: from now on its close can be retried
   }
 }
 
@@ -59,11 +64,13 @@ void engine::queue_close(entry& stale) noexcept {
 
 // Takes a closable entry out of whatever it is in, and hides it.
 void engine::detach(entry& closable) noexcept {
-  PINFOLD_INVARIANT(closable.pins == 0, "only what nobody holds is closed");
+  PINFOLD_INVARIANT(!closable.hot->is(record::hittable), "what can still be hit is not closed");
   switch (closable.now()) {
     case entry_state::live:
-      // The last release of an entry that is not kept comes here directly, without having been idle.
-      if (idle_.holds(closable)) idle_.remove(&closable);
+    case entry_state::evicting:
+      if (closable.now() == entry_state::evicting) marked_.remove(&closable);
+      if (closable.hot->is(record::listed)) hits_.erase(closable.hot);
+      if (reusable(closable)) reusable_.remove(&closable);
       lookup_.erase(&closable);
       hidden_.insert(&closable);
       break;
@@ -79,9 +86,10 @@ result<void> engine::close(entry& closable, const event* why) noexcept {
   closable.become(entry_state::closing);
   ++closes_in_flight_;
   event failed = about(closable, event_kind::close_failed, severity::failure);
+  const auto object = object_of(closable);
   mutex_.unlock();
   if (why != nullptr) tell(*why);
-  auto closed = driver_.close(driver_.self, closable.object);
+  auto closed = driver_.close(driver_.self, object);
   if (!closed) {
     failed.cause = &closed.error();
     tell(failed);
@@ -139,7 +147,7 @@ result<void> engine::retry_quarantined() noexcept {
   result<void> first;
   for (std::size_t left = quarantined_.size(); left > 0 && !quarantined_.empty(); --left) {
     entry* owed = quarantined_.front();
-    if (owed->pins > 0) {  // somebody has yet to read why its open failed
+    if (owed->own_pins.load(std::memory_order_relaxed) > 0) {  // somebody has yet to read why its open failed
       quarantined_.remove(owed);
       quarantined_.push_back(owed);
       continue;
@@ -154,8 +162,9 @@ result<void> engine::close_unheld() noexcept {
   auto first = retry_quarantined();
   auto queued = close_queued(SIZE_MAX);
   if (first) first = queued;
-  while (!idle_.empty()) {
-    auto closed = close(*idle_.front(), nullptr);
+  mark_idle();
+  while (!marked_.empty()) {
+    auto closed = close(*marked_.front(), nullptr);
     if (first && !closed) first = closed;
   }
   const auto finished = wait_for_closes();
@@ -177,7 +186,7 @@ result<void> engine::flush() noexcept {
 
 result<void> engine::quiesce() noexcept {
   core::scoped_lock guard(mutex_);
-  if (leases_ > 0) return fail(errc::in_use_conflict, "leases are out");
+  if (leases_out() > 0) return fail(errc::in_use_conflict, "leases are out");
   return close_unheld();
 }
 

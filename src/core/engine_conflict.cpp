@@ -12,14 +12,14 @@ struct obstacles {
   entry* moving = nullptr;    // another thread's open or close is at work on it
   entry* closable = nullptr;  // nobody needs it
 
-  void add(entry& one) noexcept {
+  void add(entry& one, bool due) noexcept {
     switch (one.now()) {
       case entry_state::opening:
         // Another opener that waits, as we do, holds nothing in the driver: waiting for it could be waiting for us.
         if (one.in_driver) moving = &one;
         break;
       case entry_state::closing: moving = &one; break;
-      default: (one.pins > 0 ? leased : closable) = &one;
+      default: (!due && one.pins() > 0 ? leased : closable) = &one;
     }
   }
 };
@@ -33,22 +33,28 @@ error as_conflict(error refused) noexcept {
 
 result<void> engine::clear_conflicts(entry& opening, const error& refused, const patience& until) noexcept {
   bool changed = opening.disturbed;
+  release_watch watch;
   for (;;) {
     obstacles found;
     const auto note = [&](entry& one) {
-      if (&one != &opening) found.add(one);
+      mutex_is_held();
+      // A pin on what is due is no lease: a hit that came too late is taking it back.
+      const bool due = one.now() == entry_state::quarantined ? one.own_pins.load(std::memory_order_relaxed) == 0
+                                                             : one.now() == entry_state::draining && queued_.holds(one);
+      if (&one != &opening) found.add(one, due);
       return false;
     };
     lookup_.find_overlap(opening.peer, opening.covered, note);
     hidden_.find_overlap(opening.peer, opening.covered, note);
 
     if (found.leased != nullptr) {
-      if (!wait_for(this, until.conflicts())) return tl::unexpected(as_conflict(refused));
+      if (!wait_for_release(watch, until.conflicts())) return tl::unexpected(as_conflict(refused));
     } else if (found.moving != nullptr) {
       if (!wait_for(found.moving, until.others()))
         return fail(errc::timed_out, "another thread is still busy with overlapping memory");
     } else if (found.closable != nullptr) {
-      if (found.closable->now() == entry_state::live) counters_.add(counter::conflicts);
+      if (found.closable->now() == entry_state::live && !mark_if_idle(*found.closable)) continue;  // hit meanwhile
+      if (found.closable->now() == entry_state::evicting) counters_.add(counter::conflicts);
       const event why = about(*found.closable, event_kind::conflict, severity::info);
       if (auto closed = close(*found.closable, &why); !closed) return tl::unexpected(as_conflict(closed.error()));
     } else {

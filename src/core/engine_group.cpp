@@ -15,6 +15,7 @@ struct engine::group {
 };
 
 void engine::acquire_group(std::span<const request> what, std::span<result<grant>> granted) noexcept {
+  static_cast<void>(ledger::of_this_thread());
   std::array<bool, most_in_group> done{};
   if (driver_.open_many != nullptr) {
     std::array<result<range>, most_in_group> extents;
@@ -53,7 +54,8 @@ void engine::open_group(std::span<const request> what, group& claimed, std::span
   std::array<result<opened>, most_in_group> made;
   for (std::size_t i = 0; i < claimed.size; ++i) {
     entry& one = *claimed.fresh[i];
-    asked[i] = {one.peer, one.covered, one.token(), one.access};
+    const auto* token = reinterpret_cast<const std::byte*>(one.hot) + token_offset_;
+    asked[i] = {one.peer, one.covered, token, one.access};
     one.in_driver = true;
   }
   const auto closes_before = closes_done_;
@@ -63,12 +65,12 @@ void engine::open_group(std::span<const request> what, group& claimed, std::span
   for (std::size_t i = 0; i < claimed.size; ++i) claimed.fresh[i]->in_driver = false;
   for (const bool succeeded : {true, false}) {  // the refused ones last: they may have to wait
     for (std::size_t i = 0; i < claimed.size; ++i)
-      if (made[i].has_value() == succeeded) settle(what, claimed, i, made[i], closes_before, until, granted);
+      if (made[i].has_value() == succeeded) conclude(what, claimed, i, made[i], closes_before, until, granted);
   }
 }
 
-void engine::settle(std::span<const request> what, const group& claimed, std::size_t i, const result<opened>& made,
-                    std::uint64_t closes_before, const patience& until, std::span<result<grant>> granted) noexcept {
+void engine::conclude(std::span<const request> what, const group& claimed, std::size_t i, const result<opened>& made,
+                      std::uint64_t closes_before, const patience& until, std::span<result<grant>> granted) noexcept {
   const auto number = claimed.number[i];
   granted[number] = finish(*claimed.fresh[i], what[number], made, closes_before, until);
   if (granted[number]) {

@@ -9,13 +9,14 @@ namespace pinfold::detail {
 statistics engine::read_statistics() const noexcept {
   const auto sum = [this](counter which) { return counters_.sum(which); };
   statistics now;
-  now.hits = sum(counter::hits);
-  now.valid = sum(counter::valid);
+  const auto without_mutex = ledger::hits(number_) - hits_before_ + sum(counter::hits_elsewhere);
+  now.hits = sum(counter::hits) + without_mutex;
+  now.valid = sum(counter::valid) + without_mutex;
   now.invalid = sum(counter::invalid);
   now.evicted = sum(counter::evicted);
   now.found = sum(counter::found);
   now.notfound = sum(counter::notfound);
-  now.acquires = sum(counter::acquires);
+  now.acquires = sum(counter::acquires) + without_mutex;
   now.failed_acquires = sum(counter::failed_acquires);
   now.misses_cold = sum(counter::misses_cold);
   now.misses_invalidated = sum(counter::misses_invalidated);
@@ -38,7 +39,7 @@ statistics engine::read_statistics() const noexcept {
   now.entries_now = budget_.count_now();
   now.bytes_most = budget_.bytes_most();
   now.entries_most = budget_.count_most();
-  now.leases_now = sum(counter::leases);
+  now.leases_now = leases_out();
   now.quarantined = sum(counter::quarantined);
   now.bypass_bytes = sum(counter::bypass_bytes);
 
@@ -61,7 +62,8 @@ std::vector<entry_info> engine::dump() const {
     const auto now = std::chrono::steady_clock::now();
     const auto add = [&](const entry& one) {
       const bool opened = one.now() != entry_state::opening;
-      listed.push_back({one.peer, one.covered, one.bytes, driver_.name, one.now(), one.pins, one.hits, one.bypass,
+      listed.push_back({one.peer, one.covered, one.bytes, driver_.name, one.now(), pins_of(one),
+                        one.hits.load(std::memory_order_relaxed), one.bypass,
                         opened ? now - one.opened_at : std::chrono::nanoseconds{0}, one.owner_thread});
     };
     lookup_.for_each(add);

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Beginning, waiting, telling, ending.
 #include "core/engine.hpp"
+#include "core/process.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
+#include <new>
 
 namespace pinfold::detail {
 
@@ -22,15 +25,69 @@ cache_options sensible(cache_options options) noexcept {
   return options;
 }
 
+// The numbers of the caches that are alive. Number 0 is nobody's.
+std::array<std::atomic<bool>, ledger::most_caches> number_taken{};
+
+std::uint32_t take_number() noexcept {
+  for (std::uint32_t number = 1; number < number_taken.size(); ++number)
+    if (!number_taken[number].load() && !number_taken[number].exchange(true)) return number;
+  return 0;
+}
+
+std::size_t token_offset_in(const driver& table) noexcept {
+  const auto object = table.token_bytes > 0 ? imported_object_offset : local_object_offset;
+  return (object + table.object_bytes + 7) / 8 * 8;
+}
+
 }  // namespace
 
-engine::engine(const driver& table, cache_options options)
-    : driver_(table),
+engine* engine::make(const driver& table, cache_options options) {
+  core::gate* own = core::take_gate();
+  if (own == nullptr) throw std::bad_alloc();
+  try {
+    auto* made = new engine(*own, table, std::move(options));
+    core::scoped_lock guard(own->guard);
+    return own->home = made;
+  } catch (...) {
+    core::give_back(own);
+    throw;
+  }
+}
+
+// From now on a late release finds nobody.
+void engine::leave_gate() noexcept {
+  gate_.guard.says_held();
+  gate_.home = nullptr;
+}
+
+void engine::destroy(engine* ended) noexcept {
+  if (ended == nullptr) return;
+  core::gate* own = &ended->gate_;
+  delete ended;
+  core::give_back(own);
+}
+
+engine::engine(core::gate& own, const driver& table, cache_options options)
+    : hits_(table.token_bytes > 0),
+      number_(take_number()),
+      hits_before_(ledger::hits(number_)),
+      token_offset_(token_offset_in(table)),
+      driver_(table),
       options_(sensible(std::move(options))),
+      gate_(own),
+      mutex_(own.guard),
       budget_(options_.max_bytes, options_.max_count),
-      pool_(table.token_bytes) {
+      pool_(own) {
+  view_.generation = &core::process_word();
+  view_.seen = own.process;
+  view_.number = number_;
+  view_.number_in_word = number_ << record::cache_shift;
+  view_.salt = std::uintptr_t{number_} * 677;
+  static_cast<void>(core::barrier_in_use());  // before the first pin
   if (options_.reaper) reaper_ = std::thread([this] { reap(); });
 }
+
+engine::~engine() { number_taken[number_].store(false); }
 
 bool engine::wait_for(const void* what, core::deadline until) noexcept {
   const auto start = std::chrono::steady_clock::now();
@@ -45,7 +102,7 @@ event engine::about(const entry& one, event_kind kind, severity level) const noe
   event what{kind, level};
   what.peer = one.peer;
   what.where = one.covered;
-  what.leases = one.pins;
+  what.leases = pins_of(one);
   what.owner = one.owner_thread;
   return what;
 }
@@ -83,26 +140,36 @@ void engine::stop_reaper() noexcept {
 
 void engine::wait_for_leases() noexcept {
   const auto until = std::chrono::steady_clock::now() + options_.drain_timeout;
-  while (leases_ > 0 && wait_for(this, until)) {
+  while (leases_out() > 0 && wait_for(this, until)) {
   }
   // A release on another thread may be at its close: that thread still needs the driver and this engine.
   while (closes_in_flight_ > 0) wait_for(this, std::chrono::steady_clock::now() + std::chrono::hours{1});
 }
 
-// The time-out passed: the registrations are closed under their leases, which read as closed from now on.
+// From now on every request and every release takes the mutex.
+void engine::refuse_hits() noexcept {
+  closed_ = true;
+  lookup_.for_each([](entry& one) { stop_hits(one); });
+  static_cast<void>(core::order_everywhere());
+}
+
+// The time-out passed: the registrations are to be closed under their leases, which read as closed from now on.
 void engine::revoke_leased() noexcept {
-  core::entry_list leased;
-  const auto note = [&](entry& one) {
-    if (one.pins > 0) leased.push_back(&one);  // what is pinned is in no other list
-  };
-  lookup_.for_each(note);
-  hidden_.for_each(note);
-  while (entry* held = leased.front()) {
-    leased.remove(held);
-    held->revoked.store(true, std::memory_order_release);  // before the close: the lease must not be read as usable
-    held->pins = 0;
-    static_cast<void>(close(*held, nullptr));  // what fails is told to the sink
-  }
+  lookup_.for_each([this](entry& one) {
+    mutex_is_held();
+    if (one.pins() <= 0) return;
+    one.hot->set(record::revoked);
+    if (one.now() != entry_state::live) return;
+    if (reusable(one)) reusable_.remove(&one);
+    one.become(entry_state::evicting);
+    marked_.push_back(&one);
+  });
+  hidden_.for_each([this](entry& one) {
+    mutex_is_held();
+    if (one.pins() <= 0) return;
+    one.hot->set(record::revoked);
+    if (one.now() == entry_state::draining) queue_close(one);
+  });
 }
 
 void engine::say_goodbye() noexcept {
@@ -125,9 +192,9 @@ void engine::shut_down(engine* ending) noexcept {
   std::uint64_t out = 0;
   {
     core::scoped_lock guard(ending->mutex_);
-    ending->closed_ = true;
+    ending->refuse_hits();
     ending->wait_for_leases();
-    out = ending->leases_;
+    out = ending->leases_out();
     ending->revoke_leased();
     static_cast<void>(ending->close_unheld());  // what fails is told to the sink: there is nobody else to tell
   }
@@ -140,9 +207,10 @@ void engine::shut_down(engine* ending) noexcept {
   {
     core::scoped_lock guard(ending->mutex_);
     ending->orphaned_ = true;
-    last = ending->leases_ == 0;
+    last = ending->leases_out() == 0;
+    if (last) ending->leave_gate();
   }
-  if (last) delete ending;
+  if (last) destroy(ending);
 }
 
 }  // namespace pinfold::detail

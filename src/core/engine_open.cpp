@@ -58,9 +58,10 @@ entry& engine::claim(const request& what, const range& extent) noexcept {
   fresh.covered = any_remote(fresh.access) ? what.wanted : extent;
   fresh.persistent = what.persistent;
   fresh.owner_thread = this_thread();
-  if (driver_.token_bytes > 0) std::memcpy(fresh.token(), what.token, driver_.token_bytes);
+  if (driver_.token_bytes > 0)
+    std::memcpy(reinterpret_cast<std::byte*>(fresh.hot) + token_offset_, what.token, driver_.token_bytes);
   fresh.become(entry_state::opening);
-  fresh.pins = 1;
+  fresh.own_pins.fetch_add(1);  // for the opener. Added, not set: a hit that came too late may be taking its pin back
   fresh.doomed = fresh.unshared = what.unshared;
   fresh.bypass = what.unbudgeted;
   if (what.unbudgeted) counters_.add(counter::bypasses);
@@ -72,11 +73,10 @@ entry& engine::claim(const request& what, const range& extent) noexcept {
 // Without a token, nothing but the time tells what was opened: if the range was invalidated since the driver was asked,
 // it may be of the memory that is gone. It is closed, and the driver asked again.
 bool engine::opened_too_late(entry& opening, const opened& made) noexcept {
-  if (driver_.token_bytes > 0 || !opening.stale.load(std::memory_order_relaxed)) return false;
-  opening.object = made.object;
+  if (driver_.token_bytes > 0 || !opening.hot->is(record::stale)) return false;
   ++closes_in_flight_;
   mutex_.unlock();
-  const auto closed = driver_.close(driver_.self, opening.object);
+  const auto closed = driver_.close(driver_.self, made.object);
   mutex_.lock();
   --closes_in_flight_;
   waiting_.notify(this);
@@ -84,7 +84,7 @@ bool engine::opened_too_late(entry& opening, const opened& made) noexcept {
   if (!closed) return false;  // then it is handed out as it is, unindexed, and closed by its last release
   counters_.add(counter::opens);
   ++closes_done_;
-  opening.stale.store(false, std::memory_order_relaxed);
+  opening.hot->clear(record::stale);
   if (opening.unshared) return true;
   hidden_.erase(&opening);
   opening.doomed = false;
@@ -105,7 +105,8 @@ result<void> engine::after_refusal(entry& opening, const error& refused, const r
 result<opened> engine::call_open(entry& opening) noexcept {
   opening.disturbed = false;
   opening.in_driver = true;
-  const open_request asked{opening.peer, opening.covered, opening.token(), opening.access};
+  const auto* token = reinterpret_cast<const std::byte*>(opening.hot) + token_offset_;
+  const open_request asked{opening.peer, opening.covered, token, opening.access};
   mutex_.unlock();
   auto made = driver_.open(driver_.self, asked);
   mutex_.lock();
@@ -122,7 +123,6 @@ result<void> engine::accept(entry& opening, const opened& made, const patience& 
 }
 
 void engine::publish(entry& opening, const opened& made) noexcept {
-  opening.object = made.object;
   opening.data = made.data;
   opening.opened_at = std::chrono::steady_clock::now();
   if (!(opening.covered == made.covered)) {
@@ -131,20 +131,45 @@ void engine::publish(entry& opening, const opened& made) noexcept {
     opening.covered = made.covered;
     index.insert(&opening);
   }
+  write_record(opening, made);
   counters_.add(counter::opens);
   history_.forget(opening.peer, opening.covered.begin);
   opening.become(opening.doomed ? entry_state::draining : entry_state::live);
+  if (reusable(opening)) reusable_.push_back(&opening);
+  if (!opening.doomed) allow_hits(opening);
   waiting_.notify(&opening);
   if (!opening.doomed && driver_.token_bytes == 0) supersede(opening);
+}
+
+// Everything that leases and hits will read: from now on it is constant as long as anybody can.
+void engine::write_record(const entry& opening, const opened& made) noexcept {
+  auto* bytes = reinterpret_cast<std::byte*>(opening.hot);
+  opening.hot->begin.store(opening.covered.begin, std::memory_order_relaxed);
+  opening.hot->end.store(opening.covered.end, std::memory_order_relaxed);
+  if (driver_.token_bytes > 0) {
+    const imported_part beside{made.data, opening.peer};
+    std::memcpy(bytes + sizeof(record), &beside, sizeof beside);
+    std::memcpy(bytes + imported_object_offset, &made.object, driver_.object_bytes);
+  } else {
+    std::memcpy(bytes + local_object_offset, &made.object, driver_.object_bytes);
+  }
+}
+
+registration engine::object_of(const entry& one) const noexcept {
+  const auto offset = driver_.token_bytes > 0 ? imported_object_offset : local_object_offset;
+  registration copy;
+  std::memcpy(&copy, reinterpret_cast<const std::byte*>(one.hot) + offset, driver_.object_bytes);
+  return copy;
 }
 
 // What the new entry covers in range and rights is not needed any more; who holds it keeps it until release (R23).
 void engine::supersede(entry& by) noexcept {
   const auto lesser = [&](const entry& one) {
-    return &one != &by && one.now() == entry_state::live && !one.persistent && by.covered.contains(one.covered) &&
+    return &one != &by && one.now() != entry_state::opening && !one.persistent && by.covered.contains(one.covered) &&
            includes(by.access, one.access);
   };
   while (entry* found = lookup_.find_overlap(by.peer, by.covered, lesser)) retire(*found);
+  settle_retired();
 }
 
 // The open came to nothing: everybody who waits for it is told why, and the last of them recycles the entry.
@@ -161,7 +186,7 @@ error engine::abandon(entry& opening, const error& why) noexcept {
 // The driver opened it, but it must not stay: close it, or owe the close (R41).
 error engine::take_back(entry& opening, const opened& made, const error& why) noexcept {
   counters_.add(counter::opens);
-  opening.object = made.object;
+  write_record(opening, made);
   ++closes_in_flight_;
   const event failed = about(opening, event_kind::close_failed, severity::failure);
   mutex_.unlock();
@@ -187,7 +212,7 @@ error engine::take_back(entry& opening, const opened& made, const error& why) no
     hidden_.insert(&opening);
   }
   quarantine(opening);
-  --opening.pins;
+  opening.own_pins.fetch_sub(1);
   return why;
 }
 

@@ -9,6 +9,7 @@ result<void> engine::reserve(entry& opening, std::size_t more_bytes, std::size_t
   if (!budget_.can_ever_hold(opening.bytes + more_bytes))
     return fail(errc::larger_than_budget, "this one registration exceeds the whole budget");
   bool retried = false;
+  release_watch watch;
   while (opening.bypass || !budget_.take(more_bytes, more_count)) {
     if (opening.bypass) return go_without_room(opening, more_bytes);
     if (close_one_for_room()) continue;
@@ -29,7 +30,7 @@ result<void> engine::reserve(entry& opening, std::size_t more_bytes, std::size_t
       counters_.add(counter::bypasses);
       continue;
     }
-    if (options_.full == when_full::wait && wait_for(this, until.room())) continue;
+    if (options_.full == when_full::wait && wait_for_release(watch, until.room())) continue;
     return fail(errc::over_budget, "the budget is used up and nothing idle is left to close");
   }
   opening.bytes += more_bytes;
@@ -48,7 +49,8 @@ bool engine::close_one_for_room() noexcept {
     static_cast<void>(close(*due, nullptr));  // a failure is kept in quarantine and told to the sink
     return true;
   }
-  entry* victim = idle_.front();
+  if (marked_.empty()) mark_victims();
+  entry* victim = marked_.front();
   if (victim == nullptr) return false;
   counters_.add(counter::evicted);
   history_.remember(victim->peer, victim->covered.begin, miss_reason::evicted);

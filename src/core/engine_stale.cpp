@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Memory that is gone: what must not be found any more, and what may be closed again.
 #include "core/engine.hpp"
+#include "core/point.hpp"
 
 #include <array>
 
@@ -8,14 +9,16 @@ namespace pinfold::detail {
 
 void engine::mark_stale(entry& gone) noexcept {
   history_.remember(gone.peer, gone.covered.begin, miss_reason::invalidated);
-  gone.stale.store(true, std::memory_order_release);
-  if (gone.now() != entry_state::opening && gone.pins > 0) counters_.add(counter::invalidated_while_leased);
+  gone.hot->set(record::stale);
   if (gone.findable()) retire(gone);
 }
 
-// Takes an entry out of the look-up index for good.
+// Takes an entry out of the look-up index for good. `settle_retired` has to follow before the mutex is given up.
 void engine::retire(entry& old) noexcept {
-  if (old.idle()) idle_.remove(&old);
+  stop_hits(old);
+  if (old.hot->is(record::listed)) hits_.erase(old.hot);
+  if (old.now() == entry_state::evicting) marked_.remove(&old);
+  if (reusable(old)) reusable_.remove(&old);
   lookup_.erase(&old);
   hidden_.insert(&old);
   if (old.now() == entry_state::opening) {
@@ -23,34 +26,58 @@ void engine::retire(entry& old) noexcept {
     return;
   }
   old.become(entry_state::draining);
-  if (old.pins == 0) queue_close(old);
+  retired_.push_back(&old);
+}
+
+// Once every thread knows that they cannot be hit any more: those that nobody holds are to be closed, the others will
+// be by their last release. Should the barrier fail, `progress` and `flush` look again.
+void engine::settle_retired() noexcept {
+  if (retired_.empty()) return;
+  core::point();
+  const bool known = core::order_everywhere();
+  core::point();
+  while (entry* old = retired_.front()) {
+    retired_.remove(old);
+    if (old->pins() > 0 || !known) {
+      if (old->hot->is(record::stale)) counters_.add(counter::invalidated_while_leased);
+    } else {
+      queue_close(*old);
+    }
+  }
 }
 
 void engine::invalidate(peer_id peer, const range& gone) noexcept {
+  std::array<entry*, 16> hit;
   std::array<event, 16> told;
-  std::size_t count = told.size();
-  while (count == told.size()) {  // in batches, so that the lock is short and nothing is allocated
+  std::size_t count = hit.size();
+  while (count == hit.size()) {  // in batches, so that the lock is short and nothing is allocated
     count = 0;
+    std::size_t held = 0;
     {
       core::scoped_lock guard(mutex_);
-      while (count < told.size()) {
-        entry* hit = next_to_invalidate(peer, gone);
-        if (hit == nullptr) break;
-        if (hit->now() != entry_state::opening && hit->pins > 0)
-          told[count++] = about(*hit, event_kind::invalidated_while_leased, severity::warning);
-        mark_stale(*hit);
+      while (count < hit.size()) {
+        entry* next = next_to_invalidate(peer, gone);
+        if (next == nullptr) break;
+        const bool hidden = !next->findable();
+        mark_stale(*next);
+        if (hidden) counters_.add(counter::invalidated_while_leased);
+        hit[count++] = next;
       }
+      settle_retired();
+      for (std::size_t i = 0; i < count; ++i)
+        if (hit[i]->now() == entry_state::draining && hit[i]->pins() > 0)
+          told[held++] = about(*hit[i], event_kind::invalidated_while_leased, severity::warning);
     }
-    for (std::size_t i = 0; i < count; ++i) tell(told[i]);
+    for (std::size_t i = 0; i < held; ++i) tell(told[i]);
   }
 }
 
 // What can be found, and then what can not be found any more but is still held.
 entry* engine::next_to_invalidate(peer_id peer, const range& gone) const noexcept {
-  const auto fresh = [](const entry& one) { return !one.stale.load(std::memory_order_relaxed); };
+  const auto fresh = [](const entry& one) { return !one.hot->is(record::stale); };
   if (entry* found = lookup_.find_overlap(peer, gone, fresh)) return found;
   return hidden_.find_overlap(peer, gone, [&](const entry& one) {
-    return fresh(one) && one.pins > 0 && one.now() != entry_state::quarantined;
+    return fresh(one) && one.pins() > 0 && one.now() != entry_state::quarantined;
   });
 }
 
@@ -59,9 +86,9 @@ void engine::unpersist(peer_id peer, const range& where) noexcept {
   const auto kept = [](const entry& one) { return one.persistent; };
   while (entry* found = lookup_.find_overlap(peer, where, kept)) {
     found->persistent = false;
-    if (found->now() != entry_state::live || found->pins > 0) continue;
-    ++found->pins;
-    static_cast<void>(unpin(*found));  // as if released now; a close that fails is kept and told to the sink
+    if (found->now() != entry_state::live) continue;
+    if (reusable(*found)) reusable_.push_back(found);
+    static_cast<void>(unpinned(*found));  // a close that fails is kept and told to the sink
   }
 }
 

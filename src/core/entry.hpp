@@ -6,11 +6,11 @@
 #include "core/check.hpp"
 
 #include <pinfold/detail/engine.hpp>
+#include <pinfold/detail/ledger.hpp>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 namespace pinfold::core {
 
@@ -19,13 +19,14 @@ using detail::engine;
 /// Why the next request for the same memory will have to open it again.
 enum class miss_reason : std::uint8_t { cold, invalidated, rights, extent, evicted };
 
-/// One registration. Its memory is type-stable: it is reused for other entries, and freed only with the engine.
+/// One registration: all that a hit does not need. Its memory is type-stable: it is reused for other entries, and freed
+/// only with the engine.
 ///
-/// Guard: everything is guarded by the engine's mutex, except what `detail::record` says, and `object` while the driver
-/// works on it, which is the business of the one thread that made the entry `opening` or `closing`.
-/// The token's bytes follow the entry in memory.
-struct entry : detail::record {
-  engine* owner = nullptr;
+/// Guard: everything is guarded by the engine's mutex, except what `detail::record` says, and what the driver works on,
+/// which is the business of the one thread that made the entry `opening` or `closing`.
+struct entry {
+  detail::record* hot = nullptr;          ///< its part that hits and leases look at; always the same
+  std::atomic<std::int32_t> own_pins{0};  ///< pins that are in no thread's ledger; changed by any thread
 
   entry_state state = entry_state::free;
 
@@ -42,33 +43,34 @@ struct entry : detail::record {
   entry* previous = nullptr;
   entry* next = nullptr;  ///< also links free entries
 
-  std::uint32_t pins = 0;  ///< leases, the opener, and who waits for the opener
   rights access = rights::none;
   bool doomed = false;      ///< opening, and not to be found when it will be open
-  bool persistent = false;  ///< never idle: it is closed only when it is told to go
+  bool persistent = false;  ///< never evicted: it is closed only when it is told to go
   bool unshared = false;    ///< for one lease: never in the look-up index
   bool bypass = false;      ///< outside the budget, closed by its last release
   bool in_driver = false;   ///< opening, and the driver is at work on it now
   bool disturbed = false;   ///< opening, and something that overlaps it was closed since the driver was asked
 
-  std::size_t bytes = 0;  ///< what it counts, in the budget or as bypass
-  bool counted = false;   ///< whether the budget holds a place for it
-  void* data = nullptr;   ///< where `covered.begin` is in this process
-  error failure{};        ///< why the open failed, for those who waited for it
-  std::uint64_t hits = 0;
+  std::size_t bytes = 0;               ///< what it counts, in the budget or as bypass
+  bool counted = false;                ///< whether the budget holds a place for it
+  void* data = nullptr;                ///< where `covered.begin` is in this process
+  error failure{};                     ///< why the open failed, for those who waited for it
+  std::atomic<std::uint64_t> hits{0};  ///< sampled by any thread
   std::chrono::steady_clock::time_point opened_at{};
   std::int32_t owner_thread = 0;
-
-  [[nodiscard]] std::byte* token() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
-  [[nodiscard]] const std::byte* token() const noexcept { return reinterpret_cast<const std::byte*>(this + 1); }
 
   [[nodiscard]] entry_state now() const noexcept { return state; }
 
   /// Whether it is in the look-up index.
   [[nodiscard]] bool findable() const noexcept {
-    return state == entry_state::live || (state == entry_state::opening && !doomed);
+    return state == entry_state::live || state == entry_state::evicting || (state == entry_state::opening && !doomed);
   }
-  [[nodiscard]] bool idle() const noexcept { return state == entry_state::live && pins == 0 && !persistent; }
+
+  /// All pins: leases, the opener, and who waits for the opener. Exact when no hit can come in: the entry is not
+  /// hittable, and everybody knows (`order_everywhere`). It then only falls, and 0 is final.
+  [[nodiscard]] std::int64_t pins() const noexcept {
+    return own_pins.load(std::memory_order_seq_cst) + detail::ledger::sum(hot);
+  }
 
   /// Makes a transition of the table in `docs/protocol.md`; any other is a broken invariant.
   void become(entry_state next_state) noexcept {
@@ -82,7 +84,8 @@ struct entry : detail::record {
       case free: return to == opening;
       case opening: return to == live || to == draining || to == failed || to == quarantined;
       case failed: return to == free;
-      case live: return to == draining || to == closing;
+      case live: return to == evicting || to == draining || to == closing;
+      case evicting: return to == live || to == draining || to == closing;
       case draining: return to == closing;
       case closing: return to == free || to == quarantined;
       case quarantined: return to == closing;
@@ -90,7 +93,5 @@ struct entry : detail::record {
     return false;
   }
 };
-
-static_assert(sizeof(entry) % alignof(std::max_align_t) == 0, "the token behind an entry must be aligned");
 
 }  // namespace pinfold::core

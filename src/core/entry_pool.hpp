@@ -5,48 +5,69 @@
 #pragma once
 
 #include "core/entry.hpp"
+#include "core/record_page.hpp"
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 
 namespace pinfold::core {
 
-/// Not thread-safe: guarded by the engine's mutex, except `make_chunk`, which allocates and is called without it.
+/// Not thread-safe: guarded by the engine's mutex, except `make_chunk`, which allocates and is called without it, and
+/// `for_each_entry`, which any thread may call as long as the pool lives.
 class entry_pool {
  public:
-  static constexpr std::size_t entries_per_chunk = 64;
-
-  /// A block of free entries, not yet part of a pool.
+  /// Free entries for the records of one page, not yet part of a pool.
   struct chunk {
-    std::unique_ptr<std::byte[]> memory;
-    chunk* next = nullptr;
+    std::unique_ptr<entry[]> entries;
+    record_page* page = nullptr;
+
+    chunk() = default;
+    chunk(chunk&& other) noexcept : entries(std::move(other.entries)), page(std::exchange(other.page, nullptr)) {}
+    chunk& operator=(chunk&&) = delete;
+    ~chunk() {
+      if (page != nullptr) give_back(page);
+    }
+    explicit operator bool() const noexcept { return page != nullptr && entries != nullptr; }
   };
 
-  explicit entry_pool(std::size_t token_bytes) noexcept : stride_(stride(token_bytes)) {}
+  /// For the engine behind `owner`.
+  explicit entry_pool(gate& owner) noexcept : owner_(owner) {}
   ~entry_pool();
   entry_pool(const entry_pool&) = delete;
   entry_pool& operator=(const entry_pool&) = delete;
 
   [[nodiscard]] bool empty() const noexcept { return free_ == nullptr; }
 
-  /// A new block of entries that belong to `owner`, null when there is no memory.
-  [[nodiscard]] static std::unique_ptr<chunk> make_chunk(engine* owner, std::size_t token_bytes) noexcept;
+  /// New entries for a pool of such records, false inside when there is no memory.
+  [[nodiscard]] static chunk make_chunk(std::size_t record_bytes) noexcept;
 
-  void adopt(std::unique_ptr<chunk> made) noexcept;
+  void adopt(chunk made) noexcept;
 
-  /// A free entry with its fields as new; requires that the pool is not empty. Its state is still `free`.
+  /// A free entry with its fields as new; requires that the pool is not empty. Its state is still `free`, and its
+  /// record may be pinned for a moment by a hit that has come too late.
   [[nodiscard]] entry* take() noexcept;
 
   /// Takes back an entry that is `free`.
   void put(entry* done) noexcept;
 
- private:
-  [[nodiscard]] static std::size_t stride(std::size_t token_bytes) noexcept;
-  [[nodiscard]] static entry* at(const chunk& block, std::size_t number, std::size_t stride) noexcept;
+  /// Calls `each(entry&)` for all entries, used or not.
+  template <class F>
+  void for_each_entry(F&& each) const {
+    for (record_page* page = pages_.load(std::memory_order_acquire); page != nullptr; page = page->next)
+      for (std::size_t i = 0; i < page->capacity(); ++i) each(page->entries[i]);
+  }
 
-  const std::size_t stride_;
+  /// The same with `each(record*)`.
+  template <class F>
+  void for_each_record(F&& each) const {
+    for_each_entry([&](entry& one) { each(one.hot); });
+  }
+
+ private:
+  gate& owner_;
   entry* free_ = nullptr;
-  chunk* chunks_ = nullptr;
+  std::atomic<record_page*> pages_{nullptr};
 };
 
 }  // namespace pinfold::core

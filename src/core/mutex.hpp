@@ -14,12 +14,14 @@
 #define PINFOLD_GUARDED_BY(m) PINFOLD_THREAD_ATTRIBUTE(guarded_by(m))
 #define PINFOLD_REQUIRES(m) PINFOLD_THREAD_ATTRIBUTE(requires_capability(m))
 #define PINFOLD_EXCLUDES(m) PINFOLD_THREAD_ATTRIBUTE(locks_excluded(m))
+#define PINFOLD_SAYS_HELD(m) PINFOLD_THREAD_ATTRIBUTE(assert_capability(m))
 
 namespace pinfold::core {
 
 class PINFOLD_THREAD_ATTRIBUTE(capability("mutex")) mutex {
  public:
   void lock() noexcept PINFOLD_THREAD_ATTRIBUTE(acquire_capability()) { inner_.lock(); }
+  void says_held() const noexcept PINFOLD_SAYS_HELD(this) {}  ///< where the analysis cannot know
   void unlock() noexcept PINFOLD_THREAD_ATTRIBUTE(release_capability()) { inner_.unlock(); }
 
  private:

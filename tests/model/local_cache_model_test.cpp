@@ -186,9 +186,9 @@ class both {
   }
 
   void acquire(const range& memory, rights need, const acquire_options& how) {
-    local_oracle::item* item = nullptr;
-    const auto expected = oracle_.acquire(memory, need, how.persistent, how.bypass, item);
     auto got = real_.acquire(memory.begin, memory.end, need, how);
+    local_oracle::item* item = nullptr;
+    const auto expected = oracle_.acquire(memory, need, how.persistent, how.bypass, item, taken(got));
     RC_LOG() << "acquire: expected " << (expected ? name_of(*expected) : "success") << ", got "
              << (got ? "success" : name_of(got.error().code)) << '\n';
     RC_ASSERT(expected.has_value() == !got.has_value());
@@ -196,16 +196,24 @@ class both {
     if (got) leases_.emplace_back(item, std::move(*got));
   }
 
+  /// Which registration a lease is on.
+  template <class Lease>
+  std::optional<local_oracle::choice> taken(const Lease& got) const {
+    if (!got) return std::nullopt;
+    const auto one = real_.device->now().at(got->handle().key);
+    return local_oracle::choice{one.memory, one.access};
+  }
+
   // A batch does what single requests do, though it may close what is due later and in another order: it is tried where
   // nothing runs short, and compared when all that is due is closed.
   void batch(std::uint32_t a, std::uint32_t b, rights need) {
-    if (limited_ || failing_opens_ > 0 || oracle_.failing_closes > 0) return;
+    if (limited_ || failing_opens_ > 0 || oracle_.failing_closes > 0 || refuse_unions_) return;
     std::vector<range> ranges;
     for (std::uint32_t i = 0; i <= a % 5; ++i) ranges.push_back({1000 + 100 * i, 1016 + 100 * i + b % 16});
     std::vector<local_oracle::item*> items(ranges.size());
     local_oracle::outcome expected;
     for (std::size_t i = 0; i < ranges.size() && !expected; ++i) {
-      expected = oracle_.acquire(ranges[i], need, false, false, items[i]);
+      expected = oracle_.acquire(ranges[i], need, false, false, items[i], {});
       if (expected) items[i] = nullptr;
     }
     auto got = real_.cache.acquire_batch(ranges, need, {.workers = 1});
@@ -217,8 +225,8 @@ class both {
   }
 
   void find(const range& memory, rights need) {
-    auto* item = oracle_.find(memory, need);
     auto got = real_.cache.find(reinterpret_cast<const void*>(memory.begin), memory.size(), need);
+    auto* item = oracle_.find(memory, need, taken(got));
     RC_ASSERT(got.has_value() == (item != nullptr));
     if (got) leases_.emplace_back(item, std::move(*got));
   }

@@ -3,6 +3,8 @@
 /// What a cache of local memory must do, said in the simplest way: lists, linear searches, one thread.
 #pragma once
 
+#include "model/second_chance.hpp"
+
 #include <pinfold/options.hpp>
 #include <pinfold/rights.hpp>
 #include <pinfold/statistics.hpp>
@@ -26,7 +28,8 @@ class local_oracle {
     bool persistent = false;
     bool bypass = false;
     bool stale = false;
-    unsigned moved = 0;  // when it came to the index that it is in
+    bool visited = false;  // since the hand came by
+    unsigned moved = 0;    // when it came to the index that it is in
   };
   using outcome = std::optional<errc>;  // nothing means success
 
@@ -37,21 +40,28 @@ class local_oracle {
   int failing_closes = 0;
   bool refuse_unions = false;  // the device does not register more than three rights at once
 
+  /// Where several serve, any will do: this is the one that the cache took.
+  struct choice {
+    range memory;
+    rights access;
+  };
+
   /// The item that the lease is on, when it succeeds.
-  outcome acquire(const range& wanted, rights need, bool persistent, bool bypass, item*& held) {
-    if (item* found = bypass ? nullptr : live(wanted, need)) return lease(*(held = found), persistent);
+  outcome acquire(const range& wanted, rights need, bool persistent, bool bypass, item*& held,
+                  const std::optional<choice>& taken) {
+    if (item* found = bypass ? nullptr : live(wanted, need, taken)) return lease(*(held = found), persistent);
     close_queued(4);
     return open({wanted, bypass ? need : need | around(wanted), entry_state::live, 0, persistent, bypass}, need, held);
   }
-  item* find(const range& wanted, rights need) {
-    item* found = live(wanted, need);
+  item* find(const range& wanted, rights need, const std::optional<choice>& taken) {
+    item* found = live(wanted, need, taken);
     if (found != nullptr) lease(*found, false);
     return found;
   }
   bool release(item& one) {
     if (--one.leases > 0) return true;
     if (one.state == entry_state::live && one.persistent && !one.bypass) return true;
-    if (one.state == entry_state::live && options_.retain && !one.bypass) return idle_.push_back(&one), true;
+    if (one.state == entry_state::live && options_.retain && !one.bypass) return true;
     if (options_.closes == close_policy::inline_) return close(one);
     if (one.state == entry_state::live) hide(one);
     queued_.push_back(&one);
@@ -59,15 +69,16 @@ class local_oracle {
   }
   void invalidate(const range& gone) {
     for (item* one : in_order())
-      if (one->memory.overlaps(gone) && (one->state == entry_state::live || one->leases > 0)) {
+      if (one->memory.overlaps(gone) && (findable(*one) || one->leases > 0)) {
         one->stale = true;
-        if (one->state == entry_state::live) retire(*one);
+        if (findable(*one)) retire(*one);
       }
   }
   void unpersist(const range& where) {
     for (item* one : in_order())
       if (one->memory.overlaps(where) && one->state == entry_state::live && one->persistent) {
         one->persistent = false;
+        if (reusable(*one)) kept_.add(*one);
         if (one->leases == 0) ++one->leases, release(*one);
       }
   }
@@ -78,7 +89,7 @@ class local_oracle {
   bool flush() {
     bool all = retry();
     all = close_queued(SIZE_MAX) && all;
-    while (!idle_.empty()) all = close(*idle_.front()) && all;
+    for (auto& idle = kept_.all_idle(); !idle.empty();) all = close(*idle.front()) && all;
     return all;
   }
   [[nodiscard]] auto listed() const {
@@ -99,26 +110,34 @@ class local_oracle {
   items in_order() {  // live ones first, then hidden ones
     items all;
     for (auto& i : items_) all.push_back(&i);
-    const auto key = [](const item* i) {
-      return std::tuple(i->state != entry_state::live, i->memory.begin, i->memory.end, i->moved);
-    };
+    const auto key = [](const item* i) { return std::tuple(!findable(*i), i->memory.begin, i->memory.end, i->moved); };
     all.sort([&](item* a, item* b) { return key(a) < key(b); });
     return all;
   }
-  item* live(const range& wanted, rights need) {
-    for (item* i : in_order())
-      if (i->state == entry_state::live && i->memory.contains(wanted) && includes(i->access, need)) return i;
-    return nullptr;
+  static bool findable(const item& one) { return one.state == entry_state::live || one.state == entry_state::evicting; }
+  [[nodiscard]] bool reusable(const item& one) const {
+    return one.state == entry_state::live && options_.retain && !one.bypass && !one.persistent;
+  }
+  item* live(const range& wanted, rights need, const std::optional<choice>& taken) {
+    item* first = nullptr;
+    for (item* i : in_order()) {
+      if (!findable(*i) || !i->memory.contains(wanted) || !includes(i->access, need)) continue;
+      if (taken && i->memory == taken->memory && i->access == taken->access) return i;
+      if (first == nullptr) first = i;
+    }
+    return first;
   }
   rights around(const range& wanted) {
     rights all = rights::none;
     for (auto& i : items_)
-      if (i.state == entry_state::live && i.memory.contains(wanted)) all = all | i.access;
+      if (findable(i) && i.memory.contains(wanted)) all = all | i.access;
     return all;
   }
   outcome lease(item& one, bool persistent) {
-    idle_.remove(&one);
+    if (one.state == entry_state::evicting) kept_.revive(one);
+    one.visited = true;
     ++one.leases;
+    if (persistent) kept_.remove(one);
     one.persistent = one.persistent || persistent;
     return {};
   }
@@ -127,15 +146,16 @@ class local_oracle {
     one.moved = ++moves_;
   }
   void retire(item& one) {
-    idle_.remove(&one);
+    kept_.remove(one);
     hide(one);
     if (one.leases == 0) queued_.push_back(&one);
   }
   bool close(item& one) {
-    for (auto* list : {&idle_, &queued_, &owed_}) list->remove(&one);
+    kept_.remove(one);
+    for (auto* list : {&queued_, &owed_}) list->remove(&one);
     if (failing_closes > 0) {
       --failing_closes;
-      if (one.state == entry_state::live) hide(one);
+      if (findable(one)) hide(one);
       one.state = entry_state::quarantined;
       owed_.push_back(&one);
       return false;
@@ -154,8 +174,9 @@ class local_oracle {
     return all;
   }
   bool close_one_for_room() {
-    if (queued_.empty() && idle_.empty()) return false;
-    close(queued_.empty() ? *idle_.front() : *queued_.front());
+    item* next = queued_.empty() ? kept_.victim() : queued_.front();
+    if (next == nullptr) return false;
+    close(*next);
     return true;
   }
   bool fits(std::size_t bytes) {
@@ -196,6 +217,7 @@ class local_oracle {
     items_.push_back(fresh);
     held = &items_.back();
     if (unshared) held->state = entry_state::draining;
+    if (reusable(*held)) kept_.add(*held);
     if (!unshared) supersede(*held);
     return {};
   }
@@ -209,15 +231,14 @@ class local_oracle {
 
   void supersede(const item& by) {
     for (item* i : in_order())
-      if (i != &by && i->state == entry_state::live && !i->persistent && by.memory.contains(i->memory) &&
-          includes(by.access, i->access))
+      if (i != &by && findable(*i) && !i->persistent && by.memory.contains(i->memory) && includes(by.access, i->access))
         retire(*i);
   }
 
   cache_options options_;
   std::size_t capacity_;
   std::list<item> items_;
-  items idle_;    // least recently released first
+  second_chance<item> kept_;
   items queued_;  // nobody holds or wants them
   items owed_;    // their close failed
   unsigned moves_ = 0;

@@ -4,6 +4,7 @@
 /// real cache against it after every step.
 #pragma once
 
+#include "model/second_chance.hpp"
 #include "support/pretend_importer.hpp"
 
 #include <pinfold/options.hpp>
@@ -23,6 +24,7 @@ class oracle {
     pretend_handle handle;
     entry_state state = entry_state::live;
     int leases = 0;
+    bool visited = false;  // since the hand came by
     bool bypass = false;
   };
   using outcome = std::optional<errc>;  // nothing means success
@@ -61,7 +63,7 @@ class oracle {
   bool release(const pretend_handle& held) {
     item& one = *std::find_if(items_.begin(), items_.end(), [&](auto& i) { return i.handle == held && i.leases > 0; });
     if (--one.leases > 0) return true;
-    if (one.state == entry_state::live && options_.retain && !one.bypass) return idle_.push_back(&one), true;
+    if (one.state == entry_state::live && options_.retain && !one.bypass) return true;
     if (options_.closes == close_policy::inline_) return close(one);
     one.state = entry_state::draining;
     queued_.push_back(&one);
@@ -70,7 +72,7 @@ class oracle {
 
   void invalidate(std::uint64_t peer, const range& gone) {
     for (item* one : in_order(peer, gone))
-      if (one->state == entry_state::live) mark(*one);
+      if (findable(*one)) mark(*one);
   }
   bool drop(std::uint64_t peer) {
     invalidate(peer, {0, UINTPTR_MAX});
@@ -83,7 +85,7 @@ class oracle {
   bool flush() {
     bool all = retry();
     all = close_queued(SIZE_MAX) && all;
-    while (!idle_.empty()) all = close(*idle_.front()) && all;
+    for (auto& idle = kept_.all_idle(); !idle.empty();) all = close(*idle.front()) && all;
     return all;
   }
 
@@ -108,31 +110,37 @@ class oracle {
   }
   item* live(const pretend_handle& wanted, const range&) {
     for (auto& i : items_)
-      if (i.state == entry_state::live && i.handle == wanted) return &i;
+      if (findable(i) && i.handle == wanted) return &i;
     return nullptr;
   }
   item* replaced(const pretend_handle& wanted, const range& part) {
     for (item* i : in_order(wanted.exporter, part))
-      if (i->state == entry_state::live && i->handle.allocation().contains(part) && i->handle != wanted) return i;
+      if (findable(*i) && i->handle.allocation().contains(part) && i->handle != wanted) return i;
     return nullptr;
   }
   item* unusable(const pretend_handle& wanted) {
     for (auto& i : items_)
-      if (i.state != entry_state::live && i.handle == wanted) return &i;
+      if (!findable(i) && i.handle == wanted) return &i;
     return nullptr;
   }
+  static bool findable(const item& one) { return one.state == entry_state::live || one.state == entry_state::evicting; }
+  [[nodiscard]] bool reusable(const item& one) const {
+    return one.state == entry_state::live && options_.retain && !one.bypass;
+  }
   outcome lease(item& one) {
-    idle_.remove(&one);
+    if (one.state == entry_state::evicting) kept_.revive(one);
+    one.visited = true;
     ++one.leases;
     return {};
   }
   void mark(item& one) {
     one.state = entry_state::draining;
-    idle_.remove(&one);
+    kept_.remove(one);
     if (one.leases == 0) queued_.push_back(&one);
   }
   bool close(item& one) {
-    for (auto* list : {&idle_, &queued_, &owed_}) list->remove(&one);
+    kept_.remove(one);
+    for (auto* list : {&queued_, &owed_}) list->remove(&one);
     if (failing_closes > 0) {
       --failing_closes;
       one.state = entry_state::quarantined;
@@ -153,8 +161,9 @@ class oracle {
     return all;
   }
   bool close_one_for_room() {
-    if (queued_.empty() && idle_.empty()) return false;
-    close(queued_.empty() ? *idle_.front() : *queued_.front());
+    item* next = queued_.empty() ? kept_.victim() : queued_.front();
+    if (next == nullptr) return false;
+    close(*next);
     return true;
   }
   bool fits(std::size_t bytes) {
@@ -194,6 +203,7 @@ class oracle {
     }
     fresh.leases = 1;
     items_.push_back(fresh);
+    if (reusable(items_.back())) kept_.add(items_.back());
     return {};
   }
   outcome driver_says(const pretend_handle& wanted) {
@@ -210,7 +220,7 @@ class oracle {
       auto way = in_order(wanted.exporter, wanted.allocation());
       if (way.empty()) return {};
       if (std::any_of(way.begin(), way.end(), [](item* i) { return i->leases > 0; })) return errc::in_use_conflict;
-      way.sort([](item* a, item* b) { return (a->state == entry_state::live) > (b->state == entry_state::live); });
+      way.sort([](item* a, item* b) { return findable(*a) > findable(*b); });
       if (!close(*way.back())) return errc::in_use_conflict;
     }
   }
@@ -218,7 +228,7 @@ class oracle {
   cache_options options_;
   std::size_t capacity_;
   std::list<item> items_;
-  items idle_;    // least recently released first
+  second_chance<item> kept_;
   items queued_;  // stale, nobody holds them
   items owed_;    // their close failed
 };

@@ -66,10 +66,11 @@ TEST(life, R36_reaper_closes_by_itself) {
 TEST(life, R40_only_the_transitions_of_the_table_exist) {
   using enum entry_state;
   const std::vector<std::pair<entry_state, entry_state>> table = {
-      {free, opening},        {opening, live}, {opening, draining},    {opening, failed},
-      {opening, quarantined}, {failed, free},  {live, draining},       {live, closing},
-      {draining, closing},    {closing, free}, {closing, quarantined}, {quarantined, closing}};
-  const entry_state all[] = {free, opening, failed, live, draining, closing, quarantined};
+      {free, opening},        {opening, live},  {opening, draining},    {opening, failed},
+      {opening, quarantined}, {failed, free},   {live, draining},       {live, closing},
+      {live, evicting},       {evicting, live}, {evicting, draining},   {evicting, closing},
+      {draining, closing},    {closing, free},  {closing, quarantined}, {quarantined, closing}};
+  const entry_state all[] = {free, opening, failed, live, evicting, draining, closing, quarantined};
   for (const auto from : all)
     for (const auto to : all)
       EXPECT_EQ(core::entry::may_become(from, to),

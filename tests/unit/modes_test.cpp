@@ -172,19 +172,24 @@ TEST(modes, R15_larger_than_the_whole_budget_evicts_nothing) {
   }
 }
 
-TEST(modes, R16_least_recently_released_goes_first) {
+TEST(modes, R16_what_was_used_again_gets_a_second_chance) {
   pretend_fixture f({.max_count = 3});
   const auto handles = several(*f.world, 4);
-  auto a = f.acquire(handles[0]);
-  auto b = f.acquire(handles[1]);
-  auto c = f.acquire(handles[2]);
-  EXPECT_TRUE(b->release());
-  EXPECT_TRUE(a->release());
-  EXPECT_TRUE(c->release());
+  for (std::size_t i = 0; i < 3; ++i) f.touch(handles[i]);
+  f.touch(handles[0]);
+  f.touch(handles[2]);
   f.touch(handles[3]);
-  EXPECT_FALSE(f.find(handles[1])) << "released first";
+  EXPECT_FALSE(f.find(handles[1])) << "opened, and never used again";
   EXPECT_TRUE(f.find(handles[0]));
   EXPECT_TRUE(f.find(handles[2])) << "the seed would have evicted this one";
+}
+
+TEST(modes, R16_of_those_never_used_again_the_first_goes) {
+  pretend_fixture f({.max_count = 3});
+  const auto handles = several(*f.world, 4);
+  for (std::size_t i = 0; i < 4; ++i) f.touch(handles[i]);
+  EXPECT_FALSE(f.find(handles[0]));
+  EXPECT_TRUE(f.find(handles[1]));
 }
 
 TEST(modes, R17_idle_entries_stay_until_there_is_a_reason) {

@@ -3,6 +3,7 @@
 /// The seam between the typed fronts and the one compiled engine. Not for users; it may change in any release.
 #pragma once
 
+#include <pinfold/detail/record.hpp>
 #include <pinfold/error.hpp>
 #include <pinfold/importer.hpp>
 #include <pinfold/options.hpp>
@@ -12,7 +13,6 @@
 #include <pinfold/statistics.hpp>
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -22,17 +22,11 @@
 namespace pinfold::detail {
 
 class engine;
+struct hit_view;
 
 /// A registrar's own object, as bytes.
 struct alignas(std::max_align_t) registration {
   std::array<std::byte, max_mapping_bytes> bytes{};
-};
-
-/// The part of an entry that a lease may look at. It stays valid memory as long as the cache or any lease lives.
-struct record {
-  std::atomic<bool> stale{false};    ///< the memory was replaced or invalidated since
-  std::atomic<bool> revoked{false};  ///< the cache was destroyed under the lease: the registration is closed
-  registration object;               ///< written before the entry is published, constant while leased
 };
 
 /// What a look-up asks for. The token lies behind the pointer, as many bytes as the driver table says.
@@ -66,7 +60,8 @@ struct opened {
 struct driver {
   void* self;
   const char* name;
-  std::size_t token_bytes;
+  std::size_t token_bytes;   ///< 0 for memory of this process
+  std::size_t object_bytes;  ///< of the registrar's object
   bool allows_duplicates;
   result<range> (*check)(const void* self, const request& what) noexcept;  ///< validates; what to register for it
   result<opened> (*open)(void* self, const open_request& what) noexcept;
@@ -75,10 +70,10 @@ struct driver {
   void (*open_many)(void* self, std::span<const open_request> what, std::span<result<opened>> made) noexcept = nullptr;
 };
 
-/// A pinned entry and the local address of what was asked for.
+/// A pin and the local address of what was asked for.
 struct grant {
-  record* entry;
-  void* data;
+  pin held = 0;
+  void* data = nullptr;
 };
 
 /// Destroys the engine as R42 says; its memory goes with the last lease.
@@ -87,14 +82,22 @@ struct PINFOLD_EXPORT engine_closer {
 };
 using engine_handle = std::unique_ptr<engine, engine_closer>;
 
+/// What hits in this engine's cache have to compare with.
+[[nodiscard]] PINFOLD_EXPORT const hit_view& hits_of(const engine& on) noexcept;
+
 // Every function here may be called on any thread.
 [[nodiscard]] PINFOLD_EXPORT engine_handle make_engine(const driver& table, cache_options options);
+/// A lease on what is live already, without a lock and without a write that threads share; nothing when that cannot be
+/// had, which does not say that there is no entry. `guess_hit` (detail/hit.hpp) is worth a try before.
+[[nodiscard]] PINFOLD_EXPORT grant look_up(engine& on, std::uintptr_t begin, std::uintptr_t end, rights need) noexcept;
+[[nodiscard]] PINFOLD_EXPORT grant look_up(engine& on, peer_id peer, range wanted, const void* token) noexcept;
 [[nodiscard]] PINFOLD_EXPORT result<grant> acquire(engine& on, const request& what) noexcept;
 /// Acquires a group of at most `most_in_group`; as many results as requests.
 inline constexpr std::size_t most_in_group = 64;
 PINFOLD_EXPORT void acquire_group(engine& on, std::span<const request> what, std::span<result<grant>> granted) noexcept;
-[[nodiscard]] PINFOLD_EXPORT grant find(engine& on, const request& what) noexcept;  // entry is null when not found
-PINFOLD_EXPORT result<void> release(record* entry) noexcept;
+[[nodiscard]] PINFOLD_EXPORT grant find(engine& on, const request& what) noexcept;
+/// Does what is due after `unpin` said so.
+PINFOLD_EXPORT result<void> settle(const record* unpinned) noexcept;
 PINFOLD_EXPORT void invalidate(engine& on, peer_id peer, range gone) noexcept;
 PINFOLD_EXPORT void unpersist(engine& on, peer_id peer, range where) noexcept;
 PINFOLD_EXPORT result<void> drop_peer(engine& on, peer_id peer) noexcept;

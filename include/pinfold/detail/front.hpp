@@ -19,6 +19,7 @@ class front {
   front(front&&) noexcept = default;
   front& operator=(front&& other) noexcept {
     engine_ = std::move(other.engine_);  // first: the old engine still needs the old back end
+    hits_ = other.hits_;
     backend_ = std::move(other.backend_);
     return *this;
   }
@@ -50,13 +51,16 @@ class front {
   template <class TableFor>
   front(Backend backend, cache_options options, TableFor&& table_for)
       : backend_(std::make_unique<Backend>(std::move(backend))),
-        engine_(make_engine(table_for(*backend_), std::move(options))) {}
+        engine_(make_engine(table_for(*backend_), std::move(options))),
+        hits_(&hits_of(*engine_)) {}
 
   [[nodiscard]] engine& inside() const noexcept { return *engine_; }
+  [[nodiscard]] const hit_view& hits() const noexcept { return *hits_; }
 
  private:
   std::unique_ptr<Backend> backend_;  // before the engine: it is needed until the engine has closed everything
   engine_handle engine_;
+  const hit_view* hits_;
 };
 
 }  // namespace pinfold::detail

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <pinfold/detail/engine.hpp>
+#include <pinfold/detail/hit.hpp>
 
 #include <cstring>
 #include <utility>
@@ -14,53 +15,55 @@ namespace pinfold::detail {
 class hold {
  public:
   hold() noexcept = default;
-  explicit hold(const grant& granted) noexcept : entry_(granted.entry), data_(granted.data) {}
-  hold(hold&& other) noexcept
-      : entry_(std::exchange(other.entry_, nullptr)), data_(std::exchange(other.data_, nullptr)) {}
+  explicit hold(const grant& granted) noexcept : held_(granted.held), data_(granted.data) {}
+  hold(hold&& other) noexcept : held_(std::exchange(other.held_, 0)), data_(std::exchange(other.data_, nullptr)) {}
   hold& operator=(hold&& other) noexcept {
     hold taken(std::move(other));
-    std::swap(entry_, taken.entry_);
+    std::swap(held_, taken.held_);
     std::swap(data_, taken.data_);
     return *this;
   }
   hold(const hold&) = delete;
   hold& operator=(const hold&) = delete;
-  ~hold() { static_cast<void>(release()); }
+  ~hold() {
+    if (held_ != 0) static_cast<void>(give_back(held_));
+  }
 
   /// Whether it holds anything.
-  explicit operator bool() const noexcept { return entry_ != nullptr; }
+  explicit operator bool() const noexcept { return held_ != 0; }
 
   /// Where the acquired address is in this process; null when nothing is held, or when the cache was destroyed after
   /// its drain time-out with this lease still out.
   [[nodiscard]] void* data() const noexcept { return closed() ? nullptr : data_; }
 
   /// Whether there is nothing usable behind this lease: it is empty, or its cache has closed it.
-  [[nodiscard]] bool closed() const noexcept {
-    return entry_ == nullptr || entry_->revoked.load(std::memory_order_acquire);
-  }
+  [[nodiscard]] bool closed() const noexcept { return held_ == 0 || record_of(held_)->is(record::revoked); }
 
   /// Whether the memory was replaced or invalidated since it was acquired. What was registered is still registered.
-  [[nodiscard]] bool stale() const noexcept {
-    return entry_ != nullptr && entry_->stale.load(std::memory_order_acquire);
-  }
+  [[nodiscard]] bool stale() const noexcept { return held_ != 0 && record_of(held_)->is(record::stale); }
 
   /// Gives the hold back. Where this closes the registration, the driver's result is returned (R47); a failed close
   /// stays with the cache, which retries it. Does nothing on an empty lease, so releasing twice is harmless.
   result<void> release() noexcept {
     data_ = nullptr;
-    return entry_ == nullptr ? result<void>{} : detail::release(std::exchange(entry_, nullptr));
+    return held_ == 0 ? result<void>{} : give_back(std::exchange(held_, 0));
   }
 
  protected:
   template <class T>
-  [[nodiscard]] T object() const noexcept {
+  [[nodiscard]] T object(std::size_t offset) const noexcept {
     T copy;
-    std::memcpy(&copy, entry_->object.bytes.data(), sizeof copy);
+    std::memcpy(&copy, reinterpret_cast<const std::byte*>(record_of(held_)) + offset, sizeof copy);
     return copy;
   }
 
  private:
-  record* entry_ = nullptr;
+  static result<void> give_back(pin held) noexcept {
+    const record* unpinned = unpin(held);
+    return unpinned == nullptr ? result<void>{} : settle(unpinned);
+  }
+
+  pin held_ = 0;
   void* data_ = nullptr;
 };
 

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// What a hit and a lease look at. Not for users; it may change in any release.
+#pragma once
+
+#include <pinfold/peer.hpp>
+#include <pinfold/range.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace pinfold::detail {
+
+/// What a hit and a lease look at: the hot part of an entry, kept small and apart from the rest. Its memory is
+/// type-stable: a racing reader may look at a record that means something else by now, never at freed memory. Behind it
+/// follow, for imported memory, an `imported_part`; then the registrar's object; then the token.
+struct record {
+  // Bits of the word. Above them stand the rights that a hit may ask for, and the number of the cache.
+  static constexpr std::uint32_t hittable = 1;  ///< live, and found without the engine's mutex
+  static constexpr std::uint32_t stale = 2;     ///< the memory was replaced or invalidated since
+  static constexpr std::uint32_t revoked = 4;   ///< the cache was destroyed under the lease: the registration is closed
+  static constexpr std::uint32_t listed = 8;    ///< in the table that hits look at
+  static constexpr unsigned rights_shift = 8;
+  static constexpr unsigned cache_shift = 16;
+
+  std::atomic<std::uint32_t> word{0};    ///< changed under the engine's mutex only
+  std::atomic<std::uint8_t> visited{0};  ///< hit since the eviction's hand passed
+  // Like all that follows: constant while hittable or pinned. Before a pin, anybody may read them as a hint.
+  std::atomic<std::uintptr_t> begin{0};
+  std::atomic<std::uintptr_t> end{0};
+
+  [[nodiscard]] bool is(std::uint32_t bit) const noexcept { return (word.load(std::memory_order_acquire) & bit) != 0; }
+
+  [[nodiscard]] bool covers(std::uintptr_t first, std::uintptr_t last) const noexcept {
+    return begin.load(std::memory_order_relaxed) <= first && last <= end.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] range covered() const noexcept {
+    return {begin.load(std::memory_order_relaxed), end.load(std::memory_order_relaxed)};
+  }
+
+  // Under the engine's mutex: nobody else writes the word.
+  void set(std::uint32_t bits) noexcept {
+    word.store(word.load(std::memory_order_relaxed) | bits, std::memory_order_release);
+  }
+  void clear(std::uint32_t bits) noexcept {
+    word.store(word.load(std::memory_order_relaxed) & ~bits, std::memory_order_release);
+  }
+};
+
+/// What imported memory has besides: no peer sees another's, and its addresses here are not those of the key.
+struct imported_part {
+  void* data = nullptr;  ///< where `covered.begin` is in this process
+  peer_id peer{};
+};
+
+inline constexpr std::size_t local_object_offset = sizeof(record);
+inline constexpr std::size_t imported_object_offset = sizeof(record) + sizeof(imported_part);
+
+/// One pin on a record. Where it is written down is in the lowest bits: in a cell of a ledger, whose address it then
+/// is; else it is the record's address, and the pin is counted in ledgers or, with `in_entry`, in the entry. 0 is none.
+using pin = std::uintptr_t;
+inline constexpr pin in_entry = 1;
+inline constexpr pin in_cell = 2;
+using pin_cell = std::atomic<std::uintptr_t>;  ///< the address of the record that it pins, or 0
+
+[[nodiscard]] inline record* record_of(pin held) noexcept {
+  if ((held & in_cell) == 0) return reinterpret_cast<record*>(held & ~in_entry);
+  return reinterpret_cast<record*>(reinterpret_cast<const pin_cell*>(held - in_cell)->load(std::memory_order_relaxed));
+}
+
+}  // namespace pinfold::detail

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The path that everybody takes most of the time, and what keeps it honest: hits write down a pin in memory of their
+// own and only then look; who wants an entry gone says so first, makes everybody see it, and only then counts the pins.
+// `docs/protocol.md` has the argument.
+#include "core/engine.hpp"
+#include "core/point.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace pinfold::detail {
+
+std::atomic<std::uint32_t> releases_awaited{0};
+
+namespace {
+
+pin pin_now(ledger* mine, record* one) noexcept {
+  if (mine != nullptr) [[likely]] {
+    pin_cell& cell = mine->cell_of(one);
+    if (cell.load(std::memory_order_acquire) == 0) [[likely]] {
+      store_before_barrier(cell, reinterpret_cast<std::uintptr_t>(one));
+      return reinterpret_cast<pin>(&cell) | in_cell;
+    }
+    if (mine->add(one)) return reinterpret_cast<pin>(one);
+  }
+  core::record_page::entry_of(one).own_pins.fetch_add(1, std::memory_order_seq_cst);
+  return reinterpret_cast<pin>(one) | in_entry;
+}
+
+}  // namespace
+
+const record* unpin_slowly(pin held) noexcept {
+  const record* one = record_of(held);
+  ledger* mine = ledger::of_this_thread();
+  if ((held & in_entry) != 0 || mine == nullptr || !mine->subtract(one))
+    core::record_page::entry_of(one).own_pins.fetch_sub(1, std::memory_order_seq_cst);
+  order_on_hit();
+  return one->is(record::hittable) && releases_awaited.load(std::memory_order_relaxed) == 0 ? nullptr : one;
+}
+
+// Every pin that goes back is a release, also one of a hit that was none: whoever closes may have seen it.
+void give_up(pin held) noexcept {
+  const record* unpinned = unpin(held);
+  if (unpinned != nullptr) static_cast<void>(settle(unpinned));  // a failed close is kept and told to the sink
+}
+
+void sample_hits(const record* found) noexcept {
+  core::record_page::entry_of(found).hits.fetch_add(ledger::sampling, std::memory_order_relaxed);
+}
+
+engine::release_watch::~release_watch() {
+  if (begun_) releases_awaited.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+void engine::release_watch::begin() noexcept {
+  begun_ = true;
+  releases_awaited.fetch_add(1, std::memory_order_seq_cst);
+  static_cast<void>(core::order_everywhere());
+}
+
+// The first time it does not wait: what was released before everybody knew has told nobody.
+bool engine::wait_for_release(release_watch& watch, core::deadline until) noexcept {
+  if (watch.begun()) return wait_for(this, until);
+  watch.begin();
+  return true;
+}
+
+void engine::count_hit(ledger* mine, record* found) noexcept {
+  if (found->visited.load(std::memory_order_relaxed) == 0) found->visited.store(1, std::memory_order_relaxed);
+  if (mine == nullptr) return counters_.add(counter::hits_elsewhere);
+  if (mine->count_hit(number_)) sample_hits(found);
+}
+
+grant engine::look_up(std::uintptr_t begin, std::uintptr_t end, rights need) noexcept {
+  ledger* mine = ledger::of_this_thread();
+  pin held = 0;
+  hits_.find({}, {begin, end}, [&](record* candidate) {
+    if (!candidate->covers(begin, end)) return false;
+    held = pin_now(mine, candidate);
+    order_on_hit();
+    if (view_.current() && view_.serves(*candidate, begin, end, need)) [[likely]] {
+      if (mine != nullptr) mine->remember(view_.key(begin), candidate);
+      count_hit(mine, candidate);
+      return true;
+    }
+    give_up(std::exchange(held, 0));
+    return false;
+  });
+  return {held, reinterpret_cast<void*>(begin)};
+}
+
+bool engine::serves(const record& one, peer_id peer, const range& wanted, const void* token) const noexcept {
+  if (!view_.current() || !view_.serves(one, wanted.begin, wanted.end, rights::none)) return false;
+  const auto* bytes = reinterpret_cast<const std::byte*>(&one);
+  const auto* beside = reinterpret_cast<const imported_part*>(bytes + sizeof(record));
+  return beside->peer == peer && std::memcmp(bytes + token_offset_, token, driver_.token_bytes) == 0;
+}
+
+grant engine::look_up(peer_id peer, const range& wanted, const void* token) noexcept {
+  ledger* mine = ledger::of_this_thread();
+  grant got;
+  const auto take = [&](pin held) {
+    record* found = record_of(held);
+    order_on_hit();
+    if (!serves(*found, peer, wanted, token)) {
+      give_up(held);
+      return false;
+    }
+    count_hit(mine, found);
+    const auto* beside = reinterpret_cast<const imported_part*>(found + 1);
+    const auto base = reinterpret_cast<std::uintptr_t>(beside->data);
+    got = {held, reinterpret_cast<void*>(base + (wanted.begin - found->covered().begin))};
+    return true;
+  };
+  const auto key = view_.key(wanted.begin) + peer.value;
+  if (mine != nullptr) {
+    record* guess = mine->guess(key);
+    pin_cell& cell = mine->cell_of(guess);
+    if (guess->covers(wanted.begin, wanted.end) && cell.load(std::memory_order_acquire) == 0) {
+      store_before_barrier(cell, reinterpret_cast<std::uintptr_t>(guess));
+      if (take(reinterpret_cast<pin>(&cell) | in_cell)) return got;
+    }
+  }
+  hits_.find(peer, wanted, [&](record* candidate) {
+    if (!candidate->covers(wanted.begin, wanted.end) || !take(pin_now(mine, candidate))) return false;
+    if (mine != nullptr) mine->remember(key, candidate);
+    return true;
+  });
+  return got;
+}
+
+// Live entries are hit without the mutex, except those whose last release, or every hit, has to be seen.
+void engine::allow_hits(entry& live) noexcept {
+  if (!options_.retain || live.bypass || options_.entry_statistics || closed_ || number_ == 0) return;
+  if (!live.hot->is(record::listed) && !hits_.insert(live.hot)) return;
+  // By the average size: then requests inside a region are mostly guessed, and those of neighbours apart.
+  const auto average = std::bit_width(budget_.bytes_now() / std::max<std::size_t>(budget_.count_now(), 1));
+  view_.shift.store(static_cast<std::uint32_t>(average == 0 ? 0 : average - 1), std::memory_order_relaxed);
+  live.hot->set(record::hittable | static_cast<std::uint32_t>(live.access) << record::rights_shift |
+                view_.number_in_word);
+}
+
+bool engine::reusable(const entry& one) const noexcept {
+  return one.now() == entry_state::live && options_.retain && !one.bypass && !one.persistent;
+}
+
+// Takes a live entry out of the reach of hits. Until everybody knows, it may still be pinned.
+void engine::mark(entry& live, core::entry_list& chosen) noexcept {
+  core::point();  // whoever looked for pins may have seen none
+  stop_hits(live);
+  core::point();
+  if (reusable(live)) reusable_.remove(&live);
+  live.become(entry_state::evicting);
+  chosen.push_back(&live);
+}
+
+void engine::revive(entry& marked) noexcept {
+  marked_.remove(&marked);
+  marked.become(entry_state::live);
+  if (reusable(marked)) reusable_.push_back(&marked);
+  allow_hits(marked);
+}
+
+// Those that were pinned before everybody knew go back to what they were.
+void engine::keep_unpinned(core::entry_list& chosen) noexcept {
+  if (chosen.empty()) return;
+  const bool known = core::order_everywhere();
+  core::point();
+  while (entry* one = chosen.front()) {
+    chosen.remove(one);
+    marked_.push_back(one);
+    if (one->pins() > 0 || !known) revive(*one);
+  }
+}
+
+bool engine::mark_if_idle(entry& live) noexcept {
+  core::entry_list chosen;
+  mark(live, chosen);
+  keep_unpinned(chosen);
+  return live.now() == entry_state::evicting;
+}
+
+// The hand goes round: who was hit since it came by last, or is pinned, gets another round. A few are marked at once,
+// for the barrier costs more than all the rest; those that are not needed are hit again in the slow way.
+void engine::mark_victims() noexcept {
+  constexpr std::size_t most = 64;
+  const auto wanted = std::min(most, 1 + reusable_.size() / 16);
+  core::entry_list chosen;
+  for (auto left = 2 * reusable_.size(); left > 0 && chosen.size() < wanted && !reusable_.empty(); --left) {
+    entry& one = *reusable_.front();
+    const bool visited = one.hot->visited.load(std::memory_order_relaxed) != 0;
+    if (!visited && one.pins() <= 0) {
+      mark(one, chosen);
+      continue;
+    }
+    one.hot->visited.store(0, std::memory_order_relaxed);
+    reusable_.remove(&one);
+    reusable_.push_back(&one);
+  }
+  keep_unpinned(chosen);
+}
+
+void engine::mark_idle() noexcept {
+  core::entry_list chosen;
+  for (auto left = reusable_.size(); left > 0; --left) {
+    entry& one = *reusable_.front();
+    if (one.pins() <= 0) {
+      mark(one, chosen);
+    } else {
+      reusable_.remove(&one);
+      reusable_.push_back(&one);
+    }
+  }
+  keep_unpinned(chosen);
+}
+
+// All leases, and for moments openers and who waits for them. Walks over everything.
+std::uint64_t engine::leases_out() const noexcept {
+  std::int64_t all = 0;
+  pool_.for_each_entry([&](const entry& one) { all += one.own_pins.load(std::memory_order_seq_cst); });
+  ledger::for_each([&](const record* one, std::int64_t count) {
+    if (core::record_page::of(one).owner.load(std::memory_order_acquire) == &gate_) all += count;
+  });
+  return all < 0 ? 0 : static_cast<std::uint64_t>(all);
+}
+
+}  // namespace pinfold::detail

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Where a hit finds its record: a hash table that is read without a lock and touches one line a look-up.
+#pragma once
+
+#include <pinfold/detail/engine.hpp>
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace pinfold::core {
+
+using detail::record;
+
+/// Hashed by granules. A record of class *s* (its size rounded up to 2^s) touches one or two granules of 2^s bytes and
+/// stands in the table under each; a look-up asks for its first address's granule in every class that is in use and not
+/// smaller than the request. The word of a slot has the record's address, a few bits of the hash, and which part of the
+/// granule the record covers, in 1/64: so a look-up reads hardly any record but the one that it wants.
+///
+/// It need not be complete: it says where to look, never that there is nothing; and what it finds may be anything until
+/// it is pinned and compared. `insert`, `erase` and `adopt` are guarded by the engine's mutex.
+class hit_table {
+ public:
+  explicit hit_table(bool imported) : imported_(imported) { tables_.reserve(most_tables); }
+
+  /// Memory for a table of 2^log2 slots, all empty.
+  class memory {
+   public:
+    /// Null inside when there is none to be had.
+    explicit memory(unsigned log2) noexcept;
+    memory(memory&& other) noexcept : slots_(std::exchange(other.slots_, nullptr)), log2_(other.log2_) {}
+    memory& operator=(memory&& other) noexcept {
+      std::swap(slots_, other.slots_);
+      std::swap(log2_, other.log2_);
+      return *this;
+    }
+    ~memory();
+    explicit operator bool() const noexcept { return slots_ != nullptr; }
+
+   private:
+    friend class hit_table;
+    std::atomic<std::uint64_t>* slots_;
+    unsigned log2_;
+  };
+
+  /// The log2 of the size that is needed before another record goes in, 0 when there is room.
+  [[nodiscard]] unsigned wants() const noexcept;
+
+  /// Changes over to a larger table, unless this one is as large already. `pool.for_each_record(each)` calls
+  /// `each(record*)` for every record that might be in the table. Readers that still look at the old one find nothing
+  /// there, without harm: its pages are given back, its addresses are not.
+  template <class Pool>
+  void adopt(memory larger, const Pool& pool) noexcept {
+    if (!larger || (!tables_.empty() && larger.log2_ <= tables_.back().log2_)) return;
+    tables_.push_back(std::move(larger));
+    used_ = 0;
+    const auto before = table_.load(std::memory_order_relaxed);
+    table_.store(reinterpret_cast<std::uintptr_t>(tables_.back().slots_) | tables_.back().log2_,
+                 std::memory_order_release);
+    pool.for_each_record([this](record* one) {
+      if (one->is(record::listed)) relist(*one);
+    });
+    forget(before);
+  }
+
+  /// False when there is no room, or too much in one place: then the record is found under the mutex only.
+  bool insert(record* added) noexcept;
+
+  /// Requires that the record is in the table, with the range that it was inserted with.
+  void erase(record* gone) noexcept;
+
+  /// Calls `stop(record*)` for what may cover `wanted`, until it says true; returns that record, or null. Any thread.
+  template <class F>
+  record* find(peer_id peer, const range& wanted, F&& stop) const noexcept {
+    auto classes = classes_.load(std::memory_order_acquire) >> class_of(wanted.size());
+    for (unsigned size_class = class_of(wanted.size()); classes != 0; ++size_class, classes >>= 1U) {
+      const auto skipped = static_cast<unsigned>(std::countr_zero(classes));
+      size_class += skipped;
+      classes >>= skipped;
+      if (record* found = find_in_class(peer, wanted.begin, size_class, stop)) return found;
+    }
+    return nullptr;
+  }
+
+  /// How many bytes it has mapped.
+  [[nodiscard]] std::size_t bytes() const noexcept;
+
+ private:
+  // A slot: address above 2^5 (43 bits), part of the hash (9), first and last 1/64 of the granule (6 each).
+  static constexpr unsigned record_shift = 5;
+  static constexpr unsigned address_shift = 21;
+  static constexpr std::uint64_t tag_mask = 0x1ffULL << 12U;
+  static constexpr std::size_t longest_probe = 32;
+  static constexpr std::size_t most_tables = 64;  // each is larger than the one before
+
+  struct place {
+    std::uint64_t hash;
+    std::uint64_t tag;  // where it stands in a slot
+  };
+
+  static unsigned class_of(std::size_t bytes) noexcept {
+    const auto exact = static_cast<unsigned>(std::bit_width(bytes - 1));
+    return exact > 63 ? 63 : exact;
+  }
+  static place place_of(peer_id peer, std::uintptr_t address, unsigned size_class) noexcept {
+    const auto key = (address >> size_class) + peer.value * 0x51ed270b9f1ULL + size_class * 0xd6e8feb86659fd93ULL;
+    const auto hash = key * 0x9e3779b97f4a7c15ULL;
+    return {hash, hash >> 12U & tag_mask};
+  }
+  static std::uint64_t part_of(std::uintptr_t address, unsigned size_class) noexcept {
+    return (size_class < 6 ? address : address >> (size_class - 6)) & 63U;
+  }
+  static record* record_of(std::uint64_t slot) noexcept {
+    return reinterpret_cast<record*>(slot >> address_shift << record_shift);
+  }
+
+  template <class F>
+  record* find_in_class(peer_id peer, std::uintptr_t address, unsigned size_class, F& stop) const noexcept {
+    const auto table = table_.load(std::memory_order_acquire);
+    const auto* slots = slots_of(table);
+    const auto log2 = static_cast<unsigned>(table & 63U);
+    const auto at = place_of(peer, address, size_class);
+    const auto part = part_of(address, size_class);
+    auto index = at.hash >> (64 - log2);
+    for (std::size_t probe = 0; probe < longest_probe; ++probe) {
+      const auto slot = slots[index].load(std::memory_order_acquire);
+      if (slot == 0) return nullptr;
+      if (((slot ^ at.tag) & tag_mask) == 0 && part >= (slot >> 6U & 63U) && part <= (slot & 63U)) {
+        if (record* candidate = record_of(slot); stop(candidate)) return candidate;
+      }
+      index = (index + 1) & ((std::uint64_t{1} << log2) - 1);
+    }
+    return nullptr;
+  }
+
+  static std::atomic<std::uint64_t>* slots_of(std::uintptr_t table) noexcept {
+    return reinterpret_cast<std::atomic<std::uint64_t>*>(table & ~std::uintptr_t{63});
+  }
+
+  struct places;
+  [[nodiscard]] places places_of(const record& one) const noexcept;
+  [[nodiscard]] std::uint64_t home_of(std::uint64_t slot) const noexcept;
+  [[nodiscard]] bool put_all(const places& at) noexcept;
+  [[nodiscard]] bool put(std::uint64_t hash, std::uint64_t slot) noexcept;
+  void take_out(std::uint64_t hash, std::uint64_t slot) noexcept;
+  void relist(record& one) noexcept;
+  void unlist(record& gone, unsigned size_class) noexcept;
+  static void forget(std::uintptr_t table) noexcept;
+
+  // Read by hits, written rarely.
+  std::atomic<std::uintptr_t> table_{reinterpret_cast<std::uintptr_t>(&nothing) | 1U};  // slots, and log2 of how many
+  std::atomic<std::uint64_t> classes_{0};
+
+  const bool imported_;
+  std::size_t used_ = 0;
+  std::vector<memory> tables_;  // the last one is in use
+  std::array<std::uint32_t, 64> in_class_{};
+
+  alignas(64) static std::array<std::atomic<std::uint64_t>, 2> nothing;
+};
+
+}  // namespace pinfold::core

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/barrier.hpp"
+
+#include <pinfold/detail/ledger.hpp>
+
+#include <new>
+
+namespace pinfold::detail {
+
+std::atomic<ledger*> ledger::all{nullptr};
+thread_local constinit ledger* ledger::mine = nullptr;
+
+namespace {
+
+thread_local constinit bool at_its_end = false;
+
+// What a thread guesses before it has hit anything. Nobody owns the page that it lies in.
+struct alignas(4096) {
+  std::array<std::byte, 4096 - sizeof(record)> page{};
+  record one;
+} nobody;
+
+}  // namespace
+
+ledger::ledger() noexcept {
+  for (auto& slot : slots_) slot.store(bias, std::memory_order_relaxed);
+  recent_.fill(&nobody.one);
+}
+
+// Gives the ledger back when its thread ends; what the thread does after that is counted in the records.
+struct ledger_owner {
+  ~ledger_owner() {
+    at_its_end = true;
+    ledger* left = std::exchange(ledger::mine, nullptr);
+    left->taken_.store(false, std::memory_order_release);
+  }
+};
+
+ledger* ledger::take_one() noexcept {
+  for (ledger* one = all.load(std::memory_order_acquire); one != nullptr; one = one->next_) {
+    if (!one->taken_.load(std::memory_order_relaxed) && !one->taken_.exchange(true, std::memory_order_acquire))
+      return one;
+  }
+  auto* fresh = new (std::nothrow) ledger;
+  if (fresh == nullptr) return nullptr;
+  fresh->next_ = all.load(std::memory_order_relaxed);
+  while (!all.compare_exchange_weak(fresh->next_, fresh, std::memory_order_release, std::memory_order_relaxed)) {
+  }
+  return fresh;
+}
+
+ledger* ledger::of_this_thread() noexcept {
+  if (mine != nullptr || at_its_end || core::barrier_in_use() == core::barrier_policy::fences) return mine;
+  mine = take_one();
+  if (mine != nullptr) {
+    static thread_local const ledger_owner owner;
+    static_cast<void>(owner);
+  }
+  return mine;
+}
+
+bool ledger::change(const record* one, std::uint64_t by, std::uint64_t limit) noexcept {
+  auto& slot = slots_[number_of(one) % slot_count];
+  auto word = slot.load(std::memory_order_relaxed);
+  if (record_in(word) != one) {
+    if (count_of(word) != 0) return false;
+    word = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(one)) << count_bits | bias;
+  } else if ((word & count_mask) == limit) {
+    return false;
+  }
+  store_before_barrier(slot, word + by);
+  return true;
+}
+
+std::int64_t ledger::sum(const record* one) noexcept {
+  const auto number = number_of(one);
+  std::int64_t total = 0;
+  for (const ledger* each = all.load(std::memory_order_acquire); each != nullptr; each = each->next_) {
+    if (record_of(each->cells_[number % cell_count].load(std::memory_order_acquire)) == one) ++total;
+    const auto word = each->slots_[number % slot_count].load(std::memory_order_acquire);
+    if (record_in(word) == one) total += count_of(word);
+  }
+  return total;
+}
+
+std::uint64_t ledger::hits(std::size_t cache) noexcept {
+  std::uint64_t total = 0;
+  for (const ledger* each = all.load(std::memory_order_acquire); each != nullptr; each = each->next_)
+    total += each->hits_[cache].load(std::memory_order_relaxed);
+  return total;
+}
+
+}  // namespace pinfold::detail

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/record_page.hpp"
+
+#include "core/process.hpp"
+
+#include <array>
+#include <new>
+#include <sys/mman.h>
+
+namespace pinfold::core {
+
+namespace {
+
+// What nobody uses. A child of fork gets a new one: in its parent, another thread may have held the mutex.
+struct store {
+  mutex guard;
+  gate* gates PINFOLD_GUARDED_BY(guard) = nullptr;
+  std::array<record_page*, largest_stride / 32 + 1> pages PINFOLD_GUARDED_BY(guard){};
+  std::byte* fresh PINFOLD_GUARDED_BY(guard) = nullptr;  // pages that never had records
+  std::size_t fresh_left PINFOLD_GUARDED_BY(guard) = 0;
+  std::size_t next_mapping PINFOLD_GUARDED_BY(guard) = 1;
+  std::uint64_t process = 0;
+};
+
+std::atomic<store*> current{nullptr};
+
+store* store_here() noexcept try {
+  const auto process = process_word().load();
+  store* found = current.load(std::memory_order_acquire);
+  while (found == nullptr || found->process != process) {
+    auto* fresh = new (std::nothrow) store;
+    if (fresh == nullptr) return nullptr;
+    fresh->process = process;
+    if (current.compare_exchange_strong(found, fresh, std::memory_order_acq_rel)) return fresh;
+    delete fresh;
+  }
+  return found;
+} catch (const std::bad_alloc&) {
+  return nullptr;
+}
+
+constexpr std::size_t largest_mapping = 64;  // pages
+
+void* fresh_page(store& from) noexcept PINFOLD_REQUIRES(from.guard) {
+  if (from.fresh_left == 0) {
+    const auto bytes = from.next_mapping * record_page::bytes;
+    void* more = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (more == MAP_FAILED) return nullptr;
+    from.fresh = static_cast<std::byte*>(more);
+    from.fresh_left = from.next_mapping;
+    if (from.next_mapping < largest_mapping) from.next_mapping *= 2;
+  }
+  --from.fresh_left;
+  return std::exchange(from.fresh, from.fresh + record_page::bytes);
+}
+
+}  // namespace
+
+gate* take_gate() noexcept {
+  store* from = store_here();
+  if (from == nullptr) return nullptr;
+  gate* taken = nullptr;
+  {
+    scoped_lock guard(from->guard);
+    taken = from->gates;
+    if (taken != nullptr) from->gates = taken->next;
+  }
+  if (taken == nullptr) taken = new (std::nothrow) gate;
+  if (taken != nullptr) taken->process = from->process;
+  return taken;
+}
+
+void give_back(gate* done) noexcept {
+  store* to = store_here();
+  if (to == nullptr || to->process != done->process) return;
+  scoped_lock guard(to->guard);
+  done->next = to->gates;
+  to->gates = done;
+}
+
+record_page* take_page(std::size_t stride) noexcept {
+  store* from = store_here();
+  if (from == nullptr) return nullptr;
+  scoped_lock guard(from->guard);
+  if (record_page* used = from->pages[stride / 32]; used != nullptr) {
+    from->pages[stride / 32] = used->next;
+    return used;
+  }
+  void* memory = fresh_page(*from);
+  if (memory == nullptr) return nullptr;
+  auto* made = new (memory) record_page;
+  made->stride = static_cast<std::uint32_t>(stride);
+  for (std::size_t i = 0; i < made->capacity(); ++i) new (made->at(i)) record;
+  return made;
+}
+
+void give_back(record_page* done) noexcept {
+  store* to = store_here();
+  if (to == nullptr) return;
+  done->owner.store(nullptr, std::memory_order_release);
+  scoped_lock guard(to->guard);
+  done->next = to->pages[done->stride / 32];
+  to->pages[done->stride / 32] = done;
+}
+
+}  // namespace pinfold::core

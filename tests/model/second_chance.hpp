@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Which entry goes when room is needed, said in the simplest way: the hand goes round, and who was used since it came
+/// by last gets another round.
+#pragma once
+
+#include <pinfold/statistics.hpp>
+
+#include <algorithm>
+#include <list>
+
+namespace pinfold::testing {
+
+/// `Item` has `state`, `leases` and `visited`.
+template <class Item>
+class second_chance {
+ public:
+  void add(Item& one) { round_.push_back(&one); }
+  void remove(Item& one) {
+    round_.remove(&one);
+    marked_.remove(&one);
+  }
+
+  /// A marked one is used again.
+  void revive(Item& one) {
+    marked_.remove(&one);
+    one.state = entry_state::live;
+    round_.push_back(&one);
+  }
+
+  /// The one to close next, or null.
+  Item* victim() {
+    if (marked_.empty()) mark(std::min<std::size_t>(64, 1 + round_.size() / 16), 2 * round_.size(), true);
+    return marked_.empty() ? nullptr : marked_.front();
+  }
+
+  /// All that nobody holds, to be closed one by one from the front.
+  std::list<Item*>& all_idle() {
+    mark(round_.size(), round_.size(), false);
+    return marked_;
+  }
+
+ private:
+  void mark(std::size_t wanted, std::size_t steps, bool spare_visited) {
+    for (; steps > 0 && wanted > 0 && !round_.empty(); --steps) {
+      Item* one = round_.front();
+      round_.pop_front();
+      if (one->leases == 0 && !(spare_visited && one->visited)) {
+        one->state = entry_state::evicting;
+        marked_.push_back(one);
+        --wanted;
+      } else {
+        if (spare_visited) one->visited = false;
+        round_.push_back(one);
+      }
+    }
+  }
+
+  std::list<Item*> round_;
+  std::list<Item*> marked_;
+};
+
+}  // namespace pinfold::testing

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The table that hits look at, against a list.
+#include "core/hit_table.hpp"
+#include "support/settings.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <random>
+#include <set>
+#include <vector>
+
+namespace pinfold::testing {
+namespace {
+
+using core::hit_table;
+using detail::record;
+
+/// A record as a page has it, with the part that imported memory needs.
+struct alignas(32) some_record {
+  record one;
+  detail::imported_part beside;
+};
+
+struct records {
+  std::vector<some_record> all;
+
+  explicit records(std::size_t count) : all(count) {}
+  record* make(std::size_t number, range where, peer_id peer = {}) {
+    all[number].one.begin = where.begin;
+    all[number].one.end = where.end;
+    all[number].beside.peer = peer;
+    return &all[number].one;
+  }
+  template <class F>
+  void for_each_record(F&& each) const {
+    for (const auto& made : all) each(const_cast<record*>(&made.one));
+  }
+};
+
+void grow(hit_table& table, const records& from) {
+  if (const auto log2 = table.wants(); log2 != 0) table.adopt(hit_table::memory(log2), from);
+}
+
+record* found(const hit_table& table, range wanted, peer_id peer = {}) {
+  return table.find(peer, wanted, [&](const record* one) { return one->covered().contains(wanted); });
+}
+
+TEST(hit_table, is_empty_before_it_has_memory) {
+  hit_table table(false);
+  records some(1);
+  EXPECT_EQ(found(table, {0, 1}), nullptr);
+  EXPECT_FALSE(table.insert(some.make(0, {0, 1})));
+  grow(table, some);
+  EXPECT_TRUE(table.insert(&some.all[0].one));
+  EXPECT_EQ(found(table, {0, 1}), &some.all[0].one);
+  EXPECT_GT(table.bytes(), 0U);
+}
+
+TEST(hit_table, finds_any_part_of_any_size_at_any_place) {
+  const std::uintptr_t sizes[] = {1, 2, 63, 64, 65, 4095, 4096, 65536, 100'000, std::uintptr_t{5} << 30U};
+  const std::uintptr_t places[] = {
+      0, 1, 63, 4096, 0x7fffffff, 0x7fff'ffff'f000, UINTPTR_MAX - (std::uintptr_t{5} << 30U)};
+  for (const auto size : sizes)
+    for (const auto place : places) {
+      hit_table table(false);
+      records some(1);
+      grow(table, some);
+      const range all{place, place + size};
+      ASSERT_TRUE(table.insert(some.make(0, all)));
+      for (const auto at : {std::uintptr_t{0}, size / 3, size / 2, size - 1}) {
+        EXPECT_NE(found(table, {place + at, place + at + 1}), nullptr) << size << " at " << place << ", byte " << at;
+        EXPECT_NE(found(table, {place + at, place + size}), nullptr) << size << " at " << place << ", from " << at;
+      }
+      table.erase(&some.all[0].one);
+      EXPECT_EQ(found(table, all), nullptr);
+    }
+}
+
+TEST(hit_table, peers_do_not_see_each_others) {
+  hit_table table(true);
+  records some(2);
+  grow(table, some);
+  ASSERT_TRUE(table.insert(some.make(0, {4096, 8192}, {1})));
+  EXPECT_EQ(found(table, {4096, 8192}, {2}), nullptr);
+  ASSERT_TRUE(table.insert(some.make(1, {4096, 8192}, {2})));
+  EXPECT_EQ(found(table, {4096, 8192}, {2}), &some.all[1].one);
+  EXPECT_EQ(found(table, {4096, 8192}, {1}), &some.all[0].one);
+}
+
+TEST(hit_table, too_many_in_one_place_are_refused_and_the_others_stay) {
+  hit_table table(false);
+  records some(200);
+  std::size_t listed = 0;
+  for (std::size_t i = 0; i < some.all.size(); ++i) {
+    grow(table, some);
+    if (table.insert(some.make(i, {0x10000 + i, 0x18000 + i}))) ++listed;
+  }
+  EXPECT_GE(listed, 16U);
+  EXPECT_LT(listed, some.all.size()) << "a look-up must not walk over hundreds";
+  for (auto& one : some.all)
+    if (one.one.is(record::listed)) table.erase(&one.one);
+  EXPECT_EQ(found(table, {0x10100, 0x10200}), nullptr);
+}
+
+// Nested, overlapping and neighbouring ranges come and go; whatever is listed is found, and nothing else.
+TEST(hit_table, agrees_with_a_list) {
+  std::mt19937_64 random(test_seed());
+  hit_table table(false);
+  records some(4000);
+  std::set<std::size_t> in;
+  for (int step = 0; step < 40'000; ++step) {
+    const auto number = random() % some.all.size();
+    if (in.erase(number) != 0) {
+      table.erase(&some.all[number].one);
+      continue;
+    }
+    const std::uintptr_t begin = 0x10000 + random() % 1'000'000 * (random() % 2 == 0 ? 1 : 4096);
+    grow(table, some);
+    if (table.insert(some.make(number, {begin, begin + 1 + random() % (random() % 2 == 0 ? 64 : 200'000)})))
+      in.insert(number);
+    ASSERT_EQ(some.all[number].one.is(record::listed), in.contains(number));
+  }
+  EXPECT_GT(in.size(), 1000U);
+  for (const auto number : in) {
+    const auto where = some.all[number].one.covered();
+    const auto* got = found(table, where);
+    ASSERT_NE(got, nullptr);
+    EXPECT_TRUE(got->is(record::listed));
+  }
+  std::size_t seen = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    const std::uintptr_t begin = 0x10000 + random() % 1'000'000 * 4096;
+    if (const auto* got = found(table, {begin, begin + 1})) {
+      EXPECT_TRUE(got->is(record::listed));
+      ++seen;
+    }
+  }
+  std::printf("%zu of 10000 random bytes are in a range\n", seen);
+}
+
+}  // namespace
+}  // namespace pinfold::testing

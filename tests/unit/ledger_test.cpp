@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Pins that threads write down for themselves add up, whoever gives them back.
+#include <pinfold/detail/ledger.hpp>
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <set>
+#include <thread>
+
+namespace pinfold::testing {
+namespace {
+
+using detail::ledger;
+using detail::record;
+
+struct alignas(64) lone_record {
+  record one;
+};
+
+TEST(ledger, one_thread_counts_up_and_down) {
+  const auto some = std::make_unique<lone_record>();
+  auto* mine = ledger::of_this_thread();
+  ASSERT_NE(mine, nullptr);
+  EXPECT_EQ(ledger::if_there(), mine);
+  EXPECT_TRUE(mine->add(&some->one));
+  EXPECT_TRUE(mine->add(&some->one));
+  EXPECT_EQ(ledger::sum(&some->one), 2);
+  EXPECT_TRUE(mine->subtract(&some->one));
+  EXPECT_TRUE(mine->subtract(&some->one));
+  EXPECT_EQ(ledger::sum(&some->one), 0);
+}
+
+TEST(ledger, what_another_thread_gives_back_cancels_out) {
+  const auto some = std::make_unique<lone_record>();
+  auto* mine = ledger::of_this_thread();
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(mine->add(&some->one));
+  std::thread([&] {
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(ledger::of_this_thread()->subtract(&some->one));
+  }).join();
+  EXPECT_EQ(ledger::sum(&some->one), 0) << "the other thread has ended";
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(mine->subtract(&some->one));
+  EXPECT_EQ(ledger::sum(&some->one), -3);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(mine->add(&some->one));
+}
+
+TEST(ledger, a_slot_in_use_is_not_taken) {
+  constexpr std::size_t slots = 1024;
+  auto many = std::make_unique<std::array<std::array<std::byte, 32>, slots + 1>>();
+  auto* first = new (&many->front()) record;
+  auto* same_place = new (&many->back()) record;
+  auto* mine = ledger::of_this_thread();
+  ASSERT_TRUE(mine->add(first));
+  EXPECT_FALSE(mine->add(same_place));
+  EXPECT_FALSE(mine->subtract(same_place));
+  ASSERT_TRUE(mine->subtract(first));
+  EXPECT_TRUE(mine->add(same_place));
+  EXPECT_EQ(ledger::sum(first), 0);
+  EXPECT_EQ(ledger::sum(same_place), 1);
+  EXPECT_TRUE(mine->subtract(same_place));
+}
+
+TEST(ledger, counts_do_not_run_over) {
+  const auto some = std::make_unique<lone_record>();
+  auto* mine = ledger::of_this_thread();
+  std::int64_t held = 0;
+  while (held < 1'000'000 && mine->add(&some->one)) ++held;
+  EXPECT_GT(held, 10'000);
+  EXPECT_LT(held, 1'000'000);
+  EXPECT_EQ(ledger::sum(&some->one), held);
+  for (; held > 0; --held) ASSERT_TRUE(mine->subtract(&some->one));
+  while (held > -1'000'000 && mine->subtract(&some->one)) --held;
+  EXPECT_EQ(ledger::sum(&some->one), held);
+  for (; held < 0; ++held) ASSERT_TRUE(mine->add(&some->one));
+  EXPECT_EQ(ledger::sum(&some->one), 0);
+}
+
+TEST(ledger, threads_that_end_leave_theirs_to_later_ones) {
+  std::set<const ledger*> seen;
+  for (int i = 0; i < 1000; ++i) std::thread([&] { seen.insert(ledger::of_this_thread()); }).join();
+  EXPECT_EQ(seen.size(), 1U);
+}
+
+TEST(ledger, everything_written_down_is_listed) {
+  const auto some = std::make_unique<lone_record>();
+  auto* mine = ledger::of_this_thread();
+  auto& cell = mine->cell_of(&some->one);
+  ASSERT_EQ(cell.load(), 0U);
+  cell.store(reinterpret_cast<std::uintptr_t>(&some->one));
+  ASSERT_TRUE(mine->add(&some->one));
+  ASSERT_TRUE(mine->add(&some->one));
+  EXPECT_EQ(ledger::sum(&some->one), 3);
+  std::map<const record*, std::int64_t> listed;
+  ledger::for_each([&](const record* one, std::int64_t count) { listed[one] += count; });
+  EXPECT_EQ(listed[&some->one], 3);
+  cell.store(0);
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(mine->subtract(&some->one));
+}
+
+}  // namespace
+}  // namespace pinfold::testing
