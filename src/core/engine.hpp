@@ -141,7 +141,14 @@ class engine {
   void count_hit(ledger* mine, record* found) noexcept;
   void allow_hits(entry& live) noexcept PINFOLD_REQUIRES(mutex_);
   static void stop_hits(entry& live) noexcept { live.hot->clear(record::hittable); }
-  [[nodiscard]] bool reusable(const entry& one) const noexcept;
+  /// Whether it stays open after its last release.
+  [[nodiscard]] bool kept(const entry& one) const noexcept {
+    return (options_.retain || one.persistent) && !one.bypass;
+  }
+  /// Whether eviction's hand goes over it.
+  [[nodiscard]] bool reusable(const entry& one) const noexcept {
+    return one.now() == entry_state::live && options_.retain && !one.bypass && !one.persistent;
+  }
   [[nodiscard]] bool mark_if_idle(entry& live) noexcept PINFOLD_REQUIRES(mutex_);
   void revive(entry& marked) noexcept PINFOLD_REQUIRES(mutex_);
   void mark_victims() noexcept PINFOLD_REQUIRES(mutex_);
@@ -205,8 +212,10 @@ class engine {
   void tell_overlapping_openings(const entry& closed) noexcept PINFOLD_REQUIRES(mutex_);
   result<void> close_queued(std::size_t at_most) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   result<void> retry_quarantined() noexcept PINFOLD_REQUIRES(mutex_);                // unlocks
-  result<void> close_unheld() noexcept PINFOLD_REQUIRES(mutex_);                     // unlocks
-  result<void> wait_for_closes() noexcept PINFOLD_REQUIRES(mutex_);                  // unlocks
+  void queue_draining() noexcept PINFOLD_REQUIRES(mutex_);
+  void mark_unkept() noexcept PINFOLD_REQUIRES(mutex_);
+  result<void> close_unheld() noexcept PINFOLD_REQUIRES(mutex_);     // unlocks
+  result<void> wait_for_closes() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
 
   // --- memory that is gone (engine_stale.cpp)
   void mark_stale(entry& gone) noexcept PINFOLD_REQUIRES(mutex_);

@@ -41,7 +41,7 @@ result<void> engine::unpinned(entry& freed) noexcept {
   const bool later = options_.closes == close_policy::deferred;
   switch (freed.now()) {
     case entry_state::live:
-      if ((freed.persistent || options_.retain) && !freed.bypass) return {};
+      if (kept(freed)) return {};
       if (!later) return close(freed, nullptr);
       retire(freed);
       settle_retired();
@@ -158,7 +158,27 @@ result<void> engine::retry_quarantined() noexcept {
   return first;
 }
 
+// What has no pin any more, but whose last release has yet to come for the mutex: it will find nothing to do. The sums
+// are exact: what drains had its barrier, and what is live and not kept was never hit without the mutex.
+void engine::queue_draining() noexcept {
+  hidden_.for_each([this](entry& one) {
+    mutex_is_held();
+    if (one.now() == entry_state::draining && !queued_.holds(one) && one.pins() <= 0) queue_close(one);
+  });
+}
+
+void engine::mark_unkept() noexcept {
+  lookup_.for_each([this](entry& one) {
+    mutex_is_held();
+    if (one.now() != entry_state::live || kept(one) || one.pins() > 0) return;
+    one.become(entry_state::evicting);
+    marked_.push_back(&one);
+  });
+}
+
 result<void> engine::close_unheld() noexcept {
+  queue_draining();
+  mark_unkept();
   auto first = retry_quarantined();
   auto queued = close_queued(SIZE_MAX);
   if (first) first = queued;
@@ -192,6 +212,7 @@ result<void> engine::quiesce() noexcept {
 
 result<void> engine::progress() noexcept {
   core::scoped_lock guard(mutex_);
+  queue_draining();
   auto first = close_queued(SIZE_MAX);
   auto retried = retry_quarantined();
   return first ? retried : first;

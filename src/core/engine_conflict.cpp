@@ -53,7 +53,10 @@ result<void> engine::clear_conflicts(entry& opening, const error& refused, const
       if (!wait_for(found.moving, until.others()))
         return fail(errc::timed_out, "another thread is still busy with overlapping memory");
     } else if (found.closable != nullptr) {
-      if (found.closable->now() == entry_state::live && !mark_if_idle(*found.closable)) continue;  // hit meanwhile
+      if (found.closable->now() == entry_state::live && !mark_if_idle(*found.closable)) {  // hit meanwhile
+        if (!wait_for_release(watch, until.conflicts())) return tl::unexpected(as_conflict(refused));
+        continue;
+      }
       if (found.closable->now() == entry_state::evicting) counters_.add(counter::conflicts);
       const event why = about(*found.closable, event_kind::conflict, severity::info);
       if (auto closed = close(*found.closable, &why); !closed) return tl::unexpected(as_conflict(closed.error()));

@@ -141,10 +141,6 @@ void engine::allow_hits(entry& live) noexcept {
                 view_.number_in_word);
 }
 
-bool engine::reusable(const entry& one) const noexcept {
-  return one.now() == entry_state::live && options_.retain && !one.bypass && !one.persistent;
-}
-
 // Takes a live entry out of the reach of hits. Until everybody knows, it may still be pinned.
 void engine::mark(entry& live, core::entry_list& chosen) noexcept {
   core::point();  // whoever looked for pins may have seen none

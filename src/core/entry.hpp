@@ -3,6 +3,7 @@
 /// The cache's record of one registration, and the transitions that its state may make.
 #pragma once
 
+#include "core/barrier.hpp"
 #include "core/check.hpp"
 
 #include <pinfold/detail/engine.hpp>
@@ -25,8 +26,8 @@ enum class miss_reason : std::uint8_t { cold, invalidated, rights, extent, evict
 /// Guard: everything is guarded by the engine's mutex, except what `detail::record` says, and what the driver works on,
 /// which is the business of the one thread that made the entry `opening` or `closing`.
 struct entry {
-  detail::record* hot = nullptr;          ///< its part that hits and leases look at; always the same
-  std::atomic<std::int32_t> own_pins{0};  ///< pins that are in no thread's ledger; changed by any thread
+  detail::record* hot = nullptr;                  ///< its part that hits and leases look at; always the same
+  mutable std::atomic<std::int32_t> own_pins{0};  ///< pins that are in no thread's ledger; changed by any thread
 
   entry_state state = entry_state::free;
 
@@ -68,8 +69,14 @@ struct entry {
 
   /// All pins: leases, the opener, and who waits for the opener. Exact when no hit can come in: the entry is not
   /// hittable, and everybody knows (`order_everywhere`). It then only falls, and 0 is final.
+  ///
+  /// Where hits are counted here alone, adding nothing orders this look after the word's last change and before every
+  /// later hit: both sides change the one variable.
   [[nodiscard]] std::int64_t pins() const noexcept {
-    return own_pins.load(std::memory_order_seq_cst) + detail::ledger::sum(hot);
+    const bool alone = barrier_in_use() == barrier_policy::fences;
+    const auto own =
+        alone ? own_pins.fetch_add(0, std::memory_order_acq_rel) : own_pins.load(std::memory_order_acquire);
+    return own + detail::ledger::sum(hot);
   }
 
   /// Makes a transition of the table in `docs/protocol.md`; any other is a broken invariant.

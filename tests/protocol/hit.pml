@@ -1,0 +1,552 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * A hit without the mutex, and who closes what may be hit: docs/protocol-model.md says what this is and is not.
+ * `scripts/model-check` runs every variant. Without a definition, pins are in cells; EVENTS, SLOTS, DESTROY choose
+ * other right variants. Every other name that is tested here with `ifdef` breaks one rule, and has to be found out.
+ *
+ * Spin interleaves whole steps, so it is sequentially consistent. What a processor does to that is explicit here: what
+ * threads share without the mutex is in `memory`, a thread's stores go through its buffer, and the process `hardware`
+ * writes them back in their order, whenever it likes. A load that takes no part in a d_step is a step of its own.
+ */
+
+#define THREADS 3
+#define RECORDS 2
+#define ROOM 3 /* stores in a buffer */
+
+/* What is in memory. 0 is nothing: an empty place of a buffer. */
+#define CELL(t) (1 + (t)) /* a pin's record + 1; in SLOTS, the record and the count with its bias */
+#define WORD(r) (4 + (r)) /* the hittable bit */
+#define RANGE(r) (6 + (r)) /* which memory, and which incarnation of it */
+#define TOKEN 8 /* a lease on its way to another thread */
+#define MUTEX 9
+#define GENERATION 10
+#define SEEN 11
+#define COUNT(t) (12 + (t)) /* TWO_WORD_SLOT: the count of a slot */
+byte memory[15];
+
+byte where[9];
+byte value[9]; /* thread t has places ROOM * t and up */
+byte stored[THREADS];
+
+/* Guarded by the mutex. */
+mtype = { FREE, LIVE, EVICTING, DRAINING, QUEUED, CLOSING };
+mtype state[RECORDS] = FREE;
+short own[RECORDS]; /* the entry's own counter: changed by any thread, by locked instructions */
+byte pending;       /* EVENTS: memory that went, and was not looked at yet, a bit each */
+bool home = true;   /* the engine is still there */
+
+/* What nobody in the program knows, for the assertions. */
+bool open[RECORDS];   /* in the driver */
+byte leases[RECORDS];
+byte begun[2]; /* how often this memory was declared gone */
+byte gone[2];  /* how often that is known to have happened: by the return of `invalidate`, or by the event */
+bool acquiring[THREADS] = true; /* DESTROY: nobody may destroy a cache that is asked for something */
+byte done;
+
+#define ADDRESS(range) ((range) / 8)
+#define VERSION(range) ((range) % 8)
+
+/* The newest store of one's own, else what is in memory. */
+#define LOAD(l) (where[2 + ROOM * me] == (l) -> value[2 + ROOM * me] : \
+                (where[1 + ROOM * me] == (l) -> value[1 + ROOM * me] : \
+                (where[0 + ROOM * me] == (l) -> value[0 + ROOM * me] : memory[l])))
+
+/* d_step: one instruction of one thread. It waits while the buffer is full. */
+#define STORE(l, v) \
+  stored[me] < ROOM -> where[ROOM * me + stored[me]] = l; value[ROOM * me + stored[me]] = v; stored[me]++
+
+inline store(l, v) { d_step { STORE(l, v) } }
+
+/* A locked instruction: it waits until the thread's own stores are written back. */
+#define FENCED (stored[me] == 0)
+
+/* Only within a d_step: one store of a thread becomes visible to all. */
+inline write_back(t) {
+  memory[where[ROOM * t]] = value[ROOM * t];
+  where[ROOM * t] = where[ROOM * t + 1]; value[ROOM * t] = value[ROOM * t + 1];
+  where[ROOM * t + 1] = where[ROOM * t + 2]; value[ROOM * t + 1] = value[ROOM * t + 2];
+  where[ROOM * t + 2] = 0; value[ROOM * t + 2] = 0;
+  stored[t]--
+}
+
+/* d_step: between two stores of the same buffer, `hardware` may do the same one by one, before this. */
+inline flush(t) {
+  d_step { do :: stored[t] > 0 -> write_back(t) :: else -> break od }
+}
+
+/* d_step: a compare-and-swap. The unlock is an ordinary store, after all others of its thread. */
+inline lock() { d_step { FENCED && memory[MUTEX] == 0 -> memory[MUTEX] = 1 } }
+inline unlock() { store(MUTEX, 0) }
+
+/* membarrier(2): the caller's stores are visible before any other thread is interrupted; these come in any order. */
+inline barrier() {
+  flush(me);
+#ifndef NO_BARRIER /* a fence of the caller's own is all there is */
+  todo = 7 - (1 << me);
+  do
+  :: todo & 1 -> flush(0); todo = todo & 6
+  :: todo & 2 -> flush(1); todo = todo & 5
+  :: todo & 4 -> flush(2); todo = todo & 3
+  :: todo == 0 -> break
+  od
+#endif
+}
+
+/* The pins of a record, one word after the other. */
+inline count_pins(r) {
+  total = own[r];
+  i = 0;
+  do
+  :: i < THREADS ->
+#if defined(TWO_WORD_SLOT)
+    x = LOAD(CELL(i));
+    if
+    :: x == r -> total = total + LOAD(COUNT(i)) - 8
+    :: else
+    fi;
+    d_step { x = 0; i++ }
+#elif defined(SLOTS)
+    d_step { total = total + (LOAD(CELL(i)) / 16 == r -> LOAD(CELL(i)) % 16 - 8 : 0); i++ }
+#else
+    d_step { total = total + (LOAD(CELL(i)) == r + 1 -> 1 : 0); i++ }
+#endif
+  :: else -> i = 0; break
+  od
+}
+
+/* Clears the bit, and counts what is pinned once everybody knows. */
+inline stop_and_count(r) {
+  store(WORD(r), 0);
+#ifdef SUM_BEFORE_BARRIER
+  count_pins(r);
+  barrier()
+#else
+  barrier();
+  count_pins(r)
+#endif
+}
+
+/* Under the mutex, which is given up while the driver works. */
+inline close(r) {
+  state[r] = CLOSING;
+  unlock();
+  d_step {
+    assert(open[r]);        /* nothing is closed twice */
+    assert(leases[r] == 0); /* nothing is closed under a lease */
+    open[r] = false
+  }
+  lock();
+  state[r] = FREE
+}
+
+/* d_step in it: the driver's open, under the mutex. Nobody can hit it before the last of the stores. */
+inline open_for(address, r) {
+  d_step { open[r] = true; state[r] = LIVE; STORE(RANGE(r), 8 * (address) + begun[address]) }
+  store(WORD(r), 1)
+}
+
+inline settle(r) {
+  lock();
+  if
+  :: !home || LOAD(WORD(r)) == 1
+  :: else ->
+    count_pins(r);
+    if
+    :: total == 0 && state[r] == DRAINING -> close(r)
+    :: else
+    fi;
+    total = 0
+  fi;
+  unlock()
+}
+
+/* After a pin was taken back. */
+inline look_again(r) {
+  if
+  :: LOAD(WORD(r)) == 1
+  :: else -> settle(r)
+  fi
+}
+
+/* d_steps below: a locked instruction on `own`; the ghost `leases` falls with the store that ends the lease. */
+#ifdef SLOTS
+inline change(r, by, ghost) {
+  x = LOAD(CELL(me));
+  if
+#ifdef TWO_WORD_SLOT
+  :: x == r -> d_step { STORE(COUNT(me), LOAD(COUNT(me)) + by); leases[r] = leases[r] - ghost }
+  :: x != r && LOAD(COUNT(me)) == 8 ->
+    store(CELL(me), r);
+    d_step { STORE(COUNT(me), 8 + by); leases[r] = leases[r] - ghost }
+  :: x != r && LOAD(COUNT(me)) != 8 -> d_step { FENCED -> own[r] = own[r] + by; leases[r] = leases[r] - ghost }
+#else
+  :: x / 16 == r -> d_step { STORE(CELL(me), x + by); leases[r] = leases[r] - ghost }
+  :: x / 16 != r && x % 16 == 8 -> d_step { STORE(CELL(me), 16 * r + 8 + by); leases[r] = leases[r] - ghost }
+  :: x / 16 != r && x % 16 != 8 -> d_step { FENCED -> own[r] = own[r] + by; leases[r] = leases[r] - ghost }
+#endif
+  fi;
+  x = 0
+}
+#define PIN(r) change(r, 1, 0)
+#define UNPIN(c, r, ghost) change(r, (-1), ghost)
+#define MAY_PIN true
+#else
+#define PIN(r) store(CELL(me), r + 1)
+#define UNPIN(c, r, ghost) d_step { STORE(CELL(c), 0); leases[r] = leases[r] - ghost }
+#define MAY_PIN (LOAD(CELL(me)) == 0)
+#endif
+
+inline release(from, which) { UNPIN(from, which, 1); look_again(which) }
+#ifdef SILENT_UNPIN
+inline give_up(r) { UNPIN(me, r, 0) }
+#else
+inline give_up(r) { UNPIN(me, r, 0); look_again(r) }
+#endif
+
+/* d_step: the lease begins with the load that was the last to be compared. */
+inline leased(wanted, r) {
+  d_step {
+    assert(open[r]);
+    assert(ADDRESS(memory[RANGE(r)]) == wanted);
+    assert(VERSION(memory[RANGE(r)]) >= begin);
+    leases[r]++;
+    acquiring[me] = left > 0
+  }
+}
+
+/* What all compare, in the order of the code. `ok` is the outcome. */
+#ifdef EVENTS
+inline compare_generation() {
+  if
+  :: ok -> x = LOAD(GENERATION); ok = (x == LOAD(SEEN)); x = 0
+  :: else
+  fi
+}
+#define COMPARE_GENERATION compare_generation();
+#else
+#define COMPARE_GENERATION
+#endif
+inline compare_word(r) { ok = ok && LOAD(WORD(r)) == 1 }
+inline compare_range(wanted, r) { ok = ok && ADDRESS(LOAD(RANGE(r))) == wanted }
+
+/* A hit. Its record is a guess, which may be years old. */
+inline hit(wanted, r) {
+  /* d_step: of a hint, which proves nothing, and of a cell that only this thread fills. */
+  d_step { begin = gone[wanted]; ok = MAY_PIN && ADDRESS(LOAD(RANGE(r))) == wanted }
+  if
+  :: ok ->
+#ifdef WORD_BEFORE_PIN
+    compare_word(r);
+#endif
+    PIN(r);
+#if defined(WORD_BEFORE_PIN)
+    COMPARE_GENERATION
+    compare_range(wanted, r);
+#elif defined(RANGE_BEFORE_WORD)
+    COMPARE_GENERATION
+    compare_range(wanted, r);
+    compare_word(r);
+#elif defined(GENERATION_AFTER_STATE)
+    compare_word(r);
+    compare_range(wanted, r);
+    COMPARE_GENERATION
+#else
+    COMPARE_GENERATION
+    compare_word(r);
+    compare_range(wanted, r);
+#endif
+    if
+    :: ok ->
+      leased(wanted, r);
+      if
+      :: release(me, r)
+#if defined(DESTROY) /* whose thread 1 need not come for a lease */
+#elif defined(SLOTS)
+      :: memory[TOKEN] == 0 -> store(TOKEN, r + 1)
+#else
+      :: memory[TOKEN] == 0 -> store(TOKEN, me + 1)
+#endif
+      fi
+    :: else -> give_up(r)
+    fi
+  :: else
+  fi;
+  d_step { begin = 0; ok = false }
+}
+
+/* Gives back what another thread acquired. */
+inline take_over() {
+  d_step { FENCED && memory[TOKEN] != 0 -> c = memory[TOKEN] - 1; memory[TOKEN] = 0 }
+#ifdef SLOTS
+  release(me, c);
+#else
+  r = memory[CELL(c)] - 1;
+  release(c, r);
+#endif
+  d_step { c = 0; r = 0 }
+}
+
+/* Under the mutex: the registrations of that memory are to be found no more. Closes those that nobody holds. */
+inline retire(address) {
+  r = 0;
+  do
+  :: r < RECORDS ->
+    if
+    :: (state[r] == LIVE || state[r] == EVICTING) && ADDRESS(LOAD(RANGE(r))) == address ->
+      stop_and_count(r);
+      state[r] = (total == 0 -> QUEUED : DRAINING);
+      total = 0
+    :: else
+    fi;
+    r++
+  :: else -> r = 0; break
+  od
+}
+inline close_queued() {
+  do
+  :: state[0] == QUEUED -> close(0)
+  :: state[1] == QUEUED -> close(1)
+  :: else -> break
+  od
+}
+
+inline invalidate(address) {
+  lock();
+  d_step { begun[address]++; begin = begun[address] }
+  retire(address);
+  unlock();
+  d_step { gone[address] = (gone[address] < begin -> begin : gone[address]); begin = 0 }
+  lock();
+  close_queued();
+  unlock()
+}
+
+/* A monitor's event. d_step: nobody may register memory while it is being freed, so the two are as one. */
+inline event(address) {
+  d_step {
+#ifdef EVENT_IN_BUFFER
+    STORE(GENERATION, LOAD(GENERATION) + 1);
+#else
+    FENCED -> memory[GENERATION]++;
+#endif
+    begun[address]++; gone[address]++;
+    pending = pending | (1 << address)
+  }
+}
+
+/* Under the mutex. First the generation, then the events up to it, and `seen` when all of them are dealt with. */
+inline drain() {
+  d_step { g = LOAD(GENERATION); p = pending; pending = 0 }
+#ifdef SEEN_FIRST
+  store(SEEN, g);
+#endif
+  do
+  :: p & 1 -> retire(0); p = p & 2
+  :: p & 2 -> retire(1); p = p & 1
+  :: p == 0 -> break
+  od;
+#ifndef SEEN_FIRST
+  store(SEEN, g);
+#endif
+  g = 0
+}
+
+/* Takes a live record out of the reach of hits; who is pinned stays as it was. */
+inline evict(r) {
+  lock();
+  if
+  :: state[r] == LIVE ->
+    stop_and_count(r);
+    if
+    :: total != 0 -> store(WORD(r), 1)
+    :: else -> state[r] = EVICTING
+    fi;
+    total = 0
+  :: else
+  fi;
+  unlock()
+}
+
+/* A request under the mutex: it finds an entry, or uses a record again for this memory. Its pin is the entry's own. */
+inline miss(wanted) {
+  lock();
+  begin = gone[wanted];
+#ifdef EVENTS
+  drain();
+  close_queued();
+#endif
+#define FOUND(n) (state[n] == LIVE || state[n] == EVICTING) && ADDRESS(LOAD(RANGE(n))) == wanted
+  ok = true;
+  if
+  :: !home -> ok = false
+  :: home && FOUND(0) -> r = 0
+  :: home && FOUND(1) -> r = 1
+  :: else ->
+    if
+    :: state[0] == EVICTING -> r = 0; close(0)
+    :: state[1] == EVICTING -> r = 1; close(1)
+    :: state[0] == FREE -> r = 0
+    :: state[1] == FREE -> r = 1
+    :: else -> ok = false
+    fi;
+    if
+    :: ok && state[r] == FREE -> open_for(wanted, r)
+    :: else
+    fi
+  fi;
+  if
+  :: ok ->
+    if
+    :: state[r] == EVICTING -> state[r] = LIVE; store(WORD(r), 1)
+    :: else
+    fi;
+    d_step { FENCED -> own[r]++ }
+    leased(wanted, r);
+    unlock();
+    d_step { FENCED -> own[r]--; leases[r]-- }
+    look_again(r)
+  :: else -> unlock()
+  fi;
+  d_step { begin = 0; ok = false; r = 0 }
+}
+
+/* The end of the cache. It waits for leases; the time-out is not in the model. */
+inline destroy() {
+  lock();
+  r = 0;
+  do
+  :: r < RECORDS -> store(WORD(r), 0); r++
+  :: else -> r = 0; break
+  od;
+  barrier();
+  do
+  :: r < RECORDS ->
+    count_pins(r);
+    if
+    :: total != 0 -> total = 0; r = 0; unlock(); lock()
+    :: total == 0 && state[r] != CLOSING -> r++
+    :: total == 0 && state[r] == CLOSING -> unlock(); lock()
+    fi
+  :: else -> r = 0; break
+  od;
+  do
+  :: state[r] == LIVE || state[r] == EVICTING || state[r] == QUEUED -> close(r)
+#ifndef LEFT_TO_SETTLE
+  :: state[r] == DRAINING -> close(r) /* its last release is on its way to the mutex */
+#endif
+  :: else ->
+    r++;
+    if
+    :: r == RECORDS -> r = 0; break
+    :: else
+    fi
+  od;
+  home = false;
+  unlock()
+}
+
+/* A count goes to the entries when its thread ends. */
+inline fold() {
+  x = LOAD(CELL(me));
+  if
+  :: x % 16 != 8 ->
+    d_step { FENCED -> own[x / 16] = own[x / 16] + x % 16 - 8 }
+    store(CELL(me), 16 * (x / 16) + 8)
+  :: else
+  fi;
+  x = 0
+}
+
+/* Who does what, and how often. Any guess may be made of any record, for any memory. */
+#ifndef HITS
+#define HITS 2
+#endif
+#ifndef OTHERS
+#define OTHERS 2
+#endif
+#ifndef CLOSES
+#define CLOSES 2
+#endif
+
+inline any_hit() {
+  if
+  :: wanted = 0
+  :: wanted = 1
+  fi;
+  if
+  :: r = 0
+  :: r = 1
+  fi;
+  hit(wanted, r);
+  d_step { wanted = 0; r = 0 }
+}
+
+proctype thread(byte me; byte left) {
+  byte wanted, r, begin, i, x, c, g, p, todo;
+  short total;
+  bool ok;
+
+  do
+  :: left > 0 && me == 0 -> left--; any_hit()
+  :: left > 0 && me == 1 -> left--;
+    if
+    :: any_hit()
+#ifndef DESTROY
+    :: miss(0)
+    :: take_over()
+#endif
+    :: true
+    fi
+  :: left > 0 && me == 2 -> left--;
+    if
+#ifdef EVENTS
+    :: event(0)
+#else
+    :: invalidate(0)
+#endif
+    :: evict(0)
+#ifndef DESTROY
+    :: miss(1)
+#endif
+    fi
+  :: left == 0 -> break
+  od;
+#ifdef FOLD_AT_EXIT
+  fold();
+#endif
+#ifdef DESTROY
+  acquiring[me] = false;
+  if
+  :: me == 2 -> !acquiring[0] && !acquiring[1]; destroy()
+  :: else
+  fi;
+#endif
+  done++
+}
+
+active proctype hardware() {
+end:
+  do
+  :: d_step { stored[0] > 0 -> write_back(0) }
+  :: d_step { stored[1] > 0 -> write_back(1) }
+  :: d_step { stored[2] > 0 -> write_back(2) }
+  od
+}
+
+init {
+  d_step {
+    memory[RANGE(0)] = 0; memory[WORD(0)] = 1; open[0] = true; state[0] = LIVE;
+    memory[RANGE(1)] = 8 * 2; /* of no memory that is asked for */
+#ifdef TWO_WORD_SLOT
+    memory[COUNT(0)] = 8; memory[COUNT(1)] = 8; memory[COUNT(2)] = 8;
+#elif defined(SLOTS)
+    memory[CELL(0)] = 8; memory[CELL(1)] = 8; memory[CELL(2)] = 8;
+#endif
+  }
+  atomic { run thread(0, HITS); run thread(1, OTHERS); run thread(2, CLOSES) }
+  done == THREADS && stored[0] + stored[1] + stored[2] == 0;
+  /* No close is lost: what drains is held by somebody. */
+  assert(state[0] != DRAINING || leases[0] > 0);
+  assert(state[1] != DRAINING || leases[1] > 0);
+  assert(home || (!open[0] && !open[1]))
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A release takes two steps: the pin goes, and then what is due is done. The cache may have moved on between them, or
+// have ended: nothing may stay open, and nothing be closed twice (R10, R42).
+#include <pinfold/detail/engine.hpp>
+#include <pinfold/detail/hit.hpp>
+
+#include <gtest/gtest.h>
+
+namespace pinfold::testing {
+namespace {
+
+using namespace detail;
+
+/// Counts its calls.
+struct counting_driver {
+  int opens = 0;
+  int closes = 0;
+
+  static result<range> check(const void* /*self*/, const request& what) noexcept { return what.wanted; }
+  static result<opened> open(void* self, const open_request& what) noexcept {
+    ++static_cast<counting_driver*>(self)->opens;
+    return opened{what.extent, reinterpret_cast<void*>(what.extent.begin), what.extent.size(), {}};
+  }
+  static result<void> close(void* self, const registration& /*object*/) noexcept {
+    ++static_cast<counting_driver*>(self)->closes;
+    return {};
+  }
+  [[nodiscard]] driver table() {
+    return {.self = this,
+            .name = "counting",
+            .token_bytes = 0,
+            .object_bytes = 8,
+            .allows_duplicates = true,
+            .check = check,
+            .open = open,
+            .close = close};
+  }
+};
+
+constexpr range memory{0x10000, 0x20000};
+
+class late_release : public ::testing::Test {
+ protected:
+  void begin(cache_options options) { engine_ = make_engine(device_.table(), std::move(options)); }
+  pin acquired() {
+    auto got = detail::acquire(*engine_, {.wanted = memory});
+    EXPECT_TRUE(got);
+    return got->held;
+  }
+  static void released(pin held) {
+    if (const auto* due = unpin(held)) {
+      EXPECT_TRUE(settle(due));
+    }
+  }
+
+  counting_driver device_;
+  engine_handle engine_;
+};
+
+TEST_F(late_release, of_an_invalidated_entry_finds_the_cache_gone) {
+  begin({});
+  released(acquired());
+  const auto hit = look_up(*engine_, memory.begin, memory.end, rights::none);
+  ASSERT_NE(hit.held, 0U);
+  invalidate(*engine_, {}, memory);
+  const auto* due = unpin(hit.held);
+  ASSERT_NE(due, nullptr);
+  engine_.reset();
+  EXPECT_EQ(device_.closes, 1) << "whoever ends the cache does what is due";
+  EXPECT_TRUE(settle(due));
+  EXPECT_EQ(device_.closes, device_.opens);
+}
+
+TEST_F(late_release, of_an_entry_that_is_not_kept_finds_the_cache_gone) {
+  begin({.retain = false});
+  const auto* due = unpin(acquired());
+  ASSERT_NE(due, nullptr);
+  engine_.reset();
+  EXPECT_EQ(device_.closes, 1);
+  EXPECT_TRUE(settle(due));
+  EXPECT_EQ(device_.closes, device_.opens);
+}
+
+TEST_F(late_release, finds_it_done_by_flush) {
+  for (const bool retain : {true, false}) {
+    begin({.retain = retain});
+    const auto held = acquired();
+    if (retain) invalidate(*engine_, {}, memory);
+    const auto* due = unpin(held);
+    ASSERT_NE(due, nullptr);
+    EXPECT_TRUE(flush(*engine_));
+    EXPECT_EQ(device_.closes, device_.opens);
+    EXPECT_TRUE(settle(due));
+    EXPECT_EQ(device_.closes, device_.opens);
+  }
+}
+
+TEST_F(late_release, finds_its_entry_used_for_something_else) {
+  begin({});
+  const auto held = acquired();
+  invalidate(*engine_, {}, memory);
+  const auto* due = unpin(held);
+  EXPECT_TRUE(progress(*engine_));
+  const auto again = acquired();
+  EXPECT_EQ(record_of(again), due) << "memory of entries is reused";
+  EXPECT_TRUE(settle(due));
+  EXPECT_EQ(device_.closes, 1);
+  released(again);
+  EXPECT_EQ(device_.closes, 1) << "kept";
+}
+
+TEST_F(late_release, of_the_last_lease_ends_a_cache_that_was_destroyed) {
+  begin({.drain_timeout = std::chrono::milliseconds(0)});
+  const auto one = acquired();
+  const auto other = acquired();
+  engine_.reset();
+  EXPECT_EQ(device_.closes, 1);
+  const auto* first = unpin(one);
+  const auto* second = unpin(other);
+  EXPECT_TRUE(settle(first));
+  EXPECT_TRUE(settle(second));
+  EXPECT_EQ(device_.closes, 1);
+}
+
+}  // namespace
+}  // namespace pinfold::testing
