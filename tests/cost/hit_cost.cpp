@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Acquires and releases as often as it is told, for scripts/hit-cost to count the instructions of.
+#include <pinfold/cache.hpp>
+#include <pinfold/registrars/null.hpp>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+namespace {
+
+constexpr std::uintptr_t region = 65536;
+
+// Far apart in an order that no guess follows, but the same in every run.
+std::vector<std::uintptr_t> addresses(std::size_t regions) {
+  std::vector<std::uintptr_t> all(regions);
+  for (std::size_t i = 0; i < regions; ++i) all[i] = region * (4096 + i * 7919 % regions);
+  return all;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count != 3) return std::fprintf(stderr, "usage: hit_cost <regions> <acquires>\n"), 2;
+  const auto all = addresses(std::strtoull(arguments[1], nullptr, 10));
+  pinfold::cache cache(pinfold::null_registrar(), {.monitor = pinfold::monitor_choice::explicit_});
+  std::size_t failed = 0;
+  for (const auto one : all) failed += !cache.acquire(reinterpret_cast<const void*>(one), region);
+  auto left = std::strtoull(arguments[2], nullptr, 10);
+  for (std::size_t at = 0; left > 0; --left) {
+    failed += !cache.acquire(reinterpret_cast<const void*>(all[at]), region);
+    if (++at == all.size()) at = 0;
+  }
+  return failed == 0 ? 0 : 1;
+}
