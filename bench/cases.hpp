@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Everything that can be measured of a subject.
+#pragma once
+
+#include "evict.hpp"
+#include "handover.hpp"
+#include "hit.hpp"
+#include "memory.hpp"
+#include "miss.hpp"
+#include "slow.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+namespace bench {
+
+inline void append(json& rows, json more) {
+  for (auto& row : more) rows.push_back(std::move(row));
+}
+
+/// The rows of one command. `SlowSubject` is the same with delays. Throws when something cannot be measured at all.
+template <subject Subject, subject SlowSubject = Subject>
+json measure(const parameters& how) {
+  if (how.command == "hit") return measure_hits<Subject>(how);
+  if (how.command == "memory") return measure_memory<Subject>(how);
+  if (how.command == "evict") return measure_eviction<Subject>(how);
+  if (how.command == "scale") {
+    auto rows = measure_scaling<Subject>(how);
+    append(rows, measure_handovers<Subject>(how));
+    return rows;
+  }
+  if (how.command == "miss") {
+    auto rows = measure_misses<Subject>(how);
+    append(rows, measure_slow<SlowSubject>(how));
+    return rows;
+  }
+  throw std::invalid_argument("there is nothing called " + how.command + " to measure");
+}
+
+}  // namespace bench

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Threads that measure, each on a CPU of its own as far as there are enough.
+#pragma once
+
+#include <barrier>
+#include <cstddef>
+#include <exception>
+#include <mutex>
+#include <sched.h>
+#include <thread>
+#include <vector>
+
+namespace bench {
+
+/// The CPUs on which this thread may run; none when the system does not tell.
+[[nodiscard]] inline std::vector<std::size_t> usable_cpus() {
+  cpu_set_t set;
+  std::vector<std::size_t> cpus;
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return cpus;
+  for (std::size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+/// Where that fails the thread stays where it may be: it is then merely noisier.
+inline void stay_on(std::size_t cpu) noexcept {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  static_cast<void>(::sched_setaffinity(0, sizeof set, &set));
+}
+
+/// Lets the threads of a crew begin at the same time, as often as they like.
+using starting_line = std::barrier<>;
+
+/// Runs `work(thread, line)` on that many pinned threads. Throws what the first of them threw; the others must not wait
+/// for it at the line by then.
+template <class Work>
+void run_crew(unsigned threads, Work work) {
+  const auto cpus = usable_cpus();
+  starting_line line(threads);
+  std::exception_ptr problem;
+  std::mutex problem_mutex;
+  {
+    std::vector<std::jthread> crew;
+    for (unsigned thread = 0; thread < threads; ++thread) {
+      crew.emplace_back([&, thread] {
+        try {
+          if (!cpus.empty()) stay_on(cpus[thread % cpus.size()]);
+          work(thread, line);
+        } catch (...) {
+          line.arrive_and_drop();
+          const std::scoped_lock lock(problem_mutex);
+          if (!problem) problem = std::current_exception();
+        }
+      });
+    }
+  }
+  if (problem) std::rethrow_exception(problem);
+}
+
+}  // namespace bench

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// What is acquired on one thread and released on another, as by a thread that completes the I/O of others.
+#pragma once
+
+#include "crew.hpp"
+#include "hit.hpp"
+#include "rows.hpp"
+#include "subject.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace bench {
+
+/// Two arrays go back and forth between the threads, so that both work at the same time; only filling and emptying them
+/// is timed.
+template <class User>
+class handover {
+ public:
+  using held = decltype(std::declval<User&>().get(std::declval<const request&>()));
+  static constexpr std::size_t array_size = std::size_t{1} << 16;
+
+  handover() {
+    for (auto& one : arrays_) one.holds.resize(array_size);
+  }
+
+  window fill(std::size_t round, User& user, request_ring& ring, tally& seen) {
+    auto& into = arrays_[round % 2];
+    into.full.wait(true, std::memory_order_acquire);
+    const auto timed = watch(array_size, [&] {
+      for (auto& hold : into.holds) {
+        hold.emplace(user.get(ring.next()));
+        seen.add(user.key(*hold));
+      }
+    });
+    signal(into, true);
+    return timed;
+  }
+
+  window empty(std::size_t round, User& user) {
+    auto& from = arrays_[round % 2];
+    from.full.wait(false, std::memory_order_acquire);
+    const auto timed = watch(array_size, [&] {
+      for (auto& hold : from.holds) user.put(*hold);
+    });
+    signal(from, false);
+    return timed;
+  }
+
+ private:
+  struct array {
+    std::vector<std::optional<held>> holds;
+    std::atomic<bool> full{false};
+  };
+
+  static void signal(array& which, bool full) noexcept {
+    which.full.store(full, std::memory_order_release);
+    which.full.notify_one();
+  }
+
+  std::array<array, 2> arrays_;
+};
+
+template <class Subject>
+figure measure_handover(Subject& cache, const requests& wanted, std::size_t rounds,
+                        std::atomic<std::uint64_t>& errors) {
+  using user_type = decltype(cache.user());
+  handover<user_type> between;
+  run_windows run(2);
+  run_crew(2, [&](unsigned thread, starting_line& line) {
+    auto user = cache.user();
+    request_ring ring(wanted);
+    tally seen;
+    line.arrive_and_wait();
+    for (std::size_t round = 0; round < rounds; ++round)
+      run[thread].push_back(thread == 0 ? between.fill(round, user, ring, seen) : between.empty(round, user));
+    errors += seen.errors;
+  });
+  return figure_of(run, typical_cost);
+}
+
+/// Random regions. `ns_per_op` is what both sides together take for one.
+template <class Subject>
+json handover_row(const parameters& how, Subject& cache, const region_set& regions) {
+  const auto wanted = requests_for(regions, pattern::random, 0, 1);
+  const auto rounds = std::max<std::size_t>(3, static_cast<std::size_t>(how.seconds * 400));
+  const deadline end(how.patience);
+  std::atomic<std::uint64_t> errors{0};
+  std::vector<figure> figures;
+  for (unsigned repeat = 0; repeat < how.repeats && (repeat == 0 || !end.passed()); ++repeat)
+    figures.push_back(measure_handover(cache, wanted, rounds, errors));
+  auto measured = median_figure(std::move(figures));
+  auto row = row_of(Subject::name, regions.count(), 2, "handover");
+  row["ns_acquire"] = rounded(measured.ns_of_threads[0]);
+  row["ns_release"] = rounded(measured.ns_of_threads[1]);
+  measured.ns_per_operation = measured.ns_of_threads[0] + measured.ns_of_threads[1];
+  measured.operations_per_us = 1000 / std::max(measured.ns_of_threads[0], measured.ns_of_threads[1]);
+  add_figure(row, measured, errors);
+  return row;
+}
+
+template <subject Subject>
+json measure_handovers(const parameters& how) {
+  return with_filled<Subject>(how, [&](json& rows, Subject& cache, const region_set& regions) {
+    rows.push_back(handover_row(how, cache, regions));
+  });
+}
+
+}  // namespace bench

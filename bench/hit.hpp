@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Hits: on one thread, and how they scale.
+#pragma once
+
+#include "rows.hpp"
+#include "steady.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace bench {
+
+template <class Subject>
+json hit_row(const parameters& how, Subject& cache, const region_set& regions, pattern which, unsigned threads) {
+  std::vector<requests> wanted;
+  for (unsigned thread = 0; thread < threads; ++thread) wanted.push_back(requests_for(regions, which, thread, threads));
+  const auto measured = measure_steady(how, cache, wanted);
+  auto row = row_of(Subject::name, regions.count(), threads, name_of(which));
+  add_figure(row, measured.median, measured.errors);
+  return row;
+}
+
+/// Calls `more(rows, cache, regions)` for each number of regions, which are in the cache then.
+template <class Subject, class More>
+json with_filled(const parameters& how, More more) {
+  auto rows = json::array();
+  for (const auto count : how.regions) {
+    const region_set regions(count);
+    Subject cache(regions, setup{});
+    tally filled;
+    try {
+      fill(cache, regions, how.patience, filled);
+      more(rows, cache, regions);
+    } catch (const out_of_patience& why) {
+      rows.push_back(skipped_row(row_of(Subject::name, count, 1, name_of(pattern::random)), why));
+    }
+    auto& last = rows.back()["errors"];
+    last = last.template get<std::uint64_t>() + filled.errors;
+  }
+  return rows;
+}
+
+/// Whole regions and parts of them, on one thread.
+template <subject Subject>
+json measure_hits(const parameters& how) {
+  return with_filled<Subject>(how, [&](json& rows, Subject& cache, const region_set& regions) {
+    for (const auto which : {regions.count() == 1 ? pattern::same : pattern::random, pattern::interior})
+      rows.push_back(hit_row(how, cache, regions, which, 1));
+  });
+}
+
+/// All threads on one region, each on its own, all on all. What makes no sense is left out: one region has no order,
+/// and there must be one for each thread.
+template <subject Subject>
+json measure_scaling(const parameters& how) {
+  const auto most_threads = *std::ranges::max_element(how.threads);
+  auto rows = with_filled<Subject>(how, [&](json& all, Subject& cache, const region_set& regions) {
+    for (const auto which : {pattern::same, pattern::distinct, pattern::random}) {
+      if (which == pattern::random && regions.count() == 1) continue;
+      if (which == pattern::distinct && regions.count() < most_threads) continue;
+      for (const auto threads : how.threads) all.push_back(hit_row(how, cache, regions, which, threads));
+    }
+  });
+  add_gains(rows);
+  return rows;
+}
+
+}  // namespace bench

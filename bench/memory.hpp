@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// How much memory a subject needs for what it caches.
+#pragma once
+
+#include "rows.hpp"
+#include "subject.hpp"
+
+#include <cstdio>
+#include <fstream>
+#include <malloc.h>
+#include <stdexcept>
+#include <string>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace bench {
+
+/// Bytes of memory that this process has written to and that no file backs: heap and mappings.
+[[nodiscard]] inline std::uint64_t anonymous_bytes() {
+  std::ifstream file("/proc/self/smaps_rollup");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("Anonymous:")) return std::stoull(line.substr(line.find(':') + 1)) * 1024;
+  }
+  throw std::runtime_error("/proc/self/smaps_rollup does not tell how much memory this process has");
+}
+
+/// What `work()` returns in a process of its own, which starts with a heap that nobody has grown yet.
+template <class Work>
+auto in_child(Work work) {
+  int ends[2];
+  if (::pipe(ends) != 0) throw std::runtime_error("no pipe to a child process");
+  std::fflush(nullptr);
+  const auto child = ::fork();
+  if (child < 0) throw std::runtime_error("no child process");
+  if (child == 0) {
+    int status = 1;
+    try {
+      const auto answer = work();
+      status = ::write(ends[1], &answer, sizeof answer) == sizeof answer ? 0 : 1;
+    } catch (const std::exception& problem) {
+      std::fprintf(stderr, "%s\n", problem.what());
+    }
+    ::_exit(status);
+  }
+  ::close(ends[1]);
+  decltype(work()) answer{};
+  const bool got = ::read(ends[0], &answer, sizeof answer) == sizeof answer;
+  ::close(ends[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (!got || status != 0) throw std::runtime_error("the process that measures memory has failed");
+  return answer;
+}
+
+/// How many regions were cached, and what that takes.
+struct memory_use {
+  std::uint64_t regions = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// As many of the regions as there is time for, in the order of addresses. Throws when one was refused.
+template <class Subject>
+memory_use memory_for(const region_set& regions, double patience) {
+  return in_child([&] {
+    const auto all = each_once(regions, false);
+    ::malloc_trim(0);
+    const auto before = anonymous_bytes();
+    Subject cache(regions, setup{});
+    auto user = cache.user();
+    tally seen;
+    const auto cached = use_until(deadline(patience), user, all, seen);
+    if (seen.errors != 0) throw std::runtime_error("regions were refused");
+    const auto after = anonymous_bytes();
+    return memory_use{cached, after > before ? after - before : 0};
+  });
+}
+
+/// Registered in the order of addresses.
+template <subject Subject>
+json measure_memory(const parameters& how) {
+  auto rows = json::array();
+  for (const auto count : how.regions) {
+    for (const auto placed : {layout::aligned, layout::malloc_like}) {
+      const auto used = memory_for<Subject>(region_set(count, placed), how.patience);
+      auto row = row_of(Subject::name, count, 1, "sequential");
+      row["layout"] = name_of(placed);
+      row["cached"] = used.regions;
+      row["bytes"] = used.bytes;
+      row["bytes_per_region"] = rounded(static_cast<double>(used.bytes) / static_cast<double>(used.regions));
+      row["errors"] = 0;
+      rows.push_back(std::move(row));
+    }
+  }
+  return rows;
+}
+
+}  // namespace bench

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// What is to be measured, the same for every subject. The tool sends it as JSON to the programs that measure peers.
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace bench {
+
+using json = nlohmann::ordered_json;
+
+struct parameters {
+  std::string command;               ///< hit, miss, scale, memory or evict
+  std::vector<std::size_t> regions;  ///< how many are cached
+  std::vector<unsigned> threads;
+  unsigned repeats = 9;        ///< measurements, of which the median counts
+  double seconds = 0.05;       ///< length of each
+  unsigned delay_ms = 50;      ///< of a registration, where many slow ones run side by side
+  unsigned pause_ms = 300;     ///< of a registration or deregistration, beside which hits are timed
+  std::size_t hits = 100'000;  ///< that are timed one by one
+  double patience = 60;        ///< seconds after which filling a cache is given up
+};
+
+inline json as_json(const parameters& of) {
+  return {{"command", of.command},   {"regions", of.regions}, {"threads", of.threads},
+          {"repeats", of.repeats},   {"seconds", of.seconds}, {"delay_ms", of.delay_ms},
+          {"pause_ms", of.pause_ms}, {"hits", of.hits},       {"patience", of.patience}};
+}
+
+/// Throws what nlohmann throws when something is missing or of another type.
+inline parameters parameters_from(const json& text) {
+  parameters read;
+  text.at("command").get_to(read.command);
+  text.at("regions").get_to(read.regions);
+  text.at("threads").get_to(read.threads);
+  text.at("repeats").get_to(read.repeats);
+  text.at("seconds").get_to(read.seconds);
+  text.at("delay_ms").get_to(read.delay_ms);
+  text.at("pause_ms").get_to(read.pause_ms);
+  text.at("hits").get_to(read.hits);
+  text.at("patience").get_to(read.patience);
+  return read;
+}
+
+}  // namespace bench

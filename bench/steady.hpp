@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Measures what goes on in the same way for as long as one likes: hits, and misses under a budget.
+#pragma once
+
+#include "crew.hpp"
+#include "parameters.hpp"
+#include "subject.hpp"
+#include "windows.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+namespace bench {
+
+/// So many operations that they take about a window.
+template <class User>
+std::uint64_t operations_of_window(User& user, request_ring& ring, tally& seen) {
+  for (std::uint64_t operations = 16;; operations *= 2) {
+    const auto once = watch(operations, [&] { use(user, ring, operations, seen); });
+    if (once.ns() < window_ns / 4.0) continue;
+    return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(window_ns / once.ns_per_operation()));
+  }
+}
+
+/// Each window is as long as the one before suggests: what an operation takes depends on what the other threads do.
+template <class User>
+windows windows_for(double seconds, User& user, request_ring& ring, std::uint64_t operations, tally& seen) {
+  windows measured;
+  const auto end = now_ns() + static_cast<std::uint64_t>(seconds * 1e9);
+  do {
+    measured.push_back(watch(operations, [&] { use(user, ring, operations, seen); }));
+    const auto fitting = static_cast<std::uint64_t>(window_ns / std::max(measured.back().ns_per_operation(), 0.01));
+    operations = std::clamp<std::uint64_t>(fitting, 1, 2 * operations);
+  } while (measured.back().end < end);
+  return measured;
+}
+
+/// What several measurements came to.
+struct outcome {
+  figure median;
+  std::uint64_t operations = 0;  ///< also those that were not timed
+  std::uint64_t errors = 0;
+};
+
+/// Every thread of the crew with its own requests, `how.repeats` times.
+template <class Subject>
+outcome measure_steady(const parameters& how, Subject& cache, const std::vector<requests>& wanted) {
+  const auto threads = static_cast<unsigned>(wanted.size());
+  std::vector<run_windows> runs(how.repeats, run_windows(threads));
+  std::atomic<std::uint64_t> errors{0};
+  std::atomic<std::uint64_t> operations{0};
+  run_crew(threads, [&](unsigned thread, starting_line& line) {
+    auto user = cache.user();
+    request_ring ring(wanted[thread]);
+    tally seen;
+    line.arrive_and_wait();
+    const auto at_a_time = operations_of_window(user, ring, seen);
+    for (auto& run : runs) {
+      line.arrive_and_wait();
+      run[thread] = windows_for(how.seconds, user, ring, at_a_time, seen);
+    }
+    errors += seen.errors;
+    operations += seen.operations;
+  });
+  std::vector<figure> figures;
+  for (const auto& run : runs) figures.push_back(figure_of(run, typical_cost));
+  return {median_figure(std::move(figures)), operations, errors};
+}
+
+}  // namespace bench

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// What a cache must offer so that it can be measured, and the one loop in which all of them are.
+#pragma once
+
+#include "workload.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace bench {
+
+/// How a subject is to be set up.
+struct setup {
+  std::size_t most = SIZE_MAX;                    ///< registrations open at a time
+  unsigned threads = 1;                           ///< that will use it at the same time, where there is a limit
+  std::chrono::milliseconds register_delay{0};    ///< what each registration takes
+  std::chrono::milliseconds deregister_delay{0};  ///< what each deregistration takes
+};
+
+/// What a subject's constructor throws when it is known not to survive that.
+struct cannot_be_measured : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// What one thread needs to use a subject. Of what `get` returns, `key` reads the 8 bytes that registering stored:
+/// never 0, or else the request failed.
+template <class User>
+concept user_of_cache = requires(User& user, const request& wanted) {
+  { user.key(user.get(wanted)) } -> std::same_as<std::uint64_t>;
+  requires requires(decltype(user.get(wanted))& held) { user.put(held); };
+};
+
+/// A cache, whose users may work at the same time.
+template <class Subject>
+concept subject = std::constructible_from<Subject, const region_set&, const setup&> && requires(Subject& cache) {
+  { Subject::name } -> std::convertible_to<const char*>;
+  { cache.user() } -> user_of_cache;
+};
+
+/// A cache that tells how often it has registered.
+template <class Subject>
+concept counting_subject = subject<Subject> && requires(Subject& cache) {
+  { cache.registrations() } -> std::convertible_to<std::uint64_t>;
+};
+
+/// What the loops read, so that nothing can be left out.
+struct tally {
+  std::uint64_t sum = 0;
+  std::uint64_t errors = 0;
+  std::uint64_t operations = 0;
+
+  void add(std::uint64_t key) noexcept {
+    sum += key;
+    errors += key == 0 ? 1U : 0U;
+    ++operations;
+  }
+  void add(const tally& other) noexcept {
+    sum += other.sum;
+    errors += other.errors;
+    operations += other.operations;
+  }
+};
+
+/// Requests in turn, again and again. As many as a power of two.
+class request_ring {
+ public:
+  explicit request_ring(const requests& all) noexcept : all_(all.data()), mask_(all.size() - 1) {}
+  [[nodiscard]] const request& next() noexcept { return all_[at_++ & mask_]; }
+
+ private:
+  const request* all_;
+  std::size_t mask_;
+  std::size_t at_ = 0;
+};
+
+/// One operation is a get and a put.
+template <class User>
+[[gnu::noinline]] void use(User& user, request_ring& ring, std::uint64_t operations, tally& seen) {
+  tally counted;
+  for (std::uint64_t done = 0; done < operations; ++done) {
+    auto held = user.get(ring.next());
+    counted.add(user.key(held));
+    user.put(held);
+  }
+  seen.add(counted);
+}
+
+/// The same for each request of a list, once.
+template <class User>
+[[gnu::noinline]] void use_each(User& user, const request* first, const request* last, tally& seen) {
+  tally counted;
+  for (; first != last; ++first) {
+    auto held = user.get(*first);
+    counted.add(user.key(held));
+    user.put(held);
+  }
+  seen.add(counted);
+}
+
+/// A subject takes so long for so many regions that it is not worth waiting for.
+struct out_of_patience : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Until when something is waited for.
+class deadline {
+ public:
+  explicit deadline(double seconds) : seconds_(seconds), end_(clock::now() + std::chrono::duration<double>(seconds)) {}
+
+  [[nodiscard]] bool passed() const noexcept { return clock::now() > end_; }
+  void check(std::size_t done, std::size_t all) const {
+    if (!passed()) return;
+    throw out_of_patience("after " + std::to_string(std::lround(seconds_)) + " s only " + std::to_string(done) +
+                          " of " + std::to_string(all) + " regions were cached");
+  }
+
+ private:
+  using clock = std::chrono::steady_clock;
+  double seconds_;
+  std::chrono::time_point<clock, std::chrono::duration<double>> end_;
+};
+
+/// Uses each request once until that takes too long; returns how many were used.
+template <class User>
+std::size_t use_until(const deadline& end, User& user, const requests& all, tally& seen) {
+  constexpr std::size_t at_a_time = 512;
+  std::size_t done = 0;
+  while (done < all.size() && !end.passed()) {
+    const auto next = std::min(all.size(), done + at_a_time);
+    use_each(user, all.data() + done, all.data() + next, seen);
+    done = next;
+  }
+  return done;
+}
+
+/// Puts every region into the cache, in no order. Throws `out_of_patience`.
+template <class Subject>
+void fill(Subject& cache, const region_set& regions, double patience, tally& seen) {
+  const auto all = each_once(regions, true);
+  const deadline end(patience);
+  auto user = cache.user();
+  const auto done = use_until(end, user, all, seen);
+  if (done < all.size()) end.check(done, all.size());
+}
+
+}  // namespace bench

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// A measurement is cut into windows of about a millisecond, so that those in which the scheduler took a thread off its
+/// CPU can be thrown away.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <sys/resource.h>
+#include <vector>
+
+namespace bench {
+
+inline constexpr std::uint64_t window_ns = 1'000'000;
+
+[[nodiscard]] inline std::uint64_t now_ns() noexcept {
+  return static_cast<std::uint64_t>(
+      std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
+}
+
+/// How often this thread was taken off its CPU although it had more to do.
+[[nodiscard]] inline long times_switched_out() noexcept {
+  rusage used{};
+  ::getrusage(RUSAGE_THREAD, &used);
+  return used.ru_nivcsw;
+}
+
+struct window {
+  std::uint64_t begin = 0;  ///< nanoseconds of the steady clock
+  std::uint64_t end = 0;
+  std::uint64_t operations = 0;
+  bool disturbed = false;
+
+  [[nodiscard]] double ns() const noexcept { return static_cast<double>(end - begin); }
+  [[nodiscard]] double ns_per_operation() const noexcept { return ns() / static_cast<double>(operations); }
+};
+using windows = std::vector<window>;
+
+/// Does the work, which is `operations` operations, as one window.
+template <class Work>
+window watch(std::uint64_t operations, Work&& work) {
+  window seen{.operations = operations};
+  const auto before = times_switched_out();
+  seen.begin = now_ns();
+  work();
+  seen.end = now_ns();
+  seen.disturbed = times_switched_out() != before;
+  return seen;
+}
+
+/// What the threads of one measurement did: the windows of each.
+using run_windows = std::vector<windows>;
+
+template <class Predicate>
+run_windows chosen(const run_windows& all, Predicate good) {
+  run_windows kept(all.size());
+  for (std::size_t thread = 0; thread < all.size(); ++thread)
+    std::ranges::copy_if(all[thread], std::back_inserter(kept[thread]), good);
+  return kept;
+}
+
+[[nodiscard]] inline bool each_has_some(const run_windows& all) {
+  return std::ranges::none_of(all, [](const windows& thread) { return thread.empty(); });
+}
+
+/// Leaves the windows that lie in the time in which all threads ran; all when that leaves a thread without any.
+[[nodiscard]] inline run_windows side_by_side(const run_windows& all) {
+  if (!each_has_some(all)) return all;
+  std::uint64_t begin = 0;
+  std::uint64_t end = UINT64_MAX;
+  for (const auto& thread : all) {
+    begin = std::max(begin, thread.front().begin);
+    end = std::min(end, thread.back().end);
+  }
+  auto kept = chosen(all, [=](const window& one) { return one.begin >= begin && one.end <= end; });
+  return each_has_some(kept) ? kept : all;
+}
+
+/// Leaves the windows in whose time no thread was switched out.
+[[nodiscard]] inline run_windows undisturbed(const run_windows& all) {
+  windows bad;
+  for (const auto& thread : all) std::ranges::copy_if(thread, std::back_inserter(bad), &window::disturbed);
+  return chosen(all, [&](const window& one) {
+    return std::ranges::none_of(bad,
+                                [&](const window& other) { return one.begin < other.end && other.begin < one.end; });
+  });
+}
+
+/// The middle one of some values; 0 of none.
+[[nodiscard]] inline double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+/// What an operation costs where every window is like the others: windows in which the host took the CPU away, which
+/// the guest cannot see otherwise, do not move the median.
+[[nodiscard]] inline double typical_cost(const windows& seen) {
+  std::vector<double> costs;
+  for (const auto& one : seen) costs.push_back(one.ns_per_operation());
+  return median(std::move(costs));
+}
+
+/// What an operation costs where windows differ because the subject grows: all of them count.
+[[nodiscard]] inline double mean_cost(const windows& seen) {
+  double ns = 0;
+  double operations = 0;
+  for (const auto& one : seen) {
+    ns += one.ns();
+    operations += static_cast<double>(one.operations);
+  }
+  return operations == 0 ? 0 : ns / operations;
+}
+
+/// What one measurement came to.
+struct figure {
+  double ns_per_operation = 0;        ///< on each thread
+  double operations_per_us = 0;       ///< of all threads together
+  std::size_t windows = 0;            ///< that were measured
+  std::size_t undisturbed = 0;        ///< of which none was disturbed; if 0, all were used
+  std::vector<double> ns_of_threads;  ///< the same for each thread
+};
+
+/// `cost` is one of the above.
+[[nodiscard]] inline figure figure_of(const run_windows& measured, double (*cost)(const windows&)) {
+  figure made;
+  const auto all = side_by_side(measured);
+  const auto kept = undisturbed(all);
+  const bool enough = each_has_some(kept);
+  for (std::size_t thread = 0; thread < all.size(); ++thread) {
+    // With more threads than CPUs all windows are disturbed, and being switched out is part of what is measured.
+    const auto ns = enough ? cost(kept[thread]) : mean_cost(all[thread]);
+    made.ns_of_threads.push_back(ns);
+    made.ns_per_operation += ns / static_cast<double>(all.size());
+    made.operations_per_us += ns == 0 ? 0 : 1000 / ns;
+    made.windows += all[thread].size();
+    made.undisturbed += enough ? kept[thread].size() : 0;
+  }
+  return made;
+}
+
+/// Of several measurements, the one that is in the middle.
+[[nodiscard]] inline figure median_figure(std::vector<figure> runs) {
+  const auto middle = runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2);
+  std::ranges::nth_element(runs, middle, {}, &figure::ns_per_operation);
+  return *middle;
+}
+
+}  // namespace bench
