@@ -17,5 +17,6 @@ void add_demo(CLI::App& app, action& chosen);
 void add_perf_import(CLI::App& perf, action& chosen);
 void add_perf_register(CLI::App& perf, action& chosen);
 void add_perf_io(CLI::App& perf, action& chosen);
+void add_perf_speed(CLI::App& perf, action& chosen);
 
 }  // namespace tool

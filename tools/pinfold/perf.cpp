@@ -10,12 +10,17 @@
 namespace tool {
 namespace {
 
+std::string extent_of(const json& row) {
+  if (row.contains("size")) return size_text(row.at("size").get<std::size_t>());
+  return fmt::format("{} regions on {} threads,", row.at("regions").get<std::size_t>(),
+                     row.at("threads").get<unsigned>());
+}
+
 std::vector<std::string> reasons_in(const json& rows) {
   std::vector<std::string> reasons;
   for (const auto& row : rows) {
     if (!row.contains("skipped")) continue;
-    auto reason = fmt::format("skipped: {} {}{}: {}", size_text(row.at("size").get<std::size_t>()),
-                              row.at("subject").get<std::string>(),
+    auto reason = fmt::format("skipped: {} {}{}: {}", extent_of(row), row.at("subject").get<std::string>(),
                               row.contains("pages") ? " on " + row.at("pages").get<std::string>() + " pages" : "",
                               row.at("skipped").get<std::string>());
     if (std::ranges::find(reasons, reason) == reasons.end()) reasons.push_back(std::move(reason));

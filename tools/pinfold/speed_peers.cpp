@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "speed_peers.hpp"
+
+#include "failure.hpp"
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <fmt/format.h>
+#include <optional>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <utility>
+
+namespace tool {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The package on Debian without which it is not built.
+struct peer {
+  const char* name;
+  const char* program;
+  const char* package;
+};
+constexpr std::array<peer, 2> peers{{
+    {"UCX", "pinfold-peer-ucx", "libucx-dev"},
+    {"Open MPI", "pinfold-peer-openmpi", "libopenmpi-dev"},
+}};
+
+std::vector<fs::path> places(const std::string& directory) {
+  if (!directory.empty()) return {directory};
+  std::error_code unknown;
+  const auto own = fs::read_symlink("/proc/self/exe", unknown).parent_path();
+  return {own, own.parent_path() / "libexec" / "pinfold"};
+}
+
+std::optional<std::string> found(const peer& wanted, const std::string& directory) {
+  for (const auto& place : places(directory)) {
+    const auto path = place / wanted.program;
+    if (::access(path.c_str(), X_OK) == 0) return path.string();
+  }
+  return std::nullopt;
+}
+
+// What a program says and how it ends, as wait(2) tells.
+struct finished {
+  std::string output;
+  int status = 0;
+};
+
+std::string everything_from(int descriptor) {
+  std::string text;
+  std::array<char, 4096> buffer{};
+  for (ssize_t got = 0; (got = ::read(descriptor, buffer.data(), buffer.size())) != 0;) {
+    if (got < 0 && errno != EINTR) break;
+    if (got > 0) text.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+  return text;
+}
+
+// Its standard error is ours.
+finished run_program(std::string path, std::string argument) {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw failure(fmt::format("no pipe: {}", std::strerror(errno)));
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  std::array<char*, 3> arguments{path.data(), argument.data(), nullptr};
+  pid_t child = 0;
+  const int error = ::posix_spawn(&child, path.c_str(), &actions, nullptr, arguments.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  ::close(ends[1]);
+  finished seen;
+  if (error == 0) seen.output = everything_from(ends[0]);
+  ::close(ends[0]);
+  if (error != 0) throw failure(fmt::format("cannot be run: {}", std::strerror(error)));
+  while (::waitpid(child, &seen.status, 0) < 0 && errno == EINTR) {
+  }
+  return seen;
+}
+
+std::string ending(int status) {
+  if (WIFSIGNALED(status)) return fmt::format("was ended by signal {}", WTERMSIG(status));
+  return fmt::format("exited with {}", WEXITSTATUS(status));
+}
+
+json rows_of(const std::string& path, const bench::parameters& how) {
+  const auto seen = run_program(path, bench::as_json(how).dump());
+  if (seen.status != 0) throw failure(ending(seen.status));
+  auto rows = json::parse(seen.output, nullptr, false);
+  if (!rows.is_array()) throw failure("printed something other than rows");
+  for (const auto& row : rows) {
+    if (!row.is_object() || !row.contains("subject")) throw failure("printed something other than rows");
+  }
+  return rows;
+}
+
+}  // namespace
+
+peer_results measure_peers(const bench::parameters& how, const std::string& directory) {
+  peer_results results;
+  for (const auto& one : peers) {
+    const auto path = found(one, directory);
+    if (!path) {
+      results.notes.push_back(fmt::format("{} is not compared: there is no {}, which is built where {} is installed",
+                                          one.name, one.program, one.package));
+      continue;
+    }
+    try {
+      for (auto& row : rows_of(*path, how)) results.rows.push_back(std::move(row));
+    } catch (const std::exception& problem) {
+      results.failures.push_back(fmt::format("{}: {} {}", one.name, *path, problem.what()));
+    }
+  }
+  return results;
+}
+
+}  // namespace tool
