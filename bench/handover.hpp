@@ -84,11 +84,24 @@ figure measure_handover(Subject& cache, const requests& wanted, std::size_t roun
   return figure_of(run, typical_cost);
 }
 
+/// Twenty or so, fewer where a subject is so slow that they would take too long.
+template <class Subject>
+std::size_t rounds_for(const parameters& how, Subject& cache, const requests& wanted) {
+  constexpr std::uint64_t tried = 256;
+  auto user = cache.user();
+  request_ring ring(wanted);
+  tally seen;
+  const auto once = watch(tried, [&] { use(user, ring, tried, seen); });
+  const auto round_seconds = once.ns_per_operation() * handover<decltype(user)>::array_size * 1e-9;
+  const auto fitting = how.patience / how.repeats / std::max(round_seconds, 1e-9);
+  return static_cast<std::size_t>(std::clamp(fitting, 3.0, std::max(3.0, how.seconds * 400)));
+}
+
 /// Random regions. `ns_per_op` is what both sides together take for one.
 template <class Subject>
 json handover_row(const parameters& how, Subject& cache, const region_set& regions) {
   const auto wanted = requests_for(regions, pattern::random, 0, 1);
-  const auto rounds = std::max<std::size_t>(3, static_cast<std::size_t>(how.seconds * 400));
+  const auto rounds = rounds_for(how, cache, wanted);
   const deadline end(how.patience);
   std::atomic<std::uint64_t> errors{0};
   std::vector<figure> figures;

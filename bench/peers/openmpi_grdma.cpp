@@ -6,7 +6,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -33,10 +32,9 @@ struct registration {
 // Once in the process; it is never undone, as the hooks in the C library cannot be.
 void start_open_mpi() {
   static const bool started = [] {
-    ::setenv("OMPI_MCA_mpi_leave_pinned", "1", 1);
     if (opal_init(nullptr, nullptr) != OPAL_SUCCESS) return false;
     opal_set_using_threads(true);
-    opal_leave_pinned = 1;
+    opal_leave_pinned = 1;  // keep what nobody uses
     return mca_base_framework_open(&opal_rcache_base_framework, MCA_BASE_OPEN_DEFAULT) == OPAL_SUCCESS;
   }();
   if (!started) throw std::runtime_error("Open MPI cannot be started");

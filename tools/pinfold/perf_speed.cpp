@@ -11,6 +11,7 @@
 #include "bench/parameters.hpp"
 #include "bench/rows.hpp"
 
+#include <chrono>
 #include <fmt/format.h>
 #include <memory>
 #include <utility>
@@ -22,6 +23,7 @@ struct speed_command {
   bench::parameters how;
   bool with_peers = false;
   std::string peers_directory;
+  unsigned peer_limit = 1800;
   bool as_json = false;
 };
 
@@ -82,7 +84,8 @@ int measure(const speed_command& command, const speed_kind& kind) {
   check_memory_for(command.how, host);
   auto rows = measure_pinfold(command.how);
   peer_results peers;
-  if (command.with_peers) peers = measure_peers(command.how, command.peers_directory);
+  if (command.with_peers)
+    peers = measure_peers(command.how, command.peers_directory, std::chrono::seconds(command.peer_limit));
   for (auto& row : peers.rows) rows.push_back(std::move(row));
   rows = side_by_side(rows);
   add_ratios(rows);
@@ -133,6 +136,10 @@ void add_what(CLI::App& command, speed_command& into, const speed_kind& kind) {
   command.add_option("--peers-dir", into.peers_directory, "where their programs are [beside this one]")
       ->check(CLI::ExistingDirectory)
       ->needs(peers);
+  command.add_option("--peer-limit", into.peer_limit, "seconds after which such a program is ended")
+      ->needs(peers)
+      ->check(CLI::Range(1, 86'400))
+      ->capture_default_str();
   command.add_flag("--json", into.as_json, "print one JSON object");
 }
 

@@ -7,6 +7,7 @@
 
 #include "bench/parameters.hpp"
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,8 @@ struct peer_results {
 };
 
 /// Runs each program that is there, one after the other. They are looked for in `directory` only, or if that is empty,
-/// beside this program and in `../libexec/pinfold`.
-[[nodiscard]] peer_results measure_peers(const bench::parameters& how, const std::string& directory);
+/// beside this program and in `../libexec/pinfold`. One that takes longer than `limit` is ended.
+[[nodiscard]] peer_results measure_peers(const bench::parameters& how, const std::string& directory,
+                                         std::chrono::seconds limit);
 
 }  // namespace tool
