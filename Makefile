@@ -5,7 +5,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 export CTEST_PARALLEL_LEVEL ?= $(shell nproc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test soak format lint check install clean
+.PHONY: help setup build demo bench test soak format lint check install clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z]*\): *[^#]*## */  make \1\t/p' Makefile | expand -t 18
@@ -20,6 +20,13 @@ build:           ## the library and build/release/bin/pinfold
 
 demo: build      ## what the cache is for, on this machine, in under a minute
 	build/release/bin/pinfold demo
+
+bench:           ## what the cache costs, beside those of UCX and Open MPI; half an hour, on a machine that is idle
+	scripts/setup bench
+	test -e build/release/build.ninja || cmake --preset release -DPINFOLD_BUILD_TESTS=OFF
+	cmake build/release
+	cmake --build build/release --target pinfold_tool pinfold_peers
+	scripts/bench
 
 test:            ## build everything and run all tests at their short lengths
 	scripts/setup test
