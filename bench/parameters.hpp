@@ -21,7 +21,7 @@ struct parameters {
   unsigned delay_ms = 50;      ///< of a registration, where many slow ones run side by side
   unsigned pause_ms = 300;     ///< of a registration or deregistration, beside which hits are timed
   std::size_t hits = 100'000;  ///< that are timed one by one
-  double patience = 60;        ///< seconds after which filling a cache is given up
+  double patience = 120;       ///< seconds after which filling a cache is given up
 };
 
 inline json as_json(const parameters& of) {

@@ -6,6 +6,7 @@
 #include "parameters.hpp"
 #include "windows.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -24,6 +25,7 @@ namespace bench {
 
 inline void add_figure(json& row, const figure& measured, std::uint64_t errors) {
   row["ns_per_op"] = rounded(measured.ns_per_operation);
+  row["ns_slowest"] = rounded(std::ranges::max(measured.ns_of_threads));
   row["mops"] = rounded(measured.operations_per_us);
   row["windows"] = measured.windows;
   row["undisturbed"] = measured.undisturbed;

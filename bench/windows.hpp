@@ -118,7 +118,7 @@ run_windows chosen(const run_windows& all, Predicate good) {
 
 /// What one measurement came to.
 struct figure {
-  double ns_per_operation = 0;        ///< on each thread
+  double ns_per_operation = 0;        ///< on a thread, were all as fast
   double operations_per_us = 0;       ///< of all threads together
   std::size_t windows = 0;            ///< that were measured
   std::size_t undisturbed = 0;        ///< of which none was disturbed; if 0, all were used
@@ -135,11 +135,13 @@ struct figure {
     // With more threads than CPUs all windows are disturbed, and being switched out is part of what is measured.
     const auto ns = enough ? cost(kept[thread]) : mean_cost(all[thread]);
     made.ns_of_threads.push_back(ns);
-    made.ns_per_operation += ns / static_cast<double>(all.size());
     made.operations_per_us += ns == 0 ? 0 : 1000 / ns;
     made.windows += all[thread].size();
     made.undisturbed += enough ? kept[thread].size() : 0;
   }
+  // Not the mean of the threads: one that starves would be all of it, however much the others get done.
+  if (made.operations_per_us > 0)
+    made.ns_per_operation = 1000 * static_cast<double>(all.size()) / made.operations_per_us;
   return made;
 }
 

@@ -38,7 +38,8 @@ columns hit_columns() { return ended(named({number("ns/op", "ns_per_op", 1, 1)})
 columns scale_columns() {
   return ended(named({number("threads", "threads", 1, 0), number("ns/op", "ns_per_op", 1, 1),
                       number("acquire[ns]", "ns_acquire", 1, 1), number("release[ns]", "ns_release", 1, 1),
-                      number("Mop/s", "mops", 1, 1), number("x 1 thread", "gain", 1, 2)}));
+                      number("slowest[ns]", "ns_slowest", 1, 1), number("Mop/s", "mops", 1, 1),
+                      number("x 1 thread", "gain", 1, 2)}));
 }
 
 columns miss_columns() {
