@@ -141,9 +141,13 @@ std::size_t use_until(const deadline& end, User& user, const requests& all, tall
   return done;
 }
 
-/// Puts every region into the cache, in no order. Throws `out_of_patience`.
+/// Puts every region into the cache, or each of the caches, in no order. Throws `out_of_patience`.
 template <class Subject>
 void fill(Subject& cache, const region_set& regions, double patience, tally& seen) {
+  if constexpr (requires { cache.each_cache([](auto&) {}); }) {
+    cache.each_cache([&](auto& one) { fill(one, regions, patience, seen); });
+    return;
+  }
   const auto all = each_once(regions, true);
   const deadline end(patience);
   auto user = cache.user();

@@ -29,16 +29,17 @@ namespace tool {
 template <class Cache>
 class cache_user {
  public:
-  using held = typename Cache::lease;
+  using held = pinfold::result<typename Cache::lease>;
 
   explicit cache_user(Cache& cache) noexcept : cache_(&cache) {}
 
   [[nodiscard]] held get(const bench::request& wanted) noexcept {
-    auto lease = cache_->acquire(reinterpret_cast<const void*>(wanted.address), wanted.bytes);
-    return lease ? *std::move(lease) : held();
+    return cache_->acquire(reinterpret_cast<const void*>(wanted.address), wanted.bytes);
   }
-  [[nodiscard]] std::uint64_t key(const held& lease) const noexcept { return lease ? lease.handle().key : 0; }
-  void put(held& lease) noexcept { static_cast<void>(lease.release()); }
+  [[nodiscard]] std::uint64_t key(const held& lease) const noexcept { return lease ? lease->handle().key : 0; }
+  void put(held& lease) noexcept {
+    if (lease) static_cast<void>(lease->release());
+  }
 
   /// The last release then closes it.
   void forget(const held& lease) noexcept {
@@ -108,6 +109,14 @@ class three_caches_subject {
   };
 
   [[nodiscard]] three_users user() noexcept { return {first_.user(), second_.user(), third_.user()}; }
+
+  /// To fill them: each has all regions.
+  template <class F>
+  void each_cache(F&& each) {
+    each(first_);
+    each(second_);
+    each(third_);
+  }
 
  private:
   inline_subject first_;
