@@ -24,7 +24,7 @@ grant engine::find(const request& what) noexcept {
     counters_.add(counter::valid);
     counters_.add(counter::found);
     if (found->now() == entry_state::evicting) revive(*found);
-    found->own_pins.fetch_add(1, std::memory_order_seq_cst);
+    found->own_pins->fetch_add(1, std::memory_order_seq_cst);
     found->hot->visited.store(1, std::memory_order_relaxed);
     return grant_on(*found, what);
   }
@@ -99,7 +99,7 @@ grant engine::hit(entry& found, const request& what) noexcept {
   counters_.add(counter::valid);
   sample(found);
   if (found.now() == entry_state::evicting) revive(found);
-  found.own_pins.fetch_add(1, std::memory_order_seq_cst);
+  found.own_pins->fetch_add(1, std::memory_order_seq_cst);
   found.hot->visited.store(1, std::memory_order_relaxed);
   if (what.persistent && !found.persistent) {
     if (reusable(found)) reusable_.remove(&found);
@@ -148,10 +148,10 @@ void engine::count_miss(miss_reason reason) noexcept {
 }
 
 result<grant> engine::join(entry& opening, const request& what, const patience& until) noexcept {
-  opening.own_pins.fetch_add(1);  // from here on the entry cannot be reused, whatever becomes of the open
+  opening.own_pins->fetch_add(1);  // from here on the entry cannot be reused, whatever becomes of the open
   while (opening.now() == entry_state::opening) {
     if (wait_for(&opening, until.others()) || opening.now() != entry_state::opening) continue;
-    opening.own_pins.fetch_sub(1);  // the opener still holds one
+    opening.own_pins->fetch_sub(1);  // the opener still holds one
     return fail(errc::timed_out, "another thread is still opening this handle");
   }
   if (opening.now() == entry_state::live || opening.now() == entry_state::draining) {
@@ -172,7 +172,7 @@ result<grant> engine::join(entry& opening, const request& what, const patience& 
 result<void> engine::wait_out(entry& twin, const patience& until) noexcept {
   switch (twin.now()) {
     case entry_state::quarantined: {
-      if (twin.own_pins.load(std::memory_order_relaxed) > 0) break;
+      if (twin.pins() > 0) break;
       auto closed = close(twin, nullptr);
       if (closed) return {};
       error why = closed.error();

@@ -30,7 +30,7 @@ result<void> engine::settle(const record* given_back) noexcept {
 }
 
 result<void> engine::unpin(entry& held) noexcept {
-  held.own_pins.fetch_sub(1, std::memory_order_seq_cst);
+  held.own_pins->fetch_sub(1, std::memory_order_seq_cst);
   waiting_.notify(this);
   return unpinned(held);
 }
@@ -147,7 +147,7 @@ result<void> engine::retry_quarantined() noexcept {
   result<void> first;
   for (std::size_t left = quarantined_.size(); left > 0 && !quarantined_.empty(); --left) {
     entry* owed = quarantined_.front();
-    if (owed->own_pins.load(std::memory_order_relaxed) > 0) {  // somebody has yet to read why its open failed
+    if (owed->pins() > 0) {  // somebody has yet to read why its open failed
       quarantined_.remove(owed);
       quarantined_.push_back(owed);
       continue;

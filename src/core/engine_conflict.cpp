@@ -39,7 +39,7 @@ result<void> engine::clear_conflicts(entry& opening, const error& refused, const
     const auto note = [&](entry& one) {
       mutex_is_held();
       // A pin on what is due is no lease: a hit that came too late is taking it back.
-      const bool due = one.now() == entry_state::quarantined ? one.own_pins.load(std::memory_order_relaxed) == 0
+      const bool due = one.now() == entry_state::quarantined ? one.pins() == 0
                                                              : one.now() == entry_state::draining && queued_.holds(one);
       if (&one != &opening) found.add(one, due);
       return false;

@@ -24,7 +24,7 @@ pin pin_now(ledger* mine, record* one) noexcept {
     }
     if (mine->add(one)) return reinterpret_cast<pin>(one);
   }
-  core::record_page::entry_of(one).own_pins.fetch_add(1, std::memory_order_seq_cst);
+  core::record_page::entry_of(one).own_pins->fetch_add(1, std::memory_order_seq_cst);
   return reinterpret_cast<pin>(one) | in_entry;
 }
 
@@ -34,7 +34,7 @@ const record* unpin_slowly(pin held) noexcept {
   const record* one = record_of(held);
   ledger* mine = ledger::of_this_thread();
   if ((held & in_entry) != 0 || mine == nullptr || !mine->subtract(one))
-    core::record_page::entry_of(one).own_pins.fetch_sub(1, std::memory_order_seq_cst);
+    core::record_page::entry_of(one).own_pins->fetch_sub(1, std::memory_order_seq_cst);
   order_on_hit();
   return one->is(record::hittable) && releases_awaited.load(std::memory_order_relaxed) == 0 ? nullptr : one;
 }
@@ -214,7 +214,7 @@ void engine::mark_idle() noexcept {
 // All leases, and for moments openers and who waits for them. Walks over everything.
 std::uint64_t engine::leases_out() const noexcept {
   std::int64_t all = 0;
-  pool_.for_each_entry([&](const entry& one) { all += one.own_pins.load(std::memory_order_seq_cst); });
+  pool_.for_each_entry([&](const entry& one) { all += one.own_pins->load(std::memory_order_seq_cst); });
   ledger::for_each([&](const record* one, std::int64_t count) {
     if (core::record_page::of(one).owner.load(std::memory_order_acquire) == &gate_) all += count;
   });

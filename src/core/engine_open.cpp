@@ -61,7 +61,7 @@ entry& engine::claim(const request& what, const range& extent) noexcept {
   if (driver_.token_bytes > 0)
     std::memcpy(reinterpret_cast<std::byte*>(fresh.hot) + token_offset_, what.token, driver_.token_bytes);
   fresh.become(entry_state::opening);
-  fresh.own_pins.fetch_add(1);  // for the opener. Added, not set: a hit that came too late may be taking its pin back
+  fresh.own_pins->fetch_add(1);  // for the opener. Added, not set: a hit that came too late may be taking its pin back
   fresh.doomed = fresh.unshared = what.unshared;
   fresh.bypass = what.unbudgeted;
   if (what.unbudgeted) counters_.add(counter::bypasses);
@@ -212,7 +212,7 @@ error engine::take_back(entry& opening, const opened& made, const error& why) no
     hidden_.insert(&opening);
   }
   quarantine(opening);
-  opening.own_pins.fetch_sub(1);
+  opening.own_pins->fetch_sub(1);
   return why;
 }
 

@@ -27,7 +27,7 @@ enum class miss_reason : std::uint8_t { cold, invalidated, rights, extent, evict
 /// which is the business of the one thread that made the entry `opening` or `closing`.
 struct entry {
   detail::record* hot = nullptr;                  ///< its part that hits and leases look at; always the same
-  mutable std::atomic<std::int32_t> own_pins{0};  ///< pins that are in no thread's ledger; changed by any thread
+  std::atomic<std::int32_t>* own_pins = nullptr;  ///< those in no thread's ledger; changed by any thread
 
   entry_state state = entry_state::free;
 
@@ -75,7 +75,7 @@ struct entry {
   [[nodiscard]] std::int64_t pins() const noexcept {
     const bool alone = barrier_in_use() == barrier_policy::fences;
     const auto own =
-        alone ? own_pins.fetch_add(0, std::memory_order_acq_rel) : own_pins.load(std::memory_order_acquire);
+        alone ? own_pins->fetch_add(0, std::memory_order_acq_rel) : own_pins->load(std::memory_order_acquire);
     return own + detail::ledger::sum(hot);
   }
 

@@ -44,6 +44,7 @@ void entry_pool::adopt(chunk made) noexcept {
   page->entries = made.entries.release();
   for (std::size_t i = page->capacity(); i-- > 0;) {
     page->entries[i].hot = page->at(i);
+    page->entries[i].own_pins = page->own_pins(i);
     put(&page->entries[i]);
   }
   page->next = pages_.load(std::memory_order_relaxed);

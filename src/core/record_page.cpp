@@ -90,7 +90,10 @@ record_page* take_page(std::size_t stride) noexcept {
   if (memory == nullptr) return nullptr;
   auto* made = new (memory) record_page;
   made->stride = static_cast<std::uint32_t>(stride);
-  for (std::size_t i = 0; i < made->capacity(); ++i) new (made->at(i)) record;
+  for (std::size_t i = 0; i < made->capacity(); ++i) {
+    new (made->at(i)) record;
+    new (made->own_pins(i)) std::atomic<std::int32_t>{0};
+  }
   return made;
 }
 

@@ -26,8 +26,10 @@ struct gate {
   gate* next = nullptr;       ///< when it is nobody's
 };
 
-/// The head of a page of records; the records follow. Pages are never unmapped, but used again, for records of the same
-/// size: a late reader sees a record, though perhaps another cache's.
+/// The head of a page of records; the records follow, and at the end of the page their own pins. Pages are never
+/// unmapped, but used again, for records of the same size: a late reader sees a record, though perhaps another cache's.
+/// The pins stay as they are: what a ledger has may be made up for there (a lease that one thread pinned in a slot and
+/// another gave back), so that only their sum is 0 when nobody holds the record.
 struct alignas(64) record_page {
   static constexpr std::size_t bytes = 4096;
 
@@ -36,9 +38,15 @@ struct alignas(64) record_page {
   std::uint32_t stride = 0;     ///< bytes from one record to the next
   record_page* next = nullptr;  ///< of the same owner, or when it is nobody's
 
-  [[nodiscard]] std::size_t capacity() const noexcept { return (bytes - sizeof(record_page)) / stride; }
+  [[nodiscard]] std::size_t capacity() const noexcept {
+    return (bytes - sizeof(record_page)) / (stride + sizeof(std::atomic<std::int32_t>));
+  }
   [[nodiscard]] record* at(std::size_t number) noexcept {
     return reinterpret_cast<record*>(reinterpret_cast<std::byte*>(this + 1) + number * stride);
+  }
+  [[nodiscard]] std::atomic<std::int32_t>* own_pins(std::size_t number) noexcept {
+    auto* end = reinterpret_cast<std::byte*>(this) + bytes;
+    return reinterpret_cast<std::atomic<std::int32_t>*>(end) - 1 - number;
   }
   [[nodiscard]] static record_page& of(const record* one) noexcept {
     return *reinterpret_cast<record_page*>(reinterpret_cast<std::uintptr_t>(one) & ~(bytes - 1));

@@ -134,6 +134,30 @@ TEST(hit, R42_a_lease_that_outlives_its_cache_stays_what_it_is_while_other_cache
   EXPECT_TRUE(left->release());
 }
 
+// What was pinned in one thread's slot and given back where the slot was taken is made up for in the entry. The next
+// cache may get that entry's memory.
+TEST(hit, R42_pins_that_were_given_back_elsewhere_are_gone_for_later_caches_too) {
+  constexpr std::uintptr_t regions = 3000;  // more than a ledger has slots
+  for (int round = 0; round < 3; ++round) {
+    local f;
+    using leases = std::vector<decltype(f.cache)::lease>;
+    for (std::uintptr_t i = 0; i < regions; ++i) f.touch(4096 * (1 + i), 4096 * (2 + i));
+    const auto take = [&](leases& into, std::uintptr_t i) {
+      for (int n = 0; n < 3; ++n) into.push_back(*f.acquire(4096 * (1 + i), 4096 * (2 + i)));  // a cell has one
+    };
+    leases out;
+    for (std::uintptr_t i = 0; i < regions; ++i) take(out, i);
+    std::thread([&] {
+      leases own;
+      for (std::uintptr_t i = regions; i-- > 0;) take(own, i);  // other slots are taken here
+      out.clear();
+    }).join();
+    EXPECT_EQ(f.cache.statistics().leases_now, 0U);
+    EXPECT_TRUE(f.cache.flush());
+    EXPECT_EQ(f.device->open_now(), 0U) << "round " << round;
+  }
+}
+
 TEST(hit, R42_a_release_and_the_end_of_the_cache_may_meet) {
   for (int round = 0; round < 300; ++round) {
     auto f = std::make_unique<local>(cache_options{.drain_timeout = 10s});
