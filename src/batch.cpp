@@ -50,6 +50,11 @@ class batch_run {
     }
   }
 
+  // When all threads are done: what the others did since the caller's thread last told.
+  void tell_the_end(const batch_progress& progress) noexcept {
+    if (progress && !stopped_.load() && told_ != what_.size()) static_cast<void>(told(progress, what_.size()));
+  }
+
   result<std::vector<grant>> outcome() noexcept {
     std::optional<error> first = untold_;
     for (const auto& one : granted_) {
@@ -64,6 +69,7 @@ class batch_run {
  private:
   // What a callback throws must not leave leases behind that nobody has.
   bool told(const batch_progress& progress, std::size_t done) noexcept try {
+    told_ = done;
     progress(done, what_.size());
     return true;
   } catch (...) {
@@ -80,6 +86,7 @@ class batch_run {
   std::atomic<std::size_t> done_{0};
   std::atomic<bool> stopped_{false};
   std::optional<error> untold_;  // of the caller's thread
+  std::size_t told_ = 0;         // the same
 };
 
 // Whether another thread works on it now. If not: fewer threads are slower, not wrong.
@@ -131,6 +138,7 @@ result<std::vector<grant>> acquire_all(engine& on, std::span<const request> what
     }
     run.work(progress);
   }
+  run.tell_the_end(progress);
   return run.outcome();
 }
 

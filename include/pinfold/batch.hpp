@@ -19,7 +19,7 @@ struct batch_options {
   /// registered already, one is faster.
   unsigned workers = 4;
   /// Told how many of how many (merged) ranges are done, on the caller's thread, after each that it registered itself,
-  /// or after each group where the registrar takes groups.
+  /// or after each group where the registrar takes groups, and at last when all of them are.
   /// What it throws ends the batch with `invalid_argument`.
   std::function<void(std::size_t done, std::size_t total)> progress{};
 };

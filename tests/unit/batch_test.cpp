@@ -214,6 +214,7 @@ TEST(batch, progress_is_told_on_the_callers_thread) {
                                         last = done;
                                       }});
   EXPECT_TRUE(batch);
+  EXPECT_EQ(last, 1000U) << "whichever thread did the last of them";
 }
 
 TEST(batch, R26_throwing_progress_leaves_nothing_held) {
