@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Event counts in shards, so that threads that count do not share a cache line, summed when they are read (R43).
+/// Event counts (R43): most are guarded by the engine's mutex and cost an addition; a few are counted by anybody.
 #pragma once
 
 #include <array>
@@ -10,10 +10,10 @@
 
 namespace pinfold::core {
 
+/// Counted under the engine's mutex.
 enum class counter : std::uint8_t {
   acquires,
   hits,
-  hits_elsewhere,  // without the mutex, by caches that have no place in the ledgers
   valid,
   invalid,
   misses_cold,  // the five kinds of misses in the order of `miss_reason`
@@ -34,22 +34,38 @@ enum class counter : std::uint8_t {
   bypass_bytes,
   unmonitored,
   invalidated_while_leased,
-  sink_failures,
   waited_ns,
   quarantined,
   count_,
 };
 
-/// Thread-safe. Sums wrap like unsigned numbers, so a gauge may go up on one thread and down on another.
+/// Counted without it.
+enum class shared_counter : std::uint8_t {
+  hits_elsewhere,  // without the mutex, by caches that have no place in the ledgers
+  sink_failures,
+  count_,
+};
+
+/// Any thread may read. Sums wrap like unsigned numbers, so a gauge may go up on one thread and down on another.
 class counters {
  public:
+  /// Under the engine's mutex: nobody else writes, so that nothing has to be locked.
   void add(counter which, std::uint64_t amount = 1) noexcept {
-    // Relaxed: a count orders nothing.
-    cell(which).fetch_add(amount, std::memory_order_relaxed);
+    auto& mine = guarded_[static_cast<std::size_t>(which)];
+    mine.store(mine.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
   }
   void subtract(counter which, std::uint64_t amount = 1) noexcept { add(which, std::uint64_t{0} - amount); }
 
+  /// Any thread, into a line that it shares with few others.
+  void add(shared_counter which) noexcept {
+    // Relaxed: a count orders nothing.
+    shards_[shard_of_this_thread()].cells[static_cast<std::size_t>(which)].fetch_add(1, std::memory_order_relaxed);
+  }
+
   [[nodiscard]] std::uint64_t sum(counter which) const noexcept {
+    return guarded_[static_cast<std::size_t>(which)].load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::uint64_t sum(shared_counter which) const noexcept {
     std::uint64_t total = 0;
     for (const auto& one : shards_) total += one.cells[static_cast<std::size_t>(which)].load(std::memory_order_relaxed);
     return total;
@@ -58,7 +74,7 @@ class counters {
  private:
   static constexpr std::size_t shard_count = 8;
   struct alignas(64) shard {
-    std::array<std::atomic<std::uint64_t>, static_cast<std::size_t>(counter::count_)> cells{};
+    std::array<std::atomic<std::uint64_t>, static_cast<std::size_t>(shared_counter::count_)> cells{};
   };
 
   static std::size_t shard_of_this_thread() noexcept {
@@ -67,10 +83,7 @@ class counters {
     return mine;
   }
 
-  std::atomic<std::uint64_t>& cell(counter which) noexcept {
-    return shards_[shard_of_this_thread()].cells[static_cast<std::size_t>(which)];
-  }
-
+  std::array<std::atomic<std::uint64_t>, static_cast<std::size_t>(counter::count_)> guarded_{};
   std::array<shard, shard_count> shards_{};
 };
 

@@ -28,18 +28,23 @@
 
 namespace pinfold::core {
 
-/// Until when one call may wait, fixed when it first waits for anything.
+/// Until when one call may wait, fixed when it first waits for anything: most calls never do, and asking for the time
+/// costs as much as a hit.
 class patience {
  public:
-  explicit patience(const cache_options& options) noexcept
-      : options_(options), start_(std::chrono::steady_clock::now()) {}
-  [[nodiscard]] deadline others() const noexcept { return start_ + options_.wait_timeout; }
-  [[nodiscard]] deadline conflicts() const noexcept { return start_ + options_.conflict_timeout; }
-  [[nodiscard]] deadline room() const noexcept { return start_ + options_.full_timeout; }
+  explicit patience(const cache_options& options) noexcept : options_(options) {}
+  [[nodiscard]] deadline others() const noexcept { return start() + options_.wait_timeout; }
+  [[nodiscard]] deadline conflicts() const noexcept { return start() + options_.conflict_timeout; }
+  [[nodiscard]] deadline room() const noexcept { return start() + options_.full_timeout; }
 
  private:
+  [[nodiscard]] deadline start() const noexcept {
+    if (start_ == deadline{}) start_ = std::chrono::steady_clock::now();
+    return start_;
+  }
+
   const cache_options& options_;
-  deadline start_;
+  mutable deadline start_{};
 };
 
 }  // namespace pinfold::core
@@ -117,20 +122,27 @@ class engine {
   using patience = core::patience;
 
   // --- looking up (engine_acquire.cpp)
-  [[nodiscard]] entry* matching(const request& what) const noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] entry* covering_with_other_token(const request& what) const noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] rights rights_around(const request& what) const noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] entry* unusable_twin(const request& what, const range& extent) const noexcept PINFOLD_REQUIRES(mutex_);
+  /// What there is around a request.
+  struct survey {
+    entry* match = nullptr;        ///< can be handed out, at once unless it is still `opening`
+    entry* other_token = nullptr;  ///< covers the request, for memory that has another token by now
+    entry* twin = nullptr;         ///< for this very token, and not to be handed out any more
+    rights around = rights::none;  ///< of all that covers it: a peer's only where it lies in what peers may use (R23)
+    bool beside = false;           ///< whether anything that can be found overlaps it
+  };
+  [[nodiscard]] survey look_around(const request& what, const range& extent) const noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] grant hit_if_live(const request& what) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] bool same_token(const entry& one, const request& what) const noexcept;
   [[nodiscard]] grant hit(entry& found, const request& what) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] static grant grant_on(entry& found, const request& what) noexcept;
   void sample(entry& found) noexcept PINFOLD_REQUIRES(mutex_);
-  void replace(entry& stale) noexcept PINFOLD_REQUIRES(mutex_);                                       // unlocks
-  [[nodiscard]] result<grant> acquire_slowly(const request& what) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  void replace(entry& stale) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] result<grant> acquire_slowly(const request& what, const range& extent) noexcept
+      PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] result<grant> join(entry& opening, const request& what, const patience& until) noexcept
       PINFOLD_REQUIRES(mutex_);                                                                               // unlocks
   [[nodiscard]] result<void> wait_out(entry& twin, const patience& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] miss_reason reason_of_miss(const request& what, const range& extent) const noexcept
+  [[nodiscard]] miss_reason reason_of_miss(const request& what, const range& extent, const survey& seen) const noexcept
       PINFOLD_REQUIRES(mutex_);
   void count_miss(miss_reason reason) noexcept;
   [[nodiscard]] bool spare_entry() noexcept PINFOLD_REQUIRES(mutex_);    // unlocks
@@ -141,6 +153,10 @@ class engine {
   void count_hit(ledger* mine, record* found) noexcept;
   void allow_hits(entry& live) noexcept PINFOLD_REQUIRES(mutex_);
   static void stop_hits(entry& live) noexcept { live.hot->clear(record::hittable); }
+  /// Whether no hit is found without the mutex.
+  [[nodiscard]] bool hits_need_the_mutex() const noexcept {
+    return !options_.retain || options_.entry_statistics || number_ == 0;
+  }
   /// Whether it stays open after its last release.
   [[nodiscard]] bool kept(const entry& one) const noexcept {
     return (options_.retain || one.persistent) && !one.bypass;
@@ -168,12 +184,13 @@ class engine {
       PINFOLD_REQUIRES(mutex_);  // unlocks
 
   // --- opening (engine_open.cpp)
-  [[nodiscard]] result<grant> open(const request& what, const range& extent, const patience& until) noexcept
-      PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] result<grant> open(const request& what, const range& extent, const survey& seen,
+                                   const patience& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] result<grant> finish(entry& fresh, const request& what, result<opened> made,
                                      std::uint64_t closes_before, const patience& until) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] entry& claim(const request& what, const range& extent) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] entry& claim(const request& what, const range& extent, const survey& seen) noexcept
+      PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] bool opened_too_late(entry& opening, const opened& made) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] result<void> after_refusal(entry& opening, const error& refused, const request& what,
                                            std::uint64_t closes_before, const patience& until) noexcept
@@ -219,7 +236,9 @@ class engine {
 
   // --- memory that is gone (engine_stale.cpp)
   void mark_stale(entry& gone) noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] entry* next_to_invalidate(peer_id peer, const range& gone) const noexcept PINFOLD_REQUIRES(mutex_);
+  static constexpr std::size_t most_marked = 16;  // while others wait
+  [[nodiscard]] std::size_t mark_next(peer_id peer, range& left, std::span<entry*, most_marked> marked) noexcept
+      PINFOLD_REQUIRES(mutex_);
   void retire(entry& old) noexcept PINFOLD_REQUIRES(mutex_);
   void settle_retired() noexcept PINFOLD_REQUIRES(mutex_);
 
@@ -247,18 +266,19 @@ class engine {
 
   core::gate& gate_;
   core::mutex& mutex_;
-  core::budget budget_;                                  // changed under the mutex, read without
-  core::entry_pool pool_;                                // changed under the mutex, walked without
-  core::range_index lookup_ PINFOLD_GUARDED_BY(mutex_);  // opening and live
-  core::range_index hidden_ PINFOLD_GUARDED_BY(mutex_);  // open in the driver, or about to be, and not to be found
+  core::budget budget_;                                 // changed under the mutex, read without
+  core::entry_pool pool_;                               // changed under the mutex, walked without
+  core::range_index index_ PINFOLD_GUARDED_BY(mutex_);  // what the driver has open, or is asked to open
   core::entry_list reusable_
       PINFOLD_GUARDED_BY(mutex_);  // live and to be kept, leased or not: eviction's hand goes round
   core::entry_list marked_ PINFOLD_GUARDED_BY(mutex_);   // evicting: no pin, no hits, closed when room is needed
   core::entry_list retired_ PINFOLD_GUARDED_BY(mutex_);  // draining since a moment ago; empty when the mutex is free
+  core::entry_list held_ PINFOLD_GUARDED_BY(mutex_);     // draining, and pinned when somebody last looked
   core::entry_list queued_ PINFOLD_GUARDED_BY(mutex_);   // draining without a pin: closes that are due
   core::entry_list quarantined_ PINFOLD_GUARDED_BY(mutex_);
   core::history history_ PINFOLD_GUARDED_BY(mutex_);
   core::wait_table waiting_ PINFOLD_GUARDED_BY(mutex_);
+  std::size_t asked_now_ PINFOLD_GUARDED_BY(mutex_) = 0;  // opens that the driver is at
   std::size_t closes_in_flight_ PINFOLD_GUARDED_BY(mutex_) = 0;
   std::uint64_t closes_done_ PINFOLD_GUARDED_BY(mutex_) = 0;
   std::uint64_t hits_seen_ PINFOLD_GUARDED_BY(mutex_) = 0;

@@ -8,19 +8,31 @@ namespace pinfold::detail {
 
 result<grant> engine::acquire(const request& what) noexcept {
   static_cast<void>(ledger::of_this_thread());  // for the hits to come
-  counters_.add(counter::acquires);
+  if (hits_need_the_mutex() || what.persistent) {
+    core::scoped_lock guard(mutex_);
+    if (const auto hit = hit_if_live(what); hit.held != 0) return hit;
+  }
+  const auto extent = driver_.check(driver_.self, what);
   core::scoped_lock guard(mutex_);
-  entry* found = closed_ || what.unshared ? nullptr : matching(what);
-  if (found != nullptr && found->now() != entry_state::opening) return hit(*found, what);
-  auto granted = acquire_slowly(what);
+  counters_.add(counter::acquires);
+  auto granted = extent ? acquire_slowly(what, *extent) : tl::unexpected(extent.error());
   if (!granted) counters_.add(counter::failed_acquires);
   return granted;
 }
 
+// Before the driver is asked what it would register, which may cost more than a hit.
+grant engine::hit_if_live(const request& what) noexcept {
+  if (closed_ || what.unshared) return {};
+  entry* found = look_around(what, what.wanted).match;
+  if (found == nullptr || found->now() == entry_state::opening) return {};
+  counters_.add(counter::acquires);
+  return hit(*found, what);
+}
+
 grant engine::find(const request& what) noexcept {
   core::scoped_lock guard(mutex_);
-  entry* found = closed_ ? nullptr : matching(what);
-  if (found != nullptr && found->now() != entry_state::opening) {
+  auto seen = closed_ ? survey{} : look_around(what, what.wanted);
+  if (entry* found = seen.match; found != nullptr && found->now() != entry_state::opening) {
     counters_.add(counter::valid);
     counters_.add(counter::found);
     if (found->now() == entry_state::evicting) revive(*found);
@@ -29,7 +41,8 @@ grant engine::find(const request& what) noexcept {
     return grant_on(*found, what);
   }
   counters_.add(counter::notfound);
-  while (entry* stale = covering_with_other_token(what)) replace(*stale);  // only marks: `find` never calls the driver
+  for (; seen.other_token != nullptr; seen = look_around(what, what.wanted))
+    replace(*seen.other_token);  // only marks: `find` never calls the driver
   return {};
 }
 
@@ -49,33 +62,26 @@ bool engine::same_token(const entry& one, const request& what) const noexcept {
   return driver_.token_bytes == 0 || std::memcmp(token, what.token, driver_.token_bytes) == 0;
 }
 
-entry* engine::matching(const request& what) const noexcept {
-  return lookup_.find_overlap(what.peer, what.wanted, [&](const entry& one) {
-    return one.covered.contains(what.wanted) && same_token(one, what) && includes(one.access, what.need);
+// Goes over what overlaps `extent`, which contains the request, until it finds what can be handed out at once.
+engine::survey engine::look_around(const request& what, const range& extent) const noexcept {
+  survey seen;
+  index_.find_overlap(what.peer, extent, [&](entry& one) {
+    if (!one.findable()) {
+      if (!driver_.allows_duplicates && seen.twin == nullptr && same_token(one, what)) seen.twin = &one;
+      return false;
+    }
+    seen.beside = seen.beside || one.covered.overlaps(what.wanted);
+    if (!one.covered.contains(what.wanted)) return false;
+    if (!same_token(one, what)) {
+      if (seen.other_token == nullptr) seen.other_token = &one;
+      return false;
+    }
+    seen.around = seen.around | one.access;
+    if (!includes(one.access, what.need)) return false;
+    seen.match = &one;
+    return one.now() != entry_state::opening;
   });
-}
-
-// All rights that registrations around the request have: a peer's right is among them only if the request lies inside
-// memory that was opened to peers (R23).
-rights engine::rights_around(const request& what) const noexcept {
-  rights all = rights::none;
-  lookup_.find_overlap(what.peer, what.wanted, [&](const entry& one) {
-    if (one.covered.contains(what.wanted) && same_token(one, what)) all = all | one.access;
-    return false;
-  });
-  return all;
-}
-
-entry* engine::covering_with_other_token(const request& what) const noexcept {
-  return lookup_.find_overlap(what.peer, what.wanted, [&](const entry& one) {
-    return one.covered.contains(what.wanted) && !same_token(one, what);
-  });
-}
-
-// An entry that the driver still has open, or is opening, for this very token, but that can no longer be handed out.
-entry* engine::unusable_twin(const request& what, const range& extent) const noexcept {
-  if (driver_.allows_duplicates) return nullptr;
-  return hidden_.find_overlap(what.peer, extent, [&](const entry& one) { return same_token(one, what); });
+  return seen;
 }
 
 grant engine::grant_on(entry& found, const request& what) noexcept {
@@ -109,35 +115,34 @@ grant engine::hit(entry& found, const request& what) noexcept {
   return grant_on(found, what);
 }
 
-result<grant> engine::acquire_slowly(const request& what) noexcept {
+result<grant> engine::acquire_slowly(const request& what, const range& extent) noexcept {
   const patience until(options_);
-  mutex_.unlock();
-  const auto extent = driver_.check(driver_.self, what);
-  mutex_.lock();
-  if (!extent) return tl::unexpected(extent.error());
-
   bool was_replaced = false;
-  static_cast<void>(close_queued(closes_per_miss));  // a failure is kept in quarantine and told to the sink
+  bool tidied = false;
+  survey seen;
   for (;;) {
     if (!spare_entry()) return fail(errc::out_of_resources, "no memory for another entry");
     if (closed_) return fail(errc::closed, "the cache is shutting down");
-    if (what.unshared) break;
-    if (entry* found = matching(what)) {
+    if (!what.unshared) seen = look_around(what, extent);
+    if (entry* found = seen.match) {
       if (found->now() != entry_state::opening) return hit(*found, what);
       return join(*found, what, until);
     }
-    if (entry* stale = covering_with_other_token(what)) {
+    if (!std::exchange(tidied, true) && !queued_.empty()) {
+      static_cast<void>(close_queued(closes_per_miss));  // a failure is kept in quarantine and told to the sink
+      continue;
+    }
+    if (seen.other_token != nullptr) {
       was_replaced = true;
-      replace(*stale);
+      replace(*seen.other_token);
       if (options_.closes == close_policy::inline_) static_cast<void>(close_queued(SIZE_MAX));
       continue;
     }
-    entry* twin = unusable_twin(what, *extent);
-    if (twin == nullptr) break;
-    if (auto gone = wait_out(*twin, until); !gone) return tl::unexpected(gone.error());
+    if (seen.twin == nullptr) break;
+    if (auto gone = wait_out(*seen.twin, until); !gone) return tl::unexpected(gone.error());
   }
-  const auto reason = was_replaced ? miss_reason::invalidated : reason_of_miss(what, *extent);
-  auto granted = open(what, *extent, until);
+  const auto reason = was_replaced ? miss_reason::invalidated : reason_of_miss(what, extent, seen);
+  auto granted = open(what, extent, seen, until);
   if (granted) count_miss(reason);
   return granted;
 }
@@ -180,7 +185,7 @@ result<void> engine::wait_out(entry& twin, const patience& until) noexcept {
       return tl::unexpected(why);
     }
     case entry_state::draining:
-      if (queued_.holds(twin) || twin.pins() == 0) {
+      if (twin.queued || twin.pins() == 0) {
         static_cast<void>(close(twin, nullptr));  // if it fails, the twin is seen again, in quarantine
         return {};
       }
@@ -192,12 +197,12 @@ result<void> engine::wait_out(entry& twin, const patience& until) noexcept {
   return fail(errc::timed_out, "another thread is still closing this handle");
 }
 
-engine::miss_reason engine::reason_of_miss(const request& what, const range& extent) const noexcept {
-  if (rights_around(what) != rights::none) return miss_reason::rights;
+engine::miss_reason engine::reason_of_miss(const request& what, const range& extent,
+                                           const survey& seen) const noexcept {
+  if (seen.around != rights::none) return miss_reason::rights;
   const auto past = history_.recall(what.peer, extent.begin);
   if (past != miss_reason::cold) return past;
-  const auto* beside = lookup_.find_overlap(what.peer, what.wanted, [](const entry&) { return true; });
-  return beside == nullptr ? miss_reason::cold : miss_reason::extent;
+  return seen.beside ? miss_reason::extent : miss_reason::cold;
 }
 
 bool engine::spare_entry() noexcept {

@@ -48,8 +48,9 @@ result<void> engine::unpinned(entry& freed) noexcept {
       return {};
     case entry_state::draining:
       waiting_.notify(&freed);
-      if (queued_.holds(freed)) return {};
+      if (freed.queued) return {};
       if (!later) return close(freed, nullptr);
+      held_.remove(&freed);
       queue_close(freed);
       return {};
     case entry_state::failed: recycle(freed); return {};
@@ -57,12 +58,14 @@ result<void> engine::unpinned(entry& freed) noexcept {
   }
 }
 
+// Requires that it is in no list.
 void engine::queue_close(entry& stale) noexcept {
+  stale.queued = true;
   queued_.push_back(&stale);
   if (options_.reaper) reaper_wake_.notify_one();
 }
 
-// Takes a closable entry out of whatever it is in, and hides it.
+// Takes a closable entry out of the list that it is in, and where hits could find it.
 void engine::detach(entry& closable) noexcept {
   PINFOLD_INVARIANT(!closable.hot->is(record::hittable), "what can still be hit is not closed");
   switch (closable.now()) {
@@ -71,11 +74,10 @@ void engine::detach(entry& closable) noexcept {
       if (closable.now() == entry_state::evicting) marked_.remove(&closable);
       if (closable.hot->is(record::listed)) hits_.erase(closable.hot);
       if (reusable(closable)) reusable_.remove(&closable);
-      lookup_.erase(&closable);
-      hidden_.insert(&closable);
       break;
     case entry_state::draining:
-      if (queued_.holds(closable)) queued_.remove(&closable);
+      (closable.queued ? queued_ : held_).remove(&closable);
+      closable.queued = false;
       break;
     default: quarantined_.remove(&closable); counters_.subtract(counter::quarantined);
   }
@@ -105,7 +107,7 @@ result<void> engine::close(entry& closable, const event* why) noexcept {
   }
   counters_.add(counter::closes);
   ++closes_done_;
-  hidden_.erase(&closable);
+  index_.erase(&closable);
   give_room_back(closable);
   tell_overlapping_openings(closable);
   recycle(closable);
@@ -126,12 +128,11 @@ void engine::recycle(entry& done) noexcept {
 
 // An opener that was refused because of this entry, but has not yet come to look why, must know to try again.
 void engine::tell_overlapping_openings(const entry& closed) noexcept {
-  const auto note = [](entry& one) {
-    if (one.now() == entry_state::opening) one.disturbed = true;
+  if (asked_now_ == 0) return;
+  index_.find_overlap(closed.peer, closed.covered, [](entry& one) {
+    if (one.in_driver) one.disturbed = true;
     return false;
-  };
-  lookup_.find_overlap(closed.peer, closed.covered, note);
-  hidden_.find_overlap(closed.peer, closed.covered, note);
+  });
 }
 
 result<void> engine::close_queued(std::size_t at_most) noexcept {
@@ -161,14 +162,19 @@ result<void> engine::retry_quarantined() noexcept {
 // What has no pin any more, but whose last release has yet to come for the mutex: it will find nothing to do. The sums
 // are exact: what drains had its barrier, and what is live and not kept was never hit without the mutex.
 void engine::queue_draining() noexcept {
-  hidden_.for_each([this](entry& one) {
-    mutex_is_held();
-    if (one.now() == entry_state::draining && !queued_.holds(one) && one.pins() <= 0) queue_close(one);
-  });
+  for (auto left = held_.size(); left > 0; --left) {
+    entry& one = *held_.front();
+    held_.remove(&one);
+    if (one.pins() > 0) {
+      held_.push_back(&one);
+    } else {
+      queue_close(one);
+    }
+  }
 }
 
 void engine::mark_unkept() noexcept {
-  lookup_.for_each([this](entry& one) {
+  index_.for_each([this](entry& one) {
     mutex_is_held();
     if (one.now() != entry_state::live || kept(one) || one.pins() > 0) return;
     one.become(entry_state::evicting);

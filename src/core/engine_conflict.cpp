@@ -19,7 +19,12 @@ struct obstacles {
         if (one.in_driver) moving = &one;
         break;
       case entry_state::closing: moving = &one; break;
-      default: (!due && one.pins() > 0 ? leased : closable) = &one;
+      default:
+        if (!due && one.pins() > 0) {
+          leased = &one;
+        } else if (closable == nullptr || !one.findable() || closable->findable()) {
+          closable = &one;  // what is due anyway comes first
+        }
     }
   }
 };
@@ -39,13 +44,11 @@ result<void> engine::clear_conflicts(entry& opening, const error& refused, const
     const auto note = [&](entry& one) {
       mutex_is_held();
       // A pin on what is due is no lease: a hit that came too late is taking it back.
-      const bool due = one.now() == entry_state::quarantined ? one.pins() == 0
-                                                             : one.now() == entry_state::draining && queued_.holds(one);
+      const bool due = one.now() == entry_state::quarantined ? one.pins() == 0 : one.queued;
       if (&one != &opening) found.add(one, due);
       return false;
     };
-    lookup_.find_overlap(opening.peer, opening.covered, note);
-    hidden_.find_overlap(opening.peer, opening.covered, note);
+    index_.find_overlap(opening.peer, opening.covered, note);
 
     if (found.leased != nullptr) {
       if (!wait_for_release(watch, until.conflicts())) return tl::unexpected(as_conflict(refused));

@@ -22,10 +22,9 @@ void engine::acquire_group(std::span<const request> what, std::span<result<grant
     for (std::size_t i = 0; i < what.size(); ++i) extents[i] = driver_.check(driver_.self, what[i]);
     group claimed;
     core::scoped_lock guard(mutex_);
-    for (std::size_t i = 0; i < what.size() && spare_entry(); ++i) {
-      if (matching(what[i]) == nullptr) static_cast<void>(close_queued(closes_per_miss));
+    for (std::size_t i = 0; i < what.size() && spare_entry(); ++i)
       done[i] = extents[i] && claim_if_simple(what[i], *extents[i], i, claimed);
-    }
+    static_cast<void>(close_queued(closes_per_miss * claimed.size));  // a failure is kept and told to the sink
     if (claimed.size > 0) open_group(what, claimed, granted);
   }
   for (std::size_t i = 0; i < what.size(); ++i)
@@ -35,11 +34,12 @@ void engine::acquire_group(std::span<const request> what, std::span<result<grant
 // Whether the request is a miss for which there is room at once. Hits, joins and everything that may have to wait go
 // the usual way: waiting here would keep the other members of the group from being opened.
 bool engine::claim_if_simple(const request& what, const range& extent, std::size_t number, group& claimed) noexcept {
-  if (closed_ || what.unbudgeted || (!what.unshared && matching(what) != nullptr)) return false;
-  if (unusable_twin(what, extent) != nullptr || !budget_.take(extent.size(), 1)) return false;
+  if (closed_ || what.unbudgeted) return false;
+  const auto seen = what.unshared ? survey{} : look_around(what, extent);
+  if (seen.match != nullptr || seen.twin != nullptr || !budget_.take(extent.size(), 1)) return false;
   counters_.add(counter::acquires);
-  claimed.reason[claimed.size] = reason_of_miss(what, extent);
-  entry& fresh = claim(what, extent);
+  claimed.reason[claimed.size] = reason_of_miss(what, extent, seen);
+  entry& fresh = claim(what, extent, seen);
   budget_.give(extent.size() - fresh.covered.size(), 0);  // exact where the rights are remote
   fresh.bytes = fresh.covered.size();
   fresh.counted = true;
@@ -58,10 +58,12 @@ void engine::open_group(std::span<const request> what, group& claimed, std::span
     asked[i] = {one.peer, one.covered, token, one.access};
     one.in_driver = true;
   }
+  asked_now_ += claimed.size;
   const auto closes_before = closes_done_;
   mutex_.unlock();
   driver_.open_many(driver_.self, std::span(asked).first(claimed.size), std::span(made).first(claimed.size));
   mutex_.lock();
+  asked_now_ -= claimed.size;
   for (std::size_t i = 0; i < claimed.size; ++i) claimed.fresh[i]->in_driver = false;
   for (const bool succeeded : {true, false}) {  // the refused ones last: they may have to wait
     for (std::size_t i = 0; i < claimed.size; ++i)

@@ -68,7 +68,7 @@ bool engine::wait_for_release(release_watch& watch, core::deadline until) noexce
 
 void engine::count_hit(ledger* mine, record* found) noexcept {
   if (found->visited.load(std::memory_order_relaxed) == 0) found->visited.store(1, std::memory_order_relaxed);
-  if (mine == nullptr) return counters_.add(counter::hits_elsewhere);
+  if (mine == nullptr) return counters_.add(core::shared_counter::hits_elsewhere);
   if (mine->count_hit(number_)) sample_hits(found);
 }
 
@@ -132,7 +132,7 @@ grant engine::look_up(peer_id peer, const range& wanted, const void* token) noex
 
 // Live entries are hit without the mutex, except those whose last release, or every hit, has to be seen.
 void engine::allow_hits(entry& live) noexcept {
-  if (!options_.retain || live.bypass || options_.entry_statistics || closed_ || number_ == 0) return;
+  if (hits_need_the_mutex() || live.bypass || closed_) return;
   if (!live.hot->is(record::listed) && !hits_.insert(live.hot)) return;
   // By the average size: then requests inside a region are mostly guessed, and those of neighbours apart.
   const auto average = std::bit_width(budget_.bytes_now() / std::max<std::size_t>(budget_.count_now(), 1));

@@ -7,9 +7,9 @@
 namespace pinfold::detail {
 
 statistics engine::read_statistics() const noexcept {
-  const auto sum = [this](counter which) { return counters_.sum(which); };
+  const auto sum = [this](auto which) { return counters_.sum(which); };
   statistics now;
-  const auto without_mutex = ledger::hits(number_) - hits_before_ + sum(counter::hits_elsewhere);
+  const auto without_mutex = ledger::hits(number_) - hits_before_ + sum(core::shared_counter::hits_elsewhere);
   now.hits = sum(counter::hits) + without_mutex;
   now.valid = sum(counter::valid) + without_mutex;
   now.invalid = sum(counter::invalid);
@@ -32,7 +32,7 @@ statistics engine::read_statistics() const noexcept {
   now.bypasses = sum(counter::bypasses);
   now.unmonitored = sum(counter::unmonitored);
   now.invalidated_while_leased = sum(counter::invalidated_while_leased);
-  now.sink_failures = sum(counter::sink_failures);
+  now.sink_failures = sum(core::shared_counter::sink_failures);
   now.waited = std::chrono::nanoseconds(sum(counter::waited_ns));
   now.open_now = now.opens - now.closes;
   now.bytes_now = budget_.bytes_now();
@@ -57,7 +57,7 @@ std::vector<entry_info> engine::dump() const {
   do {  // the list must have room before the lock is taken: nothing is allocated under it
     listed.reserve(needed);
     core::scoped_lock guard(mutex_);
-    needed = lookup_.size() + hidden_.size();
+    needed = index_.size();
     if (needed > listed.capacity()) continue;
     const auto now = std::chrono::steady_clock::now();
     const auto add = [&](const entry& one) {
@@ -66,8 +66,7 @@ std::vector<entry_info> engine::dump() const {
                         one.hits.load(std::memory_order_relaxed), one.bypass,
                         opened ? now - one.opened_at : std::chrono::nanoseconds{0}, one.owner_thread});
     };
-    lookup_.for_each(add);
-    hidden_.for_each(add);
+    index_.for_each(add);
   } while (needed > listed.capacity());
   return listed;
 }

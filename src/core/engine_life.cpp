@@ -113,7 +113,7 @@ void engine::tell(event what) noexcept {
   try {
     options_.sink(what);
   } catch (...) {  // whatever a sink throws must not reach a destructor; it is counted
-    counters_.add(counter::sink_failures);
+    counters_.add(core::shared_counter::sink_failures);
   }
 }
 
@@ -149,26 +149,24 @@ void engine::wait_for_leases() noexcept {
 // From now on every request and every release takes the mutex.
 void engine::refuse_hits() noexcept {
   closed_ = true;
-  lookup_.for_each([](entry& one) { stop_hits(one); });
+  index_.for_each([](entry& one) { stop_hits(one); });
   static_cast<void>(core::order_everywhere());
 }
 
 // The time-out passed: the registrations are to be closed under their leases, which read as closed from now on.
 void engine::revoke_leased() noexcept {
-  lookup_.for_each([this](entry& one) {
+  index_.for_each([this](entry& one) {
     mutex_is_held();
     if (one.pins() <= 0) return;
     one.hot->set(record::revoked);
+    if (one.now() == entry_state::draining && !one.queued) {
+      held_.remove(&one);
+      queue_close(one);
+    }
     if (one.now() != entry_state::live) return;
     if (reusable(one)) reusable_.remove(&one);
     one.become(entry_state::evicting);
     marked_.push_back(&one);
-  });
-  hidden_.for_each([this](entry& one) {
-    mutex_is_held();
-    if (one.pins() <= 0) return;
-    one.hot->set(record::revoked);
-    if (one.now() == entry_state::draining) queue_close(one);
   });
 }
 
@@ -181,7 +179,7 @@ void engine::say_goodbye() noexcept {
     what.text = line.c_str();
     tell(what);
   } catch (...) {  // no memory for a line of text is no reason to end the program
-    counters_.add(counter::sink_failures);
+    counters_.add(core::shared_counter::sink_failures);
   }
 }
 

@@ -19,8 +19,9 @@ constexpr int most_late_opens = 3;
 
 }  // namespace
 
-result<grant> engine::open(const request& what, const range& extent, const patience& until) noexcept {
-  entry& fresh = claim(what, extent);
+result<grant> engine::open(const request& what, const range& extent, const survey& seen,
+                           const patience& until) noexcept {
+  entry& fresh = claim(what, extent, seen);
   if (auto room = reserve(fresh, fresh.covered.size(), 1, until); !room)
     return tl::unexpected(abandon(fresh, room.error()));
   const auto closes_before = closes_done_;
@@ -50,10 +51,10 @@ result<grant> engine::finish(entry& fresh, const request& what, result<opened> m
 }
 
 // Makes an entry for the request and indexes it, before the driver is asked: an invalidation meanwhile must find it.
-entry& engine::claim(const request& what, const range& extent) noexcept {
+entry& engine::claim(const request& what, const range& extent, const survey& seen) noexcept {
   entry& fresh = *pool_.take();
   fresh.peer = what.peer;
-  fresh.access = what.unshared ? what.need : what.need | rights_around(what);
+  fresh.access = what.need | seen.around;
   // Rounding to pages would show a peer what lies beside the memory that was asked for.
   fresh.covered = any_remote(fresh.access) ? what.wanted : extent;
   fresh.persistent = what.persistent;
@@ -66,7 +67,7 @@ entry& engine::claim(const request& what, const range& extent) noexcept {
   fresh.bypass = what.unbudgeted;
   if (what.unbudgeted) counters_.add(counter::bypasses);
   if (what.unshared && !what.unbudgeted) counters_.add(counter::unmonitored);
-  (fresh.doomed ? hidden_ : lookup_).insert(&fresh);
+  index_.insert(&fresh);
   return fresh;
 }
 
@@ -85,10 +86,7 @@ bool engine::opened_too_late(entry& opening, const opened& made) noexcept {
   counters_.add(counter::opens);
   ++closes_done_;
   opening.hot->clear(record::stale);
-  if (opening.unshared) return true;
-  hidden_.erase(&opening);
-  opening.doomed = false;
-  lookup_.insert(&opening);
+  opening.doomed = opening.unshared;
   return true;
 }
 
@@ -105,11 +103,13 @@ result<void> engine::after_refusal(entry& opening, const error& refused, const r
 result<opened> engine::call_open(entry& opening) noexcept {
   opening.disturbed = false;
   opening.in_driver = true;
+  ++asked_now_;
   const auto* token = reinterpret_cast<const std::byte*>(opening.hot) + token_offset_;
   const open_request asked{opening.peer, opening.covered, token, opening.access};
   mutex_.unlock();
   auto made = driver_.open(driver_.self, asked);
   mutex_.lock();
+  --asked_now_;
   opening.in_driver = false;
   return made;
 }
@@ -126,16 +126,16 @@ void engine::publish(entry& opening, const opened& made) noexcept {
   opening.data = made.data;
   opening.opened_at = std::chrono::steady_clock::now();
   if (!(opening.covered == made.covered)) {
-    auto& index = opening.doomed ? hidden_ : lookup_;
-    index.erase(&opening);
+    index_.erase(&opening);
     opening.covered = made.covered;
-    index.insert(&opening);
+    index_.insert(&opening);
   }
   write_record(opening, made);
   counters_.add(counter::opens);
   history_.forget(opening.peer, opening.covered.begin);
   opening.become(opening.doomed ? entry_state::draining : entry_state::live);
   if (reusable(opening)) reusable_.push_back(&opening);
+  if (opening.doomed) held_.push_back(&opening);
   if (!opening.doomed) allow_hits(opening);
   waiting_.notify(&opening);
   if (!opening.doomed && driver_.token_bytes == 0) supersede(opening);
@@ -164,17 +164,19 @@ registration engine::object_of(const entry& one) const noexcept {
 
 // What the new entry covers in range and rights is not needed any more; who holds it keeps it until release (R23).
 void engine::supersede(entry& by) noexcept {
-  const auto lesser = [&](const entry& one) {
-    return &one != &by && one.now() != entry_state::opening && !one.persistent && by.covered.contains(one.covered) &&
-           includes(by.access, one.access);
-  };
-  while (entry* found = lookup_.find_overlap(by.peer, by.covered, lesser)) retire(*found);
+  index_.find_overlap(by.peer, by.covered, [&](entry& one) {
+    mutex_is_held();
+    const bool lesser = &one != &by && one.findable() && one.now() != entry_state::opening && !one.persistent &&
+                        by.covered.contains(one.covered) && includes(by.access, one.access);
+    if (lesser) retire(one);
+    return false;
+  });
   settle_retired();
 }
 
 // The open came to nothing: everybody who waits for it is told why, and the last of them recycles the entry.
 error engine::abandon(entry& opening, const error& why) noexcept {
-  (opening.doomed ? hidden_ : lookup_).erase(&opening);
+  index_.erase(&opening);
   give_room_back(opening);
   opening.failure = why;
   opening.become(entry_state::failed);
@@ -207,10 +209,6 @@ error engine::take_back(entry& opening, const opened& made, const error& why) no
   }
   counters_.add(counter::failed_closes);
   opening.failure = why;
-  if (!opening.doomed) {
-    lookup_.erase(&opening);
-    hidden_.insert(&opening);
-  }
   quarantine(opening);
   opening.own_pins->fetch_sub(1);
   return why;

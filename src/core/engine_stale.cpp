@@ -3,6 +3,7 @@
 #include "core/engine.hpp"
 #include "core/point.hpp"
 
+#include <algorithm>
 #include <array>
 
 namespace pinfold::detail {
@@ -13,14 +14,12 @@ void engine::mark_stale(entry& gone) noexcept {
   if (gone.findable()) retire(gone);
 }
 
-// Takes an entry out of the look-up index for good. `settle_retired` has to follow before the mutex is given up.
+// From now on nobody finds the entry. `settle_retired` has to follow before the mutex is given up.
 void engine::retire(entry& old) noexcept {
   stop_hits(old);
   if (old.hot->is(record::listed)) hits_.erase(old.hot);
   if (old.now() == entry_state::evicting) marked_.remove(&old);
   if (reusable(old)) reusable_.remove(&old);
-  lookup_.erase(&old);
-  hidden_.insert(&old);
   if (old.now() == entry_state::opening) {
     old.doomed = true;
     return;
@@ -40,6 +39,7 @@ void engine::settle_retired() noexcept {
     retired_.remove(old);
     if (old->pins() > 0 || !known) {
       if (old->hot->is(record::stale)) counters_.add(counter::invalidated_while_leased);
+      held_.push_back(old);
     } else {
       queue_close(*old);
     }
@@ -47,44 +47,46 @@ void engine::settle_retired() noexcept {
 }
 
 void engine::invalidate(peer_id peer, const range& gone) noexcept {
-  std::array<entry*, 16> hit;
-  std::array<event, 16> told;
-  std::size_t count = hit.size();
-  while (count == hit.size()) {  // in batches, so that the lock is short and nothing is allocated
-    count = 0;
+  std::array<event, most_marked> told;
+  range left = gone;
+  while (!left.empty()) {  // in batches, so that the lock is short and nothing is allocated
     std::size_t held = 0;
     {
       core::scoped_lock guard(mutex_);
-      while (count < hit.size()) {
-        entry* next = next_to_invalidate(peer, gone);
-        if (next == nullptr) break;
-        const bool hidden = !next->findable();
-        mark_stale(*next);
-        if (hidden) counters_.add(counter::invalidated_while_leased);
-        hit[count++] = next;
-      }
+      std::array<entry*, most_marked> marked;
+      const auto count = mark_next(peer, left, marked);
       settle_retired();
       for (std::size_t i = 0; i < count; ++i)
-        if (hit[i]->now() == entry_state::draining && hit[i]->pins() > 0)
-          told[held++] = about(*hit[i], event_kind::invalidated_while_leased, severity::warning);
+        if (marked[i]->now() == entry_state::draining && marked[i]->pins() > 0)
+          told[held++] = about(*marked[i], event_kind::invalidated_while_leased, severity::warning);
     }
     for (std::size_t i = 0; i < held; ++i) tell(told[i]);
   }
 }
 
-// What can be found, and then what can not be found any more but is still held.
-entry* engine::next_to_invalidate(peer_id peer, const range& gone) const noexcept {
-  const auto fresh = [](const entry& one) { return !one.hot->is(record::stale); };
-  if (entry* found = lookup_.find_overlap(peer, gone, fresh)) return found;
-  return hidden_.find_overlap(peer, gone, [&](const entry& one) {
-    return fresh(one) && one.pins() > 0 && one.now() != entry_state::quarantined;
+// Marks what can be found, and what can not be found any more but is still held. Leaves the part of the range where the
+// rest of it begins; whatever reaches into that from before is marked already.
+std::size_t engine::mark_next(peer_id peer, range& left, std::span<entry*, most_marked> marked) noexcept {
+  std::size_t count = 0;
+  const entry* next = index_.find_overlap(peer, left, [&](entry& one) {
+    mutex_is_held();
+    if (one.hot->is(record::stale)) return false;
+    const bool findable = one.findable();
+    if (!findable && (one.pins() <= 0 || one.now() == entry_state::quarantined)) return false;
+    if (count == marked.size()) return true;
+    mark_stale(one);
+    if (!findable) counters_.add(counter::invalidated_while_leased);
+    marked[count++] = &one;
+    return false;
   });
+  left.begin = next == nullptr ? left.end : std::max(left.begin, next->covered.begin);
+  return count;
 }
 
 void engine::unpersist(peer_id peer, const range& where) noexcept {
   core::scoped_lock guard(mutex_);
-  const auto kept = [](const entry& one) { return one.persistent; };
-  while (entry* found = lookup_.find_overlap(peer, where, kept)) {
+  const auto kept = [](const entry& one) { return one.persistent && one.findable(); };
+  while (entry* found = index_.find_overlap(peer, where, kept)) {
     found->persistent = false;
     if (found->now() != entry_state::live) continue;
     if (reusable(*found)) reusable_.push_back(found);

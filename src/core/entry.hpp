@@ -35,7 +35,7 @@ struct entry {
   peer_id peer{};
   range covered{};
 
-  // Links. An entry is in at most one index and at most one list.
+  // Links. An entry is in at most one list.
   entry* left = nullptr;
   entry* right = nullptr;
   peer_id furthest_peer{};  ///< of this subtree, with `furthest_end` the largest (peer, end)
@@ -47,8 +47,9 @@ struct entry {
   rights access = rights::none;
   bool doomed = false;      ///< opening, and not to be found when it will be open
   bool persistent = false;  ///< never evicted: it is closed only when it is told to go
-  bool unshared = false;    ///< for one lease: never in the look-up index
+  bool unshared = false;    ///< for one lease: never found by another request
   bool bypass = false;      ///< outside the budget, closed by its last release
+  bool queued = false;      ///< draining, and its close is due
   bool in_driver = false;   ///< opening, and the driver is at work on it now
   bool disturbed = false;   ///< opening, and something that overlaps it was closed since the driver was asked
 
@@ -62,7 +63,7 @@ struct entry {
 
   [[nodiscard]] entry_state now() const noexcept { return state; }
 
-  /// Whether it is in the look-up index.
+  /// Whether requests may find it.
   [[nodiscard]] bool findable() const noexcept {
     return state == entry_state::live || state == entry_state::evicting || (state == entry_state::opening && !doomed);
   }

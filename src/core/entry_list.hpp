@@ -24,9 +24,6 @@ class entry_list {
     ++size_;
   }
 
-  /// Requires that the entry is in no other list.
-  [[nodiscard]] bool holds(const entry& one) const noexcept { return first_ == &one || one.previous != nullptr; }
-
   /// Requires that the entry is in this list.
   void remove(entry* gone) noexcept {
     (gone->previous != nullptr ? gone->previous->next : first_) = gone->next;

@@ -12,7 +12,8 @@ void reset(entry& used) noexcept {
   used.hot->visited.store(0, std::memory_order_relaxed);
   used.left = used.right = used.previous = used.next = nullptr;
   used.access = rights::none;
-  used.doomed = used.unshared = used.persistent = used.bypass = used.in_driver = used.disturbed = used.counted = false;
+  used.doomed = used.unshared = used.persistent = used.bypass = used.queued = used.in_driver = used.disturbed =
+      used.counted = false;
   used.bytes = 0;
   used.data = nullptr;
   used.failure = {};
