@@ -12,6 +12,7 @@
 #include "core/entry_pool.hpp"
 #include "core/history.hpp"
 #include "core/hit_table.hpp"
+#include "core/joiner.hpp"
 #include "core/mutex.hpp"
 #include "core/range_index.hpp"
 #include "core/record_page.hpp"
@@ -120,6 +121,7 @@ class engine {
   using miss_reason = core::miss_reason;
   using counter = core::counter;
   using patience = core::patience;
+  using joiner = core::joiner;
 
   // --- looking up (engine_acquire.cpp)
   /// What there is around a request.
@@ -140,19 +142,21 @@ class engine {
   [[nodiscard]] result<grant> acquire_slowly(const request& what, const range& extent) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] result<grant> join(entry& opening, const request& what, const patience& until) noexcept
-      PINFOLD_REQUIRES(mutex_);                                                                               // unlocks
+      PINFOLD_REQUIRES(mutex_);  // unlocks
+  void tell_joiners(const entry& failed, const error& why) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] result<void> wait_out(entry& twin, const patience& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] miss_reason reason_of_miss(const request& what, const range& extent, const survey& seen) const noexcept
       PINFOLD_REQUIRES(mutex_);
   void count_miss(miss_reason reason) noexcept;
   [[nodiscard]] bool spare_entry() noexcept PINFOLD_REQUIRES(mutex_);    // unlocks
   void grow_hit_table(unsigned log2) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] bool grow_index() noexcept PINFOLD_REQUIRES(mutex_);     // unlocks
 
   // --- hits without the mutex (engine_hit.cpp)
   [[nodiscard]] bool serves(const record& one, peer_id peer, const range& wanted, const void* token) const noexcept;
   void count_hit(ledger* mine, record* found) noexcept;
   void allow_hits(entry& live) noexcept PINFOLD_REQUIRES(mutex_);
-  static void stop_hits(entry& live) noexcept { live.hot->clear(record::hittable); }
+  static void stop_hits(entry& live) noexcept { live.hot()->clear(record::hittable); }
   /// Whether no hit is found without the mutex.
   [[nodiscard]] bool hits_need_the_mutex() const noexcept {
     return !options_.retain || options_.entry_statistics || number_ == 0;
@@ -278,6 +282,8 @@ class engine {
   core::entry_list quarantined_ PINFOLD_GUARDED_BY(mutex_);
   core::history history_ PINFOLD_GUARDED_BY(mutex_);
   core::wait_table waiting_ PINFOLD_GUARDED_BY(mutex_);
+  core::joiner* joiners_ PINFOLD_GUARDED_BY(mutex_) = nullptr;
+  std::size_t openings_ PINFOLD_GUARDED_BY(mutex_) = 0;   // entries that are `opening`
   std::size_t asked_now_ PINFOLD_GUARDED_BY(mutex_) = 0;  // opens that the driver is at
   std::size_t closes_in_flight_ PINFOLD_GUARDED_BY(mutex_) = 0;
   std::uint64_t closes_done_ PINFOLD_GUARDED_BY(mutex_) = 0;

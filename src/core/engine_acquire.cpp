@@ -36,8 +36,8 @@ grant engine::find(const request& what) noexcept {
     counters_.add(counter::valid);
     counters_.add(counter::found);
     if (found->now() == entry_state::evicting) revive(*found);
-    found->own_pins->fetch_add(1, std::memory_order_seq_cst);
-    found->hot->visited.store(1, std::memory_order_relaxed);
+    found->own_pins().fetch_add(1, std::memory_order_seq_cst);
+    found->hot()->visited.store(1, std::memory_order_relaxed);
     return grant_on(*found, what);
   }
   counters_.add(counter::notfound);
@@ -58,7 +58,7 @@ void engine::replace(entry& stale) noexcept {
 }
 
 bool engine::same_token(const entry& one, const request& what) const noexcept {
-  const auto* token = reinterpret_cast<const std::byte*>(one.hot) + token_offset_;
+  const auto* token = reinterpret_cast<const std::byte*>(one.hot()) + token_offset_;
   return driver_.token_bytes == 0 || std::memcmp(token, what.token, driver_.token_bytes) == 0;
 }
 
@@ -70,8 +70,8 @@ engine::survey engine::look_around(const request& what, const range& extent) con
       if (!driver_.allows_duplicates && seen.twin == nullptr && same_token(one, what)) seen.twin = &one;
       return false;
     }
-    seen.beside = seen.beside || one.covered.overlaps(what.wanted);
-    if (!one.covered.contains(what.wanted)) return false;
+    seen.beside = seen.beside || one.covered().overlaps(what.wanted);
+    if (!one.covered().contains(what.wanted)) return false;
     if (!same_token(one, what)) {
       if (seen.other_token == nullptr) seen.other_token = &one;
       return false;
@@ -85,18 +85,16 @@ engine::survey engine::look_around(const request& what, const range& extent) con
 }
 
 grant engine::grant_on(entry& found, const request& what) noexcept {
-  // As numbers: local memory may be registered by addresses that no object has, in tests even from 0 on.
-  const auto base = reinterpret_cast<std::uintptr_t>(found.data);
-  return {reinterpret_cast<pin>(found.hot) | in_entry,
-          reinterpret_cast<void*>(base + (what.wanted.begin - found.covered.begin))};
+  return {reinterpret_cast<pin>(found.hot()) | in_entry,
+          reinterpret_cast<void*>(found.data() + (what.wanted.begin - found.covered().begin))};
 }
 
 void engine::sample(entry& found) noexcept {
   constexpr std::uint64_t one_in = 64;
   if (options_.entry_statistics) {
-    found.hits.fetch_add(1, std::memory_order_relaxed);
+    found.count_hits(1);
   } else if (++hits_seen_ % one_in == 0) {
-    found.hits.fetch_add(one_in, std::memory_order_relaxed);
+    found.count_hits(one_in);
   }
 }
 
@@ -105,13 +103,13 @@ grant engine::hit(entry& found, const request& what) noexcept {
   counters_.add(counter::valid);
   sample(found);
   if (found.now() == entry_state::evicting) revive(found);
-  found.own_pins->fetch_add(1, std::memory_order_seq_cst);
-  found.hot->visited.store(1, std::memory_order_relaxed);
+  found.own_pins().fetch_add(1, std::memory_order_seq_cst);
+  found.hot()->visited.store(1, std::memory_order_relaxed);
   if (what.persistent && !found.persistent) {
     if (reusable(found)) reusable_.remove(&found);
     found.persistent = true;
   }
-  if (!found.hot->is(record::listed)) allow_hits(found);  // there was no room in the table when it was published
+  if (!found.hot()->is(record::listed)) allow_hits(found);  // there was no room in the table when it was published
   return grant_on(found, what);
 }
 
@@ -153,10 +151,11 @@ void engine::count_miss(miss_reason reason) noexcept {
 }
 
 result<grant> engine::join(entry& opening, const request& what, const patience& until) noexcept {
-  opening.own_pins->fetch_add(1);  // from here on the entry cannot be reused, whatever becomes of the open
+  opening.own_pins().fetch_add(1);  // from here on the entry cannot be reused, whatever becomes of the open
+  const joiner self(joiners_, opening);
   while (opening.now() == entry_state::opening) {
     if (wait_for(&opening, until.others()) || opening.now() != entry_state::opening) continue;
-    opening.own_pins->fetch_sub(1);  // the opener still holds one
+    opening.own_pins().fetch_sub(1);  // the opener still holds one
     return fail(errc::timed_out, "another thread is still opening this handle");
   }
   if (opening.now() == entry_state::live || opening.now() == entry_state::draining) {
@@ -169,10 +168,11 @@ result<grant> engine::join(entry& opening, const request& what, const patience& 
     }
     return grant_on(opening, what);
   }
-  const error why = opening.failure;
   static_cast<void>(unpin(opening));  // nothing is open, so nothing is closed
-  return tl::unexpected(why);
+  return tl::unexpected(self.why());
 }
+
+void engine::tell_joiners(const entry& failed, const error& why) noexcept { joiner::tell(joiners_, failed, why); }
 
 result<void> engine::wait_out(entry& twin, const patience& until) noexcept {
   switch (twin.now()) {
@@ -213,6 +213,20 @@ bool engine::spare_entry() noexcept {
     mutex_.lock();
     if (!more) return false;
     pool_.adopt(std::move(more));
+  }
+  if (index_.ready(openings_ + 2)) return true;
+  return grow_index() && spare_entry();
+}
+
+// Every entry that is being opened may have to be inserted once more, with the range that was really opened.
+bool engine::grow_index() noexcept {
+  while (!index_.ready(openings_ + 2)) {
+    const auto bytes = index_.next_chunk();
+    mutex_.unlock();
+    auto more = core::range_index::make_chunk(bytes);
+    mutex_.lock();
+    if (!more) return false;
+    index_.adopt(std::move(more));
   }
   return true;
 }

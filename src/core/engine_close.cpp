@@ -19,7 +19,7 @@ result<void> engine::settle(const record* given_back) noexcept {
     if (home == nullptr || page.owner.load(std::memory_order_relaxed) != gate) return {};
     home->mutex_is_held();
     home->waiting_.notify(home);  // who waits for room or for a conflict looks again
-    closed = home->unpinned(page.entries[page.number_of(given_back)]);
+    closed = home->unpinned(core::record_page::entry_of(given_back));
     if (home->orphaned_ && home->leases_out() == 0) {
       last = home;
       home->leave_gate();
@@ -30,14 +30,14 @@ result<void> engine::settle(const record* given_back) noexcept {
 }
 
 result<void> engine::unpin(entry& held) noexcept {
-  held.own_pins->fetch_sub(1, std::memory_order_seq_cst);
+  held.own_pins().fetch_sub(1, std::memory_order_seq_cst);
   waiting_.notify(this);
   return unpinned(held);
 }
 
 // Does what is due when an entry has no pin left. Whoever gives a pin back comes here, or has seen that it need not.
 result<void> engine::unpinned(entry& freed) noexcept {
-  if (freed.hot->is(record::hittable) || freed.pins() > 0) return {};
+  if (freed.hot()->is(record::hittable) || freed.pins() > 0) return {};
   const bool later = options_.closes == close_policy::deferred;
   switch (freed.now()) {
     case entry_state::live:
@@ -67,12 +67,12 @@ void engine::queue_close(entry& stale) noexcept {
 
 // Takes a closable entry out of the list that it is in, and where hits could find it.
 void engine::detach(entry& closable) noexcept {
-  PINFOLD_INVARIANT(!closable.hot->is(record::hittable), "what can still be hit is not closed");
+  PINFOLD_INVARIANT(!closable.hot()->is(record::hittable), "what can still be hit is not closed");
   switch (closable.now()) {
     case entry_state::live:
     case entry_state::evicting:
       if (closable.now() == entry_state::evicting) marked_.remove(&closable);
-      if (closable.hot->is(record::listed)) hits_.erase(closable.hot);
+      if (closable.hot()->is(record::listed)) hits_.erase(closable.hot());
       if (reusable(closable)) reusable_.remove(&closable);
       break;
     case entry_state::draining:
@@ -129,7 +129,7 @@ void engine::recycle(entry& done) noexcept {
 // An opener that was refused because of this entry, but has not yet come to look why, must know to try again.
 void engine::tell_overlapping_openings(const entry& closed) noexcept {
   if (asked_now_ == 0) return;
-  index_.find_overlap(closed.peer, closed.covered, [](entry& one) {
+  index_.find_overlap(closed.peer(), closed.covered(), [](entry& one) {
     if (one.in_driver) one.disturbed = true;
     return false;
   });

@@ -48,7 +48,7 @@ result<void> engine::clear_conflicts(entry& opening, const error& refused, const
       if (&one != &opening) found.add(one, due);
       return false;
     };
-    index_.find_overlap(opening.peer, opening.covered, note);
+    index_.find_overlap(opening.peer(), opening.covered(), note);
 
     if (found.leased != nullptr) {
       if (!wait_for_release(watch, until.conflicts())) return tl::unexpected(as_conflict(refused));

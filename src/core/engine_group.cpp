@@ -40,8 +40,8 @@ bool engine::claim_if_simple(const request& what, const range& extent, std::size
   counters_.add(counter::acquires);
   claimed.reason[claimed.size] = reason_of_miss(what, extent, seen);
   entry& fresh = claim(what, extent, seen);
-  budget_.give(extent.size() - fresh.covered.size(), 0);  // exact where the rights are remote
-  fresh.bytes = fresh.covered.size();
+  budget_.give(extent.size() - fresh.covered().size(), 0);  // exact where the rights are remote
+  fresh.bytes = fresh.covered().size();
   fresh.counted = true;
   claimed.number[claimed.size] = number;
   claimed.fresh[claimed.size++] = &fresh;
@@ -54,8 +54,8 @@ void engine::open_group(std::span<const request> what, group& claimed, std::span
   std::array<result<opened>, most_in_group> made;
   for (std::size_t i = 0; i < claimed.size; ++i) {
     entry& one = *claimed.fresh[i];
-    const auto* token = reinterpret_cast<const std::byte*>(one.hot) + token_offset_;
-    asked[i] = {one.peer, one.covered, token, one.access};
+    const auto* token = reinterpret_cast<const std::byte*>(one.hot()) + token_offset_;
+    asked[i] = {one.peer(), one.covered(), token, one.access};
     one.in_driver = true;
   }
   asked_now_ += claimed.size;

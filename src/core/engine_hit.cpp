@@ -24,7 +24,7 @@ pin pin_now(ledger* mine, record* one) noexcept {
     }
     if (mine->add(one)) return reinterpret_cast<pin>(one);
   }
-  core::record_page::entry_of(one).own_pins->fetch_add(1, std::memory_order_seq_cst);
+  core::record_page::entry_of(one).own_pins().fetch_add(1, std::memory_order_seq_cst);
   return reinterpret_cast<pin>(one) | in_entry;
 }
 
@@ -34,7 +34,7 @@ const record* unpin_slowly(pin held) noexcept {
   const record* one = record_of(held);
   ledger* mine = ledger::of_this_thread();
   if ((held & in_entry) != 0 || mine == nullptr || !mine->subtract(one))
-    core::record_page::entry_of(one).own_pins->fetch_sub(1, std::memory_order_seq_cst);
+    core::record_page::entry_of(one).own_pins().fetch_sub(1, std::memory_order_seq_cst);
   order_on_hit();
   return one->is(record::hittable) && releases_awaited.load(std::memory_order_relaxed) == 0 ? nullptr : one;
 }
@@ -45,9 +45,7 @@ void give_up(pin held) noexcept {
   if (unpinned != nullptr) static_cast<void>(settle(unpinned));  // a failed close is kept and told to the sink
 }
 
-void sample_hits(const record* found) noexcept {
-  core::record_page::entry_of(found).hits.fetch_add(ledger::sampling, std::memory_order_relaxed);
-}
+void sample_hits(const record* found) noexcept { core::record_page::entry_of(found).count_hits(ledger::sampling); }
 
 engine::release_watch::~release_watch() {
   if (begun_) releases_awaited.fetch_sub(1, std::memory_order_seq_cst);
@@ -133,12 +131,12 @@ grant engine::look_up(peer_id peer, const range& wanted, const void* token) noex
 // Live entries are hit without the mutex, except those whose last release, or every hit, has to be seen.
 void engine::allow_hits(entry& live) noexcept {
   if (hits_need_the_mutex() || live.bypass || closed_) return;
-  if (!live.hot->is(record::listed) && !hits_.insert(live.hot)) return;
+  if (!live.hot()->is(record::listed) && !hits_.insert(live.hot())) return;
   // By the average size: then requests inside a region are mostly guessed, and those of neighbours apart.
   const auto average = std::bit_width(budget_.bytes_now() / std::max<std::size_t>(budget_.count_now(), 1));
   view_.shift.store(static_cast<std::uint32_t>(average == 0 ? 0 : average - 1), std::memory_order_relaxed);
-  live.hot->set(record::hittable | static_cast<std::uint32_t>(live.access) << record::rights_shift |
-                view_.number_in_word);
+  live.hot()->set(record::hittable | static_cast<std::uint32_t>(live.access) << record::rights_shift |
+                  view_.number_in_word);
 }
 
 // Takes a live entry out of the reach of hits. Until everybody knows, it may still be pinned.
@@ -185,12 +183,12 @@ void engine::mark_victims() noexcept {
   core::entry_list chosen;
   for (auto left = 2 * reusable_.size(); left > 0 && chosen.size() < wanted && !reusable_.empty(); --left) {
     entry& one = *reusable_.front();
-    const bool visited = one.hot->visited.load(std::memory_order_relaxed) != 0;
+    const bool visited = one.hot()->visited.load(std::memory_order_relaxed) != 0;
     if (!visited && one.pins() <= 0) {
       mark(one, chosen);
       continue;
     }
-    one.hot->visited.store(0, std::memory_order_relaxed);
+    one.hot()->visited.store(0, std::memory_order_relaxed);
     reusable_.remove(&one);
     reusable_.push_back(&one);
   }
@@ -214,7 +212,9 @@ void engine::mark_idle() noexcept {
 // All leases, and for moments openers and who waits for them. Walks over everything.
 std::uint64_t engine::leases_out() const noexcept {
   std::int64_t all = 0;
-  pool_.for_each_entry([&](const entry& one) { all += one.own_pins->load(std::memory_order_seq_cst); });
+  pool_.for_each([&](core::record_page& page, std::size_t number) {
+    all += page.own_pins(number)->load(std::memory_order_seq_cst);
+  });
   ledger::for_each([&](const record* one, std::int64_t count) {
     if (core::record_page::of(one).owner.load(std::memory_order_acquire) == &gate_) all += count;
   });

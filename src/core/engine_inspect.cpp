@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Looking at a cache from outside, without stopping it.
 #include "core/engine.hpp"
+#include "core/ticks.hpp"
 
 #include <algorithm>
 
@@ -59,12 +60,12 @@ std::vector<entry_info> engine::dump() const {
     core::scoped_lock guard(mutex_);
     needed = index_.size();
     if (needed > listed.capacity()) continue;
-    const auto now = std::chrono::steady_clock::now();
+    const auto now = core::ticks();
     const auto add = [&](const entry& one) {
       const bool opened = one.now() != entry_state::opening;
-      listed.push_back({one.peer, one.covered, one.bytes, driver_.name, one.now(), pins_of(one),
-                        one.hits.load(std::memory_order_relaxed), one.bypass,
-                        opened ? now - one.opened_at : std::chrono::nanoseconds{0}, one.owner_thread});
+      listed.push_back({one.peer(), one.covered(), one.bytes, driver_.name, one.now(), pins_of(one), one.hits(),
+                        one.bypass, opened ? core::since(one.opened_at, now) : std::chrono::nanoseconds{0},
+                        one.owner()});
     };
     index_.for_each(add);
   } while (needed > listed.capacity());

@@ -77,7 +77,7 @@ engine::engine(core::gate& own, const driver& table, cache_options options)
       gate_(own),
       mutex_(own.guard),
       budget_(options_.max_bytes, options_.max_count),
-      pool_(own) {
+      pool_(own, table.token_bytes > 0) {
   view_.generation = &core::process_word();
   view_.seen = own.process;
   view_.number = number_;
@@ -100,10 +100,10 @@ bool engine::wait_for(const void* what, core::deadline until) noexcept {
 
 event engine::about(const entry& one, event_kind kind, severity level) const noexcept {
   event what{kind, level};
-  what.peer = one.peer;
-  what.where = one.covered;
+  what.peer = one.peer();
+  what.where = one.covered();
   what.leases = pins_of(one);
-  what.owner = one.owner_thread;
+  what.owner = one.owner();
   return what;
 }
 
@@ -158,7 +158,7 @@ void engine::revoke_leased() noexcept {
   index_.for_each([this](entry& one) {
     mutex_is_held();
     if (one.pins() <= 0) return;
-    one.hot->set(record::revoked);
+    one.hot()->set(record::revoked);
     if (one.now() == entry_state::draining && !one.queued) {
       held_.remove(&one);
       queue_close(one);

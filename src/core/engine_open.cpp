@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Opening one entry: reserve, call the driver, correct, publish; or take everything back.
 #include "core/engine.hpp"
+#include "core/ticks.hpp"
 
 #include <cstring>
 #include <unistd.h>
@@ -22,7 +23,7 @@ constexpr int most_late_opens = 3;
 result<grant> engine::open(const request& what, const range& extent, const survey& seen,
                            const patience& until) noexcept {
   entry& fresh = claim(what, extent, seen);
-  if (auto room = reserve(fresh, fresh.covered.size(), 1, until); !room)
+  if (auto room = reserve(fresh, fresh.covered().size(), 1, until); !room)
     return tl::unexpected(abandon(fresh, room.error()));
   const auto closes_before = closes_done_;
   const auto made = call_open(fresh);
@@ -53,28 +54,32 @@ result<grant> engine::finish(entry& fresh, const request& what, result<opened> m
 // Makes an entry for the request and indexes it, before the driver is asked: an invalidation meanwhile must find it.
 entry& engine::claim(const request& what, const range& extent, const survey& seen) noexcept {
   entry& fresh = *pool_.take();
-  fresh.peer = what.peer;
   fresh.access = what.need | seen.around;
   // Rounding to pages would show a peer what lies beside the memory that was asked for.
-  fresh.covered = any_remote(fresh.access) ? what.wanted : extent;
+  fresh.cover(any_remote(fresh.access) ? what.wanted : extent);
   fresh.persistent = what.persistent;
-  fresh.owner_thread = this_thread();
-  if (driver_.token_bytes > 0)
-    std::memcpy(reinterpret_cast<std::byte*>(fresh.hot) + token_offset_, what.token, driver_.token_bytes);
+  fresh.set_owner(this_thread());
+  if (driver_.token_bytes > 0) {
+    auto* bytes = reinterpret_cast<std::byte*>(fresh.hot());
+    const imported_part beside{nullptr, what.peer};
+    std::memcpy(bytes + sizeof(record), &beside, sizeof beside);
+    std::memcpy(bytes + token_offset_, what.token, driver_.token_bytes);
+  }
   fresh.become(entry_state::opening);
-  fresh.own_pins->fetch_add(1);  // for the opener. Added, not set: a hit that came too late may be taking its pin back
+  fresh.own_pins().fetch_add(1);  // for the opener. Added, not set: a hit that came too late may be taking its pin back
   fresh.doomed = fresh.unshared = what.unshared;
   fresh.bypass = what.unbudgeted;
   if (what.unbudgeted) counters_.add(counter::bypasses);
   if (what.unshared && !what.unbudgeted) counters_.add(counter::unmonitored);
   index_.insert(&fresh);
+  ++openings_;
   return fresh;
 }
 
 // Without a token, nothing but the time tells what was opened: if the range was invalidated since the driver was asked,
 // it may be of the memory that is gone. It is closed, and the driver asked again.
 bool engine::opened_too_late(entry& opening, const opened& made) noexcept {
-  if (driver_.token_bytes > 0 || !opening.hot->is(record::stale)) return false;
+  if (driver_.token_bytes > 0 || !opening.hot()->is(record::stale)) return false;
   ++closes_in_flight_;
   mutex_.unlock();
   const auto closed = driver_.close(driver_.self, made.object);
@@ -85,7 +90,7 @@ bool engine::opened_too_late(entry& opening, const opened& made) noexcept {
   if (!closed) return false;  // then it is handed out as it is, unindexed, and closed by its last release
   counters_.add(counter::opens);
   ++closes_done_;
-  opening.hot->clear(record::stale);
+  opening.hot()->clear(record::stale);
   opening.doomed = opening.unshared;
   return true;
 }
@@ -104,8 +109,8 @@ result<opened> engine::call_open(entry& opening) noexcept {
   opening.disturbed = false;
   opening.in_driver = true;
   ++asked_now_;
-  const auto* token = reinterpret_cast<const std::byte*>(opening.hot) + token_offset_;
-  const open_request asked{opening.peer, opening.covered, token, opening.access};
+  const auto* token = reinterpret_cast<const std::byte*>(opening.hot()) + token_offset_;
+  const open_request asked{opening.peer(), opening.covered(), token, opening.access};
   mutex_.unlock();
   auto made = driver_.open(driver_.self, asked);
   mutex_.lock();
@@ -116,23 +121,23 @@ result<opened> engine::call_open(entry& opening) noexcept {
 
 // Corrects the reservation to what was really opened (R12).
 result<void> engine::accept(entry& opening, const opened& made, const patience& until) noexcept {
-  if (!made.covered.contains(opening.covered) || made.bytes < made.covered.size())
+  if (!made.covered.contains(opening.covered()) || made.bytes < made.covered.size())
     return fail(errc::driver_error, "the driver opened less than the handle stands for");
   if (made.bytes < opening.bytes) shrink(opening, made.bytes);
   return made.bytes > opening.bytes ? reserve(opening, made.bytes - opening.bytes, 0, until) : result<void>{};
 }
 
 void engine::publish(entry& opening, const opened& made) noexcept {
-  opening.data = made.data;
-  opening.opened_at = std::chrono::steady_clock::now();
-  if (!(opening.covered == made.covered)) {
+  opening.opened_at = core::ticks();
+  if (!(opening.covered() == made.covered)) {
     index_.erase(&opening);
-    opening.covered = made.covered;
+    opening.cover(made.covered);
     index_.insert(&opening);
   }
+  --openings_;
   write_record(opening, made);
   counters_.add(counter::opens);
-  history_.forget(opening.peer, opening.covered.begin);
+  history_.forget(opening.peer(), opening.covered().begin);
   opening.become(opening.doomed ? entry_state::draining : entry_state::live);
   if (reusable(opening)) reusable_.push_back(&opening);
   if (opening.doomed) held_.push_back(&opening);
@@ -143,12 +148,9 @@ void engine::publish(entry& opening, const opened& made) noexcept {
 
 // Everything that leases and hits will read: from now on it is constant as long as anybody can.
 void engine::write_record(const entry& opening, const opened& made) noexcept {
-  auto* bytes = reinterpret_cast<std::byte*>(opening.hot);
-  opening.hot->begin.store(opening.covered.begin, std::memory_order_relaxed);
-  opening.hot->end.store(opening.covered.end, std::memory_order_relaxed);
+  auto* bytes = reinterpret_cast<std::byte*>(opening.hot());
   if (driver_.token_bytes > 0) {
-    const imported_part beside{made.data, opening.peer};
-    std::memcpy(bytes + sizeof(record), &beside, sizeof beside);
+    reinterpret_cast<imported_part*>(bytes + sizeof(record))->data = made.data;
     std::memcpy(bytes + imported_object_offset, &made.object, driver_.object_bytes);
   } else {
     std::memcpy(bytes + local_object_offset, &made.object, driver_.object_bytes);
@@ -158,16 +160,16 @@ void engine::write_record(const entry& opening, const opened& made) noexcept {
 registration engine::object_of(const entry& one) const noexcept {
   const auto offset = driver_.token_bytes > 0 ? imported_object_offset : local_object_offset;
   registration copy;
-  std::memcpy(&copy, reinterpret_cast<const std::byte*>(one.hot) + offset, driver_.object_bytes);
+  std::memcpy(&copy, reinterpret_cast<const std::byte*>(one.hot()) + offset, driver_.object_bytes);
   return copy;
 }
 
 // What the new entry covers in range and rights is not needed any more; who holds it keeps it until release (R23).
 void engine::supersede(entry& by) noexcept {
-  index_.find_overlap(by.peer, by.covered, [&](entry& one) {
+  index_.find_overlap(by.peer(), by.covered(), [&](entry& one) {
     mutex_is_held();
     const bool lesser = &one != &by && one.findable() && one.now() != entry_state::opening && !one.persistent &&
-                        by.covered.contains(one.covered) && includes(by.access, one.access);
+                        by.covered().contains(one.covered()) && includes(by.access, one.access);
     if (lesser) retire(one);
     return false;
   });
@@ -177,8 +179,9 @@ void engine::supersede(entry& by) noexcept {
 // The open came to nothing: everybody who waits for it is told why, and the last of them recycles the entry.
 error engine::abandon(entry& opening, const error& why) noexcept {
   index_.erase(&opening);
+  --openings_;
   give_room_back(opening);
-  opening.failure = why;
+  tell_joiners(opening, why);
   opening.become(entry_state::failed);
   waiting_.notify(&opening);
   static_cast<void>(unpin(opening));
@@ -208,9 +211,10 @@ error engine::take_back(entry& opening, const opened& made, const error& why) no
     return abandon(opening, why);
   }
   counters_.add(counter::failed_closes);
-  opening.failure = why;
+  tell_joiners(opening, why);
+  --openings_;
   quarantine(opening);
-  opening.own_pins->fetch_sub(1);
+  opening.own_pins().fetch_sub(1);
   return why;
 }
 

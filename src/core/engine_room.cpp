@@ -53,7 +53,7 @@ bool engine::close_one_for_room() noexcept {
   entry* victim = marked_.front();
   if (victim == nullptr) return false;
   counters_.add(counter::evicted);
-  history_.remember(victim->peer, victim->covered.begin, miss_reason::evicted);
+  history_.remember(victim->peer(), victim->covered().begin, miss_reason::evicted);
   const event why = about(*victim, event_kind::evicted, severity::debug);
   static_cast<void>(close(*victim, &why));
   return true;

@@ -9,15 +9,15 @@
 namespace pinfold::detail {
 
 void engine::mark_stale(entry& gone) noexcept {
-  history_.remember(gone.peer, gone.covered.begin, miss_reason::invalidated);
-  gone.hot->set(record::stale);
+  history_.remember(gone.peer(), gone.covered().begin, miss_reason::invalidated);
+  gone.hot()->set(record::stale);
   if (gone.findable()) retire(gone);
 }
 
 // From now on nobody finds the entry. `settle_retired` has to follow before the mutex is given up.
 void engine::retire(entry& old) noexcept {
   stop_hits(old);
-  if (old.hot->is(record::listed)) hits_.erase(old.hot);
+  if (old.hot()->is(record::listed)) hits_.erase(old.hot());
   if (old.now() == entry_state::evicting) marked_.remove(&old);
   if (reusable(old)) reusable_.remove(&old);
   if (old.now() == entry_state::opening) {
@@ -38,7 +38,7 @@ void engine::settle_retired() noexcept {
   while (entry* old = retired_.front()) {
     retired_.remove(old);
     if (old->pins() > 0 || !known) {
-      if (old->hot->is(record::stale)) counters_.add(counter::invalidated_while_leased);
+      if (old->hot()->is(record::stale)) counters_.add(counter::invalidated_while_leased);
       held_.push_back(old);
     } else {
       queue_close(*old);
@@ -70,7 +70,7 @@ std::size_t engine::mark_next(peer_id peer, range& left, std::span<entry*, most_
   std::size_t count = 0;
   const entry* next = index_.find_overlap(peer, left, [&](entry& one) {
     mutex_is_held();
-    if (one.hot->is(record::stale)) return false;
+    if (one.hot()->is(record::stale)) return false;
     const bool findable = one.findable();
     if (!findable && (one.pins() <= 0 || one.now() == entry_state::quarantined)) return false;
     if (count == marked.size()) return true;
@@ -79,7 +79,7 @@ std::size_t engine::mark_next(peer_id peer, range& left, std::span<entry*, most_
     marked[count++] = &one;
     return false;
   });
-  left.begin = next == nullptr ? left.end : std::max(left.begin, next->covered.begin);
+  left.begin = next == nullptr ? left.end : std::max(left.begin, next->covered().begin);
   return count;
 }
 

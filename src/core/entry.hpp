@@ -9,7 +9,7 @@
 #include <pinfold/detail/engine.hpp>
 #include <pinfold/detail/ledger.hpp>
 
-#include <chrono>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -20,48 +20,56 @@ using detail::engine;
 /// Why the next request for the same memory will have to open it again.
 enum class miss_reason : std::uint8_t { cold, invalidated, rights, extent, evicted };
 
-/// One registration: all that a hit does not need. Its memory is type-stable: it is reused for other entries, and freed
-/// only with the engine.
+/// One registration: all that a hit does not need. Its memory is type-stable: it lies in the page of its record, and is
+/// reused for other entries. Where is said by `record_page`, so that no entry spends room on it.
 ///
 /// Guard: everything is guarded by the engine's mutex, except what `detail::record` says, and what the driver works on,
 /// which is the business of the one thread that made the entry `opening` or `closing`.
 struct entry {
-  detail::record* hot = nullptr;                  ///< its part that hits and leases look at; always the same
-  std::atomic<std::int32_t>* own_pins = nullptr;  ///< those in no thread's ledger; changed by any thread
-
-  entry_state state = entry_state::free;
-
-  // The key. Constant while the entry is in an index.
-  peer_id peer{};
-  range covered{};
-
   // Links. An entry is in at most one list.
-  entry* left = nullptr;
-  entry* right = nullptr;
-  peer_id furthest_peer{};  ///< of this subtree, with `furthest_end` the largest (peer, end)
-  std::uintptr_t furthest_end = 0;
-  std::uint32_t sequence = 0;  ///< when it was inserted in its index
   entry* previous = nullptr;
   entry* next = nullptr;  ///< also links free entries
 
-  rights access = rights::none;
-  bool doomed = false;      ///< opening, and not to be found when it will be open
-  bool persistent = false;  ///< never evicted: it is closed only when it is told to go
-  bool unshared = false;    ///< for one lease: never found by another request
-  bool bypass = false;      ///< outside the budget, closed by its last release
-  bool queued = false;      ///< draining, and its close is due
-  bool in_driver = false;   ///< opening, and the driver is at work on it now
-  bool disturbed = false;   ///< opening, and something that overlaps it was closed since the driver was asked
+  std::size_t bytes = 0;                          ///< what it counts, in the budget or as bypass
+  std::atomic<std::uint64_t> owner_and_hits = 0;  ///< hits sampled by any thread, above them the thread that opened it
+  std::uint32_t opened_at = 0;                    ///< in `ticks`
 
-  std::size_t bytes = 0;               ///< what it counts, in the budget or as bypass
-  bool counted = false;                ///< whether the budget holds a place for it
-  void* data = nullptr;                ///< where `covered.begin` is in this process
-  error failure{};                     ///< why the open failed, for those who waited for it
-  std::atomic<std::uint64_t> hits{0};  ///< sampled by any thread
-  std::chrono::steady_clock::time_point opened_at{};
-  std::int32_t owner_thread = 0;
+  entry_state state = entry_state::free;
+  rights access = rights::none;
+  bool doomed : 1 = false;      ///< opening, and not to be found when it will be open
+  bool persistent : 1 = false;  ///< never evicted: it is closed only when it is told to go
+  bool unshared : 1 = false;    ///< for one lease: never found by another request
+  bool bypass : 1 = false;      ///< outside the budget, closed by its last release
+  bool queued : 1 = false;      ///< draining, and its close is due
+  bool in_driver : 1 = false;   ///< opening, and the driver is at work on it now
+  bool disturbed : 1 = false;   ///< opening, and something that overlaps it was closed since the driver was asked
+  bool counted : 1 = false;     ///< whether the budget holds a place for it
 
   [[nodiscard]] entry_state now() const noexcept { return state; }
+
+  // Its record and what stands there: the key is constant while the entry is in the index.
+  [[nodiscard]] detail::record* hot() const noexcept;
+  [[nodiscard]] peer_id peer() const noexcept;
+  [[nodiscard]] range covered() const noexcept { return hot()->covered(); }
+  void cover(const range& where) noexcept;
+
+  /// Where `covered().begin` is in this process.
+  [[nodiscard]] std::uintptr_t data() const noexcept;
+
+  /// The pins that are in no thread's ledger; changed by any thread.
+  [[nodiscard]] std::atomic<std::int32_t>& own_pins() const noexcept;
+
+  void count_hits(std::uint64_t more) noexcept { owner_and_hits.fetch_add(more, std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t hits() const noexcept {
+    return owner_and_hits.load(std::memory_order_relaxed) & ((std::uint64_t{1} << hit_bits) - 1);
+  }
+  /// Kernel thread ids have 22 bits at most (PID_MAX_LIMIT). No hits are counted yet.
+  void set_owner(std::int32_t thread) noexcept {
+    owner_and_hits.store(static_cast<std::uint64_t>(thread) << hit_bits, std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::int32_t owner() const noexcept {
+    return static_cast<std::int32_t>(owner_and_hits.load(std::memory_order_relaxed) >> hit_bits);
+  }
 
   /// Whether requests may find it.
   [[nodiscard]] bool findable() const noexcept {
@@ -76,8 +84,8 @@ struct entry {
   [[nodiscard]] std::int64_t pins() const noexcept {
     const bool alone = barrier_in_use() == barrier_policy::fences;
     const auto own =
-        alone ? own_pins->fetch_add(0, std::memory_order_acq_rel) : own_pins->load(std::memory_order_acquire);
-    return own + detail::ledger::sum(hot);
+        alone ? own_pins().fetch_add(0, std::memory_order_acq_rel) : own_pins().load(std::memory_order_acquire);
+    return own + detail::ledger::sum(hot());
   }
 
   /// Makes a transition of the table in `docs/protocol.md`; any other is a broken invariant.
@@ -100,6 +108,9 @@ struct entry {
     }
     return false;
   }
+
+ private:
+  static constexpr unsigned hit_bits = 42;
 };
 
 }  // namespace pinfold::core

@@ -7,18 +7,11 @@ namespace pinfold::core {
 
 namespace {
 
-void reset(entry& used) noexcept {
-  used.hot->word.store(0, std::memory_order_release);
-  used.hot->visited.store(0, std::memory_order_relaxed);
-  used.left = used.right = used.previous = used.next = nullptr;
-  used.access = rights::none;
-  used.doomed = used.unshared = used.persistent = used.bypass = used.queued = used.in_driver = used.disturbed =
-      used.counted = false;
-  used.bytes = 0;
-  used.data = nullptr;
-  used.failure = {};
-  used.hits.store(0, std::memory_order_relaxed);
-  used.opened_at = {};
+// The first use of a record's memory, in any cache. Nobody looks at it before it counts as made.
+void make(record_page& page, std::uint32_t number) noexcept {
+  new (page.at(number)) record;
+  new (page.own_pins(number)) std::atomic<std::int32_t>{0};
+  page.made.store(number + 1, std::memory_order_release);
 }
 
 }  // namespace
@@ -26,37 +19,47 @@ void reset(entry& used) noexcept {
 entry_pool::~entry_pool() {
   for (record_page* page = pages_.load(); page != nullptr;) {
     record_page* next = page->next;
-    delete[] std::exchange(page->entries, nullptr);
     give_back(page);
     page = next;
   }
 }
 
 entry_pool::chunk entry_pool::make_chunk(std::size_t record_bytes) noexcept {
-  chunk made;
-  made.page = take_page(stride_for(record_bytes));
-  if (made.page == nullptr) return made;
-  made.entries.reset(new (std::nothrow) entry[made.page->capacity()]);
-  return made;
+  return chunk(take_page(stride_for(record_bytes)));
 }
 
 void entry_pool::adopt(chunk made) noexcept {
-  record_page* page = std::exchange(made.page, nullptr);
-  page->entries = made.entries.release();
-  for (std::size_t i = page->capacity(); i-- > 0;) {
-    page->entries[i].hot = page->at(i);
-    page->entries[i].own_pins = page->own_pins(i);
-    put(&page->entries[i]);
-  }
-  page->next = pages_.load(std::memory_order_relaxed);
-  page->owner.store(&owner_, std::memory_order_release);
-  pages_.store(page, std::memory_order_release);
+  while (fresh_ != nullptr) put(carve());
+  fresh_ = std::exchange(made.page, nullptr);
+  carved_ = 0;
+  fresh_->imported = imported_;
+  fresh_->next = pages_.load(std::memory_order_relaxed);
+  for (std::uint32_t i = 0; i < fresh_->made.load(std::memory_order_relaxed); ++i)
+    fresh_->at(i)->word.store(0, std::memory_order_release);
+  fresh_->owner.store(&owner_, std::memory_order_release);
+  pages_.store(fresh_, std::memory_order_release);
+}
+
+// The next record of the newest page, so that its memory is touched only when it is needed.
+entry* entry_pool::carve() noexcept {
+  const auto number = carved_++;
+  record_page& page = *fresh_;
+  if (number == page.made.load(std::memory_order_relaxed)) make(page, number);
+  if (carved_ == page.capacity) fresh_ = nullptr;
+  return new (page.entry_at(number)) entry;
 }
 
 entry* entry_pool::take() noexcept {
   entry* taken = free_;
-  free_ = taken->next;
-  reset(*taken);
+  if (taken == nullptr) {
+    taken = carve();
+  } else {
+    free_ = taken->next;
+    new (taken) entry;
+  }
+  record* hot = taken->hot();
+  hot->word.store(0, std::memory_order_release);
+  hot->visited.store(0, std::memory_order_relaxed);
   return taken;
 }
 

@@ -9,35 +9,35 @@
 
 #include <atomic>
 #include <cstddef>
-#include <memory>
+#include <cstdint>
+#include <utility>
 
 namespace pinfold::core {
 
 /// Not thread-safe: guarded by the engine's mutex, except `make_chunk`, which allocates and is called without it, and
-/// `for_each_entry`, which any thread may call as long as the pool lives.
+/// `for_each` and `for_each_record`, which any thread may call as long as the pool lives.
 class entry_pool {
  public:
-  /// Free entries for the records of one page, not yet part of a pool.
+  /// A page of free entries with their records, not yet part of a pool.
   struct chunk {
-    std::unique_ptr<entry[]> entries;
-    record_page* page = nullptr;
+    record_page* page;
 
-    chunk() = default;
-    chunk(chunk&& other) noexcept : entries(std::move(other.entries)), page(std::exchange(other.page, nullptr)) {}
+    explicit chunk(record_page* taken) noexcept : page(taken) {}
+    chunk(chunk&& other) noexcept : page(std::exchange(other.page, nullptr)) {}
     chunk& operator=(chunk&&) = delete;
     ~chunk() {
       if (page != nullptr) give_back(page);
     }
-    explicit operator bool() const noexcept { return page != nullptr && entries != nullptr; }
+    explicit operator bool() const noexcept { return page != nullptr; }
   };
 
-  /// For the engine behind `owner`.
-  explicit entry_pool(gate& owner) noexcept : owner_(owner) {}
+  /// For the engine behind `owner`, with records of imported or of local memory.
+  entry_pool(gate& owner, bool imported) noexcept : owner_(owner), imported_(imported) {}
   ~entry_pool();
   entry_pool(const entry_pool&) = delete;
   entry_pool& operator=(const entry_pool&) = delete;
 
-  [[nodiscard]] bool empty() const noexcept { return free_ == nullptr; }
+  [[nodiscard]] bool empty() const noexcept { return free_ == nullptr && fresh_ == nullptr; }
 
   /// New entries for a pool of such records, false inside when there is no memory.
   [[nodiscard]] static chunk make_chunk(std::size_t record_bytes) noexcept;
@@ -51,22 +51,29 @@ class entry_pool {
   /// Takes back an entry that is `free`.
   void put(entry* done) noexcept;
 
-  /// Calls `each(entry&)` for all entries, used or not.
+  /// Calls `each(record_page&, number)` for all records, used or not.
   template <class F>
-  void for_each_entry(F&& each) const {
-    for (record_page* page = pages_.load(std::memory_order_acquire); page != nullptr; page = page->next)
-      for (std::size_t i = 0; i < page->capacity(); ++i) each(page->entries[i]);
+  void for_each(F&& each) const {
+    for (record_page* page = pages_.load(std::memory_order_acquire); page != nullptr; page = page->next) {
+      const auto made = page->made.load(std::memory_order_acquire);
+      for (std::size_t i = 0; i < made; ++i) each(*page, i);
+    }
   }
 
   /// The same with `each(record*)`.
   template <class F>
   void for_each_record(F&& each) const {
-    for_each_entry([&](entry& one) { each(one.hot); });
+    for_each([&](record_page& page, std::size_t number) { each(page.at(number)); });
   }
 
  private:
+  [[nodiscard]] entry* carve() noexcept;
+
   gate& owner_;
+  const bool imported_;
   entry* free_ = nullptr;
+  record_page* fresh_ = nullptr;  // the newest page, while it has entries that nobody took
+  std::uint32_t carved_ = 0;      // of that page
   std::atomic<record_page*> pages_{nullptr};
 };
 

@@ -15,8 +15,8 @@ namespace {
 thread_local constinit bool at_its_end = false;
 
 // What a thread guesses before it has hit anything. Nobody owns the page that it lies in.
-struct alignas(4096) {
-  std::array<std::byte, 4096 - sizeof(record)> page{};
+struct alignas(record_page_bytes) {
+  std::array<std::byte, record_page_bytes - sizeof(record)> page{};
   record one;
 } nobody;
 

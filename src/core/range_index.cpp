@@ -1,114 +1,200 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/range_index.hpp"
 
-#include <tuple>
-
 namespace pinfold::core {
 
-namespace {
+// --- finding
 
-// Equal ranges are told apart by when they were inserted, so that `erase` finds the very entry.
-auto key(const entry& of) noexcept { return std::tuple(of.peer, of.covered.begin, of.covered.end, of.sequence); }
-
-bool before(const entry& a, const entry& b) noexcept { return key(a) < key(b); }
-
-// splitmix64 (Steele, Lea, Flood 2014): priorities need only be spread, not unpredictable.
-std::uint32_t priority(const entry& of) noexcept {
-  std::uint64_t value = of.sequence * 0x9e3779b97f4a7c15U;
-  value = (value ^ (value >> 30U)) * 0xbf58476d1ce4e5b9U;
-  value = (value ^ (value >> 27U)) * 0x94d049bb133111ebU;
-  return static_cast<std::uint32_t>(value >> 32U);
+void range_index::leaf_walk::enter(const void* node) noexcept {
+  const auto& inner = *static_cast<const range_inner*>(node);
+  auto left = inner.reaching(page_) & ((std::uint32_t{2} << inner.before(high_)) - 1);
+  // Seldom more than one. Those of lesser peers are skipped; the last of them may end with this one's first.
+  if ((left & (left - 1)) != 0) left &= ~std::uint32_t{0} << inner.before(low_);
+  steps_[depth_++] = {&inner, left};
 }
 
-auto furthest(const entry& of) noexcept { return std::tuple(of.furthest_peer, of.furthest_end); }
-
-void update(entry& node) noexcept {
-  auto most = std::tuple(node.peer, node.covered.end);
-  for (const entry* child : {node.left, node.right})
-    if (child != nullptr && furthest(*child) > most) most = furthest(*child);
-  std::tie(node.furthest_peer, node.furthest_end) = most;
-}
-
-// Splits `node`'s subtree into what lies before `at` and what lies after it.
-void split(entry* node, const entry& at, entry*& low, entry*& high) noexcept {
-  if (node == nullptr) {
-    low = high = nullptr;
-  } else if (before(*node, at)) {
-    low = node;
-    split(node->right, at, node->right, high);
-    update(*node);
-  } else {
-    high = node;
-    split(node->left, at, low, node->left);
-    update(*node);
+const range_leaf* range_index::leaf_walk::next() noexcept {
+  if (height_ == 0) return static_cast<const range_leaf*>(std::exchange(root_, nullptr));
+  while (depth_ > 0) {
+    step& last = steps_[depth_ - 1];
+    if (last.left == 0) {
+      --depth_;
+      continue;
+    }
+    const void* child = last.node->child[static_cast<std::size_t>(std::countr_zero(last.left))];
+    last.left &= last.left - 1;
+    if (depth_ == height_) return static_cast<const range_leaf*>(child);
+    enter(child);
   }
+  return nullptr;
 }
 
-entry* merge(entry* low, entry* high) noexcept {
-  if (low == nullptr) return high;
-  if (high == nullptr) return low;
-  if (priority(*low) > priority(*high)) {
-    low->right = merge(low->right, high);
-    update(*low);
-    return low;
+// --- inserting
+
+struct range_index::new_slot {
+  peer_id peer;
+  range covered;
+  std::uint64_t word;
+
+  explicit new_slot(entry* one) noexcept
+      : peer(peer_of(*one)), covered(covered_of(*one)), word(range_leaf::word_of(one)) {}
+
+  [[nodiscard]] bool goes_before(const range_leaf& leaf, std::size_t at) const noexcept {
+    if (leaf.begin[at] != covered.begin) return covered.begin < leaf.begin[at];
+    return covered.end < covered_of(*leaf.entry_at(at)).end;
   }
-  high->left = merge(low, high->left);
-  update(*high);
-  return high;
-}
-
-void insert_below(entry*& node, entry* added) noexcept {
-  if (node == nullptr) {
-    node = added;
-  } else if (priority(*added) > priority(*node)) {
-    split(node, *added, added->left, added->right);
-    node = added;
-  } else {
-    insert_below(before(*added, *node) ? node->left : node->right, added);
+  [[nodiscard]] std::size_t place_in(const range_leaf& leaf) const noexcept {
+    auto at = leaf.place_for(covered.begin);
+    while (at > 0 && goes_before(leaf, at - 1)) --at;
+    return at;
   }
-  update(*node);
-}
-
-void erase_below(entry*& node, entry* gone) noexcept {
-  PINFOLD_INVARIANT(node != nullptr, "an entry to erase must be in the index");
-  if (node == gone) {
-    node = merge(gone->left, gone->right);
-    return;
-  }
-  erase_below(before(*gone, *node) ? node->left : node->right, gone);
-  update(*node);
-}
-
-bool consistent_below(const entry* node) noexcept {
-  if (node == nullptr) return true;
-  for (const entry* child : {node->left, node->right})
-    if (child != nullptr && priority(*child) > priority(*node)) return false;
-  if (node->left != nullptr && !before(*node->left, *node)) return false;
-  if (node->right != nullptr && !before(*node, *node->right)) return false;
-  entry copy_of_ends;
-  copy_of_ends.peer = node->peer;
-  copy_of_ends.covered = node->covered;
-  copy_of_ends.left = node->left;
-  copy_of_ends.right = node->right;
-  update(copy_of_ends);
-  return furthest(copy_of_ends) == furthest(*node) && consistent_below(node->left) && consistent_below(node->right);
-}
-
-}  // namespace
+  void put_in(range_leaf& leaf) const noexcept { leaf.put(place_in(leaf), covered.begin, word); }
+};
 
 void range_index::insert(entry* added) noexcept {
-  added->left = added->right = nullptr;
-  added->sequence = ++inserted_;
-  insert_below(root_, added);
+  const new_slot slot(added);
   ++size_;
+  if (root_ == nullptr) {
+    auto* first = pool_.take_leaf(slot.peer);
+    slot.put_in(*first);
+    root_ = first;
+    return;
+  }
+  path way;
+  const auto key = key_of(slot.peer, slot.covered.begin);
+  range_leaf* leaf = leaf_for(key, way);
+  if (way.key_before() == key) leaf = leaf_among_equals(way, *leaf, slot);
+  const auto reach = page_after(slot.covered.end);
+  for (std::size_t i = 0; i < way.depth; ++i) {
+    auto& furthest = way.steps[i].node->furthest[way.steps[i].at];
+    if (furthest < reach) furthest = reach;
+  }
+  if (leaf->peer != slot.peer) return insert_beside(way, *leaf, slot);
+  if (leaf->count == range_leaf::capacity) return insert_in_full(way, *leaf, slot);
+  slot.put_in(*leaf);
 }
 
-void range_index::erase(entry* gone) noexcept {
-  erase_below(root_, gone);
-  gone->left = gone->right = nullptr;
-  --size_;
+// Where the key stands between leaves, those before it may end with the same begin, and entries that end later.
+range_leaf* range_index::leaf_among_equals(path& way, range_leaf& last, const new_slot& added) const noexcept {
+  range_leaf* leaf = &last;
+  for (path back = way; back.key_before() == key_of(added.peer, added.covered.begin); way = back) {
+    if (leaf->peer == added.peer && added.place_in(*leaf) > 0) break;
+    range_leaf* before = leaf_before(back);
+    if (before->peer != added.peer || !added.goes_before(*before, before->count - 1)) break;
+    leaf = before;
+  }
+  return leaf;
 }
 
-bool range_index::consistent() const noexcept { return consistent_below(root_); }
+// A new leaf before or behind that of another peer. The key between two peers has begin 0, so that all that the later
+// one may get goes to its own leaves.
+void range_index::insert_beside(path& way, range_leaf& other, const new_slot& added) noexcept {
+  auto* fresh = pool_.take_leaf(added.peer);
+  added.put_in(*fresh);
+  const bool behind = other.peer < added.peer;
+  range_leaf& first = behind ? other : *fresh;
+  range_leaf& second = behind ? *fresh : other;
+  if (way.depth == 0) {
+    root_ = &first;
+  } else {
+    auto& [above, at] = way.last();
+    above->child[at] = &first;
+    above->furthest[at] = first.furthest();
+  }
+  add_node(way, key_of(second.peer, 0), &second, second.furthest(), false);
+}
+
+void range_index::insert_in_full(path& way, range_leaf& full, const new_slot& added) noexcept {
+  const bool appending = added.place_in(full) == range_leaf::capacity && way.last_of(added.peer);
+  if (!appending && way.depth > 0) {
+    auto& [above, at] = way.last();
+    if (at > 0 && insert_balanced(*above, at - 1, added)) return;
+    if (at + 1 < above->count && insert_balanced(*above, at, added)) return;
+  }
+  auto* fresh = pool_.take_leaf(full.peer);
+  if (appending) {
+    added.put_in(*fresh);
+  } else {
+    full.move_to(*fresh, range_leaf::capacity / 2);
+    added.put_in(added.goes_before(*fresh, 0) ? full : *fresh);
+  }
+  if (way.depth > 0) way.last().node->furthest[way.last().at] = full.furthest();
+  add_node(way, key_of(fresh->peer, fresh->begin[0]), fresh, fresh->furthest(), appending);
+}
+
+// Makes room by moving slots between a full leaf and one beside it, if that has enough.
+bool range_index::insert_balanced(range_inner& above, std::size_t left, const new_slot& added) noexcept {
+  range_leaf& low = above.leaf_at(left);
+  range_leaf& high = above.leaf_at(left + 1);
+  if (low.peer != high.peer || low.count + high.count > range_leaf::capacity + comfortable) return false;
+  const auto half = (low.count + high.count) / 2;
+  if (low.count > half) {
+    low.move_to(high, low.count - half);
+  } else {
+    low.move_from(high, half - low.count);
+  }
+  above.keys[left] = key_of(high.peer, high.begin[0]);
+  added.put_in(added.goes_before(high, 0) ? low : high);
+  above.furthest[left] = low.furthest();
+  above.furthest[left + 1] = high.furthest();
+  return true;
+}
+
+// Puts a node behind the one that the way led to, and splits what is full above. Appending leaves nodes full.
+void range_index::add_node(path& way, range_key key, void* node, std::uint64_t furthest, bool appending) noexcept {
+  for (; way.depth > 0; --way.depth) {
+    auto& [above, at] = way.last();
+    if (above->count < range_inner::capacity) return above->put(at + 1, key, node, furthest);
+    auto* fresh = pool_.take_inner(node, furthest);
+    if (!appending || at + 1 < range_inner::capacity) {
+      constexpr auto half = range_inner::capacity / 2;
+      const auto between = above->split(half, *fresh);
+      if (at < half) {
+        above->put(at + 1, key, node, furthest);
+      } else {
+        fresh->put(at + 1 - half, key, node, furthest);
+      }
+      key = between;
+    }
+    if (way.depth > 1) way.steps[way.depth - 2].node->furthest[way.steps[way.depth - 2].at] = above->furthest_of_all();
+    node = fresh;
+    furthest = fresh->furthest_of_all();
+  }
+  add_root(key, node, furthest);
+}
+
+void range_index::add_root(range_key key, void* node, std::uint64_t furthest) noexcept {
+  const auto reach =
+      height_ == 0 ? static_cast<range_leaf*>(root_)->furthest() : static_cast<range_inner*>(root_)->furthest_of_all();
+  auto* top = pool_.take_inner(root_, reach);
+  top->put(1, key, node, furthest);
+  root_ = top;
+  ++height_;
+  PINFOLD_INVARIANT(height_ <= most_levels, "a range index has a few levels");
+}
+
+// --- the way to a leaf
+
+range_leaf* range_index::leaf_for(range_key key, path& way) const noexcept {
+  void* node = root_;
+  while (way.depth < height_) {
+    auto* inner = static_cast<range_inner*>(node);
+    way.push(inner, inner->child_for(key));
+    node = inner->child[way.last().at];
+  }
+  return static_cast<range_leaf*>(node);
+}
+
+range_leaf* range_index::leaf_before(path& way) const noexcept {
+  while (way.depth > 0 && way.last().at == 0) --way.depth;
+  PINFOLD_INVARIANT(way.depth > 0, "an entry to erase must be in the index");
+  void* node = way.last().node->child[--way.last().at];
+  while (way.depth < height_) {
+    auto* inner = static_cast<range_inner*>(node);
+    way.push(inner, inner->count - 1);
+    node = inner->child[inner->count - 1];
+  }
+  return static_cast<range_leaf*>(node);
+}
 
 }  // namespace pinfold::core

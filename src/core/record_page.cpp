@@ -41,12 +41,23 @@ store* store_here() noexcept try {
 
 constexpr std::size_t largest_mapping = 64;  // pages
 
+// Aligned to the size of a page, which is larger than the system's.
+std::byte* map_pages(std::size_t count) noexcept {
+  const auto bytes = count * record_page::bytes;
+  void* mapped =
+      ::mmap(nullptr, bytes + record_page::bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  auto* first = static_cast<std::byte*>(mapped);
+  const auto before = -reinterpret_cast<std::uintptr_t>(first) % record_page::bytes;
+  if (before > 0) ::munmap(first, before);
+  ::munmap(first + before + bytes, record_page::bytes - before);
+  return first + before;
+}
+
 void* fresh_page(store& from) noexcept PINFOLD_REQUIRES(from.guard) {
   if (from.fresh_left == 0) {
-    const auto bytes = from.next_mapping * record_page::bytes;
-    void* more = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (more == MAP_FAILED) return nullptr;
-    from.fresh = static_cast<std::byte*>(more);
+    from.fresh = map_pages(from.next_mapping);
+    if (from.fresh == nullptr) return nullptr;
     from.fresh_left = from.next_mapping;
     if (from.next_mapping < largest_mapping) from.next_mapping *= 2;
   }
@@ -90,10 +101,7 @@ record_page* take_page(std::size_t stride) noexcept {
   if (memory == nullptr) return nullptr;
   auto* made = new (memory) record_page;
   made->stride = static_cast<std::uint32_t>(stride);
-  for (std::size_t i = 0; i < made->capacity(); ++i) {
-    new (made->at(i)) record;
-    new (made->own_pins(i)) std::atomic<std::int32_t>{0};
-  }
+  made->capacity = record_page::capacity_for(stride);
   return made;
 }
 

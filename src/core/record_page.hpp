@@ -26,42 +26,77 @@ struct gate {
   gate* next = nullptr;       ///< when it is nobody's
 };
 
-/// The head of a page of records; the records follow, and at the end of the page their own pins. Pages are never
-/// unmapped, but used again, for records of the same size: a late reader sees a record, though perhaps another cache's.
-/// The pins stay as they are: what a ledger has may be made up for there (a lease that one thread pinned in a slot and
-/// another gave back), so that only their sum is 0 when nobody holds the record.
+/// The head of a page of records. Behind it follow the records, close together, as hits look at nothing else; then an
+/// entry for each, and at the end of the page their own pins. Pages are never unmapped, but used again, for records of
+/// the same size: a late reader sees a record, though perhaps another cache's. The pins stay as they are: what a ledger
+/// has may be made up for there (a lease that one thread pinned in a slot and another gave back), so that only their
+/// sum is 0 when nobody holds the record.
 struct alignas(64) record_page {
-  static constexpr std::size_t bytes = 4096;
+  static constexpr std::size_t bytes = detail::record_page_bytes;
 
   std::atomic<gate*> owner{nullptr};
-  entry* entries = nullptr;     ///< one for each record
-  std::uint32_t stride = 0;     ///< bytes from one record to the next
-  record_page* next = nullptr;  ///< of the same owner, or when it is nobody's
+  record_page* next = nullptr;         ///< of the same owner, or when it is nobody's
+  std::uint32_t stride = 0;            ///< bytes from one record to the next
+  std::uint32_t capacity = 0;          ///< how many records have room
+  std::atomic<std::uint32_t> made{0};  ///< how many of them were ever made, from the front
+  bool imported = false;               ///< whether its records have an `imported_part`; as its owner says
 
-  [[nodiscard]] std::size_t capacity() const noexcept {
-    return (bytes - sizeof(record_page)) / (stride + sizeof(std::atomic<std::int32_t>));
-  }
-  [[nodiscard]] record* at(std::size_t number) noexcept {
-    return reinterpret_cast<record*>(reinterpret_cast<std::byte*>(this + 1) + number * stride);
-  }
+  [[nodiscard]] record* at(std::size_t number) noexcept { return reinterpret_cast<record*>(base() + number * stride); }
+  [[nodiscard]] entry* entry_at(std::size_t number) noexcept { return entries() + number; }
   [[nodiscard]] std::atomic<std::int32_t>* own_pins(std::size_t number) noexcept {
     auto* end = reinterpret_cast<std::byte*>(this) + bytes;
     return reinterpret_cast<std::atomic<std::int32_t>*>(end) - 1 - number;
   }
-  [[nodiscard]] static record_page& of(const record* one) noexcept {
-    return *reinterpret_cast<record_page*>(reinterpret_cast<std::uintptr_t>(one) & ~(bytes - 1));
-  }
   [[nodiscard]] std::size_t number_of(const record* one) noexcept {
-    const auto first = reinterpret_cast<std::uintptr_t>(this + 1);
-    return (reinterpret_cast<std::uintptr_t>(one) - first) / stride;
+    return static_cast<std::uint32_t>(reinterpret_cast<const std::byte*>(one) - base()) / stride;
   }
-  /// Requires that the page is an engine's.
-  [[nodiscard]] static entry& entry_of(const record* one) noexcept;
-};
+  [[nodiscard]] std::size_t number_of(const entry* one) noexcept { return static_cast<std::size_t>(one - entries()); }
 
-inline entry& record_page::entry_of(const record* one) noexcept {
-  record_page& page = of(one);
-  return page.entries[page.number_of(one)];
+  /// The page that such an address, of a record or an entry, lies in.
+  [[nodiscard]] static record_page& of(const void* inside) noexcept {
+    return *reinterpret_cast<record_page*>(reinterpret_cast<std::uintptr_t>(inside) & ~(bytes - 1));
+  }
+  [[nodiscard]] static entry& entry_of(const record* one) noexcept {
+    record_page& page = of(one);
+    return *page.entry_at(page.number_of(one));
+  }
+
+  /// How many records of that stride a page holds.
+  [[nodiscard]] static constexpr std::uint32_t capacity_for(std::size_t stride) noexcept {
+    return static_cast<std::uint32_t>((bytes - 64) / (stride + sizeof(entry) + sizeof(std::atomic<std::int32_t>)));
+  }
+
+ private:
+  [[nodiscard]] std::byte* base() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
+  [[nodiscard]] entry* entries() noexcept { return reinterpret_cast<entry*>(base() + std::size_t{capacity} * stride); }
+};
+static_assert(sizeof(record_page) == 64 && sizeof(entry) == 40, "what a cached region takes is a promise");
+
+inline record* entry::hot() const noexcept {
+  record_page& page = record_page::of(this);
+  return page.at(page.number_of(this));
+}
+
+inline std::atomic<std::int32_t>& entry::own_pins() const noexcept {
+  record_page& page = record_page::of(this);
+  return *page.own_pins(page.number_of(this));
+}
+
+inline peer_id entry::peer() const noexcept {
+  if (!record_page::of(this).imported) return {};
+  return reinterpret_cast<const detail::imported_part*>(hot() + 1)->peer;
+}
+
+inline std::uintptr_t entry::data() const noexcept {
+  // As numbers: local memory may be registered by addresses that no object has, in tests even from 0 on.
+  if (!record_page::of(this).imported) return hot()->covered().begin;
+  return reinterpret_cast<std::uintptr_t>(reinterpret_cast<const detail::imported_part*>(hot() + 1)->data);
+}
+
+inline void entry::cover(const range& where) noexcept {
+  record* mine = hot();
+  mine->begin.store(where.begin, std::memory_order_relaxed);
+  mine->end.store(where.end, std::memory_order_relaxed);
 }
 
 /// What records of `bytes` bytes take. At most `largest_stride`.

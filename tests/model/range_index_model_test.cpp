@@ -34,6 +34,29 @@ TEST(range_index_model, finds_what_a_list_finds) {
   }
 }
 
+// Enough for several levels; few places, so that ranges are equal, and few peers or many.
+TEST(range_index_model, large_ones_find_what_a_list_finds) {
+  std::mt19937_64 random(test_seed());
+  for (const std::uint64_t peers : {1U, 5U, 500U}) {
+    index_pair both;
+    const auto some_place = [&] {
+      const auto begin = (random() % 3 == 0 ? UINTPTR_MAX / 4096 * 4096 - 4096 * 1200 : 0) + random() % 1000 * 4096;
+      return range{begin, begin + (random() % 50 == 0 ? 1000 : 1 + random() % 2) * 4096 - random() % 2};
+    };
+    for (std::uint64_t step = 0; step < model_steps() / 20; ++step) {
+      const bool growing = step / 1500 % 2 == 0;
+      if (random() % 10 < (growing ? 9U : 1U)) {
+        both.insert({random() % peers}, some_place());
+      } else {
+        both.erase(random());
+      }
+      if (step % 16 != 0) continue;
+      ASSERT_TRUE(both.agree_on({random() % peers}, some_place())) << "step " << step;
+      ASSERT_TRUE(step % 64 != 0 || both.sound()) << "step " << step;
+    }
+  }
+}
+
 TEST(range_index_model, ranges_beyond_four_gigabytes_are_ordered_rightly) {
   index_pair both;  // differences of these do not fit an int: Open MPI's tree loses them
   for (std::uintptr_t i = 0; i < 64; ++i) both.insert({1}, {i << 33U, (i << 33U) + 1});

@@ -4,11 +4,11 @@
 #pragma once
 
 #include "core/range_index.hpp"
+#include "support/pooled_entries.hpp"
 
 #include <algorithm>
 #include <cstdint>
 #include <list>
-#include <memory>
 #include <set>
 
 namespace pinfold::testing {
@@ -16,9 +16,8 @@ namespace pinfold::testing {
 class index_pair {
  public:
   void insert(peer_id peer, const range& covered) {
-    auto made = std::make_unique<core::entry>();
-    made->peer = peer;
-    made->covered = covered;
+    auto made = entries_.make(peer, covered);
+    while (!index_.ready()) index_.adopt(core::range_index::make_chunk(index_.next_chunk()));
     index_.insert(made.get());
     list_.push_back(std::move(made));
   }
@@ -40,10 +39,10 @@ class index_pair {
     });
     std::multiset<const core::entry*> expected;
     for (const auto& one : list_)
-      if (one->peer == peer && one->covered.overlaps(where)) expected.insert(one.get());
+      if (one->peer() == peer && one->covered().overlaps(where)) expected.insert(one.get());
     const auto* first = index_.find_overlap(peer, where, [](const core::entry&) { return true; });
     const bool first_is_lowest = std::all_of(expected.begin(), expected.end(),
-                                             [&](auto* e) { return first->covered.begin <= e->covered.begin; });
+                                             [&](auto* e) { return first->covered().begin <= e->covered().begin; });
     return found == expected && (first == nullptr) == expected.empty() && first_is_lowest;
   }
 
@@ -51,8 +50,9 @@ class index_pair {
   [[nodiscard]] std::size_t size() const { return list_.size(); }
 
  private:
+  pooled_entries entries_;
   core::range_index index_;
-  std::list<std::unique_ptr<core::entry>> list_;
+  std::list<pooled_entries::owned> list_;
 };
 
 }  // namespace pinfold::testing

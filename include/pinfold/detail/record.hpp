@@ -54,6 +54,9 @@ struct imported_part {
   peer_id peer{};
 };
 
+/// Records lie in pages of that size and alignment, of which they know nothing more.
+inline constexpr std::size_t record_page_bytes = 16384;
+
 inline constexpr std::size_t local_object_offset = sizeof(record);
 inline constexpr std::size_t imported_object_offset = sizeof(record) + sizeof(imported_part);
 

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Taking entries out of a range index, and merging what gets empty.
+#include "core/range_index.hpp"
+
+namespace pinfold::core {
+
+void range_index::erase(entry* gone) noexcept {
+  PINFOLD_INVARIANT(root_ != nullptr, "an entry to erase must be in the index");
+  const auto begin = covered_of(*gone).begin;
+  const auto word = range_leaf::word_of(gone);
+  path way;
+  range_leaf* leaf = leaf_for(key_of(peer_of(*gone), begin), way);
+  auto at = leaf->place_for(begin);
+  while (at == 0 || leaf->word[at - 1] != word) {  // what is before it has the same begin
+    if (at > 0) {
+      --at;
+    } else {
+      leaf = leaf_before(way);
+      at = leaf->count;
+    }
+  }
+  const auto reach = leaf->page_after_slot(--at);
+  leaf->remove(at);
+  --size_;
+  shrink_leaf(way, *leaf, reach);
+}
+
+void range_index::shrink_leaf(path& way, range_leaf& leaf, std::uint64_t erased_reach) noexcept {
+  if (way.depth == 0) {
+    if (leaf.count > 0) return;
+    pool_.put(&leaf);
+    root_ = nullptr;
+    return;
+  }
+  auto& [above, at] = way.last();
+  bool changed = true;
+  if (leaf.count == 0) {
+    pool_.put(&leaf);
+    above->remove(at);
+  } else {
+    const auto before = above->furthest[at];
+    if (before == erased_reach) above->furthest[at] = leaf.furthest();
+    changed = above->furthest[at] != before;
+    if (leaf.count <= range_leaf::capacity / 2 && merge_leaf(*above, at)) changed = true;
+  }
+  if (changed) settle(way);
+}
+
+bool range_index::merge_leaf(range_inner& above, std::size_t at) noexcept {
+  for (const auto right : {at, at + 1}) {
+    if (right == 0 || right == above.count) continue;
+    range_leaf& low = above.leaf_at(right - 1);
+    range_leaf& high = above.leaf_at(right);
+    if (low.peer != high.peer || low.count + high.count > comfortable) continue;
+    low.move_from(high, high.count);
+    above.furthest[right - 1] = std::max(above.furthest[right - 1], above.furthest[right]);
+    pool_.put(&high);
+    above.remove(right);
+    return true;
+  }
+  return false;
+}
+
+bool range_index::merge_inner(range_inner& above, std::size_t at) noexcept {
+  for (const auto right : {at, at + 1}) {
+    if (right == 0 || right == above.count) continue;
+    range_inner& low = above.inner_at(right - 1);
+    range_inner& high = above.inner_at(right);
+    if (low.count + high.count > comfortable) continue;
+    low.append(high, above.keys[right - 1]);
+    above.furthest[right - 1] = std::max(above.furthest[right - 1], above.furthest[right]);
+    pool_.put(&high);
+    above.remove(right);
+    return true;
+  }
+  return false;
+}
+
+// Carries upwards what changed in the last node of the way.
+void range_index::settle(path& way) noexcept {
+  while (way.depth > 1) {
+    range_inner* node = way.last().node;
+    --way.depth;
+    auto& [above, at] = way.last();
+    if (node->count == 0) {
+      pool_.put(node);
+      above->remove(at);
+      continue;
+    }
+    const auto before = std::exchange(above->furthest[at], node->furthest_of_all());
+    const bool changed = above->furthest[at] != before;
+    const bool merged = node->count <= comfortable / 2 && merge_inner(*above, at);
+    if (!changed && !merged) return;
+  }
+  lower_root();
+}
+
+void range_index::lower_root() noexcept {
+  while (height_ > 0 && static_cast<range_inner*>(root_)->count <= 1) {
+    auto* top = static_cast<range_inner*>(root_);
+    root_ = top->count == 0 ? nullptr : top->child[0];
+    height_ = root_ == nullptr ? 0 : height_ - 1;
+    pool_.put(top);
+  }
+}
+
+}  // namespace pinfold::core

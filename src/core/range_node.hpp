@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The nodes of the range index: what lies in them, and how they are searched.
+#pragma once
+
+#include "core/record_page.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace pinfold::core {
+
+/// The key of an entry: the only place that knows where it lies.
+[[nodiscard]] inline peer_id peer_of(const entry& one) noexcept { return one.peer(); }
+[[nodiscard]] inline range covered_of(const entry& one) noexcept { return one.covered(); }
+
+/// Peer and begin as one number.
+__extension__ typedef unsigned __int128 range_key;
+inline constexpr range_key last_key = ~range_key{0};
+
+[[nodiscard]] constexpr range_key key_of(peer_id peer, std::uintptr_t begin) noexcept {
+  return range_key{peer.value} << 64U | begin;
+}
+[[nodiscard]] constexpr peer_id peer_of(range_key key) noexcept { return {static_cast<std::uint64_t>(key >> 64U)}; }
+
+inline constexpr unsigned reach_page_shift = 12;
+
+/// The first page that begins at or after `end`, as a number.
+[[nodiscard]] constexpr std::uint64_t page_after(std::uintptr_t end) noexcept {
+  const bool within = (end & ((std::uintptr_t{1} << reach_page_shift) - 1)) != 0;
+  return (end >> reach_page_shift) + (within ? 1 : 0);
+}
+
+/// How many of 15 sorted values are less than `key`, without a branch.
+template <class T>
+[[nodiscard]] constexpr std::size_t count_before(const std::array<T, 15>& sorted, T key) noexcept {
+  const auto less = [&](std::size_t i) { return std::size_t{sorted[i] < key}; };
+  const auto group = 4 * (less(3) + less(7) + less(11));
+  return group + less(group) + less(group + 1) + less(group + 2);
+}
+
+/// Up to 15 entries of one peer, ordered by begin, then end. A slot has the begin and a word: the entry's
+/// address, and above it how many pages the range reaches over, counted from the page of its begin. So a search reads
+/// hardly any entry but those that it wants.
+struct alignas(64) range_leaf {
+  static constexpr std::size_t capacity = 15;
+  static constexpr std::uintptr_t no_begin = UINTPTR_MAX;  // no range begins there
+
+  peer_id peer;
+  std::size_t count = 0;
+  std::array<std::uintptr_t, capacity> begin;  // `no_begin` from `count` on
+  std::array<std::uint64_t, capacity> word;
+
+  explicit range_leaf(peer_id of) noexcept : peer(of) { begin.fill(no_begin); }
+
+  [[nodiscard]] static std::uint64_t word_of(entry* one) noexcept {
+    const range covered = covered_of(*one);
+    const auto pages = page_after(covered.end) - (covered.begin >> reach_page_shift);
+    return reinterpret_cast<std::uintptr_t>(one) | std::min(pages, far_reach) << address_bits;
+  }
+  [[nodiscard]] entry* entry_at(std::size_t i) const noexcept {
+    return reinterpret_cast<entry*>(word[i] & ((std::uint64_t{1} << address_bits) - 1));
+  }
+
+  /// The page after the range in slot `i`. Reads the entry only if it is very long.
+  [[nodiscard]] std::uint64_t page_after_slot(std::size_t i) const noexcept {
+    const auto reach = word[i] >> address_bits;
+    return reach == far_reach ? page_after(covered_of(*entry_at(i)).end) : (begin[i] >> reach_page_shift) + reach;
+  }
+  /// The page after all of its ranges.
+  [[nodiscard]] std::uint64_t furthest() const noexcept {
+    std::uint64_t most = 0;
+    for (std::size_t i = 0; i < count; ++i) most = std::max(most, page_after_slot(i));
+    return most;
+  }
+  /// A bit for each slot that may end after the page `from`.
+  [[nodiscard]] std::uint32_t reaching(std::uint64_t from, std::size_t slots) const noexcept {
+    std::uint32_t found = 0;
+    for (std::size_t i = 0; i < slots; ++i) {
+      const auto reach = word[i] >> address_bits;
+      const bool may = reach == far_reach || (begin[i] >> reach_page_shift) + reach > from;
+      found |= std::uint32_t{may} << i;
+    }
+    return found;
+  }
+
+  /// How many begin before `end`.
+  [[nodiscard]] std::size_t before(std::uintptr_t end) const noexcept { return count_before(begin, end); }
+  /// The place behind all that begin at `at` or before.
+  [[nodiscard]] std::size_t place_for(std::uintptr_t at) const noexcept { return before(at + 1); }
+
+  void put(std::size_t at, std::uintptr_t first, std::uint64_t what) noexcept {
+    std::copy_backward(&begin[at], &begin[count], &begin[count] + 1);
+    std::copy_backward(&word[at], &word[count], &word[count] + 1);
+    begin[at] = first;
+    word[at] = what;
+    ++count;
+  }
+  void remove(std::size_t at) noexcept {
+    std::copy(&begin[at] + 1, &begin[0] + count, &begin[at]);
+    std::copy(&word[at] + 1, &word[0] + count, &word[at]);
+    begin[--count] = no_begin;
+  }
+  /// Moves the last `some` of its slots in front of those of `right`.
+  void move_to(range_leaf& right, std::size_t some) noexcept {
+    std::copy_backward(right.begin.data(), right.begin.data() + right.count, right.begin.data() + right.count + some);
+    std::copy_backward(right.word.data(), right.word.data() + right.count, right.word.data() + right.count + some);
+    count -= some;
+    right.count += some;
+    std::copy_n(begin.data() + count, some, right.begin.data());
+    std::copy_n(word.data() + count, some, right.word.data());
+    std::fill_n(begin.data() + count, some, no_begin);
+  }
+  /// Moves the first `some` slots of `right` behind its own.
+  void move_from(range_leaf& right, std::size_t some) noexcept {
+    std::copy_n(right.begin.data(), some, begin.data() + count);
+    std::copy_n(right.word.data(), some, word.data() + count);
+    count += some;
+    std::copy(right.begin.data() + some, right.begin.data() + right.count, right.begin.data());
+    std::copy(right.word.data() + some, right.word.data() + right.count, right.word.data());
+    right.count -= some;
+    std::fill_n(right.begin.data() + right.count, some, no_begin);
+  }
+
+ private:
+  static constexpr unsigned address_bits = 48;
+  static constexpr std::uint64_t far_reach = 0xffff;  // or more
+};
+static_assert(sizeof(range_leaf) == 256);
+
+/// Up to 16 nodes of the level below. Nothing before child i + 1 comes after `keys[i]`, nothing from it on comes
+/// before.
+struct alignas(64) range_inner {
+  static constexpr std::size_t capacity = 16;
+
+  std::array<range_key, capacity - 1> keys;      // `last_key` from `count` - 1 on
+  std::array<std::uint64_t, capacity> furthest;  // the page after all ranges of the child, 0 from `count` on
+  std::array<void*, capacity> child;
+  std::size_t count = 0;
+
+  range_inner(void* first, std::uint64_t first_furthest) noexcept : count(1) {
+    keys.fill(last_key);
+    furthest.fill(0);
+    child[0] = first;
+    furthest[0] = first_furthest;
+  }
+
+  [[nodiscard]] range_leaf& leaf_at(std::size_t i) const noexcept { return *static_cast<range_leaf*>(child[i]); }
+  [[nodiscard]] range_inner& inner_at(std::size_t i) const noexcept { return *static_cast<range_inner*>(child[i]); }
+
+  /// How many keys come before `key`.
+  [[nodiscard]] std::size_t before(range_key key) const noexcept { return count_before(keys, key); }
+  /// The last child in which `key` may be.
+  [[nodiscard]] std::size_t child_for(range_key key) const noexcept { return before(key + 1); }
+
+  /// A bit for each child that reaches beyond the page `from`.
+  [[nodiscard]] std::uint32_t reaching(std::uint64_t from) const noexcept {
+    const auto from_four = [&](std::size_t i) {
+      const auto bit = [&](std::size_t j) { return std::uint32_t{from < furthest[i + j]} << j; };
+      return (bit(0) | bit(1) | bit(2) | bit(3)) << i;
+    };
+    return from_four(0) | from_four(4) | from_four(8) | from_four(12);
+  }
+  [[nodiscard]] std::uint64_t furthest_of_all() const noexcept {
+    return *std::max_element(furthest.begin(), furthest.end());
+  }
+
+  /// Puts a child behind at least one other.
+  void put(std::size_t at, range_key key, void* what, std::uint64_t its_furthest) noexcept {
+    std::copy_backward(keys.data() + at - 1, keys.data() + count - 1, keys.data() + count);
+    std::copy_backward(furthest.data() + at, furthest.data() + count, furthest.data() + count + 1);
+    std::copy_backward(child.data() + at, child.data() + count, child.data() + count + 1);
+    keys[at - 1] = key;
+    furthest[at] = its_furthest;
+    child[at] = what;
+    ++count;
+  }
+  void remove(std::size_t at) noexcept {
+    const auto key = at == 0 ? 0 : at - 1;
+    std::copy(furthest.data() + at + 1, furthest.data() + count, furthest.data() + at);
+    std::copy(child.data() + at + 1, child.data() + count, child.data() + at);
+    furthest[--count] = 0;
+    if (count == 0) return;
+    std::copy(keys.data() + key + 1, keys.data() + count, keys.data() + key);
+    keys[count - 1] = last_key;
+  }
+  /// Moves all of its children from `at` on, of which there is one, to `fresh`; returns the key between the two.
+  range_key split(std::size_t at, range_inner& fresh) noexcept {
+    const auto between = keys[at - 1];
+    fresh.count = count - at;
+    std::copy(keys.data() + at, keys.data() + count - 1, fresh.keys.data());
+    std::copy(furthest.data() + at, furthest.data() + count, fresh.furthest.data());
+    std::copy(child.data() + at, child.data() + count, fresh.child.data());
+    std::fill(keys.data() + at - 1, keys.data() + count - 1, last_key);
+    std::fill(furthest.data() + at, furthest.data() + count, 0);
+    count = at;
+    return between;
+  }
+  /// Appends the children of `right`, which begin at `key`.
+  void append(const range_inner& right, range_key key) noexcept {
+    keys[count - 1] = key;
+    std::copy_n(right.keys.data(), right.count - 1, keys.data() + count);
+    std::copy_n(right.furthest.data(), right.count, furthest.data() + count);
+    std::copy_n(right.child.data(), right.count, child.data() + count);
+    count += right.count;
+  }
+};
+static_assert(sizeof(range_inner) == 2 * sizeof(range_leaf));
+
+}  // namespace pinfold::core

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/range_node_pool.hpp"
+
+#include <new>
+
+namespace pinfold::core {
+
+namespace {
+
+constexpr std::size_t smallest_chunk = 4096;
+constexpr std::size_t largest_chunk = 65536;
+constexpr std::align_val_t alignment{64};
+
+}  // namespace
+
+range_node_pool::chunk::~chunk() { ::operator delete(units_, alignment); }
+
+range_node_pool::~range_node_pool() {
+  while (chunks_ != nullptr) ::operator delete(std::exchange(chunks_, chunks_->next), alignment);
+}
+
+range_node_pool::chunk range_node_pool::make_chunk(std::size_t bytes) noexcept {
+  return {::operator new(bytes, alignment, std::nothrow), bytes / unit};
+}
+
+std::size_t range_node_pool::next_chunk() const noexcept { return std::clamp(bytes_, smallest_chunk, largest_chunk); }
+
+void range_node_pool::adopt(chunk made) noexcept {
+  while (fresh_units_ >= 2) inners_.push(take_fresh(2));
+  if (fresh_units_ == 1) leaves_.push(take_fresh(1));
+  auto* first = static_cast<std::byte*>(std::exchange(made.units_, nullptr));
+  chunks_ = new (first) head{chunks_};
+  fresh_ = first + unit;
+  fresh_units_ = made.count_ - 1;
+  bytes_ += made.count_ * unit;
+}
+
+bool range_node_pool::has(std::size_t leaves, std::size_t inners) const noexcept {
+  const auto inners_left = inners_.size > inners ? inners_.size - inners : 0;
+  const auto inners_lack = inners > inners_.size ? inners - inners_.size : 0;
+  if (fresh_units_ < 2 * inners_lack) return false;
+  return leaves <= leaves_.size + 2 * inners_left + fresh_units_ - 2 * inners_lack;
+}
+
+range_leaf* range_node_pool::take_leaf(peer_id of) noexcept {
+  PINFOLD_INVARIANT(has(1, 0), "a node pool is asked first whether it has room");
+  if (leaves_.size == 0 && fresh_units_ == 0) {
+    auto* pair = static_cast<std::byte*>(inners_.pop());
+    leaves_.push(pair + unit);
+    leaves_.push(pair);
+  }
+  bytes_out_ += sizeof(range_leaf);
+  return new (leaves_.size > 0 ? leaves_.pop() : take_fresh(1)) range_leaf(of);
+}
+
+range_inner* range_node_pool::take_inner(void* first, std::uint64_t furthest) noexcept {
+  PINFOLD_INVARIANT(has(0, 1), "a node pool is asked first whether it has room");
+  bytes_out_ += sizeof(range_inner);
+  return new (inners_.size > 0 ? inners_.pop() : take_fresh(2)) range_inner(first, furthest);
+}
+
+void range_node_pool::put(range_leaf* done) noexcept {
+  bytes_out_ -= sizeof(range_leaf);
+  leaves_.push(done);
+}
+
+void range_node_pool::put(range_inner* done) noexcept {
+  bytes_out_ -= sizeof(range_inner);
+  inners_.push(done);
+}
+
+void* range_node_pool::take_fresh(std::size_t units) noexcept {
+  fresh_units_ -= units;
+  return std::exchange(fresh_, fresh_ + units * unit);
+}
+
+void range_node_pool::free_list::push(void* node) noexcept {
+  first = new (node) free_node{first};
+  ++size;
+}
+
+void* range_node_pool::free_list::pop() noexcept {
+  --size;
+  return std::exchange(first, first->next);
+}
+
+}  // namespace pinfold::core
