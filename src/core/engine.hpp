@@ -149,7 +149,7 @@ class engine {
       PINFOLD_REQUIRES(mutex_);
   void count_miss(miss_reason reason) noexcept;
   [[nodiscard]] bool spare_entry() noexcept PINFOLD_REQUIRES(mutex_);    // unlocks
-  void grow_hit_table(unsigned log2) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  void grow_hit_table(unsigned step) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] bool grow_index() noexcept PINFOLD_REQUIRES(mutex_);     // unlocks
 
   // --- hits without the mutex (engine_hit.cpp)

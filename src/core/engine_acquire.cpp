@@ -206,7 +206,7 @@ engine::miss_reason engine::reason_of_miss(const request& what, const range& ext
 }
 
 bool engine::spare_entry() noexcept {
-  if (const auto log2 = hits_.wants(); log2 != 0) grow_hit_table(log2);
+  if (const auto step = hits_.wants(); step != 0) grow_hit_table(step);
   while (pool_.empty()) {
     mutex_.unlock();
     auto more = core::entry_pool::make_chunk(token_offset_ + driver_.token_bytes);
@@ -232,9 +232,9 @@ bool engine::grow_index() noexcept {
 }
 
 // Without memory for it, some hits take the mutex.
-void engine::grow_hit_table(unsigned log2) noexcept {
+void engine::grow_hit_table(unsigned step) noexcept {
   mutex_.unlock();
-  core::hit_table::memory larger(log2);
+  core::hit_table::memory larger(step);
   mutex_.lock();
   hits_.adopt(std::move(larger), pool_);
 }

@@ -5,32 +5,30 @@
 
 namespace pinfold::core {
 
-alignas(64) std::array<std::atomic<std::uint64_t>, 2> hit_table::nothing{};
-
 namespace {
 
-constexpr unsigned smallest_log2 = 9;  // a page
-constexpr unsigned largest_log2 = 40;
-
-std::size_t bytes_of(unsigned log2) noexcept { return sizeof(std::uint64_t) << log2; }
+constexpr unsigned smallest_step = 16;  // a page
+constexpr unsigned largest_step = 78;
 
 // What is used may not exceed 3/4 of the slots before something is added, 7/8 ever.
-bool crowded(std::size_t used, unsigned log2) noexcept { return used + 2 > (std::size_t{3} << log2) / 4; }
-bool full(std::size_t used, unsigned log2) noexcept { return used + 2 > (std::size_t{7} << log2) / 8; }
+bool crowded(std::size_t used, std::size_t slots) noexcept { return used + 2 > slots / 4 * 3; }
+bool full(std::size_t used, std::size_t slots) noexcept { return used + 2 > slots / 8 * 7; }
 
 }  // namespace
 
-hit_table::memory::memory(unsigned log2) noexcept : slots_(nullptr), log2_(log2) {
-  if (log2 > largest_log2) return;
-  void* fresh = ::mmap(nullptr, bytes_of(log2), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+std::size_t hit_table::bytes_of(std::uintptr_t step) noexcept { return sizeof(std::uint64_t) * slots_in(step); }
+
+hit_table::memory::memory(unsigned step) noexcept : slots_(nullptr), step_(step) {
+  if (step > largest_step) return;
+  void* fresh = ::mmap(nullptr, bytes_of(step), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (fresh != MAP_FAILED) slots_ = static_cast<std::atomic<std::uint64_t>*>(fresh);
 }
 
 hit_table::memory::~memory() {
-  if (slots_ != nullptr) ::munmap(slots_, bytes_of(log2_));
+  if (slots_ != nullptr) ::munmap(slots_, bytes_of(step_));
 }
 
-// Where a record stands, and as what.
+// Where a record stands, and as what, but for the tag.
 struct hit_table::places {
   std::array<std::uint64_t, 2> hash;
   std::array<std::uint64_t, 2> slot;
@@ -45,10 +43,9 @@ hit_table::places hit_table::places_of(const record& one) const noexcept {
   places made;
   made.size_class = class_of(where.size());
   const auto add = [&](std::uintptr_t from, std::uintptr_t to) {
-    const auto at = place_of(peer, from, made.size_class);
-    made.hash[made.count] = at.hash;
+    made.hash[made.count] = hash_of(peer, from, made.size_class);
     made.slot[made.count++] =
-        number << address_shift | at.tag | part_of(from, made.size_class) << 6U | part_of(to, made.size_class);
+        number << address_shift | part_of(from, made.size_class) << 6U | part_of(to, made.size_class);
   };
   const auto last = where.end - 1;
   const auto second = last >> made.size_class << made.size_class;  // the granule of its last byte
@@ -62,13 +59,13 @@ hit_table::places hit_table::places_of(const record& one) const noexcept {
 }
 
 unsigned hit_table::wants() const noexcept {
-  if (tables_.empty()) return smallest_log2;
-  const auto log2 = tables_.back().log2_;
-  return crowded(used_, log2) ? log2 + 1 : 0;
+  if (tables_.empty()) return smallest_step;
+  const auto step = tables_.back().step_;
+  return crowded(used_, slots_in(step)) ? step + 1 : 0;
 }
 
 bool hit_table::insert(record* added) noexcept {
-  if (tables_.empty() || full(used_, tables_.back().log2_)) return false;
+  if (tables_.empty() || full(used_, slots_in(tables_.back().step_))) return false;
   const auto at = places_of(*added);
   if (!put_all(at)) return false;
   added->set(record::listed);
@@ -99,12 +96,11 @@ bool hit_table::put_all(const places& at) noexcept {
 }
 
 bool hit_table::put(std::uint64_t hash, std::uint64_t slot) noexcept {
-  const auto& table = tables_.back();
-  const auto mask = (std::uint64_t{1} << table.log2_) - 1;
-  auto index = hash >> (64 - table.log2_);
-  for (std::size_t probe = 0; probe < longest_probe; ++probe, index = (index + 1) & mask) {
-    if (table.slots_[index].load(std::memory_order_relaxed) != 0) continue;
-    table.slots_[index].store(slot, std::memory_order_release);
+  const auto home = home_of(hash, tables_.back().step_);
+  auto* slots = tables_.back().slots_ + home;
+  for (std::size_t probe = 0; probe < longest_probe; ++probe) {
+    if (slots[probe].load(std::memory_order_relaxed) != 0) continue;
+    slots[probe].store(slot | tag_of(hash, home), std::memory_order_release);
     ++used_;
     return true;
   }
@@ -114,25 +110,20 @@ bool hit_table::put(std::uint64_t hash, std::uint64_t slot) noexcept {
 // Closes the gap by moving later ones of the same run back, as far as their own home allows. Who reads meanwhile may
 // miss one that moves, and then asks under the mutex.
 void hit_table::take_out(std::uint64_t hash, std::uint64_t slot) noexcept {
-  const auto& table = tables_.back();
-  const auto mask = (std::uint64_t{1} << table.log2_) - 1;
-  auto gap = hash >> (64 - table.log2_);
-  while (table.slots_[gap].load(std::memory_order_relaxed) != slot) gap = (gap + 1) & mask;
-  for (auto next = (gap + 1) & mask;; next = (next + 1) & mask) {
-    const auto moved = table.slots_[next].load(std::memory_order_relaxed);
+  auto* slots = tables_.back().slots_;
+  auto gap = home_of(hash, tables_.back().step_);
+  slot |= tag_of(hash, gap);
+  while (slots[gap].load(std::memory_order_relaxed) != slot) ++gap;
+  for (auto next = gap + 1; next - gap < longest_probe; ++next) {  // farther away nothing can move here
+    const auto moved = slots[next].load(std::memory_order_relaxed);
     if (moved == 0) break;
-    const auto home = home_of(moved) >> (64 - table.log2_);
-    if (((next - home) & mask) < ((next - gap) & mask)) continue;  // its home lies behind the gap
-    table.slots_[gap].store(moved, std::memory_order_release);
+    const auto from_home = (next - (moved >> home_shift)) % longest_probe;
+    if (from_home < next - gap) continue;  // its home lies behind the gap
+    slots[gap].store(moved, std::memory_order_release);
     gap = next;
   }
-  table.slots_[gap].store(0, std::memory_order_release);
+  slots[gap].store(0, std::memory_order_release);
   --used_;
-}
-
-std::uint64_t hit_table::home_of(std::uint64_t slot) const noexcept {
-  const auto at = places_of(*record_of(slot));
-  return at.slot[0] == slot ? at.hash[0] : at.hash[1];
 }
 
 void hit_table::relist(record& one) noexcept {
@@ -141,14 +132,9 @@ void hit_table::relist(record& one) noexcept {
 }
 
 void hit_table::forget(std::uintptr_t table) noexcept {
-  const auto bytes = bytes_of(static_cast<unsigned>(table & 63U));
-  if (slots_of(table) != nothing.data()) ::madvise(slots_of(table), bytes, MADV_DONTNEED);
+  if (slots_of(table) != nothing.data()) ::madvise(slots_of(table), bytes_of(table & step_mask), MADV_DONTNEED);
 }
 
-std::size_t hit_table::bytes() const noexcept {
-  std::size_t all = 0;
-  for (const auto& one : tables_) all += bytes_of(one.log2_);
-  return all;
-}
+std::size_t hit_table::bytes() const noexcept { return tables_.empty() ? 0 : bytes_of(tables_.back().step_); }
 
 }  // namespace pinfold::core

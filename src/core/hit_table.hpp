@@ -19,8 +19,9 @@ using detail::record;
 
 /// Hashed by granules. A record of class *s* (its size rounded up to 2^s) touches one or two granules of 2^s bytes and
 /// stands in the table under each; a look-up asks for its first address's granule in every class that is in use and not
-/// smaller than the request. The word of a slot has the record's address, a few bits of the hash, and which part of the
-/// granule the record covers, in 1/64: so a look-up reads hardly any record but the one that it wants.
+/// smaller than the request. The word of a slot has the record's address, a few bits of the hash, where the slot's
+/// run begins for it, and which part of the granule the record covers, in 1/64: so a look-up reads hardly any record
+/// but the one that it wants, and erasing none but the one that goes.
 ///
 /// It need not be complete: it says where to look, never that there is nothing; and what it finds may be anything until
 /// it is pinned and compared. `insert`, `erase` and `adopt` are guarded by the engine's mutex.
@@ -28,15 +29,15 @@ class hit_table {
  public:
   explicit hit_table(bool imported) : imported_(imported) { tables_.reserve(most_tables); }
 
-  /// Memory for a table of 2^log2 slots, all empty.
+  /// Memory for a table of the size `step`, all empty. Sizes grow by halves: 2, 3, 4, 6, 8, 12 ... slots.
   class memory {
    public:
     /// Null inside when there is none to be had.
-    explicit memory(unsigned log2) noexcept;
-    memory(memory&& other) noexcept : slots_(std::exchange(other.slots_, nullptr)), log2_(other.log2_) {}
+    explicit memory(unsigned step) noexcept;
+    memory(memory&& other) noexcept : slots_(std::exchange(other.slots_, nullptr)), step_(other.step_) {}
     memory& operator=(memory&& other) noexcept {
       std::swap(slots_, other.slots_);
-      std::swap(log2_, other.log2_);
+      std::swap(step_, other.step_);
       return *this;
     }
     ~memory();
@@ -45,10 +46,10 @@ class hit_table {
    private:
     friend class hit_table;
     std::atomic<std::uint64_t>* slots_;
-    unsigned log2_;
+    unsigned step_;
   };
 
-  /// The log2 of the size that is needed before another record goes in, 0 when there is room.
+  /// The step of the size that is needed before another record goes in, 0 when there is room.
   [[nodiscard]] unsigned wants() const noexcept;
 
   /// Changes over to a larger table, unless this one is as large already. `pool.for_each_record(each)` calls
@@ -56,11 +57,11 @@ class hit_table {
   /// there, without harm: its pages are given back, its addresses are not.
   template <class Pool>
   void adopt(memory larger, const Pool& pool) noexcept {
-    if (!larger || (!tables_.empty() && larger.log2_ <= tables_.back().log2_)) return;
+    if (!larger || (!tables_.empty() && larger.step_ <= tables_.back().step_)) return;
     tables_.push_back(std::move(larger));
     used_ = 0;
     const auto before = table_.load(std::memory_order_relaxed);
-    table_.store(reinterpret_cast<std::uintptr_t>(tables_.back().slots_) | tables_.back().log2_,
+    table_.store(reinterpret_cast<std::uintptr_t>(tables_.back().slots_) | tables_.back().step_,
                  std::memory_order_release);
     pool.for_each_record([this](record* one) {
       if (one->is(record::listed)) relist(*one);
@@ -87,30 +88,40 @@ class hit_table {
     return nullptr;
   }
 
-  /// How many bytes it has mapped.
+  /// The size of the table in use.
   [[nodiscard]] std::size_t bytes() const noexcept;
 
  private:
-  // A slot: address above 2^5 (43 bits), part of the hash (9), first and last 1/64 of the granule (6 each).
+  // A slot: address above 2^5 (43 bits), part of the hash (4), the low bits of the index at which the search for it
+  // begins (5), first and last 1/64 of the granule (6 each).
   static constexpr unsigned record_shift = 5;
   static constexpr unsigned address_shift = 21;
-  static constexpr std::uint64_t tag_mask = 0x1ffULL << 12U;
-  static constexpr std::size_t longest_probe = 32;
+  static constexpr std::uint64_t hash_mask = 0xfULL << 17U;
+  static constexpr unsigned home_shift = 12;
+  static constexpr std::uint64_t tag_mask = 0x1ffULL << home_shift;
+  static constexpr std::size_t longest_probe =
+      32;  // no search begins in the last so many slots, and the very last is 0
+  static constexpr std::uintptr_t step_mask = 127;  // in the word of a table
+  static constexpr std::uintptr_t step_of_nothing = 10;
   static constexpr std::size_t most_tables = 64;  // each is larger than the one before
-
-  struct place {
-    std::uint64_t hash;
-    std::uint64_t tag;  // where it stands in a slot
-  };
 
   static unsigned class_of(std::size_t bytes) noexcept {
     const auto exact = static_cast<unsigned>(std::bit_width(bytes - 1));
     return exact > 63 ? 63 : exact;
   }
-  static place place_of(peer_id peer, std::uintptr_t address, unsigned size_class) noexcept {
+  static std::uint64_t hash_of(peer_id peer, std::uintptr_t address, unsigned size_class) noexcept {
     const auto key = (address >> size_class) + peer.value * 0x51ed270b9f1ULL + size_class * 0xd6e8feb86659fd93ULL;
-    const auto hash = key * 0x9e3779b97f4a7c15ULL;
-    return {hash, hash >> 12U & tag_mask};
+    return key * 0x9e3779b97f4a7c15ULL;
+  }
+  static constexpr std::size_t slots_in(std::uintptr_t step) noexcept { return (2 | (step & 1U)) << (step >> 1U); }
+  static std::size_t bytes_of(std::uintptr_t step) noexcept;
+  // Where the search for a hash begins in a table. The hash's high bits decide.
+  static std::size_t home_of(std::uint64_t hash, std::uintptr_t step) noexcept {
+    __extension__ typedef unsigned __int128 wide;
+    return static_cast<std::size_t>(wide{hash} * (slots_in(step) - longest_probe) >> 64U);
+  }
+  static std::uint64_t tag_of(std::uint64_t hash, std::size_t home) noexcept {
+    return (hash >> 7U & hash_mask) | (home % longest_probe) << home_shift;
   }
   static std::uint64_t part_of(std::uintptr_t address, unsigned size_class) noexcept {
     return (size_class < 6 ? address : address >> (size_class - 6)) & 63U;
@@ -122,29 +133,27 @@ class hit_table {
   template <class F>
   record* find_in_class(peer_id peer, std::uintptr_t address, unsigned size_class, F& stop) const noexcept {
     const auto table = table_.load(std::memory_order_acquire);
-    const auto* slots = slots_of(table);
-    const auto log2 = static_cast<unsigned>(table & 63U);
-    const auto at = place_of(peer, address, size_class);
+    const auto hash = hash_of(peer, address, size_class);
+    const auto home = home_of(hash, table & step_mask);
+    const auto tag = tag_of(hash, home);
     const auto part = part_of(address, size_class);
-    auto index = at.hash >> (64 - log2);
+    const auto* slots = slots_of(table) + home;
     for (std::size_t probe = 0; probe < longest_probe; ++probe) {
-      const auto slot = slots[index].load(std::memory_order_acquire);
+      const auto slot = slots[probe].load(std::memory_order_acquire);
       if (slot == 0) return nullptr;
-      if (((slot ^ at.tag) & tag_mask) == 0 && part >= (slot >> 6U & 63U) && part <= (slot & 63U)) {
+      if (((slot ^ tag) & tag_mask) == 0 && part >= (slot >> 6U & 63U) && part <= (slot & 63U)) {
         if (record* candidate = record_of(slot); stop(candidate)) return candidate;
       }
-      index = (index + 1) & ((std::uint64_t{1} << log2) - 1);
     }
     return nullptr;
   }
 
   static std::atomic<std::uint64_t>* slots_of(std::uintptr_t table) noexcept {
-    return reinterpret_cast<std::atomic<std::uint64_t>*>(table & ~std::uintptr_t{63});
+    return reinterpret_cast<std::atomic<std::uint64_t>*>(table & ~step_mask);
   }
 
   struct places;
   [[nodiscard]] places places_of(const record& one) const noexcept;
-  [[nodiscard]] std::uint64_t home_of(std::uint64_t slot) const noexcept;
   [[nodiscard]] bool put_all(const places& at) noexcept;
   [[nodiscard]] bool put(std::uint64_t hash, std::uint64_t slot) noexcept;
   void take_out(std::uint64_t hash, std::uint64_t slot) noexcept;
@@ -153,7 +162,7 @@ class hit_table {
   static void forget(std::uintptr_t table) noexcept;
 
   // Read by hits, written rarely.
-  std::atomic<std::uintptr_t> table_{reinterpret_cast<std::uintptr_t>(&nothing) | 1U};  // slots, and log2 of how many
+  std::atomic<std::uintptr_t> table_{reinterpret_cast<std::uintptr_t>(&nothing) | step_of_nothing};  // slots, and step
   std::atomic<std::uint64_t> classes_{0};
 
   const bool imported_;
@@ -161,7 +170,7 @@ class hit_table {
   std::vector<memory> tables_;  // the last one is in use
   std::array<std::uint32_t, 64> in_class_{};
 
-  alignas(64) static std::array<std::atomic<std::uint64_t>, 2> nothing;
+  alignas(step_mask + 1) inline static std::array<std::atomic<std::uint64_t>, 2 << step_of_nothing / 2> nothing{};
 };
 
 }  // namespace pinfold::core
