@@ -131,8 +131,11 @@ class engine {
     entry* twin = nullptr;         ///< for this very token, and not to be handed out any more
     rights around = rights::none;  ///< of all that covers it: a peer's only where it lies in what peers may use (R23)
     bool beside = false;           ///< whether anything that can be found overlaps it
+    bool near = false;             ///< whether anything that can be found overlaps what would be registered for it
+    bool alone = false;            ///< nothing at all does, and there is a place in the index
+    core::range_index::place place{};
   };
-  [[nodiscard]] survey look_around(const request& what, const range& extent) const noexcept PINFOLD_REQUIRES(mutex_);
+  void look_around(const request& what, const range& extent, survey& seen) const noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] grant hit_if_live(const request& what) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] bool same_token(const entry& one, const request& what) const noexcept;
   [[nodiscard]] grant hit(entry& found, const request& what) noexcept PINFOLD_REQUIRES(mutex_);
@@ -188,13 +191,13 @@ class engine {
       PINFOLD_REQUIRES(mutex_);  // unlocks
 
   // --- opening (engine_open.cpp)
-  [[nodiscard]] result<grant> open(const request& what, const range& extent, const survey& seen,
+  [[nodiscard]] result<grant> open(const request& what, const range& extent, survey& seen,
                                    const patience& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] result<grant> finish(entry& fresh, const request& what, result<opened> made,
                                      std::uint64_t closes_before, const patience& until) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] entry& claim(const request& what, const range& extent, const survey& seen) noexcept
-      PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] entry& claim(const request& what, const range& extent, survey& seen) noexcept PINFOLD_REQUIRES(mutex_);
+  void note_overlap(entry& fresh) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] bool opened_too_late(entry& opening, const opened& made) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] result<void> after_refusal(entry& opening, const error& refused, const request& what,
                                            std::uint64_t closes_before, const patience& until) noexcept

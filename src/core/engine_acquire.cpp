@@ -23,7 +23,9 @@ result<grant> engine::acquire(const request& what) noexcept {
 // Before the driver is asked what it would register, which may cost more than a hit.
 grant engine::hit_if_live(const request& what) noexcept {
   if (closed_ || what.unshared) return {};
-  entry* found = look_around(what, what.wanted).match;
+  survey seen;
+  look_around(what, what.wanted, seen);
+  entry* found = seen.match;
   if (found == nullptr || found->now() == entry_state::opening) return {};
   counters_.add(counter::acquires);
   return hit(*found, what);
@@ -31,7 +33,8 @@ grant engine::hit_if_live(const request& what) noexcept {
 
 grant engine::find(const request& what) noexcept {
   core::scoped_lock guard(mutex_);
-  auto seen = closed_ ? survey{} : look_around(what, what.wanted);
+  survey seen;
+  if (!closed_) look_around(what, what.wanted, seen);
   if (entry* found = seen.match; found != nullptr && found->now() != entry_state::opening) {
     counters_.add(counter::valid);
     counters_.add(counter::found);
@@ -41,7 +44,7 @@ grant engine::find(const request& what) noexcept {
     return grant_on(*found, what);
   }
   counters_.add(counter::notfound);
-  for (; seen.other_token != nullptr; seen = look_around(what, what.wanted))
+  for (; seen.other_token != nullptr; look_around(what, what.wanted, seen))
     replace(*seen.other_token);  // only marks: `find` never calls the driver
   return {};
 }
@@ -63,13 +66,18 @@ bool engine::same_token(const entry& one, const request& what) const noexcept {
 }
 
 // Goes over what overlaps `extent`, which contains the request, until it finds what can be handed out at once.
-engine::survey engine::look_around(const request& what, const range& extent) const noexcept {
-  survey seen;
+void engine::look_around(const request& what, const range& extent, survey& seen) const noexcept {
+  seen.match = seen.other_token = seen.twin = nullptr;
+  seen.around = rights::none;
+  seen.beside = seen.near = false;
+  seen.alone = index_.find_alone(what.peer, extent, seen.place);
+  if (seen.alone) return;
   index_.find_overlap(what.peer, extent, [&](entry& one) {
     if (!one.findable()) {
       if (!driver_.allows_duplicates && seen.twin == nullptr && same_token(one, what)) seen.twin = &one;
       return false;
     }
+    seen.near = true;
     seen.beside = seen.beside || one.covered().overlaps(what.wanted);
     if (!one.covered().contains(what.wanted)) return false;
     if (!same_token(one, what)) {
@@ -81,7 +89,6 @@ engine::survey engine::look_around(const request& what, const range& extent) con
     seen.match = &one;
     return one.now() != entry_state::opening;
   });
-  return seen;
 }
 
 grant engine::grant_on(entry& found, const request& what) noexcept {
@@ -121,7 +128,7 @@ result<grant> engine::acquire_slowly(const request& what, const range& extent) n
   for (;;) {
     if (!spare_entry()) return fail(errc::out_of_resources, "no memory for another entry");
     if (closed_) return fail(errc::closed, "the cache is shutting down");
-    if (!what.unshared) seen = look_around(what, extent);
+    if (!what.unshared) look_around(what, extent, seen);
     if (entry* found = seen.match) {
       if (found->now() != entry_state::opening) return hit(*found, what);
       return join(*found, what, until);

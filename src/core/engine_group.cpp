@@ -35,7 +35,8 @@ void engine::acquire_group(std::span<const request> what, std::span<result<grant
 // the usual way: waiting here would keep the other members of the group from being opened.
 bool engine::claim_if_simple(const request& what, const range& extent, std::size_t number, group& claimed) noexcept {
   if (closed_ || what.unbudgeted) return false;
-  const auto seen = what.unshared ? survey{} : look_around(what, extent);
+  survey seen;
+  if (!what.unshared) look_around(what, extent, seen);
   if (seen.match != nullptr || seen.twin != nullptr || !budget_.take(extent.size(), 1)) return false;
   counters_.add(counter::acquires);
   claimed.reason[claimed.size] = reason_of_miss(what, extent, seen);

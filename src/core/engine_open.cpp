@@ -20,8 +20,7 @@ constexpr int most_late_opens = 3;
 
 }  // namespace
 
-result<grant> engine::open(const request& what, const range& extent, const survey& seen,
-                           const patience& until) noexcept {
+result<grant> engine::open(const request& what, const range& extent, survey& seen, const patience& until) noexcept {
   entry& fresh = claim(what, extent, seen);
   if (auto room = reserve(fresh, fresh.covered().size(), 1, until); !room)
     return tl::unexpected(abandon(fresh, room.error()));
@@ -52,7 +51,7 @@ result<grant> engine::finish(entry& fresh, const request& what, result<opened> m
 }
 
 // Makes an entry for the request and indexes it, before the driver is asked: an invalidation meanwhile must find it.
-entry& engine::claim(const request& what, const range& extent, const survey& seen) noexcept {
+entry& engine::claim(const request& what, const range& extent, survey& seen) noexcept {
   entry& fresh = *pool_.take();
   fresh.access = what.need | seen.around;
   // Rounding to pages would show a peer what lies beside the memory that was asked for.
@@ -71,9 +70,22 @@ entry& engine::claim(const request& what, const range& extent, const survey& see
   fresh.bypass = what.unbudgeted;
   if (what.unbudgeted) counters_.add(counter::bypasses);
   if (what.unshared && !what.unbudgeted) counters_.add(counter::unmonitored);
-  index_.insert(&fresh);
+  if (seen.alone && fresh.covered() == extent) {
+    index_.insert(&fresh, seen.place);
+  } else {
+    index_.insert(&fresh);
+  }
+  if (seen.near) note_overlap(fresh);
   ++openings_;
   return fresh;
+}
+
+// What is published later than what overlaps it has to look for what it supersedes.
+void engine::note_overlap(entry& fresh) noexcept {
+  index_.find_overlap(fresh.peer(), fresh.covered(), [](entry& one) {
+    one.near = true;
+    return false;
+  });
 }
 
 // Without a token, nothing but the time tells what was opened: if the range was invalidated since the driver was asked,
@@ -132,6 +144,7 @@ void engine::publish(entry& opening, const opened& made) noexcept {
   if (!(opening.covered() == made.covered)) {
     index_.erase(&opening);
     opening.cover(made.covered);
+    opening.near = true;
     index_.insert(&opening);
   }
   --openings_;
@@ -143,7 +156,7 @@ void engine::publish(entry& opening, const opened& made) noexcept {
   if (opening.doomed) held_.push_back(&opening);
   if (!opening.doomed) allow_hits(opening);
   waiting_.notify(&opening);
-  if (!opening.doomed && driver_.token_bytes == 0) supersede(opening);
+  if (!opening.doomed && opening.near && driver_.token_bytes == 0) supersede(opening);
 }
 
 // Everything that leases and hits will read: from now on it is constant as long as anybody can.

@@ -42,6 +42,7 @@ struct entry {
   bool bypass : 1 = false;      ///< outside the budget, closed by its last release
   bool queued : 1 = false;      ///< draining, and its close is due
   bool in_driver : 1 = false;   ///< opening, and the driver is at work on it now
+  bool near : 1 = false;        ///< opening, and there is or was something else that can be found and overlaps it
   bool disturbed : 1 = false;   ///< opening, and something that overlaps it was closed since the driver was asked
   bool counted : 1 = false;     ///< whether the budget holds a place for it
 

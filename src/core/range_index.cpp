@@ -29,6 +29,35 @@ const range_leaf* range_index::leaf_walk::next() noexcept {
   return nullptr;
 }
 
+// One way down for both questions that a new entry has: what is there, and where does it go.
+bool range_index::find_alone(peer_id peer, const range& where, place& found) const noexcept {
+  found.way_.depth = 0;
+  void* node = root_;
+  const auto key = key_of(peer, where.begin);
+  for (std::size_t level = 0; level < height_; ++level) {
+    auto* inner = static_cast<range_inner*>(node);
+    const auto at = inner->child_for(key);
+    if (!nothing_beside(*inner, at, where, peer)) return false;
+    found.way_.push(inner, at);
+    node = inner->child[at];
+  }
+  auto* leaf = found.leaf_ = static_cast<range_leaf*>(node);
+  if (leaf == nullptr || leaf->peer != peer) return true;
+  for (auto left = leaf->reaching(where.begin >> reach_page_shift, leaf->before(where.end)); left != 0;
+       left &= left - 1)
+    if (covered_of(*leaf->entry_at(static_cast<std::size_t>(std::countr_zero(left)))).overlaps(where)) return false;
+  return true;
+}
+
+// Whether no child but that one has anything in the range, of any peer that comes before.
+bool range_index::nothing_beside(const range_inner& node, std::size_t at, const range& where,
+                                 peer_id peer) const noexcept {
+  if (at + 1 < node.count && node.keys[at] < key_of(peer, where.end)) return false;
+  bool reached = false;
+  for (std::size_t i = 0; i < at; ++i) reached |= node.furthest[i] > where.begin >> reach_page_shift;
+  return !reached;
+}
+
 // --- inserting
 
 struct range_index::new_slot {
@@ -64,14 +93,24 @@ void range_index::insert(entry* added) noexcept {
   const auto key = key_of(slot.peer, slot.covered.begin);
   range_leaf* leaf = leaf_for(key, way);
   if (way.key_before() == key) leaf = leaf_among_equals(way, *leaf, slot);
+  insert_below(way, *leaf, slot);
+}
+
+void range_index::insert(entry* added, place& at) noexcept {
+  if (at.leaf_ == nullptr) return insert(added);
+  ++size_;
+  insert_below(at.way_, *at.leaf_, new_slot(added));
+}
+
+void range_index::insert_below(path& way, range_leaf& leaf, const new_slot& slot) noexcept {
   const auto reach = page_after(slot.covered.end);
   for (std::size_t i = 0; i < way.depth; ++i) {
     auto& furthest = way.steps[i].node->furthest[way.steps[i].at];
     if (furthest < reach) furthest = reach;
   }
-  if (leaf->peer != slot.peer) return insert_beside(way, *leaf, slot);
-  if (leaf->count == range_leaf::capacity) return insert_in_full(way, *leaf, slot);
-  slot.put_in(*leaf);
+  if (leaf.peer != slot.peer) return insert_beside(way, leaf, slot);
+  if (leaf.count == range_leaf::capacity) return insert_in_full(way, leaf, slot);
+  slot.put_in(leaf);
 }
 
 // Where the key stands between leaves, those before it may end with the same begin, and entries that end later.

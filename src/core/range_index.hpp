@@ -36,8 +36,15 @@ class range_index {
   [[nodiscard]] static chunk make_chunk(std::size_t bytes) noexcept { return range_node_pool::make_chunk(bytes); }
   void adopt(chunk made) noexcept { pool_.adopt(std::move(made)); }
 
+  /// Where an entry will go that overlaps no other.
+  class place;
+  /// Finds the place for an entry of that range; false when it may overlap others, or when that takes longer to tell.
+  [[nodiscard]] bool find_alone(peer_id peer, const range& where, place& found) const noexcept;
+
   /// Requires that it is ready. The entry's key must not change while it is in the index.
   void insert(entry* added) noexcept;
+  /// The same at a place that was found for that key. Requires that nothing was inserted or erased since.
+  void insert(entry* added, place& at) noexcept;
 
   /// Requires that the entry is in this index.
   void erase(entry* gone) noexcept;
@@ -78,6 +85,8 @@ class range_index {
   static constexpr std::size_t most_levels = 24;
   static constexpr std::size_t comfortable = 12;  // nodes are merged into one of so many, which has room for more
 
+  struct new_slot;
+
   // The way from the root to a leaf: each inner node, and which of its children is next.
   struct path {
     struct step {
@@ -103,6 +112,10 @@ class range_index {
       return true;
     }
   };
+
+  [[nodiscard]] bool nothing_beside(const range_inner& node, std::size_t at, const range& where,
+                                    peer_id peer) const noexcept;
+  void insert_below(path& way, range_leaf& leaf, const new_slot& slot) noexcept;
 
   // The leaves that may have something of a peer in a range, in order.
   class leaf_walk {
@@ -145,7 +158,6 @@ class range_index {
     }
   }
 
-  struct new_slot;
   void insert_beside(path& way, range_leaf& other, const new_slot& added) noexcept;
   void insert_in_full(path& way, range_leaf& full, const new_slot& added) noexcept;
   static bool insert_balanced(range_inner& above, std::size_t left, const new_slot& added) noexcept;
@@ -165,6 +177,16 @@ class range_index {
   std::size_t height_ = 0;  // levels of inner nodes
   std::size_t size_ = 0;
   range_node_pool pool_;
+};
+
+class range_index::place {
+ public:
+  place() noexcept {}  // most of it is written when it is found
+
+ private:
+  friend class range_index;
+  path way_;
+  range_leaf* leaf_ = nullptr;
 };
 
 }  // namespace pinfold::core
