@@ -5,7 +5,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 export CTEST_PARALLEL_LEVEL ?= $(shell nproc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo bench test soak format lint check install clean
+.PHONY: help setup build demo bench plots test soak format lint check install clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z]*\): *[^#]*## */  make \1\t/p' Makefile | expand -t 18
@@ -27,6 +27,13 @@ bench:           ## what the cache costs, beside those of UCX and Open MPI; half
 	cmake build/release
 	cmake --build build/release --target pinfold_tool pinfold_peers
 	scripts/bench
+
+plots:           ## draws hits by regions and by threads, beside UCX and Open MPI, into docs/plots; some minutes
+	scripts/setup plots
+	test -e build/release/build.ninja || cmake --preset release -DPINFOLD_BUILD_TESTS=OFF
+	cmake build/release
+	cmake --build build/release --target pinfold_tool pinfold_peers
+	scripts/plots
 
 test:            ## build everything and run all tests at their short lengths
 	scripts/setup test
