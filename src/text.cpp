@@ -78,6 +78,12 @@ void append_holders(std::string& line, const event& what) {
   if (what.owner != 0) line += ", opened by thread " + std::to_string(what.owner);
 }
 
+void append_request(std::string& line, const event& what) {
+  if (what.kind != event_kind::requested) return;
+  line += what.hit ? ", hit" : ", opened in " + std::to_string(what.opened_for.count()) + " ns";
+  line += ", registered [" + hexadecimal(what.registered.begin) + ", " + hexadecimal(what.registered.end) + ")";
+}
+
 }  // namespace
 
 const char* name_of(event_kind kind) noexcept {
@@ -89,6 +95,7 @@ const char* name_of(event_kind kind) noexcept {
     case event_kind::close_failed: return "close_failed";
     case event_kind::leases_outlive_cache: return "leases_outlive_cache";
     case event_kind::statistics: return "statistics";
+    case event_kind::requested: return "requested";
   }
   return "unknown";
 }
@@ -111,6 +118,7 @@ std::string describe(const event& what) {
   std::string line = std::string(what.cache) + ": " + name_of(what.level) + ": " + name_of(what.kind);
   append_place(line, what);
   append_holders(line, what);
+  append_request(line, what);
   if (what.cause != nullptr) line += ": " + describe(*what.cause);
   if (*what.text != '\0') line += std::string(": ") + what.text;
   return line;

@@ -7,6 +7,7 @@
 #include <pinfold/peer.hpp>
 #include <pinfold/range.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -22,6 +23,7 @@ enum class event_kind : std::uint8_t {
   close_failed,              ///< the driver refused a close; the entry is in quarantine and will be retried
   leases_outlive_cache,      ///< the drain time-out passed at destruction with `leases` still out
   statistics,                ///< the line asked for with `cache_options::statistics_at_exit`, in `text`
+  requested,                 ///< an acquire succeeded; only with `cache_options::trace_requests`
 };
 
 /// How much it matters.
@@ -38,6 +40,11 @@ struct event {
   std::int32_t owner = 0;        ///< kernel thread id that opened the entry, 0 when unknown
   const error* cause = nullptr;  ///< the driver's failure, when there is one
   const char* text = "";         ///< a ready-made line, where the kind says so
+
+  // Of `requested`, where `where` is the range that was asked for:
+  range registered{};                      ///< the registration that serves it
+  bool hit = false;                        ///< the registrar was not asked by this request
+  std::chrono::nanoseconds opened_for{0};  ///< what the registrar's open took, its refusals included; 0 for a hit
 };
 
 /// Called on the thread that caused the event, with no lock held, possibly on several threads at once. It may read the

@@ -54,6 +54,10 @@ struct cache_options {
   bool entry_statistics = false;    ///< exact hit counts per entry in `dump()`, else sampled (R45)
   bool statistics_at_exit = false;  ///< send a `statistics` event at destruction (R44)
 
+  /// Tell the sink of every acquire that succeeds (`event_kind::requested`), for recording (`trace_file.hpp`). Costs:
+  /// every hit takes the cache's mutex and calls the sink, and batches are opened one by one. `find` is not told.
+  bool trace_requests = false;
+
   event_sink sink{};  ///< who is told; nobody when empty
 };
 

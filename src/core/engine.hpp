@@ -142,6 +142,9 @@ class engine {
   [[nodiscard]] static grant grant_on(entry& found, const request& what) noexcept;
   void sample(entry& found) noexcept PINFOLD_REQUIRES(mutex_);
   void replace(entry& stale) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] result<grant> grant_for(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
+  void tell_request(const request& what, const grant& granted, std::chrono::nanoseconds opened_for) noexcept
+      PINFOLD_EXCLUDES(mutex_);
   [[nodiscard]] result<grant> acquire_slowly(const request& what, const range& extent) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] result<grant> join(entry& opening, const request& what, const patience& until) noexcept
@@ -162,7 +165,7 @@ class engine {
   static void stop_hits(entry& live) noexcept { live.hot()->clear(record::hittable); }
   /// Whether no hit is found without the mutex.
   [[nodiscard]] bool hits_need_the_mutex() const noexcept {
-    return !options_.retain || options_.entry_statistics || number_ == 0;
+    return !options_.retain || options_.entry_statistics || options_.trace_requests || number_ == 0;
   }
   /// Whether it stays open after its last release.
   [[nodiscard]] bool kept(const entry& one) const noexcept {

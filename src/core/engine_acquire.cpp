@@ -1,12 +1,31 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Finding what is asked for, and waiting for what is on its way.
 #include "core/engine.hpp"
+#include "core/open_watch.hpp"
 
 #include <cstring>
 
 namespace pinfold::detail {
 
 result<grant> engine::acquire(const request& what) noexcept {
+  if (!options_.trace_requests) return grant_for(what);
+  const core::open_watch watch;
+  auto granted = grant_for(what);
+  if (granted) tell_request(what, *granted, watch.spent());
+  return granted;
+}
+
+void engine::tell_request(const request& what, const grant& granted, std::chrono::nanoseconds opened_for) noexcept {
+  event asked{event_kind::requested, severity::debug};
+  asked.peer = what.peer;
+  asked.where = what.wanted;
+  asked.registered = record_of(granted.held)->covered();
+  asked.hit = opened_for.count() == 0;
+  asked.opened_for = opened_for;
+  tell(asked);
+}
+
+result<grant> engine::grant_for(const request& what) noexcept {
   static_cast<void>(ledger::of_this_thread());  // for the hits to come
   if (hits_need_the_mutex() || what.persistent) {
     core::scoped_lock guard(mutex_);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Opening one entry: reserve, call the driver, correct, publish; or take everything back.
 #include "core/engine.hpp"
+#include "core/open_watch.hpp"
 #include "core/ticks.hpp"
 
 #include <cstring>
@@ -124,7 +125,9 @@ result<opened> engine::call_open(entry& opening) noexcept {
   const auto* token = reinterpret_cast<const std::byte*>(opening.hot()) + token_offset_;
   const open_request asked{opening.peer(), opening.covered(), token, opening.access};
   mutex_.unlock();
+  const auto start = core::open_watch::now(options_.trace_requests);
   auto made = driver_.open(driver_.self, asked);
+  core::open_watch::add_since(start);
   mutex_.lock();
   --asked_now_;
   opening.in_driver = false;

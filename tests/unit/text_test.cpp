@@ -20,10 +20,10 @@ using pinfold::severity;
 
 TEST(name_of, every_event_kind_has_a_name_of_its_own) {
   std::set<std::string> names;
-  for (int kind = 0; kind <= static_cast<int>(event_kind::statistics); ++kind) {
+  for (int kind = 0; kind <= static_cast<int>(event_kind::requested); ++kind) {
     names.insert(pinfold::name_of(static_cast<event_kind>(kind)));
   }
-  EXPECT_EQ(names.size(), static_cast<std::size_t>(event_kind::statistics) + 1);
+  EXPECT_EQ(names.size(), static_cast<std::size_t>(event_kind::requested) + 1);
   EXPECT_FALSE(names.contains("unknown"));
   EXPECT_STREQ(pinfold::name_of(event_kind::close_failed), "close_failed");
 }
@@ -60,6 +60,21 @@ TEST(describe_event, says_the_drivers_failure) {
   const event what{
       .kind = event_kind::close_failed, .level = severity::failure, .cache = "c", .leases = 1, .cause = &cause};
   EXPECT_EQ(pinfold::describe(what), "c: failure: close_failed, 1 lease out: " + pinfold::describe(cause));
+}
+
+TEST(describe_event, says_what_a_request_cost) {
+  using std::chrono::nanoseconds;
+  event what{.kind = event_kind::requested,
+             .level = severity::debug,
+             .cache = "c",
+             .peer = {3},
+             .where = {0x1010, 0x1020},
+             .registered = {0x1000, 0x3000},
+             .opened_for = nanoseconds(1300)};
+  EXPECT_EQ(pinfold::describe(what),
+            "c: debug: requested peer 3 [0x1010, 0x1020), opened in 1300 ns, registered [0x1000, 0x3000)");
+  what.hit = true;
+  EXPECT_EQ(pinfold::describe(what), "c: debug: requested peer 3 [0x1010, 0x1020), hit, registered [0x1000, 0x3000)");
 }
 
 TEST(describe_event, says_no_more_than_it_knows) {
