@@ -22,6 +22,7 @@ using outcome = tl::expected<cache_options, settings_error>;
 constexpr std::string_view prefix = "PINFOLD_";
 constexpr std::string_view test_prefix = "PINFOLD_TEST_";  // the test programs' own, never the library's
 constexpr const char* config_name = "PINFOLD_CONFIG";
+constexpr std::string_view trace_name = "PINFOLD_TRACE";  // every cache reads it by itself
 constexpr std::size_t largest_file = std::size_t{64} * 1024;
 
 constexpr const char* not_a_size = "expected a number, with K, M, G or T after it if wanted, or inf";
@@ -98,7 +99,8 @@ bool is_setting(std::string_view variable) noexcept {
 outcome options_from_variables(cache_options options) {
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
     const std::string_view text = *variable;
-    if (!is_setting(text) || text.substr(0, text.find('=')) == config_name) continue;
+    const auto name = text.substr(0, text.find('='));
+    if (!is_setting(text) || name == config_name || name == trace_name) continue;
     const auto done = read_line(options, text);
     if (!done) return refused(done.error(), "environment: " + std::string(text));
   }

@@ -2,7 +2,8 @@
 /// \file
 /// Cache options as text: environment variables with the prefix `PINFOLD_`, or a file of the same assignments.
 ///
-/// Nothing in the library reads the environment by itself: a program that wants it calls `options_from_environment`.
+/// Nothing in the library reads them by itself: a program that wants it calls `options_from_environment`. Only
+/// PINFOLD_TRACE, which is no setting of a cache, is obeyed by every cache (`trace_file.hpp`).
 #pragma once
 
 #include <pinfold/error.hpp>

@@ -2,6 +2,8 @@
 // The engine as the typed fronts call it.
 #include "core/engine.hpp"
 
+#include <pinfold/trace_file.hpp>
+
 namespace pinfold::detail {
 
 namespace {
@@ -19,7 +21,7 @@ void engine_closer::operator()(engine* closing) const noexcept {
 }
 
 engine_handle make_engine(const driver& table, cache_options options) {
-  return engine_handle(engine::make(table, std::move(options)));
+  return engine_handle(engine::make(table, traced_by_environment(std::move(options))));
 }
 
 const hit_view& hits_of(const engine& on) noexcept { return on.view(); }

@@ -187,6 +187,14 @@ TEST_F(environment, variables_of_the_tests_are_ignored) {
   unsetenv("PINFOLD_TEST_ANYTHING");
 }
 
+TEST_F(environment, the_trace_is_no_setting) {
+  setenv("PINFOLD_TRACE", "somewhere", 1);
+  const auto options = pinfold::options_from_environment(unusual());
+  unsetenv("PINFOLD_TRACE");
+  ASSERT_TRUE(options) << options.error().where;
+  expect_same(*options, unusual());
+}
+
 TEST_F(environment, an_error_in_the_file_names_its_line) {
   const auto path = file_with("PINFOLD_RETAIN=off\nPINFOLD_MAX_COUNT=x\n");
   setenv("PINFOLD_CONFIG", path.c_str(), 1);

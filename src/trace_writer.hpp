@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The buffer between requests and the file that they are recorded in. Internal.
+#pragma once
+
+#include <pinfold/error.hpp>
+#include <pinfold/events.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <sys/types.h>
+
+namespace pinfold::detail {
+
+inline constexpr std::string_view trace_heading = "# pinfold trace 1";
+
+/// Thread-safe. In a child of fork it drops everything.
+class trace_writer {
+ public:
+  /// Takes over the descriptor, which must be open for appending. `name` is for complaints on standard error about a
+  /// file that cannot be written any more; empty for none.
+  trace_writer(int descriptor, std::string name);
+  ~trace_writer();
+  trace_writer(const trace_writer&) = delete;
+  trace_writer& operator=(const trace_writer&) = delete;
+
+  /// What an exiting process must still write.
+  static void flush_at_exit(const std::shared_ptr<trace_writer>& one);
+
+  /// The number of a new cache, which is written at once, so that a process without requests can be seen.
+  [[nodiscard]] unsigned add_cache(std::string_view name);
+  void add(unsigned cache, const event& what) noexcept;
+  result<void> flush() noexcept;
+
+ private:
+  using clock = std::chrono::steady_clock;
+
+  void append(std::string_view line);
+  void write_out() noexcept;
+  void give_up(int why) noexcept;
+
+  const int descriptor_;
+  const std::string name_;
+  const pid_t process_;
+  std::mutex mutex_;
+  std::string buffer_;
+  clock::time_point written_;
+  std::optional<error> failure_;
+};
+
+}  // namespace pinfold::detail

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What is recorded can be read back, whoever else writes to the same file.
+#include "support/local_fixture.hpp"
+#include "support/process_limits.hpp"
+
+#include <pinfold/trace_file.hpp>
+
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace pinfold::testing {
+namespace {
+
+class trace_files : public ::testing::Test {
+ protected:
+  trace_files() { std::remove(path_.c_str()); }
+  ~trace_files() override {
+    ::unsetenv("PINFOLD_TRACE");
+    std::remove(path_.c_str());
+  }
+
+  void use_environment() const { ::setenv("PINFOLD_TRACE", path_.c_str(), 1); }
+
+  [[nodiscard]] recorded_trace recorded() const {
+    auto trace = read_trace(path_);
+    EXPECT_TRUE(trace) << trace.error().where << ": " << describe(trace.error().cause);
+    return trace ? *std::move(trace) : recorded_trace{};
+  }
+  [[nodiscard]] std::string text() const {
+    std::stringstream all;
+    all << std::ifstream(path_).rdbuf();
+    return all.str();
+  }
+
+  /// Runs it in a child of fork; how that ended. Without handlers at exit, unless it exits by itself: leak checkers
+  /// mind what a test's frames hold.
+  template <class Work>
+  static int in_child(Work&& work) {
+    const auto child = ::fork();
+    if (child == 0) {
+      work();
+      ::_exit(0);
+    }
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    return status;
+  }
+
+  const std::string path_ = ::testing::TempDir() + "pinfold_trace_" + std::to_string(::getpid());
+};
+
+cache_options recording(trace_file into, const std::string& name) {
+  cache_options options;
+  options.name = name;
+  options.trace_requests = true;
+  options.sink = into.sink(name);
+  return options;
+}
+
+TEST_F(trace_files, what_is_recorded_is_read_back) {
+  auto file = trace_file::open(path_);
+  ASSERT_TRUE(file) << describe(file.error());
+  local_fixture first(recording(*file, "first one"));
+  local_fixture second(recording(*file, "second\none"));
+  first.device->limits.granularity = 0x1000;
+  first.touch(0x10010, 0x10020);
+  first.touch(0x10100, 0x10200);
+  second.touch(0xfffffffff000, 0xfffffffff001);
+  ASSERT_TRUE(file->flush());
+  const auto trace = recorded();
+  ASSERT_EQ(trace.caches.size(), 2U);
+  EXPECT_TRUE(trace.caches[0].ends_with(" first one")) << trace.caches[0];
+  EXPECT_TRUE(trace.caches[1].ends_with(" second?one")) << trace.caches[1];
+  ASSERT_EQ(trace.requests.size(), 3U);
+  EXPECT_EQ(trace.requests[0].cache, 0U);
+  EXPECT_EQ(trace.requests[0].asked, (range{0x10010, 0x10020}));
+  EXPECT_EQ(trace.requests[0].registered, (range{0x10000, 0x11000}));
+  EXPECT_FALSE(trace.requests[0].hit);
+  EXPECT_GT(trace.requests[0].opened_for.count(), 0);
+  EXPECT_EQ(trace.requests[1].asked, (range{0x10100, 0x10200}));
+  EXPECT_TRUE(trace.requests[1].hit);
+  EXPECT_EQ(trace.requests[1].opened_for.count(), 0);
+  EXPECT_EQ(trace.requests[2].cache, 1U);
+  EXPECT_EQ(trace.requests[2].asked, (range{0xfffffffff000, 0xfffffffff001}));
+}
+
+TEST_F(trace_files, the_last_sink_writes_the_rest) {
+  {
+    local_fixture f(recording(*trace_file::open(path_), "c"));
+    for (std::uintptr_t i = 0; i < 5000; ++i) f.touch(i * 0x1000, i * 0x1000 + 1);
+  }
+  EXPECT_EQ(recorded().requests.size(), 5000U);
+}
+
+TEST_F(trace_files, a_second_run_adds_to_the_first) {
+  for (int run = 0; run < 2; ++run) {
+    local_fixture f(recording(*trace_file::open(path_), "c"));
+    f.touch(0x1000, 0x2000);
+  }
+  const auto trace = recorded();
+  EXPECT_EQ(trace.caches.size(), 2U);
+  EXPECT_EQ(trace.requests.size(), 2U);
+}
+
+TEST_F(trace_files, threads_caches_and_processes_keep_their_lines_whole) {
+  use_environment();
+  constexpr std::uintptr_t each = 3000;
+  const auto work = [] {
+    local_fixture f;
+    std::vector<std::thread> threads;
+    for (std::uintptr_t own = 0; own < 2; ++own)
+      threads.emplace_back([&f, own] {
+        for (std::uintptr_t i = 0; i < each; ++i) f.touch(0x1000 * (i % 7), 0x1000 * (i % 7) + own + 1);
+      });
+    for (auto& one : threads) one.join();
+  };
+  std::vector<pid_t> children;
+  for (int i = 0; i < 3; ++i) {
+    children.push_back(::fork());
+    if (children.back() != 0) continue;
+    work();
+    ::_exit(0);
+  }
+  work();
+  for (const auto child : children) ::waitpid(child, nullptr, 0);
+  const auto trace = recorded();
+  EXPECT_EQ(trace.caches.size(), 4U);
+  std::vector<std::size_t> counts(trace.caches.size());
+  for (const auto& one : trace.requests) ++counts[one.cache];
+  for (const auto count : counts) EXPECT_EQ(count, 2 * each);
+}
+
+// The parent's cache has lines in its buffer when it forks: they must not be there twice.
+TEST_F(trace_files, a_child_of_fork_does_not_repeat_its_parents_lines) {
+  use_environment();
+  {
+    local_fixture f;
+    f.touch(0x1000, 0x2000);
+    EXPECT_EQ(in_child([] {
+                local_fixture own;
+                own.touch(0x5000, 0x6000);
+              }),
+              0);
+    f.touch(0x1000, 0x2000);
+  }
+  const auto trace = recorded();
+  EXPECT_EQ(trace.caches.size(), 2U);
+  EXPECT_EQ(trace.requests.size(), 3U);
+}
+
+TEST_F(trace_files, a_cache_that_is_never_destroyed_is_written_at_exit) {
+  use_environment();
+  static_cast<void>(in_child([] {
+    auto* leaked = new local_fixture<>;
+    leaked->touch(0x1000, 0x2000);
+    std::exit(0);
+  }));
+  EXPECT_EQ(recorded().requests.size(), 1U);
+}
+
+TEST_F(trace_files, a_killed_process_leaves_whole_lines) {
+  use_environment();
+  const int status = in_child([] {
+    local_fixture f;
+    for (std::uintptr_t i = 0; i < 5000; ++i) f.touch(i * 0x1000, i * 0x1000 + 1);
+    ::raise(SIGKILL);
+  });
+  EXPECT_TRUE(WIFSIGNALED(status));
+  const auto trace = recorded();
+  EXPECT_EQ(trace.caches.size(), 1U);
+  EXPECT_GT(trace.requests.size(), 1000U);
+  EXPECT_LE(trace.requests.size(), 5000U);
+}
+
+TEST_F(trace_files, the_environment_leaves_the_own_sink_as_it_is) {
+  use_environment();
+  std::vector<event_kind> told;
+  cache_options options{.max_count = 1, .statistics_at_exit = true};
+  options.sink = [&](const event& what) { told.push_back(what.kind); };
+  {
+    local_fixture f(options);
+    f.touch(0x1000, 0x2000);
+    f.touch(0x3000, 0x4000);
+  }
+  EXPECT_EQ(told, (std::vector{event_kind::evicted, event_kind::statistics}));
+  EXPECT_EQ(recorded().requests.size(), 2U);
+}
+
+TEST_F(trace_files, without_a_sink_the_statistics_still_go_to_stderr) {
+  use_environment();
+  ::testing::internal::CaptureStderr();
+  {
+    local_fixture f({.name = "mine", .statistics_at_exit = true});
+  }
+  EXPECT_TRUE(::testing::internal::GetCapturedStderr().starts_with("mine: hits=0"));
+}
+
+TEST_F(trace_files, an_unwritable_file_is_told_and_the_cache_works) {
+  ::setenv("PINFOLD_TRACE", "/nonexistent/trace", 1);
+  ::testing::internal::CaptureStderr();
+  local_fixture f;
+  const auto complaint = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(complaint.find("PINFOLD_TRACE=/nonexistent/trace: "), std::string::npos) << complaint;
+  EXPECT_NE(complaint.find("ENOENT"), std::string::npos) << complaint;
+  f.touch(0x1000, 0x2000);
+}
+
+TEST_F(trace_files, other_files_are_not_added_to) {
+  std::ofstream(path_) << "a letter\n";
+  const auto file = trace_file::open(path_);
+  ASSERT_FALSE(file);
+  EXPECT_EQ(file.error(), errc::invalid_argument);
+  EXPECT_EQ(text(), "a letter\n");
+  EXPECT_FALSE(trace_file::open("/dev/null"));
+  EXPECT_FALSE(trace_file::open(::testing::TempDir()));
+}
+
+TEST_F(trace_files, a_full_disk_ends_the_recording_with_an_error) {
+  EXPECT_EQ(in_child([this] {
+              ::signal(SIGXFSZ, SIG_IGN);
+              auto file = *trace_file::open(path_);
+              const lowered_limit low(RLIMIT_FSIZE, 4096);
+              local_fixture f(recording(file, "c"));
+              for (std::uintptr_t i = 0; i < 200; ++i) f.touch(i * 0x1000, i * 0x1000 + 1);
+              const auto done = file.flush();
+              if (done || done.error().native != EFBIG) ::_exit(1);
+              if (f.cache.statistics().sink_failures != 0) ::_exit(2);
+            }),
+            0);
+}
+
+constexpr const char* good =
+    "# pinfold trace 1\n"
+    "cache 1.1 name of it\n"
+    "1.1 7 0x1000 64 0x1000 4096 13400\n"
+    "\n"
+    "# a comment\n"
+    "1.1 7 0x1fff 1 0x1000 4096 hit\n";
+
+TEST(trace_reader, reads_what_the_format_says) {
+  const auto trace = parse_trace(good, "here");
+  ASSERT_TRUE(trace) << trace.error().where;
+  EXPECT_EQ(trace->caches, std::vector<std::string>{"1.1 name of it"});
+  ASSERT_EQ(trace->requests.size(), 2U);
+  EXPECT_EQ(trace->requests[0].peer, peer_id{7});
+  EXPECT_EQ(trace->requests[0].opened_for.count(), 13400);
+  EXPECT_EQ(trace->requests[1].asked, (range{0x1fff, 0x2000}));
+  EXPECT_TRUE(trace->requests[1].hit);
+}
+
+TEST(trace_reader, the_same_number_again_is_another_cache) {
+  const auto trace =
+      parse_trace(std::string(good) + "# pinfold trace 1\ncache 1.1 later\n1.1 0 0x0 1 0x0 1 5\n", "here");
+  ASSERT_TRUE(trace) << trace.error().where;
+  EXPECT_EQ(trace->caches.size(), 2U);
+  EXPECT_EQ(trace->requests.back().cache, 1U);
+}
+
+TEST(trace_reader, says_which_line_is_wrong) {
+  for (const char* bad :
+       {"1.1 7 0x1000 64 0x1000 4096", "1.1 7 0x1000 64 0x1000 4096 hit more", "1.1 7 0x1000 64 0x1000 4096 ",
+        "1.1  7 0x1000 64 0x1000 4096 hit", "2.1 7 0x1000 64 0x1000 4096 hit", "1.1 x 0x1000 64 0x1000 4096 hit",
+        "1.1 7 1000 64 0x1000 4096 hit", "1.1 7 0x1000 0 0x1000 4096 hit", "1.1 7 0x1000 -1 0x1000 4096 hit",
+        "1.1 7 0xffffffffffffffff 64 0xffffffffffffffff 64 hit", "1.1 7 0x1000 64 0x2000 4096 hit",
+        "1.1 7 0x1000 64 0x1000 4096 miss", "1.1 7 0x1000 64 0x1000 4096 99999999999999999999",
+        "1.1 7 0x1000 64 0x1000 4096 -5", "cache ", "nonsense", "# pinfold trace 2", "1.1 7 0x1000 64 0x10"}) {
+    const auto trace = parse_trace(std::string(good) + bad, "some.trace");
+    ASSERT_FALSE(trace) << bad;
+    EXPECT_EQ(trace.error().where, "some.trace:7") << bad;
+    EXPECT_EQ(trace.error().cause, errc::invalid_argument) << bad;
+  }
+}
+
+TEST(trace_reader, refuses_what_is_no_trace) {
+  EXPECT_EQ(parse_trace("", "t").error().where, "t");
+  EXPECT_EQ(parse_trace("hello\n", "t").error().where, "t:1");
+  EXPECT_EQ(parse_trace("\n# pinfold trace 1\n", "t").error().where, "t:1");
+  const auto none = read_trace("/nonexistent/trace");
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().where, "/nonexistent/trace");
+  EXPECT_EQ(none.error().cause.native, ENOENT);
+  EXPECT_FALSE(read_trace(::testing::TempDir()));
+}
+
+}  // namespace
+}  // namespace pinfold::testing
