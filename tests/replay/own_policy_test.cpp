@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What is called second-chance here is what the cache really does: miss by miss.
+#include "replay/second_chance.hpp"
+#include "replay/simulate.hpp"
+#include "replay/synthetic.hpp"
+
+#include <pinfold/cache.hpp>
+#include <pinfold/registrars/null.hpp>
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace pinfold::testing {
+namespace {
+
+cache_options with_budget(std::size_t bytes, std::size_t count) {
+  cache_options options;
+  options.monitor = monitor_choice::explicit_;
+  options.max_bytes = bytes;
+  options.max_count = count;
+  return options;
+}
+
+// Registrations never overlap: each has 64 MiB of addresses for itself.
+statistics play(const tool::workload& of, cache_options options) {
+  cache really(null_registrar{}, std::move(options));
+  for (const auto one : of.requests) {
+    const auto* address = reinterpret_cast<const void*>((std::uintptr_t{one} + 1) << 26);
+    const auto held = really.acquire(address, of.objects[one].bytes);
+    EXPECT_TRUE(held) << describe(held.error());
+  }
+  return really.statistics();
+}
+
+void expect_same(tool::workload of, std::size_t share, bool in_entries) {
+  tool::count_room(of, in_entries);
+  const auto budget = (in_entries ? of.objects.size() : of.footprint()) / share;
+  tool::second_chance ours(of);
+  const auto simulated = tool::simulate(of, ours, budget);
+  const auto real = play(of, in_entries ? with_budget(0, budget) : with_budget(budget, 0));
+  EXPECT_GT(simulated.evictions, 0U);
+  EXPECT_EQ(real.misses, simulated.misses) << of.name << " 1/" << share;
+  EXPECT_EQ(real.evicted, simulated.evictions) << of.name << " 1/" << share;
+}
+
+TEST(own_policy, the_simulation_misses_where_the_cache_does) {
+  for (const auto& one : tool::all_synthetic()) {
+    auto of = one.make(tool::all_cost_models().front(), 1);
+    of.name = one.name;
+    of.requests.resize(60'000);
+    for (const std::size_t share : {2U, 10U, 100U}) {
+      expect_same(of, share, false);
+      expect_same(of, share, true);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pinfold::testing

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What is replayed is what was recorded, and what is made up is always the same.
+#include "replay/recorded.hpp"
+#include "replay/second_chance.hpp"
+#include "replay/simulate.hpp"
+#include "replay/synthetic.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace pinfold::testing {
+namespace {
+
+recorded_trace parsed(const std::string& lines) {
+  auto trace = parse_trace("# pinfold trace 1\n" + lines, "test");
+  EXPECT_TRUE(trace) << trace.error().where;
+  return trace ? *std::move(trace) : recorded_trace{};
+}
+
+constexpr const char* two_caches =
+    "cache 1.1 a\n"
+    "cache 1.2 b\n"
+    "cache 1.3 unused\n"
+    "1.1 0 0x1000 1 0x1000 4096 100\n"
+    "1.2 0 0x1000 1 0x1000 4096 900\n"
+    "1.1 0 0x1800 1 0x1000 4096 hit\n"
+    "1.1 7 0x1000 1 0x1000 4096 50\n"
+    "1.1 0 0x1000 1 0x1000 4096 300\n"
+    "1.1 0 0x1000 1 0x1000 4096 200\n"
+    "1.1 0 0x9000 1 0x9000 8192 hit\n";
+
+TEST(recorded_workload, registrations_are_objects_and_caches_are_apart) {
+  const auto all = tool::workloads_of(parsed(two_caches), nullptr);
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0].name, "1.1 a");
+  EXPECT_EQ(all[0].requests, (std::vector<std::uint32_t>{0, 0, 1, 0, 0, 2}));
+  EXPECT_EQ(all[0].footprint(), 4096U + 4096 + 8192);
+  EXPECT_EQ(all[0].objects[0].open_ns, 200) << "the median";
+  EXPECT_EQ(all[0].objects[1].open_ns, 50) << "another peer";
+  EXPECT_NEAR(all[0].objects[2].open_ns, 250, 1e-6) << "never seen to be opened: as the others, by bytes";
+  EXPECT_EQ(all[1].requests.size(), 1U);
+  EXPECT_EQ(all[1].objects[0].open_ns, 900);
+}
+
+TEST(recorded_workload, costs_can_be_those_of_a_model) {
+  const auto& model = tool::all_cost_models().front();
+  const auto all = tool::workloads_of(parsed(two_caches), &model);
+  EXPECT_DOUBLE_EQ(all[0].objects[0].open_ns, model.open_fixed + 4 * model.open_per_kib);
+  EXPECT_DOUBLE_EQ(all[0].objects[0].close_ns, model.close_fixed + 4 * model.close_per_kib);
+}
+
+TEST(simulation, costs_are_opens_and_the_closes_of_evictions) {
+  tool::workload of;
+  of.objects = {{10, 10, 100, 7}, {10, 10, 1000, 70}, {25, 25, 5, 3}};
+  of.requests = {0, 0, 1, 0, 2};
+  tool::second_chance chooser(of);
+  const auto seen = tool::simulate(of, chooser, 10);
+  EXPECT_EQ(seen.hits, 1U);
+  EXPECT_EQ(seen.misses, 4U);
+  EXPECT_EQ(seen.evictions, 2U);
+  EXPECT_EQ(seen.too_large, 1U);
+  EXPECT_DOUBLE_EQ(seen.cost_ns, 100 + (7 + 1000) + (70 + 100) + (5 + 3));
+}
+
+TEST(simulation, room_can_be_counted_in_entries) {
+  tool::workload of;
+  of.objects = {{10, 10, 1, 0}, {1000, 1000, 1, 0}, {10, 10, 1, 0}};
+  of.requests = {0, 1, 2, 1};
+  tool::count_room(of, true);
+  tool::second_chance counted(of);
+  EXPECT_EQ(tool::simulate(of, counted, 2).evictions, 1U);
+  tool::count_room(of, false);
+  tool::second_chance weighed(of);
+  EXPECT_EQ(tool::simulate(of, weighed, 2).too_large, 4U);
+}
+
+TEST(synthetic_workload, the_same_seed_makes_the_same) {
+  const auto& costs = tool::all_cost_models().front();
+  for (const auto& one : tool::all_synthetic()) {
+    const auto first = one.make(costs, 5);
+    EXPECT_GE(first.requests.size(), 400'000U);
+    EXPECT_EQ(first.requests, one.make(costs, 5).requests) << one.name;
+    if (std::string(one.name) != "loop") {
+      EXPECT_NE(first.requests, one.make(costs, 6).requests) << one.name;
+    }
+    for (const auto request : first.requests) ASSERT_LT(request, first.objects.size());
+    for (const auto& object : first.objects) ASSERT_GT(object.open_ns, 0);
+  }
+}
+
+}  // namespace
+}  // namespace pinfold::testing
