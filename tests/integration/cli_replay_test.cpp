@@ -85,6 +85,7 @@ TEST_F(cli_replay, people_see_a_table) {
 TEST_F(cli_replay, a_bad_trace_is_refused_with_its_line) {
   expect_refused("replay " + trace_of("cache 1.1 mine\n1.1 0 0x1000 4096 0x1000 nonsense hit\n"), path_ + ":3: ");
   expect_refused("replay " + trace_of("cache 1.1 mine\n"), "no request");
+  expect_refused("replay " + trace_of("cache 1.1 mine\n1.1 0 0x1000 4096 0x1000 4096 9\n"), "no cache has two");
   std::ofstream(path_) << "a letter\n";
   expect_refused("replay '" + path_ + "'", path_ + ":1: ");
   std::ofstream(path_) << "";
@@ -100,6 +101,7 @@ TEST_F(cli_replay, wrong_usage_is_explained_and_exits_with_2) {
     expect_refused(std::string("replay --synthetic loop --budget ") + budget, "--budget");
   expect_refused("replay --synthetic loop --policies nonsense", "nonsense");
   expect_refused("replay --synthetic loop --costs nonsense", "nonsense");
+  expect_refused("replay --synthetic loop --misjudge 0.5", "--misjudge");
   EXPECT_EQ(run("replay --help").status, 0);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What is replayed is what was recorded, and what is made up is always the same.
+#include "replay/misjudge.hpp"
 #include "replay/recorded.hpp"
 #include "replay/second_chance.hpp"
 #include "replay/simulate.hpp"
@@ -7,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 namespace pinfold::testing {
@@ -73,6 +75,25 @@ TEST(simulation, room_can_be_counted_in_entries) {
   tool::count_room(of, false);
   tool::second_chance weighed(of);
   EXPECT_EQ(tool::simulate(of, weighed, 2).too_large, 4U);
+}
+
+TEST(simulation, misjudged_costs_are_believed_and_not_paid) {
+  tool::workload of;
+  for (std::size_t i = 0; i < 200; ++i) of.objects.push_back({8, 8, 1000, 0});
+  tool::misjudge(of, 10, 1);
+  double least = 1e9;
+  double most = 0;
+  for (const auto& one : of.objects) {
+    EXPECT_EQ(one.cost(), 1000);
+    least = std::min(least, one.density() / 125);
+    most = std::max(most, one.density() / 125);
+  }
+  EXPECT_GE(least, 0.1);
+  EXPECT_LT(least, 0.2);
+  EXPECT_LE(most, 10);
+  EXPECT_GT(most, 5);
+  tool::misjudge(of, 1, 1);
+  EXPECT_EQ(of.objects[0].density(), 125);
 }
 
 TEST(synthetic_workload, the_same_seed_makes_the_same) {

@@ -4,6 +4,7 @@
 #include "failure.hpp"
 #include "host.hpp"
 #include "perf.hpp"
+#include "replay/misjudge.hpp"
 #include "replay/policies.hpp"
 #include "replay/recorded.hpp"
 #include "replay/simulate.hpp"
@@ -28,6 +29,7 @@ struct replay_command {
   std::vector<std::string> policies;
   std::string costs;
   std::uint64_t seed = 1;
+  double misjudge = 1;
   bool as_json = false;
 };
 
@@ -47,8 +49,11 @@ const cost_model* costs_named(const std::string& name) {
 std::vector<workload> recorded_workloads(const replay_command& command) {
   const auto trace = pinfold::read_trace(command.trace);
   if (!trace) throw usage_failure(fmt::format("{}: {}", trace.error().where, pinfold::describe(trace.error().cause)));
+  if (trace->requests.empty()) throw usage_failure(fmt::format("{}: there is no request in it", command.trace));
   auto all = workloads_of(*trace, costs_named(command.costs));
-  if (all.empty()) throw usage_failure(fmt::format("{}: there is no request in it", command.trace));
+  std::erase_if(all, [](const workload& one) { return one.objects.size() < 2; });
+  if (all.empty())
+    throw usage_failure(fmt::format("{}: no cache has two registrations, so there is nobody to choose", command.trace));
   return all;
 }
 
@@ -132,6 +137,7 @@ int replay(const replay_command& command) {
   if (command.trace.empty() == command.synthetic.empty())
     throw usage_failure("either a trace or --synthetic is needed");
   auto all = command.trace.empty() ? synthetic_workloads(command) : recorded_workloads(command);
+  for (auto& one : all) misjudge(one, command.misjudge, command.seed);
   auto rows = json::array();
   for (auto& one : all)
     for (const auto& text : command.budgets) replay_with(one, command, budget_for(text, one), rows);
@@ -150,7 +156,8 @@ std::string legend() {
 }
 
 void add_options(CLI::App& command, replay_command& into) {
-  auto* trace = command.add_option("trace", into.trace, "a file that `pinfold trace` wrote; each cache is for itself");
+  auto* trace = command.add_option(
+      "trace", into.trace, "a file that `pinfold trace` wrote; each cache that has two registrations is for itself");
   auto synthetic = names_of(all_synthetic());
   synthetic.emplace_back("all");
   command.add_option("--synthetic", into.synthetic, "made-up traces instead")
@@ -170,7 +177,10 @@ void add_options(CLI::App& command, replay_command& into) {
       ->check(CLI::IsMember(names_of(all_policies())));
   command.add_option("--costs", into.costs, "what registering costs; else as recorded, or uring")
       ->check(CLI::IsMember(names_of(all_cost_models())));
-  command.add_option("--seed", into.seed, "of the made-up traces")->capture_default_str();
+  command.add_option("--seed", into.seed, "of the made-up traces, and of --misjudge")->capture_default_str();
+  command.add_option("--misjudge", into.misjudge, "policies believe costs that are up to so many times off")
+      ->check(CLI::Range(1.0, 1e6))
+      ->capture_default_str();
   command.add_flag("--json", into.as_json, "print one JSON object");
   command.footer(legend());
 }

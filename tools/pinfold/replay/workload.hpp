@@ -16,9 +16,10 @@ struct replay_object {
   std::size_t room = 0;  ///< what it takes of the budget: its bytes, or 1 where entries are counted
   double open_ns = 0;
   double close_ns = 0;
+  double misjudged = 1;  ///< how many times what it costs a policy believes it to cost
 
-  /// The cost of a unit of room: who has little of it should go first.
-  [[nodiscard]] double density() const noexcept { return cost() / static_cast<double>(room); }
+  /// The cost of a unit of room, as policies see it: who has little of it should go first.
+  [[nodiscard]] double density() const noexcept { return misjudged * cost() / static_cast<double>(room); }
 
   /// What it costs to have thrown it away and to need it again.
   [[nodiscard]] double cost() const noexcept { return open_ns + close_ns; }
