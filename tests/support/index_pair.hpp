@@ -18,7 +18,13 @@ class index_pair {
   void insert(peer_id peer, const range& covered) {
     auto made = entries_.make(peer, covered);
     while (!index_.ready()) index_.adopt(core::range_index::make_chunk(index_.next_chunk()));
-    index_.insert(made.get());
+    core::range_index::place place;
+    if (index_.find_alone(peer, covered, place)) {
+      lied_ = lied_ || overlaps_any(peer, covered);
+      index_.insert(made.get(), place);
+    } else {
+      index_.insert(made.get());
+    }
     list_.push_back(std::move(made));
   }
 
@@ -46,10 +52,16 @@ class index_pair {
     return found == expected && (first == nullptr) == expected.empty() && first_is_lowest;
   }
 
-  [[nodiscard]] bool sound() const { return index_.consistent() && index_.size() == list_.size(); }
+  [[nodiscard]] bool sound() const { return !lied_ && index_.consistent() && index_.size() == list_.size(); }
   [[nodiscard]] std::size_t size() const { return list_.size(); }
 
  private:
+  [[nodiscard]] bool overlaps_any(peer_id peer, const range& where) const {
+    return std::any_of(list_.begin(), list_.end(),
+                       [&](const auto& one) { return one->peer() == peer && one->covered().overlaps(where); });
+  }
+
+  bool lied_ = false;  // the index found a place for what overlaps others
   pooled_entries entries_;
   core::range_index index_;
   std::list<pooled_entries::owned> list_;

@@ -23,11 +23,18 @@ struct entries {
   pooled_entries pool;
   range_index index;
   std::vector<pooled_entries::owned> all;
+  std::size_t alone = 0;  // of those, how many had a place at once
 
   entry* add(range covered, peer_id peer = {}) {
     while (!index.ready()) index.adopt(range_index::make_chunk(index.next_chunk()));
     all.push_back(pool.make(peer, covered));
-    index.insert(all.back().get());
+    range_index::place place;
+    if (index.find_alone(peer, covered, place)) {
+      ++alone;
+      index.insert(all.back().get(), place);
+    } else {
+      index.insert(all.back().get());
+    }
     return all.back().get();
   }
   [[nodiscard]] std::vector<const entry*> found(range where, peer_id peer = {}) const {
@@ -65,6 +72,7 @@ std::vector<std::size_t> in_order() {
 double bytes_an_entry(const std::vector<std::size_t>& order, std::mt19937_64& random) {
   entries made;
   for (const auto number : order) made.add(region(number));
+  EXPECT_EQ(made.alone, order.size()) << "nothing overlaps";
   EXPECT_TRUE(made.index.consistent());
   for (std::size_t i = 0; i < order.size(); ++i)
     EXPECT_EQ(made.found(region(order[i])), std::vector<const entry*>{made.all[i].get()});
@@ -228,16 +236,15 @@ TEST(range_index, says_when_it_has_no_room) {
   made.index.adopt(range_index::make_chunk(made.index.next_chunk()));
   EXPECT_TRUE(made.index.ready());
   EXPECT_FALSE(made.index.ready(100));
-  std::vector<entry> some(500);
-  std::size_t in = 0;
-  for (; in < some.size() && made.index.ready(); ++in) {
-    some[in].covered() = region(in);
-    made.index.insert(&some[in]);
+  std::vector<pooled_entries::owned> some;
+  while (some.size() < 500 && made.index.ready()) {
+    some.push_back(made.pool.make({}, region(some.size())));
+    made.index.insert(some.back().get());
   }
-  EXPECT_GT(in, 15U) << "a page of nodes has room for more than a leaf";
-  EXPECT_LT(in, some.size());
+  EXPECT_GT(some.size(), 15U) << "a page of nodes has room for more than a leaf";
+  EXPECT_LT(some.size(), 500U);
   EXPECT_TRUE(made.index.consistent());
-  for (std::size_t i = 0; i < in; ++i) made.index.erase(&some[i]);
+  for (const auto& one : some) made.index.erase(one.get());
   EXPECT_TRUE(made.index.ready()) << "what was erased leaves its room";
 }
 
