@@ -232,7 +232,7 @@ class engine {
   result<void> unpin(entry& held) noexcept PINFOLD_REQUIRES(mutex_);      // unlocks
   result<void> unpinned(entry& freed) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   void queue_close(entry& stale) noexcept PINFOLD_REQUIRES(mutex_);
-  result<void> close(entry& closable, const event* why) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  result<void> close(entry& closable, std::optional<event_kind> why = {}) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   void detach(entry& closable) noexcept PINFOLD_REQUIRES(mutex_);
   void quarantine(entry& kept) noexcept PINFOLD_REQUIRES(mutex_);
   void recycle(entry& done) noexcept PINFOLD_REQUIRES(mutex_);
@@ -256,7 +256,8 @@ class engine {
   bool wait_for(const void* what, core::deadline until) noexcept PINFOLD_REQUIRES(mutex_);              // unlocks
   bool wait_for_release(release_watch& watch, core::deadline until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   void tell(event what) noexcept PINFOLD_EXCLUDES(mutex_);
-  [[nodiscard]] event about(const entry& one, event_kind kind, severity level) const noexcept PINFOLD_REQUIRES(mutex_);
+  // Under the mutex, or by the one thread whose business the entry is.
+  [[nodiscard]] event about(const entry& one, event_kind kind, severity level) const noexcept;
   void reap() noexcept PINFOLD_EXCLUDES(mutex_);
   void stop_reaper() noexcept PINFOLD_EXCLUDES(mutex_);
   void wait_for_leases() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks

@@ -204,7 +204,7 @@ result<void> engine::wait_out(entry& twin, const patience& until) noexcept {
   switch (twin.now()) {
     case entry_state::quarantined: {
       if (twin.pins() > 0) break;
-      auto closed = close(twin, nullptr);
+      auto closed = close(twin);
       if (closed) return {};
       error why = closed.error();
       why.code = errc::in_use_conflict;
@@ -212,7 +212,7 @@ result<void> engine::wait_out(entry& twin, const patience& until) noexcept {
     }
     case entry_state::draining:
       if (twin.queued || twin.pins() == 0) {
-        static_cast<void>(close(twin, nullptr));  // if it fails, the twin is seen again, in quarantine
+        static_cast<void>(close(twin));  // if it fails, the twin is seen again, in quarantine
         return {};
       }
       if (wait_for(&twin, until.conflicts())) return {};

@@ -42,14 +42,14 @@ result<void> engine::unpinned(entry& freed) noexcept {
   switch (freed.now()) {
     case entry_state::live:
       if (kept(freed)) return {};
-      if (!later) return close(freed, nullptr);
+      if (!later) return close(freed);
       retire(freed);
       settle_retired();
       return {};
     case entry_state::draining:
       waiting_.notify(&freed);
       if (freed.queued) return {};
-      if (!later) return close(freed, nullptr);
+      if (!later) return close(freed);
       held_.remove(&freed);
       queue_close(freed);
       return {};
@@ -83,16 +83,20 @@ void engine::detach(entry& closable) noexcept {
   }
 }
 
-result<void> engine::close(entry& closable, const event* why) noexcept {
+// Tells the sink why, unless that is what its user asked for.
+result<void> engine::close(entry& closable, std::optional<event_kind> why) noexcept {
+  event told{};
+  if (why && options_.sink)
+    told = about(closable, *why, *why == event_kind::evicted ? severity::debug : severity::info);
   detach(closable);
   closable.become(entry_state::closing);
   ++closes_in_flight_;
-  event failed = about(closable, event_kind::close_failed, severity::failure);
   const auto object = object_of(closable);
   mutex_.unlock();
-  if (why != nullptr) tell(*why);
+  if (why) tell(told);
   auto closed = driver_.close(driver_.self, object);
   if (!closed) {
+    event failed = about(closable, event_kind::close_failed, severity::failure);
     failed.cause = &closed.error();
     tell(failed);
   }
@@ -138,7 +142,7 @@ void engine::tell_overlapping_openings(const entry& closed) noexcept {
 result<void> engine::close_queued(std::size_t at_most) noexcept {
   result<void> first;
   for (std::size_t i = 0; i < at_most && !queued_.empty(); ++i) {
-    auto closed = close(*queued_.front(), nullptr);
+    auto closed = close(*queued_.front());
     if (first && !closed) first = closed;
   }
   return first;
@@ -153,7 +157,7 @@ result<void> engine::retry_quarantined() noexcept {
       quarantined_.push_back(owed);
       continue;
     }
-    auto closed = close(*owed, nullptr);
+    auto closed = close(*owed);
     if (first && !closed) first = closed;
   }
   return first;
@@ -190,7 +194,7 @@ result<void> engine::close_unheld() noexcept {
   if (first) first = queued;
   mark_idle();
   while (!marked_.empty()) {
-    auto closed = close(*marked_.front(), nullptr);
+    auto closed = close(*marked_.front());
     if (first && !closed) first = closed;
   }
   const auto finished = wait_for_closes();

@@ -61,8 +61,8 @@ result<void> engine::clear_conflicts(entry& opening, const error& refused, const
         continue;
       }
       if (found.closable->now() == entry_state::evicting) counters_.add(counter::conflicts);
-      const event why = about(*found.closable, event_kind::conflict, severity::info);
-      if (auto closed = close(*found.closable, &why); !closed) return tl::unexpected(as_conflict(closed.error()));
+      if (auto closed = close(*found.closable, event_kind::conflict); !closed)
+        return tl::unexpected(as_conflict(closed.error()));
     } else {
       // Nothing of ours is left. If nothing of ours ever was, the application holds the mapping itself.
       return changed || opening.disturbed ? result<void>{} : tl::unexpected(as_conflict(refused));

@@ -46,7 +46,7 @@ result<void> engine::go_without_room(entry& opening, std::size_t bytes) noexcept
 
 bool engine::close_one_for_room() noexcept {
   if (entry* due = queued_.front()) {
-    static_cast<void>(close(*due, nullptr));  // a failure is kept in quarantine and told to the sink
+    static_cast<void>(close(*due));  // a failure is kept in quarantine and told to the sink
     return true;
   }
   if (marked_.empty()) mark_victims();
@@ -54,8 +54,7 @@ bool engine::close_one_for_room() noexcept {
   if (victim == nullptr) return false;
   counters_.add(counter::evicted);
   history_.remember(victim->peer(), victim->covered().begin, miss_reason::evicted);
-  const event why = about(*victim, event_kind::evicted, severity::debug);
-  static_cast<void>(close(*victim, &why));
+  static_cast<void>(close(*victim, event_kind::evicted));
   return true;
 }
 

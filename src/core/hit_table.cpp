@@ -8,6 +8,7 @@ namespace pinfold::core {
 namespace {
 
 constexpr unsigned smallest_step = 16;  // a page
+constexpr unsigned small_steps = 26;    // below, tables grow twofold: what they save is less than a new home costs
 constexpr unsigned largest_step = 78;
 
 // What is used may not exceed 3/4 of the slots before something is added, 7/8 ever.
@@ -61,7 +62,8 @@ hit_table::places hit_table::places_of(const record& one) const noexcept {
 unsigned hit_table::wants() const noexcept {
   if (tables_.empty()) return smallest_step;
   const auto step = tables_.back().step_;
-  return crowded(used_, slots_in(step)) ? step + 1 : 0;
+  if (!crowded(used_, slots_in(step))) return 0;
+  return step < small_steps ? step + 2 : step + 1;
 }
 
 bool hit_table::insert(record* added) noexcept {

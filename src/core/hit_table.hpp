@@ -29,7 +29,7 @@ class hit_table {
  public:
   explicit hit_table(bool imported) : imported_(imported) { tables_.reserve(most_tables); }
 
-  /// Memory for a table of the size `step`, all empty. Sizes grow by halves: 2, 3, 4, 6, 8, 12 ... slots.
+  /// Memory for a table of the size `step`, all empty. Steps are halves: 2, 3, 4, 6, 8, 12 ... slots.
   class memory {
    public:
     /// Null inside when there is none to be had.
