@@ -58,6 +58,7 @@ result<void> engine::clear_conflicts(entry& opening, const error& refused, const
     } else if (found.closable != nullptr) {
       if (found.closable->now() == entry_state::live && !mark_if_idle(*found.closable)) {  // hit meanwhile
         if (!wait_for_release(watch, until.conflicts())) return tl::unexpected(as_conflict(refused));
+        changed = true;
         continue;
       }
       if (found.closable->now() == entry_state::evicting) counters_.add(counter::conflicts);

@@ -105,6 +105,7 @@ bool engine::opened_too_late(entry& opening, const opened& made) noexcept {
   ++closes_done_;
   opening.hot()->clear(record::stale);
   opening.doomed = opening.unshared;
+  note_overlap(opening);
   return true;
 }
 

@@ -34,8 +34,10 @@ void entry_pool::adopt(chunk made) noexcept {
   carved_ = 0;
   fresh_->imported = imported_;
   fresh_->next = pages_.load(std::memory_order_relaxed);
-  for (std::uint32_t i = 0; i < fresh_->made.load(std::memory_order_relaxed); ++i)
+  for (std::uint32_t i = 0; i < fresh_->made.load(std::memory_order_relaxed); ++i) {  // what another cache has left
     fresh_->at(i)->word.store(0, std::memory_order_release);
+    new (fresh_->entry_at(i)) entry;
+  }
   fresh_->owner.store(&owner_, std::memory_order_release);
   pages_.store(fresh_, std::memory_order_release);
 }
