@@ -3,8 +3,12 @@
 /// Threads that measure, each on a CPU of its own as far as there are enough.
 #pragma once
 
+#include "windows.hpp"
+
+#include <algorithm>
 #include <barrier>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <mutex>
 #include <sched.h>
@@ -32,8 +36,36 @@ inline void stay_on(std::size_t cpu) noexcept {
   static_cast<void>(::sched_setaffinity(0, sizeof set, &set));
 }
 
+/// How many threads of a crew run in turn on the CPU that most of them are on; 1 when each has a CPU of its own.
+[[nodiscard]] inline unsigned threads_on_a_cpu(unsigned threads) {
+  const auto cpus = static_cast<unsigned>(std::max<std::size_t>(1, usable_cpus().size()));
+  return (threads + cpus - 1) / cpus;
+}
+
 /// Lets the threads of a crew begin at the same time, as often as they like.
-using starting_line = std::barrier<>;
+class starting_line {
+ public:
+  explicit starting_line(unsigned threads) : barrier_(threads, {&began_ns_}) {}
+
+  /// Waits for all of them. Returns when the last one came, in nanoseconds of the steady clock: the same to each,
+  /// however much later it gets a CPU.
+  std::uint64_t wait() {
+    barrier_.arrive_and_wait();
+    return began_ns_;
+  }
+
+  /// Nobody waits for this thread any more.
+  void leave() { barrier_.arrive_and_drop(); }
+
+ private:
+  struct stamp {
+    std::uint64_t* at;
+    void operator()() const noexcept { *at = now_ns(); }
+  };
+
+  std::uint64_t began_ns_ = 0;
+  std::barrier<stamp> barrier_;
+};
 
 /// Runs `work(thread, line)` on that many pinned threads. Throws what the first of them threw; the others must not wait
 /// for it at the line by then.
@@ -51,7 +83,7 @@ void run_crew(unsigned threads, Work work) {
           if (!cpus.empty()) stay_on(cpus[thread % cpus.size()]);
           work(thread, line);
         } catch (...) {
-          line.arrive_and_drop();
+          line.leave();
           const std::scoped_lock lock(problem_mutex);
           if (!problem) problem = std::current_exception();
         }

@@ -42,11 +42,11 @@ figure insert_all(const deadline& end, const region_set& regions, const requests
     tally seen;
     const auto* const first = all.data() + all.size() * thread / threads;
     const auto* const last = all.data() + all.size() * (thread + 1) / threads;
-    line.arrive_and_wait();
+    line.wait();
     run[thread] = insert_each(end, user, first, last, seen);
     errors += seen.errors;
   });
-  return figure_of(run, mean_cost);
+  return figure_of(run, mean_cost, threads_on_a_cpu(threads) > 1);
 }
 
 /// Repeated only as long as there is time.

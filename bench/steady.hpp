@@ -27,9 +27,8 @@ std::uint64_t operations_of_window(User& user, request_ring& ring, tally& seen) 
 
 /// Each window is as long as the one before suggests: what an operation takes depends on what the other threads do.
 template <class User>
-windows windows_for(double seconds, User& user, request_ring& ring, std::uint64_t operations, tally& seen) {
+windows windows_until(std::uint64_t end, User& user, request_ring& ring, std::uint64_t operations, tally& seen) {
   windows measured;
-  const auto end = now_ns() + static_cast<std::uint64_t>(seconds * 1e9);
   do {
     measured.push_back(watch(operations, [&] { use(user, ring, operations, seen); }));
     const auto fitting = static_cast<std::uint64_t>(window_ns / std::max(measured.back().ns_per_operation(), 0.01));
@@ -45,28 +44,31 @@ struct outcome {
   std::uint64_t errors = 0;
 };
 
-/// Every thread of the crew with its own requests, `how.repeats` times.
+/// Every thread of the crew with its own requests, `how.repeats` times. All end at the same time; where they share CPUs
+/// that is later, so that each has a CPU for as long.
 template <class Subject>
 outcome measure_steady(const parameters& how, Subject& cache, const std::vector<requests>& wanted) {
   const auto threads = static_cast<unsigned>(wanted.size());
   std::vector<run_windows> runs(how.repeats, run_windows(threads));
   std::atomic<std::uint64_t> errors{0};
   std::atomic<std::uint64_t> operations{0};
+  const auto in_turn = threads_on_a_cpu(threads);
+  const auto length = static_cast<std::uint64_t>(how.seconds * in_turn * 1e9);
   run_crew(threads, [&](unsigned thread, starting_line& line) {
     auto user = cache.user();
     request_ring ring(wanted[thread]);
     tally seen;
-    line.arrive_and_wait();
+    line.wait();
     const auto at_a_time = operations_of_window(user, ring, seen);
     for (auto& run : runs) {
-      line.arrive_and_wait();
-      run[thread] = windows_for(how.seconds, user, ring, at_a_time, seen);
+      const auto end = line.wait() + length;
+      run[thread] = windows_until(end, user, ring, at_a_time, seen);
     }
     errors += seen.errors;
     operations += seen.operations;
   });
   std::vector<figure> figures;
-  for (const auto& run : runs) figures.push_back(figure_of(run, typical_cost));
+  for (const auto& run : runs) figures.push_back(figure_of(run, typical_cost, in_turn > 1));
   return {median_figure(std::move(figures)), operations, errors};
 }
 

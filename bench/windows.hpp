@@ -62,21 +62,38 @@ run_windows chosen(const run_windows& all, Predicate good) {
   return kept;
 }
 
+[[nodiscard]] inline std::uint64_t operations_of(const windows& thread) {
+  std::uint64_t operations = 0;
+  for (const auto& one : thread) operations += one.operations;
+  return operations;
+}
+
+/// From the first begin to the last end.
+[[nodiscard]] inline double wall_ns(const run_windows& all) {
+  std::uint64_t begin = UINT64_MAX;
+  std::uint64_t end = 0;
+  for (const auto& thread : all) {
+    if (thread.empty()) continue;
+    begin = std::min(begin, thread.front().begin);
+    end = std::max(end, thread.back().end);
+  }
+  return end == 0 ? 0 : static_cast<double>(end - begin);
+}
+
 [[nodiscard]] inline bool each_has_some(const run_windows& all) {
   return std::ranges::none_of(all, [](const windows& thread) { return thread.empty(); });
 }
 
-/// Leaves the windows that lie in the time in which all threads ran; all when that leaves a thread without any.
+/// Leaves the windows that lie in the time in which all threads ran.
 [[nodiscard]] inline run_windows side_by_side(const run_windows& all) {
-  if (!each_has_some(all)) return all;
+  if (!each_has_some(all)) return run_windows(all.size());
   std::uint64_t begin = 0;
   std::uint64_t end = UINT64_MAX;
   for (const auto& thread : all) {
     begin = std::max(begin, thread.front().begin);
     end = std::min(end, thread.back().end);
   }
-  auto kept = chosen(all, [=](const window& one) { return one.begin >= begin && one.end <= end; });
-  return each_has_some(kept) ? kept : all;
+  return chosen(all, [=](const window& one) { return one.begin >= begin && one.end <= end; });
 }
 
 /// Leaves the windows in whose time no thread was switched out.
@@ -125,23 +142,42 @@ struct figure {
   std::vector<double> ns_of_threads;  ///< the same for each thread
 };
 
-/// `cost` is one of the above.
-[[nodiscard]] inline figure figure_of(const run_windows& measured, double (*cost)(const windows&)) {
+/// What all threads got done in the time from the first begin to the last end. Where they take turns nothing else
+/// holds: what a thread gets done in its turns, added up for all of them, is more than the CPUs can do.
+[[nodiscard]] inline figure figure_by_the_clock(const run_windows& measured) {
   figure made;
-  const auto all = side_by_side(measured);
+  const auto wall = wall_ns(measured);
+  for (const auto& thread : measured) {
+    const auto operations = static_cast<double>(operations_of(thread));
+    made.ns_of_threads.push_back(operations == 0 ? 0 : wall / operations);
+    made.operations_per_us += wall == 0 ? 0 : 1000 * operations / wall;
+    made.windows += thread.size();
+  }
+  return made;
+}
+
+/// `cost` is one of the above, of threads that have a CPU each.
+[[nodiscard]] inline figure figure_by_windows(const run_windows& all, double (*cost)(const windows&)) {
+  figure made;
   const auto kept = undisturbed(all);
   const bool enough = each_has_some(kept);
   for (std::size_t thread = 0; thread < all.size(); ++thread) {
-    // With more threads than CPUs all windows are disturbed, and being switched out is part of what is measured.
     const auto ns = enough ? cost(kept[thread]) : mean_cost(all[thread]);
     made.ns_of_threads.push_back(ns);
     made.operations_per_us += ns == 0 ? 0 : 1000 / ns;
     made.windows += all[thread].size();
     made.undisturbed += enough ? kept[thread].size() : 0;
   }
+  return made;
+}
+
+/// `in_turn` says that several threads were on one CPU.
+[[nodiscard]] inline figure figure_of(const run_windows& measured, double (*cost)(const windows&), bool in_turn) {
+  const auto together = side_by_side(measured);
+  auto made = in_turn || !each_has_some(together) ? figure_by_the_clock(measured) : figure_by_windows(together, cost);
   // Not the mean of the threads: one that starves would be all of it, however much the others get done.
   if (made.operations_per_us > 0)
-    made.ns_per_operation = 1000 * static_cast<double>(all.size()) / made.operations_per_us;
+    made.ns_per_operation = 1000 * static_cast<double>(measured.size()) / made.operations_per_us;
   return made;
 }
 

@@ -104,7 +104,7 @@ void add_length(CLI::App& command, bench::parameters& how, std::string_view kind
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   if (kind == "miss") return;
-  command.add_option("--seconds", how.seconds, "length of each measurement")
+  command.add_option("--seconds", how.seconds, "length of each measurement, times the threads on a CPU")
       ->check(CLI::Range(0.001, 3600.0))
       ->capture_default_str();
 }
