@@ -3,6 +3,8 @@
 /// What this process has open and may have, for tests about leaks and about running out.
 #pragma once
 
+#include "support/sanitized.hpp"
+
 #include <cstdint>
 #include <dirent.h>
 #include <fstream>
@@ -49,19 +51,6 @@ inline int memfd_mappings() {
   for (std::string one; std::getline(maps, one);) count += one.find("/memfd:") != std::string::npos ? 1 : 0;
   return count;
 }
-
-/// Whether a sanitizer is in this process: it needs address space of its own.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool sanitized = true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-inline constexpr bool sanitized = true;
-#else
-inline constexpr bool sanitized = false;
-#endif
-#else
-inline constexpr bool sanitized = false;
-#endif
 
 /// Bytes of this process, as the kernel counts them under that name in /proc/self/status: "VmLck", "VmPin".
 inline std::size_t counted_by_kernel(const std::string& name) {
