@@ -9,6 +9,8 @@
 #include <pinfold/options.hpp>
 #include <pinfold/statistics.hpp>
 
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -36,14 +38,11 @@ class import_cache : public detail::front<I> {
   ///
   /// Errors: `invalid_range`, `invalid_handle`, `over_budget`, `larger_than_budget`, `out_of_resources`,
   /// `in_use_conflict`, `timed_out`, `closed`, and what the importer's `open` returns. Nothing changes on bad input.
-  [[nodiscard]] result<lease> acquire(peer_id peer, const handle_type& handle, std::uintptr_t address,
-                                      std::size_t bytes) noexcept {
-    auto wanted = range::of(address, bytes);
-    if (!wanted) return tl::unexpected(wanted.error());
-    if (const auto hit = detail::look_up(this->inside(), peer, *wanted, &handle); hit.held != 0) return lease(hit);
-    auto granted = detail::acquire(this->inside(), {peer, *wanted, &handle});
-    if (!granted) return tl::unexpected(granted.error());
-    return lease(*granted);
+  [[nodiscard, gnu::always_inline]] result<lease> acquire(peer_id peer, const handle_type& handle,
+                                                          std::uintptr_t address, std::size_t bytes) noexcept {
+    if (const auto hit = guess(peer, handle, address, bytes); hit.held != 0) [[likely]]
+      return lease(hit);
+    return acquire_slowly(peer, handle, address, bytes);
   }
 
   /// As `acquire`, but only what is already open: never calls the importer, never waits (R48).
@@ -65,6 +64,40 @@ class import_cache : public detail::front<I> {
   result<void> drop_peer(peer_id peer) noexcept { return detail::drop_peer(this->inside(), peer); }
 
  private:
+  /// A hit among those that this thread had lately; nothing when there is none.
+  [[nodiscard, gnu::always_inline]] detail::grant guess(peer_id peer, const handle_type& handle, std::uintptr_t address,
+                                                        std::size_t bytes) const noexcept {
+    detail::grant got;
+    const auto end = address + bytes;
+    if (address >= end) return got;
+    const auto key = this->hits().key(peer, address);
+    got.held = detail::guess_hit(this->hits(), key, address, end, rights::none,
+                                 [&](const detail::record& one) __attribute__((always_inline)) {
+                                   if (!is_for(one, peer, handle)) return false;
+                                   got.data = detail::local_address(one, address);
+                                   return true;
+                                 });
+    return got;
+  }
+
+  // The number of bytes is known here, so that the comparison is a few instructions in place.
+  [[gnu::always_inline]] static bool is_for(const detail::record& one, peer_id peer,
+                                            const handle_type& handle) noexcept {
+    constexpr auto offset = detail::token_offset(detail::imported_object_offset, sizeof(typename I::mapping_type));
+    const auto* token = reinterpret_cast<const std::byte*>(&one) + offset;
+    return detail::imported_part_of(one).peer == peer && std::memcmp(token, &handle, sizeof handle) == 0;
+  }
+
+  [[nodiscard, gnu::noinline]] result<lease> acquire_slowly(peer_id peer, const handle_type& handle,
+                                                            std::uintptr_t address, std::size_t bytes) noexcept {
+    auto wanted = range::of(address, bytes);
+    if (!wanted) return tl::unexpected(wanted.error());
+    if (const auto hit = detail::look_up(this->inside(), peer, *wanted, &handle); hit.held != 0) return lease(hit);
+    auto granted = detail::acquire(this->inside(), {peer, *wanted, &handle});
+    if (!granted) return tl::unexpected(granted.error());
+    return lease(*granted);
+  }
+
   static const handle_type& as_handle(const void* token) noexcept { return *static_cast<const handle_type*>(token); }
 
   static detail::driver driver_for(I& importer) noexcept {

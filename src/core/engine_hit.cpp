@@ -90,40 +90,25 @@ grant engine::look_up(std::uintptr_t begin, std::uintptr_t end, rights need) noe
 
 bool engine::serves(const record& one, peer_id peer, const range& wanted, const void* token) const noexcept {
   if (!view_.current() || !view_.serves(one, wanted.begin, wanted.end, rights::none)) return false;
-  const auto* bytes = reinterpret_cast<const std::byte*>(&one);
-  const auto* beside = reinterpret_cast<const imported_part*>(bytes + sizeof(record));
-  return beside->peer == peer && std::memcmp(bytes + token_offset_, token, driver_.token_bytes) == 0;
+  const auto* own = reinterpret_cast<const std::byte*>(&one) + token_offset_;
+  return imported_part_of(one).peer == peer && std::memcmp(own, token, driver_.token_bytes) == 0;
 }
 
 grant engine::look_up(peer_id peer, const range& wanted, const void* token) noexcept {
   ledger* mine = ledger::of_this_thread();
   grant got;
-  const auto take = [&](pin held) {
-    record* found = record_of(held);
-    order_on_hit();
-    if (!serves(*found, peer, wanted, token)) {
-      give_up(held);
-      return false;
-    }
-    count_hit(mine, found);
-    const auto* beside = reinterpret_cast<const imported_part*>(found + 1);
-    const auto base = reinterpret_cast<std::uintptr_t>(beside->data);
-    got = {held, reinterpret_cast<void*>(base + (wanted.begin - found->covered().begin))};
-    return true;
-  };
-  const auto key = view_.key(wanted.begin) + peer.value;
-  if (mine != nullptr) {
-    record* guess = mine->guess(key);
-    pin_cell& cell = mine->cell_of(guess);
-    if (guess->covers(wanted.begin, wanted.end) && cell.load(std::memory_order_acquire) == 0) {
-      store_before_barrier(cell, reinterpret_cast<std::uintptr_t>(guess));
-      if (take(reinterpret_cast<pin>(&cell) | in_cell)) return got;
-    }
-  }
   hits_.find(peer, wanted, [&](record* candidate) {
-    if (!candidate->covers(wanted.begin, wanted.end) || !take(pin_now(mine, candidate))) return false;
-    if (mine != nullptr) mine->remember(key, candidate);
-    return true;
+    if (!candidate->covers(wanted.begin, wanted.end)) return false;
+    got.held = pin_now(mine, candidate);
+    order_on_hit();
+    if (serves(*candidate, peer, wanted, token)) [[likely]] {
+      got.data = local_address(*candidate, wanted.begin);
+      if (mine != nullptr) mine->remember(view_.key(peer, wanted.begin), candidate);
+      count_hit(mine, candidate);
+      return true;
+    }
+    give_up(std::exchange(got.held, 0));
+    return false;
   });
   return got;
 }

@@ -35,8 +35,7 @@ std::uint32_t take_number() noexcept {
 }
 
 std::size_t token_offset_in(const driver& table) noexcept {
-  const auto object = table.token_bytes > 0 ? imported_object_offset : local_object_offset;
-  return (object + table.object_bytes + 7) / 8 * 8;
+  return token_offset(table.token_bytes > 0 ? imported_object_offset : local_object_offset, table.object_bytes);
 }
 
 }  // namespace

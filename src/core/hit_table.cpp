@@ -39,7 +39,7 @@ struct hit_table::places {
 
 hit_table::places hit_table::places_of(const record& one) const noexcept {
   const auto where = one.covered();
-  const auto peer = imported_ ? reinterpret_cast<const detail::imported_part*>(&one + 1)->peer : peer_id{};
+  const auto peer = imported_ ? detail::imported_part_of(one).peer : peer_id{};
   const auto number = reinterpret_cast<std::uintptr_t>(&one) >> record_shift;
   places made;
   made.size_class = class_of(where.size());

@@ -84,13 +84,13 @@ inline std::atomic<std::int32_t>& entry::own_pins() const noexcept {
 
 inline peer_id entry::peer() const noexcept {
   if (!record_page::of(this).imported) return {};
-  return reinterpret_cast<const detail::imported_part*>(hot() + 1)->peer;
+  return detail::imported_part_of(*hot()).peer;
 }
 
 inline std::uintptr_t entry::data() const noexcept {
   // As numbers: local memory may be registered by addresses that no object has, in tests even from 0 on.
   if (!record_page::of(this).imported) return hot()->covered().begin;
-  return reinterpret_cast<std::uintptr_t>(reinterpret_cast<const detail::imported_part*>(hot() + 1)->data);
+  return reinterpret_cast<std::uintptr_t>(detail::imported_part_of(*hot()).data);
 }
 
 inline void entry::cover(const range& where) noexcept {

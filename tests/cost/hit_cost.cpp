@@ -1,25 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Acquires and releases as often as it is told, for scripts/hit-cost to count the instructions of.
+#include "addresses.hpp"
+
 #include <pinfold/cache.hpp>
 #include <pinfold/registrars/null.hpp>
 
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <vector>
 
-namespace {
-
-constexpr std::uintptr_t region = 65536;
-
-// Far apart in an order that no guess follows, but the same in every run.
-std::vector<std::uintptr_t> addresses(std::size_t regions) {
-  std::vector<std::uintptr_t> all(regions);
-  for (std::size_t i = 0; i < regions; ++i) all[i] = region * (4096 + i * 7919 % regions);
-  return all;
-}
-
-}  // namespace
+using namespace pinfold::testing;
 
 int main(int count, char** arguments) {
   if (count != 3) return std::fprintf(stderr, "usage: hit_cost <regions> <acquires>\n"), 2;

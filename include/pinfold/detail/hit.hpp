@@ -30,9 +30,12 @@ struct hit_view {
   std::atomic<std::uint32_t> shift{12};          ///< addresses that differ only below are guessed to be one region's
   std::uintptr_t salt;                           ///< keeps the guesses of caches apart
 
-  /// Where a thread keeps its guess for an address.
+  /// Where a thread keeps its guess for an address, of this process or of a peer.
   [[nodiscard]] std::uintptr_t key(std::uintptr_t address) const noexcept {
     return (address >> shift.load(std::memory_order_relaxed)) + salt;
+  }
+  [[nodiscard]] std::uintptr_t key(peer_id peer, std::uintptr_t address) const noexcept {
+    return key(address) + peer.value;
   }
   [[nodiscard]] bool current() const noexcept { return generation->load(std::memory_order_acquire) == seen; }
 
@@ -52,13 +55,15 @@ extern PINFOLD_EXPORT std::atomic<std::uint32_t> releases_awaited;
 PINFOLD_EXPORT void give_up(pin held) noexcept;  ///< unpins and settles a hit that was none
 PINFOLD_EXPORT void sample_hits(const record* found) noexcept;
 
-/// A hit among those that this thread had lately: 0 when there is none.
-[[nodiscard, gnu::always_inline]] inline pin guess_hit(const hit_view& in, std::uintptr_t begin, std::uintptr_t end,
-                                                       rights need) noexcept {
+/// A hit on what this thread keeps as its guess under `key`: 0 when that is none. `matches(const record&)` compares what
+/// neither range nor rights tell; when it is called the record is pinned, and known to be live and of this cache.
+template <class Matches>
+[[nodiscard, gnu::always_inline]] inline pin guess_hit(const hit_view& in, std::uintptr_t key, std::uintptr_t begin,
+                                                       std::uintptr_t end, rights need, Matches&& matches) noexcept {
   ledger* mine = ledger::if_there();
   if (mine == nullptr) [[unlikely]]
     return 0;
-  record* guess = mine->guess(in.key(begin));
+  record* guess = mine->guess(key);
   if (!guess->covers(begin, end)) [[unlikely]]
     return 0;  // nobody's pin should be seen on what he does not want
   pin_cell& cell = mine->cell_of(guess);
@@ -69,7 +74,7 @@ PINFOLD_EXPORT void sample_hits(const record* found) noexcept;
   store_before_barrier(cell, reinterpret_cast<std::uintptr_t>(guess));
   order_on_hit();
   PINFOLD_POINT(after_pin);
-  if (!in.current() || !in.serves(*guess, begin, end, need)) [[unlikely]] {
+  if (!in.current() || !in.serves(*guess, begin, end, need) || !matches(*guess)) [[unlikely]] {
     give_up(held);
     return 0;
   }
@@ -78,6 +83,12 @@ PINFOLD_EXPORT void sample_hits(const record* found) noexcept;
   if (mine->count_hit(in.number)) [[unlikely]]
     sample_hits(guess);
   return held;
+}
+
+/// A hit on memory of this process among those that this thread had lately: 0 when there is none.
+[[nodiscard, gnu::always_inline]] inline pin guess_hit(const hit_view& in, std::uintptr_t begin, std::uintptr_t end,
+                                                       rights need) noexcept {
+  return guess_hit(in, in.key(begin), begin, end, need, [](const record&) { return true; });
 }
 
 /// Gives a pin back. The record that was pinned, when somebody may wait for that or the registration may have to be

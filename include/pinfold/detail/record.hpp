@@ -60,6 +60,22 @@ inline constexpr std::size_t record_page_bytes = 16384;
 inline constexpr std::size_t local_object_offset = sizeof(record);
 inline constexpr std::size_t imported_object_offset = sizeof(record) + sizeof(imported_part);
 
+/// Where the token lies, behind an object of that size.
+[[nodiscard]] constexpr std::size_t token_offset(std::size_t object_offset, std::size_t object_bytes) noexcept {
+  return (object_offset + object_bytes + 7) / 8 * 8;
+}
+
+/// What an imported record has besides. It means something only while the record is known to be an imported one.
+[[nodiscard]] inline const imported_part& imported_part_of(const record& one) noexcept {
+  return *reinterpret_cast<const imported_part*>(&one + 1);
+}
+
+/// Where an address that the imported record covers is in this process.
+[[nodiscard]] inline void* local_address(const record& one, std::uintptr_t address) noexcept {
+  const auto base = reinterpret_cast<std::uintptr_t>(imported_part_of(one).data);
+  return reinterpret_cast<void*>(base + (address - one.begin.load(std::memory_order_relaxed)));
+}
+
 /// One pin on a record. Where it is written down is in the lowest bits: in a cell of a ledger, whose address it then
 /// is; else it is the record's address, and the pin is counted in ledgers or, with `in_entry`, in the entry. 0 is none.
 using pin = std::uintptr_t;
