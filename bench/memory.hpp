@@ -6,6 +6,9 @@
 #include "rows.hpp"
 #include "subject.hpp"
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <fstream>
 #include <malloc.h>
@@ -13,6 +16,8 @@
 #include <string>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
+#include <vector>
 
 namespace bench {
 
@@ -57,6 +62,10 @@ auto in_child(Work work) {
 struct memory_use {
   std::uint64_t regions = 0;
   std::uint64_t bytes = 0;
+
+  [[nodiscard]] double bytes_per_region() const noexcept {
+    return static_cast<double>(bytes) / static_cast<double>(regions);
+  }
 };
 
 /// As many of the regions as there is time for, in the order of addresses. Throws when one was refused.
@@ -76,18 +85,30 @@ memory_use memory_for(const region_set& regions, double patience) {
   });
 }
 
+/// The one in the middle of several, by what a region takes. Repeated only as long as there is time.
+template <class Subject>
+memory_use median_memory_for(const parameters& how, const region_set& regions) {
+  const deadline end(how.patience);
+  std::vector<memory_use> runs;
+  while (runs.empty() || (runs.size() < how.repeats && !end.passed()))
+    runs.push_back(memory_for<Subject>(regions, how.patience));
+  const auto middle = runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2);
+  std::ranges::nth_element(runs, middle, {}, &memory_use::bytes_per_region);
+  return *middle;
+}
+
 /// Registered in the order of addresses.
 template <subject Subject>
 json measure_memory(const parameters& how) {
   auto rows = json::array();
   for (const auto count : how.regions) {
     for (const auto placed : {layout::aligned, layout::malloc_like}) {
-      const auto used = memory_for<Subject>(region_set(count, placed), how.patience);
+      const auto used = median_memory_for<Subject>(how, region_set(count, placed));
       auto row = row_of(Subject::name, count, 1, "sequential");
       row["layout"] = name_of(placed);
       row["cached"] = used.regions;
       row["bytes"] = used.bytes;
-      row["bytes_per_region"] = rounded(static_cast<double>(used.bytes) / static_cast<double>(used.regions));
+      row["bytes_per_region"] = rounded(used.bytes_per_region());
       row["errors"] = 0;
       rows.push_back(std::move(row));
     }

@@ -93,7 +93,7 @@ TEST(cli_speed, miss_measures_orders_and_slow_drivers) {
 }
 
 TEST(cli_speed, memory_measures_both_layouts) {
-  const auto rows = rows_of(run("perf memory --json --regions 2000"));
+  const auto rows = rows_of(run("perf memory --json --regions 2000 --repeats 2"));
   EXPECT_EQ(identities_of(rows).size(), 4U);
   for (const auto& row : rows) {
     EXPECT_EQ(row.at("cached"), 2000);
@@ -118,15 +118,17 @@ TEST(cli_speed, people_see_labelled_columns) {
 }
 
 TEST(cli_speed, wrong_usage_is_explained_and_exits_with_2) {
-  const std::array<std::pair<const char*, const char*>, 9> wrong{{{"perf hit --regions 0", "--regions"},
-                                                                  {"perf hit --regions 1,x", "--regions"},
-                                                                  {"perf hit --regions many", "--regions"},
-                                                                  {"perf hit --regions 100000000", "memory"},
-                                                                  {"perf hit --threads 2", "--threads"},
-                                                                  {"perf scale --threads 0", "--threads"},
-                                                                  {"perf miss --seconds 1", "--seconds"},
-                                                                  {"perf hit --peers-dir /", "--peers"},
-                                                                  {"perf evict --repeats 0", "--repeats"}}};
+  const std::array<std::pair<const char*, const char*>, 11> wrong{{{"perf hit --regions 0", "--regions"},
+                                                                   {"perf hit --regions 1,x", "--regions"},
+                                                                   {"perf hit --regions many", "--regions"},
+                                                                   {"perf hit --regions 100000000", "memory"},
+                                                                   {"perf hit --threads 2", "--threads"},
+                                                                   {"perf scale --threads 0", "--threads"},
+                                                                   {"perf miss --seconds 1", "--seconds"},
+                                                                   {"perf memory --seconds 1", "--seconds"},
+                                                                   {"perf memory --repeats 0", "--repeats"},
+                                                                   {"perf hit --peers-dir /", "--peers"},
+                                                                   {"perf evict --repeats 0", "--repeats"}}};
   for (const auto& [arguments, word] : wrong) expect_refused(arguments, word);
 }
 

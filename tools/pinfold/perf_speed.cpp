@@ -99,11 +99,10 @@ void add_length(CLI::App& command, bench::parameters& how, std::string_view kind
   command.add_option("--patience", how.patience, "seconds after which filling a cache is given up")
       ->check(CLI::Range(0.1, 86'400.0))
       ->capture_default_str();
-  if (kind == "memory") return;
   command.add_option("--repeats", how.repeats, "measurements, of which the median is shown")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  if (kind == "miss") return;
+  if (kind == "miss" || kind == "memory") return;
   command.add_option("--seconds", how.seconds, "length of each measurement, times the threads on a CPU")
       ->check(CLI::Range(0.001, 3600.0))
       ->capture_default_str();
@@ -151,6 +150,7 @@ void add_perf_speed(CLI::App& perf, action& chosen) {
     command->how.command = kind.name;
     command->how.regions = kind.regions;
     command->how.threads = kind.threads.empty() ? std::vector<unsigned>{1} : kind.threads;
+    if (command->how.command == "memory") command->how.repeats = 3;  // a million regions take seconds, and vary little
     auto* own = perf.add_subcommand(kind.name, kind.help);
     add_what(*own, *command, kind);
     add_length(*own, command->how, kind.name);
