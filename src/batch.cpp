@@ -29,21 +29,35 @@ std::uintptr_t end_of_piece(const range& left, std::size_t each, const piece_lim
   return whole_pages > left.begin ? whole_pages : end;
 }
 
-/// One call of `acquire_all`: groups are taken by whoever is free, and the first error stops everybody.
+/// One call of `acquire_all`: what is live already is hit at once; of the rest, groups are taken by whoever is free,
+/// and the first error stops everybody.
 class batch_run {
  public:
   batch_run(engine& on, std::span<const request> what, std::size_t together)
-      : on_(on), what_(what), together_(together), granted_(what.size()) {
-    held_.reserve(what.size());
+      : on_(on), together_(together), held_(what.size()) {
+    missing_.reserve(what.size());  // all the room from the start: nothing may fail once something is held
+    number_.reserve(what.size());
+    granted_.reserve(what.size());
+    for (std::size_t i = 0; i < what.size(); ++i) {
+      held_[i] = look_up(on_, what[i]);
+      if (held_[i].held != 0) continue;
+      missing_.push_back(what[i]);
+      number_.push_back(i);
+    }
+    granted_.resize(missing_.size());
+    done_ = what.size() - missing_.size();
   }
+
+  /// How many groups there are to take.
+  [[nodiscard]] std::size_t groups() const noexcept { return (missing_.size() + together_ - 1) / together_; }
 
   void work(const batch_progress& progress) noexcept {
     for (;;) {
       const auto first = next_.fetch_add(together_);
-      if (first >= what_.size() || stopped_.load()) return;
-      const auto count = std::min(together_, what_.size() - first);
-      acquire_group(on_, what_.subspan(first, count), std::span(granted_).subspan(first, count));
+      if (first >= missing_.size() || stopped_.load()) return;
+      const auto count = std::min(together_, missing_.size() - first);
       const auto some = std::span(granted_).subspan(first, count);
+      acquire_group(on_, std::span(missing_).subspan(first, count), some);
       if (std::any_of(some.begin(), some.end(), [](const auto& one) { return !one; })) stopped_.store(true);
       const auto done = done_.fetch_add(count) + count;
       if (progress && !told(progress, done)) return stopped_.store(true);
@@ -52,14 +66,14 @@ class batch_run {
 
   // When all threads are done: what the others did since the caller's thread last told.
   void tell_the_end(const batch_progress& progress) noexcept {
-    if (progress && !stopped_.load() && told_ != what_.size()) static_cast<void>(told(progress, what_.size()));
+    if (progress && !stopped_.load() && told_ != held_.size()) static_cast<void>(told(progress, held_.size()));
   }
 
   result<std::vector<grant>> outcome() noexcept {
     std::optional<error> first = untold_;
-    for (const auto& one : granted_) {
-      if (!one && !first) first = one.error();
-      if (one && one->held != 0) held_.push_back(*one);
+    for (std::size_t i = 0; i < granted_.size(); ++i) {
+      if (!granted_[i] && !first) first = granted_[i].error();
+      if (granted_[i]) held_[number_[i]] = *granted_[i];
     }
     if (!first) return std::move(held_);
     for (const auto& one : held_) static_cast<void>(hold(one));  // a failed close stays with the cache
@@ -70,7 +84,7 @@ class batch_run {
   // What a callback throws must not leave leases behind that nobody has.
   bool told(const batch_progress& progress, std::size_t done) noexcept try {
     told_ = done;
-    progress(done, what_.size());
+    progress(done, held_.size());
     return true;
   } catch (...) {
     untold_ = error{errc::invalid_argument, native_kind::none, 0, "batch_options::progress threw an exception"};
@@ -78,10 +92,11 @@ class batch_run {
   }
 
   engine& on_;
-  std::span<const request> what_;
   std::size_t together_;
+  std::vector<grant> held_;  // by the number of the request
+  std::vector<request> missing_;
+  std::vector<std::size_t> number_;  // of those that were missing
   std::vector<result<grant>> granted_;
-  std::vector<grant> held_;  // room for all of them from the start: nothing may fail once something is held
   std::atomic<std::size_t> next_{0};
   std::atomic<std::size_t> done_{0};
   std::atomic<bool> stopped_{false};
@@ -129,8 +144,7 @@ batch_plan merge_ranges(std::span<const range> asked, const piece_limits& limits
 result<std::vector<grant>> acquire_all(engine& on, std::span<const request> what, std::size_t together,
                                        unsigned workers, const batch_progress& progress) {
   batch_run run(on, what, together);
-  const auto groups = (what.size() + together - 1) / together;
-  const auto helpers = std::min<std::size_t>(workers, groups);
+  const auto helpers = std::min<std::size_t>(workers, run.groups());
   {
     std::vector<std::jthread> threads;
     threads.reserve(helpers);

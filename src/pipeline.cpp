@@ -23,12 +23,17 @@ struct pipeline::state {
       if (stop || taken == what.size()) return;
       const auto mine = taken++;
       lock.unlock();
-      auto got = acquire(on, what[mine]);
+      auto got = hit_or_acquire(what[mine]);
       lock.lock();
       if (!got) stop = true;
       made[mine] = got;
       changed.notify_all();
     }
+  }
+
+  result<grant> hit_or_acquire(const request& one) noexcept {
+    if (const auto hit = look_up(on, one); hit.held != 0) return hit;
+    return acquire(on, one);
   }
 
   engine& on;

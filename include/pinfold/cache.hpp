@@ -77,6 +77,12 @@ class cache : public detail::front<R> {
 
   /// As `acquire`, but only what is already registered: never calls the registrar, never waits (R48).
   [[nodiscard]] std::optional<lease> find(const void* address, std::size_t bytes, rights need = local_access) noexcept {
+    const auto begin = reinterpret_cast<std::uintptr_t>(address);
+    if (may_hit(begin, bytes, need, {})) [[likely]] {
+      const auto held = detail::guess_hit<detail::asked_by::find>(this->hits(), begin, begin + bytes, need);
+      if (held != 0) [[likely]]
+        return lease({held, const_cast<void*>(address)});
+    }
     auto what = asked(address, bytes, need, {});
     if (!what || what->unshared) return std::nullopt;
     auto granted = detail::find(this->inside(), *what);

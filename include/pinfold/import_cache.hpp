@@ -40,7 +40,7 @@ class import_cache : public detail::front<I> {
   /// `in_use_conflict`, `timed_out`, `closed`, and what the importer's `open` returns. Nothing changes on bad input.
   [[nodiscard, gnu::always_inline]] result<lease> acquire(peer_id peer, const handle_type& handle,
                                                           std::uintptr_t address, std::size_t bytes) noexcept {
-    if (const auto hit = guess(peer, handle, address, bytes); hit.held != 0) [[likely]]
+    if (const auto hit = guess<detail::asked_by::acquire>(peer, handle, address, bytes); hit.held != 0) [[likely]]
       return lease(hit);
     return acquire_slowly(peer, handle, address, bytes);
   }
@@ -48,6 +48,8 @@ class import_cache : public detail::front<I> {
   /// As `acquire`, but only what is already open: never calls the importer, never waits (R48).
   [[nodiscard]] std::optional<lease> find(peer_id peer, const handle_type& handle, std::uintptr_t address,
                                           std::size_t bytes) noexcept {
+    if (const auto hit = guess<detail::asked_by::find>(peer, handle, address, bytes); hit.held != 0) [[likely]]
+      return lease(hit);
     auto wanted = range::of(address, bytes);
     if (!wanted) return std::nullopt;
     auto granted = detail::find(this->inside(), {peer, *wanted, &handle});
@@ -65,18 +67,19 @@ class import_cache : public detail::front<I> {
 
  private:
   /// A hit among those that this thread had lately; nothing when there is none.
+  template <detail::asked_by Who>
   [[nodiscard, gnu::always_inline]] detail::grant guess(peer_id peer, const handle_type& handle, std::uintptr_t address,
                                                         std::size_t bytes) const noexcept {
     detail::grant got;
     const auto end = address + bytes;
     if (address >= end) return got;
     const auto key = this->hits().key(peer, address);
-    got.held = detail::guess_hit(this->hits(), key, address, end, rights::none,
-                                 [&](const detail::record& one) __attribute__((always_inline)) {
-                                   if (!is_for(one, peer, handle)) return false;
-                                   got.data = detail::local_address(one, address);
-                                   return true;
-                                 });
+    got.held = detail::guess_hit<Who>(this->hits(), key, address, end, rights::none,
+                                      [&](const detail::record& one) __attribute__((always_inline)) {
+                                        if (!is_for(one, peer, handle)) return false;
+                                        got.data = detail::local_address(one, address);
+                                        return true;
+                                      });
     return got;
   }
 

@@ -41,7 +41,8 @@ enum class counter : std::uint8_t {
 
 /// Counted without it.
 enum class shared_counter : std::uint8_t {
-  hits_elsewhere,  // without the mutex, by caches that have no place in the ledgers
+  hits_elsewhere,   // without the mutex, by threads that have no ledger
+  finds_elsewhere,  // the same of `find`
   sink_failures,
   count_,
 };

@@ -73,13 +73,14 @@ class engine {
   engine(const engine&) = delete;
   engine& operator=(const engine&) = delete;
 
-  [[nodiscard]] grant look_up(std::uintptr_t begin, std::uintptr_t end, rights need) noexcept;
-  [[nodiscard]] grant look_up(peer_id peer, const range& wanted, const void* token) noexcept;
+  [[nodiscard]] grant look_up(std::uintptr_t begin, std::uintptr_t end, rights need, asked_by who) noexcept;
+  [[nodiscard]] grant look_up(peer_id peer, const range& wanted, const void* token, asked_by who) noexcept;
+  [[nodiscard]] grant look_up(const request& what) noexcept;
   [[nodiscard]] const hit_view& view() const noexcept { return view_; }
   [[nodiscard]] result<grant> acquire(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
   void acquire_group(std::span<const request> what, std::span<result<grant>> granted) noexcept PINFOLD_EXCLUDES(mutex_);
   [[nodiscard]] grant find(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
-  static result<void> settle(const record* unpinned) noexcept;
+  static result<void> settle(const record* unpinned, asked_by who) noexcept;
 
   /// Whether this is the process that the engine was made in, and not a child of its. There, nothing may be touched.
   [[nodiscard]] bool here() const noexcept { return view_.current(); }
@@ -160,7 +161,7 @@ class engine {
 
   // --- hits without the mutex (engine_hit.cpp)
   [[nodiscard]] bool serves(const record& one, peer_id peer, const range& wanted, const void* token) const noexcept;
-  void count_hit(ledger* mine, record* found) noexcept;
+  void count_hit(ledger* mine, record* found, asked_by who) noexcept;
   void allow_hits(entry& live) noexcept PINFOLD_REQUIRES(mutex_);
   static void stop_hits(entry& live) noexcept { live.hot()->clear(record::hittable); }
   /// Whether no hit is found without the mutex.
@@ -229,8 +230,9 @@ class engine {
   void give_room_back(entry& closed) noexcept PINFOLD_REQUIRES(mutex_);
 
   // --- closing (engine_close.cpp)
-  result<void> unpin(entry& held) noexcept PINFOLD_REQUIRES(mutex_);      // unlocks
-  result<void> unpinned(entry& freed) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  result<void> unpin(entry& held) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] bool defers_closes() const noexcept { return options_.closes == close_policy::deferred; }
+  result<void> unpinned(entry& freed, bool later) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   void queue_close(entry& stale) noexcept PINFOLD_REQUIRES(mutex_);
   result<void> close(entry& closable, std::optional<event_kind> why = {}) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   void detach(entry& closable) noexcept PINFOLD_REQUIRES(mutex_);
@@ -270,6 +272,7 @@ class engine {
   hit_view view_;
   const std::uint32_t number_;  // of all caches alive; 0 when there are too many, then nothing is hit without the mutex
   const std::uint64_t hits_before_;  // what caches of this number had counted when this one began
+  const std::uint64_t finds_before_;
   const std::size_t token_offset_;
   const driver driver_;
   const cache_options options_;

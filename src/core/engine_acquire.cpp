@@ -50,7 +50,12 @@ grant engine::hit_if_live(const request& what) noexcept {
   return hit(*found, what);
 }
 
+// What hits would not see is looked for under the mutex: what is `evicting`, not hittable, or not in their table.
 grant engine::find(const request& what) noexcept {
+  const auto seen_at_once = driver_.token_bytes > 0
+                                ? look_up(what.peer, what.wanted, what.token, asked_by::find)
+                                : look_up(what.wanted.begin, what.wanted.end, what.need, asked_by::find);
+  if (seen_at_once.held != 0) return seen_at_once;
   core::scoped_lock guard(mutex_);
   survey seen;
   if (!closed_) look_around(what, what.wanted, seen);

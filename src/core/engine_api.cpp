@@ -27,11 +27,12 @@ engine_handle make_engine(const driver& table, cache_options options) {
 const hit_view& hits_of(const engine& on) noexcept { return on.view(); }
 
 grant look_up(engine& on, std::uintptr_t begin, std::uintptr_t end, rights need) noexcept {
-  return on.look_up(begin, end, need);
+  return on.look_up(begin, end, need, asked_by::acquire);
 }
 grant look_up(engine& on, peer_id peer, range wanted, const void* token) noexcept {
-  return on.look_up(peer, wanted, token);
+  return on.look_up(peer, wanted, token, asked_by::acquire);
 }
+grant look_up(engine& on, const request& what) noexcept { return on.look_up(what); }
 result<grant> acquire(engine& on, const request& what) noexcept {
   return on.here() ? on.acquire(what) : tl::unexpected(elsewhere());
 }
@@ -40,7 +41,7 @@ void acquire_group(engine& on, std::span<const request> what, std::span<result<g
   for (auto& one : granted) one = tl::unexpected(elsewhere());
 }
 grant find(engine& on, const request& what) noexcept { return on.here() ? on.find(what) : grant{}; }
-result<void> settle(const record* unpinned) noexcept { return engine::settle(unpinned); }
+result<void> settle(const record* unpinned) noexcept { return engine::settle(unpinned, asked_by::acquire); }
 void invalidate(engine& on, peer_id peer, range gone) noexcept {
   if (on.here()) on.invalidate(peer, gone);
 }

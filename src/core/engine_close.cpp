@@ -7,7 +7,7 @@ namespace pinfold::detail {
 
 // A pin was given back on an entry that is not simply live, or somebody waits for releases. It may be late: then the
 // entry, the engine, even the page may have moved on, and there is nothing to do.
-result<void> engine::settle(const record* given_back) noexcept {
+result<void> engine::settle(const record* given_back, asked_by who) noexcept {
   auto& page = core::record_page::of(given_back);
   core::gate* gate = page.owner.load(std::memory_order_acquire);
   if (gate == nullptr || gate->process != core::this_process()) return {};
@@ -19,7 +19,8 @@ result<void> engine::settle(const record* given_back) noexcept {
     if (home == nullptr || page.owner.load(std::memory_order_relaxed) != gate) return {};
     home->mutex_is_held();
     home->waiting_.notify(home);  // who waits for room or for a conflict looks again
-    closed = home->unpinned(core::record_page::entry_of(given_back));
+    const bool later = who == asked_by::find || home->defers_closes();
+    closed = home->unpinned(core::record_page::entry_of(given_back), later);
     if (home->orphaned_ && home->leases_out() == 0) {
       last = home;
       home->leave_gate();
@@ -32,13 +33,13 @@ result<void> engine::settle(const record* given_back) noexcept {
 result<void> engine::unpin(entry& held) noexcept {
   held.own_pins().fetch_sub(1, std::memory_order_seq_cst);
   waiting_.notify(this);
-  return unpinned(held);
+  return unpinned(held, defers_closes());
 }
 
-// Does what is due when an entry has no pin left. Whoever gives a pin back comes here, or has seen that it need not.
-result<void> engine::unpinned(entry& freed) noexcept {
+// Does what is due when an entry has no pin left, except a close that is to be done `later`. Whoever gives a pin back
+// comes here, or has seen that it need not.
+result<void> engine::unpinned(entry& freed, bool later) noexcept {
   if (freed.hot()->is(record::hittable) || freed.pins() > 0) return {};
-  const bool later = options_.closes == close_policy::deferred;
   switch (freed.now()) {
     case entry_state::live:
       if (kept(freed)) return {};

@@ -40,9 +40,10 @@ const record* unpin_slowly(pin held) noexcept {
 }
 
 // Every pin that goes back is a release, also one of a hit that was none: whoever closes may have seen it.
-void give_up(pin held) noexcept {
+void give_up(pin held, asked_by who) noexcept {
   const record* unpinned = unpin(held);
-  if (unpinned != nullptr) static_cast<void>(settle(unpinned));  // a failed close is kept and told to the sink
+  if (unpinned != nullptr)
+    static_cast<void>(engine::settle(unpinned, who));  // a failed close is kept and told to the sink
 }
 
 void sample_hits(const record* found) noexcept { core::record_page::entry_of(found).count_hits(ledger::sampling); }
@@ -64,13 +65,15 @@ bool engine::wait_for_release(release_watch& watch, core::deadline until) noexce
   return true;
 }
 
-void engine::count_hit(ledger* mine, record* found) noexcept {
+void engine::count_hit(ledger* mine, record* found, asked_by who) noexcept {
   if (found->visited.load(std::memory_order_relaxed) == 0) found->visited.store(1, std::memory_order_relaxed);
+  if (who == asked_by::find)
+    return mine != nullptr ? mine->count_find(number_) : counters_.add(core::shared_counter::finds_elsewhere);
   if (mine == nullptr) return counters_.add(core::shared_counter::hits_elsewhere);
   if (mine->count_hit(number_)) sample_hits(found);
 }
 
-grant engine::look_up(std::uintptr_t begin, std::uintptr_t end, rights need) noexcept {
+grant engine::look_up(std::uintptr_t begin, std::uintptr_t end, rights need, asked_by who) noexcept {
   ledger* mine = ledger::of_this_thread();
   pin held = 0;
   hits_.find({}, {begin, end}, [&](record* candidate) {
@@ -79,10 +82,10 @@ grant engine::look_up(std::uintptr_t begin, std::uintptr_t end, rights need) noe
     order_on_hit();
     if (view_.current() && view_.serves(*candidate, begin, end, need)) [[likely]] {
       if (mine != nullptr) mine->remember(view_.key(begin), candidate);
-      count_hit(mine, candidate);
+      count_hit(mine, candidate, who);
       return true;
     }
-    give_up(std::exchange(held, 0));
+    give_up(std::exchange(held, 0), who);
     return false;
   });
   return {held, reinterpret_cast<void*>(begin)};
@@ -94,7 +97,7 @@ bool engine::serves(const record& one, peer_id peer, const range& wanted, const 
   return imported_part_of(one).peer == peer && std::memcmp(own, token, driver_.token_bytes) == 0;
 }
 
-grant engine::look_up(peer_id peer, const range& wanted, const void* token) noexcept {
+grant engine::look_up(peer_id peer, const range& wanted, const void* token, asked_by who) noexcept {
   ledger* mine = ledger::of_this_thread();
   grant got;
   hits_.find(peer, wanted, [&](record* candidate) {
@@ -104,13 +107,22 @@ grant engine::look_up(peer_id peer, const range& wanted, const void* token) noex
     if (serves(*candidate, peer, wanted, token)) [[likely]] {
       got.data = local_address(*candidate, wanted.begin);
       if (mine != nullptr) mine->remember(view_.key(peer, wanted.begin), candidate);
-      count_hit(mine, candidate);
+      count_hit(mine, candidate, who);
       return true;
     }
-    give_up(std::exchange(got.held, 0));
+    give_up(std::exchange(got.held, 0), who);
     return false;
   });
   return got;
+}
+
+grant engine::look_up(const request& what) noexcept {
+  if (hits_need_the_mutex() || what.persistent || what.unshared || what.unbudgeted) return {};
+  const auto [begin, end] = what.wanted;
+  if (driver_.token_bytes > 0) return look_up(what.peer, what.wanted, what.token, asked_by::acquire);
+  if (const auto held = guess_hit(view_, begin, end, what.need); held != 0)
+    return {held, reinterpret_cast<void*>(begin)};
+  return look_up(begin, end, what.need, asked_by::acquire);
 }
 
 // Live entries are hit without the mutex, except those whose last release, or every hit, has to be seen.

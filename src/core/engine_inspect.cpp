@@ -11,11 +11,12 @@ statistics engine::read_statistics() const noexcept {
   const auto sum = [this](auto which) { return counters_.sum(which); };
   statistics now;
   const auto without_mutex = ledger::hits(number_) - hits_before_ + sum(core::shared_counter::hits_elsewhere);
+  const auto found = ledger::finds(number_) - finds_before_ + sum(core::shared_counter::finds_elsewhere);
   now.hits = sum(counter::hits) + without_mutex;
-  now.valid = sum(counter::valid) + without_mutex;
+  now.valid = sum(counter::valid) + without_mutex + found;
   now.invalid = sum(counter::invalid);
   now.evicted = sum(counter::evicted);
-  now.found = sum(counter::found);
+  now.found = sum(counter::found) + found;
   now.notfound = sum(counter::notfound);
   now.acquires = sum(counter::acquires) + without_mutex;
   now.failed_acquires = sum(counter::failed_acquires);

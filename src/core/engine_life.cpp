@@ -70,6 +70,7 @@ engine::engine(core::gate& own, const driver& table, cache_options options)
     : hits_(table.token_bytes > 0),
       number_(take_number()),
       hits_before_(ledger::hits(number_)),
+      finds_before_(ledger::finds(number_)),
       token_offset_(token_offset_in(table)),
       driver_(table),
       options_(sensible(std::move(options))),

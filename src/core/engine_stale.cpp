@@ -90,7 +90,7 @@ void engine::unpersist(peer_id peer, const range& where) noexcept {
     found->persistent = false;
     if (found->now() != entry_state::live) continue;
     if (reusable(*found)) reusable_.push_back(found);
-    static_cast<void>(unpinned(*found));  // a close that fails is kept and told to the sink
+    static_cast<void>(unpinned(*found, defers_closes()));  // a close that fails is kept and told to the sink
   }
 }
 

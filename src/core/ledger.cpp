@@ -90,4 +90,11 @@ std::uint64_t ledger::hits(std::size_t cache) noexcept {
   return total;
 }
 
+std::uint64_t ledger::finds(std::size_t cache) noexcept {
+  std::uint64_t total = 0;
+  for (const ledger* each = all.load(std::memory_order_acquire); each != nullptr; each = each->next_)
+    total += each->finds_[cache].load(std::memory_order_relaxed);
+  return total;
+}
+
 }  // namespace pinfold::detail

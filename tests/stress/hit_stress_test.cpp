@@ -59,7 +59,10 @@ struct world {
   std::atomic<std::size_t> closed_under_a_lease{0};
   std::atomic<std::size_t> stale{0};
   std::atomic<std::size_t> wrong{0};
+  std::atomic<std::size_t> called_by_find{0};
 };
+
+thread_local bool finding = false;  // inside `find`, which never calls the registrar (R48)
 
 class watched_registrar {
  public:
@@ -70,6 +73,7 @@ class watched_registrar {
   explicit watched_registrar(std::shared_ptr<world> in) : in_(std::move(in)) {}
   [[nodiscard]] registrar_limits limits() const noexcept { return {}; }
   [[nodiscard]] result<registration_type> open(const range& where, rights) noexcept {
+    if (finding) ++in_->called_by_find;
     const auto version = in_->version[where.begin / region % regions].load();
     const auto key = in_->next++ % world::keys;
     auto& one = in_->all[key];
@@ -80,6 +84,7 @@ class watched_registrar {
     return registration_type{key};
   }
   [[nodiscard]] result<void> close(const registration_type& made) noexcept {
+    if (finding) ++in_->called_by_find;
     auto& one = in_->all[made.key];
     if (one.users.load() != 0) ++in_->closed_under_a_lease;
     if (!one.open.exchange(false)) ++in_->wrong;
@@ -130,16 +135,30 @@ struct arena {
   explicit arena(std::size_t budget)
       : cache(watched_registrar(in), {.max_count = budget, .monitor = monitor_choice::explicit_}) {}
 
+  cache_type::lease acquired(const void* wanted) {
+    auto got = cache.acquire(wanted, 4096);
+    if (got) return std::move(*got);
+    if (got.error().code != errc::over_budget) ++in->wrong;
+    return {};
+  }
+  cache_type::lease found(const void* wanted) {
+    finding = true;
+    auto got = cache.find(wanted, 4096);
+    finding = false;
+    return got ? std::move(*got) : cache_type::lease();
+  }
+
   void use(std::mt19937_64& random) {
     const auto which = random() % regions;
     const auto begin = region * (regions + which);
     const auto oldest = in->oldest[which].load();
-    auto got = cache.acquire(reinterpret_cast<const void*>(begin + random() % 4 * 4096), 4096);
-    if (!got) return got.error().code == errc::over_budget ? void() : void(++in->wrong);
-    const auto& made = in->all[got->handle().key];
+    const auto* wanted = reinterpret_cast<const void*>(begin + random() % 4 * 4096);
+    auto got = random() % 4 == 0 ? found(wanted) : acquired(wanted);
+    if (!got) return;
+    const auto& made = in->all[got.handle().key];
     if (!made.open || made.begin / region % regions != which) ++in->wrong;
     if (made.version < oldest) ++in->stale;
-    known held(*in, std::move(*got));
+    known held(*in, std::move(got));
     if (random() % 16 != 0) return;
     std::lock_guard guard(shelf_mutex);
     std::swap(shelf[random() % shelf.size()], held);
@@ -172,6 +191,8 @@ struct arena {
     EXPECT_EQ(in->closed_under_a_lease, 0U);
     EXPECT_EQ(in->stale, 0U);
     EXPECT_EQ(in->wrong, 0U);
+    EXPECT_EQ(in->called_by_find, 0U);
+    EXPECT_GT(now.found, now.notfound / 10);
     EXPECT_GT(now.hits, now.misses / 10);
     std::printf("%s\n", describe(now).c_str());
   }

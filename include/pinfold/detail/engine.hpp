@@ -91,10 +91,13 @@ using engine_handle = std::unique_ptr<engine, engine_closer>;
 /// had, which does not say that there is no entry. `guess_hit` (detail/hit.hpp) is worth a try before.
 [[nodiscard]] PINFOLD_EXPORT grant look_up(engine& on, std::uintptr_t begin, std::uintptr_t end, rights need) noexcept;
 [[nodiscard]] PINFOLD_EXPORT grant look_up(engine& on, peer_id peer, range wanted, const void* token) noexcept;
+/// The same for any request, guess included: nothing for those that a hit must not answer.
+[[nodiscard]] PINFOLD_EXPORT grant look_up(engine& on, const request& what) noexcept;
 [[nodiscard]] PINFOLD_EXPORT result<grant> acquire(engine& on, const request& what) noexcept;
 /// Acquires a group of at most `most_in_group`; as many results as requests.
 inline constexpr std::size_t most_in_group = 64;
 PINFOLD_EXPORT void acquire_group(engine& on, std::span<const request> what, std::span<result<grant>> granted) noexcept;
+/// As `acquire` for what is live already, whatever it takes to see that; counted apart, and no driver is called.
 [[nodiscard]] PINFOLD_EXPORT grant find(engine& on, const request& what) noexcept;
 /// Does what is due after `unpin` said so.
 PINFOLD_EXPORT result<void> settle(const record* unpinned) noexcept;

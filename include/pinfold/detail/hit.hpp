@@ -52,12 +52,13 @@ struct hit_view {
 extern PINFOLD_EXPORT std::atomic<std::uint32_t> releases_awaited;
 
 [[nodiscard]] PINFOLD_EXPORT const record* unpin_slowly(pin held) noexcept;
-PINFOLD_EXPORT void give_up(pin held) noexcept;  ///< unpins and settles a hit that was none
+/// Unpins and settles a hit that was none.
+PINFOLD_EXPORT void give_up(pin held, asked_by who) noexcept;
 PINFOLD_EXPORT void sample_hits(const record* found) noexcept;
 
-/// A hit on what this thread keeps as its guess under `key`: 0 when that is none. `matches(const record&)` compares what
-/// neither range nor rights tell; when it is called the record is pinned, and known to be live and of this cache.
-template <class Matches>
+/// A hit on what this thread keeps as its guess under `key`: 0 when that is none. `matches(const record&)` compares
+/// what neither range nor rights tell; when it is called the record is pinned, and known to be live and of this cache.
+template <asked_by Who, class Matches>
 [[nodiscard, gnu::always_inline]] inline pin guess_hit(const hit_view& in, std::uintptr_t key, std::uintptr_t begin,
                                                        std::uintptr_t end, rights need, Matches&& matches) noexcept {
   ledger* mine = ledger::if_there();
@@ -75,20 +76,24 @@ template <class Matches>
   order_on_hit();
   PINFOLD_POINT(after_pin);
   if (!in.current() || !in.serves(*guess, begin, end, need) || !matches(*guess)) [[unlikely]] {
-    give_up(held);
+    give_up(held, Who);
     return 0;
   }
   if (guess->visited.load(std::memory_order_relaxed) == 0) [[unlikely]]
     guess->visited.store(1, std::memory_order_relaxed);
-  if (mine->count_hit(in.number)) [[unlikely]]
+  if constexpr (Who == asked_by::find) {
+    mine->count_find(in.number);
+  } else if (mine->count_hit(in.number)) [[unlikely]] {
     sample_hits(guess);
+  }
   return held;
 }
 
 /// A hit on memory of this process among those that this thread had lately: 0 when there is none.
+template <asked_by Who = asked_by::acquire>
 [[nodiscard, gnu::always_inline]] inline pin guess_hit(const hit_view& in, std::uintptr_t begin, std::uintptr_t end,
                                                        rights need) noexcept {
-  return guess_hit(in, in.key(begin), begin, end, need, [](const record&) { return true; });
+  return guess_hit<Who>(in, in.key(begin), begin, end, need, [](const record&) { return true; });
 }
 
 /// Gives a pin back. The record that was pinned, when somebody may wait for that or the registration may have to be

@@ -79,11 +79,17 @@ class PINFOLD_EXPORT ledger {
   }
   static constexpr std::uint64_t sampling = 64;
 
+  /// Counts a hit of a cache's `find`, which is no acquire.
+  void count_find(std::size_t cache) noexcept {
+    finds_[cache].store(finds_[cache].load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+
   /// How often all ledgers have the record pinned. What the caller may conclude is for the protocol to say.
   [[nodiscard]] static std::int64_t sum(const record* one) noexcept;
 
   /// The hits that all ledgers have ever counted for caches of this number.
   [[nodiscard]] static std::uint64_t hits(std::size_t cache) noexcept;
+  [[nodiscard]] static std::uint64_t finds(std::size_t cache) noexcept;  ///< the same for `find`
 
   /// Calls `each(const record*, count)` for everything that is written down.
   template <class F>
@@ -131,6 +137,7 @@ class PINFOLD_EXPORT ledger {
   std::array<std::atomic<std::uint64_t>, slot_count> slots_;
   std::array<record*, recent_count> recent_;
   std::array<std::atomic<std::uint64_t>, most_caches> hits_{};
+  std::array<std::atomic<std::uint64_t>, most_caches> finds_{};
   std::atomic<bool> taken_{true};
   ledger* next_ = nullptr;
 };

@@ -76,6 +76,10 @@ inline constexpr std::size_t imported_object_offset = sizeof(record) + sizeof(im
   return reinterpret_cast<void*>(base + (address - one.begin.load(std::memory_order_relaxed)));
 }
 
+/// Who wants a hit. `find` is counted apart, and it calls no driver: where its pin turns out to be the last on
+/// something that is to be closed, it leaves the close to others (R48).
+enum class asked_by : std::uint8_t { acquire, find };
+
 /// One pin on a record. Where it is written down is in the lowest bits: in a cell of a ledger, whose address it then
 /// is; else it is the record's address, and the pin is counted in ledgers or, with `in_entry`, in the entry. 0 is none.
 using pin = std::uintptr_t;

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What is registered already is found while somebody else has the cache's mutex, in every way that there is to ask for
+// it; how that is counted; and that `find` never calls the driver, not even when its pin turns out to be the last.
+#include <functional>
+#include <string_view>
+#include <utility>
+
+namespace pinfold::testing {
+
+/// Done once, by whoever comes to the place with that name between two steps of a hit.
+struct interruption {
+  std::string_view where;
+  std::function<void()> what;
+};
+inline thread_local interruption next_interruption;
+
+inline void reached(std::string_view where) {
+  if (next_interruption.where == where) std::exchange(next_interruption, {}).what();
+}
+
+}  // namespace pinfold::testing
+#define PINFOLD_POINT(name) ::pinfold::testing::reached(#name)
+
+#include "core/point.hpp"
+#include "support/cache_checks.hpp"
+#include "support/local_fixture.hpp"
+
+#include <pinfold/detail/ledger.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace pinfold::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// While one lives, another thread has the mutex of the cache, in the middle of a flush; but not for ever.
+template <class Cache>
+class busy_mutex {
+ public:
+  explicit busy_mutex(Cache& cache) {
+    inside = leave = gave_up = false;
+    core::at_point = stay;
+    holder_ = std::thread([&cache] { EXPECT_TRUE(cache.flush()); });
+    while (!inside) std::this_thread::yield();
+  }
+  ~busy_mutex() {
+    EXPECT_FALSE(gave_up) << "somebody waited for the mutex";
+    leave = true;
+    holder_.join();
+    core::at_point = nullptr;
+  }
+  busy_mutex(const busy_mutex&) = delete;
+  busy_mutex& operator=(const busy_mutex&) = delete;
+
+ private:
+  static void stay() noexcept {
+    inside = true;
+    const auto until = std::chrono::steady_clock::now() + 10s;
+    while (!leave && !gave_up) {
+      std::this_thread::sleep_for(100us);
+      if (std::chrono::steady_clock::now() > until) gave_up = true;
+    }
+  }
+
+  inline static std::atomic<bool> inside{false};
+  inline static std::atomic<bool> leave{false};
+  inline static std::atomic<bool> gave_up{false};
+  std::thread holder_;
+};
+
+std::vector<range> blocks(std::size_t count) {
+  std::vector<range> made;
+  for (std::size_t i = 0; i < count; ++i) made.push_back({0x100000 + i * 0x10000, 0x101000 + i * 0x10000});
+  return made;
+}
+
+bool counts_without_membarrier() { return detail::ledger::of_this_thread() == nullptr; }
+
+TEST(hit_without_mutex, local_acquire_and_find) {
+  local_fixture f;
+  for (const auto& one : blocks(100)) f.touch(one.begin, one.end);
+  {
+    const busy_mutex busy(f.cache);
+    for (int round = 0; round < 2; ++round)
+      for (const auto& one : blocks(100)) {
+        EXPECT_TRUE(f.acquire(one.begin, one.end));
+        EXPECT_TRUE(f.cached(one.begin, one.end));
+      }
+  }
+  f.expect_sound();
+}
+
+TEST(hit_without_mutex, imported_acquire_and_find) {
+  pretend_fixture f;
+  std::vector<pretend_handle> handles;
+  for (std::uint64_t i = 0; i < 100; ++i) handles.push_back(f.world->allocate(i % 3, 0x10000 * (1 + i), 4096));
+  for (const auto& one : handles) f.touch(one);
+  {
+    const busy_mutex busy(f.cache);
+    for (int round = 0; round < 2; ++round)
+      for (const auto& one : handles) {
+        f.touch(one);
+        auto found = f.find(one);
+        ASSERT_TRUE(found);
+        EXPECT_EQ(serial_at(found->data()), one.serial);
+      }
+  }
+  f.expect_sound();
+}
+
+TEST(hit_without_mutex, on_a_thread_that_never_hit_before) {
+  local_fixture f;
+  f.touch(0x10000, 0x11000);
+  {
+    const busy_mutex busy(f.cache);
+    std::thread([&] { EXPECT_TRUE(f.cached(0x10000, 0x11000)); }).join();
+  }
+}
+
+TEST(hit_without_mutex, R26_batch_of_a_thousand) {
+  local_fixture<pretend_group_registrar> groups;
+  local_fixture singly;
+  const auto all = blocks(1000);
+  const auto check = [&](auto& f) {
+    ASSERT_TRUE(f.cache.acquire_batch(all));
+    {
+      const busy_mutex busy(f.cache);
+      std::vector<std::size_t> told;
+      auto batch = f.cache.acquire_batch(all, local_access, {.progress = [&](std::size_t done, std::size_t total) {
+                                           EXPECT_EQ(total, 1000U);
+                                           told.push_back(done);
+                                         }});
+      ASSERT_TRUE(batch);
+      const auto open = f.device->now();
+      for (std::size_t i = 0; i < all.size(); ++i)
+        ASSERT_TRUE(open.at((*batch)[i].handle().key).memory.contains(all[i])) << i;
+      EXPECT_EQ(told, std::vector<std::size_t>{1000}) << "done all at once";
+    }
+    EXPECT_EQ(f.cache.statistics().hits, 1000U);
+    EXPECT_EQ(f.cache.statistics().leases_now, 0U);
+    f.expect_sound();
+  };
+  check(groups);
+  check(singly);
+}
+
+TEST(hit_without_mutex, R25_chunks) {
+  local_fixture f;
+  const auto read = [&] {
+    auto chunks = f.cache.acquire_chunks(reinterpret_cast<const void*>(0x100000), 0x40000, local_access,
+                                         {.chunk_bytes = 0x1000, .workers = 2});
+    ASSERT_TRUE(chunks);
+    while (!chunks->done()) ASSERT_TRUE(chunks->next());
+  };
+  read();
+  {
+    const busy_mutex busy(f.cache);
+    read();
+  }
+  EXPECT_EQ(f.cache.statistics().hits, 64U);
+}
+
+TEST(hit_without_mutex, R26_a_batch_of_hits_and_misses_keeps_its_order) {
+  local_fixture<pretend_group_registrar> f;
+  const auto all = blocks(300);
+  for (std::size_t i = 0; i < all.size(); i += 3) f.touch(all[i].begin, all[i].end);
+  auto batch = f.cache.acquire_batch(all);
+  ASSERT_TRUE(batch);
+  const auto open = f.device->now();
+  for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(open.at((*batch)[i].handle().key).memory, all[i]) << i;
+  EXPECT_EQ(f.cache.statistics().hits, 100U);
+  EXPECT_EQ(f.cache.statistics().misses, 300U);
+  f.expect_sound();
+}
+
+TEST(hit_without_mutex, R26_a_batch_that_fails_gives_its_hits_back) {
+  local_fixture f;
+  const auto all = blocks(10);
+  for (std::size_t i = 0; i < 5; ++i) f.touch(all[i].begin, all[i].end);
+  f.device->fail_opens([](const range&, rights) { return std::optional(error{errc::driver_error}); });
+  EXPECT_FALSE(f.cache.acquire_batch(all));
+  EXPECT_EQ(f.cache.statistics().leases_now, 0U);
+  EXPECT_TRUE(f.cache.flush());
+  EXPECT_EQ(f.device->open_now(), 0U);
+}
+
+TEST(hit_without_mutex, R26_a_batch_may_ask_for_rights_that_are_not_there) {
+  local_fixture f;
+  const auto all = blocks(3);
+  for (const auto& one : all) f.touch(one.begin, one.end, rights::local_read);
+  EXPECT_TRUE(f.cache.acquire_batch(all, rights::local_read | rights::local_write));
+  EXPECT_EQ(f.cache.statistics().misses_rights, 3U);
+}
+
+TEST(hit_without_mutex, R43_finds_are_no_acquires) {
+  for (int round = 0; round < 3; ++round) {  // the next cache has the number of the one before
+    local_fixture f;
+    f.touch(0x10000, 0x11000);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i)
+      threads.emplace_back([&] {
+        for (int n = 0; n < 1000; ++n) ASSERT_TRUE(f.cached(0x10000, 0x11000));
+      });
+    for (auto& one : threads) one.join();
+    EXPECT_FALSE(f.cached(0x20000, 0x21000));
+    const auto now = f.cache.statistics();
+    EXPECT_EQ(now.found, 4000U);
+    EXPECT_EQ(now.notfound, 1U);
+    EXPECT_EQ(now.valid, 4000U);
+    EXPECT_EQ(now.hits, 0U);
+    EXPECT_EQ(now.acquires, 1U);
+    EXPECT_EQ(now.leases_now, 0U);
+    EXPECT_EQ(f.cache.dump().at(0).hits, 0U) << "nor hits of the entry";
+    f.expect_sound();
+  }
+}
+
+TEST(hit_without_mutex, R48_a_find_that_comes_too_late_leaves_the_close_to_others) {
+  if (counts_without_membarrier()) GTEST_SKIP() << "guesses need membarrier";
+  local_fixture f;
+  f.touch(0x10000, 0x11000);
+  f.touch(0x10000, 0x11000);  // from now on it is guessed
+  next_interruption = {"after_pin", [&] { f.invalidate(0x10000, 0x11000); }};
+  EXPECT_FALSE(f.cached(0x10000, 0x11000));
+  EXPECT_EQ(f.cache.statistics().closes, 0U);
+  EXPECT_EQ(f.cache.statistics().notfound, 1U);
+  EXPECT_TRUE(f.cache.progress());
+  EXPECT_EQ(f.device->open_now(), 0U);
+}
+
+TEST(hit_without_mutex, R48_the_same_of_imported_memory) {
+  if (counts_without_membarrier()) GTEST_SKIP() << "guesses need membarrier";
+  pretend_fixture f;
+  const auto old = f.world->allocate(1, 0x10000, 4096);
+  f.touch(old);
+  f.touch(old);
+  next_interruption = {"after_pin", [&] { f.cache.invalidate({1}, old.allocation()); }};
+  EXPECT_FALSE(f.find(old));
+  EXPECT_EQ(f.world->closes, 0U);
+  f.touch(f.world->allocate(1, 0x10000, 4096));
+  EXPECT_EQ(f.world->open_now(), 1U) << "the next miss has closed it";
+}
+
+TEST(hit_without_mutex, an_acquire_that_comes_too_late_closes_and_opens_again) {
+  if (counts_without_membarrier()) GTEST_SKIP() << "guesses need membarrier";
+  local_fixture f;
+  f.touch(0x10000, 0x11000);
+  f.touch(0x10000, 0x11000);  // from now on it is guessed
+  next_interruption = {"after_pin", [&] { f.invalidate(0x10000, 0x11000); }};
+  EXPECT_TRUE(f.acquire(0x10000, 0x11000));
+  EXPECT_EQ(f.device->opened, 2U);
+  EXPECT_EQ(f.device->open_now(), 1U);
+}
+
+// Between the guess and the pin the memory was given to another allocation: the same peer and range, another token.
+TEST(hit_without_mutex, R4_a_guess_of_imported_memory_is_compared_by_its_whole_token) {
+  if (counts_without_membarrier()) GTEST_SKIP() << "guesses need membarrier";
+  pretend_fixture f;
+  const auto old = f.world->allocate(1, 0x10000, 4096);
+  f.touch(old);
+  f.touch(old);
+  const auto fresh = f.world->allocate(1, 0x10000, 4096);
+  auto got = f.acquire(fresh);
+  ASSERT_TRUE(got);
+  EXPECT_EQ(serial_at(got->data()), fresh.serial);
+  EXPECT_FALSE(f.find(old)) << "nor the other way round";
+  EXPECT_TRUE(got->stale()) << "since `find` replaces what has another token";
+}
+
+TEST(hit_without_mutex, peers_do_not_see_each_others_guesses) {
+  pretend_fixture f;
+  const auto one = f.world->allocate(1, 0x10000, 4096);
+  constexpr std::uint64_t guesses = 2048;  // of a thread: peers that are so far apart share them
+  f.touch(one);
+  f.touch(one);
+  EXPECT_FALSE(f.cache.find({1 + guesses}, one, one.base, one.size));
+  EXPECT_FALSE(f.cache.find({2}, one, one.base, one.size));
+  EXPECT_TRUE(f.cache.find({1}, one, one.base, one.size));
+}
+
+}  // namespace
+}  // namespace pinfold::testing
