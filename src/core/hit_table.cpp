@@ -11,8 +11,8 @@ constexpr unsigned smallest_step = 16;  // a page
 constexpr unsigned small_steps = 26;    // below, tables grow twofold: what they save is less than a new home costs
 constexpr unsigned largest_step = 78;
 
-// What is used may not exceed 3/4 of the slots before something is added, 7/8 ever.
-bool crowded(std::size_t used, std::size_t slots) noexcept { return used + 2 > slots / 4 * 3; }
+// What is used may not exceed 2/3 of the slots before something is added, 7/8 ever.
+bool crowded(std::size_t used, std::size_t slots) noexcept { return used + 2 > slots / 3 * 2; }
 bool full(std::size_t used, std::size_t slots) noexcept { return used + 2 > slots / 8 * 7; }
 
 }  // namespace

@@ -128,6 +128,8 @@ TEST(hit_without_mutex, R26_batch_of_a_thousand) {
   const auto all = blocks(1000);
   const auto check = [&](auto& f) {
     ASSERT_TRUE(f.cache.acquire_batch(all));
+    ASSERT_TRUE(f.cache.acquire_batch(all));  // what had no place in the hits' table gets one
+    const auto hits = f.cache.statistics().hits;
     {
       const busy_mutex busy(f.cache);
       std::vector<std::size_t> told;
@@ -141,7 +143,7 @@ TEST(hit_without_mutex, R26_batch_of_a_thousand) {
         ASSERT_TRUE(open.at((*batch)[i].handle().key).memory.contains(all[i])) << i;
       EXPECT_EQ(told, std::vector<std::size_t>{1000}) << "done all at once";
     }
-    EXPECT_EQ(f.cache.statistics().hits, 1000U);
+    EXPECT_EQ(f.cache.statistics().hits, hits + 1000U);
     EXPECT_EQ(f.cache.statistics().leases_now, 0U);
     f.expect_sound();
   };
