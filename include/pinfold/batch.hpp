@@ -18,10 +18,9 @@ struct batch_options {
   /// Threads that register, the caller's among them. They are started for each batch in which something has to be
   /// registered: for few ranges, one is faster.
   unsigned workers = 4;
-  /// Told how many of how many (merged) ranges are done, on the caller's thread, after each that it registered itself
-  /// (those that were registered already are done before),
-  /// or after each group where the registrar takes groups, and at last when all of them are.
-  /// What it throws ends the batch with `invalid_argument`.
+  /// Told how many of how many (merged) ranges are done, on the caller's thread: after each that it registered itself,
+  /// or after each group where the registrar takes groups, and at last when all of them are. Those that were registered
+  /// already count as done from the start. What it throws ends the batch with `invalid_argument`.
   std::function<void(std::size_t done, std::size_t total)> progress{};
 };
 
