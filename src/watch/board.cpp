@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "watch/board.hpp"
+
+#include "watch/wiped_pages.hpp"
+
+#include <chrono>
+#include <ctime>
+#include <new>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/mman.h>
+
+namespace pinfold::watch {
+
+std::atomic<board*> board::made{nullptr};
+
+namespace {
+
+std::atomic<std::uint64_t> last_process{0};  // inherited by children, so that theirs differ from their parents'
+
+// A process's generations begin there: hooks may count up in a child before it has a number, and do not get that far.
+constexpr unsigned process_shift = 44;
+
+}  // namespace
+
+// Where the kernel does not wipe (before Linux 4.14).
+void board::wipe() noexcept {
+  board* here = if_there();
+  here->process_.store(0);
+  here->generation_.store(0);
+}
+
+board* board::make() {
+  void* fresh = wiped_pages(sizeof(board));
+  const bool wiped = fresh != nullptr;
+  if (!wiped) fresh = ::mmap(nullptr, sizeof(board), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (fresh == MAP_FAILED) throw std::bad_alloc();
+  auto* mine = new (fresh) board;
+  board* none = nullptr;
+  if (!made.compare_exchange_strong(none, mine)) {
+    ::munmap(fresh, sizeof(board));
+    return none;
+  }
+  if (!wiped && ::pthread_atfork(nullptr, nullptr, wipe) != 0) throw std::bad_alloc();
+  return mine;
+}
+
+board& board::here() {
+  board* mine = if_there();
+  if (mine == nullptr) mine = make();
+  std::uint64_t wiped = 0;
+  if (mine->process_.load() != 0) return *mine;
+  const auto number = ++last_process;
+  if (mine->process_.compare_exchange_strong(wiped, number)) mine->generation_.fetch_add(number << process_shift);
+  return *mine;
+}
+
+void board::publish(std::uint64_t reserved, const range& gone) noexcept {
+  slot& at = slots_[reserved % capacity];
+  at.mark.store(0, std::memory_order_relaxed);  // a reader of the last round must not take a mixture for its range
+  at.begin.store(gone.begin, std::memory_order_release);
+  at.end.store(gone.end, std::memory_order_release);
+  at.mark.store(reserved + 1, std::memory_order_release);
+}
+
+news board::look_at(const slot& at, std::uint64_t number, range& gone) const noexcept {
+  const auto mark = at.mark.load(std::memory_order_acquire);
+  if (mark > number + 1) return news::everything;
+  if (mark < number + 1) return news::nothing;
+  gone.begin = at.begin.load(std::memory_order_acquire);
+  gone.end = at.end.load(std::memory_order_acquire);
+  return at.mark.load(std::memory_order_acquire) == mark ? news::one : news::everything;
+}
+
+news board::read(std::uint64_t& cursor, range& gone) const noexcept {
+  const auto now = generation_.load(std::memory_order_acquire);
+  if (cursor == now) return news::nothing;
+  const slot& at = slots_[cursor % capacity];
+  constexpr int spins = 200;
+  std::chrono::steady_clock::time_point until{};
+  for (int tries = 0; now - cursor <= capacity; ++tries) {
+    const news seen = look_at(at, cursor, gone);
+    if (seen == news::everything) break;
+    if (seen == news::one) {
+      ++cursor;
+      return seen;
+    }
+    if (tries < spins) continue;
+    const auto time = std::chrono::steady_clock::now();
+    if (tries == spins) until = time + std::chrono::milliseconds(patience_ms);
+    if (time > until) break;
+    ::sched_yield();
+  }
+  cursor = now;
+  return news::everything;
+}
+
+}  // namespace pinfold::watch

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Where monitors say what memory is going away, and caches read it: one generation for all, and the last few thousand
+/// ranges. Also which process this is. `docs/protocol.md` says who may conclude what.
+#pragma once
+
+#include <pinfold/range.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace pinfold::watch {
+
+/// What a cursor finds at its place on the board.
+enum class news : std::uint8_t {
+  nothing,     ///< it has seen everything
+  one,         ///< a range; it may be empty
+  everything,  ///< it came too late, or who began to write did not finish: any memory may be gone
+};
+
+/// One for the process, in memory that the kernel wipes in a child of fork(2): a child's board is empty, and no cache
+/// of its parent's finds its generation there.
+///
+/// Writing takes no lock, allocates nothing, makes no system call, and is for any thread and any signal handler. An
+/// event has happened for every acquire that begins after `post` or `reserve` returned: their increment is a locked
+/// instruction.
+class board {
+ public:
+  /// This process's. Throws `std::bad_alloc` when there is no page to be had.
+  [[nodiscard]] static board& here();
+  /// Null before that; in a child, the wiped one.
+  [[nodiscard]] static board* if_there() noexcept { return made.load(std::memory_order_acquire); }
+
+  /// Never 0 in a process that called `here`, and never the same in parent and child. 0 in a child that did not.
+  [[nodiscard]] std::uint64_t process() const noexcept { return process_.load(std::memory_order_acquire); }
+
+  /// A word that has the value of `process()`.
+  [[nodiscard]] const std::atomic<std::uint64_t>& process_word() const noexcept { return process_; }
+
+  /// How many events there were, on top of a number that no other process of the family has.
+  [[nodiscard]] const std::atomic<std::uint64_t>& generation() const noexcept { return generation_; }
+
+  /// Says that memory is going. Has to be called before it can go.
+  void post(const range& gone) noexcept { publish(reserve(), gone); }
+  void post_everything() noexcept { post({0, UINTPTR_MAX}); }
+
+  /// The same in two steps, for who learns only later what it is that goes: from `reserve` on, who reads waits. The
+  /// caller does nothing in between that could wait for anybody, and publishes soon.
+  [[nodiscard]] std::uint64_t reserve() noexcept { return generation_.fetch_add(1, std::memory_order_seq_cst); }
+  void publish(std::uint64_t reserved, const range& gone) noexcept;
+
+  /// What stands at `cursor`, which is moved on. A cursor begins as a value of the generation. Waits for who has
+  /// reserved and not published, at most `patience_ms`.
+  [[nodiscard]] news read(std::uint64_t& cursor, range& gone) const noexcept;
+
+  static constexpr std::size_t capacity = 8192;
+  static constexpr int patience_ms = 100;
+
+ private:
+  /// Written once a round: `mark` is the event's number plus 1 when the range is there, and 0 while it is changed.
+  struct slot {
+    std::atomic<std::uint64_t> mark{0};
+    std::atomic<std::uintptr_t> begin{0};
+    std::atomic<std::uintptr_t> end{0};
+  };
+  [[nodiscard]] news look_at(const slot& at, std::uint64_t number, range& gone) const noexcept;
+
+  static board* make();
+  static void wipe() noexcept;
+
+  static std::atomic<board*> made;
+
+  std::atomic<std::uint64_t> process_{0};
+  alignas(64) std::atomic<std::uint64_t> generation_{0};
+  alignas(64) std::array<slot, capacity> slots_{};
+};
+
+}  // namespace pinfold::watch

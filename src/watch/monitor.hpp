@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// What learns that memory of this process goes away.
+#pragma once
+
+#include <pinfold/error.hpp>
+#include <pinfold/range.hpp>
+
+namespace pinfold::watch {
+
+/// A source of events for the board, one of its kind for the process. Made when the first cache wants it, and gone with
+/// the last. In a child of fork(2) it says nothing more, and its destructor undoes nothing of its parent's.
+///
+/// Thread-safe. From the return of the function that makes one until its destructor begins, every event that it claims
+/// to cover is on the board before an acquire that happens after it can begin.
+class monitor {
+ public:
+  monitor() = default;
+  monitor(const monitor&) = delete;
+  monitor& operator=(const monitor&) = delete;
+  virtual ~monitor() = default;
+
+  [[nodiscard]] virtual const char* name() const noexcept = 0;
+
+  /// Told of whole pages that are about to be registered, before the registrar sees them; for a monitor that has to ask
+  /// the kernel about each range. An error when it cannot see what happens to these: then they may not be cached on its
+  /// word. Never called with a lock held that an event could wait for.
+  [[nodiscard]] virtual result<void> watch(const range& pages) noexcept = 0;
+
+  /// Waits until nothing is under way that has already happened to memory, but is not on the board yet. Called before
+  /// every look-up, where the cache is told to be strict. Most monitors have nothing to do.
+  virtual void settle() noexcept {}
+
+  /// False once it has failed for good: then nothing may be kept on its word.
+  [[nodiscard]] virtual bool works() const noexcept { return true; }
+};
+
+}  // namespace pinfold::watch
