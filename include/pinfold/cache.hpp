@@ -48,8 +48,7 @@ class cache : public detail::front<R> {
   /// Takes over the registrar. Throws only `std::bad_alloc`, or `std::system_error` when the reaper's thread cannot
   /// start.
   explicit cache(R registrar, cache_options options = {})
-      : detail::front<R>(std::move(registrar), options, driver_for),
-        keeps_(options.monitor == monitor_choice::explicit_) {}
+      : detail::front<R>(std::move(registrar), std::move(options), driver_for), keeps_(detail::keeps(this->inside())) {}
 
   /// A lease on the `bytes` bytes at `address`, which the device may use with at least `need`.
   ///

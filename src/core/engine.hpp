@@ -13,10 +13,15 @@
 #include "core/history.hpp"
 #include "core/hit_table.hpp"
 #include "core/joiner.hpp"
+#include "core/leased_notices.hpp"
 #include "core/mutex.hpp"
+#include "core/news.hpp"
 #include "core/range_index.hpp"
 #include "core/record_page.hpp"
 #include "core/wait_table.hpp"
+#include "watch/board.hpp"
+#include "watch/monitor_set.hpp"
+#include "watch/watched_memory.hpp"
 
 #include <pinfold/detail/engine.hpp>
 #include <pinfold/detail/hit.hpp>
@@ -68,8 +73,14 @@ inline constexpr std::size_t closes_per_miss = 4;
 /// "unlocks"; after them nothing seen before is known to hold.
 class engine {
  public:
+  /// Who is asked about memory before it is registered, null where nobody has to be; and whether anybody tells.
+  struct watched_by {
+    std::shared_ptr<const watch::monitor_set> set;
+    bool keeps = false;
+  };
+
   /// Throws `std::bad_alloc`, or `std::system_error` when the reaper's thread cannot start.
-  [[nodiscard]] static engine* make(const driver& table, cache_options options);
+  [[nodiscard]] static engine* make(const driver& table, cache_options options, watched_by monitors);
   engine(const engine&) = delete;
   engine& operator=(const engine&) = delete;
 
@@ -77,13 +88,14 @@ class engine {
   [[nodiscard]] grant look_up(peer_id peer, const range& wanted, const void* token, asked_by who) noexcept;
   [[nodiscard]] grant look_up(const request& what) noexcept;
   [[nodiscard]] const hit_view& view() const noexcept { return view_; }
+  [[nodiscard]] bool keeps() const noexcept { return keeps_; }
   [[nodiscard]] result<grant> acquire(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
   void acquire_group(std::span<const request> what, std::span<result<grant>> granted) noexcept PINFOLD_EXCLUDES(mutex_);
   [[nodiscard]] grant find(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
   static result<void> settle(const record* unpinned, asked_by who) noexcept;
 
   /// Whether this is the process that the engine was made in, and not a child of its. There, nothing may be touched.
-  [[nodiscard]] bool here() const noexcept { return view_.current(); }
+  [[nodiscard]] bool here() const noexcept { return board_.process() == gate_.process; }
 
   void invalidate(peer_id peer, const range& gone) noexcept PINFOLD_EXCLUDES(mutex_);
   void unpersist(peer_id peer, const range& where) noexcept PINFOLD_EXCLUDES(mutex_);
@@ -99,7 +111,7 @@ class engine {
   static void shut_down(engine* ending) noexcept;
 
  private:
-  engine(core::gate& own, const driver& table, cache_options options);
+  engine(core::gate& own, const driver& table, cache_options options, watched_by monitors);
   ~engine();
   void leave_gate() noexcept PINFOLD_REQUIRES(mutex_);
   static void destroy(engine* ended) noexcept;
@@ -213,6 +225,7 @@ class engine {
   void publish(entry& opening, const opened& made) noexcept PINFOLD_REQUIRES(mutex_);
   void write_record(const entry& opening, const opened& made) noexcept;
   [[nodiscard]] registration object_of(const entry& one) const noexcept;
+  void leave_index(entry& gone) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] error abandon(entry& opening, const error& why) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] error take_back(entry& opening, const opened& made, const error& why) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
@@ -248,11 +261,25 @@ class engine {
 
   // --- memory that is gone (engine_stale.cpp)
   void mark_stale(entry& gone) noexcept PINFOLD_REQUIRES(mutex_);
-  static constexpr std::size_t most_marked = 16;  // while others wait
-  [[nodiscard]] std::size_t mark_next(peer_id peer, range& left, std::span<entry*, most_marked> marked) noexcept
-      PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] std::size_t mark_next(peer_id peer, range& left, std::span<entry*> marked,
+                                      std::uint32_t before = UINT32_MAX) noexcept PINFOLD_REQUIRES(mutex_);
   void retire(entry& old) noexcept PINFOLD_REQUIRES(mutex_);
   void settle_retired() noexcept PINFOLD_REQUIRES(mutex_);
+
+  // --- what monitors say (engine_news.cpp)
+  using marked_entries = core::marked_entries;
+  void catch_up(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
+  void catch_up_with_everything() noexcept PINFOLD_EXCLUDES(mutex_);
+  [[nodiscard]] bool deal_with_some(const range& wanted, std::uint64_t target) noexcept PINFOLD_EXCLUDES(mutex_);
+  [[nodiscard]] bool read_news(std::uint64_t target) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] bool mark_where(const range& wanted, marked_entries& marked) noexcept PINFOLD_REQUIRES(mutex_);
+  void mark_some(marked_entries& marked) noexcept PINFOLD_REQUIRES(mutex_);
+  void say_seen() noexcept PINFOLD_REQUIRES(mutex_);
+  void doom_if_gone(entry& opening) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] bool see_what_happens_to(const range& extent) noexcept PINFOLD_EXCLUDES(mutex_);
+  void keep_to_itself(entry& opening) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] result<range> watchable(const range& extent) noexcept;
+  void tell(const core::leased_notices& notices) noexcept PINFOLD_EXCLUDES(mutex_);
 
   // --- waiting and telling (engine_life.cpp)
   bool wait_for(const void* what, core::deadline until) noexcept PINFOLD_REQUIRES(mutex_);              // unlocks
@@ -276,6 +303,10 @@ class engine {
   const std::size_t token_offset_;
   const driver driver_;
   const cache_options options_;
+  const watch::board& board_;
+  watch::watched_memory* const watched_;  // null for imported memory, of which only its token tells
+  const std::shared_ptr<const watch::monitor_set> monitors_;
+  const bool keeps_;
   core::counters counters_;
 
   core::gate& gate_;
@@ -291,6 +322,8 @@ class engine {
   core::entry_list queued_ PINFOLD_GUARDED_BY(mutex_);   // draining without a pin: closes that are due
   core::entry_list quarantined_ PINFOLD_GUARDED_BY(mutex_);
   core::history history_ PINFOLD_GUARDED_BY(mutex_);
+  std::uint64_t cursor_ PINFOLD_GUARDED_BY(mutex_);  // on the board
+  core::news news_ PINFOLD_GUARDED_BY(mutex_);
   core::wait_table waiting_ PINFOLD_GUARDED_BY(mutex_);
   core::joiner* joiners_ PINFOLD_GUARDED_BY(mutex_) = nullptr;
   std::size_t openings_ PINFOLD_GUARDED_BY(mutex_) = 0;   // entries that are `opening`

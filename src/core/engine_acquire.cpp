@@ -27,11 +27,13 @@ void engine::tell_request(const request& what, const grant& granted, std::chrono
 
 result<grant> engine::grant_for(const request& what) noexcept {
   static_cast<void>(ledger::of_this_thread());  // for the hits to come
+  catch_up(what);
   if (hits_need_the_mutex() || what.persistent) {
     core::scoped_lock guard(mutex_);
     if (const auto hit = hit_if_live(what); hit.held != 0) return hit;
   }
-  const auto extent = driver_.check(driver_.self, what);
+  auto extent = driver_.check(driver_.self, what);
+  if (extent) extent = watchable(*extent);
   core::scoped_lock guard(mutex_);
   counters_.add(counter::acquires);
   auto granted = extent ? acquire_slowly(what, *extent) : tl::unexpected(extent.error());
@@ -56,6 +58,7 @@ grant engine::find(const request& what) noexcept {
                                 ? look_up(what.peer, what.wanted, what.token, asked_by::find)
                                 : look_up(what.wanted.begin, what.wanted.end, what.need, asked_by::find);
   if (seen_at_once.held != 0) return seen_at_once;
+  catch_up(what);
   core::scoped_lock guard(mutex_);
   survey seen;
   if (!closed_) look_around(what, what.wanted, seen);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The engine as the typed fronts call it.
 #include "core/engine.hpp"
+#include "monitors/choice.hpp"
 
 #include <pinfold/trace_file.hpp>
 
@@ -21,8 +22,13 @@ void engine_closer::operator()(engine* closing) const noexcept {
 }
 
 engine_handle make_engine(const driver& table, cache_options options) {
-  return engine_handle(engine::make(table, traced_by_environment(std::move(options))));
+  auto with = traced_by_environment(std::move(options));
+  if (table.token_bytes > 0) return engine_handle(engine::make(table, std::move(with), {}));
+  const auto chosen = monitors::choose(with.monitor);
+  return engine_handle(engine::make(table, std::move(with), {chosen.set, chosen.keeps}));
 }
+
+bool keeps(const engine& on) noexcept { return on.keeps(); }
 
 const hit_view& hits_of(const engine& on) noexcept { return on.view(); }
 

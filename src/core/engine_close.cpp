@@ -1,16 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Giving back: releases, closes, quarantine.
 #include "core/engine.hpp"
-#include "core/process.hpp"
 
 namespace pinfold::detail {
+
+namespace {
+
+bool home_of_this_process(const core::gate& gate) noexcept {
+  const auto* board = watch::board::if_there();
+  return board != nullptr && board->process() == gate.process;
+}
+
+}  // namespace
 
 // A pin was given back on an entry that is not simply live, or somebody waits for releases. It may be late: then the
 // entry, the engine, even the page may have moved on, and there is nothing to do.
 result<void> engine::settle(const record* given_back, asked_by who) noexcept {
   auto& page = core::record_page::of(given_back);
   core::gate* gate = page.owner.load(std::memory_order_acquire);
-  if (gate == nullptr || gate->process != core::this_process()) return {};
+  if (gate == nullptr || !home_of_this_process(*gate)) return {};
   engine* last = nullptr;
   result<void> closed;
   {
@@ -112,7 +120,7 @@ result<void> engine::close(entry& closable, std::optional<event_kind> why) noexc
   }
   counters_.add(counter::closes);
   ++closes_done_;
-  index_.erase(&closable);
+  leave_index(closable);
   give_room_back(closable);
   tell_overlapping_openings(closable);
   recycle(closable);
@@ -211,17 +219,20 @@ result<void> engine::wait_for_closes() noexcept {
 }
 
 result<void> engine::flush() noexcept {
+  catch_up_with_everything();
   core::scoped_lock guard(mutex_);
   return close_unheld();
 }
 
 result<void> engine::quiesce() noexcept {
+  catch_up_with_everything();
   core::scoped_lock guard(mutex_);
   if (leases_out() > 0) return fail(errc::in_use_conflict, "leases are out");
   return close_unheld();
 }
 
 result<void> engine::progress() noexcept {
+  catch_up_with_everything();
   core::scoped_lock guard(mutex_);
   queue_draining();
   auto first = close_queued(SIZE_MAX);

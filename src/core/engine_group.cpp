@@ -20,6 +20,8 @@ void engine::acquire_group(std::span<const request> what, std::span<result<grant
   if (driver_.open_many != nullptr && !options_.trace_requests) {
     std::array<result<range>, most_in_group> extents;
     for (std::size_t i = 0; i < what.size(); ++i) extents[i] = driver_.check(driver_.self, what[i]);
+    for (std::size_t i = 0; i < what.size(); ++i)
+      if (extents[i]) catch_up(what[i]), extents[i] = watchable(*extents[i]);
     group claimed;
     core::scoped_lock guard(mutex_);
     for (std::size_t i = 0; i < what.size() && spare_entry(); ++i)
@@ -62,8 +64,12 @@ void engine::open_group(std::span<const request> what, group& claimed, std::span
   asked_now_ += claimed.size;
   const auto closes_before = closes_done_;
   mutex_.unlock();
+  std::array<bool, most_in_group> seen;
+  for (std::size_t i = 0; i < claimed.size; ++i) seen[i] = see_what_happens_to(asked[i].extent);
   driver_.open_many(driver_.self, std::span(asked).first(claimed.size), std::span(made).first(claimed.size));
   mutex_.lock();
+  for (std::size_t i = 0; i < claimed.size; ++i)
+    if (!seen[i]) keep_to_itself(*claimed.fresh[i]);
   asked_now_ -= claimed.size;
   for (std::size_t i = 0; i < claimed.size; ++i) claimed.fresh[i]->in_driver = false;
   for (const bool succeeded : {true, false}) {  // the refused ones last: they may have to wait

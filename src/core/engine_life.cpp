@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Beginning, waiting, telling, ending.
 #include "core/engine.hpp"
-#include "core/process.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <new>
 
@@ -40,11 +38,11 @@ std::size_t token_offset_in(const driver& table) noexcept {
 
 }  // namespace
 
-engine* engine::make(const driver& table, cache_options options) {
+engine* engine::make(const driver& table, cache_options options, watched_by monitors) {
   core::gate* own = core::take_gate();
   if (own == nullptr) throw std::bad_alloc();
   try {
-    auto* made = new engine(*own, table, std::move(options));
+    auto* made = new engine(*own, table, std::move(options), std::move(monitors));
     core::scoped_lock guard(own->guard);
     return own->home = made;
   } catch (...) {
@@ -66,7 +64,7 @@ void engine::destroy(engine* ended) noexcept {
   core::give_back(own);
 }
 
-engine::engine(core::gate& own, const driver& table, cache_options options)
+engine::engine(core::gate& own, const driver& table, cache_options options, watched_by monitors)
     : hits_(table.token_bytes > 0),
       number_(take_number()),
       hits_before_(ledger::hits(number_)),
@@ -74,12 +72,18 @@ engine::engine(core::gate& own, const driver& table, cache_options options)
       token_offset_(token_offset_in(table)),
       driver_(table),
       options_(sensible(std::move(options))),
+      board_(watch::board::here()),
+      watched_(table.token_bytes > 0 ? nullptr : &watch::watched_memory::here()),
+      monitors_(std::move(monitors.set)),
+      keeps_(monitors.keeps),
       gate_(own),
       mutex_(own.guard),
       budget_(options_.max_bytes, options_.max_count),
-      pool_(own, table.token_bytes > 0) {
-  view_.generation = &core::process_word();
-  view_.seen = own.process;
+      pool_(own, table.token_bytes > 0),
+      cursor_(board_.generation().load()) {
+  const bool imports = table.token_bytes > 0;
+  view_.generation = imports ? &board_.process_word() : &board_.generation();
+  view_.seen = imports ? own.process : cursor_;
   view_.number = number_;
   view_.number_in_word = number_ << record::cache_shift;
   view_.salt = std::uintptr_t{number_} * 677;
@@ -87,7 +91,11 @@ engine::engine(core::gate& own, const driver& table, cache_options options)
   if (options_.reaper) reaper_ = std::thread([this] { reap(); });
 }
 
-engine::~engine() { number_taken[number_].store(false); }
+// Only what could not be closed is left.
+engine::~engine() {
+  if (watched_ != nullptr) index_.for_each([this](entry& one) { watched_->remove(one.covered()); });
+  number_taken[number_].store(false);
+}
 
 bool engine::wait_for(const void* what, core::deadline until) noexcept {
   const auto start = std::chrono::steady_clock::now();

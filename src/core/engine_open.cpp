@@ -36,6 +36,7 @@ result<grant> engine::finish(entry& fresh, const request& what, result<opened> m
   for (int late = 0;;) {
     if (made) {
       if (auto fits = accept(fresh, *made, until); !fits) return tl::unexpected(take_back(fresh, *made, fits.error()));
+      doom_if_gone(fresh);
       if (late == most_late_opens || !opened_too_late(fresh, *made)) {
         publish(fresh, *made);
         return grant_on(fresh, what);
@@ -76,6 +77,8 @@ entry& engine::claim(const request& what, const range& extent, survey& seen) noe
   } else {
     index_.insert(&fresh);
   }
+  if (watched_ != nullptr) watched_->add(fresh.covered());
+  news_.stamp(fresh);
   if (seen.near) note_overlap(fresh);
   ++openings_;
   return fresh;
@@ -105,6 +108,7 @@ bool engine::opened_too_late(entry& opening, const opened& made) noexcept {
   ++closes_done_;
   opening.hot()->clear(record::stale);
   opening.doomed = opening.unshared;
+  news_.stamp(opening);
   note_overlap(opening);
   return true;
 }
@@ -126,10 +130,12 @@ result<opened> engine::call_open(entry& opening) noexcept {
   const auto* token = reinterpret_cast<const std::byte*>(opening.hot()) + token_offset_;
   const open_request asked{opening.peer(), opening.covered(), token, opening.access};
   mutex_.unlock();
+  const bool seen = see_what_happens_to(asked.extent);
   const auto start = core::open_watch::now(options_.trace_requests);
   auto made = driver_.open(driver_.self, asked);
   core::open_watch::add_since(start);
   mutex_.lock();
+  if (!seen) keep_to_itself(opening);
   --asked_now_;
   opening.in_driver = false;
   return made;
@@ -193,9 +199,14 @@ void engine::supersede(entry& by) noexcept {
   settle_retired();
 }
 
+void engine::leave_index(entry& gone) noexcept {
+  index_.erase(&gone);
+  if (watched_ != nullptr) watched_->remove(gone.covered());
+}
+
 // The open came to nothing: everybody who waits for it is told why, and the last of them recycles the entry.
 error engine::abandon(entry& opening, const error& why) noexcept {
-  index_.erase(&opening);
+  leave_index(opening);
   --openings_;
   give_room_back(opening);
   tell_joiners(opening, why);

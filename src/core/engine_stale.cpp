@@ -4,7 +4,6 @@
 #include "core/point.hpp"
 
 #include <algorithm>
-#include <array>
 
 namespace pinfold::detail {
 
@@ -47,30 +46,27 @@ void engine::settle_retired() noexcept {
 }
 
 void engine::invalidate(peer_id peer, const range& gone) noexcept {
-  std::array<event, most_marked> told;
   range left = gone;
   while (!left.empty()) {  // in batches, so that the lock is short and nothing is allocated
-    std::size_t held = 0;
+    core::leased_notices still_held;
     {
       core::scoped_lock guard(mutex_);
-      std::array<entry*, most_marked> marked;
-      const auto count = mark_next(peer, left, marked);
+      core::marked_entries marked;
+      marked.grow(mark_next(peer, left, marked.rest()));
       settle_retired();
-      for (std::size_t i = 0; i < count; ++i)
-        if (marked[i]->now() == entry_state::draining && marked[i]->pins() > 0)
-          told[held++] = about(*marked[i], event_kind::invalidated_while_leased, severity::warning);
+      still_held.note(marked.all());
     }
-    for (std::size_t i = 0; i < held; ++i) tell(told[i]);
+    tell(still_held);
   }
 }
 
 // Marks what can be found, and what can not be found any more but is still held. Leaves the part of the range where the
-// rest of it begins; whatever reaches into that from before is marked already.
-std::size_t engine::mark_next(peer_id peer, range& left, std::span<entry*, most_marked> marked) noexcept {
+// rest of it begins, or nothing; whatever reaches into that from before is marked already.
+std::size_t engine::mark_next(peer_id peer, range& left, std::span<entry*> marked, std::uint32_t before) noexcept {
   std::size_t count = 0;
   const entry* next = index_.find_overlap(peer, left, [&](entry& one) {
     mutex_is_held();
-    if (one.hot()->is(record::stale)) return false;
+    if (one.hot()->is(record::stale) || one.era() >= before) return false;
     const bool findable = one.findable();
     if (!findable && (one.pins() <= 0 || one.now() == entry_state::quarantined)) return false;
     if (count == marked.size()) return true;

@@ -57,6 +57,11 @@ struct entry {
   /// Where `covered().begin` is in this process.
   [[nodiscard]] std::uintptr_t data() const noexcept;
 
+  /// Tells what was there before a piece of news from what came after it (engine_news.cpp). At most `last_era`.
+  [[nodiscard]] std::uint32_t era() const noexcept;
+  void set_era(std::uint32_t now) noexcept;
+  static constexpr std::uint32_t last_era = (1U << 24U) - 1;
+
   /// The pins that are in no thread's ledger; changed by any thread.
   [[nodiscard]] std::atomic<std::int32_t>& own_pins() const noexcept;
 

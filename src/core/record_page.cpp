@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/record_page.hpp"
 
-#include "core/process.hpp"
+#include "watch/board.hpp"
 
 #include <array>
 #include <new>
@@ -25,7 +25,7 @@ struct store {
 std::atomic<store*> current{nullptr};
 
 store* store_here() noexcept try {
-  const auto process = process_word().load();
+  const auto process = watch::board::here().process();
   store* found = current.load(std::memory_order_acquire);
   while (found == nullptr || found->process != process) {
     auto* fresh = new (std::nothrow) store;

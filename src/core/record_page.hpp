@@ -22,7 +22,7 @@ using detail::record;
 struct gate {
   mutex guard;
   engine* home PINFOLD_GUARDED_BY(guard) = nullptr;
-  std::uint64_t process = 0;  ///< value of the process word, see process.hpp
+  std::uint64_t process = 0;  ///< the board's number for the process
   gate* next = nullptr;       ///< when it is nobody's
 };
 
@@ -97,6 +97,15 @@ inline void entry::cover(const range& where) noexcept {
   record* mine = hot();
   mine->begin.store(where.begin, std::memory_order_relaxed);
   mine->end.store(where.end, std::memory_order_relaxed);
+}
+
+inline std::uint32_t entry::era() const noexcept {
+  const auto& digits = hot()->era;
+  return digits[0] | std::uint32_t{digits[1]} << 8U | std::uint32_t{digits[2]} << 16U;
+}
+
+inline void entry::set_era(std::uint32_t now) noexcept {
+  for (unsigned i = 0; i < hot()->era.size(); ++i) hot()->era[i] = static_cast<std::uint8_t>(now >> 8U * i);
 }
 
 /// What records of `bytes` bytes take. At most `largest_stride`.

@@ -4,6 +4,8 @@
 #include "support/local_fixture.hpp"
 #include "support/settings.hpp"
 
+#include <pinfold/monitors/explicit.hpp>
+
 #include <rapidcheck/gtest.h>
 
 #include <cstdlib>
@@ -20,6 +22,7 @@ enum class local_kind : std::uint8_t {
   release_elsewhere,
   find,
   invalidate,
+  announce,
   unpersist,
   fail_opens,
   fail_closes,
@@ -34,9 +37,10 @@ struct local_step {
   std::uint32_t b = 0;
 
   friend std::ostream& operator<<(std::ostream& out, const local_step& s) {
-    static constexpr const char* names[] = {
-        "acquire",    "persistent", "bypass",     "batch",       "release",       "release_elsewhere", "find",
-        "invalidate", "unpersist",  "fail_opens", "fail_closes", "refuse_unions", "progress",          "flush"};
+    static constexpr const char* names[] = {"acquire",       "persistent",        "bypass",     "batch",
+                                            "release",       "release_elsewhere", "find",       "invalidate",
+                                            "announce",      "unpersist",         "fail_opens", "fail_closes",
+                                            "refuse_unions", "progress",          "flush"};
     return out << names[static_cast<int>(s.what)] << '(' << s.a << ',' << s.b << ')';
   }
 };
@@ -72,7 +76,8 @@ struct Arbitrary<pinfold::testing::local_step> {
                                                          {22, release},
                                                          {1, release_elsewhere},
                                                          {5, find},
-                                                         {6, invalidate},
+                                                         {4, invalidate},
+                                                         {3, announce},
                                                          {2, unpersist},
                                                          {3, fail_opens},
                                                          {3, fail_closes},
@@ -133,6 +138,11 @@ class both {
       case local_kind::release_elsewhere: return release(s.a, true);
       case local_kind::find: return find(memory, need);
       case local_kind::invalidate: oracle_.invalidate(memory); return real_.invalidate(memory.begin, memory.end);
+      case local_kind::announce:
+        oracle_.invalidate(memory);
+        announce_gone(reinterpret_cast<const void*>(memory.begin), memory.size());
+        RC_ASSERT(!real_.cached(1U << 20U, (1U << 20U) + 1));  // any request makes it look
+        return;
       case local_kind::unpersist:
         oracle_.unpersist(memory);
         return real_.cache.unpersist(reinterpret_cast<const void*>(memory.begin), memory.size());

@@ -26,6 +26,7 @@ inline void dawdle() noexcept {
 #include "support/watchdog.hpp"
 
 #include <pinfold/cache.hpp>
+#include <pinfold/monitors/explicit.hpp>
 
 #include <gtest/gtest.h>
 
@@ -164,13 +165,18 @@ struct arena {
     std::swap(shelf[random() % shelf.size()], held);
   }
 
+  // Some say it themselves, of others a monitor does.
+  void tell(std::size_t which) {
+    const auto* begin = reinterpret_cast<const void*>(region * (regions + which));
+    which % 2 == 0 ? cache.invalidate(begin, region) : announce_gone(begin, region);
+  }
+
   // Twice, for what is opened between the first time and the change has the old version.
   void replace(std::size_t which) {
     std::lock_guard guard(replacing[which]);
-    const auto begin = region * (regions + which);
-    cache.invalidate(reinterpret_cast<const void*>(begin), region);
+    tell(which);
     const auto now = ++in->version[which];
-    cache.invalidate(reinterpret_cast<const void*>(begin), region);
+    tell(which);
     in->oldest[which] = now;
   }
 

@@ -4,6 +4,9 @@
 #include "support/settings.hpp"
 #include "support/watchdog.hpp"
 
+
+#include <pinfold/monitors/explicit.hpp>
+
 #include <array>
 #include <random>
 #include <shared_mutex>
@@ -162,7 +165,8 @@ class arena {
 
   void replace(std::size_t which) {
     const std::unique_lock mine(memory.in_use[which]);
-    cache.invalidate(reinterpret_cast<const void*>(base + which * page), page);
+    const auto* begin = reinterpret_cast<const void*>(base + which * page);
+    which % 2 == 0 ? cache.invalidate(begin, page) : announce_gone(begin, page);
     ++memory.version[which];
   }
 

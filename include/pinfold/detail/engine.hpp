@@ -82,6 +82,9 @@ struct PINFOLD_EXPORT engine_closer {
 };
 using engine_handle = std::unique_ptr<engine, engine_closer>;
 
+/// Whether registrations of local memory may be kept: somebody tells of memory that goes.
+[[nodiscard]] PINFOLD_EXPORT bool keeps(const engine& on) noexcept;
+
 /// What hits in this engine's cache have to compare with.
 [[nodiscard]] PINFOLD_EXPORT const hit_view& hits_of(const engine& on) noexcept;
 

@@ -23,8 +23,8 @@ namespace pinfold::detail {
 struct hit_view {
   static constexpr std::uint32_t cache_mask = 0xffU << record::cache_shift;
 
-  const std::atomic<std::uint64_t>* generation;  ///< something that all caches depend on; 0 in a child of fork(2)
-  std::uint64_t seen;                            ///< the generation that this cache knows
+  const std::atomic<std::uint64_t>* generation;  ///< counts what happened to memory; another's in a child of fork(2)
+  std::atomic<std::uint64_t> seen;               ///< the generation that this cache has dealt with
   std::uint32_t number_in_word;                  ///< the cache's number, where records have it
   std::uint32_t number;                          ///< the same, 0 for a cache that is one too many
   std::atomic<std::uint32_t> shift{12};          ///< addresses that differ only below are guessed to be one region's
@@ -37,7 +37,9 @@ struct hit_view {
   [[nodiscard]] std::uintptr_t key(peer_id peer, std::uintptr_t address) const noexcept {
     return key(address) + peer.value;
   }
-  [[nodiscard]] bool current() const noexcept { return generation->load(std::memory_order_acquire) == seen; }
+  [[nodiscard]] bool current() const noexcept {
+    return generation->load(std::memory_order_acquire) == seen.load(std::memory_order_acquire);
+  }
 
   /// Whether the record, which must be pinned, is live, of this cache, and gives the rights on all of the range. Its
   /// word says whether the rest of it means anything, so it is read first.

@@ -6,6 +6,7 @@
 #include <pinfold/peer.hpp>
 #include <pinfold/range.hpp>
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -26,6 +27,7 @@ struct record {
 
   std::atomic<std::uint32_t> word{0};    ///< changed under the engine's mutex only
   std::atomic<std::uint8_t> visited{0};  ///< hit since the eviction's hand passed
+  std::array<std::uint8_t, 3> era{};     ///< when it was claimed, see `engine_news.cpp`; under the engine's mutex
   // Like all that follows: constant while hittable or pinned. Before a pin, anybody may read them as a hint.
   std::atomic<std::uintptr_t> begin{0};
   std::atomic<std::uintptr_t> end{0};

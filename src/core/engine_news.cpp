@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Memory that monitors say is going: read from the board, and dealt with before anything is handed out. An event may
+// concern a million entries, and who asks for something else does not wait for all of them: until they are marked, hits
+// take the mutex, which looks at the news, and everybody who comes marks a few.
+#include "core/engine.hpp"
+
+#include <pinfold/detail/pages.hpp>
+
+#include <unistd.h>
+
+namespace pinfold::detail {
+
+namespace {
+
+std::size_t page_bytes() noexcept {
+  static const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+}  // namespace
+
+// What happened before this call is dealt with, as far as it concerns the request, before it returns. What happens
+// later happens at the same time as the request.
+void engine::catch_up(const request& what) noexcept {
+  if (view_.current()) return;
+  const auto target = board_.generation().load(std::memory_order_acquire);
+  while (deal_with_some(what.wanted, target)) {
+  }
+}
+
+void engine::catch_up_with_everything() noexcept {
+  if (view_.current()) return;
+  const auto target = board_.generation().load(std::memory_order_acquire);
+  bool left = true;
+  while (left) {
+    const bool more = deal_with_some({}, target);
+    core::scoped_lock guard(mutex_);
+    left = more || !news_.empty();
+  }
+}
+
+// True when it has to be called again for the caller's sake.
+bool engine::deal_with_some(const range& wanted, std::uint64_t target) noexcept {
+  core::leased_notices still_held;
+  bool more = false;
+  {
+    core::scoped_lock guard(mutex_);
+    marked_entries marked;
+    const bool read = read_news(target);
+    const bool clear = mark_where(wanted, marked);
+    mark_some(marked);
+    settle_retired();
+    still_held.note(marked.all());
+    if (read && news_.empty()) say_seen();
+    more = !read || !clear;
+  }
+  tell(still_held);
+  return more;
+}
+
+// False when there was too much of it.
+bool engine::read_news(std::uint64_t target) noexcept {
+  if (news_.full()) news_.widen();
+  while (static_cast<std::int64_t>(target - cursor_) > 0) {
+    if (news_.full()) return false;
+    range gone;
+    switch (board_.read(cursor_, gone)) {
+      case watch::news::nothing: return true;
+      case watch::news::everything: news_.add({0, UINTPTR_MAX}); break;
+      case watch::news::one:
+        if (!gone.empty()) news_.add(gone);
+    }
+  }
+  return true;
+}
+
+// What may be handed out for a request there. False when there is more than fits.
+bool engine::mark_where(const range& wanted, marked_entries& marked) noexcept {
+  if (wanted.empty() || news_.empty()) return true;
+  return index_.find_overlap({}, wanted, [&](entry& one) {
+    mutex_is_held();
+    if (!one.findable() || one.hot()->is(record::stale) || !news_.affects(one)) return false;
+    if (marked.full()) return true;
+    mark_stale(one);
+    marked.add(&one);
+    return false;
+  }) == nullptr;
+}
+
+void engine::mark_some(marked_entries& marked) noexcept {
+  news_.finish([&](core::news::item& known) {
+    mutex_is_held();
+    marked.grow(mark_next({}, known.left, marked.rest(), known.era));
+    return known.left.empty();
+  });
+}
+
+// From now on hits are served again without a look at the news. The marks come before it: who sees that this was said
+// sees them.
+void engine::say_seen() noexcept {
+  view_.seen.store(cursor_, std::memory_order_release);
+  if (news_.restart()) index_.for_each([](entry& one) { one.set_era(0); });
+}
+
+// Memory that went while the driver was asked for it: what it opened may be of that.
+void engine::doom_if_gone(entry& opening) noexcept {
+  if (view_.current()) return;
+  const auto target = board_.generation().load(std::memory_order_acquire);
+  while (!read_news(target)) {
+  }
+  if (news_.affects(opening)) mark_stale(opening);
+}
+
+// Before the driver sees it. Without the mutex: a monitor may have to ask the kernel.
+bool engine::see_what_happens_to(const range& extent) noexcept {
+  return monitors_ == nullptr || monitors_->watch(aligned_out(extent, page_bytes()));
+}
+
+// Nobody would tell if this memory went away: it is registered for those who wait for it, and not kept.
+void engine::keep_to_itself(entry& opening) noexcept {
+  if (opening.unshared) return;
+  opening.doomed = opening.unshared = true;
+  counters_.add(counter::unmonitored);
+}
+
+result<range> engine::watchable(const range& extent) noexcept {
+  if (watched_ == nullptr || watched_->prepare(extent)) return extent;
+  return fail(errc::out_of_resources, "no memory to note what is registered");
+}
+
+void engine::tell(const core::leased_notices& notices) noexcept {
+  for (const auto& one : notices.all()) {
+    event what{event_kind::invalidated_while_leased, severity::warning};
+    what.peer = one.peer;
+    what.where = one.where;
+    what.leases = one.leases;
+    what.owner = one.owner;
+    tell(what);
+  }
+}
+
+}  // namespace pinfold::detail

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The board that monitors write and caches read: R35, R37, R49 of memory that goes.
+#include "watch/board.hpp"
+#include "support/child_process.hpp"
+#include "watch/watched_memory.hpp"
+
+#include <chrono>
+#include <csignal>
+#include <gtest/gtest.h>
+#include <set>
+#include <thread>
+#include <vector>
+
+namespace pinfold::watch {
+namespace {
+
+using namespace std::chrono_literals;
+
+board& here() { return board::here(); }
+
+struct reader {
+  std::uint64_t cursor = here().generation().load();
+  range gone{};
+  news next() { return here().read(cursor, gone); }
+};
+
+TEST(board, has_every_range_in_its_order) {
+  reader r;
+  EXPECT_EQ(r.next(), news::nothing);
+  for (std::uintptr_t i = 1; i <= 100; ++i) here().post({i << 12U, (i + 1) << 12U});
+  for (std::uintptr_t i = 1; i <= 100; ++i) {
+    ASSERT_EQ(r.next(), news::one);
+    EXPECT_EQ(r.gone, (range{i << 12U, (i + 1) << 12U}));
+  }
+  EXPECT_EQ(r.next(), news::nothing);
+}
+
+TEST(board, R35_who_is_too_late_is_told_that_all_may_be_gone) {
+  reader in_time;
+  for (std::size_t i = 0; i < board::capacity; ++i) here().post({4096, 8192});
+  reader just_in_time = in_time;
+  EXPECT_EQ(just_in_time.next(), news::one);
+  here().post({4096, 8192});
+  EXPECT_EQ(in_time.next(), news::everything);
+  EXPECT_EQ(in_time.next(), news::nothing) << "and is up to date then";
+}
+
+TEST(board, who_reads_waits_for_who_has_reserved) {
+  reader r;
+  const auto mine = here().reserve();
+  std::thread later([&] {
+    std::this_thread::sleep_for(20ms);
+    here().publish(mine, {4096, 8192});
+  });
+  EXPECT_EQ(r.next(), news::one);
+  EXPECT_EQ(r.gone, (range{4096, 8192}));
+  later.join();
+}
+
+TEST(board, who_never_publishes_costs_everything_and_blocks_nobody) {
+  reader r;
+  const auto mine = here().reserve();
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(r.next(), news::everything);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
+  EXPECT_EQ(r.next(), news::nothing);
+  here().publish(mine, {4096, 8192});  // too late, for memory that was called gone already
+  EXPECT_EQ(r.next(), news::nothing);
+}
+
+TEST(board, R35_many_threads_lose_nothing) {
+  constexpr std::uintptr_t each = 1000, threads = 4;
+  reader r;
+  std::vector<std::thread> writers;
+  for (std::uintptr_t t = 0; t < threads; ++t)
+    writers.emplace_back([t] {
+      for (std::uintptr_t i = 0; i < each; ++i) here().post({t * each + i + 1, t * each + i + 2});
+    });
+  std::set<std::uintptr_t> seen;
+  while (seen.size() < each * threads) {
+    if (r.next() == news::nothing) continue;
+    ASSERT_EQ(r.gone.end, r.gone.begin + 1);
+    ASSERT_TRUE(seen.insert(r.gone.begin).second);
+  }
+  for (auto& one : writers) one.join();
+  EXPECT_EQ(r.next(), news::nothing);
+}
+
+TEST(board, R35_a_signal_handler_may_post) {
+  reader r;
+  std::signal(SIGUSR1, [](int) { here().post({4096, 8192}); });
+  for (int i = 0; i < 10; ++i) ::raise(SIGUSR1);
+  std::signal(SIGUSR1, SIG_DFL);
+  int seen = 0;
+  while (r.next() == news::one) ++seen;
+  EXPECT_EQ(seen, 10);
+}
+
+TEST(board, R37_a_child_has_an_empty_one_and_another_number) {
+  const auto number = here().process();
+  const auto generation = here().generation().load();
+  watched_memory& watched = watched_memory::here();
+  ASSERT_TRUE(watched.prepare({4096, 8192}));
+  watched.add({4096, 8192});
+  testing::child_process child([&](testing::line&) {
+    if (board::if_there()->process() != 0 || board::if_there()->generation().load() != 0) return 1;
+    if (watched_memory::if_there()->touches({4096, 8192})) return 2;
+    for (int i = 0; i < 10; ++i) board::if_there()->post({1, 2});  // as a hook may before there is a cache
+    if (here().process() == number || here().process() == 0) return 3;
+    const auto own = here().generation().load();
+    if (own >> 44U == generation >> 44U) return 4;
+    here().post({4096, 8192});
+    return here().generation().load() == own + 1 ? 0 : 5;
+  });
+  EXPECT_EQ(child.finish(), 0);
+  EXPECT_EQ(here().generation().load(), generation);
+  watched.remove({4096, 8192});
+}
+
+TEST(watched_memory, knows_what_was_added_and_not_removed) {
+  watched_memory& watched = watched_memory::here();
+  const range low{0x7000'0000'0000, 0x7000'0000'3000};
+  const range wide{0x6fff'fff0'0000, 0x7002'0000'0000};
+  EXPECT_FALSE(watched.touches(low));
+  ASSERT_TRUE(watched.prepare(low) && watched.prepare(wide));
+  watched.add(low);
+  EXPECT_TRUE(watched.touches({0x7000'0000'2fff, 0x7000'0000'3000}));
+  EXPECT_TRUE(watched.touches({0, UINTPTR_MAX}));
+  EXPECT_TRUE(watched.touches({0x6000'0000'0000, 0x7000'0000'0001}));
+  EXPECT_FALSE(watched.touches({0x6000'0000'0000, 0x7000'0000'0000}));
+  EXPECT_FALSE(watched.touches({0x7000'0001'0000, 0x7001'0000'0000}));
+  watched.add(wide);
+  watched.remove(low);
+  EXPECT_TRUE(watched.touches({0x7001'ffff'ffff, 0x7002'0000'0000}));
+  watched.remove(wide);
+  EXPECT_FALSE(watched.touches({0, UINTPTR_MAX}));
+}
+
+TEST(watched_memory, a_full_counter_stays_full) {
+  watched_memory& watched = watched_memory::here();
+  const range spot{0x5000'0000'0000, 0x5000'0000'1000};
+  ASSERT_TRUE(watched.prepare(spot));
+  for (int i = 0; i < 300; ++i) watched.add(spot);
+  for (int i = 0; i < 300; ++i) watched.remove(spot);
+  EXPECT_TRUE(watched.touches(spot)) << "more were added than it can count: it must not forget one";
+}
+
+TEST(watched_memory, beyond_what_has_counters_all_is_touched) {
+  watched_memory& watched = watched_memory::here();
+  const range high{UINTPTR_MAX - 4096, UINTPTR_MAX};
+  EXPECT_FALSE(watched.touches(high));
+  ASSERT_TRUE(watched.prepare(high));
+  watched.add(high);
+  EXPECT_TRUE(watched.touches(high));
+  watched.remove(high);
+}
+
+}  // namespace
+}  // namespace pinfold::watch
