@@ -38,6 +38,7 @@ constexpr std::array all_counters{
     counter{"conflicts", &s::conflicts},
     counter{"bypasses", &s::bypasses},
     counter{"unmonitored", &s::unmonitored},
+    counter{"file_backed", &s::file_backed},
     counter{"invalidated_while_leased", &s::invalidated_while_leased},
     counter{"sink_failures", &s::sink_failures},
     counter{"open_now", &s::open_now},

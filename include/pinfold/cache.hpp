@@ -27,6 +27,10 @@ namespace pinfold {
 struct acquire_options {
   bool persistent = false;  ///< never evicted or flushed, until `unpersist` or invalidation
   bool bypass = false;      ///< register for this lease only: neither looked up nor kept, and outside the budget
+
+  /// The descriptor of the file that the memory is a mapping of. Unless its seals keep others from truncating it
+  /// (F_SEAL_SHRINK with F_SEAL_WRITE or F_SEAL_FUTURE_WRITE), registrations of files are not kept (R30).
+  int file = -1;
 };
 
 /// Registers memory once and reuses the registration, for ranges that nest, overlap, and need different rights.
@@ -183,7 +187,8 @@ class cache : public detail::front<R> {
                            .need = need,
                            .persistent = how.persistent && keeps_,
                            .unshared = how.bypass || !keeps_,
-                           .unbudgeted = how.bypass};
+                           .unbudgeted = how.bypass,
+                           .file = how.file};
   }
 
   // How many requests of a batch one worker takes at a time.

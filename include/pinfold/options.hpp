@@ -25,11 +25,24 @@ enum class close_policy : std::uint8_t {
   deferred,  ///< by the next miss, `progress()`, `flush()`, or the reaper
 };
 
-/// Who tells a `cache` that memory of this process is gone. Import caches need nobody: their tokens tell.
+/// Who tells a `cache` that memory of this process is gone (R32, R33). Import caches need nobody: their tokens tell.
+/// Several may be joined with `|`: then every one of them has to prove itself, or nothing is kept. `docs/monitors.md`
+/// says what each of them sees, and what it costs.
 enum class monitor_choice : std::uint8_t {
-  automatic,  ///< the strongest monitor that proves itself here; none is built yet, so that nothing is kept
-  explicit_,  ///< the application calls `invalidate` before it unmaps, discards or replaces registered memory
+  automatic = 0,    ///< hooks and userfaultfd, those of them that prove themselves here; nothing is kept if none does
+  explicit_ = 1,    ///< the application says so: `cache::invalidate`, or `announce_gone` (monitors/explicit.hpp)
+  hooks = 2,        ///< libc's own functions are patched
+  userfaultfd = 4,  ///< the kernel tells of each range that was registered
+  bpf = 8,          ///< programs in the kernel; needs privileges, or a helper that has them
+  none = 128,       ///< nobody: nothing is kept
 };
+[[nodiscard]] constexpr monitor_choice operator|(monitor_choice a, monitor_choice b) noexcept {
+  return static_cast<monitor_choice>(static_cast<std::uint8_t>(a) | static_cast<std::uint8_t>(b));
+}
+/// Whether `all` names the monitor.
+[[nodiscard]] constexpr bool includes(monitor_choice all, monitor_choice one) noexcept {
+  return (static_cast<std::uint8_t>(all) & static_cast<std::uint8_t>(one)) != 0;
+}
 
 /// Options of one cache. The four modes are `retain` × a budget: without `retain` nothing stays open after its last
 /// release; with a budget the cache never has more open than that, leases included.
@@ -40,7 +53,11 @@ struct cache_options {
   std::size_t max_bytes = 0;  ///< most bytes registered at any time, 0 = no limit (R12)
   std::size_t max_count = 0;  ///< most registrations open at any time, 0 = no limit (R12)
 
-  monitor_choice monitor = monitor_choice::automatic;  ///< for caches of local memory (R32, R33)
+  // For caches of local memory:
+  monitor_choice monitor = monitor_choice::automatic;  ///< who tells of memory that goes
+  bool strict = false;  ///< with userfaultfd: exact also where a thread reuses an address that another unmapped with a
+                        ///< raw system call. About 115 ns more for every hit
+  bool program_data = false;  ///< keep registrations of programs' and libraries' text and data: nobody truncates those
 
   when_full full = when_full::fail;
   close_policy closes = close_policy::inline_;

@@ -44,6 +44,7 @@ struct statistics {
   std::uint64_t bypasses = 0;   ///< registrations opened outside the budget
 
   std::uint64_t unmonitored = 0;  ///< registered for one lease only, as nobody tells of memory that goes (R33)
+  std::uint64_t file_backed = 0;  ///< of those, the ones where another process could truncate the file behind it (R30)
 
   // Trouble.
   std::uint64_t invalidated_while_leased = 0;

@@ -33,6 +33,7 @@ enum class counter : std::uint8_t {
   bypasses,
   bypass_bytes,
   unmonitored,
+  file_backed,
   invalidated_while_leased,
   waited_ns,
   quarantined,

@@ -87,7 +87,10 @@ class engine {
   [[nodiscard]] grant look_up(std::uintptr_t begin, std::uintptr_t end, rights need, asked_by who) noexcept;
   [[nodiscard]] grant look_up(peer_id peer, const range& wanted, const void* token, asked_by who) noexcept;
   [[nodiscard]] grant look_up(const request& what) noexcept;
-  [[nodiscard]] const hit_view& view() const noexcept { return view_; }
+  /// What fronts may hit with by themselves: with nothing, where a monitor has to be asked before.
+  [[nodiscard]] const hit_view& inline_view() const noexcept {
+    return options_.strict && monitors_ != nullptr ? no_hits() : view_;
+  }
   [[nodiscard]] bool keeps() const noexcept { return keeps_; }
   [[nodiscard]] result<grant> acquire(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
   void acquire_group(std::span<const request> what, std::span<result<grant>> granted) noexcept PINFOLD_EXCLUDES(mutex_);
@@ -172,6 +175,7 @@ class engine {
   [[nodiscard]] bool grow_index() noexcept PINFOLD_REQUIRES(mutex_);     // unlocks
 
   // --- hits without the mutex (engine_hit.cpp)
+  [[nodiscard]] static const hit_view& no_hits() noexcept;
   [[nodiscard]] bool serves(const record& one, peer_id peer, const range& wanted, const void* token) const noexcept;
   void count_hit(ledger* mine, record* found, asked_by who) noexcept;
   void allow_hits(entry& live) noexcept PINFOLD_REQUIRES(mutex_);
@@ -276,6 +280,8 @@ class engine {
   void mark_some(marked_entries& marked) noexcept PINFOLD_REQUIRES(mutex_);
   void say_seen() noexcept PINFOLD_REQUIRES(mutex_);
   void doom_if_gone(entry& opening) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] bool others_could_take(const request& what, const range& extent) const noexcept;
+  [[nodiscard]] static request for_one_lease(request what) noexcept;
   [[nodiscard]] bool see_what_happens_to(const range& extent) noexcept PINFOLD_EXCLUDES(mutex_);
   void keep_to_itself(entry& opening) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] result<range> watchable(const range& extent) noexcept;

@@ -28,15 +28,18 @@ void engine::tell_request(const request& what, const grant& granted, std::chrono
 result<grant> engine::grant_for(const request& what) noexcept {
   static_cast<void>(ledger::of_this_thread());  // for the hits to come
   catch_up(what);
-  if (hits_need_the_mutex() || what.persistent) {
+  if (hits_need_the_mutex() || what.persistent || monitors_ != nullptr) {
     core::scoped_lock guard(mutex_);
     if (const auto hit = hit_if_live(what); hit.held != 0) return hit;
   }
   auto extent = driver_.check(driver_.self, what);
   if (extent) extent = watchable(*extent);
+  const bool others = extent && others_could_take(what, *extent);
   core::scoped_lock guard(mutex_);
   counters_.add(counter::acquires);
-  auto granted = extent ? acquire_slowly(what, *extent) : tl::unexpected(extent.error());
+  if (others) counters_.add(counter::file_backed);
+  auto granted =
+      !extent ? tl::unexpected(extent.error()) : acquire_slowly(others ? for_one_lease(what) : what, *extent);
   if (!granted) counters_.add(counter::failed_acquires);
   return granted;
 }

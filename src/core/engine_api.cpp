@@ -30,7 +30,7 @@ engine_handle make_engine(const driver& table, cache_options options) {
 
 bool keeps(const engine& on) noexcept { return on.keeps(); }
 
-const hit_view& hits_of(const engine& on) noexcept { return on.view(); }
+const hit_view& hits_of(const engine& on) noexcept { return on.inline_view(); }
 
 grant look_up(engine& on, std::uintptr_t begin, std::uintptr_t end, rights need) noexcept {
   return on.look_up(begin, end, need, asked_by::acquire);

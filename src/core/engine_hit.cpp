@@ -65,6 +65,13 @@ bool engine::wait_for_release(release_watch& watch, core::deadline until) noexce
   return true;
 }
 
+// Never current.
+const hit_view& engine::no_hits() noexcept {
+  static const std::atomic<std::uint64_t> never{1};
+  static const hit_view none{&never, 0, 0, 0, 12, 0};
+  return none;
+}
+
 void engine::count_hit(ledger* mine, record* found, asked_by who) noexcept {
   if (found->visited.load(std::memory_order_relaxed) == 0) found->visited.store(1, std::memory_order_relaxed);
   if (who == asked_by::find)
@@ -74,6 +81,7 @@ void engine::count_hit(ledger* mine, record* found, asked_by who) noexcept {
 }
 
 grant engine::look_up(std::uintptr_t begin, std::uintptr_t end, rights need, asked_by who) noexcept {
+  if (options_.strict && monitors_ != nullptr) monitors_->settle();
   ledger* mine = ledger::of_this_thread();
   pin held = 0;
   hits_.find({}, {begin, end}, [&](record* candidate) {
@@ -120,7 +128,7 @@ grant engine::look_up(const request& what) noexcept {
   if (hits_need_the_mutex() || what.persistent || what.unshared || what.unbudgeted) return {};
   const auto [begin, end] = what.wanted;
   if (driver_.token_bytes > 0) return look_up(what.peer, what.wanted, what.token, asked_by::acquire);
-  if (const auto held = guess_hit(view_, begin, end, what.need); held != 0)
+  if (const auto held = guess_hit(inline_view(), begin, end, what.need); held != 0)
     return {held, reinterpret_cast<void*>(begin)};
   return look_up(begin, end, what.need, asked_by::acquire);
 }

@@ -33,6 +33,7 @@ statistics engine::read_statistics() const noexcept {
   now.conflicts = sum(counter::conflicts);
   now.bypasses = sum(counter::bypasses);
   now.unmonitored = sum(counter::unmonitored);
+  now.file_backed = sum(counter::file_backed);
   now.invalidated_while_leased = sum(counter::invalidated_while_leased);
   now.sink_failures = sum(core::shared_counter::sink_failures);
   now.waited = std::chrono::nanoseconds(sum(counter::waited_ns));

@@ -2,6 +2,7 @@
 // Memory that monitors say is going: read from the board, and dealt with before anything is handed out. An event may
 // concern a million entries, and who asks for something else does not wait for all of them: until they are marked, hits
 // take the mutex, which looks at the news, and everybody who comes marks a few.
+#include "backing.hpp"
 #include "core/engine.hpp"
 
 #include <pinfold/detail/pages.hpp>
@@ -109,6 +110,19 @@ void engine::doom_if_gone(entry& opening) noexcept {
   while (!read_news(target)) {
   }
   if (news_.affects(opening)) mark_stale(opening);
+}
+
+// R30: monitors of this process do not see what others do to a file.
+bool engine::others_could_take(const request& what, const range& extent) const noexcept {
+  if (monitors_ == nullptr || what.unshared) return false;
+  const auto behind = backing_of(extent, what.file);
+  return behind > backing::program || (behind == backing::program && !options_.program_data);
+}
+
+request engine::for_one_lease(request what) noexcept {
+  what.unshared = true;
+  what.persistent = false;
+  return what;
 }
 
 // Before the driver sees it. Without the mutex: a monitor may have to ask the kernel.

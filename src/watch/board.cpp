@@ -55,31 +55,33 @@ board& board::here() {
   return *mine;
 }
 
-void board::publish(std::uint64_t reserved, const range& gone) noexcept {
+void board::publish(std::uint64_t reserved, const range& gone, source from) noexcept {
   slot& at = slots_[reserved % capacity];
   at.mark.store(0, std::memory_order_relaxed);  // a reader of the last round must not take a mixture for its range
   at.begin.store(gone.begin, std::memory_order_release);
   at.end.store(gone.end, std::memory_order_release);
+  at.from.store(from, std::memory_order_release);
   at.mark.store(reserved + 1, std::memory_order_release);
 }
 
-news board::look_at(const slot& at, std::uint64_t number, range& gone) const noexcept {
+news board::look_at(const slot& at, std::uint64_t number, range& gone, source& from) const noexcept {
   const auto mark = at.mark.load(std::memory_order_acquire);
   if (mark > number + 1) return news::everything;
   if (mark < number + 1) return news::nothing;
   gone.begin = at.begin.load(std::memory_order_acquire);
   gone.end = at.end.load(std::memory_order_acquire);
+  from = at.from.load(std::memory_order_acquire);
   return at.mark.load(std::memory_order_acquire) == mark ? news::one : news::everything;
 }
 
-news board::read(std::uint64_t& cursor, range& gone) const noexcept {
+news board::read(std::uint64_t& cursor, range& gone, source& from) const noexcept {
   const auto now = generation_.load(std::memory_order_acquire);
   if (cursor == now) return news::nothing;
   const slot& at = slots_[cursor % capacity];
   constexpr int spins = 200;
   std::chrono::steady_clock::time_point until{};
   for (int tries = 0; now - cursor <= capacity; ++tries) {
-    const news seen = look_at(at, cursor, gone);
+    const news seen = look_at(at, cursor, gone, from);
     if (seen == news::everything) break;
     if (seen == news::one) {
       ++cursor;

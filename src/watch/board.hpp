@@ -13,6 +13,9 @@
 
 namespace pinfold::watch {
 
+/// Who says it.
+enum class source : std::uint8_t { user, hooks, userfaultfd, bpf };
+
 /// What a cursor finds at its place on the board.
 enum class news : std::uint8_t {
   nothing,     ///< it has seen everything
@@ -43,17 +46,21 @@ class board {
   [[nodiscard]] const std::atomic<std::uint64_t>& generation() const noexcept { return generation_; }
 
   /// Says that memory is going. Has to be called before it can go.
-  void post(const range& gone) noexcept { publish(reserve(), gone); }
-  void post_everything() noexcept { post({0, UINTPTR_MAX}); }
+  void post(const range& gone, source from = source::user) noexcept { publish(reserve(), gone, from); }
+  void post_everything(source from = source::user) noexcept { post({0, UINTPTR_MAX}, from); }
 
   /// The same in two steps, for who learns only later what it is that goes: from `reserve` on, who reads waits. The
   /// caller does nothing in between that could wait for anybody, and publishes soon.
   [[nodiscard]] std::uint64_t reserve() noexcept { return generation_.fetch_add(1, std::memory_order_seq_cst); }
-  void publish(std::uint64_t reserved, const range& gone) noexcept;
+  void publish(std::uint64_t reserved, const range& gone, source from = source::user) noexcept;
 
   /// What stands at `cursor`, which is moved on. A cursor begins as a value of the generation. Waits for who has
   /// reserved and not published, at most `patience_ms`.
-  [[nodiscard]] news read(std::uint64_t& cursor, range& gone) const noexcept;
+  [[nodiscard]] news read(std::uint64_t& cursor, range& gone) const noexcept {
+    source from{};
+    return read(cursor, gone, from);
+  }
+  [[nodiscard]] news read(std::uint64_t& cursor, range& gone, source& from) const noexcept;
 
   static constexpr std::size_t capacity = 8192;
   static constexpr int patience_ms = 100;
@@ -64,8 +71,9 @@ class board {
     std::atomic<std::uint64_t> mark{0};
     std::atomic<std::uintptr_t> begin{0};
     std::atomic<std::uintptr_t> end{0};
+    std::atomic<source> from{};
   };
-  [[nodiscard]] news look_at(const slot& at, std::uint64_t number, range& gone) const noexcept;
+  [[nodiscard]] news look_at(const slot& at, std::uint64_t number, range& gone, source& from) const noexcept;
 
   static board* make();
   static void wipe() noexcept;

@@ -4,7 +4,6 @@
 #include "support/settings.hpp"
 #include "support/watchdog.hpp"
 
-
 #include <pinfold/monitors/explicit.hpp>
 
 #include <array>

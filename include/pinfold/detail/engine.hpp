@@ -38,6 +38,7 @@ struct request {
   bool persistent = false;  ///< never evicted, until it is told to go
   bool unshared = false;    ///< for this lease only: neither looked up nor indexed
   bool unbudgeted = false;  ///< outside the budget
+  int file = -1;            ///< what is mapped there, where the caller says so
 };
 
 /// What a driver is asked to open: `extent` with `access`, or what the token stands for.

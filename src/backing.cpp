@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "backing.hpp"
+
+#include "procmap.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <string_view>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+namespace pinfold::detail {
+
+namespace {
+
+bool seals_hold(int file) noexcept {
+  const int seals = ::fcntl(file, F_GET_SEALS);
+  return seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) != 0;
+}
+
+bool is_mapping_of(const procmap& here, int file) noexcept {
+  struct stat seen{};
+  return file >= 0 && ::fstat(file, &seen) == 0 && seen.st_ino == here.inode &&
+         major(seen.st_dev) == here.device_major && minor(seen.st_dev) == here.device_minor;
+}
+
+// Programs and libraries are mapped in parts, of which one is executable: the one before or behind a part of data.
+bool is_program(std::string_view path) noexcept {
+  static const std::string_view program = [] {
+    static std::array<char, 4096> name{};
+    const auto got = ::readlink("/proc/self/exe", name.data(), name.size());
+    return std::string_view(name.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
+  }();
+  return (!program.empty() && path == program) || path.find(".so") != std::string_view::npos;
+}
+
+// Private memory in huge pages has a file of its own in the kernel, which nobody can open.
+bool is_own(const procmap& here, std::string_view path) noexcept {
+  return here.inode == 0 || (!here.shared && path.starts_with("/anon_hugepage"));
+}
+
+backing backing_of_one(const procmap& here, std::string_view path, int file) noexcept {
+  if (is_own(here, path)) return backing::own;
+  if (is_mapping_of(here, file) && seals_hold(file)) return backing::sealed;
+  return !here.shared && is_program(path) ? backing::program : backing::shared;
+}
+
+// One line: 7f00-7f10 rw-p 00000000 00:01 1234   /path
+struct line_of_maps {
+  procmap here;
+  std::string_view path;
+};
+bool parse(std::string_view line, line_of_maps& into) noexcept {
+  std::array<char, 5> flags{};
+  int path_at = 0;
+  std::array<char, 128> head{};
+  line.copy(head.data(), head.size() - 1);
+  unsigned long inode = 0;
+  if (std::sscanf(head.data(), "%lx-%lx %4s %*x %x:%x %lu %n", &into.here.begin, &into.here.end, flags.data(),
+                  &into.here.device_major, &into.here.device_minor, &inode, &path_at) < 6)
+    return false;
+  into.here.inode = inode;
+  into.here.shared = flags[3] == 's';
+  into.path = line.substr(std::min<std::size_t>(static_cast<std::size_t>(path_at), line.size()));
+  return true;
+}
+
+backing stronger(backing a, backing b) noexcept { return std::max(a, b); }
+
+// Before Linux 6.11. Opened anew, since the position is the descriptor's.
+backing from_the_whole_list(const range& memory, int file) noexcept {
+  std::FILE* const maps = std::fopen("/proc/self/maps", "re");
+  if (maps == nullptr) return backing::unknown;
+  backing found = backing::own;
+  std::array<char, 4608> text{};
+  while (std::fgets(text.data(), static_cast<int>(text.size()), maps) != nullptr) {
+    std::string_view line(text.data());
+    if (line.ends_with('\n')) line.remove_suffix(1);
+    line_of_maps one;
+    if (!parse(line, one)) continue;
+    if (one.here.begin >= memory.end) break;
+    if (one.here.end > memory.begin) found = stronger(found, backing_of_one(one.here, one.path, file));
+  }
+  std::fclose(maps);
+  return found;
+}
+
+}  // namespace
+
+backing backing_of(const range& memory, int file) noexcept {
+  const own_maps maps;
+  std::array<char, 4096> path;
+  path[0] = '\0';
+  backing found = backing::own;
+  for (auto at = memory.begin; at < memory.end;) {
+    auto here = mapping_at(maps, at);
+    if (!here) {
+      static const bool tells = kernel_tells_mappings(maps);
+      return tells ? found : from_the_whole_list(memory, file);  // a hole is the registrar's business
+    }
+    if (here->inode != 0) here = mapping_at(maps, at, path);
+    if (!here) return backing::unknown;  // it has gone meanwhile
+    found = stronger(found, backing_of_one(*here, here->inode == 0 ? std::string_view() : path.data(), file));
+    at = here->end;
+  }
+  return found;
+}
+
+}  // namespace pinfold::detail

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// One mapping of this process, as the kernel lists it.
+#pragma once
+
+#include "own_maps.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace pinfold::detail {
+
+struct procmap {
+  std::uintptr_t begin = 0;
+  std::uintptr_t end = 0;
+  std::size_t page_bytes = 0;  ///< 0 where it is not known
+  std::uint64_t inode = 0;     ///< 0 for anonymous memory
+  std::uint32_t device_major = 0;
+  std::uint32_t device_minor = 0;
+  bool shared = false;
+  bool executable = false;
+};
+
+/// The mapping under an address, with its path where `path` has room for it. Nothing where there is none, or before
+/// Linux 6.11.
+[[nodiscard]] std::optional<procmap> mapping_at(const own_maps& maps, std::uintptr_t address,
+                                                std::span<char> path = {}) noexcept;
+
+/// Whether `mapping_at` has answers at all.
+[[nodiscard]] bool kernel_tells_mappings(const own_maps& maps) noexcept;
+
+}  // namespace pinfold::detail
