@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// A child of fork(2) gets copies of its parent's descriptors, and with a userfaultfd would act on its parent's memory.
+#pragma once
+
+#include "monitors/userfaultfd_kernel.hpp"
+
+namespace pinfold::monitors::uffd {
+
+/// From now on children close these as the first thing they do. Once at a time in a process: an error while others are.
+[[nodiscard]] result<void> keep_from_children(const descriptor& uffd, const descriptor& maps) noexcept;
+
+/// No longer. After they were closed.
+void forget_for_children() noexcept;
+
+}  // namespace pinfold::monitors::uffd

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "monitors/userfaultfd_kernel.hpp"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace pinfold::monitors::uffd {
+
+namespace {
+
+// Of Linux 5.11 and 6.7, which older headers lack.
+constexpr int user_mode_only = 1;
+constexpr std::uint64_t wp_hugetlbfs_shmem = 1U << 12U;
+constexpr std::uint64_t wp_unpopulated = 1U << 13U;
+constexpr std::uint64_t wp_async = 1U << 15U;
+
+constexpr std::uint64_t wanted = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_EVENT_UNMAP | UFFD_FEATURE_EVENT_REMOVE |
+                                 UFFD_FEATURE_EVENT_REMAP | wp_hugetlbfs_shmem | wp_unpopulated | wp_async;
+
+tl::unexpected<error> refused(int native) noexcept {
+  switch (native) {
+    case ENOSYS: return fail_errno(errc::unsupported, native, "this kernel has no userfaultfd");
+    case EINVAL: return fail_errno(errc::unsupported, native, "this kernel's userfaultfd is too old (Linux 6.7)");
+    case EPERM:
+    case EACCES: return fail_errno(errc::not_permitted, native, "this process may not use userfaultfd");
+    default: return fail_errno(errc::out_of_resources, native, "no userfaultfd to be had");
+  }
+}
+
+range between(std::uint64_t begin, std::uint64_t bytes) noexcept {
+  return {static_cast<std::uintptr_t>(begin), static_cast<std::uintptr_t>(begin + bytes)};
+}
+
+event meaning_of(const uffd_msg& said) noexcept {
+  switch (said.event) {
+    case UFFD_EVENT_UNMAP:
+    case UFFD_EVENT_REMOVE: return {between(said.arg.remove.start, said.arg.remove.end - said.arg.remove.start), {}};
+    case UFFD_EVENT_REMAP:
+      return {between(said.arg.remap.from, said.arg.remap.len), between(said.arg.remap.to, said.arg.remap.len)};
+    default: return {{0, UINTPTR_MAX}, {}};  // nothing else was asked for
+  }
+}
+
+}  // namespace
+
+descriptor descriptor::of(int fresh) noexcept {
+  if (fresh >= 0 && fresh <= STDERR_FILENO) {
+    const int higher = ::fcntl(fresh, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    ::close(fresh);
+    fresh = higher;
+  }
+  struct stat seen{};
+  if (fresh < 0 || ::fstat(fresh, &seen) != 0) return {fresh, 0, 0};
+  return {fresh, seen.st_dev, seen.st_ino};
+}
+
+bool descriptor::is_open() const noexcept {
+  struct stat seen{};
+  return number >= 0 && ::fstat(number, &seen) == 0 && seen.st_ino == inode && seen.st_dev == device;
+}
+
+void descriptor::close() noexcept {
+  if (is_open()) ::close(number);
+  number = -1;
+}
+
+// Faults that the kernel itself takes are what needs privileges; there are none here of any sort.
+result<descriptor> open() noexcept {
+  auto opened = descriptor::of(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | user_mode_only)));
+  if (opened.number < 0) return refused(errno);
+  uffdio_api asked{.api = UFFD_API, .features = wanted, .ioctls = 0};
+  if (::ioctl(opened.number, UFFDIO_API, &asked) == 0) return opened;
+  const int native = errno;
+  opened.close();
+  return refused(native);
+}
+
+// System calls by number here: other libraries put functions of their own in the place of the C library's, which might
+// allocate or wait for who waits for us.
+int wait_for_events(int uffd) noexcept {
+  pollfd on{.fd = uffd, .events = POLLIN, .revents = 0};
+  if (::syscall(SYS_ppoll, &on, 1, nullptr, nullptr, 0) < 0) return errno == EINTR ? 0 : errno;
+  return (on.revents & ~POLLIN) == 0 ? 0 : EBADF;
+}
+
+events read_events(int uffd) noexcept {
+  std::array<uffd_msg, events::most> said;
+  events found;
+  const auto bytes = ::syscall(SYS_read, uffd, said.data(), sizeof said);
+  if (bytes < 0) {
+    found.native = errno;
+    return found;
+  }
+  found.count = static_cast<std::size_t>(bytes) / sizeof(uffd_msg);
+  for (std::size_t i = 0; i < found.count; ++i) found.all[i] = meaning_of(said[i]);
+  return found;
+}
+
+int start_watching(int uffd, const range& pages) noexcept {
+  uffdio_register asked{
+      .range = {.start = pages.begin, .len = pages.size()}, .mode = UFFDIO_REGISTER_MODE_WP, .ioctls = 0};
+  return ::ioctl(uffd, UFFDIO_REGISTER, &asked) == 0 ? 0 : errno;
+}
+
+int stop_watching(int uffd, const range& pages) noexcept {
+  uffdio_range asked{.start = pages.begin, .len = pages.size()};
+  return ::ioctl(uffd, UFFDIO_UNREGISTER, &asked) == 0 ? 0 : errno;
+}
+
+// An order that cannot be carried out. The kernel looks for events in flight before it looks at the order.
+traffic traffic_on(int uffd) noexcept {
+  uffdio_writeprotect senseless{.range = {.start = 1, .len = 1}, .mode = 0};
+  if (::ioctl(uffd, UFFDIO_WRITEPROTECT, &senseless) == 0) return traffic::unknown;
+  if (errno == EAGAIN) return traffic::some;
+  return errno == EINVAL ? traffic::none : traffic::unknown;
+}
+
+}  // namespace pinfold::monitors::uffd

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// What is asked of the kernel through a userfaultfd. No function here allocates or locks.
+#pragma once
+
+#include <pinfold/error.hpp>
+#include <pinfold/range.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <sys/types.h>
+
+namespace pinfold::monitors::uffd {
+
+/// A descriptor, and which file it was: a program may close what it did not open, and get the number for another file.
+struct descriptor {
+  int number = -1;
+  dev_t device = 0;
+  ino_t inode = 0;
+
+  /// As it is open now; closed on exec, and never one of 0, 1 and 2, which who closed them wants back.
+  [[nodiscard]] static descriptor of(int fresh) noexcept;
+  [[nodiscard]] bool is_open() const noexcept;
+  /// Unless it is another file by now.
+  void close() noexcept;
+};
+
+/// One that sends events and never faults.
+[[nodiscard]] result<descriptor> open() noexcept;
+
+/// What one event says of memory.
+struct event {
+  range gone;
+  range replaced;  ///< where a mapping was moved to
+};
+
+/// What is read in one go.
+struct events {
+  static constexpr std::size_t most = 16;
+  std::array<event, most> all;
+  std::size_t count = 0;
+  int native = 0;  ///< why nothing was read
+};
+
+/// False when it was interrupted, or with what error.
+[[nodiscard]] int wait_for_events(int uffd) noexcept;
+/// Never waits. Releases who waits for the events that it reads.
+[[nodiscard]] events read_events(int uffd) noexcept;
+
+// 0 or an errno.
+[[nodiscard]] int start_watching(int uffd, const range& pages) noexcept;
+/// Walks the page tables.
+[[nodiscard]] int stop_watching(int uffd, const range& pages) noexcept;
+
+enum class traffic : std::uint8_t { none, some, unknown };
+/// Whether some call has begun to change mappings and its event was not read, or its caller not released, yet.
+[[nodiscard]] traffic traffic_on(int uffd) noexcept;
+
+}  // namespace pinfold::monitors::uffd

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "monitors/userfaultfd_thread.hpp"
+
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <ctime>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+namespace pinfold::monitors::uffd {
+
+// Every signal is blocked from the first instruction on: a handler might allocate.
+int reader::create() noexcept {
+  pthread_attr_t attributes;
+  if (const int native = ::pthread_attr_init(&attributes); native != 0) return native;
+  const range stack = pages_.stack();
+  int native = ::pthread_attr_setstack(&attributes, reinterpret_cast<void*>(stack.begin), stack.size());
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  if (native == 0) native = ::pthread_create(&thread_, &attributes, main, this);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  ::pthread_attr_destroy(&attributes);
+  return native;
+}
+
+result<void> reader::start() noexcept {
+  if (!pages_.are_there()) return fail_errno(errc::out_of_resources, errno, "no memory for the monitor's thread");
+  int native = start_watching(uffd_, pages_.bell());
+  if (native == 0) {
+    native = create();
+    if (native == 0) {
+      started_.wait(starting, std::memory_order_acquire);
+      native = started_.load(std::memory_order_acquire);
+      if (native == 0) return {};
+      ::pthread_join(thread_, nullptr);
+    }
+    static_cast<void>(stop_watching(uffd_, pages_.bell()));
+  }
+  return fail_errno(errc::out_of_resources, native, "the monitor's thread could not be started");
+}
+
+// The bell is watched as any memory is, so the thread reads of it.
+void reader::stop() noexcept {
+  stopping_.store(true, std::memory_order_release);
+  const range bell = pages_.bell();
+  ::madvise(reinterpret_cast<void*>(bell.begin), bell.size(), MADV_DONTNEED);
+  ::pthread_join(thread_, nullptr);
+  static_cast<void>(stop_watching(uffd_, bell));
+}
+
+void reader::fail() noexcept {
+  failed_.store(true, std::memory_order_release);
+  board_.post_everything();
+}
+
+void* reader::main(void* self) noexcept {
+  auto& mine = *static_cast<reader*>(self);
+  const int native = mine.settle_in();
+  mine.started_.store(native, std::memory_order_release);
+  mine.started_.notify_one();
+  if (native == 0) mine.run();
+  return nullptr;
+}
+
+// Of the process's descriptors it keeps one, in a table of its own: who closes all descriptors that he finds does not
+// close this one, and what others close is closed.
+int reader::settle_in() noexcept {
+  constexpr unsigned unshare = 2;  // CLOSE_RANGE_UNSHARE
+  ::prctl(PR_SET_NAME, "pinfold-uffd");
+  const auto number = static_cast<unsigned>(uffd_);
+  if (::syscall(SYS_close_range, number + 1, UINT_MAX, unshare) != 0) return errno;
+  return ::syscall(SYS_close_range, 0U, number - 1, 0U) == 0 ? 0 : errno;
+}
+
+void reader::run() noexcept {
+  while (!stopping_.load(std::memory_order_acquire)) {
+    if (wait_for_events(uffd_) == 0)
+      read_and_publish();
+    else
+      pause();
+  }
+  ::syscall(SYS_close, uffd_);  // before who joins goes on: the kernel would only later
+}
+
+void reader::read_and_publish() noexcept {
+  const auto reserved = board_.reserve();
+  const events seen = read_events(uffd_);
+  publish(reserved, seen);
+  if (seen.native != 0 && seen.native != EAGAIN && seen.native != EINTR) pause();
+}
+
+// Whoever looks waits for what was reserved. So that comes last, and he sees the others then.
+void reader::publish(std::uint64_t reserved, const events& seen) noexcept {
+  range first;
+  for (std::size_t i = 0; i < seen.count; ++i) {
+    for (const range& one : {if_watched(seen.all[i].gone), if_watched(seen.all[i].replaced)}) {
+      if (one.empty()) continue;
+      if (first.empty())
+        first = one;
+      else
+        board_.post(one);
+    }
+  }
+  board_.publish(reserved, first);
+}
+
+range reader::if_watched(const range& gone) const noexcept { return watched_.touches(gone) ? gone : range{}; }
+
+void reader::pause() noexcept {
+  if (!failed()) fail();
+  constexpr timespec millisecond{.tv_sec = 0, .tv_nsec = 1'000'000};
+  ::nanosleep(&millisecond, nullptr);
+}
+
+}  // namespace pinfold::monitors::uffd

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The thread that reads the events and puts them on the board.
+#pragma once
+
+#include "monitors/userfaultfd_kernel.hpp"
+#include "monitors/userfaultfd_pages.hpp"
+#include "watch/board.hpp"
+#include "watch/watched_memory.hpp"
+
+#include <atomic>
+#include <pthread.h>
+
+namespace pinfold::monitors::uffd {
+
+/// Whoever unmaps watched memory waits for it, so it waits for nobody and never gives up: after an error that it does
+/// not know it still tries to read.
+class reader {
+ public:
+  /// Needs what it is given until `stop` returned.
+  reader(watch::board& board, watch::watched_memory& watched, int uffd) noexcept
+      : board_(board), watched_(watched), uffd_(uffd) {}
+
+  /// Returns when it reads.
+  [[nodiscard]] result<void> start() noexcept;
+
+  /// Only in the process that started it. Watched memory may be unmapped until this begins.
+  void stop() noexcept;
+
+  /// From now on nothing may be kept on its word.
+  void fail() noexcept;
+  [[nodiscard]] bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
+
+  [[nodiscard]] const own_pages& pages() const noexcept { return pages_; }
+
+  /// When its thread is gone, and the userfaultfd closed. Its pages are lost otherwise, as they are to a child.
+  void give_back() noexcept { pages_.give_back(); }
+
+ private:
+  static void* main(void* self) noexcept;
+  [[nodiscard]] int create() noexcept;
+  [[nodiscard]] int settle_in() noexcept;
+  void run() noexcept;
+  void read_and_publish() noexcept;
+  void publish(std::uint64_t reserved, const events& seen) noexcept;
+  [[nodiscard]] range if_watched(const range& gone) const noexcept;
+  void pause() noexcept;
+
+  static constexpr int starting = -1;
+
+  watch::board& board_;
+  watch::watched_memory& watched_;
+  int uffd_;
+  own_pages pages_;
+  pthread_t thread_{};
+  std::atomic<int> started_{starting};  // then 0 or an errno
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> failed_{false};
+};
+
+}  // namespace pinfold::monitors::uffd

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// A monitor with memory to watch, and the smallest cache that believes it.
+#pragma once
+
+#include "monitors/userfaultfd.hpp"
+#include "monitors/userfaultfd_kernel.hpp"
+#include "support/process_limits.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <stdexcept>
+#include <sys/mman.h>
+#include <utility>
+#include <vector>
+
+namespace pinfold::testing {
+
+inline constexpr std::size_t page = 4096;
+
+/// The userfaultfd monitor of this process; null, with the reason, where this system has none.
+struct uffd_monitor {
+  watch::board& board = watch::board::here();
+  watch::watched_memory& watched = watch::watched_memory::here();
+  error refusal;
+  std::unique_ptr<watch::monitor> monitor = make();
+
+  [[nodiscard]] std::unique_ptr<watch::monitor> make() {
+    auto made = monitors::make_userfaultfd(board, watched);
+    if (!made) refusal = made.error();
+    return made ? std::move(*made) : nullptr;
+  }
+  watch::monitor* operator->() const noexcept { return monitor.get(); }
+
+  /// As a cache does before it registers.
+  result<void> watch_for(const range& pages) const {
+    if (!watched.prepare(pages)) return fail(errc::out_of_resources, "no counters");
+    watched.add(pages);
+    auto told = monitor->watch(pages);
+    if (!told) watched.remove(pages);
+    return told;
+  }
+};
+
+/// Where this system has no userfaultfd, the test says so.
+#define PINFOLD_NEED_MONITOR(in) \
+  if (!(in).monitor) GTEST_SKIP() << describe((in).refusal)
+
+/// A mapping for a scope.
+class mapped {
+ public:
+  explicit mapped(std::size_t bytes, int flags = MAP_PRIVATE | MAP_ANONYMOUS, int file = -1,
+                  int protection = PROT_READ | PROT_WRITE, std::uintptr_t where = 0)
+      : at_(::mmap(reinterpret_cast<void*>(where), bytes, protection, flags, file, 0)), bytes_(bytes) {}
+  mapped(const mapped&) = delete;
+  mapped& operator=(const mapped&) = delete;
+  ~mapped() {
+    if (there()) ::munmap(at_, bytes_);
+  }
+
+  [[nodiscard]] bool there() const { return at_ != MAP_FAILED; }
+  [[nodiscard]] range all() const { return {begin(), begin() + bytes_}; }
+  [[nodiscard]] range part(std::size_t from, std::size_t to) const { return {begin() + from, begin() + to}; }
+  [[nodiscard]] std::uintptr_t begin() const { return reinterpret_cast<std::uintptr_t>(at_); }
+  [[nodiscard]] void* at(std::size_t offset = 0) const { return static_cast<std::byte*>(at_) + offset; }
+  void touch() const {
+    for (std::size_t i = 0; i < bytes_; i += page) *static_cast<volatile char*>(at(i)) = 1;
+  }
+  void forget() { at_ = MAP_FAILED; }
+
+ private:
+  void* at_;
+  std::size_t bytes_;
+};
+
+/// What a cache sees of the board.
+class board_reader {
+ public:
+  explicit board_reader(const watch::board& board) : board_(board), cursor_(board.generation().load()) {}
+
+  /// Everything since the last time, but empty ranges.
+  std::vector<range> news() {
+    std::vector<range> all;
+    range gone;
+    for (auto what = board_.read(cursor_, gone); what != watch::news::nothing; what = board_.read(cursor_, gone)) {
+      if (what == watch::news::everything) gone = {0, UINTPTR_MAX};
+      if (!gone.empty()) all.push_back(gone);
+    }
+    return all;
+  }
+
+  /// Whether some of it was said to be gone since the last time; allocates nothing.
+  bool lost(const range& some) {
+    bool found = false;
+    range gone;
+    for (auto what = board_.read(cursor_, gone); what != watch::news::nothing; what = board_.read(cursor_, gone))
+      if (what == watch::news::everything || gone.overlaps(some)) found = true;
+    return found;
+  }
+
+ private:
+  const watch::board& board_;
+  std::uint64_t cursor_;
+};
+
+}  // namespace pinfold::testing

@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the userfaultfd monitor sees, what it refuses to watch, and whose memory it watches (R30, R32, R35, R37).
+#include "support/child_process.hpp"
+#include "support/privileges.hpp"
+#include "support/watchdog.hpp"
+#include "support/watched_pages.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <string>
+#include <sys/prctl.h>
+#include <sys/shm.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+namespace pinfold::testing {
+namespace {
+
+class userfaultfd_monitor : public ::testing::Test {
+ protected:
+  void SetUp() override { PINFOLD_NEED_MONITOR(in); }
+
+  // That `discard` tells of `gone`, with the call's return.
+  template <class F>
+  void expect_seen(const range& watched, const range& gone, F&& discard) {
+    const auto told = in.watch_for(watched);
+    ASSERT_TRUE(told) << describe(told.error());
+    board_reader reader(in.board);
+    ASSERT_TRUE(discard());
+    EXPECT_TRUE(reader.lost(gone));
+    in.watched.remove(watched);
+  }
+
+  uffd_monitor in;
+  watchdog guard{std::chrono::seconds(30), [] {}};
+};
+
+TEST_F(userfaultfd_monitor, says_who_it_is_and_works) {
+  EXPECT_STREQ(in->name(), "userfaultfd");
+  EXPECT_TRUE(in->works());
+}
+
+TEST_F(userfaultfd_monitor, R30_sees_munmap_of_all_and_of_a_part) {
+  mapped memory(8 * page);
+  expect_seen(memory.all(), memory.part(page, 2 * page), [&] { return ::munmap(memory.at(page), page) == 0; });
+  expect_seen(memory.part(2 * page, 8 * page), memory.part(7 * page, 8 * page),
+              [&] { return ::munmap(memory.at(), 8 * page) == 0; });
+  memory.forget();
+}
+
+TEST_F(userfaultfd_monitor, R30_says_exactly_what_went) {
+  mapped memory(8 * page);
+  memory.touch();
+  ASSERT_TRUE(in.watch_for(memory.all()));
+  board_reader reader(in.board);
+  ASSERT_EQ(::munmap(memory.at(2 * page), page), 0);
+  ASSERT_EQ(::madvise(memory.at(4 * page), 2 * page, MADV_DONTNEED), 0);
+  EXPECT_EQ(reader.news(), (std::vector{memory.part(2 * page, 3 * page), memory.part(4 * page, 6 * page)}));
+  in.watched.remove(memory.all());
+}
+
+TEST_F(userfaultfd_monitor, R30_sees_a_mapping_put_over) {
+  mapped memory(4 * page);
+  constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+  expect_seen(memory.all(), memory.all(),
+              [&] { return ::mmap(memory.at(), 4 * page, PROT_READ, flags, -1, 0) != MAP_FAILED; });
+}
+
+TEST_F(userfaultfd_monitor, R30_sees_both_ends_of_mremap) {
+  mapped from(4 * page);
+  mapped to(4 * page);
+  ASSERT_TRUE(in.watch_for(from.all()));
+  ASSERT_TRUE(in.watch_for(to.all()));
+  board_reader source(in.board);
+  board_reader destination(in.board);
+  ASSERT_EQ(::mremap(from.at(), 4 * page, 4 * page, MREMAP_MAYMOVE | MREMAP_FIXED, to.at()), to.at());
+  EXPECT_TRUE(source.lost(from.all()));
+  EXPECT_TRUE(destination.lost(to.all()));
+  board_reader moved(in.board);
+  ASSERT_EQ(::munmap(to.at(), page), 0);
+  EXPECT_TRUE(moved.lost(to.part(0, page))) << "what was moved stays watched";
+  from.forget();
+  in.watched.remove(from.all());
+  in.watched.remove(to.all());
+}
+
+TEST_F(userfaultfd_monitor, R30_sees_where_mremap_moved_to_though_nothing_was_watched_there) {
+  mapped from(4 * page);
+  mapped to(4 * page);
+  ASSERT_TRUE(in.watch_for(from.all()));
+  ASSERT_TRUE(in.watched.prepare(to.all()));
+  in.watched.add(to.all());  // registered under another monitor's eyes
+  board_reader reader(in.board);
+  ASSERT_EQ(::mremap(from.at(), 4 * page, 4 * page, MREMAP_MAYMOVE | MREMAP_FIXED, to.at()), to.at());
+  EXPECT_TRUE(reader.lost(to.all()));
+  from.forget();
+  in.watched.remove(from.all());
+  in.watched.remove(to.all());
+}
+
+TEST_F(userfaultfd_monitor, R30_sees_mremap_shrink_and_leave_behind) {
+  mapped memory(4 * page);
+  expect_seen(memory.all(), memory.part(page, 4 * page),
+              [&] { return ::mremap(memory.at(), 4 * page, page, 0) == memory.at(); });
+  mapped left(4 * page);
+  left.touch();
+  void* moved = MAP_FAILED;
+  expect_seen(left.all(), left.all(), [&] {
+    moved = ::mremap(left.at(), 4 * page, 4 * page, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, nullptr);
+    return moved != MAP_FAILED;
+  });
+  ::munmap(moved, 4 * page);
+}
+
+TEST_F(userfaultfd_monitor, R30_sees_advice_that_discards) {
+  mapped memory(4 * page);
+  memory.touch();
+  for (const int advice : {MADV_DONTNEED, MADV_FREE, 24 /* MADV_DONTNEED_LOCKED */}) {
+    SCOPED_TRACE(advice);
+    expect_seen(memory.all(), memory.part(page, 2 * page),
+                [&] { return ::madvise(memory.at(page), page, advice) == 0; });
+  }
+  mapped shared(4 * page, MAP_SHARED | MAP_ANONYMOUS);
+  expect_seen(shared.all(), shared.part(0, page), [&] { return ::madvise(shared.at(), page, MADV_REMOVE) == 0; });
+}
+
+TEST_F(userfaultfd_monitor, R30_sees_system_calls_that_no_library_makes) {
+#if defined(__x86_64__)
+  mapped memory(4 * page);
+  expect_seen(memory.all(), memory.all(), [&] {
+    long result = SYS_munmap;
+    __asm__ volatile("syscall" : "+a"(result) : "D"(memory.at()), "S"(4 * page) : "rcx", "r11", "memory");
+    return result == 0;
+  });
+#else
+  GTEST_SKIP() << "written for x86-64";
+#endif
+}
+
+// The child has this process's memory, and this thread stands still until it ends.
+TEST_F(userfaultfd_monitor, R30_sees_what_a_vfork_child_unmaps) {
+  mapped memory(4 * page);
+  expect_seen(memory.all(), memory.all(), [&] {
+    const pid_t child = ::vfork();  // NOLINT(clang-analyzer-security.insecureAPI.vfork)
+    if (child == 0) {
+      ::syscall(SYS_munmap, memory.at(), 4 * page);
+      ::_exit(0);
+    }
+    int status = 1;
+    return ::waitpid(child, &status, 0) == child && status == 0;
+  });
+}
+
+TEST_F(userfaultfd_monitor, R30_sees_every_kind_of_memory_go) {
+  const int memory_file = ::memfd_create("watched", MFD_CLOEXEC);
+  const int file = ::open(".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  const int segment = ::shmget(IPC_PRIVATE, 4 * page, IPC_CREAT | 0600);
+  ASSERT_EQ(::ftruncate(memory_file, 4 * page), 0);
+  const auto unmapped = [&](const char* kind, mapped& memory) {
+    SCOPED_TRACE(kind);
+    ASSERT_TRUE(memory.there());
+    expect_seen(memory.all(), memory.all(), [&] { return ::munmap(memory.at(), memory.all().size()) == 0; });
+    memory.forget();
+  };
+  mapped shared(4 * page, MAP_SHARED, memory_file);
+  unmapped("memfd, shared", shared);
+  mapped copied(4 * page, MAP_PRIVATE, memory_file);
+  unmapped("memfd, private", copied);
+  if (file >= 0 && ::ftruncate(file, 4 * page) == 0) {
+    mapped on_disk(4 * page, MAP_SHARED, file);
+    unmapped("file, shared", on_disk);
+    mapped from_disk(4 * page, MAP_PRIVATE, file);
+    unmapped("file, private", from_disk);
+  }
+  void* const attached = ::shmat(segment, nullptr, 0);
+  const range there{reinterpret_cast<std::uintptr_t>(attached), reinterpret_cast<std::uintptr_t>(attached) + page};
+  expect_seen(there, there, [&] { return ::munmap(attached, 4 * page) == 0; });
+  ::shmctl(segment, IPC_RMID, nullptr);
+  ::close(file);
+  ::close(memory_file);
+}
+
+TEST_F(userfaultfd_monitor, R30_sees_huge_pages_go) {
+  constexpr std::size_t huge = std::size_t{2} << 20U;
+  mapped memory(2 * huge, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | (21 << MAP_HUGE_SHIFT));
+  if (!memory.there()) GTEST_SKIP() << "no huge pages are reserved (vm.nr_hugepages)";
+  expect_seen(memory.part(0, huge), memory.part(0, huge), [&] { return ::munmap(memory.at(), huge) == 0; });
+}
+
+TEST_F(userfaultfd_monitor, R30_sees_parts_of_this_stack_go) {
+  volatile char here[4 * page] = {};
+  const auto begin = (reinterpret_cast<std::uintptr_t>(here) + page) / page * page;
+  expect_seen({begin, begin + page}, {begin, begin + page},
+              [&] { return ::madvise(reinterpret_cast<void*>(begin), page, MADV_DONTNEED) == 0; });
+}
+
+TEST_F(userfaultfd_monitor, R31_says_nothing_of_memory_that_nobody_registered) {
+  mapped memory(64 * page);
+  ASSERT_TRUE(in->watch(memory.all()));  // and not in.watched
+  board_reader reader(in.board);
+  const auto before = in.board.generation().load();
+  ASSERT_EQ(::munmap(memory.at(), page), 0);
+  EXPECT_GT(in.board.generation().load(), before);
+  EXPECT_TRUE(reader.news().empty());
+}
+
+std::size_t mapping_count() {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t count = 0;
+  for (std::string one; std::getline(maps, one);) ++count;
+  return count;
+}
+
+TEST_F(userfaultfd_monitor, watches_whole_mappings_so_that_they_are_not_split) {
+  mapped around(2 * page, MAP_PRIVATE | MAP_ANONYMOUS, -1, PROT_NONE);
+  mapped memory(512 * page, MAP_PRIVATE | MAP_ANONYMOUS, -1, PROT_READ);
+  ASSERT_TRUE(in->watch(memory.part(page, 2 * page)));
+  const auto before = mapping_count();
+  for (std::size_t i = 0; i < 256; ++i) ASSERT_TRUE(in->watch(memory.part(2 * i * page, (2 * i + 1) * page)));
+  EXPECT_EQ(mapping_count(), before);
+}
+
+TEST_F(userfaultfd_monitor, watches_again_what_was_mapped_again) {
+  mapped memory(4 * page);
+  ASSERT_TRUE(in.watch_for(memory.all()));
+  constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+  ASSERT_NE(::mmap(memory.at(), 4 * page, PROT_READ, flags, -1, 0), MAP_FAILED);
+  in.watched.remove(memory.all());
+  expect_seen(memory.all(), memory.all(), [&] { return ::munmap(memory.at(), 4 * page) == 0; });
+  memory.forget();
+}
+
+TEST_F(userfaultfd_monitor, refuses_holes) {
+  mapped memory(4 * page, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, PROT_READ, quiet_address);
+  ASSERT_TRUE(memory.there());
+  ASSERT_EQ(::munmap(memory.at(page), page), 0);
+  EXPECT_EQ(in->watch(memory.part(0, 3 * page)).error(), errc::invalid_range);
+  EXPECT_EQ(in->watch(memory.part(page, 2 * page)).error(), errc::invalid_range);
+  EXPECT_EQ(in->watch(memory.part(2 * page, 5 * page)).error(), errc::invalid_range);
+  EXPECT_TRUE(in->watch(memory.part(2 * page, 4 * page)));
+}
+
+TEST_F(userfaultfd_monitor, refuses_shared_mappings_of_files_opened_for_reading) {
+  const int file = ::open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+  mapped memory(page, MAP_SHARED, file, PROT_READ);
+  ::close(file);
+  const auto told = in->watch(memory.all());
+  ASSERT_FALSE(told);
+  EXPECT_EQ(told.error(), errc::unsupported) << describe(told.error());
+  EXPECT_EQ(told.error().native, EPERM);
+}
+
+TEST_F(userfaultfd_monitor, R38_refuses_what_another_userfaultfd_watches) {
+  auto other = monitors::uffd::open();
+  ASSERT_TRUE(other);
+  mapped memory(4 * page);
+  ASSERT_EQ(::mprotect(memory.at(page), page, PROT_READ), 0);
+  ASSERT_EQ(monitors::uffd::start_watching(other->number, memory.part(page, 2 * page)), 0);
+  for (const auto& some : {memory.all(), memory.part(page, 2 * page)}) {
+    const auto told = in->watch(some);
+    ASSERT_FALSE(told);
+    EXPECT_EQ(told.error(), errc::unsupported) << describe(told.error());
+    EXPECT_EQ(told.error().native, EBUSY);
+  }
+  EXPECT_TRUE(in->watch(memory.part(0, page)));
+  in.monitor.reset();
+  EXPECT_NE(monitors::uffd::stop_watching(other->number, memory.part(page, 2 * page)), EINVAL) << "still the other's";
+  other->close();
+}
+
+TEST_F(userfaultfd_monitor, one_at_a_time) {
+  const auto second = monitors::make_userfaultfd(in.board, in.watched);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error(), errc::unsupported);
+  EXPECT_TRUE(in->works());
+  in.monitor.reset();
+  in.monitor = in.make();
+  ASSERT_TRUE(in.monitor) << describe(in.refusal);
+  mapped memory(page);
+  expect_seen(memory.all(), memory.all(), [&] { return ::madvise(memory.at(), page, MADV_DONTNEED) == 0; });
+}
+
+TEST_F(userfaultfd_monitor, leaves_no_descriptor_thread_or_mapping_behind) {
+  in.monitor.reset();
+  const auto tasks = [] {
+    const std::filesystem::directory_iterator all("/proc/self/task");
+    return std::distance(begin(all), end(all));
+  };
+  const auto descriptors = open_descriptors();
+  const auto threads = tasks();
+  const auto bytes = address_space_used();
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(in.make()) << describe(in.refusal);
+  EXPECT_EQ(open_descriptors(), descriptors);
+  while (tasks() != threads) ::sched_yield();  // the kernel shows them a little longer; the watchdog waits
+  EXPECT_TRUE(sanitized || address_space_used() < bytes + (std::size_t{1} << 20U));
+}
+
+TEST_F(userfaultfd_monitor, R35_takes_no_signals_and_says_its_name) {
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(task.path() / "comm"), name);
+    if (name != "pinfold-uffd") continue;
+    std::ifstream status(task.path() / "status");
+    for (std::string word; status >> word;) {
+      if (word != "SigBlk:") continue;
+      status >> word;
+      EXPECT_EQ(std::stoull(word, nullptr, 16) & 0x7ffbfeffULL, 0x7ffbfeffULL) << word;  // but KILL and STOP
+      return;
+    }
+  }
+  FAIL() << "no thread of that name";
+}
+
+TEST_F(userfaultfd_monitor, settles_at_once_when_nothing_happens) {
+  mapped memory(4 * page);
+  ASSERT_TRUE(in->watch(memory.all()));
+  const auto before = in.board.generation().load();
+  for (int i = 0; i < 1000; ++i) in->settle();
+  EXPECT_EQ(in.board.generation().load(), before);
+  EXPECT_TRUE(in->works());
+}
+
+// The descriptors of the process are not its own.
+TEST_F(userfaultfd_monitor, R35_releases_who_waits_when_the_program_closed_all_descriptors) {
+  in.monitor.reset();
+  child_process child([](line&) {
+    uffd_monitor own;
+    mapped memory(4 * page);
+    if (!own.monitor || !own.watch_for(memory.all())) return 1;
+    if (::syscall(SYS_close_range, 3U, ~0U, 0U) != 0) return 2;
+    board_reader reader(own.board);
+    if (::munmap(memory.at(), page) != 0) return 3;
+    if (!reader.lost(memory.part(0, page))) return 4;
+    own->settle();
+    if (own->works()) return 5;
+    if (!reader.lost(memory.all())) return 6;
+    if (::munmap(memory.at(page), page) != 0) return 7;
+    const int other = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    own.monitor.reset();
+    if (::fcntl(other, F_GETFD) < 0) return 8;
+    return ::munmap(memory.at(2 * page), page) == 0 ? 0 : 9;
+  });
+  EXPECT_EQ(child.reap(), 0);
+}
+
+TEST_F(userfaultfd_monitor, R32_works_for_an_ordinary_user) {
+  in.monitor.reset();
+  child_process child([](line&) {
+    if (::geteuid() == 0 && !become_nobody()) return 1;
+    uffd_monitor own;
+    mapped memory(4 * page);
+    if (!own.monitor || !own.watch_for(memory.all())) return 2;
+    board_reader reader(own.board);
+    if (::munmap(memory.at(), page) != 0) return 3;
+    own->settle();
+    return reader.lost(memory.part(0, page)) && own->works() ? 0 : 4;
+  });
+  EXPECT_EQ(child.reap(), 0);
+}
+
+// In a child whose system calls of that number fail so.
+error refusal_where(int number, int native) {
+  child_process child([&](line& parent) {
+    sock_filter program[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+                             BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<unsigned>(number), 0, 1),
+                             BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(native)),
+                             BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    const sock_fprog filter{.len = 4, .filter = program};
+    if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || ::prctl(PR_SET_SECCOMP, 2, &filter) != 0) return 1;
+    const int before = open_descriptors();
+    error said{};
+    {
+      uffd_monitor in;
+      if (!in.monitor) said = in.refusal;
+    }
+    if (open_descriptors() != before) return 2;
+    return parent.send(said) ? 0 : 3;
+  });
+  const auto said = child.talk().receive<error>();
+  EXPECT_EQ(child.reap(), 0);
+  return said.value_or(error{});
+}
+
+TEST_F(userfaultfd_monitor, R33_says_why_there_is_none) {
+  in.monitor.reset();
+  const auto forbidden = refusal_where(SYS_userfaultfd, EPERM);
+  EXPECT_EQ(forbidden, errc::not_permitted);
+  EXPECT_EQ(forbidden.native, EPERM);
+  EXPECT_EQ(refusal_where(SYS_userfaultfd, ENOSYS), errc::unsupported);
+  EXPECT_EQ(refusal_where(SYS_userfaultfd, EINVAL), errc::unsupported);
+  EXPECT_EQ(refusal_where(SYS_userfaultfd, EMFILE), errc::out_of_resources);
+  const auto no_table = refusal_where(SYS_close_range, EPERM);
+  EXPECT_EQ(no_table, errc::out_of_resources);
+  EXPECT_EQ(no_table.native, EPERM);
+}
+
+TEST_F(userfaultfd_monitor, R37_a_child_has_nothing_of_it_and_the_parent_goes_on) {
+  mapped memory(4 * page);
+  ASSERT_TRUE(in.watch_for(memory.all()));
+  const int before = open_descriptors();
+  child_process child([&](line&) {
+    if (in->works()) return 1;
+    if (open_descriptors() != before - 2 + 1) return 2;  // and the line
+    if (in->watch(memory.all()).error() != errc::closed) return 3;
+    in->settle();
+    if (::munmap(memory.at(), page) != 0) return 4;
+    in.monitor.reset();
+    uffd_monitor own;
+    if (!own.monitor || !own.watch_for(memory.part(page, 2 * page))) return 5;
+    board_reader reader(own.board);
+    if (::munmap(memory.at(page), page) != 0) return 6;
+    return reader.lost(memory.part(page, 2 * page)) ? 0 : 7;
+  });
+  board_reader reader(in.board);
+  EXPECT_EQ(child.reap(), 0);
+  EXPECT_TRUE(reader.news().empty()) << "the child's memory is not the parent's";
+  EXPECT_TRUE(in->works());
+  in.watched.remove(memory.all());
+  expect_seen(memory.all(), memory.all(), [&] { return ::munmap(memory.at(), 4 * page) == 0; });
+  memory.forget();
+}
+
+}  // namespace
+}  // namespace pinfold::testing
