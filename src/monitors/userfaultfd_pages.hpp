@@ -12,19 +12,20 @@
 namespace pinfold::monitors::uffd {
 
 /// A stack, and a page whose discarding rings: each between pages that nobody can touch, so that the kernel never makes
-/// one mapping of these and a neighbour that is watched. A child of fork(2) does not have them.
+/// one mapping of these and a neighbour that is watched. A child of fork(2) has copies: the C library keeps its record of
+/// the thread in the stack, and edits it there.
 class own_pages {
  public:
   own_pages() noexcept : page_(static_cast<std::size_t>(::sysconf(_SC_PAGESIZE))) {
     void* const fresh = ::mmap(nullptr, bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (fresh == MAP_FAILED) return;
     at_ = reinterpret_cast<std::uintptr_t>(fresh);
-    if (open_up(stack()) && open_up(bell()) && ::madvise(fresh, bytes(), MADV_DONTFORK) == 0) return;
+    if (open_up(stack()) && open_up(bell())) return;
     give_back();
   }
   own_pages(const own_pages&) = delete;
   own_pages& operator=(const own_pages&) = delete;
-  ~own_pages() = default;  // in a child, another mapping may be there
+  ~own_pages() = default;  // a child's copy stays
 
   void give_back() noexcept {
     if (at_ != 0) ::munmap(reinterpret_cast<void*>(at_), bytes());

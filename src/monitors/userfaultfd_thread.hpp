@@ -33,7 +33,7 @@ class reader {
 
   [[nodiscard]] const own_pages& pages() const noexcept { return pages_; }
 
-  /// When its thread is gone, and the userfaultfd closed. Its pages are lost otherwise, as they are to a child.
+  /// When its thread is gone, and the userfaultfd closed.
   void give_back() noexcept { pages_.give_back(); }
 
  private:

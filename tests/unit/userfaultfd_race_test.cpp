@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// That no address is found in a cache after its memory was replaced (R30), and that this would be seen if it were.
+#include "support/reused_address.hpp"
+#include "support/watchdog.hpp"
+
+namespace pinfold::testing {
+namespace {
+
+constexpr std::size_t rounds = sanitized ? 2'000 : 10'000;
+
+class userfaultfd_race : public ::testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override { PINFOLD_NEED_MONITOR(in); }
+
+  reused_address tried() {
+    return {in, [this](const range& pages) { return in->watch(pages).has_value(); }, [this] { in->settle(); }};
+  }
+
+  on_one_cpu pinned{GetParam()};
+  uffd_monitor in;
+  watchdog guard{std::chrono::seconds(50), [] {}};
+};
+
+INSTANTIATE_TEST_SUITE_P(on, userfaultfd_race, ::testing::Bool(),
+                         [](const auto& one) { return one.param ? "one_cpu" : "all_cpus"; });
+
+TEST_P(userfaultfd_race, R30_no_thread_finds_what_it_unmapped_itself) {
+  reused_address memory(in, [this](const range& pages) { return in->watch(pages).has_value(); }, [] {});
+  EXPECT_EQ(memory.by_one_thread(times(rounds)), 0U);
+}
+
+TEST_P(userfaultfd_race, R30_settled_no_thread_finds_what_another_unmapped) {
+  EXPECT_EQ(tried().by_two_threads(times(rounds)), 0U);
+}
+
+TEST(userfaultfd_race_by_hand, a_monitor_that_reads_before_it_says_so_is_caught) {
+  uffd_monitor in;
+  PINFOLD_NEED_MONITOR(in);
+  const watchdog guard(std::chrono::seconds(50), [] {});
+  const on_one_cpu pinned;
+  const naive_monitor naive(in.board);
+  reused_address memory(in, [&](const range& pages) { return naive.watch(pages); }, [] {});
+  std::size_t stale = 0;
+  for (int i = 0; i < 100 && stale == 0; ++i) stale = memory.by_one_thread(times(1000));
+  EXPECT_GT(stale, 0U);
+}
+
+}  // namespace
+}  // namespace pinfold::testing
