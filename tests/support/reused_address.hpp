@@ -103,9 +103,12 @@ class reused_address {
     fill();
     std::jthread other([&](const std::stop_token& stop) {
       while (!stop.stop_requested()) {
-        if (!others.load(std::memory_order_acquire)) continue;
-        while (!map()) {
+        if (!others.load(std::memory_order_acquire)) {
+          ::sched_yield();
+          continue;
         }
+        for (int tries = 1; !map(); ++tries)
+          if (tries % 16 == 0) ::sched_yield();  // it may be alone on this CPU
         settle_();
         if (is_cached()) ++stale;
         fill();
