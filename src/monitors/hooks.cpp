@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "monitors/hooks.hpp"
+
+#include "monitors/hooks_events.hpp"
+#include "monitors/hooks_find.hpp"
+#include "monitors/hooks_install.hpp"
+#include "watch/wiped_pages.hpp"
+
+#include <atomic>
+#include <mutex>
+
+namespace pinfold::monitors {
+
+namespace {
+
+/// How many monitors there are. On a page that is wiped in a child, where the lock must not stay held by a thread that
+/// is not there, and where there are none: the code is changed still, but the next `install` finds that.
+struct life {
+  std::mutex mutex;
+  unsigned monitors = 0;  // guarded by mutex
+};
+std::atomic<life*> the_life{nullptr};
+
+life* life_here() noexcept {
+  life* found = the_life.load(std::memory_order_acquire);
+  if (found != nullptr) return found;
+  void* const page = watch::wiped_pages(sizeof(life));
+  if (page == nullptr) return nullptr;
+  auto* const made = new (page) life;
+  if (the_life.compare_exchange_strong(found, made)) return made;
+  ::munmap(page, sizeof(life));
+  return found;
+}
+
+class hooks final : public watch::monitor {
+ public:
+  explicit hooks(const watch::board& board) noexcept : board_(board), process_(board.process()) {}
+  ~hooks() override {
+    if (!counted_ || board_.process() != process_) return;
+    const std::lock_guard locked(the_life.load()->mutex);
+    if (--the_life.load()->monitors != 0) return;
+    jumps::remove();
+    events::post_to(nullptr, nullptr);
+  }
+
+  /// With the lock held.
+  result<void> join(life& all, const found_functions& found) noexcept {
+    if (all.monitors == 0 || !jumps::in_place())
+      if (auto done = jumps::install(found); !done) return done;
+    ++all.monitors;
+    counted_ = true;
+    return {};
+  }
+
+  [[nodiscard]] const char* name() const noexcept override { return "hooks"; }
+  [[nodiscard]] result<void> watch(const range& /*pages*/) noexcept override { return {}; }
+  [[nodiscard]] bool works() const noexcept override { return jumps::in_place(); }
+
+ private:
+  const watch::board& board_;
+  std::uint64_t process_;
+  bool counted_ = false;
+};
+
+}  // namespace
+
+result<std::unique_ptr<watch::monitor>> make_hooks(watch::board& board, watch::watched_memory& memory) {
+  life* const all = life_here();
+  if (all == nullptr) return fail(errc::out_of_resources, "no page that a child finds empty (needs Linux 4.14)");
+  auto made = std::make_unique<hooks>(board);
+  const auto found = find_functions();  // before the lock: the linker's own is held by constructors, which come here
+  if (!found) return tl::unexpected(found.error());
+  const std::lock_guard locked(all->mutex);
+  if (auto done = made->join(*all, *found); !done) return tl::unexpected(done.error());
+  events::post_to(&board, &memory);
+  return made;
+}
+
+}  // namespace pinfold::monitors

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "monitors/hooks_events.hpp"
+
+#include "monitors/hooks_ranges.hpp"
+#include "monitors/hooks_segments.hpp"
+#include "monitors/hooks_system_call.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+
+// A thread that ends still gives its stack back when a sanitizer's own state of it is gone.
+#if defined(__clang__)
+#define PINFOLD_HOOK __attribute__((disable_sanitizer_instrumentation))
+#else
+#define PINFOLD_HOOK __attribute__((no_sanitize("address"), no_sanitize("thread"), no_sanitize("undefined")))
+#endif
+
+namespace pinfold::monitors::events {
+
+namespace {
+
+using address = std::uintptr_t;
+
+// Constant initialised, and with nothing to destroy: a call may come at any time.
+std::atomic<watch::board*> the_board{nullptr};
+std::atomic<const watch::watched_memory*> the_memory{nullptr};
+std::array<std::atomic<address>, functions> originals{};
+segments attachments;
+
+PINFOLD_HOOK void gone(const range& memory) noexcept {
+  const auto* watched = the_memory.load(std::memory_order_acquire);
+  if (watched != nullptr && watched->touches(memory)) the_board.load(std::memory_order_relaxed)->post(memory);
+}
+
+PINFOLD_HOOK bool active() noexcept { return the_memory.load(std::memory_order_relaxed) != nullptr; }
+
+template <class F>
+PINFOLD_HOOK F* original(function which) noexcept {
+  return reinterpret_cast<F*>(originals[static_cast<std::size_t>(which)].load(std::memory_order_relaxed));
+}
+
+PINFOLD_HOOK void before_mremap(address at, std::size_t old_bytes, std::size_t bytes, int flags, address to) noexcept {
+  gone(ranges::mremap_from(at, old_bytes, bytes, flags));
+  gone(ranges::mremap_onto(to, bytes, flags));
+  attachments.forget();
+}
+
+PINFOLD_HOOK void before_brk(address end) noexcept {
+  if (end != 0 && active()) gone(ranges::brk(end, static_cast<address>(system_call(SYS_brk))));
+}
+
+PINFOLD_HOOK std::size_t size_of_segment(int id) noexcept {
+  shmid_ds found{};
+  const auto into = reinterpret_cast<address>(&found);
+  return system_call(SYS_shmctl, static_cast<unsigned long>(id), IPC_STAT, into) == 0 ? found.shm_segsz : SIZE_MAX;
+}
+
+PINFOLD_HOOK void before_shmat(int id, address at, int flags) noexcept {
+  if (at != 0 && (flags & SHM_REMAP) != 0 && active()) gone(ranges::pages_of_any_size(at, size_of_segment(id)));
+}
+
+// The vector is the caller's: the kernel copies it, as it may be no memory at all.
+PINFOLD_HOOK void before_process_madvise(const iovec* vector, std::size_t count, int advice) noexcept {
+  if (ranges::harmless(advice) || !active()) return;
+  const auto self = static_cast<unsigned long>(system_call(SYS_getpid));
+  std::array<iovec, 16> copy{};
+  for (std::size_t done = 0; done < count && done < UIO_MAXIOV; done += copy.size()) {
+    const auto bytes = std::min(copy.size(), count - done) * sizeof(iovec);
+    const iovec here{copy.data(), bytes};
+    const iovec there{const_cast<iovec*>(vector + done), bytes};
+    const auto copied = system_call(SYS_process_vm_readv, self, reinterpret_cast<address>(&here), 1,
+                                    reinterpret_cast<address>(&there), 1);
+    if (copied < 0) return gone({0, UINTPTR_MAX});
+    for (std::size_t i = 0; i < static_cast<std::size_t>(copied) / sizeof(iovec); ++i)
+      gone(ranges::pages(reinterpret_cast<address>(copy[i].iov_base), copy[i].iov_len));
+  }
+}
+
+template <function which>
+PINFOLD_HOOK int on_munmap(address at, std::size_t bytes) {
+  gone(ranges::pages(at, bytes));
+  return original<int(address, std::size_t)>(which)(at, bytes);
+}
+
+template <function which>
+PINFOLD_HOOK address on_mmap(address at, std::size_t bytes, int protection, int flags, int file, long offset) {
+  gone(ranges::mmap(at, bytes, flags));
+  using mmap_function = address(address, std::size_t, int, int, int, long);
+  return original<mmap_function>(which)(at, bytes, protection, flags, file, offset);
+}
+
+// Variadic in libc, which reads the last argument only if the flags say that it is there.
+PINFOLD_HOOK address on_mremap(address at, std::size_t old_bytes, std::size_t bytes, int flags, address to) {
+  before_mremap(at, old_bytes, bytes, flags, to);
+  using mremap_function = address(address, std::size_t, std::size_t, int, address);
+  return original<mremap_function>(function::mremap)(at, old_bytes, bytes, flags, to);
+}
+
+PINFOLD_HOOK int on_madvise(address at, std::size_t bytes, int advice) {
+  gone(ranges::madvise(at, bytes, advice));
+  return original<int(address, std::size_t, int)>(function::madvise)(at, bytes, advice);
+}
+
+PINFOLD_HOOK int on_posix_madvise(address at, std::size_t bytes, int advice) {
+  gone(ranges::posix_madvise(at, bytes, advice));
+  return original<int(address, std::size_t, int)>(function::posix_madvise)(at, bytes, advice);
+}
+
+// Whose process it is, the descriptor does not say: what is done to another's memory is taken for our own.
+PINFOLD_HOOK long on_process_madvise(int process, const iovec* vector, std::size_t count, int advice, unsigned flags) {
+  before_process_madvise(vector, count, advice);
+  using process_madvise_function = long(int, const iovec*, std::size_t, int, unsigned);
+  return original<process_madvise_function>(function::process_madvise)(process, vector, count, advice, flags);
+}
+
+PINFOLD_HOOK int on_brk(address end) {
+  before_brk(end);
+  return original<int(address)>(function::brk)(end);
+}
+
+PINFOLD_HOOK address on_shmat(int id, address at, int flags) {
+  before_shmat(id, at, flags);
+  const address attached = original<address(int, address, int)>(function::shmat)(id, at, flags);
+  if (attached != UINTPTR_MAX && active()) attachments.attached(attached, size_of_segment(id));
+  return attached;
+}
+
+PINFOLD_HOOK int on_shmdt(address at) {
+  gone(attachments.detached(at));
+  return original<int(address)>(function::shmdt)(at);
+}
+
+PINFOLD_HOOK int on_remap_file_pages(address at, std::size_t bytes, int protection, std::size_t offset, int flags) {
+  gone(ranges::pages(at, bytes));
+  using remap_function = int(address, std::size_t, int, std::size_t, int);
+  return original<remap_function>(function::remap_file_pages)(at, bytes, protection, offset, flags);
+}
+
+PINFOLD_HOOK void before_syscall(long number, address a, address b, address c, address d, address e) noexcept {
+  switch (number) {
+    case SYS_munmap:
+    case SYS_remap_file_pages:
+      return gone(ranges::pages(a, b));
+    case SYS_mmap:
+      return gone(ranges::mmap(a, b, static_cast<int>(d)));
+    case SYS_mremap:
+      return before_mremap(a, b, c, static_cast<int>(d), e);
+    case SYS_madvise:
+      return gone(ranges::madvise(a, b, static_cast<int>(c)));
+    case SYS_process_madvise:
+      return before_process_madvise(reinterpret_cast<const iovec*>(b), c, static_cast<int>(d));
+    case SYS_brk:
+      return before_brk(a);
+    case SYS_shmat:
+      attachments.forget();
+      return before_shmat(static_cast<int>(a), b, static_cast<int>(c));
+    case SYS_shmdt:
+      return gone(attachments.detached(a));
+    default:
+      return;
+  }
+}
+
+// Variadic in libc; the sixth argument of the call is on the stack. Where it was not given, something is.
+PINFOLD_HOOK long on_syscall(long number, address a, address b, address c, address d, address e, address f) {
+  before_syscall(number, a, b, c, d, e);
+  using syscall_function = long(long, address, address, address, address, address, address);
+  return original<syscall_function>(function::syscall)(number, a, b, c, d, e, f);
+}
+
+template <class F>
+address at(F* replacement) noexcept {
+  return reinterpret_cast<address>(replacement);
+}
+
+}  // namespace
+
+std::array<std::uintptr_t, functions> replacements() noexcept {
+  return {at(on_munmap<function::munmap>),
+          at(on_mmap<function::mmap>),
+          at(on_mremap),
+          at(on_madvise),
+          at(on_posix_madvise),
+          at(on_process_madvise),
+          at(on_brk),
+          at(on_shmat),
+          at(on_shmdt),
+          at(on_remap_file_pages),
+          at(on_syscall),
+          at(on_munmap<function::linker_munmap>),
+          at(on_mmap<function::linker_mmap>)};
+}
+
+void set_original(function which, std::uintptr_t address) noexcept {
+  originals[static_cast<std::size_t>(which)].store(address, std::memory_order_release);
+}
+
+void post_to(watch::board* board, const watch::watched_memory* memory) noexcept {
+  if (board != nullptr) the_board.store(board, std::memory_order_relaxed);
+  the_memory.store(memory, std::memory_order_release);
+}
+
+}  // namespace pinfold::monitors::events

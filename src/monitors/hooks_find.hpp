@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Where the functions are that are to be hooked: libc's own, whoever else has one of that name, and those that the
+/// dynamic linker keeps for itself and has no symbols for.
+#pragma once
+
+#include "monitors/hooks_events.hpp"
+#include "monitors/hooks_x86_64.hpp"
+
+#include <array>
+
+namespace pinfold::monitors {
+
+struct found_function {
+  std::uintptr_t entry = 0;  ///< 0: there is none, and need not be
+  x86_64::text segment;      ///< the code that it is part of
+};
+
+using found_functions = std::array<found_function, events::functions>;
+
+/// Calls the dynamic linker, which takes its lock. `unsupported` without glibc, or when one is missing that has to be
+/// there.
+[[nodiscard]] result<found_functions> find_functions() noexcept;
+
+}  // namespace pinfold::monitors

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "monitors/hooks_x86_64.hpp"
+
+#if defined(__x86_64__)
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <Zydis/Zydis.h>
+
+namespace pinfold::monitors::x86_64 {
+
+namespace {
+
+constexpr std::size_t word = 8;
+constexpr std::size_t function_alignment = 16;
+
+using instruction = ZydisDecodedInstruction;
+
+bool decode(const text& from, instruction& into) noexcept {
+  ZydisDecoder decoder;
+  ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
+  return ZYAN_SUCCESS(
+      ZydisDecoderDecodeInstruction(&decoder, nullptr, from.bytes.data(), from.bytes.size(), &into));
+}
+
+bool fills(const instruction& seen) noexcept {
+  return seen.mnemonic == ZYDIS_MNEMONIC_NOP || seen.mnemonic == ZYDIS_MNEMONIC_INT3;
+}
+
+// What never goes on with the instruction behind it.
+bool ends_flow(const instruction& seen) noexcept {
+  return seen.meta.category == ZYDIS_CATEGORY_RET || seen.meta.category == ZYDIS_CATEGORY_UNCOND_BR ||
+         seen.mnemonic == ZYDIS_MNEMONIC_HLT || seen.mnemonic == ZYDIS_MNEMONIC_UD2;
+}
+
+bool in_one_word(std::uintptr_t at, std::size_t size) noexcept { return at / word == (at + size - 1) / word; }
+
+void add(code& to, std::span<const std::uint8_t> bytes) noexcept {
+  std::copy(bytes.begin(), bytes.end(), to.bytes.begin() + static_cast<std::ptrdiff_t>(to.size));
+  to.size += bytes.size();
+}
+void add(code& to, const code& more) noexcept { add(to, std::span(more.bytes).first(more.size)); }
+
+template <class T>
+void add_number(code& to, T number) noexcept {
+  std::memcpy(to.bytes.data() + to.size, &number, sizeof number);
+  to.size += sizeof number;
+}
+
+std::int64_t distance(std::uintptr_t from, std::uintptr_t to) noexcept { return static_cast<std::int64_t>(to - from); }
+
+bool free_of(const range& pad, std::span<const range> taken) noexcept {
+  return std::none_of(taken.begin(), taken.end(), [&](const range& other) { return other.overlaps(pad); });
+}
+
+// Fill bytes behind an instruction that never goes on: nothing runs them. In reach of a short jump behind `at`.
+range find_pad(const text& segment, std::uintptr_t at, std::span<const range> taken) noexcept {
+  const auto farthest = std::min<std::uintptr_t>(at + short_jump_size + INT8_MAX, segment.end());
+  bool unused = false;
+  range pad{at, at};
+  for (auto here = at; here < segment.end();) {
+    instruction seen;
+    if (!decode(segment.from(here), seen)) break;
+    const auto next = here + seen.length;
+    if (unused && fills(seen)) {
+      pad.end = next;
+    } else {
+      if (pad.size() >= jump_size && free_of(pad, taken)) return pad;
+      if (next > farthest) break;
+      unused = ends_flow(seen);
+      pad = {next, next};
+    }
+    here = next;
+  }
+  return {};
+}
+
+result<way_in> way_at(const text& segment, std::uintptr_t at, std::span<const range> taken) noexcept {
+  instruction first;
+  if (!decode(segment.from(at), first)) return fail(errc::unsupported, "a libc function does not begin with code");
+  if (first.mnemonic == ZYDIS_MNEMONIC_INT3) return fail(errc::unsupported, "a breakpoint stands on a libc function");
+  if (first.length >= jump_size && in_one_word(at, jump_size)) return way_in{at, first.length, {}};
+  if (first.length < short_jump_size || !in_one_word(at, short_jump_size))
+    return fail(errc::unsupported, "the first instruction of a libc function is too short to be replaced at once");
+  const range pad = find_pad(segment, at, taken);
+  if (pad.empty() || pad.begin > at + short_jump_size + INT8_MAX)
+    return fail(errc::unsupported, "there is no room for a jump near a libc function");
+  return way_in{at, first.length, pad};
+}
+
+std::uintptr_t target_of(const text& from, const instruction& seen) noexcept {
+  return from.at + seen.length + static_cast<std::uintptr_t>(seen.raw.imm[0].value.s);
+}
+
+// jcc over a far jump, on the opposite condition.
+code moved_condition(const instruction& seen, std::uintptr_t target) noexcept {
+  code made;
+  constexpr unsigned jcc = 0x70;
+  add_number(made, static_cast<std::uint8_t>(jcc | ((seen.opcode & 0x0FU) ^ 1U)));
+  add_number(made, static_cast<std::uint8_t>(far_jump_size));
+  add(made, far_jump(target));
+  return made;
+}
+
+// call [rip+2]; jmp over the address. It returns here: with shadow stacks nothing else may be returned to.
+code moved_call(std::uintptr_t target) noexcept {
+  code made;
+  constexpr std::array<std::uint8_t, 8> call{0xFF, 0x15, 2, 0, 0, 0, 0xEB, 8};
+  add(made, call);
+  add_number(made, target);
+  return made;
+}
+
+result<code> moved_branch(const text& from, const instruction& seen) noexcept {
+  const auto target = target_of(from, seen);
+  if (seen.mnemonic == ZYDIS_MNEMONIC_JMP) return far_jump(target);
+  if (seen.mnemonic == ZYDIS_MNEMONIC_CALL) return moved_call(target);
+  const bool on_flags = (seen.opcode_map == ZYDIS_OPCODE_MAP_DEFAULT && seen.opcode >> 4U == 7) ||
+                        (seen.opcode_map == ZYDIS_OPCODE_MAP_0F && seen.opcode >> 4U == 8);
+  if (seen.meta.category == ZYDIS_CATEGORY_COND_BR && on_flags) return moved_condition(seen, target);
+  return fail(errc::unsupported, "a libc function begins with a branch that cannot be moved");
+}
+
+result<code> moved_alone(const text& from, const instruction& seen, std::uintptr_t to) noexcept {
+  if (seen.mnemonic == ZYDIS_MNEMONIC_INT3) return fail(errc::unsupported, "a breakpoint stands on a libc function");
+  if (seen.raw.imm[0].is_relative != ZYAN_FALSE) return moved_branch(from, seen);
+  code made;
+  add(made, from.bytes.first(seen.length));
+  if ((seen.attributes & ZYDIS_ATTRIB_IS_RELATIVE) == 0) return made;
+  const auto shifted = seen.raw.disp.value + distance(to, from.at);
+  if (seen.raw.disp.size != 32 || shifted != static_cast<std::int32_t>(shifted))
+    return fail(errc::unsupported, "a libc function begins with an access that cannot be moved");
+  const auto disp = static_cast<std::int32_t>(shifted);
+  std::memcpy(made.bytes.data() + seen.raw.disp.offset, &disp, sizeof disp);
+  return made;
+}
+
+// What compilers put before a function: fill bytes, or the return of the one before.
+bool behind_unused(const text& segment, std::uintptr_t at) noexcept {
+  using namespace std::string_view_literals;
+  constexpr std::array ends{"\xC3"sv,
+                            "\xCC"sv,
+                            "\x90"sv,
+                            "\x0F\x1F\x00"sv,
+                            "\x0F\x1F\x40\x00"sv,
+                            "\x0F\x1F\x44\x00\x00"sv,
+                            "\x0F\x1F\x80\x00\x00\x00\x00"sv,
+                            "\x0F\x1F\x84\x00\x00\x00\x00\x00"sv};
+  const auto* before = reinterpret_cast<const char*>(segment.bytes.data() + (at - segment.at - function_alignment));
+  const std::string_view bytes(before, function_alignment);
+  return std::any_of(ends.begin(), ends.end(), [&](std::string_view end) { return bytes.ends_with(end); });
+}
+
+}  // namespace
+
+result<way_in> find_way_in(const text& segment, std::uintptr_t entry, std::span<const range> taken) noexcept {
+  if (entry < segment.at || entry >= segment.end())
+    return fail(errc::unsupported, "a libc function lies outside of its library's code");
+  instruction first;
+  if (!decode(segment.from(entry), first) || first.mnemonic != ZYDIS_MNEMONIC_ENDBR64)
+    return way_at(segment, entry, taken);
+  if (auto behind = way_at(segment, entry + first.length, taken)) return behind;
+  return way_at(segment, entry, taken);  // no process of Linux's has to have it so far
+}
+
+result<code> moved(const text& from, std::uintptr_t to) noexcept {
+  instruction seen;
+  if (!decode(from, seen)) return fail(errc::unsupported, "a libc function does not begin with code");
+  auto made = moved_alone(from, seen, to);
+  if (made) add(*made, far_jump(from.at + seen.length));
+  return made;
+}
+
+bool leads_away(const text& from) noexcept {
+  constexpr int address_bits = 64;
+  instruction seen;
+  if (!decode(from, seen)) return false;
+  return seen.meta.category == ZYDIS_CATEGORY_UNCOND_BR || seen.meta.category == ZYDIS_CATEGORY_CALL ||
+         seen.raw.imm[0].size == address_bits;
+}
+
+std::uintptr_t begin_of_function(const text& segment, std::uintptr_t address) noexcept {
+  constexpr std::size_t farthest = 64;
+  const auto aligned = address / function_alignment * function_alignment;
+  for (auto at = aligned; at > segment.at + function_alignment && address - at < farthest; at -= function_alignment) {
+    if (!behind_unused(segment, at)) continue;
+    auto here = at;
+    for (instruction seen; here < address && decode(segment.from(here), seen);) here += seen.length;
+    if (here == address) return at;
+  }
+  return 0;
+}
+
+bool reaches(std::uintptr_t from, std::uintptr_t to) noexcept {
+  const auto far = distance(from + jump_size, to);
+  return far == static_cast<std::int32_t>(far);
+}
+
+code jump(std::uintptr_t from, std::uintptr_t to) noexcept {
+  code made;
+  add_number(made, std::uint8_t{0xE9});
+  add_number(made, static_cast<std::int32_t>(distance(from + jump_size, to)));
+  return made;
+}
+
+code short_jump(std::uintptr_t from, std::uintptr_t to) noexcept {
+  code made;
+  add_number(made, std::uint8_t{0xEB});
+  add_number(made, static_cast<std::int8_t>(distance(from + short_jump_size, to)));
+  return made;
+}
+
+code far_jump(std::uintptr_t to) noexcept {
+  code made;
+  constexpr std::array<std::uint8_t, 6> indirect{0xFF, 0x25, 0, 0, 0, 0};
+  add(made, indirect);
+  add_number(made, to);
+  return made;
+}
+
+}  // namespace pinfold::monitors::x86_64
+
+#else
+
+namespace pinfold::monitors::x86_64 {
+
+namespace {
+constexpr auto elsewhere = "functions are hooked on x86-64 only";
+}
+
+result<way_in> find_way_in(const text& /*segment*/, std::uintptr_t /*entry*/, std::span<const range> /*taken*/) noexcept {
+  return fail(errc::unsupported, elsewhere);
+}
+result<code> moved(const text& /*from*/, std::uintptr_t /*to*/) noexcept { return fail(errc::unsupported, elsewhere); }
+bool leads_away(const text& /*from*/) noexcept { return false; }
+std::uintptr_t begin_of_function(const text& /*segment*/, std::uintptr_t /*address*/) noexcept { return 0; }
+bool reaches(std::uintptr_t /*from*/, std::uintptr_t /*to*/) noexcept { return false; }
+code jump(std::uintptr_t /*from*/, std::uintptr_t /*to*/) noexcept { return {}; }
+code short_jump(std::uintptr_t /*from*/, std::uintptr_t /*to*/) noexcept { return {}; }
+code far_jump(std::uintptr_t /*to*/) noexcept { return {}; }
+
+}  // namespace pinfold::monitors::x86_64
+
+#endif
