@@ -17,6 +17,7 @@
 #include <optional>
 #include <ranges>
 #include <span>
+#include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -152,6 +153,10 @@ class cache : public detail::front<R> {
     if (auto gone = range::of(reinterpret_cast<std::uintptr_t>(address), bytes))
       detail::invalidate(this->inside(), {}, *gone);
   }
+
+  /// Who tells of memory that goes, for people: `hooks+userfaultfd`; or why nobody does, and so nothing is kept (R33).
+  /// Allocates.
+  [[nodiscard]] std::string monitors() const { return detail::monitors_of(this->inside()); }
 
   /// Registrations that touch the range are no longer persistent: kept or closed as any other.
   void unpersist(const void* address, std::size_t bytes) noexcept {

@@ -77,6 +77,7 @@ class engine {
   struct watched_by {
     std::shared_ptr<const watch::monitor_set> set;
     bool keeps = false;
+    std::string text;  ///< who they are, or why there are none
   };
 
   /// Throws `std::bad_alloc`, or `std::system_error` when the reaper's thread cannot start.
@@ -92,6 +93,7 @@ class engine {
     return options_.strict && monitors_ != nullptr ? no_hits() : view_;
   }
   [[nodiscard]] bool keeps() const noexcept { return keeps_; }
+  [[nodiscard]] const std::string& monitors() const noexcept { return monitors_text_; }
   [[nodiscard]] result<grant> acquire(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
   void acquire_group(std::span<const request> what, std::span<result<grant>> granted) noexcept PINFOLD_EXCLUDES(mutex_);
   [[nodiscard]] grant find(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
@@ -313,6 +315,7 @@ class engine {
   watch::watched_memory* const watched_;  // null for imported memory, of which only its token tells
   const std::shared_ptr<const watch::monitor_set> monitors_;
   const bool keeps_;
+  const std::string monitors_text_;
   core::counters counters_;
 
   core::gate& gate_;

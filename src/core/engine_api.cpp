@@ -24,11 +24,12 @@ void engine_closer::operator()(engine* closing) const noexcept {
 engine_handle make_engine(const driver& table, cache_options options) {
   auto with = traced_by_environment(std::move(options));
   if (table.token_bytes > 0) return engine_handle(engine::make(table, std::move(with), {}));
-  const auto chosen = monitors::choose(with.monitor);
-  return engine_handle(engine::make(table, std::move(with), {chosen.set, chosen.keeps}));
+  auto chosen = monitors::choose(with.monitor);
+  return engine_handle(engine::make(table, std::move(with), {chosen.set, chosen.keeps, std::move(chosen.text)}));
 }
 
 bool keeps(const engine& on) noexcept { return on.keeps(); }
+std::string monitors_of(const engine& on) { return on.monitors(); }
 
 const hit_view& hits_of(const engine& on) noexcept { return on.inline_view(); }
 

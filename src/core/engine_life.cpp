@@ -76,6 +76,7 @@ engine::engine(core::gate& own, const driver& table, cache_options options, watc
       watched_(table.token_bytes > 0 ? nullptr : &watch::watched_memory::here()),
       monitors_(std::move(monitors.set)),
       keeps_(monitors.keeps),
+      monitors_text_(std::move(monitors.text)),
       gate_(own),
       mutex_(own.guard),
       budget_(options_.max_bytes, options_.max_count),

@@ -1,11 +1,119 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/choice.hpp"
 
+#include "monitors/hooks.hpp"
+#include "monitors/userfaultfd.hpp"
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+
 namespace pinfold::monitors {
 
+namespace {
+
+using watch::board;
+using watch::source;
+using watch::watched_memory;
+
+constexpr std::array<kind, 2> kinds{{
+    {monitor_choice::hooks, source::hooks, "hooks", true, make_hooks},
+    {monitor_choice::userfaultfd, source::userfaultfd, "userfaultfd", true, make_userfaultfd},
+}};
+
+/// The monitors of one process. A child of fork(2) has others; its parent's stay as they were.
+struct registry {
+  struct known {
+    std::weak_ptr<watch::monitor> monitor;
+    std::optional<std::string> verdict;  ///< of the proof; empty when it was passed
+  };
+
+  std::uint64_t process = 0;
+  std::mutex mutex;
+  std::array<known, kinds.size()> all;
+};
+
+std::atomic<registry*> current{nullptr};
+
+// Never freed: in a child, another thread of the parent may have been at work on it.
+registry& registry_here() {
+  const auto process = board::here().process();
+  registry* found = current.load();
+  while (found == nullptr || found->process != process) {
+    auto fresh = std::make_unique<registry>();
+    fresh->process = process;
+    if (current.compare_exchange_strong(found, fresh.get())) return *fresh.release();
+  }
+  return *found;
+}
+
+// Twice again when something was not seen: another thread may have taken the address meanwhile.
+bool is_seen(const probe& event, const watch::monitor_set& by, sources who) noexcept {
+  for (int tries = 0; tries < 3; ++tries) {
+    sources seen = 0;
+    if (event.run(by, seen) != outcome::gone || (seen & who) != 0) return true;
+  }
+  return false;
+}
+
+// Does everything that the monitor claims to see, and what this process's allocator does, which nobody knows before.
+std::string prove(const kind& of, const std::shared_ptr<watch::monitor>& made) {
+  const watch::monitor_set alone({made});
+  std::string missed;
+  for (const auto list : {system_calls(), allocator_habits()}) {
+    for (const probe& event : list) {
+      if ((event.claimed_by & only(of.source)) == 0 || is_seen(event, alone, only(of.source))) continue;
+      missed += missed.empty() ? "does not see " : ", ";
+      missed += event.event;
+    }
+  }
+  return missed;
+}
+
+std::string words(const error& why) { return describe(why); }
+
+}  // namespace
+
+std::span<const kind> all_kinds() noexcept { return kinds; }
+
+proven find(const kind& wanted) {
+  registry& here = registry_here();
+  const std::lock_guard guard(here.mutex);
+  auto& known = here.all[static_cast<std::size_t>(&wanted - kinds.data())];
+  auto monitor = known.monitor.lock();
+  if (known.verdict && !known.verdict->empty()) return {nullptr, *known.verdict};
+  if (monitor == nullptr) {
+    auto made = wanted.make(board::here(), watched_memory::here());
+    if (!made) return {nullptr, words(made.error())};
+    monitor = std::move(*made);
+  }
+  if (!known.verdict) known.verdict = prove(wanted, monitor);
+  if (!known.verdict->empty()) return {nullptr, *known.verdict};
+  known.monitor = monitor;
+  return {std::move(monitor), {}};
+}
+
 chosen choose(monitor_choice wanted) {
-  if (wanted == monitor_choice::explicit_) return {true, nullptr, {}};
-  return {false, nullptr, "no monitor"};
+  const bool automatic = wanted == monitor_choice::automatic;
+  watch::monitor_set::members members;
+  std::string names = includes(wanted, monitor_choice::explicit_) ? "explicit" : "";
+  std::string problems = includes(wanted, monitor_choice::none) ? "switched off" : "";
+  for (const kind& one : kinds) {
+    if (automatic ? !one.by_default : !includes(wanted, one.choice)) continue;
+    auto found = find(one);
+    if (found.monitor == nullptr) {
+      problems += (problems.empty() ? "" : "; ") + (one.name + (": " + found.why_not));
+    } else {
+      members.push_back(std::move(found.monitor));
+      names += (names.empty() ? "" : "+") + std::string(one.name);
+    }
+  }
+  if (includes(wanted, monitor_choice::bpf)) problems += problems.empty() ? "bpf: not built" : "; bpf: not built";
+  const bool keeps = automatic ? !members.empty() : problems.empty();
+  if (!keeps) return {false, nullptr, "none (" + problems + ")"};
+  auto text = problems.empty() ? names : names + " (" + problems + ")";
+  if (members.empty()) return {true, nullptr, std::move(text)};
+  return {true, std::make_shared<const watch::monitor_set>(std::move(members)), std::move(text)};
 }
 
 }  // namespace pinfold::monitors

@@ -13,11 +13,12 @@
 namespace pinfold::monitors {
 
 /// Changes the code of libc and of the dynamic linker in this process; nothing is changed before. The first that is
-/// made does it, and the last that goes puts it back: all that are there at a time must be of the same board and memory.
-/// What stays is a page of code, which a thread could still be in, and a jump in unused bytes between functions.
+/// made does it, and the last that goes puts it back: all that are there at a time must be of the same board and
+/// memory. What stays is a page of code, which a thread could still be in, and a jump in unused bytes between
+/// functions.
 ///
-/// Sees calls of glibc's functions by anybody, glibc and the dynamic linker included, and `syscall`. Does not see system
-/// calls that a program makes by an instruction of its own, nor those of io_uring, nor other processes.
+/// Sees calls of glibc's functions by anybody, glibc and the dynamic linker included, and `syscall`. Does not see
+/// system calls that a program makes by an instruction of its own, nor those of io_uring, nor other processes.
 ///
 /// Thread-safe. Errors: `unsupported` (not x86-64, not glibc, or code that cannot be changed safely),
 /// `not_permitted` (the system refuses to make text writable or new code executable), `out_of_resources`. After an

@@ -31,7 +31,8 @@ segments attachments;
 
 PINFOLD_HOOK void gone(const range& memory) noexcept {
   const auto* watched = the_memory.load(std::memory_order_acquire);
-  if (watched != nullptr && watched->touches(memory)) the_board.load(std::memory_order_relaxed)->post(memory);
+  if (watched != nullptr && watched->touches(memory))
+    the_board.load(std::memory_order_relaxed)->post(memory, watch::source::hooks);
 }
 
 PINFOLD_HOOK bool active() noexcept { return the_memory.load(std::memory_order_relaxed) != nullptr; }
@@ -141,25 +142,15 @@ PINFOLD_HOOK int on_remap_file_pages(address at, std::size_t bytes, int protecti
 PINFOLD_HOOK void before_syscall(long number, address a, address b, address c, address d, address e) noexcept {
   switch (number) {
     case SYS_munmap:
-    case SYS_remap_file_pages:
-      return gone(ranges::pages(a, b));
-    case SYS_mmap:
-      return gone(ranges::mmap(a, b, static_cast<int>(d)));
-    case SYS_mremap:
-      return before_mremap(a, b, c, static_cast<int>(d), e);
-    case SYS_madvise:
-      return gone(ranges::madvise(a, b, static_cast<int>(c)));
-    case SYS_process_madvise:
-      return before_process_madvise(reinterpret_cast<const iovec*>(b), c, static_cast<int>(d));
-    case SYS_brk:
-      return before_brk(a);
-    case SYS_shmat:
-      attachments.forget();
-      return before_shmat(static_cast<int>(a), b, static_cast<int>(c));
-    case SYS_shmdt:
-      return gone(attachments.detached(a));
-    default:
-      return;
+    case SYS_remap_file_pages: return gone(ranges::pages(a, b));
+    case SYS_mmap: return gone(ranges::mmap(a, b, static_cast<int>(d)));
+    case SYS_mremap: return before_mremap(a, b, c, static_cast<int>(d), e);
+    case SYS_madvise: return gone(ranges::madvise(a, b, static_cast<int>(c)));
+    case SYS_process_madvise: return before_process_madvise(reinterpret_cast<const iovec*>(b), c, static_cast<int>(d));
+    case SYS_brk: return before_brk(a);
+    case SYS_shmat: attachments.forget(); return before_shmat(static_cast<int>(a), b, static_cast<int>(c));
+    case SYS_shmdt: return gone(attachments.detached(a));
+    default: return;
   }
 }
 

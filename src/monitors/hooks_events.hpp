@@ -13,8 +13,8 @@
 
 namespace pinfold::monitors::events {
 
-/// What is hooked. Not sbrk, which calls brk; nor mmap64, which is mmap; nor mprotect and munlock, after which the pages
-/// are still the same.
+/// What is hooked. Not sbrk, which calls brk; nor mmap64, which is mmap; nor mprotect and munlock, after which the
+/// pages are still the same.
 enum class function : std::uint8_t {
   munmap,
   mmap,

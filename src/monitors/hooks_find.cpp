@@ -46,7 +46,8 @@ class library {
 template <class F>
 void for_each_segment(const dl_phdr_info& of, F&& each) {
   for (const auto& header : std::span(of.dlpi_phdr, of.dlpi_phnum))
-    if (header.p_type == PT_LOAD) each(header, range{of.dlpi_addr + header.p_vaddr, of.dlpi_addr + header.p_vaddr + header.p_memsz});
+    if (header.p_type == PT_LOAD)
+      each(header, range{of.dlpi_addr + header.p_vaddr, of.dlpi_addr + header.p_vaddr + header.p_memsz});
 }
 
 struct search {
@@ -117,7 +118,8 @@ found_function find_caller(const x86_64::text& code, std::uint8_t number) noexce
   return {entry, code};
 }
 
-// Without its munmap, dlclose goes unseen. Its mmap only maps over what it has just reserved: not seeing it loses nothing.
+// Without its munmap, dlclose goes unseen. Its mmap only maps over what it has just reserved: not seeing it loses
+// nothing.
 result<void> find_in_linker(found_functions& all) noexcept {
   const library linker("ld-linux-x86-64.so.2");
   const auto inside = linker.inside();

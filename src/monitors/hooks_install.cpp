@@ -67,8 +67,8 @@ result<void> make_one(entry_jump& one, const found_function& found, std::uintptr
   const auto moved = x86_64::moved(found.segment.from(way->at), made.original);
   if (!moved) return tl::unexpected(moved.error());
   (*page)->append(*moved);
-  made.change = word_change::of(way->at, way->pad.empty() ? x86_64::jump(way->at, made.stub)
-                                                          : x86_64::short_jump(way->at, way->pad.begin));
+  made.change = word_change::of(
+      way->at, way->pad.empty() ? x86_64::jump(way->at, made.stub) : x86_64::short_jump(way->at, way->pad.begin));
   one = made;
   return {};
 }

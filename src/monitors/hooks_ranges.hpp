@@ -60,8 +60,7 @@ inline constexpr std::uintptr_t page = 4096;  // x86-64 has no other
       return true;
     // Not: DONTNEED, DONTNEED_LOCKED, FREE, REMOVE, HWPOISON, SOFT_OFFLINE, GUARD_INSTALL, GUARD_REMOVE; MERGEABLE and
     // UNMERGEABLE, as nobody has shown what the latter does to a page that was merged; what comes in future.
-    default:
-      return false;
+    default: return false;
   }
 }
 

@@ -3,10 +3,10 @@
 
 #if defined(__x86_64__)
 
+#include <Zydis/Zydis.h>
 #include <algorithm>
 #include <cstring>
 #include <string_view>
-#include <Zydis/Zydis.h>
 
 namespace pinfold::monitors::x86_64 {
 
@@ -20,8 +20,7 @@ using instruction = ZydisDecodedInstruction;
 bool decode(const text& from, instruction& into) noexcept {
   ZydisDecoder decoder;
   ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
-  return ZYAN_SUCCESS(
-      ZydisDecoderDecodeInstruction(&decoder, nullptr, from.bytes.data(), from.bytes.size(), &into));
+  return ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(&decoder, nullptr, from.bytes.data(), from.bytes.size(), &into));
 }
 
 bool fills(const instruction& seen) noexcept {
@@ -229,7 +228,8 @@ namespace {
 constexpr auto elsewhere = "functions are hooked on x86-64 only";
 }
 
-result<way_in> find_way_in(const text& /*segment*/, std::uintptr_t /*entry*/, std::span<const range> /*taken*/) noexcept {
+result<way_in> find_way_in(const text& /*segment*/, std::uintptr_t /*entry*/,
+                           std::span<const range> /*taken*/) noexcept {
   return fail(errc::unsupported, elsewhere);
 }
 result<code> moved(const text& /*from*/, std::uintptr_t /*to*/) noexcept { return fail(errc::unsupported, elsewhere); }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
 /// What the hooks have to know of machine code: where a jump fits, and how an instruction moves. Everything here is
-/// pure: it reads the bytes that it is given and writes none. On other architectures `find_way_in` returns `unsupported`.
+/// pure: it reads the bytes that it is given and writes none. On other architectures `find_way_in` returns
+/// `unsupported`.
 #pragma once
 
 #include <pinfold/error.hpp>
@@ -36,8 +37,8 @@ inline constexpr std::size_t jump_size = 5;
 inline constexpr std::size_t far_jump_size = 14;
 
 /// How a function can be made to jump elsewhere. Only its first instruction is replaced, and by one that is not longer:
-/// a thread that was stopped anywhere in the function goes on as if nothing had happened. All changed bytes of it lie in
-/// one aligned word.
+/// a thread that was stopped anywhere in the function goes on as if nothing had happened. All changed bytes of it lie
+/// in one aligned word.
 struct way_in {
   std::uintptr_t at = 0;   ///< the first instruction, after ENDBR64
   std::size_t length = 0;  ///< of that instruction

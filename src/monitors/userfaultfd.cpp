@@ -107,7 +107,7 @@ void userfaultfd::settle() noexcept {
     if (delays_.load(std::memory_order_relaxed) != 0) delays_.store(0, std::memory_order_relaxed);
     return;
   }
-  board_.post_everything();
+  board_.post_everything(watch::source::userfaultfd);
   if (delays_.fetch_add(1, std::memory_order_relaxed) >= most_delays) reader_.fail();  // a count that the kernel lost
 }
 

@@ -12,8 +12,8 @@
 namespace pinfold::monitors::uffd {
 
 /// A stack, and a page whose discarding rings: each between pages that nobody can touch, so that the kernel never makes
-/// one mapping of these and a neighbour that is watched. A child of fork(2) has copies: the C library keeps its record of
-/// the thread in the stack, and edits it there.
+/// one mapping of these and a neighbour that is watched. A child of fork(2) has copies: the C library keeps its record
+/// of the thread in the stack, and edits it there.
 class own_pages {
  public:
   own_pages() noexcept : page_(static_cast<std::size_t>(::sysconf(_SC_PAGESIZE))) {

@@ -53,7 +53,7 @@ void reader::stop() noexcept {
 
 void reader::fail() noexcept {
   failed_.store(true, std::memory_order_release);
-  board_.post_everything();
+  board_.post_everything(watch::source::userfaultfd);
 }
 
 void* reader::main(void* self) noexcept {
@@ -101,10 +101,10 @@ void reader::publish(std::uint64_t reserved, const events& seen) noexcept {
       if (first.empty())
         first = one;
       else
-        board_.post(one);
+        board_.post(one, watch::source::userfaultfd);
     }
   }
-  board_.publish(reserved, first);
+  board_.publish(reserved, first, watch::source::userfaultfd);
 }
 
 range reader::if_watched(const range& gone) const noexcept { return watched_.touches(gone) ? gone : range{}; }

@@ -201,7 +201,7 @@ TEST(local_cache, R28_lack_of_resources_evicts_one_and_tries_again) {
 
 TEST(local_cache, R33_without_a_monitor_nothing_is_kept) {
   auto device = std::make_shared<pretend_device>();
-  pinfold::cache cache(pretend_registrar{device});  // automatic, and no monitor is there
+  pinfold::cache cache(pretend_registrar{device}, {.monitor = monitor_choice::none});
   for (int i = 0; i < 3; ++i) {
     auto lease = cache.acquire(reinterpret_cast<const void*>(0x1000), 64);
     ASSERT_TRUE(lease);
@@ -210,11 +210,12 @@ TEST(local_cache, R33_without_a_monitor_nothing_is_kept) {
   EXPECT_EQ(device->opened, 3U);
   EXPECT_EQ(device->open_now(), 0U);
   EXPECT_EQ(cache.statistics().unmonitored, 3U) << "and the counter says why";
+  EXPECT_EQ(cache.monitors(), "none (switched off)");
 }
 
 TEST(local_cache, R33_and_the_budget_holds_nevertheless) {
   auto device = std::make_shared<pretend_device>();
-  pinfold::cache cache(pretend_registrar{device}, {.max_count = 1});
+  pinfold::cache cache(pretend_registrar{device}, {.max_count = 1, .monitor = monitor_choice::none});
   auto first = cache.acquire(reinterpret_cast<const void*>(0x1000), 64);
   EXPECT_EQ(cache.acquire(reinterpret_cast<const void*>(0x2000), 64).error().code, errc::over_budget);
 }

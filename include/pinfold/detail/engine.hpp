@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace pinfold::detail {
@@ -85,6 +86,7 @@ using engine_handle = std::unique_ptr<engine, engine_closer>;
 
 /// Whether registrations of local memory may be kept: somebody tells of memory that goes.
 [[nodiscard]] PINFOLD_EXPORT bool keeps(const engine& on) noexcept;
+[[nodiscard]] PINFOLD_EXPORT std::string monitors_of(const engine& on);
 
 /// What hits in this engine's cache have to compare with.
 [[nodiscard]] PINFOLD_EXPORT const hit_view& hits_of(const engine& on) noexcept;

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What this process's allocator gives back to the kernel, and who notices. Nothing but the memory itself tells: an
+// allocator may keep what is freed, and none says which it does.
+#include "monitors/probe.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <pthread.h>
+#include <sys/uio.h>
+#include <system_error>
+#include <thread>
+#include <unistd.h>
+
+namespace pinfold::monitors {
+
+namespace {
+
+using watch::source;
+
+constexpr sources everybody = only(source::hooks) | only(source::userfaultfd) | only(source::bpf);
+constexpr std::size_t mebibyte = std::size_t{1} << 20U;
+
+/// Bytes here and there in memory that may go. Only those pages are ever touched.
+class marks {
+ public:
+  marks(std::byte* begin, std::size_t bytes) noexcept {
+    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    for (std::size_t i = 0; i < at_.size(); ++i) {
+      const auto offset = (bytes / at_.size() * i + page / 2) & ~std::size_t{63};
+      at_[i] = begin + offset;  // in the middle of a page: allocators write in front and behind
+      *static_cast<volatile std::byte*>(at_[i]) = written;
+    }
+  }
+
+  /// Whether they are all unmapped or empty. Asks the kernel: the memory may be anybody's, or nobody's.
+  [[nodiscard]] bool gone() const noexcept {
+    return std::all_of(at_.begin(), at_.end(), [](std::byte* one) {
+      std::byte now{};
+      const iovec here{&now, 1}, there{one, 1};
+      return ::process_vm_readv(::getpid(), &here, 1, &there, 1, 0) != 1 || now == std::byte{0};
+    });
+  }
+
+ private:
+  static constexpr std::byte written{0xa5};
+  std::array<std::byte*, 8> at_{};
+};
+
+range as_range(const std::byte* begin, std::size_t bytes) noexcept {
+  const auto at = reinterpret_cast<std::uintptr_t>(begin);
+  return {at, at + bytes};
+}
+
+template <std::size_t Bytes>
+outcome free_of(const watch::monitor_set& by, sources& seen) noexcept {
+  auto* block = static_cast<std::byte*>(std::malloc(Bytes));
+  if (block == nullptr) return outcome::unknown_here;
+  const marks written(block, Bytes);
+  const bait watched(by, as_range(block, Bytes));
+  std::free(block);
+  seen = watched.seen_by();
+  return written.gone() ? outcome::gone : outcome::kept;
+}
+
+outcome realloc_down(const watch::monitor_set& by, sources& seen) noexcept {
+  constexpr std::size_t before = 64 * mebibyte, after = mebibyte;
+  constexpr std::size_t rest = 2 * mebibyte;  // not the pages that the smaller block ends in
+  auto* block = static_cast<std::byte*>(std::malloc(before));
+  if (block == nullptr) return outcome::unknown_here;
+  const marks written(block + rest, before - rest);
+  const bait watched(by, as_range(block + rest, before - rest));
+  void* const smaller = std::realloc(block, after);
+  seen = watched.seen_by();
+  const bool gone = written.gone();
+  std::free(smaller != nullptr ? smaller : block);
+  return gone ? outcome::gone : outcome::kept;
+}
+
+/// Has a thread run until its memory is watched, and end then.
+template <class Where>
+outcome end_of_thread(const watch::monitor_set& by, sources& seen, Where&& where) noexcept try {
+  std::atomic<std::byte*> begin{nullptr};
+  std::atomic<bool> go{false};
+  std::size_t bytes = 0;
+  std::thread short_lived([&] {
+    auto [at, size] = where();
+    bytes = size;
+    begin.store(at);
+    begin.notify_one();
+    go.wait(false);
+  });
+  begin.wait(nullptr);
+  const marks written(begin.load(), bytes);
+  const bait watched(by, as_range(begin.load(), bytes));
+  go.store(true);
+  go.notify_one();
+  short_lived.join();
+  seen = watched.seen_by();
+  return written.gone() ? outcome::gone : outcome::kept;
+} catch (const std::system_error&) {
+  return outcome::unknown_here;
+}
+
+struct block {
+  std::byte* at;
+  std::size_t bytes;
+};
+
+// Its lower part, which the thread does not use.
+block stack_of_this_thread() noexcept {
+  pthread_attr_t attributes;
+  void* low = nullptr;
+  std::size_t bytes = 0;
+  ::pthread_getattr_np(::pthread_self(), &attributes);
+  ::pthread_attr_getstack(&attributes, &low, &bytes);
+  ::pthread_attr_destroy(&attributes);
+  return {static_cast<std::byte*>(low) + bytes / 4, bytes / 4};
+}
+
+outcome thread_stack(const watch::monitor_set& by, sources& seen) noexcept {
+  return end_of_thread(by, seen, stack_of_this_thread);
+}
+
+}  // namespace
+
+std::span<const probe> allocator_habits() noexcept {
+  static constexpr std::array<probe, 5> habits{{
+      {"free of 1 MiB", everybody, free_of<mebibyte>},
+      {"free of 64 MiB", everybody, free_of<64 * mebibyte>},
+      {"free of 1 GiB", everybody, free_of<1024 * mebibyte>},
+      {"realloc from 64 MiB to 1 MiB", everybody, realloc_down},
+      {"the stack of a thread that ends", everybody, thread_stack},
+  }};
+  return habits;
+}
+
+}  // namespace pinfold::monitors

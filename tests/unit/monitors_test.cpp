@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which monitors a cache gets, and what that means for it: R30-R33.
+#include "support/local_fixture.hpp"
+
+#include <pinfold/monitors/report.hpp>
+#include <pinfold/registrars/null.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <utility>
+#include <vector>
+
+namespace pinfold::testing {
+namespace {
+
+constexpr std::size_t bytes = 65536;
+constexpr int usable = PROT_READ | PROT_WRITE;
+
+void* mapped(int flags = MAP_PRIVATE | MAP_ANONYMOUS, int file = -1) {
+  void* const at = ::mmap(nullptr, bytes, usable, flags, file, 0);
+  EXPECT_NE(at, MAP_FAILED);
+  return at;
+}
+
+struct monitored {
+  std::shared_ptr<pretend_device> device = std::make_shared<pretend_device>();
+  pinfold::cache<pretend_registrar> cache;
+
+  explicit monitored(monitor_choice monitor = monitor_choice::automatic, cache_options options = {})
+      : cache(pretend_registrar{device}, with(std::move(options), monitor)) {}
+  static cache_options with(cache_options options, monitor_choice monitor) {
+    options.monitor = monitor;
+    return options;
+  }
+  [[nodiscard]] bool works() const { return !cache.monitors().starts_with("none"); }
+  void touch(const void* at, acquire_options how = {}) { ASSERT_TRUE(cache.acquire(at, bytes, local_access, how)); }
+};
+
+TEST(monitors, R33_a_cache_keeps_what_a_proven_monitor_watches) {
+  monitored m;
+  if (!m.works()) GTEST_SKIP() << m.cache.monitors();
+  void* const at = mapped();
+  m.touch(at);
+  m.touch(at);
+  EXPECT_EQ(m.device->opened, 1U);
+  ::munmap(at, bytes);
+  void* const again = ::mmap(at, bytes, usable, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  ASSERT_EQ(again, at);
+  m.touch(at);
+  EXPECT_EQ(m.device->opened, 2U);
+  ::munmap(at, bytes);
+}
+
+TEST(monitors, R31_memory_that_is_freed_and_never_unmapped_stays_a_hit) {
+  monitored m;
+  if (!m.works()) GTEST_SKIP() << m.cache.monitors();
+  std::size_t moved = 0;
+  std::uintptr_t last = 0;
+  for (int i = 0; i < 1000; ++i) {
+    void* const block = std::malloc(bytes);
+    m.touch(block);
+    moved +=
+        std::exchange(last, reinterpret_cast<std::uintptr_t>(block)) != reinterpret_cast<std::uintptr_t>(block) ? 1 : 0;
+    std::free(block);
+  }
+  EXPECT_LE(m.device->opened, 1 + moved);
+  EXPECT_LT(moved, 10U) << "the allocator gave another block each time: this test says nothing";
+}
+
+TEST(monitors, R32_one_that_cannot_be_had_means_that_nothing_is_kept) {
+  monitored m(monitor_choice::hooks | monitor_choice::none);
+  EXPECT_EQ(m.cache.monitors(), "none (switched off)");
+  void* const at = mapped();
+  m.touch(at);
+  EXPECT_EQ(m.device->open_now(), 0U);
+  ::munmap(at, bytes);
+}
+
+TEST(monitors, strict_hits_are_hits) {
+  monitored m(monitor_choice::userfaultfd, {.strict = true});
+  if (!m.works()) GTEST_SKIP() << m.cache.monitors();
+  void* const at = mapped();
+  for (int i = 0; i < 10; ++i) m.touch(at);
+  EXPECT_EQ(m.device->opened, 1U);
+  EXPECT_EQ(m.cache.statistics().hits, 9U);
+  EXPECT_TRUE(m.cache.find(at, bytes));
+  ::munmap(at, bytes);
+  EXPECT_FALSE(m.cache.find(at, bytes));
+}
+
+// R30: what backs the memory.
+struct file_backed : ::testing::Test {
+  monitored m;
+  int file = ::memfd_create("pinfold-test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  void* at = nullptr;
+
+  file_backed() {
+    EXPECT_EQ(::ftruncate(file, bytes), 0);
+    at = mapped(MAP_SHARED, file);
+  }
+  ~file_backed() override {
+    ::munmap(at, bytes);
+    ::close(file);
+  }
+  void SetUp() override {
+    if (!m.works()) GTEST_SKIP() << m.cache.monitors();
+  }
+  std::size_t opens_for_three(acquire_options how = {}) {
+    for (int i = 0; i < 3; ++i) m.touch(at, how);
+    return m.device->opened;
+  }
+};
+
+TEST_F(file_backed, R30_is_not_kept_and_the_reason_is_counted) {
+  EXPECT_EQ(opens_for_three(), 3U);
+  EXPECT_EQ(m.device->open_now(), 0U);
+  EXPECT_EQ(m.cache.statistics().file_backed, 3U);
+  EXPECT_EQ(m.cache.statistics().unmonitored, 3U);
+}
+
+TEST_F(file_backed, R30_is_kept_when_its_seals_hold) {
+  ASSERT_EQ(::fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE), 0);
+  EXPECT_EQ(opens_for_three({.file = file}), 1U);
+  EXPECT_EQ(m.cache.statistics().file_backed, 0U);
+}
+
+TEST_F(file_backed, R30_is_not_kept_with_seals_that_do_not_suffice) {
+  ASSERT_EQ(::fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  EXPECT_EQ(opens_for_three({.file = file}), 3U) << "a hole could be punched";
+}
+
+TEST_F(file_backed, R30_is_not_kept_for_the_seals_of_another_file) {
+  const int other = ::memfd_create("pinfold-other", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  ASSERT_EQ(::fcntl(other, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE), 0);
+  EXPECT_EQ(opens_for_three({.file = other}), 3U);
+  ::close(other);
+}
+
+TEST_F(file_backed, R30_private_mappings_lose_their_pages_too) {
+  ::munmap(at, bytes);
+  at = mapped(MAP_PRIVATE, file);
+  EXPECT_EQ(opens_for_three(), 3U);
+}
+
+TEST_F(file_backed, R30_also_where_only_a_part_of_the_range_is) {
+  void* const two = ::mmap(nullptr, 2 * bytes, usable, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  auto* second = static_cast<std::byte*>(two) + bytes;
+  ASSERT_EQ(::mmap(second, bytes, usable, MAP_SHARED | MAP_FIXED, file, 0), second);
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(m.cache.acquire(two, 2 * bytes));
+  EXPECT_EQ(m.device->opened, 2U);
+  ::munmap(two, 2 * bytes);
+}
+
+alignas(4096) std::byte program_data[2 * bytes] = {std::byte{1}};
+
+TEST(monitors, R30_a_programs_data_is_kept_where_that_is_asked_for) {
+  for (const bool wanted : {false, true}) {
+    monitored m(monitor_choice::automatic, {.program_data = wanted});
+    if (!m.works()) GTEST_SKIP() << m.cache.monitors();
+    m.touch(program_data);
+    m.touch(program_data);
+    EXPECT_EQ(m.device->opened, wanted ? 1U : 2U);
+  }
+}
+
+TEST(monitors, the_report_tells_who_sees_what) {
+  const auto report = report_monitors();
+  ASSERT_FALSE(report.monitors.empty());
+  const bool any = std::any_of(report.monitors.begin(), report.monitors.end(), [](auto& one) { return one.proven; });
+  if (!any) GTEST_SKIP() << report.automatic;
+  for (const auto& one : report.monitors) EXPECT_NE(one.proven, !one.why_not.empty()) << one.name;
+  const auto unmapped =
+      std::find_if(report.hazards.begin(), report.hazards.end(), [](const auto& one) { return one.event == "munmap"; });
+  ASSERT_NE(unmapped, report.hazards.end());
+  EXPECT_EQ(unmapped->what, hazard_report::outcome::gone);
+  EXPECT_FALSE(unmapped->covered_by.empty());
+  EXPECT_FALSE(report.automatic.starts_with("none"));
+}
+
+}  // namespace
+}  // namespace pinfold::testing
