@@ -62,13 +62,14 @@ class cache : public detail::front<R> {
   /// `open` returns.
   [[nodiscard, gnu::always_inline]] result<lease> acquire(const void* address, std::size_t bytes,
                                                           rights need = local_access,
-                                                          acquire_options how = {}) noexcept {
+                                                          const acquire_options& how = {}) noexcept {
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
     if (may_hit(begin, bytes, need, how)) [[likely]] {
       if (const auto held = detail::guess_hit(this->hits(), begin, begin + bytes, need); held != 0) [[likely]]
         return lease({held, const_cast<void*>(address)});
     }
-    return acquire_slowly(address, bytes, need, how);
+    auto slowly = acquire_slowly(address, bytes, need, how);  // built apart, so that a hit's is built in place
+    return result<lease>(std::move(slowly));
   }
 
   /// The same for a container, an array or a span: its elements' bytes.
@@ -170,7 +171,7 @@ class cache : public detail::front<R> {
   }
 
   [[nodiscard, gnu::noinline]] result<lease> acquire_slowly(const void* address, std::size_t bytes, rights need,
-                                                            acquire_options how) noexcept {
+                                                            const acquire_options& how) noexcept {
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
     if (may_hit(begin, bytes, need, how)) {
       if (const auto hit = detail::look_up(this->inside(), begin, begin + bytes, need); hit.held != 0)

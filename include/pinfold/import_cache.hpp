@@ -42,7 +42,8 @@ class import_cache : public detail::front<I> {
                                                           std::uintptr_t address, std::size_t bytes) noexcept {
     if (const auto hit = guess<detail::asked_by::acquire>(peer, handle, address, bytes); hit.held != 0) [[likely]]
       return lease(hit);
-    return acquire_slowly(peer, handle, address, bytes);
+    auto slowly = acquire_slowly(peer, handle, address, bytes);  // built apart, so that a hit's is built in place
+    return result<lease>(std::move(slowly));
   }
 
   /// As `acquire`, but only what is already open: never calls the importer, never waits (R48).

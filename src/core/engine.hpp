@@ -276,11 +276,16 @@ class engine {
   using marked_entries = core::marked_entries;
   void catch_up(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
   void catch_up_with_everything() noexcept PINFOLD_EXCLUDES(mutex_);
-  [[nodiscard]] bool deal_with_some(const range& wanted, std::uint64_t target) noexcept PINFOLD_EXCLUDES(mutex_);
+  struct happened {
+    std::uint64_t on_board;
+    std::uint64_t in_kernel;
+  };
+  [[nodiscard]] happened what_happened() const noexcept;
+  [[nodiscard]] bool deal_with_some(const range& wanted, const happened& known) noexcept PINFOLD_EXCLUDES(mutex_);
   [[nodiscard]] bool read_news(std::uint64_t target) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] bool mark_where(const range& wanted, marked_entries& marked) noexcept PINFOLD_REQUIRES(mutex_);
   void mark_some(marked_entries& marked) noexcept PINFOLD_REQUIRES(mutex_);
-  void say_seen() noexcept PINFOLD_REQUIRES(mutex_);
+  void say_seen(const happened& known) noexcept PINFOLD_REQUIRES(mutex_);
   void doom_if_gone(entry& opening) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] bool others_could_take(const request& what, const range& extent) const noexcept;
   [[nodiscard]] static request for_one_lease(request what) noexcept;

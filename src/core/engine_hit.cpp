@@ -68,7 +68,7 @@ bool engine::wait_for_release(release_watch& watch, core::deadline until) noexce
 // Never current.
 const hit_view& engine::no_hits() noexcept {
   static const std::atomic<std::uint64_t> never{1};
-  static const hit_view none{&never, 0, 0, 0, 12, 0};
+  static const hit_view none{&never, &never, 0, 0, 0, 12, 0};
   return none;
 }
 

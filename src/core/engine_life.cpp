@@ -84,7 +84,8 @@ engine::engine(core::gate& own, const driver& table, cache_options options, watc
       cursor_(board_.generation().load()) {
   const bool imports = table.token_bytes > 0;
   view_.generation = imports ? &board_.process_word() : &board_.generation();
-  view_.seen = imports ? own.process : cursor_;
+  view_.kernels = monitors_ ? &monitors_->kernel_generation() : &watch::monitor_set::nothing_counted();
+  view_.seen = imports ? own.process : cursor_ + (monitors_ ? monitors_->drain() : 0);
   view_.number = number_;
   view_.number_in_word = number_ << record::cache_shift;
   view_.salt = std::uintptr_t{number_} * 677;

@@ -24,35 +24,41 @@ std::size_t page_bytes() noexcept {
 // later happens at the same time as the request.
 void engine::catch_up(const request& what) noexcept {
   if (view_.current()) return;
-  const auto target = board_.generation().load(std::memory_order_acquire);
-  while (deal_with_some(what.wanted, target)) {
+  const auto known = what_happened();
+  while (deal_with_some(what.wanted, known)) {
   }
 }
 
 void engine::catch_up_with_everything() noexcept {
   if (view_.current()) return;
-  const auto target = board_.generation().load(std::memory_order_acquire);
+  const auto known = what_happened();
   bool left = true;
   while (left) {
-    const bool more = deal_with_some({}, target);
+    const bool more = deal_with_some({}, known);
     core::scoped_lock guard(mutex_);
     left = more || !news_.empty();
   }
 }
 
+// What the kernel counts goes onto the board first, so that only that has to be read.
+engine::happened engine::what_happened() const noexcept {
+  const auto kernels = monitors_ != nullptr ? monitors_->drain() : 0;
+  return {board_.generation().load(std::memory_order_acquire), kernels};
+}
+
 // True when it has to be called again for the caller's sake.
-bool engine::deal_with_some(const range& wanted, std::uint64_t target) noexcept {
+bool engine::deal_with_some(const range& wanted, const happened& known) noexcept {
   core::leased_notices still_held;
   bool more = false;
   {
     core::scoped_lock guard(mutex_);
     marked_entries marked;
-    const bool read = read_news(target);
+    const bool read = read_news(known.on_board);
     const bool clear = mark_where(wanted, marked);
     mark_some(marked);
     settle_retired();
     still_held.note(marked.all());
-    if (read && news_.empty()) say_seen();
+    if (read && news_.empty()) say_seen(known);
     more = !read || !clear;
   }
   tell(still_held);
@@ -97,17 +103,17 @@ void engine::mark_some(marked_entries& marked) noexcept {
 }
 
 // From now on hits are served again without a look at the news. The marks come before it: who sees that this was said
-// sees them.
-void engine::say_seen() noexcept {
-  view_.seen.store(cursor_, std::memory_order_release);
+// sees them. The sum is that of two values from the past: it equals the sum of the present ones only if both do.
+void engine::say_seen(const happened& known) noexcept {
+  view_.seen.store(cursor_ + known.in_kernel, std::memory_order_release);
   if (news_.restart()) index_.for_each([](entry& one) { one.set_era(0); });
 }
 
 // Memory that went while the driver was asked for it: what it opened may be of that.
 void engine::doom_if_gone(entry& opening) noexcept {
   if (view_.current()) return;
-  const auto target = board_.generation().load(std::memory_order_acquire);
-  while (!read_news(target)) {
+  const auto known = what_happened();
+  while (!read_news(known.on_board)) {
   }
   if (news_.affects(opening)) mark_stale(opening);
 }

@@ -6,6 +6,9 @@
 #include <pinfold/error.hpp>
 #include <pinfold/range.hpp>
 
+#include <atomic>
+#include <cstdint>
+
 namespace pinfold::watch {
 
 /// A source of events for the board, one of its kind for the process. Made when the first cache wants it, and gone with
@@ -30,6 +33,13 @@ class monitor {
   /// Waits until nothing is under way that has already happened to memory, but is not on the board yet. Called before
   /// every look-up, where the cache is told to be strict. Most monitors have nothing to do.
   virtual void settle() noexcept {}
+
+  /// For a monitor whose events come from the kernel, which cannot write to the board: a word that counts them, and
+  /// only goes up; readable as long as this object is there, also in a child. Null for all others.
+  [[nodiscard]] virtual const std::atomic<std::uint64_t>* kernel_generation() const noexcept { return nullptr; }
+
+  /// Puts on the board what that word counted before the call, and returns up to which value of it that is done.
+  virtual std::uint64_t drain() noexcept { return 0; }
 
   /// False once it has failed for good: then nothing may be kept on its word.
   [[nodiscard]] virtual bool works() const noexcept { return true; }

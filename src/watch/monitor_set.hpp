@@ -5,6 +5,8 @@
 
 #include "watch/monitor.hpp"
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -28,6 +30,22 @@ class monitor_set {
 
   void settle() const noexcept {
     for (const auto& one : all_) one->settle();
+  }
+
+  /// What the kernel counts for one of them; a word that is always 0 when there is none such.
+  [[nodiscard]] const std::atomic<std::uint64_t>& kernel_generation() const noexcept {
+    for (const auto& one : all_)
+      if (const auto* counted = one->kernel_generation()) return *counted;
+    return nothing_counted();
+  }
+  [[nodiscard]] std::uint64_t drain() const noexcept {
+    std::uint64_t done = 0;
+    for (const auto& one : all_) done += one->drain();
+    return done;
+  }
+  [[nodiscard]] static const std::atomic<std::uint64_t>& nothing_counted() noexcept {
+    static constinit const std::atomic<std::uint64_t> nothing{0};
+    return nothing;
   }
 
   [[nodiscard]] const members& all() const noexcept { return all_; }

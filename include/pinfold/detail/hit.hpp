@@ -24,7 +24,8 @@ struct hit_view {
   static constexpr std::uint32_t cache_mask = 0xffU << record::cache_shift;
 
   const std::atomic<std::uint64_t>* generation;  ///< counts what happened to memory; another's in a child of fork(2)
-  std::atomic<std::uint64_t> seen;               ///< the generation that this cache has dealt with
+  const std::atomic<std::uint64_t>* kernels;     ///< what the kernel counts besides; neither of them ever falls
+  std::atomic<std::uint64_t> seen;               ///< the sum of both that this cache has dealt with
   std::uint32_t number_in_word;                  ///< the cache's number, where records have it
   std::uint32_t number;                          ///< the same, 0 for a cache that is one too many
   std::atomic<std::uint32_t> shift{12};          ///< addresses that differ only below are guessed to be one region's
@@ -38,7 +39,8 @@ struct hit_view {
     return key(address) + peer.value;
   }
   [[nodiscard]] bool current() const noexcept {
-    return generation->load(std::memory_order_acquire) == seen.load(std::memory_order_acquire);
+    const auto now = generation->load(std::memory_order_acquire) + kernels->load(std::memory_order_acquire);
+    return now == seen.load(std::memory_order_acquire);
   }
 
   /// Whether the record, which must be pinned, is live, of this cache, and gives the rights on all of the range. Its
