@@ -40,6 +40,8 @@ constexpr std::array all_counters{
     counter{"unmonitored", &s::unmonitored},
     counter{"file_backed", &s::file_backed},
     counter{"invalidated_while_leased", &s::invalidated_while_leased},
+    counter{"audits", &s::audits},
+    counter{"failed_audits", &s::failed_audits},
     counter{"sink_failures", &s::sink_failures},
     counter{"open_now", &s::open_now},
     counter{"bytes_now", &s::bytes_now},
@@ -96,6 +98,7 @@ const char* name_of(event_kind kind) noexcept {
     case event_kind::close_failed: return "close_failed";
     case event_kind::leases_outlive_cache: return "leases_outlive_cache";
     case event_kind::statistics: return "statistics";
+    case event_kind::audit_failed: return "audit_failed";
     case event_kind::requested: return "requested";
   }
   return "unknown";

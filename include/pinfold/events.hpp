@@ -23,6 +23,7 @@ enum class event_kind : std::uint8_t {
   close_failed,              ///< the driver refused a close; the entry is in quarantine and will be retried
   leases_outlive_cache,      ///< the drain time-out passed at destruction with `leases` still out
   statistics,                ///< the line asked for with `cache_options::statistics_at_exit`, in `text`
+  audit_failed,              ///< other pages than were registered are behind an entry; `text` has its history
   requested,                 ///< an acquire succeeded; only with `cache_options::trace_requests`
 };
 

@@ -45,6 +45,8 @@ enum class shared_counter : std::uint8_t {
   hits_elsewhere,   // without the mutex, by threads that have no ledger
   finds_elsewhere,  // the same of `find`
   sink_failures,
+  audits,
+  failed_audits,
   count_,
 };
 

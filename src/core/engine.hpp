@@ -16,6 +16,7 @@
 #include "core/leased_notices.hpp"
 #include "core/mutex.hpp"
 #include "core/news.hpp"
+#include "core/page_audit.hpp"
 #include "core/range_index.hpp"
 #include "core/record_page.hpp"
 #include "core/wait_table.hpp"
@@ -184,7 +185,7 @@ class engine {
   static void stop_hits(entry& live) noexcept { live.hot()->clear(record::hittable); }
   /// Whether no hit is found without the mutex.
   [[nodiscard]] bool hits_need_the_mutex() const noexcept {
-    return !options_.retain || options_.entry_statistics || options_.trace_requests || number_ == 0;
+    return !options_.retain || options_.entry_statistics || options_.trace_requests || number_ == 0 || audit_;
   }
   /// Whether it stays open after its last release.
   [[nodiscard]] bool kept(const entry& one) const noexcept {
@@ -294,6 +295,13 @@ class engine {
   [[nodiscard]] result<range> watchable(const range& extent) noexcept;
   void tell(const core::leased_notices& notices) noexcept PINFOLD_EXCLUDES(mutex_);
 
+  // --- the audit (engine_audit.cpp)
+  [[nodiscard]] bool passes_audit(const grant& granted) noexcept PINFOLD_EXCLUDES(mutex_);
+  void tell_failed_audit(const entry& found) noexcept PINFOLD_EXCLUDES(mutex_);
+  [[nodiscard]] result<grant> acquire_audited(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
+  [[nodiscard]] grant find_audited(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
+  [[nodiscard]] grant find_any(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
+
   // --- waiting and telling (engine_life.cpp)
   bool wait_for(const void* what, core::deadline until) noexcept PINFOLD_REQUIRES(mutex_);              // unlocks
   bool wait_for_release(release_watch& watch, core::deadline until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
@@ -321,6 +329,7 @@ class engine {
   const std::shared_ptr<const watch::monitor_set> monitors_;
   const bool keeps_;
   const std::string monitors_text_;
+  std::optional<core::page_audit> audit_;
   core::counters counters_;
 
   core::gate& gate_;

@@ -8,9 +8,9 @@
 namespace pinfold::detail {
 
 result<grant> engine::acquire(const request& what) noexcept {
-  if (!options_.trace_requests) return grant_for(what);
+  if (!options_.trace_requests) return audit_ ? acquire_audited(what) : grant_for(what);
   const core::open_watch watch;
-  auto granted = grant_for(what);
+  auto granted = audit_ ? acquire_audited(what) : grant_for(what);
   if (granted) tell_request(what, *granted, watch.spent());
   return granted;
 }
@@ -55,8 +55,10 @@ grant engine::hit_if_live(const request& what) noexcept {
   return hit(*found, what);
 }
 
+grant engine::find(const request& what) noexcept { return audit_ ? find_audited(what) : find_any(what); }
+
 // What hits would not see is looked for under the mutex: what is `evicting`, not hittable, or not in their table.
-grant engine::find(const request& what) noexcept {
+grant engine::find_any(const request& what) noexcept {
   const auto seen_at_once = driver_.token_bytes > 0
                                 ? look_up(what.peer, what.wanted, what.token, asked_by::find)
                                 : look_up(what.wanted.begin, what.wanted.end, what.need, asked_by::find);

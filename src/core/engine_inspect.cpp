@@ -35,6 +35,8 @@ statistics engine::read_statistics() const noexcept {
   now.unmonitored = sum(counter::unmonitored);
   now.file_backed = sum(counter::file_backed);
   now.invalidated_while_leased = sum(counter::invalidated_while_leased);
+  now.audits = sum(core::shared_counter::audits);
+  now.failed_audits = sum(core::shared_counter::failed_audits);
   now.sink_failures = sum(core::shared_counter::sink_failures);
   now.waited = std::chrono::nanoseconds(sum(counter::waited_ns));
   now.open_now = now.opens - now.closes;

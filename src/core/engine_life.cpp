@@ -36,6 +36,12 @@ std::size_t token_offset_in(const driver& table) noexcept {
   return token_offset(table.token_bytes > 0 ? imported_object_offset : local_object_offset, table.object_bytes);
 }
 
+// Who asked for an audit is told where there is none.
+std::string with_audit(std::string monitors, std::uint32_t one_in) {
+  if (one_in != 0) monitors += core::page_audit::possible(one_in) ? ", audited" : ", not audited: no CAP_SYS_ADMIN";
+  return monitors;
+}
+
 }  // namespace
 
 engine* engine::make(const driver& table, cache_options options, watched_by monitors) {
@@ -76,7 +82,7 @@ engine::engine(core::gate& own, const driver& table, cache_options options, watc
       watched_(table.token_bytes > 0 ? nullptr : &watch::watched_memory::here()),
       monitors_(std::move(monitors.set)),
       keeps_(monitors.keeps),
-      monitors_text_(std::move(monitors.text)),
+      monitors_text_(with_audit(std::move(monitors.text), options_.audit_one_in)),
       gate_(own),
       mutex_(own.guard),
       budget_(options_.max_bytes, options_.max_count),
@@ -90,6 +96,8 @@ engine::engine(core::gate& own, const driver& table, cache_options options, watc
   view_.number_in_word = number_ << record::cache_shift;
   view_.salt = std::uintptr_t{number_} * 677;
   static_cast<void>(core::barrier_in_use());  // before the first pin
+  if (const auto one_in = core::page_audit::possible(options_.audit_one_in); one_in && !imports)
+    audit_.emplace(*one_in);
   if (options_.reaper) reaper_ = std::thread([this] { reap(); });
 }
 

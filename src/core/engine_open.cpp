@@ -134,6 +134,7 @@ result<opened> engine::call_open(entry& opening) noexcept {
   const auto start = core::open_watch::now(options_.trace_requests);
   auto made = driver_.open(driver_.self, asked);
   core::open_watch::add_since(start);
+  if (audit_ && made) audit_->note(opening.hot(), made->covered);
   mutex_.lock();
   if (!seen) keep_to_itself(opening);
   --asked_now_;

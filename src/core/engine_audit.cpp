@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What is handed out is looked at once more, by the kernel's own account of the pages: for debugging, and for CI.
+#include "core/engine.hpp"
+
+#include <cstdio>
+#include <new>
+#include <string>
+
+namespace pinfold::detail {
+
+bool engine::passes_audit(const grant& granted) noexcept {
+  if (!audit_->due()) return true;
+  counters_.add(core::shared_counter::audits);
+  const record* one = record_of(granted.held);
+  if (audit_->same(one, one->covered())) return true;
+  counters_.add(core::shared_counter::failed_audits);
+  tell_failed_audit(core::record_page::entry_of(one));
+  return false;
+}
+
+// The entry is pinned, so that it stays what it is.
+void engine::tell_failed_audit(const entry& found) noexcept try {
+  event what = about(found, event_kind::audit_failed, severity::failure);
+  const std::string history = "other pages than were registered are behind it: " + std::to_string(found.hits()) +
+                              " hits sampled, monitors: " + monitors_text_;
+  what.text = history.c_str();
+  tell(what);
+} catch (const std::bad_alloc&) {  // it was counted
+  tell(about(found, event_kind::audit_failed, severity::failure));
+}
+
+// What fails is never handed out: it is invalidated, and the request begins anew.
+result<grant> engine::acquire_audited(const request& what) noexcept {
+  for (int tries = 0; tries < 3; ++tries) {
+    auto granted = grant_for(what);
+    if (!granted || passes_audit(*granted)) return granted;
+    invalidate(what.peer, record_of(granted->held)->covered());
+    give_up(granted->held, asked_by::acquire);
+  }
+  return fail(errc::driver_error, "the pages are others each time that they are registered");
+}
+
+grant engine::find_audited(const request& what) noexcept {
+  const auto found = find_any(what);
+  if (found.held == 0 || passes_audit(found)) return found;
+  invalidate(what.peer, record_of(found.held)->covered());
+  give_up(found.held, asked_by::find);
+  return {};
+}
+
+}  // namespace pinfold::detail

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/page_audit.hpp"
+
+#include <algorithm>
+#include <array>
+#include <fcntl.h>
+#include <new>
+#include <unistd.h>
+
+namespace pinfold::core {
+
+namespace {
+
+// /proc/pid/pagemap (Documentation/admin-guide/mm/pagemap.rst): a word a page, with the frame in the lower bits, which
+// reads as 0 without the privilege.
+constexpr std::uint64_t present = std::uint64_t{1} << 63U;
+constexpr std::uint64_t frame = (std::uint64_t{1} << 55U) - 1;
+
+int open_pagemap() noexcept { return ::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC); }
+
+std::size_t page_bytes() noexcept {
+  static const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+// FNV-1a over words, and a last mixing: enough to tell frames apart that nobody chooses in order to deceive.
+std::uint64_t mixed(std::uint64_t so_far, std::uint64_t word) noexcept {
+  so_far = (so_far ^ word) * 0x100000001b3ULL;
+  return so_far ^ so_far >> 29U;
+}
+
+}  // namespace
+
+std::optional<std::uint32_t> page_audit::possible(std::uint32_t one_in) noexcept {
+  if (one_in == 0) return std::nullopt;
+  const int pagemap = open_pagemap();
+  if (pagemap < 0) return std::nullopt;
+  std::uint64_t here = 0;
+  const auto at = reinterpret_cast<std::uintptr_t>(&here) / page_bytes() * sizeof here;
+  const bool seen = ::pread(pagemap, &here, sizeof here, static_cast<off_t>(at)) == sizeof here && (here & frame) != 0;
+  ::close(pagemap);
+  return seen ? std::optional(one_in) : std::nullopt;
+}
+
+page_audit::page_audit(std::uint32_t one_in) noexcept : one_in_(one_in), pagemap_(open_pagemap()) {}
+
+page_audit::~page_audit() {
+  if (pagemap_ >= 0) ::close(pagemap_);
+}
+
+std::optional<std::uint64_t> page_audit::fingerprint(const range& memory) const noexcept {
+  std::array<std::uint64_t, 512> words;
+  const auto last = (memory.end - 1) / page_bytes();
+  std::uint64_t made = 0xcbf29ce484222325ULL;
+  for (auto page = memory.begin / page_bytes(); page <= last;) {
+    const auto count = std::min<std::size_t>(words.size(), last - page + 1);
+    const auto bytes = static_cast<ssize_t>(count * sizeof words[0]);
+    if (::pread(pagemap_, words.data(), static_cast<std::size_t>(bytes), static_cast<off_t>(page * sizeof words[0])) !=
+        bytes)
+      return std::nullopt;
+    for (std::size_t i = 0; i < count; ++i) {
+      if ((words[i] & present) == 0) return std::nullopt;
+      made = mixed(made, words[i] & frame);
+    }
+    page += count;
+  }
+  return made;
+}
+
+void page_audit::note(const void* of, const range& memory) noexcept try {
+  const auto now = fingerprint(memory);
+  const std::lock_guard guard(mutex_);
+  if (now) {
+    noted_[of] = *now;
+  } else {
+    noted_.erase(of);  // the registrar does not pin pages: nothing can be said
+  }
+} catch (const std::bad_alloc&) {  // then this one is not audited
+}
+
+bool page_audit::same(const void* of, const range& memory) noexcept {
+  std::uint64_t then = 0;
+  {
+    const std::lock_guard guard(mutex_);
+    const auto found = noted_.find(of);
+    if (found == noted_.end()) return true;
+    then = found->second;
+  }
+  return fingerprint(memory) == then;
+}
+
+}  // namespace pinfold::core

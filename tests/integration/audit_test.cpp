@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The audit: what no monitor saw is found by the pages themselves, and not handed out.
+#include "support/local_fixture.hpp"
+#include "support/test_ring.hpp"
+
+#include <cstring>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <vector>
+
+namespace pinfold::testing {
+namespace {
+
+constexpr std::size_t bytes = 65536;
+
+struct audited : ::testing::Test {
+  std::vector<event> heard;
+  test_ring ring;
+  pinfold::cache<io_uring_registrar> cache{
+      registrar_on(ring), keeping({.audit_one_in = 1, .sink = [this](const event& one) { heard.push_back(one); }})};
+  int file = ::memfd_create("pinfold-test", MFD_CLOEXEC);
+  void* at = mapped(nullptr, 0);
+
+  static void* mapped(void* where, int fixed) {
+    void* const made =
+        ::mmap(where, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE | fixed, -1, 0);
+    EXPECT_NE(made, MAP_FAILED);
+    return made;
+  }
+  void SetUp() override {
+    if (!cache.monitors().ends_with(", audited")) GTEST_SKIP() << cache.monitors();
+  }
+  ~audited() override {
+    ::munmap(at, bytes);
+    ::close(file);
+  }
+
+  // Nobody says that the memory went: the application that promised to does not.
+  void replace_memory() { mapped(at, MAP_FIXED); }
+
+  char sent(std::uint32_t index) {
+    char got = 0;
+    EXPECT_EQ(ring.write(file, at, bytes, 0, index), static_cast<int>(bytes));
+    EXPECT_EQ(::pread(file, &got, 1, bytes / 2), 1);
+    return got;
+  }
+};
+
+TEST_F(audited, hits_on_the_same_pages_pass) {
+  std::memset(at, 'A', bytes);
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(cache.acquire(at, bytes));
+  EXPECT_TRUE(cache.find(at, bytes));
+  EXPECT_EQ(cache.statistics().audits, 6U);
+  EXPECT_EQ(cache.statistics().failed_audits, 0U);
+  EXPECT_EQ(cache.statistics().opens, 1U);
+}
+
+TEST_F(audited, other_pages_are_found_told_and_registered_again) {
+  std::memset(at, 'A', bytes);
+  ASSERT_TRUE(cache.acquire(at, bytes));
+  replace_memory();
+  std::memset(at, 'B', bytes);
+  auto again = cache.acquire(at, bytes);
+  ASSERT_TRUE(again) << describe(again.error());
+  EXPECT_EQ(sent(again->handle().index), 'B');
+  EXPECT_EQ(cache.statistics().failed_audits, 1U);
+  EXPECT_EQ(cache.statistics().opens, 2U);
+  ASSERT_FALSE(heard.empty());
+  EXPECT_EQ(heard.front().kind, event_kind::audit_failed);
+  EXPECT_TRUE(heard.front().where.contains(*range::of(reinterpret_cast<std::uintptr_t>(at), bytes)));
+}
+
+TEST_F(audited, a_discarded_part_is_enough) {
+  std::memset(at, 'A', bytes);
+  ASSERT_TRUE(cache.acquire(at, bytes));
+  ASSERT_EQ(::madvise(static_cast<std::byte*>(at) + 4096, 4096, MADV_DONTNEED), 0);
+  EXPECT_FALSE(cache.find(at, bytes)) << "find does not hand it out either";
+  EXPECT_EQ(cache.statistics().failed_audits, 1U);
+}
+
+TEST_F(audited, the_event_says_what_is_known) {
+  std::memset(at, 'A', bytes);
+  ASSERT_TRUE(cache.acquire(at, bytes));
+  replace_memory();
+  std::string text;
+  ASSERT_TRUE(cache.acquire(at, bytes));
+  for (const auto& one : heard) text += name_of(one.kind);
+  EXPECT_EQ(text,
+            "audit_failed"
+            "invalidated_while_leased")
+      << "the audit held it while it was invalidated";
+}
+
+}  // namespace
+}  // namespace pinfold::testing
