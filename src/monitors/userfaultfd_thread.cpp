@@ -42,9 +42,9 @@ result<void> reader::start() noexcept {
   return fail_errno(errc::out_of_resources, native, "the monitor's thread could not be started");
 }
 
-// The bell is watched as any memory is, so the thread reads of it.
+// The bell is watched as any memory is: this goes on when the thread has read of it, and not before. So the thread ends
+// for nothing else.
 void reader::stop() noexcept {
-  stopping_.store(true, std::memory_order_release);
   const range bell = pages_.bell();
   ::madvise(reinterpret_cast<void*>(bell.begin), bell.size(), MADV_DONTNEED);
   ::pthread_join(thread_, nullptr);
@@ -76,7 +76,7 @@ int reader::settle_in() noexcept {
 }
 
 void reader::run() noexcept {
-  while (!stopping_.load(std::memory_order_acquire)) {
+  while (!rung_) {
     if (wait_for_events(uffd_) == 0)
       read_and_publish();
     else
@@ -96,6 +96,7 @@ void reader::read_and_publish() noexcept {
 void reader::publish(std::uint64_t reserved, const events& seen) noexcept {
   range first;
   for (std::size_t i = 0; i < seen.count; ++i) {
+    if (seen.all[i].gone == pages_.bell()) rung_ = true;
     for (const range& one : {if_watched(seen.all[i].gone), if_watched(seen.all[i].replaced)}) {
       if (one.empty()) continue;
       if (first.empty())

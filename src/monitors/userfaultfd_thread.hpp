@@ -54,7 +54,7 @@ class reader {
   own_pages pages_;
   pthread_t thread_{};
   std::atomic<int> started_{starting};  // then 0 or an errno
-  std::atomic<bool> stopping_{false};
+  bool rung_ = false;                   // the thread's own
   std::atomic<bool> failed_{false};
 };
 

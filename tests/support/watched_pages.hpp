@@ -15,6 +15,14 @@
 #include <utility>
 #include <vector>
 
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+/// Children start monitors, that is threads.
+extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
+#define PINFOLD_UNDER_TSAN 1
+#endif
+#endif
+
 namespace pinfold::testing {
 
 inline constexpr std::size_t page = 4096;

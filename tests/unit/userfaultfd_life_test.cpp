@@ -5,9 +5,13 @@
 #include "support/watched_pages.hpp"
 
 #include <array>
+#include <csignal>
 #include <cstdlib>
+#include <latch>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <thread>
 
 namespace pinfold::testing {
@@ -54,6 +58,7 @@ class userfaultfd_life : public ::testing::Test {
 TEST_F(userfaultfd_life, R35_ends_while_watched_memory_is_unmapped) {
   for (int round = 0; round < 20; ++round) {
     std::atomic<bool> go{false};
+    std::latch watched(4);
     std::vector<std::jthread> threads;
     for (int i = 0; i < 4; ++i)
       threads.emplace_back([&] {
@@ -62,12 +67,14 @@ TEST_F(userfaultfd_life, R35_ends_while_watched_memory_is_unmapped) {
           one = std::make_unique<mapped>(bytes);
           EXPECT_TRUE(in->watch(one->all()));
         }
+        watched.count_down();
         go.wait(false);
         all.clear();
       });
     unmapping_threads noise(in, 1);
     noise.wait_for(100);
     noise.watch_no_more();
+    watched.wait();
     go.store(true);
     go.notify_all();
     in.monitor.reset();
@@ -91,6 +98,7 @@ TEST_F(userfaultfd_life, R37_ends_though_a_child_keeps_its_descriptor) {
   moved.forget();
   const pid_t child = raw_fork();
   if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (;;) ::pause();
   }
   in.monitor.reset();
@@ -151,6 +159,7 @@ struct unmapped_at_exit {
   ~unmapped_at_exit() { memory.reset(); }
 };
 unmapped_at_exit at_exit;
+uffd_monitor* never_gone = nullptr;
 
 int end_child(void (*end)()) {
   child_process child([end](line&) {
@@ -188,7 +197,7 @@ TEST_F(userfaultfd_life, R35_lets_static_objects_unmap) {
       if (!(*own)->watch(at_exit.memory->all())) return 3;
       static std::unique_ptr<uffd_monitor> kept;
       if (leaked)
-        static_cast<void>(own.release());
+        never_gone = own.release();
       else
         kept = std::move(own);
       std::exit(0);
