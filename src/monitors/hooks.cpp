@@ -68,6 +68,7 @@ result<std::unique_ptr<watch::monitor>> make_hooks(watch::board& board, watch::w
   life* const all = life_here();
   if (all == nullptr) return fail(errc::out_of_resources, "no page that a child finds empty (needs Linux 4.14)");
   auto made = std::make_unique<hooks>(board);
+  if (auto kept = stay_loaded(); !kept) return tl::unexpected(kept.error());
   const auto found = find_functions();  // before the lock: the linker's own is held by constructors, which come here
   if (!found) return tl::unexpected(found.error());
   const std::lock_guard locked(all->mutex);

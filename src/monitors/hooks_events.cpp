@@ -10,13 +10,6 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
-// A thread that ends still gives its stack back when a sanitizer's own state of it is gone.
-#if defined(__clang__)
-#define PINFOLD_HOOK __attribute__((disable_sanitizer_instrumentation))
-#else
-#define PINFOLD_HOOK __attribute__((no_sanitize("address"), no_sanitize("thread"), no_sanitize("undefined")))
-#endif
-
 namespace pinfold::monitors::events {
 
 namespace {
@@ -29,41 +22,42 @@ std::atomic<const watch::watched_memory*> the_memory{nullptr};
 std::array<std::atomic<address>, functions> originals{};
 segments attachments;
 
-PINFOLD_HOOK void gone(const range& memory) noexcept {
+void gone(const range& memory) noexcept {
+  if (memory.empty()) return;
   const auto* watched = the_memory.load(std::memory_order_acquire);
   if (watched != nullptr && watched->touches(memory))
     the_board.load(std::memory_order_relaxed)->post(memory, watch::source::hooks);
 }
 
-PINFOLD_HOOK bool active() noexcept { return the_memory.load(std::memory_order_relaxed) != nullptr; }
+bool active() noexcept { return the_memory.load(std::memory_order_relaxed) != nullptr; }
 
 template <class F>
-PINFOLD_HOOK F* original(function which) noexcept {
+F* original(function which) noexcept {
   return reinterpret_cast<F*>(originals[static_cast<std::size_t>(which)].load(std::memory_order_relaxed));
 }
 
-PINFOLD_HOOK void before_mremap(address at, std::size_t old_bytes, std::size_t bytes, int flags, address to) noexcept {
+void before_mremap(address at, std::size_t old_bytes, std::size_t bytes, int flags, address to) noexcept {
   gone(ranges::mremap_from(at, old_bytes, bytes, flags));
   gone(ranges::mremap_onto(to, bytes, flags));
   attachments.forget();
 }
 
-PINFOLD_HOOK void before_brk(address end) noexcept {
+void before_brk(address end) noexcept {
   if (end != 0 && active()) gone(ranges::brk(end, static_cast<address>(system_call(SYS_brk))));
 }
 
-PINFOLD_HOOK std::size_t size_of_segment(int id) noexcept {
+std::size_t size_of_segment(int id) noexcept {
   shmid_ds found{};
   const auto into = reinterpret_cast<address>(&found);
   return system_call(SYS_shmctl, static_cast<unsigned long>(id), IPC_STAT, into) == 0 ? found.shm_segsz : SIZE_MAX;
 }
 
-PINFOLD_HOOK void before_shmat(int id, address at, int flags) noexcept {
+void before_shmat(int id, address at, int flags) noexcept {
   if (at != 0 && (flags & SHM_REMAP) != 0 && active()) gone(ranges::pages_of_any_size(at, size_of_segment(id)));
 }
 
 // The vector is the caller's: the kernel copies it, as it may be no memory at all.
-PINFOLD_HOOK void before_process_madvise(const iovec* vector, std::size_t count, int advice) noexcept {
+void before_process_madvise(const iovec* vector, std::size_t count, int advice) noexcept {
   if (ranges::harmless(advice) || !active()) return;
   const auto self = static_cast<unsigned long>(system_call(SYS_getpid));
   std::array<iovec, 16> copy{};
@@ -80,66 +74,66 @@ PINFOLD_HOOK void before_process_madvise(const iovec* vector, std::size_t count,
 }
 
 template <function which>
-PINFOLD_HOOK int on_munmap(address at, std::size_t bytes) {
+int on_munmap(address at, std::size_t bytes) {
   gone(ranges::pages(at, bytes));
   return original<int(address, std::size_t)>(which)(at, bytes);
 }
 
 template <function which>
-PINFOLD_HOOK address on_mmap(address at, std::size_t bytes, int protection, int flags, int file, long offset) {
+address on_mmap(address at, std::size_t bytes, int protection, int flags, int file, long offset) {
   gone(ranges::mmap(at, bytes, flags));
   using mmap_function = address(address, std::size_t, int, int, int, long);
   return original<mmap_function>(which)(at, bytes, protection, flags, file, offset);
 }
 
 // Variadic in libc, which reads the last argument only if the flags say that it is there.
-PINFOLD_HOOK address on_mremap(address at, std::size_t old_bytes, std::size_t bytes, int flags, address to) {
+address on_mremap(address at, std::size_t old_bytes, std::size_t bytes, int flags, address to) {
   before_mremap(at, old_bytes, bytes, flags, to);
   using mremap_function = address(address, std::size_t, std::size_t, int, address);
   return original<mremap_function>(function::mremap)(at, old_bytes, bytes, flags, to);
 }
 
-PINFOLD_HOOK int on_madvise(address at, std::size_t bytes, int advice) {
+int on_madvise(address at, std::size_t bytes, int advice) {
   gone(ranges::madvise(at, bytes, advice));
   return original<int(address, std::size_t, int)>(function::madvise)(at, bytes, advice);
 }
 
-PINFOLD_HOOK int on_posix_madvise(address at, std::size_t bytes, int advice) {
+int on_posix_madvise(address at, std::size_t bytes, int advice) {
   gone(ranges::posix_madvise(at, bytes, advice));
   return original<int(address, std::size_t, int)>(function::posix_madvise)(at, bytes, advice);
 }
 
 // Whose process it is, the descriptor does not say: what is done to another's memory is taken for our own.
-PINFOLD_HOOK long on_process_madvise(int process, const iovec* vector, std::size_t count, int advice, unsigned flags) {
+long on_process_madvise(int process, const iovec* vector, std::size_t count, int advice, unsigned flags) {
   before_process_madvise(vector, count, advice);
   using process_madvise_function = long(int, const iovec*, std::size_t, int, unsigned);
   return original<process_madvise_function>(function::process_madvise)(process, vector, count, advice, flags);
 }
 
-PINFOLD_HOOK int on_brk(address end) {
+int on_brk(address end) {
   before_brk(end);
   return original<int(address)>(function::brk)(end);
 }
 
-PINFOLD_HOOK address on_shmat(int id, address at, int flags) {
+address on_shmat(int id, address at, int flags) {
   before_shmat(id, at, flags);
   const address attached = original<address(int, address, int)>(function::shmat)(id, at, flags);
   if (attached != UINTPTR_MAX && active()) attachments.attached(attached, size_of_segment(id));
   return attached;
 }
 
-PINFOLD_HOOK int on_shmdt(address at) {
+int on_shmdt(address at) {
   gone(attachments.detached(at));
   return original<int(address)>(function::shmdt)(at);
 }
 
-PINFOLD_HOOK int on_remap_file_pages(address at, std::size_t bytes, int protection, std::size_t offset, int flags) {
+int on_remap_file_pages(address at, std::size_t bytes, int protection, std::size_t offset, int flags) {
   gone(ranges::pages(at, bytes));
   using remap_function = int(address, std::size_t, int, std::size_t, int);
   return original<remap_function>(function::remap_file_pages)(at, bytes, protection, offset, flags);
 }
 
-PINFOLD_HOOK void before_syscall(long number, address a, address b, address c, address d, address e) noexcept {
+void before_syscall(long number, address a, address b, address c, address d, address e) noexcept {
   switch (number) {
     case SYS_munmap:
     case SYS_remap_file_pages: return gone(ranges::pages(a, b));
@@ -155,7 +149,7 @@ PINFOLD_HOOK void before_syscall(long number, address a, address b, address c, a
 }
 
 // Variadic in libc; the sixth argument of the call is on the stack. Where it was not given, something is.
-PINFOLD_HOOK long on_syscall(long number, address a, address b, address c, address d, address e, address f) {
+long on_syscall(long number, address a, address b, address c, address d, address e, address f) {
   before_syscall(number, a, b, c, d, e);
   using syscall_function = long(long, address, address, address, address, address, address);
   return original<syscall_function>(function::syscall)(number, a, b, c, d, e, f);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/hooks_find.hpp"
 
-#include <algorithm>
+#include "monitors/hooks_linker.hpp"
+
+#include <atomic>
 #include <dlfcn.h>
-#include <functional>
 #include <link.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 
 namespace pinfold::monitors {
 
@@ -32,14 +31,24 @@ class library {
     return reinterpret_cast<std::uintptr_t>(::dlsym(handle_, name));
   }
 
+  [[nodiscard]] const char* file() const noexcept {
+    const link_map* const known = map();
+    return known != nullptr ? known->l_name : "";
+  }
+
   /// An address that only it has something at. 0 if that cannot be told.
   [[nodiscard]] std::uintptr_t inside() const noexcept {
-    const link_map* map = nullptr;
-    const bool told = handle_ != nullptr && ::dlinfo(handle_, RTLD_DI_LINKMAP, static_cast<void*>(&map)) == 0;
-    return told ? reinterpret_cast<std::uintptr_t>(map->l_ld) : 0;
+    const link_map* const known = map();
+    return known != nullptr ? reinterpret_cast<std::uintptr_t>(known->l_ld) : 0;
   }
 
  private:
+  [[nodiscard]] const link_map* map() const noexcept {
+    const link_map* known = nullptr;
+    const bool told = handle_ != nullptr && ::dlinfo(handle_, RTLD_DI_LINKMAP, static_cast<void*>(&known)) == 0;
+    return told ? known : nullptr;
+  }
+
   void* handle_;
 };
 
@@ -50,10 +59,15 @@ void for_each_segment(const dl_phdr_info& of, F&& each) {
       each(header, range{of.dlpi_addr + header.p_vaddr, of.dlpi_addr + header.p_vaddr + header.p_memsz});
 }
 
+struct code_segment {
+  x86_64::text text;
+  std::size_t offset = 0;  // in the file
+};
+
 struct search {
   std::uintptr_t inside;  // of the module whose code is wanted
   std::uintptr_t entry;   // in the segment that is wanted; 0: any
-  x86_64::text result;
+  code_segment result;
 };
 
 int look_at_module(dl_phdr_info* module, std::size_t /*size*/, void* wanted) {
@@ -66,12 +80,12 @@ int look_at_module(dl_phdr_info* module, std::size_t /*size*/, void* wanted) {
   for_each_segment(*module, [&](const auto& header, const range& at) {
     if ((header.p_flags & PF_X) == 0) return;
     if (looked.entry != 0 && (looked.entry < at.begin || looked.entry >= at.end)) return;
-    looked.result = {{reinterpret_cast<const std::uint8_t*>(at.begin), at.size()}, at.begin};
+    looked.result = {{{reinterpret_cast<const std::uint8_t*>(at.begin), at.size()}, at.begin}, header.p_offset};
   });
   return 1;
 }
 
-x86_64::text code_around(std::uintptr_t inside, std::uintptr_t entry) noexcept {
+code_segment code_around(std::uintptr_t inside, std::uintptr_t entry) noexcept {
   search looked{inside, entry, {}};
   ::dl_iterate_phdr(look_at_module, &looked);
   return looked.result;
@@ -102,21 +116,14 @@ result<void> find_named(const library& libc, found_functions& all) noexcept {
   for (const auto& each : names) {
     const auto entry = libc.function_named(each.name);
     if (entry == 0 && each.needed) return fail(errc::unsupported, "libc lacks a function that has to be hooked");
-    if (entry != 0) at(all, each.which) = {entry, code_around(entry, entry)};
+    if (entry != 0) at(all, each.which) = {entry, code_around(entry, entry).text};
   }
   return {};
 }
 
-// mov $number,%eax; syscall
-found_function find_caller(const x86_64::text& code, std::uint8_t number) noexcept {
-  const std::array<std::uint8_t, 7> wanted{0xB8, number, 0, 0, 0, 0x0F, 0x05};
-  const std::boyer_moore_horspool_searcher searcher(wanted.begin(), wanted.end());
-  const auto& bytes = code.bytes;
-  const auto found = std::search(bytes.begin(), bytes.end(), searcher);
-  if (found == bytes.end()) return {};
-  const auto entry = x86_64::begin_of_function(code, code.at + static_cast<std::size_t>(found - bytes.begin()));
-  return {entry, code};
-}
+// Found once: with our own jumps in them they are harder to know.
+std::atomic<std::uintptr_t> known_munmap{0};
+std::atomic<std::uintptr_t> known_mmap{0};
 
 // Without its munmap, dlclose goes unseen. Its mmap only maps over what it has just reserved: not seeing it loses
 // nothing.
@@ -125,14 +132,31 @@ result<void> find_in_linker(found_functions& all) noexcept {
   const auto inside = linker.inside();
   if (inside == 0) return fail(errc::unsupported, "the dynamic linker cannot be found");
   const auto code = code_around(inside, 0);
-  at(all, function::linker_munmap) = find_caller(code, SYS_munmap);
-  at(all, function::linker_mmap) = find_caller(code, SYS_mmap);
-  if (at(all, function::linker_munmap).entry == 0)
-    return fail(errc::unsupported, "the dynamic linker's own munmap cannot be found");
+  if (known_munmap.load() == 0) {
+    const auto own = find_linker_functions(code.text, linker.file(), code.offset);
+    known_mmap.store(own.mmap);
+    known_munmap.store(own.munmap);
+  }
+  at(all, function::linker_munmap) = {known_munmap.load(), code.text};
+  at(all, function::linker_mmap) = {known_mmap.load(), code.text};
+  if (known_munmap.load() == 0) return fail(errc::unsupported, "the dynamic linker's own munmap cannot be found");
   return {};
 }
 
 }  // namespace
+
+// A thread may be in a replacement when the last monitor is gone and the program closes this library.
+result<void> stay_loaded() noexcept {
+  Dl_info info{};
+  link_map* map = nullptr;
+  const auto* here = reinterpret_cast<const void*>(events::replacements().front());
+  if (::dladdr1(here, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0 || map == nullptr)
+    return fail(errc::unsupported, "the library that this is part of cannot be found");
+  void* const handle = ::dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);  // "": the program
+  if (handle == nullptr) return fail(errc::unsupported, "the library that this is part of cannot be kept loaded");
+  ::dlclose(handle);
+  return {};
+}
 
 result<found_functions> find_functions() noexcept {
   found_functions all{};
@@ -144,6 +168,8 @@ result<found_functions> find_functions() noexcept {
 }
 
 #else
+
+result<void> stay_loaded() noexcept { return fail(errc::unsupported, "functions are hooked in glibc on x86-64 only"); }
 
 result<found_functions> find_functions() noexcept {
   return fail(errc::unsupported, "functions are hooked in glibc on x86-64 only");

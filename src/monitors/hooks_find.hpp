@@ -18,6 +18,9 @@ struct found_function {
 
 using found_functions = std::array<found_function, events::functions>;
 
+/// The library that this is part of is not unloaded any more. Calls the dynamic linker.
+[[nodiscard]] result<void> stay_loaded() noexcept;
+
 /// Calls the dynamic linker, which takes its lock. `unsupported` without glibc, or when one is missing that has to be
 /// there.
 [[nodiscard]] result<found_functions> find_functions() noexcept;

@@ -19,8 +19,8 @@ struct entry_jump {
   std::uintptr_t stub = 0;
   std::uintptr_t original = 0;
   word_change change;
-  std::uint64_t covered_by = 0;  // by whom, when we went and could not put back what was there
-  bool made = false;             // the last to be written
+  bool put = false;   // our jump may be reached: it is in place, or under another's
+  bool made = false;  // the last to be written
 
   [[nodiscard]] range text() const noexcept {
     const auto word = reinterpret_cast<std::uintptr_t>(change.at);
@@ -73,11 +73,16 @@ result<void> make_one(entry_jump& one, const found_function& found, std::uintptr
   return {};
 }
 
-// Made before, and either in place, or covered by the same as ever, or to be put in again.
-bool still_good(const entry_jump& one, const found_function& found) noexcept {
-  if (!one.made || one.entry != found.entry) return false;
+bool leads_away(const entry_jump& one) noexcept {
+  constexpr std::size_t longest_instruction = 15;
+  const auto* now = reinterpret_cast<const std::uint8_t*>(one.way.at);
+  return x86_64::leads_away({{now, longest_instruction}, one.way.at});
+}
+
+// Our jump, or what may lead to us by way of another's.
+bool is_in_place(const entry_jump& one) noexcept {
   const auto now = one.change.now();
-  return now == one.change.before || now == one.change.after || (one.covered_by != 0 && now == one.covered_by);
+  return now == one.change.after || (one.put && now != one.change.before && leads_away(one));
 }
 
 using plan = std::array<entry_jump, events::functions>;
@@ -88,8 +93,10 @@ result<void> make_missing(plan& wanted, const found_functions& found, new_pages&
   std::array<range, events::functions> taken{};
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     entry_jump& one = wanted[i];
-    if (found[i].entry != 0 && !still_good(one, found[i])) {
-      if (one.covered_by != 0) return fail(errc::unsupported, "other libraries keep changing a libc function");
+    const bool good = one.made && (one.change.now() == one.change.before || is_in_place(one));
+    if (found[i].entry != 0 && !good) {
+      // to go over a jump that leads to ours would make a circle
+      if (one.made && one.put) return fail(errc::unsupported, "another library has changed a libc function over ours");
       if (auto made = make_one(one, found[i], replacements[i], taken, fresh); !made) return made;
     }
     one.made = false;
@@ -108,8 +115,8 @@ result<void> put_in(entry_jump& one) noexcept {
     write_unused(one.way.pad, x86_64::jump(one.way.pad.begin, one.stub));
     all_processors_see_code();
   }
-  one.covered_by = 0;
-  if (!one.change.make()) return fail(errc::unsupported, "another library changes the same libc function now");
+  one.put = one.change.make();
+  if (!one.put) return fail(errc::unsupported, "another library changes the same libc function now");
   return {};
 }
 
@@ -117,9 +124,10 @@ void take_out(entry_jump& one) noexcept {
   const auto now = one.change.now();
   if (now == one.change.after) {
     const writable_text text({reinterpret_cast<std::uintptr_t>(one.change.at), one.way.at + 1});
-    if (text.made() && one.change.undo()) return;
+    if (text.made() && one.change.undo()) one.put = false;
+  } else if (now == one.change.before) {
+    one.put = false;
   }
-  one.covered_by = one.change.now() == one.change.before ? 0 : one.change.now();
 }
 
 // A child of fork(2) may see half of this: then nothing has been changed yet.
@@ -147,14 +155,6 @@ result<void> put_in_all() noexcept {
   return done;
 }
 
-// Our jump, or what may lead to us by way of another's.
-bool is_in_place(const entry_jump& one) noexcept {
-  constexpr std::size_t longest_instruction = 15;
-  if (!one.made || one.change.now() == one.change.after) return true;
-  const auto* now = reinterpret_cast<const std::uint8_t*>(one.way.at);
-  return one.change.now() != one.change.before && x86_64::leads_away({{now, longest_instruction}, one.way.at});
-}
-
 }  // namespace
 
 result<void> install(const found_functions& found) noexcept {
@@ -175,6 +175,9 @@ void remove() noexcept {
   all_processors_see_code();
 }
 
-bool in_place() noexcept { return std::all_of(jumps_of.begin(), jumps_of.end(), is_in_place); }
+bool in_place() noexcept {
+  return std::all_of(jumps_of.begin(), jumps_of.end(),
+                     [](const entry_jump& one) { return !one.made || is_in_place(one); });
+}
 
 }  // namespace pinfold::monitors::jumps

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/hooks_patch.hpp"
 
+#include "monitors/hooks_plain.hpp"
 #include "monitors/hooks_system_call.hpp"
 
 #include <cerrno>
@@ -87,10 +88,18 @@ word_change word_change::of(std::uintptr_t address, const x86_64::code& instruct
   return made;
 }
 
-void write_unused(const range& pad, const x86_64::code& instruction) noexcept {
-  constexpr int breakpoint = 0xCC;
-  std::memcpy(pointer(pad.begin), instruction.bytes.data(), instruction.size);
-  std::memset(pointer(pad.begin + instruction.size), breakpoint, pad.size() - instruction.size);
+PINFOLD_PLAIN std::uint64_t word_change::now() const noexcept { return __atomic_load_n(at, __ATOMIC_SEQ_CST); }
+
+PINFOLD_PLAIN bool word_change::exchange(std::uint64_t from, std::uint64_t to) const noexcept {
+  return __atomic_compare_exchange_n(at, &from, to, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+
+PINFOLD_PLAIN void write_unused(const range& pad, const x86_64::code& instruction) noexcept {
+  constexpr std::uint8_t breakpoint = 0xCC;
+  auto* const bytes = reinterpret_cast<volatile std::uint8_t*>(pad.begin);  // volatile: not by memcpy
+  const auto* const wanted = &instruction.bytes[0];
+  const auto size = pad.end - pad.begin;
+  for (std::size_t i = 0; i < size; ++i) bytes[i] = i < instruction.size ? wanted[i] : breakpoint;
 }
 
 void all_processors_see_code() noexcept {

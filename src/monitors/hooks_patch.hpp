@@ -5,8 +5,6 @@
 
 #include "monitors/hooks_x86_64.hpp"
 
-#include <atomic>
-
 namespace pinfold::monitors {
 
 /// A page for new code in reach of the old. Written first, then executable, and never both; never unmapped once it is
@@ -61,15 +59,13 @@ struct word_change {
 
   /// `instruction` at `address`, in one word.
   [[nodiscard]] static word_change of(std::uintptr_t address, const x86_64::code& instruction) noexcept;
-  [[nodiscard]] std::uint64_t now() const noexcept { return std::atomic_ref(*at).load(); }
+  [[nodiscard]] std::uint64_t now() const noexcept;
   /// In one store that each processor sees whole. False when somebody else has changed the word.
   [[nodiscard]] bool make() const noexcept { return exchange(before, after); }
   [[nodiscard]] bool undo() const noexcept { return exchange(after, before); }
 
  private:
-  [[nodiscard]] bool exchange(std::uint64_t from, std::uint64_t to) const noexcept {
-    return std::atomic_ref(*at).compare_exchange_strong(from, to);
-  }
+  [[nodiscard]] bool exchange(std::uint64_t from, std::uint64_t to) const noexcept;
 };
 
 /// Bytes that nothing runs yet.

@@ -33,7 +33,7 @@ inline constexpr std::uintptr_t page = 4096;  // x86-64 has no other
   constexpr std::array<std::uintptr_t, 2> huge{std::uintptr_t{1} << 21U, std::uintptr_t{1} << 30U};
   range whole = pages(at, bytes);
   for (const auto size : huge)
-    if (at % size == 0 && !whole.empty()) whole.end = up(whole.end, size);
+    if ((at & (size - 1)) == 0 && !whole.empty()) whole.end = up(whole.end, size);
   return whole;
 }
 

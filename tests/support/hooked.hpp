@@ -35,7 +35,8 @@ class watched {
   range memory_;
 };
 
-/// Anonymous pages, alone in their 64 KiB, as memory is watched by those. Unmapped behind the hooks' back if still there.
+/// Anonymous pages, alone in their 64 KiB, as memory is watched by those. Unmapped behind the hooks' back if still
+/// there.
 class some_pages {
  public:
   explicit some_pages(std::size_t pages, int flags = MAP_PRIVATE | MAP_ANONYMOUS)
@@ -51,7 +52,9 @@ class some_pages {
     const auto first = (address_of(all_) + granule - 1) / granule * granule + hooked_page;  // not of a huge page
     return reinterpret_cast<std::byte*>(first + page * hooked_page);
   }
-  [[nodiscard]] range pages(std::size_t first, std::size_t end) const { return {address_of(at(first)), address_of(at(end))}; }
+  [[nodiscard]] range pages(std::size_t first, std::size_t end) const {
+    return {address_of(at(first)), address_of(at(end))};
+  }
 
  private:
   static constexpr std::size_t granule = 1U << 16U;

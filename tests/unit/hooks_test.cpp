@@ -66,15 +66,17 @@ TEST_F(hooks, what_nobody_registered_disturbs_nobody) {
 TEST_F(hooks, R30_mmap_over_only_if_fixed) {
   const some_pages memory(8);
   const watched them(memory.at(), 8 * page);
+  void* got = nullptr;
   const auto map = [&](int flags) {
-    return posted([&] { ::mmap(memory.at(2), page + 1, rw, anonymous | flags, -1, 0); });
+    return posted([&] { got = ::mmap(memory.at(2), page + 1, rw, anonymous | flags, -1, 0); });
   };
   EXPECT_EQ(map(MAP_FIXED), (ranges{memory.pages(2, 4)}));
+  EXPECT_EQ(got, memory.at(2));
   EXPECT_EQ(map(MAP_FIXED_NOREPLACE), ranges{});
-  void* hinted = nullptr;
-  EXPECT_EQ(posted([&] { hinted = ::mmap(memory.at(2), page, rw, anonymous, -1, 0); }), ranges{});
-  EXPECT_NE(hinted, memory.at(2));
-  ::munmap(hinted, page);
+  EXPECT_EQ(got, MAP_FAILED);
+  EXPECT_EQ(map(0), ranges{});
+  EXPECT_NE(got, memory.at(2));
+  ::munmap(got, 2 * page);
 }
 
 TEST_F(hooks, R30_mmap_of_huge_pages_is_rounded_to_those) {
@@ -83,11 +85,11 @@ TEST_F(hooks, R30_mmap_of_huge_pages_is_rounded_to_those) {
   ASSERT_NE(all, MAP_FAILED);
   const auto begin = (address_of(all) + huge - 1) / huge * huge;
   const watched them({begin, begin + 2 * huge});
-  const auto seen = posted([&] {  // whether there are any or not
-    ::mmap(reinterpret_cast<void*>(begin), page, rw, anonymous | MAP_FIXED | MAP_HUGETLB, -1, 0);
-  });
+  void* got = nullptr;  // whether there are any or not
+  const auto seen = posted(
+      [&] { got = ::mmap(reinterpret_cast<void*>(begin), page, rw, anonymous | MAP_FIXED | MAP_HUGETLB, -1, 0); });
   ASSERT_EQ(seen.size(), 1U);
-  EXPECT_TRUE(seen.front().contains({begin, begin + huge}));
+  EXPECT_TRUE(seen.front().contains({begin, begin + huge})) << got;
   ::munmap(all, 4 * huge);
 }
 
@@ -145,7 +147,8 @@ TEST_F(hooks, R30_posix_madvise_is_harmless_but_for_numbers_of_linux) {
   memory.at()[0] = std::byte{7};
   EXPECT_EQ(posted([&] { EXPECT_EQ(::posix_madvise(memory.at(), page, POSIX_MADV_DONTNEED), 0); }), ranges{});
   EXPECT_EQ(memory.at()[0], std::byte{7}) << "as glibc does nothing";
-  EXPECT_EQ(posted([&] { EXPECT_EQ(::posix_madvise(memory.at(1), page, MADV_FREE), 0); }), (ranges{memory.pages(1, 2)}));
+  EXPECT_EQ(posted([&] { EXPECT_EQ(::posix_madvise(memory.at(1), page, MADV_FREE), 0); }),
+            (ranges{memory.pages(1, 2)}));
 }
 
 #if defined(__GLIBC_PREREQ) && __GLIBC_PREREQ(2, 36)

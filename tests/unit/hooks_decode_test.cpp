@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How the hooks read and move machine code, on bytes made by hand.
+#include "monitors/hooks_x86_64.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#if defined(__x86_64__)
+
+namespace pinfold::monitors::x86_64 {
+namespace {
+
+using bytes = std::vector<std::uint8_t>;
+
+constexpr std::uintptr_t base = 0x7f0000001000;
+
+bytes operator+(bytes left, const bytes& right) {
+  left.insert(left.end(), right.begin(), right.end());
+  return left;
+}
+
+const bytes endbr64{0xF3, 0x0F, 0x1E, 0xFA};
+const bytes move_number{0xB8, 11, 0, 0, 0};   // mov $11,%eax
+const bytes move_register{0x41, 0x89, 0xCA};  // mov %ecx,%r10d
+const bytes system_call{0x0F, 0x05};
+const bytes ret{0xC3};
+const bytes nop5{0x0F, 0x1F, 0x44, 0, 0};
+const bytes nop4{0x0F, 0x1F, 0x40, 0};
+
+text at_base(const bytes& function) { return {function, base}; }
+
+result<way_in> way(const bytes& function, std::span<const range> taken = {}) {
+  return find_way_in(at_base(function), base, taken);
+}
+
+bytes moved_bytes(const bytes& from, std::uintptr_t to) {
+  const auto made = moved(at_base(from), to);
+  EXPECT_TRUE(made);
+  return made ? bytes(made->bytes.begin(), made->bytes.begin() + static_cast<std::ptrdiff_t>(made->size)) : bytes{};
+}
+
+bytes far(std::uintptr_t to) {
+  bytes made{0xFF, 0x25, 0, 0, 0, 0};
+  for (unsigned i = 0; i < 8; ++i) made.push_back(static_cast<std::uint8_t>(to >> (8 * i)));
+  return made;
+}
+
+TEST(hooks_decode, long_first_instruction_is_replaced) {
+  const auto found = way(move_number + system_call + ret);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->at, base);
+  EXPECT_EQ(found->length, 5U);
+  EXPECT_TRUE(found->pad.empty());
+}
+
+TEST(hooks_decode, short_first_instruction_uses_bytes_that_nothing_runs) {
+  const auto found = way(move_register + move_number + system_call + ret + nop5 + ret);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->length, 3U);
+  EXPECT_EQ(found->pad, (range{base + 11, base + 16}));
+}
+
+TEST(hooks_decode, fill_bytes_that_are_run_are_left_alone) {
+  EXPECT_FALSE(way(move_register + nop5 + nop5 + ret + nop4 + ret)) << "run, or too few";
+  EXPECT_TRUE(way(move_register + nop5 + nop5 + ret + nop4 + bytes{0x90} + ret));
+  EXPECT_TRUE(way(move_register + bytes{0xEB, 0x05} + nop5 + ret)) << "jumped over";
+  EXPECT_FALSE(way(move_register + bytes{0x74, 0x05} + nop5 + ret)) << "not always jumped over";
+}
+
+TEST(hooks_decode, pad_too_far_away) {
+  const bytes much(140, 0xF8);  // clc
+  EXPECT_FALSE(way(move_register + much + ret + nop5 + ret));
+  const bytes less(120, 0xF8);
+  EXPECT_TRUE(way(move_register + less + ret + nop5 + ret));
+}
+
+TEST(hooks_decode, pad_of_another_function_is_not_taken_again) {
+  const auto function = move_register + ret + nop5 + ret + nop5 + nop5 + ret;
+  const std::vector<range> taken{{base + 4, base + 9}};
+  const auto found = way(function, taken);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->pad, (range{base + 10, base + 20}));
+}
+
+TEST(hooks_decode, R38_entry_after_endbr64) {
+  const auto found = way(endbr64 + move_register + move_number + system_call + ret + nop5 + ret);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->at, base + 4);
+  // mov $11,%eax would cross the aligned word: a short jump does not
+  const auto crossing = way(endbr64 + move_number + system_call + ret + nop5 + ret);
+  ASSERT_TRUE(crossing);
+  EXPECT_EQ(crossing->at, base + 4);
+  EXPECT_EQ(crossing->pad, (range{base + 12, base + 17}));
+}
+
+TEST(hooks_decode, entry_on_endbr64_where_push_follows) {
+  const auto found = way(endbr64 + bytes{0x55} + ret + nop5 + ret);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->at, base);
+  EXPECT_EQ(found->length, 4U);
+}
+
+TEST(hooks_decode, refused) {
+  EXPECT_FALSE(way(bytes{0x55} + ret + nop5 + ret)) << "one byte";
+  EXPECT_FALSE(way(bytes{0xCC} + ret + nop5 + ret)) << "a debugger's";
+  EXPECT_FALSE(way(bytes{0x06} + ret + nop5 + ret)) << "no instruction";
+  EXPECT_FALSE(find_way_in(at_base(move_number), base + 5, {})) << "outside";
+  EXPECT_FALSE(moved(at_base({0xE3, 0x10}), base)) << "jrcxz";
+  EXPECT_FALSE(moved(at_base({0xE2, 0x10}), base)) << "loop";
+  EXPECT_FALSE(moved(at_base({0xC7, 0xF8, 0, 0, 0, 0}), base)) << "xbegin";
+  EXPECT_FALSE(moved(at_base({0xCC}), base)) << "int3";
+  EXPECT_FALSE(moved(at_base({0x48, 0x8B}), base)) << "half an instruction";
+}
+
+TEST(hooks_decode, plain_instruction_is_copied) {
+  EXPECT_EQ(moved_bytes(move_number + ret, base + 0x1000), move_number + far(base + 5));
+}
+
+TEST(hooks_decode, rip_relative_access_is_shifted) {
+  const bytes access{0x48, 0x8B, 0x05, 0x10, 0, 0, 0};  // mov 0x10(%rip),%rax
+  EXPECT_EQ(moved_bytes(access, base - 0x1000), (bytes{0x48, 0x8B, 0x05, 0x10, 0x10, 0, 0}) + far(base + 7));
+  const bytes with_number{0x83, 0x3D, 0x10, 0, 0, 0, 7};  // cmpl $7,0x10(%rip)
+  EXPECT_EQ(moved_bytes(with_number, base + 0x10), (bytes{0x83, 0x3D, 0, 0, 0, 0, 7}) + far(base + 7));
+  EXPECT_FALSE(moved(at_base(access), base + (std::uintptr_t{1} << 33U))) << "out of its reach";
+}
+
+TEST(hooks_decode, R38_jump_of_another_hook_is_kept) {
+  EXPECT_EQ(moved_bytes({0xE9, 0x00, 0x01, 0, 0}, base + 0x5000), far(base + 0x105) + far(base + 5));
+  EXPECT_EQ(moved_bytes({0xEB, 0xF0}, base + 0x5000), far(base - 14) + far(base + 2));
+  const auto indirect = far(base + 0x1234);  // of its own data: shifted
+  const bytes first(indirect.begin(), indirect.begin() + 6);
+  EXPECT_EQ(moved_bytes(indirect, base + 0x100), (bytes{0xFF, 0x25, 0x00, 0xFF, 0xFF, 0xFF}) + far(base + 6));
+  EXPECT_TRUE(way(bytes{0xE9, 0, 1, 0, 0} + system_call + ret));
+  const bytes by_register{0x49, 0xBB, 1, 2, 3, 4, 5, 6, 7, 8, 0x41, 0xFF, 0xE3};
+  EXPECT_EQ(moved_bytes(by_register, base + 0x100),
+            bytes(by_register.begin(), by_register.begin() + 10) + far(base + 10));
+}
+
+TEST(hooks_decode, R38_call_of_another_hook_is_kept) {
+  bytes expected{0xFF, 0x15, 2, 0, 0, 0, 0xEB, 8};
+  for (unsigned i = 0; i < 8; ++i) expected.push_back(static_cast<std::uint8_t>((base + 0x105) >> (8 * i)));
+  EXPECT_EQ(moved_bytes({0xE8, 0x00, 0x01, 0, 0}, base + 0x5000), expected + far(base + 5));
+}
+
+TEST(hooks_decode, conditional_jumps_near_and_far) {
+  EXPECT_EQ(moved_bytes({0x74, 0x10}, base + 0x5000), (bytes{0x75, 14}) + far(base + 0x12) + far(base + 2));
+  EXPECT_EQ(moved_bytes({0x0F, 0x87, 0x00, 0x01, 0, 0}, base + 0x5000),
+            (bytes{0x76, 14}) + far(base + 0x106) + far(base + 6));
+}
+
+TEST(hooks_decode, what_hooks_begin_with) {
+  const auto away = [](const bytes& code) { return leads_away(at_base(code)); };
+  EXPECT_TRUE(away({0xE9, 0, 0, 0, 0}));
+  EXPECT_TRUE(away({0xEB, 0}));
+  EXPECT_TRUE(away(far(base)));
+  EXPECT_TRUE(away({0xE8, 0, 0, 0, 0}));
+  EXPECT_TRUE(away({0x49, 0xBB, 1, 2, 3, 4, 5, 6, 7, 8}));
+  EXPECT_FALSE(away(move_number));
+  EXPECT_FALSE(away(move_register));
+}
+
+TEST(hooks_decode, begin_of_a_function_without_a_symbol) {
+  const bytes before = bytes(27, 0xF8) + nop5;  // 32 bytes
+  const bytes function = move_register + bytes{0x41, 0xF7, 0xC1, 0xFF, 0x0F, 0, 0} + bytes{0x75, 0x14} + move_number;
+  const auto all = before + function;
+  EXPECT_EQ(begin_of_function(at_base(all), base + 32 + 12), base + 32);
+  EXPECT_EQ(begin_of_function(at_base(all), base + 32 + 11), 0U) << "the middle of an instruction";
+  const auto glued = bytes(32, 0xF8) + function;
+  EXPECT_EQ(begin_of_function(at_base(glued), base + 32 + 12), 0U);
+  const auto guarded = before + endbr64 + move_number;
+  EXPECT_EQ(begin_of_function(at_base(guarded), base + 36), base + 32);
+}
+
+TEST(hooks_decode, reach_of_jumps) {
+  EXPECT_TRUE(reaches(base, base + 0x7FFF0000));
+  EXPECT_FALSE(reaches(base, base + 0x80010000));
+  EXPECT_TRUE(reaches(base, base - 0x7FFF0000));
+  const auto made = jump(base, base + 0x105);
+  EXPECT_EQ(bytes(made.bytes.begin(), made.bytes.begin() + 5), (bytes{0xE9, 0x00, 0x01, 0, 0}));
+  const auto little = short_jump(base, base + 2 + 127);
+  EXPECT_EQ(bytes(little.bytes.begin(), little.bytes.begin() + 2), (bytes{0xEB, 0x7F}));
+}
+
+}  // namespace
+}  // namespace pinfold::monitors::x86_64
+
+#endif
