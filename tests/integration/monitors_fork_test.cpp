@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Monitors across fork, vfork and exec (R37): a child has its own or none, and the parent stays right.
+#include "support/child_process.hpp"
+#include "support/local_fixture.hpp"
+#include "support/sanitized.hpp"
+#include "support/test_ring.hpp"
+
+#include <cstring>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace pinfold::testing {
+namespace {
+
+constexpr std::size_t bytes = 65536;
+constexpr int usable = PROT_READ | PROT_WRITE;
+constexpr int own = MAP_PRIVATE | MAP_ANONYMOUS;
+
+using cache_type = pinfold::cache<pretend_registrar>;
+
+struct fork_of_a_monitored_process : ::testing::TestWithParam<monitor_choice> {
+  std::shared_ptr<pretend_device> device = std::make_shared<pretend_device>();
+  cache_type cache{pretend_registrar{device}, {.monitor = GetParam()}};
+  void* at = ::mmap(nullptr, bytes, usable, own, -1, 0);
+
+  void SetUp() override {
+    if (cache.monitors().starts_with("none")) GTEST_SKIP() << cache.monitors();
+    ASSERT_TRUE(cache.acquire(at, bytes));
+  }
+  ~fork_of_a_monitored_process() override { ::munmap(at, bytes); }
+
+  static bool replace(void* where) {
+    return ::munmap(where, bytes) == 0 && ::mmap(where, bytes, usable, own | MAP_FIXED_NOREPLACE, -1, 0) == where;
+  }
+  // Whether a registration of that memory is found stale once it was replaced, and only then.
+  static bool notices(cache_type& in, void* where) {
+    if (!in.acquire(where, bytes) || !in.find(where, bytes)) return false;
+    return replace(where) && !in.find(where, bytes);
+  }
+};
+
+TEST_P(fork_of_a_monitored_process, what_the_child_unmaps_is_no_news_to_the_parent) {
+  child_process child([&](line&) { return ::munmap(at, bytes) == 0 ? 0 : 1; });
+  EXPECT_EQ(child.finish(), 0);
+  EXPECT_TRUE(cache.find(at, bytes)) << "the parent's memory is where it was";
+  EXPECT_TRUE(notices(cache, at));
+}
+
+TEST_P(fork_of_a_monitored_process, the_child_uses_nothing_of_the_parents) {
+  child_process child([&](line&) {
+    if (cache.find(at, bytes)) return 1;
+    auto got = cache.acquire(at, bytes);
+    return !got && got.error().code == errc::closed ? 0 : 2;
+  });
+  EXPECT_EQ(child.finish(), 0);
+  EXPECT_EQ(device->open_now(), 1U);
+  EXPECT_TRUE(notices(cache, at));
+}
+
+TEST_P(fork_of_a_monitored_process, a_cache_of_the_childs_own_is_monitored) {
+  child_process child([&](line& talk) {
+    cache_type mine(pretend_registrar{std::make_shared<pretend_device>()}, {.monitor = GetParam()});
+    if (mine.monitors() != cache.monitors()) return 1;
+    if (!talk.send(1) || !talk.receive<int>()) return 2;  // the parent's monitors are at work, too
+    return notices(mine, at) ? 0 : 3;
+  });
+  ASSERT_TRUE(child.talk().receive<int>());
+  EXPECT_TRUE(notices(cache, at));
+  ASSERT_TRUE(child.talk().send(1));
+  EXPECT_EQ(child.finish(), 0);
+  EXPECT_TRUE(notices(cache, at));
+}
+
+TEST_P(fork_of_a_monitored_process, vfork_and_exec_change_nothing) {
+  char name[] = "/bin/true";
+  char* const arguments[] = {name, nullptr};
+  pid_t child = 0;
+  ASSERT_EQ(::posix_spawn(&child, name, nullptr, nullptr, arguments, environ), 0);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(cache.find(at, bytes));
+  EXPECT_TRUE(notices(cache, at));
+}
+
+TEST_P(fork_of_a_monitored_process, the_parent_may_end_before_the_child) {
+  child_process outer([&](line&) {
+    auto inner_cache = std::make_unique<cache_type>(pretend_registrar{std::make_shared<pretend_device>()},
+                                                    cache_options{.monitor = GetParam()});
+    child_process inner([&](line& talk) { return talk.receive<int>() && replace(at) ? 0 : 1; });
+    inner_cache.reset();  // its monitors go while the child has copies of all
+    if (!replace(at) || !inner.talk().send(1)) return 1;
+    return inner.finish();
+  });
+  EXPECT_EQ(outer.finish(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(monitors, fork_of_a_monitored_process,
+                         ::testing::Values(monitor_choice::hooks, monitor_choice::userfaultfd,
+                                           monitor_choice::automatic),
+                         [](const auto& one) {
+                           return std::string(one.param == monitor_choice::hooks         ? "hooks"
+                                              : one.param == monitor_choice::userfaultfd ? "userfaultfd"
+                                                                                         : "automatic");
+                         });
+
+// The kernel copies pinned pages for the child (Linux 5.12), so that a registration stays the parent's.
+TEST(fork_of_registered_memory, R37_the_parent_sends_what_it_writes_afterwards) {
+  test_ring ring;
+  pinfold::cache<io_uring_registrar> cache(registrar_on(ring));
+  const int file = ::memfd_create("pinfold-test", MFD_CLOEXEC);
+  void* const at = ::mmap(nullptr, bytes, usable, own, -1, 0);
+  std::memset(at, 'A', bytes);
+  auto held = cache.acquire(at, bytes);
+  ASSERT_TRUE(held) << describe(held.error());
+  child_process child([&](line& talk) {
+    char first = 0;
+    const bool told = talk.receive<int>().has_value();
+    std::memcpy(&first, at, 1);
+    return told && first == 'A' ? 0 : 1;
+  });
+  std::memset(at, 'B', bytes);
+  EXPECT_EQ(ring.write(file, at, bytes, 0, held->handle().index), static_cast<int>(bytes));
+  std::vector<char> got(bytes);
+  EXPECT_EQ(::pread(file, got.data(), bytes, 0), static_cast<ssize_t>(bytes));
+  EXPECT_EQ(got, std::vector<char>(bytes, 'B'));
+  ASSERT_TRUE(child.talk().send(1));
+  EXPECT_EQ(child.finish(), 0);
+  ::munmap(at, bytes);
+  ::close(file);
+}
+
+}  // namespace
+}  // namespace pinfold::testing
