@@ -3,9 +3,12 @@
 
 #include "monitors/hooks_linker.hpp"
 
+#include <array>
 #include <atomic>
+#include <cstring>
 #include <dlfcn.h>
 #include <link.h>
+#include <span>
 
 namespace pinfold::monitors {
 
@@ -36,10 +39,10 @@ class library {
     return known != nullptr ? known->l_name : "";
   }
 
-  /// An address that only it has something at. 0 if that cannot be told.
-  [[nodiscard]] std::uintptr_t inside() const noexcept {
+  /// Where its ELF header is: libraries begin with that. 0 if it cannot be told.
+  [[nodiscard]] std::uintptr_t begin() const noexcept {
     const link_map* const known = map();
-    return known != nullptr ? reinterpret_cast<std::uintptr_t>(known->l_ld) : 0;
+    return known != nullptr ? known->l_addr : 0;
   }
 
  private:
@@ -52,43 +55,24 @@ class library {
   void* handle_;
 };
 
-template <class F>
-void for_each_segment(const dl_phdr_info& of, F&& each) {
-  for (const auto& header : std::span(of.dlpi_phdr, of.dlpi_phnum))
-    if (header.p_type == PT_LOAD)
-      each(header, range{of.dlpi_addr + header.p_vaddr, of.dlpi_addr + header.p_vaddr + header.p_memsz});
-}
-
 struct code_segment {
   x86_64::text text;
   std::size_t offset = 0;  // in the file
 };
 
-struct search {
-  std::uintptr_t inside;  // of the module whose code is wanted
-  std::uintptr_t entry;   // in the segment that is wanted; 0: any
-  code_segment result;
-};
-
-int look_at_module(dl_phdr_info* module, std::size_t /*size*/, void* wanted) {
-  auto& looked = *static_cast<search*>(wanted);
-  bool mine = false;
-  for_each_segment(*module, [&](const auto& /*header*/, const range& at) {
-    mine = mine || (at.begin <= looked.inside && looked.inside < at.end);
-  });
-  if (!mine) return 0;
-  for_each_segment(*module, [&](const auto& header, const range& at) {
-    if ((header.p_flags & PF_X) == 0) return;
-    if (looked.entry != 0 && (looked.entry < at.begin || looked.entry >= at.end)) return;
-    looked.result = {{{reinterpret_cast<const std::uint8_t*>(at.begin), at.size()}, at.begin}, header.p_offset};
-  });
-  return 1;
-}
-
-code_segment code_around(std::uintptr_t inside, std::uintptr_t entry) noexcept {
-  search looked{inside, entry, {}};
-  ::dl_iterate_phdr(look_at_module, &looked);
-  return looked.result;
+// The executable segment that has `entry` in it, or any if that is 0. Not by dl_iterate_phdr: a child of fork(2) would
+// wait for ever for its lock, if another thread of the parent's had that.
+code_segment code_around(std::uintptr_t library_begin, std::uintptr_t entry) noexcept {
+  const auto* elf = reinterpret_cast<const ElfW(Ehdr)*>(library_begin);
+  if (elf == nullptr || std::memcmp(&elf->e_ident[0], ELFMAG, SELFMAG) != 0) return {};
+  const auto* headers = reinterpret_cast<const ElfW(Phdr)*>(library_begin + elf->e_phoff);
+  for (const auto& header : std::span(headers, elf->e_phnum)) {
+    const range at{library_begin + header.p_vaddr, library_begin + header.p_vaddr + header.p_memsz};
+    if (header.p_type != PT_LOAD || (header.p_flags & PF_X) == 0) continue;
+    if (entry != 0 && (entry < at.begin || entry >= at.end)) continue;
+    return {{{reinterpret_cast<const std::uint8_t*>(at.begin), at.size()}, at.begin}, header.p_offset};
+  }
+  return {};
 }
 
 struct name_of_function {
@@ -116,30 +100,21 @@ result<void> find_named(const library& libc, found_functions& all) noexcept {
   for (const auto& each : names) {
     const auto entry = libc.function_named(each.name);
     if (entry == 0 && each.needed) return fail(errc::unsupported, "libc lacks a function that has to be hooked");
-    if (entry != 0) at(all, each.which) = {entry, code_around(entry, entry).text};
+    if (entry != 0) at(all, each.which) = {entry, code_around(libc.begin(), entry).text};
   }
   return {};
 }
-
-// Found once: with our own jumps in them they are harder to know.
-std::atomic<std::uintptr_t> known_munmap{0};
-std::atomic<std::uintptr_t> known_mmap{0};
 
 // Without its munmap, dlclose goes unseen. Its mmap only maps over what it has just reserved: not seeing it loses
 // nothing.
 result<void> find_in_linker(found_functions& all) noexcept {
   const library linker("ld-linux-x86-64.so.2");
-  const auto inside = linker.inside();
-  if (inside == 0) return fail(errc::unsupported, "the dynamic linker cannot be found");
-  const auto code = code_around(inside, 0);
-  if (known_munmap.load() == 0) {
-    const auto own = find_linker_functions(code.text, linker.file(), code.offset);
-    known_mmap.store(own.mmap);
-    known_munmap.store(own.munmap);
-  }
-  at(all, function::linker_munmap) = {known_munmap.load(), code.text};
-  at(all, function::linker_mmap) = {known_mmap.load(), code.text};
-  if (known_munmap.load() == 0) return fail(errc::unsupported, "the dynamic linker's own munmap cannot be found");
+  const auto code = code_around(linker.begin(), 0);
+  if (code.text.bytes.empty()) return fail(errc::unsupported, "the dynamic linker cannot be found");
+  const auto own = find_linker_functions(code.text, linker.file(), code.offset);
+  at(all, function::linker_munmap) = {own.munmap, code.text};
+  at(all, function::linker_mmap) = {own.mmap, code.text};
+  if (own.munmap == 0) return fail(errc::unsupported, "the dynamic linker's own munmap cannot be found");
   return {};
 }
 
@@ -147,6 +122,8 @@ result<void> find_in_linker(found_functions& all) noexcept {
 
 // A thread may be in a replacement when the last monitor is gone and the program closes this library.
 result<void> stay_loaded() noexcept {
+  static std::atomic<bool> done{false};
+  if (done.load()) return {};
   Dl_info info{};
   link_map* map = nullptr;
   const auto* here = reinterpret_cast<const void*>(events::replacements().front());
@@ -155,16 +132,38 @@ result<void> stay_loaded() noexcept {
   void* const handle = ::dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);  // "": the program
   if (handle == nullptr) return fail(errc::unsupported, "the library that this is part of cannot be kept loaded");
   ::dlclose(handle);
+  done.store(true);
   return {};
 }
 
-result<found_functions> find_functions() noexcept {
+namespace {
+
+result<found_functions> find_anew() noexcept {
   found_functions all{};
   const library libc("libc.so.6");
   if (!libc) return fail(errc::unsupported, "no shared glibc in this process");
   if (auto named = find_named(libc, all); !named) return tl::unexpected(named.error());
   if (auto linked = find_in_linker(all); !linked) return tl::unexpected(linked.error());
   return all;
+}
+
+// Found once, as neither library ever goes. A child of fork(2) has it from its parent; if that was just writing it
+// down, the child goes without.
+enum class note : std::uint8_t { none, being_written, there };
+std::atomic<note> noted{note::none};
+found_functions noted_functions;
+
+}  // namespace
+
+result<found_functions> find_functions() noexcept {
+  if (noted.load(std::memory_order_acquire) == note::there) return noted_functions;
+  const auto found = find_anew();
+  note none = note::none;
+  if (found && noted.compare_exchange_strong(none, note::being_written)) {
+    noted_functions = *found;
+    noted.store(note::there, std::memory_order_release);
+  }
+  return found;
 }
 
 #else
