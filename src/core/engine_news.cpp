@@ -120,7 +120,7 @@ void engine::doom_if_gone(entry& opening) noexcept {
 
 // R30: monitors of this process do not see what others do to a file.
 bool engine::others_could_take(const request& what, const range& extent) const noexcept {
-  if (monitors_ == nullptr || what.unshared) return false;
+  if (monitors_ == nullptr || what.unshared || monitors_->sees_files()) return false;
   const auto behind = backing_of(extent, what.file);
   return behind > backing::program || (behind == backing::program && !options_.program_data);
 }

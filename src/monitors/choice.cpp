@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/choice.hpp"
 
+#include "monitors/bpf.hpp"
 #include "monitors/hooks.hpp"
 #include "monitors/userfaultfd.hpp"
 
 #include <atomic>
+#include <cstdlib>
 #include <mutex>
 #include <optional>
 
@@ -16,9 +18,18 @@ using watch::board;
 using watch::source;
 using watch::watched_memory;
 
-constexpr std::array<kind, 2> kinds{{
+result<std::unique_ptr<watch::monitor>> make_bpf_anywhere(board& to, watched_memory& watched) {
+  bpf_source from;
+  if (const char* socket = ::secure_getenv("PINFOLD_MONITORD"); socket != nullptr) from.socket = socket;
+  auto made = make_bpf(to, watched, from);
+  if (!made) return tl::unexpected(made.error());
+  return std::move(*made);
+}
+
+constexpr std::array<kind, 3> kinds{{
     {monitor_choice::hooks, source::hooks, "hooks", true, make_hooks},
     {monitor_choice::userfaultfd, source::userfaultfd, "userfaultfd", true, make_userfaultfd},
+    {monitor_choice::bpf, source::bpf, "bpf", false, make_bpf_anywhere},
 }};
 
 /// The monitors of one process. A child of fork(2) has others; its parent's stay as they were.
@@ -108,7 +119,6 @@ chosen choose(monitor_choice wanted) {
       names += (names.empty() ? "" : "+") + std::string(one.name);
     }
   }
-  if (includes(wanted, monitor_choice::bpf)) problems += problems.empty() ? "bpf: not built" : "; bpf: not built";
   const bool keeps = automatic ? !members.empty() : problems.empty();
   if (!keeps) return {false, nullptr, "none (" + problems + ")"};
   auto text = problems.empty() ? names : names + " (" + problems + ")";

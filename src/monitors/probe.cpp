@@ -15,9 +15,10 @@ namespace pinfold::monitors {
 using watch::source;
 
 bait::bait(const watch::monitor_set& watched_by, const range& memory) noexcept
-    : memory_(memory), noted_(watch::watched_memory::here().prepare(memory)), cursor_(0) {
+    : watched_by_(watched_by), memory_(memory), noted_(watch::watched_memory::here().prepare(memory)), cursor_(0) {
   if (noted_) watch::watched_memory::here().add(memory_);
   static_cast<void>(watched_by.watch(memory_));  // who cannot watch it does not see it
+  static_cast<void>(watched_by_.drain());
   cursor_ = watch::board::here().generation().load();
 }
 
@@ -26,6 +27,7 @@ bait::~bait() {
 }
 
 sources bait::seen_by() const noexcept {
+  static_cast<void>(watched_by_.drain());
   sources seen = 0;
   auto at = cursor_;
   range gone;

@@ -41,6 +41,7 @@ class bait {
   [[nodiscard]] sources seen_by() const noexcept;
 
  private:
+  const watch::monitor_set& watched_by_;
   range memory_;
   bool noted_;
   std::uint64_t cursor_;

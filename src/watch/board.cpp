@@ -21,6 +21,10 @@ std::atomic<std::uint64_t> last_process{0};  // inherited by children, so that t
 // A process's generations begin there: hooks may count up in a child before it has a number, and do not get that far.
 constexpr unsigned process_shift = 44;
 
+std::uint64_t check_of(std::uint64_t number, const range& gone) noexcept {
+  return number ^ gone.begin * 0x9e3779b97f4a7c15ULL ^ gone.end * 0xc2b2ae3d27d4eb4fULL;
+}
+
 }  // namespace
 
 // Where the kernel does not wipe (before Linux 4.14).
@@ -61,6 +65,7 @@ void board::publish(std::uint64_t reserved, const range& gone, source from) noex
   at.begin.store(gone.begin, std::memory_order_release);
   at.end.store(gone.end, std::memory_order_release);
   at.from.store(from, std::memory_order_release);
+  at.check.store(check_of(reserved, gone), std::memory_order_release);
   at.mark.store(reserved + 1, std::memory_order_release);
 }
 
@@ -71,7 +76,8 @@ news board::look_at(const slot& at, std::uint64_t number, range& gone, source& f
   gone.begin = at.begin.load(std::memory_order_acquire);
   gone.end = at.end.load(std::memory_order_acquire);
   from = at.from.load(std::memory_order_acquire);
-  return at.mark.load(std::memory_order_acquire) == mark ? news::one : news::everything;
+  const bool whole = at.check.load(std::memory_order_acquire) == check_of(number, gone);
+  return whole && at.mark.load(std::memory_order_acquire) == mark ? news::one : news::everything;
 }
 
 news board::read(std::uint64_t& cursor, range& gone, source& from) const noexcept {

@@ -67,10 +67,12 @@ class board {
 
  private:
   /// Written once a round: `mark` is the event's number plus 1 when the range is there, and 0 while it is changed.
+  /// `check` belongs to number and range: a writer that was stopped for a whole round leaves a mixture behind.
   struct slot {
     std::atomic<std::uint64_t> mark{0};
     std::atomic<std::uintptr_t> begin{0};
     std::atomic<std::uintptr_t> end{0};
+    std::atomic<std::uint64_t> check{0};
     std::atomic<source> from{};
   };
   [[nodiscard]] news look_at(const slot& at, std::uint64_t number, range& gone, source& from) const noexcept;

@@ -41,6 +41,9 @@ class monitor {
   /// Puts on the board what that word counted before the call, and returns up to which value of it that is done.
   virtual std::uint64_t drain() noexcept { return 0; }
 
+  /// Whether it sees what other processes do to a file that is mapped here.
+  [[nodiscard]] virtual bool sees_files() const noexcept { return false; }
+
   /// False once it has failed for good: then nothing may be kept on its word.
   [[nodiscard]] virtual bool works() const noexcept { return true; }
 };

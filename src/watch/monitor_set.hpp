@@ -5,6 +5,7 @@
 
 #include "watch/monitor.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -30,6 +31,10 @@ class monitor_set {
 
   void settle() const noexcept {
     for (const auto& one : all_) one->settle();
+  }
+
+  [[nodiscard]] bool sees_files() const noexcept {
+    return std::any_of(all_.begin(), all_.end(), [](const auto& one) { return one->sees_files() && one->works(); });
   }
 
   /// What the kernel counts for one of them; a word that is always 0 when there is none such.

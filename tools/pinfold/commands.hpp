@@ -16,6 +16,7 @@ void add_info(CLI::App& app, action& chosen);
 void add_demo(CLI::App& app, action& chosen);
 void add_trace(CLI::App& app, action& chosen);
 void add_replay(CLI::App& app, action& chosen);
+void add_monitord(CLI::App& app, action& chosen);
 void add_perf_import(CLI::App& perf, action& chosen);
 void add_perf_register(CLI::App& perf, action& chosen);
 void add_perf_io(CLI::App& perf, action& chosen);

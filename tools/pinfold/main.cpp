@@ -27,6 +27,7 @@ int run(int argc, char** argv) {
   tool::add_demo(app, chosen);
   tool::add_trace(app, chosen);
   tool::add_replay(app, chosen);
+  tool::add_monitord(app, chosen);
   auto* perf = app.add_subcommand("perf", "Measures what the cache brings on this machine");
   perf->require_subcommand(0, 1);
   tool::add_perf_import(*perf, chosen);

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# add_kernel_programs(<target>)
+#
+# Compiles the programs of the bpf monitor for the kernel and makes them part of the target, where there are clang,
+# libbpf and an x86-64 machine. Elsewhere that monitor serves only who finds a server.
+set(PINFOLD_WITH_BPF AUTO CACHE STRING "Build the kernel programs of the bpf monitor: ON, OFF, or AUTO where possible")
+set_property(CACHE PINFOLD_WITH_BPF PROPERTY STRINGS AUTO ON OFF)
+
+function(add_kernel_programs target)
+  if(NOT PINFOLD_WITH_BPF)
+    return()
+  endif()
+  find_package(PkgConfig QUIET)
+  if(PkgConfig_FOUND)
+    pkg_check_modules(libbpf QUIET IMPORTED_TARGET libbpf>=1.0)
+  endif()
+  find_program(PINFOLD_BPF_CLANG NAMES clang clang-19 clang-18 clang-17 clang-16 clang-15 clang-14)
+  mark_as_advanced(PINFOLD_BPF_CLANG)
+  if(NOT libbpf_FOUND OR NOT PINFOLD_BPF_CLANG OR NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    set(missing "the bpf monitor's kernel programs need clang, libbpf-dev, pkg-config and an x86-64 machine")
+    if(PINFOLD_WITH_BPF STREQUAL ON)
+      message(FATAL_ERROR "PINFOLD_WITH_BPF=ON: ${missing}")
+    endif()
+    message(STATUS "Without what is not there: ${missing}")
+    return()
+  endif()
+
+  set(source ${CMAKE_CURRENT_SOURCE_DIR}/monitors/bpf/ummunotify.bpf.c)
+  set(object ${CMAKE_CURRENT_BINARY_DIR}/ummunotify.bpf) # not .o, which would be linked
+  set(system_headers "")
+  if(CMAKE_LIBRARY_ARCHITECTURE)
+    set(system_headers -I/usr/include/${CMAKE_LIBRARY_ARCHITECTURE})
+  endif()
+  add_custom_command(
+    OUTPUT ${object}
+    COMMAND ${PINFOLD_BPF_CLANG} -target bpf -mcpu=v3 -O2 -g -Wall -Werror -D__TARGET_ARCH_x86 ${system_headers}
+            -I${CMAKE_CURRENT_SOURCE_DIR} -c ${source} -o ${object}
+    DEPENDS ${source} ${CMAKE_CURRENT_SOURCE_DIR}/monitors/bpf_layout.h
+    COMMENT "Compiling the bpf monitor's kernel programs"
+    VERBATIM
+  )
+  set_source_files_properties(${object} PROPERTIES HEADER_FILE_ONLY ON)
+  target_sources(${target} PRIVATE ${object})
+  set_source_files_properties(
+    ${CMAKE_CURRENT_SOURCE_DIR}/monitors/bpf_programs.cpp
+    PROPERTIES OBJECT_DEPENDS ${object} COMPILE_DEFINITIONS "PINFOLD_WITH_BPF=1;PINFOLD_BPF_OBJECT=\"${object}\""
+  )
+  target_link_libraries(${target} PUBLIC PkgConfig::libbpf)
+endfunction()

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// bpf(2), as far as it is needed once the programs are loaded. Results are those of the system call.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <linux/bpf.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace pinfold::monitors {
+
+[[nodiscard]] inline long bpf_call(bpf_cmd command, bpf_attr& what) noexcept {
+  return ::syscall(SYS_bpf, command, &what, sizeof what);
+}
+
+/// All zeros, the padding too: the kernel insists.
+[[nodiscard]] inline bpf_attr bpf_nothing() noexcept {
+  bpf_attr empty;
+  std::memset(&empty, 0, sizeof empty);
+  return empty;
+}
+
+[[nodiscard]] inline bpf_attr bpf_element(int map, const void* key, void* value) noexcept {
+  bpf_attr what = bpf_nothing();
+  what.map_fd = static_cast<std::uint32_t>(map);
+  what.key = reinterpret_cast<std::uintptr_t>(key);
+  what.value = reinterpret_cast<std::uintptr_t>(value);
+  return what;
+}
+
+[[nodiscard]] inline bool bpf_look_up(int map, const void* key, void* value) noexcept {
+  bpf_attr what = bpf_element(map, key, value);
+  return bpf_call(BPF_MAP_LOOKUP_ELEM, what) == 0;
+}
+
+[[nodiscard]] inline bool bpf_update(int map, const void* key, void* value) noexcept {
+  bpf_attr what = bpf_element(map, key, value);
+  return bpf_call(BPF_MAP_UPDATE_ELEM, what) == 0;
+}
+
+inline void bpf_remove(int map, const void* key) noexcept {
+  bpf_attr what = bpf_element(map, key, nullptr);
+  static_cast<void>(bpf_call(BPF_MAP_DELETE_ELEM, what));
+}
+
+/// A map of one value that processes can map. The descriptor, or -1; it is closed by exec.
+[[nodiscard]] inline int bpf_make_value_map(std::size_t bytes) noexcept {
+  bpf_attr what = bpf_nothing();
+  what.map_type = BPF_MAP_TYPE_ARRAY;
+  what.map_flags = BPF_F_MMAPABLE;
+  what.key_size = sizeof(std::uint32_t);
+  what.value_size = static_cast<std::uint32_t>(bytes);
+  what.max_entries = 1;
+  std::memcpy(what.map_name, "pinfold_ring", sizeof "pinfold_ring");
+  return static_cast<int>(bpf_call(BPF_MAP_CREATE, what));
+}
+
+/// Attaches a program of tp_btf kind to the tracepoint that it was loaded for. The link's descriptor, or -1; it is
+/// closed by exec.
+[[nodiscard]] inline int bpf_attach(int program) noexcept {
+  bpf_attr what = bpf_nothing();
+  what.raw_tracepoint.prog_fd = static_cast<std::uint32_t>(program);
+  return static_cast<int>(bpf_call(BPF_RAW_TRACEPOINT_OPEN, what));
+}
+
+}  // namespace pinfold::monitors

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The two ways to this process's ring: its own kernel programs, or those of a server.
+#pragma once
+
+#include "monitors/bpf_descriptor.hpp"
+#include "monitors/bpf_programs.hpp"
+
+#include <pinfold/error.hpp>
+
+#include <cstdint>
+#include <string_view>
+
+namespace pinfold::monitors {
+
+/// A ring in which this address space's events are recorded as long as the links and the connection are open.
+struct bpf_subscription {
+  bpf_descriptor ring;
+  std::uint64_t first_generation = 0;
+  bpf_links links;
+  bpf_descriptor connection;  ///< to the server; nothing where there is none
+};
+
+/// Errors are those of `bpf_programs::load`.
+[[nodiscard]] result<bpf_subscription> bpf_subscribe_here() noexcept;
+
+/// Asks the server at that path, which has to be root's or this user's. `unsupported`: nobody listens there, or in
+/// another version, or another monitor of this address space is served already. `not_permitted`: the server does not
+/// want to, or is somebody else's. `timed_out` after some seconds.
+[[nodiscard]] result<bpf_subscription> bpf_subscribe_at(std::string_view socket) noexcept;
+
+}  // namespace pinfold::monitors

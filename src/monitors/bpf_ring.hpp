@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// What the kernel programs write about this process, as this process reads it.
+#pragma once
+
+#include "monitors/bpf_descriptor.hpp"
+#include "monitors/bpf_layout.h"
+#include "watch/board.hpp"
+#include "watch/watched_memory.hpp"
+
+#include <pinfold/error.hpp>
+#include <pinfold/range.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+namespace pinfold::monitors {
+
+/// A ring in this process's memory, which the kernel alone writes. Thread-safe, without a lock; `drain` is for signal
+/// handlers too.
+class bpf_ring {
+ public:
+  /// `from` is what the ring's generation was before anything was recorded.
+  [[nodiscard]] static result<bpf_ring> map(const bpf_descriptor& ring, std::uint64_t from) noexcept;
+  bpf_ring(bpf_ring&& other) noexcept;
+  bpf_ring& operator=(bpf_ring&&) = delete;
+  ~bpf_ring();
+
+  /// How many events the kernel has recorded, on top of a number that no other ring had.
+  [[nodiscard]] const std::atomic<std::uint64_t>& generation() const noexcept { return area_->generation; }
+  /// Up to which of them they are on the board.
+  [[nodiscard]] const std::atomic<std::uint64_t>& drained() const noexcept { return drained_; }
+  [[nodiscard]] bool closed() const noexcept { return area_->closed.load(std::memory_order_acquire) != 0; }
+
+  /// Puts on the board what was recorded. Returns the generation up to which that is done, by this thread or another:
+  /// what it was when this was called, or later. Events of unwatched memory are left out.
+  std::uint64_t drain(watch::board& to, const watch::watched_memory& watched) noexcept;
+
+  /// For a forked child: from now on the memory there is its own, and all zero.
+  void become_empty() noexcept;
+
+ private:
+  struct record {
+    std::atomic<std::uint64_t> begin;
+    std::atomic<std::uint64_t> end;
+    std::atomic<std::uint64_t> check;
+  };
+  struct area {
+    std::atomic<std::uint64_t> generation;
+    std::atomic<std::uint64_t> closed;
+    std::array<std::uint64_t, 6> padding;
+    std::array<record, pinfold_records> records;
+  };
+  static_assert(sizeof(area) == sizeof(pinfold_area));
+
+  bpf_ring(const area* mapped, std::uint64_t from) noexcept : area_(mapped), drained_(from) {}
+  [[nodiscard]] bool read(std::uint64_t number, range& gone) const noexcept;
+  [[nodiscard]] bool wait_for(std::uint64_t number, range& gone) const noexcept;
+  [[nodiscard]] std::uint64_t skip_all(watch::board& to) noexcept;
+
+  const area* area_;
+  alignas(64) std::atomic<std::uint64_t> drained_;
+};
+
+}  // namespace pinfold::monitors

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The privileged process that loads the kernel programs for others and hands each its own address space's ring.
+#pragma once
+
+#include "monitors/bpf_descriptor.hpp"
+#include "monitors/bpf_places.hpp"
+#include "monitors/bpf_wire.hpp"
+
+#include <pinfold/error.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <poll.h>
+#include <string>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <vector>
+
+namespace pinfold::monitors {
+
+struct bpf_server_options {
+  /// Where it listens; the folder has to exist. One that begins with '@' has no file.
+  std::string socket = "/run/pinfold/monitord";
+  /// Who may ask, as the permissions of the socket: everybody.
+  mode_t mode = 0666;
+  /// How many rings one user may have, root excepted; 100 KB each.
+  std::size_t most_per_user = 128;
+};
+
+/// A loop over connections, of which none can hold up another. The kernel programs are loaded when the first client
+/// comes and let go a second after the last has left, so that nobody pays for them meanwhile. When this process ends,
+/// its clients do not notice: they have the links.
+///
+/// A client gets a ring of its own, for the address space from which it said a secret that only the connection heard;
+/// and only when the process that says it is the one that connected.
+class bpf_server {
+ public:
+  /// Listens, and loads the programs once to see that this is possible. Errors are those of `bpf_programs::load`, and
+  /// `invalid_argument` for a path where somebody listens, or that is no socket.
+  [[nodiscard]] static result<std::unique_ptr<bpf_server>> start(const bpf_server_options& options);
+  bpf_server(const bpf_server&) = delete;
+  bpf_server& operator=(const bpf_server&) = delete;
+  ~bpf_server();
+
+  /// Serves until somebody calls `stop`.
+  void run();
+  /// Any thread, any signal handler.
+  void stop() noexcept;
+
+  /// How many have a ring, or are about to. Any thread.
+  [[nodiscard]] std::size_t clients() const noexcept { return client_count_.load(std::memory_order_relaxed); }
+
+ private:
+  struct client {
+    bpf_descriptor socket;
+    ucred who;
+    bpf_place place;
+    bool served;         ///< has its ring
+    std::int64_t since;  ///< when it came, in milliseconds
+  };
+
+  bpf_server(const bpf_server_options& options, bpf_descriptor listener, bpf_descriptor wake)
+      : options_(options), listener_(std::move(listener)), wake_(std::move(wake)) {}
+
+  [[nodiscard]] bool wait();
+  [[nodiscard]] int patience() const;
+  void let_go();
+  void hear_all();
+  [[nodiscard]] bool hear(client& from);
+  [[nodiscard]] bool hand_out(client& to);
+  [[nodiscard]] int refusal(const client& asker, const pinfold_invitation& said) const;
+  void accept_all();
+  void accept(bpf_descriptor socket);
+  [[nodiscard]] int invite(client& who);
+  [[nodiscard]] std::size_t rings_of(uid_t user) const;
+
+  const bpf_server_options options_;
+  const bpf_descriptor listener_;
+  const bpf_descriptor wake_;
+  std::unique_ptr<bpf_places> places_;  ///< while there are clients, and a while longer
+  std::int64_t idle_since_ = 0;
+  std::vector<client> clients_;
+  std::atomic<std::size_t> client_count_{0};
+  std::vector<pollfd> polled_;  ///< wake, listener, then the clients in their order
+  bool resting_ = false;        ///< there was no descriptor for a client
+};
+
+}  // namespace pinfold::monitors

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// What a test of the bpf monitor does to memory, and what it then finds on the board.
+#pragma once
+
+#include "monitors/bpf.hpp"
+#include "monitors/bpf_call.hpp"
+#include "support/memory_attacks.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace pinfold::testing {
+
+/// Counts as registered.
+class watched {
+ public:
+  explicit watched(const range& what) : what_(what) {
+    EXPECT_TRUE(watch::watched_memory::here().prepare(what_));
+    watch::watched_memory::here().add(what_);
+  }
+  watched(const watched&) = delete;
+  watched& operator=(const watched&) = delete;
+  ~watched() { watch::watched_memory::here().remove(what_); }
+
+ private:
+  range what_;
+};
+
+/// Memory that counts as registered, and whose addresses nobody gets while it lives but by force.
+class memory {
+ public:
+  enum kind { anonymous, shared_file };
+
+  explicit memory(std::size_t bytes, kind what = anonymous)
+      : bytes_(bytes),
+        file_(what == shared_file ? ::memfd_create("target", MFD_CLOEXEC) : -1),
+        data_(map(nullptr, 0)),
+        counts_(all()) {
+    touch(bytes_, true);
+  }
+  memory(const memory&) = delete;
+  memory& operator=(const memory&) = delete;
+  ~memory() {
+    unmap();
+    if (file_ >= 0) ::close(file_);
+  }
+
+  [[nodiscard]] std::byte* data() const { return data_; }
+  [[nodiscard]] std::uintptr_t begin() const { return reinterpret_cast<std::uintptr_t>(data_); }
+  [[nodiscard]] range all() const { return {begin(), begin() + bytes_}; }
+  [[nodiscard]] int file() const { return file_; }
+  [[nodiscard]] target as_target() const { return {data_, bytes_}; }
+  void touch(std::size_t bytes, bool really) const {
+    if (really) std::memset(data_, 'A', bytes);
+  }
+  void unmap() const { ::munmap(data_, bytes_); }
+
+ private:
+  std::byte* map(void* where, int flags) const {
+    if (file_ >= 0 && ::ftruncate(file_, static_cast<off_t>(bytes_)) != 0) throw std::runtime_error("no memory file");
+    flags |= file_ >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+    return static_cast<std::byte*>(::mmap(where, bytes_, PROT_READ | PROT_WRITE, flags, file_, 0));
+  }
+
+  std::size_t bytes_;
+  int file_;
+  std::byte* data_;
+  watched counts_;
+};
+
+/// What comes on the board from its making on, or since it was asked last.
+class events {
+ public:
+  explicit events(monitors::bpf_monitor& monitor) : monitor_(monitor) {
+    monitor_.drain();
+    cursor_ = watch::board::here().generation().load();
+  }
+
+  std::vector<range> take() {
+    monitor_.drain();
+    std::vector<range> all;
+    for (;;) {
+      range gone;
+      const auto seen = watch::board::here().read(cursor_, gone);
+      if (seen == watch::news::nothing) return all;
+      all.push_back(seen == watch::news::one ? gone : range{0, UINTPTR_MAX});
+    }
+  }
+  bool take_cover(const range& wanted) {
+    bool found = false;
+    for (const auto& one : take()) found = found || one.contains(wanted);
+    return found;
+  }
+  bool take_overlap(const range& wanted) {
+    bool found = false;
+    for (const auto& one : take()) found = found || one.overlaps(wanted);
+    return found;
+  }
+
+ private:
+  monitors::bpf_monitor& monitor_;
+  std::uint64_t cursor_;
+};
+
+/// Descriptors of this process that are the kernel's BPF objects.
+inline std::vector<int> open_bpf_descriptors() {
+  std::vector<int> found;
+  for (const auto& each : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const auto what = std::filesystem::read_symlink(each.path(), gone).string();
+    if (what.find("bpf") != std::string::npos) found.push_back(std::stoi(each.path().filename()));
+  }
+  return found;
+}
+
+/// By the links that it has open.
+inline std::vector<std::uint32_t> programs_of_this_process() {
+  std::vector<std::uint32_t> found;
+  for (const int number : open_bpf_descriptors()) {
+    std::ifstream info("/proc/self/fdinfo/" + std::to_string(number));
+    for (std::string word; info >> word;)
+      if (word == "prog_id:") {
+        std::uint32_t id = 0;
+        info >> id;
+        found.push_back(id);
+      }
+  }
+  return found;
+}
+
+inline bool program_exists(std::uint32_t id) {
+  bpf_attr what = monitors::bpf_nothing();
+  what.prog_id = id;
+  const monitors::bpf_descriptor found(static_cast<int>(monitors::bpf_call(BPF_PROG_GET_FD_BY_ID, what)));
+  return static_cast<bool>(found);
+}
+
+/// Else those of others do not seem to exist.
+inline bool may_find_programs() { return ::geteuid() == 0; }
+
+/// The kernel frees them a little later.
+inline bool gone_soon(std::uint32_t id) {
+  for (int i = 0; i < 100 && program_exists(id); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  return !program_exists(id);
+}
+
+/// A monitor with kernel programs of its own.
+class bpf : public ::testing::Test {
+ protected:
+  static result<std::unique_ptr<monitors::bpf_monitor>> load() {
+    return monitors::make_bpf(watch::board::here(), watch::watched_memory::here(), {.socket = "", .load = true});
+  }
+
+  void SetUp() override {
+    auto made = load();
+    if (!made) GTEST_SKIP() << describe(made.error());
+    monitor = std::move(*made);
+  }
+
+  std::unique_ptr<monitors::bpf_monitor> monitor;
+};
+
+}  // namespace pinfold::testing

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Processes without privileges get their own ring from one that has them, and nobody else's (R32).
+#include "monitors/bpf_server.hpp"
+#include "monitors/bpf_client.hpp"
+#include "support/bpf_events.hpp"
+#include "support/child_process.hpp"
+#include "support/privileges.hpp"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <sys/resource.h>
+
+namespace pinfold::testing {
+namespace {
+
+using namespace monitors;
+
+constexpr std::size_t page = 4096;
+constexpr std::size_t bytes = 8 * page;
+
+int serve(line& parent, const bpf_server_options& options) {
+  const auto server = bpf_server::start(options);
+  parent.send(server ? 0 : server.error().code == errc::invalid_argument ? 2 : 1);
+  if (!server) return 1;
+  std::jthread listener([&] {
+    while (parent.receive<int>()) parent.send((*server)->clients());
+    (*server)->stop();
+  });
+  (*server)->run();
+  return 0;
+}
+
+class bpf_served : public ::testing::Test {
+ protected:
+  void SetUp() override { start({.socket = name(), .mode = 0666, .most_per_user = 4}); }
+
+  void start(const bpf_server_options& options) {
+    server_.emplace([options](line& parent) { return serve(parent, options); });
+    const auto started = server_->talk().receive<int>();
+    if (started == 1) GTEST_SKIP() << "the kernel programs cannot be loaded";
+    ASSERT_EQ(started, 0);
+  }
+
+  static std::string name() { return "@pinfold-test-" + std::to_string(::getpid()); }
+  static std::string name_of_parent() { return "@pinfold-test-" + std::to_string(::getppid()); }
+  static result<std::unique_ptr<bpf_monitor>> join(const std::string& socket = name()) {
+    return make_bpf(watch::board::here(), watch::watched_memory::here(), {.socket = socket, .load = false});
+  }
+  /// The server hears of an end a little later.
+  bool clients_become(std::size_t wanted) {
+    std::optional<std::size_t> now;
+    for (int i = 0; i < 100 && now != wanted; ++i) {
+      if (i != 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      server_->talk().send(0);
+      now = server_->talk().receive<std::size_t>();
+    }
+    return now == wanted;
+  }
+  child_process& server() { return *server_; }
+
+ private:
+  std::optional<child_process> server_;
+};
+
+bool sees_its_own(bpf_monitor& monitor, int rounds) {
+  for (int round = 0; round < rounds; ++round) {
+    const memory at(bytes);
+    events seen(monitor);
+    at.unmap();
+    if (!seen.take_cover(at.all())) return false;
+  }
+  return true;
+}
+
+TEST_F(bpf_served, process_without_privileges_sees_all_it_unmaps) {
+  child_process client([](line&) {
+    const auto socket = name_of_parent();
+    if (!become_nobody()) return 0;
+    const auto monitor = join(socket);
+    if (!monitor) return 1;
+    return sees_its_own(**monitor, 1000) ? 0 : 2;
+  });
+  EXPECT_EQ(client.reap(), 0);
+  EXPECT_EQ(server().finish(), 0);
+}
+
+TEST_F(bpf_served, clients_do_not_see_each_other) {
+  child_process other([](line& parent) {
+    const auto monitor = join(name_of_parent());
+    if (!monitor) return 1;
+    while (parent.receive<int>()) parent.send(sees_its_own(**monitor, 10));
+    return 0;
+  });
+  const auto monitor = join();
+  ASSERT_TRUE(monitor) << describe(monitor.error());
+  other.talk().send(0);
+  EXPECT_EQ(other.talk().receive<bool>(), true);
+  const auto before = (*monitor)->kernel_generation()->load();
+  other.talk().send(0);
+  EXPECT_EQ(other.talk().receive<bool>(), true);
+  EXPECT_EQ((*monitor)->kernel_generation()->load(), before);
+  EXPECT_TRUE(sees_its_own(**monitor, 10));
+  EXPECT_TRUE(clients_become(2));
+  EXPECT_EQ(other.finish(), 0);
+  EXPECT_TRUE((*monitor)->works());
+}
+
+TEST_F(bpf_served, second_monitor_of_one_process_is_refused_and_the_first_goes_on) {
+  auto first = join();
+  ASSERT_TRUE(first) << describe(first.error());
+  const auto second = join();
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error(), errc::unsupported);
+  EXPECT_TRUE(sees_its_own(**first, 10));
+  for (int again = 0; again < 20; ++again) {
+    first->reset();
+    first = join();
+    ASSERT_TRUE(first) << again << describe(first.error());
+    EXPECT_TRUE(sees_its_own(**first, 1));
+  }
+  EXPECT_TRUE(clients_become(1));
+}
+
+bpf_descriptor connect(const std::string& name) {
+  const auto address = bpf_address::of(name);
+  bpf_descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (::connect(socket.number(), reinterpret_cast<const sockaddr*>(&address->name), address->bytes) != 0) return {};
+  return socket;
+}
+
+TEST_F(bpf_served, ring_of_another_process_is_not_handed_out) {
+  const auto socket = connect(name());
+  const auto invited = bpf_receive(socket.number());
+  ASSERT_TRUE(invited);
+  // Be it that the other process lends itself to it.
+  child_process other([&](line& parent) {
+    bpf_accept(invited->message.secret);
+    parent.send(1);
+    return parent.receive<int>() ? 1 : 0;
+  });
+  ASSERT_TRUE(other.talk().receive<int>());
+  ASSERT_TRUE(bpf_send(socket.number(), {}));
+  const auto got = bpf_receive(socket.number());
+  ASSERT_TRUE(got);
+  EXPECT_EQ(got->message.refused, EPERM);
+  EXPECT_FALSE(got->ring);
+  EXPECT_FALSE(got->links[0]);
+  EXPECT_TRUE(clients_become(0));
+}
+
+TEST_F(bpf_served, who_has_not_said_the_secret_gets_nothing) {
+  for (const bool wrong : {false, true}) {
+    const auto socket = connect(name());
+    auto invited = bpf_receive(socket.number());
+    ASSERT_TRUE(invited);
+    ++invited->message.secret.second;
+    if (wrong) bpf_accept(invited->message.secret);
+    ASSERT_TRUE(bpf_send(socket.number(), {}));
+    const auto got = bpf_receive(socket.number());
+    ASSERT_TRUE(got);
+    EXPECT_EQ(got->message.refused, EPROTO);
+    EXPECT_FALSE(got->ring);
+  }
+}
+
+TEST_F(bpf_served, secret_is_good_for_one) {
+  const auto socket = connect(name());
+  const auto invited = bpf_receive(socket.number());
+  ASSERT_TRUE(invited);
+  bpf_accept(invited->message.secret);
+  child_process other([&](line&) {
+    bpf_accept(invited->message.secret);
+    return 0;
+  });
+  EXPECT_EQ(other.reap(), 0);
+  ASSERT_TRUE(bpf_send(socket.number(), {}));
+  const auto got = bpf_receive(socket.number());
+  ASSERT_TRUE(got);
+  EXPECT_EQ(got->message.refused, 0) << "still ours";
+  EXPECT_TRUE(got->ring);
+}
+
+TEST_F(bpf_served, links_do_not_let_a_client_detach_anything) {
+  const auto monitor = join();
+  ASSERT_TRUE(monitor) << describe(monitor.error());
+  int links = 0;
+  for (const int number : open_bpf_descriptors()) {
+    bpf_attr what = bpf_nothing();
+    what.link_detach.link_fd = static_cast<std::uint32_t>(number);
+    EXPECT_NE(bpf_call(BPF_LINK_DETACH, what), 0);
+    ++links;
+  }
+  EXPECT_EQ(links, static_cast<int>(bpf_link_count)) << "the ring's descriptor is closed";
+  EXPECT_TRUE(sees_its_own(**monitor, 10));
+}
+
+TEST_F(bpf_served, goes_on_when_the_server_is_killed) {
+  const auto monitor = join();
+  ASSERT_TRUE(monitor) << describe(monitor.error());
+  const auto programs = programs_of_this_process();
+  server().kill();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_TRUE(sees_its_own(**monitor, 100));
+  EXPECT_TRUE((*monitor)->works());
+  ASSERT_FALSE(programs.empty());
+  EXPECT_TRUE(!may_find_programs() || program_exists(programs.front()));
+}
+
+TEST_F(bpf_served, programs_go_with_the_last_client) {
+  auto monitor = join();
+  ASSERT_TRUE(monitor) << describe(monitor.error());
+  const auto programs = programs_of_this_process();
+  ASSERT_EQ(programs.size(), bpf_link_count);
+  monitor->reset();
+  for (const auto id : programs) EXPECT_TRUE(gone_soon(id));
+  EXPECT_TRUE(clients_become(0));
+  monitor = join();
+  ASSERT_TRUE(monitor) << describe(monitor.error());
+  EXPECT_TRUE(sees_its_own(**monitor, 10)) << "and they come again";
+}
+
+TEST_F(bpf_served, who_is_given_up_knows_it) {
+  const auto monitor = join();
+  ASSERT_TRUE(monitor) << describe(monitor.error());
+  std::vector<int> sockets;
+  for (const auto& each : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    if (std::filesystem::read_symlink(each.path(), gone).string().starts_with("socket:"))
+      sockets.push_back(std::stoi(each.path().filename()));
+  }
+  events seen(**monitor);
+  for (const int number : sockets) {  // one of them is the connection: as a program does that makes itself a daemon
+    struct ucred who{};
+    socklen_t size = sizeof who;
+    if (::getsockopt(number, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0 || who.pid != server().pid()) continue;
+    ::shutdown(number, SHUT_RDWR);
+  }
+  for (int i = 0; i < 100 && (*monitor)->works(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE((*monitor)->works());
+  EXPECT_TRUE(seen.take_cover({0, UINTPTR_MAX}));
+}
+
+TEST_F(bpf_served, one_user_cannot_take_all_places) {
+  child_process client([](line&) {
+    const auto socket = name_of_parent();
+    if (!become_nobody()) return 0;
+    std::vector<bpf_descriptor> held;
+    for (int i = 0; i < 4; ++i) {
+      held.push_back(connect(socket));
+      const auto invited = bpf_receive(held.back().number());
+      if (!invited || invited->message.refused != 0) return 1;
+    }
+    const auto more = join(socket);
+    return !more && more.error() == errc::out_of_resources ? 0 : 2;
+  });
+  EXPECT_EQ(client.reap(), 0);
+}
+
+TEST_F(bpf_served, junk_is_cut_off) {
+  for (int round = 0; round < 100; ++round) {
+    const auto socket = connect(name());
+    ASSERT_EQ(::send(socket.number(), &round, sizeof round, MSG_NOSIGNAL), static_cast<ssize_t>(sizeof round));
+  }
+  const auto monitor = join();
+  ASSERT_TRUE(monitor) << describe(monitor.error());
+  EXPECT_TRUE(clients_become(1));
+}
+
+TEST_F(bpf_served, path_that_is_taken_stays_whose_it_is) {
+  child_process second([](line& parent) { return serve(parent, {.socket = name_of_parent()}); });
+  EXPECT_EQ(second.talk().receive<int>(), 2);
+  EXPECT_TRUE(join());
+}
+
+TEST_F(bpf_served, left_over_socket_is_replaced) {
+  const auto path = "/tmp/pinfold-test-" + std::to_string(::getpid());
+  for (int round = 0; round < 2; ++round) {
+    start({.socket = path});
+    ASSERT_TRUE(join(path)) << round;
+    if (round == 0) server().kill();
+  }
+  EXPECT_EQ(server().finish(), 0);
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+}  // namespace
+}  // namespace pinfold::testing

@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the kernel programs see of this process, on the board by the time that the call which did it has returned
+// (R30, R32, R35, R37). Skipped where the programs cannot be loaded.
+#include "monitors/bpf.hpp"
+#include "monitors/bpf_places.hpp"
+#include "support/bpf_events.hpp"
+#include "support/child_process.hpp"
+#include "support/memory_attacks.hpp"
+#include "support/privileges.hpp"
+#include "support/sanitized.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <sched.h>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace pinfold::testing {
+namespace {
+
+using monitors::bpf_monitor;
+using watch::board;
+
+constexpr std::size_t page = 4096;
+constexpr std::size_t bytes = 8 * page;
+
+TEST_F(bpf, R32_has_a_name_and_works) {
+  EXPECT_STREQ(monitor->name(), "bpf");
+  EXPECT_TRUE(monitor->works());
+  EXPECT_TRUE(monitor->watch({page, 2 * page}));
+}
+
+TEST_F(bpf, R30_what_was_unmapped_is_told_exactly) {
+  memory at(bytes);
+  events seen(*monitor);
+  ::munmap(at.data() + page, 2 * page);
+  EXPECT_EQ(seen.take(), (std::vector<range>{{at.begin() + page, at.begin() + 3 * page}}));
+  ::madvise(at.data() + 4 * page, page + 1, MADV_DONTNEED);
+  EXPECT_EQ(seen.take(), (std::vector<range>{{at.begin() + 4 * page, at.begin() + 6 * page}})) << "rounded up";
+}
+
+TEST_F(bpf, R30_every_attack_on_memory_of_its_own_is_seen) {
+  for (const attack& each : attacks::all()) {
+    if (std::string(each.name) == "discard in a child") continue;
+    memory at(bytes);
+    events seen(*monitor);
+    const bool known = each.run(at.as_target());
+    const bool hit = seen.take_overlap(at.all());
+    if (each.bites && known) {
+      EXPECT_TRUE(hit) << each.name;
+    }
+  }
+}
+
+TEST_F(bpf, R30_every_attack_on_a_shared_file_is_seen) {
+  for (const attack& each : attacks::all()) {
+    memory at(bytes, memory::shared_file);
+    events seen(*monitor);
+    const bool known = each.run(at.as_target());
+    const bool hit = seen.take_overlap(at.all());
+    if (each.bites && known) {
+      EXPECT_TRUE(hit) << each.name;
+    }
+  }
+}
+
+// The oracle is a device that has the memory registered.
+TEST_F(bpf, R30_whenever_a_device_would_be_stale_that_was_told) {
+  int stale = 0;
+  for (const auto kind : {memory::anonymous, memory::shared_file})
+    for (const attack& each : attacks::all()) {
+      const memory at(bytes, kind);
+      events seen(*monitor);
+      if (stale_after(each, at.as_target()) <= 0) continue;
+      ++stale;
+      EXPECT_TRUE(seen.take_overlap(at.all())) << each.name;
+    }
+  EXPECT_GT(stale, 15);
+}
+
+TEST_F(bpf, R30_harmless_calls_are_not_told) {
+  memory at(bytes);
+  events seen(*monitor);
+  ::mprotect(at.data(), bytes, PROT_NONE);
+  ::mprotect(at.data(), bytes, PROT_READ | PROT_WRITE);
+  for (const int advice : {MADV_NORMAL, MADV_WILLNEED, MADV_DONTFORK, MADV_DOFORK, MADV_HUGEPAGE, MADV_COLD})
+    ::madvise(at.data(), bytes, advice);
+  constexpr std::size_t far = std::size_t{1} << 20U;  // what is watched is known roughly
+  auto* const other = ::mmap(nullptr, 2 * far, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  EXPECT_TRUE(seen.take().empty());
+  ::munmap(static_cast<std::byte*>(other) + far, page);
+  EXPECT_TRUE(seen.take().empty()) << "nobody has registered that";
+}
+
+TEST_F(bpf, R30_unknown_advice_is_taken_for_the_worst) {
+  memory at(bytes);
+  events seen(*monitor);
+  ::madvise(at.data(), bytes, 77);
+  EXPECT_EQ(seen.take(), std::vector<range>{at.all()});
+}
+
+TEST_F(bpf, R30_both_ends_of_mremap) {
+  memory from(bytes), onto(bytes);
+  events seen(*monitor);
+  ASSERT_NE(::mremap(from.data(), bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, onto.data()), MAP_FAILED);
+  const auto told = seen.take();
+  EXPECT_EQ(told, (std::vector<range>{onto.all(), from.all()}));
+  ASSERT_NE(::mremap(onto.data(), bytes, bytes - page, MREMAP_MAYMOVE), MAP_FAILED);
+  EXPECT_EQ(seen.take(), (std::vector<range>{{onto.begin() + bytes - page, onto.begin() + bytes}}));
+}
+
+TEST_F(bpf, R30_heap_that_shrinks) {
+  void* const before = ::sbrk(0);
+  ASSERT_NE(::sbrk(16 * page), reinterpret_cast<void*>(-1));
+  const auto end = reinterpret_cast<std::uintptr_t>(::sbrk(0));
+  const watched part({end - 4 * page, end});
+  events seen(*monitor);
+  ::sbrk(-static_cast<std::intptr_t>(4 * page));
+  EXPECT_TRUE(seen.take_cover({end - 4 * page, end}));
+  ::brk(before);
+}
+
+TEST_F(bpf, R30_segments) {
+  const int segment = ::shmget(IPC_PRIVATE, bytes, 0600);
+  auto* const attached = static_cast<std::byte*>(::shmat(segment, nullptr, 0));
+  ASSERT_NE(attached, reinterpret_cast<std::byte*>(-1));
+  const auto begin = reinterpret_cast<std::uintptr_t>(attached);
+  const watched part({begin, begin + bytes});
+  events seen(*monitor);
+  EXPECT_EQ(::shmat(segment, attached, SHM_REMAP), attached);
+  EXPECT_TRUE(seen.take_cover({begin, begin + bytes}));
+  ::shmdt(attached);
+  EXPECT_TRUE(seen.take_cover({begin, begin + bytes}));
+  ::shmctl(segment, IPC_RMID, nullptr);
+}
+
+TEST_F(bpf, R30_process_madvise_on_itself) {
+  memory at(bytes);
+  const auto self = static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0));
+  const iovec part{at.data(), bytes};
+  events seen(*monitor);
+  static_cast<void>(::syscall(SYS_process_madvise, self, &part, 1, MADV_DONTNEED, 0));
+  EXPECT_TRUE(seen.take_cover(at.all()));
+  ::close(self);
+}
+
+#if defined(__x86_64__)
+TEST_F(bpf, R30_calls_of_32_bit_programs) {
+  constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT;
+  void* const low = ::mmap(nullptr, page, PROT_READ | PROT_WRITE, flags, -1, 0);
+  const auto begin = reinterpret_cast<std::uintptr_t>(low);
+  const watched part({begin, begin + page});
+  events seen(*monitor);
+  long outcome = 91;  // munmap
+  asm volatile("int $0x80" : "+a"(outcome) : "b"(low), "c"(page) : "memory", "r8", "r9", "r10", "r11");
+  if (outcome != 0) GTEST_SKIP() << "this kernel has no 32-bit system calls";
+  EXPECT_TRUE(seen.take_cover({begin, begin + page}));
+}
+#endif
+
+TEST_F(bpf, R30_hole_and_truncation_by_another_process) {
+  memory at(bytes, memory::shared_file);
+  child_process other([&](line& parent) {
+    while (const auto what = parent.receive<int>()) {
+      int outcome = 0;
+      if (*what == 0) outcome = ::fallocate(at.file(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, page);
+      if (*what == 1) outcome = ::ftruncate(at.file(), 0);
+      if (*what == 2) outcome = ::ftruncate(at.file(), bytes);
+      if (*what == 3) outcome = ::madvise(at.data(), bytes, MADV_REMOVE);
+      parent.send(outcome);
+    }
+    return 0;
+  });
+  for (int round = 0; round < 200; ++round)
+    for (const int what : {0, 1, 2, 3}) {
+      at.touch(what == 2 ? 0 : bytes, what != 2);
+      events seen(*monitor);
+      other.talk().send(what);
+      ASSERT_EQ(other.talk().receive<int>(), 0);
+      if (what == 2) continue;  // it grows
+      ASSERT_TRUE(seen.take_cover(at.all())) << what << " in round " << round;
+      if (what == 1) {
+        other.talk().send(2);
+        ASSERT_EQ(other.talk().receive<int>(), 0);
+      }
+    }
+  EXPECT_EQ(other.finish(), 0);
+}
+
+TEST_F(bpf, R30_huge_pages_punched_by_another_process) {
+  constexpr std::size_t huge = std::size_t{2} << 20U;
+  const int file = ::memfd_create("huge", MFD_CLOEXEC | MFD_HUGETLB);
+  if (file < 0 || ::ftruncate(file, huge) != 0) GTEST_SKIP() << "no huge pages";
+  void* const at = ::mmap(nullptr, huge, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (at == MAP_FAILED) GTEST_SKIP() << "no huge pages are reserved (vm.nr_hugepages)";
+  static_cast<volatile char*>(at)[0] = 'A';
+  const auto begin = reinterpret_cast<std::uintptr_t>(at);
+  const auto punch = [&](line&) {
+    return ::fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(huge));
+  };
+  const auto truncate = [&](line&) { return ::ftruncate(file, 0); };
+  events seen(*monitor);
+  EXPECT_EQ(child_process(punch).finish(), 0);
+  EXPECT_TRUE(seen.take_cover({begin, begin + huge}));
+  const auto unmapped = [](line&) {
+    const int other = ::memfd_create("unmapped", MFD_CLOEXEC | MFD_HUGETLB);
+    return ::ftruncate(other, static_cast<off_t>(huge)) == 0 ? ::ftruncate(other, 0) : 1;
+  };
+  EXPECT_EQ(child_process(unmapped).finish(), 0);
+  EXPECT_TRUE(seen.take().empty()) << "nobody maps that";
+  EXPECT_EQ(child_process(truncate).finish(), 0);
+  EXPECT_TRUE(seen.take_cover({begin, begin + huge}));
+  ::munmap(at, huge);
+  ::close(file);
+}
+
+TEST_F(bpf, R30_file_of_its_own_is_emptied_by_opening_it) {
+  memory at(bytes, memory::shared_file);
+  const auto path = "/proc/self/fd/" + std::to_string(at.file());
+  events seen(*monitor);
+  const int reader = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  EXPECT_FALSE(seen.take_overlap(at.all())) << "that is no reason";
+  const int emptied = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_TRUNC);
+  EXPECT_TRUE(seen.take_cover(at.all()));
+  ::close(reader);
+  ::close(emptied);
+}
+
+TEST_F(bpf, R31_memory_files_that_nobody_maps_may_be_truncated) {
+  const int file = ::memfd_create("unmapped", MFD_CLOEXEC);
+  events seen(*monitor);
+  for (const auto size : {bytes, page, bytes}) EXPECT_EQ(::ftruncate(file, static_cast<off_t>(size)), 0);
+  EXPECT_TRUE(seen.take().empty());
+  ::close(file);
+}
+
+TEST_F(bpf, R30_vfork_child_shares_the_memory) {
+  if (sanitized) GTEST_SKIP() << "ThreadSanitizer makes a fork of a vfork";
+  alignas(16) static std::array<std::byte, 65536> stack;
+  const memory at(bytes);
+  events seen(*monitor);
+  const auto unmap = [](void* what) { return static_cast<int>(::syscall(SYS_munmap, what, bytes)); };
+  const pid_t child = ::clone(unmap, stack.data() + stack.size(), CLONE_VM | CLONE_VFORK | SIGCHLD, at.data());
+  ASSERT_GT(child, 0);
+  EXPECT_TRUE(seen.take_cover(at.all()));
+  ::waitpid(child, nullptr, 0);
+  EXPECT_TRUE(monitor->works());
+}
+
+TEST_F(bpf, R30_threads_share_the_memory) {
+  const memory at(bytes);
+  events seen(*monitor);
+  std::thread([&] { at.unmap(); }).join();
+  EXPECT_TRUE(seen.take_cover(at.all()));
+}
+
+TEST_F(bpf, R37_child_of_fork_is_not_heard_and_hears_nothing) {
+  memory at(bytes);
+  events seen(*monitor);
+  auto* const watching = monitor.get();
+  child_process child([&](line& parent) {
+    if (!open_bpf_descriptors().empty()) return 1;
+    ::munmap(at.data(), bytes);
+    ::madvise(at.data(), bytes, MADV_DONTNEED);
+    parent.send(1);
+    if (!parent.receive<int>()) return 2;
+    if (watching->works()) return 3;
+    if (watching->kernel_generation()->load() != 0 || watching->drained().load() != 0) return 4;
+    watching->drain();
+    return board::here().generation() == board::here().process() << 44U ? 0 : 5;
+  });
+  ASSERT_TRUE(child.talk().receive<int>());
+  EXPECT_FALSE(seen.take_overlap(at.all()));
+  at.unmap();
+  EXPECT_TRUE(seen.take_cover(at.all()));
+  child.talk().send(1);
+  EXPECT_EQ(child.finish(), 0);
+  EXPECT_TRUE(monitor->works());
+}
+
+TEST_F(bpf, R37_child_may_have_a_monitor_of_its_own) {
+  auto* const parents = monitor.release();
+  child_process child([&](line&) {
+    delete parents;
+    auto own = load();
+    if (!own) return 1;
+    memory at(bytes);
+    events seen(**own);
+    at.unmap();
+    return seen.take_cover(at.all()) ? 0 : 2;
+  });
+  EXPECT_EQ(child.reap(), 0);
+  monitor.reset(parents);
+  memory at(bytes);
+  events seen(*monitor);
+  at.unmap();
+  EXPECT_TRUE(seen.take_cover(at.all())) << "the child has undone nothing of ours";
+}
+
+TEST_F(bpf, R35_more_than_the_ring_holds_means_everything) {
+  memory at(bytes);
+  events seen(*monitor);
+  for (int i = 0; i < pinfold_records + 1; ++i) ::madvise(at.data(), page, MADV_DONTNEED);
+  EXPECT_TRUE(seen.take_cover({0, UINTPTR_MAX}));
+  for (int i = 0; i < pinfold_records - 1; ++i) ::madvise(at.data(), page, MADV_DONTNEED);
+  const auto told = seen.take();
+  EXPECT_EQ(told, std::vector<range>(pinfold_records - 1, {at.begin(), at.begin() + page})) << "not one is lost";
+}
+
+TEST_F(bpf, R35_drained_by_many_at_once) {
+  memory at(bytes);
+  std::atomic<bool> stop{false};
+  std::atomic<int> missed{0};
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 2; ++i)
+    threads.emplace_back([&] {
+      while (!stop) monitor->drain();
+    });
+  for (int i = 0; i < 2; ++i)
+    threads.emplace_back([&] {
+      memory mine(bytes);
+      for (int round = 0; round < 20000; ++round) {
+        const auto before = board::here().generation().load();
+        ::madvise(mine.data(), page, MADV_DONTNEED);
+        monitor->drain();
+        if (board::here().generation().load() == before) ++missed;
+      }
+    });
+  threads[2].join();
+  threads[3].join();
+  stop = true;
+  threads.clear();
+  EXPECT_EQ(missed, 0);
+  EXPECT_EQ(monitor->drain(), monitor->drained());
+}
+
+TEST_F(bpf, R30_who_knows_of_an_unmapping_finds_it_on_the_board) {
+  constexpr std::uint64_t rounds = 200'000;
+  memory at(bytes);
+  std::atomic<std::uint64_t> done{0};
+  const auto kernel = monitor->drain();
+  const auto posted = board::here().generation().load();
+  std::jthread unmaps([&] {
+    for (std::uint64_t round = 1; round <= rounds; ++round) {
+      ::madvise(at.data(), page, MADV_DONTNEED);
+      done.store(round, std::memory_order_release);
+    }
+  });
+  std::uint64_t looks = 0, missed = 0;
+  for (std::uint64_t known = 0; known < rounds; ++looks) {
+    known = done.load(std::memory_order_acquire);
+    if (monitor->kernel_generation()->load(std::memory_order_acquire) < kernel + known) ++missed;
+    const auto before = monitor->drained().load();
+    monitor->drain();
+    const bool at_once = monitor->drained().load() - before < pinfold_records;  // else it is one post for all
+    if (at_once && known != 0 && board::here().generation().load() == posted) ++missed;
+    if (monitor->drained().load() < kernel + known) ++missed;
+  }
+  EXPECT_EQ(missed, 0U) << "of " << looks;
+}
+
+// The next process may have its address space at the same address.
+TEST_F(bpf, place_is_given_back_when_its_address_space_ends) {
+  auto places = monitors::bpf_places::load();
+  ASSERT_TRUE(places) << describe(places.error());
+  for (const bool by_exec : {false, true}) {
+    auto place = places->reserve();
+    ASSERT_TRUE(place) << describe(place.error());
+    child_process child([&](line& parent) {
+      monitors::bpf_accept(place->secret);
+      parent.send(1);
+      parent.receive<int>();
+      if (by_exec) ::execl("/bin/sleep", "sleep", "10", nullptr);
+      return 0;
+    });
+    ASSERT_TRUE(child.talk().receive<int>());
+    EXPECT_TRUE(places->is_taken(*place));
+    places->release(*place);
+    EXPECT_TRUE(places->is_taken(*place)) << "still by this address space";
+    child.talk().send(1);
+    if (!by_exec) child.reap();
+    for (int i = 0; i < 100 && places->is_taken(*place); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_FALSE(places->is_taken(*place)) << by_exec;
+  }
+}
+
+TEST_F(bpf, ring_of_an_ended_address_space_stays_silent) {
+  auto places = monitors::bpf_places::load();
+  ASSERT_TRUE(places) << describe(places.error());
+  const auto place = places->reserve();
+  ASSERT_TRUE(place) << describe(place.error());
+  child_process user([&](line&) {
+    monitors::bpf_accept(place->secret);
+    return 0;
+  });
+  EXPECT_EQ(user.reap(), 0);
+  for (int i = 0; i < 100 && places->is_taken(*place); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const auto ring = monitors::bpf_ring::map(place->ring, place->first_generation);
+  ASSERT_TRUE(ring);
+  const auto last = ring->generation().load();
+  EXPECT_GT(last, place->first_generation);
+  for (int i = 0; i < 100; ++i) {  // some of these get the address that the first one's had
+    child_process next([&](line&) {
+      const memory at(bytes);
+      return 0;
+    });
+    EXPECT_EQ(next.reap(), 0);
+  }
+  EXPECT_EQ(ring->generation().load(), last);
+}
+
+TEST_F(bpf, its_address_space_ends_with_exec) {
+  child_process child([&](line&) {
+    auto own = load();
+    if (!own) return 1;
+    ::execl("/bin/sh", "sh", "-c", "ls -l /proc/self/fd | grep -c bpf", nullptr);
+    return 2;
+  });
+  EXPECT_EQ(child.reap(), 1) << "grep finds none";
+}
+
+TEST_F(bpf, everything_is_detached_with_the_last_user) {
+  if (!may_find_programs()) GTEST_SKIP() << "needs CAP_SYS_ADMIN to look programs up";
+  auto programs = programs_of_this_process();
+  ASSERT_EQ(programs.size(), monitors::bpf_link_count);
+  for (const auto id : programs) EXPECT_TRUE(program_exists(id));
+  child_process child([&](line& parent) { return parent.receive<int>() ? 1 : 0; });
+  monitor.reset();
+  for (const auto id : programs) EXPECT_TRUE(gone_soon(id)) << "while a child lives";
+  EXPECT_EQ(child.finish(), 0);
+}
+
+TEST(bpf_without_privileges, says_so) {
+  child_process child([](line&) {
+    if (::geteuid() != 0 || !become_nobody()) return 0;
+    const auto made = monitors::make_bpf(board::here(), watch::watched_memory::here(), {.socket = "", .load = true});
+    if (made) return 1;
+    return made.error() == errc::not_permitted || made.error() == errc::unsupported ? 0 : 2;
+  });
+  EXPECT_EQ(child.reap(), 0);
+}
+
+TEST(bpf_without_privileges, nobody_serves) {
+  const auto made =
+      monitors::make_bpf(board::here(), watch::watched_memory::here(), {.socket = "/nowhere/pinfold", .load = false});
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error(), errc::unsupported);
+}
+
+}  // namespace
+}  // namespace pinfold::testing
