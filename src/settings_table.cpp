@@ -24,6 +24,13 @@ constexpr std::array<std::pair<std::string_view, when_full>, 3> full_words{
     {{"fail", when_full::fail}, {"wait", when_full::wait}, {"bypass", when_full::bypass}}};
 constexpr std::array<std::pair<std::string_view, close_policy>, 2> close_words{
     {{"inline", close_policy::inline_}, {"deferred", close_policy::deferred}}};
+constexpr std::string_view automatic_word = "automatic";
+constexpr std::array<std::pair<std::string_view, monitor_choice>, 5> monitor_words{
+    {{"explicit", monitor_choice::explicit_},
+     {"hooks", monitor_choice::hooks},
+     {"userfaultfd", monitor_choice::userfaultfd},
+     {"bpf", monitor_choice::bpf},
+     {"none", monitor_choice::none}}};
 
 template <class T, std::size_t N>
 bool read_word(const std::array<std::pair<std::string_view, T>, N>& words, std::string_view text, T& into) noexcept {
@@ -58,6 +65,22 @@ result<void> read(std::string_view text, close_policy& into) noexcept {
   return fail(errc::invalid_argument, "expected inline or deferred");
 }
 
+result<void> read(std::string_view text, monitor_choice& into) noexcept {
+  auto chosen = monitor_choice::automatic;  // which stands for itself, and is not joined with others
+  for (std::size_t begin = 0; text != automatic_word && begin <= text.size();) {
+    const auto end = std::min(text.find('+', begin), text.size());
+    monitor_choice one{};
+    if (!read_word(monitor_words, text.substr(begin, end - begin), one)) {
+      return fail(errc::invalid_argument,
+                  "expected automatic, or explicit, hooks, userfaultfd, bpf, none, several joined with +");
+    }
+    chosen = chosen | one;
+    begin = end + 1;
+  }
+  into = chosen;
+  return {};
+}
+
 result<void> read(std::string_view text, std::size_t& into) noexcept {
   const auto size = parse_size(text);
   if (!size) return tl::unexpected(size.error());
@@ -78,6 +101,15 @@ result<void> read(std::string_view text, milliseconds& into) noexcept {
 std::string print(bool value) { return word_for(switch_words, value); }
 std::string print(when_full value) { return word_for(full_words, value); }
 std::string print(close_policy value) { return word_for(close_words, value); }
+
+std::string print(monitor_choice value) {
+  std::string text;
+  for (const auto& [word, one] : monitor_words) {
+    if (includes(value, one)) text.append(text.empty() ? "" : "+").append(word);
+  }
+  return text.empty() ? std::string(automatic_word) : text;
+}
+
 std::string print(milliseconds value) { return std::to_string(value.count()); }
 
 std::string print(std::size_t value) {
@@ -98,10 +130,17 @@ constexpr setting row(std::string_view name, std::string_view comment) noexcept 
 }
 
 using o = cache_options;
-constexpr std::array<setting, 12> table{
+constexpr std::array<setting, 15> table{
     row<&o::retain>("PINFOLD_RETAIN", "keep registrations that nobody uses, for reuse: on, off"),
     row<&o::max_bytes>("PINFOLD_MAX_BYTES", "most bytes registered at any time: a number with K, M, G or T, or inf"),
     row<&o::max_count>("PINFOLD_MAX_COUNT", "most registrations open at any time: a number, or inf"),
+    row<&o::monitor>("PINFOLD_MONITOR",
+                     "who tells that local memory is gone: automatic, or explicit, hooks, userfaultfd, bpf, none, "
+                     "several joined with +"),
+    row<&o::strict>("PINFOLD_STRICT", "ask userfaultfd before every hit whether an event is under way: on, off"),
+    row<&o::program_data>("PINFOLD_PROGRAM_DATA",
+                          "keep registrations of programs' and libraries' text and data, which nobody truncates: on, "
+                          "off"),
     row<&o::full>("PINFOLD_WHEN_FULL", "what to do when the budget is used up and nothing is idle: fail, wait, bypass"),
     row<&o::closes>("PINFOLD_CLOSES", "where registrations that nobody needs are closed: inline, deferred"),
     row<&o::reaper>("PINFOLD_REAPER", "run a thread that does the deferred closes: on, off"),

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <string>
 #include <unistd.h>
+#include <utility>
 
 namespace {
 
@@ -23,6 +24,9 @@ cache_options unusual() {
   options.retain = false;
   options.max_bytes = std::size_t{3} << 20;
   options.max_count = 17;
+  options.monitor = pinfold::monitor_choice::explicit_ | pinfold::monitor_choice::userfaultfd;
+  options.strict = true;
+  options.program_data = true;
   options.full = pinfold::when_full::bypass;
   options.closes = pinfold::close_policy::deferred;
   options.reaper = true;
@@ -39,6 +43,9 @@ void expect_same(const cache_options& a, const cache_options& b) {
   EXPECT_EQ(a.retain, b.retain);
   EXPECT_EQ(a.max_bytes, b.max_bytes);
   EXPECT_EQ(a.max_count, b.max_count);
+  EXPECT_EQ(a.monitor, b.monitor);
+  EXPECT_EQ(a.strict, b.strict);
+  EXPECT_EQ(a.program_data, b.program_data);
   EXPECT_EQ(a.full, b.full);
   EXPECT_EQ(a.closes, b.closes);
   EXPECT_EQ(a.reaper, b.reaper);
@@ -130,14 +137,59 @@ TEST(options_from_text, an_error_says_where_and_what) {
 }
 
 TEST(options_from_text, refuses_bad_lines) {
-  for (const char* bad :
-       {"PINFOLD_RETAIN", "=on", "RETAIN=on", "PINFOLD_RETAINS=on", "pinfold_retain=on",
-        "PINFOLD_RETAIN=", "PINFOLD_RETAIN=on#no", "PINFOLD_RETAIN=on off", "PINFOLD_CONFIG=other.conf",
-        "PINFOLD_MAX_BYTES=-1", "PINFOLD_WHEN_FULL=explode", "PINFOLD_CLOSES=never", "PINFOLD_WAIT_TIMEOUT_MS=1.5",
-        "PINFOLD_WAIT_TIMEOUT_MS=inf", "PINFOLD_WAIT_TIMEOUT_MS=31536000001"}) {
+  for (const char* bad : {"PINFOLD_RETAIN",
+                          "=on",
+                          "RETAIN=on",
+                          "PINFOLD_RETAINS=on",
+                          "pinfold_retain=on",
+                          "PINFOLD_RETAIN=",
+                          "PINFOLD_RETAIN=on#no",
+                          "PINFOLD_RETAIN=on off",
+                          "PINFOLD_CONFIG=other.conf",
+                          "PINFOLD_MAX_BYTES=-1",
+                          "PINFOLD_WHEN_FULL=explode",
+                          "PINFOLD_CLOSES=never",
+                          "PINFOLD_WAIT_TIMEOUT_MS=1.5",
+                          "PINFOLD_MONITOR=",
+                          "PINFOLD_MONITOR=hooks+",
+                          "PINFOLD_MONITOR=+hooks",
+                          "PINFOLD_MONITOR=hooks,bpf",
+                          "PINFOLD_MONITOR=automatic+hooks",
+                          "PINFOLD_MONITOR=Hooks",
+                          "PINFOLD_STRICT=very",
+                          "PINFOLD_WAIT_TIMEOUT_MS=inf",
+                          "PINFOLD_WAIT_TIMEOUT_MS=31536000001"}) {
     const auto options = pinfold::options_from_text(bad, "test");
     ASSERT_FALSE(options) << bad;
     EXPECT_EQ(options.error().cause, errc::invalid_argument) << bad;
+  }
+}
+
+TEST(options_from_text, R32_monitors_are_joined) {
+  using choice = pinfold::monitor_choice;
+  const std::pair<const char*, choice> all[] = {
+      {"automatic", choice::automatic},
+      {"explicit", choice::explicit_},
+      {"hooks", choice::hooks},
+      {"userfaultfd", choice::userfaultfd},
+      {"bpf", choice::bpf},
+      {"none", choice::none},
+      {"userfaultfd+hooks", choice::hooks | choice::userfaultfd},
+      {"explicit+bpf+hooks", choice::explicit_ | choice::bpf | choice::hooks}};
+  for (const auto& [text, wanted] : all) {
+    const auto options = pinfold::options_from_text(std::string("PINFOLD_MONITOR=") + text, "test", unusual());
+    ASSERT_TRUE(options) << text;
+    EXPECT_EQ(options->monitor, wanted) << text;
+  }
+}
+
+TEST(to_text, every_choice_of_monitors_reads_back) {
+  for (unsigned bits = 0; bits < 256; ++bits) {
+    cache_options options;
+    options.monitor = static_cast<pinfold::monitor_choice>(bits & 0x8fU);
+    const auto again = pinfold::options_from_text(pinfold::to_text(options), "test", unusual());
+    ASSERT_TRUE(again) << again.error().where;
+    EXPECT_EQ(again->monitor, options.monitor);
   }
 }
 
