@@ -8,6 +8,7 @@
 #include "hit.hpp"
 #include "memory.hpp"
 #include "miss.hpp"
+#include "monitor.hpp"
 #include "slow.hpp"
 
 #include <algorithm>
@@ -15,10 +16,6 @@
 #include <utility>
 
 namespace bench {
-
-inline void append(json& rows, json more) {
-  for (auto& row : more) rows.push_back(std::move(row));
-}
 
 /// The rows of one command. `SlowSubject` is the same with delays. Throws when something cannot be measured at all.
 template <subject Subject, subject SlowSubject = Subject>
@@ -35,6 +32,9 @@ json measure(const parameters& how) {
     auto rows = measure_misses<Subject>(how);
     append(rows, measure_slow<SlowSubject>(how));
     return rows;
+  }
+  if constexpr (unmapping_subject<Subject>) {
+    if (how.command == "monitor") return measure_monitor<Subject>(how);
   }
   throw std::invalid_argument("there is nothing called " + how.command + " to measure");
 }

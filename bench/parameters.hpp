@@ -13,21 +13,23 @@ namespace bench {
 using json = nlohmann::ordered_json;
 
 struct parameters {
-  std::string command;               ///< hit, miss, scale, memory or evict
+  std::string command;               ///< hit, miss, scale, memory, evict or monitor
   std::vector<std::size_t> regions;  ///< how many are cached
   std::vector<unsigned> threads;
-  unsigned repeats = 9;        ///< measurements, of which the median counts
-  double seconds = 0.05;       ///< length of each
-  unsigned delay_ms = 50;      ///< of a registration, where many slow ones run side by side
-  unsigned pause_ms = 300;     ///< of a registration or deregistration, beside which hits are timed
-  std::size_t hits = 100'000;  ///< that are timed one by one
-  double patience = 120;       ///< seconds after which filling a cache is given up
+  unsigned repeats = 9;          ///< measurements, of which the median counts
+  double seconds = 0.05;         ///< length of each
+  unsigned delay_ms = 50;        ///< of a registration, where many slow ones run side by side
+  unsigned pause_ms = 300;       ///< of a registration or deregistration, beside which hits are timed
+  std::size_t hits = 100'000;    ///< that are timed one by one
+  double patience = 120;         ///< seconds after which filling a cache is given up
+  std::string only{};            ///< of the cases about monitors this one; empty: all
+  std::size_t many = 1'000'000;  ///< regions that one munmap takes
 };
 
 inline json as_json(const parameters& of) {
-  return {{"command", of.command},   {"regions", of.regions}, {"threads", of.threads},
-          {"repeats", of.repeats},   {"seconds", of.seconds}, {"delay_ms", of.delay_ms},
-          {"pause_ms", of.pause_ms}, {"hits", of.hits},       {"patience", of.patience}};
+  return {{"command", of.command},   {"regions", of.regions},   {"threads", of.threads},   {"repeats", of.repeats},
+          {"seconds", of.seconds},   {"delay_ms", of.delay_ms}, {"pause_ms", of.pause_ms}, {"hits", of.hits},
+          {"patience", of.patience}, {"only", of.only},         {"many", of.many}};
 }
 
 /// Throws what nlohmann throws when something is missing or of another type.
@@ -42,6 +44,8 @@ inline parameters parameters_from(const json& text) {
   text.at("pause_ms").get_to(read.pause_ms);
   text.at("hits").get_to(read.hits);
   text.at("patience").get_to(read.patience);
+  text.at("only").get_to(read.only);
+  text.at("many").get_to(read.many);
   return read;
 }
 

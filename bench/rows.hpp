@@ -32,6 +32,10 @@ inline void add_figure(json& row, const figure& measured, std::uint64_t errors) 
   row["errors"] = errors;
 }
 
+inline void append(json& rows, json more) {
+  for (auto& row : more) rows.push_back(std::move(row));
+}
+
 /// A row without figures, and why.
 [[nodiscard]] inline json skipped_row(json row, const std::exception& why) {
   row["skipped"] = why.what();

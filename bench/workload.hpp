@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Which memory is asked for. Nothing is mapped there: no subject touches it, and registering does nothing.
+/// Which memory is asked for. Nothing is mapped there, unless the regions are laid somewhere: no subject touches it,
+/// and registering does nothing.
 #pragma once
 
 #include <algorithm>
@@ -30,22 +31,27 @@ enum class layout : std::uint8_t { aligned, malloc_like };
   return of == layout::aligned ? "aligned" : "malloc-like";
 }
 
-/// `count` regions of 64 KiB.
+/// `count` regions of 64 KiB, from `base` on.
 class region_set {
  public:
-  explicit region_set(std::size_t count, layout how = layout::aligned) noexcept
-      : count_(count), layout_(how), stride_bits_(std::countr_zero(region_bytes) + (how == layout::aligned ? 0 : 1)) {}
+  explicit region_set(std::size_t count, layout how = layout::aligned, std::uintptr_t base = nowhere) noexcept
+      : base_(base),
+        count_(count),
+        layout_(how),
+        stride_bits_(std::countr_zero(region_bytes) + (how == layout::aligned ? 0 : 1)) {}
 
   [[nodiscard]] std::size_t count() const noexcept { return count_; }
   [[nodiscard]] request operator[](std::size_t index) const noexcept {
-    return {base + (index << stride_bits_) + offset(index), region_bytes};
+    return {base_ + (index << stride_bits_) + offset(index), region_bytes};
   }
 
   /// Which region an address of one lies in.
-  [[nodiscard]] std::size_t index_of(std::uintptr_t address) const noexcept { return (address - base) >> stride_bits_; }
+  [[nodiscard]] std::size_t index_of(std::uintptr_t address) const noexcept {
+    return (address - base_) >> stride_bits_;
+  }
 
  private:
-  static constexpr std::uintptr_t base = std::uintptr_t{1} << 44;
+  static constexpr std::uintptr_t nowhere = std::uintptr_t{1} << 44;
 
   // 16-byte steps below half a region; the constant scatters them.
   [[nodiscard]] std::size_t offset(std::size_t index) const noexcept {
@@ -53,6 +59,7 @@ class region_set {
     return 16 + (static_cast<std::uint32_t>(index) * 2'654'435'761U >> 21) * 16;
   }
 
+  std::uintptr_t base_;
   std::size_t count_;
   layout layout_;
   int stride_bits_;

@@ -95,6 +95,7 @@ class openmpi_subject {
 
   [[nodiscard]] user_type user() noexcept { return user_type(cache_); }
   [[nodiscard]] std::uint64_t registrations() const noexcept { return registrations_; }
+  [[nodiscard]] std::uint64_t deregistrations() const noexcept { return deregistrations_; }
 
  private:
   // A full device says so; grdma then evicts, and asks again.
@@ -111,6 +112,7 @@ class openmpi_subject {
   }
   static int deregister_mem(void* context, mca_rcache_base_registration_t* /*gone*/) {
     auto* const self = static_cast<openmpi_subject*>(context);
+    self->deregistrations_.fetch_add(1, std::memory_order_relaxed);
     if (self->how_.deregister_delay.count() > 0) std::this_thread::sleep_for(self->how_.deregister_delay);
     self->open_.fetch_sub(1, std::memory_order_relaxed);
     return OPAL_SUCCESS;
@@ -119,6 +121,7 @@ class openmpi_subject {
   bench::setup how_;
   std::atomic<std::uint64_t> open_{0};
   std::atomic<std::uint64_t> registrations_{0};
+  std::atomic<std::uint64_t> deregistrations_{0};
   mca_rcache_base_module_t* cache_ = nullptr;
 };
 

@@ -76,6 +76,7 @@ class ucx_subject {
 
   [[nodiscard]] user_type user() noexcept { return user_type(cache_); }
   [[nodiscard]] std::uint64_t registrations() const noexcept { return registrations_; }
+  [[nodiscard]] std::uint64_t deregistrations() const noexcept { return deregistrations_; }
 
  private:
   static ucs_status_t mem_reg(void* context, ucs_rcache_t* /*cache*/, void* /*arg*/, ucs_rcache_region_t* made,
@@ -88,6 +89,7 @@ class ucx_subject {
   }
   static void mem_dereg(void* context, ucs_rcache_t* /*cache*/, ucs_rcache_region_t* /*gone*/) {
     auto* const self = static_cast<ucx_subject*>(context);
+    self->deregistrations_.fetch_add(1, std::memory_order_relaxed);
     if (self->how_.deregister_delay.count() > 0) std::this_thread::sleep_for(self->how_.deregister_delay);
   }
   static void dump_region(void* /*context*/, ucs_rcache_t* /*cache*/, ucs_rcache_region_t* /*shown*/, char* text,
@@ -98,6 +100,7 @@ class ucx_subject {
 
   bench::setup how_;
   std::atomic<std::uint64_t> registrations_{0};
+  std::atomic<std::uint64_t> deregistrations_{0};
   ucs_rcache_t* cache_ = nullptr;
 };
 

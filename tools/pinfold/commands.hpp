@@ -21,5 +21,6 @@ void add_perf_import(CLI::App& perf, action& chosen);
 void add_perf_register(CLI::App& perf, action& chosen);
 void add_perf_io(CLI::App& perf, action& chosen);
 void add_perf_speed(CLI::App& perf, action& chosen);
+void add_perf_monitor(CLI::App& perf, action& chosen);
 
 }  // namespace tool

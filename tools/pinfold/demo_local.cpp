@@ -9,7 +9,9 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <fmt/format.h>
+#include <string>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <vector>
@@ -102,31 +104,56 @@ void show_hits_inside(local_stage& stage) {
   stage.cache.invalidate(memory.data(), memory.size());
 }
 
-// The old registration still pins the old pages: nobody sees it until the cache is told.
-void show_stale_and_fresh(local_stage& stage) {
+// The kernel writes a buffer, whose pages are then replaced by others, with other bytes; and writes it again. Which of
+// the two it wrote the second time.
+enum class written : std::uint8_t { old_bytes, new_bytes };
+
+written write_replaced(local_stage& stage, bool tell_the_cache) {
   constexpr std::uint64_t old_content = 2;
   constexpr std::uint64_t new_content = 3;
   replaceable_memory memory;
   fill(memory.bytes(), old_content);
   write(stage, memory.bytes());
   require(stage.file.begins_with(old_content, part_bytes), "the buffer arrived");
+  if (tell_the_cache) stage.cache.invalidate(memory.bytes().data(), part_bytes);
   memory.replace();
   fill(memory.bytes(), new_content);
   write(stage, memory.bytes());
-  require(stage.file.begins_with(old_content, part_bytes), "without invalidate, the device writes the old pages");
+  const bool fresh = stage.file.begins_with(new_content, part_bytes);
+  require(fresh || stage.file.begins_with(old_content, part_bytes), "one of the two arrived");
+  stage.cache.invalidate(memory.bytes().data(), part_bytes);
+  return fresh ? written::new_bytes : written::old_bytes;
+}
+
+// The old registration still pins the old pages: nobody sees it until the cache is told.
+void show_stale(local_stage& blind) {
+  require(write_replaced(blind, false) == written::old_bytes, "without notice, the device writes the old pages");
   print_ok(
       "without notice",
-      "the buffer was unmapped and its address mapped again without telling the cache; the program wrote new bytes "
-      "there, and the kernel wrote the OLD ones to the file: this is what has to be prevented",
+      "nobody watches. The buffer was unmapped and its address mapped again without telling the cache; the program "
+      "wrote new bytes there, and the kernel wrote the OLD ones to the file: this is what has to be prevented",
       2 * part_bytes);
-  stage.cache.invalidate(memory.bytes().data(), part_bytes);
-  memory.replace();
-  fill(memory.bytes(), new_content);
-  write(stage, memory.bytes());
-  require(stage.file.begins_with(new_content, part_bytes), "with invalidate, the device writes the new pages");
+  require(write_replaced(blind, true) == written::new_bytes, "with invalidate, the device writes the new pages");
   print_ok("invalidate", "the same again, with cache.invalidate() before: registered anew, and the new bytes arrived",
-           part_bytes);
-  stage.cache.invalidate(memory.bytes().data(), part_bytes);
+           2 * part_bytes);
+}
+
+void show_monitors(local_stage& watched) {
+  const std::string who(watched.cache.monitors());
+  if (who.starts_with("none")) {
+    fmt::print("{}", paragraph("  --  no monitor: ", who));
+    return;
+  }
+  const auto before = watched.cache.statistics();
+  require(write_replaced(watched, false) == written::new_bytes, "a monitor sees that the pages are replaced");
+  const auto after = watched.cache.statistics();
+  require(after.misses_invalidated == before.misses_invalidated + 1, "the cache registered the new pages");
+  print_ok(
+      "a stale byte caught",
+      fmt::format("the same once more, told by nobody, with the default monitors ({}): the cache knew that the old "
+                  "pages were gone, registered the new ones, and the new bytes arrived",
+                  who),
+      2 * part_bytes);
 }
 
 latency time_writes(uring& ring, const file_in_memory& file, const char* subject) {
@@ -182,9 +209,13 @@ void show_local() {
     return;
   }
   {
-    local_stage stage{**ring, (*ring)->cache({.name = "demo"}), {}};
-    show_hits_inside(stage);
-    show_stale_and_fresh(stage);
+    local_stage blind{**ring, (*ring)->cache({.name = "demo", .monitor = pinfold::monitor_choice::explicit_}), {}};
+    show_hits_inside(blind);
+    show_stale(blind);
+  }
+  {
+    local_stage watched{**ring, (*ring)->cache({.name = "demo"}), {}};
+    show_monitors(watched);
   }
   show_times(**ring);
 }

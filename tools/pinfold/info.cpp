@@ -3,6 +3,7 @@
 #include "commands.hpp"
 #include "failure.hpp"
 #include "host.hpp"
+#include "info_monitors.hpp"
 #include "memory_facts.hpp"
 #include "report.hpp"
 #include "settings.hpp"
@@ -75,9 +76,6 @@ void print_backends(const json& rows) {
     fmt::print("  {:<10}via {:<8}{}{}\n", row.at("name").get<std::string>(), row.at("via").get<std::string>(),
                works ? "works" : "does not work: " + row.at("why_not").get<std::string>(), table_text(row));
   }
-  fmt::print(
-      "\nMonitors\n  none in this version; explicit: cache::invalidate, import_cache::invalidate, "
-      "import_cache::drop_peer\n");
 }
 
 void print_host(const json& host) {
@@ -97,11 +95,15 @@ int show(const info_options& options) {
   }
   const auto host = host_facts();
   const auto rows = backends();
+  const auto monitors = monitor_facts();
   if (options.as_json) {
-    print_json(host, rows);
+    json whole{{"host", host}, {"rows", rows}};
+    whole.update(monitors);
+    fmt::print("{}\n", whole.dump(2));
   } else {
     print_host(host);
     print_backends(rows);
+    print_monitors(monitors);
     fmt::print("\nSettings: pinfold info --config\n");
   }
   return 0;
@@ -111,7 +113,8 @@ int show(const info_options& options) {
 
 void add_info(CLI::App& app, action& chosen) {
   auto options = std::make_shared<info_options>();
-  auto* command = app.add_subcommand("info", "Shows version, host, and which back ends work here");
+  auto* command =
+      app.add_subcommand("info", "Shows version, host, which back ends work here, and who tells when memory goes");
   auto* as_json = command->add_flag("--json", options->as_json, "print one JSON object");
   command->add_flag("--config", options->config, "print the settings in force as a file for PINFOLD_CONFIG")
       ->excludes(as_json);

@@ -34,6 +34,7 @@ int run(int argc, char** argv) {
   tool::add_perf_register(*perf, chosen);
   tool::add_perf_io(*perf, chosen);
   tool::add_perf_speed(*perf, chosen);
+  tool::add_perf_monitor(*perf, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {

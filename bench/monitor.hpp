@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// What it takes a program that its cache learns of memory that goes: the unmapping, and the hits beside it.
+#pragma once
+
+#include "monitor_hits.hpp"
+#include "monitor_unmap.hpp"
+#include "rows.hpp"
+
+namespace bench {
+
+[[nodiscard]] inline bool wants(const parameters& how, const char* which) {
+  return how.only.empty() || how.only == which;
+}
+
+/// What cannot be measured is a row that says so.
+template <class Measure>
+json row_or_reason(const char* which, const char* subject, std::size_t regions, Measure&& measure) {
+  json begun{{"case", which}, {"subject", subject}, {"regions", regions}, {"threads", 1}};
+  try {
+    return measure(begun);
+  } catch (const out_of_patience& why) {
+    return json::array({skipped_row(begun, why)});
+  } catch (const cannot_be_measured& why) {
+    return json::array({skipped_row(begun, why)});
+  }
+}
+
+/// The cases of one subject, but for the hits when nothing happens: those are compared with others in one process.
+template <unmapping_subject Subject>
+json measure_unmapping(const parameters& how, const process_without_cache& without) {
+  auto rows = json::array();
+  const auto add = [&](const char* which, std::size_t regions, auto&& measure) {
+    if (wants(how, which)) append(rows, row_or_reason(which, Subject::name, regions, measure));
+  };
+  const auto cached = how.regions.front();
+  add("unrelated-munmap", cached, [&](const json& begun) { return unrelated_unmaps<Subject>(how, without, begun); });
+  add("big-munmap", how.many, [&](const json& begun) { return big_unmap<Subject>(how, without, begun); });
+  add("cached-munmap", 1, [&](const json& begun) { return cached_unmaps<Subject>(how, without, begun); });
+  return rows;
+}
+
+template <unmapping_subject Subject>
+json measure_hits_beside(const parameters& how) {
+  constexpr const char* which = "hits-beside-munmap";
+  if (!wants(how, which)) return json::array();
+  return row_or_reason(which, Subject::name, 100, [&](const json& begun) { return hits_beside<Subject>(how, begun); });
+}
+
+/// All of that, for a subject that is alone in its process.
+template <unmapping_subject Subject>
+json measure_monitor(const parameters& how) {
+  const process_without_cache without;
+  auto rows = measure_unmapping<Subject>(how, without);
+  append(rows, measure_hits_beside<Subject>(how));
+  if (wants(how, "hits")) append(rows, compare_hits(how, lanes_of<Subject>()));
+  return rows;
+}
+
+}  // namespace bench

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Memory that comes and goes, and what that takes a process that has no cache.
+#pragma once
+
+#include "crew.hpp"
+#include "windows.hpp"
+#include "workload.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+namespace bench {
+
+/// Mapped memory that nobody has touched, apart from all other memory: regions of its own, with room around them.
+class mapped_area {
+ public:
+  explicit mapped_area(std::size_t regions) : bytes_(regions * region_bytes) {
+    const auto all = bytes_ + 3 * region_bytes;
+    around_ = ::mmap(nullptr, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (around_ == MAP_FAILED) throw std::runtime_error("there are not enough addresses for so many regions");
+    const auto first = reinterpret_cast<std::uintptr_t>(around_) + region_bytes;
+    begin_ = reinterpret_cast<void*>((first + region_bytes - 1) / region_bytes * region_bytes);
+    if (::mprotect(begin_, bytes_, PROT_READ | PROT_WRITE) != 0) throw std::runtime_error("no memory for the regions");
+  }
+  mapped_area(const mapped_area&) = delete;
+  mapped_area& operator=(const mapped_area&) = delete;
+  ~mapped_area() { ::munmap(around_, bytes_ + 3 * region_bytes); }
+
+  [[nodiscard]] region_set regions() const noexcept {
+    return region_set(bytes_ / region_bytes, layout::aligned, reinterpret_cast<std::uintptr_t>(begin_));
+  }
+  [[nodiscard]] void* begin() const noexcept { return begin_; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+
+  void unmap() noexcept { ::munmap(begin_, bytes_); }
+  /// After `unmap`, at the same place. One page of it is touched.
+  void map_again() noexcept {
+    constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+    static_cast<void>(::mmap(begin_, bytes_, PROT_READ | PROT_WRITE, flags, -1, 0));
+    *static_cast<volatile char*>(begin_) = 1;
+  }
+
+ private:
+  std::size_t bytes_;
+  void* around_;
+  void* begin_ = nullptr;
+};
+
+/// mmap and munmap of memory that nobody registered.
+[[gnu::noinline]] inline void map_and_unmap(std::uint64_t pairs) noexcept {
+  for (std::uint64_t i = 0; i < pairs; ++i) {
+    void* const fresh = ::mmap(nullptr, region_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    asm volatile("" : : "r"(fresh) : "memory");
+    ::munmap(fresh, region_bytes);
+  }
+}
+
+/// Those that this process had when it first asked: before it pinned any thread.
+[[nodiscard]] inline const std::vector<std::size_t>& cpus_at_start() {
+  static const auto all = usable_cpus();
+  return all;
+}
+
+/// Another process, made before there is any cache, and before anything was patched. It measures what this process
+/// measures, in turn with it on the same CPU, so that the difference is the cache's.
+class process_without_cache {
+ public:
+  process_without_cache() {
+    static_cast<void>(cpus_at_start());
+    int questions[2];
+    int answers[2];
+    if (::pipe(questions) != 0 || ::pipe(answers) != 0) throw std::runtime_error("no pipe to another process");
+    child_ = ::fork();
+    if (child_ < 0) throw std::runtime_error("no other process to compare with");
+    if (child_ == 0) {
+      ::close(questions[1]);
+      ::close(answers[0]);
+      work(questions[0], answers[1]);
+      ::_exit(0);
+    }
+    ::close(questions[0]);
+    ::close(answers[1]);
+    ask_ = questions[1];
+    hear_ = answers[0];
+  }
+  process_without_cache(const process_without_cache&) = delete;
+  process_without_cache& operator=(const process_without_cache&) = delete;
+  ~process_without_cache() {
+    ::close(ask_);
+    ::close(hear_);
+    ::waitpid(child_, nullptr, 0);
+  }
+
+  [[nodiscard]] window pairs(std::uint64_t operations) const { return ask({what::pairs, operations}); }
+  [[nodiscard]] window unmapping(std::size_t regions) const { return ask({what::unmapping, regions}); }
+  [[nodiscard]] window rounds(std::uint64_t operations) const { return ask({what::rounds, operations}); }
+
+ private:
+  enum class what : std::uint64_t { pairs, unmapping, rounds };
+  struct question {
+    what kind;
+    std::uint64_t number;
+  };
+
+  static window answer(const question& asked) {
+    if (asked.kind == what::pairs) return watch(asked.number, [&] { map_and_unmap(asked.number); });
+    mapped_area area(asked.kind == what::unmapping ? asked.number : 1);
+    if (asked.kind == what::unmapping) return watch(1, [&] { area.unmap(); });
+    area.unmap();
+    area.map_again();
+    return watch(asked.number, [&] {
+      for (std::uint64_t i = 0; i < asked.number; ++i) area.unmap(), area.map_again();
+    });
+  }
+
+  static void work(int questions, int answers) noexcept try {
+    if (const auto& cpus = cpus_at_start(); !cpus.empty()) stay_on(cpus.front());
+    for (question asked{}; ::read(questions, &asked, sizeof asked) == sizeof asked;) {
+      const window seen = answer(asked);
+      if (::write(answers, &seen, sizeof seen) != sizeof seen) return;
+    }
+  } catch (...) {
+    return;  // who asks hears that there is no answer
+  }
+
+  [[nodiscard]] window ask(const question& asked) const {
+    window seen;
+    if (::write(ask_, &asked, sizeof asked) != sizeof asked || ::read(hear_, &seen, sizeof seen) != sizeof seen)
+      throw std::runtime_error("the process without a cache has failed");
+    return seen;
+  }
+
+  pid_t child_ = -1;
+  int ask_ = -1;
+  int hear_ = -1;
+};
+
+/// Keeps this thread on one CPU for a while; threads that it makes meanwhile begin there.
+class pinned_here {
+ public:
+  explicit pinned_here(std::size_t number) {
+    const auto& cpus = cpus_at_start();
+    ::sched_getaffinity(0, sizeof before_, &before_);
+    if (!cpus.empty()) stay_on(cpus[number % cpus.size()]);
+  }
+  pinned_here(const pinned_here&) = delete;
+  pinned_here& operator=(const pinned_here&) = delete;
+  ~pinned_here() { ::sched_setaffinity(0, sizeof before_, &before_); }
+
+ private:
+  cpu_set_t before_{};
+};
+
+}  // namespace bench
