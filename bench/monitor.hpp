@@ -34,7 +34,7 @@ json measure_unmapping(const parameters& how, const process_without_cache& witho
     if (wants(how, which)) append(rows, row_or_reason(which, Subject::name, regions, measure));
   };
   const auto cached = how.regions.front();
-  add("unrelated-munmap", cached, [&](const json& begun) { return unrelated_unmaps<Subject>(how, without, begun); });
+  add("unrelated-munmap", cached, [&](const json& begun) { return unrelated_unmaps<Subject>(how, begun); });
   add("big-munmap", how.many, [&](const json& begun) { return big_unmap<Subject>(how, without, begun); });
   add("cached-munmap", 1, [&](const json& begun) { return cached_unmaps<Subject>(how, without, begun); });
   return rows;

@@ -45,7 +45,7 @@ struct monitor_case {
 
 std::vector<column> unrelated_columns() {
   return {words("subject", "subject"),           number("#cached", "regions", 1, 0),
-          number("pair[ns]", "ns_per_op", 1, 1), number("no cache[ns]", "ns_without", 1, 1),
+          number("pair[ns]", "ns_per_op", 1, 1), number("past libc[ns]", "ns_without", 1, 1),
           number("extra[ns]", "ns_extra", 1, 1), number("x hooks", "ratio", 1, 1)};
 }
 
