@@ -16,24 +16,31 @@ namespace {
 
 using address = std::uintptr_t;
 
-// Constant initialised, and with nothing to destroy: a call may come at any time.
-std::atomic<watch::board*> the_board{nullptr};
-std::atomic<const watch::watched_memory*> the_memory{nullptr};
-std::array<std::atomic<address>, functions> originals{};
+// What every call reads, the commonest in one cache line: a call comes out of the kernel, which leaves little in the
+// CPU's caches. Constant initialised, and with nothing to destroy: a call may come at any time.
+struct alignas(64) wiring {
+  std::atomic<const watch::watched_memory*> memory{nullptr};
+  std::atomic<watch::board*> board{nullptr};
+  std::array<std::atomic<address>, functions> originals{};
+};
+wiring wired;
 segments attachments;
 
-void gone(const range& memory) noexcept {
-  if (memory.empty()) return;
-  const auto* watched = the_memory.load(std::memory_order_acquire);
-  if (watched != nullptr && watched->touches(memory))
-    the_board.load(std::memory_order_relaxed)->post(memory, watch::source::hooks);
+[[gnu::noinline]] void post(const range& memory) noexcept {
+  wired.board.load(std::memory_order_relaxed)->post(memory, watch::source::hooks);
 }
 
-bool active() noexcept { return the_memory.load(std::memory_order_relaxed) != nullptr; }
+[[gnu::always_inline]] inline void gone(const range& memory) noexcept {
+  if (memory.empty()) return;
+  const auto* watched = wired.memory.load(std::memory_order_acquire);
+  if (watched != nullptr && watched->touches(memory)) post(memory);
+}
+
+bool active() noexcept { return wired.memory.load(std::memory_order_relaxed) != nullptr; }
 
 template <class F>
 F* original(function which) noexcept {
-  return reinterpret_cast<F*>(originals[static_cast<std::size_t>(which)].load(std::memory_order_relaxed));
+  return reinterpret_cast<F*>(wired.originals[static_cast<std::size_t>(which)].load(std::memory_order_relaxed));
 }
 
 void before_mremap(address at, std::size_t old_bytes, std::size_t bytes, int flags, address to) noexcept {
@@ -179,12 +186,12 @@ std::array<std::uintptr_t, functions> replacements() noexcept {
 }
 
 void set_original(function which, std::uintptr_t address) noexcept {
-  originals[static_cast<std::size_t>(which)].store(address, std::memory_order_release);
+  wired.originals[static_cast<std::size_t>(which)].store(address, std::memory_order_release);
 }
 
 void post_to(watch::board* board, const watch::watched_memory* memory) noexcept {
-  if (board != nullptr) the_board.store(board, std::memory_order_relaxed);
-  the_memory.store(memory, std::memory_order_release);
+  if (board != nullptr) wired.board.store(board, std::memory_order_relaxed);
+  wired.memory.store(memory, std::memory_order_release);
 }
 
 }  // namespace pinfold::monitors::events

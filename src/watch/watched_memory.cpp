@@ -75,7 +75,7 @@ void watched_memory::remove(const range& memory) noexcept {
 
 bool watched_memory::touches(const range& memory) const noexcept {
   if (memory.empty()) return false;
-  if (beyond_.load(std::memory_order_relaxed) && (memory.end - 1) >> address_bits != 0) return true;
+  if ((memory.end - 1) >> address_bits != 0 && beyond_.load(std::memory_order_relaxed)) return true;
   const auto end = std::uintptr_t{1} << (address_bits - granule_shift);
   const auto last = std::min((memory.end - 1) >> granule_shift, end - 1);
   for (auto granule = memory.begin >> granule_shift; granule <= last;) {
