@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Where something happens to registered memory: a cache over a ring of the kernel's, and the bytes that arrive.
+#pragma once
+
+#include "support/memory_attacks.hpp"
+#include "support/test_ring.hpp"
+
+#include <pinfold/cache.hpp>
+
+#include <array>
+#include <cstring>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pinfold::testing {
+
+/// Who tells the cache, and how it is asked.
+struct watch_case {
+  const char* name;    ///< for the test
+  const char* column;  ///< of the table in the documentation; null where it is another's
+  monitor_choice monitor;
+  bool strict = false;
+  bool announces = false;  ///< the application calls `invalidate` before it happens
+};
+
+inline void PrintTo(const watch_case& who, std::ostream* to) { *to << who.name; }
+
+inline const std::vector<watch_case>& all_watch_cases() {
+  static const std::vector<watch_case> list{
+      {"nobody_tells", "nobody tells", monitor_choice::explicit_},
+      {"none", nullptr, monitor_choice::none},
+      {"explicit", "`explicit`", monitor_choice::explicit_, false, true},
+      {"hooks", "`hooks`", monitor_choice::hooks},
+      {"userfaultfd", "`userfaultfd`", monitor_choice::userfaultfd},
+      {"strict_userfaultfd", nullptr, monitor_choice::userfaultfd, true},
+      {"hooks_and_userfaultfd", nullptr, monitor_choice::hooks | monitor_choice::userfaultfd},
+      {"automatic", "`automatic`", monitor_choice::automatic},
+      {"strict_automatic", nullptr, monitor_choice::automatic, true},
+  };
+  return list;
+}
+
+/// What came of asking the cache again.
+enum class answer : int {
+  unknown_here,      ///< this system does not do such a thing, or may not be asked to
+  fresh,             ///< the registration of before, and it is right
+  registered_again,  ///< what was kept is not used, and the new one is right
+  not_kept,          ///< registered for each lease
+  refused,           ///< no lease, or the device refused it: nothing wrong was sent
+  stale,             ///< bytes of before were sent
+};
+
+[[nodiscard]] inline const char* words(answer what) {
+  static constexpr std::array names{"unknown here", "fresh", "registered again", "not kept", "refused", "**stale**"};
+  return names.at(static_cast<std::size_t>(what));
+}
+
+class stage {
+ public:
+  explicit stage(const watch_case& who) : announces_(who.announces), cache_(registrar_on(ring_, 64), options(who)) {
+    received_.reserve(most_bytes);
+    warm_up();
+  }
+  stage(const stage&) = delete;
+  stage& operator=(const stage&) = delete;
+  ~stage() { ::close(file_); }
+
+  /// "hooks+userfaultfd", or "none" and the reasons.
+  [[nodiscard]] std::string monitors() const {
+    const auto text = cache_.monitors();
+    return text.substr(0, text.find(" ("));
+  }
+  [[nodiscard]] auto& cache() { return cache_; }
+
+  /// What the cache allocates for this thread, it allocates now, and not on top of the heap that an event is about.
+  void warm_up() {
+    alignas(4096) static std::array<std::byte, 8192> some{};
+    static_cast<void>(cache_.acquire(some));
+    static_cast<void>(cache_.flush());
+  }
+
+  /// Fills it with what is old, registers it, and gives the lease back.
+  void before(const target& at) {
+    std::memset(at.data, 'A', at.bytes);
+    before_untouched(at);
+  }
+  void before_untouched(const target& at) {
+    refused_ = !cache_.acquire(at.data, at.bytes);
+    kept_ = cache_.statistics().open_now > 0;
+    if (announces_) cache_.invalidate(at.data, at.bytes);
+  }
+
+  /// Fills it with what is new, registers it again, and sends it.
+  [[nodiscard]] answer after(const target& at) {
+    std::memset(at.data, 'B', at.bytes);
+    return send(at);
+  }
+  /// Without a new content: nothing may be sent at all.
+  [[nodiscard]] answer send(const target& at) {
+    if (refused_) return answer::refused;
+    const auto hits = cache_.statistics().hits;
+    const auto held = cache_.acquire(at.data, at.bytes);
+    if (!held) return answer::refused;
+    const bool hit = cache_.statistics().hits > hits;
+    const auto size = static_cast<unsigned>(at.bytes);
+    if (ring_.write(file_, at.data, size, 0, held->handle().index) != static_cast<int>(size)) return answer::refused;
+    received_.resize(at.bytes);
+    if (::pread(file_, received_.data(), at.bytes, 0) != static_cast<ssize_t>(at.bytes))
+      throw std::runtime_error("cannot read what the device wrote");
+    if (std::count(received_.begin(), received_.end(), 'B') != static_cast<std::ptrdiff_t>(at.bytes))
+      return answer::stale;
+    return hit ? answer::fresh : kept_ ? answer::registered_again : answer::not_kept;
+  }
+
+ private:
+  static constexpr std::size_t most_bytes = std::size_t{4} << 20U;
+
+  static cache_options options(const watch_case& who) {
+    cache_options made;
+    made.monitor = who.monitor;
+    made.strict = who.strict;
+    made.program_data = true;  // nobody truncates the test's libraries
+    return made;
+  }
+
+  bool announces_;
+  bool refused_ = false, kept_ = false;
+  int file_ = ::memfd_create("received", MFD_CLOEXEC);
+  test_ring ring_;
+  pinfold::cache<io_uring_registrar> cache_;
+  std::vector<char> received_;
+};
+
+}  // namespace pinfold::testing
