@@ -29,6 +29,7 @@ class monitored_subject {
                                       : Who == choice::hooks                         ? "hooks"
                                       : Who == choice::userfaultfd                   ? "userfaultfd"
                                       : Who == (choice::hooks | choice::userfaultfd) ? "hooks+userfaultfd"
+                                      : Who == choice::bpf                           ? "bpf"
                                                                                      : "unknown";
   using cache = pinfold::cache<pinfold::null_registrar>;
 

@@ -26,6 +26,7 @@ using by_explicit = monitored_subject<choice::explicit_>;
 using by_hooks = monitored_subject<choice::hooks>;
 using by_userfaultfd = monitored_subject<choice::userfaultfd>;
 using by_both = monitored_subject<choice::hooks | choice::userfaultfd>;
+using by_bpf = monitored_subject<choice::bpf>;
 using by_strict = monitored_subject<choice::userfaultfd, true>;
 
 struct monitor_command {
@@ -107,11 +108,11 @@ void add_hits_beside(json& rows, const bench::parameters& how) {
 json measure_own(const bench::parameters& how) try {
   const bench::process_without_cache without;
   auto rows = json::array();
-  add_unmapping<no_cache, by_explicit, by_hooks, by_userfaultfd, by_both>(rows, how, without);
-  add_hits_beside<by_explicit, by_hooks, by_userfaultfd, by_both>(rows, how);
+  add_unmapping<no_cache, by_explicit, by_hooks, by_userfaultfd, by_both, by_bpf>(rows, how, without);
+  add_hits_beside<by_explicit, by_hooks, by_userfaultfd, by_both, by_bpf>(rows, how);
   if (bench::wants(how, "hits"))
-    bench::append(
-        rows, bench::compare_hits(how, bench::lanes_of<by_explicit, by_hooks, by_userfaultfd, by_both, by_strict>()));
+    bench::append(rows, bench::compare_hits(
+                            how, bench::lanes_of<by_explicit, by_hooks, by_userfaultfd, by_both, by_bpf, by_strict>()));
   return rows;
 } catch (const std::exception& problem) {
   throw failure(fmt::format("perf monitor: {}", problem.what()));

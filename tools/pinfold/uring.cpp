@@ -46,7 +46,6 @@ pinfold::result<pinfold::io_uring_registrar> uring::registrar() noexcept {
 }
 
 uring_cache uring::cache(pinfold::cache_options options) {
-  options.monitor = pinfold::monitor_choice::explicit_;
   return uring_cache(need(registrar(), "cannot register buffers with io_uring"), std::move(options));
 }
 

@@ -44,8 +44,7 @@ class uring {
   /// A registrar with the ring's table of buffers. One at a time.
   [[nodiscard]] pinfold::result<pinfold::io_uring_registrar> registrar() noexcept;
 
-  /// A cache over such a registrar. Nobody but the tool itself unmaps what it registers: hence `explicit_`. Throws
-  /// `failure`.
+  /// A cache over such a registrar. Throws `failure`.
   [[nodiscard]] uring_cache cache(pinfold::cache_options options = {});
 
   /// Prepares an I/O; `submit` starts it. `out_of_resources` when `depth` are under way.
