@@ -31,6 +31,7 @@ const std::vector<allocator> allocators{
     {"own_mappings", nullptr, "mappings"},
     // Another thread may get what one unmaps with a raw call.
     {"inline_system_calls", nullptr, "inline", "strict"},
+    {"inline_system_calls_seen_by_bpf", nullptr, "inline", "bpf"},
 };
 
 std::string seconds() { return std::to_string(setting("PINFOLD_TEST_SECONDS", 2)); }

@@ -76,6 +76,7 @@ const std::vector<protocol> protocols{
     {"hooks", monitor_choice::hooks, false, unmap, true},
     {"automatic", monitor_choice::automatic, false, unmap, true},
     {"strict_userfaultfd", monitor_choice::userfaultfd, true, unmap_inline, true},
+    {"bpf", monitor_choice::bpf, false, unmap_inline, true},
     {"strict_automatic", monitor_choice::automatic, true, unmap_inline, true},
     {"relaxed_userfaultfd", monitor_choice::userfaultfd, false, unmap_inline, false},
 };

@@ -234,6 +234,7 @@ TEST_P(monitor_deadlock, R35_monitors_end_and_begin_while_threads_unmap) {
 INSTANTIATE_TEST_SUITE_P(by, monitor_deadlock,
                          ::testing::Values(watched_by{"hooks", monitor_choice::hooks, false},
                                            watched_by{"userfaultfd", monitor_choice::userfaultfd, false},
+                                           watched_by{"bpf", monitor_choice::bpf, false},
                                            watched_by{"strict_automatic", monitor_choice::automatic, true}),
                          [](const auto& one) { return one.param.name; });
 

@@ -37,6 +37,7 @@ inline const std::vector<watch_case>& all_watch_cases() {
       {"userfaultfd", "`userfaultfd`", monitor_choice::userfaultfd},
       {"strict_userfaultfd", nullptr, monitor_choice::userfaultfd, true},
       {"hooks_and_userfaultfd", nullptr, monitor_choice::hooks | monitor_choice::userfaultfd},
+      {"bpf", "`bpf`", monitor_choice::bpf},
       {"automatic", "`automatic`", monitor_choice::automatic},
       {"strict_automatic", nullptr, monitor_choice::automatic, true},
   };
@@ -54,7 +55,7 @@ enum class answer : int {
 };
 
 [[nodiscard]] inline const char* words(answer what) {
-  static constexpr std::array names{"unknown here", "fresh", "registered again", "not kept", "refused", "**stale**"};
+  static constexpr std::array names{"unknown here", "fresh", "again", "not kept", "refused", "**stale**"};
   return names.at(static_cast<std::size_t>(what));
 }
 
@@ -88,7 +89,11 @@ class stage {
     before_untouched(at);
   }
   void before_untouched(const target& at) {
-    refused_ = !cache_.acquire(at.data, at.bytes);
+    {
+      const auto held = cache_.acquire(at.data, at.bytes);
+      refused_ = !held;
+      no_room_ = !held && held.error().code == errc::out_of_resources;  // an ordinary user's limit
+    }
     kept_ = cache_.statistics().open_now > 0;
     if (announces_) cache_.invalidate(at.data, at.bytes);
   }
@@ -100,6 +105,7 @@ class stage {
   }
   /// Without a new content: nothing may be sent at all.
   [[nodiscard]] answer send(const target& at) {
+    if (no_room_) return answer::unknown_here;
     if (refused_) return answer::refused;
     const auto hits = cache_.statistics().hits;
     const auto held = cache_.acquire(at.data, at.bytes);
@@ -127,7 +133,7 @@ class stage {
   }
 
   bool announces_;
-  bool refused_ = false, kept_ = false;
+  bool refused_ = false, no_room_ = false, kept_ = false;
   int file_ = ::memfd_create("received", MFD_CLOEXEC);
   test_ring ring_;
   pinfold::cache<io_uring_registrar> cache_;

@@ -58,7 +58,7 @@ class hazard_table {
   }
 
  private:
-  static constexpr std::string_view begin_marker = "<!-- hazards: written by scripts/hazards-table -->";
+  static constexpr std::string_view begin_marker = "<!-- hazards: scripts/hazards-table -->";
   static constexpr std::string_view end_marker = "<!-- end of hazards -->";
 
   void read(const std::string& line) {
