@@ -42,19 +42,21 @@ class naive_monitor {
  public:
   explicit naive_monitor(watch::board& board) : uffd_(monitors::uffd::open().value()) {
     if (monitors::uffd::start_watching(uffd_.number, bell_.all()) != 0) throw std::runtime_error("no bell");
-    thread_ = std::jthread([this, &board](const std::stop_token& stop) {
-      while (!stop.stop_requested()) {
+    thread_ = std::jthread([this, &board] {
+      for (bool rung = false; !rung;) {
         static_cast<void>(monitors::uffd::wait_for_events(uffd_.number));
         const auto seen = monitors::uffd::read_events(uffd_.number);
-        for (std::size_t i = 0; i < seen.count; ++i) board.post(seen.all.at(i).gone);
+        for (std::size_t i = 0; i < seen.count; ++i) {
+          board.post(seen.all.at(i).gone);
+          rung = rung || seen.all.at(i).gone == bell_.all();
+        }
       }
     });
   }
   naive_monitor(const naive_monitor&) = delete;
   naive_monitor& operator=(const naive_monitor&) = delete;
   ~naive_monitor() {
-    thread_.request_stop();
-    ::madvise(bell_.at(), page, MADV_DONTNEED);
+    ::madvise(bell_.at(), page, MADV_DONTNEED);  // waits until the thread has read of it, which ends for nothing else
     thread_.join();
     uffd_.close();
   }

@@ -88,6 +88,19 @@ TEST_F(userfaultfd_life, R35_ends_while_watched_memory_is_unmapped) {
 /// A copy of this process that the C library knows nothing of: its handlers for forks do not run.
 pid_t raw_fork() { return static_cast<pid_t>(::syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0)); }
 
+// The thread may still be busy with it when it is told to end: it must not leave before it has read of its bell.
+TEST_F(userfaultfd_life, R35_ends_right_after_an_event) {
+  for (int round = 0; round < 500; ++round) {
+    const mapped memory(bytes);
+    ASSERT_TRUE(in->watch(memory.all()));
+    ::madvise(memory.at(), page, MADV_DONTNEED);
+    in.monitor.reset();
+    in.monitor = in.make();
+    ASSERT_TRUE(in.monitor) << describe(in.refusal);
+    guard.beat();
+  }
+}
+
 TEST_F(userfaultfd_life, R37_ends_though_a_child_keeps_its_descriptor) {
   mapped memory(bytes);
   mapped moved(bytes);
