@@ -88,6 +88,16 @@ result<void> read(std::string_view text, std::size_t& into) noexcept {
   return {};
 }
 
+result<void> read(std::string_view text, std::uint32_t& into) noexcept {
+  std::uint32_t number = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (code != std::errc{} || end != text.data() + text.size()) {
+    return fail(errc::invalid_argument, "expected a number, 0 for never");
+  }
+  into = number;
+  return {};
+}
+
 result<void> read(std::string_view text, milliseconds& into) noexcept {
   std::uint64_t number = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -110,6 +120,7 @@ std::string print(monitor_choice value) {
   return text.empty() ? std::string(automatic_word) : text;
 }
 
+std::string print(std::uint32_t value) { return std::to_string(value); }
 std::string print(milliseconds value) { return std::to_string(value.count()); }
 
 std::string print(std::size_t value) {
@@ -130,7 +141,7 @@ constexpr setting row(std::string_view name, std::string_view comment) noexcept 
 }
 
 using o = cache_options;
-constexpr std::array<setting, 15> table{
+constexpr std::array<setting, 16> table{
     row<&o::retain>("PINFOLD_RETAIN", "keep registrations that nobody uses, for reuse: on, off"),
     row<&o::max_bytes>("PINFOLD_MAX_BYTES", "most bytes registered at any time: a number with K, M, G or T, or inf"),
     row<&o::max_count>("PINFOLD_MAX_COUNT", "most registrations open at any time: a number, or inf"),
@@ -141,6 +152,9 @@ constexpr std::array<setting, 15> table{
     row<&o::program_data>("PINFOLD_PROGRAM_DATA",
                           "keep registrations of programs' and libraries' text and data, which nobody truncates: on, "
                           "off"),
+    row<&o::audit_one_in>("PINFOLD_AUDIT",
+                          "compare the pages behind one hit in so many with those that were registered: a number, or "
+                          "0 for never"),
     row<&o::full>("PINFOLD_WHEN_FULL", "what to do when the budget is used up and nothing is idle: fail, wait, bypass"),
     row<&o::closes>("PINFOLD_CLOSES", "where registrations that nobody needs are closed: inline, deferred"),
     row<&o::reaper>("PINFOLD_REAPER", "run a thread that does the deferred closes: on, off"),

@@ -57,6 +57,8 @@ struct cache_options {
   monitor_choice monitor = monitor_choice::automatic;  ///< who tells of memory that goes
   bool strict = false;  ///< with userfaultfd: exact also where a thread reuses an address that another unmapped with a
                         ///< raw system call. About 115 ns more for every hit
+  bool allocator_hints = false;  ///< with `retain` and a monitor that is proven: have `malloc` give less memory back,
+                                 ///< where this process's allocator honours that (R34); undone with the last such cache
   bool program_data = false;  ///< keep registrations of programs' and libraries' text and data: nobody truncates those
 
   when_full full = when_full::fail;

@@ -79,6 +79,7 @@ class engine {
     std::shared_ptr<const watch::monitor_set> set;
     bool keeps = false;
     std::string text;  ///< who they are, or why there are none
+    std::shared_ptr<void> hints{};
   };
 
   /// Throws `std::bad_alloc`, or `std::system_error` when the reaper's thread cannot start.
@@ -327,6 +328,7 @@ class engine {
   const watch::board& board_;
   watch::watched_memory* const watched_;  // null for imported memory, of which only its token tells
   const std::shared_ptr<const watch::monitor_set> monitors_;
+  const std::shared_ptr<void> hints_;
   const bool keeps_;
   const std::string monitors_text_;
   std::optional<core::page_audit> audit_;

@@ -81,6 +81,7 @@ engine::engine(core::gate& own, const driver& table, cache_options options, watc
       board_(watch::board::here()),
       watched_(table.token_bytes > 0 ? nullptr : &watch::watched_memory::here()),
       monitors_(std::move(monitors.set)),
+      hints_(std::move(monitors.hints)),
       keeps_(monitors.keeps),
       monitors_text_(with_audit(std::move(monitors.text), options_.audit_one_in)),
       gate_(own),

@@ -2,6 +2,7 @@
 #include "monitors/choice.hpp"
 
 #include "monitors/bpf.hpp"
+#include "monitors/hints.hpp"
 #include "monitors/hooks.hpp"
 #include "monitors/userfaultfd.hpp"
 
@@ -104,7 +105,7 @@ proven find(const kind& wanted) {
   return {std::move(monitor), {}};
 }
 
-chosen choose(monitor_choice wanted) {
+chosen choose(monitor_choice wanted, bool with_hints) {
   const bool automatic = wanted == monitor_choice::automatic;
   watch::monitor_set::members members;
   std::string names = includes(wanted, monitor_choice::explicit_) ? "explicit" : "";
@@ -120,10 +121,12 @@ chosen choose(monitor_choice wanted) {
     }
   }
   const bool keeps = automatic ? !members.empty() : problems.empty();
-  if (!keeps) return {false, nullptr, "none (" + problems + ")"};
+  if (!keeps) return {false, nullptr, "none (" + problems + ")", nullptr};
   auto text = problems.empty() ? names : names + " (" + problems + ")";
-  if (members.empty()) return {true, nullptr, std::move(text)};
-  return {true, std::make_shared<const watch::monitor_set>(std::move(members)), std::move(text)};
+  if (members.empty()) return {true, nullptr, std::move(text), nullptr};
+  auto hints = with_hints ? hint_allocator() : nullptr;
+  if (with_hints) text += hints != nullptr ? ", allocator hints" : ", no allocator hints: of no effect here";
+  return {true, std::make_shared<const watch::monitor_set>(std::move(members)), std::move(text), std::move(hints)};
 }
 
 }  // namespace pinfold::monitors

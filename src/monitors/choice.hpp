@@ -41,9 +41,10 @@ struct chosen {
   bool keeps = false;  ///< whether somebody tells of memory that goes, so that registrations may be kept
   std::shared_ptr<const watch::monitor_set> set;  ///< null where nobody has to be asked about memory
   std::string text;                               ///< for people: who they are, or why there are none
+  std::shared_ptr<void> hints;                    ///< to the allocator, as long as it lives
 };
 
 /// Any thread. Throws `std::bad_alloc`.
-[[nodiscard]] chosen choose(monitor_choice wanted);
+[[nodiscard]] chosen choose(monitor_choice wanted, bool with_hints = false);
 
 }  // namespace pinfold::monitors

@@ -57,6 +57,7 @@ struct probe {
 
 // In both lists, any thread; they take about a millisecond each.
 [[nodiscard]] std::span<const probe> system_calls() noexcept;
+[[nodiscard]] outcome free_of_64_mebibytes(const watch::monitor_set& watched_by, sources& seen) noexcept;
 [[nodiscard]] std::span<const probe> allocator_habits() noexcept;  ///< of the `malloc` that this process has
 
 }  // namespace pinfold::monitors

@@ -124,10 +124,14 @@ outcome thread_stack(const watch::monitor_set& by, sources& seen) noexcept {
 
 }  // namespace
 
+outcome free_of_64_mebibytes(const watch::monitor_set& watched_by, sources& seen) noexcept {
+  return free_of<64 * mebibyte>(watched_by, seen);
+}
+
 std::span<const probe> allocator_habits() noexcept {
   static constexpr std::array<probe, 5> habits{{
       {"free of 1 MiB", everybody, free_of<mebibyte>},
-      {"free of 64 MiB", everybody, free_of<64 * mebibyte>},
+      {"free of 64 MiB", everybody, free_of_64_mebibytes},
       {"free of 1 GiB", everybody, free_of<1024 * mebibyte>},
       {"realloc from 64 MiB to 1 MiB", everybody, realloc_down},
       {"the stack of a thread that ends", everybody, thread_stack},

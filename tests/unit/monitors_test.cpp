@@ -90,6 +90,24 @@ TEST(monitors, strict_hits_are_hits) {
   EXPECT_FALSE(m.cache.find(at, bytes));
 }
 
+TEST(monitors, R34_hints_are_given_where_they_are_honoured_and_taken_back) {
+  const auto habit = [] {
+    for (const auto& one : report_monitors().hazards)
+      if (one.event == "free of 64 MiB") return one.what;
+    return hazard_report::outcome::unknown_here;
+  };
+  if (!monitored().works()) GTEST_SKIP() << monitored().cache.monitors();
+  if (habit() != hazard_report::outcome::gone) GTEST_SKIP() << "this allocator keeps large blocks anyway";
+  {
+    monitored hinted(monitor_choice::automatic, {.allocator_hints = true});
+    if (!hinted.cache.monitors().ends_with(", allocator hints")) GTEST_SKIP() << hinted.cache.monitors();
+    EXPECT_EQ(habit(), hazard_report::outcome::kept);
+    monitored other(monitor_choice::automatic, {.retain = false, .allocator_hints = true});
+    EXPECT_FALSE(other.cache.monitors().ends_with(", allocator hints")) << "of use only where registrations are kept";
+  }
+  EXPECT_EQ(habit(), hazard_report::outcome::gone);
+}
+
 // R30: what backs the memory.
 struct file_backed : ::testing::Test {
   monitored m;

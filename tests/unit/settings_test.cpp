@@ -27,6 +27,7 @@ cache_options unusual() {
   options.monitor = pinfold::monitor_choice::explicit_ | pinfold::monitor_choice::userfaultfd;
   options.strict = true;
   options.program_data = true;
+  options.audit_one_in = 100;
   options.full = pinfold::when_full::bypass;
   options.closes = pinfold::close_policy::deferred;
   options.reaper = true;
@@ -46,6 +47,7 @@ void expect_same(const cache_options& a, const cache_options& b) {
   EXPECT_EQ(a.monitor, b.monitor);
   EXPECT_EQ(a.strict, b.strict);
   EXPECT_EQ(a.program_data, b.program_data);
+  EXPECT_EQ(a.audit_one_in, b.audit_one_in);
   EXPECT_EQ(a.full, b.full);
   EXPECT_EQ(a.closes, b.closes);
   EXPECT_EQ(a.reaper, b.reaper);
@@ -157,6 +159,8 @@ TEST(options_from_text, refuses_bad_lines) {
                           "PINFOLD_MONITOR=automatic+hooks",
                           "PINFOLD_MONITOR=Hooks",
                           "PINFOLD_STRICT=very",
+                          "PINFOLD_AUDIT=often",
+                          "PINFOLD_AUDIT=4294967296",
                           "PINFOLD_WAIT_TIMEOUT_MS=inf",
                           "PINFOLD_WAIT_TIMEOUT_MS=31536000001"}) {
     const auto options = pinfold::options_from_text(bad, "test");
