@@ -41,7 +41,7 @@ test:            ## build everything and run all tests at their short lengths
 	cmake --build --preset release
 	ctest --preset release --timeout 300
 
-soak:            ## the long tests: ten million model steps, a minute of each stress test in three builds; ten minutes or so
+soak:            ## the long tests: ten million model steps, a minute or more of each stress test in three builds; hours
 	scripts/setup check
 	scripts/soak
 
