@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A program that says itself when memory goes, and so needs no hooks: its pools take memory from a resource that
-// announces what it gives back to the system, and so does `operator delete` for everything else.
+// announces what it gives back to the system, and so does a type's own `operator delete`.
 #include <pinfold/cache.hpp>
 #include <pinfold/monitors/explicit.hpp>
 #include <pinfold/registrars/null.hpp>
 
+#include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <memory_resource>
 #include <new>
 #include <sys/mman.h>
 
-// NOLINTBEGIN(*-new-delete-operators): all other forms end here
-void operator delete(void* block) noexcept { std::free(block); }
-void operator delete(void* block, std::size_t bytes) noexcept {
-  pinfold::announce_gone(block, bytes);
-  std::free(block);
-}
-// NOLINTEND(*-new-delete-operators)
-
 namespace {
+
+struct packet {
+  static void operator delete(void* block, std::size_t bytes) {
+    pinfold::announce_gone(block, bytes);
+    ::operator delete(block);
+  }
+  char bytes[4096];
+};
 
 struct pages final : std::pmr::memory_resource {
   void* do_allocate(std::size_t bytes, std::size_t) override {
@@ -47,6 +47,11 @@ int main() {
   pool.release();  // now the memory goes
   auto buffer = pool.allocate(4096);
   if (!cache.acquire(buffer, 4096)) return 1;
+  auto* sent = new packet;
+  const auto where = reinterpret_cast<std::uintptr_t>(sent);
+  if (!cache.acquire(sent, sizeof *sent)) return 1;
+  delete sent;
+  if (cache.find(reinterpret_cast<const void*>(where), sizeof *sent)) return 1;
   std::printf("%s\n", describe(cache.statistics()).c_str());
-  return kept == 1 && cache.statistics().misses_invalidated + cache.statistics().misses_cold == 2 ? 0 : 1;
+  return kept == 1 && cache.statistics().opens == 3 ? 0 : 1;
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
@@ -28,14 +29,18 @@ bool is_mapping_of(const procmap& here, int file) noexcept {
          major(seen.st_dev) == here.device_major && minor(seen.st_dev) == here.device_minor;
 }
 
-// Programs and libraries are mapped in parts, of which one is executable: the one before or behind a part of data.
+bool is_library(std::string_view path) noexcept {
+  const auto name = path.substr(path.rfind('/') + 1);
+  return name.ends_with(".so") || name.find(".so.") != std::string_view::npos;
+}
+
 bool is_program(std::string_view path) noexcept {
   static const std::string_view program = [] {
     static std::array<char, 4096> name{};
     const auto got = ::readlink("/proc/self/exe", name.data(), name.size());
     return std::string_view(name.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
   }();
-  return (!program.empty() && path == program) || path.find(".so") != std::string_view::npos;
+  return (!program.empty() && path == program) || is_library(path);
 }
 
 // Private memory in huge pages has a file of its own in the kernel, which nobody can open.
@@ -98,10 +103,8 @@ backing backing_of(const range& memory, int file) noexcept {
   backing found = backing::own;
   for (auto at = memory.begin; at < memory.end;) {
     auto here = mapping_at(maps, at);
-    if (!here) {
-      static const bool tells = kernel_tells_mappings(maps);
-      return tells ? found : from_the_whole_list(memory, file);  // a hole is the registrar's business
-    }
+    if (!here && errno == ENOENT) return found;  // a hole is the registrar's business
+    if (!here) return from_the_whole_list(memory, file);
     if (here->inode != 0) here = mapping_at(maps, at, path);
     if (!here) return backing::unknown;  // it has gone meanwhile
     found = stronger(found, backing_of_one(*here, here->inode == 0 ? std::string_view() : path.data(), file));

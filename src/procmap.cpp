@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "procmap.hpp"
 
-#include <cerrno>
 #include <sys/ioctl.h>
 
 namespace pinfold::detail {
@@ -27,7 +26,7 @@ struct procmap_query {
   std::uint64_t build_id_addr;
 };
 constexpr unsigned long procmap_query_request = _IOWR('f', 17, procmap_query);
-constexpr std::uint64_t vma_executable = 4, vma_shared = 8;
+constexpr std::uint64_t vma_shared = 8;
 
 }  // namespace
 
@@ -45,13 +44,7 @@ std::optional<procmap> mapping_at(const own_maps& maps, std::uintptr_t address, 
                  asked.inode,
                  asked.dev_major,
                  asked.dev_minor,
-                 (asked.vma_flags & vma_shared) != 0,
-                 (asked.vma_flags & vma_executable) != 0};
-}
-
-bool kernel_tells_mappings(const own_maps& maps) noexcept {
-  const int here = 0;
-  return mapping_at(maps, reinterpret_cast<std::uintptr_t>(&here)).has_value();
+                 (asked.vma_flags & vma_shared) != 0};
 }
 
 }  // namespace pinfold::detail

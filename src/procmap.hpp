@@ -20,15 +20,11 @@ struct procmap {
   std::uint32_t device_major = 0;
   std::uint32_t device_minor = 0;
   bool shared = false;
-  bool executable = false;
 };
 
-/// The mapping under an address, with its path where `path` has room for it. Nothing where there is none, or before
-/// Linux 6.11.
+/// The mapping under an address, with its path where `path` has room for it. Nothing, with `errno`, where there is none
+/// (ENOENT), before Linux 6.11, and where the list cannot be had.
 [[nodiscard]] std::optional<procmap> mapping_at(const own_maps& maps, std::uintptr_t address,
                                                 std::span<char> path = {}) noexcept;
-
-/// Whether `mapping_at` has answers at all.
-[[nodiscard]] bool kernel_tells_mappings(const own_maps& maps) noexcept;
 
 }  // namespace pinfold::detail

@@ -21,7 +21,9 @@ inline constexpr std::size_t max_registration_bytes = 32;
 
 /// What a registrar can do. Constant while it lives.
 struct registrar_limits {
-  std::size_t granularity = 1;       ///< bytes, a power of 2: what a local registration is rounded out to
+  /// Bytes, a power of 2: what a local registration is rounded out to. At most a page of the system: memory beyond the
+  /// pages that were asked for may be going away at this moment.
+  std::size_t granularity = 1;
   std::size_t max_bytes = SIZE_MAX;  ///< largest single registration
   rights supported = local_access;   ///< rights that it can give
 };

@@ -284,7 +284,9 @@ class engine {
   };
   [[nodiscard]] happened what_happened() const noexcept;
   [[nodiscard]] bool deal_with_some(const range& wanted, const happened& known) noexcept PINFOLD_EXCLUDES(mutex_);
-  [[nodiscard]] bool read_news(std::uint64_t target) noexcept PINFOLD_REQUIRES(mutex_);
+  enum class reading : std::uint8_t { done, more, unfinished };
+  [[nodiscard]] reading read_news(std::uint64_t target) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] bool given_up() noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] bool mark_where(const range& wanted, marked_entries& marked) noexcept PINFOLD_REQUIRES(mutex_);
   void mark_some(marked_entries& marked) noexcept PINFOLD_REQUIRES(mutex_);
   void say_seen(const happened& known) noexcept PINFOLD_REQUIRES(mutex_);
@@ -349,6 +351,7 @@ class engine {
   core::history history_ PINFOLD_GUARDED_BY(mutex_);
   std::uint64_t cursor_ PINFOLD_GUARDED_BY(mutex_);  // on the board
   core::news news_ PINFOLD_GUARDED_BY(mutex_);
+  core::deadline unfinished_since_ PINFOLD_GUARDED_BY(mutex_){};  // when a place on the board was first found empty
   core::wait_table waiting_ PINFOLD_GUARDED_BY(mutex_);
   core::joiner* joiners_ PINFOLD_GUARDED_BY(mutex_) = nullptr;
   std::size_t openings_ PINFOLD_GUARDED_BY(mutex_) = 0;   // entries that are `opening`

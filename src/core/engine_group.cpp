@@ -22,11 +22,12 @@ void engine::acquire_group(std::span<const request> what, std::span<result<grant
     for (std::size_t i = 0; i < what.size(); ++i) extents[i] = driver_.check(driver_.self, what[i]);
     for (std::size_t i = 0; i < what.size(); ++i)
       if (extents[i]) catch_up(what[i]), extents[i] = watchable(*extents[i]);
-    for (std::size_t i = 0; i < what.size(); ++i) done[i] = extents[i] && others_could_take(what[i], *extents[i]);
+    std::array<bool, most_in_group> alone{};
+    for (std::size_t i = 0; i < what.size(); ++i) alone[i] = extents[i] && others_could_take(what[i], *extents[i]);
     group claimed;
     core::scoped_lock guard(mutex_);
     for (std::size_t i = 0; i < what.size() && spare_entry(); ++i)
-      done[i] = extents[i] && !done[i] && claim_if_simple(what[i], *extents[i], i, claimed);
+      done[i] = extents[i] && !alone[i] && claim_if_simple(what[i], *extents[i], i, claimed);
     static_cast<void>(close_queued(closes_per_miss * claimed.size));  // a failure is kept and told to the sink
     if (claimed.size > 0) open_group(what, claimed, granted);
   }

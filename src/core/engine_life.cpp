@@ -38,7 +38,8 @@ std::size_t token_offset_in(const driver& table) noexcept {
 
 // Who asked for an audit is told where there is none.
 std::string with_audit(std::string monitors, std::uint32_t one_in) {
-  if (one_in != 0) monitors += core::page_audit::possible(one_in) ? ", audited" : ", not audited: no CAP_SYS_ADMIN";
+  if (one_in != 0 && !monitors.empty())
+    monitors += core::page_audit::possible(one_in) ? ", audited" : ", not audited: no CAP_SYS_ADMIN";
   return monitors;
 }
 

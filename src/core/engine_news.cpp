@@ -23,6 +23,7 @@ std::size_t page_bytes() noexcept {
 // What happened before this call is dealt with, as far as it concerns the request, before it returns. What happens
 // later happens at the same time as the request.
 void engine::catch_up(const request& what) noexcept {
+  if (options_.strict && monitors_ != nullptr) monitors_->settle();
   if (view_.current()) return;
   const auto known = what_happened();
   while (deal_with_some(what.wanted, known)) {
@@ -36,7 +37,7 @@ void engine::catch_up_with_everything() noexcept {
   while (left) {
     const bool more = deal_with_some({}, known);
     core::scoped_lock guard(mutex_);
-    left = more || !news_.empty();
+    left = more || (!news_.empty() && unfinished_since_ == core::deadline{});
   }
 }
 
@@ -53,31 +54,49 @@ bool engine::deal_with_some(const range& wanted, const happened& known) noexcept
   {
     core::scoped_lock guard(mutex_);
     marked_entries marked;
-    const bool read = read_news(known.on_board);
+    const auto read = read_news(known.on_board);
     const bool clear = mark_where(wanted, marked);
     mark_some(marked);
     settle_retired();
     still_held.note(marked.all());
-    if (read && news_.empty()) say_seen(known);
-    more = !read || !clear;
+    if (read == reading::done && news_.empty()) say_seen(known);
+    more = read == reading::more || !clear;
   }
   tell(still_held);
   return more;
 }
 
-// False when there was too much of it.
-bool engine::read_news(std::uint64_t target) noexcept {
-  if (news_.full()) news_.widen();
+engine::reading engine::read_news(std::uint64_t target) noexcept {
   while (static_cast<std::int64_t>(target - cursor_) > 0) {
-    if (news_.full()) return false;
+    if (news_.full()) {
+      news_.widen();
+      return reading::more;
+    }
     range gone;
     switch (board_.read(cursor_, gone)) {
-      case watch::news::nothing: return true;
+      case watch::news::nothing: return reading::done;
       case watch::news::everything: news_.add({0, UINTPTR_MAX}); break;
+      case watch::news::unfinished:
+        news_.add({0, UINTPTR_MAX});
+        if (!given_up()) return reading::unfinished;
+        break;
       case watch::news::one:
+        unfinished_since_ = {};
         if (!gone.empty()) news_.add(gone);
     }
   }
+  return reading::done;
+}
+
+// A place on the board that nobody writes to: until somebody does, nothing that is kept can be trusted. A writer that
+// has died (a vfork child, killed between two instructions) must not make that for ever.
+bool engine::given_up() noexcept {
+  constexpr std::chrono::seconds longest{10};
+  const auto now = std::chrono::steady_clock::now();
+  if (unfinished_since_ == core::deadline{}) unfinished_since_ = now;
+  if (now - unfinished_since_ < longest) return false;
+  unfinished_since_ = {};
+  ++cursor_;
   return true;
 }
 
@@ -113,7 +132,7 @@ void engine::say_seen(const happened& known) noexcept {
 void engine::doom_if_gone(entry& opening) noexcept {
   if (view_.current()) return;
   const auto known = what_happened();
-  while (!read_news(known.on_board)) {
+  while (read_news(known.on_board) == reading::more) {
   }
   if (news_.affects(opening)) mark_stale(opening);
 }

@@ -69,7 +69,10 @@ bpf_monitor::bpf_monitor(watch::board& board, watch::watched_memory& watched, bp
 bpf_monitor::~bpf_monitor() { family::here().remove(this); }
 
 // The kernel programs see the whole address space.
-result<void> bpf_monitor::watch(const range& /*pages*/) noexcept { return {}; }
+result<void> bpf_monitor::watch(const range& /*pages*/) noexcept {
+  if (works()) return {};
+  return fail(errc::closed, "the kernel programs do not serve this process any more");
+}
 
 // Where a server has the links open too, it alone can let go of this process, and says so in the ring.
 bool bpf_monitor::works() const noexcept {

@@ -28,9 +28,9 @@ result<std::unique_ptr<watch::monitor>> make_bpf_anywhere(board& to, watched_mem
 }
 
 constexpr std::array<kind, 3> kinds{{
-    {monitor_choice::hooks, source::hooks, "hooks", true, make_hooks},
-    {monitor_choice::userfaultfd, source::userfaultfd, "userfaultfd", true, make_userfaultfd},
-    {monitor_choice::bpf, source::bpf, "bpf", false, make_bpf_anywhere},
+    {monitor_choice::hooks, source::hooks, "hooks", true, make_hooks, prepare_hooks},
+    {monitor_choice::userfaultfd, source::userfaultfd, "userfaultfd", true, make_userfaultfd, nullptr},
+    {monitor_choice::bpf, source::bpf, "bpf", false, make_bpf_anywhere, nullptr},
 }};
 
 /// The monitors of one process. A child of fork(2) has others; its parent's stay as they were.
@@ -59,11 +59,16 @@ registry& registry_here() {
   return *found;
 }
 
-// Twice again when something was not seen: another thread may have taken the address meanwhile.
+// Twice again when something was not seen: another thread may have taken the address meanwhile. But then it has to be
+// seen: an allocator that keeps the second block proves nothing about the first.
 bool is_seen(const probe& event, const watch::monitor_set& by, sources who) noexcept {
+  bool missed = false;
   for (int tries = 0; tries < 3; ++tries) {
     sources seen = 0;
-    if (event.run(by, seen) != outcome::gone || (seen & who) != 0) return true;
+    const auto what = event.run(by, seen);
+    if (what == outcome::gone && (seen & who) != 0) return true;
+    if (what != outcome::gone && !missed) return true;
+    missed = true;
   }
   return false;
 }
@@ -89,6 +94,7 @@ std::string words(const error& why) { return describe(why); }
 std::span<const kind> all_kinds() noexcept { return kinds; }
 
 proven find(const kind& wanted) {
+  if (wanted.prepare != nullptr) wanted.prepare();
   registry& here = registry_here();
   const std::lock_guard guard(here.mutex);
   auto& known = here.all[static_cast<std::size_t>(&wanted - kinds.data())];

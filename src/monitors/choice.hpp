@@ -23,6 +23,7 @@ struct kind {
   const char* name;
   bool by_default;  ///< whether it is among those of `monitor_choice::automatic`
   result<std::unique_ptr<watch::monitor>> (*make)(watch::board&, watch::watched_memory&);
+  void (*prepare)();  ///< what has to be done before with no lock held; may be null
 };
 [[nodiscard]] std::span<const kind> all_kinds() noexcept;
 

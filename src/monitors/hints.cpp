@@ -3,6 +3,9 @@
 
 #include "monitors/probe.hpp"
 
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <malloc.h>
 #include <mutex>
 
@@ -14,19 +17,16 @@ namespace {
 constexpr int default_most_mappings = 65536;
 constexpr int default_trim = 128 * 1024;
 
-struct hints {
-  hints() noexcept {
-    ::mallopt(M_MMAP_MAX, 0);
-    ::mallopt(M_TRIM_THRESHOLD, -1);
-  }
-  hints(const hints&) = delete;
-  hints& operator=(const hints&) = delete;
-  ~hints() {
-    ::mallopt(M_MMAP_MAX, default_most_mappings);
-    ::mallopt(M_TRIM_THRESHOLD, default_trim);
-    ::malloc_trim(0);
-  }
-};
+void hint() noexcept {
+  ::mallopt(M_MMAP_MAX, 0);
+  ::mallopt(M_TRIM_THRESHOLD, -1);
+}
+
+void take_back() noexcept {
+  ::mallopt(M_MMAP_MAX, default_most_mappings);
+  ::mallopt(M_TRIM_THRESHOLD, default_trim);
+  ::malloc_trim(0);
+}
 
 // Nobody need see it: the question is whether anything goes.
 bool honoured() noexcept {
@@ -35,18 +35,52 @@ bool honoured() noexcept {
   return free_of_64_mebibytes(nobody, seen) == outcome::kept;
 }
 
+/// How many want the hints. A child of fork(2) gets another: in its parent, a thread may have held the mutex.
+struct wishes {
+  std::uint64_t process = 0;
+  std::mutex mutex;
+  std::size_t users = 0;  // guarded by mutex
+};
+std::atomic<wishes*> current{nullptr};
+
+wishes& wishes_here() {
+  const auto process = watch::board::here().process();
+  wishes* found = current.load();
+  while (found == nullptr || found->process != process) {
+    auto fresh = std::make_unique<wishes>();
+    fresh->process = process;
+    if (current.compare_exchange_strong(found, fresh.get())) return *fresh.release();  // never freed
+  }
+  return *found;
+}
+
+struct one_wish_less {
+  void operator()(wishes* of) const noexcept {
+    if (watch::board::here().process() != of->process) return;
+    const std::lock_guard guard(of->mutex);
+    if (--of->users == 0) take_back();
+  }
+};
+
+// With the lock held.
+bool try_hint() noexcept {
+  if (honoured()) return false;  // without a hint, too: then there is nothing to ask for
+  hint();
+  if (honoured()) return true;
+  take_back();
+  return false;
+}
+
 }  // namespace
 
 std::shared_ptr<void> hint_allocator() {
-  static std::mutex mutex;
-  static std::weak_ptr<hints> given;
-  const std::lock_guard guard(mutex);
-  if (auto there = given.lock()) return there;
-  if (honoured()) return nullptr;  // without a hint, too: then there is nothing to ask for
-  auto made = std::make_shared<hints>();
-  if (!honoured()) return nullptr;
-  given = made;
-  return made;
+  wishes& here = wishes_here();
+  {
+    const std::lock_guard guard(here.mutex);
+    if (here.users == 0 && !try_hint()) return nullptr;
+    ++here.users;
+  }
+  return std::unique_ptr<wishes, one_wish_less>(&here);
 }
 
 }  // namespace pinfold::monitors

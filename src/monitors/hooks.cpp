@@ -34,7 +34,7 @@ life* life_here() noexcept {
 
 class hooks final : public watch::monitor {
  public:
-  explicit hooks(const watch::board& board) noexcept : board_(board), process_(board.process()) {}
+  explicit hooks(watch::board& board) noexcept : board_(board), process_(board.process()) {}
   ~hooks() override {
     if (!counted_ || board_.process() != process_) return;
     const std::lock_guard locked(the_life.load()->mutex);
@@ -53,16 +53,26 @@ class hooks final : public watch::monitor {
   }
 
   [[nodiscard]] const char* name() const noexcept override { return "hooks"; }
-  [[nodiscard]] result<void> watch(const range& /*pages*/) noexcept override { return {}; }
+  /// The first time that libc's own code is found back in place, all that was kept on our word is gone.
+  [[nodiscard]] result<void> watch(const range& /*pages*/) noexcept override {
+    if (works()) return {};
+    if (board_.process() == process_ && !lost_.exchange(true)) board_.post_everything(watch::source::hooks);
+    return fail(errc::closed, "somebody has taken the hooks out");
+  }
   [[nodiscard]] bool works() const noexcept override { return jumps::in_place(); }
 
  private:
-  const watch::board& board_;
+  watch::board& board_;
+  std::atomic<bool> lost_{false};
   std::uint64_t process_;
   bool counted_ = false;
 };
 
 }  // namespace
+
+void prepare_hooks() {
+  if (stay_loaded()) static_cast<void>(find_functions());  // what is not found now is told by `make_hooks`
+}
 
 result<std::unique_ptr<watch::monitor>> make_hooks(watch::board& board, watch::watched_memory& memory) {
   life* const all = life_here();

@@ -25,4 +25,8 @@ namespace pinfold::monitors {
 /// error no function is changed.
 [[nodiscard]] result<std::unique_ptr<watch::monitor>> make_hooks(watch::board& board, watch::watched_memory& memory);
 
+/// Looks for what `make_hooks` needs, which takes the dynamic linker's lock. Constructors of libraries run with that
+/// held and may make a cache: so whoever calls `make_hooks` with a lock of his own held calls this before, without.
+void prepare_hooks();
+
 }  // namespace pinfold::monitors

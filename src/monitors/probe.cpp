@@ -32,7 +32,8 @@ sources bait::seen_by() const noexcept {
   auto at = cursor_;
   range gone;
   source from{};
-  for (auto news = watch::board::here().read(at, gone, from); news != watch::news::nothing;
+  for (auto news = watch::board::here().read(at, gone, from);
+       news != watch::news::nothing && news != watch::news::unfinished;
        news = watch::board::here().read(at, gone, from))
     if (news == watch::news::one && gone.overlaps(memory_)) seen |= only(from);
   return seen;

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <exception>
 #include <pthread.h>
 #include <sys/uio.h>
-#include <system_error>
 #include <thread>
 #include <unistd.h>
 
@@ -33,9 +33,9 @@ class marks {
     }
   }
 
-  /// Whether they are all unmapped or empty. Asks the kernel: the memory may be anybody's, or nobody's.
+  /// Whether any of them is unmapped or empty. Asks the kernel: the memory may be anybody's, or nobody's.
   [[nodiscard]] bool gone() const noexcept {
-    return std::all_of(at_.begin(), at_.end(), [](std::byte* one) {
+    return std::any_of(at_.begin(), at_.end(), [](std::byte* one) {
       std::byte now{};
       const iovec here{&now, 1}, there{one, 1};
       return ::process_vm_readv(::getpid(), &here, 1, &there, 1, 0) != 1 || now == std::byte{0};
@@ -98,7 +98,7 @@ outcome end_of_thread(const watch::monitor_set& by, sources& seen, Where&& where
   short_lived.join();
   seen = watched.seen_by();
   return written.gone() ? outcome::gone : outcome::kept;
-} catch (const std::system_error&) {
+} catch (const std::exception&) {  // no thread, or no memory for one
   return outcome::unknown_here;
 }
 

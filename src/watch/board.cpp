@@ -83,24 +83,27 @@ news board::look_at(const slot& at, std::uint64_t number, range& gone, source& f
 news board::read(std::uint64_t& cursor, range& gone, source& from) const noexcept {
   const auto now = generation_.load(std::memory_order_acquire);
   if (cursor == now) return news::nothing;
-  const slot& at = slots_[cursor % capacity];
+  if (now - cursor > capacity) {
+    cursor = now - capacity;
+    return news::everything;
+  }
+  const news seen = wait_for(cursor, gone, from);
+  if (seen != news::unfinished) ++cursor;
+  return seen;
+}
+
+news board::wait_for(std::uint64_t number, range& gone, source& from) const noexcept {
+  const slot& at = slots_[number % capacity];
   constexpr int spins = 200;
   std::chrono::steady_clock::time_point until{};
-  for (int tries = 0; now - cursor <= capacity; ++tries) {
-    const news seen = look_at(at, cursor, gone, from);
-    if (seen == news::everything) break;
-    if (seen == news::one) {
-      ++cursor;
-      return seen;
-    }
+  for (int tries = 0;; ++tries) {
+    if (const news seen = look_at(at, number, gone, from); seen != news::nothing) return seen;
     if (tries < spins) continue;
     const auto time = std::chrono::steady_clock::now();
     if (tries == spins) until = time + std::chrono::milliseconds(patience_ms);
-    if (time > until) break;
+    if (time > until) return news::unfinished;
     ::sched_yield();
   }
-  cursor = now;
-  return news::everything;
 }
 
 }  // namespace pinfold::watch

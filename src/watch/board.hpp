@@ -20,7 +20,8 @@ enum class source : std::uint8_t { user, hooks, userfaultfd, bpf };
 enum class news : std::uint8_t {
   nothing,     ///< it has seen everything
   one,         ///< a range; it may be empty
-  everything,  ///< it came too late, or who began to write did not finish: any memory may be gone
+  everything,  ///< it came too late: any memory may be gone. What is still there is yet to be read
+  unfinished,  ///< who reserved that place does not come to write: any memory may be gone, and more before he does
 };
 
 /// One for the process, in memory that the kernel wipes in a child of fork(2): a child's board is empty, and no cache
@@ -42,7 +43,7 @@ class board {
   /// A word that has the value of `process()`.
   [[nodiscard]] const std::atomic<std::uint64_t>& process_word() const noexcept { return process_; }
 
-  /// How many events there were, on top of a number that no other process of the family has.
+  /// How many events there were, on top of a number that this process's parent does not have.
   [[nodiscard]] const std::atomic<std::uint64_t>& generation() const noexcept { return generation_; }
 
   /// Says that memory is going. Has to be called before it can go.
@@ -55,7 +56,8 @@ class board {
   void publish(std::uint64_t reserved, const range& gone, source from = source::user) noexcept;
 
   /// What stands at `cursor`, which is moved on. A cursor begins as a value of the generation. Waits for who has
-  /// reserved and not published, at most `patience_ms`.
+  /// reserved and not published, at most `patience_ms`; it never moves past him: memory may go until he publishes,
+  /// without any other number being taken.
   [[nodiscard]] news read(std::uint64_t& cursor, range& gone) const noexcept {
     source from{};
     return read(cursor, gone, from);
@@ -76,6 +78,8 @@ class board {
     std::atomic<source> from{};
   };
   [[nodiscard]] news look_at(const slot& at, std::uint64_t number, range& gone, source& from) const noexcept;
+
+  [[nodiscard]] news wait_for(std::uint64_t number, range& gone, source& from) const noexcept;
 
   static board* make();
   static void wipe() noexcept;

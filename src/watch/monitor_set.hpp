@@ -25,7 +25,7 @@ class monitor_set {
   [[nodiscard]] bool watch(const range& pages) const noexcept {
     bool seen = false;
     for (const auto& one : all_)
-      if (one->works() && one->watch(pages)) seen = true;
+      if (one->watch(pages)) seen = true;
     return seen;
   }
 

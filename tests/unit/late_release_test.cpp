@@ -41,7 +41,10 @@ constexpr range memory{0x10000, 0x20000};
 
 class late_release : public ::testing::Test {
  protected:
-  void begin(cache_options options) { engine_ = make_engine(device_.table(), std::move(options)); }
+  void begin(cache_options options) {
+    options.monitor = monitor_choice::explicit_;
+    engine_ = make_engine(device_.table(), std::move(options));
+  }
   pin acquired() {
     auto got = detail::acquire(*engine_, {.wanted = memory});
     EXPECT_TRUE(got);

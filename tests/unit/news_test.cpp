@@ -168,6 +168,20 @@ TEST(news, R35_overflow_means_that_all_is_gone) {
   EXPECT_TRUE(f.cached(base + 0x100'0000'0000, base + 0x100'0000'1000));
 }
 
+TEST(news, nothing_is_trusted_while_a_place_on_the_board_is_empty) {
+  local_fixture f;
+  f.touch(base, base + size);
+  auto& board = watch::board::here();
+  const auto reserved = board.reserve();
+  EXPECT_FALSE(f.cached(base, base + size));
+  f.touch(base, base + size);
+  EXPECT_FALSE(f.cached(base, base + size)) << "it may be about that as well";
+  board.publish(reserved, {});
+  f.touch(base, base + size);
+  EXPECT_TRUE(f.cached(base, base + size));
+  f.expect_sound();
+}
+
 // The device calls back in the middle of an open.
 TEST(news, R6_memory_that_goes_while_it_is_opened_is_opened_again) {
   local_fixture f;

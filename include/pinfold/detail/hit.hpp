@@ -39,8 +39,8 @@ struct hit_view {
     return key(address) + peer.value;
   }
   [[nodiscard]] bool current() const noexcept {
-    const auto now = generation->load(std::memory_order_acquire) + kernels->load(std::memory_order_acquire);
-    return now == seen.load(std::memory_order_acquire);
+    const auto known = seen.load(std::memory_order_acquire);  // first: then both can only be later than it
+    return generation->load(std::memory_order_acquire) + kernels->load(std::memory_order_acquire) == known;
   }
 
   /// Whether the record, which must be pinned, is live, of this cache, and gives the rights on all of the range. Its
