@@ -43,8 +43,8 @@ class mapped_area {
   /// After `unmap`, at the same place. One page of it is touched.
   void map_again() noexcept {
     constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
-    static_cast<void>(::mmap(begin_, bytes_, PROT_READ | PROT_WRITE, flags, -1, 0));
-    *static_cast<volatile char*>(begin_) = 1;
+    if (::mmap(begin_, bytes_, PROT_READ | PROT_WRITE, flags, -1, 0) == begin_)
+      *static_cast<volatile char*>(begin_) = 1;
   }
 
  private:

@@ -9,7 +9,7 @@
 namespace pinfold::detail {
 
 bool engine::passes_audit(const grant& granted) noexcept {
-  if (!audit_->due()) return true;
+  if (!audit_ || !audit_->due()) return true;
   counters_.add(core::shared_counter::audits);
   const record* one = record_of(granted.held);
   if (audit_->same(one, one->covered())) return true;

@@ -75,7 +75,9 @@ void page_audit::note(const void* of, const range& memory) noexcept try {
   } else {
     noted_.erase(of);  // the registrar does not pin pages: nothing can be said
   }
-} catch (const std::bad_alloc&) {  // then this one is not audited
+} catch (const std::bad_alloc&) {  // then this one is not audited, and not by what stood there before
+  const std::lock_guard guard(mutex_);
+  noted_.erase(of);
 }
 
 bool page_audit::same(const void* of, const range& memory) noexcept {
