@@ -27,9 +27,9 @@ enum class close_policy : std::uint8_t {
 
 /// Who tells a `cache` that memory of this process is gone (R32, R33). Import caches need nobody: their tokens tell.
 /// Several may be joined with `|`: then every one of them has to prove itself, or nothing is kept. `docs/monitors.md`
-/// says what each of them sees, and what it costs.
+/// says what each of them sees, and what it costs. Where `automatic` is userfaultfd alone, it is `strict`.
 enum class monitor_choice : std::uint8_t {
-  automatic = 0,    ///< hooks and userfaultfd, those of them that prove themselves here; nothing is kept if none does
+  automatic = 0,    ///< hooks and userfaultfd, those that prove themselves here; nothing is kept if none does
   explicit_ = 1,    ///< the application says so: `cache::invalidate`, or `announce_gone` (monitors/explicit.hpp)
   hooks = 2,        ///< libc's own functions are patched
   userfaultfd = 4,  ///< the kernel tells of each range that was registered

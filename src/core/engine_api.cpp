@@ -25,6 +25,7 @@ engine_handle make_engine(const driver& table, cache_options options) {
   auto with = traced_by_environment(std::move(options));
   if (table.token_bytes > 0) return engine_handle(engine::make(table, std::move(with), {}));
   auto chosen = monitors::choose(with.monitor, with.retain && with.allocator_hints);
+  with.strict = with.strict || chosen.strict;
   return engine_handle(engine::make(table, std::move(with),
                                     {chosen.set, chosen.keeps, std::move(chosen.text), std::move(chosen.hints)}));
 }

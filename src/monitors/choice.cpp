@@ -127,12 +127,16 @@ chosen choose(monitor_choice wanted, bool with_hints) {
     }
   }
   const bool keeps = automatic ? !members.empty() : problems.empty();
-  if (!keeps) return {false, nullptr, "none (" + problems + ")", nullptr};
+  if (!keeps) return {false, nullptr, "none (" + problems + ")", nullptr, false};
   auto text = problems.empty() ? names : names + " (" + problems + ")";
-  if (members.empty()) return {true, nullptr, std::move(text), nullptr};
+  if (members.empty()) return {true, nullptr, std::move(text), nullptr, false};
+  // Without hooks, an address that another thread gets at once may be asked for before userfaultfd's event is read.
+  const bool strict = automatic && names == "userfaultfd";
+  if (strict) text += ", strict";
   auto hints = with_hints ? hint_allocator() : nullptr;
   if (with_hints) text += hints != nullptr ? ", allocator hints" : ", no allocator hints: of no effect here";
-  return {true, std::make_shared<const watch::monitor_set>(std::move(members)), std::move(text), std::move(hints)};
+  return {true, std::make_shared<const watch::monitor_set>(std::move(members)), std::move(text), std::move(hints),
+          strict};
 }
 
 }  // namespace pinfold::monitors

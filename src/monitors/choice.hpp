@@ -43,6 +43,7 @@ struct chosen {
   std::shared_ptr<const watch::monitor_set> set;  ///< null where nobody has to be asked about memory
   std::string text;                               ///< for people: who they are, or why there are none
   std::shared_ptr<void> hints;                    ///< to the allocator, as long as it lives
+  bool strict = false;                            ///< exact only when it is asked before every look-up
 };
 
 /// Any thread. Throws `std::bad_alloc`.
