@@ -96,6 +96,8 @@ TEST_P(hazards_of, R30_no_old_bytes_where_somebody_says_that_he_sees_it) {
   std::vector<std::string> rows, columns;
   for (const auto& what : all_hazards()) {
     SCOPED_TRACE(what.name);
+    if (sanitized && std::string_view(what.name).find("vfork") != std::string_view::npos)
+      continue;  // the thread sanitizer's own state is damaged by a child that shares it
     const auto seen = try_in_child(who_, what);
     std::cout << what.name << ": " << words(seen.what) << '\n';
     expect_sound(what, seen);

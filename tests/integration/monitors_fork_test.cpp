@@ -2,8 +2,8 @@
 // Monitors across fork, vfork and exec (R37): a child has its own or none, and the parent stays right.
 #include "support/child_process.hpp"
 #include "support/local_fixture.hpp"
-#include "support/sanitized.hpp"
 #include "support/test_ring.hpp"
+#include "support/watched_pages.hpp"
 
 #include <cstring>
 #include <fcntl.h>

@@ -201,7 +201,6 @@ TEST_P(address_reuse, R30_no_registration_of_before) {
   std::string monitors;
   const auto [stale, rounds] = outcome_of(how, where, monitors);
   if (monitors.starts_with("none")) GTEST_SKIP() << monitors;
-  if (how.monitor == monitor_choice::automatic && monitors.find("hooks+userfaultfd") != 0) GTEST_SKIP() << monitors;
   EXPECT_GT(rounds, 0U);
   EXPECT_TRUE(stale == 0 || !how.exact) << stale;
 }
