@@ -91,6 +91,8 @@ class workload {
           std::thread([this, until, seed = 1000 * life + i] { live(until, seed); }).join();
       });
     threads.clear();
+    if (shared_.at != nullptr) memory_.give(shared_.at, shared_.bytes);
+    shared_ = {};
     const auto now = cache_.statistics();
     std::printf("%s: %llu sent, %llu hits, %llu turned stale, %llu not kept, %llu refused, %llu wrong\n",
                 cache_.monitors().c_str(), ull(sent_), ull(now.hits), ull(now.misses_invalidated), ull(now.unmonitored),
