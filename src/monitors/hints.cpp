@@ -17,6 +17,7 @@ namespace {
 constexpr int default_most_mappings = 65536;
 constexpr int default_trim = 128 * 1024;
 
+// NOLINTBEGIN(concurrency-mt-unsafe): glibc's takes the lock of the main arena
 void hint() noexcept {
   ::mallopt(M_MMAP_MAX, 0);
   ::mallopt(M_TRIM_THRESHOLD, -1);
@@ -27,6 +28,7 @@ void take_back() noexcept {
   ::mallopt(M_TRIM_THRESHOLD, default_trim);
   ::malloc_trim(0);
 }
+// NOLINTEND(concurrency-mt-unsafe)
 
 // Nobody need see it: the question is whether anything goes.
 bool honoured() noexcept {
