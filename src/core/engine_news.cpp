@@ -4,21 +4,11 @@
 // take the mutex, which looks at the news, and everybody who comes marks a few.
 #include "backing.hpp"
 #include "core/engine.hpp"
+#include "core/page_bytes.hpp"
 
 #include <pinfold/detail/pages.hpp>
 
-#include <unistd.h>
-
 namespace pinfold::detail {
-
-namespace {
-
-std::size_t page_bytes() noexcept {
-  static const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  return bytes;
-}
-
-}  // namespace
 
 // What happened before this call is dealt with, as far as it concerns the request, before it returns. What happens
 // later happens at the same time as the request.
@@ -152,7 +142,7 @@ request engine::for_one_lease(request what) noexcept {
 
 // Before the driver sees it. Without the mutex: a monitor may have to ask the kernel.
 bool engine::see_what_happens_to(const range& extent) noexcept {
-  return monitors_ == nullptr || monitors_->watch(aligned_out(extent, page_bytes()));
+  return monitors_ == nullptr || monitors_->watch(aligned_out(extent, core::page_bytes()));
 }
 
 // Nobody would tell if this memory went away: it is registered for those who wait for it, and not kept.

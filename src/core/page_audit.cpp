@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/page_audit.hpp"
 
+#include "core/page_bytes.hpp"
+
 #include <algorithm>
 #include <array>
 #include <fcntl.h>
@@ -17,11 +19,6 @@ constexpr std::uint64_t present = std::uint64_t{1} << 63U;
 constexpr std::uint64_t frame = (std::uint64_t{1} << 55U) - 1;
 
 int open_pagemap() noexcept { return ::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC); }
-
-std::size_t page_bytes() noexcept {
-  static const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  return bytes;
-}
 
 // FNV-1a over words, and a last mixing: enough to tell frames apart that nobody chooses in order to deceive.
 std::uint64_t mixed(std::uint64_t so_far, std::uint64_t word) noexcept {
