@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/userfaultfd_maps.hpp"
 
+#include "watch/procmap_query.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -13,33 +15,14 @@ namespace pinfold::monitors::uffd {
 
 namespace {
 
-// PROCMAP_QUERY of Linux 6.11 (proc_pid_maps(5), include/uapi/linux/fs.h), which older headers lack.
-struct procmap_query {
-  std::uint64_t size;
-  std::uint64_t query_flags;
-  std::uint64_t query_addr;
-  std::uint64_t vma_start;
-  std::uint64_t vma_end;
-  std::uint64_t vma_flags;
-  std::uint64_t vma_page_size;
-  std::uint64_t vma_offset;
-  std::uint64_t inode;
-  std::uint32_t dev_major;
-  std::uint32_t dev_minor;
-  std::uint32_t vma_name_size;
-  std::uint32_t build_id_size;
-  std::uint64_t vma_name_addr;
-  std::uint64_t build_id_addr;
-};
-constexpr unsigned long query_request = _IOWR('f', 17, procmap_query);
 constexpr std::uint64_t or_next = 0x10;
 
 int ask(const descriptor& maps, std::uintptr_t address, std::uint64_t flags, range& found) noexcept {
-  procmap_query asked{};
+  watch::procmap_query asked{};
   asked.size = sizeof asked;
   asked.query_flags = flags;
   asked.query_addr = address;
-  if (::ioctl(maps.number, query_request, &asked) != 0) return errno;
+  if (::ioctl(maps.number, watch::procmap_query_request, &asked) != 0) return errno;
   found = {static_cast<std::uintptr_t>(asked.vma_start), static_cast<std::uintptr_t>(asked.vma_end)};
   return 0;
 }
