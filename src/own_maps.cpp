@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "own_maps.hpp"
 
+#include "watch/wiped_pages.hpp"
+
 #include <atomic>
 #include <fcntl.h>
 #include <new>
@@ -65,12 +67,8 @@ class kept_descriptor {
 // On a page that the kernel clears in a child: the parent's descriptor would tell of the parent's mappings. (The
 // process id would need a system call each time, and change under vfork, where the mappings do not.)
 kept_descriptor* make_kept() noexcept {
-  void* const page =
-      ::mmap(nullptr, sizeof(kept_descriptor), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (page == MAP_FAILED) return nullptr;
-  if (::madvise(page, sizeof(kept_descriptor), MADV_WIPEONFORK) == 0) return new (page) kept_descriptor;
-  ::munmap(page, sizeof(kept_descriptor));
-  return nullptr;
+  void* const page = watch::wiped_pages(sizeof(kept_descriptor));
+  return page == nullptr ? nullptr : new (page) kept_descriptor;
 }
 
 // Not a static variable of a function: a fork while another thread makes that would block the child for ever.
