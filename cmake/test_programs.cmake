@@ -1,17 +1,26 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# add_test_programs(<folder> [LIBRARIES <target>...] [<test property> <value>...])
+# add_test_programs(<folder> [RACES] [LIBRARIES <target>...] [<test property> <value>...])
 #
 # Makes one GoogleTest program of each <folder>/*_test.cpp and gives each of its tests to ctest, labelled with the
 # folder. Sets <folder>_programs in the caller. A program that exits with 77, or says GTEST_SKIP, counts as skipped.
+# With RACES, the programs have to be fast to meet what they look for, and are optimised with sanitizers too.
 function(add_test_programs folder)
-  cmake_parse_arguments(PARSE_ARGV 1 given "" "" "LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 1 given "RACES" "" "LIBRARIES")
   file(GLOB sources CONFIGURE_DEPENDS ${folder}/*_test.cpp)
   set(programs "")
   foreach(source IN LISTS sources)
     cmake_path(GET source STEM name)
     add_executable(${name} ${source})
     target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
-    target_link_libraries(${name} PRIVATE pinfold_internal pinfold_flags GTest::gtest_main ${given_LIBRARIES})
+    target_link_libraries(${name} PRIVATE pinfold_internal GTest::gtest_main ${given_LIBRARIES})
+    if(given_RACES)
+      target_link_libraries(${name} PRIVATE pinfold_flags)
+    else()
+      target_link_libraries(${name} PRIVATE pinfold_caller_flags)
+      if(TARGET test_headers)
+        target_precompile_headers(${name} REUSE_FROM test_headers)
+      endif()
+    endif()
     gtest_discover_tests(
       ${name}
       DISCOVERY_MODE PRE_TEST

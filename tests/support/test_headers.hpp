@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// What most tests include and takes long to compile: compiled once for all of them in sanitizer builds.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <tl/expected.hpp>
+#include <vector>
