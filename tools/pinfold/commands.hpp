@@ -3,7 +3,8 @@
 /// The subcommands. Each adds itself to the command line; what it then does, it leaves in `chosen`.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include "command_line.hpp"
+
 #include <functional>
 
 namespace tool {

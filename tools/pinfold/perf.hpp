@@ -3,11 +3,11 @@
 /// What all subcommands of `pinfold perf` share: how long they measure, what they refuse, how they show results.
 #pragma once
 
+#include "command_line.hpp"
 #include "failure.hpp"
 #include "measure.hpp"
 #include "report.hpp"
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdint>
 #include <optional>

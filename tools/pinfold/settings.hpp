@@ -3,10 +3,11 @@
 /// Options of the cache as the user gave them: on the command line, else in the environment, else the defaults.
 #pragma once
 
+#include "command_line.hpp"
+
 #include <pinfold/options.hpp>
 #include <pinfold/registrars/memfd.hpp>
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 #include <vector>

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// What the tool uses of CLI11, under the names that it has there. CLI11 takes seconds to compile, in each file that
+/// includes it: only command_line.cpp does.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace CLI {
+class App;
+class Option;
+class Validator;
+}  // namespace CLI
+
+namespace tool::CLI {
+
+/// What a value has to be.
+class Validator {
+ public:
+  explicit Validator(std::shared_ptr<const ::CLI::Validator> real) : real_(std::move(real)) {}
+  [[nodiscard]] const ::CLI::Validator& real() const noexcept { return *real_; }
+
+ private:
+  std::shared_ptr<const ::CLI::Validator> real_;
+};
+
+[[nodiscard]] Validator Range(int least, int most);
+[[nodiscard]] Validator Range(double least, double most);
+[[nodiscard]] Validator Range(std::size_t least, std::size_t most);
+[[nodiscard]] Validator IsMember(const std::vector<std::string>& names);
+extern const Validator ExistingDirectory;
+
+class Option {
+ public:
+  explicit Option(::CLI::Option& real) noexcept : real_(real) {}
+
+  Option* required();
+  Option* needs(Option* other);
+  Option* excludes(Option* other);
+  Option* check(const Validator& validator);
+  /// What the function says is wrong with the value; nothing when it is right.
+  Option* check(std::function<std::string(const std::string&)> complaint);
+  Option* delimiter(char between);
+  Option* allow_extra_args(bool allow);
+  Option* default_str(std::string text);
+  Option* capture_default_str();
+
+ private:
+  ::CLI::Option& real_;
+};
+
+class App {
+ public:
+  App(std::string description, std::string name);
+  explicit App(::CLI::App& subcommand);
+
+  App* add_subcommand(std::string name, std::string description);
+  /// For the types that command_line.cpp names; the linker finds no other.
+  template <class T>
+  Option* add_option(std::string name, T& into, std::string description);
+  template <class T>
+  Option* add_option_function(std::string name, const std::function<void(const T&)>& take, std::string description);
+  Option* add_flag(std::string name, bool& into, std::string description);
+  Option* add_flag_callback(std::string name, std::function<void()> given, std::string description);
+  /// One that was added before.
+  Option* get_option(const std::string& name);
+  void set_version_flag(std::string name, const std::string& version);
+  void require_subcommand(std::size_t least, std::size_t most);
+  void callback(std::function<void()> parsed);
+  void footer(std::string text);
+
+  /// CLI11's exit status, when the command line was wrong, or asked for what has been printed by now.
+  [[nodiscard]] std::optional<int> parse(int argc, const char* const* argv);
+
+ private:
+  Option* keep(::CLI::Option* added);
+
+  std::shared_ptr<::CLI::App> real_;
+  std::vector<std::unique_ptr<App>> subcommands_;
+  std::vector<std::unique_ptr<Option>> options_;
+};
+
+}  // namespace tool::CLI
