@@ -169,13 +169,23 @@ TEST(pool_lifetime, R50_sub_registrations_of_trimmed_slabs_are_never_found_again
 }
 
 TEST(pool_lifetime, slab_is_not_mistaken_for_what_was_there_before) {
+  constexpr std::uintptr_t around = std::uintptr_t{64} << 30U;
   local_fixture f;
-  f.touch(0x1000, std::uintptr_t{1} << 47U);  // somebody forgets to invalidate, wherever the slab will be
+  // Somebody forgets to invalidate, wherever the slab will be: near what was mapped last. What is watched of all
+  // addresses at once takes half a minute to make.
+  void* const last = ::mmap(nullptr, 2 * mib, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(last, MAP_FAILED);
+  ::munmap(last, 2 * mib);
+  const auto begin = reinterpret_cast<std::uintptr_t>(last) - around;
+  const auto end = std::min(begin + 2 * around, std::uintptr_t{1} << 47U);
+  f.touch(begin, end);
   pool_type pool(f.cache);
   auto one = pool.allocate_registered(1);
   ASSERT_TRUE(one);
-  EXPECT_EQ(f.device->now().at(one->registration.key).memory.size(), 2 * mib);
-  EXPECT_FALSE(f.cached(0x1000, 0x2000));
+  const auto slab = f.device->now().at(one->registration.key).memory;
+  ASSERT_TRUE((range{begin, end}.contains(slab)));
+  EXPECT_EQ(slab.size(), 2 * mib);
+  EXPECT_FALSE(f.cached(begin, begin + 0x1000));
   pool.deallocate(one->data, 1);
 }
 
