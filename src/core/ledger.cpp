@@ -63,7 +63,7 @@ bool ledger::change(const record* one, std::uint64_t by, std::uint64_t limit) no
   auto& slot = slots_[number_of(one) % slot_count];
   auto word = slot.load(std::memory_order_relaxed);
   if (record_in(word) != one) {
-    if (count_of(word) != 0) return false;
+    if (held_by(word) != 0) return false;
     word = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(one)) << count_bits | bias;
   } else if ((word & count_mask) == limit) {
     return false;
@@ -78,7 +78,7 @@ std::int64_t ledger::sum(const record* one) noexcept {
   for (const ledger* each = all.load(std::memory_order_acquire); each != nullptr; each = each->next_) {
     if (record_of(each->cells_[number % cell_count].load(std::memory_order_acquire)) == one) ++total;
     const auto word = each->slots_[number % slot_count].load(std::memory_order_acquire);
-    if (record_in(word) == one) total += count_of(word);
+    if (record_in(word) == one) total += held_by(word);
   }
   return total;
 }

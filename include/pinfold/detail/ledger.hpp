@@ -99,7 +99,7 @@ class PINFOLD_EXPORT ledger {
         if (const auto held = cell.load(std::memory_order_acquire); held != 0) each(record_of(held), std::int64_t{1});
       for (const auto& slot : one->slots_) {
         const auto word = slot.load(std::memory_order_acquire);
-        if (const auto count = count_of(word); count != 0) each(record_in(word), count);
+        if (const auto count = held_by(word); count != 0) each(record_in(word), count);
       }
     }
   }
@@ -121,7 +121,7 @@ class PINFOLD_EXPORT ledger {
   static const record* record_in(std::uint64_t word) noexcept {
     return reinterpret_cast<const record*>(word >> count_bits);
   }
-  static std::int64_t count_of(std::uint64_t word) noexcept {
+  static std::int64_t held_by(std::uint64_t word) noexcept {
     return static_cast<std::int64_t>(word & count_mask) - static_cast<std::int64_t>(bias);
   }
   [[nodiscard]] bool change(const record* one, std::uint64_t by, std::uint64_t limit) noexcept;
