@@ -6,6 +6,7 @@
 #include "monitor_unmap.hpp"
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -101,16 +102,15 @@ enum class meanwhile : std::uint8_t { nothing, unrelated, registered };
   return "unknown";
 }
 
-/// Until told to stop. Returns how many munmaps there were.
+/// Until told to stop. Counts its munmaps in `done`.
 template <class Subject>
-std::uint64_t unmap_until(const std::stop_token& stop, Subject& cache, meanwhile what) {
+void unmap_until(const std::stop_token& stop, Subject& cache, meanwhile what, std::atomic<std::uint64_t>& done) {
   const pinned_here stay(1);
   mapped_area area(1);
   auto user = cache.user();
   const auto all = area.regions()[0];
   tally seen;
-  std::uint64_t done = 0;
-  for (; !stop.stop_requested(); ++done) {
+  for (; !stop.stop_requested(); done.fetch_add(1, std::memory_order_relaxed)) {
     if (what == meanwhile::unrelated) {
       map_and_unmap(1);
       continue;
@@ -120,7 +120,6 @@ std::uint64_t unmap_until(const std::stop_token& stop, Subject& cache, meanwhile
     area.unmap();
     area.map_again();
   }
-  return done;
 }
 
 /// Hits are timed a few at a time: looking at the clock takes longer than one.
@@ -158,16 +157,18 @@ json hits_beside(const parameters& how, const json& begun) {
   std::array<beside_result, all.size()> results;
   for (unsigned repeat = 0; repeat < how.repeats; ++repeat) {
     for (std::size_t i = 0; i < all.size(); ++i) {
-      std::uint64_t unmaps = 0;
+      std::atomic<std::uint64_t> unmaps{0};
       std::jthread other;
-      if (all[i] != meanwhile::nothing)
-        other = std::jthread([&](const std::stop_token& stop) { unmaps = unmap_until(stop, cache, all[i]); });
+      if (all[i] != meanwhile::nothing) {
+        other = std::jthread([&](const std::stop_token& stop) { unmap_until(stop, cache, all[i], unmaps); });
+        while (unmaps.load() == 0) std::this_thread::yield();  // a busy machine may be long in starting it
+      }
       auto taken = time_hits_for(how.seconds, user, wanted, seen);
       other = {};
       results[i].p50.push_back(share_of(taken, 0.5));
       results[i].p99.push_back(share_of(taken, 0.99));
       results[i].longest.push_back(share_of(taken, 1));
-      results[i].unmaps.push_back(static_cast<double>(unmaps) / how.seconds);
+      results[i].unmaps.push_back(static_cast<double>(unmaps.load()) / how.seconds);
     }
   }
   auto rows = json::array();

@@ -4,6 +4,7 @@
 #include "monitors/hooks_ranges.hpp"
 #include "monitors/hooks_segments.hpp"
 #include "monitors/hooks_system_call.hpp"
+#include "watch/leaving.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -30,10 +31,27 @@ segments attachments;
   wired.board.load(std::memory_order_relaxed)->post(memory, watch::source::hooks);
 }
 
-[[gnu::always_inline]] inline void gone(const range& memory) noexcept {
-  if (memory.empty()) return;
+[[gnu::always_inline]] inline bool is_watched(const range& memory) noexcept {
+  if (memory.empty()) return false;
   const auto* watched = wired.memory.load(std::memory_order_acquire);
-  if (watched != nullptr && watched->touches(memory)) post(memory);
+  return watched != nullptr && watched->touches(memory);
+}
+
+[[gnu::always_inline]] inline void gone(const range& memory) noexcept {
+  if (is_watched(memory)) post(memory);
+}
+
+// In this order: who registers memory there in between is either watched again, or finds the event.
+[[gnu::noinline]] void leave_and_post(const range& memory) noexcept {
+  watch::leave(memory);
+  post(memory);
+}
+
+// Only munmap takes all of what is posted, or nothing at all. From an odd address it takes nothing.
+[[gnu::always_inline]] inline void unmapped(address at, std::size_t bytes) noexcept {
+  const auto memory = ranges::pages(at, bytes);
+  if (at != memory.begin) return gone(memory);
+  if (is_watched(memory)) leave_and_post(memory);
 }
 
 bool active() noexcept { return wired.memory.load(std::memory_order_relaxed) != nullptr; }
@@ -82,7 +100,7 @@ void before_process_madvise(const iovec* vector, std::size_t count, int advice) 
 
 template <function which>
 int on_munmap(address at, std::size_t bytes) {
-  gone(ranges::pages(at, bytes));
+  unmapped(at, bytes);
   return original<int(address, std::size_t)>(which)(at, bytes);
 }
 
@@ -142,7 +160,7 @@ int on_remap_file_pages(address at, std::size_t bytes, int protection, std::size
 
 void before_syscall(long number, address a, address b, address c, address d, address e) noexcept {
   switch (number) {
-    case SYS_munmap:
+    case SYS_munmap: return unmapped(a, b);
     case SYS_remap_file_pages: return gone(ranges::pages(a, b));
     case SYS_mmap: return gone(ranges::mmap(a, b, static_cast<int>(d)));
     case SYS_mremap: return before_mremap(a, b, c, static_cast<int>(d), e);

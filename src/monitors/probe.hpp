@@ -5,6 +5,7 @@
 #pragma once
 
 #include "watch/board.hpp"
+#include "watch/leaving.hpp"
 #include "watch/monitor_set.hpp"
 #include "watch/watched_memory.hpp"
 
@@ -29,7 +30,8 @@ enum class outcome : std::uint8_t {
   gone,          ///< the memory is gone, or was emptied
 };
 
-/// Memory that is registered, as far as the monitors know, until the probe ends.
+/// Memory that is registered, as far as the monitors know, until the probe ends. Meanwhile no hook keeps userfaultfd
+/// from seeing what it could.
 class bait {
  public:
   bait(const watch::monitor_set& watched_by, const range& memory) noexcept;
@@ -41,6 +43,7 @@ class bait {
   [[nodiscard]] sources seen_by() const noexcept;
 
  private:
+  watch::all_stay each_for_itself_;
   const watch::monitor_set& watched_by_;
   range memory_;
   bool noted_;

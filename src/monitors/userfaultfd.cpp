@@ -3,8 +3,10 @@
 
 #include "monitors/userfaultfd_fork.hpp"
 #include "monitors/userfaultfd_kernel.hpp"
+#include "monitors/userfaultfd_leave.hpp"
 #include "monitors/userfaultfd_maps.hpp"
 #include "monitors/userfaultfd_thread.hpp"
+#include "watch/leaving.hpp"
 
 #include <atomic>
 #include <cerrno>
@@ -71,6 +73,7 @@ result<void> userfaultfd::start() noexcept {
   kept_ = done.has_value();
   if (done) done = reader_.start();
   started_ = done.has_value();
+  if (started_) watch::let_leave(uffd::leave, descriptor_.number);
   return done;
 }
 
@@ -78,6 +81,7 @@ result<void> userfaultfd::start() noexcept {
 // C library did not see.
 void userfaultfd::end() noexcept {
   if (started_) {
+    watch::let_leave_no_more();
     uffd::stop_watching_all(descriptor_.number, maps_, reader_.pages().bell());
     static_cast<void>(gets_quiet(patience_at_end));
     reader_.stop();

@@ -37,13 +37,20 @@ range between(std::uint64_t begin, std::uint64_t bytes) noexcept {
   return {static_cast<std::uintptr_t>(begin), static_cast<std::uintptr_t>(begin + bytes)};
 }
 
+range page_at(std::uint64_t address) noexcept {
+  const auto bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  return between(address & ~(bytes - 1), bytes);
+}
+
 event meaning_of(const uffd_msg& said) noexcept {
   switch (said.event) {
     case UFFD_EVENT_UNMAP:
-    case UFFD_EVENT_REMOVE: return {between(said.arg.remove.start, said.arg.remove.end - said.arg.remove.start), {}};
+    case UFFD_EVENT_REMOVE:
+      return {between(said.arg.remove.start, said.arg.remove.end - said.arg.remove.start), {}, {}};
     case UFFD_EVENT_REMAP:
-      return {between(said.arg.remap.from, said.arg.remap.len), between(said.arg.remap.to, said.arg.remap.len)};
-    default: return {{0, UINTPTR_MAX}, {}};  // nothing else was asked for
+      return {between(said.arg.remap.from, said.arg.remap.len), between(said.arg.remap.to, said.arg.remap.len), {}};
+    case UFFD_EVENT_PAGEFAULT: return {{}, {}, page_at(said.arg.pagefault.address)};
+    default: return {{0, UINTPTR_MAX}, {}, {}};  // nothing else was asked for
   }
 }
 
@@ -100,6 +107,14 @@ events read_events(int uffd) noexcept {
   found.count = static_cast<std::size_t>(bytes) / sizeof(uffd_msg);
   for (std::size_t i = 0; i < found.count; ++i) found.all[i] = meaning_of(said[i]);
   return found;
+}
+
+void let_go_on(int uffd, const range& pages) noexcept {
+  uffdio_register again{
+      .range = {.start = pages.begin, .len = pages.size()}, .mode = UFFDIO_REGISTER_MODE_WP, .ioctls = 0};
+  ::syscall(SYS_ioctl, uffd, UFFDIO_REGISTER, &again);
+  uffdio_range waiting{.start = pages.begin, .len = pages.size()};
+  ::syscall(SYS_ioctl, uffd, UFFDIO_WAKE, &waiting);
 }
 
 int start_watching(int uffd, const range& pages) noexcept {

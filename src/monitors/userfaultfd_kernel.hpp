@@ -33,6 +33,7 @@ struct descriptor {
 struct event {
   range gone;
   range replaced;  ///< where a mapping was moved to
+  range awaited;   ///< a page that somebody waits for: it is about to leave the watch
 };
 
 /// What is read in one go.
@@ -52,6 +53,9 @@ struct events {
 [[nodiscard]] int start_watching(int uffd, const range& pages) noexcept;
 /// Walks the page tables.
 [[nodiscard]] int stop_watching(int uffd, const range& pages) noexcept;
+
+/// Who waits with a fault there goes on: the page is watched as all others are.
+void let_go_on(int uffd, const range& pages) noexcept;
 
 enum class traffic : std::uint8_t { none, some, unknown };
 /// Whether some call has begun to change mappings and its event was not read, or its caller not released, yet.

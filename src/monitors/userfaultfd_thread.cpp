@@ -89,6 +89,8 @@ void reader::read_and_publish() noexcept {
   const auto reserved = board_.reserve();
   const events seen = read_events(uffd_);
   publish(reserved, seen);
+  for (std::size_t i = 0; i < seen.count; ++i)
+    if (!seen.all[i].awaited.empty()) let_go_on(uffd_, seen.all[i].awaited);
   if (seen.native != 0 && seen.native != EAGAIN && seen.native != EINTR) pause();
 }
 
