@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "exchange/process.hpp"
+#include "exchange/server.hpp"
 #include "registrars/memfd_memory.hpp"
-#include "registrars/memfd_process.hpp"
-#include "registrars/memfd_server.hpp"
+#include "registrars/memfd_served.hpp"
 
 #include <atomic>
-#include <sys/random.h>
 
 namespace pinfold {
 
@@ -13,7 +13,7 @@ struct memfd_exporter::state {
   std::uint64_t id = 0;
   std::uint64_t start_time = 0;
   std::shared_ptr<memfd::served_table> buffers;
-  std::unique_ptr<memfd::server> service;
+  std::unique_ptr<exchange::server> service;
   std::atomic<std::uint64_t> last_serial{0};
 
   [[nodiscard]] memfd_handle next_handle(const memfd::exported_memory& memory) noexcept {
@@ -46,16 +46,6 @@ struct memfd_buffer::state {
 
 namespace {
 
-result<std::uint64_t> random_id() noexcept {
-  std::uint64_t id = 0;
-  while (id == 0) {
-    if (::getrandom(&id, sizeof id, 0) != sizeof id && errno != EINTR) {
-      return memfd::fail_system("cannot get a random number for the exporter");
-    }
-  }
-  return id;
-}
-
 constexpr auto no_memory = "no memory for the exporter's own records";
 
 }  // namespace
@@ -85,14 +75,12 @@ result<memfd_exporter> memfd_exporter::create(memfd_exporter_options options) no
   auto made = std::make_shared<state>();
   made->options = options;
   made->buffers = std::make_shared<memfd::served_table>();
-  const auto id = random_id();
-  if (!id) return tl::unexpected(id.error());
-  const auto started = memfd::start_time_of(made->buffers->process());
-  if (!started) return fail_errno(errc::unsupported, started.error().native, "/proc does not show this process");
-  made->id = *id;
-  made->start_time = *started;
+  const auto origin = exchange::new_origin();
+  if (!origin) return tl::unexpected(origin.error());
+  made->id = origin->exporter;
+  made->start_time = origin->start_time;
   if (options.serve) {
-    auto service = memfd::server::start(*id, made->buffers);
+    auto service = exchange::server::start(made->id, made->buffers);
     if (!service) return tl::unexpected(service.error());
     made->service = std::move(*service);
   }

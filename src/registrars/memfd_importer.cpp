@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "exchange/link.hpp"
+#include "registrars/memfd_handle.hpp"
 #include "registrars/memfd_held.hpp"
-#include "registrars/memfd_link.hpp"
 #include "registrars/memfd_mapping.hpp"
 
 #include <sys/mman.h>
@@ -17,31 +18,45 @@ struct memfd_importer::state {
     held.for_each([](void* address, std::uint64_t bytes) { ::munmap(address, bytes); });
   }
 
-  [[nodiscard]] result<memfd::file> fetch_once(const memfd_handle& handle) noexcept;
-  [[nodiscard]] result<memfd::file> fetch(const memfd_handle& handle) noexcept;
-  [[nodiscard]] result<mapping_type> map(const memfd::file& verified, const memfd_handle& handle) noexcept;
+  [[nodiscard]] result<exchange::file> fetch_once(const memfd_handle& handle) noexcept;
+  [[nodiscard]] result<exchange::file> fetch(const memfd_handle& handle) noexcept;
+  [[nodiscard]] result<mapping_type> map(const exchange::file& verified, const memfd_handle& handle) noexcept;
 
   const memfd_importer_options options;
-  memfd::link_table links;
+  exchange::link_table links;
   memfd::held_table held;
 };
 
-result<memfd::file> memfd_importer::state::fetch_once(const memfd_handle& handle) noexcept {
-  auto link = links.find_or_make(options.via, handle);
+namespace {
+
+constexpr exchange::way way_for(memfd_via via) noexcept {
+  switch (via) {
+    case memfd_via::pidfd: return exchange::way::pidfd;
+    case memfd_via::scm: return exchange::way::scm;
+    case memfd_via::automatic: break;
+  }
+  return exchange::way::automatic;
+}
+
+}  // namespace
+
+result<exchange::file> memfd_importer::state::fetch_once(const memfd_handle& handle) noexcept {
+  const auto what = memfd::behind(handle);
+  auto link = links.find_or_make(way_for(options.via), what.from);
   if (!link) return tl::unexpected(link.error());
-  auto fetched = (*link)->fetch(options.via, handle);
-  if (!fetched && fetched.error() == errc::peer_gone) links.forget(handle);
+  auto fetched = (*link)->fetch(way_for(options.via), what);
+  if (!fetched && fetched.error() == errc::peer_gone) links.forget(what.from);
   return fetched;
 }
 
 /// Descriptors that are kept for speed must not be what another open lacks.
-result<memfd::file> memfd_importer::state::fetch(const memfd_handle& handle) noexcept {
+result<exchange::file> memfd_importer::state::fetch(const memfd_handle& handle) noexcept {
   auto fetched = fetch_once(handle);
   if (fetched || fetched.error() != errc::out_of_resources || !links.forget_all()) return fetched;
   return fetch_once(handle);
 }
 
-result<memfd_importer::mapping_type> memfd_importer::state::map(const memfd::file& verified,
+result<memfd_importer::mapping_type> memfd_importer::state::map(const exchange::file& verified,
                                                                 const memfd_handle& handle) noexcept {
   if (auto reserved = held.reserve(handle.exporter, handle.allocation()); !reserved) {
     return tl::unexpected(reserved.error());

@@ -5,18 +5,18 @@
 /// Nothing here allocates or locks: all of it may run in the child of a multi-threaded process that forked.
 #pragma once
 
-#include "registrars/memfd_file.hpp"
+#include "exchange/file.hpp"
 #include "registrars/memfd_handle.hpp"
 
 namespace pinfold::memfd {
 
 /// Whether the descriptor is the memfd that the handle names, large enough, and sealed as the options want it.
 /// `stale_handle`, `invalid_range`, `not_permitted`.
-[[nodiscard]] result<void> verify(const file& fetched, const memfd_handle& handle,
+[[nodiscard]] result<void> verify(const exchange::file& fetched, const memfd_handle& handle,
                                   const memfd_importer_options& options) noexcept;
 
 /// Maps it. `out_of_resources` when this process cannot have more mappings, `not_permitted`.
-[[nodiscard]] result<void*> map_imported(const file& verified, const memfd_handle& handle,
+[[nodiscard]] result<void*> map_imported(const exchange::file& verified, const memfd_handle& handle,
                                          const memfd_importer_options& options) noexcept;
 
 }  // namespace pinfold::memfd

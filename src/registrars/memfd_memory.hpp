@@ -3,7 +3,7 @@
 /// A sealed memfd, mapped: what an exporter gives out.
 #pragma once
 
-#include "registrars/memfd_file.hpp"
+#include "exchange/file.hpp"
 #include "registrars/memfd_handle.hpp"
 
 #include <cstddef>
@@ -39,14 +39,14 @@ class exported_memory {
  private:
   friend result<exported_memory> make_memory(std::size_t, void*, memfd_access) noexcept;
 
-  file file_;
+  exchange::file file_;
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
   std::uint64_t inode_ = 0;
 };
 
 /// An empty memfd that can be sealed, or nothing and `errno`.
-[[nodiscard]] file new_memfd() noexcept;
+[[nodiscard]] exchange::file new_memfd() noexcept;
 
 /// Zeros, `bytes` rounded up to pages of them, exactly at `where` if that is not null. The size is sealed, and so are
 /// the seals; with `read_only`, no mapping but this one can ever write. `invalid_range`, `in_use_conflict`,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "registrars/memfd_client.hpp"
+#include "exchange/client.hpp"
+#include "exchange/process.hpp"
 #include "registrars/memfd_mapping.hpp"
-#include "registrars/memfd_process.hpp"
 
 #include <algorithm>
 #include <array>
@@ -20,16 +20,16 @@ using namespace std::chrono_literals;
 constexpr std::byte written{0x5a};
 constexpr auto patience = 10s;
 
-result<memfd::file> fetch_by_pidfd(const memfd_handle& handle) noexcept {
-  const auto process = memfd::open_process(handle);
+result<exchange::file> fetch_by_pidfd(const memfd_handle& handle) noexcept {
+  const auto process = exchange::open_process(memfd::behind(handle).from);
   if (!process) return tl::unexpected(process.error());
-  return memfd::duplicate_from(*process, handle);
+  return exchange::duplicate_from(*process, handle.descriptor);
 }
 
-result<memfd::file> fetch_by_socket(const memfd_handle& handle) noexcept {
-  const auto socket = memfd::connect_to(handle.exporter);
+result<exchange::file> fetch_by_socket(const memfd_handle& handle) noexcept {
+  const auto socket = exchange::connect_to(handle.exporter);
   if (!socket) return tl::unexpected(socket.error());
-  return memfd::ask(*socket, memfd::file(), handle);
+  return exchange::ask(*socket, exchange::file(), handle.serial);
 }
 
 /// What the child does: import, look at the bytes. It may be the child of a process with threads, so it must neither
@@ -59,9 +59,9 @@ struct verdict {
   ::_exit(sent ? 0 : 1);
 }
 
-result<void> read_verdict(const memfd::file& pipe_end) noexcept {
+result<void> read_verdict(const exchange::file& pipe_end) noexcept {
   verdict said{};
-  if (!memfd::readable_within(pipe_end, patience)) return fail(errc::timed_out, "the probe's child does not answer");
+  if (!exchange::readable_within(pipe_end, patience)) return fail(errc::timed_out, "the probe's child does not answer");
   if (::read(pipe_end.number(), &said, sizeof said) != sizeof said) {
     return fail(errc::driver_error, "the probe's child ended without an answer");
   }
@@ -70,13 +70,13 @@ result<void> read_verdict(const memfd::file& pipe_end) noexcept {
 
 result<void> try_in_child(memfd_via via, const memfd_handle& handle) noexcept {
   std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return memfd::fail_system("cannot make a pipe");
-  const memfd::file reading(ends[0]);
-  memfd::file writing(ends[1]);
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return exchange::fail_system("cannot make a pipe");
+  const exchange::file reading(ends[0]);
+  exchange::file writing(ends[1]);
   const pid_t child = ::fork();
-  if (child < 0) return memfd::fail_system("cannot fork");
+  if (child < 0) return exchange::fail_system("cannot fork");
   if (child == 0) run_child(via, handle, writing.number());
-  writing = memfd::file();
+  writing = exchange::file();
   auto tried = read_verdict(reading);
   ::kill(child, SIGKILL);
   while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {

@@ -3,6 +3,8 @@
 /// Which buffers of an exporter exist, by serial.
 #pragma once
 
+#include "exchange/source.hpp"
+
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -15,7 +17,7 @@ namespace pinfold::memfd {
 
 /// Serial to descriptor. Thread-safe. Shared by an exporter, its buffers and its server, and usable by the process that
 /// made it only: in a forked child its lock may be held by a thread that is not there.
-class served_table {
+class served_table final : public exchange::source {
  public:
   /// False when memory is out.
   [[nodiscard]] bool add(std::uint64_t serial, int descriptor) noexcept try {
@@ -35,18 +37,15 @@ class served_table {
     removed = descriptors_.extract(serial);
   }
 
-  /// Calls `use` with the descriptor, which stays open meanwhile; false when there is none. `use` must not wait.
-  template <class Use>
-  [[nodiscard]] bool with(std::uint64_t serial, Use&& use) {
+  [[nodiscard]] result<void> lend(std::uint64_t serial, const std::function<void(int)>& use) noexcept override {
     const std::scoped_lock hold(mutex_);
     const auto found = descriptors_.find(serial);
-    if (found == descriptors_.end()) return false;
-    std::forward<Use>(use)(found->second);
-    return true;
+    if (found == descriptors_.end()) return fail(errc::stale_handle, "there is no such buffer");
+    use(found->second);
+    return {};
   }
 
-  /// Whether this is a forked child's copy.
-  [[nodiscard]] bool inherited() const noexcept { return ::getpid() != process_; }
+  [[nodiscard]] bool inherited() const noexcept override { return ::getpid() != process_; }
   [[nodiscard]] pid_t process() const noexcept { return process_; }
 
  private:

@@ -3,9 +3,9 @@
 /// Memfd handles that no exporter would make, of files in this process.
 #pragma once
 
+#include "exchange/process.hpp"
 #include "registrars/memfd_handle.hpp"
 #include "registrars/memfd_memory.hpp"
-#include "registrars/memfd_process.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -15,15 +15,15 @@
 namespace pinfold::testing {
 
 /// A memfd of `bytes` zeros with these seals.
-inline memfd::file sealed_file(std::size_t bytes, int seals) {
-  memfd::file made = memfd::new_memfd();
-  if (::ftruncate(made.number(), static_cast<off_t>(bytes)) != 0) return memfd::file();
-  if (seals != 0 && ::fcntl(made.number(), F_ADD_SEALS, seals) != 0) return memfd::file();
+inline exchange::file sealed_file(std::size_t bytes, int seals) {
+  exchange::file made = memfd::new_memfd();
+  if (::ftruncate(made.number(), static_cast<off_t>(bytes)) != 0) return exchange::file();
+  if (seals != 0 && ::fcntl(made.number(), F_ADD_SEALS, seals) != 0) return exchange::file();
   return made;
 }
 
 /// A handle that is right in everything but what the caller then changes; `memfd::completed` makes it whole again.
-inline memfd_handle handle_of(const memfd::file& file, std::size_t bytes,
+inline memfd_handle handle_of(const exchange::file& file, std::size_t bytes,
                               memfd_access access = memfd_access::read_only) {
   struct stat seen{};
   if (::fstat(file.number(), &seen) != 0) return {};
@@ -33,7 +33,7 @@ inline memfd_handle handle_of(const memfd::file& file, std::size_t bytes,
                            .base = 0x7000'0000'0000,
                            .size = bytes,
                            .inode = seen.st_ino,
-                           .start_time = memfd::start_time_of(::getpid()).value(),
+                           .start_time = exchange::start_time_of(::getpid()).value(),
                            .pid = ::getpid(),
                            .descriptor = file.number(),
                            .access = static_cast<std::uint32_t>(access),

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "registrars/memfd_client.hpp"
+#include "exchange/client.hpp"
 
+#include <algorithm>
 #include <array>
 #include <poll.h>
 #include <sys/time.h>
 
-namespace pinfold::memfd {
+namespace pinfold::exchange {
 
 namespace {
 
@@ -31,6 +32,11 @@ result<void> wait_for_reply(const file& socket, const file& process) noexcept {
   }
 }
 
+error failure_in(const reply& said) noexcept {
+  const auto code = std::min(said.code, errc::closed);  // a newer exporter may know more
+  return {code, said.kind, said.native, "the exporter's driver refused to export the memory"};
+}
+
 result<file> accepted(received_reply got, std::uint64_t serial) noexcept {
   if (got.what.serial != serial) return fail(errc::closed, "the exporter answered another question");
   switch (got.what.state) {
@@ -40,6 +46,7 @@ result<file> accepted(received_reply got, std::uint64_t serial) noexcept {
     case reply_state::freed: return fail(errc::stale_handle, "the exporter has freed this buffer");
     case reply_state::refused:
       return fail_errno(errc::not_permitted, got.what.native, "the exporter serves its own user and root only");
+    case reply_state::failed: return tl::unexpected(failure_in(got.what));
     case reply_state::exhausted:
       return fail_errno(errc::out_of_resources, got.what.native, "the exporter could not send its descriptor");
   }
@@ -72,8 +79,8 @@ result<file> connect_to(std::uint64_t exporter) noexcept {
   return socket;
 }
 
-result<file> ask(const file& socket, const file& process, const memfd_handle& handle) noexcept {
-  const request what{wire_magic, handle.serial};
+result<file> ask(const file& socket, const file& process, std::uint64_t serial) noexcept {
+  const request what{wire_magic, serial};
   // A send that fails is told from an exporter that hung up by what the read then says.
   if (::send(socket.number(), &what, sizeof what, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
     return fail_errno(errc::closed, errno, "the connection to the exporter broke");
@@ -81,7 +88,7 @@ result<file> ask(const file& socket, const file& process, const memfd_handle& ha
   if (auto ready = wait_for_reply(socket, process); !ready) return tl::unexpected(ready.error());
   auto got = receive_reply(socket);
   if (!got) return tl::unexpected(got.error());
-  return accepted(std::move(*got), handle.serial);
+  return accepted(std::move(*got), serial);
 }
 
-}  // namespace pinfold::memfd
+}  // namespace pinfold::exchange

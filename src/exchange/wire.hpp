@@ -9,34 +9,38 @@
 /// Nothing here allocates or locks: all of it may run in the child of a multi-threaded process that forked.
 #pragma once
 
-#include "registrars/memfd_file.hpp"
+#include "exchange/file.hpp"
 
 #include <cstdint>
 #include <sys/socket.h>
 #include <sys/un.h>
 
-namespace pinfold::memfd {
+namespace pinfold::exchange {
 
 /// The letters PFMFDSC and the version of the protocol.
-inline constexpr std::uint64_t wire_magic = 0x5046'4d46'4453'4301;
+inline constexpr std::uint64_t wire_magic = 0x5046'4d46'4453'4302;
 
 struct request {
   std::uint64_t magic;
   std::uint64_t serial;
 };
 
-enum class reply_state : std::uint32_t {
+enum class reply_state : std::uint8_t {
   granted,    ///< the descriptor comes with it
   freed,      ///< no such buffer, or not any more
   refused,    ///< not for this user
+  failed,     ///< the exporter's driver refused; `code`, `kind` and `native` say why
   exhausted,  ///< the exporter's system has no room for the descriptor on its way
 };
 
 struct reply {
-  std::uint64_t magic;
+  std::uint64_t magic = wire_magic;
   std::uint64_t serial;  ///< of the request
   reply_state state;
-  std::int32_t native;  ///< an `errno` value, or 0
+  errc code = errc::driver_error;
+  native_kind kind = native_kind::posix;
+  std::uint8_t reserved = 0;
+  std::int32_t native = 0;  ///< an `errno` value, 0, or what `kind` says
 };
 
 struct socket_address {
@@ -63,4 +67,4 @@ struct received_reply {
 /// Takes a reply that is already there. `closed` when the other end hung up or what came is not a reply.
 [[nodiscard]] result<received_reply> receive_reply(const file& socket) noexcept;
 
-}  // namespace pinfold::memfd
+}  // namespace pinfold::exchange

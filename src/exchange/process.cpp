@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "registrars/memfd_process.hpp"
+#include "exchange/process.hpp"
 
 #include <array>
 #include <charconv>
 #include <fcntl.h>
+#include <sys/random.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-namespace pinfold::memfd {
+namespace pinfold::exchange {
 
 namespace {
 
@@ -30,6 +31,16 @@ class stat_path {
   }
   std::array<char, 32> text_{};
 };
+
+result<std::uint64_t> random_id() noexcept {
+  std::uint64_t id = 0;
+  while (id == 0) {
+    if (::getrandom(&id, sizeof id, 0) != sizeof id && errno != EINTR) {
+      return fail_system("cannot get a random number for the exporter");
+    }
+  }
+  return id;
+}
 
 }  // namespace
 
@@ -60,28 +71,36 @@ result<std::uint64_t> start_time_of(pid_t process) noexcept {
   return parse_start_time({line.data(), static_cast<std::size_t>(got)});
 }
 
-result<file> open_process(const memfd_handle& handle) noexcept {
-  file process(static_cast<int>(::syscall(SYS_pidfd_open, handle.pid, 0)));
+result<origin> new_origin() noexcept {
+  const auto id = random_id();
+  if (!id) return tl::unexpected(id.error());
+  const auto started = start_time_of(::getpid());
+  if (!started) return fail_errno(errc::unsupported, started.error().native, "/proc does not show this process");
+  return origin{*id, *started, ::getpid()};
+}
+
+result<file> open_process(const origin& of) noexcept {
+  file process(static_cast<int>(::syscall(SYS_pidfd_open, of.pid, 0)));
   if (!process) {
     const int native = errno;
     const bool none = native == ESRCH || native == EINVAL;
     return fail_errno(none ? errc::peer_gone : code_for(native), native,
                       none ? ended_text : "cannot refer to the exporting process (pidfd_open)");
   }
-  const auto started = start_time_of(handle.pid);
+  const auto started = start_time_of(of.pid);
   // Without an entry in /proc it has either ended, or /proc is not there or hides it.
   if (!started && started.error() == errc::peer_gone && !has_ended(process)) {
     return fail_errno(errc::unsupported, started.error().native, "/proc does not show the exporting process");
   }
   if (!started) return tl::unexpected(started.error());
-  if (*started != handle.start_time) {
+  if (*started != of.start_time) {
     return fail(errc::peer_gone, "the exporting process has ended, and another has its number");
   }
   return process;
 }
 
-result<file> duplicate_from(const file& process, const memfd_handle& handle) noexcept {
-  file fetched(static_cast<int>(::syscall(SYS_pidfd_getfd, process.number(), handle.descriptor, 0)));
+result<file> duplicate_from(const file& process, int descriptor) noexcept {
+  file fetched(static_cast<int>(::syscall(SYS_pidfd_getfd, process.number(), descriptor, 0)));
   if (fetched) return fetched;
   const int native = errno;
   // Which error a process that has just ended gives depends on the kernel.
@@ -97,4 +116,4 @@ result<file> duplicate_from(const file& process, const memfd_handle& handle) noe
   return fail_errno(code_for(native), native, "cannot fetch the exporter's descriptor (pidfd_getfd)");
 }
 
-}  // namespace pinfold::memfd
+}  // namespace pinfold::exchange

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "registrars/memfd_process.hpp"
+#include "exchange/process.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 namespace {
 
 using pinfold::errc;
-using pinfold::memfd::parse_start_time;
+using pinfold::exchange::parse_start_time;
 
 /// A line of /proc/<pid>/stat: fields 4 to 52 hold their own numbers, but for field 22.
 std::string stat_line(const std::string& name, const std::string& start_time) {
@@ -18,13 +18,13 @@ std::string stat_line(const std::string& name, const std::string& start_time) {
   return line + "\n";
 }
 
-TEST(memfd_process, start_time_is_field_22_whatever_the_name) {
+TEST(exchange_process, start_time_is_field_22_whatever_the_name) {
   for (const char* name : {"sh", "a b", ") S 1 2 3 (", "", "((", "))"}) {
     EXPECT_EQ(parse_start_time(stat_line(name, "987654321")).value(), 987654321U) << name;
   }
 }
 
-TEST(memfd_process, lines_of_another_form_are_errors) {
+TEST(exchange_process, lines_of_another_form_are_errors) {
   const std::string whole = stat_line("sh", "77");
   const std::string cut = whole.substr(0, whole.find(" 77") + 3);
   for (const std::string& line :
@@ -34,16 +34,16 @@ TEST(memfd_process, lines_of_another_form_are_errors) {
   }
 }
 
-TEST(memfd_process, this_process_started_after_init) {
-  const auto own = pinfold::memfd::start_time_of(::getpid());
-  const auto first = pinfold::memfd::start_time_of(1);
+TEST(exchange_process, this_process_started_after_init) {
+  const auto own = pinfold::exchange::start_time_of(::getpid());
+  const auto first = pinfold::exchange::start_time_of(1);
   ASSERT_TRUE(own && first);
   EXPECT_GE(*own, *first);
-  EXPECT_EQ(pinfold::memfd::start_time_of(::getpid()).value(), *own);
+  EXPECT_EQ(pinfold::exchange::start_time_of(::getpid()).value(), *own);
 }
 
-TEST(memfd_process, no_process_has_the_highest_number) {
-  const auto none = pinfold::memfd::start_time_of(0x7fff'fffe);
+TEST(exchange_process, no_process_has_the_highest_number) {
+  const auto none = pinfold::exchange::start_time_of(0x7fff'fffe);
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error(), errc::peer_gone);
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "registrars/memfd_link.hpp"
+#include "exchange/link.hpp"
 
-#include "registrars/memfd_client.hpp"
-#include "registrars/memfd_process.hpp"
-#include "registrars/memfd_wire.hpp"
+#include "exchange/client.hpp"
+#include "exchange/process.hpp"
+#include "exchange/wire.hpp"
 
 #include <algorithm>
 #include <new>
 
-namespace pinfold::memfd {
+namespace pinfold::exchange {
 
 namespace {
 
@@ -21,37 +21,37 @@ constexpr std::chrono::milliseconds death_takes{100};
 bool is_one_of(const error& failure, errc first, errc second) noexcept { return failure == first || failure == second; }
 
 /// Whether the exporter's socket is worth a try where its process could not be opened.
-bool socket_may_do(memfd_via via, const error& failure) noexcept {
-  if (via == memfd_via::pidfd || failure == errc::out_of_resources) return false;
-  return via == memfd_via::scm || failure != errc::peer_gone;
+bool socket_may_do(way via, const error& failure) noexcept {
+  if (via == way::pidfd || failure == errc::out_of_resources) return false;
+  return via == way::scm || failure != errc::peer_gone;
 }
 
 }  // namespace
 
-result<file> link::fetch(memfd_via via, const memfd_handle& handle) noexcept {
-  if (via == memfd_via::scm) return fetch_by_socket(handle);
-  auto direct = fetch_by_pidfd(handle);
-  if (direct || via == memfd_via::pidfd) return direct;
+result<file> link::fetch(way via, const wanted& what) noexcept {
+  if (via == way::scm) return fetch_by_socket(what);
+  auto direct = fetch_by_pidfd(what);
+  if (direct || via == way::pidfd) return direct;
   if (!is_one_of(direct.error(), errc::not_permitted, errc::unsupported)) return direct;
-  auto served = fetch_by_socket(handle);
+  auto served = fetch_by_socket(what);
   // Where nobody serves, what to do about the first way is the better advice.
   return !served && served.error() == errc::unsupported ? std::move(direct) : std::move(served);
 }
 
-result<file> link::fetch_by_pidfd(const memfd_handle& handle) noexcept {
+result<file> link::fetch_by_pidfd(const wanted& what) noexcept {
   if (!process_) return tl::unexpected(reason_);
-  return duplicate_from(process_, handle);
+  return duplicate_from(process_, what.descriptor);
 }
 
-result<file> link::fetch_by_socket(const memfd_handle& handle) noexcept {
+result<file> link::fetch_by_socket(const wanted& what) noexcept {
   while (file idle = take_idle()) {
-    auto got = ask_and_keep(std::move(idle), handle);
+    auto got = ask_and_keep(std::move(idle), what.serial);
     if (got || got.error() != errc::closed) return got;
   }
   error last{};
   for (int attempt = 0; attempt < fresh_attempts; ++attempt) {
-    auto fresh = connect(handle);
-    auto got = fresh ? ask_and_keep(std::move(*fresh), handle) : result<file>(tl::unexpected(fresh.error()));
+    auto fresh = connect(what.from);
+    auto got = fresh ? ask_and_keep(std::move(*fresh), what.serial) : result<file>(tl::unexpected(fresh.error()));
     if (got || got.error() != errc::closed) return got;
     last = got.error();
     if (!fresh) break;
@@ -61,16 +61,16 @@ result<file> link::fetch_by_socket(const memfd_handle& handle) noexcept {
 
 /// A forked child keeps its dead parent's socket alive, but nobody accepts there. Where the process could not be
 /// opened, that is told from an exporter in another PID namespace by the number that the socket has for it.
-result<file> link::connect(const memfd_handle& handle) const noexcept {
-  auto fresh = connect_to(handle.exporter);
+result<file> link::connect(const origin& from) const noexcept {
+  auto fresh = connect_to(from.exporter);
   if (!fresh || process_ || reason_ != errc::peer_gone) return fresh;
   const auto exporter = other_end(*fresh);
-  if (exporter && exporter->pid == handle.pid) return tl::unexpected(reason_);
+  if (exporter && exporter->pid == from.pid) return tl::unexpected(reason_);
   return fresh;
 }
 
-result<file> link::ask_and_keep(file socket, const memfd_handle& handle) noexcept {
-  auto got = ask(socket, process_, handle);
+result<file> link::ask_and_keep(file socket, std::uint64_t serial) noexcept {
+  auto got = ask(socket, process_, serial);
   if (got || got.error() == errc::stale_handle) keep(std::move(socket));
   return got;
 }
@@ -92,27 +92,27 @@ void link::keep(file socket) noexcept {
   if (idle_count_ < most_idle) idle_[idle_count_++] = std::move(socket);
 }
 
-result<std::shared_ptr<link>> link_table::find_or_make(memfd_via via, const memfd_handle& handle) noexcept try {
-  if (auto known = find(key_of(handle))) return known;
-  auto process = open_process(handle);
+result<std::shared_ptr<link>> link_table::find_or_make(way via, const origin& to) noexcept try {
+  if (auto known = find(to)) return known;
+  auto process = open_process(to);
   if (!process && !socket_may_do(via, process.error())) return tl::unexpected(process.error());
   slots made;
-  auto to =
+  auto way_there =
       process ? std::make_shared<link>(std::move(*process), error{}) : std::make_shared<link>(file(), process.error());
-  made.emplace(key_of(handle), slot{std::move(to), 0});
+  made.emplace(to, slot{std::move(way_there), 0});
   return add(std::move(made));
 } catch (const std::bad_alloc&) {
   return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the importer's own records");
 }
 
-std::shared_ptr<link> link_table::find(const key& wanted) noexcept {
+std::shared_ptr<link> link_table::find(const origin& to) noexcept {
   slots inherited;
   const std::scoped_lock hold(mutex_);
   if (process_ != ::getpid()) {  // a forked child would read its parent's answers, and leave its own
     inherited.swap(slots_);
     process_ = ::getpid();
   }
-  const auto found = slots_.find(wanted);
+  const auto found = slots_.find(to);
   if (found == slots_.end()) return nullptr;
   found->second.last_use = ++uses_;
   return found->second.to;
@@ -120,7 +120,7 @@ std::shared_ptr<link> link_table::find(const key& wanted) noexcept {
 
 /// Another thread may have been quicker; then its link is the one.
 std::shared_ptr<link> link_table::add(slots made) noexcept {
-  const key wanted = made.begin()->first;
+  const origin to = made.begin()->first;
   slots::node_type removed;
   const std::scoped_lock hold(mutex_);
   if (slots_.size() >= most) {
@@ -128,15 +128,15 @@ std::shared_ptr<link> link_table::add(slots made) noexcept {
     removed = slots_.extract(std::ranges::min_element(slots_, {}, use));
   }
   slots_.merge(made);
-  slot& there = slots_.find(wanted)->second;
+  slot& there = slots_.find(to)->second;
   there.last_use = ++uses_;
   return there.to;
 }
 
-void link_table::forget(const memfd_handle& handle) noexcept {
+void link_table::forget(const origin& to) noexcept {
   slots::node_type removed;
   const std::scoped_lock hold(mutex_);
-  removed = slots_.extract(key_of(handle));
+  removed = slots_.extract(to);
 }
 
 bool link_table::forget_all() noexcept {
@@ -146,4 +146,4 @@ bool link_table::forget_all() noexcept {
   return !removed.empty();
 }
 
-}  // namespace pinfold::memfd
+}  // namespace pinfold::exchange

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The exporter's thread against peers that misbehave, and against the life of its process.
-#include "registrars/memfd_server.hpp"
-#include "registrars/memfd_client.hpp"
+#include "exchange/client.hpp"
+#include "exchange/server.hpp"
 #include "support/memfd_test.hpp"
 
 #include <chrono>
@@ -14,86 +14,86 @@ namespace {
 
 using std::chrono::steady_clock;
 
-struct memfd_server : ::testing::Test {
+struct exchange_server : ::testing::Test {
   exporter_peer peer{{.serve = true}};
   memfd_handle handle = peer.allocate(4 * kib, 1);
   memfd_importer reader{{.via = memfd_via::scm}};
 
-  [[nodiscard]] memfd::file connection() const { return memfd::connect_to(handle.exporter).value(); }
+  [[nodiscard]] exchange::file connection() const { return exchange::connect_to(handle.exporter).value(); }
 
-  static bool say(const memfd::file& socket, const void* what, std::size_t bytes) {
+  static bool say(const exchange::file& socket, const void* what, std::size_t bytes) {
     return ::send(socket.number(), what, bytes, MSG_NOSIGNAL) == static_cast<ssize_t>(bytes);
   }
 
   /// Whether the server hangs up within a second.
-  static bool hangs_up(const memfd::file& socket) {
+  static bool hangs_up(const exchange::file& socket) {
     char byte = 0;
-    return memfd::readable_within(socket, std::chrono::seconds{1}) &&
+    return exchange::readable_within(socket, std::chrono::seconds{1}) &&
            ::recv(socket.number(), &byte, sizeof byte, MSG_DONTWAIT) <= 0;
   }
 };
 
-TEST_F(memfd_server, hangs_up_on_garbage_and_serves_the_others) {
-  const memfd::request right{memfd::wire_magic, handle.serial};
-  const memfd::request wrong{memfd::wire_magic + 1, handle.serial};
+TEST_F(exchange_server, hangs_up_on_garbage_and_serves_the_others) {
+  const exchange::request right{exchange::wire_magic, handle.serial};
+  const exchange::request wrong{exchange::wire_magic + 1, handle.serial};
   const std::string endless(4096, 'x');
   const std::vector<std::pair<const void*, std::size_t>> garbage{
       {&wrong, sizeof wrong}, {&right, sizeof right - 1}, {&right, 1}, {&right, 0}, {endless.data(), endless.size()}};
   for (const auto& [bytes, count] : garbage) {
-    const memfd::file socket = connection();
+    const exchange::file socket = connection();
     ASSERT_TRUE(say(socket, bytes, count));
     EXPECT_TRUE(hangs_up(socket)) << count << " bytes";
     expect_round_trip(reader, handle, 1);
   }
 }
 
-TEST_F(memfd_server, peers_that_connect_and_say_nothing_hold_up_nobody) {
-  std::vector<memfd::file> silent;
+TEST_F(exchange_server, peers_that_connect_and_say_nothing_hold_up_nobody) {
+  std::vector<exchange::file> silent;
   for (int i = 0; i < 50; ++i) silent.push_back(connection());
   const auto before = steady_clock::now();
   for (int i = 0; i < 20; ++i) expect_round_trip(reader, handle, 1);
   EXPECT_LT(steady_clock::now() - before, std::chrono::seconds{2});
 }
 
-TEST_F(memfd_server, a_peer_that_asks_and_never_reads_is_cut_off) {
-  const memfd::file socket = connection();
-  const memfd::request question{memfd::wire_magic, handle.serial};
+TEST_F(exchange_server, a_peer_that_asks_and_never_reads_is_cut_off) {
+  const exchange::file socket = connection();
+  const exchange::request question{exchange::wire_magic, handle.serial};
   int asked = 0;
   while (asked < 100'000 && say(socket, &question, sizeof question)) ++asked;
   EXPECT_LT(asked, 100'000);
   expect_round_trip(reader, handle, 1);
 }
 
-TEST_F(memfd_server, a_flood_of_connections_ends_those_that_are_silent_for_longest) {
+TEST_F(exchange_server, a_flood_of_connections_ends_those_that_are_silent_for_longest) {
   expect_round_trip(reader, handle, 1);  // leaves a connection that will be among the cut off
-  std::vector<memfd::file> flood;
-  for (std::size_t i = 0; i < 2 * memfd::server::most_connections; ++i) flood.push_back(connection());
+  std::vector<exchange::file> flood;
+  for (std::size_t i = 0; i < 2 * exchange::server::most_connections; ++i) flood.push_back(connection());
   for (int i = 0; i < 5; ++i) expect_round_trip(reader, handle, 1);
   EXPECT_TRUE(hangs_up(flood.front()));
-  EXPECT_FALSE(memfd::readable_within(flood.back(), std::chrono::milliseconds{0})) << "the newest one was cut off";
+  EXPECT_FALSE(exchange::readable_within(flood.back(), std::chrono::milliseconds{0})) << "the newest one was cut off";
 }
 
-TEST_F(memfd_server, a_serial_that_never_was_is_stale_and_the_connection_goes_on) {
-  const memfd::file socket = connection();
+TEST_F(exchange_server, a_serial_that_never_was_is_stale_and_the_connection_goes_on) {
+  const exchange::file socket = connection();
   auto unknown = handle;
   unknown.serial += 1000;
-  EXPECT_EQ(memfd::ask(socket, memfd::file(), unknown).error(), errc::stale_handle);
-  EXPECT_TRUE(memfd::ask(socket, memfd::file(), handle));
+  EXPECT_EQ(exchange::ask(socket, exchange::file(), unknown.serial).error(), errc::stale_handle);
+  EXPECT_TRUE(exchange::ask(socket, exchange::file(), handle.serial));
 }
 
-TEST_F(memfd_server, an_exporter_that_is_killed_with_a_question_before_it_is_gone) {
-  const auto process = memfd::open_process(handle);
+TEST_F(exchange_server, an_exporter_that_is_killed_with_a_question_before_it_is_gone) {
+  const auto process = exchange::open_process(memfd::behind(handle).from);
   ASSERT_TRUE(process);
-  const memfd::file socket = connection();
+  const exchange::file socket = connection();
   peer.process().stop();
-  const memfd::request question{memfd::wire_magic, handle.serial};
+  const exchange::request question{exchange::wire_magic, handle.serial};
   ASSERT_TRUE(say(socket, &question, sizeof question));
   peer.process().kill();
   EXPECT_TRUE(hangs_up(socket));
   EXPECT_EQ(reader.open(any_peer, handle).error(), errc::peer_gone);
 }
 
-TEST_F(memfd_server, R46_a_kill_while_an_importer_waits_ends_the_wait) {
+TEST_F(exchange_server, R46_a_kill_while_an_importer_waits_ends_the_wait) {
   expect_round_trip(reader, handle, 1);
   peer.process().stop();
   std::optional<error> seen;
@@ -105,10 +105,10 @@ TEST_F(memfd_server, R46_a_kill_while_an_importer_waits_ends_the_wait) {
   }
   ASSERT_TRUE(seen);
   EXPECT_EQ(*seen, errc::peer_gone) << describe(*seen);
-  EXPECT_LT(steady_clock::now() - before, memfd::answer_timeout / 2);
+  EXPECT_LT(steady_clock::now() - before, exchange::answer_timeout / 2);
 }
 
-TEST_F(memfd_server, a_child_that_inherited_the_exporter_does_not_keep_the_dead_one_alive) {
+TEST_F(exchange_server, a_child_that_inherited_the_exporter_does_not_keep_the_dead_one_alive) {
   // The child has the listening socket and every memfd, but no thread that serves.
   child_process exporting([](line& parent) {
     auto exporter = memfd_exporter::create({.serve = true}).value();
@@ -136,7 +136,7 @@ TEST_F(memfd_server, a_child_that_inherited_the_exporter_does_not_keep_the_dead_
   refusals();
   exporting.reap();
   refusals();
-  EXPECT_LT(steady_clock::now() - before, memfd::answer_timeout);
+  EXPECT_LT(steady_clock::now() - before, exchange::answer_timeout);
   ::kill(*grandchild, SIGKILL);
 }
 
@@ -165,8 +165,8 @@ TEST(memfd_server_life, a_forked_child_can_destroy_what_it_inherited_and_the_par
 
 TEST(memfd_server_life, stops_at_once_with_peers_connected) {
   auto exporter = memfd_exporter::create({.serve = true}).value();
-  std::vector<memfd::file> peers;
-  for (int i = 0; i < 20; ++i) peers.push_back(memfd::connect_to(exporter.id()).value());
+  std::vector<exchange::file> peers;
+  for (int i = 0; i < 20; ++i) peers.push_back(exchange::connect_to(exporter.id()).value());
   const auto before = steady_clock::now();
   {
     const auto ending = std::move(exporter);

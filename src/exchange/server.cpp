@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "registrars/memfd_server.hpp"
+#include "exchange/server.hpp"
 
 #include <algorithm>
 #include <csignal>
 #include <sys/eventfd.h>
 
-namespace pinfold::memfd {
+namespace pinfold::exchange {
 
 namespace {
 
@@ -22,6 +22,15 @@ result<file> listen_at(std::uint64_t exporter) noexcept {
     return fail_system("cannot listen on the exporter's socket");
   }
   return listener;
+}
+
+reply exhausted(std::uint64_t serial, int native) noexcept {
+  return {.serial = serial, .state = reply_state::exhausted, .native = native};
+}
+
+reply refusal(std::uint64_t serial, const error& why) noexcept {
+  if (why == errc::stale_handle) return {.serial = serial, .state = reply_state::freed};
+  return {.serial = serial, .state = reply_state::failed, .code = why.code, .kind = why.kind, .native = why.native};
 }
 
 /// The application's signals are for the application's threads.
@@ -42,13 +51,12 @@ class all_signals_blocked {
 
 }  // namespace
 
-result<std::unique_ptr<server>> server::start(std::uint64_t exporter, std::shared_ptr<served_table> buffers) noexcept
-    try {
+result<std::unique_ptr<server>> server::start(std::uint64_t exporter, std::shared_ptr<source> from) noexcept try {
   auto listener = listen_at(exporter);
   if (!listener) return tl::unexpected(listener.error());
   file wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake) return fail_system("cannot make the exporter's wake-up descriptor");
-  std::unique_ptr<server> made(new server(std::move(*listener), std::move(wake), std::move(buffers)));
+  std::unique_ptr<server> made(new server(std::move(*listener), std::move(wake), std::move(from)));
   if (const int native = made->launch(); native != 0) {
     return fail_errno(code_for(native), native, "cannot start the exporter's thread");
   }
@@ -57,8 +65,8 @@ result<std::unique_ptr<server>> server::start(std::uint64_t exporter, std::share
   return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the exporter's server");
 }
 
-server::server(file listener, file wake, std::shared_ptr<served_table> buffers)
-    : listener_(std::move(listener)), wake_(std::move(wake)), buffers_(std::move(buffers)) {
+server::server(file listener, file wake, std::shared_ptr<source> from)
+    : listener_(std::move(listener)), wake_(std::move(wake)), source_(std::move(from)) {
   connections_.reserve(most_connections);
   watched_.reserve(most_connections + 2);
 }
@@ -67,7 +75,7 @@ int server::launch() noexcept {
   const all_signals_blocked guard;
   // Not std::thread: its destructor ends the process in a forked child, where the thread cannot be joined.
   const auto entry = [](void* self) -> void* {
-    ::pthread_setname_np(::pthread_self(), "pinfold-memfd");
+    ::pthread_setname_np(::pthread_self(), "pinfold-export");
     static_cast<server*>(self)->loop();
     return nullptr;
   };
@@ -77,7 +85,7 @@ int server::launch() noexcept {
 }
 
 server::~server() {
-  if (!running_ || buffers_->inherited()) return;
+  if (!running_ || source_->inherited()) return;
   ::eventfd_write(wake_.number(), 1);
   ::pthread_join(thread_, nullptr);
 }
@@ -131,17 +139,15 @@ bool server::serve(connection& peer) noexcept {
 }
 
 int server::answer(const connection& peer, std::uint64_t serial) noexcept {
-  reply plain{wire_magic, serial, reply_state::refused, EPERM};
+  reply plain{.serial = serial, .state = reply_state::refused, .native = EPERM};
   if (!peer.permitted) return send_reply(peer.socket, plain, -1);
   int native = 0;
-  // Sent under the table's lock: until then the number must not come to mean another file.
-  const bool known = buffers_->with(serial, [&](int descriptor) {
-    native = send_reply(peer.socket, {wire_magic, serial, reply_state::granted, 0}, descriptor);
+  // Sent while it is lent: later the number could mean another file.
+  const auto lent = source_->lend(serial, [&](int descriptor) {
+    native = send_reply(peer.socket, {.serial = serial, .state = reply_state::granted}, descriptor);
   });
-  if (known && native != ETOOMANYREFS) return native;
-  plain.state = known ? reply_state::exhausted : reply_state::freed;
-  plain.native = native;
-  return send_reply(peer.socket, plain, -1);
+  if (lent && native != ETOOMANYREFS) return native;
+  return send_reply(peer.socket, lent ? exhausted(serial, native) : refusal(serial, lent.error()), -1);
 }
 
 void server::accept_some() noexcept {
@@ -174,4 +180,4 @@ void server::drop_most_silent() noexcept {
   if (silent != connections_.end()) connections_.erase(silent);
 }
 
-}  // namespace pinfold::memfd
+}  // namespace pinfold::exchange

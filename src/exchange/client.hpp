@@ -5,13 +5,13 @@
 /// Nothing here allocates or locks: all of it may run in the child of a multi-threaded process that forked.
 #pragma once
 
-#include "registrars/memfd_handle.hpp"
-#include "registrars/memfd_wire.hpp"
+#include "exchange/origin.hpp"
+#include "exchange/wire.hpp"
 
 #include <chrono>
 #include <cstdint>
 
-namespace pinfold::memfd {
+namespace pinfold::exchange {
 
 /// How long an exporter may take for one answer.
 inline constexpr std::chrono::milliseconds answer_timeout{5000};
@@ -25,6 +25,6 @@ inline constexpr std::chrono::milliseconds answer_timeout{5000};
 /// `closed`: the connection ended, and another one may work. `stale_handle`: there is no such buffer any more; the
 /// connection stays usable, as after a success. Other errors end it: `peer_gone`, `timed_out`, `not_permitted`,
 /// `out_of_resources`.
-[[nodiscard]] result<file> ask(const file& socket, const file& process, const memfd_handle& handle) noexcept;
+[[nodiscard]] result<file> ask(const file& socket, const file& process, std::uint64_t serial) noexcept;
 
-}  // namespace pinfold::memfd
+}  // namespace pinfold::exchange

@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include <utility>
 
-namespace pinfold::memfd {
+namespace pinfold::exchange {
 
 /// Owns a descriptor, or nothing. Move-only, not thread-safe, safe in signal handlers and after fork.
 class file {
@@ -70,4 +70,4 @@ class file {
   return fail_errno(code_for(native), native, message);
 }
 
-}  // namespace pinfold::memfd
+}  // namespace pinfold::exchange

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "registrars/memfd_wire.hpp"
+#include "exchange/wire.hpp"
 
 #include <cstddef>
 #include <cstring>
 #include <string_view>
 
-namespace pinfold::memfd {
+namespace pinfold::exchange {
 
 namespace {
 
@@ -28,7 +28,7 @@ file descriptor_in(msghdr& message) noexcept {
 }  // namespace
 
 socket_address address_of(std::uint64_t exporter) noexcept {
-  constexpr std::string_view prefix = "pinfold-memfd-";
+  constexpr std::string_view prefix = "pinfold-export-";
   constexpr std::string_view digits = "0123456789abcdef";
   socket_address made{{.sun_family = AF_UNIX, .sun_path = {}}, 0};
   char* to = made.name.sun_path + 1;  // the leading zero makes the name an abstract one
@@ -83,4 +83,4 @@ result<received_reply> receive_reply(const file& socket) noexcept {
   return got;
 }
 
-}  // namespace pinfold::memfd
+}  // namespace pinfold::exchange

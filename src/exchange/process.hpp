@@ -5,15 +5,15 @@
 /// Nothing here allocates or locks: all of it may run in the child of a multi-threaded process that forked.
 #pragma once
 
-#include "registrars/memfd_file.hpp"
-#include "registrars/memfd_handle.hpp"
+#include "exchange/file.hpp"
+#include "exchange/origin.hpp"
 
 #include <chrono>
 #include <cstdint>
 #include <string_view>
 #include <sys/types.h>
 
-namespace pinfold::memfd {
+namespace pinfold::exchange {
 
 /// Field 22 of a line of `/proc/<pid>/stat`, whatever the program's name in field 2 looks like; `driver_error` when the
 /// line is not of that form.
@@ -22,9 +22,13 @@ namespace pinfold::memfd {
 /// When the process started, in clock ticks since boot. `peer_gone` when there is none of that number.
 [[nodiscard]] result<std::uint64_t> start_time_of(pid_t process) noexcept;
 
-/// A pidfd of the process that made the handle. `peer_gone` when it has ended, whoever has its number now;
+/// A new exporter in this process, with a random number that no other has. `unsupported` where /proc does not show this
+/// process.
+[[nodiscard]] result<origin> new_origin() noexcept;
+
+/// A pidfd of the exporter's process. `peer_gone` when it has ended, whoever has its number now;
 /// `unsupported` without pidfd_open(2) or /proc; `out_of_resources`.
-[[nodiscard]] result<file> open_process(const memfd_handle& handle) noexcept;
+[[nodiscard]] result<file> open_process(const origin& of) noexcept;
 
 /// Whether the process behind the pidfd has ended.
 [[nodiscard]] inline bool has_ended(const file& process) noexcept {
@@ -33,6 +37,6 @@ namespace pinfold::memfd {
 
 /// A duplicate of the exporter's descriptor. Errors: `peer_gone`, `stale_handle` (closed there), `not_permitted`,
 /// `out_of_resources`, `unsupported`.
-[[nodiscard]] result<file> duplicate_from(const file& process, const memfd_handle& handle) noexcept;
+[[nodiscard]] result<file> duplicate_from(const file& process, int descriptor) noexcept;
 
-}  // namespace pinfold::memfd
+}  // namespace pinfold::exchange

@@ -3,9 +3,9 @@
 /// The thread that hands an exporter's descriptors to peers of the same user.
 #pragma once
 
-#include "registrars/memfd_file.hpp"
-#include "registrars/memfd_served.hpp"
-#include "registrars/memfd_wire.hpp"
+#include "exchange/file.hpp"
+#include "exchange/source.hpp"
+#include "exchange/wire.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@
 #include <pthread.h>
 #include <vector>
 
-namespace pinfold::memfd {
+namespace pinfold::exchange {
 
 /// One loop over non-blocking connections, so that no peer can hold up another: one that says something wrong, or does
 /// not read its replies, is cut off, and when there are too many, whoever was silent for longest is. Importers connect
@@ -24,7 +24,7 @@ class server {
   static constexpr std::size_t most_connections = 256;
 
   [[nodiscard]] static result<std::unique_ptr<server>> start(std::uint64_t exporter,
-                                                             std::shared_ptr<served_table> buffers) noexcept;
+                                                             std::shared_ptr<source> from) noexcept;
   server(const server&) = delete;
   server& operator=(const server&) = delete;
 
@@ -38,7 +38,7 @@ class server {
     std::uint64_t last_round;  ///< the round of the loop in which it last said something
   };
 
-  server(file listener, file wake, std::shared_ptr<served_table> buffers);
+  server(file listener, file wake, std::shared_ptr<source> from);
   [[nodiscard]] int launch() noexcept;
 
   // All below run on the thread.
@@ -54,7 +54,7 @@ class server {
 
   const file listener_;
   const file wake_;
-  const std::shared_ptr<served_table> buffers_;
+  const std::shared_ptr<source> source_;
   std::vector<connection> connections_;
   std::vector<pollfd> watched_;  ///< wake, listener, then the connections in their order
   std::uint64_t round_ = 0;
@@ -63,4 +63,4 @@ class server {
   pthread_t thread_{};
 };
 
-}  // namespace pinfold::memfd
+}  // namespace pinfold::exchange

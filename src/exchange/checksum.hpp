@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The checksum of handles.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace pinfold::exchange {
+
+namespace detail {
+
+constexpr std::array<std::uint32_t, 256> make_crc32c_table() noexcept {
+  std::array<std::uint32_t, 256> table{};
+  for (std::uint32_t i = 0; i < table.size(); ++i) {
+    std::uint32_t value = i;
+    for (int bit = 0; bit < 8; ++bit) value = (value >> 1U) ^ ((value & 1U) != 0 ? 0x82f6'3b78U : 0U);
+    table[i] = value;
+  }
+  return table;
+}
+
+inline constexpr auto crc32c_table = make_crc32c_table();
+
+}  // namespace detail
+
+/// CRC-32C (Castagnoli, RFC 3720): every error of one to three bits, and every burst of up to 32 bits, shows.
+[[nodiscard]] constexpr std::uint32_t crc32c(std::span<const std::byte> bytes) noexcept {
+  std::uint32_t value = ~0U;
+  for (const std::byte byte : bytes) {
+    value = (value >> 8U) ^ detail::crc32c_table[(value ^ std::to_integer<std::uint32_t>(byte)) & 0xffU];
+  }
+  return ~value;
+}
+
+}  // namespace pinfold::exchange

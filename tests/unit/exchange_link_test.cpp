@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "exchange/link.hpp"
+
+#include "support/child_process.hpp"
+#include "support/handmade.hpp"
+#include "support/process_limits.hpp"
+
+#include <gtest/gtest.h>
+
+namespace pinfold::testing {
+namespace {
+
+struct exchange_link : ::testing::Test {
+  exchange::file file = sealed_file(4096, all_seals);
+  exchange::wanted what = memfd::behind(handle_of(file, 4096));
+  exchange::link_table links;
+};
+
+TEST_F(exchange_link, one_exporter_has_one_link_and_another_has_another) {
+  const auto first = links.find_or_make(exchange::way::pidfd, what.from).value();
+  EXPECT_EQ(links.find_or_make(exchange::way::pidfd, what.from).value(), first);
+  what.from.exporter += 1;
+  EXPECT_NE(links.find_or_make(exchange::way::pidfd, what.from).value(), first);
+}
+
+TEST_F(exchange_link, what_is_forgotten_is_made_anew_and_stays_usable_for_who_has_it) {
+  const auto first = links.find_or_make(exchange::way::pidfd, what.from).value();
+  links.forget(what.from);
+  EXPECT_NE(links.find_or_make(exchange::way::pidfd, what.from).value(), first);
+  EXPECT_TRUE(links.forget_all());
+  EXPECT_FALSE(links.forget_all());
+  EXPECT_TRUE(first->fetch(exchange::way::pidfd, what));
+}
+
+TEST_F(exchange_link, R4_a_forked_child_does_not_share_links_with_its_parent) {
+  // Both would read the other's answers, and one that was left over could grant what has been freed since.
+  const auto first = links.find_or_make(exchange::way::pidfd, what.from).value();
+  child_process child(
+      [&](line&) { return links.find_or_make(exchange::way::pidfd, what.from).value() != first ? 0 : 1; });
+  EXPECT_EQ(child.finish(), 0);
+  EXPECT_EQ(links.find_or_make(exchange::way::pidfd, what.from).value(), first);
+}
+
+TEST_F(exchange_link, there_are_never_more_than_the_most_and_the_least_recently_used_one_goes) {
+  const int before = open_descriptors();
+  const auto first = links.find_or_make(exchange::way::pidfd, what.from).value();
+  exchange::origin other = what.from;
+  for (std::size_t i = 0; i < 2 * exchange::link_table::most; ++i) {
+    other.exporter += 1;
+    ASSERT_TRUE(links.find_or_make(exchange::way::pidfd, other));
+    ASSERT_EQ(links.find_or_make(exchange::way::pidfd, what.from).value(), first) << "was used just before";
+  }
+  EXPECT_EQ(open_descriptors() - before, static_cast<int>(exchange::link_table::most));
+}
+
+TEST_F(exchange_link, without_the_process_only_the_socket_is_left) {
+  what.from.start_time -= 1;
+  EXPECT_EQ(links.find_or_make(exchange::way::pidfd, what.from).error(), errc::peer_gone);
+  EXPECT_EQ(links.find_or_make(exchange::way::automatic, what.from).error(), errc::peer_gone);
+  const auto link = links.find_or_make(exchange::way::scm, what.from);
+  ASSERT_TRUE(link);
+  EXPECT_EQ((*link)->fetch(exchange::way::scm, what).error(), errc::peer_gone);
+}
+
+}  // namespace
+}  // namespace pinfold::testing
