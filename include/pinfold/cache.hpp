@@ -43,6 +43,9 @@ struct acquire_options {
 /// **Staleness.** Memory that is unmapped, or whose pages are replaced, must not be found again. Who tells the cache is
 /// `cache_options::monitor`. Without a monitor nothing is kept: every acquire registers.
 ///
+/// A registrar that identifies memory by itself (GPU memory) is asked on every hit, and needs no monitor: memory that
+/// was freed and allocated again is registered anew. It has no batches and no chunks, which join ranges.
+///
 /// Every member may be called on any thread at any time, except that the destructor and a move must not run at the same
 /// time as another member. No lock is held while the registrar works.
 template <registrar R>
@@ -53,7 +56,8 @@ class cache : public detail::front<R> {
   /// Takes over the registrar. Throws only `std::bad_alloc`, or `std::system_error` when the reaper's thread cannot
   /// start.
   explicit cache(R registrar, cache_options options = {})
-      : detail::front<R>(std::move(registrar), std::move(options), driver_for), keeps_(detail::keeps(this->inside())) {}
+      : detail::front<R>(std::move(registrar), with_monitor(std::move(options)), driver_for),
+        keeps_(detail::keeps(this->inside())) {}
 
   /// A lease on the `bytes` bytes at `address`, which the device may use with at least `need`.
   ///
@@ -63,13 +67,8 @@ class cache : public detail::front<R> {
   [[nodiscard, gnu::always_inline]] result<lease> acquire(const void* address, std::size_t bytes,
                                                           rights need = local_access,
                                                           const acquire_options& how = {}) noexcept {
-    const auto begin = reinterpret_cast<std::uintptr_t>(address);
-    if (may_hit(begin, bytes, need, how)) [[likely]] {
-      if (const auto held = detail::guess_hit(this->hits(), begin, begin + bytes, need); held != 0) [[likely]]
-        return lease({held, const_cast<void*>(address)});
-    }
-    auto slowly = acquire_slowly(address, bytes, need, how);  // built apart, so that a hit's is built in place
-    return result<lease>(std::move(slowly));
+    if constexpr (identifying_registrar<R>) return acquire_identified(address, bytes, need, how);
+    return acquire_any(address, bytes, need, how);
   }
 
   /// The same for a container, an array or a span: its elements' bytes.
@@ -80,26 +79,23 @@ class cache : public detail::front<R> {
                    how);
   }
 
-  /// As `acquire`, but only what is already registered: never calls the registrar, never waits (R48).
+  /// As `acquire`, but only what is already registered: never calls the registrar, never waits (R48). An identifying
+  /// registrar is asked, and what turns out to be stale may be closed.
   [[nodiscard]] std::optional<lease> find(const void* address, std::size_t bytes, rights need = local_access) noexcept {
-    const auto begin = reinterpret_cast<std::uintptr_t>(address);
-    if (may_hit(begin, bytes, need, {})) [[likely]] {
-      const auto held = detail::guess_hit<detail::asked_by::find>(this->hits(), begin, begin + bytes, need);
-      if (held != 0) [[likely]]
-        return lease({held, const_cast<void*>(address)});
+    auto found = find_any(address, bytes, need);
+    if constexpr (identifying_registrar<R>) {
+      if (found && !is_current(*found, address, bytes)) found.reset();
     }
-    auto what = asked(address, bytes, need, {});
-    if (!what || what->unshared) return std::nullopt;
-    auto granted = detail::find(this->inside(), *what);
-    if (granted.held == 0) return std::nullopt;
-    return lease(granted);
+    return found;
   }
 
   /// Leases on many ranges at once (R26): duplicates and neighbours are merged, the rest is registered on several
   /// threads and, where the registrar can, several with one call of the driver. All or nothing: after an error nothing
   /// is held.
   [[nodiscard]] result<batch_lease<R>> acquire_batch(std::span<const range> ranges, rights need = local_access,
-                                                     const batch_options& how = {}) noexcept try {
+                                                     const batch_options& how = {}) noexcept
+    requires(!identifying_registrar<R>)
+  try {
     if (ranges.size() > UINT32_MAX) return fail(errc::too_large, "a batch has fewer than 2^32 ranges");
     for (const range& one : ranges)
       if (one.empty()) return fail(errc::invalid_range, "a range of the batch is empty or wraps around");
@@ -125,7 +121,8 @@ class cache : public detail::front<R> {
   /// registrar's largest registration.
   [[nodiscard]] result<chunk_stream<R>> acquire_chunks(const void* address, std::size_t bytes,
                                                        rights need = local_access, chunk_options how = {}) noexcept
-      try {
+    requires(!identifying_registrar<R>)
+  try {
     auto whole = range::of(reinterpret_cast<std::uintptr_t>(address), bytes);
     if (!whole) return tl::unexpected(whole.error());
     const auto limits = limits_for(need);
@@ -168,6 +165,61 @@ class cache : public detail::front<R> {
  private:
   static bool may_hit(std::uintptr_t begin, std::size_t bytes, rights need, const acquire_options& how) noexcept {
     return begin < begin + bytes && need != rights::none && !how.persistent && !how.bypass;
+  }
+
+  [[nodiscard, gnu::always_inline]] result<lease> acquire_any(const void* address, std::size_t bytes, rights need,
+                                                              const acquire_options& how) noexcept {
+    const auto begin = reinterpret_cast<std::uintptr_t>(address);
+    if (may_hit(begin, bytes, need, how)) [[likely]] {
+      if (const auto held = detail::guess_hit(this->hits(), begin, begin + bytes, need); held != 0) [[likely]]
+        return lease({held, const_cast<void*>(address)});
+    }
+    auto slowly = acquire_slowly(address, bytes, need, how);  // built apart, so that a hit's is built in place
+    return result<lease>(std::move(slowly));
+  }
+
+  // Another thread may free and allocate the memory again and again while this one looks.
+  static constexpr int most_identities = 16;
+
+  [[nodiscard]] result<lease> acquire_identified(const void* address, std::size_t bytes, rights need,
+                                                 const acquire_options& how) noexcept
+    requires identifying_registrar<R>
+  {
+    for (int attempt = 0; attempt < most_identities; ++attempt) {
+      auto got = acquire_any(address, bytes, need, how);
+      if (!got || is_current(*got, address, bytes)) return got;
+    }
+    return fail(errc::invalid_range, "the memory is freed and allocated again all the time");
+  }
+
+  // Whether the lease is on what lies there now; else what is registered there is never handed out again.
+  [[nodiscard]] bool is_current(const lease& held, const void* address, std::size_t bytes) noexcept
+    requires identifying_registrar<R>
+  {
+    const auto wanted = range::of(reinterpret_cast<std::uintptr_t>(address), bytes);
+    if (wanted && this->backend().still_is(held.handle(), *wanted)) return true;
+    invalidate(address, bytes);
+    return false;
+  }
+
+  [[nodiscard]] std::optional<lease> find_any(const void* address, std::size_t bytes, rights need) noexcept {
+    const auto begin = reinterpret_cast<std::uintptr_t>(address);
+    if (may_hit(begin, bytes, need, {})) [[likely]] {
+      const auto held = detail::guess_hit<detail::asked_by::find>(this->hits(), begin, begin + bytes, need);
+      if (held != 0) [[likely]]
+        return lease({held, const_cast<void*>(address)});
+    }
+    auto what = asked(address, bytes, need, {});
+    if (!what || what->unshared) return std::nullopt;
+    auto granted = detail::find(this->inside(), *what);
+    if (granted.held == 0) return std::nullopt;
+    return lease(granted);
+  }
+
+  // Monitors see memory of this process only.
+  static cache_options with_monitor(cache_options options) {
+    if constexpr (identifying_registrar<R>) options.monitor = monitor_choice::explicit_;
+    return options;
   }
 
   [[nodiscard, gnu::noinline]] result<lease> acquire_slowly(const void* address, std::size_t bytes, rights need,

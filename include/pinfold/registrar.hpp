@@ -49,7 +49,7 @@ struct registrar_limits {
 /// A registrar that was moved from may refuse everything, with `closed`; it must not crash.
 ///
 /// Both are called on many threads at once, without a lock of the cache. The same memory may be registered several
-/// times.
+/// times; a registrar whose driver refuses what overlaps says `already_mapped`, and the cache closes what is idle.
 template <class R>
 concept registrar = std::move_constructible<R> && std::is_trivially_copyable_v<typename R::registration_type> &&
                     (sizeof(typename R::registration_type) <= max_registration_bytes) &&
@@ -69,5 +69,13 @@ concept group_registrar = registrar<R> && requires(R& registrar, std::span<const
                                                    std::span<result<typename R::registration_type>> made) {
   { registrar.open_many(memory, access, made) } noexcept -> std::same_as<void>;
 };
+
+/// A registrar of memory that no monitor sees, and that can tell whether what lies at an address is still what was
+/// registered: GPU memory, by its buffer id. A cache asks on every hit, while it holds the registration.
+template <class R>
+concept identifying_registrar =
+    registrar<R> && requires(const R& constant, const typename R::registration_type& registration, range memory) {
+      { constant.still_is(registration, memory) } noexcept -> std::same_as<bool>;
+    };
 
 }  // namespace pinfold
