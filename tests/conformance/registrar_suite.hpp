@@ -12,6 +12,7 @@
 #pragma once
 
 #include "support/process_limits.hpp"
+#include "support/test_pages.hpp"
 
 #include <pinfold/cache.hpp>
 
@@ -19,41 +20,12 @@
 
 #include <cstdlib>
 #include <memory>
-#include <new>
-#include <sys/mman.h>
 #include <thread>
 #include <unistd.h>
 #include <utility>
 #include <vector>
 
 namespace pinfold::testing {
-
-/// Pages of this process, followed by some that nobody may touch.
-class test_pages {
- public:
-  static constexpr std::size_t page = 4096;
-  explicit test_pages(std::size_t count) : bytes_(count * page) {
-    void* const got = ::mmap(nullptr, bytes_ + guard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (got == MAP_FAILED || ::mprotect(got, bytes_, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
-    begin_ = reinterpret_cast<std::uintptr_t>(got);
-  }
-  ~test_pages() { ::munmap(reinterpret_cast<void*>(begin_), bytes_ + guard); }
-  test_pages(const test_pages&) = delete;
-  test_pages& operator=(const test_pages&) = delete;
-
-  [[nodiscard]] range pages(std::size_t first, std::size_t count) const {
-    return {begin_ + first * page, begin_ + (first + count) * page};
-  }
-  [[nodiscard]] const void* at(std::size_t number) const {
-    return reinterpret_cast<const void*>(begin_ + number * page);
-  }
-
- private:
-  static constexpr std::size_t guard = 8 * page;
-
-  std::size_t bytes_;
-  std::uintptr_t begin_ = 0;
-};
 
 template <class Rig>
 class registrar_suite : public ::testing::Test {

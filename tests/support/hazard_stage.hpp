@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Where something happens to registered memory: a cache over a ring of the kernel's, and the bytes that arrive.
+/// Where something happens to registered memory: a cache over a device, and the bytes that arrive.
 #pragma once
 
 #include "support/memory_attacks.hpp"
-#include "support/test_ring.hpp"
 
 #include <pinfold/cache.hpp>
 
 #include <array>
+#include <concepts>
 #include <cstring>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace pinfold::testing {
@@ -59,36 +61,63 @@ enum class answer : int {
   return names.at(static_cast<std::size_t>(what));
 }
 
+/// What events need of it: the content before, and after. Where it is sent to is the device's.
 class stage {
  public:
-  explicit stage(const watch_case& who) : announces_(who.announces), cache_(registrar_on(ring_, 64), options(who)) {
-    received_.reserve(most_bytes);
-    warm_up();
-  }
+  stage() = default;
   stage(const stage&) = delete;
   stage& operator=(const stage&) = delete;
-  ~stage() { ::close(file_); }
-
-  /// "hooks+userfaultfd", or "none" and the reasons.
-  [[nodiscard]] std::string monitors() const {
-    const auto text = cache_.monitors();
-    return text.substr(0, text.find(" ("));
-  }
-  [[nodiscard]] auto& cache() { return cache_; }
+  virtual ~stage() = default;
 
   /// What the cache allocates for this thread, it allocates now, and not on top of the heap that an event is about.
-  void warm_up() {
-    alignas(4096) static std::array<std::byte, 8192> some{};
-    static_cast<void>(cache_.acquire(some));
-    static_cast<void>(cache_.flush());
-  }
+  virtual void warm_up() = 0;
 
   /// Fills it with what is old, registers it, and gives the lease back.
   void before(const target& at) {
     std::memset(at.data, 'A', at.bytes);
     before_untouched(at);
   }
-  void before_untouched(const target& at) {
+  virtual void before_untouched(const target& at) = 0;
+
+  /// Fills it with what is new, registers it again, and sends it.
+  [[nodiscard]] answer after(const target& at) {
+    std::memset(at.data, 'B', at.bytes);
+    return send(at);
+  }
+  /// Without a new content: nothing may be sent at all.
+  [[nodiscard]] virtual answer send(const target& at) = 0;
+};
+
+/// A device: makes registrars, and sends what is registered. `send` returns how many bytes arrived that are that one;
+/// nothing when the device refused.
+template <class D>
+concept sending_device = std::default_initializable<D> && requires(D& device, const target& at) {
+  requires registrar<decltype(device.registrar())>;
+  {
+    device.send(at, typename decltype(device.registrar())::registration_type{}, 'B')
+  } -> std::same_as<std::optional<std::size_t>>;
+};
+
+template <sending_device Device>
+class stage_on : public stage {
+ public:
+  explicit stage_on(const watch_case& who) : announces_(who.announces), cache_(device_.registrar(), options(who)) {
+    warm_up();
+  }
+
+  /// "hooks+userfaultfd", or "none" and the reasons.
+  [[nodiscard]] std::string monitors() const {
+    const auto text = cache_.monitors();
+    return text.substr(0, text.find(" ("));
+  }
+
+  void warm_up() override {
+    alignas(4096) static std::array<std::byte, 8192> some{};
+    static_cast<void>(cache_.acquire(some));
+    static_cast<void>(cache_.flush());
+  }
+
+  void before_untouched(const target& at) override {
     {
       const auto held = cache_.acquire(at.data, at.bytes);
       refused_ = !held;
@@ -98,32 +127,20 @@ class stage {
     if (announces_) cache_.invalidate(at.data, at.bytes);
   }
 
-  /// Fills it with what is new, registers it again, and sends it.
-  [[nodiscard]] answer after(const target& at) {
-    std::memset(at.data, 'B', at.bytes);
-    return send(at);
-  }
-  /// Without a new content: nothing may be sent at all.
-  [[nodiscard]] answer send(const target& at) {
+  [[nodiscard]] answer send(const target& at) override {
     if (no_room_) return answer::unknown_here;
     if (refused_) return answer::refused;
     const auto hits = cache_.statistics().hits;
     const auto held = cache_.acquire(at.data, at.bytes);
     if (!held) return answer::refused;
     const bool hit = cache_.statistics().hits > hits;
-    const auto size = static_cast<unsigned>(at.bytes);
-    if (ring_.write(file_, at.data, size, 0, held->handle().index) != static_cast<int>(size)) return answer::refused;
-    received_.resize(at.bytes);
-    if (::pread(file_, received_.data(), at.bytes, 0) != static_cast<ssize_t>(at.bytes))
-      throw std::runtime_error("cannot read what the device wrote");
-    if (std::count(received_.begin(), received_.end(), 'B') != static_cast<std::ptrdiff_t>(at.bytes))
-      return answer::stale;
+    const auto arrived = device_.send(at, held->handle(), 'B');
+    if (!arrived) return answer::refused;
+    if (*arrived != at.bytes) return answer::stale;
     return hit ? answer::fresh : kept_ ? answer::registered_again : answer::not_kept;
   }
 
  private:
-  static constexpr std::size_t most_bytes = std::size_t{4} << 20U;
-
   static cache_options options(const watch_case& who) {
     cache_options made;
     made.monitor = who.monitor;
@@ -134,10 +151,8 @@ class stage {
 
   bool announces_;
   bool refused_ = false, no_room_ = false, kept_ = false;
-  int file_ = ::memfd_create("received", MFD_CLOEXEC);
-  test_ring ring_;
-  pinfold::cache<io_uring_registrar> cache_;
-  std::vector<char> received_;
+  Device device_;
+  pinfold::cache<decltype(std::declval<Device&>().registrar())> cache_;
 };
 
 }  // namespace pinfold::testing

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Random histories of an import cache: what is done with it, step by step, and how it is set up.
+#pragma once
+
+#include "support/settings.hpp"
+
+#include <pinfold/options.hpp>
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace pinfold::testing {
+
+enum class kind : std::uint8_t {
+  acquire,
+  release,
+  release_elsewhere,
+  find,
+  allocate,
+  invalidate,
+  kill,
+  drop,
+  fail_opens,
+  fail_closes,
+  progress,
+  flush,
+  count_,
+};
+
+/// One step; what its numbers mean depends on what there is when it is taken, so that every history is a legal one.
+struct step {
+  kind what = kind::acquire;
+  std::uint32_t a = 0;
+  std::uint32_t b = 0;
+
+  friend std::ostream& operator<<(std::ostream& out, const step& s) {
+    static constexpr const char* names[] = {
+        "acquire", "release", "release_elsewhere", "find",        "allocate", "invalidate",
+        "kill",    "drop",    "fail_opens",        "fail_closes", "progress", "flush"};
+    return out << names[static_cast<int>(s.what)] << '(' << s.a << ',' << s.b << ')';
+  }
+};
+
+struct setup {
+  cache_options options;
+  std::size_t capacity = SIZE_MAX;
+
+  friend std::ostream& operator<<(std::ostream& out, const setup& s) {
+    return out << (s.options.retain ? "retain" : "no-retain") << " max_bytes=" << s.options.max_bytes
+               << " max_count=" << s.options.max_count << " full=" << static_cast<int>(s.options.full)
+               << " closes=" << static_cast<int>(s.options.closes) << " capacity=" << s.capacity;
+  }
+};
+
+}  // namespace pinfold::testing
+
+namespace rc {
+
+template <>
+struct Arbitrary<pinfold::testing::step> {
+  static Gen<pinfold::testing::step> arbitrary() {
+    using pinfold::testing::kind;
+    using pinfold::testing::step;
+    const auto kinds = gen::weightedElement<kind>({{30, kind::acquire},
+                                                   {20, kind::release},
+                                                   {1, kind::release_elsewhere},
+                                                   {5, kind::find},
+                                                   {12, kind::allocate},
+                                                   {4, kind::invalidate},
+                                                   {1, kind::kill},
+                                                   {2, kind::drop},
+                                                   {3, kind::fail_opens},
+                                                   {3, kind::fail_closes},
+                                                   {2, kind::progress},
+                                                   {2, kind::flush}});
+    const auto number = gen::inRange<std::uint32_t>(0, 1U << 16U);
+    return gen::build<step>(gen::set(&step::what, kinds), gen::set(&step::a, number), gen::set(&step::b, number));
+  }
+};
+
+template <>
+struct Arbitrary<pinfold::testing::setup> {
+  static Gen<pinfold::testing::setup> arbitrary() {
+    return gen::exec([] {
+      using namespace pinfold;
+      pinfold::testing::setup made;
+      made.options.retain = *gen::arbitrary<bool>();
+      made.options.max_count = *gen::elementOf(std::vector<std::size_t>{0, 0, 1, 3, 5});
+      made.options.max_bytes = *gen::elementOf(std::vector<std::size_t>{0, 0, 192, 512});
+      made.options.full = *gen::element(when_full::fail, when_full::bypass);
+      made.options.closes = *gen::element(close_policy::inline_, close_policy::deferred);
+      made.capacity = *gen::elementOf(std::vector<std::size_t>{SIZE_MAX, SIZE_MAX, 2, 4});
+      return made;
+    });
+  }
+};
+
+}  // namespace rc
+
+namespace pinfold::testing {
+
+/// That the property, of a setup and a history, holds for random ones of about so many steps in all.
+template <class Property>
+void expect_agreement(std::uint64_t steps, Property&& property) {
+  constexpr std::uint64_t longest = 200;  // steps of a history, a quarter of it on average
+  const auto histories = 1 + steps * 11 / 10 / (longest / 4);
+  const auto parameters = "seed=" + std::to_string(test_seed()) + " max_success=" + std::to_string(histories) +
+                          " max_size=" + std::to_string(longest);
+  if (std::getenv("RC_PARAMS") == nullptr) ::setenv("RC_PARAMS", parameters.c_str(), 1);
+  EXPECT_TRUE(rc::check(std::forward<Property>(property)))
+      << "replay with PINFOLD_TEST_SEED=" << test_seed() << ", or this history with the RC_PARAMS above";
+}
+
+}  // namespace pinfold::testing
