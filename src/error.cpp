@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <pinfold/error.hpp>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace pinfold {
@@ -15,12 +17,48 @@ std::string posix_text(std::int32_t code) {
   return std::string(name) + " " + number + ": " + meaning;
 }
 
+struct cuda_name {
+  std::int32_t code;
+  const char* name;
+};
+
+// Those that pinfold's calls can meet. The words for all are in the driver, which a process that prints need not have.
+constexpr std::array cuda_names{
+    cuda_name{1, "CUDA_ERROR_INVALID_VALUE"},
+    cuda_name{2, "CUDA_ERROR_OUT_OF_MEMORY"},
+    cuda_name{3, "CUDA_ERROR_NOT_INITIALIZED"},
+    cuda_name{4, "CUDA_ERROR_DEINITIALIZED"},
+    cuda_name{34, "CUDA_ERROR_STUB_LIBRARY"},
+    cuda_name{100, "CUDA_ERROR_NO_DEVICE"},
+    cuda_name{101, "CUDA_ERROR_INVALID_DEVICE"},
+    cuda_name{201, "CUDA_ERROR_INVALID_CONTEXT"},
+    cuda_name{205, "CUDA_ERROR_MAP_FAILED"},
+    cuda_name{206, "CUDA_ERROR_UNMAP_FAILED"},
+    cuda_name{208, "CUDA_ERROR_ALREADY_MAPPED"},
+    cuda_name{217, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"},
+    cuda_name{304, "CUDA_ERROR_OPERATING_SYSTEM"},
+    cuda_name{400, "CUDA_ERROR_INVALID_HANDLE"},
+    cuda_name{700, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+    cuda_name{709, "CUDA_ERROR_CONTEXT_IS_DESTROYED"},
+    cuda_name{712, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED"},
+    cuda_name{713, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED"},
+    cuda_name{719, "CUDA_ERROR_LAUNCH_FAILED"},
+    cuda_name{800, "CUDA_ERROR_NOT_PERMITTED"},
+    cuda_name{801, "CUDA_ERROR_NOT_SUPPORTED"},
+    cuda_name{999, "CUDA_ERROR_UNKNOWN"},
+};
+
+std::string cuda_text(std::int32_t code) {
+  const auto known = std::ranges::find(cuda_names, code, &cuda_name::code);
+  const std::string number = "CUresult " + std::to_string(code);
+  return known == cuda_names.end() ? number : number + ": " + known->name;
+}
+
 std::string native_text(const error& failure) {
   switch (failure.kind) {
     case native_kind::none: return "";
     case native_kind::posix: return " (" + posix_text(failure.native) + ")";
-    // The words for it are in the driver's library, which a process without a GPU need not have.
-    case native_kind::cuda: return " (CUresult " + std::to_string(failure.native) + ")";
+    case native_kind::cuda: return " (" + cuda_text(failure.native) + ")";
   }
   return "";
 }

@@ -22,7 +22,8 @@ using outcome = tl::expected<cache_options, settings_error>;
 constexpr std::string_view prefix = "PINFOLD_";
 constexpr std::string_view test_prefix = "PINFOLD_TEST_";  // the test programs' own, never the library's
 constexpr const char* config_name = "PINFOLD_CONFIG";
-constexpr std::string_view trace_name = "PINFOLD_TRACE";  // every cache reads it by itself
+constexpr std::string_view trace_name = "PINFOLD_TRACE";        // every cache reads it by itself
+constexpr std::string_view cuda_name = "PINFOLD_CUDA_LIBRARY";  // which driver is loaded: no option of a cache
 constexpr std::size_t largest_file = std::size_t{64} * 1024;
 
 constexpr const char* not_a_size = "expected a number, with K, M, G or T after it if wanted, or inf";
@@ -100,7 +101,7 @@ outcome options_from_variables(cache_options options) {
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
     const std::string_view text = *variable;
     const auto name = text.substr(0, text.find('='));
-    if (!is_setting(text) || name == config_name || name == trace_name) continue;
+    if (!is_setting(text) || name == config_name || name == trace_name || name == cuda_name) continue;
     const auto done = read_line(options, text);
     if (!done) return refused(done.error(), "environment: " + std::string(text));
   }

@@ -39,7 +39,9 @@ TEST(describe_error, leaves_out_what_there_is_not) {
 TEST(describe_error, gives_the_number_where_there_are_no_words) {
   EXPECT_EQ(pinfold::describe({errc::driver_error, native_kind::posix, 99999, ""}), "driver_error (errno 99999)");
   EXPECT_EQ(pinfold::describe({errc::already_mapped, native_kind::cuda, 208, "mapped"}),
-            "already_mapped: mapped (CUresult 208)");
+            "already_mapped: mapped (CUresult 208: CUDA_ERROR_ALREADY_MAPPED)");
+  EXPECT_EQ(pinfold::describe({errc::driver_error, native_kind::cuda, 12345, "odd"}),
+            "driver_error: odd (CUresult 12345)");
 }
 
 }  // namespace
