@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Physical device memory: an anonymous file that other processes open through /proc while its owner lives, or are
+/// sent.
+///
+/// Behind the data there is a page with the label. Whoever has the file can tell by it which allocations in the file
+/// still exist.
+#pragma once
+
+#include "registrars/cuda_api.hpp"
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <sys/types.h>
+#include <utility>
+
+namespace emulated_cuda {
+
+inline constexpr std::uint64_t page = 4096;
+inline constexpr std::uint64_t smallest = 512;  ///< what an allocation is a multiple of
+
+/// A descriptor with one owner.
+class descriptor {
+ public:
+  descriptor() noexcept = default;
+  explicit descriptor(int owned) noexcept : number_(owned) {}
+  descriptor(descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  descriptor& operator=(descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~descriptor();
+  [[nodiscard]] int number() const noexcept { return number_; }
+  [[nodiscard]] int release() noexcept { return std::exchange(number_, -1); }
+  explicit operator bool() const noexcept { return number_ >= 0; }
+
+ private:
+  int number_ = -1;
+};
+
+struct label {
+  static constexpr std::uint64_t right_magic = 0x656d756c63756461;
+
+  std::uint64_t magic = right_magic;
+  std::uint64_t data_bytes = 0;
+  std::uint64_t block_id = 0;
+  std::uint64_t pool = 0;  ///< of which pool: its inode. 0: of none
+  std::int32_t device = 0;
+  std::uint32_t handle_types = 0;
+  /// Of the allocations that begin in each 512 bytes of the first page; 0 where none begins, or begins any more.
+  std::array<std::uint64_t, page / smallest> serials{};
+};
+
+struct backing {
+  descriptor file;
+  ino_t inode = 0;
+  label about;
+
+  /// The allocation at the offset begins, or with serial 0 ends, for everyone who looks.
+  void set_serial(std::uint64_t offset, std::uint64_t serial) noexcept;
+};
+
+/// Nothing: out of memory, descriptors or such. `about.data_bytes` is a multiple of a page.
+std::optional<backing> make_backing(const label& about) noexcept;
+
+/// Takes the file over. Nothing: it is none of ours.
+std::optional<backing> backing_of(descriptor file) noexcept;
+
+/// Maps the data at a fixed place, with access of its own. False: the system refuses.
+bool map_backing(const backing& memory, std::uint64_t offset, std::uint64_t bytes, pinfold::cuda::device_pointer at,
+                 pinfold::cuda::access_rights rights) noexcept;
+int protection_of(pinfold::cuda::access_rights rights) noexcept;
+
+/// How another process finds a file of this one.
+struct file_address {
+  std::int32_t process = 0;
+  std::int32_t number = -1;
+  std::uint64_t start_time = 0;  ///< of the process: its number may come to mean another
+  std::uint64_t inode = 0;
+
+  friend bool operator==(const file_address&, const file_address&) = default;
+};
+file_address address_of(const descriptor& file, ino_t inode) noexcept;
+bool of_this_process(const file_address& there) noexcept;
+/// 0: there is no such process, or it has ended and waits for its parent.
+std::uint64_t start_time_of(pid_t process) noexcept;
+bool alive(const file_address& there) noexcept;
+
+/// Opens the file that another process has open: one of this user's, or of anyone's for root. errno tells why not:
+/// EMFILE, ENFILE, ESTALE (there is another file now), ESRCH (the process ended), or what open says.
+descriptor open_there(const file_address& there) noexcept;
+
+}  // namespace emulated_cuda

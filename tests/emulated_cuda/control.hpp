@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// What a test can ask of the emulated CUDA driver, beside what it asks of any driver.
+///
+/// No real driver exports these functions: where `controls_of` finds nothing, the library is not the emulation. Each
+/// may be called by any thread at any time, also before cuInit.
+///
+/// The environment sets the same when the library is loaded:
+///
+/// | variable                     | default         | meaning                                                        |
+/// |------------------------------|-----------------|----------------------------------------------------------------|
+/// | `EMULATED_CUDA_DEVICES`      | 1               | 0 to 4; with 0, cuInit says no_device                          |
+/// | `EMULATED_CUDA_MEMORY_MIB`   | 1024            | of each device                                                 |
+/// | `EMULATED_CUDA_SECOND_OPEN`  | counted         | `counted` or `refused`: `second_open` below                    |
+/// | `EMULATED_CUDA_MAX_MAPPINGS` | none            | imported mappings open at a time, then out_of_memory           |
+/// | `EMULATED_CUDA_PEERS`        | 1               | 0: no device may open the memory of another                    |
+/// | `EMULATED_CUDA_FREED`        | 400             | what opening a handle of freed memory says (invalid_handle)    |
+/// | `EMULATED_CUDA_DEAD`         | 205             | what opening a handle of an ended process says (map_failed)    |
+/// | `EMULATED_CUDA_DELAY`        | none            | `cuIpcOpenMemHandle=1000,cuMemFree=20`: microseconds a call    |
+/// | `EMULATED_CUDA_FAIL`         | none            | `cuMemAlloc=3:2`: the 3rd call fails with 2; `=3:2:forever`    |
+/// | `EMULATED_CUDA_STREAM_DELAY` | 0               | microseconds before each piece of work in a stream             |
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <dlfcn.h>
+#include <optional>
+#include <type_traits>
+
+namespace emulated_cuda {
+
+/// Of this process, since it loaded the library or since `reset`; the last four are of now and outlive a `reset`.
+struct counters {
+  std::uint64_t opens;          ///< IPC memory handles opened with success
+  std::uint64_t closes;         ///< closed with success
+  std::uint64_t double_closes;  ///< closes of a pointer that was closed before
+  std::uint64_t wrong_closes;   ///< closes of what was never opened
+  std::uint64_t mapped;         ///< mappings made by those opens; an open that only counted made none
+
+  std::uint64_t live_mappings;       ///< imported mappings, however often each is opened
+  std::uint64_t bytes_open;          ///< of these, as the exporter allocated them
+  std::uint64_t allocations;         ///< of device, pool and managed memory
+  std::uint64_t host_registrations;  ///< host memory registered now
+};
+
+/// What the second open of a handle does that the current context has open.
+enum class second_open : int {
+  counted,  ///< gives the same pointer and counts: what NVIDIA documents for current drivers
+  refused,  ///< says already_mapped
+};
+
+inline constexpr std::uint64_t no_limit = UINT64_MAX;
+
+/// Entry points are named with or without their version: "cuIpcOpenMemHandle", "cuIpcOpenMemHandle_v2".
+struct controls {
+  /// Zeroes the counters, and takes back what was set by the functions below and by the environment but for devices.
+  void (*reset)();
+  void (*read_counters)(counters* into);
+  /// How often the entry point was called, failures included. 0 for one that there is not.
+  std::uint64_t (*calls)(const char* entry_point);
+  /// The `nth` call from now on (1: the next) does nothing and returns `code`; all calls from that one on, if
+  /// `forever`. Code 0 takes it back. False: there is no such entry point.
+  bool (*fail)(const char* entry_point, std::uint64_t nth, int code, bool forever);
+  /// Each call sleeps before it begins. False: there is no such entry point.
+  bool (*delay)(const char* entry_point, unsigned microseconds);
+  void (*stream_delay)(unsigned microseconds);
+  void (*max_mappings)(std::uint64_t most);
+  void (*set_second_open)(second_open rule);
+};
+
+/// Nothing, where the library is not the emulated driver. The library stays loaded for good.
+inline std::optional<controls> controls_of(void* library) noexcept {
+  controls found{};
+  bool all = true;
+  const auto find = [&](auto*& function, const char* symbol) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, symbol));
+    all = all && function != nullptr;
+  };
+  find(found.reset, "emulated_cuda_reset");
+  find(found.read_counters, "emulated_cuda_read_counters");
+  find(found.calls, "emulated_cuda_calls");
+  find(found.fail, "emulated_cuda_fail");
+  find(found.delay, "emulated_cuda_delay");
+  find(found.stream_delay, "emulated_cuda_stream_delay");
+  find(found.max_mappings, "emulated_cuda_max_mappings");
+  find(found.set_second_open, "emulated_cuda_set_second_open");
+  if (!all) return std::nullopt;
+  return found;
+}
+
+}  // namespace emulated_cuda

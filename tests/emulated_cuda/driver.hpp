@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The state of the emulated driver in this process: devices, contexts and all memory that has a device address.
+#pragma once
+
+#include "addresses.hpp"
+#include "backing.hpp"
+#include "settings.hpp"
+
+#include <array>
+#include <map>
+#include <memory>
+#include <shared_mutex>
+#include <unordered_set>
+
+/// The one context of a device. It stays where it is: a context that is retained anew has the same address.
+struct pinfold::cuda::context_object {
+  device of = 0;
+  bool active = false;  ///< false: destroyed by a reset or the last release, or not retained yet
+  unsigned retained = 0;
+  unsigned long long life = 0;  ///< unique: another each time it becomes active
+};
+
+namespace emulated_cuda {
+
+inline constexpr std::uint64_t granularity = std::uint64_t{2} << 20;
+
+enum class origin : int { allocated, managed, pooled, opened, pool_opened, mapped, registered };
+
+/// Addresses with the same answer to every question about them.
+struct range {
+  origin from = origin::allocated;
+  device_pointer base = 0;
+  std::uint64_t bytes = 0;  ///< as asked for
+  context_object* context = nullptr;
+  device of = 0;
+  std::uint64_t id = 0;        ///< never that of another range of this process
+  std::uint64_t block_id = 0;  ///< of the physical memory; shared where the physical memory is
+  device_pointer mapping = 0;  ///< what is mapped at once around it
+  std::uint64_t mapping_bytes = 0;
+  device_pointer reserved = 0;  ///< the reservation that it lies in; itself, where there is none
+  std::uint64_t reserved_bytes = 0;
+  std::uint64_t handle_types = 0;
+  memory_pool pool = nullptr;
+  access_rights rights = access_rights::read_write;
+  std::shared_ptr<backing> memory;  ///< null for host memory
+  std::uint64_t memory_offset = 0;
+
+  [[nodiscard]] device_pointer end() const noexcept { return base + bytes; }
+};
+
+/// Addresses that cuMemAddressReserve gave.
+struct reservation {
+  device_pointer base = 0;
+  std::uint64_t bytes = 0;
+};
+
+struct driver {
+  std::shared_mutex guard;  ///< of all that follows, but for `settings`' devices and memory
+
+  settings set = settings_of_environment();
+  std::array<context_object, most_devices> contexts;
+  std::array<std::uint64_t, most_devices> used_bytes{};
+  address_space addresses;
+  std::map<device_pointer, range> ranges;
+  std::map<device_pointer, reservation> reservations;
+  std::uint64_t last_id = 0;
+
+  driver();
+  std::uint64_t next_id() noexcept { return ++last_id; }
+  /// The range that the address lies in; null where there is none.
+  range* find(device_pointer inside) noexcept;
+  const reservation* find_reservation(device_pointer inside) const noexcept;
+  /// Takes the bytes from the device's memory, unless there are not as many left.
+  bool charge(device from, std::uint64_t bytes) noexcept;
+};
+
+/// Made by the first call, and never destroyed.
+driver& the_driver();
+
+/// cuInit succeeded in this process; a process that was forked off one where it did has no driver.
+bool initialised() noexcept;
+
+/// Everything that the context owns goes.
+void destroy_memory_of(driver& all, const context_object& context);
+void destroy_mappings_of(driver& all, const context_object& context);
+void destroy_registrations_of(driver& all, const context_object& context) noexcept;
+
+}  // namespace emulated_cuda

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "calls.hpp"
+
+#include <sys/mman.h>
+#include <vector>
+
+namespace emulated_cuda {
+
+namespace {
+
+constexpr unsigned all_flags =
+    host_register_portable | host_register_device_map | host_register_io_memory | host_register_read_only;
+
+/// Brings the pages in, as pinning them would: for writing, where the device may write.
+bool all_present(device_pointer at, std::uint64_t bytes, access_rights rights) {
+  const device_pointer first = at / page * page;
+  const device_pointer end = (at + bytes + page - 1) / page * page;
+  void* const memory = reinterpret_cast<void*>(first);
+  const int how = rights == access_rights::read ? MADV_POPULATE_READ : MADV_POPULATE_WRITE;
+  const bool known = ::madvise(memory, 0, how) == 0;
+  if (known) return ::madvise(memory, end - first, how) == 0;
+  std::vector<unsigned char> present((end - first) / page);  // before Linux 5.14: whether it is mapped, at least
+  return ::mincore(memory, end - first, present.data()) == 0;
+}
+
+bool overlaps(driver& all, device_pointer at, std::uint64_t bytes) noexcept {
+  const auto next = all.ranges.lower_bound(at);
+  return all.find(at) != nullptr || (next != all.ranges.end() && next->first < at + bytes);
+}
+
+}  // namespace
+
+EMULATED_CUDA_EXPORT status cuMemHostRegister_v2(void* memory, std::size_t bytes, unsigned flags) noexcept {
+  return changing_in_context("cuMemHostRegister_v2", [&](driver& all, context_object& mine) {
+    const auto at = reinterpret_cast<device_pointer>(memory);
+    if (at == 0 || bytes == 0 || bytes > UINT64_MAX - page - at || (flags & ~all_flags) != 0) {
+      return status::invalid_value;
+    }
+    if (overlaps(all, at, bytes)) return status::host_memory_already_registered;
+    const auto rights = (flags & host_register_read_only) != 0 ? access_rights::read : access_rights::read_write;
+    if (all.addresses.contains(at) || !all_present(at, bytes, rights)) return status::invalid_value;
+    range made;
+    made.from = origin::registered;
+    made.base = made.mapping = made.reserved = at;
+    made.bytes = made.mapping_bytes = made.reserved_bytes = bytes;
+    made.context = &mine;
+    made.of = mine.of;
+    made.id = all.next_id();
+    made.block_id = all.next_id();
+    made.rights = rights;
+    all.ranges.emplace(at, made);
+    return status::success;
+  });
+}
+
+EMULATED_CUDA_EXPORT status cuMemHostUnregister(void* memory) noexcept {
+  return changing_in_context("cuMemHostUnregister", [&](driver& all, context_object&) {
+    const auto found = all.ranges.find(reinterpret_cast<device_pointer>(memory));
+    if (found == all.ranges.end() || found->second.from != origin::registered) {
+      return status::host_memory_not_registered;
+    }
+    all.ranges.erase(found);
+    return status::success;
+  });
+}
+
+EMULATED_CUDA_EXPORT status cuMemHostGetDevicePointer_v2(device_pointer* at, void* memory, unsigned flags) noexcept {
+  return reading_in_context("cuMemHostGetDevicePointer_v2", [&](driver& all, context_object&) {
+    const auto inside = reinterpret_cast<device_pointer>(memory);
+    const range* const found = all.find(inside);
+    if (at == nullptr || flags != 0 || found == nullptr || found->from != origin::registered) {
+      return status::invalid_value;
+    }
+    *at = inside;
+    return status::success;
+  });
+}
+
+void destroy_registrations_of(driver& all, const context_object& context) noexcept {
+  std::erase_if(all.ranges, [&](const auto& each) {
+    return each.second.from == origin::registered && each.second.context == &context;
+  });
+}
+
+}  // namespace emulated_cuda

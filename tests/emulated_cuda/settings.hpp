@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The environment's settings: control.hpp tells what they are.
+#pragma once
+
+#include "control.hpp"
+#include "registrars/cuda_api.hpp"
+
+#include <string_view>
+
+namespace emulated_cuda {
+
+using namespace pinfold::cuda;
+
+inline constexpr unsigned most_devices = 4;
+
+struct settings {
+  unsigned devices = 1;
+  std::uint64_t memory_bytes = std::uint64_t{1} << 30;
+  bool peers = true;
+  status freed = status::invalid_handle;
+  status dead = status::map_failed;
+
+  second_open rule = second_open::counted;
+  std::uint64_t max_mappings = no_limit;
+  unsigned stream_delay = 0;
+};
+
+settings settings_of_environment();
+
+/// Calls `use` with each `name=value` of a list with commas.
+template <class Use>
+void for_each_setting(std::string_view list, Use use) {
+  while (!list.empty()) {
+    const auto item = list.substr(0, list.find(','));
+    list.remove_prefix(item.size() == list.size() ? item.size() : item.size() + 1);
+    const auto equals = item.find('=');
+    if (equals != std::string_view::npos) use(item.substr(0, equals), item.substr(equals + 1));
+  }
+}
+
+/// The number that the text begins with; 0 where it begins with none.
+std::uint64_t number_in(std::string_view text) noexcept;
+
+/// Empty where the variable is not set.
+std::string_view variable(const char* name) noexcept;
+
+}  // namespace emulated_cuda

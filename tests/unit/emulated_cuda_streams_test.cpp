@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The emulated driver's streams, events and pools.
+#include "support/emulated_cuda_test.hpp"
+
+#include <chrono>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace pinfold::cuda;
+using pinfold::testing::kib;
+using pinfold::testing::mib;
+
+constexpr unsigned slow = 150000;  // microseconds before each piece of work
+
+class emulated_cuda_streams : public pinfold::testing::emulated_cuda_fixture {
+ protected:
+  stream create(unsigned flags = stream_non_blocking) {
+    stream made = nullptr;
+    EXPECT_EQ(cu.stream_create(&made, flags), status::success);
+    return made;
+  }
+  event create_event(unsigned flags = event_disable_timing) {
+    event made = nullptr;
+    EXPECT_EQ(cu.event_create(&made, flags), status::success);
+    return made;
+  }
+  void copy_into(device_pointer to, const std::vector<char>& from, stream in) {
+    EXPECT_EQ(cu.memcpy_async(to, reinterpret_cast<device_pointer>(from.data()), from.size(), in), status::success);
+  }
+  char first_of(device_pointer at) { return *reinterpret_cast<const volatile char*>(at); }
+};
+
+TEST_F(emulated_cuda_streams, work_comes_later_and_in_order) {
+  const device_pointer at = alloc(kib);
+  const std::vector<char> first(kib, 'a');
+  const std::vector<char> second(kib, 'b');
+  const stream in = create();
+  control.stream_delay(slow);
+  copy_into(at, first, in);
+  copy_into(at, second, in);
+  EXPECT_EQ(first_of(at), 0) << "not yet";
+  EXPECT_EQ(cu.stream_synchronize(in), status::success);
+  EXPECT_EQ(first_of(at), 'b');
+  EXPECT_EQ(cu.stream_destroy(in), status::success);
+  EXPECT_EQ(cu.stream_destroy(in), status::invalid_handle);
+  EXPECT_EQ(cu.stream_synchronize(in), status::invalid_handle);
+}
+
+TEST_F(emulated_cuda_streams, an_event_orders_two_streams) {
+  const device_pointer at = alloc(kib);
+  const device_pointer copied = alloc(kib);
+  const std::vector<char> bytes(kib, 'e');
+  const stream writes = create();
+  const stream reads = create();
+  const event done = create_event();
+  EXPECT_EQ(cu.event_query(done), status::success) << "of nothing";
+  control.stream_delay(slow);
+  copy_into(at, bytes, writes);
+  ASSERT_EQ(cu.event_record(done, writes), status::success);
+  EXPECT_EQ(cu.event_query(done), status::not_ready);
+  control.stream_delay(0);
+  ASSERT_EQ(cu.stream_wait_event(reads, done, 0), status::success);
+  ASSERT_EQ(cu.memcpy_async(copied, at, kib, reads), status::success);
+  ASSERT_EQ(cu.stream_synchronize(reads), status::success);
+  EXPECT_EQ(first_of(copied), 'e');
+  EXPECT_EQ(cu.event_query(done), status::success);
+  EXPECT_EQ(cu.event_destroy(done), status::success);
+  EXPECT_EQ(cu.event_destroy(done), status::invalid_handle);
+  EXPECT_EQ(cu.event_record(done, writes), status::invalid_handle);
+}
+
+TEST_F(emulated_cuda_streams, the_default_stream_waits_for_others_and_they_for_it) {
+  const device_pointer at = alloc(kib);
+  const std::vector<char> first(kib, 'f');
+  const std::vector<char> second(kib, 's');
+  const stream other = create(stream_default);
+  for (const auto& [slow_one, quick_one] : {std::pair{other, stream{}}, std::pair{stream{}, other}}) {
+    control.stream_delay(slow);
+    copy_into(at, first, slow_one);
+    std::this_thread::sleep_for(std::chrono::microseconds(slow / 3));  // until it has begun to take its time
+    control.stream_delay(0);
+    copy_into(at, second, quick_one);
+    std::vector<char> got(kib);
+    ASSERT_EQ(cu.memcpy_d_to_h(got.data(), at, kib), status::success);
+    EXPECT_EQ(got[0], 's');
+  }
+}
+
+TEST_F(emulated_cuda_streams, a_failure_in_a_stream_comes_out_when_it_is_awaited) {
+  const device_pointer at = alloc(kib);
+  const std::vector<char> bytes(kib, 'x');
+  const stream in = create();
+  control.stream_delay(slow);
+  ASSERT_EQ(cu.mem_free_async(at, in), status::success);
+  copy_into(at, bytes, in);
+  EXPECT_EQ(cu.ctx_synchronize(), status::illegal_address);
+}
+
+TEST_F(emulated_cuda_streams, an_interprocess_event_keeps_no_time) {
+  event made = nullptr;
+  EXPECT_EQ(cu.event_create(&made, event_interprocess), status::invalid_value);
+  ipc_event_handle handle{};
+  const event plain = create_event();
+  EXPECT_EQ(cu.ipc_get_event_handle(&handle, plain), status::invalid_handle);
+  const event shared = create_event(event_interprocess | event_disable_timing);
+  ASSERT_EQ(cu.ipc_get_event_handle(&handle, shared), status::success);
+  EXPECT_EQ(cu.ipc_open_event_handle(&made, handle), status::invalid_context) << "own";
+  EXPECT_EQ(cu.event_destroy(plain), status::success);
+  EXPECT_EQ(cu.event_destroy(shared), status::success);
+}
+
+TEST_F(emulated_cuda_streams, threads_share_a_stream) {
+  const device_pointer at = alloc(64 * kib);
+  const stream in = create();
+  context mine = nullptr;
+  ASSERT_EQ(cu.ctx_get_current(&mine), status::success);
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t t = 0; t < 4; ++t) {
+      threads.emplace_back([&, t] {
+        EXPECT_EQ(cu.ctx_set_current(mine), status::success);
+        const std::vector<char> bytes(kib, static_cast<char>(t));
+        const event done = create_event();
+        for (std::size_t i = 0; i < 50; ++i) {
+          // Nothing orders the two streams: each has a place of its own.
+          copy_into(at + (2 * t + i % 2) * kib, bytes, i % 2 == 0 ? in : nullptr);
+          EXPECT_EQ(cu.event_record(done, in), status::success);
+          EXPECT_EQ(cu.event_synchronize(done), status::success);
+        }
+        EXPECT_EQ(cu.event_destroy(done), status::success);
+        EXPECT_EQ(cu.ctx_synchronize(), status::success);  // the copies read `bytes`
+      });
+    }
+  }
+  for (unsigned place = 0; place < 8; ++place) EXPECT_EQ(first_of(at + place * kib), static_cast<char>(place / 2));
+}
+
+class emulated_cuda_pools : public emulated_cuda_streams {
+ protected:
+  memory_pool create_pool(allocation_handle_type types) {
+    const pool_properties wanted{.type = allocation_type::pinned,
+                                 .handle_types = types,
+                                 .where = {location_type::on_device, 0},
+                                 .win32_security_attributes = nullptr,
+                                 .max_size = 0,
+                                 .usage = 0,
+                                 .reserved = {}};
+    memory_pool made = nullptr;
+    EXPECT_EQ(cu.mem_pool_create(&made, &wanted), status::success);
+    return made;
+  }
+};
+
+TEST_F(emulated_cuda_pools, memory_of_a_pool_is_no_memory_for_ipc_handles) {
+  const memory_pool pool = create_pool(allocation_handle_type::posix_file_descriptor);
+  device_pointer at = 0;
+  ASSERT_EQ(cu.mem_alloc_from_pool_async(&at, kib, pool, nullptr), status::success);
+  EXPECT_EQ(attribute<memory_pool>(pointer_attribute::mempool_handle, at), pool);
+  EXPECT_EQ(attribute<int>(pointer_attribute::is_legacy_cuda_ipc_capable, at), 0);
+  EXPECT_EQ(attribute<std::uint64_t>(pointer_attribute::allowed_handle_types, at), 1U);
+  ipc_memory_handle handle{};
+  EXPECT_EQ(cu.ipc_get_mem_handle(&handle, at), status::invalid_value);
+  const device_pointer plain = alloc(kib);
+  EXPECT_NE(attribute<unsigned long long>(pointer_attribute::memory_block_id, at),
+            attribute<unsigned long long>(pointer_attribute::memory_block_id, plain));
+  EXPECT_EQ(cu.mem_pool_destroy(pool), status::success);
+  EXPECT_EQ(cu.mem_pool_destroy(pool), status::invalid_value);
+  EXPECT_EQ(cu.memset_d8(at, 1, kib), status::success) << "memory outlives its pool";
+  EXPECT_EQ(cu.mem_free_async(at, nullptr), status::success);
+  EXPECT_EQ(cu.ctx_synchronize(), status::success);
+  EXPECT_EQ(cu.memset_d8(at, 1, kib), status::invalid_value);
+}
+
+TEST_F(emulated_cuda_pools, only_pools_made_for_it_are_exported) {
+  const memory_pool plain = create_pool(allocation_handle_type::none);
+  device_pointer at = 0;
+  ASSERT_EQ(cu.mem_alloc_async(&at, kib, nullptr), status::success);
+  const auto usual = attribute<memory_pool>(pointer_attribute::mempool_handle, at);
+  constexpr auto posix = allocation_handle_type::posix_file_descriptor;
+  int number = -1;
+  EXPECT_EQ(cu.mem_pool_export_to_shareable_handle(&number, plain, posix, 0), status::invalid_value);
+  EXPECT_EQ(cu.mem_pool_export_to_shareable_handle(&number, usual, posix, 0), status::invalid_value);
+  EXPECT_EQ(cu.mem_pool_destroy(usual), status::invalid_value) << "the device's own";
+  pool_pointer_export exported{};
+  EXPECT_EQ(cu.mem_pool_export_pointer(&exported, at), status::invalid_value);
+  EXPECT_EQ(cu.mem_free(at), status::success);
+  EXPECT_EQ(cu.mem_pool_destroy(plain), status::success);
+}
+
+TEST_F(emulated_cuda_pools, an_imported_pool_makes_no_memory) {
+  const memory_pool pool = create_pool(allocation_handle_type::posix_file_descriptor);
+  constexpr auto posix = allocation_handle_type::posix_file_descriptor;
+  int number = -1;
+  ASSERT_EQ(cu.mem_pool_export_to_shareable_handle(&number, pool, posix, 0), status::success);
+  memory_pool imported = nullptr;
+  ASSERT_EQ(
+      cu.mem_pool_import_from_shareable_handle(&imported, reinterpret_cast<void*>(std::intptr_t{number}), posix, 0),
+      status::success);
+  device_pointer at = 0;
+  EXPECT_EQ(cu.mem_alloc_from_pool_async(&at, kib, imported, nullptr), status::invalid_value);
+  generic_allocation memory = 0;
+  EXPECT_EQ(cu.mem_import_from_shareable_handle(&memory, reinterpret_cast<void*>(std::intptr_t{number}), posix),
+            status::invalid_value)
+      << "a pool is no memory";
+  ::close(number);
+  EXPECT_EQ(cu.mem_pool_destroy(imported), status::success);
+  EXPECT_EQ(cu.mem_pool_destroy(pool), status::success);
+}
+
+}  // namespace
