@@ -28,6 +28,8 @@ class line {
   line& operator=(line&&) = delete;
   ~line() { hang_up(); }
 
+  [[nodiscard]] int number() const noexcept { return socket_; }
+
   void hang_up() noexcept {
     if (socket_ >= 0) ::close(std::exchange(socket_, -1));
   }

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Other processes' events that an importer has opened.
+#pragma once
+
+#include "registrars/cuda_context.hpp"
+
+#include <pinfold/registrars/cuda_ipc.hpp>
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+namespace pinfold::cuda_ipc {
+
+/// Thread-safe.
+class event_table {
+ public:
+  /// Has the stream wait for the event, opened here if it was not yet.
+  [[nodiscard]] result<void> wait(const cuda::primary_context& in, const cuda_ipc_event& shared,
+                                  cuda::stream stream) noexcept;
+
+  /// No other call may run.
+  void destroy_all(const cuda::driver_table& calls) noexcept;
+
+ private:
+  [[nodiscard]] cuda::status find_or_open(const cuda::driver_table& calls, const cuda_ipc_event& shared,
+                                          cuda::event& found);
+
+  std::mutex mutex_;
+  std::map<std::array<std::uint8_t, 64>, cuda::event> opened_;
+};
+
+}  // namespace pinfold::cuda_ipc

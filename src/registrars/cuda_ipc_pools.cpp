@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "registrars/cuda_ipc_pools.hpp"
+
+#include "registrars/cuda_held.hpp"
+#include "registrars/cuda_ipc_refusal.hpp"
+#include "registrars/cuda_only.hpp"
+
+#include <cerrno>
+#include <compare>
+#include <cstring>
+#include <new>
+#include <set>
+
+namespace pinfold::cuda_ipc {
+
+namespace {
+
+using cuda::status;
+
+struct pool_place {
+  exchange::origin exporter;
+  std::uint64_t serial;
+  int device;
+  std::uint64_t life;  // of the context
+  friend auto operator<=>(const pool_place&, const pool_place&) noexcept = default;
+};
+
+using pool_table = cuda::held_table<pool_place, cuda::memory_pool>;
+
+pool_table& all_pools() noexcept { return cuda::only<pool_table>(); }
+
+/// Where pool memory is open.
+class address_set {
+ public:
+  [[nodiscard]] bool add(cuda::device_pointer at) {
+    const std::scoped_lock guard(mutex_);
+    return addresses_.insert(at).second;
+  }
+  void remove(cuda::device_pointer at) noexcept {
+    const std::scoped_lock guard(mutex_);
+    addresses_.erase(at);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<cuda::device_pointer> addresses_;
+};
+
+address_set& all_addresses() noexcept { return cuda::only<address_set>(); }
+
+result<cuda::memory_pool> import_pool(const cuda::primary_context& in, exchange::link& from,
+                                      const cuda_ipc_handle& handle) noexcept {
+  const auto shared = from.fetch(exchange::way::scm, {origin_of(handle), handle.pool});
+  if (!shared) return tl::unexpected(shared.error());
+  auto* const descriptor = reinterpret_cast<void*>(static_cast<std::uintptr_t>(shared->number()));  // as the API has it
+  const auto type = cuda::allocation_handle_type::posix_file_descriptor;
+  cuda::memory_pool pool = nullptr;
+  const auto got = in.calls().mem_pool_import_from_shareable_handle(&pool, descriptor, type, 0);
+  if (got != status::success) return cuda::fail_cuda(got, "cannot import the peer's memory pool");
+  const cuda::access_description both{{cuda::location_type::on_device, in.ordinal()}, cuda::access_rights::read_write};
+  const auto allowed = in.calls().mem_pool_set_access(pool, &both, 1);
+  if (allowed == status::success) return pool;
+  static_cast<void>(in.calls().mem_pool_destroy(pool));
+  return cuda::fail_cuda(allowed, "this device cannot reach the peer's memory pool");
+}
+
+/// The driver keeps a destroyed pool until its last memory is freed, so nothing can be lost by a refusal.
+void give_pool_back(const cuda::driver_table& calls, std::uint64_t hold, bool life_is_over) noexcept {
+  static_cast<void>(all_pools().give_back(hold, [&](const auto&, cuda::memory_pool pool) -> result<void> {
+    if (!life_is_over) static_cast<void>(calls.mem_pool_destroy(pool));
+    return {};
+  }));
+}
+
+result<void> import_pointer(const cuda::primary_context& in, cuda::memory_pool pool, const cuda_ipc_handle& handle,
+                            opened_memory& made) {
+  cuda::pool_pointer_export pointer{};
+  std::memcpy(pointer.reserved, handle.memory.data(), sizeof pointer.reserved);
+  const auto got = in.calls().mem_pool_import_pointer(&made.at, pool, &pointer);
+  if (got != status::success) return tl::unexpected(refusal_of(in.calls(), got, handle));
+  try {
+    if (all_addresses().add(made.at)) return {};
+  } catch (const std::bad_alloc&) {
+    static_cast<void>(in.calls().mem_free(made.at));
+    return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the importer's own records");
+  }
+  return cuda::fail_cuda(status::already_mapped, "other memory of a pool is open at this address",
+                         errc::already_mapped);
+}
+
+/// With the context current.
+result<opened_memory> open_here(const cuda::primary_context& in, exchange::link& from, const cuda_ipc_handle& handle) {
+  const pool_place place{origin_of(handle), handle.pool, in.ordinal(), in.life()};
+  cuda::memory_pool pool = nullptr;
+  const auto hold = all_pools().take(
+      &all_pools(), place, [&](auto& all) { return all.find(place); }, [](auto) { return result<void>{}; },
+      [&] { return import_pool(in, from, handle); }, [&](auto there) { pool = there->second.item; });
+  if (!hold) return tl::unexpected(hold.error());
+  opened_memory made{.kind = cuda_memory_kind::pool, .bytes = handle.size, .life = place.life, .pool_hold = *hold};
+  if (auto imported = import_pointer(in, pool, handle, made); !imported) {
+    give_pool_back(in.calls(), *hold, false);
+    return tl::unexpected(imported.error());
+  }
+  return made;
+}
+
+}  // namespace
+
+result<opened_memory> open_pooled(const cuda::primary_context& in, exchange::link& from,
+                                  const cuda_ipc_handle& handle) noexcept try {
+  if (in.calls().mem_pool_import_pointer == nullptr)
+    return fail(errc::unsupported, "this CUDA driver has no memory pools");
+  result<opened_memory> made = fail(errc::driver_error, "");
+  const auto answer = in.with([&] {
+    made = open_here(in, from, handle);
+    return status::success;
+  });
+  if (answer == status::success) return made;
+  if (made) static_cast<void>(in.with([&] { return close_pooled(in.calls(), *made, false); }));
+  return tl::unexpected(refusal_of(in.calls(), answer, handle));
+} catch (const std::bad_alloc&) {
+  return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the importer's own records");
+}
+
+cuda::status close_pooled(const cuda::driver_table& calls, opened_memory& memory, bool life_is_over) noexcept {
+  if (!life_is_over)
+    if (const auto answer = calls.mem_free(memory.at); answer != status::success) return answer;
+  all_addresses().remove(memory.at);
+  give_pool_back(calls, memory.pool_hold, life_is_over);
+  return status::success;
+}
+
+}  // namespace pinfold::cuda_ipc

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// An exporter's event orders what the importer reads behind what the exporter has written.
+#include "support/cuda_test.hpp"
+
+namespace pinfold::testing {
+namespace {
+
+class cuda_events : public cuda_test {
+ protected:
+  /// Copies what is mapped in stream order, and gives the copy's pattern a look.
+  static bool stream_reads(const void* mapped, std::size_t bytes, std::uint32_t seed) {
+    const auto& cu = gpu().calls();
+    cuda::device_pointer copy = 0;
+    gpu().demand([&] { return cu.mem_alloc(&copy, bytes); });
+    gpu().demand([&] { return cu.memcpy_async(copy, reinterpret_cast<std::uintptr_t>(mapped), bytes, nullptr); });
+    gpu().demand([&] { return cu.stream_synchronize(nullptr); });
+    const bool right = gpu().holds(copy, bytes, seed);
+    gpu().demand([&] { return cu.mem_free(copy); });
+    return right;
+  }
+};
+
+TEST_F(cuda_events, who_waits_reads_what_a_delayed_write_has_written) {
+  cuda_peer peer(true);
+  cuda_ipc_importer importer;
+  const auto memory = peer.allocate(64 * kib, 1);
+  EXPECT_NE(memory.event, cuda_ipc_event{});
+  const auto made = importer.open(any_peer, memory.handle);
+  ASSERT_TRUE(made) << describe(made.error());
+  for (std::uint32_t seed = 2; seed < 6; ++seed) {
+    peer.write_later(memory.address, 64 * kib, seed);
+    ASSERT_TRUE(importer.wait(memory));
+    EXPECT_TRUE(stream_reads(made->data, 64 * kib, seed));
+  }
+  EXPECT_TRUE(importer.close(made->mapping));
+}
+
+TEST_F(cuda_events, without_the_wait_the_old_bytes_are_there) {
+  PINFOLD_EMULATION_ONLY();
+  cuda_peer peer(true);
+  cuda_ipc_importer importer;
+  const auto memory = peer.allocate(64 * kib, 1);
+  const auto made = importer.open(any_peer, memory.handle);
+  ASSERT_TRUE(made) << describe(made.error());
+  peer.write_later(memory.address, 64 * kib, 2);
+  EXPECT_FALSE(stream_reads(made->data, 64 * kib, 2)) << "then the test above shows nothing";
+  ASSERT_TRUE(importer.wait(memory));
+  EXPECT_TRUE(stream_reads(made->data, 64 * kib, 2));
+  EXPECT_TRUE(importer.close(made->mapping));
+}
+
+TEST_F(cuda_events, an_exporter_without_events_has_none_to_wait_for_or_to_record) {
+  cuda_peer peer;
+  cuda_ipc_importer importer;
+  const auto memory = peer.allocate(32 * kib, 1);
+  EXPECT_EQ(memory.event, cuda_ipc_event{});
+  EXPECT_TRUE(importer.wait(memory));
+  auto exporter = cuda_ipc_exporter::create();
+  ASSERT_TRUE(exporter);
+  EXPECT_EQ(exporter->record(memory).error(), errc::unsupported);
+}
+
+TEST_F(cuda_events, an_event_is_opened_once_and_destroyed_with_the_importer) {
+  PINFOLD_EMULATION_ONLY();
+  cuda_peer peer(true);
+  const auto memory = peer.allocate(32 * kib, 1);
+  {
+    cuda_ipc_importer importer;
+    for (int i = 0; i < 5; ++i) EXPECT_TRUE(importer.wait(memory));
+    EXPECT_EQ(emulation().calls("cuIpcOpenEventHandle"), 1U);
+    EXPECT_EQ(emulation().calls("cuStreamWaitEvent"), 5U);
+  }
+  EXPECT_EQ(emulation().calls("cuEventDestroy"), 1U);
+}
+
+TEST_F(cuda_events, an_event_of_a_process_that_has_ended_is_an_error) {
+  cuda_ipc_importer importer;
+  cuda_shared memory;
+  {
+    cuda_peer peer(true);
+    memory = peer.allocate(32 * kib, 1);
+  }
+  const auto refused = importer.wait(memory);
+  EXPECT_FALSE(refused);
+  memory.event.bytes[0] ^= 1U;
+  EXPECT_FALSE(importer.wait(memory)) << "nothing is kept of one that could not be opened";
+}
+
+TEST_F(cuda_events, a_wait_that_fails_once_works_the_next_time) {
+  PINFOLD_EMULATION_ONLY();
+  cuda_peer peer(true);
+  const auto memory = peer.allocate(32 * kib, 1);
+  for (const char* const call : {"cuIpcOpenEventHandle", "cuStreamWaitEvent", "cuCtxPushCurrent"}) {
+    cuda_ipc_importer importer;
+    emulation().fail(call, 1, static_cast<int>(cuda::status::unknown), false);
+    EXPECT_FALSE(importer.wait(memory)) << call;
+    EXPECT_TRUE(importer.wait(memory)) << call;
+  }
+}
+
+}  // namespace
+}  // namespace pinfold::testing

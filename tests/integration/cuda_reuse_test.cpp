@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// GPU memory that was freed and allocated again at its address, which is what made the seed crash: a stale handle, a
+// driver that still has the old memory mapped, and the way out of it.
+#include "support/cuda_test.hpp"
+
+#include <thread>
+
+namespace pinfold::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+class cuda_reuse : public cuda_peer_test {
+ protected:
+  /// The bytes are all that counts: a failed expectation here is a wrong byte handed to a user.
+  void expect_recovered(cuda_cache& cache, const cuda_shared& fresh, std::uint32_t seed, std::uint64_t conflicts) {
+    touch(cache, fresh, seed);
+    EXPECT_EQ(cache.statistics().conflicts, conflicts);
+    EXPECT_EQ(cache.backend().held(), cache.statistics().open_now);
+    expect_counters_add_up(cache.statistics());
+  }
+};
+
+#define SKIP_UNLESS_AT(memory, address) \
+  if (!lies_at(memory, address)) GTEST_SKIP() << "this driver gave another address"
+
+TEST_F(cuda_reuse, R6_32_KiB_freed_and_64_KiB_allocated_at_the_same_base) {
+  cuda_cache cache{cuda_ipc_importer()};
+  const auto small = peer.allocate(32 * kib, 1);
+  touch(cache, small, 1);
+  peer.free(small.address);
+  const auto large = peer.allocate(64 * kib, 2);
+  SKIP_UNLESS_AT(large, small.handle.base);
+  expect_recovered(cache, large, 2, 1);
+  EXPECT_EQ(cache.statistics().failed_opens, 1U) << "the driver has said already mapped";
+  EXPECT_EQ(cache.statistics().misses_extent, 1U);
+  touch(cache, large, 2);
+  EXPECT_EQ(cache.statistics().hits, 1U);
+}
+
+TEST_F(cuda_reuse, R4_the_stale_handle_itself_is_refused_after_the_hit_on_it) {
+  cuda_cache cache{cuda_ipc_importer()};
+  const auto small = peer.allocate(32 * kib, 1);
+  touch(cache, small, 1);
+  peer.free(small.address);
+  const auto large = peer.allocate(64 * kib, 2);
+  touch(cache, large, 2);
+  const auto refused = acquire(cache, small);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error(), errc::stale_handle) << describe(refused.error());
+  touch(cache, large, 2);
+}
+
+TEST_F(cuda_reuse, R4_an_equal_buffer_at_the_same_address_is_another) {
+  cuda_cache cache{cuda_ipc_importer()};
+  for (std::uint32_t seed = 1; seed <= 20; ++seed) {
+    const auto memory = peer.allocate(32 * kib, seed);
+    touch(cache, memory, seed);
+    peer.free(memory.address);
+  }
+  const auto now = cache.statistics();
+  EXPECT_EQ(now.hits, 0U);
+  EXPECT_EQ(now.misses, 20U);
+  if (!real_gpu()) {
+    EXPECT_EQ(now.invalid, 19U) << "found by the token, before the driver is asked";
+    EXPECT_EQ(now.open_now, 1U);
+  }
+}
+
+TEST_F(cuda_reuse, R6_the_new_allocation_begins_below_the_old_one) {
+  cuda_cache cache{cuda_ipc_importer()};
+  const auto lower = peer.allocate(32 * kib, 1);
+  const auto upper = peer.allocate(32 * kib, 2);
+  touch(cache, upper, 2);
+  peer.free(lower.address);
+  peer.free(upper.address);
+  const auto both = peer.allocate(64 * kib, 3);
+  SKIP_UNLESS_AT(both, upper.handle.base - 32 * kib);
+  expect_recovered(cache, both, 3, 1);
+}
+
+TEST_F(cuda_reuse, R6_the_new_allocation_begins_above_the_old_one_and_ends_with_it) {
+  cuda_cache cache{cuda_ipc_importer()};
+  const auto old = peer.allocate(64 * kib, 1);
+  touch(cache, old, 1);
+  peer.free(old.address);
+  static_cast<void>(peer.allocate(32 * kib, 2));
+  const auto fresh = peer.allocate(32 * kib, 3);
+  SKIP_UNLESS_AT(fresh, old.handle.base + 32 * kib);
+  touch(cache, fresh, 3);
+  EXPECT_EQ(cache.statistics().invalid, 1U) << "the old entry has the wanted bytes: its token tells";
+  EXPECT_EQ(cache.statistics().open_now, 1U);
+}
+
+TEST_F(cuda_reuse, R6_the_new_allocation_begins_above_the_old_one_and_ends_after_it) {
+  cuda_cache cache{cuda_ipc_importer()};
+  const auto old = peer.allocate(64 * kib, 1);
+  touch(cache, old, 1);
+  peer.free(old.address);
+  static_cast<void>(peer.allocate(32 * kib, 2));
+  const auto fresh = peer.allocate(64 * kib, 3);
+  SKIP_UNLESS_AT(fresh, old.handle.base + 32 * kib);
+  expect_recovered(cache, fresh, 3, 1);
+}
+
+TEST_F(cuda_reuse, R6_several_old_ones_under_one_new_and_no_other_is_closed) {
+  cuda_cache cache{cuda_ipc_importer()};
+  const auto before = peer.allocate(32 * kib, 1);
+  std::vector<cuda_peer::memory> old;
+  for (std::uint32_t seed = 2; seed < 6; ++seed) old.push_back(peer.allocate(32 * kib, seed));
+  const auto after = peer.allocate(32 * kib, 6);
+  touch(cache, before, 1);
+  for (std::uint32_t i = 0; i < 4; ++i) touch(cache, old[i], 2 + i);
+  touch(cache, after, 6);
+  for (const auto& one : old) peer.free(one.address);
+  const auto fresh = peer.allocate(128 * kib, 7);
+  SKIP_UNLESS_AT(fresh, old[0].handle.base);
+  expect_recovered(cache, fresh, 7, 4);
+  EXPECT_TRUE(cache.find(any_peer, before.handle, before.address, 1));
+  EXPECT_TRUE(cache.find(any_peer, after.handle, after.address, 1));
+}
+
+TEST_F(cuda_reuse, R6_a_stale_one_that_is_leased_is_in_use_conflict_at_once) {
+  cuda_cache cache{cuda_ipc_importer()};
+  const auto old = peer.allocate(32 * kib, 1);
+  auto lease = acquire(cache, old);
+  ASSERT_TRUE(lease);
+  peer.free(old.address);
+  const auto fresh = peer.allocate(64 * kib, 2);
+  SKIP_UNLESS_AT(fresh, old.handle.base);
+  expect_refused(cache, fresh, errc::in_use_conflict, cuda::status::already_mapped);
+  EXPECT_EQ(cache.statistics().conflicts, 0U);
+  EXPECT_TRUE(real_gpu() || gpu().holds(lease->data(), 32 * kib, 1)) << "the old mapping keeps its memory";
+  EXPECT_TRUE(lease->release());
+  touch(cache, fresh, 2);
+}
+
+TEST_F(cuda_reuse, R5_R6_a_stale_one_at_the_same_address_and_size_that_is_leased) {
+  cuda_cache cache{cuda_ipc_importer()};
+  const auto old = peer.allocate(32 * kib, 1);
+  auto lease = acquire(cache, old);
+  ASSERT_TRUE(lease);
+  peer.free(old.address);
+  const auto fresh = peer.allocate(32 * kib, 2);
+  SKIP_UNLESS_AT(fresh, old.handle.base);
+  expect_refused(cache, fresh, errc::in_use_conflict, cuda::status::already_mapped);
+  EXPECT_TRUE(lease->stale());
+  EXPECT_EQ(cache.backend().held(), 1U);
+  EXPECT_TRUE(lease->release());
+  EXPECT_EQ(cache.backend().held(), 0U) << "a stale entry is closed by its last release";
+  touch(cache, fresh, 2);
+}
+
+TEST_F(cuda_reuse, R6_waits_for_the_lease_until_the_deadline) {
+  const auto old = peer.allocate(32 * kib, 1);
+  peer.free(old.address);
+  const auto again = peer.allocate(32 * kib, 2);
+  cuda_cache patient(cuda_ipc_importer(), {.conflict_timeout = 10s});
+  auto lease = acquire(patient, again);
+  ASSERT_TRUE(lease);
+  peer.free(again.address);
+  const auto fresh = peer.allocate(64 * kib, 3);
+  SKIP_UNLESS_AT(fresh, again.handle.base);
+  std::jthread later([taken = std::move(*lease)]() mutable {
+    std::this_thread::sleep_for(30ms);
+    static_cast<void>(taken.release());
+  });
+  touch(patient, fresh, 3);
+}
+
+TEST_F(cuda_reuse, R6_and_gives_up_at_the_deadline) {
+  cuda_cache cache(cuda_ipc_importer(), {.conflict_timeout = 20ms});
+  const auto old = peer.allocate(32 * kib, 1);
+  const auto lease = acquire(cache, old);
+  ASSERT_TRUE(lease);
+  peer.free(old.address);
+  const auto fresh = peer.allocate(64 * kib, 2);
+  SKIP_UNLESS_AT(fresh, old.handle.base);
+  expect_refused(cache, fresh, errc::in_use_conflict, cuda::status::already_mapped);
+  EXPECT_GE(cache.statistics().waited, 20ms);
+}
+
+TEST_F(cuda_reuse, R3_another_peers_memory_at_the_same_address_is_no_conflict) {
+  cuda_peer other;
+  cuda_cache cache{cuda_ipc_importer()};
+  const auto mine = peer.allocate(32 * kib, 1);
+  const auto theirs = other.allocate(64 * kib, 2);
+  auto one = cache.acquire({1}, mine.handle, mine.address, 32 * kib);
+  auto two = cache.acquire({2}, theirs.handle, theirs.address, 64 * kib);
+  ASSERT_TRUE(one && two);
+  EXPECT_TRUE(gpu().holds(one->data(), 32 * kib, 1));
+  EXPECT_TRUE(gpu().holds(two->data(), 64 * kib, 2));
+  EXPECT_EQ(cache.statistics().conflicts, 0U);
+}
+
+TEST_F(cuda_reuse, R1_R2_a_part_is_at_its_own_place_to_the_byte) {
+  cuda_cache cache{cuda_ipc_importer()};
+  const auto memory = peer.allocate(64 * kib, 4);
+  const auto whole = acquire(cache, memory);
+  ASSERT_TRUE(whole);
+  for (const std::size_t at : {std::size_t{1}, std::size_t{4095}, 64 * kib - 1}) {
+    const auto part = cache.acquire(any_peer, memory.handle, memory.address + at, 1);
+    ASSERT_TRUE(part);
+    EXPECT_EQ(static_cast<const std::byte*>(part->data()), static_cast<const std::byte*>(whole->data()) + at);
+  }
+  EXPECT_EQ(cache.acquire(any_peer, memory.handle, memory.address + 1, 64 * kib).error(), errc::invalid_range);
+  EXPECT_EQ(cache.statistics().opens, 1U);
+}
+
+}  // namespace
+}  // namespace pinfold::testing

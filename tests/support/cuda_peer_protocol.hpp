@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// What a test and the process with its GPU memory say to each other.
+#pragma once
+
+#include <pinfold/registrars/cuda_ipc.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace pinfold::testing {
+
+struct cuda_order {
+  enum class verb : std::uint8_t {
+    allocate,          ///< by cuMemAlloc
+    map_segments,      ///< `count` of `bytes` each, side by side
+    replace_segment,   ///< the one at `address`, by fresh memory
+    allocate_pooled,   ///< from a pool that can be shared
+    allocate_private,  ///< from the default pool
+    allocate_managed,
+    free,  ///< whatever is at `address`
+    write,
+    write_later,  ///< in stream order, after a while where the driver is the emulation, and records the event
+    check,
+    share,
+    record,  ///< the event of what was shared last
+    reset_device,
+  };
+  verb what{};
+  std::uint32_t seed = 0;
+  std::uint32_t count = 1;
+  std::size_t bytes = 0;
+  std::uint64_t address = 0;
+  std::size_t at_least = 1;  ///< bytes, for `share`
+};
+
+struct cuda_answer {
+  bool done = false;
+  error failure{};  ///< its message is not valid in another program
+  std::uint64_t address = 0;
+  cuda_shared shared{};
+};
+
+}  // namespace pinfold::testing
