@@ -36,6 +36,13 @@ class oracle {
   int failing_opens = 0;
   errc open_failure = errc::driver_error;
   int failing_closes = 0;
+  /// What is open already is opened again without the driver, and closed by it when the last has gone.
+  bool counts_opens = false;
+  /// The driver looks for what is in the way, and for room, before it looks at the handle.
+  bool mapped_before_stale = false;
+
+  /// What the last successful call gave a lease on.
+  [[nodiscard]] item* granted() const noexcept { return granted_; }
 
   outcome acquire(const pretend_handle& wanted, const range& part) {
     if (item* found = live(wanted, part)) return lease(*found);
@@ -44,7 +51,7 @@ class oracle {
       if (item* stale = replaced(wanted, part)) {
         mark(*stale);
         if (options_.closes == close_policy::inline_) close_queued(SIZE_MAX);
-      } else if (item* twin = unusable(wanted)) {
+      } else if (item* twin = counts_opens ? nullptr : unusable(wanted)) {
         if (twin->leases > 0) return errc::in_use_conflict;
         const bool owed = twin->state == entry_state::quarantined;
         if (!close(*twin) && owed) return errc::in_use_conflict;
@@ -61,7 +68,10 @@ class oracle {
   }
 
   bool release(const pretend_handle& held) {
-    item& one = *std::find_if(items_.begin(), items_.end(), [&](auto& i) { return i.handle == held && i.leases > 0; });
+    return release(
+        *std::find_if(items_.begin(), items_.end(), [&](auto& i) { return i.handle == held && i.leases > 0; }));
+  }
+  bool release(item& one) {
     if (--one.leases > 0) return true;
     if (one.state == entry_state::live && options_.retain && !one.bypass) return true;
     if (options_.closes == close_policy::inline_) return close(one);
@@ -131,6 +141,7 @@ class oracle {
     if (one.state == entry_state::evicting) kept_.revive(one);
     one.visited = true;
     ++one.leases;
+    granted_ = &one;
     return {};
   }
   void mark(item& one) {
@@ -141,7 +152,7 @@ class oracle {
   bool close(item& one) {
     kept_.remove(one);
     for (auto* list : {&queued_, &owed_}) list->remove(&one);
-    if (failing_closes > 0) {
+    if (failing_closes > 0 && !is_shared(one)) {
       --failing_closes;
       one.state = entry_state::quarantined;
       owed_.push_back(&one);
@@ -203,16 +214,32 @@ class oracle {
     }
     fresh.leases = 1;
     items_.push_back(fresh);
+    granted_ = &items_.back();
     if (reusable(items_.back())) kept_.add(items_.back());
     return {};
   }
+  [[nodiscard]] std::ptrdiff_t open_of(const pretend_handle& handle) const {
+    return std::count_if(items_.begin(), items_.end(), [&](auto& i) { return i.handle == handle; });
+  }
+  [[nodiscard]] bool is_shared(const item& one) const { return counts_opens && open_of(one.handle) > 1; }
+  [[nodiscard]] std::size_t mappings() const {
+    if (!counts_opens) return items_.size();
+    std::set<std::uint64_t> serials;
+    for (const auto& i : items_) serials.insert(i.handle.serial);
+    return serials.size();
+  }
   outcome driver_says(const pretend_handle& wanted) {
+    if (counts_opens && open_of(wanted) > 0) return {};
     if (failing_opens > 0) return --failing_opens, open_failure;
+    if (mapped_before_stale) {
+      if (!in_order(wanted.exporter, wanted.allocation()).empty()) return errc::already_mapped;
+      if (mappings() >= capacity_) return errc::out_of_resources;
+    }
     if (std::none_of(exported.begin(), exported.end(), [&](auto& h) { return h.exporter == wanted.exporter; }))
       return errc::peer_gone;
     if (std::find(exported.begin(), exported.end(), wanted) == exported.end()) return errc::stale_handle;
     if (!in_order(wanted.exporter, wanted.allocation()).empty()) return errc::already_mapped;
-    if (items_.size() >= capacity_) return errc::out_of_resources;
+    if (mappings() >= capacity_) return errc::out_of_resources;
     return {};
   }
   outcome clear(const pretend_handle& wanted) {
@@ -228,6 +255,7 @@ class oracle {
   cache_options options_;
   std::size_t capacity_;
   std::list<item> items_;
+  item* granted_ = nullptr;
   second_chance<item> kept_;
   items queued_;  // stale, nobody holds them
   items owed_;    // their close failed
