@@ -25,6 +25,10 @@ struct peer_options {
 /// Parent's side of one peer. The peer ends with this object, with its parent, or by `kill`. Not thread-safe.
 class peer_process {
  public:
+  peer_process(peer_process&&) noexcept;
+  peer_process& operator=(peer_process&&) noexcept;
+  ~peer_process();
+
   /// Forks. To be called before this process has a second thread, for only the forking thread exists in the child.
   [[nodiscard]] static pinfold::result<peer_process> start(pinfold::peer_id id, const peer_options& options);
 
@@ -42,11 +46,8 @@ class peer_process {
 
  private:
   struct state;
-  struct state_closer {
-    void operator()(state* ending) const noexcept;
-  };
-  explicit peer_process(std::unique_ptr<state, state_closer> started) noexcept : state_(std::move(started)) {}
-  std::unique_ptr<state, state_closer> state_;
+  explicit peer_process(std::unique_ptr<state> started) noexcept;
+  std::unique_ptr<state> state_;
 };
 
 /// Starts `count` peers with the ids 0, 1, … Throws `failure`.

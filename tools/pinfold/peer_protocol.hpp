@@ -3,14 +3,13 @@
 /// What a peer and its parent say to each other: one request, one reply, each a packet on a Unix socket.
 #pragma once
 
+#include "peer_child.hpp"
 #include "peer_process.hpp"
 
 #include <pinfold/error.hpp>
 #include <pinfold/registrars/memfd.hpp>
 
-#include <cerrno>
 #include <cstdint>
-#include <sys/socket.h>
 
 namespace tool {
 
@@ -30,25 +29,6 @@ struct peer_reply {
   pinfold::error failure;
   pinfold::memfd_handle handle;
 };
-
-template <class T>
-bool send_packet(int socket, const T& packet) noexcept {
-  ssize_t sent = 0;
-  do {
-    sent = ::send(socket, &packet, sizeof packet, MSG_NOSIGNAL);
-  } while (sent < 0 && errno == EINTR);
-  return sent == static_cast<ssize_t>(sizeof packet);
-}
-
-/// False when the other side is gone.
-template <class T>
-bool receive_packet(int socket, T& packet) noexcept {
-  ssize_t received = 0;
-  do {
-    received = ::recv(socket, &packet, sizeof packet, 0);
-  } while (received < 0 && errno == EINTR);
-  return received == static_cast<ssize_t>(sizeof packet);
-}
 
 /// The peer's side: serves requests until the parent hangs up.
 void serve_as_peer(int socket, const peer_options& options) noexcept;
