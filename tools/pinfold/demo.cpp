@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `pinfold demo`: the whole system in a few seconds, on real processes.
 #include "commands.hpp"
+#include "demo_cuda.hpp"
 #include "demo_stage.hpp"
 #include "failure.hpp"
 #include "host.hpp"
@@ -10,9 +11,16 @@
 
 #include <fmt/format.h>
 #include <memory>
+#include <string>
 
 namespace tool {
 namespace {
+
+struct demo_options {
+  pinfold::memfd_via via = pinfold::memfd_via::automatic;
+  bool emulated = false;
+  std::string library;
+};
 
 void print_opening(demo_stage& stage, pinfold::memfd_via via) {
   const auto host = host_facts();
@@ -37,13 +45,25 @@ int play(pinfold::memfd_via via) {
   return 0;
 }
 
+int play_emulated(const std::string& library) {
+  fmt::print("pinfold {} demo\n\n", host_facts().at("pinfold").get<std::string>());
+  show_cuda(library);
+  return 0;
+}
+
 }  // namespace
 
 void add_demo(CLI::App& app, action& chosen) {
-  auto via = std::make_shared<pinfold::memfd_via>(pinfold::memfd_via::automatic);
+  auto options = std::make_shared<demo_options>();
   auto* command = app.add_subcommand("demo", "Shows on real processes what the cache does, and checks every byte");
-  add_via(*command, *via, {"auto", "pidfd", "scm"});
-  command->callback([via, &chosen] { chosen = [via] { return play(*via); }; });
+  add_via(*command, options->via, {"auto", "pidfd", "scm"});
+  auto* emulated = command->add_flag("--emulated", options->emulated,
+                                     "GPU memory instead, over pinfold's emulation of the CUDA driver");
+  emulated->excludes(command->get_option("--via"));
+  command->add_option("--library", options->library, "path of the emulation [PINFOLD_CUDA_LIBRARY]")->needs(emulated);
+  command->callback([options, &chosen] {
+    chosen = [options] { return options->emulated ? play_emulated(options->library) : play(options->via); };
+  });
 }
 
 }  // namespace tool

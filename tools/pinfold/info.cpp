@@ -3,6 +3,7 @@
 #include "commands.hpp"
 #include "failure.hpp"
 #include "host.hpp"
+#include "info_cuda.hpp"
 #include "info_monitors.hpp"
 #include "memory_facts.hpp"
 #include "report.hpp"
@@ -96,13 +97,16 @@ int show(const info_options& options) {
   const auto host = host_facts();
   const auto rows = backends();
   const auto monitors = monitor_facts();
+  const auto cuda = cuda_facts();
   if (options.as_json) {
     json whole{{"host", host}, {"rows", rows}};
+    whole["cuda"] = cuda;
     whole.update(monitors);
     fmt::print("{}\n", whole.dump(2));
   } else {
     print_host(host);
     print_backends(rows);
+    print_cuda(cuda);
     print_monitors(monitors);
     fmt::print("\nSettings: pinfold info --config\n");
   }

@@ -12,6 +12,7 @@
 #include <array>
 #include <fmt/format.h>
 #include <memory>
+#include <string_view>
 
 namespace tool {
 namespace {
@@ -46,6 +47,8 @@ void check_retain(const import_options& options) {
   throw usage_failure("hit-during-open needs retain");
 }
 
+bool is_cuda_only(std::string_view name) { return name == "open" || name == "identity" || name == "weight-sync"; }
+
 // Pins this process if asked to, and says where the peers belong.
 std::optional<int> pin(const std::string& where) {
   if (where == "none") return std::nullopt;
@@ -65,15 +68,17 @@ std::string budget_text(const pinfold::cache_options& cache) {
 void print_heading(const import_options& options, const json& host) {
   fmt::print("pinfold perf import, {}: memfd via {}, {} peers\n", options.case_name, name_of(options.via),
              options.peers);
-  fmt::print("cache: {}, {}\n", options.cache.retain ? "retain" : "no retain", budget_text(options.cache));
+  fmt::print("cache: {}\n", cache_line(options.cache));
   fmt::print("host:  {}\n\n", host_line(host));
 }
 
 int measure(import_command& command) {
   auto& options = command.options;
+  options.cache = command.flags.resolve();
+  if (options.cuda.chosen) return measure_cuda(options, command.sizes, command.as_json);
+  if (is_cuda_only(options.case_name)) throw usage_failure(options.case_name + " is a case of --cuda");
   const auto& chosen = case_named(cases, options.case_name);
   const auto host = host_facts();
-  options.cache = command.flags.resolve();
   options.sizes = parse_sizes(command.sizes.empty() ? chosen.default_sizes : command.sizes);
   check_memory(messages_of(options), options.sizes, host);  // peers fill all buffers with real bytes
   check_pinning(options);
@@ -89,8 +94,9 @@ void add_what(CLI::App& command, import_command& into) {
   auto& options = into.options;
   command
       .add_option("--case", options.case_name,
-                  "messages, many slow opens on several threads, or hits while another thread opens")
-      ->check(CLI::IsMember({"copy", "parallel-opens", "hit-during-open"}))
+                  "messages, many slow opens on several threads, or hits while another thread opens; with --cuda, "
+                  "messages, opens and closes alone, or the tensors of one step of weight synchronisation")
+      ->check(CLI::IsMember({"copy", "parallel-opens", "hit-during-open", "open", "identity", "weight-sync"}))
       ->capture_default_str();
   command.add_option("--sizes", into.sizes, "message sizes, as 4K,64K,1M");
   add_via(command, options.via, {"pidfd", "scm"});
@@ -117,7 +123,27 @@ void add_how(CLI::App& command, import_command& into) {
   command.add_flag("--json", into.as_json, "print one JSON object");
 }
 
+void add_cuda(CLI::App& command, cuda_options& cuda) {
+  auto* chosen = command.add_flag("--cuda", cuda.chosen, "GPU memory of one peer, by CUDA IPC");
+  for (const char* other : {"--via", "--peers", "--threads", "--opens", "--open-ms", "--pin-peer"})
+    chosen->excludes(command.get_option(other));
+  const auto add = [&](const char* name, auto& into, const char* what) {
+    return command.add_option(name, into, what)->needs(chosen)->capture_default_str();
+  };
+  add("--device", cuda.device, "number of the device")->check(CLI::Range(0, 63));
+  add("--to", cuda.to, "where messages are copied to")->check(CLI::IsMember({"device", "host"}));
+  add("--memory", cuda.memory, "how the peer allocates: by cuMemAlloc, or mapped [allocations; open: both]")
+      ->check(CLI::IsMember({"allocations", "segments"}));
+  add("--held", cuda.held, "how many others are open, for open")->delimiter(',')->check(CLI::Range(0, 100'000));
+  add("--allocations", cuda.allocations, "distinct ones, for weight-sync")->check(CLI::Range(1, 1'000'000));
+  add("--requests", cuda.requests, "tensors, for weight-sync")->check(CLI::Range(1, 100'000'000));
+}
+
 }  // namespace
+
+std::string cache_line(const pinfold::cache_options& cache) {
+  return fmt::format("{}, {}", cache.retain ? "retain" : "no retain", budget_text(cache));
+}
 
 std::vector<message> import_run::provide(std::size_t count, std::size_t bytes) const {
   std::vector<message> messages;
@@ -153,6 +179,7 @@ void add_perf_import(CLI::App& perf, action& chosen) {
   auto* import = perf.add_subcommand("import", "Opening peers' memory, with the cache and without");
   add_what(*import, *command);
   add_how(*import, *command);
+  add_cuda(*import, command->options.cuda);
   command->flags.add_to(*import);
   import->callback([command, &chosen] { chosen = [command] { return measure(*command); }; });
 }

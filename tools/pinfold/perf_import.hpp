@@ -18,6 +18,17 @@
 
 namespace tool {
 
+/// What `--cuda` has of its own.
+struct cuda_options {
+  bool chosen = false;
+  int device = 0;
+  std::string to = "device";            ///< where messages are copied to: or "host"
+  std::string memory;                   ///< "allocations" or "segments"; empty: each case's own choice
+  std::vector<unsigned> held{64, 256};  ///< how many others are open, for the open case
+  std::size_t allocations = 1500;       ///< of the weight-sync case
+  std::size_t requests = 19'500;        ///< of the weight-sync case
+};
+
 /// What the command line asked for. What is not given, each case chooses for itself.
 struct import_options : measuring {
   std::string case_name = "copy";
@@ -30,7 +41,11 @@ struct import_options : measuring {
   std::optional<unsigned> open_ms;
   std::string pin_peer = "none";
   pinfold::cache_options cache;
+  cuda_options cuda;
 };
+
+/// The cache's options as people read them.
+[[nodiscard]] std::string cache_line(const pinfold::cache_options& cache);
 
 /// Peers and options of one run.
 struct import_run {
@@ -53,6 +68,9 @@ struct import_run {
 [[nodiscard]] json run_copy(const import_run& run);
 [[nodiscard]] json run_parallel_opens(const import_run& run);
 [[nodiscard]] json run_hit_during_open(const import_run& run);
+
+/// `--cuda`: all of it, but for what the command line has to say. `sizes` is empty for the case's own.
+[[nodiscard]] int measure_cuda(import_options& options, const std::string& sizes, bool as_json);
 
 /// The columns that people see of each case.
 [[nodiscard]] std::vector<column> copy_columns();

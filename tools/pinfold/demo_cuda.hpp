@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The demo's scene with GPU memory, over pinfold's emulation of the CUDA driver.
+#pragma once
+
+#include <string>
+
+namespace tool {
+
+/// `library` is the emulation's path; where it is empty, PINFOLD_CUDA_LIBRARY has to say it. To be called before this
+/// process has a second thread or a CUDA driver. Throws `failure` when a byte is wrong or something promised did not
+/// happen.
+void show_cuda(const std::string& library);
+
+}  // namespace tool
