@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Short names for the commands that people use; the build itself is CMake's (see CMakePresets.json).
 PREFIX ?= /usr/local
+EMULATION := build/release/tests/emulated_cuda/libcuda.so.1
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 export CTEST_PARALLEL_LEVEL ?= $(shell nproc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo bench plots test soak format lint check install clean
+.PHONY: help setup build demo demo-emulated gpu-test weight-sync bench plots test soak format lint check install clean
 
 help:            ## this list
-	@sed -n 's/^\([a-z]*\): *[^#]*## */  make \1\t/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\): *[^#]*## */  make \1\t/p' Makefile | expand -t 22
 
 setup:           ## install the Debian packages that everything here needs
 	scripts/setup check
@@ -20,6 +21,23 @@ build:           ## the library and build/release/bin/pinfold
 
 demo: build      ## what the cache is for, on this machine, in under a minute
 	build/release/bin/pinfold demo
+
+demo-emulated:   ## the same with GPU memory, over pinfold's emulation of the CUDA driver
+	scripts/setup test
+	cmake --preset release
+	cmake --build build/release --target pinfold_tool emulated_cuda
+	build/release/bin/pinfold demo --emulated --library $(EMULATION)
+
+weight-sync:     ## 19 500 tensors of GPU memory with and without the cache, over the emulation with opens of 1 ms
+	scripts/setup test
+	cmake --preset release
+	cmake --build build/release --target pinfold_tool emulated_cuda
+	PINFOLD_CUDA_LIBRARY=$(EMULATION) EMULATED_CUDA_DELAY=cuIpcOpenMemHandle=1000 \
+	  build/release/bin/pinfold perf import --cuda --case weight-sync
+
+gpu-test:        ## all CUDA tests and figures over the real driver; fails with a clear line where there is no GPU
+	scripts/setup test
+	scripts/gpu-test
 
 bench:           ## what the cache costs, beside those of UCX and Open MPI; half an hour, on a machine that is idle
 	scripts/setup bench
