@@ -55,7 +55,7 @@ plots:           ## draws hits by regions and by threads, beside UCX and Open MP
 
 test:            ## build everything and run all tests at their short lengths
 	scripts/setup test
-	cmake --preset release
+	cmake --preset release $(CONFIGURE)
 	cmake --build --preset release
 	ctest --preset release --timeout 300
 

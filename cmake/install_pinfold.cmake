@@ -13,6 +13,24 @@ install(
 if(TARGET pinfold_tool)
   install(TARGETS pinfold_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
+# Sets of their own, so that each can be a package of its own: find_package(pinfold COMPONENTS verbs).
+set(components verbs)
+foreach(component IN LISTS components)
+  if(TARGET pinfold_${component})
+    install(
+      TARGETS pinfold_${component}
+      EXPORT pinfold-${component}Targets
+      LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+      FILE_SET HEADERS
+      DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+    )
+    install(
+      EXPORT pinfold-${component}Targets
+      NAMESPACE pinfold::
+      DESTINATION ${package_directory}
+    )
+  endif()
+endforeach()
 install(EXPORT pinfoldTargets NAMESPACE pinfold:: DESTINATION ${package_directory})
 
 configure_package_config_file(
@@ -29,4 +47,12 @@ install(FILES ${PROJECT_BINARY_DIR}/pinfoldConfig.cmake ${PROJECT_BINARY_DIR}/pi
 file(RELATIVE_PATH prefix_from_pkgconfig ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 configure_file(${PROJECT_SOURCE_DIR}/cmake/pinfold.pc.in ${PROJECT_BINARY_DIR}/pinfold.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/pinfold.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+foreach(component IN LISTS components)
+  if(TARGET pinfold_${component})
+    configure_file(
+      ${PROJECT_SOURCE_DIR}/cmake/pinfold-${component}.pc.in ${PROJECT_BINARY_DIR}/pinfold-${component}.pc @ONLY
+    )
+    install(FILES ${PROJECT_BINARY_DIR}/pinfold-${component}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+  endif()
+endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <pinfold/rights.hpp>
+
+#include <infiniband/verbs.h>
+
+namespace pinfold::verbs {
+
+// ibv_reg_mr(3): "If IBV_ACCESS_REMOTE_WRITE or IBV_ACCESS_REMOTE_ATOMIC is set, then IBV_ACCESS_LOCAL_WRITE must be
+// set too." Reading locally is always allowed.
+[[nodiscard]] constexpr unsigned access_flags(rights wanted) noexcept {
+  unsigned flags = 0;
+  if (includes(wanted, rights::local_write)) flags |= IBV_ACCESS_LOCAL_WRITE;
+  if (includes(wanted, rights::remote_read)) flags |= IBV_ACCESS_REMOTE_READ;
+  if (includes(wanted, rights::remote_write)) flags |= IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE;
+  if (includes(wanted, rights::remote_atomic)) flags |= IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_LOCAL_WRITE;
+  return flags;
+}
+
+}  // namespace pinfold::verbs
