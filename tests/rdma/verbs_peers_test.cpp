@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A peer that was told of memory which is gone since: R30 from the other side.
+#include "rdma/pair.hpp"
+#include "support/memory_attacks.hpp"
+#include "support/process_limits.hpp"
+
+#include <pinfold/cache.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace pinfold::testing {
+namespace {
+
+constexpr std::size_t bytes = 65536;
+constexpr rights to_peers = rights::remote_write | rights::remote_read;
+
+struct verbs_peers : ::testing::Test {
+  ~verbs_peers() override {
+    ::munmap(memory, bytes);
+    ::munmap(own, bytes);
+  }
+
+  // The peer's, on a pair of its own.
+  ibv_wc_status peer_writes(char content, std::uint32_t rkey) {
+    std::memset(own, content, bytes);
+    const rdma_sink from(device, own, bytes);
+    return rdma_pair(device).write(own, bytes, from.lkey(), {memory, rkey});
+  }
+  void replace_memory() {
+    ::munmap(memory, bytes);
+    mend({static_cast<std::byte*>(memory), bytes});
+    std::memset(memory, 'N', bytes);
+  }
+  [[nodiscard]] bool memory_is(char content) const {
+    const auto* const first = static_cast<const char*>(memory);
+    return std::count(first, first + bytes, content) == bytes;
+  }
+
+  rdma_device device;
+  void* memory = attacks::elsewhere(bytes);
+  void* own = attacks::elsewhere(bytes);
+};
+
+TEST_F(verbs_peers, what_a_peer_writes_through_a_stale_key_is_lost_with_success) {
+  const auto pinned = counted_by_kernel("VmPin");
+  {
+    cache cache(device.registrar(), {.monitor = monitor_choice::explicit_});
+    auto held = cache.acquire(memory, bytes, to_peers);
+    ASSERT_TRUE(held) << describe(held.error());
+    EXPECT_EQ(peer_writes('1', held->handle().rkey), IBV_WC_SUCCESS);
+    EXPECT_TRUE(memory_is('1'));
+    replace_memory();
+    EXPECT_EQ(peer_writes('2', held->handle().rkey), IBV_WC_SUCCESS);
+    EXPECT_TRUE(memory_is('N')) << "the danger is real: the peer is told of success, and its bytes are nowhere";
+  }
+  EXPECT_EQ(counted_by_kernel("VmPin"), pinned);
+}
+
+// The owner announces, takes its lease back, and only then lets the memory go: the key is worth nothing from then on.
+TEST_F(verbs_peers, R30_a_key_that_was_withdrawn_is_refused) {
+  cache cache(device.registrar(), {.monitor = monitor_choice::explicit_});
+  auto held = cache.acquire(memory, bytes, to_peers);
+  ASSERT_TRUE(held) << describe(held.error());
+  const auto old_key = held->handle().rkey;
+  cache.invalidate(memory, bytes);
+  EXPECT_TRUE(held->stale());
+  EXPECT_TRUE(held->release());
+  EXPECT_EQ(cache.statistics().open_now, 0U) << "the device does not have the region any more";
+  replace_memory();
+  EXPECT_NE(peer_writes('2', old_key), IBV_WC_SUCCESS);
+  EXPECT_TRUE(memory_is('N'));
+
+  auto again = cache.acquire(memory, bytes, to_peers);
+  ASSERT_TRUE(again) << describe(again.error());
+  EXPECT_NE(again->handle().rkey, old_key);
+  EXPECT_EQ(peer_writes('3', again->handle().rkey), IBV_WC_SUCCESS);
+  EXPECT_TRUE(memory_is('3'));
+}
+
+}  // namespace
+}  // namespace pinfold::testing

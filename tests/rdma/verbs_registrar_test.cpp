@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "conformance/registrar_suite.hpp"
+#include "rdma/pair.hpp"
+
+namespace pinfold::testing {
+namespace {
+
+struct verbs_rig {
+  using registrar_type = verbs_registrar;
+  static constexpr bool touches_memory = true;
+  static constexpr const char* counted = "VmPin";
+  registrar_type make() { return device.registrar(); }
+  rdma_device device;
+};
+
+INSTANTIATE_TYPED_TEST_SUITE_P(verbs, registrar_suite, verbs_rig);
+
+}  // namespace
+}  // namespace pinfold::testing

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Two caches on one device and many threads, which replace their memory all the time: no wrong byte, nothing left.
+#include "rdma/pair.hpp"
+#include "support/memory_attacks.hpp"
+#include "support/process_limits.hpp"
+#include "support/settings.hpp"
+
+#include <pinfold/cache.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <iostream>
+#include <random>
+#include <thread>
+#include <vector>
+
+namespace pinfold::testing {
+namespace {
+
+constexpr std::size_t bytes = 16384;
+using cache_type = pinfold::cache<verbs_registrar>;
+
+using everybody = std::array<cache_type*, 2>;
+
+// Tells who would not hear of it otherwise.
+void replace(const everybody& told, std::uint32_t* memory, bool by_discarding) {
+  for (auto* const one : told)
+    if (one != nullptr) one->invalidate(memory, bytes);
+  if (by_discarding) {
+    ::madvise(memory, bytes, MADV_DONTNEED);
+  } else {
+    attacks::map_over({reinterpret_cast<std::byte*>(memory), bytes});
+  }
+}
+
+struct outcome {
+  std::atomic<std::uint64_t> transfers{0}, wrong{0}, refused{0};
+};
+
+// One thread's: it writes its own buffer into another, both through a cache, and now and then replaces the first.
+void move(cache_type& cache, const everybody& told, const rdma_device& device, unsigned seed,
+          std::chrono::steady_clock::time_point until, outcome& all) {
+  std::mt19937 random(seed);
+  auto* const from = static_cast<std::uint32_t*>(attacks::elsewhere(bytes));
+  auto* const to = static_cast<std::uint32_t*>(attacks::elsewhere(bytes));
+  rdma_pair pair(device);
+  for (std::uint32_t round = 1; std::chrono::steady_clock::now() < until; ++round) {
+    if (random() % 4 == 0) replace(told, from, random() % 2 == 0);
+    std::fill_n(from, bytes / 4, seed * 1000003 + round);
+    auto read = cache.acquire(from, bytes, rights::local_read);
+    auto written = cache.acquire(to, bytes, rights::remote_write);
+    const bool good =
+        read && written && pair.write(from, bytes, read->handle().lkey, {to, written->handle().rkey}) == IBV_WC_SUCCESS;
+    if (!good) {
+      ++all.refused;
+      break;  // the pair is of no more use
+    }
+    if (std::memcmp(from, to, bytes) != 0) ++all.wrong;
+    ++all.transfers;
+  }
+  for (auto* const mine : {from, to}) {
+    for (auto* const one : told)
+      if (one != nullptr) one->invalidate(mine, bytes);
+    ::munmap(mine, bytes);
+  }
+}
+
+// With a sanitizer's allocator the hooks do not prove themselves: then the threads say it.
+monitor_choice monitor_here() {
+  const rdma_device device;
+  const cache_type probe(device.registrar());
+  return probe.monitors().starts_with("none") ? monitor_choice::explicit_ : monitor_choice::automatic;
+}
+
+TEST(verbs_stress, R30_two_caches_eight_threads_no_wrong_byte) {
+  const auto pinned = counted_by_kernel("VmPin");
+  const auto seed = static_cast<unsigned>(test_seed());
+  outcome all;
+  {
+    const rdma_device device;
+    const auto who = monitor_here();
+    cache_type first(device.registrar(), {.monitor = who}),
+        second(device.registrar(), {.max_count = 12, .monitor = who});
+    const auto told = who == monitor_choice::explicit_ ? everybody{&first, &second} : everybody{};
+    std::cout << "watched by " << first.monitors() << '\n';
+    const auto until = std::chrono::steady_clock::now() + stress_time();
+    {
+      std::vector<std::jthread> threads;
+      for (unsigned i = 0; i < 8; ++i)
+        threads.emplace_back([&, i] { move(i % 2 == 0 ? first : second, told, device, seed + i, until, all); });
+    }
+    EXPECT_GT(first.statistics().hits + second.statistics().hits, 0U);
+    EXPECT_GT(first.statistics().misses_invalidated + second.statistics().misses_invalidated, 0U);
+  }
+  std::cout << all.transfers << " transfers\n";
+  EXPECT_GT(all.transfers, 0U);
+  EXPECT_EQ(all.wrong, 0U);
+  EXPECT_EQ(all.refused, 0U);
+  EXPECT_EQ(counted_by_kernel("VmPin"), pinned);
+}
+
+}  // namespace
+}  // namespace pinfold::testing
