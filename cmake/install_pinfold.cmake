@@ -14,7 +14,7 @@ if(TARGET pinfold_tool)
   install(TARGETS pinfold_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 # Sets of their own, so that each can be a package of its own: find_package(pinfold COMPONENTS verbs).
-set(components verbs)
+set(components verbs libfabric)
 foreach(component IN LISTS components)
   if(TARGET pinfold_${component})
     install(

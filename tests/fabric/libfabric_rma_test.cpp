@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Bytes that one end puts into, and gets from, the memory of another by the key and address of a lease.
+#include "fabric/node.hpp"
+
+#include <pinfold/cache.hpp>
+#include <pinfold/registrars/libfabric.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <sys/mman.h>
+#include <vector>
+
+namespace pinfold::testing {
+namespace {
+
+using cache_type = pinfold::cache<libfabric_registrar>;
+constexpr auto for_peers = local_access | rights::remote_read | rights::remote_write;
+
+class libfabric_rma : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (!offered_by(GetParam())) GTEST_SKIP() << "libfabric has no provider " << GetParam() << " here";
+    nodes = std::make_unique<node_pair>(GetParam());
+    near = std::make_unique<cache_type>(nodes->near.registrar(), options());
+    far = std::make_unique<cache_type>(nodes->far.registrar(), options());
+  }
+  void TearDown() override {
+    near.reset();
+    far.reset();
+    nodes.reset();
+  }
+  static cache_options options() {
+    cache_options keeping;
+    keeping.monitor = monitor_choice::explicit_;
+    return keeping;
+  }
+
+  /// Puts, from memory of the near end that its cache registers, to `to` of the far end by the lease on it.
+  int put(const std::vector<char>& bytes, const lease<libfabric_registrar>& theirs, const void* to) {
+    auto mine = near->acquire(bytes.data(), bytes.size(), rights::local_read);
+    if (!mine) throw std::runtime_error(describe(mine.error()));
+    const auto target = theirs.handle();
+    return nodes->put(bytes.data(), bytes.size(), mine->handle().desc, target.peer_address(to), target.key);
+  }
+  int get(std::vector<char>& into, const lease<libfabric_registrar>& theirs, const void* from) {
+    auto mine = near->acquire(into.data(), into.size());
+    if (!mine) throw std::runtime_error(describe(mine.error()));
+    const auto source = theirs.handle();
+    return nodes->get(into.data(), into.size(), mine->handle().desc, source.peer_address(from), source.key);
+  }
+
+  /// Whether a put of 'n's is refused. udp and shm do not answer what they refuse, so that patience is short.
+  bool refuses(std::size_t bytes, std::uint64_t peer_address, std::uint64_t key) {
+    late_.assign(bytes, 'n');
+    auto mine = near->acquire(late_.data(), bytes, rights::local_read);
+    if (!mine) throw std::runtime_error(describe(mine.error()));
+    nodes->patience = std::chrono::seconds(1);
+    return nodes->put(late_.data(), bytes, mine->handle().desc, peer_address, key) != 0;
+  }
+  bool refuses(std::size_t bytes, const lease<libfabric_registrar>& theirs, const void* to) {
+    return refuses(bytes, theirs.handle().peer_address(to), theirs.handle().key);
+  }
+
+  std::vector<char> late_;  // outlives the endpoints, which may still send it
+  std::unique_ptr<node_pair> nodes;
+  std::unique_ptr<cache_type> near, far;
+};
+
+std::vector<char> numbered(std::size_t bytes, unsigned seed) {
+  std::vector<char> made(bytes);
+  for (auto& one : made) one = static_cast<char>((seed = seed * 1103515245 + 12345) >> 16U);
+  return made;
+}
+
+TEST_P(libfabric_rma, puts_and_gets_arrive) {
+  for (const std::size_t bytes : {1UL, 4096UL, 100'001UL, 1UL << 20U}) {
+    const auto sent = numbered(bytes, 5);
+    std::vector<char> there(bytes, 'o');
+    std::vector<char> back(bytes, 'x');
+    auto theirs = far->acquire(there.data(), bytes, for_peers);
+    ASSERT_TRUE(theirs) << describe(theirs.error());
+    ASSERT_EQ(put(sent, *theirs, there.data()), 0);
+    EXPECT_EQ(there, sent) << bytes;
+    std::ranges::reverse(there);
+    ASSERT_EQ(get(back, *theirs, there.data()), 0);
+    EXPECT_EQ(back, there) << bytes;
+  }
+}
+
+TEST_P(libfabric_rma, a_hit_inside_a_larger_registration_reaches_its_own_bytes) {
+  std::vector<char> there(65536, 'o');
+  auto whole = far->acquire(there.data(), there.size(), for_peers);
+  auto part = far->acquire(there.data() + 5000, 3000, for_peers);
+  ASSERT_TRUE(whole && part);
+  ASSERT_EQ(far->statistics().opens, 1U) << "or else this shows nothing";
+  const auto sent = numbered(3000, 9);
+  ASSERT_EQ(put(sent, *part, there.data() + 5000), 0);
+  EXPECT_TRUE(std::equal(sent.begin(), sent.end(), there.begin() + 5000));
+  EXPECT_EQ(std::count(there.begin(), there.begin() + 5000, 'o'), 5000);
+  EXPECT_EQ(std::count(there.begin() + 8000, there.end(), 'o'), 65536 - 8000);
+}
+
+TEST_P(libfabric_rma, R24_a_peer_reaches_the_bytes_that_were_opened_to_it_and_none_beside) {
+  std::vector<char> there(4096, 'o');
+  auto theirs = far->acquire(there.data() + 1000, 100, for_peers);
+  ASSERT_TRUE(theirs);
+  ASSERT_EQ(put(numbered(100, 1), *theirs, there.data() + 1000), 0);
+  EXPECT_TRUE(refuses(101, *theirs, there.data() + 1000)) << "one byte beyond";
+  EXPECT_EQ(there[1100], 'o');
+  EXPECT_EQ(there[999], 'o');
+}
+
+TEST_P(libfabric_rma, a_peer_without_the_right_is_refused) {
+  std::vector<char> there(4096, 'o');
+  auto theirs = far->acquire(there.data(), there.size(), local_access | rights::remote_read);
+  ASSERT_TRUE(theirs);
+  EXPECT_TRUE(refuses(4096, *theirs, there.data()));
+  EXPECT_EQ(std::count(there.begin(), there.end(), 'o'), 4096);
+}
+
+TEST_P(libfabric_rma, a_key_that_was_withdrawn_reaches_nothing) {
+  std::vector<char> there(4096, 'o');
+  std::vector<char> other(4096, 'o');
+  auto theirs = far->acquire(there.data(), there.size(), for_peers);
+  ASSERT_TRUE(theirs);
+  const auto old = theirs->handle();
+  ASSERT_EQ(put(numbered(4096, 2), *theirs, there.data()), 0);
+  std::ranges::fill(there, 'o');
+  ASSERT_TRUE(theirs->release());
+  ASSERT_TRUE(far->flush());
+  auto next = far->acquire(other.data(), other.size(), for_peers);
+  ASSERT_TRUE(next);
+  EXPECT_NE(next->handle().key, old.key);
+  EXPECT_TRUE(refuses(4096, old.peer_address(there.data()), old.key));
+  EXPECT_EQ(std::count(there.begin(), there.end(), 'o'), 4096);
+  EXPECT_EQ(std::count(other.begin(), other.end(), 'o'), 4096);
+}
+
+// What docs/registrars.md says of providers that copy: they look up the address when the bytes come. A provider that
+// pins (FI_MR_ALLOCATED) would put them into the pages of old.
+TEST_P(libfabric_rma, a_provider_that_pins_nothing_has_no_stale_registrations) {
+  if (nodes->far.registrar().rules().allocated) GTEST_SKIP() << "this provider pins";
+  constexpr std::size_t bytes = 65536;
+  void* const place = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(place, MAP_FAILED);
+  std::memset(place, 'o', bytes);
+  auto theirs = far->acquire(place, bytes, for_peers);
+  ASSERT_TRUE(theirs);
+  ASSERT_EQ(::mmap(place, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), place);
+  const auto sent = numbered(bytes, 3);
+  ASSERT_EQ(put(sent, *theirs, place), 0);
+  EXPECT_EQ(std::memcmp(place, sent.data(), bytes), 0);
+  ASSERT_TRUE(theirs->release());
+  ASSERT_TRUE(far->flush());
+  ::munmap(place, bytes);
+}
+
+std::string provider_of(const ::testing::TestParamInfo<const char*>& which) {
+  const std::string name = which.param;
+  return name.substr(0, name.find(';'));
+}
+INSTANTIATE_TEST_SUITE_P(over, libfabric_rma, ::testing::Values("tcp;ofi_rxm", "sockets", "udp;ofi_rxd", "shm"),
+                         provider_of);
+
+}  // namespace
+}  // namespace pinfold::testing
