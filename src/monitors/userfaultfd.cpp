@@ -84,9 +84,10 @@ void userfaultfd::end() noexcept {
     watch::let_leave_no_more();
     uffd::stop_watching_all(descriptor_.number, maps_, reader_.pages().bell());
     static_cast<void>(gets_quiet(patience_at_end));
-    reader_.stop();
+    reader_.stop_reading();
   }
   descriptor_.close();
+  if (started_) reader_.join();
   maps_.close();
   reader_.give_back();
   if (kept_) uffd::forget_for_children();

@@ -46,8 +46,10 @@ constexpr unsigned long scan_request = _IOWR('f', 16, pagemap_scan);
 constexpr std::uint64_t check_wpasync = 2;
 constexpr std::uint64_t present = 1U << 3U;
 
-// By this or another userfaultfd, in the way of this one.
-bool is_watched(const descriptor& pagemap, std::uintptr_t address) noexcept {
+// By this or another userfaultfd, in the way of this one. Anything may be where the page map is not to be had, as for a
+// process that gave up its privileges.
+bool may_be_watched(const descriptor& pagemap, std::uintptr_t address) noexcept {
+  if (pagemap.number < 0) return true;
   std::array<std::uint64_t, 3> page{};
   pagemap_scan asked{};
   asked.size = sizeof asked;
@@ -86,10 +88,9 @@ bool is_mapped(const range& pages) noexcept {
 // stop the other's watching.
 void stop_watching_all(int uffd, const descriptor& maps, const range& but) noexcept {
   descriptor pagemap = descriptor::of(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
-  if (pagemap.number < 0) return;
   range found;
   for (std::uintptr_t at = 0; ask(maps, at, or_next, found) == 0; at = found.end) {
-    if (found.contains(but) || !is_watched(pagemap, found.begin)) continue;
+    if (found.contains(but) || !may_be_watched(pagemap, found.begin)) continue;
     if (start_watching(uffd, found) == 0) static_cast<void>(stop_watching(uffd, found));
   }
   pagemap.close();

@@ -44,12 +44,13 @@ result<void> reader::start() noexcept {
 
 // The bell is watched as any memory is: this goes on when the thread has read of it, and not before. So the thread ends
 // for nothing else.
-void reader::stop() noexcept {
+void reader::stop_reading() noexcept {
   const range bell = pages_.bell();
   ::madvise(reinterpret_cast<void*>(bell.begin), bell.size(), MADV_DONTNEED);
-  ::pthread_join(thread_, nullptr);
   static_cast<void>(stop_watching(uffd_, bell));
 }
+
+void reader::join() noexcept { ::pthread_join(thread_, nullptr); }
 
 void reader::fail() noexcept {
   failed_.store(true, std::memory_order_release);
@@ -82,7 +83,7 @@ void reader::run() noexcept {
     else
       pause();
   }
-  ::syscall(SYS_close, uffd_);  // before who joins goes on: the kernel would only later
+  ::syscall(SYS_close, uffd_);  // before the thread's end, which may have to wait for that
 }
 
 void reader::read_and_publish() noexcept {

@@ -17,7 +17,7 @@ namespace pinfold::monitors::uffd {
 /// not know it still tries to read.
 class reader {
  public:
-  /// Needs what it is given until `stop` returned.
+  /// Needs what it is given until `join` returned.
   reader(watch::board& board, watch::watched_memory& watched, int uffd) noexcept
       : board_(board), watched_(watched), uffd_(uffd) {}
 
@@ -25,7 +25,11 @@ class reader {
   [[nodiscard]] result<void> start() noexcept;
 
   /// Only in the process that started it. Watched memory may be unmapped until this begins.
-  void stop() noexcept;
+  void stop_reading() noexcept;
+
+  /// After that, and after the userfaultfd was closed: what else ends a thread may unmap something that is watched still,
+  /// and then nobody reads.
+  void join() noexcept;
 
   /// From now on nothing may be kept on its word.
   void fail() noexcept;

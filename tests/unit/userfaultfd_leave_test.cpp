@@ -228,8 +228,9 @@ TEST(userfaultfd_leave_by_hand, R35_who_runs_into_a_page_that_is_leaving_goes_on
   EXPECT_TRUE(news.lost(memory.part(0, page))) << "and all is watched as before";
   all.remove(memory.all());
   ASSERT_EQ(monitors::uffd::stop_watching(opened->number, memory.all()), 0);
-  reader.stop();
+  reader.stop_reading();
   opened->close();
+  reader.join();
   reader.give_back();
 }
 

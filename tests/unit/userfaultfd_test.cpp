@@ -372,6 +372,32 @@ TEST_F(userfaultfd_monitor, R32_works_for_an_ordinary_user) {
   EXPECT_EQ(child.reap(), 0);
 }
 
+// Such a user may not see which pages are watched. A copy of the descriptor keeps all alive that is watched still.
+TEST_F(userfaultfd_monitor, R37_nobody_waits_after_its_end_for_an_ordinary_user_either) {
+  in.monitor.reset();
+  child_process child([](line&) {
+    if (::geteuid() == 0 && !become_nobody()) return 1;
+    ::alarm(20);
+    mapped memory(4 * page);
+    const pid_t parent = ::getpid();
+    pid_t copy = -1;
+    {
+      uffd_monitor own;
+      if (!own.monitor || !own.watch_for(memory.all())) return 2;
+      copy = static_cast<pid_t>(::syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr));
+      if (copy == 0) {
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (::getppid() == parent) ::pause();
+        ::_exit(0);
+      }
+    }
+    const bool unmapped = copy > 0 && ::munmap(memory.at(), page) == 0;
+    ::kill(copy, SIGKILL);
+    return unmapped && ::waitpid(copy, nullptr, 0) == copy ? 0 : 3;
+  });
+  EXPECT_EQ(child.reap(), 0);
+}
+
 // In a child whose system calls of that number fail so.
 error refusal_where(int number, int native) {
   child_process child([&](line& parent) {
