@@ -25,12 +25,20 @@ if(PINFOLD_SANITIZE)
   add_link_options(-fsanitize=${PINFOLD_SANITIZE})
 endif()
 
-# For what only calls the library. With sanitizers nearly all time goes into compiling, and that is twice as fast when
-# nothing is optimised.
+# For what only calls the library: line numbers are enough to debug it. With sanitizers nearly all time goes into
+# compiling, and that is twice as fast when nothing is optimised.
 add_library(pinfold_caller_flags INTERFACE)
 target_link_libraries(pinfold_caller_flags INTERFACE pinfold_flags)
+target_compile_options(pinfold_caller_flags INTERFACE -g1)
 if(PINFOLD_SANITIZE)
   target_compile_options(pinfold_caller_flags INTERFACE -O0)
+endif()
+
+# For tests, but those that have to be fast.
+add_library(pinfold_test_flags INTERFACE)
+target_link_libraries(pinfold_test_flags INTERFACE pinfold_caller_flags)
+if(NOT PINFOLD_SANITIZE)
+  target_compile_options(pinfold_test_flags INTERFACE -O1)
 endif()
 
 set(CMAKE_CXX_EXTENSIONS OFF)

@@ -3,7 +3,7 @@
 #
 # Makes one GoogleTest program of each <folder>/*_test.cpp and gives each of its tests to ctest, labelled with the
 # folder. Sets <folder>_programs in the caller. A program that exits with 77, or says GTEST_SKIP, counts as skipped.
-# With RACES, the programs have to be fast to meet what they look for, and are optimised with sanitizers too.
+# With RACES, the programs have to be fast to meet what they look for, and are optimised as the library is.
 function(add_test_programs folder)
   cmake_parse_arguments(PARSE_ARGV 1 given "RACES" "" "LIBRARIES")
   file(GLOB sources CONFIGURE_DEPENDS ${folder}/*_test.cpp)
@@ -16,7 +16,7 @@ function(add_test_programs folder)
     if(given_RACES)
       target_link_libraries(${name} PRIVATE pinfold_flags)
     else()
-      target_link_libraries(${name} PRIVATE pinfold_caller_flags)
+      target_link_libraries(${name} PRIVATE pinfold_test_flags)
       if(TARGET test_headers)
         target_precompile_headers(${name} REUSE_FROM test_headers)
       endif()
