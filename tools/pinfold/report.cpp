@@ -56,7 +56,11 @@ bool has_groups(const std::vector<cells>& lines) {
 
 }  // namespace
 
-double rounded(double value) { return std::round(value * 1000) / 1000; }
+double rounded(double value) {
+  const auto first_digit = value == 0 ? 0 : std::floor(std::log10(std::abs(value)));
+  const auto scale = std::pow(10, std::max(3.0, 2 - first_digit));
+  return std::round(value * scale) / scale;
+}
 
 column words(std::string title, std::string key) {
   return {std::move(title), [key = std::move(key)](const json& row) { return row.value(key, std::string(nothing)); },

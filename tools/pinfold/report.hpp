@@ -35,7 +35,7 @@ struct column {
 /// `text` broken into lines of a terminal's width, at blanks; the first begins with `head`, the others stand below it.
 [[nodiscard]] std::string paragraph(const std::string& head, std::string_view text);
 
-/// To three decimals, as rows have it.
+/// To three decimals, or three digits of what is less, as rows have it.
 [[nodiscard]] double rounded(double value);
 
 /// Adds what was measured to a row: `iterations`, `ns_per_op`, `p50_ns`, `p99_ns`, `p999_ns`.
