@@ -11,6 +11,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -74,6 +75,13 @@ class request_ring {
  public:
   explicit request_ring(const requests& all) noexcept : all_(all.data()), mask_(all.size() - 1) {}
   [[nodiscard]] const request& next() noexcept { return all_[at_++ & mask_]; }
+  /// The next ones, at most so many and at least one, that lie in a row.
+  [[nodiscard]] std::span<const request> row(std::uint64_t at_most) noexcept {
+    const auto first = at_ & mask_;
+    const auto count = std::min<std::uint64_t>(at_most, mask_ + 1 - first);
+    at_ += count;
+    return {all_ + first, count};
+  }
 
  private:
   const request* all_;
@@ -81,19 +89,7 @@ class request_ring {
   std::size_t at_ = 0;
 };
 
-/// One operation is a get and a put.
-template <class User>
-[[gnu::noinline]] void use(User& user, request_ring& ring, std::uint64_t operations, tally& seen) {
-  tally counted;
-  for (std::uint64_t done = 0; done < operations; ++done) {
-    auto held = user.get(ring.next());
-    counted.add(user.key(held));
-    user.put(held);
-  }
-  seen.add(counted);
-}
-
-/// The same for each request of a list, once.
+/// Each request of a list, once. One operation is a get and a put.
 template <class User>
 [[gnu::noinline]] void use_each(User& user, const request* first, const request* last, tally& seen) {
   tally counted;
@@ -103,6 +99,16 @@ template <class User>
     user.put(held);
   }
   seen.add(counted);
+}
+
+/// So many operations.
+template <class User>
+void use(User& user, request_ring& ring, std::uint64_t operations, tally& seen) {
+  while (operations > 0) {
+    const auto wanted = ring.row(operations);
+    use_each(user, wanted.data(), wanted.data() + wanted.size(), seen);
+    operations -= wanted.size();
+  }
 }
 
 /// A subject takes so long for so many regions that it is not worth waiting for.

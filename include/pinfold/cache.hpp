@@ -66,7 +66,7 @@ class cache : public detail::front<R> {
   /// `open` returns.
   [[nodiscard, gnu::always_inline]] result<lease> acquire(const void* address, std::size_t bytes,
                                                           rights need = local_access,
-                                                          const acquire_options& how = {}) noexcept {
+                                                          acquire_options how = {}) noexcept {
     if constexpr (identifying_registrar<R>) return acquire_identified(address, bytes, need, how);
     return acquire_any(address, bytes, need, how);
   }
@@ -163,26 +163,28 @@ class cache : public detail::front<R> {
   }
 
  private:
-  static bool may_hit(std::uintptr_t begin, std::size_t bytes, rights need, const acquire_options& how) noexcept {
+  static bool may_hit(std::uintptr_t begin, std::size_t bytes, rights need, acquire_options how) noexcept {
     return begin < begin + bytes && need != rights::none && !how.persistent && !how.bypass;
   }
 
   [[nodiscard, gnu::always_inline]] result<lease> acquire_any(const void* address, std::size_t bytes, rights need,
-                                                              const acquire_options& how) noexcept {
+                                                              acquire_options how) noexcept {
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
     if (may_hit(begin, bytes, need, how)) [[likely]] {
       if (const auto held = detail::guess_hit(this->hits(), begin, begin + bytes, need); held != 0) [[likely]]
         return lease({held, const_cast<void*>(address)});
     }
-    auto slowly = acquire_slowly(address, bytes, need, how);  // built apart, so that a hit's is built in place
-    return result<lease>(std::move(slowly));
+    // Made into a lease here, so that nobody else needs to know where the caller has it: a hit's is in registers.
+    const auto granted = acquire_slowly(address, bytes, need, how);
+    if (!granted) return tl::unexpected(granted.error());
+    return lease(*granted);
   }
 
   // Another thread may free and allocate the memory again and again while this one looks.
   static constexpr int most_identities = 16;
 
   [[nodiscard]] result<lease> acquire_identified(const void* address, std::size_t bytes, rights need,
-                                                 const acquire_options& how) noexcept
+                                                 acquire_options how) noexcept
     requires identifying_registrar<R>
   {
     for (int attempt = 0; attempt < most_identities; ++attempt) {
@@ -222,22 +224,19 @@ class cache : public detail::front<R> {
     return options;
   }
 
-  [[nodiscard, gnu::noinline]] result<lease> acquire_slowly(const void* address, std::size_t bytes, rights need,
-                                                            const acquire_options& how) noexcept {
+  [[nodiscard, gnu::noinline]] result<detail::grant> acquire_slowly(const void* address, std::size_t bytes, rights need,
+                                                                    acquire_options how) noexcept {
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
     if (may_hit(begin, bytes, need, how)) {
-      if (const auto hit = detail::look_up(this->inside(), begin, begin + bytes, need); hit.held != 0)
-        return lease(hit);
+      if (const auto hit = detail::look_up(this->inside(), begin, begin + bytes, need); hit.held != 0) return hit;
     }
     auto what = asked(address, bytes, need, how);
     if (!what) return tl::unexpected(what.error());
-    auto granted = detail::acquire(this->inside(), *what);
-    if (!granted) return tl::unexpected(granted.error());
-    return lease(*granted);
+    return detail::acquire(this->inside(), *what);
   }
 
   [[nodiscard]] result<detail::request> asked(const void* address, std::size_t bytes, rights need,
-                                              const acquire_options& how) const noexcept {
+                                              acquire_options how) const noexcept {
     auto wanted = range::of(reinterpret_cast<std::uintptr_t>(address), bytes);
     if (!wanted) return tl::unexpected(wanted.error());
     if (need == rights::none) return fail(errc::invalid_argument, "a registration without rights is of no use");

@@ -42,8 +42,10 @@ class import_cache : public detail::front<I> {
                                                           std::uintptr_t address, std::size_t bytes) noexcept {
     if (const auto hit = guess<detail::asked_by::acquire>(peer, handle, address, bytes); hit.held != 0) [[likely]]
       return lease(hit);
-    auto slowly = acquire_slowly(peer, handle, address, bytes);  // built apart, so that a hit's is built in place
-    return result<lease>(std::move(slowly));
+    // Made into a lease here, so that nobody else needs to know where the caller has it: a hit's is in registers.
+    const auto granted = acquire_slowly(peer, handle, address, bytes);
+    if (!granted) return tl::unexpected(granted.error());
+    return lease(*granted);
   }
 
   /// As `acquire`, but only what is already open: never calls the importer, never waits (R48).
@@ -92,14 +94,13 @@ class import_cache : public detail::front<I> {
     return detail::imported_part_of(one).peer == peer && std::memcmp(token, &handle, sizeof handle) == 0;
   }
 
-  [[nodiscard, gnu::noinline]] result<lease> acquire_slowly(peer_id peer, const handle_type& handle,
-                                                            std::uintptr_t address, std::size_t bytes) noexcept {
+  [[nodiscard, gnu::noinline]] result<detail::grant> acquire_slowly(peer_id peer, const handle_type& handle,
+                                                                    std::uintptr_t address,
+                                                                    std::size_t bytes) noexcept {
     auto wanted = range::of(address, bytes);
     if (!wanted) return tl::unexpected(wanted.error());
-    if (const auto hit = detail::look_up(this->inside(), peer, *wanted, &handle); hit.held != 0) return lease(hit);
-    auto granted = detail::acquire(this->inside(), {peer, *wanted, &handle});
-    if (!granted) return tl::unexpected(granted.error());
-    return lease(*granted);
+    if (const auto hit = detail::look_up(this->inside(), peer, *wanted, &handle); hit.held != 0) return hit;
+    return detail::acquire(this->inside(), {peer, *wanted, &handle});
   }
 
   static const handle_type& as_handle(const void* token) noexcept { return *static_cast<const handle_type*>(token); }

@@ -19,6 +19,9 @@ class [[nodiscard]] import_lease : public detail::hold {
  public:
   /// Holds nothing.
   import_lease() noexcept = default;
+  import_lease(import_lease&&) noexcept = default;
+  import_lease& operator=(import_lease&&) noexcept = default;
+  [[gnu::always_inline]] ~import_lease() = default;
 
   /// The importer's own record of the mapping. Requires that the lease holds something.
   [[nodiscard]] typename I::mapping_type mapping() const noexcept {

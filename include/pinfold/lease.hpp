@@ -22,6 +22,9 @@ class [[nodiscard]] lease : public detail::hold {
  public:
   /// Holds nothing.
   lease() noexcept = default;
+  lease(lease&&) noexcept = default;
+  lease& operator=(lease&&) noexcept = default;
+  [[gnu::always_inline]] ~lease() = default;
 
   /// What the device is to be told: buffer index, keys. Requires that the lease holds something.
   [[nodiscard]] typename R::registration_type handle() const noexcept {

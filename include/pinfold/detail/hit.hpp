@@ -38,14 +38,15 @@ struct hit_view {
   [[nodiscard]] std::uintptr_t key(peer_id peer, std::uintptr_t address) const noexcept {
     return key(address) + peer.value;
   }
-  [[nodiscard]] bool current() const noexcept {
+  [[nodiscard, gnu::always_inline]] bool current() const noexcept {
     const auto known = seen.load(std::memory_order_acquire);  // first: then both can only be later than it
     return generation->load(std::memory_order_acquire) + kernels->load(std::memory_order_acquire) == known;
   }
 
   /// Whether the record, which must be pinned, is live, of this cache, and gives the rights on all of the range. Its
   /// word says whether the rest of it means anything, so it is read first.
-  [[nodiscard]] bool serves(const record& one, std::uintptr_t begin, std::uintptr_t end, rights need) const noexcept {
+  [[nodiscard, gnu::always_inline]] bool serves(const record& one, std::uintptr_t begin, std::uintptr_t end,
+                                                rights need) const noexcept {
     const auto asked = static_cast<std::uint32_t>(need) << record::rights_shift | record::hittable;
     const auto word = one.word.load(std::memory_order_acquire) ^ number_in_word;
     return (word & (asked | cache_mask)) == asked && one.covers(begin, end);

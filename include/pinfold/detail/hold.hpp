@@ -25,7 +25,7 @@ class hold {
   }
   hold(const hold&) = delete;
   hold& operator=(const hold&) = delete;
-  ~hold() {
+  [[gnu::always_inline]] ~hold() {
     if (held_ != 0) static_cast<void>(give_back(held_));
   }
 
@@ -44,7 +44,7 @@ class hold {
 
   /// Gives the hold back. Where this closes the registration, the driver's result is returned (R47); a failed close
   /// stays with the cache, which retries it. Does nothing on an empty lease, so releasing twice is harmless.
-  result<void> release() noexcept {
+  [[gnu::always_inline]] result<void> release() noexcept {
     data_ = nullptr;
     return held_ == 0 ? result<void>{} : give_back(std::exchange(held_, 0));
   }
@@ -58,7 +58,7 @@ class hold {
   }
 
  private:
-  static result<void> give_back(pin held) noexcept {
+  [[gnu::always_inline]] static result<void> give_back(pin held) noexcept {
     const record* unpinned = unpin(held);
     return unpinned == nullptr ? result<void>{} : settle(unpinned);
   }

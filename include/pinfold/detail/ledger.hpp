@@ -72,7 +72,7 @@ class PINFOLD_EXPORT ledger {
   void remember(std::uintptr_t key, record* hit) noexcept { recent_[key % recent_count] = hit; }
 
   /// Counts a hit of a cache. True every `sampling` times.
-  [[nodiscard]] bool count_hit(std::size_t cache) noexcept {
+  [[nodiscard, gnu::always_inline]] bool count_hit(std::size_t cache) noexcept {
     const auto now = hits_[cache].load(std::memory_order_relaxed) + 1;
     hits_[cache].store(now, std::memory_order_relaxed);
     return now % sampling == 0;
