@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/hooks_x86_64.hpp"
 
-#if defined(__x86_64__)
+// Without Zydis, which Debian has no static library of, nothing is hooked.
+#if defined(__x86_64__) && !defined(PINFOLD_WITHOUT_ZYDIS)
 
 #include <Zydis/Zydis.h>
 #include <algorithm>
@@ -225,7 +226,7 @@ code far_jump(std::uintptr_t to) noexcept {
 namespace pinfold::monitors::x86_64 {
 
 namespace {
-constexpr auto elsewhere = "functions are hooked on x86-64 only";
+constexpr auto elsewhere = "functions are hooked on x86-64 only, and with Zydis";
 }
 
 result<way_in> find_way_in(const text& /*segment*/, std::uintptr_t /*entry*/,
