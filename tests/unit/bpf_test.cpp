@@ -2,17 +2,14 @@
 // What the kernel programs see of this process, on the board by the time that the call which did it has returned
 // (R30, R32, R35, R37). Skipped where the programs cannot be loaded.
 #include "monitors/bpf.hpp"
-#include "monitors/bpf_places.hpp"
 #include "support/bpf_events.hpp"
 #include "support/child_process.hpp"
 #include "support/memory_attacks.hpp"
-#include "support/privileges.hpp"
 #include "support/sanitized.hpp"
 
 #include <gtest/gtest.h>
 
 #include <array>
-#include <atomic>
 #include <sched.h>
 #include <string>
 #include <thread>
@@ -255,200 +252,6 @@ TEST_F(bpf, R30_threads_share_the_memory) {
   events seen(*monitor);
   std::thread([&] { at.unmap(); }).join();
   EXPECT_TRUE(seen.take_cover(at.all()));
-}
-
-TEST_F(bpf, R37_child_of_fork_is_not_heard_and_hears_nothing) {
-  memory at(bytes);
-  events seen(*monitor);
-  auto* const watching = monitor.get();
-  child_process child([&](line& parent) {
-    if (!open_bpf_descriptors().empty()) return 1;
-    ::munmap(at.data(), bytes);
-    ::madvise(at.data(), bytes, MADV_DONTNEED);
-    parent.send(1);
-    if (!parent.receive<int>()) return 2;
-    if (watching->works()) return 3;
-    if (watching->kernel_generation()->load() != 0 || watching->drained().load() != 0) return 4;
-    watching->drain();
-    return board::here().generation() == board::here().process() << 44U ? 0 : 5;
-  });
-  ASSERT_TRUE(child.talk().receive<int>());
-  EXPECT_FALSE(seen.take_overlap(at.all()));
-  at.unmap();
-  EXPECT_TRUE(seen.take_cover(at.all()));
-  child.talk().send(1);
-  EXPECT_EQ(child.finish(), 0);
-  EXPECT_TRUE(monitor->works());
-}
-
-TEST_F(bpf, R37_child_may_have_a_monitor_of_its_own) {
-  auto* const parents = monitor.release();
-  child_process child([&](line&) {
-    delete parents;
-    auto own = load();
-    if (!own) return 1;
-    memory at(bytes);
-    events seen(**own);
-    at.unmap();
-    return seen.take_cover(at.all()) ? 0 : 2;
-  });
-  EXPECT_EQ(child.reap(), 0);
-  monitor.reset(parents);
-  memory at(bytes);
-  events seen(*monitor);
-  at.unmap();
-  EXPECT_TRUE(seen.take_cover(at.all())) << "the child has undone nothing of ours";
-}
-
-TEST_F(bpf, R35_more_than_the_ring_holds_means_everything) {
-  memory at(bytes);
-  events seen(*monitor);
-  for (int i = 0; i < pinfold_records + 1; ++i) ::madvise(at.data(), page, MADV_DONTNEED);
-  EXPECT_TRUE(seen.take_cover({0, UINTPTR_MAX}));
-  for (int i = 0; i < pinfold_records - 1; ++i) ::madvise(at.data(), page, MADV_DONTNEED);
-  const auto told = seen.take();
-  EXPECT_EQ(told, std::vector<range>(pinfold_records - 1, {at.begin(), at.begin() + page})) << "not one is lost";
-}
-
-TEST_F(bpf, R35_drained_by_many_at_once) {
-  memory at(bytes);
-  std::atomic<bool> stop{false};
-  std::atomic<int> missed{0};
-  std::vector<std::jthread> threads;
-  for (int i = 0; i < 2; ++i)
-    threads.emplace_back([&] {
-      while (!stop) monitor->drain();
-    });
-  for (int i = 0; i < 2; ++i)
-    threads.emplace_back([&] {
-      memory mine(bytes);
-      for (int round = 0; round < 20000; ++round) {
-        const auto before = board::here().generation().load();
-        ::madvise(mine.data(), page, MADV_DONTNEED);
-        monitor->drain();
-        if (board::here().generation().load() == before) ++missed;
-      }
-    });
-  threads[2].join();
-  threads[3].join();
-  stop = true;
-  threads.clear();
-  EXPECT_EQ(missed, 0);
-  EXPECT_EQ(monitor->drain(), monitor->drained());
-}
-
-TEST_F(bpf, R30_who_knows_of_an_unmapping_finds_it_on_the_board) {
-  constexpr std::uint64_t rounds = 200'000;
-  memory at(bytes);
-  std::atomic<std::uint64_t> done{0};
-  const auto kernel = monitor->drain();
-  const auto posted = board::here().generation().load();
-  std::jthread unmaps([&] {
-    for (std::uint64_t round = 1; round <= rounds; ++round) {
-      ::madvise(at.data(), page, MADV_DONTNEED);
-      done.store(round, std::memory_order_release);
-    }
-  });
-  std::uint64_t looks = 0, missed = 0;
-  for (std::uint64_t known = 0; known < rounds; ++looks) {
-    known = done.load(std::memory_order_acquire);
-    if (monitor->kernel_generation()->load(std::memory_order_acquire) < kernel + known) ++missed;
-    const auto before = monitor->drained().load();
-    monitor->drain();
-    const bool at_once = monitor->drained().load() - before < pinfold_records;  // else it is one post for all
-    if (at_once && known != 0 && board::here().generation().load() == posted) ++missed;
-    if (monitor->drained().load() < kernel + known) ++missed;
-  }
-  EXPECT_EQ(missed, 0U) << "of " << looks;
-}
-
-// The next process may have its address space at the same address.
-TEST_F(bpf, place_is_given_back_when_its_address_space_ends) {
-  auto places = monitors::bpf_places::load();
-  ASSERT_TRUE(places) << describe(places.error());
-  for (const bool by_exec : {false, true}) {
-    auto place = places->reserve();
-    ASSERT_TRUE(place) << describe(place.error());
-    child_process child([&](line& parent) {
-      monitors::bpf_accept(place->secret);
-      parent.send(1);
-      parent.receive<int>();
-      if (by_exec) ::execl("/bin/sleep", "sleep", "10", nullptr);
-      return 0;
-    });
-    ASSERT_TRUE(child.talk().receive<int>());
-    EXPECT_TRUE(places->is_taken(*place));
-    places->release(*place);
-    EXPECT_TRUE(places->is_taken(*place)) << "still by this address space";
-    child.talk().send(1);
-    if (!by_exec) child.reap();
-    for (int i = 0; i < 100 && places->is_taken(*place); ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    EXPECT_FALSE(places->is_taken(*place)) << by_exec;
-  }
-}
-
-TEST_F(bpf, ring_of_an_ended_address_space_stays_silent) {
-  auto places = monitors::bpf_places::load();
-  ASSERT_TRUE(places) << describe(places.error());
-  const auto place = places->reserve();
-  ASSERT_TRUE(place) << describe(place.error());
-  child_process user([&](line&) {
-    monitors::bpf_accept(place->secret);
-    return 0;
-  });
-  EXPECT_EQ(user.reap(), 0);
-  for (int i = 0; i < 100 && places->is_taken(*place); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  const auto ring = monitors::bpf_ring::map(place->ring, place->first_generation);
-  ASSERT_TRUE(ring);
-  const auto last = ring->generation().load();
-  EXPECT_GT(last, place->first_generation);
-  for (int i = 0; i < 100; ++i) {  // some of these get the address that the first one's had
-    child_process next([&](line&) {
-      const memory at(bytes);
-      return 0;
-    });
-    EXPECT_EQ(next.reap(), 0);
-  }
-  EXPECT_EQ(ring->generation().load(), last);
-}
-
-TEST_F(bpf, its_address_space_ends_with_exec) {
-  child_process child([&](line&) {
-    auto own = load();
-    if (!own) return 1;
-    ::execl("/bin/sh", "sh", "-c", "ls -l /proc/self/fd | grep -c bpf", nullptr);
-    return 2;
-  });
-  EXPECT_EQ(child.reap(), 1) << "grep finds none";
-}
-
-TEST_F(bpf, everything_is_detached_with_the_last_user) {
-  if (!may_find_programs()) GTEST_SKIP() << "needs CAP_SYS_ADMIN to look programs up";
-  auto programs = programs_of_this_process();
-  ASSERT_EQ(programs.size(), monitors::bpf_link_count);
-  for (const auto id : programs) EXPECT_TRUE(program_exists(id));
-  child_process child([&](line& parent) { return parent.receive<int>() ? 1 : 0; });
-  monitor.reset();
-  for (const auto id : programs) EXPECT_TRUE(gone_soon(id)) << "while a child lives";
-  EXPECT_EQ(child.finish(), 0);
-}
-
-TEST(bpf_without_privileges, says_so) {
-  child_process child([](line&) {
-    if (::geteuid() != 0 || !become_nobody()) return 0;
-    const auto made = monitors::make_bpf(board::here(), watch::watched_memory::here(), {.socket = "", .load = true});
-    if (made) return 1;
-    return made.error() == errc::not_permitted || made.error() == errc::unsupported ? 0 : 2;
-  });
-  EXPECT_EQ(child.reap(), 0);
-}
-
-TEST(bpf_without_privileges, nobody_serves) {
-  const auto made =
-      monitors::make_bpf(board::here(), watch::watched_memory::here(), {.socket = "/nowhere/pinfold", .load = false});
-  ASSERT_FALSE(made);
-  EXPECT_EQ(made.error(), errc::unsupported);
 }
 
 }  // namespace

@@ -1,222 +1,270 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// That nobody waits for ever for the userfaultfd monitor: in any order of its end and the program's (R35, R37).
+// What the userfaultfd monitor refuses to watch, whose memory it watches, and how it ends (R32, R33, R35, R37, R38).
 #include "support/child_process.hpp"
-#include "support/watchdog.hpp"
-#include "support/watched_pages.hpp"
+#include "support/privileges.hpp"
+#include "support/userfaultfd_fixture.hpp"
 
-#include <array>
+#include <cerrno>
 #include <csignal>
-#include <cstdlib>
-#include <latch>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
+#include <string>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <thread>
 
 namespace pinfold::testing {
 namespace {
 
-constexpr std::size_t bytes = 16 * page;
-
-/// Threads that do nothing but map, watch and unmap, while it lives.
-class unmapping_threads {
- public:
-  explicit unmapping_threads(uffd_monitor& in, int count = 4) {
-    for (int i = 0; i < count; ++i)
-      threads_.emplace_back([this, &in](const std::stop_token& stop) {
-        while (!stop.stop_requested()) {
-          const mapped memory(bytes);
-          if (watching_.load()) static_cast<void>(in->watch(memory.all()));
-          rounds_.fetch_add(1);
-        }
-      });
+std::size_t mappings_in(const range& pages) {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t count = 0;
+  for (std::string one; std::getline(maps, one);) {
+    const auto dash = one.find('-');
+    const range found{std::stoull(one.substr(0, dash), nullptr, 16), std::stoull(one.substr(dash + 1), nullptr, 16)};
+    count += found.overlaps(pages) ? 1 : 0;
   }
-  void wait_for(int rounds) {
-    for (const int until = rounds_.load() + rounds; rounds_.load() < until;) ::sched_yield();
-  }
-  void watch_no_more() {
-    watching_.store(false);
-    wait_for(64);  // more than may have been about to
-  }
-
- private:
-  std::atomic<int> rounds_{0};
-  std::atomic<bool> watching_{true};
-  std::vector<std::jthread> threads_;
-};
-
-class userfaultfd_life : public ::testing::Test {
- protected:
-  void SetUp() override { PINFOLD_NEED_MONITOR(in); }
-
-  uffd_monitor in;
-  watchdog guard{std::chrono::seconds(40), [] {}};
-};
-
-// Many mappings, watched, that threads unmap while the monitor ends.
-TEST_F(userfaultfd_life, R35_ends_while_watched_memory_is_unmapped) {
-  for (int round = 0; round < 20; ++round) {
-    std::atomic<bool> go{false};
-    std::latch watched(4);
-    std::vector<std::jthread> threads;
-    for (int i = 0; i < 4; ++i)
-      threads.emplace_back([&] {
-        std::vector<std::unique_ptr<mapped>> all(64);
-        for (auto& one : all) {
-          one = std::make_unique<mapped>(bytes);
-          EXPECT_TRUE(in->watch(one->all()));
-        }
-        watched.count_down();
-        go.wait(false);
-        all.clear();
-      });
-    unmapping_threads noise(in, 1);
-    noise.wait_for(100);
-    noise.watch_no_more();
-    watched.wait();
-    go.store(true);
-    go.notify_all();
-    in.monitor.reset();
-    threads.clear();
-    in.monitor = in.make();
-    ASSERT_TRUE(in.monitor) << describe(in.refusal);
-    guard.beat();
-  }
+  return count;
 }
 
-/// A copy of this process that the C library knows nothing of: its handlers for forks do not run.
-pid_t raw_fork() { return static_cast<pid_t>(::syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0)); }
-
-// The thread may still be busy with it when it is told to end: it must not leave before it has read of its bell.
-TEST_F(userfaultfd_life, R35_ends_right_after_an_event) {
-  for (int round = 0; round < 500; ++round) {
-    const mapped memory(bytes);
-    ASSERT_TRUE(in->watch(memory.all()));
-    ::madvise(memory.at(), page, MADV_DONTNEED);
-    in.monitor.reset();
-    in.monitor = in.make();
-    ASSERT_TRUE(in.monitor) << describe(in.refusal);
-    guard.beat();
-  }
+TEST_F(userfaultfd_monitor, watches_whole_mappings_so_that_they_are_not_split) {
+  mapped memory(512 * page, MAP_PRIVATE | MAP_ANONYMOUS, -1, PROT_READ);
+  for (std::size_t i = 0; i < 256; ++i) ASSERT_TRUE(in->watch(memory.part(2 * i * page, (2 * i + 1) * page)));
+  EXPECT_EQ(mappings_in(memory.all()), 1U);
 }
 
-TEST_F(userfaultfd_life, R37_ends_though_a_child_keeps_its_descriptor) {
-  mapped memory(bytes);
-  mapped moved(bytes);
+TEST_F(userfaultfd_monitor, watches_again_what_was_mapped_again) {
+  mapped memory(4 * page);
+  ASSERT_TRUE(in.watch_for(memory.all()));
+  constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+  ASSERT_NE(::mmap(memory.at(), 4 * page, PROT_READ, flags, -1, 0), MAP_FAILED);
+  in.watched.remove(memory.all());
+  expect_seen(memory.all(), memory.all(), [&] { return ::munmap(memory.at(), 4 * page) == 0; });
+  memory.forget();
+}
+
+TEST_F(userfaultfd_monitor, refuses_holes) {
+  mapped memory(4 * page, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, PROT_READ, quiet_address);
+  ASSERT_TRUE(memory.there());
+  ASSERT_EQ(::munmap(memory.at(page), page), 0);
+  EXPECT_EQ(in->watch(memory.part(0, 3 * page)).error(), errc::invalid_range);
+  EXPECT_EQ(in->watch(memory.part(page, 2 * page)).error(), errc::invalid_range);
+  EXPECT_EQ(in->watch(memory.part(2 * page, 5 * page)).error(), errc::invalid_range);
+  EXPECT_TRUE(in->watch(memory.part(2 * page, 4 * page)));
+}
+
+TEST_F(userfaultfd_monitor, refuses_shared_mappings_of_files_opened_for_reading) {
+  const int file = ::open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+  mapped memory(page, MAP_SHARED, file, PROT_READ);
+  ::close(file);
+  const auto told = in->watch(memory.all());
+  ASSERT_FALSE(told);
+  EXPECT_EQ(told.error(), errc::unsupported) << describe(told.error());
+  EXPECT_EQ(told.error().native, EPERM);
+}
+
+TEST_F(userfaultfd_monitor, R38_refuses_what_another_userfaultfd_watches) {
+  auto other = monitors::uffd::open();
+  ASSERT_TRUE(other);
+  mapped memory(4 * page);
+  ASSERT_EQ(::mprotect(memory.at(page), page, PROT_READ), 0);
+  ASSERT_EQ(monitors::uffd::start_watching(other->number, memory.part(page, 2 * page)), 0);
+  for (const auto& some : {memory.all(), memory.part(page, 2 * page)}) {
+    const auto told = in->watch(some);
+    ASSERT_FALSE(told);
+    EXPECT_EQ(told.error(), errc::unsupported) << describe(told.error());
+    EXPECT_EQ(told.error().native, EBUSY);
+  }
+  EXPECT_TRUE(in->watch(memory.part(0, page)));
+  in.monitor.reset();
+  auto third = monitors::uffd::open();
+  ASSERT_TRUE(third);
+  EXPECT_EQ(monitors::uffd::start_watching(third->number, memory.part(page, 2 * page)), EBUSY) << "still the other's";
+  EXPECT_EQ(monitors::uffd::start_watching(third->number, memory.part(0, page)), 0) << "nobody's any more";
+  third->close();
+  other->close();
+}
+
+TEST_F(userfaultfd_monitor, one_at_a_time) {
+  const auto second = monitors::make_userfaultfd(in.board, in.watched);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error(), errc::unsupported);
+  EXPECT_TRUE(in->works());
+  in.monitor.reset();
+  in.monitor = in.make();
+  ASSERT_TRUE(in.monitor) << describe(in.refusal);
+  mapped memory(page);
+  expect_seen(memory.all(), memory.all(), [&] { return ::madvise(memory.at(), page, MADV_DONTNEED) == 0; });
+}
+
+TEST_F(userfaultfd_monitor, leaves_no_descriptor_thread_or_mapping_behind) {
+  in.monitor.reset();
+  const auto tasks = [] {
+    const std::filesystem::directory_iterator all("/proc/self/task");
+    return std::distance(begin(all), end(all));
+  };
+  const auto descriptors = open_descriptors();
+  const auto threads = tasks();
+  const auto bytes = address_space_used();
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(in.make()) << describe(in.refusal);
+  EXPECT_EQ(open_descriptors(), descriptors);
+  while (tasks() != threads) ::sched_yield();  // the kernel shows them a little longer; the watchdog waits
+  EXPECT_TRUE(sanitized || address_space_used() < bytes + (std::size_t{1} << 20U));
+}
+
+TEST_F(userfaultfd_monitor, R35_takes_no_signals_and_says_its_name) {
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(task.path() / "comm"), name);
+    if (name != "pinfold-uffd") continue;
+    std::ifstream status(task.path() / "status");
+    for (std::string word; status >> word;) {
+      if (word != "SigBlk:") continue;
+      status >> word;
+      EXPECT_EQ(std::stoull(word, nullptr, 16) & 0x7ffbfeffULL, 0x7ffbfeffULL) << word;  // but KILL and STOP
+      return;
+    }
+  }
+  FAIL() << "no thread of that name";
+}
+
+TEST_F(userfaultfd_monitor, settles_at_once_when_nothing_happens) {
+  mapped memory(4 * page);
   ASSERT_TRUE(in->watch(memory.all()));
-  ASSERT_TRUE(in->watch(moved.all()));
-  mapped place(bytes);
-  ASSERT_EQ(::mremap(moved.at(), bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, place.at()), place.at());
-  moved.forget();
-  const pid_t child = raw_fork();
-  if (child == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    for (;;) ::pause();
-  }
+  const auto before = in.board.generation().load();
+  for (int i = 0; i < 1000; ++i) in->settle();
+  EXPECT_EQ(in.board.generation().load(), before);
+  EXPECT_TRUE(in->works());
+}
+
+// The descriptors of the process are not its own.
+TEST_F(userfaultfd_monitor, R35_releases_who_waits_when_the_program_closed_all_descriptors) {
   in.monitor.reset();
-  EXPECT_EQ(::munmap(memory.at(), page), 0);
-  EXPECT_EQ(::munmap(place.at(), page), 0);
-  ::kill(child, SIGKILL);
-  ::waitpid(child, nullptr, 0);
-}
-
-TEST_F(userfaultfd_life, R37_forks_while_all_threads_unmap) {
-  unmapping_threads threads(in);
-  for (int i = 0; i < (sanitized ? 10 : 50); ++i) {
-    child_process child([&](line&) {
-      const mapped memory(bytes);
-      return in->works() ? 1 : 0;
-    });
-    ASSERT_EQ(child.reap(), 0);
-    threads.wait_for(4);
-    guard.beat();
-  }
-  EXPECT_TRUE(in->works());
-}
-
-TEST_F(userfaultfd_life, R30_malloc_and_free_of_watched_blocks) {
-  std::vector<std::jthread> threads;
-  for (std::size_t i = 0; i < 4; ++i)
-    threads.emplace_back([&, i] {
-      for (std::size_t n = 0; n < 300; ++n) {
-        const std::size_t size = page << ((n + i) % 11);
-        std::vector<char> block(size);
-        const auto begin = reinterpret_cast<std::uintptr_t>(block.data()) / page * page;
-        EXPECT_TRUE(in->watch({begin, begin + size}));  // its heap, arena or mapping
-        block.resize(2 * size);
-      }
-    });
-  threads.clear();
-  EXPECT_TRUE(in->works());
-}
-
-TEST_F(userfaultfd_life, R30_threads_end_whose_stacks_are_watched) {
-  for (int i = 0; i < 50; ++i) {
-    std::vector<std::jthread> threads;
-    for (int k = 0; k < 4; ++k)
-      threads.emplace_back([&] {
-        volatile char here[16 * page] = {};
-        const auto begin = reinterpret_cast<std::uintptr_t>(here) / page * page;
-        EXPECT_TRUE(in->watch({begin, begin + 8 * page}));
-      });
-    threads.clear();
-    guard.beat();
-  }
-  EXPECT_TRUE(in->works());
-}
-
-/// Unmapped by the program's end, long after the monitor or never.
-struct unmapped_at_exit {
-  std::unique_ptr<mapped> memory;
-  ~unmapped_at_exit() { memory.reset(); }
-};
-unmapped_at_exit at_exit;
-uffd_monitor* never_gone = nullptr;
-
-int end_child(void (*end)()) {
-  child_process child([end](line&) {
-    static uffd_monitor in;  // destroyed before at_exit
-    if (!in.monitor) return 2;
-    at_exit.memory = std::make_unique<mapped>(bytes);
-    if (!in->watch(at_exit.memory->all())) return 3;
-    auto* const threads = new unmapping_threads(in);
-    threads->wait_for(100);
-    if (end == nullptr) return 0;
-    end();
-    return 4;
+  child_process child([](line&) {
+    uffd_monitor own;
+    mapped memory(4 * page);
+    if (!own.monitor || !own.watch_for(memory.all())) return 1;
+    if (::syscall(SYS_close_range, 3U, ~0U, 0U) != 0) return 2;
+    board_reader reader(own.board);
+    if (::munmap(memory.at(), page) != 0) return 3;
+    if (!reader.lost(memory.part(0, page))) return 4;
+    own->settle();
+    if (own->works()) return 5;
+    if (!reader.lost(memory.all())) return 6;
+    if (::munmap(memory.at(page), page) != 0) return 7;
+    const int other = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    own.monitor.reset();
+    if (::fcntl(other, F_GETFD) < 0) return 8;
+    return ::munmap(memory.at(2 * page), page) == 0 ? 0 : 9;
   });
-  return child.reap();
+  EXPECT_EQ(child.reap(), 0);
 }
 
-// In children whose threads unmap watched memory all the time.
-TEST_F(userfaultfd_life, R35_lets_the_program_end_in_every_way) {
+TEST_F(userfaultfd_monitor, R32_works_for_an_ordinary_user) {
   in.monitor.reset();
-  EXPECT_EQ(end_child([] { ::_exit(0); }), 0);
-  EXPECT_EQ(end_child([] { std::quick_exit(0); }), 0);
-  EXPECT_EQ(end_child([] { ::execl("/bin/true", "true", nullptr); }), 0);
-  EXPECT_EQ(end_child([] { ::abort(); }), -SIGABRT);
-  EXPECT_EQ(end_child([] { ::kill(::getpid(), SIGKILL); }), -SIGKILL);
+  child_process child([](line&) {
+    if (::geteuid() == 0 && !become_nobody()) return 1;
+    uffd_monitor own;
+    mapped memory(4 * page);
+    if (!own.monitor || !own.watch_for(memory.all())) return 2;
+    board_reader reader(own.board);
+    if (::munmap(memory.at(), page) != 0) return 3;
+    own->settle();
+    return reader.lost(memory.part(0, page)) && own->works() ? 0 : 4;
+  });
+  EXPECT_EQ(child.reap(), 0);
 }
 
-// The static objects' destructors: first the monitor goes, then memory that it watched, or the memory only.
-TEST_F(userfaultfd_life, R35_lets_static_objects_unmap) {
+// Such a user may not see which pages are watched. A copy of the descriptor keeps all alive that is watched still.
+TEST_F(userfaultfd_monitor, R37_nobody_waits_after_its_end_for_an_ordinary_user_either) {
   in.monitor.reset();
-  for (const bool leaked : {false, true}) {
-    child_process child([leaked](line&) -> int {
-      auto own = std::make_unique<uffd_monitor>();
-      if (!own->monitor) return 2;
-      at_exit.memory = std::make_unique<mapped>(bytes);
-      if (!(*own)->watch(at_exit.memory->all())) return 3;
-      static std::unique_ptr<uffd_monitor> kept;
-      if (leaked)
-        never_gone = own.release();
-      else
-        kept = std::move(own);
-      std::exit(0);
-    });
-    EXPECT_EQ(child.reap(), 0) << leaked;
-  }
+  child_process child([](line&) {
+    if (::geteuid() == 0 && !become_nobody()) return 1;
+    ::alarm(20);
+    mapped memory(4 * page);
+    const pid_t parent = ::getpid();
+    pid_t copy = -1;
+    {
+      uffd_monitor own;
+      if (!own.monitor || !own.watch_for(memory.all())) return 2;
+      copy = static_cast<pid_t>(::syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr));
+      if (copy == 0) {
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (::getppid() == parent) ::pause();
+        ::_exit(0);
+      }
+    }
+    const bool unmapped = copy > 0 && ::munmap(memory.at(), page) == 0;
+    ::kill(copy, SIGKILL);
+    return unmapped && ::waitpid(copy, nullptr, 0) == copy ? 0 : 3;
+  });
+  EXPECT_EQ(child.reap(), 0);
+}
+
+// In a child whose system calls of that number fail so.
+error refusal_where(int number, int native) {
+  child_process child([&](line& parent) {
+    sock_filter program[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+                             BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<unsigned>(number), 0, 1),
+                             BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(native)),
+                             BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    const sock_fprog filter{.len = 4, .filter = program};
+    if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || ::prctl(PR_SET_SECCOMP, 2, &filter) != 0) return 1;
+    const int before = open_descriptors();
+    error said{};
+    {
+      uffd_monitor in;
+      if (!in.monitor) said = in.refusal;
+    }
+    if (open_descriptors() != before) return 2;
+    return parent.send(said) ? 0 : 3;
+  });
+  const auto said = child.talk().receive<error>();
+  EXPECT_EQ(child.reap(), 0);
+  return said.value_or(error{});
+}
+
+TEST_F(userfaultfd_monitor, R33_says_why_there_is_none) {
+  in.monitor.reset();
+  const auto forbidden = refusal_where(SYS_userfaultfd, EPERM);
+  EXPECT_EQ(forbidden, errc::not_permitted);
+  EXPECT_EQ(forbidden.native, EPERM);
+  EXPECT_EQ(refusal_where(SYS_userfaultfd, ENOSYS), errc::unsupported);
+  EXPECT_EQ(refusal_where(SYS_userfaultfd, EINVAL), errc::unsupported);
+  EXPECT_EQ(refusal_where(SYS_userfaultfd, EMFILE), errc::out_of_resources);
+  const auto no_table = refusal_where(SYS_close_range, EPERM);
+  EXPECT_EQ(no_table, errc::out_of_resources);
+  EXPECT_EQ(no_table.native, EPERM);
+}
+
+TEST_F(userfaultfd_monitor, R37_a_child_has_nothing_of_it_and_the_parent_goes_on) {
+  mapped memory(4 * page);
+  ASSERT_TRUE(in.watch_for(memory.all()));
+  const int before = open_descriptors();
+  child_process child([&](line&) {
+    if (in->works()) return 1;
+    if (open_descriptors() != before - 2 + 1) return 2;  // and the line
+    if (in->watch(memory.all()).error() != errc::closed) return 3;
+    in->settle();
+    if (::munmap(memory.at(), page) != 0) return 4;
+    in.monitor.reset();
+    uffd_monitor own;
+    if (!own.monitor || !own.watch_for(memory.part(page, 2 * page))) return 5;
+    board_reader reader(own.board);
+    if (::munmap(memory.at(page), page) != 0) return 6;
+    return reader.lost(memory.part(page, 2 * page)) ? 0 : 7;
+  });
+  board_reader reader(in.board);
+  EXPECT_EQ(child.reap(), 0);
+  EXPECT_TRUE(reader.news().empty()) << "the child's memory is not the parent's";
+  EXPECT_TRUE(in->works());
+  in.watched.remove(memory.all());
+  expect_seen(memory.all(), memory.all(), [&] { return ::munmap(memory.at(), 4 * page) == 0; });
+  memory.forget();
 }
 
 }  // namespace
