@@ -13,6 +13,11 @@ install(
 if(TARGET pinfold_tool)
   install(TARGETS pinfold_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
+foreach(program pinfold_rma pinfold_rma_mpi)
+  if(TARGET ${program})
+    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/pinfold)
+  endif()
+endforeach()
 # Sets of their own, so that each can be a package of its own: find_package(pinfold COMPONENTS verbs).
 set(components verbs libfabric)
 foreach(component IN LISTS components)

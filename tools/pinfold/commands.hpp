@@ -23,5 +23,10 @@ void add_perf_register(CLI::App& perf, action& chosen);
 void add_perf_io(CLI::App& perf, action& chosen);
 void add_perf_speed(CLI::App& perf, action& chosen);
 void add_perf_monitor(CLI::App& perf, action& chosen);
+void add_perf_rma(CLI::App& perf, action& chosen);
+
+/// `pinfold perf rma …`: becomes the program that does it, which says itself what its options are. Returns when the
+/// command line is another one. Throws `failure` when that program was not built.
+void hand_over_rma(int argc, char** argv);
 
 }  // namespace tool

@@ -18,6 +18,7 @@ int complain(const std::exception& problem, exit_status status) noexcept {
 }
 
 int run(int argc, char** argv) {
+  tool::hand_over_rma(argc, argv);
   tool::CLI::App app("pinfold: registers memory once, reuses it safely, and never hands out what is stale.", "pinfold");
   app.set_version_flag("--version", "pinfold " PINFOLD_VERSION);
   app.require_subcommand(0, 1);  // not 1, 1: a misspelt one would then be called missing
@@ -34,6 +35,7 @@ int run(int argc, char** argv) {
   tool::add_perf_io(*perf, chosen);
   tool::add_perf_speed(*perf, chosen);
   tool::add_perf_monitor(*perf, chosen);
+  tool::add_perf_rma(*perf, chosen);
   if (const auto ended = app.parse(argc, argv)) return *ended == 0 ? success : wrong_usage;
   if (!chosen) throw tool::usage_failure("a subcommand is required; pinfold --help lists them");
   return chosen();

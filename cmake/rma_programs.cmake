@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# What `pinfold perf rma` becomes: programs of their own, so that the tool itself needs neither libfabric nor MPI, and
+# does not load them. Both are the same but for how the ranks meet.
+set(rma_directory ${PROJECT_SOURCE_DIR}/tools/pinfold)
+file(GLOB rma_sources CONFIGURE_DEPENDS ${rma_directory}/rma_*.cpp)
+list(FILTER rma_sources EXCLUDE REGEX "/rma_(with|without)_mpi.cpp$")
+# What they share with the tool.
+foreach(part command_line host measure memory_facts message perf report settings sizes)
+  list(APPEND rma_sources ${rma_directory}/${part}.cpp)
+endforeach()
+
+add_library(pinfold_rma_objects OBJECT ${rma_sources})
+target_link_libraries(
+  pinfold_rma_objects
+  PUBLIC pinfold::pinfold pinfold::libfabric pinfold_libfabric_driver CLI11::CLI11 fmt::fmt nlohmann_json::nlohmann_json
+  PRIVATE pinfold_caller_flags
+)
+
+file(RELATIVE_PATH library_from_libexec ${CMAKE_INSTALL_FULL_LIBEXECDIR}/pinfold ${CMAKE_INSTALL_FULL_LIBDIR})
+function(add_rma_program target name source)
+  add_executable(${target} ${rma_directory}/${source})
+  set_target_properties(
+    ${target}
+    PROPERTIES OUTPUT_NAME ${name}
+               RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin
+               INSTALL_RPATH $ORIGIN/${library_from_libexec}
+  )
+  target_link_libraries(${target} PRIVATE pinfold_rma_objects pinfold_caller_flags ${ARGN})
+endfunction()
+
+add_rma_program(pinfold_rma pinfold-rma rma_without_mpi.cpp)
+if(PINFOLD_HAS_MPI)
+  add_rma_program(pinfold_rma_mpi pinfold-rma-mpi rma_with_mpi.cpp MPI::MPI_CXX)
+endif()

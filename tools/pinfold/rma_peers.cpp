@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "rma_peers.hpp"
+
+#include "failure.hpp"
+#include "rma_options.hpp"
+
+#include <thread>
+#include <utility>
+
+namespace tool {
+
+everybody rma_peers::all_gather(std::string own, std::chrono::nanoseconds patience,
+                                const std::function<void()>& meanwhile) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  begin(std::move(own));
+  while (!complete()) {
+    meanwhile();
+    if (std::chrono::steady_clock::now() > deadline)
+      throw failure(fmt::format("timed_out: no word from {} within {:.1f} s", missing(),
+                                std::chrono::duration<double>(patience).count()));
+    std::this_thread::yield();
+  }
+  return take();
+}
+
+std::unique_ptr<rma_peers> meet_peers(const rma_options& options) {
+  if (options.mpi) return mpi_peers();
+  if (options.listen) return listen_for_peers(options);
+  return options.host.empty() ? fork_peers(options) : connect_to_peers(options);
+}
+
+}  // namespace tool

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// What `pinfold perf rma` shows.
+#pragma once
+
+#include "report.hpp"
+#include "rma_options.hpp"
+#include "rma_peers.hpp"
+#include "rma_rounds.hpp"
+
+namespace tool {
+
+/// One row's measurements on one rank. The first round is verified and not timed.
+struct rma_tally {
+  std::size_t transfers = 0, wrong = 0;  ///< of all rounds
+  std::size_t timed = 0;                 ///< transfers
+  double seconds = 0;
+  double best = 0;  ///< transfers a second, of the best round
+
+  void add(const rma_round& round, const rma_outcome& came, bool warm_up);
+};
+
+/// What a rank tells the others of a row.
+[[nodiscard]] json as_json(const rma_tally& tally);
+
+/// The row of all ranks: rates are the average of the ranks', each counting what it moved by itself; the peak is the
+/// best round of any. MB are 2^20 bytes, as perftest's.
+[[nodiscard]] json rma_row(const json& what, const std::vector<json>& tallies);
+
+/// Adds how many times faster than `per-transfer` a row is.
+void add_rma_gains(json& rows);
+
+[[nodiscard]] std::vector<column> rma_columns();
+
+/// `verified N of N`.
+[[nodiscard]] std::string rma_summary(const json& rows);
+
+}  // namespace tool

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The whole of `pinfold perf rma`, once the ranks have met.
+#pragma once
+
+#include "rma_options.hpp"
+#include "rma_peers.hpp"
+
+namespace tool {
+
+/// The exit status. Throws `failure` or `usage_failure`.
+[[nodiscard]] int run_rma(rma_peers& peers, const rma_options& options);
+
+}  // namespace tool
