@@ -6,7 +6,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 export CTEST_PARALLEL_LEVEL ?= $(shell nproc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo demo-emulated gpu-test weight-sync bench plots test soak rdma-test rdma-soak format lint check install clean
+.PHONY: help setup build demo demo-emulated gpu-test weight-sync bench plots test soak hosts-test rdma-test rdma-soak format lint check install clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\): *[^#]*## */  make \1\t/p' Makefile | expand -t 22
@@ -62,6 +62,12 @@ test:            ## build everything and run all tests at their short lengths
 soak:            ## the long tests: ten million model steps, a minute or more of each stress test in three builds; hours
 	scripts/setup check
 	scripts/soak
+
+hosts-test:      ## puts and gets between two hosts in namespaces, started by mpirun and by hand; 20 seconds
+	scripts/setup hosts
+	cmake --preset release -DPINFOLD_WITH_LIBFABRIC=ON -DPINFOLD_WITH_MPI=ON
+	cmake --build --preset release --target pinfold_tool pinfold_rma pinfold_rma_mpi
+	scripts/hosts-test build/release
 
 rdma-test:       ## the tests that need an RDMA device, in an emulated machine that has one; 3 minutes
 	scripts/setup rdma
