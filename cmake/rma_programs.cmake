@@ -4,17 +4,14 @@
 set(rma_directory ${PROJECT_SOURCE_DIR}/tools/pinfold)
 file(GLOB rma_sources CONFIGURE_DEPENDS ${rma_directory}/rma_*.cpp)
 list(FILTER rma_sources EXCLUDE REGEX "/rma_(with|without)_mpi.cpp$")
-# What they share with the tool.
-foreach(part command_line host measure memory_facts message perf report settings sizes)
-  list(APPEND rma_sources ${rma_directory}/${part}.cpp)
-endforeach()
 
 add_library(pinfold_rma_objects OBJECT ${rma_sources})
 target_link_libraries(
   pinfold_rma_objects
-  PUBLIC pinfold::pinfold pinfold::libfabric pinfold_libfabric_driver CLI11::CLI11 fmt::fmt nlohmann_json::nlohmann_json
+  PUBLIC pinfold_tool_parts pinfold::libfabric pinfold_libfabric_driver
   PRIVATE pinfold_caller_flags
 )
+target_precompile_headers(pinfold_rma_objects REUSE_FROM pinfold_tool_parts)
 
 file(RELATIVE_PATH library_from_libexec ${CMAKE_INSTALL_FULL_LIBEXECDIR}/pinfold ${CMAKE_INSTALL_FULL_LIBDIR})
 function(add_rma_program target name source)
