@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// A provider's domain whose calls for memory regions are counted, and fail when a test says so: they come here first.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <rdma/fabric.h>
+#include <rdma/fi_domain.h>
+#include <string>
+#include <string_view>
+
+namespace pinfold::testing {
+
+/// Of one domain at a time, and gone before it. Thread-safe.
+class watched_domain {
+ public:
+  explicit watched_domain(::fid_domain* domain) : domain_(domain), real_(domain->mr), own_(*domain->mr) {
+    now_ = this;
+    own_.regattr = [](::fid* of, const ::fi_mr_attr* what, std::uint64_t flags, ::fid_mr** made) {
+      return now_->open(of, what, flags, made);
+    };
+    domain_->mr = &own_;
+  }
+  ~watched_domain() {
+    domain_->mr = real_;
+    now_ = nullptr;
+  }
+  watched_domain(const watched_domain&) = delete;
+  watched_domain& operator=(const watched_domain&) = delete;
+
+  [[nodiscard]] std::size_t open_now() const {
+    const std::lock_guard guard(mutex_);
+    return open_.size();
+  }
+
+ private:
+  struct region {
+    ::fi_ops* real;
+    ::fi_ops own;
+  };
+
+  int open(::fid* of, const ::fi_mr_attr* what, std::uint64_t flags, ::fid_mr** made) {
+    const int refused = real_->regattr(of, what, flags, made);
+    if (refused != 0) return refused;
+    const std::lock_guard guard(mutex_);
+    auto& here = open_[&(*made)->fid];
+    here = {(*made)->fid.ops, *(*made)->fid.ops};
+    here.own.close = [](::fid* which) { return now_->close(which); };
+    (*made)->fid.ops = &here.own;
+    return 0;
+  }
+  int close(::fid* which) {
+    ::fi_ops* real = nullptr;
+    {
+      const std::lock_guard guard(mutex_);
+      real = open_.at(which).real;
+      which->ops = real;
+      open_.erase(which);
+    }
+    return real->close(which);
+  }
+
+  static inline watched_domain* now_ = nullptr;
+  ::fid_domain* domain_;
+  ::fi_ops_mr* real_;
+  ::fi_ops_mr own_;
+  mutable std::mutex mutex_;
+  std::map<::fid*, region> open_;
+};
+
+}  // namespace pinfold::testing

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// How long a property is tried with random histories, and how a failure is replayed.
+#pragma once
+
+#include "support/settings.hpp"
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+namespace pinfold::testing {
+
+/// That the property, of a setup and a history, holds for random ones of about so many steps in all.
+template <class Property>
+void expect_agreement(std::uint64_t steps, Property&& property) {
+  constexpr std::uint64_t longest = 200;  // steps of a history, a quarter of it on average
+  const auto histories = 1 + steps * 11 / 10 / (longest / 4);
+  const auto parameters = "seed=" + std::to_string(test_seed()) + " max_success=" + std::to_string(histories) +
+                          " max_size=" + std::to_string(longest);
+  if (std::getenv("RC_PARAMS") == nullptr) ::setenv("RC_PARAMS", parameters.c_str(), 1);
+  EXPECT_TRUE(rc::check(std::forward<Property>(property)))
+      << "replay with PINFOLD_TEST_SEED=" << test_seed() << ", or this history with the RC_PARAMS above";
+}
+
+}  // namespace pinfold::testing
