@@ -214,7 +214,8 @@ void engine::shut_down(engine* ending) noexcept {
     ending->wait_for_leases();
     out = ending->leases_out();
     ending->revoke_leased();
-    static_cast<void>(ending->close_unheld());  // what fails is told to the sink: there is nobody else to tell
+    // What fails is told to the sink: there is nobody else to tell, and nobody who could try again.
+    if (!ending->close_unheld()) static_cast<void>(ending->retry_quarantined());
   }
   if (out > 0) {
     event left{event_kind::leases_outlive_cache, severity::failure};

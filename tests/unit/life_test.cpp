@@ -266,6 +266,23 @@ TEST(life, R47_destructor_reports_a_failed_close_to_the_sink) {
   f.world->heal();
 }
 
+TEST(life, R47_destructor_tries_a_refused_close_once_more) {
+  listener heard;
+  std::shared_ptr<pretend_world> world;
+  int left = 1;
+  {
+    pretend_fixture f({.sink = heard.sink()});
+    world = f.world;
+    for (const std::uint64_t base : {0x10000U, 0x20000U, 0x30000U}) f.touch(world->allocate(1, base, 64));
+    world->inject([&](driver_call call, const pretend_handle&) -> std::optional<error> {
+      if (call != driver_call::close || left-- <= 0) return std::nullopt;
+      return error{errc::in_use_conflict, native_kind::posix, 16, "not yet"};
+    });
+  }
+  EXPECT_EQ(heard.count(event_kind::close_failed), 1U);
+  EXPECT_EQ(world->open_now(), 0U);
+}
+
 TEST(life, R49_memory_that_goes_away_under_a_lease_is_told) {
   listener heard;
   pretend_fixture f({.sink = heard.sink()});
