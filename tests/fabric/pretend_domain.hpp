@@ -3,6 +3,8 @@
 /// A domain of no provider: it registers nothing, notes what it is asked, and refuses what a test says.
 #pragma once
 
+#include "support/fault_points.hpp"
+
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -36,10 +38,12 @@ class pretend_domain {
     region_calls_.close = [](::fid* region) { return owner_of(region).remove(region); };
     region_calls_.bind = [](::fid* region, ::fid* endpoint, std::uint64_t) {
       owner_of(region).bound.push_back(endpoint);
+      if (const int fault = owner_of(region).faults.strike("fi_mr_bind")) return -fault;
       return owner_of(region).refuse_bind;
     };
     region_calls_.control = [](::fid* region, int command, void*) {
       owner_of(region).enabled += command == FI_ENABLE ? 1 : 0;
+      if (const int fault = owner_of(region).faults.strike("fi_mr_enable")) return -fault;
       return owner_of(region).refuse_enable;
     };
   }
@@ -59,6 +63,11 @@ class pretend_domain {
   int enabled = 0, closes = 0;
   int refuse = 0, refuse_bind = 0, refuse_enable = 0, refuse_close = 0;  ///< negative fi_errno
   std::uint64_t provider_key = 70;
+  fault_points faults;  ///< of fi_mr_regattr, fi_mr_bind, fi_mr_enable and fi_close
+  int misuses = 0;      ///< closes of what is not open
+
+  /// After any other failure of fi_close the region may be gone: here, and in `watched_domain`, it is.
+  static bool stays_open(int fault) { return fault == FI_EBUSY || fault == FI_EAGAIN; }
 
  private:
   static pretend_domain& owner_of(::fid* region) { return *static_cast<pretend_domain*>(region->context); }
@@ -66,6 +75,7 @@ class pretend_domain {
   int add(const ::fi_mr_attr& what, ::fid_mr** made) {
     asked.push_back(what);
     iovs.push_back(*what.mr_iov);
+    if (const int fault = faults.strike("fi_mr_regattr")) return -fault;
     if (refuse != 0) return refuse;
     const bool provides = (attributes.mr_mode & FI_MR_PROV_KEY) != 0;
     const auto key = provides ? provider_key++ : what.requested_key;
@@ -82,9 +92,13 @@ class pretend_domain {
   int remove(::fid* region) {
     ++closes;
     if (refuse_close != 0) return refuse_close;
-    keys.erase(regions.at(region)->key);
-    regions.erase(region);
-    return 0;
+    const int fault = faults.strike("fi_close");
+    if (stays_open(fault)) return -fault;
+    const auto at = regions.find(region);
+    if (at == regions.end()) return ++misuses, -FI_EINVAL;
+    keys.erase(at->second->key);
+    regions.erase(at);
+    return -fault;
   }
 
   ::fi_ops_mr registering_{.size = sizeof(::fi_ops_mr), .reg = nullptr, .regv = nullptr, .regattr = nullptr};

@@ -3,13 +3,14 @@
 /// A provider's domain whose calls for memory regions are counted, and fail when a test says so: they come here first.
 #pragma once
 
+#include "support/fault_points.hpp"
+
 #include <cstdint>
 #include <map>
 #include <mutex>
 #include <rdma/fabric.h>
 #include <rdma/fi_domain.h>
-#include <string>
-#include <string_view>
+#include <rdma/fi_errno.h>
 
 namespace pinfold::testing {
 
@@ -35,6 +36,8 @@ class watched_domain {
     return open_.size();
   }
 
+  fault_points faults;  ///< of fi_mr_regattr and fi_close
+
  private:
   struct region {
     ::fi_ops* real;
@@ -42,6 +45,7 @@ class watched_domain {
   };
 
   int open(::fid* of, const ::fi_mr_attr* what, std::uint64_t flags, ::fid_mr** made) {
+    if (const int fault = faults.strike("fi_mr_regattr")) return -fault;
     const int refused = real_->regattr(of, what, flags, made);
     if (refused != 0) return refused;
     const std::lock_guard guard(mutex_);
@@ -52,14 +56,18 @@ class watched_domain {
     return 0;
   }
   int close(::fid* which) {
-    ::fi_ops* real = nullptr;
-    {
-      const std::lock_guard guard(mutex_);
-      real = open_.at(which).real;
-      which->ops = real;
-      open_.erase(which);
-    }
-    return real->close(which);
+    const int fault = faults.strike("fi_close");
+    if (fault == FI_EBUSY || fault == FI_EAGAIN) return -fault;
+    ::fi_ops* const real = forget(which);
+    const int refused = real->close(which);
+    return fault != 0 ? -fault : refused;
+  }
+
+  ::fi_ops* forget(::fid* which) {
+    const std::lock_guard guard(mutex_);
+    which->ops = open_.at(which).real;
+    open_.erase(which);
+    return which->ops;
   }
 
   static inline watched_domain* now_ = nullptr;

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Every call of libfabric that a cache makes fails, in every way: over a domain of no provider, which has all the
+// calls, and over a real one.
+#include "fabric/node.hpp"
+#include "fabric/pretend_domain.hpp"
+#include "fabric/watched_domain.hpp"
+#include "support/local_faults.hpp"
+
+#include <string_view>
+
+namespace pinfold::testing {
+namespace {
+
+using std::string_view_literals::operator""sv;
+
+const std::vector<int> codes{FI_ENOMEM, FI_EINVAL, FI_EIO,        FI_EBUSY,  FI_EAGAIN,      FI_EACCES,
+                             FI_EFAULT, FI_ENODEV, FI_EOPNOTSUPP, FI_ENOKEY, FI_EKEYREJECTED};
+
+// A region that the provider may have freed counts as closed, and a key that is taken is followed by another.
+bool nobody_is_told(std::string_view call, int code) {
+  return call == "fi_close"sv ? !pretend_domain::stays_open(code) : code == FI_ENOKEY;
+}
+
+struct pretend_driver {
+  explicit pretend_driver(int mr_mode) : domain(mr_mode), faults(domain.faults) {}
+
+  static constexpr native_kind kind = native_kind::posix;
+  libfabric_registrar registrar() {
+    auto made = libfabric_registrar::create(&domain.domain, &domain.info, {.endpoint = &endpoint});
+    if (!made) throw std::runtime_error(describe(made.error()));
+    return std::move(*made);
+  }
+  [[nodiscard]] std::size_t open_now() const { return domain.regions.size(); }
+  [[nodiscard]] std::size_t misuses() const { return static_cast<std::size_t>(domain.misuses); }
+  static bool hidden(std::string_view call, int code) { return nobody_is_told(call, code); }
+
+  pretend_domain domain;
+  fault_points& faults;
+  ::fid_ep endpoint{};
+};
+
+TEST(libfabric_faults, R10_R41_of_a_region_of_an_endpoint_leave_nothing_behind) {
+  pretend_driver driver(FI_MR_ENDPOINT);
+  expect_survival(driver, {"fi_mr_regattr", "fi_mr_bind", "fi_mr_enable", "fi_close"}, codes);
+}
+TEST(libfabric_faults, R10_R41_of_a_region_with_the_providers_key_leave_nothing_behind) {
+  pretend_driver driver(FI_MR_PROV_KEY | FI_MR_ENDPOINT);
+  expect_survival(driver, {"fi_mr_regattr", "fi_mr_bind", "fi_mr_enable", "fi_close"}, codes);
+}
+
+struct real_driver {
+  static constexpr native_kind kind = native_kind::posix;
+  [[nodiscard]] libfabric_registrar registrar() const { return here.registrar(); }
+  [[nodiscard]] std::size_t open_now() const { return domain.open_now(); }
+  static std::size_t misuses() { return 0; }  // the provider would crash
+  static bool hidden(std::string_view call, int code) { return nobody_is_told(call, code); }
+
+  node here{"tcp;ofi_rxm"};
+  watched_domain domain{here.domain()};
+  fault_points& faults{domain.faults};
+};
+
+TEST(libfabric_faults, R10_R41_over_a_real_provider_leave_nothing_behind) {
+  if (!offered_by("tcp;ofi_rxm")) GTEST_SKIP() << "libfabric has no provider tcp;ofi_rxm here";
+  real_driver driver;
+  expect_survival(driver, {"fi_mr_regattr", "fi_close"}, codes);
+}
+
+}  // namespace
+}  // namespace pinfold::testing
