@@ -21,6 +21,9 @@ endforeach()
 # Sets of their own, so that each can be a package of its own: find_package(pinfold COMPONENTS verbs).
 set(components verbs libfabric)
 foreach(component IN LISTS components)
+  if(TARGET pinfold_${component}_facts)
+    install(TARGETS pinfold_${component}_facts LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/pinfold)
+  endif()
   if(TARGET pinfold_${component})
     install(
       TARGETS pinfold_${component}

@@ -5,6 +5,7 @@
 #include "host.hpp"
 #include "info_cuda.hpp"
 #include "info_monitors.hpp"
+#include "info_rdma.hpp"
 #include "memory_facts.hpp"
 #include "report.hpp"
 #include "settings.hpp"
@@ -98,15 +99,18 @@ int show(const info_options& options) {
   const auto rows = backends();
   const auto monitors = monitor_facts();
   const auto cuda = cuda_facts();
+  const auto rdma = rdma_facts();  // last: what it loads is to disturb nothing
   if (options.as_json) {
     json whole{{"host", host}, {"rows", rows}};
     whole["cuda"] = cuda;
+    whole["rdma"] = rdma;
     whole.update(monitors);
     fmt::print("{}\n", whole.dump(2));
   } else {
     print_host(host);
     print_backends(rows);
     print_cuda(cuda);
+    print_rdma(rdma);
     print_monitors(monitors);
     fmt::print("\nSettings: pinfold info --config\n");
   }

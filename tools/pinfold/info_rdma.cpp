@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "info_rdma.hpp"
+
+#include "drivers/facts.hpp"
+#include "sizes.hpp"
+
+#include <array>
+#include <cstdint>
+#include <dlfcn.h>
+#include <filesystem>
+#include <fmt/format.h>
+#include <string>
+#include <string_view>
+
+namespace tool {
+namespace {
+
+json missing(std::string why) { return {{"works", false}, {"why_not", std::move(why)}}; }
+
+// Beside the tool, where the build and the installation put it.
+std::filesystem::path module_of(const char* driver) {
+  std::error_code unknown;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", unknown);
+  return self.parent_path() / PINFOLD_DRIVERS / fmt::format("pinfold-{}-facts.so", driver);
+}
+
+json facts_from(const char* driver) try {
+  const auto module = module_of(driver);
+  if (!std::filesystem::exists(module)) return missing("this pinfold was built without it");
+  void* const loaded = ::dlopen(module.c_str(), RTLD_NOW | RTLD_LOCAL);
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread asks the loader
+  if (loaded == nullptr) return missing(::dlerror());
+  auto* const ask = reinterpret_cast<decltype(&::pinfold_driver_facts)>(::dlsym(loaded, "pinfold_driver_facts"));
+  return ask == nullptr ? missing("its module is damaged") : json::parse(ask());
+} catch (const std::exception& failed) {
+  return missing(failed.what());
+}
+
+std::string limits_of(const json& device) {
+  const auto largest = device.at("largest").get<std::uint64_t>();
+  return fmt::format("{} regions of at most {}", device.at("regions").get<std::uint32_t>(),
+                     largest >> 62U != 0 ? "any size" : size_text(static_cast<std::size_t>(largest)));
+}
+
+std::string paging_of(const json& device) {
+  if (!device.at("on_demand_paging").get<bool>()) return "no on-demand paging";
+  const bool implicit = device.at("implicit_on_demand_paging").get<bool>();
+  return fmt::format("on-demand paging{}, off unless asked for", implicit ? ", also implicit" : "");
+}
+
+std::string line_of(const json& device) {
+  const auto name = device.at("name").get<std::string>();
+  const auto why_not = device.at("why_not").get<std::string>();
+  if (!why_not.empty()) return fmt::format("{}: {}", name, why_not);
+  return fmt::format("{}: {}; {}atomics; {}; {}dma-bufs", name, limits_of(device),
+                     device.at("atomics").get<bool>() ? "" : "no ", paging_of(device),
+                     device.at("dma_bufs").get<bool>() ? "" : "no ");
+}
+
+std::string names(const json& providers, const char* only = nullptr) {
+  std::string list;
+  for (const auto& one : providers)
+    if (only == nullptr || one.at(only).get<bool>())
+      list += (list.empty() ? "" : ", ") + one.at("name").get<std::string>();
+  return list;
+}
+
+std::string cache_of(const json& libfabric) {
+  if (!libfabric.at("caches_too").get<bool>()) return "its own registration cache is off, or not for these providers";
+  return fmt::format(
+      "two caches: libfabric may keep registrations of {} too, and pinfold refuses these. FI_MR_CACHE_MAX_COUNT=0 "
+      "(efa: FI_EFA_MR_CACHE_ENABLE=0) or turn_off_libfabric_cache() turns that off",
+      names(libfabric.at("providers"), "caches_too"));
+}
+
+void say(std::string_view head, const std::string& text) {
+  fmt::print("{}", paragraph(fmt::format("  {:<12}", head), text));
+}
+
+}  // namespace
+
+json rdma_facts() { return {{"verbs", facts_from("verbs")}, {"libfabric", facts_from("libfabric")}}; }
+
+void print_rdma(const json& facts) {
+  const auto& verbs = facts.at("verbs");
+  const auto& libfabric = facts.at("libfabric");
+  fmt::print("\nRDMA\n");
+  for (const auto& device : verbs.value("devices", json::array())) say("verbs", line_of(device));
+  if (verbs.value("devices", json::array()).empty()) say("verbs", verbs.at("why_not").get<std::string>());
+  if (!libfabric.at("works").get<bool>()) return say("libfabric", libfabric.at("why_not").get<std::string>());
+  say("libfabric", libfabric.at("version").get<std::string>() + ": " + names(libfabric.at("providers")));
+  say("", cache_of(libfabric));
+}
+
+}  // namespace tool
