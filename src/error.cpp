@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 namespace pinfold {
 
@@ -54,11 +55,26 @@ std::string cuda_text(std::int32_t code) {
   return known == cuda_names.end() ? number : number + ": " + known->name;
 }
 
+// FI_ERRNO_OFFSET and up, those that a registration can meet. What is below are the system's, under other names.
+constexpr int first_of_libfabric = 256;
+constexpr std::array libfabric_names{
+    std::pair{256, "FI_EOTHER"},  std::pair{258, "FI_EOPBADSTATE"}, std::pair{260, "FI_EBADFLAGS"},
+    std::pair{262, "FI_EDOMAIN"}, std::pair{266, "FI_ENOKEY"},      std::pair{270, "FI_ENOMR"},
+};
+
+std::string libfabric_text(std::int32_t code) {
+  if (code > 0 && code < first_of_libfabric) return "FI_" + posix_text(code);
+  const auto known = std::ranges::find(libfabric_names, code, [](const auto& one) { return one.first; });
+  const std::string number = "fi_errno " + std::to_string(code);
+  return known == libfabric_names.end() ? number : number + ": " + known->second;
+}
+
 std::string native_text(const error& failure) {
   switch (failure.kind) {
     case native_kind::none: return "";
     case native_kind::posix: return " (" + posix_text(failure.native) + ")";
     case native_kind::cuda: return " (" + cuda_text(failure.native) + ")";
+    case native_kind::libfabric: return " (" + libfabric_text(failure.native) + ")";
   }
   return "";
 }

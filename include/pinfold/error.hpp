@@ -33,9 +33,10 @@ enum class errc : std::uint8_t {
 
 /// Where a native code comes from, so that it can be printed as words.
 enum class native_kind : std::uint8_t {
-  none,   ///< there is no native code
-  posix,  ///< an `errno` value
-  cuda,   ///< a `CUresult`
+  none,       ///< there is no native code
+  posix,      ///< an `errno` value
+  cuda,       ///< a `CUresult`
+  libfabric,  ///< a `fi_errno`, positive: an `errno` value below 256, libfabric's own from there on
 };
 
 /// One failure. Trivially copyable; thread-safe to copy and read.

@@ -10,7 +10,9 @@ namespace {
 // FI_ENOMR, which headers before libfabric 1.20 do not have.
 constexpr int no_region_left = 270;
 
-error make(errc code, int native, const char* message) noexcept { return {code, native_kind::posix, native, message}; }
+error make(errc code, int native, const char* message) noexcept {
+  return {code, native_kind::libfabric, native, message};
+}
 
 }  // namespace
 

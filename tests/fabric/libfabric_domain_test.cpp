@@ -208,6 +208,7 @@ TEST(libfabric_domain, refusals_keep_the_providers_code) {
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code, code) << native;
     EXPECT_EQ(refused.error().native, native);
+    EXPECT_EQ(refused.error().kind, native_kind::libfabric);
     EXPECT_EQ(domain.asked.size(), 1U) << "only FI_ENOKEY is worth another try";
   }
 }
@@ -231,6 +232,7 @@ TEST(libfabric_domain, a_refused_close_leaves_all_as_it_was) {
     domain.refuse_close = -refused;
     EXPECT_EQ(registrar.close(*made).error().code, errc::in_use_conflict);
     EXPECT_EQ(registrar.close(*made).error().native, refused);
+    EXPECT_EQ(registrar.close(*made).error().kind, native_kind::libfabric);
     EXPECT_NE(registrar.open(memory, local_access)->key, made->key);
   }
   domain.refuse_close = 0;

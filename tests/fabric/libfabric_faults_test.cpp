@@ -24,7 +24,7 @@ bool nobody_is_told(std::string_view call, int code) {
 struct pretend_driver {
   explicit pretend_driver(int mr_mode) : domain(mr_mode), faults(domain.faults) {}
 
-  static constexpr native_kind kind = native_kind::posix;
+  static constexpr native_kind kind = native_kind::libfabric;
   libfabric_registrar registrar() {
     auto made = libfabric_registrar::create(&domain.domain, &domain.info, {.endpoint = &endpoint});
     if (!made) throw std::runtime_error(describe(made.error()));
@@ -49,7 +49,7 @@ TEST(libfabric_faults, R10_R41_of_a_region_with_the_providers_key_leave_nothing_
 }
 
 struct real_driver {
-  static constexpr native_kind kind = native_kind::posix;
+  static constexpr native_kind kind = native_kind::libfabric;
   [[nodiscard]] libfabric_registrar registrar() const { return here.registrar(); }
   [[nodiscard]] std::size_t open_now() const { return domain.open_now(); }
   static std::size_t misuses() { return 0; }  // the provider would crash

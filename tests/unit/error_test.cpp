@@ -42,6 +42,15 @@ TEST(describe_error, gives_the_number_where_there_are_no_words) {
             "already_mapped: mapped (CUresult 208: CUDA_ERROR_ALREADY_MAPPED)");
   EXPECT_EQ(pinfold::describe({errc::driver_error, native_kind::cuda, 12345, "odd"}),
             "driver_error: odd (CUresult 12345)");
+  EXPECT_EQ(pinfold::describe({errc::driver_error, native_kind::libfabric, 4711, "odd"}),
+            "driver_error: odd (fi_errno 4711)");
+}
+
+TEST(describe_error, tells_libfabrics_own_codes_from_the_systems) {
+  EXPECT_EQ(pinfold::describe({errc::in_use_conflict, native_kind::libfabric, 266, "keys"}),
+            "in_use_conflict: keys (fi_errno 266: FI_ENOKEY)");
+  EXPECT_EQ(pinfold::describe({errc::out_of_resources, native_kind::libfabric, ENOMEM, "full"}),
+            "out_of_resources: full (FI_ENOMEM 12: Cannot allocate memory)");
 }
 
 }  // namespace

@@ -92,7 +92,7 @@ struct libfabric_registrar_options {
 /// `open` errors: those of `check_request`; `out_of_resources` (ENOMEM, ENOSPC, EAGAIN, or all keys in use),
 /// `invalid_range` (EFAULT), `not_permitted`, `unsupported` (EOPNOTSUPP, ENOSYS, FI_EBADFLAGS, FI_EKEYREJECTED),
 /// `in_use_conflict` (FI_ENOKEY: others at the domain hold the keys tried), `driver_error`. The native code is the
-/// provider's, positive. One that was moved from says `closed`.
+/// provider's, positive (`native_kind::libfabric`). One that was moved from says `closed`.
 ///
 /// `close` errors: `in_use_conflict` (EBUSY: an endpoint or counter still uses it; EAGAIN), and the region is still
 /// open. After any other failure of fi_close the provider may have freed the region: nobody may touch it again. `close`
