@@ -100,6 +100,20 @@ class rdma_pair {
   ibv_wc_status read(void* into, std::size_t bytes, std::uint32_t lkey, const rdma_place& from) {
     return run(IBV_WR_RDMA_READ, into, bytes, lkey, from);
   }
+  /// A buffer for the next message.
+  void post_receive(void* into, std::size_t bytes, std::uint32_t lkey) {
+    ibv_sge piece{reinterpret_cast<std::uint64_t>(into), static_cast<std::uint32_t>(bytes), lkey};
+    ibv_recv_wr work{};
+    ibv_recv_wr* bad = nullptr;
+    work.sg_list = &piece;
+    work.num_sge = 1;
+    done(::ibv_post_recv(far_.get(), &work, &bad), "ibv_post_recv");
+  }
+  /// Into the buffer that was posted; whether both ends are content.
+  bool send(const void* from, std::size_t bytes, std::uint32_t lkey) {
+    const auto first = run(IBV_WR_SEND, from, bytes, lkey, {nullptr, 0});
+    return first == IBV_WC_SUCCESS && finish() == IBV_WC_SUCCESS;
+  }
   ibv_wc_status fetch_and_add(std::uint64_t* before, std::uint32_t lkey, const rdma_place& on) {
     return run(IBV_WR_ATOMIC_FETCH_AND_ADD, before, sizeof *before, lkey, on);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// An RDMA device as that of a `stage_on`: what it sends, it writes to other memory of this process.
+/// An RDMA device as that of a `stage_on`: what is registered, it moves to other memory of this process, or from there.
 #pragma once
 
 #include "rdma/pair.hpp"
@@ -12,12 +12,16 @@
 
 namespace pinfold::testing {
 
-class rdma_sending {
+/// What a peer gets is looked at; with `receive`, what the program finds in its memory.
+enum class rdma_way { write, send, receive };
+
+template <rdma_way Way>
+class rdma_moving {
  public:
-  ~rdma_sending() { ::munmap(received_, most_at_once); }
-  rdma_sending() = default;
-  rdma_sending(const rdma_sending&) = delete;
-  rdma_sending& operator=(const rdma_sending&) = delete;
+  ~rdma_moving() { ::munmap(elsewhere_, most_at_once); }
+  rdma_moving() = default;
+  rdma_moving(const rdma_moving&) = delete;
+  rdma_moving& operator=(const rdma_moving&) = delete;
 
   [[nodiscard]] verbs_registrar registrar() const { return device_.registrar(); }
 
@@ -26,21 +30,37 @@ class rdma_sending {
     std::size_t arrived = 0;
     for (std::size_t from = 0; from < at.bytes; from += most_at_once) {
       const auto bytes = std::min(most_at_once, at.bytes - from);
-      std::fill_n(received_, bytes, '?');
-      if (pair_.write(at.data + from, bytes, with.lkey, {received_, sink_.rkey()}) != IBV_WC_SUCCESS)
-        return std::nullopt;
-      arrived += static_cast<std::size_t>(std::count(received_, received_ + bytes, expected));
+      auto* const mine = reinterpret_cast<char*>(at.data + from);
+      auto* const target = Way == rdma_way::receive ? mine : elsewhere_;
+      if constexpr (Way == rdma_way::receive) std::fill_n(elsewhere_, bytes, expected);
+      std::fill_n(target, bytes, '?');
+      if (!move(mine, bytes, with.lkey)) return std::nullopt;
+      arrived += static_cast<std::size_t>(std::count(target, target + bytes, expected));
     }
     return arrived;
   }
 
  private:
+  bool move(char* mine, std::size_t bytes, std::uint32_t lkey) {
+    if constexpr (Way == rdma_way::write) {
+      return pair_.write(mine, bytes, lkey, {elsewhere_, sink_.rkey()}) == IBV_WC_SUCCESS;
+    } else if constexpr (Way == rdma_way::send) {
+      pair_.post_receive(elsewhere_, bytes, sink_.lkey());
+      return pair_.send(mine, bytes, lkey);
+    } else {
+      pair_.post_receive(mine, bytes, lkey);
+      return pair_.send(elsewhere_, bytes, sink_.lkey());
+    }
+  }
+
   static constexpr std::size_t most_at_once = std::size_t{1} << 20U;
 
-  char* const received_ = static_cast<char*>(attacks::elsewhere(most_at_once));
+  char* const elsewhere_ = static_cast<char*>(attacks::elsewhere(most_at_once));
   rdma_device device_;
-  rdma_sink sink_{device_, received_, most_at_once};
+  rdma_sink sink_{device_, elsewhere_, most_at_once};
   rdma_pair pair_{device_};
 };
+
+using rdma_sending = rdma_moving<rdma_way::write>;
 
 }  // namespace pinfold::testing

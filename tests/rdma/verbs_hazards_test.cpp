@@ -35,28 +35,49 @@ bool keeps_here(const watch_case& who) {
   return keeps;
 }
 
+void skip_without_monitor(const watch_case& who) {
+  const bool may_be_missing = sanitized || includes(who.monitor, monitor_choice::userfaultfd);
+  ASSERT_TRUE(may_be_missing) << "the hooks do not prove themselves";
+  GTEST_SKIP() << "no such monitor here: userfaultfd needs Linux 6.7, hooks libc's own allocator";
+}
+
+// Whether old bytes arrived.
+template <class Device>
+bool brings_old_bytes(const watch_case& who, const hazard& what, const char* way) {
+  SCOPED_TRACE(what.name);
+  const auto seen = try_in_child<Device>(who, what);
+  std::cout << who.name << way << ": " << what.name << ": " << words(seen.what)
+            << std::endl;  // or the next child says it too
+  expect_sound(who, what, seen);
+  return seen.what == answer::stale;
+}
+
 TEST_P(verbs_hazards, R30_no_old_bytes_where_somebody_says_that_he_sees_it) {
-  if (!keeps_here(GetParam())) {
-    const bool may_be_missing = sanitized || includes(GetParam().monitor, monitor_choice::userfaultfd);
-    ASSERT_TRUE(may_be_missing) << "the hooks do not prove themselves";
-    GTEST_SKIP() << "no such monitor here: userfaultfd needs Linux 6.7, hooks libc's own allocator";
-  }
+  if (!keeps_here(GetParam())) return skip_without_monitor(GetParam());
   const auto pinned = counted_by_kernel("VmPin");
   int stale = 0;
   for (const auto* list : {&hazards::of_memory(), &hazards::of_programs()})
-    for (const auto& what : *list) {
-      if (!is_for_verbs(what)) continue;
-      SCOPED_TRACE(what.name);
-      const auto seen = try_in_child<rdma_sending>(GetParam(), what);
-      std::cout << GetParam().name << ": " << what.name << ": " << words(seen.what)
-                << std::endl;  // or the next child says it too
-      expect_sound(GetParam(), what, seen);
-      stale += seen.what == answer::stale ? 1 : 0;
-    }
+    for (const auto& what : *list)
+      if (is_for_verbs(what) && brings_old_bytes<rdma_sending>(GetParam(), what, "")) ++stale;
   if (is_control(GetParam())) {
     EXPECT_GE(stale, 14) << "old bytes with status=success are what all this is about";
   }
   EXPECT_EQ(counted_by_kernel("VmPin"), pinned);
+}
+
+// The device looks the memory up in the same way for messages: a few events show that, at both ends.
+TEST_P(verbs_hazards, R30_messages_neither_carry_old_bytes_nor_arrive_in_old_memory) {
+  if (!keeps_here(GetParam())) return skip_without_monitor(GetParam());
+  int stale = 0;
+  for (const auto& what : hazards::of_memory()) {
+    const std::string_view name = what.name;
+    if (name != "munmap, and mmap at the address" && name != "mremap of something else onto it" &&
+        name != "madvise DONTNEED")
+      continue;
+    if (brings_old_bytes<rdma_moving<rdma_way::send>>(GetParam(), what, ", send")) ++stale;
+    if (brings_old_bytes<rdma_moving<rdma_way::receive>>(GetParam(), what, ", receive")) ++stale;
+  }
+  EXPECT_EQ(stale, is_control(GetParam()) ? 6 : 0);
 }
 
 std::vector<watch_case> watchers() {

@@ -80,5 +80,29 @@ TEST_F(verbs_peers, R30_a_key_that_was_withdrawn_is_refused) {
   EXPECT_TRUE(memory_is('3'));
 }
 
+// The message arrives in memory that nobody has any more; whose lease it was can tell.
+TEST_F(verbs_peers, R49_a_posted_receive_whose_memory_is_replaced_is_stale) {
+  cache cache(device.registrar(), {.monitor = monitor_choice::explicit_});
+  rdma_pair pair(device);
+  std::memset(own, 'M', bytes);
+  const rdma_sink message(device, own, bytes);
+  {
+    auto held = cache.acquire(memory, bytes);
+    ASSERT_TRUE(held) << describe(held.error());
+    pair.post_receive(memory, bytes, held->handle().lkey);
+    cache.invalidate(memory, bytes);
+    replace_memory();
+    EXPECT_TRUE(pair.send(own, bytes, message.lkey())) << "both ends are told of success";
+    EXPECT_TRUE(memory_is('N'));
+    EXPECT_TRUE(held->stale());
+  }
+  EXPECT_EQ(cache.statistics().invalidated_while_leased, 1U);
+  auto again = cache.acquire(memory, bytes);
+  ASSERT_TRUE(again) << describe(again.error());
+  pair.post_receive(memory, bytes, again->handle().lkey);
+  EXPECT_TRUE(pair.send(own, bytes, message.lkey()));
+  EXPECT_TRUE(memory_is('M'));
+}
+
 }  // namespace
 }  // namespace pinfold::testing
