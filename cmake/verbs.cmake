@@ -1,35 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Finds libibverbs for pinfold::verbs, where PINFOLD_WITH_VERBS allows. Sets PINFOLD_HAS_VERBS, and gives the target
 # pinfold_libibverbs.
-set(PINFOLD_WITH_VERBS AUTO CACHE STRING "Build the RDMA registrar, pinfold::verbs: ON, OFF, or AUTO where possible")
-set_property(CACHE PINFOLD_WITH_VERBS PROPERTY STRINGS AUTO ON OFF)
+include(optional_driver)
+set(what "the RDMA registrar, pinfold::verbs")
 
-set(PINFOLD_HAS_VERBS OFF)
-if(PINFOLD_WITH_VERBS)
-  find_path(PINFOLD_VERBS_INCLUDE infiniband/verbs.h)
-  find_library(PINFOLD_VERBS_LIBRARY ibverbs)
-  mark_as_advanced(PINFOLD_VERBS_INCLUDE PINFOLD_VERBS_LIBRARY)
-  if(PINFOLD_VERBS_INCLUDE AND PINFOLD_VERBS_LIBRARY)
-    include(CheckLibraryExists)
-    # The newest that is required: rdma-core 36.
-    check_library_exists(${PINFOLD_VERBS_LIBRARY} ibv_is_fork_initialized "" PINFOLD_VERBS_IS_NEW_ENOUGH)
-    check_library_exists(${PINFOLD_VERBS_LIBRARY} ibv_reg_dmabuf_mr "" PINFOLD_VERBS_HAS_DMABUF)
-    set(PINFOLD_HAS_VERBS ${PINFOLD_VERBS_IS_NEW_ENOUGH})
-  endif()
-  if(NOT PINFOLD_HAS_VERBS)
-    set(missing "the RDMA registrar, pinfold::verbs, needs libibverbs-dev 36 or later")
-    if(PINFOLD_WITH_VERBS STREQUAL ON)
-      message(FATAL_ERROR "PINFOLD_WITH_VERBS=ON: ${missing}")
-    endif()
-    message(STATUS "Without what is not there: ${missing}")
-  endif()
-endif()
-
+find_driver(VERBS infiniband/verbs.h ibverbs "${what}")
 if(PINFOLD_HAS_VERBS)
-  add_library(pinfold_libibverbs INTERFACE)
-  target_include_directories(pinfold_libibverbs SYSTEM INTERFACE ${PINFOLD_VERBS_INCLUDE})
-  target_link_libraries(pinfold_libibverbs INTERFACE ${PINFOLD_VERBS_LIBRARY})
-  if(PINFOLD_VERBS_HAS_DMABUF)
-    target_compile_definitions(pinfold_libibverbs INTERFACE PINFOLD_HAS_REG_DMABUF_MR)
-  endif()
+  include(CheckLibraryExists)
+  # The newest that is required: rdma-core 36.
+  check_library_exists(${PINFOLD_VERBS_LIBRARY} ibv_is_fork_initialized "" PINFOLD_VERBS_IS_NEW_ENOUGH)
+  check_library_exists(${PINFOLD_VERBS_LIBRARY} ibv_reg_dmabuf_mr "" PINFOLD_VERBS_HAS_DMABUF)
+  set(PINFOLD_HAS_VERBS ${PINFOLD_VERBS_IS_NEW_ENOUGH})
+endif()
+add_driver(VERBS pinfold_libibverbs "${what}" "libibverbs-dev 36 or later")
+
+if(PINFOLD_HAS_VERBS AND PINFOLD_VERBS_HAS_DMABUF)
+  target_compile_definitions(pinfold_libibverbs INTERFACE PINFOLD_HAS_REG_DMABUF_MR)
 endif()
