@@ -27,8 +27,8 @@ class reader {
   /// Only in the process that started it. Watched memory may be unmapped until this begins.
   void stop_reading() noexcept;
 
-  /// After that, and after the userfaultfd was closed: what else ends a thread may unmap something that is watched still,
-  /// and then nobody reads.
+  /// After that, and after the userfaultfd was closed: what else ends a thread may unmap something that is watched
+  /// still, and then nobody reads.
   void join() noexcept;
 
   /// From now on nothing may be kept on its word.
