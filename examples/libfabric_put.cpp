@@ -14,12 +14,11 @@
 
 int main() {
   static_cast<void>(pinfold::turn_off_libfabric_cache());  // one cache is enough
-  fi_info* hints = fi_allocinfo();
+  fi_info *hints = fi_allocinfo(), *info = nullptr;
   hints->caps = FI_MSG | FI_RMA;
   hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
   hints->tx_attr->op_flags = FI_DELIVERY_COMPLETE;  // a completion means that the peer has the bytes
   hints->fabric_attr->prov_name = strdup("tcp;ofi_rxm");
-  fi_info* info = nullptr;
   const int refused = fi_getinfo(FI_VERSION(1, 15), "127.0.0.1", nullptr, FI_SOURCE, hints, &info);
   if (fi_freeinfo(hints); refused != 0) return 77;
   fid_fabric* fabric = nullptr;
