@@ -84,7 +84,7 @@ struct entry_info {
   const char* kind = "";    ///< the registrar's name
   entry_state state = entry_state::free;
   std::uint64_t leases = 0;
-  std::uint64_t hits = 0;           ///< sampled, unless `entry_statistics`
+  std::uint64_t hits = 0;           ///< sampled, one in 512, unless `entry_statistics`
   bool bypass = false;              ///< outside the budget, closed by its last release
   std::chrono::nanoseconds age{0};  ///< since it was opened, to about 20 ms
   std::int32_t owner = 0;           ///< kernel thread id that opened it

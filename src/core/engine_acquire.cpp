@@ -129,11 +129,10 @@ grant engine::grant_on(entry& found, const request& what) noexcept {
 }
 
 void engine::sample(entry& found) noexcept {
-  constexpr std::uint64_t one_in = 64;
   if (options_.entry_statistics) {
     found.count_hits(1);
-  } else if (++hits_seen_ % one_in == 0) {
-    found.count_hits(one_in);
+  } else if (++hits_seen_ % ledger::sampling == 0) {
+    found.count_hits(ledger::sampling);
   }
 }
 

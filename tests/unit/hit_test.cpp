@@ -31,11 +31,11 @@ TEST(hit, R43_hits_are_counted_on_every_thread) {
 
 TEST(hit, R45_hits_of_an_entry_are_sampled) {
   local f;
-  for (int n = 0; n < 6400; ++n) f.touch(4096, 8192);
+  for (int n = 0; n < 51200; ++n) f.touch(4096, 8192);
   const auto listed = f.cache.dump();
   ASSERT_EQ(listed.size(), 1U);
-  EXPECT_GE(listed[0].hits, 6000U);
-  EXPECT_LE(listed[0].hits, 6800U);
+  EXPECT_GE(listed[0].hits, 50000U);
+  EXPECT_LE(listed[0].hits, 52000U);
 }
 
 TEST(hit, R45_exactly_where_that_is_asked_for) {

@@ -236,8 +236,8 @@ TEST(life, R45_dump_lists_every_entry) {
 TEST(life, R45_hits_are_sampled_otherwise) {
   pretend_fixture f;
   const auto handle = f.world->allocate(1, 0x10000, 64);
-  for (int i = 0; i < 641; ++i) f.touch(handle);
-  EXPECT_EQ(f.cache.dump()[0].hits, 640U);
+  for (int i = 0; i < 5121; ++i) f.touch(handle);
+  EXPECT_EQ(f.cache.dump()[0].hits, 5120U);
 }
 
 TEST(life, R47_release_returns_what_the_close_returned) {
