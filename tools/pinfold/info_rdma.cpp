@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace tool {
 namespace {

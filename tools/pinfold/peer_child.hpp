@@ -10,6 +10,7 @@
 #include <memory>
 #include <sys/socket.h>
 #include <sys/types.h>
+#include <utility>
 
 namespace tool {
 

@@ -4,6 +4,7 @@
 #include "rma_peers.hpp"
 
 #include <array>
+#include <cstddef>
 #include <cstdio>
 #include <mpi.h>
 #include <utility>
