@@ -1,4 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
+# use_test_flags(<program> <flags>): with what most tests include compiled once, where that is done.
+function(use_test_flags program flags)
+  target_link_libraries(${program} PRIVATE ${flags})
+  if(TARGET headers_with_${flags})
+    target_precompile_headers(${program} REUSE_FROM headers_with_${flags})
+  endif()
+endfunction()
+
 # add_test_programs(<folder> [RACES] [LIBRARIES <target>...] [<test property> <value>...])
 #
 # Makes one GoogleTest program of each <folder>/*_test.cpp and gives each of its tests to ctest, labelled with the
@@ -14,12 +22,9 @@ function(add_test_programs folder)
     target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
     target_link_libraries(${name} PRIVATE pinfold_internal GTest::gtest_main ${given_LIBRARIES})
     if(given_RACES)
-      target_link_libraries(${name} PRIVATE pinfold_flags)
+      use_test_flags(${name} pinfold_flags)
     else()
-      target_link_libraries(${name} PRIVATE pinfold_test_flags)
-      if(TARGET test_headers)
-        target_precompile_headers(${name} REUSE_FROM test_headers)
-      endif()
+      use_test_flags(${name} pinfold_test_flags)
     endif()
     gtest_discover_tests(
       ${name}

@@ -4,6 +4,12 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#if __has_include(<nlohmann/json.hpp>)
+#include <nlohmann/json.hpp>
+#endif
+#if __has_include(<rapidcheck.h>)
+#include <rapidcheck.h>
+#endif
 
 #include <algorithm>
 #include <array>
