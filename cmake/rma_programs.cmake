@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # What `pinfold perf rma` becomes: programs of their own, so that the tool itself needs neither libfabric nor MPI, and
 # does not load them. Both are the same but for how the ranks meet.
-set(rma_directory ${PROJECT_SOURCE_DIR}/tools/pinfold)
-file(GLOB rma_sources CONFIGURE_DEPENDS ${rma_directory}/rma_*.cpp)
-list(FILTER rma_sources EXCLUDE REGEX "/rma_(with|without)_mpi.cpp$")
+set(rma_directory ${PROJECT_SOURCE_DIR}/tools/pinfold/rma)
+file(GLOB rma_sources CONFIGURE_DEPENDS ${rma_directory}/*.cpp)
+list(FILTER rma_sources EXCLUDE REGEX "/(with|without)_mpi.cpp$")
 
 add_library(pinfold_rma_objects OBJECT ${rma_sources})
 target_link_libraries(
@@ -25,7 +25,7 @@ function(add_rma_program target name source)
   target_link_libraries(${target} PRIVATE pinfold_rma_objects pinfold_caller_flags ${ARGN})
 endfunction()
 
-add_rma_program(pinfold_rma pinfold-rma rma_without_mpi.cpp)
+add_rma_program(pinfold_rma pinfold-rma without_mpi.cpp)
 if(PINFOLD_HAS_MPI)
-  add_rma_program(pinfold_rma_mpi pinfold-rma-mpi rma_with_mpi.cpp MPI::MPI_CXX)
+  add_rma_program(pinfold_rma_mpi pinfold-rma-mpi with_mpi.cpp MPI::MPI_CXX)
 endif()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "failure.hpp"
-#include "rma_peers.hpp"
+#include "peers.hpp"
 
 namespace tool {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "rma_subject.hpp"
+#include "subject.hpp"
 
 #include "failure.hpp"
-#include "rma_memory.hpp"
+#include "memory.hpp"
 
 #include <pinfold/pools/registered_pool.hpp>
 

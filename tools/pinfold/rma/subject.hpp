@@ -3,7 +3,7 @@
 /// A rank's own buffers, and the ways in which they are registered for a transfer.
 #pragma once
 
-#include "rma_fabric.hpp"
+#include "fabric.hpp"
 
 #include <pinfold/cache.hpp>
 #include <pinfold/options.hpp>

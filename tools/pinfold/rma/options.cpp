@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "rma_options.hpp"
+#include "options.hpp"
 
 #include "failure.hpp"
 #include "host.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "rma_star.hpp"
+#include "star.hpp"
 
 #include "failure.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "rma_window.hpp"
+#include "window.hpp"
 
 #include "failure.hpp"
 

@@ -3,8 +3,8 @@
 /// Ranks that each have a socket to rank 0, which hands on what they say.
 #pragma once
 
-#include "rma_link.hpp"
-#include "rma_peers.hpp"
+#include "link.hpp"
+#include "peers.hpp"
 
 #include <vector>
 

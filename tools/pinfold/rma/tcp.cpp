@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Ranks that meet at a TCP port of rank 0.
 #include "failure.hpp"
-#include "rma_options.hpp"
-#include "rma_star.hpp"
+#include "options.hpp"
+#include "star.hpp"
 
 #include <algorithm>
 #include <array>

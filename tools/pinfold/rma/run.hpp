@@ -3,8 +3,8 @@
 /// The whole of `pinfold perf rma`, once the ranks have met.
 #pragma once
 
-#include "rma_options.hpp"
-#include "rma_peers.hpp"
+#include "options.hpp"
+#include "peers.hpp"
 
 namespace tool {
 

@@ -3,10 +3,10 @@
 /// What `pinfold perf rma` shows.
 #pragma once
 
+#include "options.hpp"
+#include "peers.hpp"
 #include "report.hpp"
-#include "rma_options.hpp"
-#include "rma_peers.hpp"
-#include "rma_rounds.hpp"
+#include "rounds.hpp"
 
 namespace tool {
 

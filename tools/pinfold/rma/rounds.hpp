@@ -3,11 +3,11 @@
 /// Rounds of transfers in which each buffer is used once, so that every byte of every transfer is verified.
 #pragma once
 
-#include "rma_fabric.hpp"
-#include "rma_options.hpp"
-#include "rma_peers.hpp"
-#include "rma_subject.hpp"
-#include "rma_window.hpp"
+#include "fabric.hpp"
+#include "options.hpp"
+#include "peers.hpp"
+#include "subject.hpp"
+#include "window.hpp"
 
 #include <chrono>
 #include <optional>

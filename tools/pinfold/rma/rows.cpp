@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "rma_rows.hpp"
+#include "rows.hpp"
 
 #include "failure.hpp"
 #include "sizes.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The program that `pinfold perf rma` becomes.
 #include "failure.hpp"
-#include "rma_run.hpp"
+#include "run.hpp"
 
 #include <pinfold/registrars/libfabric.hpp>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Ranks of this host, forked before anything else is done.
 #include "failure.hpp"
-#include "rma_options.hpp"
-#include "rma_star.hpp"
+#include "options.hpp"
+#include "star.hpp"
 
 #include <array>
 #include <cerrno>

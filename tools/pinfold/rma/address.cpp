@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "rma_address.hpp"
+#include "address.hpp"
 
 #include "failure.hpp"
 

@@ -3,8 +3,8 @@
 /// The memory of a rank that the rank before it puts to and gets from.
 #pragma once
 
-#include "rma_memory.hpp"
-#include "rma_subject.hpp"
+#include "memory.hpp"
+#include "subject.hpp"
 
 #include <string>
 #include <vector>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "rma_run.hpp"
+#include "run.hpp"
 
+#include "address.hpp"
 #include "failure.hpp"
 #include "host.hpp"
 #include "perf.hpp"
-#include "rma_address.hpp"
-#include "rma_rows.hpp"
+#include "rows.hpp"
 #include "sizes.hpp"
 
 #include <algorithm>

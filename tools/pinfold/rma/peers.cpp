@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "rma_peers.hpp"
+#include "peers.hpp"
 
 #include "failure.hpp"
-#include "rma_options.hpp"
+#include "options.hpp"
 
 #include <thread>
 #include <utility>

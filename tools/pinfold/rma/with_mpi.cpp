@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Ranks of mpirun. MPI carries what they say, and no transfer that is measured.
 #include "failure.hpp"
-#include "rma_peers.hpp"
+#include "peers.hpp"
 
 #include <array>
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "rma_link.hpp"
+#include "link.hpp"
 
 #include "failure.hpp"
 

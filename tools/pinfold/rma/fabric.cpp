@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "rma_fabric.hpp"
+#include "fabric.hpp"
 
 #include "failure.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "rma_rounds.hpp"
+#include "rounds.hpp"
 
 #include "failure.hpp"
 #include "message.hpp"

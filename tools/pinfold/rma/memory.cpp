@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "rma_memory.hpp"
+#include "memory.hpp"
 
 #include "failure.hpp"
 #include "sizes.hpp"
