@@ -11,10 +11,6 @@ constexpr unsigned smallest_step = 16;  // a page
 constexpr unsigned small_steps = 26;    // below, tables grow twofold: what they save is less than a new home costs
 constexpr unsigned largest_step = 78;
 
-// What is used may not exceed 2/3 of the slots before something is added, 7/8 ever.
-bool crowded(std::size_t used, std::size_t slots) noexcept { return used + 2 > slots / 3 * 2; }
-bool full(std::size_t used, std::size_t slots) noexcept { return used + 2 > slots / 8 * 7; }
-
 }  // namespace
 
 std::size_t hit_table::bytes_of(std::uintptr_t step) noexcept { return sizeof(std::uint64_t) * slots_in(step); }
@@ -29,46 +25,67 @@ hit_table::memory::~memory() {
   if (slots_ != nullptr) ::munmap(slots_, bytes_of(step_));
 }
 
-// Where a record stands, and as what, but for the tag.
+// Where a record stands, and as what, but for the tag: in one granule of its size, or in two.
 struct hit_table::places {
-  std::array<std::uint64_t, 2> hash;
-  std::array<std::uint64_t, 2> slot;
-  unsigned count = 0;
-  unsigned size_class = 0;
+  range where;
+  peer_id peer;
+  std::uint64_t number;
+  unsigned size_class;
+  std::uintptr_t second;  // the granule of its last byte
+  bool two;
+
+  [[gnu::always_inline]] places(const record& one, bool imported) noexcept
+      : where(one.covered()),
+        peer(imported ? detail::imported_part_of(one).peer : peer_id{}),
+        number(reinterpret_cast<std::uintptr_t>(&one) >> record_shift << address_shift),
+        size_class(class_of(where.size())),
+        second((where.end - 1) >> size_class << size_class),
+        two(second > where.begin) {}
+
+  [[nodiscard, gnu::always_inline]] std::uint64_t hash(std::uintptr_t from) const noexcept {
+    return hash_of(peer, from, size_class);
+  }
+  [[nodiscard, gnu::always_inline]] std::uint64_t slot(std::uintptr_t from, std::uintptr_t to) const noexcept {
+    return number | part_of(from, size_class) << 6U | part_of(to - 1, size_class);
+  }
 };
 
-hit_table::places hit_table::places_of(const record& one) const noexcept {
-  const auto where = one.covered();
-  const auto peer = imported_ ? detail::imported_part_of(one).peer : peer_id{};
-  const auto number = reinterpret_cast<std::uintptr_t>(&one) >> record_shift;
-  places made;
-  made.size_class = class_of(where.size());
-  const auto add = [&](std::uintptr_t from, std::uintptr_t to) {
-    made.hash[made.count] = hash_of(peer, from, made.size_class);
-    made.slot[made.count++] =
-        number << address_shift | part_of(from, made.size_class) << 6U | part_of(to, made.size_class);
-  };
-  const auto last = where.end - 1;
-  const auto second = last >> made.size_class << made.size_class;  // the granule of its last byte
-  if (second <= where.begin) {
-    add(where.begin, last);
-  } else {
-    add(where.begin, second - 1);
-    add(second, last);
-  }
-  return made;
+// What is used may not exceed 2/3 of the slots before something is added, 7/8 ever.
+void hit_table::set_limits(std::size_t slots) noexcept {
+  crowded_from_ = slots / 3 * 2 - 1;
+  full_from_ = slots / 8 * 7 - 1;
+  homes_ = slots - longest_probe;
 }
 
-unsigned hit_table::wants() const noexcept {
+unsigned hit_table::next_step() const noexcept {
   if (tables_.empty()) return smallest_step;
   const auto step = tables_.back().step_;
-  if (!crowded(used_, slots_in(step))) return 0;
   return step < small_steps ? step + 2 : step + 1;
 }
 
+[[gnu::always_inline]] inline bool hit_table::put(std::uint64_t hash, std::uint64_t slot) noexcept {
+  const auto home = home_among(hash, homes_);
+  auto* at = slots_of(table_.load(std::memory_order_relaxed)) + home;
+  for (auto* const end = at + longest_probe; at->load(std::memory_order_relaxed) != 0;)
+    if (++at == end) return false;
+  at->store(slot | tag_of(hash, home), std::memory_order_release);
+  ++used_;
+  return true;
+}
+
+[[gnu::always_inline]] inline bool hit_table::put_all(const places& at) noexcept {
+  const auto begin = at.where.begin;
+  if (!at.two) [[likely]]
+    return put(at.hash(begin), at.slot(begin, at.where.end));
+  if (!put(at.hash(begin), at.slot(begin, at.second))) return false;
+  if (put(at.hash(at.second), at.slot(at.second, at.where.end))) return true;
+  take_out(at.hash(begin), at.slot(begin, at.second));
+  return false;
+}
+
 bool hit_table::insert(record* added) noexcept {
-  if (tables_.empty() || full(used_, slots_in(tables_.back().step_))) return false;
-  const auto at = places_of(*added);
+  if (used_ >= full_from_) return false;
+  const places at(*added, imported_);
   if (!put_all(at)) return false;
   added->set(record::listed);
   if (++in_class_[at.size_class] == 1)
@@ -78,8 +95,9 @@ bool hit_table::insert(record* added) noexcept {
 }
 
 void hit_table::erase(record* gone) noexcept {
-  const auto at = places_of(*gone);
-  for (unsigned i = 0; i < at.count; ++i) take_out(at.hash[i], at.slot[i]);
+  const places at(*gone, imported_);
+  take_out(at.hash(at.where.begin), at.slot(at.where.begin, at.two ? at.second : at.where.end));
+  if (at.two) take_out(at.hash(at.second), at.slot(at.second, at.where.end));
   unlist(*gone, at.size_class);
 }
 
@@ -90,30 +108,11 @@ void hit_table::unlist(record& gone, unsigned size_class) noexcept {
                    std::memory_order_release);
 }
 
-bool hit_table::put_all(const places& at) noexcept {
-  if (!put(at.hash[0], at.slot[0])) return false;
-  if (at.count == 1 || put(at.hash[1], at.slot[1])) return true;
-  take_out(at.hash[0], at.slot[0]);
-  return false;
-}
-
-bool hit_table::put(std::uint64_t hash, std::uint64_t slot) noexcept {
-  const auto home = home_of(hash, tables_.back().step_);
-  auto* slots = tables_.back().slots_ + home;
-  for (std::size_t probe = 0; probe < longest_probe; ++probe) {
-    if (slots[probe].load(std::memory_order_relaxed) != 0) continue;
-    slots[probe].store(slot | tag_of(hash, home), std::memory_order_release);
-    ++used_;
-    return true;
-  }
-  return false;
-}
-
 // Closes the gap by moving later ones of the same run back, as far as their own home allows. Who reads meanwhile may
 // miss one that moves, and then asks under the mutex.
 void hit_table::take_out(std::uint64_t hash, std::uint64_t slot) noexcept {
-  auto* slots = tables_.back().slots_;
-  auto gap = home_of(hash, tables_.back().step_);
+  auto* slots = slots_of(table_.load(std::memory_order_relaxed));
+  auto gap = home_among(hash, homes_);
   slot |= tag_of(hash, gap);
   while (slots[gap].load(std::memory_order_relaxed) != slot) ++gap;
   for (auto next = gap + 1; next - gap < longest_probe; ++next) {  // farther away nothing can move here
@@ -129,7 +128,7 @@ void hit_table::take_out(std::uint64_t hash, std::uint64_t slot) noexcept {
 }
 
 void hit_table::relist(record& one) noexcept {
-  const auto at = places_of(one);
+  const places at(one, imported_);
   if (!put_all(at)) unlist(one, at.size_class);  // a run can get too long even here, in another order
 }
 

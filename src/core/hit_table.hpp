@@ -50,7 +50,7 @@ class hit_table {
   };
 
   /// The step of the size that is needed before another record goes in, 0 when there is room.
-  [[nodiscard]] unsigned wants() const noexcept;
+  [[nodiscard]] unsigned wants() const noexcept { return used_ < crowded_from_ ? 0 : next_step(); }
 
   /// Changes over to a larger table, unless this one is as large already. `pool.for_each_record(each)` calls
   /// `each(record*)` for every record that might be in the table. Readers that still look at the old one find nothing
@@ -60,6 +60,7 @@ class hit_table {
     if (!larger || (!tables_.empty() && larger.step_ <= tables_.back().step_)) return;
     tables_.push_back(std::move(larger));
     used_ = 0;
+    set_limits(slots_in(tables_.back().step_));
     const auto before = table_.load(std::memory_order_relaxed);
     table_.store(reinterpret_cast<std::uintptr_t>(tables_.back().slots_) | tables_.back().step_,
                  std::memory_order_release);
@@ -117,8 +118,11 @@ class hit_table {
   static std::size_t bytes_of(std::uintptr_t step) noexcept;
   // Where the search for a hash begins in a table. The hash's high bits decide.
   static std::size_t home_of(std::uint64_t hash, std::uintptr_t step) noexcept {
+    return home_among(hash, slots_in(step) - longest_probe);
+  }
+  static std::size_t home_among(std::uint64_t hash, std::size_t homes) noexcept {
     __extension__ typedef unsigned __int128 wide;
-    return static_cast<std::size_t>(wide{hash} * (slots_in(step) - longest_probe) >> 64U);
+    return static_cast<std::size_t>(wide{hash} * homes >> 64U);
   }
   static std::uint64_t tag_of(std::uint64_t hash, std::size_t home) noexcept {
     return (hash >> 7U & hash_mask) | (home % longest_probe) << home_shift;
@@ -153,20 +157,24 @@ class hit_table {
   }
 
   struct places;
-  [[nodiscard]] places places_of(const record& one) const noexcept;
   [[nodiscard]] bool put_all(const places& at) noexcept;
   [[nodiscard]] bool put(std::uint64_t hash, std::uint64_t slot) noexcept;
   void take_out(std::uint64_t hash, std::uint64_t slot) noexcept;
+  [[nodiscard]] unsigned next_step() const noexcept;
+  void set_limits(std::size_t slots) noexcept;
   void relist(record& one) noexcept;
   void unlist(record& gone, unsigned size_class) noexcept;
   static void forget(std::uintptr_t table) noexcept;
 
-  // Read by hits, written rarely.
-  std::atomic<std::uintptr_t> table_{reinterpret_cast<std::uintptr_t>(&nothing) | step_of_nothing};  // slots, and step
+  // Read by hits, written rarely: slots, and step.
+  std::atomic<std::uintptr_t> table_{reinterpret_cast<std::uintptr_t>(&nothing) | step_of_nothing};
   std::atomic<std::uint64_t> classes_{0};
 
   const bool imported_;
   std::size_t used_ = 0;
+  std::size_t crowded_from_ = 0;  // more is wanted when so many slots of the table are used
+  std::size_t full_from_ = 0;
+  std::size_t homes_ = 0;  // slots of the table in which a search may begin
   std::vector<memory> tables_;  // the last one is in use
   std::array<std::uint32_t, 64> in_class_{};
 

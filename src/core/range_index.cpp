@@ -31,31 +31,31 @@ const range_leaf* range_index::leaf_walk::next() noexcept {
 
 // One way down for both questions that a new entry has: what is there, and where does it go.
 bool range_index::find_alone(peer_id peer, const range& where, place& found) const noexcept {
-  found.way_.depth = 0;
   void* node = root_;
-  const auto key = key_of(peer, where.begin);
-  for (std::size_t level = 0; level < height_; ++level) {
+  const auto page = where.begin >> reach_page_shift;
+  const auto height = height_;
+  for (std::size_t level = 0; level < height; ++level) {
     auto* inner = static_cast<range_inner*>(node);
-    const auto at = inner->child_for(key);
-    if (!nothing_beside(*inner, at, where, peer)) return false;
-    found.way_.push(inner, at);
+    const auto at = child_for(*inner, peer, where.begin);
+    if (inner->reached_before(at, page)) return false;
+    if (at + 1 < inner->count && inner->keys[at] < key_of(peer, where.end)) return false;
+    found.way_.steps[level] = {inner, at};
     node = inner->child[at];
   }
+  found.way_.depth = height;
   auto* leaf = found.leaf_ = static_cast<range_leaf*>(node);
   if (leaf == nullptr || leaf->peer != peer) return true;
-  for (auto left = leaf->reaching(where.begin >> reach_page_shift, leaf->before(where.end)); left != 0;
-       left &= left - 1)
-    if (covered_of(*leaf->entry_at(static_cast<std::size_t>(std::countr_zero(left)))).overlaps(where)) return false;
+  const auto at = found.at_ = leaf->place_for(where.begin);
+  if (at > 0 && leaf->begin[at - 1] == where.begin) return false;
+  if (at < leaf->count && leaf->begin[at] < where.end) return false;
+  for (auto i = at; i-- > 0;) {
+    if (leaf->page_after_slot(i) > page) {
+      if (covered_of(*leaf->entry_at(i)).overlaps(where)) return false;
+    } else if (leaf->rising) {
+      break;
+    }
+  }
   return true;
-}
-
-// Whether no child but that one has anything in the range, of any peer that comes before.
-bool range_index::nothing_beside(const range_inner& node, std::size_t at, const range& where,
-                                 peer_id peer) const noexcept {
-  if (at + 1 < node.count && node.keys[at] < key_of(peer, where.end)) return false;
-  bool reached = false;
-  for (std::size_t i = 0; i < at; ++i) reached |= node.furthest[i] > where.begin >> reach_page_shift;
-  return !reached;
 }
 
 // --- inserting
@@ -77,12 +77,14 @@ struct range_index::new_slot {
     while (at > 0 && goes_before(leaf, at - 1)) --at;
     return at;
   }
-  void put_in(range_leaf& leaf) const noexcept { leaf.put(place_in(leaf), covered.begin, word); }
+  void put_in(range_leaf& leaf) const noexcept { put_in(leaf, place_in(leaf)); }
+  void put_in(range_leaf& leaf, std::size_t at) const noexcept { leaf.put(at, covered.begin, word); }
 };
 
 void range_index::insert(entry* added) noexcept {
   const new_slot slot(added);
   ++size_;
+  if (slot.peer != peer_id{}) many_peers_ = true;
   if (root_ == nullptr) {
     auto* first = pool_.take_leaf(slot.peer);
     slot.put_in(*first);
@@ -90,27 +92,25 @@ void range_index::insert(entry* added) noexcept {
     return;
   }
   path way;
-  const auto key = key_of(slot.peer, slot.covered.begin);
-  range_leaf* leaf = leaf_for(key, way);
-  if (way.key_before() == key) leaf = leaf_among_equals(way, *leaf, slot);
-  insert_below(way, *leaf, slot);
+  range_leaf* leaf = leaf_for(slot.peer, slot.covered.begin, way);
+  if (way.key_before() == key_of(slot.peer, slot.covered.begin)) leaf = leaf_among_equals(way, *leaf, slot);
+  insert_below(way, *leaf, slot, unknown);
 }
 
 void range_index::insert(entry* added, place& at) noexcept {
   if (at.leaf_ == nullptr) return insert(added);
+  const new_slot slot(added);
   ++size_;
-  insert_below(at.way_, *at.leaf_, new_slot(added));
+  if (slot.peer != peer_id{}) many_peers_ = true;
+  insert_below(at.way_, *at.leaf_, slot, at.at_);
 }
 
-void range_index::insert_below(path& way, range_leaf& leaf, const new_slot& slot) noexcept {
+void range_index::insert_below(path& way, range_leaf& leaf, const new_slot& slot, std::size_t at) noexcept {
   const auto reach = page_after(slot.covered.end);
-  for (std::size_t i = 0; i < way.depth; ++i) {
-    auto& furthest = way.steps[i].node->furthest[way.steps[i].at];
-    if (furthest < reach) furthest = reach;
-  }
+  for (std::size_t i = 0; i < way.depth; ++i) way.steps[i].node->reach(way.steps[i].at, reach);
   if (leaf.peer != slot.peer) return insert_beside(way, leaf, slot);
   if (leaf.count == range_leaf::capacity) return insert_in_full(way, leaf, slot);
-  slot.put_in(leaf);
+  slot.put_in(leaf, at == unknown ? slot.place_in(leaf) : at);
 }
 
 // Where the key stands between leaves, those before it may end with the same begin, and entries that end later.
@@ -138,7 +138,7 @@ void range_index::insert_beside(path& way, range_leaf& other, const new_slot& ad
   } else {
     auto& [above, at] = way.last();
     above->child[at] = &first;
-    above->furthest[at] = first.furthest();
+    static_cast<void>(above->set_furthest(at, first.furthest()));
   }
   add_node(way, key_of(second.peer, 0), &second, second.furthest(), false);
 }
@@ -157,7 +157,7 @@ void range_index::insert_in_full(path& way, range_leaf& full, const new_slot& ad
     full.move_to(*fresh, range_leaf::capacity / 2);
     added.put_in(added.goes_before(*fresh, 0) ? full : *fresh);
   }
-  if (way.depth > 0) way.last().node->furthest[way.last().at] = full.furthest();
+  if (way.depth > 0) static_cast<void>(way.last().node->set_furthest(way.last().at, full.furthest()));
   add_node(way, key_of(fresh->peer, fresh->begin[0]), fresh, fresh->furthest(), appending);
 }
 
@@ -174,8 +174,8 @@ bool range_index::insert_balanced(range_inner& above, std::size_t left, const ne
   }
   above.keys[left] = key_of(high.peer, high.begin[0]);
   added.put_in(added.goes_before(high, 0) ? low : high);
-  above.furthest[left] = low.furthest();
-  above.furthest[left + 1] = high.furthest();
+  static_cast<void>(above.set_furthest(left, low.furthest()));
+  static_cast<void>(above.set_furthest(left + 1, high.furthest()));
   return true;
 }
 
@@ -195,7 +195,10 @@ void range_index::add_node(path& way, range_key key, void* node, std::uint64_t f
       }
       key = between;
     }
-    if (way.depth > 1) way.steps[way.depth - 2].node->furthest[way.steps[way.depth - 2].at] = above->furthest_of_all();
+    if (way.depth > 1) {
+      const auto& higher = way.steps[way.depth - 2];
+      static_cast<void>(higher.node->set_furthest(higher.at, above->furthest_of_all()));
+    }
     node = fresh;
     furthest = fresh->furthest_of_all();
   }
@@ -214,13 +217,16 @@ void range_index::add_root(range_key key, void* node, std::uint64_t furthest) no
 
 // --- the way to a leaf
 
-range_leaf* range_index::leaf_for(range_key key, path& way) const noexcept {
+range_leaf* range_index::leaf_for(peer_id peer, std::uintptr_t begin, path& way) const noexcept {
   void* node = root_;
-  while (way.depth < height_) {
+  const auto height = height_;
+  for (std::size_t level = 0; level < height; ++level) {
     auto* inner = static_cast<range_inner*>(node);
-    way.push(inner, inner->child_for(key));
-    node = inner->child[way.last().at];
+    const auto at = child_for(*inner, peer, begin);
+    way.steps[level] = {inner, at};
+    node = inner->child[at];
   }
+  way.depth = height;
   return static_cast<range_leaf*>(node);
 }
 

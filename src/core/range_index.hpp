@@ -113,9 +113,8 @@ class range_index {
     }
   };
 
-  [[nodiscard]] bool nothing_beside(const range_inner& node, std::size_t at, const range& where,
-                                    peer_id peer) const noexcept;
-  void insert_below(path& way, range_leaf& leaf, const new_slot& slot) noexcept;
+  static constexpr std::size_t unknown = SIZE_MAX;
+  void insert_below(path& way, range_leaf& leaf, const new_slot& slot, std::size_t at) noexcept;
 
   // The leaves that may have something of a peer in a range, in order.
   class leaf_walk {
@@ -163,7 +162,11 @@ class range_index {
   static bool insert_balanced(range_inner& above, std::size_t left, const new_slot& added) noexcept;
   void add_node(path& way, range_key key, void* node, std::uint64_t furthest, bool appending) noexcept;
   void add_root(range_key key, void* node, std::uint64_t furthest) noexcept;
-  [[nodiscard]] range_leaf* leaf_for(range_key key, path& way) const noexcept;
+  [[nodiscard, gnu::always_inline]] std::size_t child_for(const range_inner& node, peer_id peer,
+                                                          std::uintptr_t begin) const noexcept {
+    return many_peers_ || peer != peer_id{} ? node.child_for(key_of(peer, begin)) : node.child_for(begin);
+  }
+  [[nodiscard]] range_leaf* leaf_for(peer_id peer, std::uintptr_t begin, path& way) const noexcept;
   [[nodiscard]] range_leaf* leaf_before(path& way) const noexcept;
   [[nodiscard]] range_leaf* leaf_among_equals(path& way, range_leaf& last, const new_slot& added) const noexcept;
   void shrink_leaf(path& way, range_leaf& leaf, std::uint64_t erased_reach) noexcept;
@@ -176,6 +179,7 @@ class range_index {
   void* root_ = nullptr;
   std::size_t height_ = 0;  // levels of inner nodes
   std::size_t size_ = 0;
+  bool many_peers_ = false;  // whether there ever was another than peer 0
   range_node_pool pool_;
 };
 
@@ -187,6 +191,7 @@ class range_index::place {
   friend class range_index;
   path way_;
   range_leaf* leaf_ = nullptr;
+  std::size_t at_;  // in the leaf, if that is of the same peer
 };
 
 }  // namespace pinfold::core

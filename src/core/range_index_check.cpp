@@ -17,7 +17,7 @@ struct range_index::check {
   bool leaf(const range_leaf& one, range_key low, range_key high) noexcept {
     if (leaves++ == 0 || one.peer != peer_before) ++peers;
     peer_before = one.peer;
-    if (one.count == 0 || one.count > range_leaf::capacity) return false;
+    if (one.count == 0 || one.count > range_leaf::capacity || (one.rising && !one.rises())) return false;
     for (std::size_t i = 0; i < range_leaf::capacity; ++i)
       if (i < one.count ? !slot(one, i, low, high) : one.begin[i] != range_leaf::no_begin) return false;
     return true;
@@ -42,7 +42,7 @@ struct range_index::check {
 
   bool inner(const range_inner& one, std::size_t level, range_key low, range_key high) noexcept {
     ++inners;
-    if (one.count == 0 || one.count > range_inner::capacity) return false;
+    if (one.count == 0 || one.count > range_inner::capacity || (one.rising && !one.rises())) return false;
     for (std::size_t i = one.count; i < range_inner::capacity; ++i)
       if (one.keys[i - 1] != last_key || one.furthest[i] != 0) return false;
     for (std::size_t i = 0; i < one.count; ++i) {

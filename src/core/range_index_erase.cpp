@@ -9,7 +9,7 @@ void range_index::erase(entry* gone) noexcept {
   const auto begin = covered_of(*gone).begin;
   const auto word = range_leaf::word_of(gone);
   path way;
-  range_leaf* leaf = leaf_for(key_of(peer_of(*gone), begin), way);
+  range_leaf* leaf = leaf_for(peer_of(*gone), begin, way);
   auto at = leaf->place_for(begin);
   while (at == 0 || leaf->word[at - 1] != word) {  // what is before it has the same begin
     if (at > 0) {
@@ -38,9 +38,7 @@ void range_index::shrink_leaf(path& way, range_leaf& leaf, std::uint64_t erased_
     pool_.put(&leaf);
     above->remove(at);
   } else {
-    const auto before = above->furthest[at];
-    if (before == erased_reach) above->furthest[at] = leaf.furthest();
-    changed = above->furthest[at] != before;
+    changed = above->furthest[at] == erased_reach && above->set_furthest(at, leaf.furthest());
     if (leaf.count <= range_leaf::capacity / 2 && merge_leaf(*above, at)) changed = true;
   }
   if (changed) settle(way);
@@ -53,7 +51,7 @@ bool range_index::merge_leaf(range_inner& above, std::size_t at) noexcept {
     range_leaf& high = above.leaf_at(right);
     if (low.peer != high.peer || low.count + high.count > comfortable) continue;
     low.move_from(high, high.count);
-    above.furthest[right - 1] = std::max(above.furthest[right - 1], above.furthest[right]);
+    static_cast<void>(above.set_furthest(right - 1, std::max(above.furthest[right - 1], above.furthest[right])));
     pool_.put(&high);
     above.remove(right);
     return true;
@@ -68,7 +66,7 @@ bool range_index::merge_inner(range_inner& above, std::size_t at) noexcept {
     range_inner& high = above.inner_at(right);
     if (low.count + high.count > comfortable) continue;
     low.append(high, above.keys[right - 1]);
-    above.furthest[right - 1] = std::max(above.furthest[right - 1], above.furthest[right]);
+    static_cast<void>(above.set_furthest(right - 1, std::max(above.furthest[right - 1], above.furthest[right])));
     pool_.put(&high);
     above.remove(right);
     return true;
@@ -87,8 +85,7 @@ void range_index::settle(path& way) noexcept {
       above->remove(at);
       continue;
     }
-    const auto before = std::exchange(above->furthest[at], node->furthest_of_all());
-    const bool changed = above->furthest[at] != before;
+    const bool changed = above->set_furthest(at, node->furthest_of_all());
     const bool merged = node->count <= comfortable / 2 && merge_inner(*above, at);
     if (!changed && !merged) return;
   }

@@ -34,9 +34,9 @@ inline constexpr unsigned reach_page_shift = 12;
 }
 
 /// How many of 15 sorted values are less than `key`, without a branch.
-template <class T>
-[[nodiscard]] constexpr std::size_t count_before(const std::array<T, 15>& sorted, T key) noexcept {
-  const auto less = [&](std::size_t i) { return std::size_t{sorted[i] < key}; };
+template <class T, class Key>
+[[nodiscard]] constexpr std::size_t count_before(const std::array<T, 15>& sorted, Key key) noexcept {
+  const auto less = [&](std::size_t i) { return std::size_t{static_cast<Key>(sorted[i]) < key}; };
   const auto group = 4 * (less(3) + less(7) + less(11));
   return group + less(group) + less(group + 1) + less(group + 2);
 }
@@ -44,12 +44,16 @@ template <class T>
 /// Up to 15 entries of one peer, ordered by begin, then end. A slot has the begin and a word: the entry's
 /// address, and above it how many pages the range reaches over, counted from the page of its begin. So a search reads
 /// hardly any entry but those that it wants.
+///
+/// A node is *rising* when none of its slots reaches further than the next one, as where ranges do not nest: then the
+/// one before a range tells what all before it reach. It may be said to be none when it is one.
 struct alignas(64) range_leaf {
   static constexpr std::size_t capacity = 15;
   static constexpr std::uintptr_t no_begin = UINTPTR_MAX;  // no range begins there
 
   peer_id peer;
-  std::size_t count = 0;
+  std::uint32_t count = 0;
+  bool rising = true;
   std::array<std::uintptr_t, capacity> begin;  // `no_begin` from `count` on
   std::array<std::uint64_t, capacity> word;
 
@@ -71,9 +75,15 @@ struct alignas(64) range_leaf {
   }
   /// The page after all of its ranges.
   [[nodiscard]] std::uint64_t furthest() const noexcept {
+    if (rising) return count == 0 ? 0 : page_after_slot(count - 1);
     std::uint64_t most = 0;
     for (std::size_t i = 0; i < count; ++i) most = std::max(most, page_after_slot(i));
     return most;
+  }
+  [[nodiscard]] bool rises() const noexcept {
+    bool yes = true;
+    for (std::size_t i = 1; i < count; ++i) yes = yes && page_after_slot(i - 1) <= page_after_slot(i);
+    return yes;
   }
   /// A bit for each slot that may end after the page `from`.
   [[nodiscard]] std::uint32_t reaching(std::uint64_t from, std::size_t slots) const noexcept {
@@ -92,41 +102,63 @@ struct alignas(64) range_leaf {
   [[nodiscard]] std::size_t place_for(std::uintptr_t at) const noexcept { return before(at + 1); }
 
   void put(std::size_t at, std::uintptr_t first, std::uint64_t what) noexcept {
-    std::copy_backward(&begin[at], &begin[count], &begin[count] + 1);
-    std::copy_backward(&word[at], &word[count], &word[count] + 1);
+    for (std::size_t i = count; i > at; --i) {
+      begin[i] = begin[i - 1];
+      word[i] = word[i - 1];
+    }
     begin[at] = first;
     word[at] = what;
     ++count;
+    const auto after = page_after_slot(at);
+    if (at > 0 && page_after_slot(at - 1) > after) rising = false;
+    if (at + 1 < count && page_after_slot(at + 1) < after) rising = false;
   }
   void remove(std::size_t at) noexcept {
-    std::copy(&begin[at] + 1, &begin[0] + count, &begin[at]);
-    std::copy(&word[at] + 1, &word[0] + count, &word[at]);
-    begin[--count] = no_begin;
+    --count;
+    for (std::size_t i = at; i < count; ++i) {
+      begin[i] = begin[i + 1];
+      word[i] = word[i + 1];
+    }
+    begin[count] = no_begin;
+    if (!rising) look_again();
   }
   /// Moves the last `some` of its slots in front of those of `right`.
   void move_to(range_leaf& right, std::size_t some) noexcept {
     std::copy_backward(right.begin.data(), right.begin.data() + right.count, right.begin.data() + right.count + some);
     std::copy_backward(right.word.data(), right.word.data() + right.count, right.word.data() + right.count + some);
-    count -= some;
-    right.count += some;
+    count -= static_cast<std::uint32_t>(some);
+    right.count += static_cast<std::uint32_t>(some);
     std::copy_n(begin.data() + count, some, right.begin.data());
     std::copy_n(word.data() + count, some, right.word.data());
     std::fill_n(begin.data() + count, some, no_begin);
+    rises_as_before(right, right, some);
   }
   /// Moves the first `some` slots of `right` behind its own.
   void move_from(range_leaf& right, std::size_t some) noexcept {
     std::copy_n(right.begin.data(), some, begin.data() + count);
     std::copy_n(right.word.data(), some, word.data() + count);
-    count += some;
+    count += static_cast<std::uint32_t>(some);
     std::copy(right.begin.data() + some, right.begin.data() + right.count, right.begin.data());
     std::copy(right.word.data() + some, right.word.data() + right.count, right.word.data());
-    right.count -= some;
+    right.count -= static_cast<std::uint32_t>(some);
     std::fill_n(right.begin.data() + right.count, some, no_begin);
+    rises_as_before(right, *this, count - some);
   }
 
  private:
   static constexpr unsigned address_bits = 48;
   static constexpr std::uint64_t far_reach = 0xffff;  // or more
+
+  void look_again() noexcept { rising = rises(); }
+  /// After slots were moved between this and `right`: one of them has them now from, or up to, `at`.
+  void rises_as_before(range_leaf& right, range_leaf& taker, std::size_t at) noexcept {
+    if (!rising || !right.rising) {
+      look_again();
+      right.look_again();
+    } else if (at > 0 && at < taker.count) {
+      taker.rising = taker.page_after_slot(at - 1) <= taker.page_after_slot(at);
+    }
+  }
 };
 static_assert(sizeof(range_leaf) == 256);
 
@@ -138,7 +170,8 @@ struct alignas(64) range_inner {
   std::array<range_key, capacity - 1> keys;      // `last_key` from `count` - 1 on
   std::array<std::uint64_t, capacity> furthest;  // the page after all ranges of the child, 0 from `count` on
   std::array<void*, capacity> child;
-  std::size_t count = 0;
+  std::uint32_t count = 0;
+  bool rising = true;  // what `range_leaf` says, of `furthest`
 
   range_inner(void* first, std::uint64_t first_furthest) noexcept : count(1) {
     keys.fill(last_key);
@@ -154,6 +187,31 @@ struct alignas(64) range_inner {
   [[nodiscard]] std::size_t before(range_key key) const noexcept { return count_before(keys, key); }
   /// The last child in which `key` may be.
   [[nodiscard]] std::size_t child_for(range_key key) const noexcept { return before(key + 1); }
+  /// The same where peer 0 is the only one.
+  [[nodiscard]] std::size_t child_for(std::uintptr_t begin) const noexcept { return count_before(keys, begin + 1); }
+
+  [[nodiscard]] bool rises() const noexcept {
+    return std::is_sorted(furthest.begin(), furthest.begin() + static_cast<std::ptrdiff_t>(count));
+  }
+  /// Whether any child before that one reaches beyond the page `from`.
+  [[nodiscard]] bool reached_before(std::size_t at, std::uint64_t from) const noexcept {
+    if (at == 0) return false;
+    if (rising) return furthest[at - 1] > from;
+    return std::any_of(furthest.begin(), furthest.begin() + static_cast<std::ptrdiff_t>(at), [&](std::uint64_t one) { return one > from; });
+  }
+  /// Says that a child reaches at least so far.
+  void reach(std::size_t at, std::uint64_t page) noexcept {
+    if (furthest[at] >= page) return;
+    furthest[at] = page;
+    if (at + 1 < count && furthest[at + 1] < page) rising = false;
+  }
+  /// Says how far a child reaches. True when that is news.
+  bool set_furthest(std::size_t at, std::uint64_t page) noexcept {
+    if (furthest[at] == page) return false;
+    furthest[at] = page;
+    look_beside(at);
+    return true;
+  }
 
   /// A bit for each child that reaches beyond the page `from`.
   [[nodiscard]] std::uint32_t reaching(std::uint64_t from) const noexcept {
@@ -164,6 +222,7 @@ struct alignas(64) range_inner {
     return from_four(0) | from_four(4) | from_four(8) | from_four(12);
   }
   [[nodiscard]] std::uint64_t furthest_of_all() const noexcept {
+    if (rising && count > 0) return furthest[count - 1];
     return *std::max_element(furthest.begin(), furthest.end());
   }
 
@@ -176,6 +235,7 @@ struct alignas(64) range_inner {
     furthest[at] = its_furthest;
     child[at] = what;
     ++count;
+    look_beside(at);
   }
   void remove(std::size_t at) noexcept {
     const auto key = at == 0 ? 0 : at - 1;
@@ -185,17 +245,20 @@ struct alignas(64) range_inner {
     if (count == 0) return;
     std::copy(keys.data() + key + 1, keys.data() + count, keys.data() + key);
     keys[count - 1] = last_key;
+    if (!rising) look_again();
   }
   /// Moves all of its children from `at` on, of which there is one, to `fresh`; returns the key between the two.
   range_key split(std::size_t at, range_inner& fresh) noexcept {
     const auto between = keys[at - 1];
-    fresh.count = count - at;
+    fresh.count = count - static_cast<std::uint32_t>(at);
     std::copy(keys.data() + at, keys.data() + count - 1, fresh.keys.data());
     std::copy(furthest.data() + at, furthest.data() + count, fresh.furthest.data());
     std::copy(child.data() + at, child.data() + count, fresh.child.data());
     std::fill(keys.data() + at - 1, keys.data() + count - 1, last_key);
     std::fill(furthest.data() + at, furthest.data() + count, 0);
-    count = at;
+    count = static_cast<std::uint32_t>(at);
+    look_again();
+    fresh.look_again();
     return between;
   }
   /// Appends the children of `right`, which begin at `key`.
@@ -205,6 +268,14 @@ struct alignas(64) range_inner {
     std::copy_n(right.furthest.data(), right.count, furthest.data() + count);
     std::copy_n(right.child.data(), right.count, child.data() + count);
     count += right.count;
+    look_again();
+  }
+
+ private:
+  void look_again() noexcept { rising = rises(); }
+  void look_beside(std::size_t at) noexcept {
+    if (!rising) return look_again();
+    rising = (at == 0 || furthest[at - 1] <= furthest[at]) && (at + 1 >= count || furthest[at] <= furthest[at + 1]);
   }
 };
 static_assert(sizeof(range_inner) == 2 * sizeof(range_leaf));
