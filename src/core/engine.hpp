@@ -102,7 +102,7 @@ class engine {
   static result<void> settle(const record* unpinned, asked_by who) noexcept;
 
   /// Whether this is the process that the engine was made in, and not a child of its. There, nothing may be touched.
-  [[nodiscard]] bool here() const noexcept { return board_.process() == gate_.process; }
+  [[nodiscard]] bool here() const noexcept { return board_.process() == process_; }
 
   void invalidate(peer_id peer, const range& gone) noexcept PINFOLD_EXCLUDES(mutex_);
   void unpersist(peer_id peer, const range& where) noexcept PINFOLD_EXCLUDES(mutex_);
@@ -159,7 +159,11 @@ class engine {
   [[nodiscard]] grant hit_if_live(const request& what) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] bool same_token(const entry& one, const request& what) const noexcept;
   [[nodiscard]] grant hit(entry& found, const request& what) noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] static grant grant_on(entry& found, const request& what) noexcept;
+  [[nodiscard]] grant grant_on(record& found, const request& what) const noexcept {
+    const auto begin = what.wanted.begin;
+    return {reinterpret_cast<pin>(&found) | in_entry,
+            driver_.token_bytes > 0 ? local_address(found, begin) : reinterpret_cast<void*>(begin)};
+  }
   void sample(entry& found) noexcept PINFOLD_REQUIRES(mutex_);
   void replace(entry& stale) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] result<grant> grant_for(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
@@ -167,27 +171,33 @@ class engine {
       PINFOLD_EXCLUDES(mutex_);
   [[nodiscard]] result<grant> acquire_slowly(const request& what, const range& extent) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] tl::unexpected<error> refused(const error& why) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] result<grant> join(entry& opening, const request& what, const patience& until) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
   void tell_joiners(const entry& failed, const error& why) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] result<void> wait_out(entry& twin, const patience& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] miss_reason reason_of_miss(const request& what, const range& extent, const survey& seen) const noexcept
       PINFOLD_REQUIRES(mutex_);
-  void count_miss(miss_reason reason) noexcept;
-  [[nodiscard]] bool spare_entry() noexcept PINFOLD_REQUIRES(mutex_);    // unlocks
-  void grow_hit_table(unsigned step) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] bool grow_index() noexcept PINFOLD_REQUIRES(mutex_);     // unlocks
+  void count_miss(miss_reason reason) noexcept {
+    constexpr auto first = static_cast<std::uint8_t>(counter::misses_cold);
+    counters_.add(static_cast<counter>(first + static_cast<std::uint8_t>(reason)));
+  }
+  [[nodiscard]] bool spare_entry() noexcept PINFOLD_REQUIRES(mutex_) {  // unlocks
+    const bool there = hits_.wants() == 0 && !pool_.empty() && index_.ready(openings_ + 2);
+    return there || make_spare_entry();
+  }
+  [[nodiscard]] bool make_spare_entry() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  void grow_hit_table(unsigned step) noexcept PINFOLD_REQUIRES(mutex_);     // unlocks
+  [[nodiscard]] bool grow_index() noexcept PINFOLD_REQUIRES(mutex_);        // unlocks
 
   // --- hits without the mutex (engine_hit.cpp)
   [[nodiscard]] static const hit_view& no_hits() noexcept;
   [[nodiscard]] bool serves(const record& one, peer_id peer, const range& wanted, const void* token) const noexcept;
   void count_hit(ledger* mine, record* found, asked_by who) noexcept;
-  void allow_hits(entry& live) noexcept PINFOLD_REQUIRES(mutex_);
+  void allow_hits(const entry& live, record& hot) noexcept PINFOLD_REQUIRES(mutex_);
   static void stop_hits(entry& live) noexcept { live.hot()->clear(record::hittable); }
   /// Whether no hit is found without the mutex.
-  [[nodiscard]] bool hits_need_the_mutex() const noexcept {
-    return !options_.retain || options_.entry_statistics || options_.trace_requests || number_ == 0 || audit_;
-  }
+  [[nodiscard]] bool hits_need_the_mutex() const noexcept { return hits_need_the_mutex_; }
   /// Whether it stays open after its last release.
   [[nodiscard]] bool kept(const entry& one) const noexcept {
     return (options_.retain || one.persistent) && !one.bypass;
@@ -210,19 +220,27 @@ class engine {
                                      group& claimed) noexcept PINFOLD_REQUIRES(mutex_);
   void open_group(std::span<const request> what, group& claimed, std::span<result<grant>> granted) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
-  void conclude(std::span<const request> what, const group& claimed, std::size_t i, const result<opened>& made,
+  void conclude(std::span<const request> what, const group& claimed, std::size_t i, result<opened>& made,
                 std::uint64_t closes_before, const patience& until, std::span<result<grant>> granted) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
 
   // --- opening (engine_open.cpp)
   [[nodiscard]] result<grant> open(const request& what, const range& extent, survey& seen,
                                    const patience& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] result<grant> finish(entry& fresh, const request& what, result<opened> made,
+  [[nodiscard]] result<grant> finish(entry& fresh, const request& what, result<opened>& made,
                                      std::uint64_t closes_before, const patience& until) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] entry& claim(const request& what, const range& extent, survey& seen) noexcept PINFOLD_REQUIRES(mutex_);
+  void claim_specially(entry& fresh, const request& what) noexcept PINFOLD_REQUIRES(mutex_);
   void note_overlap(entry& fresh) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] bool opened_too_late(entry& opening, const opened& made) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  /// Where there is room, nothing else has to be looked at.
+  [[nodiscard]] bool take_room(entry& opening, std::size_t bytes) noexcept PINFOLD_REQUIRES(mutex_) {
+    if (opening.bypass || !budget_.take(bytes, 1)) return false;
+    opening.bytes = bytes;
+    opening.counted = true;
+    return true;
+  }
   [[nodiscard]] result<void> after_refusal(entry& opening, const error& refused, const request& what,
                                            std::uint64_t closes_before, const patience& until) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
@@ -230,8 +248,8 @@ class engine {
   [[nodiscard]] result<opened> call_open(entry& opening) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] result<void> accept(entry& opening, const opened& made, const patience& until) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
-  void publish(entry& opening, const opened& made) noexcept PINFOLD_REQUIRES(mutex_);
-  void write_record(const entry& opening, const opened& made) noexcept;
+  void publish(entry& opening, record& hot, const opened& made) noexcept PINFOLD_REQUIRES(mutex_);
+  void write_record(record& hot, const opened& made) const noexcept;
   [[nodiscard]] registration object_of(const entry& one) const noexcept;
   void leave_index(entry& gone) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] error abandon(entry& opening, const error& why) noexcept PINFOLD_REQUIRES(mutex_);
@@ -276,7 +294,12 @@ class engine {
 
   // --- what monitors say (engine_news.cpp)
   using marked_entries = core::marked_entries;
-  void catch_up(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
+  void catch_up(const request& what) noexcept PINFOLD_EXCLUDES(mutex_) {
+    if (options_.strict && monitors_ != nullptr) monitors_->settle();
+    if (!view_.current()) [[unlikely]]
+      catch_up_with_news(what);
+  }
+  void catch_up_with_news(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
   void catch_up_with_everything() noexcept PINFOLD_EXCLUDES(mutex_);
   struct happened {
     std::uint64_t on_board;
@@ -290,12 +313,27 @@ class engine {
   [[nodiscard]] bool mark_where(const range& wanted, marked_entries& marked) noexcept PINFOLD_REQUIRES(mutex_);
   void mark_some(marked_entries& marked) noexcept PINFOLD_REQUIRES(mutex_);
   void say_seen(const happened& known) noexcept PINFOLD_REQUIRES(mutex_);
-  void doom_if_gone(entry& opening) noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] bool others_could_take(const request& what, const range& extent) const noexcept;
+  void doom_if_gone(entry& opening) noexcept PINFOLD_REQUIRES(mutex_) {
+    if (!view_.current()) [[unlikely]]
+      doom_if_in_news(opening);
+  }
+  void doom_if_in_news(entry& opening) noexcept PINFOLD_REQUIRES(mutex_);
+  /// R30: monitors of this process do not see what others do to a file.
+  [[nodiscard]] bool others_could_take(const request& what, const range& extent) const noexcept {
+    return monitors_ != nullptr && !what.unshared && !monitors_->sees_files() && is_of_a_file(what, extent);
+  }
+  [[nodiscard]] static error cannot_be_noted() noexcept;
+  [[nodiscard]] bool is_of_a_file(const request& what, const range& extent) const noexcept;
   [[nodiscard]] static request for_one_lease(request what) noexcept;
-  [[nodiscard]] bool see_what_happens_to(const range& extent) noexcept PINFOLD_EXCLUDES(mutex_);
+  [[nodiscard]] bool see_what_happens_to(const range& extent) noexcept PINFOLD_EXCLUDES(mutex_) {
+    return monitors_ == nullptr || is_watched(extent);
+  }
+  [[nodiscard]] bool is_watched(const range& extent) noexcept PINFOLD_EXCLUDES(mutex_);
   void keep_to_itself(entry& opening) noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] result<range> watchable(const range& extent) noexcept;
+  /// Whether it can be noted that this is registered.
+  [[nodiscard]] bool watchable(const range& extent) noexcept {
+    return watched_ == nullptr || watched_->prepare(extent);
+  }
   void tell(const core::leased_notices& notices) noexcept PINFOLD_EXCLUDES(mutex_);
 
   // --- the audit (engine_audit.cpp)
@@ -328,12 +366,14 @@ class engine {
   const driver driver_;
   const cache_options options_;
   const watch::board& board_;
+  const std::uint64_t process_;           // as the gate says: a copy, for the gate's line has the mutex
   watch::watched_memory* const watched_;  // null for imported memory, of which only its token tells
   const std::shared_ptr<const watch::monitor_set> monitors_;
   const std::shared_ptr<void> hints_;
   const bool keeps_;
   const std::string monitors_text_;
   std::optional<core::page_audit> audit_;
+  bool hits_need_the_mutex_;
   core::counters counters_;
 
   core::gate& gate_;

@@ -33,15 +33,14 @@ result<grant> engine::grant_for(const request& what) noexcept {
     if (const auto hit = hit_if_live(what); hit.held != 0) return hit;
   }
   auto extent = driver_.check(driver_.self, what);
-  if (extent) extent = watchable(*extent);
+  if (extent && !watchable(*extent)) extent = tl::unexpected(cannot_be_noted());
   const bool others = extent && others_could_take(what, *extent);
   core::scoped_lock guard(mutex_);
   counters_.add(counter::acquires);
   if (others) counters_.add(counter::file_backed);
-  auto granted =
-      !extent ? tl::unexpected(extent.error()) : acquire_slowly(others ? for_one_lease(what) : what, *extent);
-  if (!granted) counters_.add(counter::failed_acquires);
-  return granted;
+  if (extent) return others ? acquire_slowly(for_one_lease(what), *extent) : acquire_slowly(what, *extent);
+  counters_.add(counter::failed_acquires);
+  return tl::unexpected(extent.error());
 }
 
 // Before the driver is asked what it would register, which may cost more than a hit.
@@ -73,7 +72,7 @@ grant engine::find_any(const request& what) noexcept {
     if (found->now() == entry_state::evicting) revive(*found);
     found->own_pins().fetch_add(1, std::memory_order_seq_cst);
     found->hot()->visited.store(1, std::memory_order_relaxed);
-    return grant_on(*found, what);
+    return grant_on(*found->hot(), what);
   }
   counters_.add(counter::notfound);
   for (; seen.other_token != nullptr; look_around(what, what.wanted, seen))
@@ -123,11 +122,6 @@ void engine::look_around(const request& what, const range& extent, survey& seen)
   });
 }
 
-grant engine::grant_on(entry& found, const request& what) noexcept {
-  return {reinterpret_cast<pin>(found.hot()) | in_entry,
-          reinterpret_cast<void*>(found.data() + (what.wanted.begin - found.covered().begin))};
-}
-
 void engine::sample(entry& found) noexcept {
   if (options_.entry_statistics) {
     found.count_hits(1);
@@ -147,8 +141,9 @@ grant engine::hit(entry& found, const request& what) noexcept {
     if (reusable(found)) reusable_.remove(&found);
     found.persistent = true;
   }
-  if (!found.hot()->is(record::listed)) allow_hits(found);  // there was no room in the table when it was published
-  return grant_on(found, what);
+  record& hot = *found.hot();
+  if (!hot.is(record::listed)) allow_hits(found, hot);  // there was no room in the table when it was published
+  return grant_on(hot, what);
 }
 
 result<grant> engine::acquire_slowly(const request& what, const range& extent) noexcept {
@@ -157,12 +152,14 @@ result<grant> engine::acquire_slowly(const request& what, const range& extent) n
   bool tidied = false;
   survey seen;
   for (;;) {
-    if (!spare_entry()) return fail(errc::out_of_resources, "no memory for another entry");
-    if (closed_) return fail(errc::closed, "the cache is shutting down");
+    if (!spare_entry()) return refused({errc::out_of_resources, native_kind::none, 0, "no memory for another entry"});
+    if (closed_) return refused({errc::closed, native_kind::none, 0, "the cache is shutting down"});
     if (!what.unshared) look_around(what, extent, seen);
     if (entry* found = seen.match) {
       if (found->now() != entry_state::opening) return hit(*found, what);
-      return join(*found, what, until);
+      auto joined = join(*found, what, until);
+      if (!joined) return refused(joined.error());
+      return joined;
     }
     if (!std::exchange(tidied, true) && !queued_.empty()) {
       static_cast<void>(close_queued(closes_per_miss));  // a failure is kept in quarantine and told to the sink
@@ -175,17 +172,18 @@ result<grant> engine::acquire_slowly(const request& what, const range& extent) n
       continue;
     }
     if (seen.twin == nullptr) break;
-    if (auto gone = wait_out(*seen.twin, until); !gone) return tl::unexpected(gone.error());
+    if (auto gone = wait_out(*seen.twin, until); !gone) return refused(gone.error());
   }
   const auto reason = was_replaced ? miss_reason::invalidated : reason_of_miss(what, extent, seen);
   auto granted = open(what, extent, seen, until);
-  if (granted) count_miss(reason);
+  if (!granted) return refused(granted.error());
+  count_miss(reason);
   return granted;
 }
 
-void engine::count_miss(miss_reason reason) noexcept {
-  constexpr auto first = static_cast<std::uint8_t>(counter::misses_cold);
-  counters_.add(static_cast<counter>(first + static_cast<std::uint8_t>(reason)));
+tl::unexpected<error> engine::refused(const error& why) noexcept {
+  counters_.add(counter::failed_acquires);
+  return tl::unexpected(why);
 }
 
 result<grant> engine::join(entry& opening, const request& what, const patience& until) noexcept {
@@ -204,7 +202,7 @@ result<grant> engine::join(entry& opening, const request& what, const patience& 
       if (reusable(opening)) reusable_.remove(&opening);
       opening.persistent = true;
     }
-    return grant_on(opening, what);
+    return grant_on(*opening.hot(), what);
   }
   static_cast<void>(unpin(opening));  // nothing is open, so nothing is closed
   return tl::unexpected(self.why());
@@ -243,7 +241,7 @@ engine::miss_reason engine::reason_of_miss(const request& what, const range& ext
   return seen.beside ? miss_reason::extent : miss_reason::cold;
 }
 
-bool engine::spare_entry() noexcept {
+bool engine::make_spare_entry() noexcept {
   if (const auto step = hits_.wants(); step != 0) grow_hit_table(step);
   while (pool_.empty()) {
     mutex_.unlock();

@@ -21,7 +21,10 @@ void engine::acquire_group(std::span<const request> what, std::span<result<grant
     std::array<result<range>, most_in_group> extents;
     for (std::size_t i = 0; i < what.size(); ++i) extents[i] = driver_.check(driver_.self, what[i]);
     for (std::size_t i = 0; i < what.size(); ++i)
-      if (extents[i]) catch_up(what[i]), extents[i] = watchable(*extents[i]);
+      if (extents[i]) {
+        catch_up(what[i]);
+        if (!watchable(*extents[i])) extents[i] = tl::unexpected(cannot_be_noted());
+      }
     std::array<bool, most_in_group> alone{};
     for (std::size_t i = 0; i < what.size(); ++i) alone[i] = extents[i] && others_could_take(what[i], *extents[i]);
     group claimed;
@@ -80,7 +83,7 @@ void engine::open_group(std::span<const request> what, group& claimed, std::span
   }
 }
 
-void engine::conclude(std::span<const request> what, const group& claimed, std::size_t i, const result<opened>& made,
+void engine::conclude(std::span<const request> what, const group& claimed, std::size_t i, result<opened>& made,
                       std::uint64_t closes_before, const patience& until, std::span<result<grant>> granted) noexcept {
   const auto number = claimed.number[i];
   granted[number] = finish(*claimed.fresh[i], what[number], made, closes_before, until);

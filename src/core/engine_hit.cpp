@@ -28,6 +28,13 @@ pin pin_now(ledger* mine, record* one) noexcept {
   return reinterpret_cast<pin>(one) | in_entry;
 }
 
+// Of a / b, rounded down, and 0 where that is less than 1: a division takes longer than all the rest of its caller.
+std::uint32_t floor_of_log2(std::size_t a, std::size_t b) noexcept {
+  if (a < b || b == 0) return 0;
+  const auto most = std::bit_width(a) - std::bit_width(b);
+  return static_cast<std::uint32_t>(b << most <= a ? most : most - 1);
+}
+
 }  // namespace
 
 const record* unpin_slowly(pin held) noexcept {
@@ -134,14 +141,13 @@ grant engine::look_up(const request& what) noexcept {
 }
 
 // Live entries are hit without the mutex, except those whose last release, or every hit, has to be seen.
-void engine::allow_hits(entry& live) noexcept {
+void engine::allow_hits(const entry& live, record& hot) noexcept {
   if (hits_need_the_mutex() || live.bypass || closed_) return;
-  if (!live.hot()->is(record::listed) && !hits_.insert(live.hot())) return;
+  if (!hot.is(record::listed) && !hits_.insert(&hot)) return;
   // By the average size: then requests inside a region are mostly guessed, and those of neighbours apart.
-  const auto average = std::bit_width(budget_.bytes_now() / std::max<std::size_t>(budget_.count_now(), 1));
-  view_.shift.store(static_cast<std::uint32_t>(average == 0 ? 0 : average - 1), std::memory_order_relaxed);
-  live.hot()->set(record::hittable | static_cast<std::uint32_t>(live.access) << record::rights_shift |
-                  view_.number_in_word);
+  const auto shift = floor_of_log2(budget_.bytes_now(), budget_.count_now());
+  if (view_.shift.load(std::memory_order_relaxed) != shift) view_.shift.store(shift, std::memory_order_relaxed);
+  hot.set(record::hittable | static_cast<std::uint32_t>(live.access) << record::rights_shift | view_.number_in_word);
 }
 
 // Takes a live entry out of the reach of hits. Until everybody knows, it may still be pinned.
@@ -158,7 +164,7 @@ void engine::revive(entry& marked) noexcept {
   marked_.remove(&marked);
   marked.become(entry_state::live);
   if (reusable(marked)) reusable_.push_back(&marked);
-  allow_hits(marked);
+  allow_hits(marked, *marked.hot());
 }
 
 // Those that were pinned before everybody knew go back to what they were.

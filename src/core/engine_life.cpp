@@ -80,6 +80,7 @@ engine::engine(core::gate& own, const driver& table, cache_options options, watc
       driver_(table),
       options_(sensible(std::move(options))),
       board_(watch::board::here()),
+      process_(own.process),
       watched_(table.token_bytes > 0 ? nullptr : &watch::watched_memory::here()),
       monitors_(std::move(monitors.set)),
       hints_(std::move(monitors.hints)),
@@ -100,6 +101,8 @@ engine::engine(core::gate& own, const driver& table, cache_options options, watc
   static_cast<void>(core::barrier_in_use());  // before the first pin
   if (const auto one_in = core::page_audit::possible(options_.audit_one_in); one_in && !imports)
     audit_.emplace(*one_in);
+  hits_need_the_mutex_ =
+      !options_.retain || options_.entry_statistics || options_.trace_requests || number_ == 0 || audit_.has_value();
   if (options_.reaper) reaper_ = std::thread([this] { reap(); });
 }
 

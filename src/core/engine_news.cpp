@@ -12,9 +12,7 @@ namespace pinfold::detail {
 
 // What happened before this call is dealt with, as far as it concerns the request, before it returns. What happens
 // later happens at the same time as the request.
-void engine::catch_up(const request& what) noexcept {
-  if (options_.strict && monitors_ != nullptr) monitors_->settle();
-  if (view_.current()) return;
+void engine::catch_up_with_news(const request& what) noexcept {
   const auto known = what_happened();
   while (deal_with_some(what.wanted, known)) {
   }
@@ -119,17 +117,14 @@ void engine::say_seen(const happened& known) noexcept {
 }
 
 // Memory that went while the driver was asked for it: what it opened may be of that.
-void engine::doom_if_gone(entry& opening) noexcept {
-  if (view_.current()) return;
+void engine::doom_if_in_news(entry& opening) noexcept {
   const auto known = what_happened();
   while (read_news(known.on_board) == reading::more) {
   }
   if (news_.affects(opening)) mark_stale(opening);
 }
 
-// R30: monitors of this process do not see what others do to a file.
-bool engine::others_could_take(const request& what, const range& extent) const noexcept {
-  if (monitors_ == nullptr || what.unshared || monitors_->sees_files()) return false;
+bool engine::is_of_a_file(const request& what, const range& extent) const noexcept {
   const auto behind = backing_of(extent, what.file);
   return behind > backing::program || (behind == backing::program && !options_.program_data);
 }
@@ -141,8 +136,8 @@ request engine::for_one_lease(request what) noexcept {
 }
 
 // Before the driver sees it. Without the mutex: a monitor may have to ask the kernel.
-bool engine::see_what_happens_to(const range& extent) noexcept {
-  return monitors_ == nullptr || monitors_->watch(aligned_out(extent, core::page_bytes()));
+bool engine::is_watched(const range& extent) noexcept {
+  return monitors_->watch(aligned_out(extent, core::page_bytes()));
 }
 
 // Nobody would tell if this memory went away: it is registered for those who wait for it, and not kept.
@@ -152,9 +147,8 @@ void engine::keep_to_itself(entry& opening) noexcept {
   counters_.add(counter::unmonitored);
 }
 
-result<range> engine::watchable(const range& extent) noexcept {
-  if (watched_ == nullptr || watched_->prepare(extent)) return extent;
-  return fail(errc::out_of_resources, "no memory to note what is registered");
+error engine::cannot_be_noted() noexcept {
+  return {errc::out_of_resources, native_kind::none, 0, "no memory to note what is registered"};
 }
 
 void engine::tell(const core::leased_notices& notices) noexcept {

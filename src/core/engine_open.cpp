@@ -23,23 +23,29 @@ constexpr int most_late_opens = 3;
 
 result<grant> engine::open(const request& what, const range& extent, survey& seen, const patience& until) noexcept {
   entry& fresh = claim(what, extent, seen);
-  if (auto room = reserve(fresh, fresh.covered().size(), 1, until); !room)
-    return tl::unexpected(abandon(fresh, room.error()));
+  const auto bytes = fresh.covered().size();
+  if (!take_room(fresh, bytes)) {
+    if (auto room = reserve(fresh, bytes, 1, until); !room) return tl::unexpected(abandon(fresh, room.error()));
+  }
   const auto closes_before = closes_done_;
-  const auto made = call_open(fresh);
+  auto made = call_open(fresh);
   return finish(fresh, what, made, closes_before, until);
 }
 
 // Takes the driver's answer to its end: published, or asked again, or given up.
-result<grant> engine::finish(entry& fresh, const request& what, result<opened> made, std::uint64_t closes_before,
+result<grant> engine::finish(entry& fresh, const request& what, result<opened>& made, std::uint64_t closes_before,
                              const patience& until) noexcept {
+  record& hot = *fresh.hot();
   for (int late = 0;;) {
     if (made) {
-      if (auto fits = accept(fresh, *made, until); !fits) return tl::unexpected(take_back(fresh, *made, fits.error()));
+      if (made->bytes != fresh.bytes || !(made->covered == hot.covered())) {
+        if (auto fits = accept(fresh, *made, until); !fits)
+          return tl::unexpected(take_back(fresh, *made, fits.error()));
+      }
       doom_if_gone(fresh);
-      if (late == most_late_opens || !opened_too_late(fresh, *made)) {
-        publish(fresh, *made);
-        return grant_on(fresh, what);
+      if (!hot.is(record::stale) || late == most_late_opens || !opened_too_late(fresh, *made)) {
+        publish(fresh, hot, *made);
+        return grant_on(hot, what);
       }
       ++late;
     } else {
@@ -55,33 +61,42 @@ result<grant> engine::finish(entry& fresh, const request& what, result<opened> m
 // Makes an entry for the request and indexes it, before the driver is asked: an invalidation meanwhile must find it.
 entry& engine::claim(const request& what, const range& extent, survey& seen) noexcept {
   entry& fresh = *pool_.take();
-  fresh.access = what.need | seen.around;
+  record& hot = *fresh.hot();
+  const auto access = what.need | seen.around;
   // Rounding to pages would show a peer what lies beside the memory that was asked for.
-  fresh.cover(any_remote(fresh.access) ? what.wanted : extent);
-  fresh.persistent = what.persistent;
+  const bool exact = any_remote(access) && !(what.wanted == extent);
+  const range covered = exact ? what.wanted : extent;
+  hot.begin.store(covered.begin, std::memory_order_relaxed);
+  hot.end.store(covered.end, std::memory_order_relaxed);
+  fresh.access = access;
   fresh.set_owner(this_thread());
   if (driver_.token_bytes > 0) {
-    auto* bytes = reinterpret_cast<std::byte*>(fresh.hot());
+    auto* bytes = reinterpret_cast<std::byte*>(&hot);
     const imported_part beside{nullptr, what.peer};
     std::memcpy(bytes + sizeof(record), &beside, sizeof beside);
     std::memcpy(bytes + token_offset_, what.token, driver_.token_bytes);
   }
   fresh.become(entry_state::opening);
   fresh.own_pins().fetch_add(1);  // for the opener. Added, not set: a hit that came too late may be taking its pin back
-  fresh.doomed = fresh.unshared = what.unshared;
-  fresh.bypass = what.unbudgeted;
-  if (what.unbudgeted) counters_.add(counter::bypasses);
-  if (what.unshared && !what.unbudgeted) counters_.add(counter::unmonitored);
-  if (seen.alone && fresh.covered() == extent) {
-    index_.insert(&fresh, seen.place);
+  if (what.persistent || what.unshared || what.unbudgeted) claim_specially(fresh, what);
+  if (seen.alone && !exact) {
+    index_.insert(&fresh, driver_.token_bytes > 0 ? what.peer : peer_id{}, covered, seen.place);
   } else {
     index_.insert(&fresh);
   }
-  if (watched_ != nullptr) watched_->add(fresh.covered());
+  if (watched_ != nullptr) watched_->add(covered);
   news_.stamp(fresh);
   if (seen.near) note_overlap(fresh);
   ++openings_;
   return fresh;
+}
+
+void engine::claim_specially(entry& fresh, const request& what) noexcept {
+  fresh.persistent = what.persistent;
+  fresh.doomed = fresh.unshared = what.unshared;
+  fresh.bypass = what.unbudgeted;
+  if (what.unbudgeted) counters_.add(counter::bypasses);
+  if (what.unshared && !what.unbudgeted) counters_.add(counter::unmonitored);
 }
 
 // What is published later than what overlaps it has to look for what it supersedes.
@@ -92,10 +107,10 @@ void engine::note_overlap(entry& fresh) noexcept {
   });
 }
 
-// Without a token, nothing but the time tells what was opened: if the range was invalidated since the driver was asked,
-// it may be of the memory that is gone. It is closed, and the driver asked again.
+// The range was invalidated since the driver was asked. Without a token, nothing but the time tells what was opened: it
+// may be of the memory that is gone. It is closed, and the driver asked again.
 bool engine::opened_too_late(entry& opening, const opened& made) noexcept {
-  if (driver_.token_bytes > 0 || !opening.hot()->is(record::stale)) return false;
+  if (driver_.token_bytes > 0) return false;
   ++closes_in_flight_;
   mutex_.unlock();
   const auto closed = driver_.close(driver_.self, made.object);
@@ -127,13 +142,15 @@ result<opened> engine::call_open(entry& opening) noexcept {
   opening.disturbed = false;
   opening.in_driver = true;
   ++asked_now_;
-  const auto* token = reinterpret_cast<const std::byte*>(opening.hot()) + token_offset_;
-  const open_request asked{opening.peer(), opening.covered(), token, opening.access};
+  const record& hot = *opening.hot();
+  const auto* token = reinterpret_cast<const std::byte*>(&hot) + token_offset_;
+  const open_request asked{driver_.token_bytes > 0 ? imported_part_of(hot).peer : peer_id{}, hot.covered(), token,
+                           opening.access};
   mutex_.unlock();
   const bool seen = see_what_happens_to(asked.extent);
   const auto start = core::open_watch::now(options_.trace_requests);
   auto made = driver_.open(driver_.self, asked);
-  core::open_watch::add_since(start);
+  if (options_.trace_requests) core::open_watch::add_since(start);
   if (audit_ && made) audit_->note(opening.hot(), made->covered);
   mutex_.lock();
   if (!seen) keep_to_itself(opening);
@@ -150,32 +167,38 @@ result<void> engine::accept(entry& opening, const opened& made, const patience& 
   return made.bytes > opening.bytes ? reserve(opening, made.bytes - opening.bytes, 0, until) : result<void>{};
 }
 
-void engine::publish(entry& opening, const opened& made) noexcept {
+void engine::publish(entry& opening, record& hot, const opened& made) noexcept {
   opening.opened_at = core::ticks();
-  if (!(opening.covered() == made.covered)) {
+  if (!(hot.covered() == made.covered)) {
     index_.erase(&opening);
     opening.cover(made.covered);
     opening.near = true;
     index_.insert(&opening);
   }
   --openings_;
-  write_record(opening, made);
+  write_record(hot, made);
   counters_.add(counter::opens);
-  history_.forget(opening.peer(), opening.covered().begin);
-  opening.become(opening.doomed ? entry_state::draining : entry_state::live);
-  if (reusable(opening)) reusable_.push_back(&opening);
-  if (opening.doomed) held_.push_back(&opening);
-  if (!opening.doomed) allow_hits(opening);
+  history_.forget(opening.peer(), made.covered.begin);
   waiting_.notify(&opening);
-  if (!opening.doomed && opening.near && driver_.token_bytes == 0) supersede(opening);
+  if (opening.doomed) {
+    opening.become(entry_state::draining);
+    held_.push_back(&opening);
+    return;
+  }
+  opening.become(entry_state::live);
+  if (reusable(opening)) reusable_.push_back(&opening);
+  allow_hits(opening, hot);
+  if (opening.near && driver_.token_bytes == 0) supersede(opening);
 }
 
 // Everything that leases and hits will read: from now on it is constant as long as anybody can.
-void engine::write_record(const entry& opening, const opened& made) noexcept {
-  auto* bytes = reinterpret_cast<std::byte*>(opening.hot());
+void engine::write_record(record& hot, const opened& made) const noexcept {
+  auto* bytes = reinterpret_cast<std::byte*>(&hot);
   if (driver_.token_bytes > 0) {
     reinterpret_cast<imported_part*>(bytes + sizeof(record))->data = made.data;
     std::memcpy(bytes + imported_object_offset, &made.object, driver_.object_bytes);
+  } else if (driver_.object_bytes == sizeof(std::uint64_t)) {  // as most are: then it is one instruction
+    std::memcpy(bytes + local_object_offset, &made.object, sizeof(std::uint64_t));
   } else {
     std::memcpy(bytes + local_object_offset, &made.object, driver_.object_bytes);
   }
@@ -220,7 +243,7 @@ error engine::abandon(entry& opening, const error& why) noexcept {
 // The driver opened it, but it must not stay: close it, or owe the close (R41).
 error engine::take_back(entry& opening, const opened& made, const error& why) noexcept {
   counters_.add(counter::opens);
-  write_record(opening, made);
+  write_record(*opening.hot(), made);
   ++closes_in_flight_;
   const event failed = about(opening, event_kind::close_failed, severity::failure);
   mutex_.unlock();

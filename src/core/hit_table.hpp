@@ -171,10 +171,10 @@ class hit_table {
   std::atomic<std::uint64_t> classes_{0};
 
   const bool imported_;
-  std::size_t used_ = 0;
+  alignas(64) std::size_t used_ = 0;
   std::size_t crowded_from_ = 0;  // more is wanted when so many slots of the table are used
   std::size_t full_from_ = 0;
-  std::size_t homes_ = 0;  // slots of the table in which a search may begin
+  std::size_t homes_ = 0;       // slots of the table in which a search may begin
   std::vector<memory> tables_;  // the last one is in use
   std::array<std::uint32_t, 64> in_class_{};
 

@@ -49,8 +49,8 @@ ledger* ledger::take_one() noexcept {
   return fresh;
 }
 
-ledger* ledger::of_this_thread() noexcept {
-  if (mine != nullptr || at_its_end || core::barrier_in_use() == core::barrier_policy::fences) return mine;
+ledger* ledger::first_of_this_thread() noexcept {
+  if (at_its_end || core::barrier_in_use() == core::barrier_policy::fences) return mine;
   mine = take_one();
   if (mine != nullptr) {
     static thread_local const ledger_owner owner;

@@ -19,8 +19,8 @@
 
 namespace pinfold::core {
 
-/// The critical sections are a fraction of what it costs to sleep and be woken, so that waiting spins for a while first.
-/// While nobody waits, locking and unlocking are one locked instruction each, inline.
+/// The critical sections are a fraction of what it costs to sleep and be woken, so that waiting spins for a while
+/// first. While nobody waits, locking and unlocking are one locked instruction each, inline.
 class PINFOLD_THREAD_ATTRIBUTE(capability("mutex")) mutex {
  public:
   mutex() noexcept = default;

@@ -38,7 +38,7 @@ bool range_index::find_alone(peer_id peer, const range& where, place& found) con
     auto* inner = static_cast<range_inner*>(node);
     const auto at = child_for(*inner, peer, where.begin);
     if (inner->reached_before(at, page)) return false;
-    if (at + 1 < inner->count && inner->keys[at] < key_of(peer, where.end)) return false;
+    if (at + 1 < inner->count && begins_before(inner->keys[at], peer, where.end)) return false;
     found.way_.steps[level] = {inner, at};
     node = inner->child[at];
   }
@@ -65,8 +65,9 @@ struct range_index::new_slot {
   range covered;
   std::uint64_t word;
 
-  explicit new_slot(entry* one) noexcept
-      : peer(peer_of(*one)), covered(covered_of(*one)), word(range_leaf::word_of(one)) {}
+  explicit new_slot(entry* one) noexcept : new_slot(one, peer_of(*one), covered_of(*one)) {}
+  new_slot(entry* one, peer_id its_peer, const range& where) noexcept
+      : peer(its_peer), covered(where), word(range_leaf::word_of(one, where)) {}
 
   [[nodiscard]] bool goes_before(const range_leaf& leaf, std::size_t at) const noexcept {
     if (leaf.begin[at] != covered.begin) return covered.begin < leaf.begin[at];
@@ -97,9 +98,9 @@ void range_index::insert(entry* added) noexcept {
   insert_below(way, *leaf, slot, unknown);
 }
 
-void range_index::insert(entry* added, place& at) noexcept {
+void range_index::insert(entry* added, peer_id peer, const range& where, place& at) noexcept {
   if (at.leaf_ == nullptr) return insert(added);
-  const new_slot slot(added);
+  const new_slot slot(added, peer, where);
   ++size_;
   if (slot.peer != peer_id{}) many_peers_ = true;
   insert_below(at.way_, *at.leaf_, slot, at.at_);

@@ -43,8 +43,9 @@ class range_index {
 
   /// Requires that it is ready. The entry's key must not change while it is in the index.
   void insert(entry* added) noexcept;
-  /// The same at a place that was found for that key. Requires that nothing was inserted or erased since.
-  void insert(entry* added, place& at) noexcept;
+  /// The same at a place that was found for that key, which is the entry's. Requires that nothing was inserted or
+  /// erased since.
+  void insert(entry* added, peer_id peer, const range& where, place& at) noexcept;
 
   /// Requires that the entry is in this index.
   void erase(entry* gone) noexcept;
@@ -165,6 +166,9 @@ class range_index {
   [[nodiscard, gnu::always_inline]] std::size_t child_for(const range_inner& node, peer_id peer,
                                                           std::uintptr_t begin) const noexcept {
     return many_peers_ || peer != peer_id{} ? node.child_for(key_of(peer, begin)) : node.child_for(begin);
+  }
+  [[nodiscard, gnu::always_inline]] bool begins_before(range_key key, peer_id peer, std::uintptr_t end) const noexcept {
+    return many_peers_ || peer != peer_id{} ? key < key_of(peer, end) : static_cast<std::uintptr_t>(key) < end;
   }
   [[nodiscard]] range_leaf* leaf_for(peer_id peer, std::uintptr_t begin, path& way) const noexcept;
   [[nodiscard]] range_leaf* leaf_before(path& way) const noexcept;

@@ -59,8 +59,8 @@ struct alignas(64) range_leaf {
 
   explicit range_leaf(peer_id of) noexcept : peer(of) { begin.fill(no_begin); }
 
-  [[nodiscard]] static std::uint64_t word_of(entry* one) noexcept {
-    const range covered = covered_of(*one);
+  [[nodiscard]] static std::uint64_t word_of(entry* one) noexcept { return word_of(one, covered_of(*one)); }
+  [[nodiscard]] static std::uint64_t word_of(entry* one, const range& covered) noexcept {
     const auto pages = page_after(covered.end) - (covered.begin >> reach_page_shift);
     return reinterpret_cast<std::uintptr_t>(one) | std::min(pages, far_reach) << address_bits;
   }
@@ -197,7 +197,8 @@ struct alignas(64) range_inner {
   [[nodiscard]] bool reached_before(std::size_t at, std::uint64_t from) const noexcept {
     if (at == 0) return false;
     if (rising) return furthest[at - 1] > from;
-    return std::any_of(furthest.begin(), furthest.begin() + static_cast<std::ptrdiff_t>(at), [&](std::uint64_t one) { return one > from; });
+    return std::any_of(furthest.begin(), furthest.begin() + static_cast<std::ptrdiff_t>(at),
+                       [&](std::uint64_t one) { return one > from; });
   }
   /// Says that a child reaches at least so far.
   void reach(std::size_t at, std::uint64_t page) noexcept {

@@ -35,13 +35,6 @@ void range_node_pool::adopt(chunk made) noexcept {
   bytes_ += made.count_ * unit;
 }
 
-bool range_node_pool::has(std::size_t leaves, std::size_t inners) const noexcept {
-  const auto inners_left = inners_.size > inners ? inners_.size - inners : 0;
-  const auto inners_lack = inners > inners_.size ? inners - inners_.size : 0;
-  if (fresh_units_ < 2 * inners_lack) return false;
-  return leaves <= leaves_.size + 2 * inners_left + fresh_units_ - 2 * inners_lack;
-}
-
 range_leaf* range_node_pool::take_leaf(peer_id of) noexcept {
   PINFOLD_INVARIANT(has(1, 0), "a node pool is asked first whether it has room");
   if (leaves_.size == 0 && fresh_units_ == 0) {

@@ -42,7 +42,12 @@ class range_node_pool {
   void adopt(chunk made) noexcept;
 
   /// Whether there is room for so many of each.
-  [[nodiscard]] bool has(std::size_t leaves, std::size_t inners) const noexcept;
+  [[nodiscard]] bool has(std::size_t leaves, std::size_t inners) const noexcept {
+    const auto inners_left = inners_.size > inners ? inners_.size - inners : 0;
+    const auto inners_lack = inners > inners_.size ? inners - inners_.size : 0;
+    if (fresh_units_ < 2 * inners_lack) return false;
+    return leaves <= leaves_.size + 2 * inners_left + fresh_units_ - 2 * inners_lack;
+  }
 
   // Require room.
   [[nodiscard]] range_leaf* take_leaf(peer_id of) noexcept;

@@ -99,10 +99,7 @@ record_page* take_page(std::size_t stride) noexcept {
   }
   void* memory = fresh_page(*from);
   if (memory == nullptr) return nullptr;
-  auto* made = new (memory) record_page;
-  made->stride = static_cast<std::uint32_t>(stride);
-  made->capacity = record_page::capacity_for(stride);
-  return made;
+  return new (memory) record_page(static_cast<std::uint32_t>(stride), record_page::capacity_for(stride));
 }
 
 void give_back(record_page* done) noexcept {

@@ -40,6 +40,14 @@ struct alignas(64) record_page {
   std::uint32_t capacity = 0;          ///< how many records have room
   std::atomic<std::uint32_t> made{0};  ///< how many of them were ever made, from the front
   bool imported = false;               ///< whether its records have an `imported_part`; as its owner says
+  std::uint32_t entries_from = 0;      ///< bytes from here to the entries
+  std::uint32_t inverse = 0;           ///< of the stride in units of 32 bytes, times 2^16, rounded up
+
+  record_page(std::uint32_t record_stride, std::uint32_t how_many) noexcept
+      : stride(record_stride),
+        capacity(how_many),
+        entries_from(static_cast<std::uint32_t>(sizeof(record_page)) + how_many * record_stride),
+        inverse((65536 + record_stride / 32 - 1) / (record_stride / 32)) {}
 
   [[nodiscard]] record* at(std::size_t number) noexcept { return reinterpret_cast<record*>(base() + number * stride); }
   [[nodiscard]] entry* entry_at(std::size_t number) noexcept { return entries() + number; }
@@ -48,7 +56,8 @@ struct alignas(64) record_page {
     return reinterpret_cast<std::atomic<std::int32_t>*>(end) - 1 - number;
   }
   [[nodiscard]] std::size_t number_of(const record* one) noexcept {
-    return static_cast<std::uint32_t>(reinterpret_cast<const std::byte*>(one) - base()) / stride;
+    const auto units = static_cast<std::uint32_t>(reinterpret_cast<const std::byte*>(one) - base()) / 32;
+    return units * inverse >> 16U;  // exact below 2^11 units: a page has 2^9
   }
   [[nodiscard]] std::size_t number_of(const entry* one) noexcept { return static_cast<std::size_t>(one - entries()); }
 
@@ -68,7 +77,9 @@ struct alignas(64) record_page {
 
  private:
   [[nodiscard]] std::byte* base() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
-  [[nodiscard]] entry* entries() noexcept { return reinterpret_cast<entry*>(base() + std::size_t{capacity} * stride); }
+  [[nodiscard]] entry* entries() noexcept {
+    return reinterpret_cast<entry*>(reinterpret_cast<std::byte*>(this) + entries_from);
+  }
 };
 static_assert(sizeof(record_page) == 64 && sizeof(entry) == 40, "what a cached region takes is a promise");
 
@@ -100,12 +111,13 @@ inline void entry::cover(const range& where) noexcept {
 }
 
 inline std::uint32_t entry::era() const noexcept {
-  const auto& digits = hot()->era;
+  const auto digits = hot()->era;
   return digits[0] | std::uint32_t{digits[1]} << 8U | std::uint32_t{digits[2]} << 16U;
 }
 
 inline void entry::set_era(std::uint32_t now) noexcept {
-  for (unsigned i = 0; i < hot()->era.size(); ++i) hot()->era[i] = static_cast<std::uint8_t>(now >> 8U * i);
+  hot()->era = {static_cast<std::uint8_t>(now), static_cast<std::uint8_t>(now >> 8U),
+                static_cast<std::uint8_t>(now >> 16U)};
 }
 
 /// What records of `bytes` bytes take. At most `largest_stride`.

@@ -31,7 +31,7 @@ bool watched_memory::make_part(std::size_t number) noexcept {
   return true;
 }
 
-bool watched_memory::prepare(const range& memory) noexcept {
+bool watched_memory::make_parts(const range& memory) noexcept {
   if (memory.empty()) return true;
   const auto last = (memory.end - 1) >> part_shift;
   for (auto number = memory.begin >> part_shift; number <= last && number < parts_.size(); ++number)

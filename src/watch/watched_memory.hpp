@@ -26,7 +26,12 @@ class watched_memory {
   [[nodiscard]] static watched_memory* if_there() noexcept { return made.load(std::memory_order_acquire); }
 
   /// Makes sure that `add` finds its counters: what it needs memory for. False when there is none.
-  [[nodiscard]] bool prepare(const range& memory) noexcept;
+  [[nodiscard]] bool prepare(const range& memory) noexcept {
+    const auto number = memory.begin >> part_shift;
+    const bool is_there = !memory.empty() && number == (memory.end - 1) >> part_shift && number < parts_.size() &&
+                          parts_[number].load(std::memory_order_acquire) != nullptr;
+    return is_there || make_parts(memory);
+  }
 
   // Once for each registration, after `prepare`, and the same range for both.
   void add(const range& memory) noexcept;
@@ -51,6 +56,7 @@ class watched_memory {
   static void for_each_granule(const range& memory, F&& each) noexcept;
   [[nodiscard]] counter* at(std::uintptr_t granule) noexcept;
   [[nodiscard]] bool make_part(std::size_t number) noexcept;
+  [[nodiscard]] bool make_parts(const range& memory) noexcept;
 
   static std::atomic<watched_memory*> made;
 

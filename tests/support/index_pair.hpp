@@ -21,7 +21,7 @@ class index_pair {
     core::range_index::place place;
     if (index_.find_alone(peer, covered, place)) {
       lied_ = lied_ || overlaps_any(peer, covered);
-      index_.insert(made.get(), place);
+      index_.insert(made.get(), peer, covered, place);
     } else {
       index_.insert(made.get());
     }

@@ -31,7 +31,7 @@ struct entries {
     range_index::place place;
     if (index.find_alone(peer, covered, place)) {
       ++alone;
-      index.insert(all.back().get(), place);
+      index.insert(all.back().get(), peer, covered, place);
     } else {
       index.insert(all.back().get());
     }

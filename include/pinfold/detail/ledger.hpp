@@ -54,7 +54,7 @@ class PINFOLD_EXPORT ledger {
  public:
   /// This thread's, made at its first call. Null when there is no memory, the thread is at its end, or the kernel has
   /// no barrier for it: then all pins are counted in the entries.
-  [[nodiscard]] static ledger* of_this_thread() noexcept;
+  [[nodiscard]] static ledger* of_this_thread() noexcept { return mine != nullptr ? mine : first_of_this_thread(); }
 
   /// Null before that call, and at the thread's end.
   [[nodiscard]] static ledger* if_there() noexcept { return mine; }
@@ -126,6 +126,7 @@ class PINFOLD_EXPORT ledger {
   }
   [[nodiscard]] bool change(const record* one, std::uint64_t by, std::uint64_t limit) noexcept;
 
+  static ledger* first_of_this_thread() noexcept;
   static ledger* take_one() noexcept;
 
   static std::atomic<ledger*> all;  // linked by next_, and only ever longer
