@@ -94,7 +94,7 @@ void engine::detach(entry& closable) noexcept {
 
 // Tells the sink why, unless that is what its user asked for.
 result<void> engine::close(entry& closable, std::optional<event_kind> why) noexcept {
-  event told{};
+  std::optional<event> told;
   if (why && options_.sink)
     told = about(closable, *why, *why == event_kind::evicted ? severity::debug : severity::info);
   detach(closable);
@@ -102,7 +102,7 @@ result<void> engine::close(entry& closable, std::optional<event_kind> why) noexc
   ++closes_in_flight_;
   const auto object = object_of(closable);
   mutex_.unlock();
-  if (why) tell(told);
+  if (told) tell(*told);
   auto closed = driver_.close(driver_.self, object);
   if (!closed) {
     event failed = about(closable, event_kind::close_failed, severity::failure);

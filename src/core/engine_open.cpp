@@ -21,7 +21,9 @@ constexpr int most_late_opens = 3;
 
 }  // namespace
 
-result<grant> engine::open(const request& what, const range& extent, survey& seen, const patience& until) noexcept {
+// Flattened: its parts are short, and the calls between them were a tenth of a miss.
+[[gnu::flatten]] result<grant> engine::open(const request& what, const range& extent, survey& seen,
+                                            const patience& until) noexcept {
   entry& fresh = claim(what, extent, seen);
   const auto bytes = fresh.covered().size();
   if (!take_room(fresh, bytes)) {

@@ -31,14 +31,24 @@ const range_leaf* range_index::leaf_walk::next() noexcept {
 
 // One way down for both questions that a new entry has: what is there, and where does it go.
 bool range_index::find_alone(peer_id peer, const range& where, place& found) const noexcept {
+  return one_peer(peer) ? find_alone_among<true>(peer, where, found) : find_alone_among<false>(peer, where, found);
+}
+
+template <bool OnePeer>
+bool range_index::find_alone_among(peer_id peer, const range& where, place& found) const noexcept {
+  const auto key = [&](std::uintptr_t at) {
+    if constexpr (OnePeer) return at;
+    if constexpr (!OnePeer) return key_of(peer, at);
+  };
+  using key_type = decltype(key(0));
   void* node = root_;
   const auto page = where.begin >> reach_page_shift;
   const auto height = height_;
   for (std::size_t level = 0; level < height; ++level) {
     auto* inner = static_cast<range_inner*>(node);
-    const auto at = child_for(*inner, peer, where.begin);
+    const auto at = inner->child_for(key(where.begin));
     if (inner->reached_before(at, page)) return false;
-    if (at + 1 < inner->count && begins_before(inner->keys[at], peer, where.end)) return false;
+    if (at + 1 < inner->count && static_cast<key_type>(inner->keys[at]) < key(where.end)) return false;
     found.way_.steps[level] = {inner, at};
     node = inner->child[at];
   }
@@ -221,9 +231,10 @@ void range_index::add_root(range_key key, void* node, std::uint64_t furthest) no
 range_leaf* range_index::leaf_for(peer_id peer, std::uintptr_t begin, path& way) const noexcept {
   void* node = root_;
   const auto height = height_;
+  const bool narrow = one_peer(peer);
   for (std::size_t level = 0; level < height; ++level) {
     auto* inner = static_cast<range_inner*>(node);
-    const auto at = child_for(*inner, peer, begin);
+    const auto at = narrow ? inner->child_for(begin) : inner->child_for(key_of(peer, begin));
     way.steps[level] = {inner, at};
     node = inner->child[at];
   }

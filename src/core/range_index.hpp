@@ -115,6 +115,8 @@ class range_index {
   };
 
   static constexpr std::size_t unknown = SIZE_MAX;
+  template <bool OnePeer>
+  [[nodiscard]] bool find_alone_among(peer_id peer, const range& where, place& found) const noexcept;
   void insert_below(path& way, range_leaf& leaf, const new_slot& slot, std::size_t at) noexcept;
 
   // The leaves that may have something of a peer in a range, in order.
@@ -163,13 +165,8 @@ class range_index {
   static bool insert_balanced(range_inner& above, std::size_t left, const new_slot& added) noexcept;
   void add_node(path& way, range_key key, void* node, std::uint64_t furthest, bool appending) noexcept;
   void add_root(range_key key, void* node, std::uint64_t furthest) noexcept;
-  [[nodiscard, gnu::always_inline]] std::size_t child_for(const range_inner& node, peer_id peer,
-                                                          std::uintptr_t begin) const noexcept {
-    return many_peers_ || peer != peer_id{} ? node.child_for(key_of(peer, begin)) : node.child_for(begin);
-  }
-  [[nodiscard, gnu::always_inline]] bool begins_before(range_key key, peer_id peer, std::uintptr_t end) const noexcept {
-    return many_peers_ || peer != peer_id{} ? key < key_of(peer, end) : static_cast<std::uintptr_t>(key) < end;
-  }
+  /// Whether the keys' peers can be left out.
+  [[nodiscard]] bool one_peer(peer_id peer) const noexcept { return !many_peers_ && peer == peer_id{}; }
   [[nodiscard]] range_leaf* leaf_for(peer_id peer, std::uintptr_t begin, path& way) const noexcept;
   [[nodiscard]] range_leaf* leaf_before(path& way) const noexcept;
   [[nodiscard]] range_leaf* leaf_among_equals(path& way, range_leaf& last, const new_slot& added) const noexcept;
