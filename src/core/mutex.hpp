@@ -34,7 +34,8 @@ class PINFOLD_THREAD_ATTRIBUTE(capability("mutex")) mutex {
   }
   void says_held() const noexcept PINFOLD_SAYS_HELD(this) {}  ///< where the analysis cannot know
   void unlock() noexcept PINFOLD_THREAD_ATTRIBUTE(release_capability()) {
-    if (state_.exchange(free, std::memory_order_release) == slept_on) [[unlikely]]
+    // Sequentially consistent, as it comes before the library's look whether anybody sleeps.
+    if (state_.exchange(free, std::memory_order_seq_cst) == slept_on) [[unlikely]]
       state_.notify_one();
   }
 
