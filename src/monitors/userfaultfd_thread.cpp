@@ -43,10 +43,12 @@ result<void> reader::start() noexcept {
 }
 
 // The bell is watched as any memory is: this goes on when the thread has read of it, and not before. So the thread ends
-// for nothing else.
+// for nothing else. A program that locks all its memory (mlockall) has locked the bell, too: MADV_DONTNEED refuses that
+// and tells nobody.
 void reader::stop_reading() noexcept {
+  constexpr int dontneed_locked = 24;  // of Linux 5.18, which older headers lack
   const range bell = pages_.bell();
-  ::madvise(reinterpret_cast<void*>(bell.begin), bell.size(), MADV_DONTNEED);
+  ::madvise(reinterpret_cast<void*>(bell.begin), bell.size(), dontneed_locked);
   static_cast<void>(stop_watching(uffd_, bell));
 }
 

@@ -205,6 +205,25 @@ TEST_F(userfaultfd_monitor, R37_nobody_waits_after_its_end_for_an_ordinary_user_
   EXPECT_EQ(child.reap(), 0);
 }
 
+// Locked pages are discarded by nobody who does not say that he knows.
+TEST_F(userfaultfd_monitor, R35_ends_where_all_memory_is_locked) {
+  in.monitor.reset();
+  constexpr int not_allowed = 77;
+  child_process child([](line&) {
+    ::alarm(20);
+    uffd_monitor own;
+    mapped memory(4 * page);
+    if (!own.monitor || !own.watch_for(memory.all())) return 1;
+    if (::mlockall(MCL_CURRENT | MCL_FUTURE) != 0) return not_allowed;
+    own.monitor.reset();
+    const uffd_monitor another;
+    return another.monitor ? 0 : 2;
+  });
+  const int ended = child.reap();
+  if (ended == not_allowed) GTEST_SKIP() << "this process may not lock its memory";
+  EXPECT_EQ(ended, 0);
+}
+
 // In a child whose system calls of that number fail so.
 error refusal_where(int number, int native) {
   child_process child([&](line& parent) {
