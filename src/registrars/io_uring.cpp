@@ -71,7 +71,10 @@ struct io_uring_registrar::state {
   state(::io_uring* of, unsigned size) : ring(of), slots(size) {}
   state(const state&) = delete;
   state& operator=(const state&) = delete;
-  ~state() { ::io_uring_unregister_buffers(ring); }
+  // A child of fork(2) has the parent's ring: it would take the parent's buffers away (R37).
+  ~state() {
+    if (::getpid() == process) ::io_uring_unregister_buffers(ring);
+  }
 
   // How many of the run's slots were changed, or the negative errno of the first.
   int update(unsigned first, std::span<const iovec> to) noexcept {
@@ -101,6 +104,7 @@ struct io_uring_registrar::state {
   }
 
   ::io_uring* ring;
+  ::pid_t process = ::getpid();
   uring::slot_table slots;
   std::atomic<std::uint64_t> calls{0};
 };

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Real bytes through registered buffers: they arrive, old ones do not, and an ordinary user's limits are no obstacle.
+#include "support/child_process.hpp"
 #include "support/local_fixture.hpp"
 #include "support/test_ring.hpp"
 
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -44,6 +46,22 @@ TEST(io_uring_cache, bytes_arrive_through_containment_hits) {
   }
   EXPECT_EQ(sent, got);
   EXPECT_EQ(cache.statistics().hits, sent.size() / 65536);
+}
+
+// The ring is the parent's, and its buffer table with it.
+TEST(io_uring_cache, R37_a_child_that_ends_its_copy_takes_nothing_from_the_parent) {
+  test_ring ring;
+  scratch_file file;
+  const auto sent = pattern(4096, 7);
+  auto cache = std::make_unique<cache_type>(registrar_on(ring), keeping());
+  const auto held = cache->acquire(sent);
+  ASSERT_TRUE(held) << describe(held.error());
+  child_process child([&](line&) {
+    cache.reset();
+    return 0;
+  });
+  EXPECT_EQ(child.reap(), 0);
+  EXPECT_EQ(ring.write(file.descriptor, sent.data(), 4096, 0, held->handle().index), 4096);
 }
 
 TEST(io_uring_cache, stale_registration_brings_old_bytes_and_the_cache_does_not) {
