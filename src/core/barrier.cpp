@@ -11,6 +11,11 @@ namespace {
 
 std::atomic<bool> prefer_fences{false};
 
+// Not a static variable of a function: to register takes the kernel milliseconds where there are other threads, and a
+// fork while one is at it would block the child for ever.
+enum class choice : std::uint8_t { none, membarrier, fences };
+std::atomic<choice> made{choice::none};
+
 bool membarrier(int command) noexcept { return ::syscall(SYS_membarrier, command, 0, 0) == 0; }
 
 }  // namespace
@@ -18,11 +23,13 @@ bool membarrier(int command) noexcept { return ::syscall(SYS_membarrier, command
 void prefer_barrier(barrier_policy wanted) noexcept { prefer_fences = wanted == barrier_policy::fences; }
 
 barrier_policy barrier_in_use() noexcept {
-  static const auto chosen = [] {
+  auto chosen = made.load(std::memory_order_acquire);
+  if (chosen == choice::none) [[unlikely]] {
     const bool refused = prefer_fences || !membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
-    return refused ? barrier_policy::fences : barrier_policy::membarrier;
-  }();
-  return chosen;
+    const auto mine = refused ? choice::fences : choice::membarrier;
+    if (made.compare_exchange_strong(chosen, mine, std::memory_order_acq_rel)) chosen = mine;
+  }
+  return chosen == choice::fences ? barrier_policy::fences : barrier_policy::membarrier;
 }
 
 bool order_everywhere() noexcept {

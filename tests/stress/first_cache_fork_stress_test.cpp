@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Forks of a process in which another thread makes the first cache: what is found out once for the process is not found
+// out for ever by a thread that a child does not have. A program of its own: its process may have had no cache before.
+#include "support/child_process.hpp"
+#include "support/sanitized.hpp"
+
+#include <pinfold/cache.hpp>
+#include <pinfold/registrars/null.hpp>
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+namespace pinfold::testing {
+namespace {
+
+void make_a_cache(monitor_choice monitor) { const cache one{null_registrar{}, {.monitor = monitor}}; }
+
+// In a process without threads and caches: 0 when a child had a cache of its own.
+int fork_while_a_cache_is_made(monitor_choice monitor, std::chrono::microseconds later) {
+  std::atomic<bool> begun{false};
+  const std::jthread first([&] {
+    begun.store(true);
+    make_a_cache(monitor);
+  });
+  while (!begun.load()) std::this_thread::yield();
+  std::this_thread::sleep_for(later);
+  child_process child([&](line&) {
+    ::alarm(10);
+    make_a_cache(monitor);
+    return 0;
+  });
+  return child.reap();
+}
+
+class first_cache : public ::testing::TestWithParam<monitor_choice> {};
+
+TEST_P(first_cache, R37_a_fork_while_it_is_made_leaves_the_child_able_to_make_its_own) {
+  constexpr int forks = sanitized ? 10 : 60;
+  constexpr std::chrono::microseconds step{50};
+  for (int i = 0; i < forks; ++i) {
+    child_process fresh([&](line&) { return fork_while_a_cache_is_made(GetParam(), i % 30 * step); });
+    ASSERT_EQ(fresh.reap(), 0) << "fork " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(monitors, first_cache, ::testing::Values(monitor_choice::explicit_, monitor_choice::automatic),
+                         [](const auto& one) { return one.index == 0 ? "none" : "automatic"; });
+
+}  // namespace
+}  // namespace pinfold::testing
