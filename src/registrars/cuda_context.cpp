@@ -51,22 +51,27 @@ result<std::shared_ptr<primary_context>> primary_context::of(int ordinal) noexce
 }
 
 result<const primary_context*> device_context::get(int ordinal) noexcept {
+  constexpr auto no_driver = "a CUDA context does not survive fork(2)";
+  const int here = ::getpid();
+  int begun = 0;
+  if (!process_.compare_exchange_strong(begun, here) && begun != here) return fail(errc::unsupported, no_driver);
   const std::scoped_lock guard(mutex_);
   if (!retained_) {
     auto made = primary_context::of(ordinal);
     if (!made) return tl::unexpected(made.error());
     retained_ = std::move(*made);
   }
-  if (retained_->inherited()) return fail(errc::unsupported, "a CUDA context does not survive fork(2)");
   return retained_.get();
 }
 
 const primary_context* device_context::retained() const noexcept {
+  if (process_.load() != ::getpid()) return nullptr;
   const std::scoped_lock guard(mutex_);
-  return retained_ && !retained_->inherited() ? retained_.get() : nullptr;
+  return retained_.get();
 }
 
 std::shared_ptr<const primary_context> device_context::shared() const noexcept {
+  if (process_.load() != ::getpid()) return nullptr;
   const std::scoped_lock guard(mutex_);
   return retained_;
 }

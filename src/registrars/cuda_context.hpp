@@ -5,6 +5,7 @@
 
 #include "registrars/cuda_driver.hpp"
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -106,6 +107,9 @@ class device_context {
   [[nodiscard]] std::shared_ptr<const primary_context> shared() const noexcept;
 
  private:
+  // Which process's threads may hold the mutex, from before the first of them takes it: to make a context takes long,
+  // and in a child that was forked meanwhile nobody gives the mutex up. 0: none yet.
+  std::atomic<int> process_{0};
   mutable std::mutex mutex_;
   std::shared_ptr<primary_context> retained_;  // written once
 };

@@ -100,7 +100,8 @@ result<void> cuda_ipc_importer::wait(const cuda_shared& shared, void* stream) no
 }
 
 std::size_t cuda_ipc_importer::held() const noexcept {
-  return state_ ? cuda_ipc::all_opened().held_by(state_.get()) : 0;
+  if (!state_ || state_->device.retained() == nullptr) return 0;  // in a child the table's lock may be held for ever
+  return cuda_ipc::all_opened().held_by(state_.get());
 }
 
 }  // namespace pinfold

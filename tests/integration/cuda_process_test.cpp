@@ -7,8 +7,10 @@
 #include <pinfold/registrars/cuda_host.hpp>
 #include <pinfold/registrars/cuda_memory.hpp>
 
+#include <chrono>
 #include <functional>
 #include <sys/mman.h>
+#include <thread>
 
 namespace pinfold::testing {
 namespace {
@@ -279,6 +281,22 @@ TEST_F(cuda_contexts, R37_a_forked_child_is_refused_and_harms_nothing) {
   EXPECT_TRUE(lease->release());
   EXPECT_TRUE(cache.flush());
   EXPECT_EQ(gpu().counters().closes, gpu().counters().opens);
+}
+
+TEST_F(cuda_contexts, R37_a_child_forked_while_a_context_is_made_waits_for_nobody) {
+  PINFOLD_EMULATION_ONLY();
+  cuda_ipc_importer importer;
+  const auto memory = peer.allocate(32 * kib, 1);
+  emulation().delay("cuDevicePrimaryCtxRetain", 500'000);
+  std::jthread first([&] { EXPECT_TRUE(importer.open(any_peer, memory.handle)); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(in_child([&] {
+              ::alarm(10);
+              EXPECT_EQ(importer.open(any_peer, memory.handle).error(), errc::unsupported);
+              EXPECT_EQ(importer.held(), 0U);
+              auto moved = std::move(importer);  // and ends here
+            }),
+            0);
 }
 
 }  // namespace
