@@ -8,8 +8,12 @@
 #include <cerrno>
 #include <compare>
 #include <cstring>
+#include <mutex>
 #include <new>
+#include <optional>
 #include <set>
+#include <shared_mutex>
+#include <utility>
 
 namespace pinfold::cuda_ipc {
 
@@ -29,20 +33,35 @@ using pool_table = cuda::held_table<pool_place, cuda::memory_pool>;
 
 pool_table& all_pools() noexcept { return cuda::only<pool_table>(); }
 
-/// Where pool memory is open.
+/// Where pool memory is open. Nothing is freed between an import and its note: the driver gives an address again as
+/// soon as it is free, and it would be taken for memory that is open.
 class address_set {
  public:
-  [[nodiscard]] bool add(cuda::device_pointer at) {
+  /// `import()` gives a status, and then `at` is the address: whether it is another's. Throws before that only.
+  template <class Import>
+  [[nodiscard]] status import(const cuda::device_pointer& at, bool& taken, Import&& import) {
+    std::set<cuda::device_pointer> fresh{0};
+    auto note = fresh.extract(fresh.begin());
+    const std::shared_lock nothing_is_freed(freeing_);
+    const auto got = std::forward<Import>(import)();
+    if (got != status::success) return got;
+    note.value() = at;
     const std::scoped_lock guard(mutex_);
-    return addresses_.insert(at).second;
+    taken = !addresses_.insert(std::move(note)).inserted;
+    return got;
   }
-  void remove(cuda::device_pointer at) noexcept {
-    const std::scoped_lock guard(mutex_);
-    addresses_.erase(at);
+
+  template <class Free>
+  [[nodiscard]] status free(cuda::device_pointer at, Free&& free) noexcept {
+    const std::scoped_lock nothing_is_imported(freeing_);
+    const auto got = std::forward<Free>(free)();
+    if (got == status::success) addresses_.erase(at);
+    return got;
   }
 
  private:
-  std::mutex mutex_;
+  std::shared_mutex freeing_;
+  std::mutex mutex_;  // among those that import
   std::set<cuda::device_pointer> addresses_;
 };
 
@@ -73,19 +92,18 @@ void give_pool_back(const cuda::driver_table& calls, std::uint64_t hold, bool li
 }
 
 result<void> import_pointer(const cuda::primary_context& in, cuda::memory_pool pool, const cuda_ipc_handle& handle,
-                            opened_memory& made) {
+                            opened_memory& made) noexcept try {
   cuda::pool_pointer_export pointer{};
   std::memcpy(pointer.reserved, handle.memory.data(), sizeof pointer.reserved);
-  const auto got = in.calls().mem_pool_import_pointer(&made.at, pool, &pointer);
+  bool taken = false;
+  const auto got = all_addresses().import(made.at, taken,
+                                          [&] { return in.calls().mem_pool_import_pointer(&made.at, pool, &pointer); });
   if (got != status::success) return tl::unexpected(refusal_of(in.calls(), got, handle));
-  try {
-    if (all_addresses().add(made.at)) return {};
-  } catch (const std::bad_alloc&) {
-    static_cast<void>(in.calls().mem_free(made.at));
-    return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the importer's own records");
-  }
+  if (!taken) return {};
   return cuda::fail_cuda(status::already_mapped, "other memory of a pool is open at this address",
                          errc::already_mapped);
+} catch (const std::bad_alloc&) {
+  return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the importer's own records");
 }
 
 /// With the context current.
@@ -110,22 +128,22 @@ result<opened_memory> open_pooled(const cuda::primary_context& in, exchange::lin
                                   const cuda_ipc_handle& handle) noexcept try {
   if (in.calls().mem_pool_import_pointer == nullptr)
     return fail(errc::unsupported, "this CUDA driver has no memory pools");
-  result<opened_memory> made = fail(errc::driver_error, "");
+  std::optional<result<opened_memory>> made;
   const auto answer = in.with([&] {
-    made = open_here(in, from, handle);
+    made.emplace(open_here(in, from, handle));
     return status::success;
   });
-  if (answer == status::success) return made;
-  if (made) static_cast<void>(in.with([&] { return close_pooled(in.calls(), *made, false); }));
+  if (answer == status::success && made) return std::move(*made);
+  if (made && *made) static_cast<void>(in.with([&] { return close_pooled(in.calls(), **made, false); }));
   return tl::unexpected(refusal_of(in.calls(), answer, handle));
 } catch (const std::bad_alloc&) {
   return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the importer's own records");
 }
 
 cuda::status close_pooled(const cuda::driver_table& calls, opened_memory& memory, bool life_is_over) noexcept {
-  if (!life_is_over)
-    if (const auto answer = calls.mem_free(memory.at); answer != status::success) return answer;
-  all_addresses().remove(memory.at);
+  const auto answer =
+      all_addresses().free(memory.at, [&] { return life_is_over ? status::success : calls.mem_free(memory.at); });
+  if (answer != status::success) return answer;
   give_pool_back(calls, memory.pool_hold, life_is_over);
   return status::success;
 }
