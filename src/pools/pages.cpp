@@ -51,10 +51,7 @@ int all_huge(const range& memory) noexcept {
 
 }  // namespace
 
-std::size_t small_page() noexcept {
-  static const auto size = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  return size;
-}
+std::size_t small_page() noexcept { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
 
 std::size_t bytes_as(std::size_t bytes, page_kind kind) noexcept {
   return rounded(bytes, kind == page_kind::plain ? small_page() : huge_page);

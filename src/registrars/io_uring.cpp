@@ -132,7 +132,7 @@ result<io_uring_registrar> io_uring_registrar::create(::io_uring* ring, io_uring
 }
 
 registrar_limits io_uring_registrar::limits() const noexcept {
-  static const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   return {.granularity = page, .max_bytes = largest_buffer, .supported = local_access};
 }
 

@@ -27,10 +27,7 @@ namespace {
 // The program may have registered by itself, from the same key upwards.
 constexpr int tries_for_a_key = 1024;
 
-std::size_t page_bytes() noexcept {
-  static const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  return bytes;
-}
+std::size_t page_bytes() noexcept { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
 
 void set_device(::fi_mr_attr& of, const libfabric_device_memory& memory) noexcept {
   of.iface = static_cast<::fi_hmem_iface>(memory.interface);

@@ -20,10 +20,7 @@ bool possible_origin(const memfd_handle& handle) noexcept {
 
 }  // namespace
 
-std::size_t page_bytes() noexcept {
-  static const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  return bytes;
-}
+std::size_t page_bytes() noexcept { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
 
 result<range> checked(const memfd_handle& handle) noexcept {
   if (handle.magic != handle_magic) return fail(errc::invalid_handle, "not a memfd handle of this version");

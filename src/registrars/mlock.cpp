@@ -16,10 +16,7 @@ static_assert(registrar<mlock_registrar>);
 
 namespace {
 
-std::uintptr_t page_bytes() noexcept {
-  static const auto bytes = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  return bytes;
-}
+std::uintptr_t page_bytes() noexcept { return static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE)); }
 
 range pages_of(const range& memory) noexcept {
   const auto page = page_bytes();

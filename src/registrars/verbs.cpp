@@ -20,10 +20,7 @@ namespace {
 
 constexpr rights every_right = local_access | rights::remote_read | rights::remote_write | rights::remote_atomic;
 
-std::size_t page_bytes() noexcept {
-  static const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  return bytes;
-}
+std::size_t page_bytes() noexcept { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
 
 rights rights_on(const verbs_capabilities& device, verbs_paging paging) noexcept {
   if (paging == verbs_paging::implicit) return local_access;
