@@ -10,6 +10,7 @@
 #include <netinet/in.h>
 #include <set>
 #include <string>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <tuple>
 #include <unistd.h>
@@ -143,17 +144,23 @@ TEST_F(cli_rma_tcp, people_see_the_columns_of_perftest_and_what_was_verified) {
     EXPECT_NE(seen.out.find(word), std::string::npos) << word << "\n" << seen.out;
 }
 
+// A connection of a stranger's to a port of this host.
+int connected_to(const std::string& port) {
+  const int stranger = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in there{};
+  there.sin_family = AF_INET;
+  there.sin_port = htons(static_cast<std::uint16_t>(std::stoi(port)));
+  there.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::connect(stranger, reinterpret_cast<sockaddr*>(&there), sizeof there), 0);
+  return stranger;
+}
+
 TEST_F(cli_rma_tcp, who_speaks_another_language_is_sent_away) {
   background_run listening("perf rma --json --listen --port 0" + quick);
   const auto port = listening.said_after("listening on port ");
   ASSERT_NE(port, "");
   for (const std::string words : {"GET / HTTP/1.1\r\n\r\n", "\1\0\0\0\377\377\377\377", ""}) {
-    const int stranger = ::socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in there{};
-    there.sin_family = AF_INET;
-    there.sin_port = htons(static_cast<std::uint16_t>(std::stoi(port)));
-    there.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    ASSERT_EQ(::connect(stranger, reinterpret_cast<sockaddr*>(&there), sizeof there), 0);
+    const int stranger = connected_to(port);
     EXPECT_EQ(::send(stranger, words.data(), words.size(), 0), static_cast<ssize_t>(words.size()));
     ::close(stranger);
   }
@@ -162,6 +169,20 @@ TEST_F(cli_rma_tcp, who_speaks_another_language_is_sent_away) {
   ASSERT_TRUE(seen);
   EXPECT_EQ(seen->status, 0);
   EXPECT_NE(seen->complaints.find("sent away"), std::string::npos);
+}
+
+TEST_F(cli_rma_tcp, who_has_no_descriptor_for_a_rank_says_so) {
+  background_run listening("perf rma --listen --port 0" + quick);
+  const auto port = listening.said_after("listening on port ");
+  ASSERT_NE(port, "");
+  const rlimit none{3, 3};
+  ASSERT_EQ(::prlimit(listening.pid(), RLIMIT_NOFILE, &none, nullptr), 0);
+  const int came = connected_to(port);
+  const auto seen = listening.ended_within(20s);
+  ::close(came);
+  ASSERT_TRUE(seen);
+  EXPECT_EQ(seen->status, 1);
+  EXPECT_NE(seen->complaints.find("out_of_resources"), std::string::npos) << seen->complaints;
 }
 
 TEST_F(cli_rma_tcp, ranks_of_different_options_say_so) {

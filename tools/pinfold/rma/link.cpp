@@ -63,9 +63,10 @@ void rma_link::transmit() {
   }
 }
 
+// No more than a message at a time: who sends without end would keep this end from all else.
 void rma_link::receive() {
   std::array<char, 65536> buffer{};
-  while (!ended_) {
+  while (!ended_ && incoming_.size() < sizeof(head) + most) {
     const auto got = ::recv(socket_.number(), buffer.data(), buffer.size(), 0);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return;

@@ -51,7 +51,6 @@ class rma_link {
   [[nodiscard]] std::optional<rma_message> take();                        ///< the next message that has arrived whole
   [[nodiscard]] bool sent() const noexcept { return outgoing_.empty(); }  ///< whether nothing is queued
   [[nodiscard]] bool ended() const noexcept { return ended_; }            ///< whether the other side is gone
-  [[nodiscard]] bool holds_message() const;                               ///< whether `take` would give one
   [[nodiscard]] int number() const noexcept { return socket_.number(); }
 
  private:

@@ -87,7 +87,8 @@ struct address_list {
 
 // For IPv4 and IPv6; for IPv4 alone where there is no other.
 rma_socket bound_socket(unsigned port) {
-  rma_socket made(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  constexpr int kind = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;  // who came may have gone before it is accepted
+  rma_socket made(::socket(AF_INET6, kind, 0));
   sockaddr_in6 any{};
   any.sin6_family = AF_INET6;
   any.sin6_port = htons(static_cast<std::uint16_t>(port));
@@ -100,7 +101,7 @@ rma_socket bound_socket(unsigned port) {
     ::setsockopt(made.number(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     if (::bind(made.number(), reinterpret_cast<sockaddr*>(&any), sizeof any) == 0) return made;
   }
-  made = rma_socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  made = rma_socket(::socket(AF_INET, kind, 0));
   set(made.number(), SOL_SOCKET, SO_REUSEADDR);
   if (!made || ::bind(made.number(), reinterpret_cast<sockaddr*>(&any4), sizeof any4) != 0)
     throw failure(fmt::format("cannot listen on port {}: {}", port, last_problem()));
@@ -114,11 +115,19 @@ unsigned port_of(int socket) {
   return ntohs(reinterpret_cast<const sockaddr_in*>(&own)->sin_port);  // at the same place for both families
 }
 
+// Who has come; nobody when he has gone again.
+rma_socket accepted(int listening) {
+  rma_socket came(::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC));
+  const bool of_this_host = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+  if (!came && of_this_host) throw failure(fmt::format("out_of_resources: accept: {}", last_problem()));
+  return came;
+}
+
 // The next rank that comes; whoever else comes is sent away.
 rma_link next_rank(int listening, clock::time_point end, std::size_t missing) {
   for (;;) {
     if (!readable(listening, end)) throw failure(fmt::format("timed_out: {} ranks did not come", missing));
-    rma_socket came(::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC));
+    rma_socket came = accepted(listening);
     if (!came) continue;
     set(came.number(), IPPROTO_TCP, TCP_NODELAY);
     rma_link link(std::move(came));
