@@ -34,6 +34,10 @@ struct io_uring_registrar_options {
 /// whole huge pages; or all slots taken), `invalid_range` (EFAULT: not mapped, not writable, or file-backed),
 /// `unsupported` (EOPNOTSUPP: pages of some files), `not_permitted` (EEXIST: another thread than the owner of a
 /// SINGLE_ISSUER ring; EACCES: the ring's restrictions), `driver_error`. One that was moved from says `closed`.
+///
+/// `close` errors: `invalid_argument` (a slot that is not in use), `not_permitted` (as above), `out_of_resources`,
+/// `driver_error`; then the slot stays in use. A child of fork(2) shares the ring with its parent: its copy of the
+/// registrar does nothing to that when it ends.
 class PINFOLD_EXPORT io_uring_registrar {
  public:
   static constexpr const char* name = "io_uring";
