@@ -4,6 +4,8 @@
 #include "failure.hpp"
 
 #include <array>
+#include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <rdma/fi_cm.h>
@@ -12,6 +14,8 @@
 #include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
+#include <sys/time.h>
+#include <unistd.h>
 
 namespace tool {
 namespace {
@@ -43,6 +47,27 @@ void wish(::fi_info& hints, const std::string& provider) {
   hints.domain_attr->threading = FI_THREAD_SAFE;
   hints.tx_attr->op_flags = FI_DELIVERY_COMPLETE;
   hints.fabric_attr->prov_name = ::strdup(provider.c_str());  // goes with the hints
+}
+
+// What a signal handler may look at. Odd while the provider is in a call.
+std::atomic<unsigned> turns{0};
+unsigned turns_before = 0;
+std::array<char, 128> last_words{};
+
+struct in_a_call {
+  in_a_call() noexcept { turns.store(turns.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
+  in_a_call(const in_a_call&) = delete;
+  in_a_call& operator=(const in_a_call&) = delete;
+  ~in_a_call() { turns.store(turns.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
+};
+
+void look_for_a_lost_call(int) {
+  const unsigned now = turns.load(std::memory_order_relaxed);
+  if (now % 2 != 0 && now == turns_before) {
+    if (::write(STDERR_FILENO, last_words.data(), std::strlen(last_words.data())) < 0) ::_exit(1);
+    ::_exit(1);
+  }
+  turns_before = now;
 }
 
 }  // namespace
@@ -101,6 +126,18 @@ void fabric_end::stop() noexcept {
   endpoint_.reset();
 }
 
+void limit_fabric_calls(std::chrono::nanoseconds patience, std::size_t rank) {
+  fmt::format_to_n(last_words.data(), last_words.size() - 1,
+                   "pinfold: rank {}: timed_out: a call of the provider does not return\n", rank);
+  struct sigaction at_each{};
+  at_each.sa_handler = look_for_a_lost_call;
+  at_each.sa_flags = SA_RESTART;
+  ::sigaction(SIGALRM, &at_each, nullptr);
+  const auto seconds = std::chrono::ceil<std::chrono::seconds>(patience).count();
+  const itimerval each{.it_interval = {seconds, 0}, .it_value = {seconds, 0}};
+  ::setitimer(ITIMER_REAL, &each, nullptr);
+}
+
 std::size_t fabric_end::largest() const noexcept { return info_->ep_attr->max_msg_size; }
 
 std::string fabric_end::name() const {
@@ -132,16 +169,19 @@ bool fabric_end::posted(const char* call, std::int64_t answer) const {
 }
 
 bool fabric_end::put(fabric_transfer& one, const fabric_target& to) {
+  const in_a_call here;
   return posted("fi_write",
                 ::fi_write(endpoint_.get(), one.data, one.bytes, one.desc, peer_, to.address, to.key, &one.context));
 }
 
 bool fabric_end::get(fabric_transfer& one, const fabric_target& from) {
+  const in_a_call here;
   return posted("fi_read",
                 ::fi_read(endpoint_.get(), one.data, one.bytes, one.desc, peer_, from.address, from.key, &one.context));
 }
 
 fabric_transfer* fabric_end::poll() {
+  const in_a_call here;
   ::fi_cq_entry done{};
   const auto got = ::fi_cq_read(queue_.get(), &done, 1);
   if (got == 1) return static_cast<fabric_transfer*>(done.op_context);

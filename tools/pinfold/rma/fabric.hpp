@@ -6,6 +6,7 @@
 
 #include <pinfold/registrars/libfabric.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -46,6 +47,10 @@ struct fabric_transfer {
   void* desc = nullptr;
   std::size_t number = 0;  ///< whatever the caller likes
 };
+
+/// Ends the process, and says so, once a put, a get or a poll has not returned for `patience`, or twice as long: `shm`
+/// waits without end for a lock that a stopped or killed peer has. Uses SIGALRM.
+void limit_fabric_calls(std::chrono::nanoseconds patience, std::size_t rank);
 
 class fabric_end {
  public:

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <set>
 #include <unistd.h>
 
@@ -114,6 +115,7 @@ class rma_size {
   constexpr unsigned closing_s = 10;
   fmt::print(stderr, "pinfold: rank {}: {}\n", peers.rank(), problem.what());
   peers.give_up(problem.what());
+  ::signal(SIGALRM, SIG_DFL);
   ::alarm(closing_s);
   end.stop();  // before the memory goes that it may still use
   throw failure("");
@@ -168,6 +170,7 @@ int run_rma(rma_peers& peers, const rma_options& options) {
   const auto networks = agree(peers, options);
   fabric_end end(options.provider, address_for(peers, options, networks));
   check_sizes(end, options);
+  limit_fabric_calls(options.patience(), peers.rank());
   introduce(end, peers, options);
   const auto host = host_facts();
   if (peers.reports() && !options.as_json) print_heading(peers, options, networks, host);
