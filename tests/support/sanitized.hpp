@@ -6,15 +6,17 @@
 namespace pinfold::testing {
 
 /// Whether a sanitizer is in this process: it needs address space of its own, and makes everything slower.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__has_feature)  // clang
+inline constexpr bool thread_sanitized = __has_feature(thread_sanitizer);
+inline constexpr bool sanitized = thread_sanitized || __has_feature(address_sanitizer);
+#elif defined(__SANITIZE_THREAD__)
+inline constexpr bool thread_sanitized = true;
 inline constexpr bool sanitized = true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#elif defined(__SANITIZE_ADDRESS__)
+inline constexpr bool thread_sanitized = false;
 inline constexpr bool sanitized = true;
 #else
-inline constexpr bool sanitized = false;
-#endif
-#else
+inline constexpr bool thread_sanitized = false;
 inline constexpr bool sanitized = false;
 #endif
 

@@ -19,7 +19,6 @@
 #if __has_feature(thread_sanitizer)
 /// Children start monitors, that is threads.
 extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
-#define PINFOLD_UNDER_TSAN 1
 #endif
 #endif
 

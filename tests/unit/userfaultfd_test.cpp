@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What the userfaultfd monitor sees (R30, R31).
+#include "support/sanitized.hpp"
 #include "support/userfaultfd_fixture.hpp"
 
 #include <csignal>
@@ -116,9 +117,7 @@ TEST_F(userfaultfd_monitor, R30_sees_system_calls_that_no_library_makes) {
 
 // The child has this process's memory, and this thread stands still until it ends. As vfork does, by hand.
 TEST_F(userfaultfd_monitor, R30_sees_what_a_vfork_child_unmaps) {
-#if defined(PINFOLD_UNDER_TSAN)
-  GTEST_SKIP() << "ThreadSanitizer ends a child that has its parent's memory";
-#endif
+  if (thread_sanitized) GTEST_SKIP() << "ThreadSanitizer ends a child that has its parent's memory";
   mapped memory(4 * page);
   const mapped stack(16 * page);
   const auto unmap = [](void* at) { return static_cast<int>(::syscall(SYS_munmap, at, 4 * page)); };
