@@ -192,7 +192,7 @@ class range_index::place {
   friend class range_index;
   path way_;
   range_leaf* leaf_ = nullptr;
-  std::size_t at_;  // in the leaf, if that is of the same peer
+  std::size_t at_ = 0;  // in the leaf, if that is of the same peer
 };
 
 }  // namespace pinfold::core
