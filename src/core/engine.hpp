@@ -17,6 +17,7 @@
 #include "core/mutex.hpp"
 #include "core/news.hpp"
 #include "core/page_audit.hpp"
+#include "core/patience.hpp"
 #include "core/range_index.hpp"
 #include "core/record_page.hpp"
 #include "core/wait_table.hpp"
@@ -32,29 +33,6 @@
 #include <optional>
 #include <thread>
 #include <vector>
-
-namespace pinfold::core {
-
-/// Until when one call may wait, fixed when it first waits for anything: most calls never do, and asking for the time
-/// costs as much as a hit.
-class patience {
- public:
-  explicit patience(const cache_options& options) noexcept : options_(options) {}
-  [[nodiscard]] deadline others() const noexcept { return start() + options_.wait_timeout; }
-  [[nodiscard]] deadline conflicts() const noexcept { return start() + options_.conflict_timeout; }
-  [[nodiscard]] deadline room() const noexcept { return start() + options_.full_timeout; }
-
- private:
-  [[nodiscard]] deadline start() const noexcept {
-    if (start_ == deadline{}) start_ = std::chrono::steady_clock::now();
-    return start_;
-  }
-
-  const cache_options& options_;
-  mutable deadline start_{};
-};
-
-}  // namespace pinfold::core
 
 namespace pinfold::detail {
 
