@@ -105,7 +105,7 @@ const char* name_of(errc code) noexcept {
 
 std::string describe(const error& failure) {
   std::string line = name_of(failure.code);
-  if (*failure.message != '\0') line.append(": ").append(failure.message);
+  if (failure.message != nullptr && *failure.message != '\0') line.append(": ").append(failure.message);
   return line + native_text(failure);
 }
 

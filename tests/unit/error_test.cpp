@@ -36,6 +36,12 @@ TEST(describe_error, leaves_out_what_there_is_not) {
   EXPECT_EQ(pinfold::describe(pinfold::fail(errc::too_large, "too much").value()), "too_large: too much");
 }
 
+TEST(describe_error, takes_an_error_without_a_message) {
+  EXPECT_EQ(pinfold::describe({errc::driver_error, native_kind::none, 0, nullptr}), "driver_error");
+  EXPECT_EQ(pinfold::describe({errc::driver_error, native_kind::posix, EIO, nullptr}),
+            "driver_error (EIO 5: Input/output error)");
+}
+
 TEST(describe_error, gives_the_number_where_there_are_no_words) {
   EXPECT_EQ(pinfold::describe({errc::driver_error, native_kind::posix, 99999, ""}), "driver_error (errno 99999)");
   EXPECT_EQ(pinfold::describe({errc::already_mapped, native_kind::cuda, 208, "mapped"}),
