@@ -33,7 +33,7 @@ std::uintptr_t end_of_piece(const range& left, std::size_t each, const piece_lim
 /// and the first error stops everybody.
 class batch_run {
  public:
-  batch_run(engine& on, std::span<const request> what, std::size_t together)
+  batch_run(engine* on, std::span<const request> what, std::size_t together)
       : on_(on), together_(together), held_(what.size()) {
     missing_.reserve(what.size());  // all the room from the start: nothing may fail once something is held
     number_.reserve(what.size());
@@ -91,7 +91,7 @@ class batch_run {
     return false;
   }
 
-  engine& on_;
+  engine* on_;
   std::size_t together_;
   std::vector<grant> held_;  // by the number of the request
   std::vector<request> missing_;
@@ -141,7 +141,7 @@ batch_plan merge_ranges(std::span<const range> asked, const piece_limits& limits
   return plan;
 }
 
-result<std::vector<grant>> acquire_all(engine& on, std::span<const request> what, std::size_t together,
+result<std::vector<grant>> acquire_all(engine* on, std::span<const request> what, std::size_t together,
                                        unsigned workers, const batch_progress& progress) {
   batch_run run(on, what, together);
   const auto helpers = std::min<std::size_t>(workers, run.groups());

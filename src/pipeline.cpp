@@ -13,7 +13,7 @@ namespace pinfold::detail {
 /// Guard: the mutex, for everything below it. A worker takes the lowest number that nobody has taken, as long as it is
 /// fewer than `depth` ahead of the reader.
 struct pipeline::state {
-  state(engine& cache, std::vector<request> requests, unsigned ahead)
+  state(engine* cache, std::vector<request> requests, unsigned ahead)
       : on(cache), what(std::move(requests)), depth(std::max(1U, ahead)), made(what.size()) {}
 
   void work() noexcept {
@@ -36,7 +36,7 @@ struct pipeline::state {
     return acquire(on, one);
   }
 
-  engine& on;
+  engine* on;
   const std::vector<request> what;
   const std::size_t depth;
 
@@ -49,7 +49,7 @@ struct pipeline::state {
   std::vector<std::jthread> workers;  // last: they use the others
 };
 
-pipeline::pipeline(engine& on, std::vector<request> what, unsigned depth, unsigned workers)
+pipeline::pipeline(engine* on, std::vector<request> what, unsigned depth, unsigned workers)
     : state_(std::make_unique<state>(on, std::move(what), depth)) {
   const auto count = std::min<std::size_t>({std::max(1U, workers), state_->depth, state_->what.size()});
   state_->workers.reserve(count);

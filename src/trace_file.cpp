@@ -57,12 +57,15 @@ result<trace_file> trace_file::open(const std::string& path) {
 }
 
 event_sink trace_file::sink(std::string_view cache) {
+  if (!writer_) return [](const event& /*what*/) {};
   return [writer = writer_, number = writer_->add_cache(cache)](const event& what) {
     if (what.kind == event_kind::requested) writer->add(number, what);
   };
 }
 
-result<void> trace_file::flush() noexcept { return writer_->flush(); }
+result<void> trace_file::flush() noexcept {
+  return writer_ ? writer_->flush() : fail(errc::closed, "the trace file was moved from");
+}
 
 cache_options traced_by_environment(cache_options options) {
   const char* path = ::secure_getenv("PINFOLD_TRACE");

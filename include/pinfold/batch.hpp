@@ -37,10 +37,13 @@ class [[nodiscard]] batch_lease {
   /// How many registrations serve them.
   [[nodiscard]] std::size_t registrations() const noexcept { return leases_.size(); }
 
-  /// The lease that covers the range with this number, in the order of asking.
-  [[nodiscard]] const lease<R>& operator[](std::size_t number) const noexcept { return leases_[member_[number]]; }
+  /// The lease that covers the range with this number, in the order of asking; an empty one for any other number.
+  [[nodiscard]] const lease<R>& operator[](std::size_t number) const noexcept {
+    return number < member_.size() ? leases_[member_[number]] : none_;
+  }
 
  private:
+  inline static const lease<R> none_{};
   friend class cache<R>;
   batch_lease(std::vector<lease<R>> leases, std::vector<std::uint32_t> member) noexcept
       : leases_(std::move(leases)), member_(std::move(member)) {}

@@ -47,7 +47,8 @@ struct acquire_options {
 /// was freed and allocated again is registered anew. It has no batches and no chunks, which join ranges.
 ///
 /// Every member may be called on any thread at any time, except that the destructor and a move must not run at the same
-/// time as another member. No lock is held while the registrar works.
+/// time as another member. No lock is held while the registrar works. A cache that was moved from answers `closed` and
+/// finds nothing.
 template <registrar R>
 class cache : public detail::front<R> {
  public:
@@ -96,6 +97,7 @@ class cache : public detail::front<R> {
                                                      const batch_options& how = {}) noexcept
     requires(!identifying_registrar<R>)
   try {
+    if (auto open = detail::usable(this->inside()); !open) return tl::unexpected(open.error());
     if (ranges.size() > UINT32_MAX) return fail(errc::too_large, "a batch has fewer than 2^32 ranges");
     for (const range& one : ranges)
       if (one.empty()) return fail(errc::invalid_range, "a range of the batch is empty or wraps around");
@@ -123,6 +125,7 @@ class cache : public detail::front<R> {
                                                        rights need = local_access, chunk_options how = {}) noexcept
     requires(!identifying_registrar<R>)
   try {
+    if (auto open = detail::usable(this->inside()); !open) return tl::unexpected(open.error());
     auto whole = range::of(reinterpret_cast<std::uintptr_t>(address), bytes);
     if (!whole) return tl::unexpected(whole.error());
     const auto limits = limits_for(need);

@@ -25,10 +25,13 @@ class [[nodiscard]] set_lease {
   /// How many caches were chosen.
   [[nodiscard]] std::size_t size() const noexcept { return leases_.size(); }
 
-  /// The lease of the cache that was chosen as the one with this number, from 0.
-  [[nodiscard]] const lease<R>& operator[](std::size_t number) const noexcept { return leases_[number]; }
+  /// The lease of the cache that was chosen as the one with this number, from 0; an empty one for any other number.
+  [[nodiscard]] const lease<R>& operator[](std::size_t number) const noexcept {
+    return number < leases_.size() ? leases_[number] : none_;
+  }
 
  private:
+  inline static const lease<R> none_{};
   template <registrar>
   friend class cache_set;
   explicit set_lease(std::vector<lease<R>> leases) noexcept : leases_(std::move(leases)) {}
@@ -45,6 +48,7 @@ class cache_set {
   explicit cache_set(std::span<cache<R>* const> members) : members_(members.begin(), members.end()) {}
 
   [[nodiscard]] std::size_t size() const noexcept { return members_.size(); }
+  /// The member with this number, which must be below `size()`.
   [[nodiscard]] cache<R>& operator[](std::size_t number) const noexcept { return *members_[number]; }
 
   /// A lease from each member chosen by its number, all or nothing: after an error nothing is held, though what was
@@ -74,9 +78,10 @@ class cache_set {
     return fail(errc::out_of_resources, "no memory for the leases of a set");
   }
 
-  /// The same from every member.
+  /// The same from every member. `closed` when the set has none: it was moved from.
   [[nodiscard]] result<set_lease<R>> acquire(const void* address, std::size_t bytes,
                                              rights need = local_access) noexcept try {
+    if (members_.empty()) return fail(errc::closed, "the set has no caches");
     std::vector<std::size_t> all(members_.size());
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
     return acquire(address, bytes, need, all);

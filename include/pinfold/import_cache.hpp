@@ -21,7 +21,8 @@ namespace pinfold {
 ///
 /// One cache serves many peers; peers never see each other's entries, and the budgets hold over all of them. Every
 /// member may be called on any thread at any time, except that the destructor and a move must not run at the same time
-/// as another member. No lock is held while the importer works, so opens of different handles run in parallel.
+/// as another member. No lock is held while the importer works, so opens of different handles run in parallel. A cache
+/// that was moved from answers `closed` and finds nothing.
 template <importer I>
 class import_cache : public detail::front<I> {
  public:

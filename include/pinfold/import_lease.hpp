@@ -23,7 +23,7 @@ class [[nodiscard]] import_lease : public detail::hold {
   import_lease& operator=(import_lease&&) noexcept = default;
   [[gnu::always_inline]] ~import_lease() = default;
 
-  /// The importer's own record of the mapping. Requires that the lease holds something.
+  /// The importer's own record of the mapping. Of an empty lease `mapping_type{}`.
   [[nodiscard]] typename I::mapping_type mapping() const noexcept {
     return object<typename I::mapping_type>(detail::imported_object_offset);
   }

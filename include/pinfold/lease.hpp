@@ -26,7 +26,7 @@ class [[nodiscard]] lease : public detail::hold {
   lease& operator=(lease&&) noexcept = default;
   [[gnu::always_inline]] ~lease() = default;
 
-  /// What the device is to be told: buffer index, keys. Requires that the lease holds something.
+  /// What the device is to be told: buffer index, keys. Of an empty lease `registration_type{}`.
   [[nodiscard]] typename R::registration_type handle() const noexcept {
     return object<typename R::registration_type>(detail::local_object_offset);
   }

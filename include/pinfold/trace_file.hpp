@@ -38,6 +38,7 @@ class trace_writer;
 /// the same file. Copies and sinks share one buffer, and write it when it is full, once it is 100 ms old and another
 /// request comes, when the last of them goes, and when the process exits. `_exit` and signals that kill lose what is in
 /// it. Every member may be called on any thread. A child of fork needs one of its own: what it inherits writes nothing.
+/// A file that was moved from records nothing.
 class trace_file {
  public:
   /// Creates the file, or adds to it. `invalid_argument` when it holds something else than a trace; `driver_error` with
@@ -48,7 +49,8 @@ class trace_file {
   /// events it ignores. `cache` is the name in the file. Throws `std::bad_alloc`.
   [[nodiscard]] PINFOLD_EXPORT event_sink sink(std::string_view cache = "pinfold");
 
-  /// Writes what is in the buffer. The first failure of this file, which ends the recording: `driver_error`.
+  /// Writes what is in the buffer. The first failure of this file, which ends the recording: `driver_error`. `closed`
+  /// when the file was moved from.
   PINFOLD_EXPORT result<void> flush() noexcept;
 
  private:

@@ -68,6 +68,7 @@ class engine {
   [[nodiscard]] grant look_up(std::uintptr_t begin, std::uintptr_t end, rights need, asked_by who) noexcept;
   [[nodiscard]] grant look_up(peer_id peer, const range& wanted, const void* token, asked_by who) noexcept;
   [[nodiscard]] grant look_up(const request& what) noexcept;
+  [[nodiscard]] static const hit_view& no_hits() noexcept;
   /// What fronts may hit with by themselves: with nothing, where a monitor has to be asked before.
   [[nodiscard]] const hit_view& inline_view() const noexcept {
     return options_.strict && monitors_ != nullptr ? no_hits() : view_;
@@ -169,7 +170,6 @@ class engine {
   [[nodiscard]] bool grow_index() noexcept PINFOLD_REQUIRES(mutex_);        // unlocks
 
   // --- hits without the mutex (engine_hit.cpp)
-  [[nodiscard]] static const hit_view& no_hits() noexcept;
   [[nodiscard]] bool serves(const record& one, peer_id peer, const range& wanted, const void* token) const noexcept;
   void count_hit(ledger* mine, record* found, asked_by who) noexcept;
   void allow_hits(const entry& live, record& hot) noexcept PINFOLD_REQUIRES(mutex_);

@@ -5,14 +5,19 @@
 
 #include <pinfold/trace_file.hpp>
 
+#include <stdexcept>
+
 namespace pinfold::detail {
 
 namespace {
 
 // In a child of fork(2) the parent's registrations are neither used nor torn down (R37), and its mutex may be held by a
 // thread that the child does not have.
-error elsewhere() noexcept {
-  return {errc::closed, native_kind::none, 0, "this cache belongs to the process that forked this one"};
+bool here(const engine* on) noexcept { return on != nullptr && on->here(); }
+
+error elsewhere(const engine* on) noexcept {
+  return {errc::closed, native_kind::none, 0,
+          on == nullptr ? "this cache was moved from" : "this cache belongs to the process that forked this one"};
 }
 
 }  // namespace
@@ -30,40 +35,42 @@ engine_handle make_engine(const driver& table, cache_options options) {
                                     {chosen.set, chosen.keeps, std::move(chosen.text), std::move(chosen.hints)}));
 }
 
-bool keeps(const engine& on) noexcept { return on.keeps(); }
-std::string monitors_of(const engine& on) { return on.monitors(); }
+bool keeps(const engine* on) noexcept { return on != nullptr && on->keeps(); }
+std::string monitors_of(const engine* on) { return on == nullptr ? "none: the cache was moved from" : on->monitors(); }
+result<void> usable(const engine* on) noexcept { return here(on) ? result<void>{} : tl::unexpected(elsewhere(on)); }
+void throw_moved_from() { throw std::logic_error("pinfold: this cache was moved from"); }
 
-const hit_view& hits_of(const engine& on) noexcept { return on.inline_view(); }
+const hit_view& hits_of(const engine* on) noexcept { return on == nullptr ? engine::no_hits() : on->inline_view(); }
 
-grant look_up(engine& on, std::uintptr_t begin, std::uintptr_t end, rights need) noexcept {
-  return on.look_up(begin, end, need, asked_by::acquire);
+grant look_up(engine* on, std::uintptr_t begin, std::uintptr_t end, rights need) noexcept {
+  return on == nullptr ? grant{} : on->look_up(begin, end, need, asked_by::acquire);
 }
-grant look_up(engine& on, peer_id peer, range wanted, const void* token) noexcept {
-  return on.look_up(peer, wanted, token, asked_by::acquire);
+grant look_up(engine* on, peer_id peer, range wanted, const void* token) noexcept {
+  return on == nullptr ? grant{} : on->look_up(peer, wanted, token, asked_by::acquire);
 }
-grant look_up(engine& on, const request& what) noexcept { return on.look_up(what); }
-result<grant> acquire(engine& on, const request& what) noexcept {
-  return on.here() ? on.acquire(what) : tl::unexpected(elsewhere());
+grant look_up(engine* on, const request& what) noexcept { return on == nullptr ? grant{} : on->look_up(what); }
+result<grant> acquire(engine* on, const request& what) noexcept {
+  return here(on) ? on->acquire(what) : tl::unexpected(elsewhere(on));
 }
-void acquire_group(engine& on, std::span<const request> what, std::span<result<grant>> granted) noexcept {
-  if (on.here()) return on.acquire_group(what, granted);
-  for (auto& one : granted) one = tl::unexpected(elsewhere());
+void acquire_group(engine* on, std::span<const request> what, std::span<result<grant>> granted) noexcept {
+  if (here(on)) return on->acquire_group(what, granted);
+  for (auto& one : granted) one = tl::unexpected(elsewhere(on));
 }
-grant find(engine& on, const request& what) noexcept { return on.here() ? on.find(what) : grant{}; }
+grant find(engine* on, const request& what) noexcept { return here(on) ? on->find(what) : grant{}; }
 result<void> settle(const record* unpinned) noexcept { return engine::settle(unpinned, asked_by::acquire); }
-void invalidate(engine& on, peer_id peer, range gone) noexcept {
-  if (on.here()) on.invalidate(peer, gone);
+void invalidate(engine* on, peer_id peer, range gone) noexcept {
+  if (here(on)) on->invalidate(peer, gone);
 }
-void unpersist(engine& on, peer_id peer, range where) noexcept {
-  if (on.here()) on.unpersist(peer, where);
+void unpersist(engine* on, peer_id peer, range where) noexcept {
+  if (here(on)) on->unpersist(peer, where);
 }
-result<void> drop_peer(engine& on, peer_id peer) noexcept {
-  return on.here() ? on.drop_peer(peer) : tl::unexpected(elsewhere());
+result<void> drop_peer(engine* on, peer_id peer) noexcept {
+  return here(on) ? on->drop_peer(peer) : tl::unexpected(elsewhere(on));
 }
-result<void> flush(engine& on) noexcept { return on.here() ? on.flush() : tl::unexpected(elsewhere()); }
-result<void> quiesce(engine& on) noexcept { return on.here() ? on.quiesce() : tl::unexpected(elsewhere()); }
-result<void> progress(engine& on) noexcept { return on.here() ? on.progress() : tl::unexpected(elsewhere()); }
-statistics read_statistics(const engine& on) noexcept { return on.read_statistics(); }
-std::vector<entry_info> dump(const engine& on) { return on.here() ? on.dump() : std::vector<entry_info>{}; }
+result<void> flush(engine* on) noexcept { return here(on) ? on->flush() : tl::unexpected(elsewhere(on)); }
+result<void> quiesce(engine* on) noexcept { return here(on) ? on->quiesce() : tl::unexpected(elsewhere(on)); }
+result<void> progress(engine* on) noexcept { return here(on) ? on->progress() : tl::unexpected(elsewhere(on)); }
+statistics read_statistics(const engine* on) noexcept { return on == nullptr ? statistics{} : on->read_statistics(); }
+std::vector<entry_info> dump(const engine* on) { return here(on) ? on->dump() : std::vector<entry_info>{}; }
 
 }  // namespace pinfold::detail

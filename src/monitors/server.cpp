@@ -23,7 +23,11 @@ monitor_server::monitor_server(monitor_server&&) noexcept = default;
 monitor_server& monitor_server::operator=(monitor_server&&) noexcept = default;
 monitor_server::~monitor_server() = default;
 
-void monitor_server::run() { inside_->server->run(); }
-void monitor_server::stop() noexcept { inside_->server->stop(); }
+void monitor_server::run() {
+  if (inside_) inside_->server->run();
+}
+void monitor_server::stop() noexcept {
+  if (inside_) inside_->server->stop();
+}
 
 }  // namespace pinfold

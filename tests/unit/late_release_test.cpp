@@ -46,7 +46,7 @@ class late_release : public ::testing::Test {
     engine_ = make_engine(device_.table(), std::move(options));
   }
   pin acquired() {
-    auto got = detail::acquire(*engine_, {.wanted = memory});
+    auto got = detail::acquire(engine_.get(), {.wanted = memory});
     EXPECT_TRUE(got);
     return got->held;
   }
@@ -63,9 +63,9 @@ class late_release : public ::testing::Test {
 TEST_F(late_release, of_an_invalidated_entry_finds_the_cache_gone) {
   begin({});
   released(acquired());
-  const auto hit = look_up(*engine_, memory.begin, memory.end, rights::none);
+  const auto hit = look_up(engine_.get(), memory.begin, memory.end, rights::none);
   ASSERT_NE(hit.held, 0U);
-  invalidate(*engine_, {}, memory);
+  invalidate(engine_.get(), {}, memory);
   const auto* due = unpin(hit.held);
   ASSERT_NE(due, nullptr);
   engine_.reset();
@@ -88,10 +88,10 @@ TEST_F(late_release, finds_it_done_by_flush) {
   for (const bool retain : {true, false}) {
     begin({.retain = retain});
     const auto held = acquired();
-    if (retain) invalidate(*engine_, {}, memory);
+    if (retain) invalidate(engine_.get(), {}, memory);
     const auto* due = unpin(held);
     ASSERT_NE(due, nullptr);
-    EXPECT_TRUE(flush(*engine_));
+    EXPECT_TRUE(flush(engine_.get()));
     EXPECT_EQ(device_.closes, device_.opens);
     EXPECT_TRUE(settle(due));
     EXPECT_EQ(device_.closes, device_.opens);
@@ -101,9 +101,9 @@ TEST_F(late_release, finds_it_done_by_flush) {
 TEST_F(late_release, finds_its_entry_used_for_something_else) {
   begin({});
   const auto held = acquired();
-  invalidate(*engine_, {}, memory);
+  invalidate(engine_.get(), {}, memory);
   const auto* due = unpin(held);
-  EXPECT_TRUE(progress(*engine_));
+  EXPECT_TRUE(progress(engine_.get()));
   const auto again = acquired();
   EXPECT_EQ(record_of(again), due) << "memory of entries is reused";
   EXPECT_TRUE(settle(due));

@@ -44,14 +44,14 @@ using batch_progress = std::function<void(std::size_t done, std::size_t total)>;
 /// Acquires all or nothing. What is live already the caller's thread hits, without the engine's mutex; the rest is
 /// acquired on at most `workers` threads, the caller's among them. Each takes groups of `together` requests, from 1 to
 /// `most_in_group`: 1 where a driver opens them one by one, so that no worker is left without.
-[[nodiscard]] PINFOLD_EXPORT result<std::vector<grant>> acquire_all(engine& on, std::span<const request> what,
+[[nodiscard]] PINFOLD_EXPORT result<std::vector<grant>> acquire_all(engine* on, std::span<const request> what,
                                                                     std::size_t together, unsigned workers,
                                                                     const batch_progress& progress);
 
 /// Acquires requests in order and ahead of the reader. Not thread-safe; its workers are its own business.
 class PINFOLD_EXPORT pipeline {
  public:
-  pipeline(engine& on, std::vector<request> what, unsigned depth, unsigned workers);
+  pipeline(engine* on, std::vector<request> what, unsigned depth, unsigned workers);
   pipeline(pipeline&&) noexcept;
   pipeline& operator=(pipeline&&) noexcept;
   ~pipeline();

@@ -84,36 +84,43 @@ struct PINFOLD_EXPORT engine_closer {
 };
 using engine_handle = std::unique_ptr<engine, engine_closer>;
 
+// A null engine is that of a cache that was moved from: each of these functions answers as for a cache that is closed.
+
 /// Whether registrations of local memory may be kept: somebody tells of memory that goes.
-[[nodiscard]] PINFOLD_EXPORT bool keeps(const engine& on) noexcept;
-[[nodiscard]] PINFOLD_EXPORT std::string monitors_of(const engine& on);
+[[nodiscard]] PINFOLD_EXPORT bool keeps(const engine* on) noexcept;
+[[nodiscard]] PINFOLD_EXPORT std::string monitors_of(const engine* on);
+
+/// `closed` for a cache that was moved from, and in a child of fork(2) for the parent's cache.
+[[nodiscard]] PINFOLD_EXPORT result<void> usable(const engine* on) noexcept;
+/// Throws the `std::logic_error` that a cache which was moved from answers with where it has no other answer.
+[[noreturn]] PINFOLD_EXPORT void throw_moved_from();
 
 /// What hits in this engine's cache have to compare with.
-[[nodiscard]] PINFOLD_EXPORT const hit_view& hits_of(const engine& on) noexcept;
+[[nodiscard]] PINFOLD_EXPORT const hit_view& hits_of(const engine* on) noexcept;
 
 // Every function here may be called on any thread.
 [[nodiscard]] PINFOLD_EXPORT engine_handle make_engine(const driver& table, cache_options options);
 /// A lease on what is live already, without a lock and without a write that threads share; nothing when that cannot be
 /// had, which does not say that there is no entry. `guess_hit` (detail/hit.hpp) is worth a try before.
-[[nodiscard]] PINFOLD_EXPORT grant look_up(engine& on, std::uintptr_t begin, std::uintptr_t end, rights need) noexcept;
-[[nodiscard]] PINFOLD_EXPORT grant look_up(engine& on, peer_id peer, range wanted, const void* token) noexcept;
+[[nodiscard]] PINFOLD_EXPORT grant look_up(engine* on, std::uintptr_t begin, std::uintptr_t end, rights need) noexcept;
+[[nodiscard]] PINFOLD_EXPORT grant look_up(engine* on, peer_id peer, range wanted, const void* token) noexcept;
 /// The same for any request, guess included: nothing for those that a hit must not answer.
-[[nodiscard]] PINFOLD_EXPORT grant look_up(engine& on, const request& what) noexcept;
-[[nodiscard]] PINFOLD_EXPORT result<grant> acquire(engine& on, const request& what) noexcept;
+[[nodiscard]] PINFOLD_EXPORT grant look_up(engine* on, const request& what) noexcept;
+[[nodiscard]] PINFOLD_EXPORT result<grant> acquire(engine* on, const request& what) noexcept;
 /// Acquires a group of at most `most_in_group`; as many results as requests.
 inline constexpr std::size_t most_in_group = 64;
-PINFOLD_EXPORT void acquire_group(engine& on, std::span<const request> what, std::span<result<grant>> granted) noexcept;
+PINFOLD_EXPORT void acquire_group(engine* on, std::span<const request> what, std::span<result<grant>> granted) noexcept;
 /// As `acquire` for what is live already, whatever it takes to see that; counted apart, and no driver is called.
-[[nodiscard]] PINFOLD_EXPORT grant find(engine& on, const request& what) noexcept;
+[[nodiscard]] PINFOLD_EXPORT grant find(engine* on, const request& what) noexcept;
 /// Does what is due after `unpin` said so.
 PINFOLD_EXPORT result<void> settle(const record* unpinned) noexcept;
-PINFOLD_EXPORT void invalidate(engine& on, peer_id peer, range gone) noexcept;
-PINFOLD_EXPORT void unpersist(engine& on, peer_id peer, range where) noexcept;
-PINFOLD_EXPORT result<void> drop_peer(engine& on, peer_id peer) noexcept;
-PINFOLD_EXPORT result<void> flush(engine& on) noexcept;
-PINFOLD_EXPORT result<void> quiesce(engine& on) noexcept;
-PINFOLD_EXPORT result<void> progress(engine& on) noexcept;
-[[nodiscard]] PINFOLD_EXPORT statistics read_statistics(const engine& on) noexcept;
-[[nodiscard]] PINFOLD_EXPORT std::vector<entry_info> dump(const engine& on);
+PINFOLD_EXPORT void invalidate(engine* on, peer_id peer, range gone) noexcept;
+PINFOLD_EXPORT void unpersist(engine* on, peer_id peer, range where) noexcept;
+PINFOLD_EXPORT result<void> drop_peer(engine* on, peer_id peer) noexcept;
+PINFOLD_EXPORT result<void> flush(engine* on) noexcept;
+PINFOLD_EXPORT result<void> quiesce(engine* on) noexcept;
+PINFOLD_EXPORT result<void> progress(engine* on) noexcept;
+[[nodiscard]] PINFOLD_EXPORT statistics read_statistics(const engine* on) noexcept;
+[[nodiscard]] PINFOLD_EXPORT std::vector<entry_info> dump(const engine* on);
 
 }  // namespace pinfold::detail

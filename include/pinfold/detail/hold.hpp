@@ -50,9 +50,12 @@ class hold {
   }
 
  protected:
+  /// The back end's object; one that was initialized from `{}` when nothing is held.
   template <class T>
   [[nodiscard]] T object(std::size_t offset) const noexcept {
-    T copy;
+    T copy{};
+    if (held_ == 0) [[unlikely]]
+      return copy;
     std::memcpy(&copy, reinterpret_cast<const std::byte*>(record_of(held_)) + offset, sizeof copy);
     return copy;
   }

@@ -29,7 +29,7 @@ class PINFOLD_EXPORT monitor_server {
   monitor_server& operator=(monitor_server&&) noexcept;
   ~monitor_server();
 
-  /// Serves until somebody calls `stop`.
+  /// Serves until `stop` is called; returns at once when the server was moved from.
   void run();
   /// Any thread, any signal handler.
   void stop() noexcept;

@@ -35,10 +35,10 @@ class [[nodiscard]] pool_lease {
   /// Whether it holds anything.
   explicit operator bool() const noexcept { return held_.on != nullptr; }
 
-  /// What the device is to be told. Requires that the lease holds something.
+  /// What the device is to be told. Of an empty lease `registration_type{}`.
   [[nodiscard]] typename R::registration_type handle() const noexcept {
-    typename R::registration_type copy;
-    std::memcpy(&copy, detail::registration_of(held_).bytes.data(), sizeof copy);
+    typename R::registration_type copy{};
+    if (held_.on != nullptr) std::memcpy(&copy, detail::registration_of(held_).bytes.data(), sizeof copy);
     return copy;
   }
 

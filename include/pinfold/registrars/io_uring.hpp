@@ -43,7 +43,7 @@ class PINFOLD_EXPORT io_uring_registrar {
   static constexpr const char* name = "io_uring";
   /// For `io_uring_prep_write_fixed` and its kin: the buffer index. Addresses are the program's own.
   struct registration_type {
-    std::uint32_t index;
+    std::uint32_t index = UINT32_MAX;  ///< as it is here, that of no buffer: the kernel refuses it
   };
 
   /// Takes over the ring's buffer table. Errors: `invalid_argument` (no ring), `in_use_conflict` (EBUSY: the ring has

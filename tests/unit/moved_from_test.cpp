@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Objects that were moved from, and leases that hold nothing: each member answers, none touches what is not there.
+#include "support/local_fixture.hpp"
+#include "support/pretend_importer.hpp"
+
+#include <pinfold/cache_set.hpp>
+#include <pinfold/import_cache.hpp>
+#include <pinfold/monitors/server.hpp>
+#include <pinfold/pools/registered_pool.hpp>
+#include <pinfold/registrars/io_uring.hpp>
+#include <pinfold/registrars/null.hpp>
+#include <pinfold/trace_file.hpp>
+
+#include <array>
+#include <filesystem>
+#include <stdexcept>
+#include <unistd.h>
+
+namespace pinfold::testing {
+namespace {
+
+// NOLINTBEGIN(bugprone-use-after-move): that is what is tested
+
+const auto* const memory = reinterpret_cast<const void*>(0x10000);
+
+TEST(moved_from, R42_cache_finds_nothing_in_the_cache_that_it_became) {
+  local_fixture f;
+  f.touch(0x10000, 0x11000);
+  f.touch(0x10000, 0x11000);  // the thread's guess
+  const auto became = std::move(f.cache);
+  EXPECT_EQ(f.acquire(0x10000, 0x11000).error(), errc::closed);
+  EXPECT_EQ(f.acquire(0x20000, 0x21000).error(), errc::closed);
+  EXPECT_FALSE(f.cached(0x10000, 0x11000));
+  EXPECT_EQ(became.statistics().leases_now, 0U);
+}
+
+TEST(moved_from, R42_cache_finds_nothing_in_a_cache_that_has_ended) {
+  local_fixture f;
+  f.touch(0x10000, 0x11000);
+  f.touch(0x10000, 0x11000);
+  {
+    const auto became = std::move(f.cache);
+  }
+  EXPECT_EQ(f.acquire(0x10000, 0x11000).error(), errc::closed);
+  EXPECT_FALSE(f.cached(0x10000, 0x11000));
+}
+
+TEST(moved_from, every_member_of_a_cache_answers) {
+  local_fixture f;
+  const auto became = std::move(f.cache);
+  const std::array some{range{0x10000, 0x11000}};
+  EXPECT_EQ(f.cache.acquire_batch(some).error(), errc::closed);
+  EXPECT_EQ(f.cache.acquire_chunks(memory, 0x1000).error(), errc::closed);
+  EXPECT_EQ(f.cache.acquire(memory, 0x1000, local_access, {.persistent = true}).error(), errc::closed);
+  EXPECT_EQ(f.cache.flush().error(), errc::closed);
+  EXPECT_EQ(f.cache.quiesce().error(), errc::closed);
+  EXPECT_EQ(f.cache.progress().error(), errc::closed);
+  EXPECT_EQ(f.cache.statistics().acquires, 0U);
+  EXPECT_TRUE(f.cache.dump().empty());
+  EXPECT_EQ(f.cache.monitors(), "none: the cache was moved from");
+  f.cache.invalidate(memory, 0x1000);
+  f.cache.unpersist(memory, 0x1000);
+  EXPECT_THROW(static_cast<void>(f.cache.backend()), std::logic_error);
+}
+
+TEST(moved_from, cache_can_be_moved_again_and_assigned_to) {
+  local_fixture f;
+  auto became = std::move(f.cache);
+  auto nothing = std::move(f.cache);
+  EXPECT_EQ(nothing.flush().error(), errc::closed);
+  f.cache = std::move(became);
+  f.touch(0x10000, 0x11000);
+  EXPECT_TRUE(f.cached(0x10000, 0x11000));
+  f.cache = std::move(nothing);
+  EXPECT_EQ(f.device->open_now(), 0U) << "what it had is closed";
+  EXPECT_EQ(f.acquire(0x10000, 0x11000).error(), errc::closed);
+}
+
+TEST(moved_from, every_member_of_an_import_cache_answers) {
+  const auto world = std::make_shared<pretend_world>();
+  const auto handle = world->allocate(1, 0x10000, 64);
+  import_cache first(pretend_importer{world});
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(first.acquire({1}, handle, 0x10000, 64));
+  {
+    const auto second = std::move(first);
+    EXPECT_EQ(first.acquire({1}, handle, 0x10000, 64).error(), errc::closed);
+  }
+  EXPECT_EQ(first.acquire({1}, handle, 0x10000, 64).error(), errc::closed);
+  EXPECT_FALSE(first.find({1}, handle, 0x10000, 64));
+  first.invalidate({1}, handle.allocation());
+  EXPECT_EQ(first.drop_peer({1}).error(), errc::closed);
+  EXPECT_EQ(first.flush().error(), errc::closed);
+  EXPECT_TRUE(first.dump().empty());
+  EXPECT_EQ(first.statistics().opens, 0U);
+  EXPECT_THROW(static_cast<void>(first.backend()), std::logic_error);
+}
+
+TEST(moved_from, pool_over_such_a_cache_says_that_it_is_closed) {
+  cache first(null_registrar{}, keeping());
+  registered_pool pool(first);
+  const auto second = std::move(first);
+  EXPECT_EQ(pool.allocate_registered(64).error(), errc::closed);
+}
+
+TEST(moved_from, set_with_such_a_cache_says_that_it_is_closed) {
+  local_fixture f;
+  const std::array members{&f.cache};
+  cache_set<pretend_registrar> set(members);
+  const auto became = std::move(f.cache);
+  EXPECT_EQ(set.acquire(memory, 0x1000).error(), errc::closed);
+}
+
+TEST(moved_from, set_says_that_it_has_no_caches) {
+  local_fixture f;
+  const std::array members{&f.cache};
+  cache_set<pretend_registrar> set(members);
+  auto taken = std::move(set);
+  EXPECT_EQ(set.acquire(memory, 0x1000).error(), errc::closed);
+  EXPECT_EQ(set.size(), 0U);
+  set.invalidate(memory, 0x1000);
+  auto leases = taken.acquire(memory, 0x1000);
+  ASSERT_TRUE(leases);
+  const auto kept = std::move(*leases);
+  EXPECT_EQ(leases->size(), 0U);
+  EXPECT_FALSE((*leases)[0]);
+  EXPECT_TRUE(kept[0]);
+  EXPECT_FALSE(kept[1]);
+}
+
+TEST(moved_from, batch_has_empty_leases) {
+  local_fixture f;
+  const std::array some{range{0x10000, 0x11000}};
+  auto batch = f.cache.acquire_batch(some);
+  ASSERT_TRUE(batch);
+  const auto taken = std::move(*batch);
+  EXPECT_EQ(batch->size(), 0U);
+  EXPECT_FALSE((*batch)[0]);
+  EXPECT_TRUE(taken[0]);
+  EXPECT_FALSE(taken[1]);
+  EXPECT_FALSE(batch_lease<pretend_registrar>()[0]);
+}
+
+TEST(moved_from, monitor_server_serves_nothing) {
+  const auto socket = std::filesystem::temp_directory_path() / ("pinfold-moved-" + std::to_string(::getpid()));
+  auto started = monitor_server::start({.socket = socket.string()});
+  if (!started) GTEST_SKIP() << describe(started.error());
+  const auto taken = std::move(*started);
+  started->stop();
+  started->run();
+}
+
+TEST(moved_from, trace_file_records_nothing) {
+  const auto path = std::filesystem::temp_directory_path() / ("pinfold-moved-trace-" + std::to_string(::getpid()));
+  auto file = trace_file::open(path.string());
+  ASSERT_TRUE(file);
+  std::filesystem::remove(path);
+  const auto taken = std::move(*file);
+  EXPECT_EQ(file->flush().error(), errc::closed);
+  const auto sink = file->sink("nothing");
+  sink(event{event_kind::requested, severity::info});
+}
+
+// NOLINTEND(bugprone-use-after-move)
+
+TEST(empty_lease, has_an_empty_handle) {
+  EXPECT_EQ(lease<pretend_registrar>().handle().key, 0U);
+  EXPECT_EQ(import_lease<pretend_importer>().mapping().id, 0U);
+  EXPECT_EQ(pool_lease<pretend_registrar>().handle().key, 0U);
+  local_fixture f;
+  auto lease = f.acquire(0x10000, 0x11000);
+  ASSERT_TRUE(lease);
+  ASSERT_TRUE(lease->release());
+  EXPECT_EQ(lease->handle().key, 0U);
+}
+
+TEST(empty_lease, of_io_uring_names_no_buffer) {
+  EXPECT_EQ(lease<io_uring_registrar>().handle().index, UINT32_MAX) << "0 is the first buffer of the table";
+}
+
+}  // namespace
+}  // namespace pinfold::testing
