@@ -56,6 +56,19 @@ TEST_P(hazards_of, R30_no_old_bytes_where_somebody_says_that_he_sees_it) {
   if (writing()) table_.write(rows, columns);
 }
 
+// Also what the machine that wrote the page could not do: another one can, and compares.
+TEST(hazards_page, names_what_comes_of_every_event_under_every_monitor) {
+  const hazard_table table(PINFOLD_MONITORS_PAGE);
+  if (!table.readable()) GTEST_SKIP() << "docs/monitors.md is not readable by this user";
+  for (const auto& what : all_hazards())
+    for (const auto& one : all_watch_cases()) {
+      if (one.column == nullptr) continue;
+      const auto cell = table.cell(what.name, one.column);
+      ASSERT_TRUE(cell) << what.name << ": no cell for " << one.column;
+      EXPECT_NE(*cell, words(answer::unknown_here)) << what.name << ", " << one.column;
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(watched_by, hazards_of, ::testing::ValuesIn(all_watch_cases()),
                          [](const auto& one) { return one.param.name; });
 
