@@ -159,6 +159,7 @@ result<grant> engine::acquire_slowly(const request& what, const range& extent) n
       if (found->now() != entry_state::opening) return hit(*found, what);
       auto joined = join(*found, what, until);
       if (!joined) return refused(joined.error());
+      if (joined->held == 0) continue;
       return joined;
     }
     if (!std::exchange(tidied, true) && !queued_.empty()) {
@@ -186,6 +187,9 @@ tl::unexpected<error> engine::refused(const error& why) noexcept {
   return tl::unexpected(why);
 }
 
+// Waits for another thread's open. Returns an empty grant when the caller has to look again: the driver may have
+// refused the rights that the opener asked for, of which this request needs only some, or others than the opener fell
+// back to.
 result<grant> engine::join(entry& opening, const request& what, const patience& until) noexcept {
   opening.own_pins().fetch_add(1);  // from here on the entry cannot be reused, whatever becomes of the open
   const joiner self(joiners_, opening);
@@ -194,7 +198,9 @@ result<grant> engine::join(entry& opening, const request& what, const patience& 
     opening.own_pins().fetch_sub(1);  // the opener still holds one
     return fail(errc::timed_out, "another thread is still opening this handle");
   }
-  if (opening.now() == entry_state::live || opening.now() == entry_state::draining) {
+  const bool made = opening.now() == entry_state::live || opening.now() == entry_state::draining;
+  const bool suits = made ? includes(opening.access, what.need) : opening.access == what.need;
+  if (made && suits) {
     counters_.add(counter::hits);
     counters_.add(counter::valid);
     sample(opening);
@@ -204,7 +210,8 @@ result<grant> engine::join(entry& opening, const request& what, const patience& 
     }
     return grant_on(*opening.hot(), what);
   }
-  static_cast<void>(unpin(opening));  // nothing is open, so nothing is closed
+  static_cast<void>(unpin(opening));  // a close that fails is kept in quarantine and told to the sink
+  if (!suits) return grant{};
   return tl::unexpected(self.why());
 }
 

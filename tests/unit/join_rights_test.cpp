@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A request that waits for another thread's open gets at least the rights it asked for (R56), also when the driver
+// refuses the union of rights and the opener falls back to its own.
+#include "support/local_fixture.hpp"
+
+#include <algorithm>
+#include <thread>
+
+namespace pinfold::testing {
+namespace {
+
+constexpr auto all_local = rights::local_read | rights::local_write;
+
+/// A device that refuses local writes together with a peer's reads, and tells the test of the first such request.
+struct refusing_device {
+  std::shared_ptr<pretend_device> device = std::make_shared<pretend_device>();
+  std::shared_ptr<std::atomic<bool>> asked = std::make_shared<std::atomic<bool>>(false);
+  std::shared_ptr<std::atomic<bool>> answer = std::make_shared<std::atomic<bool>>(false);
+
+  void refuse(rights refused) {
+    device->fail_opens([=, asked = asked, answer = answer](const range&, rights access) -> std::optional<error> {
+      if (!includes(access, refused)) return std::nullopt;
+      *asked = true;
+      while (!*answer) std::this_thread::yield();
+      return error{errc::not_permitted, native_kind::posix, 13, "not both"};
+    });
+  }
+};
+
+/// Waits until a second thread has pinned the entry that is being opened.
+void wait_for_joiner(local_fixture<>& f) {
+  const auto joined = [](const entry_info& one) { return one.state == entry_state::opening && one.leases == 2; };
+  for (auto now = f.cache.dump(); std::none_of(now.begin(), now.end(), joined); now = f.cache.dump())
+    std::this_thread::yield();
+}
+
+TEST(join_rights, R56_a_joiner_looks_again_when_the_opener_got_fewer_rights) {
+  refusing_device on;
+  local_fixture f({}, on.device);
+  f.touch(0x10000, 0x11000, all_local);
+  on.refuse(all_local | rights::remote_read);
+
+  std::thread opener([&] { EXPECT_TRUE(f.acquire(0x10000, 0x11000, rights::remote_read)); });
+  while (!*on.asked) std::this_thread::yield();
+  std::thread joiner([&] {
+    const auto need = rights::local_read | rights::remote_read;
+    auto got = f.acquire(0x10000, 0x11000, need);
+    ASSERT_TRUE(got) << describe(got.error());
+    EXPECT_TRUE(includes(on.device->now().at(got->handle().key).access, need));
+  });
+  wait_for_joiner(f);
+  *on.answer = true;
+  opener.join();
+  joiner.join();
+  EXPECT_EQ(f.cache.statistics().leases_now, 0U);
+  EXPECT_TRUE(f.cache.flush());
+  f.expect_sound();
+}
+
+TEST(join_rights, R56_and_is_refused_when_the_driver_refuses_its_own_rights_too) {
+  refusing_device on;
+  local_fixture f({}, on.device);
+  f.touch(0x10000, 0x11000, all_local);
+  on.refuse(rights::local_write | rights::remote_read);
+
+  std::thread opener([&] { EXPECT_TRUE(f.acquire(0x10000, 0x11000, rights::remote_read)); });
+  while (!*on.asked) std::this_thread::yield();
+  std::thread joiner([&] {
+    auto got = f.acquire(0x10000, 0x11000, rights::local_write | rights::remote_read);
+    ASSERT_FALSE(got);
+    EXPECT_EQ(got.error().code, errc::not_permitted);
+  });
+  wait_for_joiner(f);
+  *on.answer = true;
+  opener.join();
+  joiner.join();
+  EXPECT_EQ(f.cache.statistics().leases_now, 0U);
+}
+
+TEST(join_rights, R56_an_openers_refusal_is_not_that_of_a_joiner_that_asks_for_less) {
+  refusing_device on;
+  local_fixture f({}, on.device);
+  on.refuse(rights::remote_read);
+  std::thread opener([&] { EXPECT_FALSE(f.acquire(0x10000, 0x11000, all_local | rights::remote_read)); });
+  while (!*on.asked) std::this_thread::yield();
+  std::thread joiner([&] { EXPECT_TRUE(f.acquire(0x10000, 0x11000, all_local)); });
+  wait_for_joiner(f);
+  *on.answer = true;
+  opener.join();
+  joiner.join();
+  f.expect_sound();
+}
+
+}  // namespace
+}  // namespace pinfold::testing
