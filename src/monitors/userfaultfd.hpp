@@ -22,9 +22,10 @@ namespace pinfold::monitors {
 ///     caller: munmap [memory gone] ......... waits .........| returns, looks up
 ///     thread:                       reserve [gen + 1] | read | publish
 ///
-/// - Same thread, or any that learns from the caller that the call returned: it finds the generation moved, and waits
-///   on the board until the range is published. One read may release several callers: what the others lost is on the
-///   board before the place that was reserved first is filled, and nobody gets past that.
+/// - Same thread, or any that learns from the caller that the call returned: it finds the generation moved past the
+///   number that was reserved for this event, and waits on the board until the range is published there. A read takes
+///   one event, never more: of two events in one read, the second would release its caller before it has a number.
+///   `tests/protocol/userfaultfd.pml` is the model of this; its variant `BATCHED` is that defect.
 /// - Another thread that got the address from the kernel while the caller still waits: UNMAP and REMAP are told after
 ///   the fact, with the kernel's lock on the mappings given up. Nothing orders that thread's look-up after the read, so
 ///   it calls `settle`. The kernel counts the event as in flight before it gives that lock up, which the thread had to

@@ -46,11 +46,12 @@ event meaning_of(const uffd_msg& said) noexcept {
   switch (said.event) {
     case UFFD_EVENT_UNMAP:
     case UFFD_EVENT_REMOVE:
-      return {between(said.arg.remove.start, said.arg.remove.end - said.arg.remove.start), {}, {}};
+      return {.gone = between(said.arg.remove.start, said.arg.remove.end - said.arg.remove.start)};
     case UFFD_EVENT_REMAP:
-      return {between(said.arg.remap.from, said.arg.remap.len), between(said.arg.remap.to, said.arg.remap.len), {}};
-    case UFFD_EVENT_PAGEFAULT: return {{}, {}, page_at(said.arg.pagefault.address)};
-    default: return {{0, UINTPTR_MAX}, {}, {}};  // nothing else was asked for
+      return {.gone = between(said.arg.remap.from, said.arg.remap.len),
+              .replaced = between(said.arg.remap.to, said.arg.remap.len)};
+    case UFFD_EVENT_PAGEFAULT: return {.awaited = page_at(said.arg.pagefault.address)};
+    default: return {.gone = {0, UINTPTR_MAX}};  // nothing else was asked for
   }
 }
 
@@ -96,17 +97,10 @@ int wait_for_events(int uffd) noexcept {
   return (on.revents & ~POLLIN) == 0 ? 0 : EBADF;
 }
 
-events read_events(int uffd) noexcept {
-  std::array<uffd_msg, events::most> said;
-  events found;
-  const auto bytes = ::syscall(SYS_read, uffd, said.data(), sizeof said);
-  if (bytes < 0) {
-    found.native = errno;
-    return found;
-  }
-  found.count = static_cast<std::size_t>(bytes) / sizeof(uffd_msg);
-  for (std::size_t i = 0; i < found.count; ++i) found.all[i] = meaning_of(said[i]);
-  return found;
+event read_event(int uffd) noexcept {
+  uffd_msg said;
+  const auto bytes = ::syscall(SYS_read, uffd, &said, sizeof said);
+  return bytes < 0 ? event{.native = errno} : meaning_of(said);
 }
 
 void let_go_on(int uffd, const range& pages) noexcept {

@@ -6,8 +6,6 @@
 #include <pinfold/error.hpp>
 #include <pinfold/range.hpp>
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
 #include <sys/types.h>
 
@@ -31,23 +29,17 @@ struct descriptor {
 
 /// What one event says of memory.
 struct event {
-  range gone;
-  range replaced;  ///< where a mapping was moved to
-  range awaited;   ///< a page that somebody waits for: it is about to leave the watch
-};
-
-/// What is read in one go.
-struct events {
-  static constexpr std::size_t most = 16;
-  std::array<event, most> all;
-  std::size_t count = 0;
-  int native = 0;  ///< why nothing was read
+  range gone{};
+  range replaced{};  ///< where a mapping was moved to
+  range awaited{};   ///< a page that a thread waits for: it is about to leave the watch
+  int native = 0;    ///< why nothing was read
 };
 
 /// False when it was interrupted, or with what error.
 [[nodiscard]] int wait_for_events(int uffd) noexcept;
-/// Never waits. Releases who waits for the events that it reads.
-[[nodiscard]] events read_events(int uffd) noexcept;
+/// Never waits. Releases the caller of the event that it reads, and no other: a second event in the same read would
+/// release its caller before a number is reserved for it on the board.
+[[nodiscard]] event read_event(int uffd) noexcept;
 
 // 0 or an errno.
 [[nodiscard]] int start_watching(int uffd, const range& pages) noexcept;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/userfaultfd_thread.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <csignal>
@@ -88,32 +89,30 @@ void reader::run() noexcept {
   ::syscall(SYS_close, uffd_);  // before the thread's end, which may have to wait for that
 }
 
+// One number, one read, one event. The kernel releases the event's caller within the read, so from then on that caller
+// finds the number reserved. A read that took a second event would release its caller, too, before the event has a
+// number: that caller could look up, wait for this number alone, and find its old registration.
 void reader::read_and_publish() noexcept {
   const auto reserved = board_.reserve();
-  const events seen = read_events(uffd_);
+  const event seen = read_event(uffd_);
   publish(reserved, seen);
-  for (std::size_t i = 0; i < seen.count; ++i)
-    if (!seen.all[i].awaited.empty()) let_go_on(uffd_, seen.all[i].awaited);
+  if (!seen.awaited.empty()) let_go_on(uffd_, seen.awaited);
   if (seen.native != 0 && seen.native != EAGAIN && seen.native != EINTR) pause();
 }
 
-// Whoever looks waits for what was reserved. So that comes last, and he sees the others then.
-void reader::publish(std::uint64_t reserved, const events& seen) noexcept {
-  range first;
-  for (std::size_t i = 0; i < seen.count; ++i) {
-    if (seen.all[i].gone == pages_.bell()) rung_ = true;
-    for (const range& one : {if_watched(seen.all[i].gone), if_watched(seen.all[i].replaced)}) {
-      if (one.empty()) continue;
-      if (first.empty())
-        first = one;
-      else
-        board_.post(one, watch::source::userfaultfd);
-    }
-  }
-  board_.publish(reserved, first, watch::source::userfaultfd);
+void reader::publish(std::uint64_t reserved, const event& seen) noexcept {
+  if (seen.gone == pages_.bell()) rung_ = true;
+  board_.publish(reserved, lost_by(seen), watch::source::userfaultfd);
 }
 
-range reader::if_watched(const range& gone) const noexcept { return watched_.touches(gone) ? gone : range{}; }
+// A move that replaces registered memory loses two ranges, and one number holds one: the range that contains both. It
+// is rare, as the kernel tells of the replaced mapping by an event of its own before.
+range reader::lost_by(const event& seen) const noexcept {
+  const range gone = watched_.touches(seen.gone) ? seen.gone : range{};
+  if (!watched_.touches(seen.replaced)) return gone;
+  if (gone.empty()) return seen.replaced;
+  return {std::min(gone.begin, seen.replaced.begin), std::max(gone.end, seen.replaced.end)};
+}
 
 void reader::pause() noexcept {
   if (!failed()) fail();

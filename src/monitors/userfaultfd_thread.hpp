@@ -46,8 +46,8 @@ class reader {
   [[nodiscard]] int settle_in() noexcept;
   void run() noexcept;
   void read_and_publish() noexcept;
-  void publish(std::uint64_t reserved, const events& seen) noexcept;
-  [[nodiscard]] range if_watched(const range& gone) const noexcept;
+  void publish(std::uint64_t reserved, const event& seen) noexcept;
+  [[nodiscard]] range lost_by(const event& seen) const noexcept;
   void pause() noexcept;
 
   static constexpr int starting = -1;

@@ -17,18 +17,23 @@ std::uint64_t check_of(std::uint64_t number, const range& gone) noexcept {
 
 void board::publish(std::uint64_t reserved, const range& gone, source from) noexcept {
   slot& at = slots_[reserved % capacity];
-  at.mark.store(0, std::memory_order_relaxed);  // a reader of the last round must not take a mixture for its range
+  const auto mine = reserved + 1;
+  auto mark = at.mark.load(std::memory_order_relaxed);
+  do {
+    if ((mark & ~changing) > mine) return;  // a whole round late: readers of this number take everything for gone
+  } while (!at.mark.compare_exchange_weak(mark, mine | changing, std::memory_order_acquire));
   at.begin.store(gone.begin, std::memory_order_release);
   at.end.store(gone.end, std::memory_order_release);
   at.from.store(from, std::memory_order_release);
   at.check.store(check_of(reserved, gone), std::memory_order_release);
-  at.mark.store(reserved + 1, std::memory_order_release);
+  auto expected = mine | changing;
+  at.mark.compare_exchange_strong(expected, mine, std::memory_order_release, std::memory_order_relaxed);
 }
 
 news board::look_at(const slot& at, std::uint64_t number, range& gone, source& from) const noexcept {
   const auto mark = at.mark.load(std::memory_order_acquire);
-  if (mark > number + 1) return news::everything;
-  if (mark < number + 1) return news::nothing;
+  if ((mark & ~changing) > number + 1) return news::everything;
+  if (mark != number + 1) return news::nothing;
   gone.begin = at.begin.load(std::memory_order_acquire);
   gone.end = at.end.load(std::memory_order_acquire);
   from = at.from.load(std::memory_order_acquire);

@@ -68,8 +68,9 @@ class board {
   static constexpr int patience_ms = 100;
 
  private:
-  /// Written once a round: `mark` is the event's number plus 1 when the range is there, and 0 while it is changed.
-  /// `check` belongs to number and range: a writer that was stopped for a whole round leaves a mixture behind.
+  /// Written once a round: `mark` is the event's number plus 1 when the range is there, with `changing` while a writer
+  /// changes it. A writer that was stopped for a whole round leaves the slot to the newer event: only the words of its
+  /// range may still be written, which `check` tells, as it belongs to number and range.
   struct slot {
     std::atomic<std::uint64_t> mark{0};
     std::atomic<std::uintptr_t> begin{0};
@@ -77,6 +78,8 @@ class board {
     std::atomic<std::uint64_t> check{0};
     std::atomic<source> from{};
   };
+  static constexpr std::uint64_t changing = std::uint64_t{1} << 63U;
+
   [[nodiscard]] news look_at(const slot& at, std::uint64_t number, range& gone, source& from) const noexcept;
 
   [[nodiscard]] news wait_for(std::uint64_t number, range& gone, source& from) const noexcept;

@@ -45,11 +45,9 @@ class naive_monitor {
     thread_ = std::jthread([this, &board] {
       for (bool rung = false; !rung;) {
         static_cast<void>(monitors::uffd::wait_for_events(uffd_.number));
-        const auto seen = monitors::uffd::read_events(uffd_.number);
-        for (std::size_t i = 0; i < seen.count; ++i) {
-          board.post(seen.all.at(i).gone);
-          rung = rung || seen.all.at(i).gone == bell_.all();
-        }
+        const auto seen = monitors::uffd::read_event(uffd_.number);
+        if (seen.native == 0) board.post(seen.gone);
+        rung = seen.gone == bell_.all();
       }
     });
   }

@@ -82,6 +82,18 @@ TEST(board, who_does_not_publish_blocks_nobody_and_is_not_passed) {
   EXPECT_EQ(r.next(), news::nothing);
 }
 
+TEST(board, R35_a_writer_a_whole_round_late_leaves_the_slot_to_the_newer_event) {
+  const auto stopped = here().reserve();
+  reader r;
+  for (std::size_t i = 0; i < board::capacity; ++i) here().post({4096, 8192});
+  here().publish(stopped, {12288, 16384});
+  for (std::size_t i = 0; i < board::capacity; ++i) {
+    ASSERT_EQ(r.next(), news::one) << i;
+    EXPECT_EQ(r.gone, (range{4096, 8192}));
+  }
+  EXPECT_EQ(r.next(), news::nothing);
+}
+
 TEST(board, R35_many_threads_lose_nothing) {
   constexpr std::uintptr_t each = 1000, threads = 4;
   reader r;

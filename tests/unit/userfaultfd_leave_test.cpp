@@ -135,11 +135,9 @@ class foreign {
     thread_ = std::jthread([this] {
       for (bool rung = false; !rung;) {
         static_cast<void>(monitors::uffd::wait_for_events(uffd_.number));
-        const auto seen = monitors::uffd::read_events(uffd_.number);
-        for (std::size_t i = 0; i < seen.count; ++i) {
-          rung = rung || seen.all.at(i).gone == bell_.all();
-          told_ += rung ? 0 : 1;
-        }
+        const auto seen = monitors::uffd::read_event(uffd_.number);
+        rung = seen.gone == bell_.all();
+        told_ += rung || seen.native != 0 ? 0 : 1;
       }
     });
   }

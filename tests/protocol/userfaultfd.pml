@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * From an event of memory to the next look-up, over userfaultfd: src/monitors/userfaultfd_thread.cpp (the reader),
+ * src/watch/board.cpp (numbers and ranges) and src/core/engine_news.cpp (a cache that reads them). Two callers unmap or
+ * discard at the same time, each the memory that only it uses, and ask two caches for it again. `scripts/model-check`
+ * runs every variant. THIRD adds a thread that gets the address from the kernel before the caller is released; POSTS
+ * adds numbers of another monitor, so that the ring overflows. The others break one rule each, and have to fail:
+ *
+ *   BATCHED      the reader takes two events in one read, with one number reserved
+ *   LATE_NUMBER  the reader reserves the number after the read
+ *   NO_PROBE     THIRD without the question whether an event is in flight
+ *   SKIP_EMPTY   a cache moves past a number that is reserved and not published yet
+ *   LATE_WRITER  a writer that was stopped for a whole round writes over the newer range (the end is not reached)
+ *   SEEN_FIRST   a cache says that it has seen the numbers before it marks the entries
+ *
+ * Not in the model: store buffers (every step that matters is a locked instruction or a system call; hit.pml has them),
+ * the early unregister of munmap's hook, a reader that dies, the waits' deadlines, more than one range in an entry.
+ */
+
+#define CALLERS 2
+#ifndef CACHES
+#define CACHES 2
+#endif
+#define RING 2      /* places of the board */
+#ifndef ROUNDS
+#define ROUNDS 1    /* events that each caller causes */
+#endif
+#ifdef BATCHED
+#define MOST 2      /* events that one read takes */
+#else
+#define MOST 1
+#endif
+
+#define BUSY 128
+#define FILLED(m, number) (((m) & 127) > (number) && (m) != BUSY + (number) + 1)
+#define NOTHING 7   /* a published range that touches no memory here */
+
+/* The board. */
+byte generation = 1;
+byte mark[RING];    /* number + 1 when the range is there; with BUSY, while it changes */
+byte gone[RING];    /* whose memory */
+byte last[RING];    /* the check: which number that was written for */
+
+/* The kernel: events in the order in which they came, and the callers that wait for theirs to be read. */
+chan events = [CALLERS] of { byte };
+bool released[CALLERS];
+byte in_flight;
+bool is_free[CALLERS]; /* THIRD: another thread may get the address */
+
+/* The program's memory: which pages are behind the address. */
+byte pages[CALLERS];
+
+/* Each cache: guarded by its mutex, except that hits load `seen`, and `live` after it. */
+bool mutex[CACHES];
+byte cursor[CACHES] = 1;
+byte seen[CACHES] = 1;
+bool live[CACHES * CALLERS];
+byte registered[CACHES * CALLERS]; /* which pages an entry registered */
+#define ENTRY(c, m) ((c) * CALLERS + (m))
+
+/* A writer that was stopped for a whole round finds its place taken, and leaves it alone. */
+inline publish(number, memory) {
+#ifdef LATE_WRITER
+  mark[number % RING] = BUSY;
+#else
+  d_step {
+    if
+    :: (mark[number % RING] & 127) <= number -> mark[number % RING] = BUSY + number + 1
+    :: else
+    fi
+  }
+  if
+  :: mark[number % RING] != BUSY + number + 1
+  :: else ->
+#endif
+    gone[number % RING] = memory; last[number % RING] = number;
+#ifdef LATE_WRITER
+  mark[number % RING] = number + 1
+#else
+    d_step {
+      if
+      :: mark[number % RING] == BUSY + number + 1 -> mark[number % RING] = number + 1
+      :: else
+      fi
+    }
+  fi
+#endif
+}
+
+inline reserve(into) { d_step { into = generation; generation++ } }
+
+/* Marks stale what the range at the cursor touches. A cache that comes a whole ring late marks everything. */
+inline read_one(c) {
+  if
+  :: generation - cursor[c] > RING ->
+    d_step { cursor[c] = generation - RING; live[ENTRY(c, 0)] = false; live[ENTRY(c, 1)] = false }
+  :: else ->
+#ifdef SKIP_EMPTY
+    m = mark[cursor[c] % RING];
+#else
+    d_step { FILLED(mark[cursor[c] % RING], cursor[c]) -> m = mark[cursor[c] % RING] }
+#endif
+    w = gone[cursor[c] % RING];
+    n = last[cursor[c] % RING];
+    if
+    :: (m & 127) < cursor[c] + 1 || m == BUSY + cursor[c] + 1 /* SKIP_EMPTY */
+    :: m == cursor[c] + 1 && n == cursor[c] && mark[cursor[c] % RING] == m ->
+      if :: w < CALLERS -> live[ENTRY(c, w)] = false :: else fi
+    :: else -> d_step { live[ENTRY(c, 0)] = false; live[ENTRY(c, 1)] = false }
+    fi;
+    cursor[c]++
+  fi
+}
+
+/* What happened before is dealt with before it returns. */
+inline process_invalidations(c) {
+  target = generation;
+  d_step { !mutex[c] -> mutex[c] = true };
+#ifdef SEEN_FIRST
+  if :: target > seen[c] -> seen[c] = target :: else fi;
+#endif
+  do
+  :: cursor[c] < target -> read_one(c)
+  :: else -> break
+  od;
+  seen[c] = cursor[c];
+  mutex[c] = false
+}
+
+/* An acquire: a hit without the mutex; else what happened is dealt with, and then a hit under the mutex, with no look
+ * at the numbers again, or a registration. */
+inline acquire(c, memory) {
+  s = seen[c];
+  g = generation;
+  if
+  :: g == s && live[ENTRY(c, memory)] -> assert(registered[ENTRY(c, memory)] == pages[memory])
+  :: else ->
+    process_invalidations(c);
+    d_step {
+      !mutex[c] ->
+      if
+      :: live[ENTRY(c, memory)] -> assert(registered[ENTRY(c, memory)] == pages[memory])
+      :: else -> registered[ENTRY(c, memory)] = pages[memory]; live[ENTRY(c, memory)] = true
+      fi
+    }
+  fi
+}
+
+proctype caller(byte me) {
+  byte c, g, s, m, w, n, target, round;
+  do
+  :: round < ROUNDS ->
+    in_flight++;
+    if
+    :: pages[me]++; is_free[me] = true; events!me; released[me] /* UNMAP: told when the pages are gone */
+    :: events!me; released[me]; pages[me]++                     /* REMOVE: told before the pages go */
+    fi;
+    d_step { released[me] = false; in_flight-- }
+    c = 0;
+    do
+    :: c < CACHES -> acquire(c, me); c++
+    :: else -> break
+    od;
+    round++
+  :: else -> break
+  od
+}
+
+active proctype reader() {
+  byte number, next, count, i;
+  byte taken[MOST];
+end:
+  do
+  :: nempty(events) ->
+#ifndef LATE_NUMBER
+    reserve(number);
+#endif
+    count = 0;
+    do
+    :: count < MOST && nempty(events) ->
+      events?taken[count]; released[taken[count]] = true; count++
+    :: else -> break
+    od;
+#ifdef LATE_NUMBER
+    reserve(number);
+#endif
+    i = 1;
+    do
+    :: i < count -> reserve(next); publish(next, taken[i]); i++
+    :: else -> break
+    od;
+    publish(number, taken[0]); count = 0
+  od
+}
+
+#ifdef THIRD
+/* Gets the first caller's address from the kernel, which takes the kernel's lock on the mappings, and looks it up. */
+active proctype third() {
+  byte g, s, m, w, n, target;
+end:
+  is_free[0];
+#ifndef NO_PROBE
+  in_flight == 0;
+#endif
+  acquire(0, 0)
+}
+#endif
+
+#ifdef POSTS
+/* Another monitor, of memory that is in no cache here. */
+active proctype hooks() {
+  byte number, i;
+  do
+  :: i < POSTS -> reserve(number); publish(number, NOTHING); i++
+  :: else -> break
+  od
+}
+#endif
+
+init {
+  byte i;
+  atomic {
+    for (i : 0 .. CACHES * CALLERS - 1) { live[i] = true }
+    for (i : 0 .. CALLERS - 1) { run caller(i) }
+  }
+}
