@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "backing.hpp"
 
+#include "loaded_object.hpp"
 #include "procmap.hpp"
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <string_view>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -29,29 +32,29 @@ bool is_mapping_of(const procmap& here, int file) noexcept {
          major(seen.st_dev) == here.device_major && minor(seen.st_dev) == here.device_minor;
 }
 
-bool is_library(std::string_view path) noexcept {
-  const auto name = path.substr(path.rfind('/') + 1);
-  return name.ends_with(".so") || name.find(".so.") != std::string_view::npos;
+// Memory in huge pages has a file of its own in the kernel, on a mount that only the kernel uses, and under a name that
+// nothing else there has. Another file may have that name, but not that device.
+bool is_anonymous_huge_memory(const procmap& here, std::string_view path) noexcept {
+  constexpr unsigned size_shift = 26;  // MFD_HUGE_SHIFT
+  if (here.shared || here.page_bytes == 0 || !path.starts_with("/anon_hugepage")) return false;
+  const auto size = static_cast<unsigned>(std::countr_zero(here.page_bytes));
+  const int same_mount = ::memfd_create("pinfold", MFD_CLOEXEC | MFD_HUGETLB | size << size_shift);
+  struct stat seen{};
+  const bool same = same_mount >= 0 && ::fstat(same_mount, &seen) == 0 && major(seen.st_dev) == here.device_major &&
+                    minor(seen.st_dev) == here.device_minor;
+  if (same_mount >= 0) ::close(same_mount);
+  return same;
 }
 
-bool is_program(std::string_view path) noexcept {
-  static const std::string_view program = [] {
-    static std::array<char, 4096> name{};
-    const auto got = ::readlink("/proc/self/exe", name.data(), name.size());
-    return std::string_view(name.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
-  }();
-  return (!program.empty() && path == program) || is_library(path);
-}
-
-// Private memory in huge pages has a file of its own in the kernel, which nobody can open.
+// A System V segment's inode is its id, and the first id is 0: so the inode alone says nothing.
 bool is_own(const procmap& here, std::string_view path) noexcept {
-  return here.inode == 0 || (!here.shared && path.starts_with("/anon_hugepage"));
+  return here.is_anonymous() || is_anonymous_huge_memory(here, path);
 }
 
 backing backing_of_one(const procmap& here, std::string_view path, int file) noexcept {
   if (is_own(here, path)) return backing::own;
   if (is_mapping_of(here, file) && seals_hold(file)) return backing::sealed;
-  return !here.shared && is_program(path) ? backing::program : backing::shared;
+  return !here.shared && is_of_loaded_object(here, path) ? backing::program : backing::shared;
 }
 
 // One line: 7f00-7f10 rw-p 00000000 00:01 1234   /path
@@ -105,9 +108,10 @@ backing backing_of(const range& memory, int file) noexcept {
     auto here = mapping_at(maps, at);
     if (!here && errno == ENOENT) return found;  // a hole is the registrar's business
     if (!here) return from_the_whole_list(memory, file);
-    if (here->inode != 0) here = mapping_at(maps, at, path);
+    const bool has_path = !here->is_anonymous();
+    if (has_path) here = mapping_at(maps, at, path);
     if (!here) return backing::unknown;  // it has gone meanwhile
-    found = stronger(found, backing_of_one(*here, here->inode == 0 ? std::string_view() : path.data(), file));
+    found = stronger(found, backing_of_one(*here, has_path ? path.data() : std::string_view(), file));
     at = here->end;
   }
   return found;

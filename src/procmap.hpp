@@ -16,10 +16,15 @@ struct procmap {
   std::uintptr_t begin = 0;
   std::uintptr_t end = 0;
   std::size_t page_bytes = 0;  ///< 0 where it is not known
-  std::uint64_t inode = 0;     ///< 0 for anonymous memory
+  std::uint64_t inode = 0;     ///< 0 for anonymous memory, and for the System V segment with the id 0
   std::uint32_t device_major = 0;
   std::uint32_t device_minor = 0;
   bool shared = false;
+
+  /// No file is behind it, and no other process has it.
+  [[nodiscard]] bool is_anonymous() const noexcept {
+    return inode == 0 && device_major == 0 && device_minor == 0 && !shared;
+  }
 };
 
 /// The mapping under an address, with its path where `path` has room for it. Nothing, with `errno`, where there is none
