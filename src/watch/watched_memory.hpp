@@ -4,6 +4,8 @@
 /// costs a few loads and disturbs nobody.
 #pragma once
 
+#include "watch/packed_counts.hpp"
+
 #include <pinfold/range.hpp>
 
 #include <array>
@@ -13,8 +15,10 @@
 
 namespace pinfold::watch {
 
-/// Counts, for each 64 KiB of the address space, the registrations that touch it. Counts are one byte: one that reaches
-/// 255 stays there. One for the process; a child of fork(2) finds it empty.
+/// Counts registrations, exactly by pages of 4 KiB: what lies beside registered memory does not touch it. A count is
+/// kept at the largest unit that a registration covers as a whole (4 GiB, 16 MiB, 64 KiB, a page), so that `add` costs
+/// at most a thousand increments whatever the size (5 us), and one or two for a page. Counts that are full stay full.
+/// One for the process; a child of fork(2) finds it empty.
 ///
 /// Everything may be called on any thread; `touches` also in a signal handler. Memory that was added before the caller
 /// of `touches` could know of it is seen; of what is added at the same time nothing is said.
@@ -27,40 +31,49 @@ class watched_memory {
 
   /// Makes sure that `add` finds its counters: what it needs memory for. False when there is none.
   [[nodiscard]] bool prepare(const range& memory) noexcept {
-    const auto number = memory.begin >> part_shift;
-    const bool is_there = !memory.empty() && number == (memory.end - 1) >> part_shift && number < parts_.size() &&
-                          parts_[number].load(std::memory_order_acquire) != nullptr;
-    return is_there || make_parts(memory);
+    if (memory.empty()) return true;
+    return has_part(memory.begin >> part_shift) && has_part((memory.end - 1) >> part_shift);
   }
 
   // Once for each registration, after `prepare`, and the same range for both.
   void add(const range& memory) noexcept;
   void remove(const range& memory) noexcept;
 
-  /// Whether something registered may lie in the range.
+  /// Whether something registered lies in the pages of the range.
   [[nodiscard]] bool touches(const range& memory) const noexcept;
 
  private:
+  static constexpr unsigned page_shift = 12;
   static constexpr unsigned granule_shift = 16;
-  static constexpr unsigned part_shift = 32;  // a part has the counters of 4 GiB
+  static constexpr unsigned chunk_shift = 24;
+  static constexpr unsigned part_shift = 32;
   static constexpr unsigned address_bits = 47;
-  static constexpr std::size_t granules = std::size_t{1} << (part_shift - granule_shift);
-  static constexpr std::uint8_t full = 255;
+  static constexpr std::size_t part_count = std::size_t{1} << (address_bits - part_shift);
 
-  using counter = std::atomic<std::uint8_t>;
+  static constexpr std::uint16_t whole = 0xff;     // of a unit's two counts: registrations that cover all of it
+  static constexpr std::uint16_t partly = 0xff00;  // and those that cover some of its pages
+
+  /// 4 GiB. The kernel gives memory for what is used of it.
   struct part {
-    std::array<counter, granules> counters{};
+    std::array<packed_counts<std::uint16_t>, std::size_t{1} << (part_shift - chunk_shift)> chunks;
+    std::array<packed_counts<std::uint16_t>, std::size_t{1} << (part_shift - granule_shift)> granules;
+    std::array<packed_counts<std::uint64_t>, std::size_t{1} << (part_shift - page_shift - 3)> pages;
   };
 
   template <class F>
-  static void for_each_granule(const range& memory, F&& each) noexcept;
-  [[nodiscard]] counter* at(std::uintptr_t granule) noexcept;
+  void for_each_count(const range& memory, F&& each) noexcept;
+  template <class F>
+  static void for_each_count_in(part& in, const range& memory, F&& each) noexcept;
+  [[nodiscard]] bool has_part(std::size_t number) noexcept {
+    return number >= part_count || parts_[number].load(std::memory_order_acquire) != nullptr || make_part(number);
+  }
   [[nodiscard]] bool make_part(std::size_t number) noexcept;
-  [[nodiscard]] bool make_parts(const range& memory) noexcept;
+  [[nodiscard]] static bool touches_in(const part& in, const range& memory) noexcept;
 
   static std::atomic<watched_memory*> made;
 
-  std::array<std::atomic<part*>, std::size_t{1} << (address_bits - part_shift)> parts_{};
+  std::array<std::atomic<part*>, part_count> parts_{};
+  std::array<packed_counts<std::uint16_t>, part_count> whole_parts_{};
   std::atomic<bool> beyond_{false};  // something above the addresses that have counters
 };
 

@@ -143,43 +143,5 @@ TEST(board, R37_a_child_has_an_empty_one_and_another_number) {
   watched.remove({4096, 8192});
 }
 
-TEST(watched_memory, knows_what_was_added_and_not_removed) {
-  watched_memory& watched = watched_memory::here();
-  const range low{0x7000'0000'0000, 0x7000'0000'3000};
-  const range wide{0x6fff'fff0'0000, 0x7002'0000'0000};
-  EXPECT_FALSE(watched.touches(low));
-  ASSERT_TRUE(watched.prepare(low) && watched.prepare(wide));
-  watched.add(low);
-  EXPECT_TRUE(watched.touches({0x7000'0000'2fff, 0x7000'0000'3000}));
-  EXPECT_TRUE(watched.touches({0, UINTPTR_MAX}));
-  EXPECT_TRUE(watched.touches({0x6000'0000'0000, 0x7000'0000'0001}));
-  EXPECT_FALSE(watched.touches({0x6000'0000'0000, 0x7000'0000'0000}));
-  EXPECT_FALSE(watched.touches({0x7000'0001'0000, 0x7001'0000'0000}));
-  watched.add(wide);
-  watched.remove(low);
-  EXPECT_TRUE(watched.touches({0x7001'ffff'ffff, 0x7002'0000'0000}));
-  watched.remove(wide);
-  EXPECT_FALSE(watched.touches({0, UINTPTR_MAX}));
-}
-
-TEST(watched_memory, a_full_counter_stays_full) {
-  watched_memory& watched = watched_memory::here();
-  const range spot{0x5000'0000'0000, 0x5000'0000'1000};
-  ASSERT_TRUE(watched.prepare(spot));
-  for (int i = 0; i < 300; ++i) watched.add(spot);
-  for (int i = 0; i < 300; ++i) watched.remove(spot);
-  EXPECT_TRUE(watched.touches(spot)) << "more were added than it can count: it must not forget one";
-}
-
-TEST(watched_memory, beyond_what_has_counters_all_is_touched) {
-  watched_memory& watched = watched_memory::here();
-  const range high{UINTPTR_MAX - 4096, UINTPTR_MAX};
-  EXPECT_FALSE(watched.touches(high));
-  ASSERT_TRUE(watched.prepare(high));
-  watched.add(high);
-  EXPECT_TRUE(watched.touches(high));
-  watched.remove(high);
-}
-
 }  // namespace
 }  // namespace pinfold::watch

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Several counters in one word.
+#pragma once
+
+#include <atomic>
+#include <concepts>
+#include <cstdint>
+
+namespace pinfold::watch {
+
+/// As many counters of one byte as `Word` has bytes, changed together by one compare-and-swap. A counter that reaches
+/// 255 stays there. Which of them: a word with all bits of their bytes set. Any thread; zero bytes are zero counts.
+template <std::unsigned_integral Word>
+class packed_counts {
+ public:
+  void add(Word which) noexcept {
+    change([which](Word now) { return static_cast<Word>(now + (which & ones & ~full(now))); });
+  }
+
+  /// Of those that are 0 already, too: they stay.
+  void remove(Word which) noexcept {
+    change([which](Word now) {
+      return static_cast<Word>(now - (which & ones & ~full(now) & ~full(static_cast<Word>(~now))));
+    });
+  }
+
+  /// Whether one of them is not 0.
+  [[nodiscard]] bool any(Word which) const noexcept { return (word_.load(std::memory_order_relaxed) & which) != 0; }
+
+ private:
+  static constexpr Word ones = static_cast<Word>(static_cast<Word>(-1) / 0xff);  // 1 in each byte
+
+  /// 1 in each byte that is 255.
+  [[nodiscard]] static constexpr Word full(Word now) noexcept {
+    constexpr Word low = static_cast<Word>(ones * 0x7f);
+    return static_cast<Word>(((static_cast<Word>((now & low) + ones) & now) >> 7U) & ones);
+  }
+
+  template <class F>
+  void change(F&& next) noexcept {
+    Word now = word_.load(std::memory_order_relaxed);
+    while (!word_.compare_exchange_weak(now, next(now))) {
+    }
+  }
+
+  std::atomic<Word> word_{0};
+};
+
+}  // namespace pinfold::watch
