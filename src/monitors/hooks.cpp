@@ -3,6 +3,7 @@
 
 #include "monitors/hooks_events.hpp"
 #include "monitors/hooks_find.hpp"
+#include "monitors/hooks_guard.hpp"
 #include "monitors/hooks_install.hpp"
 #include "watch/wiped_pages.hpp"
 
@@ -34,7 +35,8 @@ life* life_here() noexcept {
 
 class hooks final : public watch::monitor {
  public:
-  explicit hooks(watch::board& board) noexcept : board_(board), process_(board.process()) {}
+  hooks(watch::board& board, const found_functions& found) noexcept
+      : board_(board), found_(found), process_(board.process()) {}
   ~hooks() override {
     if (!counted_ || board_.process() != process_) return;
     const std::lock_guard locked(the_life.load()->mutex);
@@ -44,26 +46,35 @@ class hooks final : public watch::monitor {
   }
 
   /// With the lock held.
-  result<void> join(life& all, const found_functions& found) noexcept {
-    if (all.monitors == 0 || !jumps::in_place())
-      if (auto done = jumps::install(found); !done) return done;
+  result<void> join(life& all) noexcept {
+    if (all.monitors == 0 || !jumps::lead_to_us({&found_, 1}))
+      if (auto done = jumps::install({&found_, 1}); !done) return done;
     ++all.monitors;
     counted_ = true;
     return {};
   }
 
   [[nodiscard]] const char* name() const noexcept override { return "hooks"; }
-  /// The first time that libc's own code is found back in place, all that was kept on our word is gone.
   [[nodiscard]] result<void> watch(const range& /*pages*/) noexcept override {
-    if (works()) return {};
-    if (board_.process() == process_ && !lost_.exchange(true)) board_.post_everything(watch::source::hooks);
-    return fail(errc::closed, "somebody has taken the hooks out");
+    return works() ? result<void>{} : regain();
   }
-  [[nodiscard]] bool works() const noexcept override { return jumps::in_place(); }
+  [[nodiscard]] bool works() const noexcept override { return guard::intact() && !guard::writable(); }
 
  private:
+  // Another library has changed what leads to us. What was kept until now is gone: what happened to it since was
+  // perhaps not seen. What is kept from now on waits until all is in place again, on top of what was put over it.
+  result<void> regain() noexcept {
+    if (board_.process() != process_) return fail(errc::closed, "the hooks are the parent process's");
+    const std::lock_guard locked(the_life.load()->mutex);
+    if (works()) return {};
+    board_.post_everything(watch::source::hooks);
+    if (guard::writable()) return fail(errc::closed, "another library is changing the code of libc");
+    if (jumps::lead_to_us({&found_, 1})) return {};  // through another copy of this library
+    return jumps::install({&found_, 1});
+  }
+
   watch::board& board_;
-  std::atomic<bool> lost_{false};
+  const found_functions found_;
   std::uint64_t process_;
   bool counted_ = false;
 };
@@ -77,12 +88,12 @@ void prepare_hooks() {
 result<std::unique_ptr<watch::monitor>> make_hooks(watch::board& board, watch::watched_memory& memory) {
   life* const all = life_here();
   if (all == nullptr) return fail(errc::out_of_resources, "no page that a child finds empty (needs Linux 4.14)");
-  auto made = std::make_unique<hooks>(board);
   if (auto kept = stay_loaded(); !kept) return tl::unexpected(kept.error());
   const auto found = find_functions();  // before the lock: the linker's own is held by constructors, which come here
   if (!found) return tl::unexpected(found.error());
+  auto made = std::make_unique<hooks>(board, *found);
   const std::lock_guard locked(all->mutex);
-  if (auto done = made->join(*all, *found); !done) return tl::unexpected(done.error());
+  if (auto done = made->join(*all); !done) return tl::unexpected(done.error());
   events::post_to(&board, &memory);
   return made;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/hooks_events.hpp"
 
+#include "monitors/hooks_guard.hpp"
 #include "monitors/hooks_ranges.hpp"
 #include "monitors/hooks_segments.hpp"
 #include "monitors/hooks_system_call.hpp"
@@ -10,6 +11,7 @@
 #include <atomic>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <utility>
 
 namespace pinfold::monitors::events {
 
@@ -22,13 +24,17 @@ using address = std::uintptr_t;
 struct alignas(64) wiring {
   std::atomic<const watch::watched_memory*> memory{nullptr};
   std::atomic<watch::board*> board{nullptr};
-  std::array<std::atomic<address>, functions> originals{};
+  std::array<std::array<std::atomic<address>, functions>, layers> originals{};
+  std::atomic<const address*> heap_end{nullptr};
 };
 wiring wired;
 segments attachments;
 
+// Where some of the hooks are gone, or covered, other events have not come.
 [[gnu::noinline]] void post(const range& memory) noexcept {
-  wired.board.load(std::memory_order_relaxed)->post(memory, watch::source::hooks);
+  auto* const board = wired.board.load(std::memory_order_relaxed);
+  board->post(memory, watch::source::hooks);
+  if (!guard::intact()) board->post_everything(watch::source::hooks);
 }
 
 [[gnu::always_inline]] inline bool is_watched(const range& memory) noexcept {
@@ -57,14 +63,37 @@ segments attachments;
 bool active() noexcept { return wired.memory.load(std::memory_order_relaxed) != nullptr; }
 
 template <class F>
-F* original(function which) noexcept {
-  return reinterpret_cast<F*>(wired.originals[static_cast<std::size_t>(which)].load(std::memory_order_relaxed));
+F* original(std::size_t layer, function which) noexcept {
+  return reinterpret_cast<F*>(wired.originals[layer][static_cast<std::size_t>(which)].load(std::memory_order_relaxed));
 }
 
 void before_mremap(address at, std::size_t old_bytes, std::size_t bytes, int flags, address to) noexcept {
   gone(ranges::mremap_from(at, old_bytes, bytes, flags));
   gone(ranges::mremap_onto(to, bytes, flags));
   attachments.forget();
+}
+
+// What lies above the new end, as libc or the kernel knows the present one.
+void before_sbrk(std::intptr_t increment) noexcept {
+  if (increment >= 0 || !active()) return;
+  const auto* const known = wired.heap_end.load(std::memory_order_relaxed);
+  const auto present = static_cast<address>(system_call(SYS_brk));
+  const auto from = known != nullptr && *known != 0 ? std::min(*known, present) : present;
+  const auto less = std::min(from, address{0} - static_cast<address>(increment));
+  gone({from - less, ranges::up(present)});
+}
+
+// Another library makes code writable that ours is part of: hooks may go at any time.
+[[gnu::noinline]] void before_code_changes() noexcept {
+  if (active()) wired.board.load(std::memory_order_relaxed)->post_everything(watch::source::hooks);
+}
+
+[[gnu::always_inline]] inline void before_mprotect(address at, std::size_t bytes, int protection) noexcept {
+  if (guard::protect(ranges::pages(at, bytes), (protection & PROT_WRITE) != 0)) before_code_changes();
+}
+
+[[gnu::always_inline]] inline void after_mprotect(address at, std::size_t bytes, int protection, bool done) noexcept {
+  if (!done && (protection & PROT_WRITE) != 0) guard::protect(ranges::pages(at, bytes), false);
 }
 
 void before_brk(address end) noexcept {
@@ -98,64 +127,86 @@ void before_process_madvise(const iovec* vector, std::size_t count, int advice) 
   }
 }
 
-template <function which>
+template <std::size_t Layer, function Which>
 int on_munmap(address at, std::size_t bytes) {
   unmapped(at, bytes);
-  return original<int(address, std::size_t)>(which)(at, bytes);
+  return original<int(address, std::size_t)>(Layer, Which)(at, bytes);
 }
 
-template <function which>
+template <std::size_t Layer, function Which>
 address on_mmap(address at, std::size_t bytes, int protection, int flags, int file, long offset) {
   gone(ranges::mmap(at, bytes, flags));
   using mmap_function = address(address, std::size_t, int, int, int, long);
-  return original<mmap_function>(which)(at, bytes, protection, flags, file, offset);
+  return original<mmap_function>(Layer, Which)(at, bytes, protection, flags, file, offset);
 }
 
 // Variadic in libc, which reads the last argument only if the flags say that it is there.
+template <std::size_t Layer>
 address on_mremap(address at, std::size_t old_bytes, std::size_t bytes, int flags, address to) {
   before_mremap(at, old_bytes, bytes, flags, to);
   using mremap_function = address(address, std::size_t, std::size_t, int, address);
-  return original<mremap_function>(function::mremap)(at, old_bytes, bytes, flags, to);
+  return original<mremap_function>(Layer, function::mremap)(at, old_bytes, bytes, flags, to);
 }
 
+template <std::size_t Layer>
 int on_madvise(address at, std::size_t bytes, int advice) {
   gone(ranges::madvise(at, bytes, advice));
-  return original<int(address, std::size_t, int)>(function::madvise)(at, bytes, advice);
+  return original<int(address, std::size_t, int)>(Layer, function::madvise)(at, bytes, advice);
 }
 
+template <std::size_t Layer>
 int on_posix_madvise(address at, std::size_t bytes, int advice) {
   gone(ranges::posix_madvise(at, bytes, advice));
-  return original<int(address, std::size_t, int)>(function::posix_madvise)(at, bytes, advice);
+  return original<int(address, std::size_t, int)>(Layer, function::posix_madvise)(at, bytes, advice);
 }
 
 // Whose process it is, the descriptor does not say: what is done to another's memory is taken for our own.
+template <std::size_t Layer>
 long on_process_madvise(int process, const iovec* vector, std::size_t count, int advice, unsigned flags) {
   before_process_madvise(vector, count, advice);
   using process_madvise_function = long(int, const iovec*, std::size_t, int, unsigned);
-  return original<process_madvise_function>(function::process_madvise)(process, vector, count, advice, flags);
+  return original<process_madvise_function>(Layer, function::process_madvise)(process, vector, count, advice, flags);
 }
 
+template <std::size_t Layer>
 int on_brk(address end) {
   before_brk(end);
-  return original<int(address)>(function::brk)(end);
+  return original<int(address)>(Layer, function::brk)(end);
 }
 
+template <std::size_t Layer>
+address on_sbrk(std::intptr_t increment) {
+  before_sbrk(increment);
+  return original<address(std::intptr_t)>(Layer, function::sbrk)(increment);
+}
+
+template <std::size_t Layer>
+int on_mprotect(address at, std::size_t bytes, int protection) {
+  before_mprotect(at, bytes, protection);
+  const int answer = original<int(address, std::size_t, int)>(Layer, function::mprotect)(at, bytes, protection);
+  after_mprotect(at, bytes, protection, answer == 0);
+  return answer;
+}
+
+template <std::size_t Layer>
 address on_shmat(int id, address at, int flags) {
   before_shmat(id, at, flags);
-  const address attached = original<address(int, address, int)>(function::shmat)(id, at, flags);
+  const address attached = original<address(int, address, int)>(Layer, function::shmat)(id, at, flags);
   if (attached != UINTPTR_MAX && active()) attachments.attached(attached, size_of_segment(id));
   return attached;
 }
 
+template <std::size_t Layer>
 int on_shmdt(address at) {
   gone(attachments.detached(at));
-  return original<int(address)>(function::shmdt)(at);
+  return original<int(address)>(Layer, function::shmdt)(at);
 }
 
+template <std::size_t Layer>
 int on_remap_file_pages(address at, std::size_t bytes, int protection, std::size_t offset, int flags) {
   gone(ranges::pages(at, bytes));
   using remap_function = int(address, std::size_t, int, std::size_t, int);
-  return original<remap_function>(function::remap_file_pages)(at, bytes, protection, offset, flags);
+  return original<remap_function>(Layer, function::remap_file_pages)(at, bytes, protection, offset, flags);
 }
 
 void before_syscall(long number, address a, address b, address c, address d, address e) noexcept {
@@ -169,15 +220,20 @@ void before_syscall(long number, address a, address b, address c, address d, add
     case SYS_brk: return before_brk(a);
     case SYS_shmat: attachments.forget(); return before_shmat(static_cast<int>(a), b, static_cast<int>(c));
     case SYS_shmdt: return gone(attachments.detached(a));
+    case SYS_mprotect:
+    case SYS_pkey_mprotect: return before_mprotect(a, b, static_cast<int>(c));
     default: return;
   }
 }
 
 // Variadic in libc; the sixth argument of the call is on the stack. Where it was not given, something is.
+template <std::size_t Layer>
 long on_syscall(long number, address a, address b, address c, address d, address e, address f) {
   before_syscall(number, a, b, c, d, e);
   using syscall_function = long(long, address, address, address, address, address, address);
-  return original<syscall_function>(function::syscall)(number, a, b, c, d, e, f);
+  const long answer = original<syscall_function>(Layer, function::syscall)(number, a, b, c, d, e, f);
+  if (number == SYS_mprotect || number == SYS_pkey_mprotect) after_mprotect(a, b, static_cast<int>(c), answer == 0);
+  return answer;
 }
 
 template <class F>
@@ -185,27 +241,40 @@ address at(F* replacement) noexcept {
   return reinterpret_cast<address>(replacement);
 }
 
+template <std::size_t Layer>
+constexpr auto replacements_of = [] {
+  return std::array<address, functions>{at(on_munmap<Layer, function::munmap>),
+                                        at(on_mmap<Layer, function::mmap>),
+                                        at(on_mremap<Layer>),
+                                        at(on_madvise<Layer>),
+                                        at(on_posix_madvise<Layer>),
+                                        at(on_process_madvise<Layer>),
+                                        at(on_brk<Layer>),
+                                        at(on_sbrk<Layer>),
+                                        at(on_shmat<Layer>),
+                                        at(on_shmdt<Layer>),
+                                        at(on_remap_file_pages<Layer>),
+                                        at(on_syscall<Layer>),
+                                        at(on_mprotect<Layer>),
+                                        at(on_munmap<Layer, function::linker_munmap>),
+                                        at(on_mmap<Layer, function::linker_mmap>)};
+};
+
 }  // namespace
 
-std::array<std::uintptr_t, functions> replacements() noexcept {
-  return {at(on_munmap<function::munmap>),
-          at(on_mmap<function::mmap>),
-          at(on_mremap),
-          at(on_madvise),
-          at(on_posix_madvise),
-          at(on_process_madvise),
-          at(on_brk),
-          at(on_shmat),
-          at(on_shmdt),
-          at(on_remap_file_pages),
-          at(on_syscall),
-          at(on_munmap<function::linker_munmap>),
-          at(on_mmap<function::linker_mmap>)};
+std::array<std::uintptr_t, functions> replacements(std::size_t layer) noexcept {
+  return [&]<std::size_t... Layers>(std::index_sequence<Layers...>) {
+    std::array<std::uintptr_t, functions> found{};
+    static_cast<void>(((layer == Layers && (found = replacements_of<Layers>(), true)) || ...));
+    return found;
+  }(std::make_index_sequence<layers>{});
 }
 
-void set_original(function which, std::uintptr_t address) noexcept {
-  wired.originals[static_cast<std::size_t>(which)].store(address, std::memory_order_release);
+void set_original(std::size_t layer, function which, std::uintptr_t address) noexcept {
+  wired.originals[layer][static_cast<std::size_t>(which)].store(address, std::memory_order_release);
 }
+
+void set_heap_end(const std::uintptr_t* known) noexcept { wired.heap_end.store(known, std::memory_order_relaxed); }
 
 void post_to(watch::board* board, const watch::watched_memory* memory) noexcept {
   if (board != nullptr) wired.board.store(board, std::memory_order_relaxed);

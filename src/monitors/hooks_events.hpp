@@ -13,8 +13,9 @@
 
 namespace pinfold::monitors::events {
 
-/// What is hooked. Not sbrk, which calls brk; nor mmap64, which is mmap; nor mprotect and munlock, after which the
-/// pages are still the same.
+/// What is hooked. Not mmap64, which is mmap; nor munlock, after which the pages are still the same. sbrk calls brk in
+/// glibc, but other libraries put a function of their own in its place that does not (UCX). mprotect takes no memory
+/// away: it tells when another library is about to change the code that ours is part of.
 enum class function : std::uint8_t {
   munmap,
   mmap,
@@ -23,20 +24,29 @@ enum class function : std::uint8_t {
   posix_madvise,
   process_madvise,
   brk,
+  sbrk,
   shmat,
   shmdt,
   remap_file_pages,
   syscall,
+  mprotect,
   linker_munmap,  ///< the dynamic linker's own, for dlclose
   linker_mmap,
 };
-inline constexpr std::size_t functions = 13;
+inline constexpr std::size_t functions = 15;
 
-/// For each, what its callers are to run instead.
-[[nodiscard]] std::array<std::uintptr_t, functions> replacements() noexcept;
+/// How many jumps of ours may lead to replacements of one function: each to those of another layer, which have another
+/// original to go on with.
+inline constexpr std::size_t layers = 6;
+
+/// Returns for each function what its callers are to run instead.
+[[nodiscard]] std::array<std::uintptr_t, functions> replacements(std::size_t layer) noexcept;
 
 /// Tells what does as the function did before; before its callers come here.
-void set_original(function which, std::uintptr_t address) noexcept;
+void set_original(std::size_t layer, function which, std::uintptr_t address) noexcept;
+
+/// Tells where libc notes the end of the heap, which other libraries change, too. Null: nowhere.
+void set_heap_end(const std::uintptr_t* known) noexcept;
 
 /// From now on events are posted there. Both must stay; null: pass everything through.
 void post_to(watch::board* board, const watch::watched_memory* memory) noexcept;

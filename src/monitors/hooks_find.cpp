@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/hooks_find.hpp"
 
+#include "monitors/hooks_image.hpp"
 #include "monitors/hooks_linker.hpp"
 
 #include <array>
 #include <atomic>
-#include <cstring>
 #include <dlfcn.h>
 #include <link.h>
-#include <span>
+#include <sys/auxv.h>
+#if defined(__GLIBC__)
+#include <gnu/libc-version.h>
+#endif
 
 namespace pinfold::monitors {
 
@@ -17,63 +20,6 @@ namespace pinfold::monitors {
 namespace {
 
 using events::function;
-
-/// A library that is there, without keeping it. Null when it is not, as in static programs.
-class library {
- public:
-  explicit library(const char* name) noexcept : handle_(::dlopen(name, RTLD_LAZY | RTLD_NOLOAD)) {}
-  library(const library&) = delete;
-  library& operator=(const library&) = delete;
-  ~library() {
-    if (handle_ != nullptr) ::dlclose(handle_);
-  }
-
-  [[nodiscard]] explicit operator bool() const noexcept { return handle_ != nullptr; }
-
-  [[nodiscard]] std::uintptr_t function_named(const char* name) const noexcept {
-    return reinterpret_cast<std::uintptr_t>(::dlsym(handle_, name));
-  }
-
-  [[nodiscard]] const char* file() const noexcept {
-    const link_map* const known = map();
-    return known != nullptr ? known->l_name : "";
-  }
-
-  /// Where its ELF header is: libraries begin with that. 0 if it cannot be told.
-  [[nodiscard]] std::uintptr_t begin() const noexcept {
-    const link_map* const known = map();
-    return known != nullptr ? known->l_addr : 0;
-  }
-
- private:
-  [[nodiscard]] const link_map* map() const noexcept {
-    const link_map* known = nullptr;
-    const bool told = handle_ != nullptr && ::dlinfo(handle_, RTLD_DI_LINKMAP, static_cast<void*>(&known)) == 0;
-    return told ? known : nullptr;
-  }
-
-  void* handle_;
-};
-
-struct code_segment {
-  x86_64::text text;
-  std::size_t offset = 0;  // in the file
-};
-
-// The executable segment that has `entry` in it, or any if that is 0. Not by dl_iterate_phdr: a child of fork(2) would
-// wait for ever for its lock, if another thread of the parent's had that.
-code_segment code_around(std::uintptr_t library_begin, std::uintptr_t entry) noexcept {
-  const auto* elf = reinterpret_cast<const ElfW(Ehdr)*>(library_begin);
-  if (elf == nullptr || std::memcmp(&elf->e_ident[0], ELFMAG, SELFMAG) != 0) return {};
-  const auto* headers = reinterpret_cast<const ElfW(Phdr)*>(library_begin + elf->e_phoff);
-  for (const auto& header : std::span(headers, elf->e_phnum)) {
-    const range at{library_begin + header.p_vaddr, library_begin + header.p_vaddr + header.p_memsz};
-    if (header.p_type != PT_LOAD || (header.p_flags & PF_X) == 0) continue;
-    if (entry != 0 && (entry < at.begin || entry >= at.end)) continue;
-    return {{{reinterpret_cast<const std::uint8_t*>(at.begin), at.size()}, at.begin}, header.p_offset};
-  }
-  return {};
-}
 
 struct name_of_function {
   function which;
@@ -88,30 +34,49 @@ constexpr std::array names{
     name_of_function{function::posix_madvise, "posix_madvise"},
     name_of_function{function::process_madvise, "process_madvise", false},  // glibc 2.36
     name_of_function{function::brk, "brk"},
+    name_of_function{function::sbrk, "sbrk"},
     name_of_function{function::shmat, "shmat"},
     name_of_function{function::shmdt, "shmdt"},
     name_of_function{function::remap_file_pages, "remap_file_pages"},
     name_of_function{function::syscall, "syscall"},
+    name_of_function{function::mprotect, "mprotect"},
 };
 
 found_function& at(found_functions& all, function which) noexcept { return all[static_cast<std::size_t>(which)]; }
 
-result<void> find_named(const library& libc, found_functions& all) noexcept {
+result<void> find_named(const loaded_image& libc, found_functions& all) noexcept {
   for (const auto& each : names) {
-    const auto entry = libc.function_named(each.name);
+    const auto entry = libc.symbol(each.name);
     if (entry == 0 && each.needed) return fail(errc::unsupported, "libc lacks a function that has to be hooked");
-    if (entry != 0) at(all, each.which) = {entry, code_around(libc.begin(), entry).text};
+    if (entry != 0) at(all, each.which) = {entry, libc.code_around(entry).text};
   }
   return {};
+}
+
+// The version string lies in libc itself. The address of a function may be that of the program's stub for it.
+loaded_image libc_here() noexcept {
+  Dl_info info{};
+  if (::dladdr(::gnu_get_libc_version(), &info) == 0) return {};
+  const loaded_image found(reinterpret_cast<std::uintptr_t>(info.dli_fbase));
+  return found.name() == "libc.so.6" ? found : loaded_image{};
+}
+
+// Not by dlopen, in whose place other libraries put their own.
+loaded_image linker_here() noexcept {
+  const auto from_kernel = ::getauxval(AT_BASE);  // 0 where the linker was started as the program
+  const loaded_image found(from_kernel != 0 ? from_kernel : _r_debug.r_ldbase);
+  return found.name().starts_with("ld-linux") ? found : loaded_image{};
 }
 
 // Without its munmap, dlclose goes unseen. Its mmap only maps over what it has just reserved: not seeing it loses
 // nothing.
 result<void> find_in_linker(found_functions& all) noexcept {
-  const library linker("ld-linux-x86-64.so.2");
-  const auto code = code_around(linker.begin(), 0);
+  const auto linker = linker_here();
+  const auto code = linker.code_around(0);
   if (code.text.bytes.empty()) return fail(errc::unsupported, "the dynamic linker cannot be found");
-  const auto own = find_linker_functions(code.text, linker.file(), code.offset);
+  Dl_info info{};
+  const bool named = ::dladdr(reinterpret_cast<const void*>(linker.base()), &info) != 0 && info.dli_fname != nullptr;
+  const auto own = find_linker_functions(code.text, named ? info.dli_fname : "", code.offset);
   at(all, function::linker_munmap) = {own.munmap, code.text};
   at(all, function::linker_mmap) = {own.mmap, code.text};
   if (own.munmap == 0) return fail(errc::unsupported, "the dynamic linker's own munmap cannot be found");
@@ -126,12 +91,16 @@ result<void> stay_loaded() noexcept {
   if (done.load()) return {};
   Dl_info info{};
   link_map* map = nullptr;
-  const auto* here = reinterpret_cast<const void*>(events::replacements().front());
+  const auto* here = reinterpret_cast<const void*>(events::replacements(0).front());
   if (::dladdr1(here, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0 || map == nullptr)
     return fail(errc::unsupported, "the library that this is part of cannot be found");
-  void* const handle = ::dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);  // "": the program
+  const auto libc = libc_here();
+  const auto open = libc.symbol("dlopen"), close = libc.symbol("dlclose");  // glibc 2.34; before that in libdl
+  const auto own_dlopen = open != 0 ? reinterpret_cast<decltype(&::dlopen)>(open) : &::dlopen;
+  const auto own_dlclose = close != 0 ? reinterpret_cast<decltype(&::dlclose)>(close) : &::dlclose;
+  void* const handle = own_dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);  // "": the program
   if (handle == nullptr) return fail(errc::unsupported, "the library that this is part of cannot be kept loaded");
-  ::dlclose(handle);
+  own_dlclose(handle);
   done.store(true);
   return {};
 }
@@ -140,10 +109,11 @@ namespace {
 
 result<found_functions> find_anew() noexcept {
   found_functions all{};
-  const library libc("libc.so.6");
+  const auto libc = libc_here();
   if (!libc) return fail(errc::unsupported, "no shared glibc in this process");
   if (auto named = find_named(libc, all); !named) return tl::unexpected(named.error());
   if (auto linked = find_in_linker(all); !linked) return tl::unexpected(linked.error());
+  events::set_heap_end(reinterpret_cast<const std::uintptr_t*>(libc.symbol("__curbrk")));
   return all;
 }
 

@@ -18,6 +18,8 @@ struct found_function {
 
 using found_functions = std::array<found_function, events::functions>;
 
+inline constexpr std::size_t copies_of_libc = 3;
+
 /// The library that this is part of is not unloaded any more. Calls the dynamic linker.
 [[nodiscard]] result<void> stay_loaded() noexcept;
 

@@ -2,8 +2,10 @@
 #include "monitors/hooks_install.hpp"
 
 #include "monitors/hooks_events.hpp"
-#include "monitors/hooks_find.hpp"
+#include "monitors/hooks_guard.hpp"
 #include "monitors/hooks_patch.hpp"
+#include "monitors/hooks_path.hpp"
+#include "monitors/hooks_text_lock.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -12,23 +14,26 @@ namespace pinfold::monitors::jumps {
 
 namespace {
 
-/// One function's. It outlives every monitor, and a child of fork(2) has it as it has the changed code.
+/// One of ours at one function. It outlives every monitor, and a child of fork(2) has it as it has the changed code.
 struct entry_jump {
   std::uintptr_t entry = 0;
   x86_64::way_in way;
   std::uintptr_t stub = 0;
   std::uintptr_t original = 0;
   word_change change;
-  bool put = false;   // our jump may be reached: it is in place, or under another's
   bool made = false;  // the last to be written
 
   [[nodiscard]] range text() const noexcept {
     const auto word = reinterpret_cast<std::uintptr_t>(change.at);
-    return {word, std::max(word + sizeof(std::uint64_t), way.pad.end)};
+    const auto end = word + sizeof(std::uint64_t);
+    return way.pad.empty() ? range{word, end} : range{std::min(word, way.pad.begin), std::max(end, way.pad.end)};
   }
 };
 
-std::array<entry_jump, events::functions> jumps_of{};
+// In each layer one for each function: where another library covers one, the next goes over that, in a layer with
+// replacements of its own, as the other library may lead to the older one.
+using layer = std::array<entry_jump, events::functions>;
+std::array<layer, events::layers> all_layers{};
 
 // Mostly one, as the dynamic linker lies beside libc.
 struct new_pages {
@@ -36,7 +41,13 @@ struct new_pages {
   std::array<std::optional<code_page>, most> pages;
 };
 
-constexpr std::size_t room = 64;  // a stub and a moved instruction with its jump
+constexpr std::size_t room = 104;  // a mark, a stub, and a moved instruction with its jump
+
+bool is_ours(std::uintptr_t stub) noexcept {
+  const auto has = [&](const entry_jump& one) { return one.made && one.stub == stub; };
+  return std::any_of(all_layers.begin(), all_layers.end(),
+                     [&](const layer& in) { return std::any_of(in.begin(), in.end(), has); });
+}
 
 result<code_page*> page_for(new_pages& fresh, const x86_64::text& segment) noexcept {
   const range text{segment.at, segment.end()};
@@ -52,15 +63,16 @@ result<code_page*> page_for(new_pages& fresh, const x86_64::text& segment) noexc
   return fail(errc::out_of_resources, "there is no free page near libc's code");
 }
 
-result<void> make_one(entry_jump& one, const found_function& found, std::uintptr_t replacement,
-                      std::span<const range> taken, new_pages& fresh) noexcept {
-  const auto way = x86_64::find_way_in(found.segment, found.entry, taken);
+result<entry_jump> make_one(const found_function& found, std::uintptr_t replacement, std::span<const range> taken,
+                            new_pages& fresh) noexcept {
+  const auto way = x86_64::find_way_in(found.segment, found.entry, taken, left_over);
   if (!way) return tl::unexpected(way.error());
   const auto page = page_for(fresh, found.segment);
   if (!page) return tl::unexpected(page.error());
   entry_jump made;
   made.entry = found.entry;
   made.way = *way;
+  (*page)->append(stub_mark(way->at));
   made.stub = (*page)->next();
   (*page)->append(x86_64::far_jump(replacement));
   made.original = (*page)->next();
@@ -68,116 +80,178 @@ result<void> make_one(entry_jump& one, const found_function& found, std::uintptr
   if (!moved) return tl::unexpected(moved.error());
   (*page)->append(*moved);
   made.change = word_change::of(
-      way->at, way->pad.empty() ? x86_64::jump(way->at, made.stub) : x86_64::short_jump(way->at, way->pad.begin));
-  one = made;
-  return {};
-}
-
-bool leads_away(const entry_jump& one) noexcept {
-  constexpr std::size_t longest_instruction = 15;
-  const auto* now = reinterpret_cast<const std::uint8_t*>(one.way.at);
-  return x86_64::leads_away({{now, longest_instruction}, one.way.at});
-}
-
-// Our jump, or what may lead to us by way of another's.
-bool is_in_place(const entry_jump& one) noexcept {
-  const auto now = one.change.now();
-  return now == one.change.after || (one.put && now != one.change.before && leads_away(one));
-}
-
-using plan = std::array<entry_jump, events::functions>;
-
-// Nothing of this is in use yet: it can be thrown away.
-result<void> make_missing(plan& wanted, const found_functions& found, new_pages& fresh) noexcept {
-  const auto replacements = events::replacements();
-  std::array<range, events::functions> taken{};
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    entry_jump& one = wanted[i];
-    const bool good = one.made && (one.change.now() == one.change.before || is_in_place(one));
-    if (found[i].entry != 0 && !good) {
-      // to go over a jump that leads to ours would make a circle
-      if (one.made && one.put) return fail(errc::unsupported, "another library has changed a libc function over ours");
-      if (auto made = make_one(one, found[i], replacements[i], taken, fresh); !made) return made;
-    }
-    one.made = false;
-    taken[i] = one.way.pad;
-  }
-  for (auto& page : fresh.pages)
-    if (page)
-      if (auto made = page->make_executable(); !made) return made;
-  return {};
-}
-
-result<void> put_in(entry_jump& one) noexcept {
-  const writable_text text(one.text());
-  if (!text.made()) return text.made();
-  if (!one.way.pad.empty()) {
-    write_unused(one.way.pad, x86_64::jump(one.way.pad.begin, one.stub));
-    all_processors_see_code();
-  }
-  one.put = one.change.make();
-  if (!one.put) return fail(errc::unsupported, "another library changes the same libc function now");
-  return {};
-}
-
-void take_out(entry_jump& one) noexcept {
-  const auto now = one.change.now();
-  if (now == one.change.after) {
-    const writable_text text({reinterpret_cast<std::uintptr_t>(one.change.at), one.way.at + 1});
-    if (text.made() && one.change.undo()) one.put = false;
-  } else if (now == one.change.before) {
-    one.put = false;
-  }
+      way->at, way->pad.empty() ? x86_64::jump(way->at, made.stub) : x86_64::short_jump(way->at, way->hop));
+  return made;
 }
 
 // A child of fork(2) may see half of this: then nothing has been changed yet.
-void keep(events::function which, const entry_jump& one) noexcept {
-  entry_jump& kept = jumps_of[static_cast<std::size_t>(which)];
-  kept.made = false;
+void keep(std::size_t in, std::size_t which, const entry_jump& one) noexcept {
+  entry_jump& kept = all_layers[in][which];
   std::atomic_signal_fence(std::memory_order_seq_cst);
-  events::set_original(which, one.original);
+  events::set_original(in, static_cast<events::function>(which), one.original);
   kept = one;
   std::atomic_signal_fence(std::memory_order_seq_cst);
   kept.made = true;
 }
 
-result<void> put_in_all() noexcept {
-  std::array<bool, events::functions> put{};
-  result<void> done;
-  for (std::size_t i = 0; i < jumps_of.size() && done; ++i) {
-    entry_jump& one = jumps_of[i];
-    if (!one.made || one.change.now() != one.change.before) continue;  // none, or in place, or covered
-    done = put_in(one);
-    put[i] = done.has_value();
+/// What is to be put in: an old one where the entry is as it was before that, or a new one.
+struct plan {
+  static constexpr std::size_t most = events::functions * copies_of_libc;
+  struct step {
+    std::size_t in = 0;
+    std::size_t which = 0;
+    entry_jump jump;
+    bool fresh = false;
+  };
+  std::array<step, most> steps;
+  std::size_t count = 0;
+  std::array<range, most + events::functions * events::layers>
+      taken{};  // pads, also those of all that were made before
+  std::size_t pads = 0;
+
+  void take(const entry_jump& one) noexcept {
+    if (!one.way.pad.empty()) taken[pads++] = one.way.pad;
   }
-  for (std::size_t i = 0; i < jumps_of.size() && !done; ++i)
-    if (put[i]) take_out(jumps_of[i]);
+};
+
+std::uintptr_t target_of(std::uintptr_t jump) noexcept {
+  return x86_64::jump_target(reinterpret_cast<const std::uint8_t*>(jump), jump);
+}
+
+// Another copy takes the pad when it is left over, and leaves it over then.
+bool has_pad(const entry_jump& one) noexcept {
+  const auto hop = one.way.hop;
+  return hop == 0 || target_of(hop) == one.stub || target_of(hop) == 0 || left_over(hop, one.way.at);
+}
+
+// A jump behind a short jump of another copy: only as long as that leads there.
+bool leads_to(std::uintptr_t entry, const x86_64::way_in& way) noexcept {
+  constexpr std::uintptr_t endbr64 = 4;
+  return way.at - entry <= endbr64 ||
+         x86_64::jump_target(reinterpret_cast<const std::uint8_t*>(entry), entry) == way.at;
+}
+
+std::optional<std::size_t> layer_to_use_again(std::size_t which, std::uintptr_t entry) noexcept {
+  for (std::size_t in = 0; in < all_layers.size(); ++in) {
+    const entry_jump& one = all_layers[in][which];
+    if (one.made && one.entry == entry && one.change.now() == one.change.before && leads_to(entry, one.way) &&
+        has_pad(one))
+      return in;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::size_t> free_layer(std::size_t which, const plan& so_far) noexcept {
+  for (std::size_t in = 0; in < all_layers.size(); ++in) {
+    const auto promised = [&](const plan::step& one) { return one.in == in && one.which == which; };
+    if (!all_layers[in][which].made &&
+        std::none_of(so_far.steps.begin(), so_far.steps.begin() + static_cast<std::ptrdiff_t>(so_far.count), promised))
+      return in;
+  }
+  return std::nullopt;
+}
+
+// Nothing of this is in use yet: it can be thrown away.
+result<void> add_step(plan& to, std::size_t which, const found_function& found, new_pages& fresh) noexcept {
+  if (found.entry == 0 || path_to_us(found.entry, is_ours)) return {};
+  plan::step& next = to.steps[to.count];
+  next.which = which;
+  if (const auto known = layer_to_use_again(which, found.entry)) {
+    next.in = *known;
+    next.jump = all_layers[*known][which];
+  } else {
+    const auto in = free_layer(which, to);
+    if (!in) return fail(errc::unsupported, "other libraries have changed a libc function over ours too often");
+    auto made = make_one(found, events::replacements(*in)[which], std::span(to.taken).first(to.pads), fresh);
+    if (!made) return tl::unexpected(made.error());
+    next.in = *in;
+    next.jump = *made;
+    next.fresh = true;
+    to.take(next.jump);
+  }
+  ++to.count;
+  return {};
+}
+
+result<void> put_in(const entry_jump& one) noexcept {
+  const writable_text text(one.text());
+  if (!text.made()) return text.made();
+  if (const auto hop = one.way.hop; hop != 0 && target_of(hop) != one.stub) {
+    const auto jump = x86_64::jump(hop, one.stub);
+    if (target_of(hop) == 0)
+      write_unused(one.way.pad, hop, jump);
+    else if (!word_change::of(hop, jump).make())  // left over: a thread may just be going through
+      return fail(errc::unsupported, "another library changes the same libc function now");
+    all_processors_see_code();
+  }
+  if (one.change.make()) return {};
+  return fail(errc::unsupported, "another library changes the same libc function now");
+}
+
+// Where a later library's jump is reached through ours, calls go on through both.
+void take_out(const entry_jump& one) noexcept {
+  const bool in_place = one.change.now() == one.change.after;
+  if (!in_place || (one.way.hop != 0 && target_of(one.way.hop) != one.stub)) return;
+  const writable_text text(one.text());
+  if (text.made()) static_cast<void>(one.change.undo());
+}
+
+result<void> put_in_all(const plan& wanted) noexcept {
+  result<void> done;
+  std::size_t put = 0;
+  while (put < wanted.count && done) {
+    done = put_in(wanted.steps[put].jump);
+    if (done) ++put;
+  }
+  while (!done && put > 0) take_out(wanted.steps[--put].jump);
   return done;
 }
 
 }  // namespace
 
-result<void> install(const found_functions& found) noexcept {
+result<void> install(std::span<const found_functions> found) noexcept {
+  const text_lock alone;
   new_pages fresh;
-  plan wanted = jumps_of;
-  if (auto made = make_missing(wanted, found, fresh); !made) return made;
-  for (std::size_t i = 0; i < wanted.size(); ++i)
-    if (found[i].entry != 0) keep(static_cast<events::function>(i), wanted[i]);
+  plan wanted;
+  for (const auto& in : all_layers)
+    for (const auto& one : in)
+      if (one.made) wanted.take(one);
+  for (const auto& copy : found)
+    for (std::size_t i = 0; i < copy.size(); ++i)
+      if (auto added = add_step(wanted, i, copy[i], fresh); !added) return added;
+  for (auto& page : fresh.pages)
+    if (page)
+      if (auto made = page->make_executable(); !made) return made;
+  for (std::size_t i = 0; i < wanted.count; ++i)
+    if (const auto& one = wanted.steps[i]; one.fresh) keep(one.in, one.which, one.jump);
   all_processors_see_code();
-  const auto done = put_in_all();
+  const auto done = put_in_all(wanted);
   all_processors_see_code();
-  return done;
+  if (!done) return done;
+  return lead_to_us(found) ? done : fail(errc::unsupported, "another library changes the same libc function now");
 }
 
+// The newest first: it stands over the others.
 void remove() noexcept {
-  for (auto& one : jumps_of)
-    if (one.made) take_out(one);
+  const text_lock alone;
+  guard::forget_all();
+  for (auto in = all_layers.rbegin(); in != all_layers.rend(); ++in)
+    for (const auto& one : *in)
+      if (one.made) take_out(one);
   all_processors_see_code();
 }
 
-bool in_place() noexcept {
-  return std::all_of(jumps_of.begin(), jumps_of.end(),
-                     [](const entry_jump& one) { return !one.made || is_in_place(one); });
+bool lead_to_us(std::span<const found_functions> found) noexcept {
+  std::size_t number = 0;
+  for (const auto& copy : found) {
+    for (const auto& function : copy) {
+      if (function.entry == 0) continue;
+      const auto path = path_to_us(function.entry, is_ours);
+      if (!path) return false;
+      guard::keep(number++, *path);
+    }
+  }
+  return true;
 }
 
 }  // namespace pinfold::monitors::jumps

@@ -3,8 +3,9 @@
 /// The jumps at the functions' entries: putting them in, taking them out, and what is left of them.
 ///
 /// A call goes: entry -> (short jump -> unused bytes near it ->) jump -> stub on our page -> replacement -> the moved
-/// first instruction on our page -> the rest of the original. What somebody else put at the entry before us is moved
-/// like any instruction, so that it is still called; what somebody puts there after us is left alone.
+/// first instruction on our page -> the rest of the original. What another library put at the entry before us is moved
+/// like any instruction, so that it is still called. What another library puts over ours later may go past us: a new
+/// jump of ours is put on top of that, which leads to it, and which it may lead back to an older one of ours.
 #pragma once
 
 #include "monitors/hooks_find.hpp"
@@ -13,13 +14,16 @@
 
 namespace pinfold::monitors::jumps {
 
-/// All that are not in place, or none of them and an error. Not at the same time as `install` or `remove`.
-[[nodiscard]] result<void> install(const found_functions& found) noexcept;
+/// Makes every entry lead to a replacement: all, or no further change and an error. Not at the same time as `install`
+/// or `remove` of this copy of the library; other copies in the process are kept out.
+[[nodiscard]] result<void> install(std::span<const found_functions> found) noexcept;
 
-/// Puts back what stood there, except under another's later change, through which calls may still come.
+/// Puts back what stood there, except under another library's later change, through which calls may still come.
 void remove() noexcept;
 
-/// False when somebody has put back libc's own code over ours. Any thread, after `install`.
-[[nodiscard]] bool in_place() noexcept;
+/// Returns true if every entry leads to one of our replacements: directly, or through hooks of other copies of this
+/// library. After `install`; not at the same time as `install` or `remove`. Where it does, `guard` compares the way
+/// there from now on.
+[[nodiscard]] bool lead_to_us(std::span<const found_functions> found) noexcept;
 
 }  // namespace pinfold::monitors::jumps

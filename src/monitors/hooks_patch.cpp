@@ -69,14 +69,24 @@ result<void> code_page::make_executable() noexcept {
   return {};
 }
 
+namespace {
+
+// Not by libc's function, which is hooked: the hook is told of other libraries' changes.
+int protect(const range& pages, int protection) noexcept {
+  const auto answer = system_call(SYS_mprotect, pages.begin, pages.size(), static_cast<unsigned long>(protection));
+  return static_cast<int>(-answer);
+}
+
+}  // namespace
+
 writable_text::writable_text(const range& text) noexcept
     : pages_{text.begin & ~page_mask, (text.end + page_mask) & ~page_mask} {
-  if (::mprotect(pointer(pages_.begin), pages_.size(), PROT_READ | PROT_WRITE | PROT_EXEC) != 0)
-    made_ = fail_errno(errc::not_permitted, errno, "the system does not let this process change libc's code");
+  if (const auto failed = protect(pages_, PROT_READ | PROT_WRITE | PROT_EXEC); failed != 0)
+    made_ = fail_errno(errc::not_permitted, failed, "the system does not let this process change libc's code");
 }
 
 // Also after a failure, which may have come when half was done.
-writable_text::~writable_text() { ::mprotect(pointer(pages_.begin), pages_.size(), PROT_READ | PROT_EXEC); }
+writable_text::~writable_text() { static_cast<void>(protect(pages_, PROT_READ | PROT_EXEC)); }
 
 word_change word_change::of(std::uintptr_t address, const x86_64::code& instruction) noexcept {
   word_change made;
@@ -94,12 +104,13 @@ PINFOLD_PLAIN bool word_change::exchange(std::uint64_t from, std::uint64_t to) c
   return __atomic_compare_exchange_n(at, &from, to, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
-PINFOLD_PLAIN void write_unused(const range& pad, const x86_64::code& instruction) noexcept {
+PINFOLD_PLAIN void write_unused(const range& pad, std::uintptr_t at, const x86_64::code& instruction) noexcept {
   constexpr std::uint8_t breakpoint = 0xCC;
   auto* const bytes = reinterpret_cast<volatile std::uint8_t*>(pad.begin);  // volatile: not by memcpy
   const auto* const wanted = &instruction.bytes[0];
-  const auto size = pad.end - pad.begin;
-  for (std::size_t i = 0; i < size; ++i) bytes[i] = i < instruction.size ? wanted[i] : breakpoint;
+  const auto before = at - pad.begin;
+  for (std::size_t i = 0; i < pad.end - pad.begin; ++i)
+    bytes[i] = i >= before && i - before < instruction.size ? wanted[i - before] : breakpoint;
 }
 
 void all_processors_see_code() noexcept {

@@ -68,8 +68,8 @@ struct word_change {
   [[nodiscard]] bool exchange(std::uint64_t from, std::uint64_t to) const noexcept;
 };
 
-/// Bytes that nothing runs yet.
-void write_unused(const range& pad, const x86_64::code& instruction) noexcept;
+/// Writes to bytes that nothing runs yet: the instruction at `at`, breakpoints to the rest of them.
+void write_unused(const range& pad, std::uintptr_t at, const x86_64::code& instruction) noexcept;
 
 /// No processor goes on with code that it has read before, where the kernel can see to that (Linux 4.16).
 void all_processors_see_code() noexcept;

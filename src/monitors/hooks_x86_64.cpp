@@ -54,39 +54,68 @@ bool free_of(const range& pad, std::span<const range> taken) noexcept {
   return std::none_of(taken.begin(), taken.end(), [&](const range& other) { return other.overlaps(pad); });
 }
 
+// Where a jump fits among unused bytes: in one aligned word where it can, so that a later library can replace it at
+// once.
+std::uintptr_t hop_in(const range& unused) noexcept {
+  for (auto at = unused.begin; at + jump_size <= unused.end; ++at)
+    if (in_one_word(at, jump_size)) return at;
+  return unused.size() >= jump_size ? unused.begin : 0;
+}
+
+struct found_pad {
+  range pad{};
+  std::uintptr_t hop = 0;
+};
+
 // Fill bytes behind an instruction that never goes on: nothing runs them. In reach of a short jump behind `at`.
-range find_pad(const text& segment, std::uintptr_t at, std::span<const range> taken) noexcept {
+found_pad find_pad(const text& segment, std::uintptr_t at, std::span<const range> taken,
+                   is_left_over left_over) noexcept {
   const auto farthest = std::min<std::uintptr_t>(at + short_jump_size + INT8_MAX, segment.end());
   bool unused = false;
-  range pad{at, at};
+  range fill{at, at};
   for (auto here = at; here < segment.end();) {
     instruction seen;
     if (!decode(segment.from(here), seen)) break;
     const auto next = here + seen.length;
+    const bool near_jump = seen.mnemonic == ZYDIS_MNEMONIC_JMP && seen.length == jump_size;
+    if (near_jump && left_over != nullptr && here <= farthest && in_one_word(here, jump_size) && left_over(here, at) &&
+        free_of({here, next}, taken))
+      return {{here, next}, here};
     if (unused && fills(seen)) {
-      pad.end = next;
+      fill.end = next;
     } else {
-      if (pad.size() >= jump_size && free_of(pad, taken)) return pad;
+      const auto hop = hop_in(fill);
+      if (hop != 0 && hop <= farthest && free_of(fill, taken)) return {fill, hop};
       if (next > farthest) break;
       unused = ends_flow(seen);
-      pad = {next, next};
+      fill = {next, next};
     }
     here = next;
   }
   return {};
 }
 
-result<way_in> way_at(const text& segment, std::uintptr_t at, std::span<const range> taken) noexcept {
+result<way_in> way_at(const text& segment, std::uintptr_t at, std::span<const range> taken,
+                      is_left_over left_over) noexcept {
   instruction first;
   if (!decode(segment.from(at), first)) return fail(errc::unsupported, "a libc function does not begin with code");
   if (first.mnemonic == ZYDIS_MNEMONIC_INT3) return fail(errc::unsupported, "a breakpoint stands on a libc function");
-  if (first.length >= jump_size && in_one_word(at, jump_size)) return way_in{at, first.length, {}};
+  if (first.length >= jump_size && in_one_word(at, jump_size)) return way_in{at, first.length};
   if (first.length < short_jump_size || !in_one_word(at, short_jump_size))
     return fail(errc::unsupported, "the first instruction of a libc function is too short to be replaced at once");
-  const range pad = find_pad(segment, at, taken);
-  if (pad.empty() || pad.begin > at + short_jump_size + INT8_MAX)
-    return fail(errc::unsupported, "there is no room for a jump near a libc function");
-  return way_in{at, first.length, pad};
+  const auto found = find_pad(segment, at, taken, left_over);
+  if (found.hop == 0) return fail(errc::unsupported, "there is no room for a jump near a libc function");
+  return way_in{at, first.length, found.pad, found.hop};
+}
+
+// A short jump to a jump is what a library leaves whose own jump did not fit, as this one does: the second is replaced.
+result<way_in> way_behind(const text& segment, std::uintptr_t at) noexcept {
+  const auto* const entry = segment.from(at).bytes.data();
+  const auto target = *entry == 0xEB ? jump_target(entry, at) : 0;
+  const bool inside = target >= segment.at && target + jump_size <= segment.end();
+  if (inside && in_one_word(target, jump_size) && *segment.from(target).bytes.data() == 0xE9)
+    return way_in{target, jump_size};
+  return fail(errc::unsupported, "there is no room for a jump near a libc function");
 }
 
 std::uintptr_t target_of(const text& from, const instruction& seen) noexcept {
@@ -154,14 +183,19 @@ bool behind_unused(const text& segment, std::uintptr_t at) noexcept {
 
 }  // namespace
 
-result<way_in> find_way_in(const text& segment, std::uintptr_t entry, std::span<const range> taken) noexcept {
+result<way_in> find_way_in(const text& segment, std::uintptr_t entry, std::span<const range> taken,
+                           is_left_over left_over) noexcept {
   if (entry < segment.at || entry >= segment.end())
     return fail(errc::unsupported, "a libc function lies outside of its library's code");
   instruction first;
-  if (!decode(segment.from(entry), first) || first.mnemonic != ZYDIS_MNEMONIC_ENDBR64)
-    return way_at(segment, entry, taken);
-  if (auto behind = way_at(segment, entry + first.length, taken)) return behind;
-  return way_at(segment, entry, taken);  // no process of Linux's has to have it so far
+  const bool guarded = decode(segment.from(entry), first) && first.mnemonic == ZYDIS_MNEMONIC_ENDBR64;
+  const auto at = guarded ? entry + first.length : entry;
+  auto found = way_at(segment, at, taken, left_over);
+  if (!found)
+    if (auto behind = way_behind(segment, at)) return behind;
+  if (!found && guarded)
+    return way_at(segment, entry, taken, left_over);  // no process of Linux's has to have it so far
+  return found;
 }
 
 result<code> moved(const text& from, std::uintptr_t to) noexcept {
@@ -170,6 +204,28 @@ result<code> moved(const text& from, std::uintptr_t to) noexcept {
   auto made = moved_alone(from, seen, to);
   if (made) add(*made, far_jump(from.at + seen.length));
   return made;
+}
+
+// Byte by byte: what comes behind an instruction may not be mapped.
+std::uintptr_t jump_target(const std::uint8_t* bytes, std::uintptr_t at) noexcept {
+  constexpr std::array<std::uint8_t, 4> endbr64{0xF3, 0x0F, 0x1E, 0xFA};
+  constexpr std::array<std::uint8_t, 6> indirect{0xFF, 0x25, 0, 0, 0, 0};
+  const auto byte = [&](std::size_t i) { return static_cast<const volatile std::uint8_t*>(bytes)[i]; };
+  const auto begins_with = [&](const auto& wanted) {
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      if (byte(i) != wanted[i]) return false;
+    return true;
+  };
+  const auto number = [&](std::size_t from, std::size_t size) {
+    std::uint64_t read = 0;
+    for (std::size_t i = 0; i < size; ++i) read |= std::uint64_t{byte(from + i)} << (8 * i);
+    return read;
+  };
+  if (begins_with(endbr64)) return jump_target(bytes + endbr64.size(), at + endbr64.size());
+  if (byte(0) == 0xE9) return at + jump_size + static_cast<std::uintptr_t>(static_cast<std::int32_t>(number(1, 4)));
+  if (byte(0) == 0xEB)
+    return at + short_jump_size + static_cast<std::uintptr_t>(static_cast<std::int8_t>(number(1, 1)));
+  return begins_with(indirect) ? number(indirect.size(), sizeof(std::uint64_t)) : 0;
 }
 
 bool leads_away(const text& from) noexcept {
@@ -229,12 +285,13 @@ namespace {
 constexpr auto elsewhere = "functions are hooked on x86-64 only, and with Zydis";
 }
 
-result<way_in> find_way_in(const text& /*segment*/, std::uintptr_t /*entry*/,
-                           std::span<const range> /*taken*/) noexcept {
+result<way_in> find_way_in(const text& /*segment*/, std::uintptr_t /*entry*/, std::span<const range> /*taken*/,
+                           is_left_over /*left_over*/) noexcept {
   return fail(errc::unsupported, elsewhere);
 }
 result<code> moved(const text& /*from*/, std::uintptr_t /*to*/) noexcept { return fail(errc::unsupported, elsewhere); }
 bool leads_away(const text& /*from*/) noexcept { return false; }
+std::uintptr_t jump_target(const std::uint8_t* /*bytes*/, std::uintptr_t /*at*/) noexcept { return 0; }
 std::uintptr_t begin_of_function(const text& /*segment*/, std::uintptr_t /*address*/) noexcept { return 0; }
 bool reaches(std::uintptr_t /*from*/, std::uintptr_t /*to*/) noexcept { return false; }
 code jump(std::uintptr_t /*from*/, std::uintptr_t /*to*/) noexcept { return {}; }

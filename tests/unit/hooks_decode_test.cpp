@@ -85,6 +85,40 @@ TEST(hooks_decode, pad_of_another_function_is_not_taken_again) {
   EXPECT_EQ(found->pad, (range{base + 10, base + 20}));
 }
 
+TEST(hooks_decode, R38_jump_in_a_pad_lies_in_one_word_where_it_can) {
+  const bytes nop9{0x66, 0x0F, 0x1F, 0x84, 0, 0, 0, 0, 0};
+  const auto found = way(move_register + move_number + ret + nop9 + ret);  // unused from 9 to 18
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->pad, (range{base + 9, base + 18}));
+  EXPECT_EQ(found->hop, base + 9);
+  const auto later = way(move_register + system_call + ret + nop9 + ret);  // from 6 to 15: 6 would cross
+  ASSERT_TRUE(later);
+  EXPECT_EQ(later->pad, (range{base + 6, base + 15}));
+  EXPECT_EQ(later->hop, base + 8);
+}
+
+TEST(hooks_decode, R38_jump_behind_a_short_jump_is_replaced_where_there_is_no_room) {
+  const bytes jump{0xE9, 0, 1, 0, 0};
+  const bytes rest = move_number + system_call + ret;  // 8 bytes
+  const auto found = way(bytes{0xEB, 6} + bytes(6, 0xF8) + jump);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->at, base + 8);
+  EXPECT_EQ(found->length, 5U);
+  EXPECT_TRUE(found->pad.empty());
+  EXPECT_FALSE(way(bytes{0xEB, 10} + bytes(10, 0xF8) + jump + rest)) << "across two words";
+  EXPECT_FALSE(way(bytes{0xEB, 6} + bytes(6, 0xF8) + rest)) << "no jump";
+}
+
+TEST(hooks_decode, target_of_jumps) {
+  const auto target = [](const bytes& code) { return jump_target(code.data(), base); };
+  EXPECT_EQ(target({0xE9, 0, 1, 0, 0}), base + 0x105);
+  EXPECT_EQ(target({0xEB, 0xF0}), base - 14);
+  EXPECT_EQ(target(far(0x123456789)), 0x123456789U);
+  EXPECT_EQ(target(endbr64 + bytes{0xEB, 2}), base + 8);
+  EXPECT_EQ(target(move_number), 0U);
+  EXPECT_EQ(target({0xFF, 0x25, 8, 0, 0, 0}), 0U) << "an address elsewhere, which may change";
+}
+
 TEST(hooks_decode, R38_entry_after_endbr64) {
   const auto found = way(endbr64 + move_register + move_number + system_call + ret + nop5 + ret);
   ASSERT_TRUE(found);

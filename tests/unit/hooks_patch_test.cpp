@@ -3,7 +3,7 @@
 #include "monitors/hooks_patch.hpp"
 #include "monitors/hooks_find.hpp"
 #include "monitors/hooks_linker.hpp"
-#include "support/child_process.hpp"
+#include "support/code_changes.hpp"
 #include "support/hooked.hpp"
 #include "support/sanitized.hpp"
 
@@ -19,7 +19,6 @@
 #include <sstream>
 #include <string>
 #include <sys/prctl.h>
-#include <sys/shm.h>
 #include <sys/syscall.h>
 #include <thread>
 
@@ -27,7 +26,6 @@ namespace pinfold::testing {
 namespace {
 
 constexpr std::size_t page = hooked_page;
-using monitors::events::function;
 using ranges = std::vector<range>;
 
 std::vector<std::uint8_t> entries() {
@@ -39,8 +37,6 @@ std::vector<std::uint8_t> entries() {
       all.push_back(reinterpret_cast<std::uint8_t*>(each.entry)[i]);
   return all;
 }
-
-std::uintptr_t entry_of(function which) { return (*monitors::find_functions())[static_cast<std::size_t>(which)].entry; }
 
 std::size_t executable_and_writable() {
   std::size_t found = 0;
@@ -68,65 +64,6 @@ std::pair<std::string, std::size_t> file_behind(std::uintptr_t at) {
   }
   return {};
 }
-
-bool supported() { return hooks_here().has_value(); }
-
-// In a child: what is done to libc there is nobody else's concern. The child's own status, 0 if all is well.
-template <class F>
-void in_child(F&& body) {
-  if (!supported()) GTEST_SKIP() << describe(hooks_here().error());
-  std::fflush(nullptr);
-  child_process child([&](line&) {
-    body();
-    std::fflush(nullptr);
-    return ::testing::Test::HasFailure() ? 1 : 0;
-  });
-  EXPECT_EQ(child.reap(), 0);
-}
-
-monitors::word_change change(std::uintptr_t at, const monitors::x86_64::code& instruction) {
-  return monitors::word_change::of(at, instruction);
-}
-
-void write(const monitors::word_change& change) {
-  const auto at = reinterpret_cast<std::uintptr_t>(change.at);
-  const monitors::writable_text text({at, at + 8});
-  ASSERT_TRUE(text.made());
-  ASSERT_TRUE(change.make());
-}
-
-/// Another library that hooks a function, by a jump at its entry: it counts, and goes on with the original.
-class other_library {
- public:
-  explicit other_library(function which) {
-    const auto found = (*monitors::find_functions())[static_cast<std::size_t>(which)];
-    const range text{found.segment.at, found.segment.end()};
-    auto made = monitors::code_page::make(text);
-    page_ = std::make_unique<monitors::code_page>(std::move(*made));
-    const auto stub = page_->next();
-    // lock incq of what comes behind it, in one aligned word; and over that
-    const monitors::x86_64::code count{{0xF0, 0x48, 0xFF, 0x05, 8, 0, 0, 0, 0xEB, 14}, 24};
-    counter_ = reinterpret_cast<std::atomic<std::uint64_t>*>(stub + 16);
-    page_->append(count);
-    page_->append(*monitors::x86_64::moved(found.segment.from(found.entry), page_->next()));
-    // the counter lies among the code: this page is a test's, and may be both
-    EXPECT_TRUE(page_->make_executable());
-    EXPECT_EQ(::mprotect(reinterpret_cast<void*>(stub), page, PROT_READ | PROT_WRITE | PROT_EXEC), 0);
-    change_ = change(found.entry, monitors::x86_64::jump(found.entry, stub));
-    write(change_);
-  }
-  void leave() {
-    std::swap(change_.before, change_.after);
-    write(change_);
-  }
-  [[nodiscard]] std::uint64_t calls() const { return counter_->load(); }
-  [[nodiscard]] bool in_place() const { return change_.now() == change_.after; }
-
- private:
-  std::unique_ptr<monitors::code_page> page_;
-  std::atomic<std::uint64_t>* counter_ = nullptr;
-  monitors::word_change change_;
-};
 
 TEST(hooks_patch, comes_and_goes_without_a_trace) {
   if (!supported()) GTEST_SKIP() << describe(hooks_here().error());
@@ -170,35 +107,6 @@ TEST(hooks_patch, R38_who_was_there_before_is_still_called) {
   });
 }
 
-TEST(hooks_patch, R38_who_came_later_stays_and_both_see_all) {
-  in_child([] {
-    const some_pages memory(8);
-    const watched them(memory.at(), 8 * page);
-    for (const auto which : {function::munmap, function::madvise, function::brk}) {
-      auto ours = hooks_here();
-      ASSERT_TRUE(ours);
-      other_library theirs(which);
-      EXPECT_TRUE((*ours)->works());
-      EXPECT_EQ(posted([&] { ::munmap(memory.at(1), page); }), (ranges{memory.pages(1, 2)}));
-      EXPECT_EQ(posted([&] { ::madvise(memory.at(2), page, MADV_FREE); }), (ranges{memory.pages(2, 3)}));
-      EXPECT_EQ(posted([&] { ::brk(nullptr); }), ranges{});
-      EXPECT_GE(theirs.calls(), 1U);
-      ours->reset();
-      EXPECT_TRUE(theirs.in_place());
-      EXPECT_EQ(posted([&] { ::munmap(memory.at(3), page); }), ranges{});
-      EXPECT_EQ(posted([&] { ::madvise(memory.at(4), page, MADV_FREE); }), ranges{});
-      ours = hooks_here();  // through theirs
-      ASSERT_TRUE(ours) << describe(ours.error());
-      EXPECT_TRUE((*ours)->works());
-      EXPECT_EQ(posted([&] { ::munmap(memory.at(5), page); }), (ranges{memory.pages(5, 6)}));
-      EXPECT_EQ(posted([&] { ::madvise(memory.at(6), page, MADV_FREE); }), (ranges{memory.pages(6, 7)}));
-      theirs.leave();
-      EXPECT_EQ(posted([&] { ::munmap(memory.at(7), page); }), (ranges{memory.pages(7, 8)}));
-      EXPECT_TRUE((*ours)->works());
-    }
-  });
-}
-
 // With a jump in it, the bytes that it is known by are not there.
 TEST(hooks_patch, R38_dynamic_linkers_functions_are_found_under_jumps) {
   const auto ours = hooks_here();
@@ -213,39 +121,6 @@ TEST(hooks_patch, R38_dynamic_linkers_functions_are_found_under_jumps) {
   EXPECT_NE(found.mmap, 0U);
   EXPECT_EQ(monitors::find_linker_functions(munmap.segment, "/proc/self/exe", 0).munmap, 0U) << "another file";
   EXPECT_EQ(monitors::find_linker_functions(munmap.segment, "", 0).munmap, 0U) << "no file";
-}
-
-TEST(hooks_patch, notices_that_it_was_removed) {
-  in_child([] {
-    auto own = change(entry_of(function::shmdt), {});
-    auto ours = hooks_here();
-    ASSERT_TRUE(ours);
-    own.before = own.now();
-    write(own);
-    EXPECT_FALSE((*ours)->works());
-    auto again = hooks_here();
-    ASSERT_TRUE(again);
-    EXPECT_TRUE((*again)->works());
-  });
-}
-
-// Over a jump that leads to ours goes none of ours: calls would go round for ever.
-TEST(hooks_patch, R38_no_circle_when_one_is_covered_and_one_removed) {
-  in_child([] {
-    const some_pages memory(4);
-    const watched them(memory.at(), 4 * page);
-    auto own = change(entry_of(function::shmdt), {});
-    const auto ours = hooks_here();
-    ASSERT_TRUE(ours);
-    const other_library theirs(function::munmap);
-    own.before = own.now();
-    write(own);
-    const auto again = hooks_here();
-    ASSERT_TRUE(again);
-    EXPECT_TRUE((*again)->works());
-    EXPECT_EQ(posted([&] { ::munmap(memory.at(1), page); }), (ranges{memory.pages(1, 2)}));
-    EXPECT_EQ(posted([&] { ::shmdt(memory.at(2)); }).size(), 1U);
-  });
 }
 
 TEST(hooks_patch, R38_who_came_while_we_were_away_is_still_called) {

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A program whose dlopen is not libc's, and finds nothing that is loaded already: as UCX's, which looks along paths of
+// its own. The hooks find libc and the dynamic linker without it.
+#include "support/hooked.hpp"
+#include "support/sanitized.hpp"
+
+#include <dlfcn.h>
+
+namespace {
+
+int asked = 0;
+
+}  // namespace
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(__clang__)
+
+extern "C" [[gnu::visibility("default")]] void* dlopen(const char* /*file*/, int /*flags*/) noexcept {
+  ++asked;
+  return nullptr;
+}
+
+namespace pinfold::testing {
+namespace {
+
+TEST(hooks_dlopen, R38_nothing_is_asked_of_a_dlopen_that_is_not_libcs) {
+  ASSERT_EQ(::dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD), nullptr);
+  ASSERT_EQ(std::exchange(asked, 0), 1);
+  const auto made = hooks_here();
+#if defined(__x86_64__) && defined(__GLIBC__)
+  ASSERT_TRUE(made) << describe(made.error());
+#endif
+  EXPECT_EQ(asked, 0);
+}
+
+}  // namespace
+}  // namespace pinfold::testing
+
+#endif
