@@ -17,7 +17,7 @@ using watch::source;
 bait::bait(const watch::monitor_set& watched_by, const range& memory) noexcept
     : watched_by_(watched_by), memory_(memory), noted_(watch::watched_memory::here().prepare(memory)), cursor_(0) {
   if (noted_) watch::watched_memory::here().add(memory_);
-  static_cast<void>(watched_by.watch(memory_));  // who cannot watch it does not see it
+  watched_ = watched_by.all().empty() || watched_by.watch(memory_);
   static_cast<void>(watched_by_.drain());
   cursor_ = watch::board::here().generation().load();
 }

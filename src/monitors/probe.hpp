@@ -42,11 +42,16 @@ class bait {
   /// Who has said since this was made that any of it is going.
   [[nodiscard]] sources seen_by() const noexcept;
 
+  /// Returns false where the monitors refused this memory: where another userfaultfd has it, for one. Registrations of
+  /// it are not kept, and what happens to it proves nothing.
+  [[nodiscard]] bool is_watched() const noexcept { return watched_; }
+
  private:
   watch::all_stay each_for_itself_;
   const watch::monitor_set& watched_by_;
   range memory_;
   bool noted_;
+  bool watched_ = false;
   std::uint64_t cursor_;
 };
 

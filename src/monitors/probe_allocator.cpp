@@ -7,6 +7,9 @@
 #include <array>
 #include <cstdlib>
 #include <exception>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 #include <pthread.h>
 #include <sys/uio.h>
 #include <thread>
@@ -52,6 +55,11 @@ range as_range(const std::byte* begin, std::size_t bytes) noexcept {
   return {at, at + bytes};
 }
 
+outcome what_became_of(const marks& written, const bait& watched) noexcept {
+  if (!watched.is_watched()) return outcome::unknown_here;
+  return written.gone() ? outcome::gone : outcome::kept;
+}
+
 template <std::size_t Bytes>
 outcome free_of(const watch::monitor_set& by, sources& seen) noexcept {
   auto* block = static_cast<std::byte*>(std::malloc(Bytes));
@@ -60,7 +68,7 @@ outcome free_of(const watch::monitor_set& by, sources& seen) noexcept {
   const bait watched(by, as_range(block, Bytes));
   std::free(block);
   seen = watched.seen_by();
-  return written.gone() ? outcome::gone : outcome::kept;
+  return what_became_of(written, watched);
 }
 
 outcome realloc_down(const watch::monitor_set& by, sources& seen) noexcept {
@@ -72,9 +80,31 @@ outcome realloc_down(const watch::monitor_set& by, sources& seen) noexcept {
   const bait watched(by, as_range(block + rest, before - rest));
   void* const smaller = std::realloc(block, after);
   seen = watched.seen_by();
-  const bool gone = written.gone();
+  const auto became = what_became_of(written, watched);
   std::free(smaller != nullptr ? smaller : block);
-  return gone ? outcome::gone : outcome::kept;
+  return became;
+}
+
+// The heap of glibc's main arena, or of this thread's arena, gets smaller when what lies at its end is freed: enough
+// for that, in blocks that are too small for mappings of their own. The topmost is watched.
+outcome heap_trim(const watch::monitor_set& by, sources& seen) noexcept {
+#if defined(__GLIBC__)
+  constexpr std::size_t bytes = mebibyte / 16;
+  std::array<std::byte*, 64> blocks{};
+  for (auto& each : blocks) each = static_cast<std::byte*>(std::malloc(bytes));
+  const auto free_all = [&] { std::for_each(blocks.begin(), blocks.end(), [](std::byte* each) { std::free(each); }); };
+  if (std::find(blocks.begin(), blocks.end(), nullptr) != blocks.end()) return free_all(), outcome::unknown_here;
+  std::byte* const top = *std::max_element(blocks.begin(), blocks.end());
+  const marks written(top, bytes);
+  const bait watched(by, as_range(top, bytes));
+  free_all();
+  if (!written.gone()) ::malloc_trim(0);
+  seen = watched.seen_by();
+  return what_became_of(written, watched);
+#else
+  static_cast<void>(by), static_cast<void>(seen);
+  return outcome::unknown_here;
+#endif
 }
 
 /// Has a thread run until its memory is watched, and end then.
@@ -97,7 +127,7 @@ outcome end_of_thread(const watch::monitor_set& by, sources& seen, Where&& where
   go.notify_one();
   short_lived.join();
   seen = watched.seen_by();
-  return written.gone() ? outcome::gone : outcome::kept;
+  return what_became_of(written, watched);
 } catch (const std::exception&) {  // no thread, or no memory for one
   return outcome::unknown_here;
 }
@@ -129,11 +159,12 @@ outcome free_of_64_mebibytes(const watch::monitor_set& watched_by, sources& seen
 }
 
 std::span<const probe> allocator_habits() noexcept {
-  static constexpr std::array<probe, 5> habits{{
+  static constexpr std::array<probe, 6> habits{{
       {"free of 1 MiB", everybody, free_of<mebibyte>},
       {"free of 64 MiB", everybody, free_of_64_mebibytes},
       {"free of 1 GiB", everybody, free_of<1024 * mebibyte>},
       {"realloc from 64 MiB to 1 MiB", everybody, realloc_down},
+      {"free at the end of the heap", everybody, heap_trim},
       {"the stack of a thread that ends", everybody, thread_stack},
   }};
   return habits;

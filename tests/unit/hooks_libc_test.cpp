@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What libc gives back by itself, and the dynamic linker: no call of the program's names a range (R30).
+#include "monitors/probe.hpp"
 #include "support/child_process.hpp"
 #include "support/hooked.hpp"
 #include "support/sanitized.hpp"
@@ -11,6 +12,7 @@
 #include <link.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <string>
 #include <sys/syscall.h>
 #include <thread>
 
@@ -89,6 +91,22 @@ TEST_F(hooks_malloc, R30_R31_trim_of_the_heap) {
     ::malloc_trim(0);
   });
   EXPECT_TRUE(any_overlaps(seen, {begin + page, end - page}));
+}
+
+// The self-test's: it must not pass where the trim is not seen.
+TEST_F(hooks_malloc, R33_self_test_looks_at_a_trim_of_the_heap) {
+  const auto habits = monitors::allocator_habits();
+  const auto trim = std::find_if(habits.begin(), habits.end(), [](const auto& one) {
+    return std::string(one.event) == "free at the end of the heap";
+  });
+  ASSERT_NE(trim, habits.end());
+  const watch::monitor_set nothing({});
+  monitors::sources seen = 0;
+  EXPECT_EQ(trim->run(nothing, seen), monitors::outcome::gone);
+  EXPECT_EQ(seen, monitors::only(watch::source::hooks));
+  monitor_.reset();
+  EXPECT_EQ(trim->run(nothing, seen), monitors::outcome::gone);
+  EXPECT_EQ(seen, 0U);
 }
 
 TEST_F(hooks_malloc, R31_reuse_of_small_blocks_is_no_event) {
