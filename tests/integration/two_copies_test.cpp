@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Two copies of pinfold in one process: one in the program, one in a library that the program loads (R38). Each test in
+// a child: the library stays.
+#include "monitors/choice.hpp"
+#include "support/hooked.hpp"
+#include "support/in_child.hpp"
+#include "support/raw_calls.hpp"
+#include "support/sanitized.hpp"
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <dlfcn.h>
+#include <string>
+#include <thread>
+
+namespace pinfold::testing {
+namespace {
+
+constexpr std::size_t page = hooked_page;
+
+/// The library's copy, see `support/another_copy.cpp`.
+class another_copy {
+ public:
+  explicit another_copy(monitor_choice choice) : library_(::dlopen(PINFOLD_ANOTHER_COPY, RTLD_NOW | RTLD_LOCAL)) {
+    EXPECT_NE(library_, nullptr) << ::dlerror();
+    std::array<char, 1000> text{};
+    copy_ = call<void*(unsigned, char*, std::size_t)>("start")(static_cast<unsigned>(choice), text.data(), text.size());
+    text_ = text.data();
+  }
+  another_copy(const another_copy&) = delete;
+  another_copy& operator=(const another_copy&) = delete;
+  ~another_copy() { stop(); }
+
+  void stop() {
+    if (copy_ != nullptr) call<void(void*)>("stop")(copy_);
+    copy_ = nullptr;
+  }
+  [[nodiscard]] const std::string& text() const { return text_; }
+  [[nodiscard]] bool watch(const range& memory) const {
+    return call<int(void*, std::uintptr_t, std::uintptr_t)>("watch")(copy_, memory.begin, memory.end) == 1;
+  }
+  [[nodiscard]] bool told() const { return call<int(void*)>("told")(copy_) == 1; }
+
+ private:
+  template <class F>
+  F* call(const char* name) const {
+    return reinterpret_cast<F*>(::dlsym(library_, (std::string("another_copy_") + name).c_str()));
+  }
+
+  void* library_;
+  void* copy_ = nullptr;
+  std::string text_;
+};
+
+class two_copies : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (sanitized) GTEST_SKIP() << "the sanitizer is in the program only";
+    if (auto made = hooks_here(); !made) GTEST_SKIP() << describe(made.error());
+  }
+};
+
+/// Both are told when any of it goes, by each of the calls.
+void expect_both_are_told(const monitors::chosen& mine, const another_copy& theirs) {
+  using call = void (*)(void*);
+  constexpr std::array<call, 3> calls{
+      [](void* at) { ::munmap(at, page); }, [](void* at) { ::madvise(at, page, MADV_DONTNEED); },
+      [](void* at) { ::syscall(SYS_munmap, at, page); },  // its first instruction is too short for a jump
+  };
+  for (const auto& each : calls) {
+    const some_pages memory(4);
+    const watched them(memory.at(), 4 * page);
+    EXPECT_TRUE(mine.set->watch(memory.pages(0, 4)));
+    EXPECT_TRUE(theirs.watch(memory.pages(0, 4)));
+    const auto seen = posted([&] { each(memory.at(1)); });
+    EXPECT_TRUE(any_overlaps(seen, memory.pages(1, 2)));
+    EXPECT_TRUE(theirs.told());
+  }
+}
+
+TEST_F(two_copies, R33_R38_both_prove_themselves_and_are_told) {
+  run_in_child([] {
+    const auto mine = monitors::choose(monitor_choice::hooks);
+    ASSERT_TRUE(mine.keeps) << mine.text;
+    const another_copy theirs(monitor_choice::hooks);
+    EXPECT_EQ(theirs.text(), "hooks");
+    expect_both_are_told(mine, theirs);
+    expect_both_are_told(mine, theirs);  // neither goes on top of the other again
+    EXPECT_TRUE(mine.set->all().front()->works());
+  });
+}
+
+TEST_F(two_copies, R38_either_goes_first_and_comes_back) {
+  for (const bool mine_first : {true, false}) {
+    run_in_child([mine_first] {
+      for (int i = 0; i < 20; ++i) {
+        auto mine = monitors::choose(monitor_choice::hooks);
+        another_copy theirs(monitor_choice::hooks);
+        expect_both_are_told(mine, theirs);
+        const some_pages memory(2);
+        const watched them(memory.at(), 2 * page);
+        if (mine_first) {
+          mine = {};
+          EXPECT_TRUE(theirs.watch(memory.pages(0, 2)));
+          EXPECT_TRUE(posted([&] { ::madvise(memory.at(), page, MADV_DONTNEED); }).empty());
+          EXPECT_TRUE(theirs.told());
+          mine = monitors::choose(monitor_choice::hooks);
+          expect_both_are_told(mine, theirs);
+        } else {
+          theirs.stop();
+          EXPECT_TRUE(mine.set->watch(memory.pages(0, 2)));
+          EXPECT_FALSE(posted([&] { ::madvise(memory.at(), page, MADV_DONTNEED); }).empty());
+        }
+      }
+    });
+  }
+}
+
+// What the program's copy has with userfaultfd, the library's cannot have. Other memory it can, and it proves that.
+TEST_F(two_copies, R38_memory_that_the_other_ones_userfaultfd_has_is_not_kept) {
+  run_in_child([] {
+    const auto mine = monitors::choose(monitor_choice::userfaultfd);
+    if (!mine.keeps) return;
+    const another_copy theirs(monitor_choice::userfaultfd);
+    EXPECT_EQ(theirs.text(), "userfaultfd");
+    const some_pages memory(4);
+    EXPECT_TRUE(mine.set->watch(memory.pages(0, 4)));
+    EXPECT_FALSE(theirs.watch(memory.pages(0, 4)));
+    EXPECT_FALSE(theirs.told());
+    void* const own = ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(own, MAP_FAILED);
+    EXPECT_TRUE(theirs.watch({address_of(own), address_of(own) + page}));
+    ::munmap(own, page);
+    EXPECT_TRUE(theirs.told());
+  });
+}
+
+TEST_F(two_copies, R38_come_and_go_at_the_same_time_while_threads_call) {
+  run_in_child([] {
+    using clock = std::chrono::steady_clock;
+    const auto until = clock::now() + std::chrono::seconds(1);
+    std::atomic<int> rounds{0};
+    std::thread mine([&] {
+      while (clock::now() < until) {
+        auto made = hooks_here();
+        ASSERT_TRUE(made) << describe(made.error());
+        const some_pages memory(1);
+        const watched them(memory.at(), page);
+        ASSERT_TRUE((*made)->watch(memory.pages(0, 1)));
+        ASSERT_FALSE(posted([&] { ::madvise(memory.at(), page, MADV_DONTNEED); }).empty());
+        rounds.fetch_add(1);
+      }
+    });
+    std::thread theirs([&] {
+      while (clock::now() < until) {
+        another_copy made(monitor_choice::hooks);
+        ASSERT_EQ(made.text(), "hooks");
+        const some_pages memory(1);
+        ASSERT_TRUE(made.watch(memory.pages(0, 1)));
+        ::madvise(memory.at(), page, MADV_DONTNEED);
+        ASSERT_TRUE(made.told());
+        rounds.fetch_add(1);
+      }
+    });
+    while (clock::now() < until) {
+      void* const at = ::mmap(nullptr, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      ASSERT_EQ(::munmap(at, page), 0);
+    }
+    mine.join();
+    theirs.join();
+    EXPECT_GT(rounds.load(), 10);
+  });
+}
+
+}  // namespace
+}  // namespace pinfold::testing

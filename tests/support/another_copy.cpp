@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A library that has a copy of pinfold inside: its own monitors, its own board. Loaded by a test whose program has
+// another copy.
+#include "monitors/choice.hpp"
+#include "watch/board.hpp"
+#include "watch/watched_memory.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace {
+
+using namespace pinfold;
+
+struct another_copy {
+  monitors::chosen chosen;
+  range memory;
+  std::uint64_t cursor = 0;
+};
+
+}  // namespace
+
+#define EXPORTED extern "C" [[gnu::visibility("default")]]
+
+/// Chooses monitors as a cache does, and writes their names, or why there are none.
+EXPORTED void* another_copy_start(unsigned choice, char* text, std::size_t size) {
+  auto* const made = new another_copy{monitors::choose(static_cast<monitor_choice>(choice)), {}, 0};
+  std::strncpy(text, made->chosen.text.c_str(), size - 1);
+  return made;
+}
+
+/// Asks the monitors to watch the pages. Returns whether registrations of them may be kept.
+EXPORTED int another_copy_watch(void* copy, std::uintptr_t begin, std::uintptr_t end) {
+  auto& here = *static_cast<another_copy*>(copy);
+  here.memory = {begin, end};
+  here.cursor = watch::board::here().generation().load();
+  if (!watch::watched_memory::here().prepare(here.memory)) return 0;
+  watch::watched_memory::here().add(here.memory);
+  return here.chosen.keeps && here.chosen.set != nullptr && here.chosen.set->watch(here.memory) ? 1 : 0;
+}
+
+/// Ends the watch. Returns whether an event came for the pages.
+EXPORTED int another_copy_told(void* copy) {
+  auto& here = *static_cast<another_copy*>(copy);
+  bool told = false;
+  range gone;
+  while (watch::board::here().read(here.cursor, gone) != watch::news::nothing) told |= gone.overlaps(here.memory);
+  watch::watched_memory::here().remove(here.memory);
+  return told ? 1 : 0;
+}
+
+EXPORTED void another_copy_stop(void* copy) { delete static_cast<another_copy*>(copy); }
