@@ -26,10 +26,14 @@ struct imported {
 /// Largest `Mapping` that an entry can hold, in bytes.
 inline constexpr std::size_t max_mapping_bytes = 32;
 
+/// Largest `handle_type`, in bytes. Every entry keeps a copy of its handle, in a record of at most 1 KiB, and every hit
+/// compares all of it. Where a driver needs more to open memory, the handle is an id, and `open` fetches the rest.
+inline constexpr std::size_t max_handle_bytes = 896;
+
 /// An importer opens remote memory by a handle and closes it again.
 ///
 /// - `handle_type` is the token: its bytes, all of them, identify one allocation for ever. Two allocations never have
-///   equal handles, so it holds a serial or an id that is not reused.
+///   equal handles, so it holds a serial or an id that is not reused. At most `max_handle_bytes`.
 /// - `check` validates a handle without calling the driver and returns the allocation that it stands for.
 /// - `open` says `already_mapped` when the driver refuses because of something that is open, `out_of_resources` when
 ///   closing something else could help; any other error is final. A failed open leaves nothing behind.
@@ -41,7 +45,8 @@ template <class I>
 concept importer =
     std::move_constructible<I> && std::is_trivially_copyable_v<typename I::handle_type> &&
     std::has_unique_object_representations_v<typename I::handle_type> &&
-    std::is_trivially_copyable_v<typename I::mapping_type> && (sizeof(typename I::mapping_type) <= max_mapping_bytes) &&
+    (sizeof(typename I::handle_type) <= max_handle_bytes) && std::is_trivially_copyable_v<typename I::mapping_type> &&
+    std::default_initializable<typename I::mapping_type> && (sizeof(typename I::mapping_type) <= max_mapping_bytes) &&
     requires(I& importer, const I& constant, peer_id peer, const typename I::handle_type& handle,
              const typename I::mapping_type& mapping) {
       { I::name } -> std::convertible_to<const char*>;

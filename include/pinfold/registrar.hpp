@@ -17,7 +17,8 @@
 namespace pinfold {
 
 /// Largest `registration_type` that an entry can hold, in bytes.
-inline constexpr std::size_t max_registration_bytes = 32;
+/// Entries take as much of it as the registrar at hand needs.
+inline constexpr std::size_t max_registration_bytes = 64;
 
 /// What a registrar can do. Constant while it lives.
 struct registrar_limits {
@@ -52,6 +53,7 @@ struct registrar_limits {
 /// times; a registrar whose driver refuses what overlaps says `already_mapped`, and the cache closes what is idle.
 template <class R>
 concept registrar = std::move_constructible<R> && std::is_trivially_copyable_v<typename R::registration_type> &&
+                    std::default_initializable<typename R::registration_type> &&
                     (sizeof(typename R::registration_type) <= max_registration_bytes) &&
                     requires(R& registrar, const R& constant, range memory, rights access,
                              const typename R::registration_type& registration) {

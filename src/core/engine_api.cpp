@@ -20,6 +20,12 @@ error elsewhere(const engine* on) noexcept {
           on == nullptr ? "this cache was moved from" : "this cache belongs to the process that forked this one"};
 }
 
+static_assert(token_offset(imported_object_offset, sizeof(registration)) + max_handle_bytes <= core::largest_stride);
+
+bool fits_in_record(const driver& table) noexcept {
+  return table.object_bytes <= sizeof(registration) && table.token_bytes <= max_handle_bytes;
+}
+
 }  // namespace
 
 void engine_closer::operator()(engine* closing) const noexcept {
@@ -27,6 +33,7 @@ void engine_closer::operator()(engine* closing) const noexcept {
 }
 
 engine_handle make_engine(const driver& table, cache_options options) {
+  if (!fits_in_record(table)) throw std::invalid_argument("pinfold: a driver's handles or objects are too large");
   auto with = traced_by_environment(std::move(options));
   if (table.token_bytes > 0) return engine_handle(engine::make(table, std::move(with), {}));
   auto chosen = monitors::choose(with.monitor, with.retain && with.allocator_hints);

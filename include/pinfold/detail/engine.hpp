@@ -9,9 +9,11 @@
 #include <pinfold/options.hpp>
 #include <pinfold/peer.hpp>
 #include <pinfold/range.hpp>
+#include <pinfold/registrar.hpp>
 #include <pinfold/rights.hpp>
 #include <pinfold/statistics.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -27,7 +29,7 @@ struct hit_view;
 
 /// A registrar's own object, as bytes.
 struct alignas(std::max_align_t) registration {
-  std::array<std::byte, max_mapping_bytes> bytes{};
+  std::array<std::byte, std::max(max_mapping_bytes, max_registration_bytes)> bytes{};
 };
 
 /// What a look-up asks for. The token lies behind the pointer, as many bytes as the driver table says.
@@ -99,6 +101,8 @@ using engine_handle = std::unique_ptr<engine, engine_closer>;
 [[nodiscard]] PINFOLD_EXPORT const hit_view& hits_of(const engine* on) noexcept;
 
 // Every function here may be called on any thread.
+/// Throws `std::bad_alloc`, `std::system_error` when the reaper's thread cannot start, and `std::invalid_argument` for
+/// a driver whose object and token do not fit into a record: the concepts refuse such types before.
 [[nodiscard]] PINFOLD_EXPORT engine_handle make_engine(const driver& table, cache_options options);
 /// A lease on what is live already, without a lock and without a write that threads share; nothing when that cannot be
 /// had, which does not say that there is no entry. `guess_hit` (detail/hit.hpp) is worth a try before.
