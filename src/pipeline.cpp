@@ -46,6 +46,7 @@ struct pipeline::state {
   std::size_t taken = 0;
   std::size_t read = 0;
   bool stop = false;
+  bool failed = false;                // an error was handed out
   std::vector<std::jthread> workers;  // last: they use the others
 };
 
@@ -82,15 +83,18 @@ pipeline::~pipeline() {
     if (one && *one) static_cast<void>(hold(**one));  // a failed close stays with the cache
 }
 
-std::size_t pipeline::size() const noexcept { return state_->what.size(); }
+std::size_t pipeline::size() const noexcept { return state_ ? state_->what.size() : 0; }
 
 result<grant> pipeline::next() noexcept {
+  if (!state_) return fail(errc::closed, "the chunks were moved away");
   std::unique_lock lock(state_->mutex);
   if (state_->read == state_->what.size()) return fail(errc::closed, "there are no more chunks");
+  if (state_->failed) return fail(errc::closed, "an earlier chunk failed");
   auto& mine = state_->made[state_->read];
   state_->changed.wait(lock, [&] { return mine || (state_->stop && state_->taken <= state_->read); });
   if (!mine) return fail(errc::closed, "an earlier chunk failed, so that this one was not registered");
   const result<grant> got = *mine;
+  state_->failed = !got;
   mine.reset();
   ++state_->read;
   state_->changed.notify_all();

@@ -71,14 +71,19 @@ class [[nodiscard]] chunk_stream {
   /// How many pieces there are in all.
   [[nodiscard]] std::size_t size() const noexcept { return ranges_.size(); }
 
-  /// Whether every piece has been read.
+  /// Whether `next` has no more to give: every piece has been read, or one failed.
   [[nodiscard]] bool done() const noexcept { return read_ >= ranges_.size(); }
 
-  /// Waits for the next piece. `closed` when all have been read, or when an earlier one failed.
+  /// Waits for the next piece. The first piece that could not be registered gives its error and ends the stream: from
+  /// then on, and when all pieces have been read, the answer is `closed`. Leases that were read stay valid; those on
+  /// pieces behind the failed one are never handed out, and go with the stream.
   [[nodiscard]] result<chunk> next() noexcept {
     if (done()) return fail(errc::closed, "there are no more chunks");
     auto got = pipeline_.next();
-    if (!got) return tl::unexpected(got.error());
+    if (!got) {
+      read_ = ranges_.size();
+      return tl::unexpected(got.error());
+    }
     return chunk{ranges_[read_++], lease<R>(*got)};
   }
 

@@ -125,6 +125,36 @@ TEST(chunks, R25_failure_of_the_last_one_is_the_end) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(stream->next().error().code, errc::closed);
 }
 
+/// Refuses the chunk at 0x11000, once the two behind it are registered.
+struct late_refusal : pretend_registrar {
+  using pretend_registrar::pretend_registrar;
+  [[nodiscard]] result<registration_type> open(range memory, rights access) noexcept {
+    if (memory.begin != 0x11000) return pretend_registrar::open(memory, access);
+    while (device_->opened < 3) std::this_thread::yield();
+    return fail_errno(errc::driver_error, 5, "no");
+  }
+};
+
+TEST(chunks, R56_after_a_failure_no_lease_comes_with_the_range_of_another_chunk) {
+  local_fixture<late_refusal> f;
+  {
+    auto stream = f.cache.acquire_chunks(reinterpret_cast<const void*>(0x10000), 0x4000, local_access,
+                                         {.chunk_bytes = 0x1000, .depth = 4, .workers = 2});
+    ASSERT_TRUE(stream);
+    EXPECT_TRUE(stream->next());
+    EXPECT_EQ(stream->next().error().native, 5);
+    EXPECT_TRUE(stream->done());
+    for (int i = 0; i < 4; ++i) {
+      const auto later = stream->next();
+      ASSERT_FALSE(later) << "a lease on " << std::hex << f.device->now().at(later->held.handle().key).memory.begin
+                          << " for the chunk at " << later->where.begin;
+      EXPECT_EQ(later.error().code, errc::closed);
+    }
+  }
+  EXPECT_EQ(f.cache.statistics().leases_now, 0U);
+  f.expect_sound();
+}
+
 TEST(chunks, R25_goes_on_with_the_threads_that_there_are) {
   if (sanitized) GTEST_SKIP() << "the sanitizer needs the address space for itself";
   local_fixture f;

@@ -58,7 +58,8 @@ class PINFOLD_EXPORT pipeline {
 
   [[nodiscard]] std::size_t size() const noexcept;
 
-  /// Waits for the next one. `closed` after the last. After a failure the rest is not registered any more.
+  /// Waits for the next one. `closed` after the last, and after the first that failed: behind it the order of what was
+  /// registered has gaps.
   [[nodiscard]] result<grant> next() noexcept;
 
  private:
