@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/hooks.hpp"
 
+#include "monitors/hooks_copies.hpp"
 #include "monitors/hooks_events.hpp"
 #include "monitors/hooks_find.hpp"
 #include "monitors/hooks_guard.hpp"
@@ -33,10 +34,24 @@ life* life_here() noexcept {
   return found;
 }
 
+/// What is hooked: it grows when another copy of libc is loaded, and stays. Guarded by the lock. A child of fork(2) may
+/// have it half written, and begins with what `count` says.
+libc_copies hooked;
+std::atomic<std::uint64_t> code_looked_at{0};
+
+// What memory went through a copy that was not hooked was not seen.
+void add_copies(const libc_copies& found, watch::board& board) noexcept {
+  if (found.count <= hooked.count) return;
+  hooked.all = found.all;
+  hooked.bases = found.bases;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  hooked.count = found.count;
+  board.post_everything(watch::source::hooks);
+}
+
 class hooks final : public watch::monitor {
  public:
-  hooks(watch::board& board, const found_functions& found) noexcept
-      : board_(board), found_(found), process_(board.process()) {}
+  explicit hooks(watch::board& board) noexcept : board_(board), process_(board.process()) {}
   ~hooks() override {
     if (!counted_ || board_.process() != process_) return;
     const std::lock_guard locked(the_life.load()->mutex);
@@ -46,21 +61,44 @@ class hooks final : public watch::monitor {
   }
 
   /// With the lock held.
-  result<void> join(life& all) noexcept {
-    if (all.monitors == 0 || !jumps::lead_to_us({&found_, 1}))
-      if (auto done = jumps::install({&found_, 1}); !done) return done;
+  result<void> join(life& all, const libc_copies& found) noexcept {
+    add_copies(found, board_);
+    if (all.monitors == 0 || !jumps::lead_to_us(hooked.found()))
+      if (auto done = jumps::install(hooked.found()); !done) return done;
     ++all.monitors;
     counted_ = true;
+    sees_loading_ = found.all.front()[static_cast<std::size_t>(events::function::linker_mmap)].entry != 0;
     return {};
   }
 
   [[nodiscard]] const char* name() const noexcept override { return "hooks"; }
   [[nodiscard]] result<void> watch(const range& /*pages*/) noexcept override {
+    if (events::code_mapped() != code_looked_at.load() || !sees_loading_)
+      if (auto looked = look_for_copies(); !looked) return looked;
     return works() ? result<void>{} : regain();
   }
   [[nodiscard]] bool works() const noexcept override { return guard::intact() && !guard::writable(); }
 
  private:
+  // Without the lock: the dynamic linker's is needed.
+  result<void> look_for_copies() noexcept {
+    if (board_.process() != process_) return fail(errc::closed, "the hooks are the parent process's");
+    const auto times = events::code_mapped();
+    libc_copies known;
+    {
+      const std::lock_guard locked(the_life.load()->mutex);
+      known = hooked;
+    }
+    const auto found = with_new_copies(known);
+    if (!found) return tl::unexpected(found.error());
+    const std::lock_guard locked(the_life.load()->mutex);
+    add_copies(*found, board_);
+    if (!jumps::lead_to_us(hooked.found()))
+      if (auto done = jumps::install(hooked.found()); !done) return done;
+    code_looked_at.store(times);
+    return {};
+  }
+
   // Another library has changed what leads to us. What was kept until now is gone: what happened to it since was
   // perhaps not seen. What is kept from now on waits until all is in place again, on top of what was put over it.
   result<void> regain() noexcept {
@@ -69,14 +107,14 @@ class hooks final : public watch::monitor {
     if (works()) return {};
     board_.post_everything(watch::source::hooks);
     if (guard::writable()) return fail(errc::closed, "another library is changing the code of libc");
-    if (jumps::lead_to_us({&found_, 1})) return {};  // through another copy of this library
-    return jumps::install({&found_, 1});
+    if (jumps::lead_to_us(hooked.found())) return {};  // through another copy of this library
+    return jumps::install(hooked.found());
   }
 
   watch::board& board_;
-  const found_functions found_;
   std::uint64_t process_;
   bool counted_ = false;
+  bool sees_loading_ = false;  // else another libc may come at any time: it is looked for each time
 };
 
 }  // namespace
@@ -89,11 +127,13 @@ result<std::unique_ptr<watch::monitor>> make_hooks(watch::board& board, watch::w
   life* const all = life_here();
   if (all == nullptr) return fail(errc::out_of_resources, "no page that a child finds empty (needs Linux 4.14)");
   if (auto kept = stay_loaded(); !kept) return tl::unexpected(kept.error());
-  const auto found = find_functions();  // before the lock: the linker's own is held by constructors, which come here
+  const auto own = own_copy();  // before the lock: the linker's own is held by constructors, which come here
+  if (!own) return tl::unexpected(own.error());
+  const auto found = with_new_copies(*own);
   if (!found) return tl::unexpected(found.error());
-  auto made = std::make_unique<hooks>(board, *found);
+  auto made = std::make_unique<hooks>(board);
   const std::lock_guard locked(all->mutex);
-  if (auto done = made->join(*all); !done) return tl::unexpected(done.error());
+  if (auto done = made->join(*all, *found); !done) return tl::unexpected(done.error());
   events::post_to(&board, &memory);
   return made;
 }

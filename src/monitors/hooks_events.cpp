@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <utility>
@@ -28,6 +29,13 @@ struct alignas(64) wiring {
   std::atomic<const address*> heap_end{nullptr};
 };
 wiring wired;
+
+struct loaded_code {
+  std::atomic<std::uint64_t> times{0};
+  std::atomic<std::uint64_t> libc_device{0};
+  std::atomic<std::uint64_t> libc_inode{0};
+};
+loaded_code loaded;
 segments attachments;
 
 // Where some of the hooks are gone, or covered, other events have not come.
@@ -96,6 +104,21 @@ void before_sbrk(std::intptr_t increment) noexcept {
   if (!done && (protection & PROT_WRITE) != 0) guard::protect(ranges::pages(at, bytes), false);
 }
 
+[[gnu::noinline]] void code_is_mapped(int file) noexcept {
+  if (!active()) return;
+  loaded.times.fetch_add(1);
+  struct stat found{};
+  if (system_call(SYS_fstat, static_cast<unsigned long>(file), reinterpret_cast<address>(&found)) != 0) return;
+  if (found.st_ino == loaded.libc_inode.load() && found.st_dev == loaded.libc_device.load())
+    wired.board.load(std::memory_order_relaxed)->post_everything(watch::source::hooks);
+}
+
+[[gnu::always_inline]] inline void before_mmap(address at, std::size_t bytes, int protection, int flags,
+                                               int file) noexcept {
+  gone(ranges::mmap(at, bytes, flags));
+  if ((protection & PROT_EXEC) != 0 && (flags & MAP_ANONYMOUS) == 0) code_is_mapped(file);
+}
+
 void before_brk(address end) noexcept {
   if (end != 0 && active()) gone(ranges::brk(end, static_cast<address>(system_call(SYS_brk))));
 }
@@ -135,7 +158,7 @@ int on_munmap(address at, std::size_t bytes) {
 
 template <std::size_t Layer, function Which>
 address on_mmap(address at, std::size_t bytes, int protection, int flags, int file, long offset) {
-  gone(ranges::mmap(at, bytes, flags));
+  before_mmap(at, bytes, protection, flags, file);
   using mmap_function = address(address, std::size_t, int, int, int, long);
   return original<mmap_function>(Layer, Which)(at, bytes, protection, flags, file, offset);
 }
@@ -213,7 +236,7 @@ void before_syscall(long number, address a, address b, address c, address d, add
   switch (number) {
     case SYS_munmap: return unmapped(a, b);
     case SYS_remap_file_pages: return gone(ranges::pages(a, b));
-    case SYS_mmap: return gone(ranges::mmap(a, b, static_cast<int>(d)));
+    case SYS_mmap: return before_mmap(a, b, static_cast<int>(c), static_cast<int>(d), static_cast<int>(e));
     case SYS_mremap: return before_mremap(a, b, c, static_cast<int>(d), e);
     case SYS_madvise: return gone(ranges::madvise(a, b, static_cast<int>(c)));
     case SYS_process_madvise: return before_process_madvise(reinterpret_cast<const iovec*>(b), c, static_cast<int>(d));
@@ -275,6 +298,13 @@ void set_original(std::size_t layer, function which, std::uintptr_t address) noe
 }
 
 void set_heap_end(const std::uintptr_t* known) noexcept { wired.heap_end.store(known, std::memory_order_relaxed); }
+
+std::uint64_t code_mapped() noexcept { return loaded.times.load(); }
+
+void set_libc_file(std::uint64_t device, std::uint64_t inode) noexcept {
+  loaded.libc_device.store(device);
+  loaded.libc_inode.store(inode);
+}
 
 void post_to(watch::board* board, const watch::watched_memory* memory) noexcept {
   if (board != nullptr) wired.board.store(board, std::memory_order_relaxed);

@@ -48,6 +48,11 @@ void set_original(std::size_t layer, function which, std::uintptr_t address) noe
 /// Tells where libc notes the end of the heap, which other libraries change, too. Null: nowhere.
 void set_heap_end(const std::uintptr_t* known) noexcept;
 
+/// Returns how often code has been mapped from a file, as far as hooks saw it: each time there may be another libc.
+/// When it is mapped from the file `set_libc_file` named, all is posted as gone: that copy is not hooked yet.
+[[nodiscard]] std::uint64_t code_mapped() noexcept;
+void set_libc_file(std::uint64_t device, std::uint64_t inode) noexcept;
+
 /// From now on events are posted there. Both must stay; null: pass everything through.
 void post_to(watch::board* board, const watch::watched_memory* memory) noexcept;
 

@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <sys/auxv.h>
+#include <sys/stat.h>
 #if defined(__GLIBC__)
 #include <gnu/libc-version.h>
 #endif
@@ -53,14 +54,6 @@ result<void> find_named(const loaded_image& libc, found_functions& all) noexcept
   return {};
 }
 
-// The version string lies in libc itself. The address of a function may be that of the program's stub for it.
-loaded_image libc_here() noexcept {
-  Dl_info info{};
-  if (::dladdr(::gnu_get_libc_version(), &info) == 0) return {};
-  const loaded_image found(reinterpret_cast<std::uintptr_t>(info.dli_fbase));
-  return found.name() == "libc.so.6" ? found : loaded_image{};
-}
-
 // Not by dlopen, in whose place other libraries put their own.
 loaded_image linker_here() noexcept {
   const auto from_kernel = ::getauxval(AT_BASE);  // 0 where the linker was started as the program
@@ -85,6 +78,20 @@ result<void> find_in_linker(found_functions& all) noexcept {
 
 }  // namespace
 
+// The version string lies in libc itself. The address of a function may be that of the program's stub for it.
+loaded_image libc_here() noexcept {
+  Dl_info info{};
+  if (::dladdr(::gnu_get_libc_version(), &info) == 0) return {};
+  const loaded_image found(reinterpret_cast<std::uintptr_t>(info.dli_fbase));
+  return found.name() == "libc.so.6" ? found : loaded_image{};
+}
+
+result<found_functions> find_functions_of(const loaded_image& libc) noexcept {
+  found_functions all{};
+  if (auto named = find_named(libc, all); !named) return tl::unexpected(named.error());
+  return all;
+}
+
 // A thread may be in a replacement when the last monitor is gone and the program closes this library.
 result<void> stay_loaded() noexcept {
   static std::atomic<bool> done{false};
@@ -108,11 +115,15 @@ result<void> stay_loaded() noexcept {
 namespace {
 
 result<found_functions> find_anew() noexcept {
-  found_functions all{};
   const auto libc = libc_here();
   if (!libc) return fail(errc::unsupported, "no shared glibc in this process");
-  if (auto named = find_named(libc, all); !named) return tl::unexpected(named.error());
-  if (auto linked = find_in_linker(all); !linked) return tl::unexpected(linked.error());
+  auto all = find_functions_of(libc);
+  if (!all) return all;
+  if (auto linked = find_in_linker(*all); !linked) return tl::unexpected(linked.error());
+  struct stat file{};
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<const void*>(libc.base()), &info) != 0 && ::stat(info.dli_fname, &file) == 0)
+    events::set_libc_file(file.st_dev, file.st_ino);
   events::set_heap_end(reinterpret_cast<const std::uintptr_t*>(libc.symbol("__curbrk")));
   return all;
 }
@@ -139,6 +150,12 @@ result<found_functions> find_functions() noexcept {
 #else
 
 result<void> stay_loaded() noexcept { return fail(errc::unsupported, "functions are hooked in glibc on x86-64 only"); }
+
+loaded_image libc_here() noexcept { return {}; }
+
+result<found_functions> find_functions_of(const loaded_image& /*libc*/) noexcept {
+  return fail(errc::unsupported, "functions are hooked in glibc on x86-64 only");
+}
 
 result<found_functions> find_functions() noexcept {
   return fail(errc::unsupported, "functions are hooked in glibc on x86-64 only");

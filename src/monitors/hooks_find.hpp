@@ -5,6 +5,7 @@
 #pragma once
 
 #include "monitors/hooks_events.hpp"
+#include "monitors/hooks_image.hpp"
 #include "monitors/hooks_x86_64.hpp"
 
 #include <array>
@@ -23,8 +24,14 @@ inline constexpr std::size_t copies_of_libc = 3;
 /// The library that this is part of is not unloaded any more. Calls the dynamic linker.
 [[nodiscard]] result<void> stay_loaded() noexcept;
 
-/// Calls the dynamic linker, which takes its lock. `unsupported` without glibc, or when one is missing that has to be
-/// there.
+/// Returns the libc that this library calls; empty if that is no shared glibc. Calls the dynamic linker.
+[[nodiscard]] loaded_image libc_here() noexcept;
+
+/// Returns the functions that a copy of libc exports.
+[[nodiscard]] result<found_functions> find_functions_of(const loaded_image& libc) noexcept;
+
+/// Returns those of `libc_here()` and the dynamic linker's own. Calls the dynamic linker, which takes its lock.
+/// `unsupported` without glibc, or when one is missing that has to be there.
 [[nodiscard]] result<found_functions> find_functions() noexcept;
 
 }  // namespace pinfold::monitors
