@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The caches of a run, which come and go while threads use them.
+#pragma once
+
+#include "choices.hpp"
+#include "findings.hpp"
+#include "stamped_registrar.hpp"
+#include "support/hazard_stage.hpp"
+#include "support/test_ring.hpp"
+
+#include <pinfold/cache.hpp>
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace pinfold::testing::hazard_fuzz {
+
+/// A cache, and the device that sends what is registered in it, if it has one. Thread-safe.
+class cache_and_device {
+ public:
+  using cache_type = pinfold::cache<stamped_registrar>;
+
+  /// Adds to `hits`, when it ends, how often it answered with what was there.
+  cache_and_device(const arena& slots, std::atomic<std::uint64_t>& hits, bool with_device, const cache_options& how)
+      : hits_(hits), ring_(with_device ? std::make_unique<test_ring>() : nullptr), cache_(registrar_of(slots), how) {
+    const auto text = cache_.monitors();
+    monitors_ = text.substr(0, text.find(" ("));
+  }
+  cache_and_device(const cache_and_device&) = delete;
+  cache_and_device& operator=(const cache_and_device&) = delete;
+  ~cache_and_device() {
+    const auto done = cache_.statistics();
+    count(hits_, done.hits + done.found);
+    if (file_ >= 0) ::close(file_);
+  }
+
+  [[nodiscard]] cache_type& cache() { return cache_; }
+  [[nodiscard]] bool has_device() const { return ring_ != nullptr; }
+  [[nodiscard]] const std::string& monitors() const { return monitors_; }
+
+  enum class answer : std::uint8_t { right, wrong, refused };
+
+  /// Has the device send memory that is registered, and compares what arrived with what is there.
+  [[nodiscard]] answer send(const std::byte* from, std::size_t bytes, const stamped_registrar::registration_type& by) {
+    static thread_local std::vector<std::byte> received;
+    received.assign(bytes, std::byte{0xee});
+    {
+      const std::lock_guard guard(mutex_);
+      const auto sent = ring_->write(file_, from, static_cast<unsigned>(bytes), 0, by.index);
+      if (sent != static_cast<int>(bytes)) return answer::refused;
+      if (::pread(file_, received.data(), bytes, 0) != static_cast<ssize_t>(bytes)) return answer::refused;
+    }
+    return std::memcmp(received.data(), from, bytes) == 0 ? answer::right : answer::wrong;
+  }
+
+ private:
+  static constexpr unsigned slots_of_ring = 256;
+
+  [[nodiscard]] stamped_registrar registrar_of(const arena& slots) {
+    if (!ring_) return {slots, std::nullopt};
+    return {slots, registrar_on(*ring_, slots_of_ring)};
+  }
+
+  std::atomic<std::uint64_t>& hits_;
+  std::mutex mutex_;  // one writes at a time
+  std::unique_ptr<test_ring> ring_;
+  int file_ = ring_ ? ::memfd_create("received", MFD_CLOEXEC) : -1;
+  cache_type cache_;
+  std::string monitors_;
+};
+
+/// Threads take a cache for a step, or for as long as they hold a lease of it. The last one that lets go destroys it.
+class caches {
+ public:
+  static constexpr std::size_t count = 4;
+
+  caches(const arena& slots, std::atomic<std::uint64_t>& hits, const watch_case& who, bool devices)
+      : slots_(slots), hits_(hits), who_(who), devices_(devices) {}
+
+  [[nodiscard]] std::shared_ptr<cache_and_device> get(std::size_t number) {
+    const std::lock_guard guard(mutex_);
+    return all_.at(number % count);
+  }
+
+  /// Makes a cache in that place; the first two have a device.
+  void make(std::size_t number, choices& random) {
+    const auto with_device = devices_ && number % count < 2;
+    replace(number, std::make_shared<cache_and_device>(slots_, hits_, with_device, options(random)));
+  }
+  /// Leaves the place empty.
+  void drop(std::size_t number) { replace(number, nullptr); }
+
+ private:
+  void replace(std::size_t number, std::shared_ptr<cache_and_device> by) {
+    const std::lock_guard guard(mutex_);
+    all_.at(number % count).swap(by);
+    // What was there is destroyed after the guard: parameters outlive local variables.
+  }
+
+  [[nodiscard]] cache_options options(choices& random) const {
+    cache_options made;
+    made.monitor = who_.monitor;
+    made.strict = who_.strict;
+    made.program_data = true;
+    made.reaper = random.one_in(4);
+    made.max_count = random.one_in(3) ? 24 : 0;
+    made.full = when_full::bypass;
+    made.closes = random.one_in(3) ? close_policy::deferred : close_policy::inline_;
+    return made;
+  }
+
+  const arena& slots_;
+  std::atomic<std::uint64_t>& hits_;
+  const watch_case& who_;
+  bool devices_;
+  std::mutex mutex_;
+  std::array<std::shared_ptr<cache_and_device>, count> all_;
+};
+
+}  // namespace pinfold::testing::hazard_fuzz

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Random events of memory, made in every way that a monitor claims to see, by one to eight threads, with random
+// look-ups before and after: no lease is on memory of before (R30, R55). The bytes that io_uring sends are checked, and
+// each registration's number of the last event. Beside it caches, threads and processes come and go.
+//
+// Without PINFOLD_TEST_SECONDS all tests together take ten seconds; with it, each takes so many. PINFOLD_TEST_SEED
+// replays the choices of each thread; PINFOLD_FUZZ_ONLY limits what is chosen (hazard_fuzz/filter.hpp).
+#include "stress/hazard_fuzz/round.hpp"
+#include "support/reused_address.hpp"
+#include "support/sanitized.hpp"
+#include "support/settings.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iostream>
+
+namespace pinfold::testing {
+namespace {
+
+using namespace hazard_fuzz;
+
+const std::vector<watch_case>& fuzzed_sets() {
+  static const std::vector<watch_case> list{
+      {"explicit", nullptr, monitor_choice::explicit_, false, true},
+      {"hooks", nullptr, monitor_choice::hooks},
+      {"userfaultfd", nullptr, monitor_choice::userfaultfd},
+      {"strict_userfaultfd", nullptr, monitor_choice::userfaultfd, true},
+      {"hooks_and_userfaultfd", nullptr, monitor_choice::hooks | monitor_choice::userfaultfd},
+      {"automatic", nullptr, monitor_choice::automatic},
+      {"bpf", nullptr, monitor_choice::bpf},
+  };
+  return list;
+}
+
+enum class placement : std::uint8_t { one_cpu, all_cpus };
+
+std::chrono::milliseconds time_of_each() {
+  const auto tests = 2 * fuzzed_sets().size();
+  return std::getenv("PINFOLD_TEST_SECONDS") != nullptr ? std::chrono::milliseconds(stress_time())
+                                                        : std::chrono::milliseconds(10'000 / tests);
+}
+
+bool can_check_bytes() {
+  io_uring ring{};
+  if (thread_sanitized) return false;  // as for events from a ring
+  if (::io_uring_queue_init(2, &ring, 0) != 0) return false;
+  ::io_uring_queue_exit(&ring);
+  return true;
+}
+
+std::size_t free_huge_pages() {
+  std::ifstream file("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
+  std::size_t pages = 0;
+  file >> pages;
+  return pages;
+}
+
+/// What proved itself of the set here.
+watching proven_of(const watch_case& who, std::string& text) {
+  const arena none(0, 0, false);
+  std::atomic<std::uint64_t> hits{0};
+  cache_and_device probe(none, hits, false, {.monitor = who.monitor, .strict = who.strict});
+  text = probe.cache().monitors();
+  watching by{{}, who.announces, sanitized};
+  for (const auto& [name, one] : {std::pair{"hooks", monitor_choice::hooks},
+                                  {"userfaultfd", monitor_choice::userfaultfd},
+                                  {"bpf", monitor_choice::bpf}})
+    if (probe.monitors().find(name) != std::string::npos) by.proven = by.proven | one;
+  return by;
+}
+
+class hazard_fuzz_on : public ::testing::Test {
+ protected:
+  void run_rounds(const watch_case& who, const watching& by, std::chrono::milliseconds time);
+
+  filter only_;
+  foreign_patch patch_;
+  findings found_;
+  counters done_;
+};
+
+class hazard_fuzz_of : public hazard_fuzz_on,
+                       public ::testing::WithParamInterface<std::tuple<watch_case, placement>> {};
+
+void hazard_fuzz_on::run_rounds(const watch_case& who, const watching& by, std::chrono::milliseconds time) {
+  constexpr std::size_t enough_huge_pages = 64;
+  helper_process helper;
+  watchdog guard(std::chrono::seconds(60), [this] { done_.print(std::cerr), found_.print(std::cerr); });
+  const auto end = steady_clock::now() + time;
+  const bool devices = can_check_bytes();
+  for (auto seed = test_seed(); steady_clock::now() < end; ++seed) {
+    choices random(seed, 1000, 0);
+    const auto threads = static_cast<unsigned>(1 + random.below(8));
+    run one{seed,
+            threads,
+            random.one_of(std::array{0U, 1U, 1U, 8U, 62U}),
+            by,
+            !random.one_in(3),
+            free_huge_pages() >= enough_huge_pages,
+            only_,
+            patch_,
+            helper,
+            found_,
+            done_,
+            guard,
+            arena(run::shared_slots + threads * run::own_slots, run::shared_small_slots + threads, who.announces),
+            caches(one.slots, done_.hits, who, devices)};
+    run_round(one, std::min(end, steady_clock::now() + std::chrono::milliseconds(500 + random.below(1500))));
+    guard.beat();
+  }
+}
+
+TEST_P(hazard_fuzz_of, R30_R55_no_lease_on_memory_of_before) {
+  const auto& [who, where] = GetParam();
+  const on_one_cpu here(where == placement::one_cpu);
+  program_steps::own_arenas();
+  std::string monitors;
+  const auto by = proven_of(who, monitors);
+  if (monitors.starts_with("none")) GTEST_SKIP() << monitors;
+  run_rounds(who, by, time_of_each());
+  std::cout << monitors << ": ";
+  done_.print(std::cout);
+  found_.print(std::cout);
+  EXPECT_GT(done_.events, 0U);
+  EXPECT_TRUE(done_.hits > 0 || !by.keeps(memory_kind::anonymous));
+  EXPECT_EQ(found_.count(), 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(watched_by, hazard_fuzz_of,
+                         ::testing::Combine(::testing::ValuesIn(fuzzed_sets()),
+                                            ::testing::Values(placement::all_cpus, placement::one_cpu)),
+                         [](const auto& one) {
+                           return std::string(std::get<0>(one.param).name) +
+                                  (std::get<1>(one.param) == placement::one_cpu ? "_one_cpu" : "_all_cpus");
+                         });
+
+// Registrations that nobody invalidates: what this test could not find, it could not find elsewhere.
+TEST_F(hazard_fuzz_on, finds_memory_of_before_where_no_monitor_tells) {
+  const watch_case nobody{"nobody", nullptr, monitor_choice::explicit_};
+  const auto all = monitor_choice::hooks | monitor_choice::userfaultfd | monitor_choice::bpf;
+  program_steps::own_arenas();
+  run_rounds(nobody, {all, false, sanitized}, std::min(time_of_each(), std::chrono::milliseconds(5000)));
+  found_.print(std::cout);
+  EXPECT_GT(found_.count(), 0U);
+}
+
+}  // namespace
+}  // namespace pinfold::testing
