@@ -26,8 +26,10 @@ enum class close_policy : std::uint8_t {
 };
 
 /// Who tells a `cache` that memory of this process is gone (R32, R33). Import caches need nobody: their tokens tell.
-/// Several may be joined with `|`: then every one of them has to prove itself, or nothing is kept. `docs/monitors.md`
-/// says what each of them sees, and what it costs. Where `automatic` is userfaultfd alone, it is `strict`.
+/// Several may be joined with `|`: then every one of them has to prove itself, or nothing is kept; and a registration
+/// is kept only when every one of them works and watches its memory. Unknown bits mean that nothing is kept.
+/// `docs/monitors.md` says what each of them sees, and what it costs. Where `automatic` is userfaultfd alone, it is
+/// `strict`.
 enum class monitor_choice : std::uint8_t {
   automatic = 0,    ///< hooks and userfaultfd, those that prove themselves here; nothing is kept if none does
   explicit_ = 1,    ///< the application says so: `cache::invalidate`, or `announce_gone` (monitors/explicit.hpp)
@@ -56,7 +58,7 @@ struct cache_options {
   // For caches of local memory:
   monitor_choice monitor = monitor_choice::automatic;  ///< who tells of memory that goes
   bool strict = false;  ///< with userfaultfd: exact also where a thread reuses an address that another unmapped with a
-                        ///< raw system call. About 115 ns more for every hit
+                        ///< raw system call. About 200 ns more for every hit
   bool allocator_hints = false;  ///< with `retain` and a monitor that is proven: have `malloc` give less memory back,
                                  ///< where this process's allocator honours that (R34); undone with the last such cache
   bool program_data = false;  ///< keep registrations of programs' and libraries' text and data: nobody truncates those

@@ -5,11 +5,23 @@
 
 namespace pinfold::monitors {
 
+namespace {
+
+// A monitor of a later version, or no valid value at all: no monitor here would tell what it stands for.
+bool names_unknown(monitor_choice wanted) noexcept {
+  constexpr auto known = monitor_choice::explicit_ | monitor_choice::hooks | monitor_choice::userfaultfd |
+                         monitor_choice::bpf | monitor_choice::none;
+  return (static_cast<unsigned>(wanted) & ~static_cast<unsigned>(known)) != 0;
+}
+
+}  // namespace
+
 chosen choose(monitor_choice wanted, bool with_hints) {
   const bool automatic = wanted == monitor_choice::automatic;
   watch::monitor_set::members members;
   std::string names = includes(wanted, monitor_choice::explicit_) ? "explicit" : "";
   std::string problems = includes(wanted, monitor_choice::none) ? "switched off" : "";
+  if (names_unknown(wanted)) problems += std::string(problems.empty() ? "" : "; ") + "unknown bits in monitor_choice";
   for (const kind& one : all_kinds()) {
     if (automatic ? !one.by_default : !includes(wanted, one.choice)) continue;
     auto found = find(one);

@@ -95,6 +95,20 @@ TEST(monitors, R32_one_that_cannot_be_had_means_that_nothing_is_kept) {
   ::munmap(at, bytes);
 }
 
+TEST(monitors, R33_unknown_bits_mean_that_nothing_is_kept) {
+  for (const unsigned bits : {16U, 32U, 64U, 17U, 0x72U}) {
+    monitored m(static_cast<monitor_choice>(bits));
+    EXPECT_TRUE(m.cache.monitors().starts_with("none (")) << m.cache.monitors();
+    EXPECT_NE(m.cache.monitors().find("unknown bits in monitor_choice"), std::string::npos) << m.cache.monitors();
+    void* const at = mapped();
+    m.touch(at);
+    m.touch(at);
+    EXPECT_EQ(m.device->opened, 2U) << bits;
+    EXPECT_EQ(m.device->open_now(), 0U) << bits;
+    ::munmap(at, bytes);
+  }
+}
+
 TEST(monitors, strict_hits_are_hits) {
   monitored m(monitor_choice::userfaultfd, {.strict = true});
   if (!m.works()) GTEST_SKIP() << m.cache.monitors();
