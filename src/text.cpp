@@ -38,6 +38,7 @@ constexpr std::array all_counters{
     counter{"conflicts", &s::conflicts},
     counter{"bypasses", &s::bypasses},
     counter{"unmonitored", &s::unmonitored},
+    counter{"monitor_failures", &s::monitor_failures},
     counter{"file_backed", &s::file_backed},
     counter{"invalidated_while_leased", &s::invalidated_while_leased},
     counter{"audits", &s::audits},
@@ -100,6 +101,8 @@ const char* name_of(event_kind kind) noexcept {
     case event_kind::statistics: return "statistics";
     case event_kind::audit_failed: return "audit_failed";
     case event_kind::requested: return "requested";
+    case event_kind::not_kept: return "not_kept";
+    case event_kind::monitor_degraded: return "monitor_degraded";
   }
   return "unknown";
 }

@@ -43,12 +43,14 @@ struct statistics {
   std::uint64_t conflicts = 0;  ///< idle entries closed because the driver said already mapped
   std::uint64_t bypasses = 0;   ///< registrations opened outside the budget
 
-  std::uint64_t unmonitored = 0;  ///< registered for one lease only, as nobody tells of memory that goes (R33)
+  /// Registered for one lease only, as not every monitor of the cache would tell when the memory goes (R33, R53).
+  std::uint64_t unmonitored = 0;
   std::uint64_t file_backed = 0;  ///< of those, the ones where another process could truncate the file behind it (R30)
 
   std::uint64_t audits = 0;  ///< times that the pages behind a registration were compared (`audit_one_in`)
 
   // Trouble.
+  std::uint64_t monitor_failures = 0;  ///< times that a monitor of this cache stopped working (`monitor_degraded`)
   std::uint64_t failed_audits = 0;  ///< of those, the ones that found other pages: something was not monitored
   std::uint64_t invalidated_while_leased = 0;
   std::uint64_t sink_failures = 0;  ///< exceptions that the event sink threw

@@ -74,7 +74,7 @@ class engine {
     return options_.strict && monitors_ != nullptr ? no_hits() : view_;
   }
   [[nodiscard]] bool keeps() const noexcept { return keeps_; }
-  [[nodiscard]] const std::string& monitors() const noexcept { return monitors_text_; }
+  [[nodiscard]] std::string monitors() const;
   [[nodiscard]] result<grant> acquire(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
   void acquire_group(std::span<const request> what, std::span<result<grant>> granted) noexcept PINFOLD_EXCLUDES(mutex_);
   [[nodiscard]] grant find(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
@@ -307,6 +307,8 @@ class engine {
     return monitors_ == nullptr || is_watched(extent);
   }
   [[nodiscard]] bool is_watched(const range& extent) noexcept PINFOLD_EXCLUDES(mutex_);
+  void tell_changes() noexcept PINFOLD_EXCLUDES(mutex_);
+  [[nodiscard]] std::uint64_t monitor_failures() const noexcept;
   void keep_to_itself(entry& opening) noexcept PINFOLD_REQUIRES(mutex_);
   /// Whether it can be noted that this is registered.
   [[nodiscard]] bool watchable(const range& extent) noexcept {
@@ -347,6 +349,8 @@ class engine {
   const std::uint64_t process_;           // as the gate says: a copy, for the gate's line has the mutex
   watch::watched_memory* const watched_;  // null for imported memory, of which only its token tells
   const std::shared_ptr<const watch::monitor_set> monitors_;
+  const std::uint64_t failures_before_;  // of its monitors, when this cache was made
+  std::atomic<std::uint64_t> changes_told_;
   const std::shared_ptr<void> hints_;
   const bool keeps_;
   const std::string monitors_text_;

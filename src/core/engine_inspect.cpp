@@ -33,6 +33,7 @@ statistics engine::read_statistics() const noexcept {
   now.conflicts = sum(counter::conflicts);
   now.bypasses = sum(counter::bypasses);
   now.unmonitored = sum(counter::unmonitored);
+  now.monitor_failures = monitor_failures();
   now.file_backed = sum(counter::file_backed);
   now.invalidated_while_leased = sum(counter::invalidated_while_leased);
   now.audits = sum(core::shared_counter::audits);

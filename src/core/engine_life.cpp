@@ -83,6 +83,8 @@ engine::engine(core::gate& own, const driver& table, cache_options options, watc
       process_(own.process),
       watched_(table.token_bytes > 0 ? nullptr : &watch::watched_memory::here()),
       monitors_(std::move(monitors.set)),
+      failures_before_(monitors_ ? monitors_->failures() : 0),
+      changes_told_(monitors_ ? monitors_->changes() : 0),
       hints_(std::move(monitors.hints)),
       keeps_(monitors.keeps),
       monitors_text_(with_audit(std::move(monitors.text), options_.audit_one_in)),

@@ -4,9 +4,6 @@
 // take the mutex, which looks at the news, and everybody who comes marks a few.
 #include "backing.hpp"
 #include "core/engine.hpp"
-#include "core/page_bytes.hpp"
-
-#include <pinfold/detail/pages.hpp>
 
 namespace pinfold::detail {
 
@@ -133,18 +130,6 @@ request engine::for_one_lease(request what) noexcept {
   what.unshared = true;
   what.persistent = false;
   return what;
-}
-
-// Before the driver sees it. Without the mutex: a monitor may have to ask the kernel.
-bool engine::is_watched(const range& extent) noexcept {
-  return monitors_->watch(aligned_out(extent, core::page_bytes()));
-}
-
-// Nobody would tell if this memory went away: it is registered for those who wait for it, and not kept.
-void engine::keep_to_itself(entry& opening) noexcept {
-  if (opening.unshared) return;
-  opening.doomed = opening.unshared = true;
-  counters_.add(counter::unmonitored);
 }
 
 error engine::cannot_be_noted() noexcept {

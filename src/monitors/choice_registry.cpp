@@ -119,6 +119,7 @@ std::string prove(const kind& of, watch::monitor& made) {
 std::string make_and_prove(const kind& wanted, registry::known& known) {
   if (known.verdict && !known.verdict->empty()) return *known.verdict;
   std::unique_ptr<watch::monitor> fresh;
+  if (known.monitor != nullptr && !known.monitor->ensure_works()) return known.monitor->why_not();
   if (known.monitor == nullptr) {
     auto made = wanted.make(board::here(), watched_memory::here());
     if (!made) return describe(made.error());

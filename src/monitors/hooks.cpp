@@ -78,6 +78,13 @@ class hooks final : public watch::monitor {
     return works() ? result<void>{} : regain();
   }
   [[nodiscard]] bool works() const noexcept override { return guard::intact() && !guard::writable(); }
+  [[nodiscard]] const char* why_not() const noexcept override {
+    return guard::writable() ? "another library is changing the code of libc"
+                             : "another library has changed libc's code";
+  }
+
+ protected:
+  void restart() noexcept override { static_cast<void>(regain()); }
 
  private:
   // Without the lock: the dynamic linker's is needed.

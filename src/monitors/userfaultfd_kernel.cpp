@@ -2,6 +2,7 @@
 #include "monitors/userfaultfd_kernel.hpp"
 
 #include <cerrno>
+#include <csignal>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <poll.h>
@@ -32,6 +33,9 @@ tl::unexpected<error> refused(int native) noexcept {
     default: return fail_errno(errc::out_of_resources, native, "no userfaultfd to be had");
   }
 }
+
+// Never sent, as a userfaultfd sends none, and the last of all, so that no program has a use for it.
+const int mark_signal = SIGRTMAX;
 
 range between(std::uint64_t begin, std::uint64_t bytes) noexcept {
   return {static_cast<std::uintptr_t>(begin), static_cast<std::uintptr_t>(begin + bytes)};
@@ -64,19 +68,34 @@ descriptor descriptor::of(int fresh) noexcept {
     fresh = higher;
   }
   struct stat seen{};
-  if (fresh < 0 || ::fstat(fresh, &seen) != 0) return {fresh, 0, 0};
-  return {fresh, seen.st_dev, seen.st_ino};
+  if (fresh < 0 || ::fstat(fresh, &seen) != 0) return {.number = fresh};
+  return {.number = fresh, .device = seen.st_dev, .inode = seen.st_ino};
 }
 
-bool descriptor::is_open() const noexcept {
+void descriptor::mark() noexcept { marked = ::fcntl(number, F_SETSIG, mark_signal) == 0; }
+
+void descriptor::belong_to(pid_t thread) noexcept {
+  const f_owner_ex wanted{.type = F_OWNER_TID, .pid = thread};
+  owner = ::fcntl(number, F_SETOWN_EX, &wanted) == 0 ? thread : 0;
+}
+
+bool descriptor::is_this() const noexcept {
+  if (owner != 0) {
+    f_owner_ex noted{};
+    return ::fcntl(number, F_GETOWN_EX, &noted) == 0 && noted.type == F_OWNER_TID && noted.pid == owner;
+  }
   struct stat seen{};
-  return number >= 0 && ::fstat(number, &seen) == 0 && seen.st_ino == inode && seen.st_dev == device;
+  const bool same_inode = number >= 0 && ::fstat(number, &seen) == 0 && seen.st_ino == inode && seen.st_dev == device;
+  return same_inode && (!marked || ::fcntl(number, F_GETSIG) == mark_signal);
 }
 
 void descriptor::close() noexcept {
-  if (is_open()) ::close(number);
+  owner = 0;
+  if (is_this()) close_number(number);
   number = -1;
 }
+
+void close_number(int number) noexcept { ::close(number); }
 
 // Faults that the kernel itself takes are what needs privileges; there are none here of any sort.
 result<descriptor> open() noexcept {

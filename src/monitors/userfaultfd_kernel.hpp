@@ -12,17 +12,31 @@
 namespace pinfold::monitors::uffd {
 
 /// A descriptor, and which file it was: a program may close what it did not open, and get the number for another file.
+/// All userfaultfds have one inode, as have event counters and epoll sets. So the open file is told by what the kernel
+/// notes for it and for no other: whom it would send signals to (F_SETOWN), which no userfaultfd ever does.
 struct descriptor {
   int number = -1;
   dev_t device = 0;
   ino_t inode = 0;
+  bool marked = false;
+  pid_t owner = 0;
 
   /// As it is open now; closed on exec, and never one of 0, 1 and 2, which who closed them wants back.
   [[nodiscard]] static descriptor of(int fresh) noexcept;
-  [[nodiscard]] bool is_open() const noexcept;
-  /// Unless it is another file by now.
+
+  /// Has the kernel note a signal for the open file, which tells it from others with the same inode in children, too.
+  void mark() noexcept;
+  /// Has it note a thread of this process, which tells it from every other open file for as long as the thread lives.
+  void belong_to(pid_t thread) noexcept;
+
+  /// Whether the number stands for this open file. One system call where it belongs to a thread.
+  [[nodiscard]] bool is_this() const noexcept;
+
+  /// Unless it is another file by now, as far as inode and signal tell: also in a child, and after that thread's end.
   void close() noexcept;
 };
+
+void close_number(int number) noexcept;
 
 /// One that sends events and never faults.
 [[nodiscard]] result<descriptor> open() noexcept;

@@ -73,6 +73,7 @@ void* reader::main(void* self) noexcept {
 // close this one, and what others close is closed.
 int reader::settle_in() noexcept {
   constexpr unsigned unshare = 2;  // CLOSE_RANGE_UNSHARE
+  thread_id_ = static_cast<pid_t>(::syscall(SYS_gettid));
   ::prctl(PR_SET_NAME, "pinfold-uffd");
   const auto number = static_cast<unsigned>(uffd_);
   if (::syscall(SYS_close_range, number + 1, UINT_MAX, unshare) != 0) return errno;

@@ -35,6 +35,9 @@ class reader {
   void fail() noexcept;
   [[nodiscard]] bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
 
+  /// The kernel's number of the thread, after `start`.
+  [[nodiscard]] pid_t thread_id() const noexcept { return thread_id_; }
+
   [[nodiscard]] const own_pages& pages() const noexcept { return pages_; }
 
   /// When its thread is gone, and the userfaultfd closed.
@@ -57,6 +60,7 @@ class reader {
   int uffd_;
   own_pages pages_;
   pthread_t thread_{};
+  pid_t thread_id_ = 0;
   std::atomic<int> started_{starting};  // then 0 or an errno
   bool rung_ = false;                   // the thread's own
   std::atomic<bool> failed_{false};

@@ -7,6 +7,7 @@
 #include <pinfold/range.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 
 namespace pinfold::watch {
@@ -44,8 +45,45 @@ class monitor {
   /// Whether it sees what other processes do to a file that is mapped here.
   [[nodiscard]] virtual bool sees_files() const noexcept { return false; }
 
-  /// False once it has failed for good: then nothing may be kept on its word.
+  /// False once it has failed: then nothing may be kept on its word. Cheap, as every miss asks.
   [[nodiscard]] virtual bool works() const noexcept { return true; }
+
+  /// Why `works` is false: a constant text.
+  [[nodiscard]] virtual const char* why_not() const noexcept { return "it has failed"; }
+
+  /// Returns whether it works, after it was started anew where that was necessary and possible. The first thread that
+  /// finds it failed counts that, posts that any memory may be gone, and starts it anew; an attempt that fails is
+  /// repeated after `between_attempts`. Every other thread is told false meanwhile, and waits for nothing. Never called
+  /// with a lock held that an event could wait for.
+  [[nodiscard]] bool ensure_works() noexcept {
+    const bool as_ever = works() && !failed_.load(std::memory_order_acquire);
+    return as_ever || recover();
+  }
+
+  /// How often it was found failed, and how often found working after that. What was registered while both stay the
+  /// same, and `ensure_works` said true, was watched all the time.
+  [[nodiscard]] std::uint64_t failures() const noexcept { return failures_.load(std::memory_order_acquire); }
+  [[nodiscard]] std::uint64_t recoveries() const noexcept { return recoveries_.load(std::memory_order_acquire); }
+
+  /// Why it failed last: a constant text, null when it never did.
+  [[nodiscard]] const char* last_failure() const noexcept { return last_failure_.load(std::memory_order_acquire); }
+
+  static constexpr std::chrono::milliseconds between_attempts{100};
+
+ protected:
+  /// Starts it anew, if it can: then `works` is true again. Called by one thread at a time, after all that was kept on
+  /// its word was invalidated.
+  virtual void restart() noexcept {}
+
+ private:
+  [[nodiscard]] bool recover() noexcept;
+
+  std::atomic<bool> failed_{false};      // from the first time that it was found failed until it works again
+  std::atomic<bool> recovering_{false};  // one thread is at it, and has what follows
+  std::chrono::steady_clock::time_point next_attempt_{};
+  std::atomic<std::uint64_t> failures_{0};
+  std::atomic<std::uint64_t> recoveries_{0};
+  std::atomic<const char*> last_failure_{nullptr};
 };
 
 }  // namespace pinfold::watch

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -21,12 +22,35 @@ class monitor_set {
 
   explicit monitor_set(members all) noexcept : all_(std::move(all)) {}
 
-  /// Whether one of them at least sees what happens to these pages. All are told of them.
-  [[nodiscard]] bool watch(const range& pages) const noexcept {
-    bool seen = false;
+  /// Success when every one of them works, and sees what happens to these pages; else why the first that does not
+  /// cannot. All are told of them. Makes those anew that have failed, as `monitor::ensure_works` does.
+  [[nodiscard]] result<void> watch(const range& pages) const noexcept {
+    result<void> all;
+    for (const auto& one : all_) {
+      auto told = one->ensure_works() ? one->watch(pages) : fail(errc::closed, one->why_not());
+      if (all && !told) all = std::move(told);
+    }
+    return all;
+  }
+
+  /// As long as this stays the same, no monitor has failed and none works again.
+  [[nodiscard]] std::uint64_t changes() const noexcept {
+    std::uint64_t sum = 0;
+    for (const auto& one : all_) sum += one->failures() + one->recoveries();
+    return sum;
+  }
+  [[nodiscard]] std::uint64_t failures() const noexcept {
+    std::uint64_t sum = 0;
+    for (const auto& one : all_) sum += one->failures();
+    return sum;
+  }
+
+  /// Which of them do not work now, and why, for people; empty when all do. Allocates.
+  [[nodiscard]] std::string not_working() const {
+    std::string text;
     for (const auto& one : all_)
-      if (one->watch(pages)) seen = true;
-    return seen;
+      if (!one->works()) text += (text.empty() ? "" : "; ") + std::string(one->name()) + ": " + one->why_not();
+    return text;
   }
 
   void settle() const noexcept {

@@ -20,10 +20,10 @@ using pinfold::severity;
 
 TEST(name_of, every_event_kind_has_a_name_of_its_own) {
   std::set<std::string> names;
-  for (int kind = 0; kind <= static_cast<int>(event_kind::requested); ++kind) {
+  for (int kind = 0; kind <= static_cast<int>(event_kind::monitor_degraded); ++kind) {
     names.insert(pinfold::name_of(static_cast<event_kind>(kind)));
   }
-  EXPECT_EQ(names.size(), static_cast<std::size_t>(event_kind::requested) + 1);
+  EXPECT_EQ(names.size(), static_cast<std::size_t>(event_kind::monitor_degraded) + 1);
   EXPECT_FALSE(names.contains("unknown"));
   EXPECT_STREQ(pinfold::name_of(event_kind::close_failed), "close_failed");
 }

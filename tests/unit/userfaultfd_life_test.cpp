@@ -37,6 +37,28 @@ TEST_F(userfaultfd_monitor, watches_whole_mappings_so_that_they_are_not_split) {
   EXPECT_EQ(mappings_in(memory.all()), 1U);
 }
 
+// A mapping that is split because a part of it is watched cannot be moved in one piece (EFAULT).
+TEST_F(userfaultfd_monitor, leaves_a_mapping_movable_of_which_a_part_is_watched) {
+  constexpr std::size_t bytes = std::size_t{16} << 20U;
+  void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(at, MAP_FAILED);
+  const auto middle = reinterpret_cast<std::uintptr_t>(at) + bytes / 2;
+  ASSERT_TRUE(in->watch({middle, middle + page}));
+  void* const moved = ::mremap(at, bytes, 4 * bytes, MREMAP_MAYMOVE);
+  EXPECT_NE(moved, MAP_FAILED);
+  ::munmap(moved == MAP_FAILED ? at : moved, moved == MAP_FAILED ? bytes : 4 * bytes);
+}
+
+// The price: the rest of the mapping is not to be had for a userfaultfd of the program's.
+TEST_F(userfaultfd_monitor, R38_keeps_another_userfaultfd_from_the_rest_of_a_mapping) {
+  mapped memory(1024 * page);
+  ASSERT_TRUE(in->watch(memory.part(0, page)));
+  auto other = monitors::uffd::open();
+  ASSERT_TRUE(other);
+  EXPECT_EQ(monitors::uffd::start_watching(other->number, memory.part(1023 * page, 1024 * page)), EBUSY);
+  other->close();
+}
+
 TEST_F(userfaultfd_monitor, watches_again_what_was_mapped_again) {
   mapped memory(4 * page);
   ASSERT_TRUE(in.watch_for(memory.all()));

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Asking the monitors about memory before the driver gets it, and telling what came of that (R53).
+#include "core/engine.hpp"
+#include "core/page_bytes.hpp"
+
+#include <pinfold/detail/pages.hpp>
+
+namespace pinfold::detail {
+
+namespace {
+
+std::string what_became_of(const watch::monitor& one) {
+  std::string text = std::string(one.name()) + " failed: " + one.last_failure();
+  if (one.works()) return text + "; it works again";
+  return text + "; it does not work now: " + one.why_not();
+}
+
+}  // namespace
+
+// Before the driver sees it. Without the mutex: a monitor may have to ask the kernel, or to be started anew.
+bool engine::is_watched(const range& extent) noexcept {
+  const auto watched = monitors_->watch(aligned_out(extent, core::page_bytes()));
+  if (monitors_->changes() != changes_told_.load(std::memory_order_relaxed)) tell_changes();
+  if (watched) return true;
+  event refused{event_kind::not_kept, severity::info};
+  refused.where = extent;
+  refused.cause = &watched.error();
+  tell(refused);
+  return false;
+}
+
+// No monitor would tell if this memory went away: it is registered for those who wait for it, and not kept.
+void engine::keep_to_itself(entry& opening) noexcept {
+  if (opening.unshared) return;
+  opening.doomed = opening.unshared = true;
+  counters_.add(counter::unmonitored);
+}
+
+// Several threads may find the same change: one of them tells it.
+void engine::tell_changes() noexcept {
+  const auto now = monitors_->changes();
+  if (changes_told_.exchange(now) == now || !options_.sink) return;
+  try {
+    const bool well = monitors_->not_working().empty();
+    std::string text;
+    for (const auto& one : monitors_->all())
+      if (one->failures() != 0) text += (text.empty() ? "" : "; ") + what_became_of(*one);
+    event changed{event_kind::monitor_degraded, well ? severity::warning : severity::failure};
+    changed.text = text.c_str();
+    tell(changed);
+  } catch (...) {  // no memory for a line of text is no reason to refuse the request
+    counters_.add(core::shared_counter::sink_failures);
+  }
+}
+
+std::uint64_t engine::monitor_failures() const noexcept {
+  return monitors_ != nullptr ? monitors_->failures() - failures_before_ : 0;
+}
+
+std::string engine::monitors() const {
+  const std::string lost = monitors_ != nullptr && here() ? monitors_->not_working() : std::string();
+  return lost.empty() ? monitors_text_ : "none (" + lost + ")";
+}
+
+}  // namespace pinfold::detail

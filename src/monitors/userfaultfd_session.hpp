@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// One userfaultfd with its thread, from its start to its end.
+#pragma once
+
+#include "monitors/userfaultfd_kernel.hpp"
+#include "monitors/userfaultfd_maps.hpp"
+#include "monitors/userfaultfd_thread.hpp"
+#include "watch/board.hpp"
+#include "watch/watched_memory.hpp"
+
+#include <atomic>
+#include <chrono>
+
+namespace pinfold::monitors::uffd {
+
+/// Thread-safe, but for `start` and `end`, which one thread calls. `watch` and `settle` may still run in other threads
+/// while it ends, and later: they use the descriptor only after a look whether its number stands for this userfaultfd.
+/// Its memory has to outlive them.
+class session {
+ public:
+  session(watch::board& board, watch::watched_memory& watched, descriptor opened) noexcept
+      : board_(board), descriptor_(opened), reader_(board, watched, opened.number) {}
+  session(const session&) = delete;
+  session& operator=(const session&) = delete;
+
+  [[nodiscard]] result<void> start() noexcept;
+
+  /// Releases all memory from the watch and joins the thread. Only in the process that started it.
+  void end() noexcept;
+
+  /// Why nothing may be kept on its word, a constant text; null while it works. Two system calls.
+  [[nodiscard]] const char* trouble() const noexcept;
+
+  // As the members of `watch::monitor`.
+  [[nodiscard]] result<void> watch(const range& pages) noexcept;
+  void settle() noexcept;
+
+ private:
+  [[nodiscard]] bool gets_quiet(std::chrono::milliseconds at_most) noexcept;
+  void lose_descriptor() noexcept;
+  [[nodiscard]] bool has_failed() const noexcept {
+    return reader_.failed() || lost_.load(std::memory_order_acquire) || ended_.load(std::memory_order_acquire);
+  }
+
+  static constexpr auto patience = std::chrono::milliseconds(watch::board::patience_ms);
+  static constexpr auto patience_at_end = std::chrono::seconds(1);
+  static constexpr int most_delays = 1000;
+
+  watch::board& board_;
+  descriptor descriptor_;          // constant after `start`
+  descriptor maps_ = open_maps();  // constant
+  reader reader_;
+  std::atomic<int> delays_{0};     // in a row
+  std::atomic<bool> lost_{false};  // the number stands for another file, or for none
+  std::atomic<bool> ended_{false};
+  bool kept_ = false;
+  bool started_ = false;
+};
+
+}  // namespace pinfold::monitors::uffd

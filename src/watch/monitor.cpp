@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "watch/monitor.hpp"
+
+#include "watch/board.hpp"
+
+namespace pinfold::watch {
+
+// The order matters to a thread that is about to keep a registration: it has indexed the entry, and then calls
+// `ensure_works`. If that says true before `failed_` is set here, the entry is there when everything is posted, and is
+// invalidated with the rest. If later, the monitor that it is told of is the new one.
+bool monitor::recover() noexcept {
+  if (recovering_.exchange(true, std::memory_order_acquire)) return false;
+  if (!failed_.load(std::memory_order_relaxed)) {
+    if (works()) {  // another thread has made it anew since this one looked
+      recovering_.store(false, std::memory_order_release);
+      return true;
+    }
+    last_failure_.store(why_not(), std::memory_order_release);
+    failed_.store(true, std::memory_order_release);
+    failures_.fetch_add(1, std::memory_order_release);
+    board::here().post_everything();
+  }
+  const auto now = std::chrono::steady_clock::now();
+  if (!works() && now >= next_attempt_) {
+    restart();
+    next_attempt_ = std::chrono::steady_clock::now() + between_attempts;
+  }
+  const bool well = works();
+  if (well) {
+    recoveries_.fetch_add(1, std::memory_order_release);
+    failed_.store(false, std::memory_order_release);
+  }
+  recovering_.store(false, std::memory_order_release);
+  return well;
+}
+
+}  // namespace pinfold::watch

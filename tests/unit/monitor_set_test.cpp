@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The rules by which a set of monitors is trusted (R53), with monitors that fail as the test says.
+#include "watch/monitor_set.hpp"
+#include "watch/board.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+
+namespace pinfold::testing {
+namespace {
+
+class fake_monitor final : public watch::monitor {
+ public:
+  explicit fake_monitor(const char* name) : name_(name) {}
+  [[nodiscard]] const char* name() const noexcept override { return name_; }
+  [[nodiscard]] result<void> watch(const range& /*pages*/) noexcept override {
+    ++asked;
+    return watches ? result<void>{} : fail(errc::unsupported, "not this memory");
+  }
+  [[nodiscard]] bool works() const noexcept override { return healthy; }
+  [[nodiscard]] const char* why_not() const noexcept override { return "broken by the test"; }
+
+  bool watches = true;
+  bool healthy = true;
+  bool restarts = true;
+  int asked = 0;
+  int restarted = 0;
+
+ protected:
+  void restart() noexcept override {
+    ++restarted;
+    healthy = restarts;
+  }
+
+ private:
+  const char* name_;
+};
+
+struct monitor_sets : ::testing::Test {
+  std::shared_ptr<fake_monitor> first = std::make_shared<fake_monitor>("first");
+  std::shared_ptr<fake_monitor> second = std::make_shared<fake_monitor>("second");
+  watch::monitor_set both{{first, second}};
+  range pages{0x1000, 0x2000};
+  watch::board& board = watch::board::here();
+
+  [[nodiscard]] std::uint64_t events() const { return board.generation().load(); }
+};
+
+TEST_F(monitor_sets, R53_watch_only_what_all_of_them_watch) {
+  EXPECT_TRUE(both.watch(pages));
+  first->watches = false;
+  EXPECT_EQ(both.watch(pages).error(), errc::unsupported);
+  first->watches = true;
+  second->watches = false;
+  EXPECT_EQ(both.watch(pages).error(), errc::unsupported);
+  EXPECT_EQ(first->asked, 3);
+  EXPECT_EQ(second->asked, 3) << "each is told of all";
+  EXPECT_EQ(both.changes(), 0U) << "a refusal is not a failure";
+}
+
+TEST_F(monitor_sets, R53_a_failed_one_is_made_anew_after_all_was_invalidated) {
+  const auto before = events();
+  second->healthy = false;
+  EXPECT_EQ(both.not_working(), "second: broken by the test");
+  EXPECT_TRUE(both.watch(pages));
+  EXPECT_EQ(second->restarted, 1);
+  EXPECT_EQ(events(), before + 1) << "posted once";
+  EXPECT_EQ(both.failures(), 1U);
+  EXPECT_EQ(both.changes(), 2U);
+  EXPECT_STREQ(second->last_failure(), "broken by the test");
+  EXPECT_EQ(both.not_working(), "");
+  EXPECT_TRUE(both.watch(pages));
+  EXPECT_EQ(events(), before + 1);
+}
+
+TEST_F(monitor_sets, R53_one_that_cannot_be_made_anew_is_tried_again_only_now_and_then) {
+  first->healthy = first->restarts = false;
+  const auto before = events();
+  const auto start = std::chrono::steady_clock::now();
+  while (first->restarted < 3) ASSERT_EQ(both.watch(pages).error(), errc::closed);
+  EXPECT_GE(std::chrono::steady_clock::now() - start, 2 * watch::monitor::between_attempts);
+  EXPECT_EQ(first->asked, 0);
+  EXPECT_EQ(events(), before + 1);
+  EXPECT_EQ(both.failures(), 1U);
+  first->healthy = true;  // by itself
+  EXPECT_TRUE(both.watch(pages));
+  EXPECT_EQ(both.changes(), 2U);
+}
+
+TEST_F(monitor_sets, R53_what_it_kept_is_invalidated_also_where_it_works_again_by_itself_meanwhile) {
+  first->healthy = first->restarts = false;
+  EXPECT_FALSE(first->ensure_works());
+  first->healthy = true;
+  const auto before = events();
+  EXPECT_TRUE(first->ensure_works());
+  first->healthy = false;
+  EXPECT_FALSE(first->ensure_works());
+  EXPECT_EQ(events(), before + 1) << "a failure of its own";
+  EXPECT_EQ(first->failures(), 2U);
+}
+
+}  // namespace
+}  // namespace pinfold::testing
