@@ -47,17 +47,18 @@ class board {
   [[nodiscard]] const std::atomic<std::uint64_t>& generation() const noexcept { return generation_; }
 
   /// Says that memory is going. Has to be called before it can go.
-  void post(const range& gone, source from = source::user) noexcept { publish(reserve(), gone, from); }
+  void post(const range& gone, source from = source::user) noexcept;
   void post_everything(source from = source::user) noexcept { post({0, UINTPTR_MAX}, from); }
 
-  /// The same in two steps, for who learns only later what it is that goes: from `reserve` on, who reads waits. The
-  /// caller does nothing in between that could wait for anybody, and publishes soon.
-  [[nodiscard]] std::uint64_t reserve() noexcept { return generation_.fetch_add(1, std::memory_order_seq_cst); }
+  /// The same in two steps, for a monitor that learns only later what it is that goes: from `reserve` on, readers of
+  /// that number wait. One thread at a time; it does nothing in between that could wait, and publishes soon.
+  [[nodiscard]] std::uint64_t reserve() noexcept;
   void publish(std::uint64_t reserved, const range& gone, source from = source::user) noexcept;
 
-  /// What stands at `cursor`, which is moved on. A cursor begins as a value of the generation. Waits for who has
-  /// reserved and not published, at most `patience_ms`; it never moves past him: memory may go until he publishes,
-  /// without any other number being taken.
+  /// What stands at `cursor`, which is moved on. A cursor begins as a value of the generation. Waits for a number that
+  /// is reserved and not published, at most `patience_ms`, and never moves past it: memory may go until the monitor
+  /// publishes, without any other number being taken. A cursor that comes a whole ring late skips what it missed, where
+  /// all of that touched no registered memory (an empty range), and else is told `everything`.
   [[nodiscard]] news read(std::uint64_t& cursor, range& gone) const noexcept {
     source from{};
     return read(cursor, gone, from);
@@ -80,6 +81,14 @@ class board {
   };
   static constexpr std::uint64_t changing = std::uint64_t{1} << 63U;
 
+  /// False when the event has to be posted anew: a reader may have skipped its number.
+  [[nodiscard]] bool write(std::uint64_t number, const range& gone, source from) noexcept;
+  void note_filled(std::uint64_t number) noexcept;
+  [[nodiscard]] bool is_outstanding_before(std::uint64_t number) const noexcept {
+    const auto bound = outstanding_.load(std::memory_order_seq_cst);
+    return bound != 0 && bound <= number;
+  }
+  [[nodiscard]] news catch_up(std::uint64_t& cursor, std::uint64_t now) const noexcept;
   [[nodiscard]] news look_at(const slot& at, std::uint64_t number, range& gone, source& from) const noexcept;
 
   [[nodiscard]] news wait_for(std::uint64_t number, range& gone, source& from) const noexcept;
@@ -91,6 +100,8 @@ class board {
 
   std::atomic<std::uint64_t> process_{0};
   alignas(64) std::atomic<std::uint64_t> generation_{0};
+  std::atomic<std::uint64_t> outstanding_{0};  // plus 1: a number that `reserve` gave out is at least this; 0 for none
+  std::atomic<std::uint64_t> filled_{0};       // plus 1: the latest number whose range is not empty
   alignas(64) std::array<slot, capacity> slots_{};
 };
 

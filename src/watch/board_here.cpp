@@ -27,6 +27,8 @@ void board::wipe() noexcept {
   board* here = if_there();
   here->process_.store(0);
   here->generation_.store(0);
+  here->outstanding_.store(0);
+  here->filled_.store(0);
 }
 
 board* board::make() {

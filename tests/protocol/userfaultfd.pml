@@ -4,13 +4,16 @@
  * src/watch/board.cpp (numbers and ranges) and src/core/engine_news.cpp (a cache that reads them). Two callers unmap or
  * discard at the same time, each the memory that only it uses, and ask two caches for it again. `scripts/model-check`
  * runs every variant. THIRD adds a thread that gets the address from the kernel before the caller is released; POSTS
- * adds numbers of another monitor, so that the ring overflows. The others break one rule each, and have to fail:
+ * adds numbers of another monitor, of other memory or of none that is registered, so that the ring overflows; HOOKED
+ * has the second caller post its events itself, before its calls; ASKER adds a thread that only asks. The others break one rule each, and have to fail:
  *
  *   BATCHED      the reader takes two events in one read, with one number reserved
  *   LATE_NUMBER  the reader reserves the number after the read
  *   NO_PROBE     THIRD without the question whether an event is in flight
  *   SKIP_EMPTY   a cache moves past a number that is reserved and not published yet
  *   LATE_WRITER  a writer that was stopped for a whole round writes over the newer range (the end is not reached)
+ *   NO_BOUND     a cache that comes a ring late passes a number that is reserved and not published
+ *   NO_REPOST    a writer that comes a ring late takes no other number
  *   SEEN_FIRST   a cache says that it has seen the numbers before it marks the entries
  *
  * Not in the model: store buffers (every step that matters is a locked instruction or a system call; hit.pml has them),
@@ -21,7 +24,12 @@
 #ifndef CACHES
 #define CACHES 2
 #endif
-#define RING 2      /* places of the board */
+#ifndef RUN
+#define RUN 3       /* which callers there are, a bit each */
+#endif
+#ifndef RING
+#define RING 2 /* places of the board */
+#endif
 #ifndef ROUNDS
 #define ROUNDS 1    /* events that each caller causes */
 #endif
@@ -34,12 +42,15 @@
 #define BUSY 128
 #define FILLED(m, number) (((m) & 127) > (number) && (m) != BUSY + (number) + 1)
 #define NOTHING 7   /* a published range that touches no memory here */
+#define EMPTY 6     /* none that is registered anywhere */
 
 /* The board. */
 byte generation = 1;
 byte mark[RING];    /* number + 1 when the range is there; with BUSY, while it changes */
 byte gone[RING];    /* whose memory */
 byte last[RING];    /* the check: which number that was written for */
+byte outstanding;   /* plus 1: what the reader has reserved is at least this; 0 for nothing */
+byte filled;        /* plus 1: the latest number with a range that is not empty */
 
 /* The kernel: events in the order in which they came, and the callers that wait for theirs to be read. */
 chan events = [CALLERS] of { byte };
@@ -58,10 +69,13 @@ bool live[CACHES * CALLERS];
 byte registered[CACHES * CALLERS]; /* which pages an entry registered */
 #define ENTRY(c, m) ((c) * CALLERS + (m))
 
-/* A writer that was stopped for a whole round finds its place taken, and leaves it alone. */
-inline publish(number, memory) {
+/* A writer that was stopped for a whole round finds its place taken, and leaves it alone. Whether it came a ring late
+ * it asks after `filled` was raised; a cache loads the generation first, and then `filled`. */
+inline write(number, memory) {
+  d_step { if :: memory != EMPTY && filled <= number -> filled = number + 1 :: else fi }
 #ifdef LATE_WRITER
-  mark[number % RING] = BUSY;
+  mark[number % RING] = BUSY; gone[number % RING] = memory; last[number % RING] = number;
+  mark[number % RING] = number + 1;
 #else
   d_step {
     if
@@ -72,28 +86,53 @@ inline publish(number, memory) {
   if
   :: mark[number % RING] != BUSY + number + 1
   :: else ->
-#endif
     gone[number % RING] = memory; last[number % RING] = number;
-#ifdef LATE_WRITER
-  mark[number % RING] = number + 1
-#else
     d_step {
       if
       :: mark[number % RING] == BUSY + number + 1 -> mark[number % RING] = number + 1
       :: else
       fi
     }
-  fi
+  fi;
+#endif
+#ifdef NO_REPOST
+  late = false
+#else
+  late = (memory != EMPTY && generation - number > RING)
 #endif
 }
 
-inline reserve(into) { d_step { into = generation; generation++ } }
+inline post(number, memory) {
+  do
+  :: take(number); write(number, memory); if :: late :: else -> break fi
+  od
+}
 
-/* Marks stale what the range at the cursor touches. A cache that comes a whole ring late marks everything. */
+inline publish(number, memory) {
+  write(number, memory);
+  if :: late -> post(number, memory) :: else fi;
+  outstanding = 0
+}
+
+inline take(into) { d_step { into = generation; generation++ } }
+inline reserve(into) { outstanding = generation + 1; take(into) }
+
+/* Marks stale what the range at the cursor touches. A cache that comes a whole ring late marks everything, unless all
+ * that it missed was empty; it passes no number that the reader has yet to publish. */
 inline read_one(c) {
+  now = generation;
   if
-  :: generation - cursor[c] > RING ->
-    d_step { cursor[c] = generation - RING; live[ENTRY(c, 0)] = false; live[ENTRY(c, 1)] = false }
+  :: now - cursor[c] > RING ->
+#ifndef NO_BOUND
+    (outstanding == 0 || outstanding > now - RING);
+#endif
+    d_step {
+      if
+      :: filled > cursor[c] -> live[ENTRY(c, 0)] = false; live[ENTRY(c, 1)] = false
+      :: else
+      fi;
+      cursor[c] = now - RING
+    }
   :: else ->
 #ifdef SKIP_EMPTY
     m = mark[cursor[c] % RING];
@@ -106,7 +145,11 @@ inline read_one(c) {
     :: (m & 127) < cursor[c] + 1 || m == BUSY + cursor[c] + 1 /* SKIP_EMPTY */
     :: m == cursor[c] + 1 && n == cursor[c] && mark[cursor[c] % RING] == m ->
       if :: w < CALLERS -> live[ENTRY(c, w)] = false :: else fi
-    :: else -> d_step { live[ENTRY(c, 0)] = false; live[ENTRY(c, 1)] = false }
+    :: else ->
+#ifndef NO_BOUND
+      (outstanding == 0 || outstanding > cursor[c] + 1);
+#endif
+      d_step { live[ENTRY(c, 0)] = false; live[ENTRY(c, 1)] = false }
     fi;
     cursor[c]++
   fi
@@ -147,15 +190,23 @@ inline acquire(c, memory) {
 }
 
 proctype caller(byte me) {
-  byte c, g, s, m, w, n, target, round;
+  byte c, g, s, m, w, n, now, target, round;
+  bool late;
   do
   :: round < ROUNDS ->
+#ifdef HOOKED
+    if
+    :: me == 1 -> post(m, me); pages[me]++; goto told
+    :: else
+    fi;
+#endif
     in_flight++;
     if
     :: pages[me]++; is_free[me] = true; events!me; released[me] /* UNMAP: told when the pages are gone */
     :: events!me; released[me]; pages[me]++                     /* REMOVE: told before the pages go */
     fi;
     d_step { released[me] = false; in_flight-- }
+told:
     c = 0;
     do
     :: c < CACHES -> acquire(c, me); c++
@@ -169,6 +220,7 @@ proctype caller(byte me) {
 active proctype reader() {
   byte number, next, count, i;
   byte taken[MOST];
+  bool late;
 end:
   do
   :: nempty(events) ->
@@ -186,7 +238,7 @@ end:
 #endif
     i = 1;
     do
-    :: i < count -> reserve(next); publish(next, taken[i]); i++
+    :: i < count -> post(next, taken[i]); i++
     :: else -> break
     od;
     publish(number, taken[0]); count = 0
@@ -196,7 +248,7 @@ end:
 #ifdef THIRD
 /* Gets the first caller's address from the kernel, which takes the kernel's lock on the mappings, and looks it up. */
 active proctype third() {
-  byte g, s, m, w, n, target;
+  byte g, s, m, w, n, now, target;
 end:
   is_free[0];
 #ifndef NO_PROBE
@@ -206,12 +258,26 @@ end:
 }
 #endif
 
+#ifdef ASKER
+/* Asks the first cache for memory that nothing happens to, so that its cursor moves at any time. */
+active proctype asker() {
+  byte g, s, m, w, n, now, target;
+  acquire(0, 0)
+}
+#endif
+
 #ifdef POSTS
 /* Another monitor, of memory that is in no cache here. */
 active proctype hooks() {
   byte number, i;
+  bool late;
   do
-  :: i < POSTS -> reserve(number); publish(number, NOTHING); i++
+  :: i < POSTS ->
+    if
+    :: post(number, NOTHING)
+    :: post(number, EMPTY)
+    fi;
+    i++
   :: else -> break
   od
 }
@@ -221,6 +287,6 @@ init {
   byte i;
   atomic {
     for (i : 0 .. CACHES * CALLERS - 1) { live[i] = true }
-    for (i : 0 .. CALLERS - 1) { run caller(i) }
+    for (i : 0 .. CALLERS - 1) { if :: RUN & (1 << i) -> run caller(i) :: else fi }
   }
 }

@@ -54,11 +54,12 @@ TEST(monitors, R33_a_cache_keeps_what_a_proven_monitor_watches) {
 }
 
 // More events than the log of freed ranges holds would make the cache take everything for gone.
-TEST(monitors, R31_a_registration_outlives_any_number_of_unmaps_beside_it) {
-  monitored m;
+void outlives_unmaps_beside_it(monitor_choice monitor) {
+  monitored m(monitor);
   if (!m.works()) GTEST_SKIP() << m.cache.monitors();
   constexpr std::size_t page = 4096;
-  auto* const at = static_cast<std::byte*>(::mmap(nullptr, 2 * bytes, usable, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) + page;
+  auto* const at =
+      static_cast<std::byte*>(::mmap(nullptr, 2 * bytes, usable, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) + page;
   std::byte* const beside = at + bytes;
   m.touch(at);
   for (int i = 0; i < 40'000; ++i) {
@@ -68,6 +69,12 @@ TEST(monitors, R31_a_registration_outlives_any_number_of_unmaps_beside_it) {
   m.touch(at);
   EXPECT_EQ(m.device->opened, 1U);
   ::munmap(at - page, 2 * bytes);
+}
+TEST(monitors, R31_a_registration_outlives_any_number_of_unmaps_beside_it) {
+  outlives_unmaps_beside_it(monitor_choice::automatic);
+}
+TEST(monitors, R31_a_registration_outlives_any_number_of_unmaps_beside_it_over_userfaultfd) {
+  outlives_unmaps_beside_it(monitor_choice::userfaultfd);
 }
 
 TEST(monitors, R31_memory_that_is_freed_and_never_unmapped_stays_a_hit) {
