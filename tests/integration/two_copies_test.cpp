@@ -6,6 +6,7 @@
 #include "support/in_child.hpp"
 #include "support/raw_calls.hpp"
 #include "support/sanitized.hpp"
+#include "support/ucm.hpp"
 
 #include <array>
 #include <atomic>
@@ -112,6 +113,24 @@ TEST_F(two_copies, R38_either_goes_first_and_comes_back) {
           EXPECT_TRUE(mine.set->watch(memory.pages(0, 2)));
           EXPECT_FALSE(posted([&] { ::madvise(memory.at(), page, MADV_DONTNEED); }).empty());
         }
+      }
+    });
+  }
+}
+
+// UCX's hooks came first, and its dlopen stands in the library's table: it did not find the dynamic linker for it.
+TEST_F(two_copies, R33_library_that_is_loaded_after_ucm_proves_itself) {
+  if (!ucm_is_here()) GTEST_SKIP() << "libucm.so.0 is not installed (Debian: libucx0)";
+  for (const auto mode : {ucm_mode::bistro, ucm_mode::reloc}) {
+    run_in_child([mode] {
+      ASSERT_TRUE(load_ucm(mode));
+      for (int i = 0; i < 20; ++i) {
+        const another_copy theirs(monitor_choice::hooks);
+        ASSERT_EQ(theirs.text(), "hooks");
+        const some_pages memory(2);
+        EXPECT_TRUE(theirs.watch(memory.pages(0, 2)));
+        ::madvise(memory.at(), page, MADV_DONTNEED);
+        EXPECT_TRUE(theirs.told());
       }
     });
   }
