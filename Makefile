@@ -6,7 +6,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 export CTEST_PARALLEL_LEVEL ?= $(shell nproc)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo demo-emulated gpu-test weight-sync bench plots test soak hosts-test rdma-test rdma-soak format lint check install clean
+.PHONY: help setup build demo demo-emulated gpu-test weight-sync bench plots figures test soak hosts-test rdma-test rdma-soak format lint check install clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\): *[^#]*## */  make \1\t/p' Makefile | expand -t 22
@@ -52,6 +52,13 @@ plots:           ## draws hits by regions and by threads, beside UCX and Open MP
 	cmake build/release
 	cmake --build build/release --target pinfold_tool pinfold_peers
 	scripts/plots
+
+figures:         ## measures again all that the documents show, tables and plots; hours, on a machine that is idle
+	scripts/setup plots
+	scripts/setup test
+	cmake --preset release
+	cmake --build build/release --target pinfold_tool pinfold_peers emulated_cuda
+	scripts/figures
 
 test:            ## build everything and run all tests at their short lengths
 	scripts/setup test
