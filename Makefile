@@ -14,10 +14,10 @@ help:            ## this list
 setup:           ## install the Debian packages that everything here needs
 	scripts/setup check
 
-build:           ## the library and build/release/bin/pinfold
+build:           ## the library, build/release/bin/pinfold and all else that is installed
 	scripts/setup build
-	test -e build/release/build.ninja || cmake --preset release -DPINFOLD_BUILD_TESTS=OFF
-	cmake --build build/release --target pinfold_tool
+	if test -e build/release/build.ninja; then cmake build/release; else cmake --preset programs; fi
+	cmake --build build/release --target pinfold_installed
 
 demo: build      ## what the cache is for, on this machine, in under a minute
 	build/release/bin/pinfold demo
@@ -57,7 +57,7 @@ figures:         ## measures again all that the documents show, tables and plots
 	scripts/setup plots
 	scripts/setup test
 	cmake --preset release
-	cmake --build build/release --target pinfold_tool pinfold_peers emulated_cuda
+	cmake --build build/release --target pinfold_installed pinfold_peers emulated_cuda
 	scripts/figures
 
 test:            ## build everything and run all tests at their short lengths

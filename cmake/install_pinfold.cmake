@@ -2,6 +2,23 @@
 # What `cmake --install` leaves behind: library, headers, tool, find_package and pkg-config files, licence.
 include(CMakePackageConfigHelpers)
 
+# All that has files to install, as one target. Installing fails before it writes anything where one is not built.
+set(installed pinfold)
+foreach(target pinfold_tool pinfold_rma pinfold_rma_mpi pinfold_verbs pinfold_verbs_facts pinfold_libfabric
+               pinfold_libfabric_facts)
+  if(TARGET ${target})
+    list(APPEND installed ${target})
+  endif()
+endforeach()
+add_custom_target(pinfold_installed DEPENDS ${installed})
+foreach(target IN LISTS installed)
+  install(
+    CODE "if(NOT EXISTS \"$<TARGET_FILE:${target}>\")
+  message(FATAL_ERROR \"Nothing was installed: ${target} is not built; build the target pinfold_installed\")
+endif()"
+  )
+endforeach()
+
 set(package_directory ${CMAKE_INSTALL_LIBDIR}/cmake/pinfold)
 install(
   TARGETS pinfold

@@ -21,15 +21,20 @@ endfunction()
 
 # add_driver(<NAME> <target> <what needs it> <which version of what>)
 #
-# Gives the target where PINFOLD_HAS_<NAME>; otherwise says what is missing, and with PINFOLD_WITH_<NAME>=ON fails.
+# Gives the target where PINFOLD_HAS_<NAME>; with PINFOLD_WITH_<NAME>=ON fails where it is missing. Adds the line of the
+# table of what the build contains.
 function(add_driver name target what version)
+  string(TOLOWER ${name} part)
   if(PINFOLD_HAS_${name})
     add_library(${target} INTERFACE)
     target_include_directories(${target} SYSTEM INTERFACE ${PINFOLD_${name}_INCLUDE})
     target_link_libraries(${target} INTERFACE ${PINFOLD_${name}_LIBRARY})
+    add_part("${part} registrar")
   elseif(PINFOLD_WITH_${name} STREQUAL ON)
     message(FATAL_ERROR "PINFOLD_WITH_${name}=ON: ${what} needs ${version}")
   elseif(PINFOLD_WITH_${name})
-    message(STATUS "Without what is not there: ${what} needs ${version}")
+    add_part("${part} registrar" "${version} was not found")
+  else()
+    add_part("${part} registrar" "PINFOLD_WITH_${name}=${PINFOLD_WITH_${name}}")
   endif()
 endfunction()
