@@ -99,7 +99,7 @@ int show(const info_options& options) {
   const auto rows = backends();
   const auto monitors = monitor_facts();
   const auto cuda = cuda_facts();
-  const auto rdma = rdma_facts();  // last: what it loads is to disturb nothing
+  const auto rdma = rdma_facts();
   if (options.as_json) {
     json whole{{"host", host}, {"rows", rows}};
     whole["cuda"] = cuda;

@@ -1,20 +1,32 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "info_rdma.hpp"
 
+#include "child_program.hpp"
+#include "commands.hpp"
 #include "drivers/facts.hpp"
+#include "failure.hpp"
 #include "sizes.hpp"
 
-#include <array>
+#include <chrono>
+#include <csignal>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <dlfcn.h>
 #include <filesystem>
 #include <fmt/format.h>
+#include <span>
 #include <string>
 #include <string_view>
+#include <sys/prctl.h>
 #include <system_error>
+#include <utility>
 
 namespace tool {
 namespace {
+
+constexpr std::string_view facts_word = "--driver-facts";  // what the tool says to itself
+constexpr std::chrono::seconds longest{60};
 
 json missing(std::string why) { return {{"works", false}, {"why_not", std::move(why)}}; }
 
@@ -25,7 +37,7 @@ std::filesystem::path module_of(const char* driver) {
   return self.parent_path() / PINFOLD_DRIVERS / fmt::format("pinfold-{}-facts.so", driver);
 }
 
-json facts_from(const char* driver) try {
+json facts_from_module(const char* driver) try {
   const auto module = module_of(driver);
   if (!std::filesystem::exists(module)) return missing("this pinfold was built without it");
   void* const loaded = ::dlopen(module.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -35,6 +47,26 @@ json facts_from(const char* driver) try {
   return ask == nullptr ? missing("its module is damaged") : json::parse(ask());
 } catch (const std::exception& failed) {
   return missing(failed.what());
+}
+
+// In a process of its own: a provider's libraries take over signals when they are loaded (libinfinipath's handler of
+// SIGINT calls exit(), which can wait for ever for a lock that fi_getinfo holds), and may crash.
+json facts_from(const char* driver) try {
+  if (!std::filesystem::exists(module_of(driver))) return missing("this pinfold was built without it");
+  const auto seen = run_program("/proc/self/exe", {std::string(facts_word), driver}, longest);
+  if (seen.status != 0) return missing("the program that asks the driver " + ending_of(seen.status));
+  return json::parse(seen.output);
+} catch (const std::exception& failed) {
+  return missing(failed.what());
+}
+
+// The tool that is waiting ends at these signals, and its end ends this process: no handler of a provider's runs.
+void leave_signals_to_the_parent() {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  sigset_t theirs{};
+  ::sigemptyset(&theirs);
+  for (const int one : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::sigaddset(&theirs, one);
+  ::sigprocmask(SIG_BLOCK, &theirs, nullptr);
 }
 
 std::string limits_of(const json& device) {
@@ -79,6 +111,15 @@ void say(std::string_view head, const std::string& text) {
 }
 
 }  // namespace
+
+void answer_driver_facts(int argc, char** argv) {
+  const std::span given(argv, static_cast<std::size_t>(argc));
+  if (given.size() != 3 || given[1] != facts_word) return;
+  leave_signals_to_the_parent();
+  const auto facts = facts_from_module(given[2]).dump();
+  const bool written = std::fputs(facts.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
+  std::_Exit(written ? 0 : 1);  // without the destructors of what was loaded
+}
 
 json rdma_facts() { return {{"verbs", facts_from("verbs")}, {"libfabric", facts_from("libfabric")}}; }
 

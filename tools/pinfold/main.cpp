@@ -19,6 +19,7 @@ int complain(const std::exception& problem, exit_status status) noexcept {
 
 int run(int argc, char** argv) {
   tool::hand_over_rma(argc, argv);
+  tool::answer_driver_facts(argc, argv);
   tool::CLI::App app("pinfold: registers memory once, reuses it safely, and never hands out what is stale.", "pinfold");
   app.set_version_flag("--version", "pinfold " PINFOLD_VERSION);
   app.require_subcommand(0, 1);  // not 1, 1: a misspelt one would then be called missing

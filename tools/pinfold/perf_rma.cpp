@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <span>
@@ -17,8 +18,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// The program that this one becomes unblocks them: before its main(), a library's handler would run.
+void block_interrupts(int how) {
+  sigset_t all{};
+  ::sigemptyset(&all);
+  for (const int one : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&all, one);
+  ::sigprocmask(how, &all, nullptr);
+}
+
 // Beside this program, or where `cmake --install` puts it. Returns when it is nowhere.
 void become(const char* program, char** arguments) {
+  block_interrupts(SIG_BLOCK);
   std::error_code unknown;
   const auto own = fs::read_symlink("/proc/self/exe", unknown).parent_path();
   for (const auto& place : {own, own.parent_path() / "libexec" / "pinfold"}) {
@@ -26,6 +36,7 @@ void become(const char* program, char** arguments) {
     if (errno != ENOENT)
       throw failure(fmt::format("{}: {}", (place / program).string(), std::generic_category().message(errno)));
   }
+  block_interrupts(SIG_UNBLOCK);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Ranks of this host, forked before anything else is done.
 #include "failure.hpp"
+#include "interrupts.hpp"
 #include "options.hpp"
 #include "star.hpp"
 
@@ -64,12 +65,14 @@ std::unique_ptr<rma_peers> fork_peers(const rma_options& options) {
       if (::getppid() != parent) ::_exit(1);
       links.clear();  // or nobody would see the parent hang up
       ours = rma_socket();
+      take_interrupts({});
       links.emplace_back(std::move(theirs));
       return std::make_unique<star_peers>(star_peers::place{rank, options.ranks, "", false}, std::move(links));
     }
     children.push_back(child);
     links.emplace_back(std::move(ours));
   }
+  take_interrupts(children);
   return std::make_unique<forked_peers>(star_peers::place{0, options.ranks, "", true}, std::move(links),
                                         std::move(children));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The program that `pinfold perf rma` becomes.
 #include "failure.hpp"
+#include "interrupts.hpp"
 #include "run.hpp"
 
 #include <pinfold/registrars/libfabric.hpp>
@@ -60,6 +61,7 @@ int run(const tool::rma_options& options) {
 
 int main(int argc, char** argv) {
   try {
+    tool::hold_interrupts();
     static_cast<void>(pinfold::turn_off_libfabric_cache());  // before MPI asks libfabric for anything
     const auto options = tool::rma_options_from(argc, argv);
     return options ? run(*options) : success;

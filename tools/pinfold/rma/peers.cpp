@@ -2,6 +2,7 @@
 #include "peers.hpp"
 
 #include "failure.hpp"
+#include "interrupts.hpp"
 #include "options.hpp"
 
 #include <thread>
@@ -24,9 +25,10 @@ everybody rma_peers::all_gather(std::string own, std::chrono::nanoseconds patien
 }
 
 std::unique_ptr<rma_peers> meet_peers(const rma_options& options) {
+  if (!options.mpi && !options.listen && options.host.empty()) return fork_peers(options);
+  take_interrupts({});
   if (options.mpi) return mpi_peers();
-  if (options.listen) return listen_for_peers(options);
-  return options.host.empty() ? fork_peers(options) : connect_to_peers(options);
+  return options.listen ? listen_for_peers(options) : connect_to_peers(options);
 }
 
 }  // namespace tool

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Ctrl-C ends the tool at once, whatever the libraries that it loads do with signals.
+#include "support/background_run.hpp"
+#include "support/tool_run.hpp"
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+namespace pinfold::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int by_signal = -1;  // as `outcome::status` has it
+constexpr int tries = 8;       // spread over the start, most of which is spent in fi_getinfo()
+
+// The status of a run that is sent SIGINT after this time; fails when it does not end.
+int interrupted_after(std::chrono::milliseconds time, const std::string& arguments) {
+  background_run running(arguments);
+  std::this_thread::sleep_for(time);
+  ::kill(running.pid(), SIGINT);
+  const auto seen = running.ended_within(20s);
+  EXPECT_TRUE(seen) << "pinfold " << arguments << " hangs at a SIGINT after " << time.count() << " ms";
+  return seen ? seen->status : by_signal;
+}
+
+TEST(cli_interrupt, ends_info) {
+  for (int i = 0; i < tries; ++i) {
+    const auto status = interrupted_after(20ms + 60ms * i, "info");
+    EXPECT_TRUE(status == by_signal || status == 0) << status;  // 0: it was faster
+  }
+}
+
+TEST(cli_interrupt, ends_perf_rma_and_leaves_no_file) {
+  if (run("perf rma --sizes 64 --iterations 1 --ranks 1 --provider shm").status != 0) GTEST_SKIP() << "no shm provider";
+  for (const char* provider : {"shm", "'tcp;ofi_rxm'"})
+    for (int i = 0; i < tries; ++i) {
+      background_run running(std::string("perf rma --sizes 4K --iterations 100000000 --provider ") + provider);
+      std::this_thread::sleep_for(20ms + 60ms * i);
+      const auto rank = running.pid();
+      ::kill(rank, SIGINT);
+      const auto seen = running.ended_within(20s);
+      ASSERT_TRUE(seen) << provider << ": hangs at a SIGINT after " << 20 + 60 * i << " ms";
+      EXPECT_EQ(seen->status, by_signal);
+      const auto file = "/dev/shm/" + std::to_string(rank) + ":" + std::to_string(::getuid()) + ":0";
+      EXPECT_FALSE(std::filesystem::exists(file)) << file;
+      std::filesystem::remove(file);
+    }
+}
+
+}  // namespace
+}  // namespace pinfold::testing

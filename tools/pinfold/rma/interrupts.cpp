@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "interrupts.hpp"
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+
+namespace tool {
+namespace {
+
+constexpr std::chrono::milliseconds most_for_children{1000};
+constexpr std::chrono::milliseconds most_for_handlers{1000};
+
+bool is_ignored(int signal) {
+  struct sigaction now{};
+  return ::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
+sigset_t interrupts() {
+  sigset_t all{};
+  ::sigemptyset(&all);
+  for (const int one : {SIGINT, SIGTERM, SIGHUP})
+    if (!is_ignored(one)) ::sigaddset(&all, one);
+  return all;
+}
+
+void unblock(int signal) {
+  sigset_t only{};
+  ::sigemptyset(&only);
+  ::sigaddset(&only, signal);
+  ::pthread_sigmask(SIG_UNBLOCK, &only, nullptr);
+}
+
+[[noreturn]] void die_of(int signal) {
+  ::signal(signal, SIG_DFL);
+  unblock(signal);
+  ::raise(signal);
+  ::_exit(128 + signal);
+}
+
+// They have files of their own to remove, and would be killed at this process's end.
+void end_children(const std::vector<pid_t>& children, int signal) {
+  const auto deadline = std::chrono::steady_clock::now() + most_for_children;
+  for (const auto child : children) ::kill(child, signal);
+  for (const auto child : children)
+    while (::waitpid(child, nullptr, WNOHANG) == 0 && std::chrono::steady_clock::now() < deadline)
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+}
+
+void end_at_interrupt(const sigset_t& signals, const std::vector<pid_t>& children) {
+  int which = 0;
+  while (::sigwait(&signals, &which) != 0) {
+  }
+  end_children(children, which);
+  std::thread([which] {
+    std::this_thread::sleep_for(most_for_handlers);
+    die_of(which);
+  }).detach();
+  unblock(which);
+  ::raise(which);  // a provider's handler, on a thread that holds none of its locks; or the end
+  die_of(which);
+}
+
+}  // namespace
+
+void hold_interrupts() {
+  const auto all = interrupts();
+  ::sigprocmask(SIG_BLOCK, &all, nullptr);
+  for (const int one : {SIGINT, SIGTERM, SIGHUP})
+    if (!is_ignored(one)) ::signal(one, SIG_DFL);
+}
+
+void take_interrupts(std::vector<pid_t> children) {
+  std::thread([signals = interrupts(), all = std::move(children)] { end_at_interrupt(signals, all); }).detach();
+}
+
+}  // namespace tool
