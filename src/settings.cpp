@@ -26,11 +26,17 @@ constexpr std::string_view trace_name = "PINFOLD_TRACE";        // every cache r
 constexpr std::string_view cuda_name = "PINFOLD_CUDA_LIBRARY";  // which driver is loaded: no option of a cache
 constexpr std::size_t largest_file = std::size_t{64} * 1024;
 
-constexpr const char* not_a_size = "expected a number, with K, M, G or T after it if wanted, or inf";
+constexpr const char* not_a_size =
+    "expected a number, with K, M, G or T after it if wanted (also KB, KiB, and a blank before them), or inf";
 
 std::optional<unsigned> shift_for(std::string_view unit) noexcept {
-  if (!unit.empty() && unit.back() == 'B') unit.remove_suffix(1);
   if (unit.empty()) return 0;
+  if (unit.starts_with(' ')) unit.remove_prefix(1);
+  if (unit == "B") return 0;
+  if (unit.ends_with("iB"))
+    unit.remove_suffix(2);
+  else if (unit.ends_with('B'))
+    unit.remove_suffix(1);
   if (unit.size() != 1) return std::nullopt;
   constexpr std::string_view units = "KMGT";
   const auto at = units.find(unit.front());

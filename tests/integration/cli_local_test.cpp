@@ -196,8 +196,8 @@ TEST_F(cli_local, people_see_labelled_columns) {
 TEST_F(cli_local, the_demo_shows_stale_bytes_and_how_to_prevent_them) {
   const auto seen = run("demo");
   EXPECT_EQ(seen.status, 0) << seen.out << seen.complaints;
-  for (const char* word :
-       {"hit inside", "without notice", "OLD", "invalidate", "a stale byte caught", "per-io", "All as it should be."})
+  for (const char* word : {"hit inside", "without notice", "OLD", "invalidate", "a stale byte caught", "per-io",
+                           "Every byte and every counter is as it should be."})
     EXPECT_NE(seen.out.find(word), std::string::npos) << word << "\n" << seen.out;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <fstream>
 #include <set>
+#include <sstream>
 #include <string>
 #include <unistd.h>
 #include <utility>
@@ -19,6 +20,35 @@ bool works(const std::string& via) {
     if (row.at("via") == via) return row.at("works");
   }
   return false;
+}
+
+// Lines of the demo: a title in 19 columns, a blank, the story.
+void expect_titles_apart(const std::string& demo) {
+  std::istringstream lines(demo);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with("  ok  ")) {
+      EXPECT_EQ(line.at(25), ' ') << line;
+    }
+}
+
+// A size whose speed-up, the last column, is no gain has to be named below the table.
+void expect_losses_explained(const std::string& demo) {
+  std::istringstream lines(demo);
+  bool losses = false;
+  bool inside = false;
+  for (std::string line; std::getline(lines, line);) {
+    inside = line.find("speed-up") != std::string::npos || (inside && !line.empty());
+    std::istringstream cells(line);
+    std::string number, unit, last;
+    cells >> number >> unit;
+    if (!inside || !unit.ends_with("iB")) continue;
+    while (cells >> last) {
+    }
+    if (std::stod(last) > 1.0) continue;
+    losses = true;
+    EXPECT_NE(demo.find("no gain at "), std::string::npos) << line;
+  }
+  EXPECT_EQ(losses, demo.find("no gain at ") != std::string::npos);
 }
 
 class over_each_way : public ::testing::TestWithParam<const char*> {
@@ -132,9 +162,15 @@ TEST_P(over_each_way, the_demo_ends_well) {
   const auto seen = run(std::string("demo --via ") + GetParam());
   EXPECT_EQ(seen.status, 0) << seen.out << seen.complaints;
   for (const char* word : {"16 MiB", "stale handle", "already mapped", "over budget", "peer death",
-                           "stand-in for GPU memory", "All as it should be."}) {
+                           "stand-in for GPU memory", "Every byte and every counter is as it should be."}) {
     EXPECT_NE(seen.out.find(word), std::string::npos) << word << "\n" << seen.out;
   }
+  expect_titles_apart(seen.out);
+  expect_losses_explained(seen.out);
+  const bool has_writes =
+      seen.out.find("\n  write ") != std::string::npos || seen.out.find("per-io") != std::string::npos;
+  EXPECT_TRUE(!has_writes || seen.out.find("pinfold perf io") != std::string::npos)
+      << "the last table is not explained";
 }
 
 INSTANTIATE_TEST_SUITE_P(memfd, over_each_way, ::testing::Values("pidfd", "scm"),
@@ -147,6 +183,24 @@ TEST(cli_perf, errors_are_counted_explained_and_exit_with_1) {
   const auto parsed = json::parse(seen.out, nullptr, false);
   for (const auto& row : parsed.at("rows")) {
     EXPECT_EQ(row.at("errors").get<int>() > 0, row.at("subject") == "pinfold") << row;
+  }
+}
+
+// Nothing can succeed: that is found out at once, and no figure is printed of it.
+TEST(cli_perf, what_cannot_succeed_is_not_measured) {
+  const auto seen = run("perf import --sizes 64K --max-bytes 1K --seconds 5 --json");
+  EXPECT_EQ(seen.status, 1);
+  const auto parsed = json::parse(seen.out, nullptr, false);
+  for (const auto& row : parsed.at("rows")) {
+    if (row.at("subject") != "pinfold") continue;
+    EXPECT_EQ(row.at("iterations"), 0);
+    EXPECT_LE(row.at("errors").get<int>(), 5 * 8) << "each message once in each repeat";
+    for (const char* figure : {"ns_per_op", "p50_ns", "gb_per_s"}) EXPECT_FALSE(row.contains(figure)) << figure;
+  }
+  for (const char* name : {"hit-during-open", "parallel-opens"}) {
+    const auto other = run(std::string("perf import --iterations 1000 --max-bytes 1K --case ") + name);
+    EXPECT_EQ(other.status, 1) << name;
+    EXPECT_NE(other.complaints.find("larger_than_budget"), std::string::npos) << other.complaints;
   }
 }
 

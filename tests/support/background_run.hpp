@@ -51,6 +51,9 @@ class background_run {
     return {};
   }
 
+  /// What it has printed on standard output so far.
+  [[nodiscard]] std::string output() const { return contents_of(files_); }
+
   /// The processes that it forked, as soon as there are any.
   [[nodiscard]] std::vector<pid_t> children() const {
     std::vector<pid_t> all;

@@ -88,6 +88,10 @@ TEST(parse_size, reads_numbers_and_units) {
   EXPECT_EQ(pinfold::parse_size("17B"), 17U);
   EXPECT_EQ(pinfold::parse_size("4K"), 4096U);
   EXPECT_EQ(pinfold::parse_size("4KB"), 4096U);
+  EXPECT_EQ(pinfold::parse_size("4KiB"), 4096U);
+  EXPECT_EQ(pinfold::parse_size("4 KiB"), 4096U);
+  EXPECT_EQ(pinfold::parse_size("100 B"), 100U);
+  EXPECT_EQ(pinfold::parse_size("1 T"), std::size_t{1} << 40);
   EXPECT_EQ(pinfold::parse_size("3M"), 3U << 20);
   EXPECT_EQ(pinfold::parse_size("1G"), 1U << 30);
   EXPECT_EQ(pinfold::parse_size("2T"), std::size_t{2} << 40);
@@ -96,8 +100,8 @@ TEST(parse_size, reads_numbers_and_units) {
 }
 
 TEST(parse_size, refuses_what_is_not_a_size) {
-  for (const char* bad :
-       {"", "K", "B", "-1", "+1", " 1", "1 ", "1.5K", "4k", "4KK", "4BK", "4KiB", "0x10", "INF", "infinite"}) {
+  for (const char* bad : {"",    "K",   "B",    "-1",   "+1", " 1",    "1 ",    "1.5K", "4k",  "4KK",
+                          "4BK", "4iB", "4 iB", "4  K", "4 ", "4KBiB", "4KiBB", "0x10", "INF", "infinite"}) {
     const auto parsed = pinfold::parse_size(bad);
     ASSERT_FALSE(parsed) << bad;
     EXPECT_EQ(parsed.error(), errc::invalid_argument) << bad;

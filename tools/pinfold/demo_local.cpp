@@ -186,6 +186,12 @@ void show_times(uring& ring) {
   fmt::print("\n{}", table({size("write", "size"), words("buffer", "subject"), number("writes", "iterations", 1, 0),
                             number("p50[us]", "p50_ns", 1e-3, 2), number("p99[us]", "p99_ns", 1e-3, 2)},
                            rows));
+  fmt::print("\n{}",
+             paragraph("  ",
+                       "The file is in memory: such a write is a copy, and pinning the pages of a buffer is a small "
+                       "part of it, so that a registered buffer gains little here. What registering for each I/O costs "
+                       "is between the rows per I/O and the others. Files on devices that move the bytes themselves: "
+                       "pinfold perf io"));
 }
 
 // Why this machine cannot register a buffer, if so: io_uring is often forbidden, and memory limits can be low.

@@ -4,11 +4,13 @@
 #include "failure.hpp"
 #include "measure.hpp"
 #include "report.hpp"
+#include "sizes.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <fmt/format.h>
+#include <string>
 
 namespace tool {
 namespace {
@@ -17,6 +19,8 @@ struct plan {
   std::size_t bytes;
   std::size_t count;
 };
+
+constexpr double least_gain = 1.05;  // of what the table shows with one decimal, the first above 1.0
 
 constexpr std::array<plan, 4> plans{{{4 << 10, 4000}, {64 << 10, 4000}, {1 << 20, 600}, {16 << 20, 20}}};
 
@@ -73,6 +77,18 @@ void require_sharp_check() {
   }
 }
 
+// The copy is in both columns, and the larger the message, the more of the time it takes.
+void explain_losses(const json& rows) {
+  std::string sizes;
+  for (const auto& row : rows)
+    if (row.at("speedup").get<double>() < least_gain)
+      sizes += (sizes.empty() ? "" : ", ") + size_text(row.at("size").get<std::size_t>());
+  if (sizes.empty()) return;
+  fmt::print("{}", paragraph("  ", "no gain at " + sizes +
+                                       ": the copy itself takes the time there, and differs from run to run by what "
+                                       "else this machine does"));
+}
+
 }  // namespace
 
 void show_messages(demo_stage& stage) {
@@ -94,6 +110,7 @@ void show_messages(demo_stage& stage) {
   fmt::print(
       "\n  medians; off: opened and closed for each message, {} opens; on: {} opens, {} hits; {} bytes checked\n",
       off.statistics().opens, on.opens, on.hits, stage.take_checked());
+  explain_losses(rows);
 }
 
 }  // namespace tool

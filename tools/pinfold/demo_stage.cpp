@@ -53,7 +53,7 @@ void demo_stage::read_and_check(const message& wanted, std::size_t offset) {
 
 void print_ok(std::string_view title, const std::string& story, std::uint64_t bytes_checked) {
   const auto proof = bytes_checked == 0 ? std::string() : fmt::format("; every byte checked: {}", bytes_checked);
-  fmt::print("{}", paragraph(fmt::format("  ok  {:<16}", title), story + proof));
+  fmt::print("{}", paragraph(fmt::format("  ok  {:<19} ", title), story + proof));
 }
 
 void require(bool holds, std::string_view claim) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "commands.hpp"
 #include "failure.hpp"
+#include "output.hpp"
 
 #include <pinfold/version.hpp>
 
@@ -46,7 +47,8 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return run(argc, argv);
+    tool::write_line_by_line();
+    return tool::after_writing_all(run(argc, argv));
   } catch (const tool::usage_failure& problem) {
     return complain(problem, wrong_usage);
   } catch (const std::exception& problem) {

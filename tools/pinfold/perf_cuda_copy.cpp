@@ -26,9 +26,10 @@ void measure_once(const cuda_run& run, const char* subject, const std::vector<gp
   const auto how = make_gpu_reader(subject, cache, run.options.cuda.device);
   gpu_copies copies(*how, into);
   for (const auto& message : messages) copies.copy({message, 0, message.size});
+  const bool any = !copies.samples.empty();
   copies.samples.clear();  // those were to start warm
   stint rest(run.options);
-  for (std::size_t i = 0; rest.goes_on(); ++i) {
+  for (std::size_t i = 0; any && rest.goes_on(); ++i) {
     const auto& message = messages[i % messages.size()];
     copies.copy({message, 0, message.size});
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The hit-during-open case: what hits on one entry cost while another thread opens another one, slowly, again and
 // again.
+#include "failure.hpp"
 #include "measure.hpp"
 #include "perf_import.hpp"
 #include "progress.hpp"
@@ -65,12 +66,12 @@ bool open_again_and_again(const std::stop_token& stop, slow_cache& cache, const 
 
 std::pair<hits, unsigned> hit_during_opens(slow_cache& cache, const message& hot, const message& cold,
                                            std::uint64_t count, const std::atomic<unsigned>& begun) {
-  bool opener_worked = true;
+  std::atomic<bool> opener_worked{true};
   hits done;
   const auto before = begun.load();
   {
     std::jthread opener([&](const std::stop_token& stop) { opener_worked = open_again_and_again(stop, cache, cold); });
-    while (begun.load() == before) std::this_thread::yield();
+    while (begun.load() == before && opener_worked.load()) std::this_thread::yield();
     done = hit_in_bursts(cache, hot, count);
   }
   if (!opener_worked) ++done.errors;
@@ -98,6 +99,9 @@ json run_hit_during_open(const import_run& run) {
     const auto messages = run.provide(2, size);
     std::atomic<unsigned> begun{0};
     slow_cache cache(slow_importer(run.importer(), delay, begun), run.options.cache);
+    const auto& hot = messages[0];
+    need(need(cache.acquire(hot.peer, hot.handle, hot.handle.base, hot.size), "cannot acquire a message").release(),
+         "cannot release a message");
     static_cast<void>(hit_in_bursts(cache, messages[0], bursts));
     rows.push_back(hits_row(run, size, delay, 0, hit_in_bursts(cache, messages[0], count)));
     progress.step();

@@ -113,6 +113,7 @@ std::string paragraph(const std::string& head, std::string_view text) {
 
 void add_latency(json& row, const latency& measured) {
   row["iterations"] = measured.iterations;
+  if (measured.iterations == 0) return;
   row["ns_per_op"] = rounded(measured.average);
   row["p50_ns"] = measured.p50;
   row["p99_ns"] = measured.p99;

@@ -38,7 +38,8 @@ struct column {
 /// To three decimals, or three digits of what is less, as rows have it.
 [[nodiscard]] double rounded(double value);
 
-/// Adds what was measured to a row: `iterations`, `ns_per_op`, `p50_ns`, `p99_ns`, `p999_ns`.
+/// Adds what was measured to a row: `iterations`, `ns_per_op`, `p50_ns`, `p99_ns`, `p999_ns`; the first alone where
+/// nothing succeeded, so that no figure looks like a measured zero.
 void add_latency(json& row, const latency& measured);
 
 /// Prints `{"host": …, "rows": …}` on standard output, with `"notes"` when there are any.

@@ -2,6 +2,7 @@
 // The program that `pinfold perf rma` becomes.
 #include "failure.hpp"
 #include "interrupts.hpp"
+#include "output.hpp"
 #include "run.hpp"
 
 #include <pinfold/registrars/libfabric.hpp>
@@ -62,9 +63,10 @@ int run(const tool::rma_options& options) {
 int main(int argc, char** argv) {
   try {
     tool::hold_interrupts();
+    tool::write_line_by_line();
     static_cast<void>(pinfold::turn_off_libfabric_cache());  // before MPI asks libfabric for anything
     const auto options = tool::rma_options_from(argc, argv);
-    return options ? run(*options) : success;
+    return tool::after_writing_all(options ? run(*options) : success);
   } catch (const tool::usage_failure& problem) {
     if (*problem.what() == '\0') return wrong_usage;
     return complain("", problem, wrong_usage);

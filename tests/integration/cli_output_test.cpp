@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Where the tool's output goes: what cannot be written is an error, and what was written is not lost.
+#include "support/background_run.hpp"
+#include "support/tool_run.hpp"
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <string>
+#include <thread>
+
+namespace pinfold::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Those that the build may be without say so, and exit with 1 too.
+constexpr std::array subcommands{"info",
+                                 "info --json",
+                                 "info --config",
+                                 "demo",
+                                 "--help",
+                                 "--version",
+                                 "perf import --sizes 4K --iterations 10 --repeats 1",
+                                 "perf import --json --sizes 4K --iterations 10 --repeats 1",
+                                 "perf register --sizes 64K --iterations 10 --repeats 1",
+                                 "perf io --help",
+                                 "perf monitor --help",
+                                 "perf hit --regions 10 --seconds 0.01 --repeats 1",
+                                 "perf miss --help",
+                                 "perf rma --help",
+                                 "perf rma --ranks 1 --sizes 64 --iterations 10",
+                                 "replay --help",
+                                 "trace --help",
+                                 "monitord --help"};
+
+TEST(cli_output, a_full_disk_is_an_error_of_every_subcommand) {
+  for (const char* arguments : subcommands) {
+    const auto seen = run(std::string(arguments) + " >/dev/full");
+    EXPECT_EQ(seen.status, 1) << arguments;
+    EXPECT_NE(seen.complaints, "") << arguments;
+  }
+}
+
+TEST(cli_output, a_closed_output_is_an_error) {
+  const auto seen = run("info --config >&-");
+  EXPECT_EQ(seen.status, 1);
+  EXPECT_NE(seen.complaints, "");
+}
+
+// A pipe or a file is no terminal: without flushing, a heading of a hundred bytes would come at the end, or never.
+TEST(cli_output, what_was_printed_is_there_at_once_and_stays_after_ctrl_c) {
+  background_run running("perf import --sizes 4K --seconds 3600 --repeats 1");
+  std::string seen;
+  for (int tries = 0; tries < 1000 && seen.find("host:") == std::string::npos; ++tries) {
+    std::this_thread::sleep_for(20ms);
+    seen = running.output();
+  }
+  EXPECT_NE(seen.find("host:"), std::string::npos) << seen;
+  ::kill(running.pid(), SIGINT);
+  const auto ended = running.ended_within(20s);
+  ASSERT_TRUE(ended);
+  EXPECT_EQ(ended->out.substr(0, seen.size()), seen);
+}
+
+// As the tables print them.
+TEST(cli_output, sizes_are_read_as_they_are_printed) {
+  for (const char* size : {"4KiB", "'4 KiB'", "4KB", "4K", "4096"}) {
+    const auto rows = rows_of(run(std::string("perf import --json --iterations 5 --repeats 1 --sizes ") + size));
+    for (const auto& row : rows) EXPECT_EQ(row.at("size"), 4096) << size;
+  }
+}
+
+}  // namespace
+}  // namespace pinfold::testing
