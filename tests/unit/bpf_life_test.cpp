@@ -182,7 +182,7 @@ TEST_F(bpf, its_address_space_ends_with_exec) {
   child_process child([&](line&) {
     auto own = load();
     if (!own) return 1;
-    ::execl("/bin/sh", "sh", "-c", "ls -l /proc/self/fd | grep -c bpf", nullptr);
+    ::execl("/bin/sh", "sh", "-c", "ls -l /proc/self/fd | grep -c anon_inode:.*bpf", nullptr);
     return 2;
   });
   EXPECT_EQ(child.reap(), 1) << "grep finds none";
