@@ -24,6 +24,7 @@ constexpr std::string_view test_prefix = "PINFOLD_TEST_";  // the test programs'
 constexpr const char* config_name = "PINFOLD_CONFIG";
 constexpr std::string_view trace_name = "PINFOLD_TRACE";        // every cache reads it by itself
 constexpr std::string_view cuda_name = "PINFOLD_CUDA_LIBRARY";  // which driver is loaded: no option of a cache
+constexpr std::string_view monitord_name = "PINFOLD_MONITORD";  // where the monitor bpf asks: of the whole process
 constexpr std::size_t largest_file = std::size_t{64} * 1024;
 
 constexpr const char* not_a_size =
@@ -107,7 +108,8 @@ outcome options_from_variables(cache_options options) {
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
     const std::string_view text = *variable;
     const auto name = text.substr(0, text.find('='));
-    if (!is_setting(text) || name == config_name || name == trace_name || name == cuda_name) continue;
+    if (!is_setting(text) || name == config_name || name == trace_name || name == cuda_name || name == monitord_name)
+      continue;
     const auto done = read_line(options, text);
     if (!done) return refused(done.error(), "environment: " + std::string(text));
   }

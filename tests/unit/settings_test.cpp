@@ -263,6 +263,14 @@ TEST_F(environment, the_name_of_the_cuda_driver_is_no_setting) {
   expect_same(*options, unusual());
 }
 
+TEST_F(environment, the_socket_of_monitord_is_no_setting) {
+  setenv("PINFOLD_MONITORD", "/run/somewhere", 1);
+  const auto options = pinfold::options_from_environment(unusual());
+  unsetenv("PINFOLD_MONITORD");
+  ASSERT_TRUE(options) << options.error().where;
+  expect_same(*options, unusual());
+}
+
 TEST_F(environment, an_error_in_the_file_names_its_line) {
   const auto path = file_with("PINFOLD_RETAIN=off\nPINFOLD_MAX_COUNT=x\n");
   setenv("PINFOLD_CONFIG", path.c_str(), 1);
