@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "no_cancellation.hpp"
+
 #include <pinfold/detail/batch.hpp>
 #include <pinfold/detail/hold.hpp>
 #include <pinfold/detail/pages.hpp>
@@ -143,6 +145,7 @@ batch_plan merge_ranges(std::span<const range> asked, const piece_limits& limits
 
 result<std::vector<grant>> acquire_all(engine* on, std::span<const request> what, std::size_t together,
                                        unsigned workers, const batch_progress& progress) {
+  const no_cancellation guard;
   batch_run run(on, what, together);
   const auto helpers = std::min<std::size_t>(workers, run.groups());
   {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "no_cancellation.hpp"
+
 #include <pinfold/detail/batch.hpp>
 #include <pinfold/detail/hold.hpp>
 
@@ -73,6 +75,7 @@ pipeline& pipeline::operator=(pipeline&& other) noexcept {
 
 pipeline::~pipeline() {
   if (!state_) return;
+  const no_cancellation whole;
   {
     std::lock_guard guard(state_->mutex);
     state_->stop = true;
@@ -87,6 +90,7 @@ std::size_t pipeline::size() const noexcept { return state_ ? state_->what.size(
 
 result<grant> pipeline::next() noexcept {
   if (!state_) return fail(errc::closed, "the chunks were moved away");
+  const no_cancellation whole;
   std::unique_lock lock(state_->mutex);
   if (state_->read == state_->what.size()) return fail(errc::closed, "there are no more chunks");
   if (state_->failed) return fail(errc::closed, "an earlier chunk failed");

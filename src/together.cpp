@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "no_cancellation.hpp"
+
 #include <pinfold/detail/together.hpp>
 
 #include <exception>
@@ -21,6 +23,7 @@ bool started(std::vector<std::jthread>& threads, std::size_t number, void* conte
 
 void detail::run_together(std::size_t count, void* context, void (*step)(void*, std::size_t) noexcept) noexcept {
   if (count == 0) return;
+  const no_cancellation guard;
   std::vector<std::jthread> threads;
   std::size_t next = 1;
   while (next < count && started(threads, next, context, step)) ++next;

@@ -2,6 +2,7 @@
 // The engine as the typed fronts call it.
 #include "core/engine.hpp"
 #include "monitors/choice.hpp"
+#include "no_cancellation.hpp"
 
 #include <pinfold/trace_file.hpp>
 
@@ -28,11 +29,16 @@ bool fits_in_record(const driver& table) noexcept {
 
 }  // namespace
 
+// All that may wait, call a driver, a monitor or a sink does so with no_cancellation: every function here is noexcept,
+// or calls functions that are.
+
 void engine_closer::operator()(engine* closing) const noexcept {
+  const no_cancellation guard;
   if (closing->here()) engine::shut_down(closing);
 }
 
 engine_handle make_engine(const driver& table, cache_options options) {
+  const no_cancellation guard;
   if (!fits_in_record(table)) throw std::invalid_argument("pinfold: a driver's handles or objects are too large");
   auto with = traced_by_environment(std::move(options));
   if (table.token_bytes > 0) return engine_handle(engine::make(table, std::move(with), {}));
@@ -57,26 +63,46 @@ grant look_up(engine* on, peer_id peer, range wanted, const void* token) noexcep
 }
 grant look_up(engine* on, const request& what) noexcept { return on == nullptr ? grant{} : on->look_up(what); }
 result<grant> acquire(engine* on, const request& what) noexcept {
+  const no_cancellation guard;
   return here(on) ? on->acquire(what) : tl::unexpected(elsewhere(on));
 }
 void acquire_group(engine* on, std::span<const request> what, std::span<result<grant>> granted) noexcept {
+  const no_cancellation guard;
   if (here(on)) return on->acquire_group(what, granted);
   for (auto& one : granted) one = tl::unexpected(elsewhere(on));
 }
-grant find(engine* on, const request& what) noexcept { return here(on) ? on->find(what) : grant{}; }
-result<void> settle(const record* unpinned) noexcept { return engine::settle(unpinned, asked_by::acquire); }
+grant find(engine* on, const request& what) noexcept {
+  const no_cancellation guard;
+  return here(on) ? on->find(what) : grant{};
+}
+result<void> settle(const record* unpinned) noexcept {
+  const no_cancellation guard;
+  return engine::settle(unpinned, asked_by::acquire);
+}
 void invalidate(engine* on, peer_id peer, range gone) noexcept {
+  const no_cancellation guard;
   if (here(on)) on->invalidate(peer, gone);
 }
 void unpersist(engine* on, peer_id peer, range where) noexcept {
+  const no_cancellation guard;
   if (here(on)) on->unpersist(peer, where);
 }
 result<void> drop_peer(engine* on, peer_id peer) noexcept {
+  const no_cancellation guard;
   return here(on) ? on->drop_peer(peer) : tl::unexpected(elsewhere(on));
 }
-result<void> flush(engine* on) noexcept { return here(on) ? on->flush() : tl::unexpected(elsewhere(on)); }
-result<void> quiesce(engine* on) noexcept { return here(on) ? on->quiesce() : tl::unexpected(elsewhere(on)); }
-result<void> progress(engine* on) noexcept { return here(on) ? on->progress() : tl::unexpected(elsewhere(on)); }
+result<void> flush(engine* on) noexcept {
+  const no_cancellation guard;
+  return here(on) ? on->flush() : tl::unexpected(elsewhere(on));
+}
+result<void> quiesce(engine* on) noexcept {
+  const no_cancellation guard;
+  return here(on) ? on->quiesce() : tl::unexpected(elsewhere(on));
+}
+result<void> progress(engine* on) noexcept {
+  const no_cancellation guard;
+  return here(on) ? on->progress() : tl::unexpected(elsewhere(on));
+}
 statistics read_statistics(const engine* on) noexcept { return on == nullptr ? statistics{} : on->read_statistics(); }
 std::vector<entry_info> dump(const engine* on) { return here(on) ? on->dump() : std::vector<entry_info>{}; }
 

@@ -4,6 +4,7 @@
 // `docs/protocol.md` has the argument.
 #include "core/engine.hpp"
 #include "core/point.hpp"
+#include "no_cancellation.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -49,8 +50,9 @@ const record* unpin_slowly(pin held) noexcept {
 // Every pin that goes back is a release, also one of a hit that was none: whoever closes may have seen it.
 void give_up(pin held, asked_by who) noexcept {
   const record* unpinned = unpin(held);
-  if (unpinned != nullptr)
-    static_cast<void>(engine::settle(unpinned, who));  // a failed close is kept and told to the sink
+  if (unpinned == nullptr) return;
+  const no_cancellation guard;
+  static_cast<void>(engine::settle(unpinned, who));  // a failed close is kept and told to the sink
 }
 
 void sample_hits(const record* found) noexcept { core::record_page::entry_of(found).count_hits(ledger::sampling); }

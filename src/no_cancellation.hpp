@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Waiting where a thread must not be cancelled.
+#pragma once
+
+#include <pthread.h>
+
+namespace pinfold::detail {
+
+/// While one lives, the calling thread is not cancelled (pthread_cancel(3)): cancellation unwinds the stack, and would
+/// end the process at the first function that is noexcept. A request to cancel stays pending and is acted upon at the
+/// thread's next cancellation point behind the call. About 10 ns.
+class no_cancellation {
+ public:
+  no_cancellation() noexcept { ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~no_cancellation() { ::pthread_setcancelstate(before_, nullptr); }
+  no_cancellation(const no_cancellation&) = delete;
+  no_cancellation& operator=(const no_cancellation&) = delete;
+
+ private:
+  int before_ = PTHREAD_CANCEL_ENABLE;
+};
+
+}  // namespace pinfold::detail
