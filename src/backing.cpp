@@ -117,4 +117,22 @@ backing backing_of(const range& memory, int file) noexcept {
   return found;
 }
 
+result<void> check_file(const range& memory, int file) noexcept {
+  struct stat seen{};
+  if (::fstat(file, &seen) != 0)
+    return fail_errno(errc::invalid_argument, errno, "acquire_options::file is not an open descriptor");
+  if (!S_ISREG(seen.st_mode) && !S_ISCHR(seen.st_mode) && !S_ISBLK(seen.st_mode))
+    return fail(errc::invalid_argument, "acquire_options::file is not the descriptor of a file");
+  if (::fcntl(file, F_GET_SEALS) < 0) return {};
+  const own_maps maps;
+  for (auto at = memory.begin; at < memory.end;) {
+    const auto here = mapping_at(maps, at);
+    if (!here) return {};  // a hole is the registrar's business; before Linux 6.11 the kernel does not say
+    if (!is_mapping_of(*here, file))
+      return fail(errc::invalid_argument, "acquire_options::file is not what is mapped there");
+    at = here->end;
+  }
+  return {};
+}
+
 }  // namespace pinfold::detail

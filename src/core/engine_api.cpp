@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The engine as the typed fronts call it.
+#include "backing.hpp"
 #include "core/engine.hpp"
 #include "monitors/choice.hpp"
 #include "no_cancellation.hpp"
@@ -64,6 +65,8 @@ grant look_up(engine* on, peer_id peer, range wanted, const void* token) noexcep
 grant look_up(engine* on, const request& what) noexcept { return on == nullptr ? grant{} : on->look_up(what); }
 result<grant> acquire(engine* on, const request& what) noexcept {
   const no_cancellation guard;
+  if (what.file >= 0)
+    if (auto right = check_file(what.wanted, what.file); !right) return tl::unexpected(right.error());
   return here(on) ? on->acquire(what) : tl::unexpected(elsewhere(on));
 }
 void acquire_group(engine* on, std::span<const request> what, std::span<result<grant>> granted) noexcept {
