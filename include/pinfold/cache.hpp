@@ -5,6 +5,7 @@
 
 #include <pinfold/batch.hpp>
 #include <pinfold/detail/front.hpp>
+#include <pinfold/detail/or_error.hpp>
 #include <pinfold/detail/pages.hpp>
 #include <pinfold/lease.hpp>
 #include <pinfold/options.hpp>
@@ -30,7 +31,9 @@ struct acquire_options {
   bool bypass = false;      ///< register for this lease only: neither looked up nor kept, and outside the budget
 
   /// The descriptor of the file that the memory is a mapping of. Unless its seals keep others from truncating it
-  /// (F_SEAL_SHRINK with F_SEAL_WRITE or F_SEAL_FUTURE_WRITE), registrations of files are not kept (R30).
+  /// (F_SEAL_SHRINK with F_SEAL_WRITE or F_SEAL_FUTURE_WRITE), registrations of files are not kept (R30). Negative: not
+  /// said. Looked at when something has to be registered: `invalid_argument`, and nothing changes, when it is not open,
+  /// no file, or a memfd that is not what is mapped there.
   int file = -1;
 };
 
@@ -49,6 +52,9 @@ struct acquire_options {
 /// Every member may be called on any thread at any time, except that the destructor and a move must not run at the same
 /// time as another member. No lock is held while the registrar works. A cache that was moved from answers `closed` and
 /// finds nothing.
+///
+/// **Cancellation.** A thread that is cancelled (pthread_cancel(3), deferred) while it waits in a member finishes the
+/// call; the request stays pending. A registrar that is called without a cache does not see to that.
 template <registrar R>
 class cache : public detail::front<R> {
  public:
@@ -62,7 +68,8 @@ class cache : public detail::front<R> {
 
   /// A lease on the `bytes` bytes at `address`, which the device may use with at least `need`.
   ///
-  /// Errors: `invalid_range`, `too_large` (use `acquire_chunks`), `unsupported` (rights that the registrar cannot
+  /// Errors: `invalid_range`, `invalid_argument` (no rights, or a wrong `acquire_options::file`), `too_large` (use
+  /// `acquire_chunks`), `unsupported` (rights that the registrar cannot
   /// give), `over_budget`, `larger_than_budget`, `out_of_resources`, `timed_out`, `closed`, and what the registrar's
   /// `open` returns.
   [[nodiscard, gnu::always_inline]] result<lease> acquire(const void* address, std::size_t bytes,
@@ -96,27 +103,9 @@ class cache : public detail::front<R> {
   [[nodiscard]] result<batch_lease<R>> acquire_batch(std::span<const range> ranges, rights need = local_access,
                                                      const batch_options& how = {}) noexcept
     requires(!identifying_registrar<R>)
-  try {
-    if (auto open = detail::usable(this->inside()); !open) return tl::unexpected(open.error());
-    if (ranges.size() > UINT32_MAX) return fail(errc::too_large, "a batch has fewer than 2^32 ranges");
-    for (const range& one : ranges)
-      if (one.empty()) return fail(errc::invalid_range, "a range of the batch is empty or wraps around");
-    auto plan = detail::merge_ranges(ranges, limits_for(need));
-    std::vector<detail::request> wanted;
-    wanted.reserve(plan.merged.size());
-    for (const range& one : plan.merged) {
-      auto what = asked(reinterpret_cast<const void*>(one.begin), one.end - one.begin, need, {});
-      if (!what) return tl::unexpected(what.error());
-      wanted.push_back(*what);
-    }
-    std::vector<lease> leases;
-    leases.reserve(wanted.size());  // before anything is held: nothing may fail between that and its lease
-    auto granted = detail::acquire_all(this->inside(), wanted, together, how.workers, how.progress);
-    if (!granted) return tl::unexpected(granted.error());
-    for (const auto& one : *granted) leases.push_back(lease(one));
-    return batch_lease<R>(std::move(leases), std::move(plan.member));
-  } catch (const std::bad_alloc&) {
-    return fail(errc::out_of_resources, "no memory for the batch");
+  {
+    return detail::or_error("no memory for the batch", "no thread for the batch",
+                            [&] { return acquire_ranges(ranges, need, how); });
   }
 
   /// Leases on the pieces of one range, in order, while later pieces are being registered (R25). Not bound by the
@@ -124,27 +113,9 @@ class cache : public detail::front<R> {
   [[nodiscard]] result<chunk_stream<R>> acquire_chunks(const void* address, std::size_t bytes,
                                                        rights need = local_access, chunk_options how = {}) noexcept
     requires(!identifying_registrar<R>)
-  try {
-    if (auto open = detail::usable(this->inside()); !open) return tl::unexpected(open.error());
-    auto whole = range::of(reinterpret_cast<std::uintptr_t>(address), bytes);
-    if (!whole) return tl::unexpected(whole.error());
-    const auto limits = limits_for(need);
-    if (how.chunk_bytes == 0 || limits.max_bytes == 0)
-      return fail(errc::invalid_argument, "a chunk needs at least one byte");
-    auto ranges = detail::cut(*whole, how.chunk_bytes, limits);
-    std::vector<detail::request> wanted;
-    wanted.reserve(ranges.size());
-    for (const range& one : ranges) {
-      auto what = asked(reinterpret_cast<const void*>(one.begin), one.size(), need, {});
-      if (!what) return tl::unexpected(what.error());
-      wanted.push_back(*what);
-    }
-    return chunk_stream<R>(std::move(ranges),
-                           detail::pipeline(this->inside(), std::move(wanted), how.depth, how.workers));
-  } catch (const std::bad_alloc&) {
-    return fail(errc::out_of_resources, "no memory for the chunks");
-  } catch (const std::system_error&) {
-    return fail(errc::out_of_resources, "no thread to register chunks with");
+  {
+    return detail::or_error("no memory for the chunks", "no thread to register chunks with",
+                            [&] { return acquire_pieces(address, bytes, need, how); });
   }
 
   /// The memory is about to be unmapped, or its pages replaced: registrations that touch it are never handed out again.
@@ -166,6 +137,54 @@ class cache : public detail::front<R> {
   }
 
  private:
+  // Throws std::bad_alloc.
+  [[nodiscard]] result<batch_lease<R>> acquire_ranges(std::span<const range> ranges, rights need,
+                                                      const batch_options& how)
+    requires(!identifying_registrar<R>)
+  {
+    if (auto open = detail::usable(this->inside()); !open) return tl::unexpected(open.error());
+    if (ranges.size() > UINT32_MAX) return fail(errc::too_large, "a batch has fewer than 2^32 ranges");
+    for (const range& one : ranges)
+      if (one.empty()) return fail(errc::invalid_range, "a range of the batch is empty or wraps around");
+    auto plan = detail::merge_ranges(ranges, limits_for(need));
+    std::vector<detail::request> wanted;
+    wanted.reserve(plan.merged.size());
+    for (const range& one : plan.merged) {
+      auto what = asked(reinterpret_cast<const void*>(one.begin), one.end - one.begin, need, {});
+      if (!what) return tl::unexpected(what.error());
+      wanted.push_back(*what);
+    }
+    std::vector<lease> leases;
+    leases.reserve(wanted.size());  // before anything is held: nothing may fail between that and its lease
+    auto granted = detail::acquire_all(this->inside(), wanted, together, how.workers, how.progress);
+    if (!granted) return tl::unexpected(granted.error());
+    for (const auto& one : *granted) leases.push_back(lease(one));
+    return batch_lease<R>(std::move(leases), std::move(plan.member));
+  }
+
+  // Throws std::bad_alloc, and std::system_error when no thread can be started.
+  [[nodiscard]] result<chunk_stream<R>> acquire_pieces(const void* address, std::size_t bytes, rights need,
+                                                       const chunk_options& how)
+    requires(!identifying_registrar<R>)
+  {
+    if (auto open = detail::usable(this->inside()); !open) return tl::unexpected(open.error());
+    auto whole = range::of(reinterpret_cast<std::uintptr_t>(address), bytes);
+    if (!whole) return tl::unexpected(whole.error());
+    const auto limits = limits_for(need);
+    if (how.chunk_bytes == 0 || limits.max_bytes == 0)
+      return fail(errc::invalid_argument, "a chunk needs at least one byte");
+    auto ranges = detail::cut(*whole, how.chunk_bytes, limits);
+    std::vector<detail::request> wanted;
+    wanted.reserve(ranges.size());
+    for (const range& one : ranges) {
+      auto what = asked(reinterpret_cast<const void*>(one.begin), one.size(), need, {});
+      if (!what) return tl::unexpected(what.error());
+      wanted.push_back(*what);
+    }
+    return chunk_stream<R>(std::move(ranges),
+                           detail::pipeline(this->inside(), std::move(wanted), how.depth, how.workers));
+  }
+
   static bool may_hit(std::uintptr_t begin, std::size_t bytes, rights need, acquire_options how) noexcept {
     return begin < begin + bytes && need != rights::none && !how.persistent && !how.bypass;
   }

@@ -4,10 +4,10 @@
 #pragma once
 
 #include <pinfold/cache.hpp>
+#include <pinfold/detail/or_error.hpp>
 #include <pinfold/detail/together.hpp>
 
 #include <cstddef>
-#include <new>
 #include <optional>
 #include <span>
 #include <utility>
@@ -60,7 +60,27 @@ class cache_set {
   /// Errors: `invalid_argument` (no such member), and those of `cache::acquire`: of the first choice that failed.
   /// Between caches that wait for room (`when_full::wait`) two calls can wait for each other, until `full_timeout`.
   [[nodiscard]] result<set_lease<R>> acquire(const void* address, std::size_t bytes, rights need,
-                                             std::span<const std::size_t> chosen) noexcept try {
+                                             std::span<const std::size_t> chosen) noexcept {
+    return detail::or_error(no_memory, no_memory, [&] { return acquire_chosen(address, bytes, need, chosen); });
+  }
+
+  /// The same from every member. `closed` when the set has none: it was moved from.
+  [[nodiscard]] result<set_lease<R>> acquire(const void* address, std::size_t bytes,
+                                             rights need = local_access) noexcept {
+    return detail::or_error(no_memory, no_memory, [&] { return acquire_all(address, bytes, need); });
+  }
+
+  /// As `cache::invalidate`, for every member.
+  void invalidate(const void* address, std::size_t bytes) noexcept {
+    for (auto* const one : members_) one->invalidate(address, bytes);
+  }
+
+ private:
+  static constexpr const char* no_memory = "no memory for the leases of a set";
+
+  // This and the next throw std::bad_alloc.
+  [[nodiscard]] result<set_lease<R>> acquire_chosen(const void* address, std::size_t bytes, rights need,
+                                                    std::span<const std::size_t> chosen) {
     for (const std::size_t number : chosen)
       if (number >= members_.size()) return fail(errc::invalid_argument, "the set has no cache with this number");
     std::vector<lease<R>> leases(chosen.size());
@@ -74,27 +94,15 @@ class cache_set {
     if (auto got = acquire_missing(address, bytes, need, chosen, missing, leases); !got)
       return tl::unexpected(got.error());
     return set_lease<R>(std::move(leases));
-  } catch (const std::bad_alloc&) {
-    return fail(errc::out_of_resources, "no memory for the leases of a set");
   }
 
-  /// The same from every member. `closed` when the set has none: it was moved from.
-  [[nodiscard]] result<set_lease<R>> acquire(const void* address, std::size_t bytes,
-                                             rights need = local_access) noexcept try {
+  [[nodiscard]] result<set_lease<R>> acquire_all(const void* address, std::size_t bytes, rights need) {
     if (members_.empty()) return fail(errc::closed, "the set has no caches");
     std::vector<std::size_t> all(members_.size());
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
-    return acquire(address, bytes, need, all);
-  } catch (const std::bad_alloc&) {
-    return fail(errc::out_of_resources, "no memory for the leases of a set");
+    return acquire_chosen(address, bytes, need, all);
   }
 
-  /// As `cache::invalidate`, for every member.
-  void invalidate(const void* address, std::size_t bytes) noexcept {
-    for (auto* const one : members_) one->invalidate(address, bytes);
-  }
-
- private:
   // Throws std::bad_alloc, before anything is acquired.
   [[nodiscard]] result<void> acquire_missing(const void* address, std::size_t bytes, rights need,
                                              std::span<const std::size_t> chosen,

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <pinfold/cache.hpp>
+#include <pinfold/detail/or_error.hpp>
 #include <pinfold/detail/slabs.hpp>
 #include <pinfold/pools/options.hpp>
 #include <pinfold/pools/pool_lease.hpp>
@@ -117,7 +118,7 @@ class basic_registered_pool : public std::pmr::memory_resource {
 
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {
     auto got = try_allocate(bytes, alignment);
-    if (!got) throw std::bad_alloc();
+    if (!got) detail::throw_bad_alloc();
     return *got;
   }
   void do_deallocate(void* data, std::size_t bytes, std::size_t) override {
@@ -154,14 +155,15 @@ class basic_registered_pool : public std::pmr::memory_resource {
     static_cast<void>(own.progress());
   }
 
-  static bool leased(void* with, std::span<const range> memory, std::span<bool> held) noexcept try {
-    const auto entries = static_cast<cache<R>*>(with)->dump();
-    std::ranges::transform(memory, held.begin(), [&](const range& one) {
-      return std::ranges::any_of(entries, [&](const auto& e) { return e.leases > 0 && e.covered.overlaps(one); });
+  static bool leased(void* with, std::span<const range> memory, std::span<bool> held) noexcept {
+    const auto looked = detail::or_error("", "", [&]() -> result<void> {
+      const auto entries = static_cast<cache<R>*>(with)->dump();
+      std::ranges::transform(memory, held.begin(), [&](const range& one) {
+        return std::ranges::any_of(entries, [&](const auto& e) { return e.leases > 0 && e.covered.overlaps(one); });
+      });
+      return {};
     });
-    return true;
-  } catch (const std::bad_alloc&) {
-    return false;
+    return looked.has_value();
   }
 
   detail::slab_pool_handle core_;
