@@ -89,7 +89,11 @@ void hazard_fuzz_on::run_rounds(const watch_case& who, const watching& by, std::
   watchdog guard(std::chrono::seconds(60), [this] { done_.print(std::cerr), found_.print(std::cerr); });
   const auto end = steady_clock::now() + time;
   const bool devices = can_check_bytes();
-  for (auto seed = test_seed(); steady_clock::now() < end; ++seed) {
+  const auto goes_on = [&, at_most = end + std::chrono::seconds(20)] {
+    const auto now = steady_clock::now();
+    return now < end || (done_.hits == 0 && by.keeps(memory_kind::anonymous) && now < at_most);
+  };
+  for (auto seed = test_seed(); goes_on(); ++seed) {
     choices random(seed, 1000, 0);
     const auto threads = static_cast<unsigned>(1 + random.below(8));
     run one{seed,
@@ -106,7 +110,9 @@ void hazard_fuzz_on::run_rounds(const watch_case& who, const watching& by, std::
             guard,
             arena(run::shared_slots + threads * run::own_slots, run::shared_small_slots + threads, who.announces),
             caches(one.slots, done_.hits, who, devices)};
-    run_round(one, std::min(end, steady_clock::now() + std::chrono::milliseconds(500 + random.below(1500))));
+    using std::chrono::milliseconds;
+    const auto left = std::chrono::duration_cast<milliseconds>(end - steady_clock::now());
+    run_round(one, std::clamp(left, milliseconds(100), milliseconds(500 + random.below(1500))));
     guard.beat();
   }
 }

@@ -37,12 +37,15 @@ inline void take_steps(run& in, unsigned thread) {
 }
 
 /// The main thread's, beside the others.
-inline void run_round(run& in, steady_clock::time_point until) {
+inline void run_round(run& in, std::chrono::milliseconds time) {
   constexpr unsigned disturber = 100, main_thread = 101;
   disturbances beside(in);
-  std::jthread other([&] {
+  std::thread([&] {
     choices first(in.seed, disturber, 0);
     beside.make_caches(first);
+  }).join();
+  const auto until = steady_clock::now() + time;
+  std::jthread other([&] {
     for (std::uint64_t number = 1; !in.over.load(std::memory_order_relaxed); ++number) {
       choices random(in.seed, disturber, number);
       if (in.only.allows(activity::disturb) && in.disturbed) beside.step_of(random);
