@@ -3,6 +3,8 @@
 #include "support/hazard_table.hpp"
 #include "support/hazard_trial.hpp"
 #include "support/hazards_files.hpp"
+#include "support/hazards_identity.hpp"
+#include "support/hazards_mechanisms.hpp"
 #include "support/hazards_program.hpp"
 #include "support/ring_device.hpp"
 #include "support/sanitized.hpp"
@@ -16,7 +18,8 @@ namespace {
 
 std::vector<hazard> all_hazards() {
   std::vector<hazard> all;
-  for (const auto* list : {&hazards::of_memory(), &hazards::of_files(), &hazards::of_programs()})
+  for (const auto* list : {&hazards::of_memory(), &hazards::of_mechanisms(), &hazards::of_files(),
+                           &hazards::of_identity(), &hazards::of_programs()})
     all.insert(all.end(), list->begin(), list->end());
   return all;
 }
