@@ -12,6 +12,7 @@
 #include <optional>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 namespace pinfold::detail {
 
@@ -49,6 +50,15 @@ class batch_run {
     granted_.resize(missing_.size());
     done_ = what.size() - missing_.size();
   }
+  batch_run(const batch_run&) = delete;
+  batch_run& operator=(const batch_run&) = delete;
+
+  /// Gives back what `outcome` did not hand over: an exception may come between.
+  ~batch_run() {
+    for (const auto& one : held_) static_cast<void>(hold(one));  // a failed close stays with the cache
+    for (const auto& one : granted_)
+      if (one) static_cast<void>(hold(*one));
+  }
 
   /// How many groups there are to take.
   [[nodiscard]] std::size_t groups() const noexcept { return (missing_.size() + together_ - 1) / together_; }
@@ -73,13 +83,11 @@ class batch_run {
 
   result<std::vector<grant>> outcome() noexcept {
     std::optional<error> first = untold_;
-    for (std::size_t i = 0; i < granted_.size(); ++i) {
+    for (std::size_t i = 0; i < granted_.size(); ++i)
       if (!granted_[i] && !first) first = granted_[i].error();
-      if (granted_[i]) held_[number_[i]] = *granted_[i];
-    }
-    if (!first) return std::move(held_);
-    for (const auto& one : held_) static_cast<void>(hold(one));  // a failed close stays with the cache
-    return tl::unexpected(*first);
+    if (first) return tl::unexpected(*first);
+    for (std::size_t i = 0; i < granted_.size(); ++i) held_[number_[i]] = *std::exchange(granted_[i], {});
+    return std::exchange(held_, {});
   }
 
  private:

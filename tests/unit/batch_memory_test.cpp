@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A batch that runs out of memory, at each of its allocations: R26.
+#include "support/local_fixture.hpp"
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <vector>
+
+namespace {
+
+// Of this thread, so that what others allocate does not matter.
+thread_local constinit int allocations_left = -1;
+
+void* allocate(std::size_t bytes) noexcept {
+  if (allocations_left == 0) return nullptr;
+  if (allocations_left > 0) --allocations_left;
+  return std::malloc(bytes);
+}
+
+}  // namespace
+
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  void* const got = allocate(bytes);
+  if (got == nullptr) throw std::bad_alloc();
+  return got;
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace pinfold::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::vector<range> blocks(std::uintptr_t count) {
+  std::vector<range> made;
+  for (std::uintptr_t i = 0; i < count; ++i) made.push_back({0x100000 + i * 0x10000, 0x100000 + i * 0x10000 + 64});
+  return made;
+}
+
+/// Allocates nothing.
+struct counting_registrar {
+  static constexpr const char* name = "counting";
+  struct registration_type {
+    std::uint64_t unused;
+  };
+  std::atomic<int>* open_now;
+
+  [[nodiscard]] static registrar_limits limits() noexcept { return {.granularity = 1}; }
+  [[nodiscard]] result<registration_type> open(range, rights) noexcept { return ++*open_now, registration_type{}; }
+  [[nodiscard]] result<void> close(const registration_type&) noexcept { return --*open_now, result<void>(); }
+};
+
+TEST(batch_memory, R26_without_memory_nothing_is_held) {
+  const auto all = blocks(20);
+  int failures = 0;
+  for (int left = 0; left < 100; ++left) {
+    std::atomic<int> open_now{0};
+    pinfold::cache cache(counting_registrar{&open_now}, keeping({.drain_timeout = 0s}));
+    for (std::size_t i = 0; i < 10; ++i) ASSERT_TRUE(cache.acquire(reinterpret_cast<const void*>(all[i].begin), 64));
+    allocations_left = left;
+    auto got = cache.acquire_batch(all, local_access, {.workers = 2});
+    allocations_left = -1;
+    if (!got) {
+      EXPECT_EQ(got.error().code, errc::out_of_resources) << left;
+      EXPECT_EQ(cache.statistics().leases_now, 0U) << "allocation " << left;
+      ++failures;
+    }
+    got = {};
+    EXPECT_TRUE(cache.quiesce()) << "allocation " << left;
+    EXPECT_EQ(open_now, 0);
+    expect_counters_add_up(cache.statistics());
+    if (failures == left) break;  // this one had all the memory it wanted
+  }
+  EXPECT_GT(failures, 3);
+}
+
+}  // namespace
+}  // namespace pinfold::testing
