@@ -6,6 +6,7 @@
 
 #include "core/barrier.hpp"
 #include "core/budget.hpp"
+#include "core/cache_number.hpp"
 #include "core/counters.hpp"
 #include "core/entry.hpp"
 #include "core/entry_list.hpp"
@@ -339,7 +340,7 @@ class engine {
   // What a hit reads, on lines that nobody writes.
   alignas(64) core::hit_table hits_;  // changed under the mutex, read without
   hit_view view_;
-  const std::uint32_t number_;  // of all caches alive; 0 when there are too many, then nothing is hit without the mutex
+  const core::cache_number number_;  // 0 when there are too many, then nothing is hit without the mutex
   const std::uint64_t hits_before_;  // what caches of this number had counted when this one began
   const std::uint64_t finds_before_;
   const std::size_t token_offset_;

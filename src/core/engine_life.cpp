@@ -23,15 +23,6 @@ cache_options sensible(cache_options options) noexcept {
   return options;
 }
 
-// The numbers of the caches that are alive. Number 0 is nobody's.
-std::array<std::atomic<bool>, ledger::most_caches> number_taken{};
-
-std::uint32_t take_number() noexcept {
-  for (std::uint32_t number = 1; number < number_taken.size(); ++number)
-    if (!number_taken[number].load() && !number_taken[number].exchange(true)) return number;
-  return 0;
-}
-
 std::size_t token_offset_in(const driver& table) noexcept {
   return token_offset(table.token_bytes > 0 ? imported_object_offset : local_object_offset, table.object_bytes);
 }
@@ -73,7 +64,6 @@ void engine::destroy(engine* ended) noexcept {
 
 engine::engine(core::gate& own, const driver& table, cache_options options, watched_by monitors)
     : hits_(table.token_bytes > 0),
-      number_(take_number()),
       hits_before_(ledger::hits(number_)),
       finds_before_(ledger::finds(number_)),
       token_offset_(token_offset_in(table)),
@@ -111,7 +101,6 @@ engine::engine(core::gate& own, const driver& table, cache_options options, watc
 // Only what could not be closed is left.
 engine::~engine() {
   if (watched_ != nullptr) index_.for_each([this](entry& one) { watched_->remove(one.covered()); });
-  number_taken[number_].store(false);
 }
 
 bool engine::wait_for(const void* what, core::deadline until) noexcept {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/barrier.hpp"
+#include "core/guesses.hpp"
 
 #include <pinfold/detail/ledger.hpp>
 
@@ -29,6 +30,11 @@ ledger::ledger() noexcept {
 
 // Gives the ledger back when its thread ends; what the thread does after that is counted in the records.
 struct ledger_owner {
+  static void forget_guesses() noexcept {
+    for (ledger* each = ledger::all.load(std::memory_order_acquire); each != nullptr; each = each->next_)
+      for (record*& guess : each->recent_) std::atomic_ref(guess).store(&nobody.one, std::memory_order_relaxed);
+  }
+
   ~ledger_owner() {
     at_its_end = true;
     ledger* left = std::exchange(ledger::mine, nullptr);
@@ -98,3 +104,5 @@ std::uint64_t ledger::finds(std::size_t cache) noexcept {
 }
 
 }  // namespace pinfold::detail
+
+void pinfold::core::forget_guesses() noexcept { detail::ledger_owner::forget_guesses(); }

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/cache_number.hpp"
+
+#include "core/guesses.hpp"
+#include "watch/wiped_pages.hpp"
+
+#include <pinfold/detail/ledger.hpp>
+
+#include <array>
+#include <new>
+
+namespace pinfold::core {
+
+namespace {
+
+struct table {
+  std::array<std::atomic<bool>, detail::ledger::most_caches> taken{};
+  std::atomic<bool> guesses_forgotten{false};
+};
+
+std::atomic<table*> current{nullptr};
+
+// Where the kernel cannot wipe (before Linux 4.14), a child lacks the numbers that its parent had.
+constinit table not_wiped;
+
+table& here() noexcept {
+  table* found = current.load(std::memory_order_acquire);
+  if (found != nullptr) return *found;
+  void* const page = watch::wiped_pages(sizeof(table));
+  table* const made = page == nullptr ? &not_wiped : new (page) table;
+  if (current.compare_exchange_strong(found, made, std::memory_order_acq_rel)) return *made;
+  if (page != nullptr) ::munmap(page, sizeof(table));  // another thread was faster
+  return *found;
+}
+
+// Each thread that comes before another has finished does it as well: a lock could be held at a fork.
+std::atomic<bool>* numbers() noexcept {
+  table& all = here();
+  if (!all.guesses_forgotten.load(std::memory_order_acquire)) {
+    forget_guesses();
+    all.guesses_forgotten.store(true, std::memory_order_release);
+  }
+  return all.taken.data();
+}
+
+// Number 0 is no cache's.
+std::uint32_t take(std::atomic<bool>* taken) noexcept {
+  for (std::uint32_t number = 1; number < detail::ledger::most_caches; ++number)
+    if (!taken[number].load(std::memory_order_relaxed) && !taken[number].exchange(true, std::memory_order_acquire))
+      return number;
+  return 0;
+}
+
+}  // namespace
+
+cache_number::cache_number() noexcept : taken_(numbers()), value_(take(taken_)) {}
+
+cache_number::~cache_number() {
+  if (value_ != 0) taken_[value_].store(false, std::memory_order_release);
+}
+
+}  // namespace pinfold::core

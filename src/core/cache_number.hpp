@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The numbers that tell the caches of a process apart in the words of their records.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace pinfold::core {
+
+/// A number that no other living cache of this process has, or 0 when there is none. Its destructor gives it back.
+///
+/// The taken numbers are written down in a page that the kernel wipes in a child of fork(2), so that a child has all of
+/// them. As a child's copies of its parent's records stay hittable, the first cache of a child makes all threads forget
+/// their guesses. Thread-safe.
+class cache_number {
+ public:
+  cache_number() noexcept;
+  cache_number(const cache_number&) = delete;
+  cache_number& operator=(const cache_number&) = delete;
+  ~cache_number();
+
+  operator std::uint32_t() const noexcept { return value_; }
+
+ private:
+  std::atomic<bool>* const taken_;  // one for each number
+  const std::uint32_t value_;
+};
+
+}  // namespace pinfold::core

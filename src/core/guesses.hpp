@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// What threads remember of their hits.
+#pragma once
+
+namespace pinfold::core {
+
+/// Makes all threads forget which records they hit lately. For the first cache of a process: a child of fork(2) has its
+/// parent's guesses, and copies of its parent's records. No cache of this process may have been hit yet.
+void forget_guesses() noexcept;
+
+}  // namespace pinfold::core
