@@ -27,6 +27,9 @@ class budget {
     return true;
   }
 
+  /// Counts what is registered already, whether or not there is room for it.
+  void charge(std::size_t bytes) noexcept { set(bytes_now() + bytes, count_now()); }
+
   void give(std::size_t bytes, std::size_t count) noexcept {
     PINFOLD_INVARIANT(bytes <= bytes_now() && count <= count_now(), "only what was taken can be given back");
     set(bytes_now() - bytes, count_now() - count);

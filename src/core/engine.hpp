@@ -227,6 +227,9 @@ class engine {
   [[nodiscard]] result<opened> call_open(entry& opening) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] result<void> accept(entry& opening, const opened& made, const patience& until) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
+  void index_again(entry& opening, const range& covered) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] bool close_unpublished(entry& opening, const opened& made) noexcept
+      PINFOLD_REQUIRES(mutex_);  // unlocks
   void publish(entry& opening, record& hot, const opened& made) noexcept PINFOLD_REQUIRES(mutex_);
   void write_record(record& hot, const opened& made) const noexcept;
   [[nodiscard]] registration object_of(const entry& one) const noexcept;
@@ -238,13 +241,16 @@ class engine {
   // --- room, conflicts, retries (engine_room.cpp, engine_conflict.cpp)
   [[nodiscard]] result<void> reserve(entry& opening, std::size_t more_bytes, std::size_t more_count,
                                      const patience& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] result<void> go_without_room(entry& opening, std::size_t bytes) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] static error larger_than_budget() noexcept;
+  void turn_into_bypass(entry& opening, std::size_t more_bytes) noexcept PINFOLD_REQUIRES(mutex_);
+  void go_without_room(entry& opening, std::size_t bytes) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] bool close_one_for_room() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] result<void> free_resources(const error& refused, std::uint64_t closes_before,
                                             const patience& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] result<void> clear_conflicts(entry& opening, const error& refused, const patience& until) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
   void shrink(entry& opening, std::size_t bytes) noexcept PINFOLD_REQUIRES(mutex_);
+  void charge(entry& opening, std::size_t bytes) noexcept PINFOLD_REQUIRES(mutex_);
   void give_room_back(entry& closed) noexcept PINFOLD_REQUIRES(mutex_);
 
   // --- closing (engine_close.cpp)

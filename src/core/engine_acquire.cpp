@@ -109,6 +109,7 @@ void engine::look_around(const request& what, const range& extent, survey& seen)
       return false;
     }
     seen.near = true;
+    if (what.persistent && one.bypass) return false;  // it ends with its last lease
     seen.beside = seen.beside || one.covered().overlaps(what.wanted);
     if (!one.covered().contains(what.wanted)) return false;
     if (!same_token(one, what)) {
@@ -189,7 +190,7 @@ tl::unexpected<error> engine::refused(const error& why) noexcept {
 
 // Waits for another thread's open. Returns an empty grant when the caller has to look again: the driver may have
 // refused the rights that the opener asked for, of which this request needs only some, or others than the opener fell
-// back to.
+// back to; or it found no room, and its registration ends with its last lease, where this request wants it to stay.
 result<grant> engine::join(entry& opening, const request& what, const patience& until) noexcept {
   opening.own_pins().fetch_add(1);  // from here on the entry cannot be reused, whatever becomes of the open
   const joiner self(joiners_, opening);
@@ -199,7 +200,8 @@ result<grant> engine::join(entry& opening, const request& what, const patience& 
     return fail(errc::timed_out, "another thread is still opening this handle");
   }
   const bool made = opening.now() == entry_state::live || opening.now() == entry_state::draining;
-  const bool suits = made ? includes(opening.access, what.need) : opening.access == what.need;
+  const bool stays = !what.persistent || !opening.bypass;
+  const bool suits = made ? stays && includes(opening.access, what.need) : opening.access == what.need;
   if (made && suits) {
     counters_.add(counter::hits);
     counters_.add(counter::valid);

@@ -113,16 +113,8 @@ void engine::note_overlap(entry& fresh) noexcept {
 // may be of the memory that is gone. It is closed, and the driver asked again.
 bool engine::opened_too_late(entry& opening, const opened& made) noexcept {
   if (driver_.token_bytes > 0) return false;
-  ++closes_in_flight_;
-  mutex_.unlock();
-  const auto closed = driver_.close(driver_.self, made.object);
-  mutex_.lock();
-  --closes_in_flight_;
-  waiting_.notify(this);
-  counters_.add(closed ? counter::closes : counter::failed_closes);
-  if (!closed) return false;  // then it is handed out as it is, unindexed, and closed by its last release
+  if (!close_unpublished(opening, made)) return false;  // handed out as it is, hidden, and closed by its last release
   counters_.add(counter::opens);
-  ++closes_done_;
   opening.hot()->clear(record::stale);
   opening.doomed = opening.unshared;
   news_.stamp(opening);
@@ -161,22 +153,25 @@ result<opened> engine::call_open(entry& opening) noexcept {
   return made;
 }
 
-// Corrects the reservation to what was really opened (R12).
+// Corrects index and reservation to what was really opened (R12).
 result<void> engine::accept(entry& opening, const opened& made, const patience& until) noexcept {
-  if (!made.covered.contains(opening.covered()) || made.bytes < made.covered.size())
-    return fail(errc::driver_error, "the driver opened less than the handle stands for");
+  const bool whole = made.covered.contains(opening.covered()) && made.bytes >= made.covered.size();
+  if (!made.covered.empty()) index_again(opening, made.covered);
+  if (!whole) return fail(errc::driver_error, "the driver opened less than the handle stands for");
   if (made.bytes < opening.bytes) shrink(opening, made.bytes);
   return made.bytes > opening.bytes ? reserve(opening, made.bytes - opening.bytes, 0, until) : result<void>{};
 }
 
+// From here on conflicts are looked for where the driver has it. Only imports are opened otherwise than asked for.
+void engine::index_again(entry& opening, const range& covered) noexcept {
+  if (opening.covered() == covered) return;
+  index_.erase(&opening);
+  opening.cover(covered);
+  index_.insert(&opening);
+}
+
 void engine::publish(entry& opening, record& hot, const opened& made) noexcept {
   opening.opened_at = core::ticks();
-  if (!(hot.covered() == made.covered)) {
-    index_.erase(&opening);
-    opening.cover(made.covered);
-    opening.near = true;
-    index_.insert(&opening);
-  }
   --openings_;
   write_record(hot, made);
   counters_.add(counter::opens);
@@ -242,29 +237,35 @@ error engine::abandon(entry& opening, const error& why) noexcept {
   return why;
 }
 
-// The driver opened it, but it must not stay: close it, or owe the close (R41).
-error engine::take_back(entry& opening, const opened& made, const error& why) noexcept {
-  counters_.add(counter::opens);
-  write_record(*opening.hot(), made);
+// Closes what the driver opened and nothing refers to yet. False when the driver refuses: the sink was told.
+bool engine::close_unpublished(entry& opening, const opened& made) noexcept {
   ++closes_in_flight_;
-  const event failed = about(opening, event_kind::close_failed, severity::failure);
+  event failed = about(opening, event_kind::close_failed, severity::failure);
   mutex_.unlock();
   const auto closed = driver_.close(driver_.self, made.object);
   if (!closed) {
-    event told = failed;
-    told.cause = &closed.error();
-    tell(told);
+    failed.cause = &closed.error();
+    tell(failed);
   }
   mutex_.lock();
   --closes_in_flight_;
   waiting_.notify(this);
-  if (closed) {
-    counters_.add(counter::closes);
-    ++closes_done_;
+  counters_.add(closed ? counter::closes : counter::failed_closes);
+  if (closed) ++closes_done_;
+  return closed.has_value();
+}
+
+// The driver opened it, but it must not stay: close it, or owe the close (R41). What is owed counts as what is open,
+// also where the budget has no room for it.
+error engine::take_back(entry& opening, const opened& made, const error& why) noexcept {
+  counters_.add(counter::opens);
+  write_record(*opening.hot(), made);
+  if (close_unpublished(opening, made)) {
     tell_overlapping_openings(opening);
     return abandon(opening, why);
   }
-  counters_.add(counter::failed_closes);
+  if (made.bytes < opening.bytes) shrink(opening, made.bytes);
+  if (made.bytes > opening.bytes) charge(opening, made.bytes - opening.bytes);
   tell_joiners(opening, why);
   --openings_;
   quarantine(opening);

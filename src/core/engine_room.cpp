@@ -6,12 +6,14 @@ namespace pinfold::detail {
 
 result<void> engine::reserve(entry& opening, std::size_t more_bytes, std::size_t more_count,
                              const patience& until) noexcept {
-  if (!budget_.can_ever_hold(opening.bytes + more_bytes))
-    return fail(errc::larger_than_budget, "this one registration exceeds the whole budget");
+  if (opening.bypass) {
+    go_without_room(opening, more_bytes);
+    return {};
+  }
+  if (!budget_.can_ever_hold(opening.bytes + more_bytes)) return tl::unexpected(larger_than_budget());
   bool retried = false;
   release_watch watch;
-  while (opening.bypass || !budget_.take(more_bytes, more_count)) {
-    if (opening.bypass) return go_without_room(opening, more_bytes);
+  while (!budget_.take(more_bytes, more_count)) {
     if (close_one_for_room()) continue;
     if (closes_in_flight_ > 0) {
       if (wait_for(this, until.others())) continue;
@@ -23,12 +25,10 @@ result<void> engine::reserve(entry& opening, std::size_t more_bytes, std::size_t
       continue;
     }
     if (options_.full == when_full::bypass) {
-      opening.bypass = true;
-      give_room_back(opening);
-      more_bytes += opening.bytes;
-      opening.bytes = 0;
-      counters_.add(counter::bypasses);
-      continue;
+      if (opening.persistent)  // a bypass would end with its last lease, and the caller rely on it
+        return fail(errc::over_budget, "the budget is used up, and a persistent registration has to count in it");
+      turn_into_bypass(opening, more_bytes);
+      return {};
     }
     if (options_.full == when_full::wait && wait_for_release(watch, until.room())) continue;
     return fail(errc::over_budget, "the budget is used up and nothing idle is left to close");
@@ -38,10 +38,22 @@ result<void> engine::reserve(entry& opening, std::size_t more_bytes, std::size_t
   return {};
 }
 
-result<void> engine::go_without_room(entry& opening, std::size_t bytes) noexcept {
+error engine::larger_than_budget() noexcept {
+  return {errc::larger_than_budget, native_kind::none, 0, "this one registration exceeds the whole budget"};
+}
+
+void engine::go_without_room(entry& opening, std::size_t bytes) noexcept {
   opening.bytes += bytes;
   counters_.add(counter::bypass_bytes, bytes);
-  return {};
+}
+
+// What was reserved for it before is given back: a bypass is outside the budget as a whole.
+void engine::turn_into_bypass(entry& opening, std::size_t more_bytes) noexcept {
+  opening.bypass = true;
+  give_room_back(opening);
+  counters_.add(counter::bypasses);
+  counters_.add(counter::bypass_bytes, opening.bytes + more_bytes);
+  opening.bytes += more_bytes;
 }
 
 bool engine::close_one_for_room() noexcept {
@@ -77,6 +89,13 @@ void engine::shrink(entry& opening, std::size_t bytes) noexcept {
   if (opening.counted) budget_.give(less, 0);
   if (!opening.counted) counters_.subtract(counter::bypass_bytes, less);
   waiting_.notify(this);
+}
+
+// For what is open already.
+void engine::charge(entry& opening, std::size_t bytes) noexcept {
+  if (!opening.counted) return go_without_room(opening, bytes);
+  budget_.charge(bytes);
+  opening.bytes += bytes;
 }
 
 void engine::give_room_back(entry& closed) noexcept {

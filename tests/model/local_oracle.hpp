@@ -49,9 +49,11 @@ class local_oracle {
   /// The item that the lease is on, when it succeeds.
   outcome acquire(const range& wanted, rights need, bool persistent, bool bypass, item*& held,
                   const std::optional<choice>& taken) {
-    if (item* found = bypass ? nullptr : live(wanted, need, taken)) return lease(*(held = found), persistent);
+    if (item* found = bypass ? nullptr : live(wanted, need, taken, persistent))
+      return lease(*(held = found), persistent);
     close_queued(4);
-    return open({wanted, bypass ? need : need | around(wanted), entry_state::live, 0, persistent, bypass}, need, held);
+    const auto access = bypass ? need : need | around(wanted, persistent);
+    return open({wanted, access, entry_state::live, 0, persistent, bypass}, need, held);
   }
   item* find(const range& wanted, rights need, const std::optional<choice>& taken) {
     item* found = live(wanted, need, taken);
@@ -118,19 +120,21 @@ class local_oracle {
   [[nodiscard]] bool reusable(const item& one) const {
     return one.state == entry_state::live && options_.retain && !one.bypass && !one.persistent;
   }
-  item* live(const range& wanted, rights need, const std::optional<choice>& taken) {
+  // What ends with its last lease is not for who wants it to stay.
+  item* live(const range& wanted, rights need, const std::optional<choice>& taken, bool persistent = false) {
     item* first = nullptr;
     for (item* i : in_order()) {
+      if (persistent && i->bypass) continue;
       if (!findable(*i) || !i->memory.contains(wanted) || !includes(i->access, need)) continue;
       if (taken && i->memory == taken->memory && i->access == taken->access) return i;
       if (first == nullptr) first = i;
     }
     return first;
   }
-  rights around(const range& wanted) {
+  rights around(const range& wanted, bool persistent) {
     rights all = rights::none;
     for (auto& i : items_)
-      if (findable(i) && i.memory.contains(wanted)) all = all | i.access;
+      if (findable(i) && !(persistent && i.bypass) && i.memory.contains(wanted)) all = all | i.access;
     return all;
   }
   outcome lease(item& one, bool persistent) {
@@ -190,13 +194,13 @@ class local_oracle {
   outcome open(item fresh, rights need, item*& held) {
     const bool unshared = fresh.bypass;
     const auto bytes = fresh.memory.size();
-    if (options_.max_bytes != 0 && bytes > options_.max_bytes) return errc::larger_than_budget;
+    if (!fresh.bypass && options_.max_bytes != 0 && bytes > options_.max_bytes) return errc::larger_than_budget;
     for (bool retried = false; !fresh.bypass && !fits(bytes);) {
       if (close_one_for_room()) continue;
       if (!retried && !owed_.empty()) {
         retried = true;
         retry();
-      } else if (options_.full == when_full::bypass) {
+      } else if (options_.full == when_full::bypass && !fresh.persistent) {
         fresh.bypass = true;
       } else {
         return errc::over_budget;

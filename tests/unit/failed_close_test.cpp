@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Closes that the driver refuses before the registration was ever handed out: R41.
+#include "support/local_fixture.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace pinfold::testing {
+namespace {
+
+std::optional<error> closes_fail(driver_call call, const pretend_handle&) {
+  if (call == driver_call::open) return std::nullopt;
+  return error{errc::driver_error, native_kind::posix, 5, "the close fails"};
+}
+
+/// Knows only after the open how large the allocation is.
+class cautious_importer : public pretend_importer {
+ public:
+  static constexpr std::uint64_t known = 64;
+
+  using pretend_importer::pretend_importer;
+  [[nodiscard]] result<range> check(const pretend_handle& handle) const noexcept {
+    return range{handle.base, handle.base + known};
+  }
+};
+
+auto acquire(pretend_fixture<cautious_importer>& f, const pretend_handle& handle) {
+  return f.cache.acquire({handle.exporter}, handle, handle.base, cautious_importer::known);
+}
+
+TEST(failed_close, R41_an_import_that_was_too_large_is_quarantined_with_the_range_and_bytes_that_are_open) {
+  pretend_fixture<cautious_importer> f({.max_bytes = 0x800});
+  const auto handle = f.world->allocate(1, 0x10000, 0x1000);
+  f.world->inject(closes_fail);
+  EXPECT_EQ(acquire(f, handle).error().code, errc::larger_than_budget);
+  const auto listed = f.cache.dump();
+  ASSERT_EQ(listed.size(), 1U);
+  EXPECT_EQ(listed[0].state, entry_state::quarantined);
+  EXPECT_EQ(listed[0].covered, handle.allocation());
+  EXPECT_EQ(listed[0].bytes, 0x1000U);
+  EXPECT_EQ(f.cache.statistics().bytes_now, 0x1000U) << "what is registered counts, also where it is too much";
+  EXPECT_EQ(f.cache.statistics().entries_now, 1U);
+  f.world->heal();
+  EXPECT_TRUE(f.cache.flush());
+  EXPECT_EQ(f.cache.statistics().bytes_now, 0U);
+  f.expect_sound();
+}
+
+TEST(failed_close, R6_what_is_in_the_way_beyond_the_range_asked_for_is_found_and_closed) {
+  pretend_fixture<cautious_importer> f({.max_bytes = 0x800});
+  const auto large = f.world->allocate(1, 0x10000, 0x1000);
+  f.world->inject(closes_fail);
+  EXPECT_FALSE(acquire(f, large));
+  f.world->heal();
+  const auto inside = f.world->allocate(1, 0x10800, 64);  // in the driver's eyes it overlaps what is still open
+  const auto got = acquire(f, inside);
+  EXPECT_TRUE(got) << describe(got.error());
+  f.expect_sound();
+}
+
+TEST(failed_close, R41_a_bypass_that_fits_no_more_counts_the_bytes_that_are_open) {
+  pretend_fixture<cautious_importer> f({.max_bytes = 0x1000, .full = when_full::bypass});
+  f.world->extra_bytes = 0x1000;
+  f.world->inject(closes_fail);
+  EXPECT_FALSE(acquire(f, f.world->allocate(1, 0x10000, 0x1000)));
+  EXPECT_EQ(f.cache.statistics().bytes_now + f.cache.statistics().bypass_bytes, 0x2000U);
+  f.world->heal();
+  EXPECT_TRUE(f.cache.flush());
+  EXPECT_EQ(f.cache.statistics().bytes_now + f.cache.statistics().bypass_bytes, 0U);
+  f.expect_sound();
+}
+
+TEST(failed_close, the_sink_is_told_of_a_registration_that_came_too_late_and_cannot_be_closed) {
+  std::vector<event_kind> told;
+  range where{};
+  std::int32_t native = 0;
+  local_fixture f({.sink = [&](const event& what) {
+    told.push_back(what.kind);
+    if (what.kind != event_kind::close_failed) return;
+    where = what.where;
+    native = what.cause == nullptr ? 0 : what.cause->native;
+  }});
+  f.device->fail_opens([&](const range&, rights) -> std::optional<error> {
+    f.invalidate(0x1000, 0x1001);
+    return std::nullopt;
+  });
+  f.device->fail_closes(1);
+  auto lease = f.acquire(0x1000, 0x2000);
+  ASSERT_TRUE(lease);
+  EXPECT_TRUE(lease->stale());
+  EXPECT_EQ(f.cache.statistics().failed_closes, 1U);
+  EXPECT_EQ(std::count(told.begin(), told.end(), event_kind::close_failed), 1);
+  EXPECT_EQ(where, (range{0x1000, 0x2000}));
+  EXPECT_EQ(native, 5);
+  EXPECT_TRUE(lease->release());
+  f.expect_sound();
+}
+
+}  // namespace
+}  // namespace pinfold::testing
