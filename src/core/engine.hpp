@@ -337,6 +337,8 @@ class engine {
   // Under the mutex, or by the one thread whose business the entry is.
   [[nodiscard]] event about(const entry& one, event_kind kind, severity level) const noexcept;
   void reap() noexcept PINFOLD_EXCLUDES(mutex_);
+  void wait_for_work() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  void wake_reaper() noexcept;
   void stop_reaper() noexcept PINFOLD_EXCLUDES(mutex_);
   void wait_for_leases() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   void refuse_hits() noexcept PINFOLD_REQUIRES(mutex_);

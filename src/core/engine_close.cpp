@@ -71,7 +71,7 @@ result<void> engine::unpinned(entry& freed, bool later) noexcept {
 void engine::queue_close(entry& stale) noexcept {
   stale.queued = true;
   queued_.push_back(&stale);
-  if (options_.reaper) reaper_wake_.notify_one();
+  wake_reaper();
 }
 
 // Takes a closable entry out of the list that it is in, and where hits could find it.

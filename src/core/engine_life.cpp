@@ -135,7 +135,7 @@ void engine::reap() noexcept {
   core::scoped_lock guard(mutex_);
   while (!reaper_stop_) {
     if (queued_.empty()) {
-      reaper_wake_.wait(mutex_);
+      wait_for_work();
     } else {
       static_cast<void>(close_queued(SIZE_MAX));  // a failure is kept in quarantine and told to the sink
     }

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The optional thread that closes what is due, and learns by itself of memory that went away (R60).
+#include "core/engine.hpp"
+
+namespace pinfold::detail {
+
+namespace {
+
+// An event wakes no thread: it may come in a signal handler, and a system call costs more than all the rest of it. So
+// the reaper looks. Half of what is promised is left for the closes.
+constexpr std::chrono::milliseconds between_looks{50};
+
+}  // namespace
+
+// While nothing is registered that an event could concern, the thread sleeps until the first entry comes. Otherwise a
+// look costs two loads where nothing has happened.
+void engine::wait_for_work() noexcept {
+  if (watched_ == nullptr || index_.size() == 0) return reaper_wake_.wait(mutex_);
+  reaper_wake_.wait_for(mutex_, between_looks);
+  if (reaper_stop_ || view_.current()) return;
+  mutex_.unlock();
+  catch_up_with_everything();
+  mutex_.lock();
+}
+
+void engine::wake_reaper() noexcept {
+  if (options_.reaper) reaper_wake_.notify_one();
+}
+
+}  // namespace pinfold::detail

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the reaper does without another call of the cache: R36, R60.
+#include "support/local_fixture.hpp"
+
+#include <pinfold/monitors/explicit.hpp>
+
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+namespace pinfold::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uintptr_t base = 0x7200'0000'0000;
+constexpr std::uintptr_t size = 0x10000;
+constexpr std::uintptr_t count = 1000;
+
+std::uintptr_t nth(std::uintptr_t i) { return base + 2 * i * size; }
+
+void announce(std::uintptr_t begin, std::uintptr_t end) {
+  announce_gone(reinterpret_cast<const void*>(begin), end - begin);
+}
+
+/// How long it took, at most ten seconds. Calls nothing but `done`.
+template <class Done>
+std::chrono::milliseconds until(Done&& done) {
+  const auto start = std::chrono::steady_clock::now();
+  while (!done() && std::chrono::steady_clock::now() - start < 10s) std::this_thread::sleep_for(1ms);
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
+}
+
+TEST(reaper, R60_unmapped_regions_are_deregistered_without_another_call) {
+  for (const auto closes : {close_policy::inline_, close_policy::deferred}) {
+    local_fixture f({.closes = closes, .reaper = true});
+    for (std::uintptr_t i = 0; i < count; ++i) f.touch(nth(i), nth(i) + size);
+    announce(base, nth(count / 2));
+    const auto took = until([&] { return f.device->open_now() == count / 2; });
+    EXPECT_EQ(f.device->open_now(), count / 2) << "the others stay";
+    std::printf("%lld ms\n", static_cast<long long>(took.count()));
+    f.expect_sound();
+  }
+}
+
+TEST(reaper, R60_it_finds_out_again_after_the_cache_was_empty) {
+  local_fixture f({.reaper = true});
+  for (int round = 0; round < 3; ++round) {
+    f.touch(base, base + size);
+    announce(base, base + 1);
+    until([&] { return f.device->open_now() == 0; });
+    ASSERT_EQ(f.device->open_now(), 0U) << "round " << round;
+    std::this_thread::sleep_for(10ms);  // so that it has nothing to look for
+  }
+}
+
+TEST(reaper, R60_superseded_registrations_go_by_themselves) {
+  local_fixture f({.closes = close_policy::deferred, .reaper = true});
+  for (std::uintptr_t i = 0; i < count; ++i) f.touch(nth(i), nth(i) + size);
+  f.touch(base, nth(count));
+  until([&] { return f.device->open_now() == 1; });
+  EXPECT_EQ(f.device->open_now(), 1U);
+  f.expect_sound();
+}
+
+TEST(reaper, R49_a_lease_turns_stale_without_another_call) {
+  local_fixture f({.reaper = true});
+  const auto held = f.acquire(base, base + size);
+  announce(base, base + 1);
+  until([&] { return held->stale(); });
+  EXPECT_TRUE(held->stale());
+}
+
+}  // namespace
+}  // namespace pinfold::testing
