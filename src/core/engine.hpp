@@ -146,6 +146,7 @@ class engine {
   }
   void sample(entry& found) noexcept PINFOLD_REQUIRES(mutex_);
   void replace(entry& stale) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] result<range> checked(const request& what) const noexcept PINFOLD_EXCLUDES(mutex_);
   [[nodiscard]] result<grant> grant_for(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
   void tell_request(const request& what, const grant& granted, std::chrono::nanoseconds opened_for) noexcept
       PINFOLD_EXCLUDES(mutex_);

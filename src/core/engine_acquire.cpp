@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Finding what is asked for, and waiting for what is on its way.
 #include "core/engine.hpp"
+#include "core/mapped.hpp"
 #include "core/open_watch.hpp"
 
 #include <cstring>
 
 namespace pinfold::detail {
+
+namespace {
+
+// All that covers the request covers this, and what else overlaps the request need not be gone over.
+range first_byte(const request& what) noexcept { return {what.wanted.begin, what.wanted.begin + 1}; }
+
+}  // namespace
 
 result<grant> engine::acquire(const request& what) noexcept {
   if (!options_.trace_requests) return audit_ ? acquire_audited(what) : grant_for(what);
@@ -32,7 +40,7 @@ result<grant> engine::grant_for(const request& what) noexcept {
     core::scoped_lock guard(mutex_);
     if (const auto hit = hit_if_live(what); hit.held != 0) return hit;
   }
-  auto extent = driver_.check(driver_.self, what);
+  auto extent = checked(what);
   if (extent && !watchable(*extent)) extent = tl::unexpected(cannot_be_noted());
   const bool others = extent && others_could_take(what, *extent);
   core::scoped_lock guard(mutex_);
@@ -43,11 +51,24 @@ result<grant> engine::grant_for(const request& what) noexcept {
   return tl::unexpected(extent.error());
 }
 
+// What can be refused is refused here, before the mutex is taken for it and before anything is done whose cost grows
+// with the size (R59). Monitors are about mappings of this process: an explicit one may be about any addresses.
+result<range> engine::checked(const request& what) const noexcept {
+  constexpr std::size_t huge = std::size_t{1} << 32U;
+  auto extent = driver_.check(driver_.self, what);
+  if (!extent || driver_.token_bytes > 0) return extent;
+  const auto [begin, end] = what.wanted;
+  if (!what.unbudgeted && !budget_.can_ever_hold(end - begin)) return tl::unexpected(larger_than_budget());
+  if (monitors_ != nullptr && end - begin >= huge && !(core::is_mapped(begin) && core::is_mapped(end - 1)))
+    return fail(errc::invalid_range, "the memory is not mapped from its first byte to its last");
+  return extent;
+}
+
 // Before the driver is asked what it would register, which may cost more than a hit.
 grant engine::hit_if_live(const request& what) noexcept {
   if (closed_ || what.unshared) return {};
   survey seen;
-  look_around(what, what.wanted, seen);
+  look_around(what, first_byte(what), seen);
   entry* found = seen.match;
   if (found == nullptr || found->now() == entry_state::opening) return {};
   counters_.add(counter::acquires);
@@ -65,7 +86,7 @@ grant engine::find_any(const request& what) noexcept {
   catch_up(what);
   core::scoped_lock guard(mutex_);
   survey seen;
-  if (!closed_) look_around(what, what.wanted, seen);
+  if (!closed_) look_around(what, first_byte(what), seen);
   if (entry* found = seen.match; found != nullptr && found->now() != entry_state::opening) {
     counters_.add(counter::valid);
     counters_.add(counter::found);
@@ -75,7 +96,7 @@ grant engine::find_any(const request& what) noexcept {
     return grant_on(*found->hot(), what);
   }
   counters_.add(counter::notfound);
-  for (; seen.other_token != nullptr; look_around(what, what.wanted, seen))
+  for (; seen.other_token != nullptr; look_around(what, first_byte(what), seen))
     replace(*seen.other_token);  // only marks: `find` never calls the driver
   return {};
 }

@@ -19,7 +19,7 @@ void engine::acquire_group(std::span<const request> what, std::span<result<grant
   std::array<bool, most_in_group> done{};
   if (driver_.open_many != nullptr && !options_.trace_requests && !audit_) {
     std::array<result<range>, most_in_group> extents;
-    for (std::size_t i = 0; i < what.size(); ++i) extents[i] = driver_.check(driver_.self, what[i]);
+    for (std::size_t i = 0; i < what.size(); ++i) extents[i] = checked(what[i]);
     for (std::size_t i = 0; i < what.size(); ++i)
       if (extents[i]) {
         catch_up(what[i]);

@@ -51,6 +51,7 @@ class local_oracle {
                   const std::optional<choice>& taken) {
     if (item* found = bypass ? nullptr : live(wanted, need, taken, persistent))
       return lease(*(held = found), persistent);
+    if (!bypass && options_.max_bytes != 0 && wanted.size() > options_.max_bytes) return errc::larger_than_budget;
     close_queued(4);
     const auto access = bypass ? need : need | around(wanted, persistent);
     return open({wanted, access, entry_state::live, 0, persistent, bypass}, need, held);
@@ -194,7 +195,6 @@ class local_oracle {
   outcome open(item fresh, rights need, item*& held) {
     const bool unshared = fresh.bypass;
     const auto bytes = fresh.memory.size();
-    if (!fresh.bypass && options_.max_bytes != 0 && bytes > options_.max_bytes) return errc::larger_than_budget;
     for (bool retried = false; !fresh.bypass && !fits(bytes);) {
       if (close_one_for_room()) continue;
       if (!retried && !owed_.empty()) {
