@@ -98,6 +98,7 @@ const char* name_of(event_kind kind) noexcept {
     case event_kind::invalidated_while_leased: return "invalidated_while_leased";
     case event_kind::close_failed: return "close_failed";
     case event_kind::leases_outlive_cache: return "leases_outlive_cache";
+    case event_kind::closes_outlive_cache: return "closes_outlive_cache";
     case event_kind::statistics: return "statistics";
     case event_kind::audit_failed: return "audit_failed";
     case event_kind::requested: return "requested";

@@ -24,6 +24,7 @@ enum class event_kind : std::uint8_t {
   leases_outlive_cache,      ///< the drain time-out passed at destruction with `leases` still out
   statistics,                ///< the line asked for with `cache_options::statistics_at_exit`, in `text`
   audit_failed,              ///< other pages than were registered are behind an entry; `text` has its history
+  closes_outlive_cache,      ///< the drain time-out passed at destruction with another thread's close in the driver
   requested,                 ///< an acquire succeeded; only with `cache_options::trace_requests`
   not_kept,                  ///< registered for one lease only: `cause` says why a monitor cannot watch the memory
   monitor_degraded,          ///< a monitor failed, or works again after that: `text` says which, and why. All that the

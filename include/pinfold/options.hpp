@@ -70,7 +70,7 @@ struct cache_options {
   std::chrono::milliseconds full_timeout{1000};   ///< longest wait for room, with `when_full::wait`
   std::chrono::milliseconds conflict_timeout{0};  ///< longest wait for a conflicting lease to end (R6)
   std::chrono::milliseconds wait_timeout{30000};  ///< longest wait for another thread's open or close
-  std::chrono::milliseconds drain_timeout{1000};  ///< longest wait for leases at destruction (R42)
+  std::chrono::milliseconds drain_timeout{1000};  ///< longest wait for leases and closes at destruction (R42)
 
   bool entry_statistics = false;    ///< exact hit counts per entry in `dump()`, else sampled (R45)
   bool statistics_at_exit = false;  ///< send a `statistics` event at destruction (R44)

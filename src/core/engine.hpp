@@ -21,9 +21,11 @@
 #include "core/patience.hpp"
 #include "core/range_index.hpp"
 #include "core/record_page.hpp"
+#include "core/release_watch.hpp"
+#include "core/survey.hpp"
 #include "core/wait_table.hpp"
+#include "core/watched_by.hpp"
 #include "watch/board.hpp"
-#include "watch/monitor_set.hpp"
 #include "watch/watched_memory.hpp"
 
 #include <pinfold/detail/engine.hpp>
@@ -31,6 +33,7 @@
 
 #include <condition_variable>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -53,16 +56,12 @@ inline constexpr std::size_t closes_per_miss = 4;
 /// "unlocks"; after them nothing seen before is known to hold.
 class engine {
  public:
-  /// Who is asked about memory before it is registered, null where nobody has to be; and whether anybody tells.
-  struct watched_by {
-    std::shared_ptr<const watch::monitor_set> set;
-    bool keeps = false;
-    std::string text;  ///< who they are, or why there are none
-    std::shared_ptr<void> hints{};
-  };
+  using watched_by = core::watched_by;
 
   /// Throws `std::bad_alloc`, or `std::system_error` when the reaper's thread cannot start.
-  [[nodiscard]] static engine* make(const driver& table, cache_options options, watched_by monitors);
+  /// `backend` is kept until no thread is in the driver any more.
+  [[nodiscard]] static engine* make(const driver& table, cache_options options, watched_by monitors,
+                                    std::shared_ptr<void> backend);
   engine(const engine&) = delete;
   engine& operator=(const engine&) = delete;
 
@@ -79,7 +78,9 @@ class engine {
   [[nodiscard]] result<grant> acquire(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
   void acquire_group(std::span<const request> what, std::span<result<grant>> granted) noexcept PINFOLD_EXCLUDES(mutex_);
   [[nodiscard]] grant find(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
-  static result<void> settle(const record* unpinned, asked_by who) noexcept;
+  /// Does what is due after a release, or after a hit that failed in the `cache` with that number.
+  static result<void> settle(const record* unpinned, asked_by who, std::uint32_t cache) noexcept;
+  static constexpr std::uint32_t by_lease = UINT32_MAX;
 
   /// Whether this is the process that the engine was made in, and not a child of its. There, nothing may be touched.
   [[nodiscard]] bool here() const noexcept { return board_.process() == process_; }
@@ -98,43 +99,22 @@ class engine {
   static void shut_down(engine* ending) noexcept;
 
  private:
-  engine(core::gate& own, const driver& table, cache_options options, watched_by monitors);
+  engine(core::gate& own, const driver& table, cache_options options, watched_by monitors,
+         std::shared_ptr<void> backend);
   ~engine();
+  [[nodiscard]] bool may_close(asked_by who, std::uint32_t cache) const noexcept;
   void leave_gate() noexcept PINFOLD_REQUIRES(mutex_);
   static void destroy(engine* ended) noexcept;
   void mutex_is_held() const noexcept PINFOLD_SAYS_HELD(mutex_) {}  // where the analysis cannot know
 
-  /// While one lives that has `begun`, releases in the whole process are settled, and so wake who waits for them.
-  class release_watch {
-   public:
-    release_watch() noexcept = default;
-    ~release_watch();
-    release_watch(const release_watch&) = delete;
-    release_watch& operator=(const release_watch&) = delete;
-    [[nodiscard]] bool begun() const noexcept { return begun_; }
-    void begin() noexcept;
-
-   private:
-    bool begun_ = false;
-  };
-
+  using release_watch = core::release_watch;
+  using survey = core::survey;
   using miss_reason = core::miss_reason;
   using counter = core::counter;
   using patience = core::patience;
   using joiner = core::joiner;
 
   // --- looking up (engine_acquire.cpp)
-  /// What there is around a request.
-  struct survey {
-    entry* match = nullptr;        ///< can be handed out, at once unless it is still `opening`
-    entry* other_token = nullptr;  ///< covers the request, for memory that has another token by now
-    entry* twin = nullptr;         ///< for this very token, and not to be handed out any more
-    rights around = rights::none;  ///< of all that covers it: a peer's only where it lies in what peers may use (R23)
-    bool beside = false;           ///< whether anything that can be found overlaps it
-    bool near = false;             ///< whether anything that can be found overlaps what would be registered for it
-    bool alone = false;            ///< nothing at all does, and there is a place in the index
-    core::range_index::place place{};
-  };
   void look_around(const request& what, const range& extent, survey& seen) const noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] grant hit_if_live(const request& what) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] bool same_token(const entry& one, const request& what) const noexcept;
@@ -159,14 +139,8 @@ class engine {
   [[nodiscard]] result<void> wait_out(entry& twin, const patience& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] miss_reason reason_of_miss(const request& what, const range& extent, const survey& seen) const noexcept
       PINFOLD_REQUIRES(mutex_);
-  void count_miss(miss_reason reason) noexcept {
-    constexpr auto first = static_cast<std::uint8_t>(counter::misses_cold);
-    counters_.add(static_cast<counter>(first + static_cast<std::uint8_t>(reason)));
-  }
-  [[nodiscard]] bool spare_entry() noexcept PINFOLD_REQUIRES(mutex_) {  // unlocks
-    const bool there = hits_.wants() == 0 && !pool_.empty() && index_.ready(openings_ + 2);
-    return there || make_spare_entry();
-  }
+  void count_miss(miss_reason reason) noexcept;
+  [[nodiscard]] bool spare_entry() noexcept PINFOLD_REQUIRES(mutex_);       // unlocks
   [[nodiscard]] bool make_spare_entry() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   void grow_hit_table(unsigned step) noexcept PINFOLD_REQUIRES(mutex_);     // unlocks
   [[nodiscard]] bool grow_index() noexcept PINFOLD_REQUIRES(mutex_);        // unlocks
@@ -177,7 +151,9 @@ class engine {
   void allow_hits(const entry& live, record& hot) noexcept PINFOLD_REQUIRES(mutex_);
   static void stop_hits(entry& live) noexcept { live.hot()->clear(record::hittable); }
   /// Whether no hit is found without the mutex.
-  [[nodiscard]] bool hits_need_the_mutex() const noexcept { return hits_need_the_mutex_; }
+  [[nodiscard]] bool hits_need_the_mutex() const noexcept {
+    return hits_need_the_mutex_.load(std::memory_order_relaxed);
+  }
   /// Whether it stays open after its last release.
   [[nodiscard]] bool kept(const entry& one) const noexcept {
     return (options_.retain || one.persistent) && !one.bypass;
@@ -186,13 +162,25 @@ class engine {
   [[nodiscard]] bool reusable(const entry& one) const noexcept {
     return one.now() == entry_state::live && options_.retain && !one.bypass && !one.persistent;
   }
+  [[nodiscard]] std::uint64_t leases_out() const noexcept;
+
+  // --- taking entries out of the reach of hits (engine_evict.cpp)
   [[nodiscard]] bool mark_if_idle(entry& live) noexcept PINFOLD_REQUIRES(mutex_);
   void revive(entry& marked) noexcept PINFOLD_REQUIRES(mutex_);
   void mark_victims() noexcept PINFOLD_REQUIRES(mutex_);
+  void mark_all_unpinned() noexcept PINFOLD_REQUIRES(mutex_);
   void mark_idle() noexcept PINFOLD_REQUIRES(mutex_);
   void keep_unpinned(core::entry_list& chosen) noexcept PINFOLD_REQUIRES(mutex_);
   void mark(entry& live, core::entry_list& chosen) noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] std::uint64_t leases_out() const noexcept;
+  void queue_released() noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] static bool may_be_transient(const entry& pinned) noexcept;
+  [[nodiscard]] bool any_transient() noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] bool wait_for_transient(release_watch& watch, const patience& until) noexcept
+      PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] core::deadline end_of_transient(const patience& until) const noexcept PINFOLD_REQUIRES(mutex_);
+  void order_hits() noexcept PINFOLD_REQUIRES(mutex_);
+  void stop_all_hits() noexcept PINFOLD_REQUIRES(mutex_);
+  void resume_hits() noexcept PINFOLD_REQUIRES(mutex_);
 
   // --- several at once (engine_group.cpp)
   struct group;
@@ -214,13 +202,7 @@ class engine {
   void claim_specially(entry& fresh, const request& what) noexcept PINFOLD_REQUIRES(mutex_);
   void note_overlap(entry& fresh) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] bool opened_too_late(entry& opening, const opened& made) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  /// Where there is room, nothing else has to be looked at.
-  [[nodiscard]] bool take_room(entry& opening, std::size_t bytes) noexcept PINFOLD_REQUIRES(mutex_) {
-    if (opening.bypass || !budget_.take(bytes, 1)) return false;
-    opening.bytes = bytes;
-    opening.counted = true;
-    return true;
-  }
+  [[nodiscard]] bool take_room(entry& opening, std::size_t bytes) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] result<void> after_refusal(entry& opening, const error& refused, const request& what,
                                            std::uint64_t closes_before, const patience& until) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
@@ -250,6 +232,9 @@ class engine {
                                             const patience& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] result<void> clear_conflicts(entry& opening, const error& refused, const patience& until) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] bool unpinned_for_good(const entry& one) const noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] core::deadline end_of_conflict(const entry& pinned, const patience& until) const noexcept
+      PINFOLD_REQUIRES(mutex_);
   void shrink(entry& opening, std::size_t bytes) noexcept PINFOLD_REQUIRES(mutex_);
   void charge(entry& opening, std::size_t bytes) noexcept PINFOLD_REQUIRES(mutex_);
   void give_room_back(entry& closed) noexcept PINFOLD_REQUIRES(mutex_);
@@ -266,10 +251,13 @@ class engine {
   void tell_overlapping_openings(const entry& closed) noexcept PINFOLD_REQUIRES(mutex_);
   result<void> close_queued(std::size_t at_most) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   result<void> retry_quarantined() noexcept PINFOLD_REQUIRES(mutex_);                // unlocks
+
+  // --- closing all that no lease holds (engine_flush.cpp)
   void queue_draining() noexcept PINFOLD_REQUIRES(mutex_);
-  void mark_unkept() noexcept PINFOLD_REQUIRES(mutex_);
-  result<void> close_unheld() noexcept PINFOLD_REQUIRES(mutex_);     // unlocks
-  result<void> wait_for_closes() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  result<void> close_unpinned() noexcept PINFOLD_REQUIRES(mutex_);        // unlocks
+  result<void> close_unheld() noexcept PINFOLD_REQUIRES(mutex_);          // unlocks
+  result<void> quiesce_without_hits() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  result<void> wait_for_closes() noexcept PINFOLD_REQUIRES(mutex_);       // unlocks
 
   // --- memory that is gone (engine_stale.cpp)
   void mark_stale(entry& gone) noexcept PINFOLD_REQUIRES(mutex_);
@@ -287,10 +275,7 @@ class engine {
   }
   void catch_up_with_news(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
   void catch_up_with_everything() noexcept PINFOLD_EXCLUDES(mutex_);
-  struct happened {
-    std::uint64_t on_board;
-    std::uint64_t in_kernel;
-  };
+  using happened = core::happened;
   [[nodiscard]] happened what_happened() const noexcept;
   [[nodiscard]] bool deal_with_some(const range& wanted, const happened& known) noexcept PINFOLD_EXCLUDES(mutex_);
   enum class reading : std::uint8_t { done, more, unfinished };
@@ -337,14 +322,20 @@ class engine {
   void tell(event what) noexcept PINFOLD_EXCLUDES(mutex_);
   // Under the mutex, or by the one thread whose business the entry is.
   [[nodiscard]] event about(const entry& one, event_kind kind, severity level) const noexcept;
-  void reap() noexcept PINFOLD_EXCLUDES(mutex_);
+  void reap() noexcept PINFOLD_REQUIRES(mutex_);           // unlocks
   void wait_for_work() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   void wake_reaper() noexcept;
-  void stop_reaper() noexcept PINFOLD_EXCLUDES(mutex_);
-  void wait_for_leases() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  static void run_reaper(engine* home) noexcept;
+
+  // --- the end (engine_shutdown.cpp)
+  [[nodiscard]] bool stop_reaper(core::deadline until) noexcept PINFOLD_EXCLUDES(mutex_);
   void refuse_hits() noexcept PINFOLD_REQUIRES(mutex_);
-  void revoke_leased() noexcept PINFOLD_REQUIRES(mutex_);
-  void say_goodbye() noexcept PINFOLD_EXCLUDES(mutex_);
+  void wait_for_others(core::deadline until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  void retire_everything() noexcept PINFOLD_REQUIRES(mutex_);
+  void close_everything() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  void say_goodbye(std::uint64_t leases, std::size_t closes) noexcept PINFOLD_EXCLUDES(mutex_);
+  [[nodiscard]] bool unused() const noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] engine* leave_if_last() noexcept PINFOLD_REQUIRES(mutex_);
 
   // What a hit reads, on lines that nobody writes.
   alignas(64) core::hit_table hits_;  // changed under the mutex, read without
@@ -354,6 +345,7 @@ class engine {
   const std::uint64_t finds_before_;
   const std::size_t token_offset_;
   const driver driver_;
+  std::shared_ptr<void> backend_ PINFOLD_GUARDED_BY(mutex_);
   const cache_options options_;
   const watch::board& board_;
   const std::uint64_t process_;           // as the gate says: a copy, for the gate's line has the mutex
@@ -365,7 +357,8 @@ class engine {
   const bool keeps_;
   const std::string monitors_text_;
   std::optional<core::page_audit> audit_;
-  bool hits_need_the_mutex_;
+  std::atomic<bool> hits_need_the_mutex_{false};  // set for good when the kernel refuses the barrier
+  std::atomic<bool> silent_{false};               // the cache has ended: the sink is not called any more
   core::counters counters_;
 
   core::gate& gate_;
@@ -391,11 +384,14 @@ class engine {
   std::size_t closes_in_flight_ PINFOLD_GUARDED_BY(mutex_) = 0;
   std::uint64_t closes_done_ PINFOLD_GUARDED_BY(mutex_) = 0;
   std::uint64_t hits_seen_ PINFOLD_GUARDED_BY(mutex_) = 0;
+  core::deadline last_vain_wait_ PINFOLD_GUARDED_BY(mutex_){};  // for pins that were no transient ones
+  std::size_t hits_stopped_ PINFOLD_GUARDED_BY(mutex_) = 0;     // calls of quiesce: meanwhile no entry becomes hittable
   bool closed_ PINFOLD_GUARDED_BY(mutex_) = false;
-  bool orphaned_ PINFOLD_GUARDED_BY(mutex_) = false;  // the last lease frees the engine
+  bool orphaned_ PINFOLD_GUARDED_BY(mutex_) = false;  // the last that needs the engine frees it
   mutable std::atomic<std::uint64_t> leases_most_{0};
 
   std::condition_variable_any reaper_wake_;
+  bool reaper_runs_ PINFOLD_GUARDED_BY(mutex_) = false;
   bool reaper_stop_ PINFOLD_GUARDED_BY(mutex_) = false;
   std::thread reaper_;
 };

@@ -243,7 +243,7 @@ void engine::tell_joiners(const entry& failed, const error& why) noexcept { join
 result<void> engine::wait_out(entry& twin, const patience& until) noexcept {
   switch (twin.now()) {
     case entry_state::quarantined: {
-      if (twin.pins() > 0) break;
+      if (joiner::waits(joiners_, twin)) break;
       auto closed = close(twin);
       if (closed) return {};
       error why = closed.error();
@@ -255,7 +255,7 @@ result<void> engine::wait_out(entry& twin, const patience& until) noexcept {
         static_cast<void>(close(twin));  // if it fails, the twin is seen again, in quarantine
         return {};
       }
-      if (wait_for(&twin, until.conflicts())) return {};
+      if (wait_for(&twin, end_of_conflict(twin, until))) return {};
       return fail(errc::in_use_conflict, "leases still hold an invalidated registration of this handle");
     default: break;
   }
@@ -269,6 +269,16 @@ engine::miss_reason engine::reason_of_miss(const request& what, const range& ext
   const auto past = history_.recall(what.peer, extent.begin);
   if (past != miss_reason::cold) return past;
   return seen.beside ? miss_reason::extent : miss_reason::cold;
+}
+
+void engine::count_miss(miss_reason reason) noexcept {
+  constexpr auto first = static_cast<std::uint8_t>(counter::misses_cold);
+  counters_.add(static_cast<counter>(first + static_cast<std::uint8_t>(reason)));
+}
+
+bool engine::spare_entry() noexcept {
+  const bool there = hits_.wants() == 0 && !pool_.empty() && index_.ready(openings_ + 2);
+  return there || make_spare_entry();
 }
 
 bool engine::make_spare_entry() noexcept {

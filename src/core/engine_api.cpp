@@ -38,15 +38,16 @@ void engine_closer::operator()(engine* closing) const noexcept {
   if (closing->here()) engine::shut_down(closing);
 }
 
-engine_handle make_engine(const driver& table, cache_options options) {
+engine_handle make_engine(const driver& table, cache_options options, std::shared_ptr<void> backend) {
   const no_cancellation guard;
   if (!fits_in_record(table)) throw std::invalid_argument("pinfold: a driver's handles or objects are too large");
   auto with = traced_by_environment(std::move(options));
-  if (table.token_bytes > 0) return engine_handle(engine::make(table, std::move(with), {}));
+  if (table.token_bytes > 0) return engine_handle(engine::make(table, std::move(with), {}, std::move(backend)));
   auto chosen = monitors::choose(with.monitor, with.retain && with.allocator_hints);
   with.strict = with.strict || chosen.strict;
   return engine_handle(engine::make(table, std::move(with),
-                                    {chosen.set, chosen.keeps, std::move(chosen.text), std::move(chosen.hints)}));
+                                    {chosen.set, chosen.keeps, std::move(chosen.text), std::move(chosen.hints)},
+                                    std::move(backend)));
 }
 
 bool keeps(const engine* on) noexcept { return on != nullptr && on->keeps(); }
@@ -80,7 +81,7 @@ grant find(engine* on, const request& what) noexcept {
 }
 result<void> settle(const record* unpinned) noexcept {
   const no_cancellation guard;
-  return engine::settle(unpinned, asked_by::acquire);
+  return engine::settle(unpinned, asked_by::acquire, engine::by_lease);
 }
 void invalidate(engine* on, peer_id peer, range gone) noexcept {
   const no_cancellation guard;

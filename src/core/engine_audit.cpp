@@ -35,7 +35,7 @@ result<grant> engine::acquire_audited(const request& what) noexcept {
     auto granted = grant_for(what);
     if (!granted || passes_audit(*granted)) return granted;
     invalidate(what.peer, record_of(granted->held)->covered());
-    give_up(granted->held, asked_by::acquire);
+    give_up(granted->held, asked_by::acquire, number_);
   }
   return fail(errc::driver_error, "the pages are others each time that they are registered");
 }
@@ -44,7 +44,7 @@ grant engine::find_audited(const request& what) noexcept {
   const auto found = find_any(what);
   if (found.held == 0 || passes_audit(found)) return found;
   invalidate(what.peer, record_of(found.held)->covered());
-  give_up(found.held, asked_by::find);
+  give_up(found.held, asked_by::find, number_);
   return {};
 }
 

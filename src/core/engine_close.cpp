@@ -15,7 +15,7 @@ bool home_of_this_process(const core::gate& gate) noexcept {
 
 // A pin was given back on an entry that is not simply live, or somebody waits for releases. It may be late: then the
 // entry, the engine, even the page may have moved on, and there is nothing to do.
-result<void> engine::settle(const record* given_back, asked_by who) noexcept {
+result<void> engine::settle(const record* given_back, asked_by who, std::uint32_t cache) noexcept {
   auto& page = core::record_page::of(given_back);
   core::gate* gate = page.owner.load(std::memory_order_acquire);
   if (gate == nullptr || !home_of_this_process(*gate)) return {};
@@ -27,15 +27,18 @@ result<void> engine::settle(const record* given_back, asked_by who) noexcept {
     if (home == nullptr || page.owner.load(std::memory_order_relaxed) != gate) return {};
     home->mutex_is_held();
     home->waiting_.notify(home);  // who waits for room or for a conflict looks again
-    const bool later = who == asked_by::find || home->defers_closes();
-    closed = home->unpinned(core::record_page::entry_of(given_back), later);
-    if (home->orphaned_ && home->leases_out() == 0) {
-      last = home;
-      home->leave_gate();
-    }
+    const bool later = home->defers_closes() || !home->may_close(who, cache);
+    if (!home->orphaned_) closed = home->unpinned(core::record_page::entry_of(given_back), later);
+    last = home->leave_if_last();
   }
   destroy(last);
   return closed;
+}
+
+// Whether a hit that failed may call the driver. `find` does not (R48); nor does a hit in another cache, whose thread
+// may never have used this one (R57): what was in that hit's hint is this cache's by now.
+bool engine::may_close(asked_by who, std::uint32_t cache) const noexcept {
+  return who == asked_by::acquire && (cache == by_lease || cache == number_);
 }
 
 result<void> engine::unpin(entry& held) noexcept {
@@ -71,6 +74,7 @@ result<void> engine::unpinned(entry& freed, bool later) noexcept {
 void engine::queue_close(entry& stale) noexcept {
   stale.queued = true;
   queued_.push_back(&stale);
+  waiting_.notify(this);  // a close that is due makes room
   wake_reaper();
 }
 
@@ -161,7 +165,7 @@ result<void> engine::retry_quarantined() noexcept {
   result<void> first;
   for (std::size_t left = quarantined_.size(); left > 0 && !quarantined_.empty(); --left) {
     entry* owed = quarantined_.front();
-    if (owed->pins() > 0) {  // somebody has yet to read why its open failed
+    if (joiner::waits(joiners_, *owed)) {  // to read why its open failed; any other pin on it is a transient one
       quarantined_.remove(owed);
       quarantined_.push_back(owed);
       continue;
@@ -170,74 +174,6 @@ result<void> engine::retry_quarantined() noexcept {
     if (first && !closed) first = closed;
   }
   return first;
-}
-
-// What has no pin any more, but whose last release has yet to come for the mutex: it will find nothing to do. The sums
-// are exact: what drains had its barrier, and what is live and not kept was never hit without the mutex.
-void engine::queue_draining() noexcept {
-  for (auto left = held_.size(); left > 0; --left) {
-    entry& one = *held_.front();
-    held_.remove(&one);
-    if (one.pins() > 0) {
-      held_.push_back(&one);
-    } else {
-      queue_close(one);
-    }
-  }
-}
-
-void engine::mark_unkept() noexcept {
-  index_.for_each([this](entry& one) {
-    mutex_is_held();
-    if (one.now() != entry_state::live || kept(one) || one.pins() > 0) return;
-    one.become(entry_state::evicting);
-    marked_.push_back(&one);
-  });
-}
-
-result<void> engine::close_unheld() noexcept {
-  queue_draining();
-  mark_unkept();
-  auto first = retry_quarantined();
-  auto queued = close_queued(SIZE_MAX);
-  if (first) first = queued;
-  mark_idle();
-  while (!marked_.empty()) {
-    auto closed = close(*marked_.front());
-    if (first && !closed) first = closed;
-  }
-  const auto finished = wait_for_closes();
-  return first ? finished : first;
-}
-
-// What other threads are closing at this moment is nobody's either: the caller wants it gone, too.
-result<void> engine::wait_for_closes() noexcept {
-  const patience until(options_);
-  while (closes_in_flight_ > 0)
-    if (!wait_for(this, until.others())) return fail(errc::timed_out, "another thread's close does not end");
-  return {};
-}
-
-result<void> engine::flush() noexcept {
-  catch_up_with_everything();
-  core::scoped_lock guard(mutex_);
-  return close_unheld();
-}
-
-result<void> engine::quiesce() noexcept {
-  catch_up_with_everything();
-  core::scoped_lock guard(mutex_);
-  if (leases_out() > 0) return fail(errc::in_use_conflict, "leases are out");
-  return close_unheld();
-}
-
-result<void> engine::progress() noexcept {
-  catch_up_with_everything();
-  core::scoped_lock guard(mutex_);
-  queue_draining();
-  auto first = close_queued(SIZE_MAX);
-  auto retried = retry_quarantined();
-  return first ? retried : first;
 }
 
 }  // namespace pinfold::detail

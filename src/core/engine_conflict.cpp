@@ -2,6 +2,8 @@
 // The driver says "already mapped": exactly what overlaps the new allocation stands in the way (R6).
 #include "core/engine.hpp"
 
+#include <algorithm>
+
 namespace pinfold::detail {
 
 namespace {
@@ -36,6 +38,17 @@ error as_conflict(error refused) noexcept {
 
 }  // namespace
 
+// Whether no lease can be on it: a pin there is a transient one.
+bool engine::unpinned_for_good(const entry& one) const noexcept {
+  if (one.now() == entry_state::quarantined) return !joiner::waits(joiners_, one);
+  return one.now() == entry_state::evicting || one.queued;
+}
+
+// Until when a request waits for the pins on it.
+core::deadline engine::end_of_conflict(const entry& pinned, const patience& until) const noexcept {
+  return may_be_transient(pinned) ? std::max(until.conflicts(), end_of_transient(until)) : until.conflicts();
+}
+
 result<void> engine::clear_conflicts(entry& opening, const error& refused, const patience& until) noexcept {
   bool changed = opening.disturbed;
   release_watch watch;
@@ -43,21 +56,22 @@ result<void> engine::clear_conflicts(entry& opening, const error& refused, const
     obstacles found;
     const auto note = [&](entry& one) {
       mutex_is_held();
-      // A pin on what is due is no lease: a hit that came too late is taking it back.
-      const bool due = one.now() == entry_state::quarantined ? one.pins() == 0 : one.queued;
-      if (&one != &opening) found.add(one, due);
+      if (&one != &opening) found.add(one, unpinned_for_good(one));
       return false;
     };
     index_.find_overlap(opening.peer(), opening.covered(), note);
 
     if (found.leased != nullptr) {
-      if (!wait_for_release(watch, until.conflicts())) return tl::unexpected(as_conflict(refused));
+      // Where other threads hit, the sum of what is hittable proves nothing.
+      if (found.leased->now() == entry_state::live && ledger::others() > 0 && mark_if_idle(*found.leased)) continue;
+      if (!wait_for_release(watch, end_of_conflict(*found.leased, until))) return tl::unexpected(as_conflict(refused));
     } else if (found.moving != nullptr) {
       if (!wait_for(found.moving, until.others()))
         return fail(errc::timed_out, "another thread is still busy with overlapping memory");
     } else if (found.closable != nullptr) {
       if (found.closable->now() == entry_state::live && !mark_if_idle(*found.closable)) {  // hit meanwhile
-        if (!wait_for_release(watch, until.conflicts())) return tl::unexpected(as_conflict(refused));
+        if (!wait_for_release(watch, end_of_conflict(*found.closable, until)))
+          return tl::unexpected(as_conflict(refused));
         changed = true;
         continue;
       }

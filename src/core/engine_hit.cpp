@@ -48,29 +48,20 @@ const record* unpin_slowly(pin held) noexcept {
 }
 
 // Every pin that goes back is a release, also one of a hit that was none: whoever closes may have seen it.
-void give_up(pin held, asked_by who) noexcept {
+void give_up(pin held, asked_by who, std::uint32_t cache) noexcept {
   const record* unpinned = unpin(held);
   if (unpinned == nullptr) return;
   const no_cancellation guard;
-  static_cast<void>(engine::settle(unpinned, who));  // a failed close is kept and told to the sink
+  static_cast<void>(engine::settle(unpinned, who, cache));  // a failed close is kept and told to the sink
 }
 
 void sample_hits(const record* found) noexcept { core::record_page::entry_of(found).count_hits(ledger::sampling); }
-
-engine::release_watch::~release_watch() {
-  if (begun_) releases_awaited.fetch_sub(1, std::memory_order_seq_cst);
-}
-
-void engine::release_watch::begin() noexcept {
-  begun_ = true;
-  releases_awaited.fetch_add(1, std::memory_order_seq_cst);
-  static_cast<void>(core::order_everywhere());
-}
 
 // The first time it does not wait: what was released before everybody knew has told nobody.
 bool engine::wait_for_release(release_watch& watch, core::deadline until) noexcept {
   if (watch.begun()) return wait_for(this, until);
   watch.begin();
+  order_hits();
   return true;
 }
 
@@ -102,7 +93,7 @@ grant engine::look_up(std::uintptr_t begin, std::uintptr_t end, rights need, ask
       count_hit(mine, candidate, who);
       return true;
     }
-    give_up(std::exchange(held, 0), who);
+    give_up(std::exchange(held, 0), who, number_);
     return false;
   });
   return {held, reinterpret_cast<void*>(begin)};
@@ -127,7 +118,7 @@ grant engine::look_up(peer_id peer, const range& wanted, const void* token, aske
       count_hit(mine, candidate, who);
       return true;
     }
-    give_up(std::exchange(got.held, 0), who);
+    give_up(std::exchange(got.held, 0), who, number_);
     return false;
   });
   return got;
@@ -144,7 +135,7 @@ grant engine::look_up(const request& what) noexcept {
 
 // Live entries are hit without the mutex, except those whose last release, or every hit, has to be seen.
 void engine::allow_hits(const entry& live, record& hot) noexcept {
-  if (hits_need_the_mutex() || live.bypass || closed_) return;
+  if (hits_need_the_mutex() || live.bypass || closed_ || hits_stopped_ > 0) return;
   if (!hot.is(record::listed) && !hits_.insert(&hot)) return;
   // By the average size: then requests inside a region are mostly guessed, and those of neighbours apart.
   const auto shift = floor_of_log2(budget_.bytes_now(), budget_.count_now());
@@ -152,82 +143,10 @@ void engine::allow_hits(const entry& live, record& hot) noexcept {
   hot.set(record::hittable | static_cast<std::uint32_t>(live.access) << record::rights_shift | view_.number_in_word);
 }
 
-// Takes a live entry out of the reach of hits. Until everybody knows, it may still be pinned.
-void engine::mark(entry& live, core::entry_list& chosen) noexcept {
-  core::point();  // whoever looked for pins may have seen none
-  stop_hits(live);
-  core::point();
-  if (reusable(live)) reusable_.remove(&live);
-  live.become(entry_state::evicting);
-  chosen.push_back(&live);
-}
-
-void engine::revive(entry& marked) noexcept {
-  marked_.remove(&marked);
-  marked.become(entry_state::live);
-  if (reusable(marked)) reusable_.push_back(&marked);
-  allow_hits(marked, *marked.hot());
-}
-
-// Those that were pinned before everybody knew go back to what they were.
-void engine::keep_unpinned(core::entry_list& chosen) noexcept {
-  if (chosen.empty()) return;
-  const bool known = core::order_everywhere();
-  core::point();
-  while (entry* one = chosen.front()) {
-    chosen.remove(one);
-    marked_.push_back(one);
-    if (one->pins() > 0 || !known) revive(*one);
-  }
-}
-
-bool engine::mark_if_idle(entry& live) noexcept {
-  core::entry_list chosen;
-  mark(live, chosen);
-  keep_unpinned(chosen);
-  return live.now() == entry_state::evicting;
-}
-
-// The hand goes round: who was hit since it came by last, or is pinned, gets another round. A few are marked at once,
-// for the barrier costs more than all the rest; those that are not needed are hit again in the slow way.
-void engine::mark_victims() noexcept {
-  constexpr std::size_t most = 64;
-  const auto wanted = std::min(most, 1 + reusable_.size() / 16);
-  core::entry_list chosen;
-  for (auto left = 2 * reusable_.size(); left > 0 && chosen.size() < wanted && !reusable_.empty(); --left) {
-    entry& one = *reusable_.front();
-    const bool visited = one.hot()->visited.load(std::memory_order_relaxed) != 0;
-    if (!visited && one.pins() <= 0) {
-      mark(one, chosen);
-      continue;
-    }
-    one.hot()->visited.store(0, std::memory_order_relaxed);
-    reusable_.remove(&one);
-    reusable_.push_back(&one);
-  }
-  keep_unpinned(chosen);
-}
-
-void engine::mark_idle() noexcept {
-  core::entry_list chosen;
-  for (auto left = reusable_.size(); left > 0; --left) {
-    entry& one = *reusable_.front();
-    if (one.pins() <= 0) {
-      mark(one, chosen);
-    } else {
-      reusable_.remove(&one);
-      reusable_.push_back(&one);
-    }
-  }
-  keep_unpinned(chosen);
-}
-
 // All leases, and for moments openers and who waits for them. Walks over everything.
 std::uint64_t engine::leases_out() const noexcept {
   std::int64_t all = 0;
-  pool_.for_each([&](core::record_page& page, std::size_t number) {
-    all += page.own_pins(number)->load(std::memory_order_seq_cst);
-  });
+  pool_.for_each([&](core::record_page& page, std::size_t number) { all += core::counted_in(*page.own_pins(number)); });
   ledger::for_each([&](const record* one, std::int64_t count) {
     if (core::record_page::of(one).owner.load(std::memory_order_acquire) == &gate_) all += count;
   });

@@ -36,11 +36,11 @@ std::string with_audit(std::string monitors, std::uint32_t one_in) {
 
 }  // namespace
 
-engine* engine::make(const driver& table, cache_options options, watched_by monitors) {
+engine* engine::make(const driver& table, cache_options options, watched_by monitors, std::shared_ptr<void> backend) {
   core::gate* own = core::take_gate();
   if (own == nullptr) throw std::bad_alloc();
   try {
-    auto* made = new engine(*own, table, std::move(options), std::move(monitors));
+    auto* made = new engine(*own, table, std::move(options), std::move(monitors), std::move(backend));
     core::scoped_lock guard(own->guard);
     return own->home = made;
   } catch (...) {
@@ -62,12 +62,14 @@ void engine::destroy(engine* ended) noexcept {
   core::give_back(own);
 }
 
-engine::engine(core::gate& own, const driver& table, cache_options options, watched_by monitors)
+engine::engine(core::gate& own, const driver& table, cache_options options, watched_by monitors,
+               std::shared_ptr<void> backend)
     : hits_(table.token_bytes > 0),
       hits_before_(ledger::hits(number_)),
       finds_before_(ledger::finds(number_)),
       token_offset_(token_offset_in(table)),
       driver_(table),
+      backend_(std::move(backend)),
       options_(sensible(std::move(options))),
       board_(watch::board::here()),
       process_(own.process),
@@ -95,7 +97,8 @@ engine::engine(core::gate& own, const driver& table, cache_options options, watc
     audit_.emplace(*one_in);
   hits_need_the_mutex_ =
       !options_.retain || options_.entry_statistics || options_.trace_requests || number_ == 0 || audit_.has_value();
-  if (options_.reaper) reaper_ = std::thread([this] { reap(); });
+  reaper_runs_ = options_.reaper;
+  if (options_.reaper) reaper_ = std::thread(run_reaper, this);
 }
 
 // Only what could not be closed is left.
@@ -122,7 +125,7 @@ event engine::about(const entry& one, event_kind kind, severity level) const noe
 }
 
 void engine::tell(event what) noexcept {
-  if (!options_.sink) return;
+  if (!options_.sink || silent_.load(std::memory_order_relaxed)) return;
   what.cache = options_.name.c_str();
   try {
     options_.sink(what);
@@ -132,7 +135,6 @@ void engine::tell(event what) noexcept {
 }
 
 void engine::reap() noexcept {
-  core::scoped_lock guard(mutex_);
   while (!reaper_stop_) {
     if (queued_.empty()) {
       wait_for_work();
@@ -142,88 +144,17 @@ void engine::reap() noexcept {
   }
 }
 
-void engine::stop_reaper() noexcept {
-  if (!reaper_.joinable()) return;
+// The reaper's thread. It may be in the driver when the cache ends, and is then the last that needs the engine.
+void engine::run_reaper(engine* home) noexcept {
+  engine* last = nullptr;
   {
-    core::scoped_lock guard(mutex_);
-    reaper_stop_ = true;
+    core::scoped_lock guard(home->mutex_);
+    home->reap();
+    home->reaper_runs_ = false;
+    home->waiting_.notify(home);
+    last = home->leave_if_last();
   }
-  reaper_wake_.notify_one();
-  reaper_.join();
-}
-
-void engine::wait_for_leases() noexcept {
-  const auto until = std::chrono::steady_clock::now() + options_.drain_timeout;
-  while (leases_out() > 0 && wait_for(this, until)) {
-  }
-  // A release on another thread may be at its close: that thread still needs the driver and this engine.
-  while (closes_in_flight_ > 0) wait_for(this, std::chrono::steady_clock::now() + std::chrono::hours{1});
-}
-
-// From now on every request and every release takes the mutex.
-void engine::refuse_hits() noexcept {
-  closed_ = true;
-  index_.for_each([](entry& one) { stop_hits(one); });
-  static_cast<void>(core::order_everywhere());
-}
-
-// The time-out passed: the registrations are to be closed under their leases, which read as closed from now on.
-void engine::revoke_leased() noexcept {
-  index_.for_each([this](entry& one) {
-    mutex_is_held();
-    if (one.pins() <= 0) return;
-    one.hot()->set(record::revoked);
-    if (one.now() == entry_state::draining && !one.queued) {
-      held_.remove(&one);
-      queue_close(one);
-    }
-    if (one.now() != entry_state::live) return;
-    if (reusable(one)) reusable_.remove(&one);
-    one.become(entry_state::evicting);
-    marked_.push_back(&one);
-  });
-}
-
-void engine::say_goodbye() noexcept {
-  if (!options_.statistics_at_exit) return;
-  try {
-    const std::string line = describe(read_statistics());
-    if (!options_.sink) std::fprintf(stderr, "%s: %s\n", options_.name.c_str(), line.c_str());
-    event what{event_kind::statistics, severity::info};
-    what.text = line.c_str();
-    tell(what);
-  } catch (...) {  // no memory for a line of text is no reason to end the program
-    counters_.add(core::shared_counter::sink_failures);
-  }
-}
-
-void engine::shut_down(engine* ending) noexcept {
-  ending->stop_reaper();
-  ending->unpersist({}, {0, UINTPTR_MAX});  // only local memory can be persistent
-  bool last = false;
-  std::uint64_t out = 0;
-  {
-    core::scoped_lock guard(ending->mutex_);
-    ending->refuse_hits();
-    ending->wait_for_leases();
-    out = ending->leases_out();
-    ending->revoke_leased();
-    // What fails is told to the sink: there is nobody else to tell, and nobody who could try again.
-    if (!ending->close_unheld()) static_cast<void>(ending->retry_quarantined());
-  }
-  if (out > 0) {
-    event left{event_kind::leases_outlive_cache, severity::failure};
-    left.leases = out;
-    ending->tell(left);
-  }
-  ending->say_goodbye();
-  {
-    core::scoped_lock guard(ending->mutex_);
-    ending->orphaned_ = true;
-    last = ending->leases_out() == 0;
-    if (last) ending->leave_gate();
-  }
-  if (last) destroy(ending);
+  destroy(last);
 }
 
 }  // namespace pinfold::detail

@@ -21,6 +21,14 @@ constexpr int most_late_opens = 3;
 
 }  // namespace
 
+// Where there is room, nothing else has to be looked at.
+bool engine::take_room(entry& opening, std::size_t bytes) noexcept {
+  if (opening.bypass || !budget_.take(bytes, 1)) return false;
+  opening.bytes = bytes;
+  opening.counted = true;
+  return true;
+}
+
 // Flattened: its parts are short, and the calls between them were a tenth of a miss.
 [[gnu::flatten]] result<grant> engine::open(const request& what, const range& extent, survey& seen,
                                             const patience& until) noexcept {

@@ -24,6 +24,8 @@ result<void> engine::reserve(entry& opening, std::size_t more_bytes, std::size_t
       static_cast<void>(retry_quarantined());  // those that fail again stay listed
       continue;
     }
+    const bool refused = options_.full == when_full::fail || (options_.full == when_full::bypass && opening.persistent);
+    if (refused && wait_for_transient(watch, until)) continue;
     if (options_.full == when_full::bypass) {
       if (opening.persistent)  // a bypass would end with its last lease, and the caller rely on it
         return fail(errc::over_budget, "the budget is used up, and a persistent registration has to count in it");
@@ -57,11 +59,12 @@ void engine::turn_into_bypass(entry& opening, std::size_t more_bytes) noexcept {
 }
 
 bool engine::close_one_for_room() noexcept {
+  if (queued_.empty() && marked_.empty()) mark_victims();
+  if (queued_.empty() && marked_.empty()) queue_released();
   if (entry* due = queued_.front()) {
     static_cast<void>(close(*due));  // a failure is kept in quarantine and told to the sink
     return true;
   }
-  if (marked_.empty()) mark_victims();
   entry* victim = marked_.front();
   if (victim == nullptr) return false;
   counters_.add(counter::evicted);
@@ -73,7 +76,10 @@ bool engine::close_one_for_room() noexcept {
 // The driver is out of resources: make it a little room and let the caller try again, one victim at a time.
 result<void> engine::free_resources(const error& refused, std::uint64_t closes_before, const patience& until) noexcept {
   if (closes_done_ != closes_before) return {};
-  if (close_one_for_room()) return {};
+  release_watch watch;
+  do {
+    if (close_one_for_room()) return {};
+  } while (closes_in_flight_ == 0 && wait_for_transient(watch, until));
   if (closes_in_flight_ > 0) {
     if (wait_for(this, until.others())) return {};
     return fail(errc::timed_out, "another thread's close, which would make room, does not end");

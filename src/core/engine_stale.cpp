@@ -28,15 +28,15 @@ void engine::retire(entry& old) noexcept {
 }
 
 // Once every thread knows that they cannot be hit any more: those that nobody holds are to be closed, the others will
-// be by their last release. Should the barrier fail, `progress` and `flush` look again.
+// be by their last release.
 void engine::settle_retired() noexcept {
   if (retired_.empty()) return;
   core::point();
-  const bool known = core::order_everywhere();
+  order_hits();
   core::point();
   while (entry* old = retired_.front()) {
     retired_.remove(old);
-    if (old->pins() > 0 || !known) {
+    if (old->pins() > 0) {
       if (old->hot()->is(record::stale)) counters_.add(counter::invalidated_while_leased);
       held_.push_back(old);
     } else {
@@ -86,6 +86,7 @@ void engine::unpersist(peer_id peer, const range& where) noexcept {
     found->persistent = false;
     if (found->now() != entry_state::live) continue;
     if (reusable(*found)) reusable_.push_back(found);
+    waiting_.notify(this);                                 // it can be evicted now
     static_cast<void>(unpinned(*found, defers_closes()));  // a close that fails is kept and told to the sink
   }
 }

@@ -20,6 +20,13 @@ using detail::engine;
 /// Why the next request for the same memory will have to open it again.
 enum class miss_reason : std::uint8_t { cold, invalidated, rights, extent, evicted };
 
+/// The pins in an entry's own counter. Where hits are counted there alone, adding nothing orders this look after the
+/// word's last change and before every later hit: both sides change the one variable.
+[[nodiscard]] inline std::int32_t counted_in(std::atomic<std::int32_t>& own_pins) noexcept {
+  const bool alone = barrier_in_use() == barrier_policy::fences;
+  return alone ? own_pins.fetch_add(0, std::memory_order_acq_rel) : own_pins.load(std::memory_order_acquire);
+}
+
 /// One registration: all that a hit does not need. Its memory is type-stable: it lies in the page of its record, and is
 /// reused for other entries. Where is said by `record_page`, so that no entry spends room on it.
 ///
@@ -84,15 +91,7 @@ struct entry {
 
   /// All pins: leases, the opener, and who waits for the opener. Exact when no hit can come in: the entry is not
   /// hittable, and everybody knows (`order_everywhere`). It then only falls, and 0 is final.
-  ///
-  /// Where hits are counted here alone, adding nothing orders this look after the word's last change and before every
-  /// later hit: both sides change the one variable.
-  [[nodiscard]] std::int64_t pins() const noexcept {
-    const bool alone = barrier_in_use() == barrier_policy::fences;
-    const auto own =
-        alone ? own_pins().fetch_add(0, std::memory_order_acq_rel) : own_pins().load(std::memory_order_acquire);
-    return own + detail::ledger::sum(hot());
-  }
+  [[nodiscard]] std::int64_t pins() const noexcept { return counted_in(own_pins()) + detail::ledger::sum(hot()); }
 
   /// Makes a transition of the table in `docs/protocol.md`; any other is a broken invariant.
   void become(entry_state next_state) noexcept {

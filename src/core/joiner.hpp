@@ -27,6 +27,12 @@ class joiner {
       if (&one->on_ == &failed) one->why_ = why;
   }
 
+  /// Whether any thread still waits for it.
+  [[nodiscard]] static bool waits(const joiner* all, const entry& on) noexcept {
+    while (all != nullptr && &all->on_ != &on) all = all->next_;
+    return all != nullptr;
+  }
+
   /// Only when the open has failed.
   [[nodiscard]] const error& why() const noexcept { return why_; }
 

@@ -78,15 +78,28 @@ bool ledger::change(const record* one, std::uint64_t by, std::uint64_t limit) no
   return true;
 }
 
-std::int64_t ledger::sum(const record* one) noexcept {
+std::int64_t ledger::pins_on(const record* one) const noexcept {
   const auto number = number_of(one);
+  const auto cell = record_of(cells_[number % cell_count].load(std::memory_order_acquire));
+  const auto word = slots_[number % slot_count].load(std::memory_order_acquire);
+  return (cell == one ? 1 : 0) + (record_in(word) == one ? held_by(word) : 0);
+}
+
+std::int64_t ledger::sum(const record* one) noexcept {
   std::int64_t total = 0;
-  for (const ledger* each = all.load(std::memory_order_acquire); each != nullptr; each = each->next_) {
-    if (record_of(each->cells_[number % cell_count].load(std::memory_order_acquire)) == one) ++total;
-    const auto word = each->slots_[number % slot_count].load(std::memory_order_acquire);
-    if (record_in(word) == one) total += held_by(word);
-  }
+  for (const ledger* each = all.load(std::memory_order_acquire); each != nullptr; each = each->next_)
+    total += each->pins_on(one);
   return total;
+}
+
+bool ledger::held_here(const record* one) noexcept { return mine != nullptr && mine->pins_on(one) > 0; }
+
+std::size_t ledger::others() noexcept {
+  if (core::barrier_in_use() == core::barrier_policy::fences) return SIZE_MAX;
+  std::size_t count = 0;
+  for (const ledger* each = all.load(std::memory_order_acquire); each != nullptr; each = each->next_)
+    if (each != mine && each->taken_.load(std::memory_order_relaxed)) ++count;
+  return count;
 }
 
 std::uint64_t ledger::hits(std::size_t cache) noexcept {

@@ -11,6 +11,10 @@
 
 namespace pinfold::core {
 
+/// How long a call waits for pins that may be transient: a thread that is inside a hit that fails gives its pin back
+/// some instructions later, once it runs. A lease looks the same, so this bounds what a refusal costs. Longer in tests.
+inline std::chrono::microseconds longest_transient_pin{5000};
+
 /// Until when one call may wait, fixed when it first waits for anything: most calls never do, and asking for the time
 /// costs as much as a hit.
 class patience {
@@ -19,6 +23,8 @@ class patience {
   [[nodiscard]] deadline others() const noexcept { return start() + options_.wait_timeout; }
   [[nodiscard]] deadline conflicts() const noexcept { return start() + options_.conflict_timeout; }
   [[nodiscard]] deadline room() const noexcept { return start() + options_.full_timeout; }
+  /// For transient pins.
+  [[nodiscard]] deadline transient() const noexcept { return start() + longest_transient_pin; }
 
  private:
   [[nodiscard]] deadline start() const noexcept {

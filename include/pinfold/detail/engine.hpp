@@ -102,8 +102,11 @@ using engine_handle = std::unique_ptr<engine, engine_closer>;
 
 // Every function here may be called on any thread.
 /// Throws `std::bad_alloc`, `std::system_error` when the reaper's thread cannot start, and `std::invalid_argument` for
-/// a driver whose object and token do not fit into a record: the concepts refuse such types before.
-[[nodiscard]] PINFOLD_EXPORT engine_handle make_engine(const driver& table, cache_options options);
+/// a driver whose object and token do not fit into a record: the concepts refuse such types before. `backend`, which
+/// the driver's `self` may belong to, is kept until no thread is in the driver any more: perhaps after the engine's
+/// end.
+[[nodiscard]] PINFOLD_EXPORT engine_handle make_engine(const driver& table, cache_options options,
+                                                       std::shared_ptr<void> backend = {});
 /// A lease on what is live already, without a lock and without a write that threads share; nothing when that cannot be
 /// had, which does not say that there is no entry. `guess_hit` (detail/hit.hpp) is worth a try before.
 [[nodiscard]] PINFOLD_EXPORT grant look_up(engine* on, std::uintptr_t begin, std::uintptr_t end, rights need) noexcept;

@@ -28,7 +28,7 @@ class front {
     return *this;
   }
   /// Closes everything once. Waits for leases up to `drain_timeout`; those still out then read as `closed` and their
-  /// release does nothing (R42).
+  /// release does nothing (R42). Another thread that is inside the driver by then keeps the back end until it returns.
   ~front() = default;
 
   /// Closes everything that nobody holds, retries closes that failed before, and waits for those that other threads are
@@ -58,8 +58,8 @@ class front {
   /// `table_for(Backend&)` gives the driver table.
   template <class TableFor>
   front(Backend backend, cache_options options, TableFor&& table_for)
-      : backend_(std::make_unique<Backend>(std::move(backend))),
-        engine_(make_engine(table_for(*backend_), std::move(options))),
+      : backend_(std::make_shared<Backend>(std::move(backend))),
+        engine_(make_engine(table_for(*backend_), std::move(options), backend_)),
         hits_(&hits_of(engine_.get())) {}
 
   /// Null when the cache was moved from.
@@ -67,7 +67,7 @@ class front {
   [[nodiscard]] const hit_view& hits() const noexcept { return *hits_; }
 
  private:
-  std::unique_ptr<Backend> backend_;  // before the engine: it is needed until the engine has closed everything
+  std::shared_ptr<Backend> backend_;  // the engine shares it while another thread is in the driver
   engine_handle engine_;
   const hit_view* hits_;
 };

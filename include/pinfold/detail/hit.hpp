@@ -57,8 +57,8 @@ struct hit_view {
 extern PINFOLD_EXPORT std::atomic<std::uint32_t> releases_awaited;
 
 [[nodiscard]] PINFOLD_EXPORT const record* unpin_slowly(pin held) noexcept;
-/// Unpins and settles a hit that was none.
-PINFOLD_EXPORT void give_up(pin held, asked_by who) noexcept;
+/// Unpins and settles a hit that was none, in the cache with that number.
+PINFOLD_EXPORT void give_up(pin held, asked_by who, std::uint32_t cache) noexcept;
 PINFOLD_EXPORT void sample_hits(const record* found) noexcept;
 
 /// A hit on what this thread keeps as its guess under `key`: 0 when that is none. `matches(const record&)` compares
@@ -81,7 +81,7 @@ template <asked_by Who, class Matches>
   order_on_hit();
   PINFOLD_POINT(after_pin);
   if (!in.current() || !in.serves(*guess, begin, end, need) || !matches(*guess)) [[unlikely]] {
-    give_up(held, Who);
+    give_up(held, Who, in.number);
     return 0;
   }
   if (guess->visited.load(std::memory_order_relaxed) == 0) [[unlikely]]

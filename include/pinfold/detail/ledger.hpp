@@ -87,6 +87,12 @@ class PINFOLD_EXPORT ledger {
   /// How often all ledgers have the record pinned. What the caller may conclude is for the protocol to say.
   [[nodiscard]] static std::int64_t sum(const record* one) noexcept;
 
+  /// Whether the calling thread has the record pinned.
+  [[nodiscard]] static bool held_here(const record* one) noexcept;
+
+  /// How many other threads may pin; where pins are not in ledgers, as many as there can be.
+  [[nodiscard]] static std::size_t others() noexcept;
+
   /// The hits that all ledgers have ever counted for caches of this number.
   [[nodiscard]] static std::uint64_t hits(std::size_t cache) noexcept;
   [[nodiscard]] static std::uint64_t finds(std::size_t cache) noexcept;  ///< the same for `find`
@@ -125,6 +131,8 @@ class PINFOLD_EXPORT ledger {
     return static_cast<std::int64_t>(word & count_mask) - static_cast<std::int64_t>(bias);
   }
   [[nodiscard]] bool change(const record* one, std::uint64_t by, std::uint64_t limit) noexcept;
+
+  [[nodiscard]] std::int64_t pins_on(const record* one) const noexcept;
 
   static ledger* first_of_this_thread() noexcept;
   static ledger* take_one() noexcept;

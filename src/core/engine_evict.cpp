@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Taking entries out of the reach of hits, to close those without a pin; and telling leases from transient pins, which
+// are those of hits that fail: a thread gives such a pin back before it does anything else.
+#include "core/engine.hpp"
+#include "core/point.hpp"
+
+#include <algorithm>
+#include <thread>
+
+namespace pinfold::detail {
+
+// Takes a live entry out of the reach of hits. Until everybody knows, it may still be pinned.
+void engine::mark(entry& live, core::entry_list& chosen) noexcept {
+  core::point();  // whoever looked for pins may have seen none
+  stop_hits(live);
+  core::point();
+  if (reusable(live)) reusable_.remove(&live);
+  live.become(entry_state::evicting);
+  chosen.push_back(&live);
+}
+
+void engine::revive(entry& marked) noexcept {
+  marked_.remove(&marked);
+  marked.become(entry_state::live);
+  if (reusable(marked)) reusable_.push_back(&marked);
+  allow_hits(marked, *marked.hot());
+}
+
+// Those that were pinned before everybody knew go back to what they were.
+void engine::keep_unpinned(core::entry_list& chosen) noexcept {
+  if (chosen.empty()) return;
+  order_hits();
+  core::point();
+  while (entry* one = chosen.front()) {
+    chosen.remove(one);
+    marked_.push_back(one);
+    if (one->pins() > 0) revive(*one);
+  }
+}
+
+bool engine::mark_if_idle(entry& live) noexcept {
+  core::entry_list chosen;
+  mark(live, chosen);
+  keep_unpinned(chosen);
+  return live.now() == entry_state::evicting;
+}
+
+// The hand goes round: an entry that was hit since the hand passed, or is pinned, gets another round. A few are marked
+// at once, for the barrier costs more than all the rest; those that are not needed are hit again in the slow way.
+void engine::mark_victims() noexcept {
+  constexpr std::size_t most = 64;
+  const auto wanted = std::min(most, 1 + reusable_.size() / 16);
+  core::entry_list chosen;
+  for (auto left = 2 * reusable_.size(); left > 0 && chosen.size() < wanted && !reusable_.empty(); --left) {
+    entry& one = *reusable_.front();
+    const bool visited = one.hot()->visited.load(std::memory_order_relaxed) != 0;
+    if (!visited && one.pins() <= 0) {
+      mark(one, chosen);
+      continue;
+    }
+    one.hot()->visited.store(0, std::memory_order_relaxed);
+    reusable_.remove(&one);
+    reusable_.push_back(&one);
+  }
+  keep_unpinned(chosen);
+  if (!marked_.empty() || ledger::others() == 0) return;
+  mark_all_unpinned();
+  while (marked_.size() > most) revive(*marked_.front());
+}
+
+// While hits go on, an entry's sum proves nothing. With all hits stopped at the same time it does: an entry that is
+// still pinned was pinned at that moment, so that a request may be refused when all of them are (R58).
+void engine::mark_all_unpinned() noexcept {
+  core::entry_list chosen;
+  while (entry* one = reusable_.front()) mark(*one, chosen);
+  keep_unpinned(chosen);
+}
+
+void engine::mark_idle() noexcept {
+  core::entry_list chosen;
+  for (auto left = reusable_.size(); left > 0; --left) {
+    entry& one = *reusable_.front();
+    if (one.pins() <= 0) {
+      mark(one, chosen);
+    } else {
+      reusable_.remove(&one);
+      reusable_.push_back(&one);
+    }
+  }
+  keep_unpinned(chosen);
+}
+
+// What was pinned only by hits that fail, or was released and not settled yet: the thread is between two steps.
+void engine::queue_released() noexcept {
+  queue_draining();
+  index_.for_each([this](entry& one) {
+    mutex_is_held();
+    if (one.now() == entry_state::live && !kept(one) && one.pins() <= 0) retire(one);
+  });
+  settle_retired();
+}
+
+// A thread has one transient pin at most, and the caller has none: whatever it holds is a lease.
+bool engine::may_be_transient(const entry& pinned) noexcept {
+  const auto pins = pinned.pins();
+  return pins > 0 && !ledger::held_here(pinned.hot()) && static_cast<std::size_t>(pins) <= ledger::others();
+}
+
+// Whether any entry could be closed soon without the end of a lease.
+bool engine::any_transient() noexcept {
+  bool found = false;
+  index_.for_each([&](const entry& one) {
+    mutex_is_held();
+    const bool closable = (one.now() == entry_state::live && !one.persistent) || one.now() == entry_state::draining;
+    found = found || (closable && may_be_transient(one));
+  });
+  return found;
+}
+
+// After a wait in vain the pins are leases most likely, so that the next waits are short for a while: a hundredth of
+// the time at most is lost to long ones.
+core::deadline engine::end_of_transient(const patience& until) const noexcept {
+  const auto now = std::chrono::steady_clock::now();
+  const bool lately = last_vain_wait_ != core::deadline{} && now - last_vain_wait_ < 100 * core::longest_transient_pin;
+  return lately ? std::min(until.transient(), now + core::longest_transient_pin / 50) : until.transient();
+}
+
+// Waits until a release was settled, which may have been that of a transient pin. False when none may be there, or none
+// was given back in time.
+bool engine::wait_for_transient(release_watch& watch, const patience& until) noexcept {
+  if (!any_transient()) return false;
+  if (wait_for_release(watch, end_of_transient(until))) return true;
+  last_vain_wait_ = std::chrono::steady_clock::now();
+  return false;
+}
+
+// After it, sums of entries whose hits were stopped before are exact. Where the kernel refuses the barrier, as in a
+// process that forbade itself membarrier, hits without the mutex end for good in this cache: once. A hit that had begun
+// has its pin in memory, or does not get through, when a processor's stores have had this much time to leave it.
+void engine::order_hits() noexcept {
+  if (core::order_everywhere() || hits_need_the_mutex_.exchange(true, std::memory_order_seq_cst)) return;
+  constexpr std::chrono::milliseconds store_buffers_empty{10};
+  index_.for_each([](entry& one) { stop_hits(one); });
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  std::this_thread::sleep_for(store_buffers_empty);
+}
+
+// Until `resume_hits`, every request takes the mutex, and sums are exact.
+void engine::stop_all_hits() noexcept {
+  ++hits_stopped_;
+  index_.for_each([](entry& one) {
+    core::point();
+    stop_hits(one);
+  });
+  order_hits();
+}
+
+void engine::resume_hits() noexcept {
+  if (--hits_stopped_ > 0) return;
+  index_.for_each([this](entry& one) {
+    mutex_is_held();
+    if (one.now() == entry_state::live) allow_hits(one, *one.hot());
+  });
+}
+
+}  // namespace pinfold::detail

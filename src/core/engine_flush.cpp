@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Closing all that no lease holds: flush, quiesce, progress.
+#include "core/engine.hpp"
+
+namespace pinfold::detail {
+
+// What has no pin any more, but whose last release has yet to come for the mutex: it will find nothing to do. The sums
+// are exact: what drains had its barrier, and what is live and not kept was never hit without the mutex.
+void engine::queue_draining() noexcept {
+  for (auto left = held_.size(); left > 0; --left) {
+    entry& one = *held_.front();
+    held_.remove(&one);
+    if (one.pins() > 0) {
+      held_.push_back(&one);
+    } else {
+      queue_close(one);
+    }
+  }
+}
+
+result<void> engine::close_unpinned() noexcept {
+  queue_released();
+  auto first = close_queued(SIZE_MAX);
+  mark_idle();
+  while (!marked_.empty()) {
+    auto closed = close(*marked_.front());
+    if (first && !closed) first = closed;
+  }
+  return first;
+}
+
+// A transient pin keeps an entry open that no lease holds: it is waited for.
+result<void> engine::close_unheld() noexcept {
+  const patience until(options_);
+  release_watch watch;
+  auto first = retry_quarantined();
+  do {
+    auto closed = close_unpinned();
+    if (first && !closed) first = closed;
+  } while (wait_for_transient(watch, until));
+  const auto finished = wait_for_closes();
+  return first ? finished : first;
+}
+
+// What other threads are closing at this moment is nobody's either: the caller wants it gone, too.
+result<void> engine::wait_for_closes() noexcept {
+  const patience until(options_);
+  while (closes_in_flight_ > 0)
+    if (!wait_for(this, until.others())) return fail(errc::timed_out, "another thread's close does not end");
+  return {};
+}
+
+result<void> engine::flush() noexcept {
+  catch_up_with_everything();
+  core::scoped_lock guard(mutex_);
+  return close_unheld();
+}
+
+// While hits go on, no number of leases is right: a lease may come and go between two looks.
+result<void> engine::quiesce() noexcept {
+  catch_up_with_everything();
+  core::scoped_lock guard(mutex_);
+  stop_all_hits();
+  auto done = quiesce_without_hits();
+  resume_hits();
+  return done;
+}
+
+result<void> engine::quiesce_without_hits() noexcept {
+  const patience until(options_);
+  while (const auto out = leases_out())
+    if (out > ledger::others() || !wait_for(this, until.transient()))
+      return fail(errc::in_use_conflict, "leases are out");
+  auto closed = close_unheld();
+  if (closed && leases_out() > 0) return fail(errc::in_use_conflict, "a lease was taken in the meantime");
+  return closed;
+}
+
+result<void> engine::progress() noexcept {
+  catch_up_with_everything();
+  core::scoped_lock guard(mutex_);
+  queue_draining();
+  auto first = close_queued(SIZE_MAX);
+  auto retried = retry_quarantined();
+  return first ? retried : first;
+}
+
+}  // namespace pinfold::detail

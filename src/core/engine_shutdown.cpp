@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The end of a cache (R42). The engine outlives it as long as a lease is out, or another thread is in the driver.
+#include "core/engine.hpp"
+#include "core/point.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+namespace pinfold::detail {
+
+// False when the reaper is still in the driver: then it ends by itself.
+bool engine::stop_reaper(core::deadline until) noexcept {
+  if (!reaper_.joinable()) return true;
+  bool ended = false;
+  {
+    core::scoped_lock guard(mutex_);
+    reaper_stop_ = true;
+    reaper_wake_.notify_one();
+    while (reaper_runs_ && wait_for(this, until)) {
+    }
+    ended = !reaper_runs_;
+  }
+  ended ? reaper_.join() : reaper_.detach();
+  return ended;
+}
+
+// From now on every request and every release takes the mutex.
+void engine::refuse_hits() noexcept {
+  closed_ = true;
+  index_.for_each([](entry& one) { stop_hits(one); });
+  order_hits();
+}
+
+// First for leases, then for closes of other threads: their releases may be in the driver.
+void engine::wait_for_others(core::deadline until) noexcept {
+  core::point();
+  while (leases_out() > 0 && wait_for(this, until)) {
+  }
+  while (closes_in_flight_ > 0 && wait_for(this, until)) {
+  }
+}
+
+// Everything is to be closed now, also under leases, which read as closed from here on. An entry without a pin gets no
+// lease any more: a pin that comes later is a transient one, and no reason to keep the registration open.
+void engine::retire_everything() noexcept {
+  index_.for_each([this](entry& one) {
+    mutex_is_held();
+    if (one.pins() > 0) one.hot()->set(record::revoked);
+    if (one.now() == entry_state::draining && !one.queued) {
+      held_.remove(&one);
+      queue_close(one);
+    }
+    if (one.now() != entry_state::live) return;
+    if (reusable(one)) reusable_.remove(&one);
+    one.become(entry_state::evicting);
+    marked_.push_back(&one);
+  });
+}
+
+// What fails is told to the sink: there is no later call that could try again.
+void engine::close_everything() noexcept {
+  static_cast<void>(retry_quarantined());
+  retire_everything();
+  core::point();
+  static_cast<void>(close_queued(SIZE_MAX));
+  while (!marked_.empty()) static_cast<void>(close(*marked_.front()));
+  static_cast<void>(retry_quarantined());
+}
+
+void engine::say_goodbye(std::uint64_t leases, std::size_t closes) noexcept {
+  event left{event_kind::leases_outlive_cache, severity::failure};
+  left.leases = leases;
+  if (leases > 0) tell(left);
+  if (closes > 0) tell({event_kind::closes_outlive_cache, severity::failure});
+  if (!options_.statistics_at_exit) return;
+  try {
+    const std::string line = describe(read_statistics());
+    if (!options_.sink) std::fprintf(stderr, "%s: %s\n", options_.name.c_str(), line.c_str());
+    event what{event_kind::statistics, severity::info};
+    what.text = line.c_str();
+    tell(what);
+  } catch (...) {  // no memory for a line of text is no reason to end the program
+    counters_.add(core::shared_counter::sink_failures);
+  }
+}
+
+// Whether no thread needs the engine any more.
+bool engine::unused() const noexcept { return leases_out() == 0 && closes_in_flight_ == 0 && !reaper_runs_; }
+
+// Returns the engine when its cache has ended and no thread needs it any more: then the caller destroys it.
+engine* engine::leave_if_last() noexcept {
+  if (!orphaned_ || !unused()) return nullptr;
+  leave_gate();
+  return this;
+}
+
+void engine::shut_down(engine* ending) noexcept {
+  const auto start = std::chrono::steady_clock::now();
+  const auto until =
+      start + std::max<std::chrono::microseconds>(ending->options_.drain_timeout, core::longest_transient_pin);
+  const bool reaper_ended = ending->stop_reaper(until);
+  ending->unpersist({}, {0, UINTPTR_MAX});  // only local memory can be persistent
+  std::uint64_t leases = 0;
+  std::size_t closes = 0;
+  {
+    core::scoped_lock guard(ending->mutex_);
+    ending->refuse_hits();
+    ending->wait_for_others(until);
+    leases = ending->leases_out();
+    closes = ending->closes_in_flight_;
+    ending->close_everything();
+  }
+  ending->say_goodbye(leases, closes);
+  std::shared_ptr<void> backend;  // ends after the lock does
+  engine* last = nullptr;
+  {
+    core::scoped_lock guard(ending->mutex_);
+    ending->orphaned_ = true;
+    ending->silent_.store(true, std::memory_order_relaxed);
+    if (ending->closes_in_flight_ == 0 && reaper_ended) backend = std::move(ending->backend_);
+    last = ending->leave_if_last();
+  }
+  destroy(last);
+}
+
+}  // namespace pinfold::detail

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A request that waits for room is woken by everything that makes room, not only by releases (R14).
+#include "support/local_fixture.hpp"
+
+#include <pinfold/detail/hit.hpp>
+
+#include <chrono>
+#include <functional>
+#include <thread>
+
+namespace pinfold::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto longest = 20s;
+
+/// Has a cache full of one persistent entry without a lease, and a thread that waits for room; then does `what`.
+void expect_room_after(const std::function<void(local_fixture<>&)>& what) {
+  local_fixture f({.max_count = 1, .full = when_full::wait, .full_timeout = longest});
+  EXPECT_TRUE(f.acquire(0x10000, 0x11000, local_access, {.persistent = true}));
+  const auto start = std::chrono::steady_clock::now();
+  std::thread waiting([&] { EXPECT_TRUE(f.acquire(0x20000, 0x21000)); });
+  while (detail::releases_awaited == 0) std::this_thread::yield();
+  what(f);
+  waiting.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, longest);
+}
+
+TEST(wait_for_room, R14_ends_when_an_entry_is_persistent_no_more) {
+  expect_room_after([](auto& f) { f.cache.unpersist(reinterpret_cast<const void*>(0x10000), 0x1000); });
+}
+
+TEST(wait_for_room, R14_ends_when_a_persistent_entry_is_invalidated) {
+  expect_room_after([](auto& f) { f.invalidate(0x10000, 0x11000); });
+}
+
+}  // namespace
+}  // namespace pinfold::testing
