@@ -22,7 +22,8 @@
 #define GENERATION 10
 #define SEEN 11
 #define COUNT(t) (12 + (t)) /* TWO_WORD_SLOT: the count of a slot */
-byte memory[15];
+#define AWAITED 15 /* WAIT: a thread waits for releases */
+byte memory[16];
 
 byte where[9];
 byte value[9]; /* thread t has places ROOM * t and up */
@@ -34,6 +35,7 @@ mtype state[RECORDS] = FREE;
 short own[RECORDS]; /* the entry's own counter: changed by any thread, by locked instructions */
 byte pending;       /* EVENTS: memory that went, and was not looked at yet, a bit each */
 bool home = true;   /* the engine is still there */
+bool woken;         /* WAIT: a release was settled since the waiting thread looked */
 
 /* What nobody in the program knows, for the assertions. */
 bool open[RECORDS];   /* in the driver */
@@ -147,6 +149,7 @@ inline open_for(address, r) {
 
 inline settle(r) {
   lock();
+  woken = true;
   if
   :: !home || LOAD(WORD(r)) == 1
   :: else ->
@@ -163,7 +166,15 @@ inline settle(r) {
 /* After a pin was taken back. */
 inline look_again(r) {
   if
+#ifdef WAIT
+  :: LOAD(WORD(r)) == 1 ->
+    if
+    :: LOAD(AWAITED) == 0
+    :: else -> settle(r)
+    fi
+#else
   :: LOAD(WORD(r)) == 1
+#endif
   :: else -> settle(r)
   fi
 }
@@ -260,7 +271,7 @@ inline hit(wanted, r) {
       leased(wanted, r);
       if
       :: release(me, r)
-#if defined(DESTROY) /* whose thread 1 need not come for a lease */
+#if defined(DESTROY) || defined(WAIT) /* whose thread 1 need not come for a lease */
 #elif defined(SLOTS)
       :: memory[TOKEN] == 0 -> store(TOKEN, r + 1)
 #else
@@ -362,6 +373,60 @@ inline evict(r) {
     :: else -> state[r] = EVICTING
     fi;
     total = 0
+  :: else
+  fi;
+  unlock()
+}
+
+/* Waits for room: announces it, looks, and sleeps until a release was settled. Its time-out is not in the model, so
+   that a lost wake-up is an invalid end state. */
+inline announce() { d_step { FENCED -> memory[AWAITED]++ } barrier() }
+inline wait_for_room(r) {
+  lock();
+#ifndef ANNOUNCED_AFTER_LOOK
+  announce();
+#endif
+  do
+  :: state[r] == LIVE ->
+    woken = false;
+    stop_and_count(r);
+    if
+    :: total == 0 -> state[r] = EVICTING
+    :: else ->
+      total = 0;
+      store(WORD(r), 1);
+#ifdef ANNOUNCED_AFTER_LOOK
+      announce();
+#endif
+      unlock();
+      woken;
+      lock()
+    fi
+  :: else -> break
+  od;
+  total = 0;
+  unlock()
+}
+
+/* Succeeds when no lease is out. While it counts, no hit succeeds. */
+inline quiesce() {
+  lock();
+#ifndef QUIESCE_WHILE_HIT
+  store(WORD(0), 0);
+  store(WORD(1), 0);
+#endif
+  barrier();
+  count_pins(0);
+  p = total;
+  count_pins(1);
+  assert(p + total != 0 || leases[0] + leases[1] == 0);
+  d_step { p = 0; total = 0 }
+  if
+  :: state[0] == LIVE -> store(WORD(0), 1)
+  :: else
+  fi;
+  if
+  :: state[1] == LIVE -> store(WORD(1), 1)
   :: else
   fi;
   unlock()
@@ -499,7 +564,11 @@ proctype thread(byte me; byte left) {
     fi
   :: left > 0 && me == 2 -> left--;
     if
-#ifdef EVENTS
+#if defined(WAIT)
+    :: wait_for_room(0)
+#elif defined(QUIESCE)
+    :: quiesce()
+#elif defined(EVENTS)
     :: event(0)
 #else
     :: invalidate(0)
