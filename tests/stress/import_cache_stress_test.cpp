@@ -29,6 +29,7 @@ struct pretend_source {
   }
   void make_it_fail() {
     world->inject([count = std::make_shared<std::atomic<unsigned>>(0)](driver_call call, const pretend_handle&) {
+      if (spared) return std::optional<error>();
       const auto n = ++*count;
       if (n % 97 == 0) return std::optional(error{errc::driver_error, native_kind::posix, 5, "injected"});
       if (n % 61 == 0 && call == driver_call::open)

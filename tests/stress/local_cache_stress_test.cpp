@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Threads that register overlapping memory while others replace it: no stale registration, no hang, no leak.
+// Threads that register overlapping memory while others replace it, in two caches, one of which is destroyed and made
+// again: no stale registration, no hang, no leak.
 #include "support/local_fixture.hpp"
 #include "support/settings.hpp"
+#include "support/short_lived_cache.hpp"
 #include "support/watchdog.hpp"
 
 #include <pinfold/monitors/explicit.hpp>
@@ -80,6 +82,7 @@ class arena {
   void act(std::mt19937_64& random) {
     const auto first = random() % pages;
     const auto count = std::min<std::size_t>(1 + random() % 6, pages - first);
+    if (random() % 8 == 0) return use_other(random, first, count);
     const auto dice = random() % 100;
     if (dice < 75) return use(random, first, count);
     if (dice < 92) return replace(first);
@@ -100,6 +103,7 @@ class arena {
     EXPECT_EQ(device->misuses, 0U);
     EXPECT_EQ(stale, 0U);
     EXPECT_EQ(unexpected, 0U);
+    other.renew([this] { expect_ended(); });
     EXPECT_GT(now.hits, 0U);
     EXPECT_GT(now.misses_invalidated, 0U);
     std::printf("%s\n", describe(now).c_str());
@@ -162,6 +166,31 @@ class arena {
     for (std::size_t i = 0; i < ranges.size(); ++i) check((*got)[i], first + 2 * i, 1);
   }
 
+  void use_other(std::mt19937_64& random, std::size_t first, std::size_t count) {
+    if (random() % 256 == 0) return other.renew([this] { expect_ended(); });
+    const claim mine(memory, first, count);
+    other.use([&](auto& beside) {
+      for (int n = 0; n < 2; ++n) {
+        auto got = beside.acquire(reinterpret_cast<const void*>(base + first * page), count * page);
+        if (!got) refused(got.error());
+      }
+    });
+  }
+  // The device of a cache that was destroyed a moment ago, and of the one before: nothing may have come later.
+  void expect_ended() {
+    EXPECT_EQ(other_device->open_now(), 0U);
+    EXPECT_EQ(other_device->misuses, 0U);
+    if (ended_device) {
+      EXPECT_EQ(ended_device->misuses, 0U);
+    }
+    ended_device = other_device;
+  }
+  std::unique_ptr<pinfold::cache<pretend_registrar>> make_other() {
+    other_device = std::make_shared<pretend_device>();
+    return std::make_unique<pinfold::cache<pretend_registrar>>(
+        pretend_registrar(other_device), keeping({.retain = ++lives % 4 != 0, .max_count = room}));
+  }
+
   void replace(std::size_t which) {
     const std::unique_lock mine(memory.in_use[which]);
     const auto* begin = reinterpret_cast<const void*>(base + which * page);
@@ -170,6 +199,10 @@ class arena {
   }
 
   replaceable_memory memory;
+  unsigned lives = 0;
+  std::shared_ptr<pretend_device> other_device;
+  std::shared_ptr<pretend_device> ended_device;
+  short_lived_cache<pinfold::cache<pretend_registrar>> other{[this] { return make_other(); }};
   std::shared_ptr<pretend_device> device;
   std::shared_ptr<versioned_registrar::ledger> kept;
 
