@@ -8,32 +8,55 @@
 #include <cerrno>
 #include <chrono>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
 
 namespace pinfold::exchange {
 
 /// Owns a descriptor, or nothing. Move-only, not thread-safe, safe in signal handlers and after fork.
+///
+/// A program may close descriptors that are not its own (closefrom(3)), and then get their numbers for files of its
+/// own. So a file knows its inode, and closes nothing that has another. What has no inode of its own (eventfd, and
+/// pidfd before Linux 6.9) is not told from others of that kind.
 class file {
  public:
   file() noexcept = default;
-  explicit file(int owned) noexcept : number_(owned) {}
-  file(file&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  explicit file(int owned) noexcept : number_(owned), inode_(inode_behind(owned)) {}
+  file(file&& other) noexcept : number_(std::exchange(other.number_, -1)), inode_(other.inode_) {}
   file& operator=(file&& other) noexcept {
     file taken(std::move(other));
     std::swap(number_, taken.number_);
+    std::swap(inode_, taken.inode_);
     return *this;
   }
   ~file() {
-    if (number_ >= 0) ::close(number_);
+    if (still_there()) ::close(number_);
   }
+
+  /// Whether the number still stands for the file that it was given for.
+  [[nodiscard]] bool still_there() const noexcept { return number_ >= 0 && inode_behind(number_) == inode_; }
 
   /// -1 when it owns nothing.
   [[nodiscard]] int number() const noexcept { return number_; }
   [[nodiscard]] explicit operator bool() const noexcept { return number_ >= 0; }
 
  private:
+  struct inode {
+    dev_t device = 0;
+    ino_t number = 0;
+    friend bool operator==(const inode&, const inode&) noexcept = default;
+  };
+  static inode inode_behind(int descriptor) noexcept {
+    const int before = errno;
+    struct stat seen{};
+    const bool open = descriptor >= 0 && ::fstat(descriptor, &seen) == 0;
+    errno = before;
+    return open ? inode{seen.st_dev, seen.st_ino} : inode{};
+  }
+
   int number_ = -1;
+  inode inode_{};
 };
 
 /// Whether there is something to read, or an end to be seen, within that time. A pidfd is readable once its process

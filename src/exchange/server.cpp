@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "exchange/server.hpp"
 
+#include "exchange/client.hpp"
+
 #include <algorithm>
 #include <csignal>
-#include <sys/eventfd.h>
+#include <sys/socket.h>
 
 namespace pinfold::exchange {
 
@@ -54,9 +56,11 @@ class all_signals_blocked {
 result<std::unique_ptr<server>> server::start(std::uint64_t exporter, std::shared_ptr<source> from) noexcept try {
   auto listener = listen_at(exporter);
   if (!listener) return tl::unexpected(listener.error());
-  file wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake) return fail_system("cannot make the exporter's wake-up descriptor");
-  std::unique_ptr<server> made(new server(std::move(*listener), std::move(wake), std::move(from)));
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
+    return fail_system("cannot make the exporter's wake-up sockets");
+  std::array<file, 2> wake{file(ends[0]), file(ends[1])};
+  std::unique_ptr<server> made(new server(exporter, std::move(*listener), std::move(wake), std::move(from)));
   if (const int native = made->launch(); native != 0) {
     return fail_errno(code_for(native), native, "cannot start the exporter's thread");
   }
@@ -65,8 +69,12 @@ result<std::unique_ptr<server>> server::start(std::uint64_t exporter, std::share
   return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the exporter's server");
 }
 
-server::server(file listener, file wake, std::shared_ptr<source> from)
-    : listener_(std::move(listener)), wake_(std::move(wake)), source_(std::move(from)) {
+server::server(std::uint64_t exporter, file listener, std::array<file, 2> wake, std::shared_ptr<source> from)
+    : exporter_(exporter),
+      listener_(std::move(listener)),
+      wake_(std::move(wake[0])),
+      waker_(std::move(wake[1])),
+      source_(std::move(from)) {
   connections_.reserve(most_connections);
   watched_.reserve(most_connections + 2);
 }
@@ -86,7 +94,12 @@ int server::launch() noexcept {
 
 server::~server() {
   if (!running_ || source_->inherited()) return;
-  ::eventfd_write(wake_.number(), 1);
+  stop_.store(true);
+  if (waker_.still_there()) {
+    ::shutdown(waker_.number(), SHUT_RDWR);
+  } else {  // closed by the program. A poll that has begun before listens on
+    static_cast<void>(connect_to(exporter_));
+  }
   ::pthread_join(thread_, nullptr);
 }
 
@@ -100,9 +113,10 @@ void server::loop() noexcept {
 
 /// False when the server is to stop.
 bool server::wait() noexcept {
+  if (stop_.load() || !wake_.still_there()) return false;
   watched_.clear();
   watched_.push_back({.fd = wake_.number(), .events = POLLIN, .revents = 0});
-  watched_.push_back({.fd = resting_ ? -1 : listener_.number(), .events = POLLIN, .revents = 0});
+  watched_.push_back({.fd = resting_ || !listening_ ? -1 : listener_.number(), .events = POLLIN, .revents = 0});
   for (const connection& peer : connections_) {
     watched_.push_back({.fd = peer.socket.number(), .events = POLLIN, .revents = 0});
   }
@@ -115,8 +129,7 @@ bool server::wait() noexcept {
 bool server::recover() noexcept {
   std::ranges::for_each(watched_, [](pollfd& one) { one.revents = 0; });
   ::usleep(1000 * rest_milliseconds);
-  eventfd_t woken = 0;
-  if (::eventfd_read(wake_.number(), &woken) == 0) return false;
+  if (stop_.load()) return false;
   drop_most_silent();
   return true;
 }
@@ -130,6 +143,7 @@ void server::serve_all() noexcept {
 
 /// False when the connection is to be closed.
 bool server::serve(connection& peer) noexcept {
+  if (!peer.socket.still_there()) return false;  // nothing is read from a file of the program
   request asked{};
   const ssize_t bytes = ::recv(peer.socket.number(), &asked, sizeof asked, MSG_DONTWAIT | MSG_TRUNC);
   if (bytes < 0) return errno == EAGAIN || errno == EINTR;
@@ -152,8 +166,9 @@ int server::answer(const connection& peer, std::uint64_t serial) noexcept {
 
 void server::accept_some() noexcept {
   const bool waiting = watched_[1].revents != 0;
+  if (waiting && !listener_.still_there()) listening_ = false;  // or poll would say so again and again
   resting_ = false;
-  for (int i = 0; waiting && i < accepts_a_round && accept_one(); ++i) {
+  for (int i = 0; waiting && listening_ && i < accepts_a_round && accept_one(); ++i) {
   }
 }
 

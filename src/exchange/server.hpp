@@ -7,6 +7,8 @@
 #include "exchange/source.hpp"
 #include "exchange/wire.hpp"
 
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -38,7 +40,7 @@ class server {
     std::uint64_t last_round;  ///< the round of the loop in which it last said something
   };
 
-  server(file listener, file wake, std::shared_ptr<source> from);
+  server(std::uint64_t exporter, file listener, std::array<file, 2> wake, std::shared_ptr<source> from);
   [[nodiscard]] int launch() noexcept;
 
   // All below run on the thread.
@@ -52,13 +54,17 @@ class server {
   [[nodiscard]] bool accept_one() noexcept;
   void drop_most_silent() noexcept;
 
+  const std::uint64_t exporter_;
   const file listener_;
-  const file wake_;
+  const file wake_;   ///< the thread's end of a pair of sockets
+  const file waker_;  ///< the other end: shut down by the destructor
   const std::shared_ptr<source> source_;
   std::vector<connection> connections_;
   std::vector<pollfd> watched_;  ///< wake, listener, then the connections in their order
   std::uint64_t round_ = 0;
-  bool resting_ = false;  ///< no new connections for a while, as there are no descriptors for them
+  std::atomic<bool> stop_{false};
+  bool listening_ = true;  ///< false once the program has closed the listener
+  bool resting_ = false;   ///< no new connections for a while, as there are no descriptors for them
   bool running_ = false;
   pthread_t thread_{};
 };

@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 #include <utility>
@@ -21,7 +22,7 @@ class served_table final : public exchange::source {
  public:
   /// False when memory is out.
   [[nodiscard]] bool add(std::uint64_t serial, int descriptor) noexcept try {
-    std::map<std::uint64_t, int> made{{serial, descriptor}};
+    std::map<std::uint64_t, lent> made{{serial, {descriptor, inode_of(descriptor)}}};
     const std::scoped_lock hold(mutex_);
     descriptors_.merge(made);
     return true;
@@ -32,7 +33,7 @@ class served_table final : public exchange::source {
   /// After this, nobody is given that descriptor any more.
   void remove(std::uint64_t serial) noexcept {
     if (inherited()) return;
-    std::map<std::uint64_t, int>::node_type removed;  // its memory is freed after the lock
+    std::map<std::uint64_t, lent>::node_type removed;  // its memory is freed after the lock
     const std::scoped_lock hold(mutex_);
     removed = descriptors_.extract(serial);
   }
@@ -41,7 +42,9 @@ class served_table final : public exchange::source {
     const std::scoped_lock hold(mutex_);
     const auto found = descriptors_.find(serial);
     if (found == descriptors_.end()) return fail(errc::stale_handle, "there is no such buffer");
-    use(found->second);
+    if (inode_of(found->second.descriptor) != found->second.inode)
+      return fail(errc::stale_handle, "the exporting program has closed the buffer's descriptor");
+    use(found->second.descriptor);
     return {};
   }
 
@@ -49,9 +52,18 @@ class served_table final : public exchange::source {
   [[nodiscard]] pid_t process() const noexcept { return process_; }
 
  private:
+  struct lent {
+    int descriptor;
+    ino_t inode;
+  };
+  static ino_t inode_of(int descriptor) noexcept {
+    struct stat seen{};
+    return ::fstat(descriptor, &seen) == 0 ? seen.st_ino : 0;
+  }
+
   const pid_t process_ = ::getpid();
   std::mutex mutex_;
-  std::map<std::uint64_t, int> descriptors_;
+  std::map<std::uint64_t, lent> descriptors_;
 };
 
 }  // namespace pinfold::memfd
