@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "registrars/io_uring_calls.hpp"
 #include "registrars/io_uring_slots.hpp"
 
 #include <pinfold/registrars/io_uring.hpp>
@@ -7,7 +8,6 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <liburing.h>
 #include <new>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -73,13 +73,13 @@ struct io_uring_registrar::state {
   state& operator=(const state&) = delete;
   // A child of fork(2) has the parent's ring: it would take the parent's buffers away (R37).
   ~state() {
-    if (::getpid() == process) ::io_uring_unregister_buffers(ring);
+    if (::getpid() == process) static_cast<void>(uring::drop_table(*ring));
   }
 
   // How many of the run's slots were changed, or the negative errno of the first.
   int update(unsigned first, std::span<const iovec> to) noexcept {
     calls.fetch_add(1, std::memory_order_relaxed);
-    return ::io_uring_register_buffers_update_tag(ring, first, to.data(), nullptr, static_cast<unsigned>(to.size()));
+    return uring::change_slots(*ring, first, to);
   }
 
   void open(const wave& all) noexcept {
@@ -121,13 +121,13 @@ result<io_uring_registrar> io_uring_registrar::create(::io_uring* ring, io_uring
   int refused = -EINVAL;
   for (unsigned wanted = options.slots == 0 ? most : options.slots; wanted > 0;
        wanted = wanted > most ? most : wanted / 2) {
-    refused = ::io_uring_register_buffers_sparse(ring, wanted);
+    refused = uring::make_table(*ring, wanted);
     if (refused == 0) return io_uring_registrar(std::make_unique<state>(ring, wanted));
     if (refused != -EINVAL && refused != -ENOMEM) break;
   }
   return tl::unexpected(refused_table(-refused));
 } catch (const std::bad_alloc&) {
-  ::io_uring_unregister_buffers(ring);
+  static_cast<void>(uring::drop_table(*ring));
   return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the slot table");
 }
 

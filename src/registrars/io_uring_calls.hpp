@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The calls that change a ring's table of buffers, through libc and not through liburing: that enters the kernel by
+/// instructions of its own, past the hooks, and must not come into every process with this library.
+#pragma once
+
+#include <cerrno>
+#include <cstdint>
+#include <liburing.h>
+#include <span>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+namespace pinfold::uring {
+
+/// io_uring_register(2): a negative errno when it fails.
+inline int change(const ::io_uring& ring, unsigned what, const void* argument, unsigned count) noexcept {
+  constexpr unsigned by_registered_number = 1U << 31U;  // Linux 6.3: of a ring whose descriptor was closed
+  const bool closed = ring.ring_fd < 0;
+  const int number = closed ? ring.enter_ring_fd : ring.ring_fd;
+  const auto done =
+      ::syscall(SYS_io_uring_register, number, closed ? what | by_registered_number : what, argument, count);
+  return done < 0 ? -errno : static_cast<int>(done);
+}
+
+/// A table of `slots` slots, all empty.
+inline int make_table(const ::io_uring& ring, unsigned slots) noexcept {
+  io_uring_rsrc_register asked{};
+  asked.nr = slots;
+  asked.flags = IORING_RSRC_REGISTER_SPARSE;
+  return change(ring, IORING_REGISTER_BUFFERS2, &asked, sizeof asked);
+}
+
+inline int drop_table(const ::io_uring& ring) noexcept { return change(ring, IORING_UNREGISTER_BUFFERS, nullptr, 0); }
+
+/// Puts buffers into the slots from `first` on. Returns how many were changed.
+inline int change_slots(const ::io_uring& ring, unsigned first, std::span<const iovec> to) noexcept {
+  io_uring_rsrc_update2 asked{};
+  asked.offset = first;
+  asked.data = reinterpret_cast<std::uintptr_t>(to.data());
+  asked.nr = static_cast<unsigned>(to.size());
+  return change(ring, IORING_REGISTER_BUFFERS_UPDATE, &asked, sizeof asked);
+}
+
+}  // namespace pinfold::uring
