@@ -6,9 +6,11 @@
 #include "monitors/hooks_segments.hpp"
 #include "monitors/hooks_system_call.hpp"
 #include "watch/leaving.hpp"
+#include "watch/new_code.hpp"
 
 #include <algorithm>
 #include <atomic>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -70,6 +72,22 @@ segments attachments;
 
 bool active() noexcept { return wired.memory.load(std::memory_order_relaxed) != nullptr; }
 
+// When the call has been made, and before its caller can run what it made.
+[[gnu::noinline]] void new_code(std::atomic<std::uint64_t>& counted) noexcept {
+  counted.fetch_add(1, std::memory_order_release);
+  auto* const board = wired.board.load(std::memory_order_relaxed);
+  if (watch::code_events.relied_on.load() != 0 && board != nullptr && active())
+    board->post_everything(watch::source::hooks);
+}
+
+[[gnu::always_inline]] inline void mapped(int protection) noexcept {
+  if ((protection & PROT_EXEC) != 0) new_code(watch::code_events.mapped);
+}
+
+[[gnu::always_inline]] inline void protected_anew(int protection) noexcept {
+  if ((protection & PROT_EXEC) != 0) new_code(watch::code_events.changed);
+}
+
 template <class F>
 F* original(std::size_t layer, function which) noexcept {
   return reinterpret_cast<F*>(wired.originals[layer][static_cast<std::size_t>(which)].load(std::memory_order_relaxed));
@@ -102,6 +120,7 @@ void before_sbrk(std::intptr_t increment) noexcept {
 
 [[gnu::always_inline]] inline void after_mprotect(address at, std::size_t bytes, int protection, bool done) noexcept {
   if (!done && (protection & PROT_WRITE) != 0) guard::protect(ranges::pages(at, bytes), false);
+  protected_anew(protection);
 }
 
 [[gnu::noinline]] void code_is_mapped(int file) noexcept {
@@ -160,7 +179,9 @@ template <std::size_t Layer, function Which>
 address on_mmap(address at, std::size_t bytes, int protection, int flags, int file, long offset) {
   before_mmap(at, bytes, protection, flags, file);
   using mmap_function = address(address, std::size_t, int, int, int, long);
-  return original<mmap_function>(Layer, Which)(at, bytes, protection, flags, file, offset);
+  const address done = original<mmap_function>(Layer, Which)(at, bytes, protection, flags, file, offset);
+  mapped(protection);
+  return done;
 }
 
 // Variadic in libc, which reads the last argument only if the flags say that it is there.
@@ -203,10 +224,19 @@ address on_sbrk(std::intptr_t increment) {
   return original<address(std::intptr_t)>(Layer, function::sbrk)(increment);
 }
 
-template <std::size_t Layer>
+template <std::size_t Layer, function Which>
 int on_mprotect(address at, std::size_t bytes, int protection) {
   before_mprotect(at, bytes, protection);
-  const int answer = original<int(address, std::size_t, int)>(Layer, function::mprotect)(at, bytes, protection);
+  const int answer = original<int(address, std::size_t, int)>(Layer, Which)(at, bytes, protection);
+  after_mprotect(at, bytes, protection, answer == 0);
+  return answer;
+}
+
+template <std::size_t Layer>
+int on_pkey_mprotect(address at, std::size_t bytes, int protection, int key) {
+  before_mprotect(at, bytes, protection);
+  using pkey_mprotect_function = int(address, std::size_t, int, int);
+  const int answer = original<pkey_mprotect_function>(Layer, function::pkey_mprotect)(at, bytes, protection, key);
   after_mprotect(at, bytes, protection, answer == 0);
   return answer;
 }
@@ -216,6 +246,7 @@ address on_shmat(int id, address at, int flags) {
   before_shmat(id, at, flags);
   const address attached = original<address(int, address, int)>(Layer, function::shmat)(id, at, flags);
   if (attached != UINTPTR_MAX && active()) attachments.attached(attached, size_of_segment(id));
+  if ((flags & SHM_EXEC) != 0) mapped(PROT_EXEC);
   return attached;
 }
 
@@ -249,13 +280,27 @@ void before_syscall(long number, address a, address b, address c, address d, add
   }
 }
 
+// What io_uring then does is no call of a thread's.
+void after_syscall(long number, address a, address b, address c, bool done) noexcept {
+  constexpr long io_uring_setup = 425, io_uring_enter = 426;  // the same everywhere
+  switch (number) {
+    case SYS_mmap: return mapped(static_cast<int>(c));
+    case SYS_mprotect:
+    case SYS_pkey_mprotect: return after_mprotect(a, b, static_cast<int>(c), done);
+    case SYS_shmat: return (static_cast<int>(c) & SHM_EXEC) != 0 ? mapped(PROT_EXEC) : void();
+    case io_uring_setup:
+    case io_uring_enter: return new_code(watch::code_events.rings);
+    default: return;
+  }
+}
+
 // Variadic in libc; the sixth argument of the call is on the stack. Where it was not given, something is.
 template <std::size_t Layer>
 long on_syscall(long number, address a, address b, address c, address d, address e, address f) {
   before_syscall(number, a, b, c, d, e);
   using syscall_function = long(long, address, address, address, address, address, address);
   const long answer = original<syscall_function>(Layer, function::syscall)(number, a, b, c, d, e, f);
-  if (number == SYS_mprotect || number == SYS_pkey_mprotect) after_mprotect(a, b, static_cast<int>(c), answer == 0);
+  after_syscall(number, a, b, c, answer == 0);
   return answer;
 }
 
@@ -278,9 +323,11 @@ constexpr auto replacements_of = [] {
                                         at(on_shmdt<Layer>),
                                         at(on_remap_file_pages<Layer>),
                                         at(on_syscall<Layer>),
-                                        at(on_mprotect<Layer>),
+                                        at(on_mprotect<Layer, function::mprotect>),
+                                        at(on_pkey_mprotect<Layer>),
                                         at(on_munmap<Layer, function::linker_munmap>),
-                                        at(on_mmap<Layer, function::linker_mmap>)};
+                                        at(on_mmap<Layer, function::linker_mmap>),
+                                        at(on_mprotect<Layer, function::linker_mprotect>)};
 };
 
 }  // namespace

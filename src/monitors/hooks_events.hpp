@@ -15,7 +15,7 @@ namespace pinfold::monitors::events {
 
 /// What is hooked. Not mmap64, which is mmap; nor munlock, after which the pages are still the same. sbrk calls brk in
 /// glibc, but other libraries put a function of their own in its place that does not (UCX). mprotect takes no memory
-/// away: it tells when another library is about to change the code that ours is part of.
+/// away: it tells when another library is about to change the code that ours is part of, and when it makes new code.
 enum class function : std::uint8_t {
   munmap,
   mmap,
@@ -30,10 +30,12 @@ enum class function : std::uint8_t {
   remap_file_pages,
   syscall,
   mprotect,
+  pkey_mprotect,
   linker_munmap,  ///< the dynamic linker's own, for dlclose
   linker_mmap,
+  linker_mprotect,
 };
-inline constexpr std::size_t functions = 15;
+inline constexpr std::size_t functions = 17;
 
 /// How many jumps of ours may lead to replacements of one function: each to those of another layer, which have another
 /// original to go on with.

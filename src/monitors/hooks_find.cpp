@@ -41,6 +41,7 @@ constexpr std::array names{
     name_of_function{function::remap_file_pages, "remap_file_pages"},
     name_of_function{function::syscall, "syscall"},
     name_of_function{function::mprotect, "mprotect"},
+    name_of_function{function::pkey_mprotect, "pkey_mprotect", false},  // glibc 2.27
 };
 
 found_function& at(found_functions& all, function which) noexcept { return all[static_cast<std::size_t>(which)]; }
@@ -72,6 +73,7 @@ result<void> find_in_linker(found_functions& all) noexcept {
   const auto own = find_linker_functions(code.text, named ? info.dli_fname : "", code.offset);
   at(all, function::linker_munmap) = {own.munmap, code.text};
   at(all, function::linker_mmap) = {own.mmap, code.text};
+  at(all, function::linker_mprotect) = {own.mprotect, code.text};
   if (own.munmap == 0) return fail(errc::unsupported, "the dynamic linker's own munmap cannot be found");
   return {};
 }

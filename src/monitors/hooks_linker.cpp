@@ -99,7 +99,8 @@ std::uintptr_t find(const x86_64::text& code, const char* file, std::size_t offs
 }  // namespace
 
 linker_functions find_linker_functions(const x86_64::text& code, const char* file, std::size_t offset) noexcept {
-  return {find(code, file, offset, SYS_munmap), find(code, file, offset, SYS_mmap)};
+  return {find(code, file, offset, SYS_munmap), find(code, file, offset, SYS_mmap),
+          find(code, file, offset, SYS_mprotect)};
 }
 
 }  // namespace pinfold::monitors

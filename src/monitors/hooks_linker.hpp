@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The dynamic linker's own munmap and mmap, which have no symbols: by their bytes.
+/// The dynamic linker's own munmap, mmap and mprotect, which have no symbols: by their bytes.
 #pragma once
 
 #include "monitors/hooks_x86_64.hpp"
@@ -10,6 +10,7 @@ namespace pinfold::monitors {
 struct linker_functions {
   std::uintptr_t munmap = 0;  ///< 0: not found
   std::uintptr_t mmap = 0;
+  std::uintptr_t mprotect = 0;
 };
 
 /// In its executable segment, which was loaded from `offset` in `file`. Where somebody's jump stands in their place,

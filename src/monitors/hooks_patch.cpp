@@ -3,6 +3,7 @@
 
 #include "monitors/hooks_plain.hpp"
 #include "monitors/hooks_system_call.hpp"
+#include "watch/own_code.hpp"
 
 #include <cerrno>
 #include <cstring>
@@ -66,6 +67,7 @@ result<void> code_page::make_executable() noexcept {
   if (::mprotect(pointer(at_), size, PROT_READ | PROT_EXEC) != 0)
     return fail_errno(errc::not_permitted, errno, "the system does not let this process make code");
   kept_ = true;
+  watch::note_own_code({at_, at_ + size});
   return {};
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/probe.hpp"
 
+#include "watch/own_code.hpp"
+
 #include <array>
 #include <cstring>
 #include <fcntl.h>
@@ -115,9 +117,7 @@ outcome on_file(const watch::monitor_set& watched_by, sources& seen, F&& event) 
 #if defined(__x86_64__)
 // As a program does that has no libc, or inlines its system calls.
 long inline_munmap(void* at) noexcept {
-  long result = SYS_munmap;
-  asm volatile("syscall" : "+a"(result) : "D"(at), "S"(bytes) : "rcx", "r11", "memory");
-  return result;
+  return watch::own_system_call(SYS_munmap, reinterpret_cast<unsigned long>(at), bytes);
 }
 #endif
 
