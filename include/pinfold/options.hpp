@@ -33,7 +33,7 @@ enum class close_policy : std::uint8_t {
 enum class monitor_choice : std::uint8_t {
   automatic = 0,    ///< hooks and userfaultfd, those that prove themselves here; nothing is kept if none does
   explicit_ = 1,    ///< the application says so: `cache::invalidate`, or `announce_gone` (monitors/explicit.hpp)
-  hooks = 2,        ///< libc's own functions are patched
+  hooks = 2,        ///< libc's are patched; alone only where no other code unmaps, or with `explicit_`
   userfaultfd = 4,  ///< the kernel tells of each range that was registered
   bpf = 8,          ///< programs in the kernel; needs privileges, or a helper that has them
   none = 128,       ///< nobody: nothing is kept

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/choice.hpp"
 
+#include "monitors/choice_hooks_alone.hpp"
 #include "monitors/hints.hpp"
+
+#include <cstdlib>
 
 namespace pinfold::monitors {
 
@@ -12,6 +15,33 @@ bool names_unknown(monitor_choice wanted) noexcept {
   constexpr auto known = monitor_choice::explicit_ | monitor_choice::hooks | monitor_choice::userfaultfd |
                          monitor_choice::bpf | monitor_choice::none;
   return (static_cast<unsigned>(wanted) & ~static_cast<unsigned>(known)) != 0;
+}
+
+// The programs in the kernel cost every process of the system something: never without having been asked for.
+std::shared_ptr<watch::monitor> bpf_where_configured() {
+  if (::secure_getenv("PINFOLD_MONITORD") == nullptr) return nullptr;
+  for (const kind& one : all_kinds())
+    if (one.choice == monitor_choice::bpf) return find(one).monitor;
+  return nullptr;
+}
+
+void add(std::string& list, const char* between, const std::string& more) {
+  list += (list.empty() ? "" : between) + more;
+}
+
+// Hooks do not see a system call that other code makes by an instruction of its own: then another monitor has to, or
+// nothing is kept (R54).
+void complete_hooks(bool automatic, watch::monitor_set::members& members, std::string& names, std::string& problems) {
+  auto alone = trust_hooks_alone(members.front());
+  if (alone.monitor != nullptr) {
+    members.front() = std::move(alone.monitor);
+    return;
+  }
+  add(problems, "; ", "hooks alone: " + alone.why_not);
+  auto other = automatic ? bpf_where_configured() : nullptr;
+  if (other == nullptr) return members.clear();
+  members.push_back(std::move(other));
+  names += "+bpf";
 }
 
 }  // namespace
@@ -26,12 +56,13 @@ chosen choose(monitor_choice wanted, bool with_hints) {
     if (automatic ? !one.by_default : !includes(wanted, one.choice)) continue;
     auto found = find(one);
     if (found.monitor == nullptr) {
-      problems += (problems.empty() ? "" : "; ") + (one.name + (": " + found.why_not));
+      add(problems, "; ", one.name + (": " + found.why_not));
     } else {
       members.push_back(std::move(found.monitor));
-      names += (names.empty() ? "" : "+") + std::string(one.name);
+      add(names, "+", one.name);
     }
   }
+  if (names == "hooks" && (automatic || problems.empty())) complete_hooks(automatic, members, names, problems);
   const bool keeps = automatic ? !members.empty() : problems.empty();
   if (!keeps) return {false, nullptr, "none (" + problems + ")", nullptr, false};
   auto text = problems.empty() ? names : names + " (" + problems + ")";

@@ -100,10 +100,10 @@ TEST_P(fork_of_a_monitored_process, the_parent_may_end_before_the_child) {
 }
 
 INSTANTIATE_TEST_SUITE_P(monitors, fork_of_a_monitored_process,
-                         ::testing::Values(monitor_choice::hooks, monitor_choice::userfaultfd,
-                                           monitor_choice::automatic),
+                         ::testing::Values(monitor_choice::hooks | monitor_choice::explicit_,
+                                           monitor_choice::userfaultfd, monitor_choice::automatic),
                          [](const auto& one) {
-                           return std::string(one.param == monitor_choice::hooks         ? "hooks"
+                           return std::string(includes(one.param, monitor_choice::hooks) ? "hooks"
                                               : one.param == monitor_choice::userfaultfd ? "userfaultfd"
                                                                                          : "automatic");
                          });

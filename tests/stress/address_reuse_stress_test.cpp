@@ -73,7 +73,7 @@ void PrintTo(const protocol& one, std::ostream* to) { *to << one.name; }
 
 const std::vector<protocol> protocols{
     {"explicit_before", monitor_choice::explicit_, false, say_so_and_unmap, true},
-    {"hooks", monitor_choice::hooks, false, unmap, true},
+    {"hooks", monitor_choice::hooks | monitor_choice::explicit_, false, unmap, true},
     {"automatic", monitor_choice::automatic, false, unmap, true},
     {"strict_userfaultfd", monitor_choice::userfaultfd, true, unmap_inline, true},
     {"bpf", monitor_choice::bpf, false, unmap_inline, true},

@@ -67,6 +67,11 @@ void print_monitors(const json& facts) {
                              "import_cache::drop_peer"));
   fmt::print("{}",
              paragraph(fmt::format("  {:<12}  ", "automatic"), "takes " + facts.at("automatic").get<std::string>()));
+  if (facts.at("automatic").get<std::string>().find("hooks alone: ") != std::string::npos)
+    fmt::print("{}",
+               paragraph(fmt::format("  {:<12}  ", ""),
+                         "(hooks alone suffice in a program without such code; this tool has some, to measure it. "
+                         "What your program has, its cache's monitors() says: docs/containers.md)"));
   fmt::print("\nWho tells when memory goes\n");
   print_hazards(facts.at("hazards"));
 }

@@ -23,7 +23,7 @@ namespace {
 
 using choice = pinfold::monitor_choice;
 using by_explicit = monitored_subject<choice::explicit_>;
-using by_hooks = monitored_subject<choice::hooks>;
+using by_hooks = monitored_subject<hooks_alone>;
 using by_userfaultfd = monitored_subject<choice::userfaultfd>;
 using by_both = monitored_subject<choice::hooks | choice::userfaultfd>;
 using by_bpf = monitored_subject<choice::bpf>;

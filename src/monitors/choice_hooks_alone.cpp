@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "monitors/choice_hooks_alone.hpp"
+
+#include "monitors/code_scan/other_code.hpp"
+#include "monitors/hooks_find.hpp"
+
+#include <mutex>
+#include <utility>
+
+namespace pinfold::monitors {
+
+namespace {
+
+range segment_of(const found_function& one) noexcept {
+  return one.entry == 0 ? range{} : range{one.segment.at, one.segment.end()};
+}
+
+// What `make_hooks` has found, and hooked.
+code_scan::known_code hooked_code() {
+  code_scan::known_code known;
+  const auto found = find_functions();
+  if (!found) return known;
+  for (const auto& one : *found)
+    if (one.entry != 0) known.hooked.push_back(one.entry);
+  known.libc = segment_of((*found)[static_cast<std::size_t>(events::function::munmap)]);
+  known.linker = segment_of((*found)[static_cast<std::size_t>(events::function::linker_munmap)]);
+  return known;
+}
+
+/// Keeps the hooks in place for as long as it trusts them: without them new code would be missed.
+class trusted final : public watch::monitor {
+ public:
+  explicit trusted(std::shared_ptr<watch::monitor> in_use)
+      : hooks_(std::move(in_use)), other_code_(watch::board::here(), hooked_code) {}
+
+  [[nodiscard]] const char* name() const noexcept override { return hooks_->name(); }
+  [[nodiscard]] result<void> watch(const range& pages) noexcept override {
+    if (!other_code_.none()) return fail(errc::closed, other_code_.text());
+    return hooks_->watch(pages);
+  }
+  [[nodiscard]] bool works() const noexcept override { return !other_code_.found() && hooks_->works(); }
+
+  [[nodiscard]] code_scan::other_code& other_code() noexcept { return other_code_; }
+
+ private:
+  std::shared_ptr<watch::monitor> hooks_;
+  code_scan::other_code other_code_;
+};
+
+/// The one that caches share. A child of fork(2) may find the mutex taken by a thread that it does not have: it shares
+/// none.
+struct shared_trust {
+  std::mutex mutex;
+  std::weak_ptr<trusted> last;
+};
+
+std::shared_ptr<trusted> shared_or_new(std::shared_ptr<watch::monitor> hooks) {
+  static shared_trust all;
+  static const auto process = watch::board::here().process();
+  if (watch::board::here().process() != process) return std::make_shared<trusted>(std::move(hooks));
+  std::shared_ptr<trusted> found;  // its end, where this is the last use, takes other locks
+  {
+    const std::lock_guard locked(all.mutex);
+    found = all.last.lock();
+  }
+  if (found != nullptr && !found->other_code().found()) return found;
+  auto made = std::make_shared<trusted>(std::move(hooks));
+  const std::lock_guard locked(all.mutex);
+  all.last = made;
+  return made;
+}
+
+}  // namespace
+
+hooks_alone trust_hooks_alone(std::shared_ptr<watch::monitor> hooks) {
+  auto made = shared_or_new(std::move(hooks));
+  if (made->other_code().none()) return {std::move(made), {}};
+  return {nullptr, made->other_code().text()};
+}
+
+}  // namespace pinfold::monitors

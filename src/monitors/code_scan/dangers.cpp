@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "monitors/code_scan/dangers.hpp"
+
+#include "monitors/code_scan/kernel_entries.hpp"
+#include "watch/own_code.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+namespace pinfold::monitors::code_scan {
+
+namespace {
+
+std::string hexadecimal(std::uintptr_t number) {
+  constexpr int base = 16;
+  std::array<char, 2 * sizeof number> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number, base).ptr;
+  return "0x" + std::string(digits.data(), end);
+}
+
+std::string said_of(const code_region& region, const char* what) { return std::string(region.name()) + ": " + what; }
+
+bool is_hooked(const kernel_entry& entry, const known_code& known) {
+  return entry.function != 0 &&
+         std::find(known.hooked.begin(), known.hooked.end(), entry.function) != known.hooked.end();
+}
+
+// What the instruction can do that is not known to be harmless; null if nothing.
+const char* danger_of(const kernel_entry& entry, const code_region& region, const known_code& known) {
+  constexpr std::uint32_t brk = 12;
+  const bool in_linker = known.linker.overlaps(region.at);
+  const bool in_glibc = in_linker || known.libc.overlaps(region.at);
+  if (entry.numbers.unknown && !in_glibc) return "a system call of unknown number";
+  for (const auto number : entry.numbers.values)
+    if (is_dangerous(number) && !(in_linker && number == brk)) return name_of_call(number);
+  return nullptr;
+}
+
+std::string danger_in_file(const code_region& region, const known_code& known) {
+  entry_finder finder(region);
+  const auto candidates = finder.candidates();
+  if (!candidates) return said_of(region, "its code cannot be read");
+  for (const auto candidate : *candidates) {
+    if (watch::is_own_code(candidate)) continue;
+    const auto entry = finder.look_at(candidate);
+    if (!entry || is_hooked(*entry, known)) continue;
+    if (const auto* danger = danger_of(*entry, region, known); danger != nullptr)
+      return said_of(region, danger) + " by its own instruction at +" +
+             hexadecimal(candidate - finder.functions().base());
+  }
+  return {};
+}
+
+// Where functions begin is not known, nor what made them. But without those bytes there is no such instruction.
+std::string danger_in_memory(const code_region& region) {
+  const auto candidates = entry_finder(region).candidates();
+  if (!candidates) return said_of(region, "its code cannot be read");
+  for (const auto candidate : *candidates)
+    if (!watch::is_own_code(candidate))
+      return said_of(region, "code that was made while the program runs enters the kernel at ") +
+             hexadecimal(candidate);
+  return {};
+}
+
+}  // namespace
+
+std::string danger_in(const code_region& region, const known_code& known) {
+  if (region.is_of_the_kernel()) return {};
+  if (!region.readable) return said_of(region, "its code cannot be read");
+  if (region.writable) return said_of(region, "code that is writable, at ") + hexadecimal(region.at.begin);
+  if (region.is_of_a_file()) return danger_in_file(region, known);
+  if (!region.file.empty()) return said_of(region, "code that can be changed through another mapping");
+  return danger_in_memory(region);
+}
+
+}  // namespace pinfold::monitors::code_scan

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "monitors/code_scan/own_memory.hpp"
+
+#include <fcntl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+namespace pinfold::monitors::code_scan {
+
+namespace {
+
+// A seccomp filter may refuse process_vm_readv.
+bool read_from_file(std::uintptr_t at, void* into, std::size_t bytes) noexcept {
+  const int memory = ::open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+  if (memory < 0) return false;
+  const auto done = ::pread(memory, into, bytes, static_cast<off_t>(at));
+  ::close(memory);
+  return done == static_cast<ssize_t>(bytes);
+}
+
+}  // namespace
+
+bool read_memory(std::uintptr_t at, void* into, std::size_t bytes) noexcept {
+  const iovec here{into, bytes};
+  const iovec there{reinterpret_cast<void*>(at), bytes};
+  const auto done = ::process_vm_readv(::getpid(), &here, 1, &there, 1, 0);
+  return done == static_cast<ssize_t>(bytes) || read_from_file(at, into, bytes);
+}
+
+std::vector<std::uint8_t> read_bytes(const range& from) {
+  std::vector<std::uint8_t> bytes(from.size());
+  if (!read_memory(from.begin, bytes.data(), bytes.size())) bytes.clear();
+  return bytes;
+}
+
+}  // namespace pinfold::monitors::code_scan

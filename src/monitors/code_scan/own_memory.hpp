@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Reads memory of this process that another thread may unmap meanwhile.
+#pragma once
+
+#include <pinfold/range.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <type_traits>
+#include <vector>
+
+namespace pinfold::monitors::code_scan {
+
+/// Copies `bytes` bytes from `at`. False where any of them cannot be read; then `into` holds anything.
+[[nodiscard]] bool read_memory(std::uintptr_t at, void* into, std::size_t bytes) noexcept;
+
+template <class T>
+[[nodiscard]] std::optional<T> read_object(std::uintptr_t at) noexcept {
+  static_assert(std::is_trivially_copyable_v<T>);
+  T object;
+  if (!read_memory(at, &object, sizeof object)) return std::nullopt;
+  return object;
+}
+
+/// Empty where any of it cannot be read. Throws `std::bad_alloc`.
+[[nodiscard]] std::vector<std::uint8_t> read_bytes(const range& from);
+
+}  // namespace pinfold::monitors::code_scan

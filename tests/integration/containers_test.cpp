@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What `automatic` is under the filters that containers have by default: R54. Each in a process of its own.
+#include "support/child_process.hpp"
+#include "support/container_filter.hpp"
+#include "support/pipe_device.hpp"
+#include "support/privileges.hpp"
+
+#include <pinfold/cache.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <dlfcn.h>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <sys/mman.h>
+
+namespace pinfold::testing {
+namespace {
+
+constexpr std::size_t bytes = 16384;
+constexpr int rounds = 50;
+constexpr int usable = PROT_READ | PROT_WRITE, own = MAP_PRIVATE | MAP_ANONYMOUS;
+
+/// What a container of a process's says of itself.
+struct seen {
+  bool possible = false;  // filter and namespace could be had
+  bool watched = false;   // the memory's content was looked at
+  int stale = 0;          // rounds with bytes of before
+  std::uint64_t hits = 0;
+  std::uint64_t unmonitored = 0;
+  std::array<char, 512> monitors{};
+
+  [[nodiscard]] std::string text() const { return monitors.data(); }
+};
+
+using unmap_function = long(void*, std::size_t);
+
+long unmap_by_libc(void* at, std::size_t size) { return ::munmap(at, size); }
+
+// Null when the library cannot be loaded.
+unmap_function* unmap_by_library() {
+  void* const library = ::dlopen(PINFOLD_INLINE_MUNMAP, RTLD_NOW);
+  return library == nullptr ? nullptr : reinterpret_cast<unmap_function*>(::dlsym(library, "unmap_inline"));
+}
+
+void keep(cache<pipe_registrar>& kept, void* at) {
+  std::memset(at, 'A', bytes);
+  {
+    const auto held = kept.acquire(at, bytes);
+  }
+  {
+    const auto held = kept.acquire(at, bytes);
+  }
+}
+
+// Whether what arrives is of before.
+bool is_stale(cache<pipe_registrar>& kept, void* at, unmap_function* unmap) {
+  unmap(at, bytes);
+  if (::mmap(at, bytes, usable, own | MAP_FIXED_NOREPLACE, -1, 0) != at) return true;
+  std::memset(at, 'B', bytes);
+  const auto held = kept.acquire(at, bytes);
+  const auto arrived = held ? bytes_behind(held->handle()) : std::vector<char>{};
+  return arrived.size() != bytes || std::ranges::count(arrived, 'B') != static_cast<std::ptrdiff_t>(bytes);
+}
+
+seen use_cache(monitor_choice monitor, bool look, const std::function<unmap_function*()>& load) {
+  seen made;
+  made.possible = true;
+  cache_options options;
+  options.monitor = monitor;
+  unmap_function* unmap = load();
+  cache<pipe_registrar> kept(pipe_registrar{}, options);
+  void* const at = ::mmap(nullptr, bytes, usable, own, -1, 0);
+  for (int i = 0; i < rounds && look; ++i) {
+    keep(kept, at);
+    if (unmap == nullptr) unmap = unmap_by_library();
+    made.stale += is_stale(kept, at, unmap) ? 1 : 0;
+  }
+  made.watched = look;
+  made.hits = kept.statistics().hits;
+  made.unmonitored = kept.statistics().unmonitored;
+  const auto text = kept.monitors();
+  std::memcpy(made.monitors.data(), text.data(), std::min(text.size(), made.monitors.size() - 1));
+  return made;
+}
+
+// As a user that /dev/userfaultfd is not for, which a container has only if it is given it.
+bool enter_container() {
+  const bool no_user_of_the_device = ::access("/dev/userfaultfd", W_OK) != 0 || become_nobody();
+  return no_user_of_the_device && ::prctl(PR_SET_DUMPABLE, 1) == 0 && enter_user_namespace();
+}
+
+template <class F>
+seen in_container(std::span<const refused_call> refused, bool with_namespace, F&& body) {
+  child_process child([&](line& parent) {
+    const bool inside = (!with_namespace || enter_container()) && refuse_calls(refused);
+    return parent.send(inside ? body() : seen{}) ? 0 : 1;
+  });
+  const auto said = child.talk().receive<seen>();
+  EXPECT_EQ(child.reap(), 0);
+  return said.value_or(seen{});
+}
+
+auto with_libc_only(monitor_choice monitor = monitor_choice::automatic) {
+  return [=] { return use_cache(monitor, true, [] { return &unmap_by_libc; }); };
+}
+auto with_library(monitor_choice monitor = monitor_choice::automatic) {
+  return [=] { return use_cache(monitor, true, unmap_by_library); };
+}
+
+TEST(containers, R54_hooks_alone_keep_where_no_other_code_enters_the_kernel) {
+  const auto found = in_container(docker_refuses, true, with_libc_only());
+  if (!found.possible) GTEST_SKIP() << "no user namespace or no filter here";
+  EXPECT_TRUE(found.text().starts_with("hooks (userfaultfd: ")) << found.text();
+  EXPECT_EQ(found.stale, 0);
+  EXPECT_GE(found.hits, static_cast<std::uint64_t>(rounds));
+  EXPECT_EQ(found.unmonitored, 0U);
+}
+
+TEST(containers, R54_a_library_with_a_system_call_of_its_own_means_that_nothing_is_kept) {
+  const auto found = in_container(docker_refuses, true, with_library());
+  if (!found.possible) GTEST_SKIP() << "no user namespace or no filter here";
+  EXPECT_TRUE(found.text().starts_with("none (userfaultfd: ")) << found.text();
+  EXPECT_NE(found.text().find("inline_munmap.so: munmap by its own instruction at +0x"), std::string::npos)
+      << found.text();
+  EXPECT_EQ(found.stale, 0);
+  EXPECT_EQ(found.hits, 0U);
+  EXPECT_GE(found.unmonitored, static_cast<std::uint64_t>(rounds));
+}
+
+TEST(containers, R54_such_a_library_that_comes_later_ends_the_keeping) {
+  const auto found = in_container(docker_refuses, true, [] {
+    return use_cache(monitor_choice::automatic, true, [] { return static_cast<unmap_function*>(nullptr); });
+  });
+  if (!found.possible) GTEST_SKIP() << "no user namespace or no filter here";
+  EXPECT_EQ(found.stale, 0);
+  EXPECT_EQ(found.hits, 1U) << "before it was loaded";
+  EXPECT_GE(found.unmonitored, static_cast<std::uint64_t>(rounds));
+}
+
+TEST(containers, R54_the_rule_is_the_same_for_hooks_that_were_asked_for) {
+  const auto found = in_container(docker_refuses, true, with_library(monitor_choice::hooks));
+  if (!found.possible) GTEST_SKIP() << "no user namespace or no filter here";
+  EXPECT_TRUE(found.text().starts_with("none (hooks alone: inline_munmap.so: munmap")) << found.text();
+  EXPECT_EQ(found.stale, 0);
+}
+
+// The control: without the rule the bytes are wrong.
+TEST(containers, the_application_may_answer_for_the_rest_and_is_wrong_here) {
+  const auto found =
+      in_container(docker_refuses, true, with_library(monitor_choice::hooks | monitor_choice::explicit_));
+  if (!found.possible) GTEST_SKIP() << "no user namespace or no filter here";
+  EXPECT_EQ(found.text(), "explicit+hooks");
+  EXPECT_GT(found.stale, 0) << "these tests could not fail";
+}
+
+TEST(containers, podman_refuses_other_calls_and_the_rule_holds) {
+  const auto found = in_container(
+      podman_refuses, true, [] { return use_cache(monitor_choice::automatic, false, [] { return &unmap_by_libc; }); });
+  if (!found.possible) GTEST_SKIP() << "no user namespace or no filter here";
+  EXPECT_TRUE(found.text().starts_with("hooks (userfaultfd: ")) << found.text();
+  const auto other =
+      in_container(podman_refuses, true, [] { return use_cache(monitor_choice::automatic, false, unmap_by_library); });
+  EXPECT_NE(other.text().find("inline_munmap.so: munmap by its own instruction"), std::string::npos) << other.text();
+}
+
+TEST(containers, the_device_file_gives_userfaultfd_where_the_system_call_is_refused) {
+  if (::access("/dev/userfaultfd", R_OK | W_OK) != 0) GTEST_SKIP() << "/dev/userfaultfd is not there, or not ours";
+  const auto found = in_container(docker_refuses, false, with_library());
+  if (!found.possible) GTEST_SKIP() << "no filter here";
+  EXPECT_EQ(found.text(), "hooks+userfaultfd");
+  EXPECT_EQ(found.stale, 0);
+  EXPECT_GE(found.hits, static_cast<std::uint64_t>(rounds));
+}
+
+TEST(containers, the_system_call_allowed_gives_userfaultfd) {
+  std::vector<refused_call> others;
+  std::ranges::copy_if(docker_refuses, std::back_inserter(others),
+                       [](const refused_call& one) { return one.number != SYS_userfaultfd; });
+  const auto found = in_container(others, true, with_library());
+  if (!found.possible) GTEST_SKIP() << "no user namespace or no filter here";
+  EXPECT_EQ(found.text(), "hooks+userfaultfd");
+  EXPECT_EQ(found.stale, 0);
+}
+
+}  // namespace
+}  // namespace pinfold::testing
