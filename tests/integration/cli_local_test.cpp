@@ -71,6 +71,15 @@ TEST(cli_info, tells_the_limit_on_locked_memory) {
   EXPECT_EQ(json::parse(seen.out).at("host").at("memlock"), 65536);
 }
 
+// There it has every capability, and none that the limit asks for.
+TEST(cli_info, the_limit_on_locked_memory_binds_in_a_user_namespace) {
+  if (std::system("unshare --user --map-root-user true 2>/dev/null") != 0) GTEST_SKIP() << "no user namespace here";
+  const lowered_limit low(RLIMIT_MEMLOCK, 65536);
+  const auto seen = run("info --json", "unshare --user --map-root-user");
+  EXPECT_EQ(seen.status, 0) << seen.complaints;
+  EXPECT_EQ(json::parse(seen.out).at("host").at("memlock_exempt"), false);
+}
+
 TEST_F(cli_local, registration_cost_by_size_and_pages) {
   const auto seen = run("perf register --json --sizes 100,4K,1M --iterations 20 --repeats 1");
   std::map<std::pair<std::size_t, std::string>, json> found;

@@ -10,6 +10,7 @@
 #include <sstream>
 #include <string_view>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 namespace tool {
 namespace {
@@ -33,9 +34,16 @@ std::size_t number_in(const std::string& text, int base = 10) {
 
 std::size_t of_meminfo(std::string_view name) { return number_in(field("/proc/meminfo", name)); }
 
-// The limit is for those who do not have this right.
+// Each namespace has a number; this one's is the same on every system.
+bool in_first_user_namespace() {
+  constexpr ino_t first = 0xEFFFFFFDU;
+  struct stat seen{};
+  return ::stat("/proc/self/ns/user", &seen) == 0 && seen.st_ino == first;
+}
+
+// The limit is for those who do not have this right: the kernel asks whether they have it on the whole system.
 bool may_lock_without_limit() {
-  return ((number_in(field("/proc/self/status", "CapEff"), 16) >> CAP_IPC_LOCK) & 1U) != 0;
+  return ((number_in(field("/proc/self/status", "CapEff"), 16) >> CAP_IPC_LOCK) & 1U) != 0 && in_first_user_namespace();
 }
 
 json memlock_limit() {
