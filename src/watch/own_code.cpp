@@ -23,15 +23,6 @@ struct noted_range {
 };
 std::array<noted_range, 16> noted;
 
-bool in_section(std::uintptr_t address) noexcept {
-#if defined(__x86_64__)
-  return address >= reinterpret_cast<std::uintptr_t>(&__start_pinfold_system_calls[0]) &&
-         address < reinterpret_cast<std::uintptr_t>(&__stop_pinfold_system_calls[0]);
-#else
-  return address == 0;
-#endif
-}
-
 }  // namespace
 
 #if defined(__x86_64__)
@@ -63,8 +54,17 @@ void note_own_code(const range& made) noexcept {
   }
 }
 
+range own_system_call_code() noexcept {
+#if defined(__x86_64__)
+  return {reinterpret_cast<std::uintptr_t>(&__start_pinfold_system_calls[0]),
+          reinterpret_cast<std::uintptr_t>(&__stop_pinfold_system_calls[0])};
+#else
+  return {};
+#endif
+}
+
 bool is_own_code(std::uintptr_t address) noexcept {
-  if (in_section(address)) return true;
+  if (own_system_call_code().contains({address, address + 1})) return true;
   for (const auto& one : noted)
     if (address < one.end.load(std::memory_order_acquire) && address >= one.begin.load(std::memory_order_relaxed))
       return true;

@@ -18,6 +18,9 @@ long own_system_call(long number, unsigned long a = 0, unsigned long b = 0, unsi
 /// Notes memory that this library has put code into, which stays for ever. Not at the same time as itself.
 void note_own_code(const range& made) noexcept;
 
+/// Where `own_system_call` is, and nothing else. Empty where it has no such instruction.
+[[nodiscard]] range own_system_call_code() noexcept;
+
 /// Whether an address lies in either. Any thread.
 [[nodiscard]] bool is_own_code(std::uintptr_t address) noexcept;
 

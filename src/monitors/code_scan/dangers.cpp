@@ -2,11 +2,13 @@
 #include "monitors/code_scan/dangers.hpp"
 
 #include "monitors/code_scan/kernel_entries.hpp"
+#include "monitors/code_scan/own_memory.hpp"
 #include "watch/own_code.hpp"
 
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <string_view>
 
 namespace pinfold::monitors::code_scan {
 
@@ -37,6 +39,17 @@ const char* danger_of(const kernel_entry& entry, const code_region& region, cons
   return nullptr;
 }
 
+// Another copy of this library has the same bytes: it unmaps nothing by them that is registered.
+bool is_of_another_copy(std::uintptr_t candidate) {
+  const auto own = watch::own_system_call_code();
+  const std::string_view code(reinterpret_cast<const char*>(own.begin), own.size());
+  const auto at = code.find("\x0F\x05");
+  if (at == std::string_view::npos || candidate < at) return false;
+  const auto other = read_bytes({candidate - at, candidate - at + own.size()});
+  return std::equal(other.begin(), other.end(), code.begin(), code.end(),
+                    [](std::uint8_t a, char b) { return a == static_cast<std::uint8_t>(b); });
+}
+
 std::string danger_in_file(const code_region& region, const known_code& known) {
   entry_finder finder(region);
   const auto candidates = finder.candidates();
@@ -45,7 +58,7 @@ std::string danger_in_file(const code_region& region, const known_code& known) {
     if (watch::is_own_code(candidate)) continue;
     const auto entry = finder.look_at(candidate);
     if (!entry || is_hooked(*entry, known)) continue;
-    if (const auto* danger = danger_of(*entry, region, known); danger != nullptr)
+    if (const auto* danger = danger_of(*entry, region, known); danger != nullptr && !is_of_another_copy(candidate))
       return said_of(region, danger) + " by its own instruction at +" +
              hexadecimal(candidate - finder.functions().base());
   }
