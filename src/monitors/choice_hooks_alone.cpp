@@ -2,7 +2,7 @@
 #include "monitors/choice_hooks_alone.hpp"
 
 #include "monitors/code_scan/other_code.hpp"
-#include "monitors/hooks_find.hpp"
+#include "monitors/hooks_copies.hpp"
 
 #include <mutex>
 #include <utility>
@@ -15,15 +15,18 @@ range segment_of(const found_function& one) noexcept {
   return one.entry == 0 ? range{} : range{one.segment.at, one.segment.end()};
 }
 
-// What `make_hooks` has found, and hooked.
+// What the hooks have found, and hooked before: each asks for copies of libc before it keeps anything.
 code_scan::known_code hooked_code() {
   code_scan::known_code known;
-  const auto found = find_functions();
-  if (!found) return known;
-  for (const auto& one : *found)
-    if (one.entry != 0) known.hooked.push_back(one.entry);
-  known.libc = segment_of((*found)[static_cast<std::size_t>(events::function::munmap)]);
-  known.linker = segment_of((*found)[static_cast<std::size_t>(events::function::linker_munmap)]);
+  const auto own = own_copy();
+  if (!own) return known;
+  const auto copies = with_new_copies(*own).value_or(*own);
+  for (const auto& copy : copies.found()) {
+    for (const auto& one : copy)
+      if (one.entry != 0) known.hooked.push_back(one.entry);
+    known.libc.push_back(segment_of(copy[static_cast<std::size_t>(events::function::munmap)]));
+  }
+  known.linker = segment_of(copies.all.front()[static_cast<std::size_t>(events::function::linker_munmap)]);
   return known;
 }
 
@@ -35,8 +38,9 @@ class trusted final : public watch::monitor {
 
   [[nodiscard]] const char* name() const noexcept override { return hooks_->name(); }
   [[nodiscard]] result<void> watch(const range& pages) noexcept override {
+    auto watched = hooks_->watch(pages);  // first: it hooks what was loaded meanwhile
     if (!other_code_.none()) return fail(errc::closed, other_code_.text());
-    return hooks_->watch(pages);
+    return watched;
   }
   [[nodiscard]] bool works() const noexcept override { return !other_code_.found() && hooks_->works(); }
 

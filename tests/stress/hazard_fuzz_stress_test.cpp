@@ -23,7 +23,7 @@ using namespace hazard_fuzz;
 const std::vector<watch_case>& fuzzed_sets() {
   static const std::vector<watch_case> list{
       {"explicit", nullptr, monitor_choice::explicit_, false, true},
-      {"hooks", nullptr, monitor_choice::hooks},
+      {"hooks", nullptr, monitor_choice::hooks | monitor_choice::explicit_},  // this program has inline calls
       {"userfaultfd", nullptr, monitor_choice::userfaultfd},
       {"strict_userfaultfd", nullptr, monitor_choice::userfaultfd, true},
       {"hooks_and_userfaultfd", nullptr, monitor_choice::hooks | monitor_choice::userfaultfd},

@@ -32,7 +32,8 @@ bool is_hooked(const kernel_entry& entry, const known_code& known) {
 const char* danger_of(const kernel_entry& entry, const code_region& region, const known_code& known) {
   constexpr std::uint32_t brk = 12;
   const bool in_linker = known.linker.overlaps(region.at);
-  const bool in_glibc = in_linker || known.libc.overlaps(region.at);
+  const auto is_here = [&](const range& one) { return one.overlaps(region.at); };
+  const bool in_glibc = in_linker || std::any_of(known.libc.begin(), known.libc.end(), is_here);
   if (entry.numbers.unknown && !in_glibc) return "a system call of unknown number";
   for (const auto number : entry.numbers.values)
     if (is_dangerous(number) && !(in_linker && number == brk)) return name_of_call(number);

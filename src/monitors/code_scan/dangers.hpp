@@ -14,8 +14,8 @@ namespace pinfold::monitors::code_scan {
 /// Code whose system calls are known.
 struct known_code {
   std::vector<std::uintptr_t> hooked;  ///< entries of functions all of whose callers are seen
-  range libc;    ///< its other functions make calls of a variable number only for set*id and at cancellation points
-  range linker;  ///< and brk only before any library is there
+  std::vector<range> libc;  ///< of each copy: other functions make calls of a variable number only for set*id
+  range linker;             ///< the same, and brk only before any library is there
 };
 
 /// Says what is wrong with a region of code, for people: "libfoo.so: munmap by its own instruction at +0x1234". Empty
