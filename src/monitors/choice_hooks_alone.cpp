@@ -38,13 +38,20 @@ class trusted final : public watch::monitor {
 
   [[nodiscard]] const char* name() const noexcept override { return hooks_->name(); }
   [[nodiscard]] result<void> watch(const range& pages) noexcept override {
+    if (!hooks_->ensure_works()) return fail(errc::closed, hooks_->why_not());
     auto watched = hooks_->watch(pages);  // first: it hooks what was loaded meanwhile
     if (!other_code_.none()) return fail(errc::closed, other_code_.text());
     return watched;
   }
   [[nodiscard]] bool works() const noexcept override { return !other_code_.found() && hooks_->works(); }
+  [[nodiscard]] const char* why_not() const noexcept override {
+    return other_code_.found() ? other_code_.text() : hooks_->why_not();
+  }
 
   [[nodiscard]] code_scan::other_code& other_code() noexcept { return other_code_; }
+
+ protected:
+  void restart() noexcept override { static_cast<void>(hooks_->ensure_works()); }
 
  private:
   std::shared_ptr<watch::monitor> hooks_;

@@ -139,6 +139,8 @@ TEST(containers, R54_such_a_library_that_comes_later_ends_the_keeping) {
   if (!found.possible) GTEST_SKIP() << "no user namespace or no filter here";
   EXPECT_EQ(found.stale, 0);
   EXPECT_EQ(found.hits, 1U) << "before it was loaded";
+  EXPECT_NE(found.text().find("inline_munmap.so: munmap by its own instruction at +0x"), std::string::npos)
+      << found.text();
   EXPECT_GE(found.unmonitored, static_cast<std::uint64_t>(rounds));
 }
 
