@@ -21,17 +21,50 @@ using kept_path = std::array<kept_word, words::most>;
 
 // Constant initialised, and with nothing to destroy, as a hook may run at any time.
 std::array<kept_path, paths> all;
-std::atomic<std::uintptr_t> lowest{UINTPTR_MAX};
-std::atomic<std::uintptr_t> highest{0};
 std::atomic<std::size_t> used{0};
+std::atomic<int> writable_words{0};
+
+/// Where words are, roughly: one for libc's code, one for the dynamic linker's, whatever lies between.
+struct span {
+  static constexpr std::uintptr_t reach = std::uintptr_t{2} << 20U;
+  std::atomic<std::uintptr_t> begin{UINTPTR_MAX};
+  std::atomic<std::uintptr_t> end{0};
+};
+std::array<span, 8> spans;  // the last takes what is left
+
+void cover(std::uintptr_t at) noexcept {
+  for (auto& one : spans) {
+    const auto begin = one.begin.load(), end = one.end.load();
+    const bool near = end != 0 && at + span::reach >= begin && at < end + span::reach;
+    if (end != 0 && !near && &one != &spans.back()) continue;
+    one.begin.store(std::min(begin, at));
+    one.end.store(std::max(end, at + sizeof(std::uint64_t)));
+    return;
+  }
+}
+
+bool may_touch(const range& pages) noexcept {
+  return std::any_of(spans.begin(), spans.end(), [&](const span& one) {
+    return pages.begin < one.end.load(std::memory_order_relaxed) &&
+           pages.end > one.begin.load(std::memory_order_relaxed);
+  });
+}
+
+void set_writable(std::atomic<bool>& state, bool now) noexcept {
+  if (state.exchange(now) != now) writable_words.fetch_add(now ? 1 : -1);
+}
 
 PINFOLD_PLAIN std::uint64_t held_by(word at) noexcept { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
 
 template <class F>
 void for_each_word(F&& each) noexcept {
-  for (std::size_t i = 0; i < used.load(std::memory_order_acquire); ++i)
-    for (auto& one : all[i])
-      if (const word at = one.at.load(std::memory_order_acquire); at != nullptr) each(one, at);
+  for (std::size_t i = 0; i < used.load(std::memory_order_acquire); ++i) {
+    for (auto& one : all[i]) {
+      const word at = one.at.load(std::memory_order_acquire);
+      if (at == nullptr) break;
+      each(one, at);
+    }
+  }
 }
 
 }  // namespace
@@ -40,26 +73,23 @@ void for_each_word(F&& each) noexcept {
 void keep(std::size_t number, const words& path) noexcept {
   for (std::size_t i = 0; i < words::most; ++i) {
     kept_word& one = all[number][i];
-    if (one.at.load(std::memory_order_relaxed) != path.at[i]) one.writable.store(false, std::memory_order_relaxed);
+    if (one.at.load(std::memory_order_relaxed) != path.at[i]) set_writable(one.writable, false);
     one.at.store(nullptr, std::memory_order_release);
     one.expected.store(path.expected[i], std::memory_order_release);
     one.at.store(path.at[i], std::memory_order_release);
-    if (path.at[i] == nullptr) continue;
-    const auto address = reinterpret_cast<std::uintptr_t>(path.at[i]);
-    lowest.store(std::min(lowest.load(), address));
-    highest.store(std::max(highest.load(), address + sizeof(std::uint64_t)));
+    if (path.at[i] != nullptr) cover(reinterpret_cast<std::uintptr_t>(path.at[i]));
   }
   used.store(std::max(used.load(), number + 1));
 }
 
 void forget_all() noexcept {
-  for_each_word([](kept_word& one, word) {
-    one.at.store(nullptr);
-    one.writable.store(false);
-  });
   used.store(0);
-  lowest.store(UINTPTR_MAX);
-  highest.store(0);
+  for (auto& path : all) {
+    for (auto& one : path) {
+      one.at.store(nullptr);
+      set_writable(one.writable, false);
+    }
+  }
 }
 
 bool intact() noexcept {
@@ -71,24 +101,17 @@ bool intact() noexcept {
 }
 
 bool protect(const range& pages, bool now_writable) noexcept {
-  if (pages.end <= lowest.load(std::memory_order_relaxed) || pages.begin >= highest.load(std::memory_order_relaxed))
-    return false;
+  if (!may_touch(pages)) return false;
   bool touched = false;
   for_each_word([&](kept_word& one, word at) {
     const auto address = reinterpret_cast<std::uintptr_t>(at);
     if (!pages.overlaps({address, address + sizeof(std::uint64_t)})) return;
-    one.writable.store(now_writable);
+    set_writable(one.writable, now_writable);
     touched = true;
   });
   return touched && now_writable;
 }
 
-bool writable() noexcept {
-  bool any = false;
-  for_each_word([&](const kept_word& one, word) {
-    if (one.writable.load(std::memory_order_acquire)) any = true;
-  });
-  return any;
-}
+bool writable() noexcept { return writable_words.load(std::memory_order_acquire) > 0; }
 
 }  // namespace pinfold::monitors::guard
