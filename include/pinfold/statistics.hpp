@@ -51,7 +51,7 @@ struct statistics {
 
   // Trouble.
   std::uint64_t monitor_failures = 0;  ///< times that a monitor of this cache stopped working (`monitor_degraded`)
-  std::uint64_t failed_audits = 0;  ///< of those, the ones that found other pages: something was not monitored
+  std::uint64_t failed_audits = 0;     ///< of those, the ones that found other pages: something was not monitored
   std::uint64_t invalidated_while_leased = 0;
   std::uint64_t sink_failures = 0;  ///< exceptions that the event sink threw
 

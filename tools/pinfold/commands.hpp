@@ -29,8 +29,8 @@ void add_perf_rma(CLI::App& perf, action& chosen);
 /// command line is another one. Throws `failure` when that program was not built.
 void hand_over_rma(int argc, char** argv);
 
-/// `pinfold --driver-facts <driver>`, which `pinfold info` runs: prints what the driver's module says, and ends. Returns
-/// when the command line is another one.
+/// `pinfold --driver-facts <driver>`, which `pinfold info` runs: prints what the driver's module says, and ends.
+/// Returns when the command line is another one.
 void answer_driver_facts(int argc, char** argv);
 
 }  // namespace tool

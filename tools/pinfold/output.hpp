@@ -9,8 +9,8 @@ namespace tool {
 /// Called before anything is printed.
 void write_line_by_line() noexcept;
 
-/// Writes what is left, and returns `status`; 1, with a complaint on standard error, when something could not be written
-/// and `status` says that all went well.
+/// Writes what is left, and returns `status`; 1, with a complaint on standard error, when something could not be
+/// written and `status` says that all went well.
 [[nodiscard]] int after_writing_all(int status) noexcept;
 
 }  // namespace tool
