@@ -28,7 +28,7 @@ class monitor_set {
     result<void> all;
     for (const auto& one : all_) {
       auto told = one->ensure_works() ? one->watch(pages) : fail(errc::closed, one->why_not());
-      if (all && !told) all = std::move(told);
+      if (all && !told) all = told;
     }
     return all;
   }

@@ -48,12 +48,11 @@ bool is_whole(const range& unit, unsigned shift) noexcept { return unit.size() =
 
 // The pages of a granule have two words of eight counts each.
 constexpr unsigned pages_shift = 12;
-std::uint64_t lanes(const range& in_granule, unsigned word) noexcept {
+std::uint64_t lanes(const range& in_granule, std::uintptr_t word) noexcept {
   const auto first = in_granule.begin >> pages_shift & 15U;
   const auto last = (in_granule.end - 1) >> pages_shift & 15U;
   std::uint64_t found = 0;
-  for (auto page = std::max<std::uintptr_t>(first, 8 * word); page <= std::min<std::uintptr_t>(last, 8 * word + 7);
-       ++page)
+  for (auto page = std::max(first, 8 * word); page <= std::min(last, 8 * word + 7); ++page)
     found |= std::uint64_t{0xff} << 8 * (page - 8 * word);
   return found;
 }
@@ -68,7 +67,7 @@ void watched_memory::for_each_count_in(part& in, const range& memory, F&& each) 
       const auto number = granule % in.granules.size();
       if (is_whole(in_granule, granule_shift)) return each(in.granules[number], whole);
       each(in.granules[number], partly);
-      for (const unsigned word : {0U, 1U})
+      for (const std::uintptr_t word : {0, 1})
         if (const auto which = lanes(in_granule, word); which != 0) each(in.pages[2 * number + word], which);
     });
   });
@@ -106,7 +105,7 @@ bool watched_memory::touches_in(const part& in, const range& memory) noexcept {
       if (!counts.any(whole | partly)) continue;
       if (counts.any(whole) || is_whole(in_granule, granule_shift)) return true;
       const auto number = granule % in.granules.size();
-      for (const unsigned word : {0U, 1U})
+      for (const std::uintptr_t word : {0, 1})
         if (in.pages[2 * number + word].any(lanes(in_granule, word))) return true;
     }
   }

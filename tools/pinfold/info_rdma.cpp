@@ -66,7 +66,7 @@ void leave_signals_to_the_parent() {
   sigset_t theirs{};
   ::sigemptyset(&theirs);
   for (const int one : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::sigaddset(&theirs, one);
-  ::sigprocmask(SIG_BLOCK, &theirs, nullptr);
+  ::pthread_sigmask(SIG_BLOCK, &theirs, nullptr);
 }
 
 std::string limits_of(const json& device) {

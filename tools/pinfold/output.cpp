@@ -14,9 +14,10 @@ int after_writing_all(int status) noexcept {
   const bool failed = std::ferror(stdout) != 0;  // of an earlier line; its errno is lost
   if (std::fflush(stdout) == 0 && !failed) return status;
   const int why = errno;
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): the other threads have ended
+  // NOLINTBEGIN(concurrency-mt-unsafe): the other threads have ended
   std::fprintf(stderr, "pinfold: standard output cannot be written%s%s\n", why != 0 ? ": " : "",
                why != 0 ? std::strerror(why) : "");
+  // NOLINTEND(concurrency-mt-unsafe)
   return status == 0 ? 1 : status;
 }
 

@@ -23,7 +23,7 @@ void block_interrupts(int how) {
   sigset_t all{};
   ::sigemptyset(&all);
   for (const int one : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&all, one);
-  ::sigprocmask(how, &all, nullptr);
+  ::pthread_sigmask(how, &all, nullptr);
 }
 
 // Beside this program, or where `cmake --install` puts it. Returns when it is nowhere.

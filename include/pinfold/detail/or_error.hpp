@@ -33,7 +33,7 @@ template <class Body>
     own.answer.emplace(own.body());
   };
   if (auto done = call_or_error(&made, step, no_memory, no_thread); !done) return tl::unexpected(done.error());
-  return *std::move(made.answer);
+  return *std::move(made.answer);  // NOLINT(bugprone-unchecked-optional-access): the step has set it
 }
 
 }  // namespace pinfold::detail

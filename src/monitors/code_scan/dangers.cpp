@@ -36,7 +36,7 @@ const char* danger_of(const kernel_entry& entry, const code_region& region, cons
   const bool in_glibc = in_linker || std::any_of(known.libc.begin(), known.libc.end(), is_here);
   if (entry.numbers.unknown && !in_glibc) return "a system call of unknown number";
   for (const auto number : entry.numbers.values)
-    if (is_dangerous(number) && !(in_linker && number == brk)) return name_of_call(number);
+    if (is_dangerous(number) && (!in_linker || number != brk)) return name_of_call(number);
   return nullptr;
 }
 

@@ -119,17 +119,17 @@ std::optional<std::vector<std::uintptr_t>> entry_finder::candidates() const {
 }
 
 // Any bytes that could be a jump are taken for one.
-void entry_finder::find_jumps() {
+std::vector<entry_finder::jump> entry_finder::find_jumps() const {
   constexpr std::uint8_t jump_far = 0xE9, conditions = 0xF0, if_far = 0x80;
   constexpr std::size_t distance_bytes = 4;
-  jumps_.emplace();
+  std::vector<jump> found;
   const bool read = for_each_piece(region_.at, [&](const code_bytes& code) {
     const auto add = [&](const std::uint8_t* distance_at) {
       std::int32_t distance = 0;
       std::memcpy(&distance, distance_at, sizeof distance);
       const auto source = code.at + static_cast<std::size_t>(distance_at - code.bytes.data());
       const auto target = source + distance_bytes + static_cast<std::uintptr_t>(std::int64_t{distance});
-      if (target >= region_.at.begin && target < region_.at.end) jumps_->push_back({target, source});
+      if (target >= region_.at.begin && target < region_.at.end) found.push_back({target, source});
     };
     for_each(jump_far, code.bytes, distance_bytes, [&](const std::uint8_t* at) { add(at + 1); });
     for_each(escape, code.bytes, distance_bytes + 1, [&](const std::uint8_t* at) {
@@ -137,15 +137,17 @@ void entry_finder::find_jumps() {
     });
   });
   static_cast<void>(read);  // it could be read a moment ago
-  std::sort(jumps_->begin(), jumps_->end(), [](const jump& a, const jump& b) { return a.target < b.target; });
+  std::sort(found.begin(), found.end(), [](const jump& a, const jump& b) { return a.target < b.target; });
+  return found;
 }
 
 std::vector<std::uintptr_t> entry_finder::entered_at(const range& function) {
-  if (!jumps_) find_jumps();
+  if (!jumps_) jumps_ = find_jumps();
+  const std::vector<jump>& jumps = *jumps_;
   std::vector<std::uintptr_t> found;
-  auto one = std::lower_bound(jumps_->begin(), jumps_->end(), function.begin,
+  auto one = std::lower_bound(jumps.begin(), jumps.end(), function.begin,
                               [](const jump& each, std::uintptr_t at) { return each.target < at; });
-  for (; one != jumps_->end() && one->target < function.end; ++one)
+  for (; one != jumps.end() && one->target < function.end; ++one)
     if (one->source < function.begin || one->source >= function.end) found.push_back(one->target);
   return found;
 }

@@ -43,7 +43,7 @@ class entry_finder {
   };
   [[nodiscard]] std::optional<kernel_entry> look_in(const range& function, std::uintptr_t candidate);
   [[nodiscard]] std::vector<std::uintptr_t> entered_at(const range& function);
-  void find_jumps();
+  [[nodiscard]] std::vector<jump> find_jumps() const;
 
   const code_region& region_;
   function_table functions_;

@@ -44,7 +44,7 @@ bool is_loaded_from(const open_file& file, const Elf64_Ehdr& elf, std::uintptr_t
 }  // namespace
 
 std::vector<range> code_sections(const code_region& region, std::uintptr_t base) {
-  const std::vector<range> whole{region.at};
+  std::vector<range> whole{region.at};
   const auto elf = region.header == 0 ? std::nullopt : read_object<Elf64_Ehdr>(region.header);
   if (!elf || std::memcmp(&elf->e_ident[0], ELFMAG, SELFMAG) != 0 || elf->e_shentsize != sizeof(Elf64_Shdr))
     return whole;

@@ -69,7 +69,7 @@ void end_at_interrupt(const sigset_t& signals, const std::vector<pid_t>& childre
 
 void hold_interrupts() {
   const auto all = interrupts();
-  ::sigprocmask(SIG_BLOCK, &all, nullptr);
+  ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
   for (const int one : {SIGINT, SIGTERM, SIGHUP})
     if (!is_ignored(one)) ::signal(one, SIG_DFL);
 }
