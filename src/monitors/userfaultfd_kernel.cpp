@@ -75,8 +75,8 @@ descriptor descriptor::of(int fresh) noexcept {
 void descriptor::mark() noexcept { marked = ::fcntl(number, F_SETSIG, mark_signal) == 0; }
 
 void descriptor::belong_to(pid_t thread) noexcept {
-  const f_owner_ex wanted{.type = F_OWNER_TID, .pid = thread};
-  owner = ::fcntl(number, F_SETOWN_EX, &wanted) == 0 ? thread : 0;
+  const f_owner_ex named{.type = F_OWNER_TID, .pid = thread};
+  owner = ::fcntl(number, F_SETOWN_EX, &named) == 0 ? thread : 0;
 }
 
 bool descriptor::is_this() const noexcept {

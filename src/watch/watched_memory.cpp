@@ -67,7 +67,7 @@ void watched_memory::for_each_count_in(part& in, const range& memory, F&& each) 
       const auto number = granule % in.granules.size();
       if (is_whole(in_granule, granule_shift)) return each(in.granules[number], whole);
       each(in.granules[number], partly);
-      for (const std::uintptr_t word : {0, 1})
+      for (const std::uintptr_t word : {0U, 1U})
         if (const auto which = lanes(in_granule, word); which != 0) each(in.pages[2 * number + word], which);
     });
   });
@@ -105,7 +105,7 @@ bool watched_memory::touches_in(const part& in, const range& memory) noexcept {
       if (!counts.any(whole | partly)) continue;
       if (counts.any(whole) || is_whole(in_granule, granule_shift)) return true;
       const auto number = granule % in.granules.size();
-      for (const std::uintptr_t word : {0, 1})
+      for (const std::uintptr_t word : {0U, 1U})
         if (in.pages[2 * number + word].any(lanes(in_granule, word))) return true;
     }
   }

@@ -62,6 +62,9 @@ class two_copies : public ::testing::Test {
   }
 };
 
+// Each copy has code that enters the kernel by itself, for which the application answers here.
+constexpr monitor_choice only_hooks = monitor_choice::hooks | monitor_choice::explicit_;
+
 /// Both are told when any of it goes, by each of the calls.
 void expect_both_are_told(const monitors::chosen& mine, const another_copy& theirs) {
   using call = void (*)(void*);
@@ -82,10 +85,10 @@ void expect_both_are_told(const monitors::chosen& mine, const another_copy& thei
 
 TEST_F(two_copies, R33_R38_both_prove_themselves_and_are_told) {
   run_in_child([] {
-    const auto mine = monitors::choose(monitor_choice::hooks);
+    const auto mine = monitors::choose(only_hooks);
     ASSERT_TRUE(mine.keeps) << mine.text;
-    const another_copy theirs(monitor_choice::hooks);
-    EXPECT_EQ(theirs.text(), "hooks");
+    const another_copy theirs(only_hooks);
+    EXPECT_EQ(theirs.text(), "explicit+hooks");
     expect_both_are_told(mine, theirs);
     expect_both_are_told(mine, theirs);  // neither goes on top of the other again
     EXPECT_TRUE(mine.set->all().front()->works());
@@ -96,8 +99,8 @@ TEST_F(two_copies, R38_either_goes_first_and_comes_back) {
   for (const bool mine_first : {true, false}) {
     run_in_child([mine_first] {
       for (int i = 0; i < 20; ++i) {
-        auto mine = monitors::choose(monitor_choice::hooks);
-        another_copy theirs(monitor_choice::hooks);
+        auto mine = monitors::choose(only_hooks);
+        another_copy theirs(only_hooks);
         expect_both_are_told(mine, theirs);
         const some_pages memory(2);
         const watched them(memory.at(), 2 * page);
@@ -106,7 +109,7 @@ TEST_F(two_copies, R38_either_goes_first_and_comes_back) {
           EXPECT_TRUE(theirs.watch(memory.pages(0, 2)));
           EXPECT_TRUE(posted([&] { ::madvise(memory.at(), page, MADV_DONTNEED); }).empty());
           EXPECT_TRUE(theirs.told());
-          mine = monitors::choose(monitor_choice::hooks);
+          mine = monitors::choose(only_hooks);
           expect_both_are_told(mine, theirs);
         } else {
           theirs.stop();
@@ -125,8 +128,8 @@ TEST_F(two_copies, R33_library_that_is_loaded_after_ucm_proves_itself) {
     run_in_child([mode] {
       ASSERT_TRUE(load_ucm(mode));
       for (int i = 0; i < 20; ++i) {
-        const another_copy theirs(monitor_choice::hooks);
-        ASSERT_EQ(theirs.text(), "hooks");
+        const another_copy theirs(only_hooks);
+        ASSERT_EQ(theirs.text(), "explicit+hooks");
         const some_pages memory(2);
         EXPECT_TRUE(theirs.watch(memory.pages(0, 2)));
         ::madvise(memory.at(), page, MADV_DONTNEED);
@@ -173,7 +176,7 @@ TEST_F(two_copies, R38_come_and_go_at_the_same_time_while_threads_call) {
     });
     std::thread theirs([&] {
       while (clock::now() < until) {
-        another_copy made(monitor_choice::hooks);
+        another_copy made(only_hooks);
         ASSERT_EQ(made.text(), "hooks");
         const some_pages memory(1);
         ASSERT_TRUE(made.watch(memory.pages(0, 1)));

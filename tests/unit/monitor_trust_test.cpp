@@ -4,6 +4,7 @@
 #include "support/child_process.hpp"
 #include "support/local_fixture.hpp"
 #include "support/raw_calls.hpp"
+#include "support/refused_call.hpp"
 #include "support/sanitized.hpp"
 #include "watch/board.hpp"
 
@@ -12,11 +13,8 @@
 #include <cerrno>
 #include <cstddef>
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <string>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <vector>
@@ -200,19 +198,11 @@ TEST_P(lost_descriptor, R53_the_programs_file_of_that_number_stays_open_when_the
 }
 
 // From now on this process can make no userfaultfd.
-bool forbid_userfaultfd() {
-  sock_filter program[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_userfaultfd, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
-  const sock_fprog filter{.len = 4, .filter = program};
-  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, 2, &filter) == 0;
-}
-
 TEST_P(lost_descriptor, R53_nothing_is_kept_where_it_cannot_be_made_anew) {
   EXPECT_EQ(alone([&] {
               trusting here(GetParam());
               void* const kept = mapped();
-              if (!here.keeps(kept) || !forbid_userfaultfd()) return __LINE__;
+              if (!here.keeps(kept) || !refuse_call(SYS_userfaultfd, EPERM)) return __LINE__;
               if (::syscall(SYS_close_range, 3U, ~0U, 0U) != 0) return __LINE__;
               if (here.cache.monitors() != "none (userfaultfd: the program closed its descriptor)") return __LINE__;
               void* const fresh = mapped();

@@ -187,10 +187,13 @@ TEST_F(file_backed, R30_is_not_kept_with_seals_that_do_not_suffice) {
   EXPECT_EQ(opens_for_three({.file = file}), 3U) << "a hole could be punched";
 }
 
-TEST_F(file_backed, R30_is_not_kept_for_the_seals_of_another_file) {
+TEST_F(file_backed, R30_is_refused_with_the_descriptor_of_another_file) {
   const int other = ::memfd_create("pinfold-other", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   ASSERT_EQ(::fcntl(other, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE), 0);
-  EXPECT_EQ(opens_for_three({.file = other}), 3U);
+  const auto refused = m.cache.acquire(at, bytes, local_access, {.file = other});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error(), errc::invalid_argument);
+  EXPECT_EQ(m.device->opened, 0U);
   ::close(other);
 }
 

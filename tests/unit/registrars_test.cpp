@@ -166,7 +166,7 @@ TEST(trace_registrar, R26_cache_sees_the_group_through_it) {
 struct large_registrar {
   static constexpr const char* name = "large";
   struct registration_type {
-    std::array<std::uint64_t, 4> all;
+    std::array<std::byte, max_registration_bytes> all{};
   };
   [[nodiscard]] registrar_limits limits() const noexcept { return {}; }
   [[nodiscard]] result<registration_type> open(range, rights) noexcept { return registration_type{}; }

@@ -2,6 +2,7 @@
 // What the userfaultfd monitor refuses to watch, whose memory it watches, and how it ends (R32, R33, R35, R37, R38).
 #include "support/child_process.hpp"
 #include "support/privileges.hpp"
+#include "support/refused_call.hpp"
 #include "support/userfaultfd_fixture.hpp"
 
 #include <cerrno>
@@ -9,8 +10,6 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sched.h>
 #include <string>
 #include <sys/prctl.h>
@@ -249,12 +248,7 @@ TEST_F(userfaultfd_monitor, R35_ends_where_all_memory_is_locked) {
 // In a child whose system calls of that number fail so.
 error refusal_where(int number, int native) {
   child_process child([&](line& parent) {
-    sock_filter program[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
-                             BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<unsigned>(number), 0, 1),
-                             BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(native)),
-                             BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
-    const sock_fprog filter{.len = 4, .filter = program};
-    if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || ::prctl(PR_SET_SECCOMP, 2, &filter) != 0) return 1;
+    if (!refuse_call(number, native)) return 1;
     const int before = open_descriptors();
     error said{};
     {

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// System calls that a filter refuses, as a container's does.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+namespace pinfold::testing {
+
+/// From now on the system call of that number fails so in this process, and so does the other way to a userfaultfd, by
+/// its device file. For a child process: there is no way back. False where no filter can be had.
+inline bool refuse_call(int number, int native) {
+  constexpr auto make_new = static_cast<unsigned>(_IO(0xAA, 0));
+  std::array<sock_filter, 7> program{{
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<unsigned>(number), 3, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args) + sizeof(unsigned long)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, make_new, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(native)),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  }};
+  const sock_fprog filter{.len = program.size(), .filter = program.data()};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+}  // namespace pinfold::testing
