@@ -3,6 +3,15 @@
 /// What tests have to know about the build that they are in.
 #pragma once
 
+/// 1 where the sanitizer's runtime replaces what the C and C++ libraries export, so that a test cannot.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define PINFOLD_SANITIZED 1
+#elif defined(__has_feature)  // clang
+#define PINFOLD_SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#else
+#define PINFOLD_SANITIZED 0
+#endif
+
 namespace pinfold::testing {
 
 /// Whether a sanitizer is in this process: it needs address space of its own, and makes everything slower.
