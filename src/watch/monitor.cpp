@@ -23,7 +23,7 @@ bool monitor::recover() noexcept {
   const auto now = std::chrono::steady_clock::now();
   if (!works() && now >= next_attempt_) {
     restart();
-    next_attempt_ = std::chrono::steady_clock::now() + between_attempts;
+    if (!works()) next_attempt_ = std::chrono::steady_clock::now() + between_attempts;
   }
   const bool well = works();
   if (well) {

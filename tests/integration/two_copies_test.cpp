@@ -177,7 +177,7 @@ TEST_F(two_copies, R38_come_and_go_at_the_same_time_while_threads_call) {
     std::thread theirs([&] {
       while (clock::now() < until) {
         another_copy made(only_hooks);
-        ASSERT_EQ(made.text(), "hooks");
+        ASSERT_EQ(made.text(), "explicit+hooks");
         const some_pages memory(1);
         ASSERT_TRUE(made.watch(memory.pages(0, 1)));
         ::madvise(memory.at(), page, MADV_DONTNEED);
