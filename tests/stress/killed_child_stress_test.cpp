@@ -97,7 +97,7 @@ struct killed_children : ::testing::Test {
   }
 
   void many_children(bool through_libc) {
-    const auto until = steady_clock::now() + stress_time() / 2;
+    const auto until = steady_clock::now() + std::chrono::milliseconds(stress_time()) / 2;
     for (bool kill = true; steady_clock::now() < until && !HasFatalFailure(); kill = !kill)
       one_child(through_libc, kill, kill ? killed : spared);
     for (const auto* one : {&killed, &spared})

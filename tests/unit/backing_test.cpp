@@ -70,12 +70,12 @@ TEST(backing, R30_a_file_with_the_name_of_huge_memory_is_not) {
   testing::child_process child([](testing::line&) {
     if (::unshare(CLONE_NEWNS) != 0 && ::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return 77;
     std::array<char, 32> folder{"/tmp/pinfold-backing-XXXXXX"};
-    if (::mkdtemp(folder.data()) == nullptr) return 1;
+    if (::mkdtemp(folder.data()) == nullptr) return 77;
     if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return 77;
     if (::mount("tmpfs", folder.data(), "tmpfs", 0, nullptr) != 0) return 77;
     const auto name = std::string(folder.data()) + "/anon_hugepage";
     const int file = ::open(name.c_str(), O_RDWR | O_CREAT, 0600);
-    if (file < 0 || ::ftruncate(file, page) != 0) return 2;
+    if (file < 0 || ::ftruncate(file, page) != 0) return 77;
     ::umount2(folder.data(), MNT_DETACH);  // now its path is "/anon_hugepage"
     ::rmdir(folder.data());
     const void* const memory = ::mmap(nullptr, page, usable, MAP_PRIVATE, file, 0);
