@@ -126,7 +126,7 @@ class cache : public detail::front<R> {
       detail::invalidate(this->inside(), {}, *gone);
   }
 
-  /// Who tells of memory that goes, for people: `hooks+userfaultfd`; or why nobody does, and so nothing is kept (R33).
+  /// The monitors that watch memory, for people: `hooks+userfaultfd`; or why none does, and nothing is kept (R33).
   /// Allocates.
   [[nodiscard]] std::string monitors() const { return detail::monitors_of(this->inside()); }
 

@@ -51,7 +51,7 @@ chosen choose(monitor_choice wanted, bool with_hints) {
   watch::monitor_set::members members;
   std::string names = includes(wanted, monitor_choice::explicit_) ? "explicit" : "";
   std::string problems = includes(wanted, monitor_choice::none) ? "switched off" : "";
-  if (names_unknown(wanted)) problems += std::string(problems.empty() ? "" : "; ") + "unknown bits in monitor_choice";
+  if (names_unknown(wanted)) add(problems, "; ", "unknown bits in monitor_choice");
   for (const kind& one : all_kinds()) {
     if (automatic ? !one.by_default : !includes(wanted, one.choice)) continue;
     auto found = find(one);
