@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "registrars/mlock_table.hpp"
+
 #include <pinfold/registrars/mlock.hpp>
 
-#include <algorithm>
 #include <cerrno>
-#include <map>
 #include <mutex>
 #include <new>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#include <utility>
 
 namespace pinfold {
 
@@ -16,7 +14,7 @@ static_assert(registrar<mlock_registrar>);
 
 namespace {
 
-std::uintptr_t page_bytes() noexcept { return static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE)); }
+using mlocks::page_bytes;
 
 range pages_of(const range& memory) noexcept {
   const auto page = page_bytes();
@@ -24,36 +22,11 @@ range pages_of(const range& memory) noexcept {
   return {memory.begin / page * page, end};
 }
 
-// Raw system calls: the sanitizers replace the functions of the C library by ones that do nothing.
-int lock_pages(const range& pages) noexcept { return ::syscall(SYS_mlock, pages.begin, pages.size()) == 0 ? 0 : errno; }
-
-// What there is of them, up to the first that is not mapped.
-int unlock_pages(const range& pages) noexcept {
-  return ::syscall(SYS_munlock, pages.begin, pages.size()) == 0 ? 0 : errno;
-}
-
-// 0 when nothing of the pages is locked any more, though some may not be mapped any more. As many calls as pages, so
-// only for what was all mapped once.
-int unlock_all_pages(const range& pages) noexcept {
-  const int native = unlock_pages(pages);
-  if (native != ENOMEM) return native;
-  for (auto at = pages.begin; at < pages.end; at += page_bytes())
-    if (const int left = unlock_pages({at, at + page_bytes()}); left != 0 && left != ENOMEM) return left;
-  return 0;
-}
-
-// ENOMEM means "over the limit", "not mapped" and "not accessible"; only the first can be helped by closing others.
-// Locking what is faulted in later checks the limit, but touches nothing. The caller unlocks what this locks.
-bool is_over_limit(const range& pages) noexcept {
-  if (::syscall(SYS_mlock2, pages.begin, pages.size(), MLOCK_ONFAULT) == 0) return false;  // not accessible
-  return ::msync(reinterpret_cast<void*>(pages.begin), pages.size(), MS_ASYNC) == 0;       // else: not mapped
-}
-
-error refused(const range& pages, int native) noexcept {
+error error_of(const mlocks::refusal& why) noexcept {
+  const int native = why.native;
   if (native == EPERM) return {errc::not_permitted, native_kind::posix, native, "this process may not lock memory"};
-  if (native == EAGAIN || (native == ENOMEM && is_over_limit(pages))) {
+  if (native == EAGAIN || why.over_limit)
     return {errc::out_of_resources, native_kind::posix, native, "no room in the locked-memory limit"};
-  }
   if (native == ENOMEM) return {errc::invalid_range, native_kind::posix, native, "memory that cannot be accessed"};
   return {errc::driver_error, native_kind::posix, native, "the kernel refused to lock the memory"};
 }
@@ -62,32 +35,32 @@ tl::unexpected<error> moved_away() noexcept { return fail(errc::closed, "this re
 
 }  // namespace
 
-/// What is registered: registrations by their first page. Guard: the mutex, for everything, system calls included.
 struct mlock_registrar::state {
-  std::mutex mutex;
-  std::multimap<std::uintptr_t, std::uintptr_t> held;
-
   state() = default;
   state(const state&) = delete;
   state& operator=(const state&) = delete;
   ~state() {
-    for (const auto& [begin, end] : held) unlock_all_pages({begin, end});
+    if (!table.is_of_this_process()) return;
+    mine.for_each([this](const range& pages) { static_cast<void>(table.unlock(pages)); });
   }
 
-  // Unlocks, in that way, what of `pages` no registration holds.
-  template <class Way>
-  int unlock(const range& pages, Way way) noexcept {
-    auto from = pages.begin;
-    for (const auto& [begin, end] : held) {
-      if (begin >= pages.end) break;
-      if (end <= from) continue;
-      if (begin > from)
-        if (const int native = way({from, begin}); native != 0) return native;
-      from = std::max(from, end);
-      if (from >= pages.end) return 0;
-    }
-    return way({from, pages.end});
+  [[nodiscard]] result<void> usable() const noexcept {
+    if (table.is_of_this_process()) return {};
+    return fail(errc::closed, "this registrar belongs to the process that forked this one");
   }
+
+  void add(mlocks::range_list::node&& one) noexcept {
+    const std::scoped_lock guard(mutex);
+    mine.add(std::move(one));
+  }
+  [[nodiscard]] mlocks::range_list::node take(const range& pages) noexcept {
+    const std::scoped_lock guard(mutex);
+    return mine.take(pages);
+  }
+
+  mlocks::table& table = mlocks::table::here();
+  std::mutex mutex;         // guards
+  mlocks::range_list mine;  // what this registrar has open
 };
 
 mlock_registrar::mlock_registrar() : state_(std::make_unique<state>()) {}
@@ -103,15 +76,11 @@ registrar_limits mlock_registrar::limits() const noexcept {
 result<mlock_registrar::registration_type> mlock_registrar::open(range memory, rights access) noexcept try {
   if (!state_) return moved_away();
   if (auto fit = check_request(limits(), memory, access); !fit) return tl::unexpected(fit.error());
+  if (auto fit = state_->usable(); !fit) return tl::unexpected(fit.error());
   const range pages = pages_of(memory);
-  std::multimap<std::uintptr_t, std::uintptr_t> made{{pages.begin, pages.end}};  // allocated before the lock is taken
-  const std::scoped_lock guard(state_->mutex);
-  if (const int native = lock_pages(pages); native != 0) {
-    const error why = refused(pages, native);
-    static_cast<void>(state_->unlock(pages, unlock_pages));  // mlock(2) stopped where this will
-    return tl::unexpected(why);
-  }
-  state_->held.merge(made);
+  auto mine = mlocks::range_list::make(pages);
+  if (const auto why = state_->table.lock(pages); why.native != 0) return tl::unexpected(error_of(why));
+  state_->add(std::move(mine));
   return registration_type{pages.begin, pages.end};
 } catch (const std::bad_alloc&) {
   return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the registrar's own records");
@@ -119,15 +88,13 @@ result<mlock_registrar::registration_type> mlock_registrar::open(range memory, r
 
 result<void> mlock_registrar::close(const registration_type& registration) noexcept {
   if (!state_) return moved_away();
-  std::multimap<std::uintptr_t, std::uintptr_t>::node_type gone;  // freed after the lock
-  const std::scoped_lock guard(state_->mutex);
-  const auto [first, last] = state_->held.equal_range(registration.begin);
-  const auto found = std::find_if(first, last, [&](const auto& one) { return one.second == registration.end; });
-  if (found == last) return fail(errc::invalid_argument, "this range is not registered");
-  gone = state_->held.extract(found);
-  const int native = state_->unlock({registration.begin, registration.end}, unlock_all_pages);
+  if (auto fit = state_->usable(); !fit) return fit;
+  const range pages{registration.begin, registration.end};
+  auto mine = state_->take(pages);
+  if (mine.empty()) return fail(errc::invalid_argument, "this range is not registered");
+  const int native = state_->table.unlock(pages);
   if (native == 0) return {};
-  state_->held.insert(std::move(gone));
+  state_->add(std::move(mine));
   return fail_errno(errc::driver_error, native, "the kernel refused to unlock the memory");
 }
 

@@ -14,6 +14,8 @@
 #include <memory>
 #include <optional>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
 
@@ -40,6 +42,81 @@ TEST(mlock_registrar, locks_do_not_nest_so_it_counts) {
   EXPECT_TRUE(registrar.close(*beyond));
   EXPECT_EQ(locked_pages(), start);
   ::munmap(memory, 8 * 4096);
+}
+
+/// Locks by itself, as a program would.
+void lock_here(std::uintptr_t begin, std::size_t pages) { ASSERT_EQ(::syscall(SYS_mlock, begin, pages * 4096), 0); }
+
+TEST(mlock_registrar, what_the_program_locked_before_stays_locked) {
+  void* const memory = ::mmap(nullptr, 16 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const auto base = reinterpret_cast<std::uintptr_t>(memory);
+  const auto start = locked_pages();
+  lock_here(base + 2 * 4096, 2);
+  lock_here(base + 8 * 4096, 1);
+  lock_here(base + 14 * 4096, 2);
+  mlock_registrar registrar;
+  auto inner = registrar.open({base + 3 * 4096, base + 5 * 4096}, local_access);
+  auto outer = registrar.open({base, base + 15 * 4096}, local_access);
+  ASSERT_TRUE(inner && outer);
+  EXPECT_EQ(locked_pages(), start + 16);
+  EXPECT_TRUE(registrar.close(*outer));
+  EXPECT_EQ(locked_pages(), start + 6) << "what the program locked, and the inner one's second page";
+  EXPECT_TRUE(registrar.close(*inner));
+  EXPECT_EQ(locked_pages(), start + 5);
+  ::syscall(SYS_munlock, base, 16 * 4096);
+  auto again = registrar.open({base, base + 15 * 4096}, local_access);
+  ASSERT_TRUE(again && registrar.close(*again));
+  EXPECT_EQ(locked_pages(), start) << "the program's locks of before are forgotten";
+  ::munmap(memory, 16 * 4096);
+}
+
+TEST(mlock_registrar, an_open_that_is_refused_leaves_what_the_program_locked) {
+  void* const memory = ::mmap(nullptr, 8 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const auto base = reinterpret_cast<std::uintptr_t>(memory);
+  ::mprotect(static_cast<char*>(memory) + 6 * 4096, 2 * 4096, PROT_NONE);
+  const auto start = locked_pages();
+  lock_here(base + 2 * 4096, 2);
+  mlock_registrar registrar;
+  EXPECT_FALSE(registrar.open({base, base + 8 * 4096}, local_access));
+  EXPECT_EQ(locked_pages(), start + 2);
+  ::munmap(memory, 8 * 4096);
+}
+
+TEST(mlock_registrar, two_of_them_count_together) {
+  void* const memory = ::mmap(nullptr, 4 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const auto base = reinterpret_cast<std::uintptr_t>(memory);
+  const auto start = locked_pages();
+  mlock_registrar one, other;
+  auto first = one.open({base, base + 3 * 4096}, local_access);
+  auto second = other.open({base + 4096, base + 4 * 4096}, local_access);
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(one.close({base + 4096, base + 4 * 4096}).error().code, errc::invalid_argument) << "it is the other's";
+  EXPECT_TRUE(one.close(*first));
+  EXPECT_EQ(locked_pages(), start + 3);
+  EXPECT_TRUE(other.close(*second));
+  EXPECT_EQ(locked_pages(), start);
+  ::munmap(memory, 4 * 4096);
+}
+
+TEST(mlock_registrar, a_forked_child_has_locks_of_its_own) {
+  void* const memory = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const auto base = reinterpret_cast<std::uintptr_t>(memory);
+  mlock_registrar registrar;
+  auto held = registrar.open({base, base + 4096}, local_access);
+  ASSERT_TRUE(held);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    bool right = registrar.close(*held).error().code == errc::closed && locked_pages() == 0;
+    mlock_registrar own;
+    auto made = own.open({base, base + 4096}, local_access);
+    right = right && made && locked_pages() == 1 && own.close(*made) && locked_pages() == 0;
+    ::_exit(right ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(registrar.close(*held));
+  ::munmap(memory, 4096);
 }
 
 TEST(mlock_registrar, hole_in_the_middle_does_not_keep_the_rest_locked) {
