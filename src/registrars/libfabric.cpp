@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "registrars/libfabric_access.hpp"
 #include "registrars/libfabric_keys.hpp"
+#include "registrars/libfabric_owed.hpp"
 #include "registrars/libfabric_refusal.hpp"
 
 #include <pinfold/registrars/libfabric.hpp>
@@ -40,11 +41,22 @@ tl::unexpected<error> moved_away() noexcept { return fail(errc::closed, "this re
 }  // namespace
 
 struct libfabric_registrar::state {
+  using note = libfabric::owed_regions::note;
+
   state(::fid_domain* of, libfabric_registrar_options&& wanted, const libfabric_rules& demanded)
       : domain(of),
         options(std::move(wanted)),
         rules(demanded),
         keys(rules.key_bytes, options.first_key ? *options.first_key : libfabric::random_key()) {}
+  state(const state&) = delete;
+  state& operator=(const state&) = delete;
+  ~state() { close_owed(); }
+
+  void close_owed() noexcept {
+    owed.retry([this](std::uint64_t key) {
+      if (!rules.provider_keys) keys.give_back(key);
+    });
+  }
 
   [[nodiscard]] std::uint64_t flags_for(rights access) const noexcept {
     const auto flags = libfabric::access_flags(access);
@@ -52,30 +64,34 @@ struct libfabric_registrar::state {
   }
 
   // With FI_MR_ENDPOINT a region is made disabled. 0, or a negative fi_errno, and then null if nothing is left.
-  int enable(::fid_mr*& region) const noexcept {
+  int enable(::fid_mr*& region, std::uint64_t key, note& spare) noexcept {
     if (!rules.endpoint) return 0;
     int refused = fi_mr_bind(region, &options.endpoint->fid, 0);
     if (refused == 0) refused = fi_mr_enable(region);
-    if (refused != 0 && fi_close(&region->fid) == 0) region = nullptr;
+    if (refused == 0) return 0;
+    const int closed = fi_close(&region->fid);
+    if (libfabric::stays_open(closed)) owed.add(std::move(spare), {region, key});
+    if (closed == 0) region = nullptr;
     return refused;
   }
 
   // 0, or a negative fi_errno, and then null if nothing is left.
-  int register_memory(::fi_mr_attr& what, ::fid_mr*& made) const noexcept {
+  int register_memory(::fi_mr_attr& what, ::fid_mr*& made, note& spare) noexcept {
     const int refused = fi_mr_regattr(domain, &what, 0, &made);
-    if (refused == 0) return enable(made);
+    if (refused == 0) return enable(made, what.requested_key, spare);
     made = nullptr;
     return refused;
   }
 
-  int register_with_own_key(::fi_mr_attr& what, ::fid_mr*& made) {
+  int register_with_own_key(::fi_mr_attr& what, ::fid_mr*& made, note& spare) {
     for (int tries = 0; tries < tries_for_a_key; ++tries) {
       const auto key = keys.take();
       if (!key) return -FI_ENOSPC;
       what.requested_key = *key;
-      const int refused = register_memory(what, made);
+      const int refused = register_memory(what, made, spare);
       if (refused == 0) return 0;
-      if (made == nullptr) keys.give_back(*key);
+      if (made != nullptr) return refused;
+      keys.give_back(*key);
       if (refused != -FI_ENOKEY) return refused;
     }
     return -FI_ENOKEY;
@@ -92,6 +108,7 @@ struct libfabric_registrar::state {
   libfabric_registrar_options options;
   libfabric_rules rules;
   libfabric::keys keys;
+  libfabric::owed_regions owed;
   std::atomic<std::size_t> regions_now{0};  // only for the words of an error
 };
 
@@ -136,9 +153,11 @@ result<libfabric_registrar::registration_type> libfabric_registrar::open(range m
   what.access = state_->flags_for(access);
   if (state_->options.device_of)
     if (const auto device = state_->options.device_of(memory)) set_device(what, *device);
+  state_->close_owed();
+  auto spare = libfabric::owed_regions::make_note();
   ::fid_mr* made = nullptr;
-  const int refused =
-      state_->rules.provider_keys ? state_->register_memory(what, made) : state_->register_with_own_key(what, made);
+  const int refused = state_->rules.provider_keys ? state_->register_memory(what, made, spare)
+                                                  : state_->register_with_own_key(what, made, spare);
   if (refused != 0) {
     const auto now = state_->regions_now.load(std::memory_order_relaxed);
     return tl::unexpected(
@@ -154,8 +173,7 @@ result<void> libfabric_registrar::close(const registration_type& registration) n
   if (!state_) return moved_away();
   if (registration.mr == nullptr) return fail(errc::invalid_argument, "this is not a registration");
   const int refused = fi_close(&registration.mr->fid);
-  if (refused == -FI_EBUSY || refused == -FI_EAGAIN) return tl::unexpected(libfabric::refused_close(-refused));
-  // After any other failure the provider may have freed the object, and may still know the key.
+  if (libfabric::stays_open(refused)) return tl::unexpected(libfabric::refused_close(-refused));
   if (refused == 0 && !state_->rules.provider_keys) state_->keys.give_back(registration.key);
   state_->regions_now.fetch_sub(1, std::memory_order_relaxed);
   return {};

@@ -281,6 +281,29 @@ TEST(libfabric_domain, a_failed_open_whose_region_stays_keeps_its_key) {
   for (int i = 0; i < 255; ++i) ASSERT_NE(registrar.open(memory, local_access)->key, 5U);
 }
 
+TEST(libfabric_domain, a_region_that_could_be_neither_enabled_nor_closed_is_closed_later) {
+  for (const bool by_its_end : {false, true}) {
+    pretend_domain domain(FI_MR_ENDPOINT);
+    ::fid_ep endpoint{};
+    {
+      auto registrar = on(domain, {.endpoint = &endpoint});
+      domain.refuse_bind = -FI_EINVAL;
+      domain.refuse_close = -FI_EBUSY;
+      EXPECT_EQ(registrar.open(memory, local_access).error().native, FI_EINVAL);
+      EXPECT_EQ(registrar.open(memory, local_access).error().native, FI_EINVAL);
+      EXPECT_EQ(domain.regions.size(), 2U);
+      domain.refuse_bind = domain.refuse_close = 0;
+      if (by_its_end) continue;
+      auto made = registrar.open(memory, local_access);
+      ASSERT_TRUE(made);
+      EXPECT_EQ(domain.regions.size(), 1U);
+      EXPECT_TRUE(registrar.close(*made));
+    }
+    EXPECT_EQ(domain.regions.size(), 0U);
+    EXPECT_EQ(domain.misuses, 0);
+  }
+}
+
 class libfabric_cache : public ::testing::Test {
  protected:
   // NOLINTBEGIN(concurrency-mt-unsafe): no other thread here
