@@ -23,6 +23,13 @@ std::uint64_t primary_context::life() const noexcept {
   return id;
 }
 
+bool primary_context::is_over(std::uint64_t life) const noexcept {
+  unsigned long long now = 0;
+  if (calls_.ctx_get_id == nullptr) return false;
+  const status answer = calls_.ctx_get_id(held_, &now);
+  return answer == status::success ? life != 0 && now != life : context_gone(answer);
+}
+
 result<std::shared_ptr<primary_context>> primary_context::of(int ordinal) noexcept {
   const auto there = driver();
   if (!there) return tl::unexpected(there.error());

@@ -49,9 +49,12 @@ class primary_context {
   [[nodiscard]] bool inherited() const noexcept;
 
   /// Which life of the context this is: another once the device was reset, or the context released by all and made
-  /// again. What was opened in another life is gone. 0 where it has none now, and where the driver does not tell
-  /// (before CUDA 12).
+  /// again. 0 where it has none now, and where the driver does not tell (before CUDA 12, or when it fails).
   [[nodiscard]] std::uint64_t life() const noexcept;
+
+  /// Whether the driver says that it is another life now, or none: what was opened in that one is gone. A driver that
+  /// fails, or does not tell, says nothing of the sort.
+  [[nodiscard]] bool is_over(std::uint64_t life) const noexcept;
 
   /// Makes it current, calls `work`, which gives a `status`, and makes current again what was. A failure to do so
   /// counts as `work`'s unless that failed itself.

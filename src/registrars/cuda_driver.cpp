@@ -3,10 +3,12 @@
 
 #include "registrars/cuda_only.hpp"
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
 #include <new>
+#include <unistd.h>
 
 namespace pinfold::cuda {
 
@@ -61,18 +63,31 @@ struct loaded {
   }
 };
 
-const loaded& library() noexcept { return only<loaded>(); }
+// Null in the child of a process that had begun to load it: the thread that loads is not in the child, and what it
+// loaded does not work there.
+const loaded* library() noexcept {
+  static constinit std::atomic<int> process{0};
+  const int here = ::getpid();
+  int begun = 0;
+  if (!process.compare_exchange_strong(begun, here) && begun != here) return nullptr;
+  return &only<loaded>();
+}
+
+constexpr auto of_the_parent = "the CUDA driver does not survive fork(2)";
 
 }  // namespace
 
 result<const driver_table*> driver() noexcept {
-  const loaded& there = library();
-  if (!there.outcome) return tl::unexpected(there.outcome.error());
-  return &there.table;
+  const loaded* const there = library();
+  if (there == nullptr) return fail(errc::unsupported, of_the_parent);
+  if (!there->outcome) return tl::unexpected(there->outcome.error());
+  return &there->table;
 }
 
 std::string driver_text() {
-  const loaded& there = library();
+  const loaded* const found = library();
+  if (found == nullptr) return of_the_parent;
+  const loaded& there = *found;
   if (!there.outcome) return describe(there.outcome.error()) + (there.words.empty() ? "" : ": " + there.words);
   int version = 0;
   if (there.table.driver_get_version(&version) != status::success) return "a CUDA driver of unknown version";

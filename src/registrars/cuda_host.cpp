@@ -30,7 +30,7 @@ namespace {
 
 constexpr auto overlap_text = "overlaps what is registered with CUDA";
 
-bool is_gone(const registered& one) noexcept { return one.in->life() != one.life; }
+bool is_gone(const registered& one) noexcept { return one.in->is_over(one.life); }
 
 result<void> may_share(const piece& there, const registered& as, const piece& wanted) noexcept {
   const bool inside = there.begin <= wanted.begin && wanted.end <= there.end;

@@ -53,7 +53,7 @@ result<opened_memory> open_memory(const cuda::primary_context& in, exchange::lin
 }
 
 bool is_gone(const cuda::primary_context& in, const opened_memory& memory) noexcept {
-  return memory.kind != cuda_memory_kind::segments && in.life() != memory.life;
+  return memory.kind != cuda_memory_kind::segments && in.is_over(memory.life);
 }
 
 result<void> close_memory(const cuda::primary_context& in, opened_memory& memory) noexcept {

@@ -2,8 +2,12 @@
 // What goes wrong around GPU memory: no room, ended processes, reset devices. Errors, and never a crash.
 #include "support/cuda_test.hpp"
 
+#include "registrars/cuda_driver.hpp"
+
 #include <latch>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 namespace pinfold::testing {
 namespace {
@@ -48,6 +52,32 @@ TEST_F(cuda_trouble, R7_any_other_refusal_is_returned_as_it_is_and_evicts_nothin
   EXPECT_EQ(cache.statistics().evicted, 0U);
   EXPECT_TRUE(cache.find(any_peer, idle.handle, idle.address, 1));
   touch(cache, wanted, 2);
+}
+
+TEST_F(cuda_trouble, a_driver_that_cannot_name_the_context_for_a_moment_does_not_end_it) {
+  PINFOLD_EMULATION_ONLY();
+  const auto fail_once = [] {
+    emulation().fail("cuCtxGetId", 1, static_cast<int>(cuda::status::launch_failed), false);
+  };
+  for (const bool at_open : {true, false}) {
+    cuda_cache cache{cuda_ipc_importer()};
+    const auto memory = peer.allocate(32 * kib, 1);
+    if (at_open) fail_once();
+    touch(cache, memory, 1);
+    EXPECT_EQ(gpu().counters().live_mappings, 1U);
+    if (!at_open) fail_once();
+    EXPECT_TRUE(cache.flush());
+    EXPECT_EQ(gpu().counters().live_mappings, 0U) << (at_open ? "at the open" : "at the close");
+  }
+}
+
+TEST_F(cuda_trouble, R37_a_forked_child_is_told_that_the_driver_is_its_parents) {
+  ASSERT_TRUE(cuda::driver());
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(!cuda::driver() && cuda::driver().error() == errc::unsupported ? 0 : 1);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(cuda_trouble, R8_two_threads_that_want_one_handle_cause_one_open) {
