@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/userfaultfd.hpp"
 
+#include "monitors/userfaultfd_fork.hpp"
 #include "monitors/userfaultfd_kernel.hpp"
 #include "monitors/userfaultfd_session.hpp"
 
@@ -69,6 +70,7 @@ class userfaultfd final : public watch::monitor {
 };
 
 result<void> userfaultfd::start() noexcept {
+  const uffd::no_fork until_noted;
   auto opened = uffd::open();
   if (!opened) return tl::unexpected(opened.error());
   auto* const fresh = new (std::nothrow) link(board_, watched_, *opened, now_.load(std::memory_order_relaxed));

@@ -7,6 +7,18 @@
 
 namespace pinfold::monitors::uffd {
 
+/// While one exists, fork(2) waits, a second at most: a child does not know a descriptor that is made, but not noted.
+class no_fork {
+ public:
+  no_fork() noexcept;
+  no_fork(const no_fork&) = delete;
+  no_fork& operator=(const no_fork&) = delete;
+  ~no_fork();
+
+ private:
+  bool held_;
+};
+
 /// From now on children close these as the first thing they do. Once at a time in a process: an error while others are.
 [[nodiscard]] result<void> keep_from_children(const descriptor& uffd, const descriptor& maps) noexcept;
 
