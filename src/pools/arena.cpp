@@ -4,32 +4,41 @@
 #include "pools/sealed_pages.hpp"
 
 #include <algorithm>
-#include <array>
+#include <atomic>
 #include <cstddef>
+#include <memory>
 #include <new>
 #include <unistd.h>
 
 namespace pinfold {
 
-void sealed_arena::set_limit(std::size_t bytes) noexcept { pools::arena::of_this_process().set_limit(bytes); }
-sealed_arena::usage_info sealed_arena::usage() noexcept { return pools::arena::of_this_process().usage(); }
+void sealed_arena::set_limit(std::size_t bytes) noexcept {
+  if (auto* const here = pools::arena::of_this_process()) here->set_limit(bytes);
+}
+
+sealed_arena::usage_info sealed_arena::usage() noexcept {
+  auto* const here = pools::arena::of_this_process();
+  return here == nullptr ? usage_info{} : here->usage();
+}
 
 namespace pools {
 
-// Never destroyed: pools of static life give back to it.
-arena& arena::of_this_process() noexcept {
-  alignas(arena) static std::array<std::byte, sizeof(arena)> place;
-  static arena& only = *new (place.data()) arena();
-  return only;
+// Never destroyed: pools of static life give back to it. A child has none of its parent's pieces, as they are not
+// inherited, and perhaps a mutex that no thread of the child will unlock: so it has an arena of its own.
+arena* arena::of_this_process() noexcept {
+  static constinit std::atomic<arena*> current{nullptr};
+  arena* found = current.load(std::memory_order_acquire);
+  const pid_t process = ::getpid();
+  if (found != nullptr && found->process_ == process) return found;
+  std::unique_ptr<arena> fresh(new (std::nothrow) arena(process, found));
+  if (!fresh) return nullptr;
+  return current.compare_exchange_strong(found, fresh.get(), std::memory_order_acq_rel) ? fresh.release() : found;
 }
 
-// A child has none of its parent's pieces: they are not inherited.
-void arena::forget_the_parents() noexcept {
-  if (process_ == ::getpid()) return;
-  process_ = ::getpid();
-  pieces_.clear();
-  bytes_ = reserved_ = 0;
-}
+arena::arena(pid_t process, arena* parents) noexcept
+    : limit_(parents == nullptr ? sealed_arena::default_limit : parents->limit_.load()),
+      process_(process),
+      parents_(parents) {}
 
 arena::piece* arena::idle_piece(std::size_t bytes, page_kind wanted) noexcept {
   for (piece& one : pieces_) {
@@ -42,13 +51,13 @@ arena::piece* arena::idle_piece(std::size_t bytes, page_kind wanted) noexcept {
 
 result<mapping> arena::take(std::size_t bytes, page_kind wanted) noexcept try {
   std::unique_lock lock(mutex_);
-  forget_the_parents();
   if (piece* found = idle_piece(bytes, wanted)) {
     found->idle = false;
     return found->made;
   }
   const std::size_t counted = rounded(bytes, bytes < huge_page ? small_page() : huge_page);
-  const std::size_t room = limit_ > bytes_ ? limit_ - bytes_ : 0;
+  const std::size_t limit = limit_;
+  const std::size_t room = limit > bytes_ ? limit - bytes_ : 0;
   if (counted > room) return fail(errc::over_budget, "the limit of sealed_arena is reached");
   pieces_.reserve(pieces_.size() + reserved_ + 1);
   ++reserved_;
@@ -67,20 +76,15 @@ result<mapping> arena::take(std::size_t bytes, page_kind wanted) noexcept try {
 
 void arena::give_back(const mapping& unused) noexcept {
   std::lock_guard lock(mutex_);
-  forget_the_parents();
   const auto found =
       std::ranges::find_if(pieces_, [&](const piece& one) { return one.made.memory.begin == unused.memory.begin; });
   if (found != pieces_.end()) found->idle = true;
 }
 
-void arena::set_limit(std::size_t bytes) noexcept {
-  std::lock_guard lock(mutex_);
-  limit_ = bytes;
-}
+void arena::set_limit(std::size_t bytes) noexcept { limit_.store(bytes); }
 
 sealed_arena::usage_info arena::usage() noexcept {
   std::lock_guard lock(mutex_);
-  forget_the_parents();
   sealed_arena::usage_info seen{.limit = limit_, .bytes = bytes_, .idle = 0};
   for (const piece& one : pieces_) seen.idle += one.idle ? one.made.memory.size() : 0;
   return seen;

@@ -7,6 +7,7 @@
 
 #include <pinfold/pools/sealed_arena.hpp>
 
+#include <atomic>
 #include <mutex>
 #include <sys/types.h>
 #include <vector>
@@ -16,7 +17,8 @@ namespace pinfold::pools {
 /// Every sealed mapping of this process. Thread-safe.
 class arena {
  public:
-  [[nodiscard]] static arena& of_this_process() noexcept;
+  /// Null where there is no memory for it.
+  [[nodiscard]] static arena* of_this_process() noexcept;
 
   /// A mapping of that size, rounded up to its pages: one that nobody uses, or a new one.
   [[nodiscard]] result<mapping> take(std::size_t bytes, page_kind wanted) noexcept;
@@ -32,15 +34,16 @@ class arena {
     bool idle;
   };
 
+  arena(pid_t process, arena* parents) noexcept;
   [[nodiscard]] piece* idle_piece(std::size_t bytes, page_kind wanted) noexcept;
-  void forget_the_parents() noexcept;
 
-  std::mutex mutex_;  // guards all below
+  std::atomic<std::size_t> limit_;  // a child begins with its parent's
+  const pid_t process_;
+  arena* const parents_;  // so that it is not lost
+  std::mutex mutex_;      // guards all below
   std::vector<piece> pieces_;
-  std::size_t limit_ = sealed_arena::default_limit;
   std::size_t bytes_ = 0;
   std::size_t reserved_ = 0;  // places in `pieces_` promised to mappings in progress
-  pid_t process_ = 0;
 };
 
 }  // namespace pinfold::pools

@@ -12,13 +12,15 @@ namespace pinfold::detail {
 namespace {
 
 void unmap(const pools::mapping& gone, bool sealed) noexcept {
-  if (sealed) return pools::arena::of_this_process().give_back(gone);
-  pools::unmap(gone.memory);
+  if (!sealed) return pools::unmap(gone.memory);
+  if (auto* const arena = pools::arena::of_this_process()) arena->give_back(gone);
 }
 
 result<pools::mapping> map(std::size_t bytes, const pool_options& options) noexcept {
-  if (options.sealed) return pools::arena::of_this_process().take(bytes, options.pages);
-  return pools::mapper(bytes).map(options.pages);
+  if (!options.sealed) return pools::mapper(bytes).map(options.pages);
+  auto* const arena = pools::arena::of_this_process();
+  return arena == nullptr ? fail(errc::out_of_resources, "no memory for sealed_arena")
+                          : arena->take(bytes, options.pages);
 }
 
 slab_info info_of(const slab& one) noexcept {

@@ -15,6 +15,9 @@
 #include <optional>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
 
 namespace pinfold::testing {
 namespace {
@@ -170,6 +173,22 @@ TEST_F(sealed_pool, R50_children_have_none_of_it) {
   });
   EXPECT_EQ(child.finish(), 0);
   pool.deallocate(memory, 1);
+}
+
+TEST(sealed_pool_elsewhere, R37_a_fork_while_another_thread_uses_the_arena_leaves_the_child_one_that_works) {
+  std::jthread user([](const std::stop_token& stop) {
+    while (!stop.stop_requested()) static_cast<void>(sealed_arena::usage());
+  });
+  for (int i = 0; i < 200; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(5);
+      ::_exit(sealed_arena::usage().bytes == 0 ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_EQ(status, 0) << (WIFSIGNALED(status) ? "the child hangs" : "the child has its parent's pieces");
+  }
 }
 
 // From here on the process has a kernel without mseal(2), as before Linux 6.10.
