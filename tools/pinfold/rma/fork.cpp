@@ -34,11 +34,19 @@ class forked_peers : public star_peers {
   }
 
  private:
+  // A child in a driver that does not return cannot be killed: it is left to init, and said so.
   static void reap(pid_t child, std::chrono::steady_clock::time_point deadline) {
+    if (ends_by(child, deadline)) return;
+    ::kill(child, SIGKILL);
+    if (!ends_by(child, deadline + std::chrono::seconds(5)))
+      fmt::print(stderr, "pinfold: process {} does not end, killed as it is\n", child);
+  }
+
+  static bool ends_by(pid_t child, std::chrono::steady_clock::time_point deadline) {
     for (;;) {
       const auto ended = ::waitpid(child, nullptr, WNOHANG);
-      if (ended == child || (ended < 0 && errno != EINTR)) return;
-      if (std::chrono::steady_clock::now() > deadline) ::kill(child, SIGKILL);
+      if (ended == child || (ended < 0 && errno != EINTR)) return true;
+      if (std::chrono::steady_clock::now() > deadline) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "interrupts.hpp"
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -14,6 +15,8 @@ namespace {
 
 constexpr std::chrono::milliseconds most_for_children{1000};
 constexpr std::chrono::milliseconds most_for_handlers{1000};
+
+std::atomic<bool> interrupted{false};
 
 bool is_ignored(int signal) {
   struct sigaction now{};
@@ -55,6 +58,7 @@ void end_at_interrupt(const sigset_t& signals, const std::vector<pid_t>& childre
   int which = 0;
   while (::sigwait(&signals, &which) != 0) {
   }
+  interrupted.store(true);  // before the first child ends
   end_children(children, which);
   std::thread([which] {
     std::this_thread::sleep_for(most_for_handlers);
@@ -76,6 +80,16 @@ void hold_interrupts() {
 
 void take_interrupts(std::vector<pid_t> children) {
   std::thread([signals = interrupts(), all = std::move(children)] { end_at_interrupt(signals, all); }).detach();
+}
+
+// The signal may have come, and its thread not have run yet: Ctrl-C is for all ranks at once.
+void end_if_interrupted() {
+  sigset_t pending{};
+  bool coming = ::sigpending(&pending) == 0;
+  const auto all = interrupts();
+  const auto is_in = [&](int one) { return ::sigismember(&pending, one) == 1 && ::sigismember(&all, one) == 1; };
+  coming = coming && (is_in(SIGINT) || is_in(SIGTERM) || is_in(SIGHUP));
+  if (coming || interrupted.load()) std::this_thread::sleep_for(2 * (most_for_children + most_for_handlers));
 }
 
 }  // namespace tool

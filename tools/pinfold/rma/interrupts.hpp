@@ -19,4 +19,8 @@ void hold_interrupts();
 /// fork() needs a call of its own.
 void take_interrupts(std::vector<pid_t> children);
 
+/// For a rank that failed, before it says so: does not return when a signal is ending the process. What failed may be
+/// that a child has ended by it.
+void end_if_interrupted();
+
 }  // namespace tool

@@ -27,6 +27,7 @@ int complain(std::string_view who, const std::exception& problem, exit_status st
 
 // Said before the others are told, since with MPI that is the end of this process.
 int give_up(tool::rma_peers& peers, const std::exception& problem, exit_status status) {
+  tool::end_if_interrupted();
   if (*problem.what() == '\0') return status;  // has been said where it happened
   complain(fmt::format("rank {}: ", peers.rank()), problem, status);
   peers.give_up(problem.what());
