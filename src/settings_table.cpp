@@ -141,7 +141,7 @@ constexpr setting row(std::string_view name, std::string_view comment) noexcept 
 }
 
 using o = cache_options;
-constexpr std::array<setting, 16> table{
+constexpr std::array<setting, 17> table{
     row<&o::retain>("PINFOLD_RETAIN", "keep registrations that nobody uses, for reuse: on, off"),
     row<&o::max_bytes>("PINFOLD_MAX_BYTES", "most bytes registered at any time: a number with K, M, G or T, or inf"),
     row<&o::max_count>("PINFOLD_MAX_COUNT", "most registrations open at any time: a number, or inf"),
@@ -157,7 +157,11 @@ constexpr std::array<setting, 16> table{
                           "0 for never"),
     row<&o::full>("PINFOLD_WHEN_FULL", "what to do when the budget is used up and nothing is idle: fail, wait, bypass"),
     row<&o::closes>("PINFOLD_CLOSES", "where registrations that nobody needs are closed: inline, deferred"),
-    row<&o::reaper>("PINFOLD_REAPER", "run a thread that does the deferred closes: on, off"),
+    row<&o::reaper>("PINFOLD_REAPER",
+                    "run a thread that does deferred closes, and closes what went away or is idle too long: on, off"),
+    row<&o::idle_timeout>("PINFOLD_IDLE_TIMEOUT_MS",
+                          "close imports that were not used for so long, whose exporter may have freed them, in "
+                          "milliseconds; 0 for never"),
     row<&o::full_timeout>("PINFOLD_FULL_TIMEOUT_MS", "longest wait for room in the budget, in milliseconds"),
     row<&o::conflict_timeout>("PINFOLD_CONFLICT_TIMEOUT_MS",
                               "longest wait for a conflicting use to end, in milliseconds"),

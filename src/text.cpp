@@ -22,6 +22,7 @@ constexpr std::array all_counters{
     counter{"invalid", &s::invalid},
     counter{"misses", &s::misses},
     counter{"evicted", &s::evicted},
+    counter{"expired", &s::expired},
     counter{"found", &s::found},
     counter{"notfound", &s::notfound},
     counter{"acquires", &s::acquires},

@@ -55,6 +55,11 @@ struct cache_options {
   std::size_t max_bytes = 0;  ///< most bytes registered at any time, 0 = no limit (R12)
   std::size_t max_count = 0;  ///< most registrations open at any time, 0 = no limit (R12)
 
+  /// For caches of imported memory: what no lease used for so long is closed, for nothing tells an importer that the
+  /// exporter freed a buffer, and what is mapped stays allocated there. By the next miss or `progress()`, or by the
+  /// reaper; within twice this time. 0 = never.
+  std::chrono::milliseconds idle_timeout{60000};
+
   // For caches of local memory:
   monitor_choice monitor = monitor_choice::automatic;  ///< who tells of memory that goes
   bool strict = false;  ///< with userfaultfd: exact also where a thread reuses an address that another unmapped with a
@@ -65,7 +70,8 @@ struct cache_options {
 
   when_full full = when_full::fail;
   close_policy closes = close_policy::inline_;
-  bool reaper = false;  ///< run a thread that does the deferred closes
+  bool reaper = false;  ///< run a thread that does the deferred closes, closes local memory that went away within
+                        ///< 100 ms (R60), and imports that are idle for `idle_timeout`
 
   std::chrono::milliseconds full_timeout{1000};   ///< longest wait for room, with `when_full::wait`
   std::chrono::milliseconds conflict_timeout{0};  ///< longest wait for a conflicting lease to end (R6)

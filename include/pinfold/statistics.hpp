@@ -22,6 +22,7 @@ struct statistics {
   std::uint64_t invalid = 0;  ///< look-ups whose token differed: the entry turned stale
   std::uint64_t misses = 0;   ///< acquires that opened a registration of their own
   std::uint64_t evicted = 0;  ///< idle entries closed to make room
+  std::uint64_t expired = 0;  ///< imports closed as no lease used them for `idle_timeout`
   std::uint64_t found = 0;    ///< `find` calls that returned a lease
   std::uint64_t notfound = 0;  ///< `find` calls that returned none
 
@@ -33,7 +34,7 @@ struct statistics {
   std::uint64_t misses_invalidated = 0;  ///< was registered, turned stale
   std::uint64_t misses_rights = 0;       ///< is registered, with fewer rights
   std::uint64_t misses_extent = 0;       ///< overlaps something registered, which does not cover it
-  std::uint64_t misses_evicted = 0;      ///< was registered, closed to make room
+  std::uint64_t misses_evicted = 0;      ///< was registered, closed to make room or after `idle_timeout`
 
   // The driver.
   std::uint64_t opens = 0;         ///< successful opens

@@ -23,6 +23,7 @@ enum class counter : std::uint8_t {
   misses_evicted,
   failed_acquires,
   evicted,
+  expired,
   found,
   notfound,
   opens,

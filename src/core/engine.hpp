@@ -13,6 +13,7 @@
 #include "core/entry_pool.hpp"
 #include "core/history.hpp"
 #include "core/hit_table.hpp"
+#include "core/idle_sweep.hpp"
 #include "core/joiner.hpp"
 #include "core/leased_notices.hpp"
 #include "core/mutex.hpp"
@@ -41,12 +42,7 @@
 namespace pinfold::detail {
 
 using core::entry;
-
-/// While hits come in, the sum may be off by those that come and go.
-[[nodiscard]] inline std::uint64_t pins_of(const entry& one) noexcept {
-  const auto pins = one.pins();
-  return pins < 0 ? 0 : static_cast<std::uint64_t>(pins);
-}
+using core::pins_of;
 
 /// A miss does a few of the closes that are due, so that nobody who only acquires lets them pile up for ever, and none
 /// pays for a whole invalidation at once.
@@ -181,6 +177,9 @@ class engine {
   void order_hits() noexcept PINFOLD_REQUIRES(mutex_);
   void stop_all_hits() noexcept PINFOLD_REQUIRES(mutex_);
   void resume_hits() noexcept PINFOLD_REQUIRES(mutex_);
+
+  // --- imports that nothing uses (engine_idle.cpp)
+  void queue_idle() noexcept PINFOLD_REQUIRES(mutex_);
 
   // --- several at once (engine_group.cpp)
   struct group;
@@ -378,6 +377,7 @@ class engine {
   core::news news_ PINFOLD_GUARDED_BY(mutex_);
   core::deadline unfinished_since_ PINFOLD_GUARDED_BY(mutex_){};  // when a place on the board was first found empty
   core::wait_table waiting_ PINFOLD_GUARDED_BY(mutex_);
+  core::idle_sweep sweep_ PINFOLD_GUARDED_BY(mutex_);
   core::joiner* joiners_ PINFOLD_GUARDED_BY(mutex_) = nullptr;
   std::size_t openings_ PINFOLD_GUARDED_BY(mutex_) = 0;   // entries that are `opening`
   std::size_t asked_now_ PINFOLD_GUARDED_BY(mutex_) = 0;  // opens that the driver is at

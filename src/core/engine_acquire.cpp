@@ -184,6 +184,7 @@ result<grant> engine::acquire_slowly(const request& what, const range& extent) n
       if (joined->held == 0) continue;
       return joined;
     }
+    if (!tidied) queue_idle();
     if (!std::exchange(tidied, true) && !queued_.empty()) {
       static_cast<void>(close_queued(closes_per_miss));  // a failure is kept in quarantine and told to the sink
       continue;

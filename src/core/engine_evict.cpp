@@ -53,12 +53,10 @@ void engine::mark_victims() noexcept {
   core::entry_list chosen;
   for (auto left = 2 * reusable_.size(); left > 0 && chosen.size() < wanted && !reusable_.empty(); --left) {
     entry& one = *reusable_.front();
-    const bool visited = one.hot()->visited.load(std::memory_order_relaxed) != 0;
-    if (!visited && one.pins() <= 0) {
+    if (!one.visited_since_hand() && one.pins() <= 0) {
       mark(one, chosen);
       continue;
     }
-    one.hot()->visited.store(0, std::memory_order_relaxed);
     reusable_.remove(&one);
     reusable_.push_back(&one);
   }

@@ -80,6 +80,7 @@ result<void> engine::progress() noexcept {
   catch_up_with_everything();
   core::scoped_lock guard(mutex_);
   queue_draining();
+  queue_idle();
   auto first = close_queued(SIZE_MAX);
   auto retried = retry_quarantined();
   return first ? retried : first;

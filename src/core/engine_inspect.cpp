@@ -16,6 +16,7 @@ statistics engine::read_statistics() const noexcept {
   now.valid = sum(counter::valid) + without_mutex + found;
   now.invalid = sum(counter::invalid);
   now.evicted = sum(counter::evicted);
+  now.expired = sum(counter::expired);
   now.found = sum(counter::found) + found;
   now.notfound = sum(counter::notfound);
   now.acquires = sum(counter::acquires) + without_mutex;

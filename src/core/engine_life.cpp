@@ -84,7 +84,8 @@ engine::engine(core::gate& own, const driver& table, cache_options options, watc
       mutex_(own.guard),
       budget_(options_.max_bytes, options_.max_count),
       pool_(own, table.token_bytes > 0),
-      cursor_(board_.generation().load()) {
+      cursor_(board_.generation().load()),
+      sweep_(table.token_bytes > 0 ? options_.idle_timeout : std::chrono::milliseconds(0)) {
   const bool imports = table.token_bytes > 0;
   view_.generation = imports ? &board_.process_word() : &board_.generation();
   view_.kernels = monitors_ ? &monitors_->kernel_generation() : &watch::monitor_set::nothing_counted();

@@ -94,10 +94,8 @@ entry& engine::claim(const request& what, const range& extent, survey& seen) noe
   } else {
     index_.insert(&fresh);
   }
-  if (watched_ != nullptr) {
-    watched_->add(covered);
-    if (index_.size() == 1) wake_reaper();  // from now on events concern it
-  }
+  if (watched_ != nullptr) watched_->add(covered);
+  if (index_.size() == 1) wake_reaper();  // from now on events concern it, or time
   news_.stamp(fresh);
   if (seen.near) note_overlap(fresh);
   ++openings_;

@@ -12,10 +12,14 @@ constexpr std::chrono::milliseconds between_looks{50};
 
 }  // namespace
 
-// While nothing is registered that an event could concern, the thread sleeps until the first entry comes. Otherwise a
-// look costs two loads where nothing has happened.
+// While nothing is registered that an event could concern or that could become idle, the thread sleeps until the first
+// entry comes. Otherwise a look costs two loads where nothing has happened.
 void engine::wait_for_work() noexcept {
-  if (watched_ == nullptr || index_.size() == 0) return reaper_wake_.wait(mutex_);
+  if (index_.size() == 0 || (watched_ == nullptr && !sweep_.wanted())) return reaper_wake_.wait(mutex_);
+  if (watched_ == nullptr) {
+    reaper_wake_.wait_for(mutex_, sweep_.apart());
+    return queue_idle();
+  }
   reaper_wake_.wait_for(mutex_, between_looks);
   if (reaper_stop_ || view_.current()) return;
   mutex_.unlock();

@@ -52,6 +52,8 @@ struct entry {
   bool near : 1 = false;        ///< opening, and there is or was something else that can be found and overlaps it
   bool disturbed : 1 = false;   ///< opening, and something that overlaps it was closed since the driver was asked
   bool counted : 1 = false;     ///< whether the budget holds a place for it
+  bool spared : 1 = false;      ///< to be spared by eviction's hand: hit, but the sweep asked first
+  bool used : 1 = true;         ///< to be spared by the next sweep: new, or hit, but the hand asked first
 
   [[nodiscard]] entry_state now() const noexcept { return state; }
 
@@ -82,6 +84,19 @@ struct entry {
   }
   [[nodiscard]] std::int32_t owner() const noexcept {
     return static_cast<std::int32_t>(owner_and_hits.load(std::memory_order_relaxed) >> hit_bits);
+  }
+
+  /// Whether it was hit since eviction's hand passed, for the hand.
+  [[nodiscard]] bool visited_since_hand() noexcept {
+    const bool visited = take_visit() || spared;
+    spared = false;
+    return visited;
+  }
+  /// Whether it was hit since the last sweep for what is idle, for the sweep.
+  [[nodiscard]] bool visited_since_sweep() noexcept {
+    const bool visited = take_visit() || used;
+    used = false;
+    return visited;
   }
 
   /// Whether requests may find it.
@@ -115,7 +130,21 @@ struct entry {
   }
 
  private:
+  // Hits set one flag; two look for it, at different times.
+  [[nodiscard]] bool take_visit() noexcept {
+    auto& visited = hot()->visited;
+    if (visited.load(std::memory_order_relaxed) == 0) return false;
+    visited.store(0, std::memory_order_relaxed);
+    return spared = used = true;
+  }
+
   static constexpr unsigned hit_bits = 42;
 };
+
+/// While hits come in, the sum may be off by those that come and go.
+[[nodiscard]] inline std::uint64_t pins_of(const entry& one) noexcept {
+  const auto pins = one.pins();
+  return pins < 0 ? 0 : static_cast<std::uint64_t>(pins);
+}
 
 }  // namespace pinfold::core

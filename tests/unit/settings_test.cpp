@@ -31,6 +31,7 @@ cache_options unusual() {
   options.full = pinfold::when_full::bypass;
   options.closes = pinfold::close_policy::deferred;
   options.reaper = true;
+  options.idle_timeout = milliseconds(15);
   options.full_timeout = milliseconds(11);
   options.conflict_timeout = milliseconds(12);
   options.wait_timeout = milliseconds(13);
@@ -51,6 +52,7 @@ void expect_same(const cache_options& a, const cache_options& b) {
   EXPECT_EQ(a.full, b.full);
   EXPECT_EQ(a.closes, b.closes);
   EXPECT_EQ(a.reaper, b.reaper);
+  EXPECT_EQ(a.idle_timeout, b.idle_timeout);
   EXPECT_EQ(a.full_timeout, b.full_timeout);
   EXPECT_EQ(a.conflict_timeout, b.conflict_timeout);
   EXPECT_EQ(a.wait_timeout, b.wait_timeout);

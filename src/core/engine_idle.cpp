@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Imports that nothing used for `idle_timeout`. Nothing tells an importer that the exporter freed a buffer, and what is
+// mapped stays allocated there.
+#include "core/engine.hpp"
+
+namespace pinfold::detail {
+
+// What eviction marked before goes, too: it was not used since the hand passed it.
+void engine::queue_idle() noexcept {
+  if (!sweep_.due()) return;
+  core::entry_list chosen;
+  for (auto left = reusable_.size(); left > 0; --left) {
+    entry& one = *reusable_.front();
+    const bool visited = one.visited_since_sweep();
+    if (!visited && one.pins() <= 0) {
+      mark(one, chosen);
+    } else {
+      one.used = one.pins() > 0;  // a lease that lasts is a use
+      reusable_.remove(&one);
+      reusable_.push_back(&one);
+    }
+  }
+  keep_unpinned(chosen);
+  while (entry* idle = marked_.front()) {
+    counters_.add(counter::expired);
+    history_.remember(idle->peer(), idle->covered().begin, miss_reason::evicted);
+    retire(*idle);
+  }
+  settle_retired();
+}
+
+}  // namespace pinfold::detail

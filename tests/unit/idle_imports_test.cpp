@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Imports that nothing used for `idle_timeout` are closed: nothing tells that their exporter freed them.
+#include "support/cache_checks.hpp"
+
+#include <chrono>
+#include <thread>
+
+namespace pinfold::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto timeout = 60ms;  // four ticks of the coarse clock, which may have 4 ms
+constexpr std::uint64_t count = 500;
+
+struct idle_imports : ::testing::Test {
+  static pretend_handle make(pretend_world& world, std::uint64_t i) { return world.allocate(1, 0x10000 * (i + 1), 64); }
+
+  /// At most ten seconds. Calls nothing but `done`.
+  template <class Done>
+  static bool comes(Done&& done) {
+    const auto start = std::chrono::steady_clock::now();
+    while (!done() && std::chrono::steady_clock::now() - start < 10s) std::this_thread::sleep_for(1ms);
+    return done();
+  }
+};
+
+TEST_F(idle_imports, R60_are_closed_by_the_reaper_without_another_call) {
+  for (const auto closes : {close_policy::inline_, close_policy::deferred}) {
+    pretend_fixture f({.idle_timeout = timeout, .closes = closes, .reaper = true});
+    for (std::uint64_t i = 0; i < count; ++i) f.touch(make(*f.world, i));
+    EXPECT_TRUE(comes([&] { return f.world->open_now() == 0; })) << f.world->open_now() << " are open";
+    EXPECT_EQ(f.cache.statistics().expired, count);
+    f.expect_sound();
+  }
+}
+
+TEST_F(idle_imports, are_closed_by_misses_and_by_progress) {
+  for (const bool by_misses : {false, true}) {
+    pretend_fixture f({.idle_timeout = timeout});
+    for (std::uint64_t i = 0; i < count; ++i) f.touch(make(*f.world, i));
+    EXPECT_EQ(f.world->open_now(), count);
+    const bool gone = comes([&] {
+      if (by_misses) f.touch(make(*f.world, count));
+      if (by_misses) f.cache.invalidate({1}, {0x10000 * (count + 1), 0x10000 * (count + 1) + 1});
+      if (!by_misses) f.cache.progress();
+      return f.cache.statistics().expired >= count && f.world->open_now() <= 1;
+    });
+    EXPECT_TRUE(gone) << f.world->open_now() << " are open";
+    f.expect_sound();
+  }
+}
+
+TEST_F(idle_imports, stay_while_they_are_hit_or_leased) {
+  pretend_fixture f({.idle_timeout = timeout});
+  const auto hit = make(*f.world, 0), leased = make(*f.world, 1), idle = make(*f.world, 2);
+  f.touch(idle);
+  auto lease = f.acquire(leased);
+  ASSERT_TRUE(lease);
+  const auto start = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - start < 6 * timeout) {
+    f.touch(hit);
+    f.cache.progress();
+    std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_TRUE(f.find(hit));
+  EXPECT_TRUE(f.find(leased));
+  EXPECT_FALSE(f.find(idle));
+  EXPECT_EQ(f.cache.statistics().expired, 1U);
+  EXPECT_EQ(f.cache.statistics().misses, 3U);
+  f.touch(idle);
+  EXPECT_EQ(f.cache.statistics().misses_evicted, 1U);
+}
+
+TEST_F(idle_imports, stay_for_ever_without_a_timeout) {
+  pretend_fixture f({.idle_timeout = 0ms, .reaper = true});
+  f.touch(make(*f.world, 0));
+  for (int i = 0; i < 100; ++i) {
+    f.cache.progress();
+    std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_EQ(f.world->open_now(), 1U);
+}
+
+TEST_F(idle_imports, a_sweep_does_not_make_the_eviction_forget_what_was_hit) {
+  pretend_fixture f({.max_count = 2, .idle_timeout = timeout});
+  const auto hot = make(*f.world, 0), cold = make(*f.world, 1);
+  f.touch(hot);
+  f.touch(cold);
+  f.touch(hot);
+  std::this_thread::sleep_for(timeout + 20ms);
+  f.cache.progress();  // both are new to the sweep
+  f.touch(make(*f.world, 2));
+  EXPECT_TRUE(f.find(hot));
+  EXPECT_FALSE(f.find(cold));
+}
+
+}  // namespace
+}  // namespace pinfold::testing
