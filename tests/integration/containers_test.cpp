@@ -4,6 +4,7 @@
 #include "support/container_filter.hpp"
 #include "support/pipe_device.hpp"
 #include "support/privileges.hpp"
+#include "support/sanitized.hpp"
 
 #include <pinfold/cache.hpp>
 
@@ -112,7 +113,14 @@ auto with_library(monitor_choice monitor = monitor_choice::automatic) {
   return [=] { return use_cache(monitor, true, unmap_by_library); };
 }
 
-TEST(containers, R54_hooks_alone_keep_where_no_other_code_enters_the_kernel) {
+class containers : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (sanitized) GTEST_SKIP() << "the sanitizer's allocator is not libc's";
+  }
+};
+
+TEST_F(containers, R54_hooks_alone_keep_where_no_other_code_enters_the_kernel) {
   const auto found = in_container(docker_refuses, true, with_libc_only());
   if (!found.possible) GTEST_SKIP() << "no user namespace or no filter here";
   EXPECT_TRUE(found.text().starts_with("hooks (userfaultfd: ")) << found.text();
@@ -121,7 +129,7 @@ TEST(containers, R54_hooks_alone_keep_where_no_other_code_enters_the_kernel) {
   EXPECT_EQ(found.unmonitored, 0U);
 }
 
-TEST(containers, R54_a_library_with_a_system_call_of_its_own_means_that_nothing_is_kept) {
+TEST_F(containers, R54_a_library_with_a_system_call_of_its_own_means_that_nothing_is_kept) {
   const auto found = in_container(docker_refuses, true, with_library());
   if (!found.possible) GTEST_SKIP() << "no user namespace or no filter here";
   EXPECT_TRUE(found.text().starts_with("none (userfaultfd: ")) << found.text();
@@ -132,7 +140,7 @@ TEST(containers, R54_a_library_with_a_system_call_of_its_own_means_that_nothing_
   EXPECT_GE(found.unmonitored, static_cast<std::uint64_t>(rounds));
 }
 
-TEST(containers, R54_such_a_library_that_comes_later_ends_the_keeping) {
+TEST_F(containers, R54_such_a_library_that_comes_later_ends_the_keeping) {
   const auto found = in_container(docker_refuses, true, [] {
     return use_cache(monitor_choice::automatic, true, [] { return static_cast<unmap_function*>(nullptr); });
   });
@@ -144,7 +152,7 @@ TEST(containers, R54_such_a_library_that_comes_later_ends_the_keeping) {
   EXPECT_GE(found.unmonitored, static_cast<std::uint64_t>(rounds));
 }
 
-TEST(containers, R54_the_rule_is_the_same_for_hooks_that_were_asked_for) {
+TEST_F(containers, R54_the_rule_is_the_same_for_hooks_that_were_asked_for) {
   const auto found = in_container(docker_refuses, true, with_library(monitor_choice::hooks));
   if (!found.possible) GTEST_SKIP() << "no user namespace or no filter here";
   EXPECT_TRUE(found.text().starts_with("none (hooks alone: inline_munmap.so: munmap")) << found.text();
@@ -152,7 +160,7 @@ TEST(containers, R54_the_rule_is_the_same_for_hooks_that_were_asked_for) {
 }
 
 // The control: without the rule the bytes are wrong.
-TEST(containers, the_application_may_answer_for_the_rest_and_is_wrong_here) {
+TEST_F(containers, the_application_may_answer_for_the_rest_and_is_wrong_here) {
   const auto found =
       in_container(docker_refuses, true, with_library(monitor_choice::hooks | monitor_choice::explicit_));
   if (!found.possible) GTEST_SKIP() << "no user namespace or no filter here";
@@ -160,7 +168,7 @@ TEST(containers, the_application_may_answer_for_the_rest_and_is_wrong_here) {
   EXPECT_GT(found.stale, 0) << "these tests could not fail";
 }
 
-TEST(containers, podman_refuses_other_calls_and_the_rule_holds) {
+TEST_F(containers, podman_refuses_other_calls_and_the_rule_holds) {
   const auto found = in_container(
       podman_refuses, true, [] { return use_cache(monitor_choice::automatic, false, [] { return &unmap_by_libc; }); });
   if (!found.possible) GTEST_SKIP() << "no user namespace or no filter here";
@@ -170,7 +178,7 @@ TEST(containers, podman_refuses_other_calls_and_the_rule_holds) {
   EXPECT_NE(other.text().find("inline_munmap.so: munmap by its own instruction"), std::string::npos) << other.text();
 }
 
-TEST(containers, the_device_file_gives_userfaultfd_where_the_system_call_is_refused) {
+TEST_F(containers, the_device_file_gives_userfaultfd_where_the_system_call_is_refused) {
   if (::access("/dev/userfaultfd", R_OK | W_OK) != 0) GTEST_SKIP() << "/dev/userfaultfd is not there, or not ours";
   const auto found = in_container(docker_refuses, false, with_library());
   if (!found.possible) GTEST_SKIP() << "no filter here";
@@ -179,7 +187,7 @@ TEST(containers, the_device_file_gives_userfaultfd_where_the_system_call_is_refu
   EXPECT_GE(found.hits, static_cast<std::uint64_t>(rounds));
 }
 
-TEST(containers, the_system_call_allowed_gives_userfaultfd) {
+TEST_F(containers, the_system_call_allowed_gives_userfaultfd) {
   std::vector<refused_call> others;
   std::ranges::copy_if(docker_refuses, std::back_inserter(others),
                        [](const refused_call& one) { return one.number != SYS_userfaultfd; });
