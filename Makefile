@@ -5,6 +5,9 @@ EMULATION := build/release/tests/emulated_cuda/libcuda.so.1
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 export CTEST_PARALLEL_LEVEL ?= $(shell nproc)
 
+# Variables of the caller's shell that tune its allocator, or pinfold: tests must not depend on them.
+TUNING := $(filter GLIBC_TUNABLES MALLOC_% PINFOLD_%,$(filter-out PINFOLD_TEST_%,$(.VARIABLES)))
+
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo demo-emulated gpu-test weight-sync bench plots figures test soak hosts-test rdma-test rdma-soak format lint check install clean
 
@@ -64,7 +67,7 @@ test:            ## build everything and run all tests at their short lengths
 	scripts/setup test
 	cmake --preset release $(CONFIGURE)
 	cmake --build --preset release
-	ctest --preset release --timeout 300
+	env $(TUNING:%=-u %) ctest --preset release --timeout 300
 
 soak:            ## the long tests: ten million model steps, a minute or more of each stress test in three builds; hours
 	scripts/setup check

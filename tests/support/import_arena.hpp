@@ -231,6 +231,7 @@ void run_in_every_mode() {
         options.full_timeout = std::chrono::milliseconds(20);
         options.conflict_timeout = std::chrono::milliseconds(threads == 2 ? 0 : 1);
         options.wait_timeout = std::chrono::milliseconds(500);
+        options.idle_timeout = std::chrono::milliseconds(retain ? 20 : 0);  // all the time
         options.reaper = closes == close_policy::deferred && retain;
         run_arena<Source>(options, threads, each);
       }
