@@ -6,6 +6,7 @@
 #include "monitors/hooks_find.hpp"
 #include "monitors/hooks_guard.hpp"
 #include "monitors/hooks_install.hpp"
+#include "monitors/hooks_text_lock.hpp"
 #include "watch/wiped_pages.hpp"
 
 #include <atomic>
@@ -63,8 +64,9 @@ class hooks final : public watch::monitor {
   /// With the lock held.
   result<void> join(life& all, const libc_copies& found) noexcept {
     add_copies(found, board_);
+    const text_lock alone;
     if (all.monitors == 0 || !jumps::lead_to_us(hooked.found()))
-      if (auto done = jumps::install(hooked.found()); !done) return done;
+      if (auto done = jumps::install(hooked.found(), alone); !done) return done;
     ++all.monitors;
     counted_ = true;
     sees_loading_ = found.all.front()[static_cast<std::size_t>(events::function::linker_mmap)].entry != 0;
@@ -100,8 +102,9 @@ class hooks final : public watch::monitor {
     if (!found) return tl::unexpected(found.error());
     const std::lock_guard locked(the_life.load()->mutex);
     add_copies(*found, board_);
+    const text_lock alone;
     if (!jumps::lead_to_us(hooked.found()))
-      if (auto done = jumps::install(hooked.found()); !done) return done;
+      if (auto done = jumps::install(hooked.found(), alone); !done) return done;
     code_looked_at.store(times);
     return {};
   }
@@ -111,11 +114,12 @@ class hooks final : public watch::monitor {
   result<void> regain() noexcept {
     if (board_.process() != process_) return fail(errc::closed, "the hooks are the parent process's");
     const std::lock_guard locked(the_life.load()->mutex);
+    const text_lock alone;  // another copy of this library may have been in the middle of a change
     if (works()) return {};
     board_.post_everything(watch::source::hooks);
     if (guard::writable()) return fail(errc::closed, "another library is changing the code of libc");
     if (jumps::lead_to_us(hooked.found())) return {};  // through another copy of this library
-    return jumps::install(hooked.found());
+    return jumps::install(hooked.found(), alone);
   }
 
   watch::board& board_;

@@ -209,8 +209,7 @@ result<void> put_in_all(const plan& wanted) noexcept {
 
 }  // namespace
 
-result<void> install(std::span<const found_functions> found) noexcept {
-  const text_lock alone;
+result<void> install(std::span<const found_functions> found, const text_lock& /*alone*/) noexcept {
   new_pages fresh;
   plan wanted;
   for (const auto& in : all_layers)

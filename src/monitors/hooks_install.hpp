@@ -9,14 +9,15 @@
 #pragma once
 
 #include "monitors/hooks_find.hpp"
+#include "monitors/hooks_text_lock.hpp"
 
 #include <pinfold/error.hpp>
 
 namespace pinfold::monitors::jumps {
 
 /// Makes every entry lead to a replacement: all, or no further change and an error. Not at the same time as `install`
-/// or `remove` of this copy of the library; other copies in the process are kept out.
-[[nodiscard]] result<void> install(std::span<const found_functions> found) noexcept;
+/// or `remove` of this copy of the library; `alone` keeps other copies in the process out.
+[[nodiscard]] result<void> install(std::span<const found_functions> found, const text_lock& alone) noexcept;
 
 /// Puts back what stood there, except under another library's later change, through which calls may still come.
 void remove() noexcept;

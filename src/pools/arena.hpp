@@ -39,8 +39,8 @@ class arena {
 
   std::atomic<std::size_t> limit_;  // a child begins with its parent's
   const pid_t process_;
-  arena* const parents_;  // so that it is not lost
-  std::mutex mutex_;      // guards all below
+  [[maybe_unused]] arena* const parents_;  // so that it is not lost
+  std::mutex mutex_;                       // guards all below
   std::vector<piece> pieces_;
   std::size_t bytes_ = 0;
   std::size_t reserved_ = 0;  // places in `pieces_` promised to mappings in progress
