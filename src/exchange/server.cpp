@@ -13,6 +13,7 @@ namespace {
 
 constexpr int accepts_a_round = 16;  // those that are connected come first
 constexpr int rest_milliseconds = 50;
+constexpr int look_milliseconds = 1000;  // the program may close all descriptors just before a poll, and reuse them
 constexpr int send_buffer_bytes = 4096;  // a few replies: a peer that reads none of them must not pile up descriptors
 
 result<file> listen_at(std::uint64_t exporter) noexcept {
@@ -97,7 +98,7 @@ server::~server() {
   stop_.store(true);
   if (waker_.still_there()) {
     ::shutdown(waker_.number(), SHUT_RDWR);
-  } else {  // closed by the program. A poll that has begun before listens on
+  } else {  // closed by the program. A poll that began before still listens, one that began after ends by itself
     static_cast<void>(connect_to(exporter_));
   }
   ::pthread_join(thread_, nullptr);
@@ -120,7 +121,7 @@ bool server::wait() noexcept {
   for (const connection& peer : connections_) {
     watched_.push_back({.fd = peer.socket.number(), .events = POLLIN, .revents = 0});
   }
-  const int ready = ::poll(watched_.data(), watched_.size(), resting_ ? rest_milliseconds : -1);
+  const int ready = ::poll(watched_.data(), watched_.size(), resting_ ? rest_milliseconds : look_milliseconds);
   if (ready >= 0) return watched_[0].revents == 0;
   return recover();
 }
