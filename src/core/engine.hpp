@@ -44,18 +44,18 @@ namespace pinfold::detail {
 using core::entry;
 using core::pins_of;
 
-/// A miss does a few of the closes that are due, so that nobody who only acquires lets them pile up for ever, and none
-/// pays for a whole invalidation at once.
+/// How many of the due closes a miss does: so closes do not pile up where threads only acquire, and no miss pays for a
+/// whole invalidation.
 inline constexpr std::size_t closes_per_miss = 4;
 
-/// Thread-safe. Functions that require the mutex may give it up while the driver or the sink works, and say so with
-/// "unlocks"; after them nothing seen before is known to hold.
+/// The engine of one cache. Thread-safe. Functions that require the mutex and are marked "unlocks" may release it while
+/// the driver or the sink works. Nothing read before such a call is known to hold after it.
 class engine {
  public:
   using watched_by = core::watched_by;
 
-  /// Throws `std::bad_alloc`, or `std::system_error` when the reaper's thread cannot start.
-  /// `backend` is kept until no thread is in the driver any more.
+  /// Makes an engine. Throws `std::bad_alloc`, or `std::system_error` when the reaper's thread cannot start. The engine
+  /// keeps `backend` until no thread is in the driver any more.
   [[nodiscard]] static engine* make(const driver& table, cache_options options, watched_by monitors,
                                     std::shared_ptr<void> backend);
   engine(const engine&) = delete;
@@ -65,7 +65,7 @@ class engine {
   [[nodiscard]] grant look_up(peer_id peer, const range& wanted, const void* token, asked_by who) noexcept;
   [[nodiscard]] grant look_up(const request& what) noexcept;
   [[nodiscard]] static const hit_view& no_hits() noexcept;
-  /// What fronts may hit with by themselves: with nothing, where a monitor has to be asked before.
+  /// Returns the view for the inline hits of the fronts: one that never hits when a monitor has to be asked first.
   [[nodiscard]] const hit_view& inline_view() const noexcept {
     return options_.strict && monitors_ != nullptr ? no_hits() : view_;
   }
@@ -74,11 +74,11 @@ class engine {
   [[nodiscard]] result<grant> acquire(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
   void acquire_group(std::span<const request> what, std::span<result<grant>> granted) noexcept PINFOLD_EXCLUDES(mutex_);
   [[nodiscard]] grant find(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
-  /// Does what is due after a release, or after a hit that failed in the `cache` with that number.
+  /// Does what is due after a release, or after a failed hit in the cache with the number `cache`.
   static result<void> settle(const record* unpinned, asked_by who, std::uint32_t cache) noexcept;
   static constexpr std::uint32_t by_lease = UINT32_MAX;
 
-  /// Whether this is the process that the engine was made in, and not a child of its. There, nothing may be touched.
+  /// Whether this is the process that made the engine. A forked child must not touch the engine.
   [[nodiscard]] bool here() const noexcept { return board_.process() == process_; }
 
   void invalidate(peer_id peer, const range& gone) noexcept PINFOLD_EXCLUDES(mutex_);
@@ -146,15 +146,15 @@ class engine {
   void count_hit(ledger* mine, record* found, asked_by who) noexcept;
   void allow_hits(const entry& live, record& hot) noexcept PINFOLD_REQUIRES(mutex_);
   static void stop_hits(entry& live) noexcept { live.hot()->clear(record::hittable); }
-  /// Whether no hit is found without the mutex.
+  /// Whether hits are found only under the mutex.
   [[nodiscard]] bool hits_need_the_mutex() const noexcept {
     return hits_need_the_mutex_.load(std::memory_order_relaxed);
   }
-  /// Whether it stays open after its last release.
+  /// Whether `one` stays open after its last release.
   [[nodiscard]] bool kept(const entry& one) const noexcept {
     return (options_.retain || one.persistent) && !one.bypass;
   }
-  /// Whether eviction's hand goes over it.
+  /// Whether eviction's hand visits `one`.
   [[nodiscard]] bool reusable(const entry& one) const noexcept {
     return one.now() == entry_state::live && options_.retain && !one.bypass && !one.persistent;
   }
@@ -265,7 +265,7 @@ class engine {
   void retire(entry& old) noexcept PINFOLD_REQUIRES(mutex_);
   void settle_retired() noexcept PINFOLD_REQUIRES(mutex_);
 
-  // --- what monitors say (engine_news.cpp)
+  // --- events from monitors (engine_news.cpp)
   using marked_entries = core::marked_entries;
   void catch_up(const request& what) noexcept PINFOLD_EXCLUDES(mutex_) {
     if (options_.strict && monitors_ != nullptr) monitors_->settle();
@@ -288,7 +288,7 @@ class engine {
       doom_if_in_news(opening);
   }
   void doom_if_in_news(entry& opening) noexcept PINFOLD_REQUIRES(mutex_);
-  /// R30: monitors of this process do not see what others do to a file.
+  /// Whether other processes could change a file under `extent` unseen: monitors of this process do not see that (R30).
   [[nodiscard]] bool others_could_take(const request& what, const range& extent) const noexcept {
     return monitors_ != nullptr && !what.unshared && !monitors_->sees_files() && is_of_a_file(what, extent);
   }
@@ -302,7 +302,7 @@ class engine {
   void tell_changes() noexcept PINFOLD_EXCLUDES(mutex_);
   [[nodiscard]] std::uint64_t monitor_failures() const noexcept;
   void keep_to_itself(entry& opening) noexcept PINFOLD_REQUIRES(mutex_);
-  /// Whether it can be noted that this is registered.
+  /// Prepares `watched_memory` to count `extent`. Returns false when there is no memory for that.
   [[nodiscard]] bool watchable(const range& extent) noexcept {
     return watched_ == nullptr || watched_->prepare(extent);
   }
@@ -319,7 +319,7 @@ class engine {
   bool wait_for(const void* what, core::deadline until) noexcept PINFOLD_REQUIRES(mutex_);              // unlocks
   bool wait_for_release(release_watch& watch, core::deadline until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   void tell(event what) noexcept PINFOLD_EXCLUDES(mutex_);
-  // Under the mutex, or by the one thread whose business the entry is.
+  // Requires the mutex, or that the calling thread is opening or closing the entry.
   [[nodiscard]] event about(const entry& one, event_kind kind, severity level) const noexcept;
   void reap() noexcept PINFOLD_REQUIRES(mutex_);           // unlocks
   void wait_for_work() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
@@ -336,21 +336,21 @@ class engine {
   [[nodiscard]] bool unused() const noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] engine* leave_if_last() noexcept PINFOLD_REQUIRES(mutex_);
 
-  // What a hit reads, on lines that nobody writes.
-  alignas(64) core::hit_table hits_;  // changed under the mutex, read without
+  // The fields that a hit reads, on cache lines that no hit writes.
+  alignas(64) core::hit_table hits_;  // written under the mutex, read without it
   hit_view view_;
-  const core::cache_number number_;  // 0 when there are too many, then nothing is hit without the mutex
-  const std::uint64_t hits_before_;  // what caches of this number had counted when this one began
+  const core::cache_number number_;  // 0 when none was free: then every hit takes the mutex
+  const std::uint64_t hits_before_;  // counted under this number before this cache was made
   const std::uint64_t finds_before_;
   const std::size_t token_offset_;
   const driver driver_;
   std::shared_ptr<void> backend_ PINFOLD_GUARDED_BY(mutex_);
   const cache_options options_;
   const watch::board& board_;
-  const std::uint64_t process_;           // as the gate says: a copy, for the gate's line has the mutex
-  watch::watched_memory* const watched_;  // null for imported memory, of which only its token tells
+  const std::uint64_t process_;           // a copy, as the gate's cache line has the mutex
+  watch::watched_memory* const watched_;  // null for imported memory: only its token shows that it was replaced
   const std::shared_ptr<const watch::monitor_set> monitors_;
-  const std::uint64_t failures_before_;  // of its monitors, when this cache was made
+  const std::uint64_t failures_before_;  // of its monitors, before this cache was made
   std::atomic<std::uint64_t> changes_told_;
   const std::shared_ptr<void> hints_;
   const bool keeps_;
@@ -362,32 +362,32 @@ class engine {
 
   core::gate& gate_;
   core::mutex& mutex_;
-  core::budget budget_;                                 // changed under the mutex, read without
-  core::entry_pool pool_;                               // changed under the mutex, walked without
-  core::range_index index_ PINFOLD_GUARDED_BY(mutex_);  // what the driver has open, or is asked to open
+  core::budget budget_;                                 // written under the mutex, read without it
+  core::entry_pool pool_;                               // written under the mutex, walked without it
+  core::range_index index_ PINFOLD_GUARDED_BY(mutex_);  // entries that the driver has open, or is asked to open
   core::entry_list reusable_
       PINFOLD_GUARDED_BY(mutex_);  // live and to be kept, leased or not: eviction's hand goes round
   core::entry_list marked_ PINFOLD_GUARDED_BY(mutex_);   // evicting: no pin, no hits, closed when room is needed
   core::entry_list retired_ PINFOLD_GUARDED_BY(mutex_);  // draining since a moment ago; empty when the mutex is free
-  core::entry_list held_ PINFOLD_GUARDED_BY(mutex_);     // draining, and pinned when somebody last looked
+  core::entry_list held_ PINFOLD_GUARDED_BY(mutex_);     // draining, and pinned when last checked
   core::entry_list queued_ PINFOLD_GUARDED_BY(mutex_);   // draining without a pin: closes that are due
   core::entry_list quarantined_ PINFOLD_GUARDED_BY(mutex_);
   core::history history_ PINFOLD_GUARDED_BY(mutex_);
-  std::uint64_t cursor_ PINFOLD_GUARDED_BY(mutex_);  // on the board
+  std::uint64_t cursor_ PINFOLD_GUARDED_BY(mutex_);  // the next number to read from the board
   core::news news_ PINFOLD_GUARDED_BY(mutex_);
   core::deadline unfinished_since_ PINFOLD_GUARDED_BY(mutex_){};  // when a place on the board was first found empty
   core::wait_table waiting_ PINFOLD_GUARDED_BY(mutex_);
   core::idle_sweep sweep_ PINFOLD_GUARDED_BY(mutex_);
   core::joiner* joiners_ PINFOLD_GUARDED_BY(mutex_) = nullptr;
   std::size_t openings_ PINFOLD_GUARDED_BY(mutex_) = 0;   // entries that are `opening`
-  std::size_t asked_now_ PINFOLD_GUARDED_BY(mutex_) = 0;  // opens that the driver is at
+  std::size_t asked_now_ PINFOLD_GUARDED_BY(mutex_) = 0;  // opens that the driver is working on
   std::size_t closes_in_flight_ PINFOLD_GUARDED_BY(mutex_) = 0;
   std::uint64_t closes_done_ PINFOLD_GUARDED_BY(mutex_) = 0;
   std::uint64_t hits_seen_ PINFOLD_GUARDED_BY(mutex_) = 0;
-  core::deadline last_vain_wait_ PINFOLD_GUARDED_BY(mutex_){};  // for pins that were no transient ones
-  std::size_t hits_stopped_ PINFOLD_GUARDED_BY(mutex_) = 0;     // calls of quiesce: meanwhile no entry becomes hittable
+  core::deadline last_vain_wait_ PINFOLD_GUARDED_BY(mutex_){};  // for transient pins
+  std::size_t hits_stopped_ PINFOLD_GUARDED_BY(mutex_) = 0;     // quiesces in progress: no entry becomes hittable
   bool closed_ PINFOLD_GUARDED_BY(mutex_) = false;
-  bool orphaned_ PINFOLD_GUARDED_BY(mutex_) = false;  // the last that needs the engine frees it
+  bool orphaned_ PINFOLD_GUARDED_BY(mutex_) = false;  // the last thread that needs the engine frees it
   mutable std::atomic<std::uint64_t> leases_most_{0};
 
   std::condition_variable_any reaper_wake_;

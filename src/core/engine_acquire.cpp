@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Finding what is asked for, and waiting for what is on its way.
+// Finding entries for requests, and waiting for entries that other threads open or close.
 #include "core/engine.hpp"
 #include "core/mapped.hpp"
 #include "core/open_watch.hpp"
@@ -10,7 +10,7 @@ namespace pinfold::detail {
 
 namespace {
 
-// All that covers the request covers this, and what else overlaps the request need not be gone over.
+// Every entry that covers the request covers its first byte. Other entries that overlap the request need no look.
 range first_byte(const request& what) noexcept { return {what.wanted.begin, what.wanted.begin + 1}; }
 
 }  // namespace
@@ -34,7 +34,7 @@ void engine::tell_request(const request& what, const grant& granted, std::chrono
 }
 
 result<grant> engine::grant_for(const request& what) noexcept {
-  static_cast<void>(ledger::of_this_thread());  // for the hits to come
+  static_cast<void>(ledger::of_this_thread());  // makes the ledger for the hits to come
   catch_up(what);
   if (hits_need_the_mutex() || what.persistent || monitors_ != nullptr) {
     core::scoped_lock guard(mutex_);
@@ -51,8 +51,8 @@ result<grant> engine::grant_for(const request& what) noexcept {
   return tl::unexpected(extent.error());
 }
 
-// What can be refused is refused here, before the mutex is taken for it and before anything is done whose cost grows
-// with the size (R59). Monitors are about mappings of this process: an explicit one may be about any addresses.
+// Refuses bad input before the mutex is taken and before any work whose cost grows with the size (R59). `monitors_` is
+// set only where monitors watch mappings of this process; an explicit monitor accepts any addresses.
 result<range> engine::checked(const request& what) const noexcept {
   constexpr std::size_t huge = std::size_t{1} << 32U;
   auto extent = driver_.check(driver_.self, what);
@@ -64,7 +64,7 @@ result<range> engine::checked(const request& what) const noexcept {
   return extent;
 }
 
-// Before the driver is asked what it would register, which may cost more than a hit.
+// Looks for a hit before the driver is asked what it would register, which may cost more than a hit.
 grant engine::hit_if_live(const request& what) noexcept {
   if (closed_ || what.unshared) return {};
   survey seen;
@@ -77,7 +77,7 @@ grant engine::hit_if_live(const request& what) noexcept {
 
 grant engine::find(const request& what) noexcept { return audit_ ? find_audited(what) : find_any(what); }
 
-// What hits would not see is looked for under the mutex: what is `evicting`, not hittable, or not in their table.
+// Looks under the mutex for entries that hits do not see: `evicting`, not hittable, or not in the hit table.
 grant engine::find_any(const request& what) noexcept {
   const auto seen_at_once = driver_.token_bytes > 0
                                 ? look_up(what.peer, what.wanted, what.token, asked_by::find)
@@ -101,7 +101,7 @@ grant engine::find_any(const request& what) noexcept {
   return {};
 }
 
-// The token differs: the exporter has freed this memory and given its address to something else (R4).
+// Retires an entry whose token differs: the exporter freed that memory and gave its address to other memory (R4).
 void engine::replace(entry& stale) noexcept {
   counters_.add(counter::invalid);
   const event replaced = about(stale, event_kind::replaced, severity::info);
@@ -117,7 +117,7 @@ bool engine::same_token(const entry& one, const request& what) const noexcept {
   return driver_.token_bytes == 0 || std::memcmp(token, what.token, driver_.token_bytes) == 0;
 }
 
-// Goes over what overlaps `extent`, which contains the request, until it finds what can be handed out at once.
+// Goes over the entries that overlap `extent`, which contains the request, until it finds one to hand out at once.
 void engine::look_around(const request& what, const range& extent, survey& seen) const noexcept {
   seen.match = seen.other_token = seen.twin = nullptr;
   seen.around = rights::none;
@@ -186,7 +186,7 @@ result<grant> engine::acquire_slowly(const request& what, const range& extent) n
     }
     if (!tidied) queue_idle();
     if (!std::exchange(tidied, true) && !queued_.empty()) {
-      static_cast<void>(close_queued(closes_per_miss));  // a failure is kept in quarantine and told to the sink
+      static_cast<void>(close_queued(closes_per_miss));  // on failure the entry is quarantined, and the sink told
       continue;
     }
     if (seen.other_token != nullptr) {
@@ -210,15 +210,15 @@ tl::unexpected<error> engine::refused(const error& why) noexcept {
   return tl::unexpected(why);
 }
 
-// Waits for another thread's open. Returns an empty grant when the caller has to look again: the driver may have
-// refused the rights that the opener asked for, of which this request needs only some, or others than the opener fell
-// back to; or it found no room, and its registration ends with its last lease, where this request wants it to stay.
+// Waits for another thread's open. Returns an empty grant when the result does not suit the request and the caller has
+// to look again: the open failed with other rights than the request needs, or succeeded without some of them; or it
+// became a bypass, which ends with its last lease, while the request is persistent.
 result<grant> engine::join(entry& opening, const request& what, const patience& until) noexcept {
   opening.own_pins().fetch_add(1);  // from here on the entry cannot be reused, whatever becomes of the open
   const joiner self(joiners_, opening);
   while (opening.now() == entry_state::opening) {
     if (wait_for(&opening, until.others()) || opening.now() != entry_state::opening) continue;
-    opening.own_pins().fetch_sub(1);  // the opener still holds one
+    opening.own_pins().fetch_sub(1);  // the opener still holds a pin
     return fail(errc::timed_out, "another thread is still opening this handle");
   }
   const bool made = opening.now() == entry_state::live || opening.now() == entry_state::draining;
@@ -234,7 +234,7 @@ result<grant> engine::join(entry& opening, const request& what, const patience& 
     }
     return grant_on(*opening.hot(), what);
   }
-  static_cast<void>(unpin(opening));  // a close that fails is kept in quarantine and told to the sink
+  static_cast<void>(unpin(opening));  // if a close fails, the entry is quarantined, and the sink told
   if (!suits) return grant{};
   return tl::unexpected(self.why());
 }
@@ -253,7 +253,7 @@ result<void> engine::wait_out(entry& twin, const patience& until) noexcept {
     }
     case entry_state::draining:
       if (twin.queued || twin.pins() == 0) {
-        static_cast<void>(close(twin));  // if it fails, the twin is seen again, in quarantine
+        static_cast<void>(close(twin));  // if it fails, the next look finds the twin in quarantine
         return {};
       }
       if (wait_for(&twin, end_of_conflict(twin, until))) return {};
@@ -308,7 +308,7 @@ bool engine::grow_index() noexcept {
   return true;
 }
 
-// Without memory for it, some hits take the mutex.
+// Grows the hit table. Without memory for that, some hits take the mutex.
 void engine::grow_hit_table(unsigned step) noexcept {
   mutex_.unlock();
   core::hit_table::memory larger(step);

@@ -30,8 +30,8 @@ bool fits_in_record(const driver& table) noexcept {
 
 }  // namespace
 
-// All that may wait, call a driver, a monitor or a sink does so with no_cancellation: every function here is noexcept,
-// or calls functions that are.
+// Every function that may wait or call a driver, a monitor or a sink first disables cancellation (`no_cancellation`):
+// it is noexcept, or calls functions that are.
 
 void engine_closer::operator()(engine* closing) const noexcept {
   const no_cancellation guard;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is handed out is looked at once more, by the kernel's own account of the pages: for debugging, and for CI.
+// Compares registrations that are handed out with the kernel's own account of their pages: for debugging, and for CI.
 #include "core/engine.hpp"
 
 #include <cstdio>
@@ -18,18 +18,18 @@ bool engine::passes_audit(const grant& granted) noexcept {
   return false;
 }
 
-// The entry is pinned, so that it stays what it is.
+// The entry is pinned, so it cannot change meanwhile.
 void engine::tell_failed_audit(const entry& found) noexcept try {
   event what = about(found, event_kind::audit_failed, severity::failure);
   const std::string history = "other pages than were registered are behind it: " + std::to_string(found.hits()) +
                               " hits sampled, monitors: " + monitors_text_;
   what.text = history.c_str();
   tell(what);
-} catch (const std::bad_alloc&) {  // it was counted
+} catch (const std::bad_alloc&) {  // the failure is counted already
   tell(about(found, event_kind::audit_failed, severity::failure));
 }
 
-// What fails is never handed out: it is invalidated, and the request begins anew.
+// Never hands out a registration that fails the audit: invalidates it, and begins the request anew.
 result<grant> engine::acquire_audited(const request& what) noexcept {
   for (int tries = 0; tries < 3; ++tries) {
     auto granted = grant_for(what);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Giving back: releases, closes, quarantine.
+// Releases, closes, quarantine.
 #include "core/engine.hpp"
 
 namespace pinfold::detail {
@@ -13,8 +13,8 @@ bool home_of_this_process(const core::gate& gate) noexcept {
 
 }  // namespace
 
-// A pin was given back on an entry that is not simply live, or somebody waits for releases. It may be late: then the
-// entry, the engine, even the page may have moved on, and there is nothing to do.
+// Settles a pin that was given back on an entry that is not hittable, or while a thread waits for releases. The call
+// may be late: if the entry, the engine or even the page has moved on, there is nothing to do.
 result<void> engine::settle(const record* given_back, asked_by who, std::uint32_t cache) noexcept {
   auto& page = core::record_page::of(given_back);
   core::gate* gate = page.owner.load(std::memory_order_acquire);
@@ -26,7 +26,7 @@ result<void> engine::settle(const record* given_back, asked_by who, std::uint32_
     engine* home = gate->home;
     if (home == nullptr || page.owner.load(std::memory_order_relaxed) != gate) return {};
     home->mutex_is_held();
-    home->waiting_.notify(home);  // who waits for room or for a conflict looks again
+    home->waiting_.notify(home);  // threads that wait for room or for a conflict look again
     const bool later = home->defers_closes() || !home->may_close(who, cache);
     if (!home->orphaned_) closed = home->unpinned(core::record_page::entry_of(given_back), later);
     last = home->leave_if_last();
@@ -35,8 +35,8 @@ result<void> engine::settle(const record* given_back, asked_by who, std::uint32_
   return closed;
 }
 
-// Whether a hit that failed may call the driver. `find` does not (R48); nor does a hit in another cache, whose thread
-// may never have used this one (R57): what was in that hit's hint is this cache's by now.
+// Whether the release of a pin may call the driver. A `find` may not (R48). Nor may a failed hit of another cache,
+// whose thread may never have used this one (R57): its guess was a record that belongs to this cache by now.
 bool engine::may_close(asked_by who, std::uint32_t cache) const noexcept {
   return who == asked_by::acquire && (cache == by_lease || cache == number_);
 }
@@ -47,8 +47,8 @@ result<void> engine::unpin(entry& held) noexcept {
   return unpinned(held, defers_closes());
 }
 
-// Does what is due when an entry has no pin left, except a close that is to be done `later`. Whoever gives a pin back
-// comes here, or has seen that it need not.
+// Does what is due when an entry has no pin left; queues the close if it is to be done `later`. Every thread that gives
+// a pin back calls this, or has seen that it need not.
 result<void> engine::unpinned(entry& freed, bool later) noexcept {
   if (freed.hot()->is(record::hittable) || freed.pins() > 0) return {};
   switch (freed.now()) {
@@ -66,11 +66,11 @@ result<void> engine::unpinned(entry& freed, bool later) noexcept {
       queue_close(freed);
       return {};
     case entry_state::failed: recycle(freed); return {};
-    default: waiting_.notify(&freed); return {};  // quarantined: from now on its close can be retried
+    default: waiting_.notify(&freed); return {};  // quarantined: from now on a thread can retry its close
   }
 }
 
-// Requires that it is in no list.
+// Requires that `stale` is in no list.
 void engine::queue_close(entry& stale) noexcept {
   stale.queued = true;
   queued_.push_back(&stale);
@@ -78,7 +78,7 @@ void engine::queue_close(entry& stale) noexcept {
   wake_reaper();
 }
 
-// Takes a closable entry out of the list that it is in, and where hits could find it.
+// Takes a closable entry out of its list and out of the hit table.
 void engine::detach(entry& closable) noexcept {
   PINFOLD_INVARIANT(!closable.hot()->is(record::hittable), "what can still be hit is not closed");
   switch (closable.now()) {
@@ -96,7 +96,7 @@ void engine::detach(entry& closable) noexcept {
   }
 }
 
-// Tells the sink why, unless that is what its user asked for.
+// Closes an entry. Tells the sink `why`, which is absent when the application asked for the close.
 result<void> engine::close(entry& closable, std::optional<event_kind> why) noexcept {
   std::optional<event> told;
   if (why && options_.sink)
@@ -143,7 +143,8 @@ void engine::recycle(entry& done) noexcept {
   pool_.put(&done);
 }
 
-// An opener that was refused because of this entry, but has not yet come to look why, must know to try again.
+// Marks the openers that the driver may have refused because of this entry, and that have not yet looked for the
+// obstacle: they have to ask the driver again.
 void engine::tell_overlapping_openings(const entry& closed) noexcept {
   if (asked_now_ == 0) return;
   index_.find_overlap(closed.peer(), closed.covered(), [](entry& one) {
@@ -165,7 +166,7 @@ result<void> engine::retry_quarantined() noexcept {
   result<void> first;
   for (std::size_t left = quarantined_.size(); left > 0 && !quarantined_.empty(); --left) {
     entry* owed = quarantined_.front();
-    if (joiner::waits(joiners_, *owed)) {  // to read why its open failed; any other pin on it is a transient one
+    if (joiner::waits(joiners_, *owed)) {  // to read why its open failed; any other pin on it is transient
       quarantined_.remove(owed);
       quarantined_.push_back(owed);
       continue;

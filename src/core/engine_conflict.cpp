@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The driver says "already mapped": exactly what overlaps the new allocation stands in the way (R6).
+// The driver says "already mapped": exactly the entries that overlap the new allocation are in the way (R6).
 #include "core/engine.hpp"
 
 #include <algorithm>
@@ -8,16 +8,17 @@ namespace pinfold::detail {
 
 namespace {
 
-// What stands in the way of an open, by what has to be done about it.
+// The entries in the way of an open, by what has to be done about them.
 struct obstacles {
-  entry* leased = nullptr;    // somebody uses it
+  entry* leased = nullptr;    // pinned
   entry* moving = nullptr;    // another thread's open or close is at work on it
-  entry* closable = nullptr;  // nobody needs it
+  entry* closable = nullptr;  // can be closed now
 
   void add(entry& one, bool due) noexcept {
     switch (one.now()) {
       case entry_state::opening:
-        // Another opener that waits, as we do, holds nothing in the driver: waiting for it could be waiting for us.
+        // An opener that waits, as this thread does, has nothing open in the driver, and may itself wait for this
+        // thread.
         if (one.in_driver) moving = &one;
         break;
       case entry_state::closing: moving = &one; break;
@@ -25,7 +26,7 @@ struct obstacles {
         if (!due && one.pins() > 0) {
           leased = &one;
         } else if (closable == nullptr || !one.findable() || closable->findable()) {
-          closable = &one;  // what is due anyway comes first
+          closable = &one;  // an entry whose close is due comes first
         }
     }
   }
@@ -38,13 +39,13 @@ error as_conflict(error refused) noexcept {
 
 }  // namespace
 
-// Whether no lease can be on it: a pin there is a transient one.
+// Whether no lease can hold the entry, so that any pin on it is transient.
 bool engine::unpinned_for_good(const entry& one) const noexcept {
   if (one.now() == entry_state::quarantined) return !joiner::waits(joiners_, one);
   return one.now() == entry_state::evicting || one.queued;
 }
 
-// Until when a request waits for the pins on it.
+// Returns until when a request waits for the pins on an entry.
 core::deadline engine::end_of_conflict(const entry& pinned, const patience& until) const noexcept {
   return may_be_transient(pinned) ? std::max(until.conflicts(), end_of_transient(until)) : until.conflicts();
 }
@@ -62,7 +63,7 @@ result<void> engine::clear_conflicts(entry& opening, const error& refused, const
     index_.find_overlap(opening.peer(), opening.covered(), note);
 
     if (found.leased != nullptr) {
-      // Where other threads hit, the sum of what is hittable proves nothing.
+      // While other threads hit, the sum of the pins on a hittable entry proves nothing.
       if (found.leased->now() == entry_state::live && ledger::others() > 0 && mark_if_idle(*found.leased)) continue;
       if (!wait_for_release(watch, end_of_conflict(*found.leased, until))) return tl::unexpected(as_conflict(refused));
     } else if (found.moving != nullptr) {
@@ -79,7 +80,7 @@ result<void> engine::clear_conflicts(entry& opening, const error& refused, const
       if (auto closed = close(*found.closable, event_kind::conflict); !closed)
         return tl::unexpected(as_conflict(closed.error()));
     } else {
-      // Nothing of ours is left. If nothing of ours ever was, the application holds the mapping itself.
+      // No entry of this cache is in the way any more. If none ever was, the application itself holds the mapping.
       return changed || opening.disturbed ? result<void>{} : tl::unexpected(as_conflict(refused));
     }
     changed = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Taking entries out of the reach of hits, to close those without a pin; and telling leases from transient pins, which
-// are those of hits that fail: a thread gives such a pin back before it does anything else.
+// Taking entries out of the reach of hits, to close those without a pin; and telling leases from transient pins. A
+// transient pin is that of a failed hit: its thread gives it back before it does anything else.
 #include "core/engine.hpp"
 #include "core/point.hpp"
 
@@ -9,9 +9,9 @@
 
 namespace pinfold::detail {
 
-// Takes a live entry out of the reach of hits. Until everybody knows, it may still be pinned.
+// Takes a live entry out of the reach of hits. Until the next barrier, hits may still pin it.
 void engine::mark(entry& live, core::entry_list& chosen) noexcept {
-  core::point();  // whoever looked for pins may have seen none
+  core::point();  // the caller may have seen no pin
   stop_hits(live);
   core::point();
   if (reusable(live)) reusable_.remove(&live);
@@ -26,7 +26,7 @@ void engine::revive(entry& marked) noexcept {
   allow_hits(marked, *marked.hot());
 }
 
-// Those that were pinned before everybody knew go back to what they were.
+// Passes a barrier, then moves the entries of `chosen` to `marked_`, and revives those that were pinned before it.
 void engine::keep_unpinned(core::entry_list& chosen) noexcept {
   if (chosen.empty()) return;
   order_hits();
@@ -45,8 +45,9 @@ bool engine::mark_if_idle(entry& live) noexcept {
   return live.now() == entry_state::evicting;
 }
 
-// The hand goes round: an entry that was hit since the hand passed, or is pinned, gets another round. A few are marked
-// at once, for the barrier costs more than all the rest; those that are not needed are hit again in the slow way.
+// Moves eviction's hand on: an entry that was hit since the hand passed, or is pinned, gets another round. Marks a few
+// victims at once, for the barrier costs more than all the rest; a request for one that was not needed revives it under
+// the mutex.
 void engine::mark_victims() noexcept {
   constexpr std::size_t most = 64;
   const auto wanted = std::min(most, 1 + reusable_.size() / 16);
@@ -66,8 +67,8 @@ void engine::mark_victims() noexcept {
   while (marked_.size() > most) revive(*marked_.front());
 }
 
-// While hits go on, an entry's sum proves nothing. With all hits stopped at the same time it does: an entry that is
-// still pinned was pinned at that moment, so that a request may be refused when all of them are (R58).
+// While hits go on, the sum of an entry's pins proves nothing. With all hits stopped at the same time it does: an entry
+// that is still pinned was pinned at that moment, so that a request may be refused when all entries are pinned (R58).
 void engine::mark_all_unpinned() noexcept {
   core::entry_list chosen;
   while (entry* one = reusable_.front()) mark(*one, chosen);
@@ -88,7 +89,8 @@ void engine::mark_idle() noexcept {
   keep_unpinned(chosen);
 }
 
-// What was pinned only by hits that fail, or was released and not settled yet: the thread is between two steps.
+// Queues the closes of entries that only failing hits had pinned, or that were released and are not settled yet: the
+// releasing thread is between two steps.
 void engine::queue_released() noexcept {
   queue_draining();
   index_.for_each([this](entry& one) {
@@ -98,7 +100,7 @@ void engine::queue_released() noexcept {
   settle_retired();
 }
 
-// A thread has one transient pin at most, and the caller has none: whatever it holds is a lease.
+// A thread has one transient pin at most, and the calling thread has none: all pins that it holds are leases.
 bool engine::may_be_transient(const entry& pinned) noexcept {
   const auto pins = pinned.pins();
   return pins > 0 && !ledger::held_here(pinned.hot()) && static_cast<std::size_t>(pins) <= ledger::others();
@@ -115,16 +117,16 @@ bool engine::any_transient() noexcept {
   return found;
 }
 
-// After a wait in vain the pins are leases most likely, so that the next waits are short for a while: a hundredth of
-// the time at most is lost to long ones.
+// Returns until when to wait for transient pins. After a wait in vain the pins are most likely leases, so that the next
+// waits are short for a while: a hundredth of the time at most is lost to long waits.
 core::deadline engine::end_of_transient(const patience& until) const noexcept {
   const auto now = std::chrono::steady_clock::now();
   const bool lately = last_vain_wait_ != core::deadline{} && now - last_vain_wait_ < 100 * core::longest_transient_pin;
   return lately ? std::min(until.transient(), now + core::longest_transient_pin / 50) : until.transient();
 }
 
-// Waits until a release was settled, which may have been that of a transient pin. False when none may be there, or none
-// was given back in time.
+// Waits until a release was settled, which may have been that of a transient pin. Returns false when no pin can be
+// transient, or when no release came in time.
 bool engine::wait_for_transient(release_watch& watch, const patience& until) noexcept {
   if (!any_transient()) return false;
   if (wait_for_release(watch, end_of_transient(until))) return true;
@@ -132,9 +134,10 @@ bool engine::wait_for_transient(release_watch& watch, const patience& until) noe
   return false;
 }
 
-// After it, sums of entries whose hits were stopped before are exact. Where the kernel refuses the barrier, as in a
-// process that forbade itself membarrier, hits without the mutex end for good in this cache: once. A hit that had begun
-// has its pin in memory, or does not get through, when a processor's stores have had this much time to leave it.
+// Passes a barrier: after it, the sums of entries whose hits were stopped before are exact. If the kernel refuses the
+// barrier, as in a process that forbade itself membarrier, hits without the mutex end for good in this cache. Then it
+// waits once, long enough for a processor's stores to leave its store buffer: a hit that had begun has its pin in
+// memory by then, or fails.
 void engine::order_hits() noexcept {
   if (core::order_everywhere() || hits_need_the_mutex_.exchange(true, std::memory_order_seq_cst)) return;
   constexpr std::chrono::milliseconds store_buffers_empty{10};
@@ -143,7 +146,7 @@ void engine::order_hits() noexcept {
   std::this_thread::sleep_for(store_buffers_empty);
 }
 
-// Until `resume_hits`, every request takes the mutex, and sums are exact.
+// Stops all hits: until `resume_hits`, every request takes the mutex, and sums are exact.
 void engine::stop_all_hits() noexcept {
   ++hits_stopped_;
   index_.for_each([](entry& one) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Closing all that no lease holds: flush, quiesce, progress.
+// Closing all entries that no lease holds: flush, quiesce, progress.
 #include "core/engine.hpp"
 
 namespace pinfold::detail {
 
-// What has no pin any more, but whose last release has yet to come for the mutex: it will find nothing to do. The sums
-// are exact: what drains had its barrier, and what is live and not kept was never hit without the mutex.
+// Queues the closes of draining entries that have no pin any more, but whose last release has yet to take the mutex:
+// that release will find nothing to do. The sums are exact: entries that drain had their barrier, and live entries that
+// are not kept were never hit without the mutex.
 void engine::queue_draining() noexcept {
   for (auto left = held_.size(); left > 0; --left) {
     entry& one = *held_.front();
@@ -29,7 +30,7 @@ result<void> engine::close_unpinned() noexcept {
   return first;
 }
 
-// A transient pin keeps an entry open that no lease holds: it is waited for.
+// Closes all entries that no lease holds. A transient pin may keep such an entry open: waits for that.
 result<void> engine::close_unheld() noexcept {
   const patience until(options_);
   release_watch watch;
@@ -42,7 +43,7 @@ result<void> engine::close_unheld() noexcept {
   return first ? finished : first;
 }
 
-// What other threads are closing at this moment is nobody's either: the caller wants it gone, too.
+// Waits for closes by other threads: no lease holds those entries either, and the caller wants them gone, too.
 result<void> engine::wait_for_closes() noexcept {
   const patience until(options_);
   while (closes_in_flight_ > 0)
@@ -56,7 +57,7 @@ result<void> engine::flush() noexcept {
   return close_unheld();
 }
 
-// While hits go on, no number of leases is right: a lease may come and go between two looks.
+// Stops hits first: while hits go on, no count of leases is right, as a lease may come and go between two looks.
 result<void> engine::quiesce() noexcept {
   catch_up_with_everything();
   core::scoped_lock guard(mutex_);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Several requests with fewer calls of the driver: what is plainly a miss is opened together, the rest one by one.
+// Serves several requests with fewer calls of the driver: opens plain misses together, and the rest one by one.
 #include "core/engine.hpp"
 
 #include <array>
@@ -9,7 +9,7 @@ namespace pinfold::detail {
 /// The requests of a group that are opened together.
 struct engine::group {
   std::size_t size = 0;
-  std::array<std::size_t, most_in_group> number;  // of the request
+  std::array<std::size_t, most_in_group> number;  // the index of the request
   std::array<entry*, most_in_group> fresh;
   std::array<miss_reason, most_in_group> reason;
 };
@@ -31,15 +31,15 @@ void engine::acquire_group(std::span<const request> what, std::span<result<grant
     core::scoped_lock guard(mutex_);
     for (std::size_t i = 0; i < what.size() && spare_entry(); ++i)
       done[i] = extents[i] && !alone[i] && claim_if_simple(what[i], *extents[i], i, claimed);
-    static_cast<void>(close_queued(closes_per_miss * claimed.size));  // a failure is kept and told to the sink
+    static_cast<void>(close_queued(closes_per_miss * claimed.size));  // a failed entry is quarantined, the sink told
     if (claimed.size > 0) open_group(what, claimed, granted);
   }
   for (std::size_t i = 0; i < what.size(); ++i)
     if (!done[i]) granted[i] = acquire(what[i]);
 }
 
-// Whether the request is a miss for which there is room at once. Hits, joins and everything that may have to wait go
-// the usual way: waiting here would keep the other members of the group from being opened.
+// Claims an entry if the request is a miss for which there is room at once. Hits, joins and everything that may have to
+// wait go the usual way: waiting here would delay the other members of the group.
 bool engine::claim_if_simple(const request& what, const range& extent, std::size_t number, group& claimed) noexcept {
   if (closed_ || what.unbudgeted) return false;
   survey seen;
@@ -48,7 +48,7 @@ bool engine::claim_if_simple(const request& what, const range& extent, std::size
   counters_.add(counter::acquires);
   claimed.reason[claimed.size] = reason_of_miss(what, extent, seen);
   entry& fresh = claim(what, extent, seen);
-  budget_.give(extent.size() - fresh.covered().size(), 0);  // exact where the rights are remote
+  budget_.give(extent.size() - fresh.covered().size(), 0);  // with remote rights the entry is smaller
   fresh.bytes = fresh.covered().size();
   fresh.counted = true;
   claimed.number[claimed.size] = number;
@@ -77,7 +77,7 @@ void engine::open_group(std::span<const request> what, group& claimed, std::span
     if (!seen[i]) keep_to_itself(*claimed.fresh[i]);
   asked_now_ -= claimed.size;
   for (std::size_t i = 0; i < claimed.size; ++i) claimed.fresh[i]->in_driver = false;
-  for (const bool succeeded : {true, false}) {  // the refused ones last: they may have to wait
+  for (const bool succeeded : {true, false}) {  // refused ones last: they may have to wait
     for (std::size_t i = 0; i < claimed.size; ++i)
       if (made[i].has_value() == succeeded) conclude(what, claimed, i, made[i], closes_before, until, granted);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The path that everybody takes most of the time, and what keeps it honest: hits write down a pin in memory of their
-// own and only then look; who wants an entry gone says so first, makes everybody see it, and only then counts the pins.
+// Hits. A hit stores a pin in memory of its own thread and only then looks at the record. A thread that wants an entry
+// gone first makes it unhittable, then passes a barrier on all threads, and only then counts the pins.
 // `docs/protocol.md` has the argument.
 #include "core/engine.hpp"
 #include "core/point.hpp"
@@ -29,7 +29,8 @@ pin pin_now(ledger* mine, record* one) noexcept {
   return reinterpret_cast<pin>(one) | in_entry;
 }
 
-// Of a / b, rounded down, and 0 where that is less than 1: a division takes longer than all the rest of its caller.
+// Returns log2(a / b), rounded down, and 0 where a / b is less than 1. A division takes longer than all the rest of its
+// caller.
 std::uint32_t floor_of_log2(std::size_t a, std::size_t b) noexcept {
   if (a < b || b == 0) return 0;
   const auto most = std::bit_width(a) - std::bit_width(b);
@@ -47,17 +48,18 @@ const record* unpin_slowly(pin held) noexcept {
   return one->is(record::hittable) && releases_awaited.load(std::memory_order_relaxed) == 0 ? nullptr : one;
 }
 
-// Every pin that goes back is a release, also one of a hit that was none: whoever closes may have seen it.
+// Gives back a pin that is not handed out. That is a release like any other: a closing thread may have seen the pin.
 void give_up(pin held, asked_by who, std::uint32_t cache) noexcept {
   const record* unpinned = unpin(held);
   if (unpinned == nullptr) return;
   const no_cancellation guard;
-  static_cast<void>(engine::settle(unpinned, who, cache));  // a failed close is kept and told to the sink
+  static_cast<void>(engine::settle(unpinned, who, cache));  // if a close fails, the entry is quarantined
 }
 
 void sample_hits(const record* found) noexcept { core::record_page::entry_of(found).count_hits(ledger::sampling); }
 
-// The first time it does not wait: what was released before everybody knew has told nobody.
+// Waits for a release. The first call only announces the waiter and returns true: releases before the announcement did
+// not notify, so the caller must check again first.
 bool engine::wait_for_release(release_watch& watch, core::deadline until) noexcept {
   if (watch.begun()) return wait_for(this, until);
   watch.begin();
@@ -65,7 +67,7 @@ bool engine::wait_for_release(release_watch& watch, core::deadline until) noexce
   return true;
 }
 
-// Never current.
+// Returns a view that is never current.
 const hit_view& engine::no_hits() noexcept {
   static const std::atomic<std::uint64_t> never{1};
   static const hit_view none{&never, &never, 0, 0, 0, 12, 0};
@@ -133,17 +135,19 @@ grant engine::look_up(const request& what) noexcept {
   return look_up(begin, end, what.need, asked_by::acquire);
 }
 
-// Live entries are hit without the mutex, except those whose last release, or every hit, has to be seen.
+// Makes a live entry hittable without the mutex, unless its last release, or every hit, has to be seen.
 void engine::allow_hits(const entry& live, record& hot) noexcept {
   if (hits_need_the_mutex() || live.bypass || closed_ || hits_stopped_ > 0) return;
   if (!hot.is(record::listed) && !hits_.insert(&hot)) return;
-  // By the average size: then requests inside a region are mostly guessed, and those of neighbours apart.
+  // The shift follows the average size: then requests inside a region mostly share a guess, and neighbouring regions do
+  // not.
   const auto shift = floor_of_log2(budget_.bytes_now(), budget_.count_now());
   if (view_.shift.load(std::memory_order_relaxed) != shift) view_.shift.store(shift, std::memory_order_relaxed);
   hot.set(record::hittable | static_cast<std::uint32_t>(live.access) << record::rights_shift | view_.number_in_word);
 }
 
-// All leases, and for moments openers and who waits for them. Walks over everything.
+// Returns the number of leases, and for moments also of openers and of threads that wait for them. Reads all entries
+// and ledgers.
 std::uint64_t engine::leases_out() const noexcept {
   std::int64_t all = 0;
   pool_.for_each([&](core::record_page& page, std::size_t number) { all += core::counted_in(*page.own_pins(number)); });

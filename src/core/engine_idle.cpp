@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Imports that nothing used for `idle_timeout`. Nothing tells an importer that the exporter freed a buffer, and what is
-// mapped stays allocated there.
+// Closes imports that were not used for `idle_timeout`. An importer does not learn that the exporter freed a buffer,
+// and the exporter's memory stays allocated while it is mapped here.
 #include "core/engine.hpp"
 
 namespace pinfold::detail {
 
-// What eviction marked before goes, too: it was not used since the hand passed it.
+// Queues the closes of idle imports. Entries that eviction marked before go, too: they were not used since the hand
+// passed them.
 void engine::queue_idle() noexcept {
   if (!sweep_.due()) return;
   core::entry_list chosen;

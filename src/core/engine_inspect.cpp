@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Looking at a cache from outside, without stopping it.
+// Statistics and dumps of a running cache.
 #include "core/engine.hpp"
 #include "core/ticks.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Beginning, waiting, telling, ending.
+// Construction, waiting, events for the sink, the reaper's thread.
 #include "core/engine.hpp"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ std::size_t token_offset_in(const driver& table) noexcept {
   return token_offset(table.token_bytes > 0 ? imported_object_offset : local_object_offset, table.object_bytes);
 }
 
-// Who asked for an audit is told where there is none.
+// Appends whether audits run, if the options ask for them.
 std::string with_audit(std::string monitors, std::uint32_t one_in) {
   if (one_in != 0 && !monitors.empty())
     monitors += core::page_audit::possible(one_in) ? ", audited" : ", not audited: no CAP_SYS_ADMIN";
@@ -49,7 +49,7 @@ engine* engine::make(const driver& table, cache_options options, watched_by moni
   }
 }
 
-// From now on a late release finds nobody.
+// Leaves the gate: from now on a late release finds no engine.
 void engine::leave_gate() noexcept {
   gate_.guard.says_held();
   gate_.home = nullptr;
@@ -102,7 +102,7 @@ engine::engine(core::gate& own, const driver& table, cache_options options, watc
   if (options_.reaper) reaper_ = std::thread(run_reaper, this);
 }
 
-// Only what could not be closed is left.
+// The index has only entries that could not be closed.
 engine::~engine() {
   if (watched_ != nullptr) index_.for_each([this](entry& one) { watched_->remove(one.covered()); });
 }
@@ -130,7 +130,7 @@ void engine::tell(event what) noexcept {
   what.cache = options_.name.c_str();
   try {
     options_.sink(what);
-  } catch (...) {  // whatever a sink throws must not reach a destructor; it is counted
+  } catch (...) {  // an exception of the sink must not reach a destructor; it is counted
     counters_.add(core::shared_counter::sink_failures);
   }
 }
@@ -140,12 +140,13 @@ void engine::reap() noexcept {
     if (queued_.empty()) {
       wait_for_work();
     } else {
-      static_cast<void>(close_queued(SIZE_MAX));  // a failure is kept in quarantine and told to the sink
+      static_cast<void>(close_queued(SIZE_MAX));  // on failure the entry is quarantined, and the sink told
     }
   }
 }
 
-// The reaper's thread. It may be in the driver when the cache ends, and is then the last that needs the engine.
+// Runs the reaper's thread. The thread may be in the driver when the cache ends, and is then the last that needs the
+// engine.
 void engine::run_reaper(engine* home) noexcept {
   engine* last = nullptr;
   {

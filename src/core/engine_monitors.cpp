@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Asking the monitors about memory before the driver gets it, and telling what came of that (R53).
+// Asking the monitors about memory before the driver is called, and telling the sink about changes of the monitors
+// (R53).
 #include "core/engine.hpp"
 #include "core/page_bytes.hpp"
 
@@ -17,7 +18,8 @@ std::string what_became_of(const watch::monitor& one) {
 
 }  // namespace
 
-// Before the driver sees it. Without the mutex: a monitor may have to ask the kernel, or to be started anew.
+// Asks the monitors to watch `extent`, before the driver is called. Called without the mutex: a monitor may have to ask
+// the kernel, or be restarted.
 bool engine::is_watched(const range& extent) noexcept {
   const auto watched = monitors_->watch(aligned_out(extent, core::page_bytes()));
   if (monitors_->changes() != changes_told_.load(std::memory_order_relaxed)) tell_changes();
@@ -29,14 +31,15 @@ bool engine::is_watched(const range& extent) noexcept {
   return false;
 }
 
-// No monitor would tell if this memory went away: it is registered for those who wait for it, and not kept.
+// Hides an opening entry because no monitor would report the loss of its memory: it serves the requests that already
+// wait for it, and is not kept.
 void engine::keep_to_itself(entry& opening) noexcept {
   if (opening.unshared) return;
   opening.doomed = opening.unshared = true;
   counters_.add(counter::unmonitored);
 }
 
-// Several threads may find the same change: one of them tells it.
+// Tells the sink about a change of the monitors. Several threads may find the same change: one of them tells.
 void engine::tell_changes() noexcept {
   const auto now = monitors_->changes();
   if (changes_told_.exchange(now) == now || !options_.sink) return;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory that monitors say is going: read from the board, and dealt with before anything is handed out. An event may
-// concern a million entries, and who asks for something else does not wait for all of them: until they are marked, hits
-// take the mutex, which looks at the news, and everybody who comes marks a few.
+// Invalidations from monitors: read from the board, and processed before any entry is handed out. An event may concern
+// a million entries, and a request for other memory does not wait for all of them: until all are marked, every hit
+// takes the mutex, looks at the pending invalidations, and marks a few entries.
 #include "backing.hpp"
 #include "core/engine.hpp"
 
 namespace pinfold::detail {
 
-// What happened before this call is dealt with, as far as it concerns the request, before it returns. What happens
-// later happens at the same time as the request.
+// Processes every event from before this call, as far as it concerns the request, before it returns. A later event is
+// concurrent with the request.
 void engine::catch_up_with_news(const request& what) noexcept {
   const auto known = what_happened();
   while (deal_with_some(what.wanted, known)) {
@@ -26,13 +26,14 @@ void engine::catch_up_with_everything() noexcept {
   }
 }
 
-// What the kernel counts goes onto the board first, so that only that has to be read.
+// Returns how far events have come. Puts the kernel's events onto the board first, so that only the board has to be
+// read.
 engine::happened engine::what_happened() const noexcept {
   const auto kernels = monitors_ != nullptr ? monitors_->drain() : 0;
   return {board_.generation().load(std::memory_order_acquire), kernels};
 }
 
-// True when it has to be called again for the caller's sake.
+// Processes some of the pending invalidations. Returns true when the caller has to call it again.
 bool engine::deal_with_some(const range& wanted, const happened& known) noexcept {
   core::leased_notices still_held;
   bool more = false;
@@ -73,8 +74,9 @@ engine::reading engine::read_news(std::uint64_t target) noexcept {
   return reading::done;
 }
 
-// A place on the board that nobody writes to: until somebody does, nothing that is kept can be trusted. A writer that
-// has died (a vfork child, killed between two instructions) must not make that for ever.
+// Returns true when a reserved place on the board stayed unpublished for too long, and moves past it. Until the place
+// is published, no kept entry can be trusted. A writer that died (a vfork child, killed between two instructions) must
+// not make that last for ever.
 bool engine::given_up() noexcept {
   constexpr std::chrono::seconds longest{10};
   const auto now = std::chrono::steady_clock::now();
@@ -85,7 +87,7 @@ bool engine::given_up() noexcept {
   return true;
 }
 
-// What may be handed out for a request there. False when there is more than fits.
+// Marks the affected entries that could serve a request there. Returns false when `marked` has no room for all.
 bool engine::mark_where(const range& wanted, marked_entries& marked) noexcept {
   if (wanted.empty() || news_.empty()) return true;
   return index_.find_overlap({}, wanted, [&](entry& one) {
@@ -106,14 +108,15 @@ void engine::mark_some(marked_entries& marked) noexcept {
   });
 }
 
-// From now on hits are served again without a look at the news. The marks come before it: who sees that this was said
-// sees them. The sum is that of two values from the past: it equals the sum of the present ones only if both do.
+// Lets hits succeed again without a look at the pending invalidations. The marks come before this store, so a thread
+// that reads the new value sees them. The value is the sum of two earlier values: it equals the sum of the present ones
+// only if neither has changed.
 void engine::say_seen(const happened& known) noexcept {
   view_.seen.store(cursor_ + known.in_kernel, std::memory_order_release);
   if (news_.restart()) index_.for_each([](entry& one) { one.set_era(0); });
 }
 
-// Memory that went while the driver was asked for it: what it opened may be of that.
+// Marks an opening entry whose memory went away during the open: what the driver opened may be the old memory.
 void engine::doom_if_in_news(entry& opening) noexcept {
   const auto known = what_happened();
   while (read_news(known.on_board) == reading::more) {

@@ -16,12 +16,12 @@ std::int32_t this_thread() noexcept {
   return id;
 }
 
-// How often an open is repeated because its memory was invalidated meanwhile, before it is handed out unindexed.
+// How often an open is repeated because its memory was invalidated meanwhile, before the entry is handed out hidden.
 constexpr int most_late_opens = 3;
 
 }  // namespace
 
-// Where there is room, nothing else has to be looked at.
+// Takes room in the budget: the fast path of `reserve`, which looks at nothing else.
 bool engine::take_room(entry& opening, std::size_t bytes) noexcept {
   if (opening.bypass || !budget_.take(bytes, 1)) return false;
   opening.bytes = bytes;
@@ -42,7 +42,7 @@ bool engine::take_room(entry& opening, std::size_t bytes) noexcept {
   return finish(fresh, what, made, closes_before, until);
 }
 
-// Takes the driver's answer to its end: published, or asked again, or given up.
+// Handles the driver's answer: publishes the entry, asks the driver again, or gives up.
 result<grant> engine::finish(entry& fresh, const request& what, result<opened>& made, std::uint64_t closes_before,
                              const patience& until) noexcept {
   record& hot = *fresh.hot();
@@ -73,7 +73,7 @@ entry& engine::claim(const request& what, const range& extent, survey& seen) noe
   entry& fresh = *pool_.take();
   record& hot = *fresh.hot();
   const auto access = what.need | seen.around;
-  // Rounding to pages would show a peer what lies beside the memory that was asked for.
+  // Rounding to pages would give a peer access to memory beside the request.
   const bool exact = any_remote(access) && !(what.wanted == extent);
   const range covered = exact ? what.wanted : extent;
   hot.begin.store(covered.begin, std::memory_order_relaxed);
@@ -95,7 +95,7 @@ entry& engine::claim(const request& what, const range& extent, survey& seen) noe
     index_.insert(&fresh);
   }
   if (watched_ != nullptr) watched_->add(covered);
-  if (index_.size() == 1) wake_reaper();  // from now on events concern it, or time
+  if (index_.size() == 1) wake_reaper();  // from now on there is an entry that an event or time could affect
   news_.stamp(fresh);
   if (seen.near) note_overlap(fresh);
   ++openings_;
@@ -110,7 +110,8 @@ void engine::claim_specially(entry& fresh, const request& what) noexcept {
   if (what.unshared && !what.unbudgeted) counters_.add(counter::unmonitored);
 }
 
-// What is published later than what overlaps it has to look for what it supersedes.
+// Marks the entries that overlap the new one, itself included: the one that is published last looks for those that it
+// supersedes.
 void engine::note_overlap(entry& fresh) noexcept {
   index_.find_overlap(fresh.peer(), fresh.covered(), [](entry& one) {
     one.near = true;
@@ -118,8 +119,8 @@ void engine::note_overlap(entry& fresh) noexcept {
   });
 }
 
-// The range was invalidated since the driver was asked. Without a token, nothing but the time tells what was opened: it
-// may be of the memory that is gone. It is closed, and the driver asked again.
+// Closes a registration whose range was invalidated since the driver was asked, and returns true: the caller asks the
+// driver again. Without a token, nothing but the time tells what was opened: it may be the memory that is gone.
 bool engine::opened_too_late(entry& opening, const opened& made) noexcept {
   if (driver_.token_bytes > 0) return false;
   if (!close_unpublished(opening, made)) return false;  // handed out as it is, hidden, and closed by its last release
@@ -131,13 +132,13 @@ bool engine::opened_too_late(entry& opening, const opened& made) noexcept {
   return true;
 }
 
-// What to do about a driver that says no; success means to ask it again.
+// Handles a refusal by the driver. Success means that the caller asks the driver again.
 result<void> engine::after_refusal(entry& opening, const error& refused, const request& what,
                                    std::uint64_t closes_before, const patience& until) noexcept {
   if (refused.code == errc::already_mapped) return clear_conflicts(opening, refused, until);
   if (refused.code == errc::out_of_resources) return free_resources(refused, closes_before, until);
   if (opening.access == what.need) return tl::unexpected(refused);
-  opening.access = what.need;  // the driver may refuse only what was added for the sake of a lesser entry
+  opening.access = what.need;  // the driver may refuse only the rights added from other entries
   return {};
 }
 
@@ -171,7 +172,8 @@ result<void> engine::accept(entry& opening, const opened& made, const patience& 
   return made.bytes > opening.bytes ? reserve(opening, made.bytes - opening.bytes, 0, until) : result<void>{};
 }
 
-// From here on conflicts are looked for where the driver has it. Only imports are opened otherwise than asked for.
+// Indexes the entry anew with the range that the driver opened, so that conflicts are found there. Only imports are
+// opened with another range than asked for.
 void engine::index_again(entry& opening, const range& covered) noexcept {
   if (opening.covered() == covered) return;
   index_.erase(&opening);
@@ -197,13 +199,13 @@ void engine::publish(entry& opening, record& hot, const opened& made) noexcept {
   if (opening.near && driver_.token_bytes == 0) supersede(opening);
 }
 
-// Everything that leases and hits will read: from now on it is constant as long as anybody can.
+// Writes all that leases and hits read. It stays constant as long as any thread may read it.
 void engine::write_record(record& hot, const opened& made) const noexcept {
   auto* bytes = reinterpret_cast<std::byte*>(&hot);
   if (driver_.token_bytes > 0) {
     reinterpret_cast<imported_part*>(bytes + sizeof(record))->data = made.data;
     std::memcpy(bytes + imported_object_offset, &made.object, driver_.object_bytes);
-  } else if (driver_.object_bytes == sizeof(std::uint64_t)) {  // as most are: then it is one instruction
+  } else if (driver_.object_bytes == sizeof(std::uint64_t)) {  // the usual size: one instruction
     std::memcpy(bytes + local_object_offset, &made.object, sizeof(std::uint64_t));
   } else {
     std::memcpy(bytes + local_object_offset, &made.object, driver_.object_bytes);
@@ -217,7 +219,7 @@ registration engine::object_of(const entry& one) const noexcept {
   return copy;
 }
 
-// What the new entry covers in range and rights is not needed any more; who holds it keeps it until release (R23).
+// Retires entries that the new entry covers in range and rights. A lease on one keeps it open until release (R23).
 void engine::supersede(entry& by) noexcept {
   index_.find_overlap(by.peer(), by.covered(), [&](entry& one) {
     mutex_is_held();
@@ -234,7 +236,7 @@ void engine::leave_index(entry& gone) noexcept {
   if (watched_ != nullptr) watched_->remove(gone.covered());
 }
 
-// The open came to nothing: everybody who waits for it is told why, and the last of them recycles the entry.
+// Ends a failed open: tells the waiting threads why, the last of which recycles the entry.
 error engine::abandon(entry& opening, const error& why) noexcept {
   leave_index(opening);
   --openings_;
@@ -246,7 +248,8 @@ error engine::abandon(entry& opening, const error& why) noexcept {
   return why;
 }
 
-// Closes what the driver opened and nothing refers to yet. False when the driver refuses: the sink was told.
+// Closes what the driver opened and nothing refers to yet. Returns false when the driver refuses, after telling the
+// sink.
 bool engine::close_unpublished(entry& opening, const opened& made) noexcept {
   ++closes_in_flight_;
   event failed = about(opening, event_kind::close_failed, severity::failure);
@@ -264,8 +267,8 @@ bool engine::close_unpublished(entry& opening, const opened& made) noexcept {
   return closed.has_value();
 }
 
-// The driver opened it, but it must not stay: close it, or owe the close (R41). What is owed counts as what is open,
-// also where the budget has no room for it.
+// Closes what the driver opened and must not stay, or quarantines the entry (R41). A quarantined entry counts with what
+// is open, even where the budget has no room for it.
 error engine::take_back(entry& opening, const opened& made, const error& why) noexcept {
   counters_.add(counter::opens);
   write_record(*opening.hot(), made);

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The optional thread that closes what is due, and learns by itself of memory that went away (R60).
+// The optional thread that does due closes, and learns by itself of memory that went away (R60).
 #include "core/engine.hpp"
 
 namespace pinfold::detail {
 
 namespace {
 
-// An event wakes no thread: it may come in a signal handler, and a system call costs more than all the rest of it. So
-// the reaper looks. Half of what is promised is left for the closes.
+// An event wakes no thread: it may come in a signal handler, and a system call costs more than all the rest of the
+// event. So the reaper polls. Half of the promised time is left for the closes.
 constexpr std::chrono::milliseconds between_looks{50};
 
 }  // namespace
 
-// While nothing is registered that an event could concern or that could become idle, the thread sleeps until the first
-// entry comes. Otherwise a look costs two loads where nothing has happened.
+// Waits for work. While nothing is registered that an event could concern or that could become idle, the thread sleeps
+// until the first entry comes. Otherwise a poll costs two loads if nothing has happened.
 void engine::wait_for_work() noexcept {
   if (index_.size() == 0 || (watched_ == nullptr && !sweep_.wanted())) return reaper_wake_.wait(mutex_);
   if (watched_ == nullptr) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Room in the budget, and room in the driver: who is closed for whom (R7, R12, R14-R17).
+// Room in the budget, and room in the driver: which entries are closed for it (R7, R12, R14-R17).
 #include "core/engine.hpp"
 
 namespace pinfold::detail {
@@ -27,7 +27,7 @@ result<void> engine::reserve(entry& opening, std::size_t more_bytes, std::size_t
     const bool refused = options_.full == when_full::fail || (options_.full == when_full::bypass && opening.persistent);
     if (refused && wait_for_transient(watch, until)) continue;
     if (options_.full == when_full::bypass) {
-      if (opening.persistent)  // a bypass would end with its last lease, and the caller rely on it
+      if (opening.persistent)  // a bypass would end with its last lease, while the caller relies on it
         return fail(errc::over_budget, "the budget is used up, and a persistent registration has to count in it");
       turn_into_bypass(opening, more_bytes);
       return {};
@@ -49,7 +49,7 @@ void engine::go_without_room(entry& opening, std::size_t bytes) noexcept {
   counters_.add(counter::bypass_bytes, bytes);
 }
 
-// What was reserved for it before is given back: a bypass is outside the budget as a whole.
+// Gives back what was reserved for the entry: a bypass is outside the budget as a whole.
 void engine::turn_into_bypass(entry& opening, std::size_t more_bytes) noexcept {
   opening.bypass = true;
   give_room_back(opening);
@@ -62,7 +62,7 @@ bool engine::close_one_for_room() noexcept {
   if (queued_.empty() && marked_.empty()) mark_victims();
   if (queued_.empty() && marked_.empty()) queue_released();
   if (entry* due = queued_.front()) {
-    static_cast<void>(close(*due));  // a failure is kept in quarantine and told to the sink
+    static_cast<void>(close(*due));  // on failure the entry is quarantined, and the sink told
     return true;
   }
   entry* victim = marked_.front();
@@ -73,7 +73,8 @@ bool engine::close_one_for_room() noexcept {
   return true;
 }
 
-// The driver is out of resources: make it a little room and let the caller try again, one victim at a time.
+// Makes a little room when the driver is out of resources, one victim at a time. Success means that the caller asks the
+// driver again.
 result<void> engine::free_resources(const error& refused, std::uint64_t closes_before, const patience& until) noexcept {
   if (closes_done_ != closes_before) return {};
   release_watch watch;
@@ -97,7 +98,7 @@ void engine::shrink(entry& opening, std::size_t bytes) noexcept {
   waiting_.notify(this);
 }
 
-// For what is open already.
+// Counts bytes that are open already.
 void engine::charge(entry& opening, std::size_t bytes) noexcept {
   if (!opening.counted) return go_without_room(opening, bytes);
   budget_.charge(bytes);

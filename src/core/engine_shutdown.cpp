@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The end of a cache (R42). The engine outlives it as long as a lease is out, or another thread is in the driver.
+// The end of a cache (R42). The engine outlives the cache as long as a lease is out, or another thread is in the
+// driver.
 #include "core/engine.hpp"
 #include "core/point.hpp"
 
@@ -9,7 +10,7 @@
 
 namespace pinfold::detail {
 
-// False when the reaper is still in the driver: then it ends by itself.
+// Stops the reaper. Returns false when its thread is still in the driver: then the thread ends by itself.
 bool engine::stop_reaper(core::deadline until) noexcept {
   if (!reaper_.joinable()) return true;
   bool ended = false;
@@ -25,14 +26,14 @@ bool engine::stop_reaper(core::deadline until) noexcept {
   return ended;
 }
 
-// From now on every request and every release takes the mutex.
+// Closes the cache to new hits: from now on every request and every release takes the mutex.
 void engine::refuse_hits() noexcept {
   closed_ = true;
   index_.for_each([](entry& one) { stop_hits(one); });
   order_hits();
 }
 
-// First for leases, then for closes of other threads: their releases may be in the driver.
+// Waits for leases, then for closes by other threads: their releases may be in the driver.
 void engine::wait_for_others(core::deadline until) noexcept {
   core::point();
   while (leases_out() > 0 && wait_for(this, until)) {
@@ -41,8 +42,8 @@ void engine::wait_for_others(core::deadline until) noexcept {
   }
 }
 
-// Everything is to be closed now, also under leases, which read as closed from here on. An entry without a pin gets no
-// lease any more: a pin that comes later is a transient one, and no reason to keep the registration open.
+// Prepares to close everything now, also under leases, which read as closed from here on. An entry without a pin gets
+// no lease any more: a pin that comes later is transient, and no reason to keep the registration open.
 void engine::retire_everything() noexcept {
   index_.for_each([this](entry& one) {
     mutex_is_held();
@@ -58,7 +59,7 @@ void engine::retire_everything() noexcept {
   });
 }
 
-// What fails is told to the sink: there is no later call that could try again.
+// Closes everything. The sink is told of failures: there is no later call that could try again.
 void engine::close_everything() noexcept {
   static_cast<void>(retry_quarantined());
   retire_everything();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory that is gone: what must not be found any more, and what may be closed again.
+// Memory that is gone: hiding its entries, and queueing their closes.
 #include "core/engine.hpp"
 #include "core/point.hpp"
 
@@ -13,7 +13,7 @@ void engine::mark_stale(entry& gone) noexcept {
   if (gone.findable()) retire(gone);
 }
 
-// From now on nobody finds the entry. `settle_retired` has to follow before the mutex is given up.
+// Hides an entry from all requests. `settle_retired` has to follow before the mutex is released.
 void engine::retire(entry& old) noexcept {
   stop_hits(old);
   if (old.hot()->is(record::listed)) hits_.erase(old.hot());
@@ -27,8 +27,8 @@ void engine::retire(entry& old) noexcept {
   retired_.push_back(&old);
 }
 
-// Once every thread knows that they cannot be hit any more: those that nobody holds are to be closed, the others will
-// be by their last release.
+// Passes a barrier, then queues the closes of retired entries without a pin; the last release closes each of the
+// others.
 void engine::settle_retired() noexcept {
   if (retired_.empty()) return;
   core::point();
@@ -47,7 +47,7 @@ void engine::settle_retired() noexcept {
 
 void engine::invalidate(peer_id peer, const range& gone) noexcept {
   range left = gone;
-  while (!left.empty()) {  // in batches, so that the lock is short and nothing is allocated
+  while (!left.empty()) {  // in batches, so that the mutex is held briefly and nothing is allocated
     core::leased_notices still_held;
     {
       core::scoped_lock guard(mutex_);
@@ -60,8 +60,8 @@ void engine::invalidate(peer_id peer, const range& gone) noexcept {
   }
 }
 
-// Marks what can be found, and what can not be found any more but is still held. Leaves the part of the range where the
-// rest of it begins, or nothing; whatever reaches into that from before is marked already.
+// Marks findable entries, and hidden entries that are still pinned. Leaves in `left` the part of the range from the
+// first unmarked entry on, or nothing; entries that reach into that part from before are marked already.
 std::size_t engine::mark_next(peer_id peer, range& left, std::span<entry*> marked, std::uint32_t before) noexcept {
   std::size_t count = 0;
   const entry* next = index_.find_overlap(peer, left, [&](entry& one) {
@@ -87,7 +87,7 @@ void engine::unpersist(peer_id peer, const range& where) noexcept {
     if (found->now() != entry_state::live) continue;
     if (reusable(*found)) reusable_.push_back(found);
     waiting_.notify(this);                                 // it can be evicted now
-    static_cast<void>(unpinned(*found, defers_closes()));  // a close that fails is kept and told to the sink
+    static_cast<void>(unpinned(*found, defers_closes()));  // if it fails, the entry is quarantined, and the sink told
   }
 }
 
