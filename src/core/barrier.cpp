@@ -11,8 +11,8 @@ namespace {
 
 std::atomic<bool> prefer_fences{false};
 
-// Not a static variable of a function: to register takes the kernel milliseconds where there are other threads, and a
-// fork while one is at it would block the child for ever.
+// Not a static variable of a function: registering takes the kernel milliseconds where there are other threads, and a
+// fork while a thread initializes the variable would block the child for ever.
 enum class choice : std::uint8_t { none, membarrier, fences };
 std::atomic<choice> made{choice::none};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// How much is registered, and how much may be (R12). A limit of 0 means none.
+/// Counts what is registered, and limits it (R12). A limit of 0 means no limit.
 #pragma once
 
 #include "core/check.hpp"
@@ -11,8 +11,8 @@
 
 namespace pinfold::core {
 
-/// Changed only under the engine's mutex; read by statistics without it, so the values are atomics, in relaxed order
-/// because nobody concludes anything from one to the other.
+/// The budget of one cache. Changed only under the engine's mutex. Statistics read it without the mutex, so the values
+/// are atomics, in relaxed order because no reader relies on the order between them.
 class budget {
  public:
   budget(std::size_t max_bytes, std::size_t max_count) noexcept : max_bytes_(max_bytes), max_count_(max_count) {}
@@ -27,7 +27,7 @@ class budget {
     return true;
   }
 
-  /// Counts what is registered already, whether or not there is room for it.
+  /// Counts `bytes` that are registered already, whether or not there is room for them.
   void charge(std::size_t bytes) noexcept { set(bytes_now() + bytes, count_now()); }
 
   void give(std::size_t bytes, std::size_t count) noexcept {

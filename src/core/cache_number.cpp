@@ -33,7 +33,7 @@ table& here() noexcept {
   return *found;
 }
 
-// Each thread that comes before another has finished does it as well: a lock could be held at a fork.
+// Threads that call this at the same time may all forget the guesses: there is no lock, as one could be held at a fork.
 std::atomic<bool>* numbers() noexcept {
   table& all = here();
   if (!all.guesses_forgotten.load(std::memory_order_acquire)) {
@@ -43,7 +43,7 @@ std::atomic<bool>* numbers() noexcept {
   return all.taken.data();
 }
 
-// Number 0 is no cache's.
+// Number 0 belongs to no cache.
 std::uint32_t take(std::atomic<bool>* taken) noexcept {
   for (std::uint32_t number = 1; number < detail::ledger::most_caches; ++number)
     if (!taken[number].load(std::memory_order_relaxed) && !taken[number].exchange(true, std::memory_order_acquire))

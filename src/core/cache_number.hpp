@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The numbers that tell the caches of a process apart in the words of their records.
+/// Numbers that tell the caches of a process apart in the words of their records.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,7 @@
 
 namespace pinfold::core {
 
-/// A number that no other living cache of this process has, or 0 when there is none. Its destructor gives it back.
+/// A number that no other living cache of this process has, or 0 when none is free. The destructor gives it back.
 ///
 /// The taken numbers are written down in a page that the kernel wipes in a child of fork(2), so that a child has all of
 /// them. As a child's copies of its parent's records stay hittable, the first cache of a child makes all threads forget

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Event counts (R43): most are guarded by the engine's mutex and cost an addition; a few are counted by anybody.
+/// Event counts (R43): most are guarded by the engine's mutex and cost an addition; any thread may count the others.
 #pragma once
 
 #include <array>
@@ -41,27 +41,28 @@ enum class counter : std::uint8_t {
   count_,
 };
 
-/// Counted without it.
+/// Counted without the engine's mutex.
 enum class shared_counter : std::uint8_t {
-  hits_elsewhere,   // without the mutex, by threads that have no ledger
-  finds_elsewhere,  // the same of `find`
+  hits_elsewhere,   // hits without the mutex, by threads that have no ledger
+  finds_elsewhere,  // the same for `find`
   sink_failures,
   audits,
   failed_audits,
   count_,
 };
 
-/// Any thread may read. Sums wrap like unsigned numbers, so a gauge may go up on one thread and down on another.
+/// Counters that any thread may read. Sums wrap like unsigned numbers, so a gauge may go up on one thread and down on
+/// another.
 class counters {
  public:
-  /// Under the engine's mutex: nobody else writes, so that nothing has to be locked.
+  /// Requires the engine's mutex: no other thread writes then, so that no locked instruction is needed.
   void add(counter which, std::uint64_t amount = 1) noexcept {
     auto& mine = guarded_[static_cast<std::size_t>(which)];
     mine.store(mine.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
   }
   void subtract(counter which, std::uint64_t amount = 1) noexcept { add(which, std::uint64_t{0} - amount); }
 
-  /// Any thread, into a line that it shares with few others.
+  /// Adds 1 on any thread, in a cache line that few other threads use.
   void add(shared_counter which) noexcept {
     // Relaxed: a count orders nothing.
     shards_[shard_of_this_thread()].cells[static_cast<std::size_t>(which)].fetch_add(1, std::memory_order_relaxed);

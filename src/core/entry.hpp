@@ -17,56 +17,57 @@ namespace pinfold::core {
 
 using detail::engine;
 
-/// Why the next request for the same memory will have to open it again.
+/// The reason of a miss: why the next request for the same memory has to open it again.
 enum class miss_reason : std::uint8_t { cold, invalidated, rights, extent, evicted };
 
-/// The pins in an entry's own counter. Where hits are counted there alone, adding nothing orders this look after the
-/// word's last change and before every later hit: both sides change the one variable.
+/// Returns the pins in an entry's own counter. Under the policy `fences` all hits pin there. Then adding 0 orders this
+/// read after the word's last change and before every later hit: both sides modify the one variable.
 [[nodiscard]] inline std::int32_t counted_in(std::atomic<std::int32_t>& own_pins) noexcept {
   const bool alone = barrier_in_use() == barrier_policy::fences;
   return alone ? own_pins.fetch_add(0, std::memory_order_acq_rel) : own_pins.load(std::memory_order_acquire);
 }
 
-/// One registration: all that a hit does not need. Its memory is type-stable: it lies in the page of its record, and is
-/// reused for other entries. Where is said by `record_page`, so that no entry spends room on it.
+/// One registration, without the part that a hit reads. Its memory is type-stable: it lies in the page of its record,
+/// and is reused for other entries. `record_page` computes the address, so that no entry stores it.
 ///
-/// Guard: everything is guarded by the engine's mutex, except what `detail::record` says, and what the driver works on,
-/// which is the business of the one thread that made the entry `opening` or `closing`.
+/// Guard: the engine's mutex guards everything, with two exceptions: what `detail::record` names, and the fields that
+/// the driver works on, which belong to the one thread that made the entry `opening` or `closing`.
 struct entry {
   // Links. An entry is in at most one list.
   entry* previous = nullptr;
   entry* next = nullptr;  ///< also links free entries
 
-  std::size_t bytes = 0;                          ///< what it counts, in the budget or as bypass
-  std::atomic<std::uint64_t> owner_and_hits = 0;  ///< hits sampled by any thread, above them the thread that opened it
+  std::size_t bytes = 0;                          ///< counted bytes, in the budget or as bypass
+  std::atomic<std::uint64_t> owner_and_hits = 0;  ///< low: hits sampled by any thread; above: the opener's thread id
   std::uint32_t opened_at = 0;                    ///< in `ticks`
 
   entry_state state = entry_state::free;
   rights access = rights::none;
-  bool doomed : 1 = false;      ///< opening, and not to be found when it will be open
-  bool persistent : 1 = false;  ///< never evicted: it is closed only when it is told to go
+  bool doomed : 1 = false;      ///< opening, and hidden from requests, also once it is open
+  bool persistent : 1 = false;  ///< never evicted or flushed, until `unpersist`
   bool unshared : 1 = false;    ///< for one lease: never found by another request
   bool bypass : 1 = false;      ///< outside the budget, closed by its last release
   bool queued : 1 = false;      ///< draining, and its close is due
   bool in_driver : 1 = false;   ///< opening, and the driver is at work on it now
-  bool near : 1 = false;        ///< opening, and there is or was something else that can be found and overlaps it
-  bool disturbed : 1 = false;   ///< opening, and something that overlaps it was closed since the driver was asked
-  bool counted : 1 = false;     ///< whether the budget holds a place for it
-  bool spared : 1 = false;      ///< to be spared by eviction's hand: hit, but the sweep asked first
-  bool used : 1 = true;         ///< to be spared by the next sweep: new, or hit, but the hand asked first
+  bool near : 1 = false;        ///< opening, and a findable entry overlaps it or did
+  bool disturbed : 1 = false;   ///< opening, and an overlapping entry was closed since the driver was asked
+  bool counted : 1 = false;     ///< counted in the budget
+  bool spared : 1 = false;      ///< hit, but the sweep read `visited` first: eviction's hand spares it
+  bool used : 1 = true;         ///< new, or hit, but the hand read `visited` first: the next sweep spares it
 
   [[nodiscard]] entry_state now() const noexcept { return state; }
 
-  // Its record and what stands there: the key is constant while the entry is in the index.
+  // The record and its fields. The key is constant while the entry is in the index.
   [[nodiscard]] detail::record* hot() const noexcept;
   [[nodiscard]] peer_id peer() const noexcept;
   [[nodiscard]] range covered() const noexcept { return hot()->covered(); }
   void cover(const range& where) noexcept;
 
-  /// Where `covered().begin` is in this process.
+  /// Returns the local address of `covered().begin`.
   [[nodiscard]] std::uintptr_t data() const noexcept;
 
-  /// Tells what was there before a piece of news from what came after it (engine_news.cpp). At most `last_era`.
+  /// Returns the era, which tells an entry claimed before an invalidation was read from one claimed after it
+  /// (engine_news.cpp). At most `last_era`.
   [[nodiscard]] std::uint32_t era() const noexcept;
   void set_era(std::uint32_t now) noexcept;
   static constexpr std::uint32_t last_era = (1U << 24U) - 1;
@@ -78,7 +79,7 @@ struct entry {
   [[nodiscard]] std::uint64_t hits() const noexcept {
     return owner_and_hits.load(std::memory_order_relaxed) & ((std::uint64_t{1} << hit_bits) - 1);
   }
-  /// Kernel thread ids have 22 bits at most (PID_MAX_LIMIT). No hits are counted yet.
+  /// Sets the owner, and the hits to 0. Kernel thread ids have at most 22 bits (PID_MAX_LIMIT).
   void set_owner(std::int32_t thread) noexcept {
     owner_and_hits.store(static_cast<std::uint64_t>(thread) << hit_bits, std::memory_order_relaxed);
   }
@@ -86,26 +87,27 @@ struct entry {
     return static_cast<std::int32_t>(owner_and_hits.load(std::memory_order_relaxed) >> hit_bits);
   }
 
-  /// Whether it was hit since eviction's hand passed, for the hand.
+  /// For eviction's hand: whether the entry was hit since the hand last passed.
   [[nodiscard]] bool visited_since_hand() noexcept {
     const bool visited = take_visit() || spared;
     spared = false;
     return visited;
   }
-  /// Whether it was hit since the last sweep for what is idle, for the sweep.
+  /// For the idle sweep: whether the entry was hit since the last sweep.
   [[nodiscard]] bool visited_since_sweep() noexcept {
     const bool visited = take_visit() || used;
     used = false;
     return visited;
   }
 
-  /// Whether requests may find it.
+  /// Whether requests may find the entry.
   [[nodiscard]] bool findable() const noexcept {
     return state == entry_state::live || state == entry_state::evicting || (state == entry_state::opening && !doomed);
   }
 
-  /// All pins: leases, the opener, and who waits for the opener. Exact when no hit can come in: the entry is not
-  /// hittable, and everybody knows (`order_everywhere`). It then only falls, and 0 is final.
+  /// Returns all pins: leases, the opener, and threads that wait for the opener. Exact when no hit can come in: the
+  /// entry is not hittable, and a barrier (`order_everywhere`) came after that. Then the sum only falls, and 0 is
+  /// final.
   [[nodiscard]] std::int64_t pins() const noexcept { return counted_in(own_pins()) + detail::ledger::sum(hot()); }
 
   /// Makes a transition of the table in `docs/protocol.md`; any other is a broken invariant.
@@ -130,7 +132,8 @@ struct entry {
   }
 
  private:
-  // Hits set one flag; two look for it, at different times.
+  // Hits set one flag, which eviction's hand and the idle sweep read at different times: each notes a visit for the
+  // other.
   [[nodiscard]] bool take_visit() noexcept {
     auto& visited = hot()->visited;
     if (visited.load(std::memory_order_relaxed) == 0) return false;
@@ -141,7 +144,7 @@ struct entry {
   static constexpr unsigned hit_bits = 42;
 };
 
-/// While hits come in, the sum may be off by those that come and go.
+/// Returns the pins, at least 0. While the entry is hittable, the sum may be off by concurrent hits and releases.
 [[nodiscard]] inline std::uint64_t pins_of(const entry& one) noexcept {
   const auto pins = one.pins();
   return pins < 0 ? 0 : static_cast<std::uint64_t>(pins);

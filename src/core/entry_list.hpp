@@ -9,7 +9,7 @@
 
 namespace pinfold::core {
 
-/// Not thread-safe: guarded by the engine's mutex.
+/// A list of entries. Not thread-safe: guarded by the engine's mutex.
 class entry_list {
  public:
   [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }

@@ -7,7 +7,7 @@ namespace pinfold::core {
 
 namespace {
 
-// The first use of a record's memory, in any cache. Nobody looks at it before it counts as made.
+// Constructs a record at the first use of its memory, in any cache. No thread reads it before it counts as made.
 void make(record_page& page, std::uint32_t number) noexcept {
   new (page.at(number)) record;
   new (page.own_pins(number)) std::atomic<std::int32_t>{0};
@@ -34,7 +34,7 @@ void entry_pool::adopt(chunk made) noexcept {
   carved_ = 0;
   fresh_->imported = imported_;
   fresh_->next = pages_.load(std::memory_order_relaxed);
-  for (std::uint32_t i = 0; i < fresh_->made.load(std::memory_order_relaxed); ++i) {  // what another cache has left
+  for (std::uint32_t i = 0; i < fresh_->made.load(std::memory_order_relaxed); ++i) {  // left by another cache
     fresh_->at(i)->word.store(0, std::memory_order_release);
     new (fresh_->entry_at(i)) entry;
   }
@@ -42,7 +42,7 @@ void entry_pool::adopt(chunk made) noexcept {
   pages_.store(fresh_, std::memory_order_release);
 }
 
-// The next record of the newest page, so that its memory is touched only when it is needed.
+// Takes the next record of the newest page, so that its memory is touched only when it is needed.
 entry* entry_pool::carve() noexcept {
   const auto number = carved_++;
   record_page& page = *fresh_;

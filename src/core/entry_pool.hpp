@@ -14,8 +14,8 @@
 
 namespace pinfold::core {
 
-/// Not thread-safe: guarded by the engine's mutex, except `make_chunk`, which allocates and is called without it, and
-/// `for_each` and `for_each_record`, which any thread may call as long as the pool lives.
+/// A pool of entries. Not thread-safe: guarded by the engine's mutex, except `make_chunk`, which allocates and is
+/// called without it, and `for_each` and `for_each_record`, which any thread may call as long as the pool lives.
 class entry_pool {
  public:
   /// A page of free entries with their records, not yet part of a pool.
@@ -31,7 +31,7 @@ class entry_pool {
     explicit operator bool() const noexcept { return page != nullptr; }
   };
 
-  /// For the engine behind `owner`, with records of imported or of local memory.
+  /// Makes a pool for the engine behind `owner`, with records of imported or of local memory.
   entry_pool(gate& owner, bool imported) noexcept : owner_(owner), imported_(imported) {}
   ~entry_pool();
   entry_pool(const entry_pool&) = delete;
@@ -39,13 +39,13 @@ class entry_pool {
 
   [[nodiscard]] bool empty() const noexcept { return free_ == nullptr && fresh_ == nullptr; }
 
-  /// New entries for a pool of such records, false inside when there is no memory.
+  /// Allocates a page of free entries with records of `record_bytes` bytes. Holds no page when there is no memory.
   [[nodiscard]] static chunk make_chunk(std::size_t record_bytes) noexcept;
 
   void adopt(chunk made) noexcept;
 
-  /// A free entry with its fields as new; requires that the pool is not empty. Its state is still `free`, and its
-  /// record may be pinned for a moment by a hit that has come too late.
+  /// Returns a free entry with its fields as new. Requires that the pool is not empty. The entry's state is still
+  /// `free`, and a hit that comes too late may pin its record for a moment.
   [[nodiscard]] entry* take() noexcept;
 
   /// Takes back an entry that is `free`.
@@ -60,7 +60,7 @@ class entry_pool {
     }
   }
 
-  /// The same with `each(record*)`.
+  /// Calls `each(record*)` for all records, used or not.
   template <class F>
   void for_each_record(F&& each) const {
     for_each([&](record_page& page, std::size_t number) { each(page.at(number)); });
@@ -72,8 +72,8 @@ class entry_pool {
   gate& owner_;
   const bool imported_;
   entry* free_ = nullptr;
-  record_page* fresh_ = nullptr;  // the newest page, while it has entries that nobody took
-  std::uint32_t carved_ = 0;      // of that page
+  record_page* fresh_ = nullptr;  // the newest page, while some of its entries were never taken
+  std::uint32_t carved_ = 0;      // entries taken of that page
   std::atomic<record_page*> pages_{nullptr};
 };
 

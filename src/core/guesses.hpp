@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What threads remember of their hits.
+/// The threads' hints to the records that they hit lately.
 #pragma once
 
 namespace pinfold::core {

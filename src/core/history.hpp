@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Remembers for a while what was closed and why, so that a miss can say what it costs us for (R43).
+/// Remembers for a while which memory was closed and why, so that a miss is counted by its reason (R43).
 #pragma once
 
 #include "core/entry.hpp"
@@ -11,21 +11,21 @@
 
 namespace pinfold::core {
 
-/// A table of fixed size, indexed by a hash: later entries overwrite earlier ones, and what is forgotten counts as
-/// cold. Not thread-safe: guarded by the engine's mutex.
+/// A table of fixed size, indexed by a hash: later entries overwrite earlier ones, and forgotten memory counts as cold.
+/// Not thread-safe: guarded by the engine's mutex.
 class history {
  public:
   void remember(peer_id peer, std::uintptr_t begin, miss_reason reason) noexcept {
     slots_[slot(peer, begin)] = {peer, begin, reason};
   }
 
-  /// It is open again: what happens to it next is a new story.
+  /// Forgets the reason for memory that is open again.
   void forget(peer_id peer, std::uintptr_t begin) noexcept {
     auto& seen = slots_[slot(peer, begin)];
     if (seen.peer == peer && seen.begin == begin) seen.reason = miss_reason::cold;
   }
 
-  /// Why there is nothing for this memory now.
+  /// Returns why this memory has no entry now.
   [[nodiscard]] miss_reason recall(peer_id peer, std::uintptr_t begin) const noexcept {
     const auto& seen = slots_[slot(peer, begin)];
     return seen.peer == peer && seen.begin == begin ? seen.reason : miss_reason::cold;

@@ -8,7 +8,7 @@ namespace pinfold::core {
 namespace {
 
 constexpr unsigned smallest_step = 16;  // a page
-constexpr unsigned small_steps = 26;    // below, tables grow twofold: what they save is less than a new home costs
+constexpr unsigned small_steps = 26;    // below, tables double: smaller steps save less than the rehashing costs
 constexpr unsigned largest_step = 78;
 
 }  // namespace
@@ -25,7 +25,7 @@ hit_table::memory::~memory() {
   if (slots_ != nullptr) ::munmap(slots_, bytes_of(step_));
 }
 
-// Where a record stands, and as what, but for the tag: in one granule of its size, or in two.
+// The places of a record in the table, one or two granules of its size, and their words without the tag.
 struct hit_table::places {
   range where;
   peer_id peer;
@@ -50,7 +50,7 @@ struct hit_table::places {
   }
 };
 
-// What is used may not exceed 2/3 of the slots before something is added, 7/8 ever.
+// At most 2/3 of the slots may be used before an insert, and never more than 7/8.
 void hit_table::set_limits(std::size_t slots) noexcept {
   crowded_from_ = slots / 3 * 2 - 1;
   full_from_ = slots / 8 * 7 - 1;
@@ -108,14 +108,14 @@ void hit_table::unlist(record& gone, unsigned size_class) noexcept {
                    std::memory_order_release);
 }
 
-// Closes the gap by moving later ones of the same run back, as far as their own home allows. Who reads meanwhile may
-// miss one that moves, and then asks under the mutex.
+// Closes the gap by moving later slots of the same run back, as far as their own home allows. A concurrent reader may
+// miss a slot that moves, and then asks under the mutex.
 void hit_table::take_out(std::uint64_t hash, std::uint64_t slot) noexcept {
   auto* slots = slots_of(table_.load(std::memory_order_relaxed));
   auto gap = home_among(hash, homes_);
   slot |= tag_of(hash, gap);
   while (slots[gap].load(std::memory_order_relaxed) != slot) ++gap;
-  for (auto next = gap + 1; next - gap < longest_probe; ++next) {  // farther away nothing can move here
+  for (auto next = gap + 1; next - gap < longest_probe; ++next) {  // no slot farther away can move here
     const auto moved = slots[next].load(std::memory_order_relaxed);
     if (moved == 0) break;
     const auto from_home = (next - (moved >> home_shift)) % longest_probe;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Where a hit finds its record: a hash table that is read without a lock and touches one line a look-up.
+/// The hash table in which a hit finds its record. It is read without a lock, and a look-up touches one cache line.
 #pragma once
 
 #include <pinfold/detail/engine.hpp>
@@ -17,22 +17,22 @@ namespace pinfold::core {
 
 using detail::record;
 
-/// Hashed by granules. A record of class *s* (its size rounded up to 2^s) touches one or two granules of 2^s bytes and
-/// stands in the table under each; a look-up asks for its first address's granule in every class that is in use and not
-/// smaller than the request. The word of a slot has the record's address, a few bits of the hash, where the slot's
-/// run begins for it, and which part of the granule the record covers, in 1/64: so a look-up reads hardly any record
-/// but the one that it wants, and erasing none but the one that goes.
+/// A hash table of records, by granules. A record of class *s* (its size rounded up to 2^s) touches one or two granules
+/// of 2^s bytes and stands in the table under each. A look-up tries its first address's granule in every class that is
+/// in use and not smaller than the request. The word of a slot has the record's address, a few bits of the hash, where
+/// the slot's run begins, and which part of the granule the record covers, in 1/64: so a look-up hardly reads any
+/// record but the matching one, and `erase` reads only the erased one.
 ///
-/// It need not be complete: it says where to look, never that there is nothing; and what it finds may be anything until
-/// it is pinned and compared. `insert`, `erase` and `adopt` are guarded by the engine's mutex.
+/// The table need not be complete: it says where to look, never that there is nothing. What it finds may be any record
+/// until it is pinned and compared. `insert`, `erase` and `adopt` are guarded by the engine's mutex.
 class hit_table {
  public:
   explicit hit_table(bool imported) : imported_(imported) { tables_.reserve(most_tables); }
 
-  /// Memory for a table of the size `step`, all empty. Steps are halves: 2, 3, 4, 6, 8, 12 ... slots.
+  /// Zeroed memory for a table of the size `step`. Steps are halves: 2, 3, 4, 6, 8, 12 ... slots.
   class memory {
    public:
-    /// Null inside when there is none to be had.
+    /// Allocates; holds null when there is no memory.
     explicit memory(unsigned step) noexcept;
     memory(memory&& other) noexcept : slots_(std::exchange(other.slots_, nullptr)), step_(other.step_) {}
     memory& operator=(memory&& other) noexcept {
@@ -49,12 +49,12 @@ class hit_table {
     unsigned step_;
   };
 
-  /// The step of the size that is needed before another record goes in, 0 when there is room.
+  /// Returns the step that the table needs before another record goes in, 0 when there is room.
   [[nodiscard]] unsigned wants() const noexcept { return used_ < crowded_from_ ? 0 : next_step(); }
 
   /// Changes over to a larger table, unless this one is as large already. `pool.for_each_record(each)` calls
-  /// `each(record*)` for every record that might be in the table. Readers that still look at the old one find nothing
-  /// there, without harm: its pages are given back, its addresses are not.
+  /// `each(record*)` for every record that might be in the table. Readers of the old table find nothing there, which is
+  /// harmless: its pages are given back, its addresses are not.
   template <class Pool>
   void adopt(memory larger, const Pool& pool) noexcept {
     if (!larger || (!tables_.empty() && larger.step_ <= tables_.back().step_)) return;
@@ -70,13 +70,14 @@ class hit_table {
     forget(before);
   }
 
-  /// False when there is no room, or too much in one place: then the record is found under the mutex only.
+  /// Returns false when there is no room, or too much in one place: then the record is found under the mutex only.
   bool insert(record* added) noexcept;
 
   /// Requires that the record is in the table, with the range that it was inserted with.
   void erase(record* gone) noexcept;
 
-  /// Calls `stop(record*)` for what may cover `wanted`, until it says true; returns that record, or null. Any thread.
+  /// Calls `stop(record*)` for records that may cover `wanted`, until it returns true; returns that record, or null.
+  /// Any thread.
   template <class F>
   record* find(peer_id peer, const range& wanted, F&& stop) const noexcept {
     auto classes = classes_.load(std::memory_order_acquire) >> class_of(wanted.size());
@@ -89,7 +90,7 @@ class hit_table {
     return nullptr;
   }
 
-  /// The size of the table in use.
+  /// Returns the size of the table in use.
   [[nodiscard]] std::size_t bytes() const noexcept;
 
  private:
@@ -116,7 +117,7 @@ class hit_table {
   }
   static constexpr std::size_t slots_in(std::uintptr_t step) noexcept { return (2 | (step & 1U)) << (step >> 1U); }
   static std::size_t bytes_of(std::uintptr_t step) noexcept;
-  // Where the search for a hash begins in a table. The hash's high bits decide.
+  // Returns where the search for a hash begins in a table. The hash's high bits decide.
   static std::size_t home_of(std::uint64_t hash, std::uintptr_t step) noexcept {
     return home_among(hash, slots_in(step) - longest_probe);
   }
@@ -172,7 +173,7 @@ class hit_table {
 
   const bool imported_;
   alignas(64) std::size_t used_ = 0;
-  std::size_t crowded_from_ = 0;  // more is wanted when so many slots of the table are used
+  std::size_t crowded_from_ = 0;  // the table should grow when so many slots are used
   std::size_t full_from_ = 0;
   std::size_t homes_ = 0;       // slots of the table in which a search may begin
   std::vector<memory> tables_;  // the last one is in use

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// When the entries of a cache are looked at for those that are idle too long.
+/// The times at which a cache looks for idle entries.
 #pragma once
 
 #include "core/ticks.hpp"
@@ -11,8 +11,8 @@
 
 namespace pinfold::core {
 
-/// Two sweeps are the time-out apart, so that an entry goes between one and two of it after its last use. Not
-/// thread-safe: guarded by the engine's mutex.
+/// The timer of the sweep for idle entries. Two sweeps are one time-out apart, so that an entry is closed between one
+/// and two time-outs after its last use. Not thread-safe: guarded by the engine's mutex.
 class idle_sweep {
  public:
   using milliseconds = std::chrono::milliseconds;
@@ -24,7 +24,7 @@ class idle_sweep {
   [[nodiscard]] bool wanted() const noexcept { return apart_ > milliseconds(0); }
   [[nodiscard]] milliseconds apart() const noexcept { return apart_; }
 
-  /// Whether the time has come; then the next is `apart` from now.
+  /// Whether a sweep is due. If so, the next one is due `apart` from now.
   [[nodiscard]] bool due() noexcept {
     if (!wanted()) return false;
     const auto now = ticks();

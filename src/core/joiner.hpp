@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Why an open failed, for those who waited for it.
+/// Why an open failed, for the threads that waited for it.
 #pragma once
 
 #include "core/entry.hpp"
@@ -9,8 +9,8 @@
 
 namespace pinfold::core {
 
-/// On the stack of a thread that waits for another one's open: entries have no room for errors that hardly ever are.
-/// Guarded by the engine's mutex, also its end.
+/// A thread that waits for another thread's open. The object lies on that thread's stack: entries have no room for
+/// errors, which are rare. Guarded by the engine's mutex, as is its destruction.
 class joiner {
  public:
   joiner(joiner*& all, const entry& on) noexcept : all_(all), on_(on), next_(all) { all = this; }
@@ -27,13 +27,13 @@ class joiner {
       if (&one->on_ == &failed) one->why_ = why;
   }
 
-  /// Whether any thread still waits for it.
+  /// Whether any thread still waits for the open of `on`.
   [[nodiscard]] static bool waits(const joiner* all, const entry& on) noexcept {
     while (all != nullptr && &all->on_ != &on) all = all->next_;
     return all != nullptr;
   }
 
-  /// Only when the open has failed.
+  /// Returns why the open failed. Requires that it has.
   [[nodiscard]] const error& why() const noexcept { return why_; }
 
  private:

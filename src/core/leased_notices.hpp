@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What the sink is to be told once the mutex is free: memory went away under leases.
+/// Notices for the sink of memory that went away under leases, told once the mutex is free.
 #pragma once
 
 #include "core/entry.hpp"
@@ -12,15 +12,15 @@
 
 namespace pinfold::core {
 
-/// How many entries are marked stale in one go, while others wait for the mutex.
+/// How many entries one call marks stale at most, as other threads wait for the mutex.
 inline constexpr std::size_t most_marked = 64;
 
-/// What was marked, and is looked at once more when every thread knows.
+/// The entries that were marked, to be checked again after the barrier.
 class marked_entries {
  public:
   [[nodiscard]] bool full() const noexcept { return count_ == all_.size(); }
   void add(entry* one) noexcept { all_[count_++] = one; }
-  /// Where more may be written, before `grow` says how many were.
+  /// Returns the free part, to be written to before `grow`.
   [[nodiscard]] std::span<entry*> rest() noexcept { return std::span(all_).subspan(count_); }
   void grow(std::size_t more) noexcept { count_ += more; }
   [[nodiscard]] std::span<entry* const> all() const noexcept { return std::span(all_).first(count_); }
@@ -30,7 +30,7 @@ class marked_entries {
   std::array<entry*, most_marked> all_;
 };
 
-/// Copies, as the entries may be used again by then.
+/// Notices with copies of what they say, as the entries may be reused before the sink is told.
 class leased_notices {
  public:
   struct notice {
@@ -42,7 +42,8 @@ class leased_notices {
 
   leased_notices() noexcept {}  // most of the room is never used, so nothing is written there
 
-  /// Notes those that drain and are still pinned. Under the engine's mutex, after everybody knows that they drain.
+  /// Notes the entries that drain and are still pinned. Requires the engine's mutex, and that a barrier came after they
+  /// became `draining`.
   void note(std::span<entry* const> marked) noexcept {
     for (const entry* one : marked) {
       if (one->now() != entry_state::draining || one->pins() <= 0) continue;

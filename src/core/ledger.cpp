@@ -15,7 +15,7 @@ namespace {
 
 thread_local constinit bool at_its_end = false;
 
-// What a thread guesses before it has hit anything. Nobody owns the page that it lies in.
+// The record that a thread guesses before its first hit. The page around the record has no owner.
 struct alignas(record_page_bytes) {
   std::array<std::byte, record_page_bytes - sizeof(record)> page{};
   record one;
@@ -28,7 +28,7 @@ ledger::ledger() noexcept {
   recent_.fill(&nobody.one);
 }
 
-// Gives the ledger back when its thread ends; what the thread does after that is counted in the records.
+// An object that gives the ledger back when its thread ends. What the thread pins after that is counted in the entries.
 struct ledger_owner {
   static void forget_guesses() noexcept {
     for (ledger* each = ledger::all.load(std::memory_order_acquire); each != nullptr; each = each->next_)

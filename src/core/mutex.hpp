@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// A mutex that clang's thread-safety analysis understands, and the attributes to say who guards what.
+/// A mutex that clang's thread-safety analysis understands, and the attributes that declare which mutex guards what.
 #pragma once
 
 #include <atomic>
@@ -19,8 +19,8 @@
 
 namespace pinfold::core {
 
-/// The critical sections are a fraction of what it costs to sleep and be woken, so that waiting spins for a while
-/// first. While nobody waits, locking and unlocking are one locked instruction each, inline.
+/// A mutex that spins for a while before it sleeps: the critical sections take a fraction of the time that sleeping and
+/// waking costs. Without contention, locking and unlocking are one locked instruction each, inline.
 class PINFOLD_THREAD_ATTRIBUTE(capability("mutex")) mutex {
  public:
   mutex() noexcept = default;
@@ -34,7 +34,7 @@ class PINFOLD_THREAD_ATTRIBUTE(capability("mutex")) mutex {
   }
   void says_held() const noexcept PINFOLD_SAYS_HELD(this) {}  ///< where the analysis cannot know
   void unlock() noexcept PINFOLD_THREAD_ATTRIBUTE(release_capability()) {
-    // Sequentially consistent, as it comes before the library's look whether anybody sleeps.
+    // Sequentially consistent, as the library checks after this store whether a thread sleeps.
     if (state_.exchange(free, std::memory_order_seq_cst) == slept_on) [[unlikely]]
       state_.notify_one();
   }
@@ -42,7 +42,7 @@ class PINFOLD_THREAD_ATTRIBUTE(capability("mutex")) mutex {
  private:
   static constexpr std::uint32_t free = 0;
   static constexpr std::uint32_t held = 1;
-  static constexpr std::uint32_t slept_on = 2;  // held, and perhaps somebody sleeps
+  static constexpr std::uint32_t slept_on = 2;  // held, and a thread may sleep
 
   void wait() noexcept;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Memory that a cache knows to be gone, and has not dealt with yet.
+/// Invalidations that a cache has read, and has not processed yet.
 #pragma once
 
 #include "core/entry.hpp"
@@ -14,25 +14,26 @@
 
 namespace pinfold::core {
 
-/// A few ranges, and an age: what was claimed before the news of a range came is affected by it, and what came later,
-/// in the same place, is not. Ages are small numbers in the entries ("eras"), which only go up when something is
-/// claimed while there is unfinished news; so there are plenty.
+/// A few pending invalidations, each with an era. An entry that was claimed before an invalidation was read is affected
+/// by it; an entry claimed later, in the same place, is not. Eras are small numbers in the entries. They increase only
+/// when an entry is claimed while an invalidation is pending, so there are plenty.
 ///
 /// Not thread-safe: guarded by the engine's mutex.
 class news {
  public:
   struct item {
-    range left;           ///< what has not been looked at yet
+    range left;           ///< the part not yet searched for entries
     std::uint32_t era{};  ///< affects entries of lower eras
   };
 
   [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
   [[nodiscard]] bool full() const noexcept { return count_ == items_.size(); }
 
-  /// Requires that it is not full.
+  /// Requires `!full()`.
   void add(const range& gone) noexcept { items_[count_++] = {gone, era_ + 1}; }
 
-  /// Makes room by taking two for one that contains both. More is called stale than is, never less.
+  /// Makes room by replacing two items by one that contains both. More entries become stale than necessary, never
+  /// fewer.
   void widen() noexcept {
     item& into = items_[count_ - 2];
     const item& last = items_[--count_];
@@ -40,7 +41,8 @@ class news {
     into.era = std::max(into.era, last.era);
   }
 
-  /// What comes later is not affected by what is known now. Once the numbers are used up it is: then it is not kept.
+  /// Gives `claimed` an era that no pending invalidation affects. When eras are exhausted, `claimed` counts as older
+  /// and is invalidated with them: safe, not cached.
   void stamp(entry& claimed) noexcept {
     for (std::size_t i = 0; i < count_; ++i) era_ = std::max(era_, std::min(items_[i].era, entry::last_era));
     claimed.set_era(era_);
@@ -53,14 +55,15 @@ class news {
                        [&](const item& known) { return age < known.era && where.overlaps(known.left); });
   }
 
-  /// Calls `finished(item&)` for each, the latest first, and forgets those for which it says true.
+  /// Calls `finished(item&)` for each item, the latest first, and removes those for which it returns true.
   template <class F>
   void finish(F&& finished) noexcept {
     for (auto i = count_; i-- > 0;)
       if (finished(items_[i])) items_[i] = items_[--count_];
   }
 
-  /// Requires that it is empty. True when it is time to begin anew: all entries have to be given era 0.
+  /// Sets the eras back to 0 when many are used up. When it returns true, the caller has to give all entries era 0.
+  /// Requires `empty()`.
   [[nodiscard]] bool restart() noexcept {
     if (era_ < entry::last_era / 2) return false;
     era_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What one request pays the driver, for who traces requests.
+/// Measures the driver's share of one request, for traces.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace pinfold::core {
 
-/// What the driver's open took on this thread since this object was made. Watches nest, as a driver may use a cache
-/// itself; each sees its own.
+/// A stopwatch for the driver's opens on this thread, from its construction on. Watches nest, as a driver may use a
+/// cache itself; each measures its own opens.
 class open_watch {
  public:
   using time_point = std::chrono::steady_clock::time_point;
@@ -21,11 +21,11 @@ class open_watch {
   open_watch& operator=(const open_watch&) = delete;
   [[nodiscard]] std::chrono::nanoseconds spent() const noexcept { return total; }
 
-  /// The time before an open; nothing where nobody `watches`.
+  /// Returns the time before an open, or an empty time point unless `watches`.
   [[nodiscard]] static time_point now(bool watches) noexcept {
     return watches ? std::chrono::steady_clock::now() : time_point{};
   }
-  /// The open has ended. It took 1 ns at least, so that it can be told from none.
+  /// Adds the time since `start`: at least 1 ns, so that an open can be told from none.
   static void add_since(time_point start) noexcept {
     using std::chrono::nanoseconds;
     if (start == time_point{}) return;

@@ -20,7 +20,7 @@ constexpr std::uint64_t frame = (std::uint64_t{1} << 55U) - 1;
 
 int open_pagemap() noexcept { return ::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC); }
 
-// FNV-1a over words, and a last mixing: enough to tell frames apart that nobody chooses in order to deceive.
+// FNV-1a over words, and a last mixing: enough to tell frames apart that were not chosen to collide.
 std::uint64_t mixed(std::uint64_t so_far, std::uint64_t word) noexcept {
   so_far = (so_far ^ word) * 0x100000001b3ULL;
   return so_far ^ so_far >> 29U;
@@ -70,9 +70,9 @@ void page_audit::note(const void* of, const range& memory) noexcept try {
   if (now) {
     noted_[of] = *now;
   } else {
-    noted_.erase(of);  // the registrar does not pin pages: nothing can be said
+    noted_.erase(of);  // the registrar does not pin pages: there is nothing to compare with
   }
-} catch (const std::bad_alloc&) {  // then this one is not audited, and not by what stood there before
+} catch (const std::bad_alloc&) {  // this registration is not audited, nor compared with an earlier one's pages
   const std::lock_guard guard(mutex_);
   noted_.erase(of);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Whether the pages behind a registration are still those that were registered: asked of the kernel, page by page.
+/// Asks the kernel, page by page, whether the pages behind a registration are still those that were registered.
 #pragma once
 
 #include <pinfold/range.hpp>
@@ -13,28 +13,30 @@
 
 namespace pinfold::core {
 
-/// Remembers a fingerprint of the page frames that a registration had when it was made. That is exact as long as the
-/// registrar pins pages, for a frame that is pinned is not used again. About 0.3 us and 5.5 ns a page. Thread-safe.
+/// Fingerprints of the page frames that registrations had when they were made. A comparison is exact as long as the
+/// registrar pins pages: a pinned frame is not reused. About 0.3 us and 5.5 ns a page. Thread-safe.
 class page_audit {
  public:
-  /// Checks one in `one_in`. Nothing where this process may not see page frames: that takes CAP_SYS_ADMIN.
+  /// Returns `one_in`, or nothing when audits are off or this process may not see page frames: that takes
+  /// CAP_SYS_ADMIN.
   [[nodiscard]] static std::optional<std::uint32_t> possible(std::uint32_t one_in) noexcept;
   explicit page_audit(std::uint32_t one_in) noexcept;
   page_audit(const page_audit&) = delete;
   page_audit& operator=(const page_audit&) = delete;
   ~page_audit();
 
-  /// What `of` stands for was registered just now. Allocates; forgets what `of` stood for before.
+  /// Notes the pages of `memory`, which was just registered as `of`, and forgets those noted for `of` before.
+  /// Allocates.
   void note(const void* of, const range& memory) noexcept;
 
   /// Whether it is time for a check.
   [[nodiscard]] bool due() noexcept { return counted_.fetch_add(1, std::memory_order_relaxed) % one_in_ == 0; }
 
-  /// False when other pages are there now, or none. True also where it was never noted.
+  /// Returns false when other pages are there now, or none; true also where `of` was never noted.
   [[nodiscard]] bool same(const void* of, const range& memory) noexcept;
 
  private:
-  /// Nothing when a page is not there.
+  /// Returns nothing when a page is not present.
   [[nodiscard]] std::optional<std::uint64_t> fingerprint(const range& memory) const noexcept;
 
   const std::uint32_t one_in_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// How long one call may wait for others.
+/// The deadlines of one call.
 #pragma once
 
 #include "core/wait_table.hpp"
@@ -11,19 +11,20 @@
 
 namespace pinfold::core {
 
-/// How long a call waits for pins that may be transient: a thread that is inside a hit that fails gives its pin back
-/// some instructions later, once it runs. A lease looks the same, so this bounds what a refusal costs. Longer in tests.
+/// How long a call waits for pins that may be transient. A thread inside a failing hit gives its pin back some
+/// instructions later, once it runs. A lease's pin looks the same, so this bounds what a refusal costs. Tests make it
+/// longer.
 inline std::chrono::microseconds longest_transient_pin{5000};
 
-/// Until when one call may wait, fixed when it first waits for anything: most calls never do, and asking for the time
-/// costs as much as a hit.
+/// The deadlines of one call, fixed when the call first waits: most calls never wait, and reading the clock costs as
+/// much as a hit.
 class patience {
  public:
   explicit patience(const cache_options& options) noexcept : options_(options) {}
   [[nodiscard]] deadline others() const noexcept { return start() + options_.wait_timeout; }
   [[nodiscard]] deadline conflicts() const noexcept { return start() + options_.conflict_timeout; }
   [[nodiscard]] deadline room() const noexcept { return start() + options_.full_timeout; }
-  /// For transient pins.
+  /// Returns the deadline for transient pins.
   [[nodiscard]] deadline transient() const noexcept { return start() + longest_transient_pin; }
 
  private:

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Places on the closing side where a test may make a thread wait, to have the others do what should not matter. The
-/// hits' side has PINFOLD_POINT in <pinfold/detail/hit.hpp>.
+/// Points in the closing code where a test may stop a thread, to let other threads do what must not matter. Hits have
+/// PINFOLD_POINT in <pinfold/detail/hit.hpp>.
 #pragma once
 
 #include <atomic>
 
 namespace pinfold::core {
 
-/// Called at every such place, under the engine's mutex; null outside of tests.
+/// Called at every such point, under the engine's mutex; null outside of tests.
 inline std::atomic<void (*)() noexcept> at_point{nullptr};
 
 inline void point() noexcept {

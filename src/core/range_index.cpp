@@ -8,7 +8,8 @@ namespace pinfold::core {
 void range_index::leaf_walk::enter(const void* node) noexcept {
   const auto& inner = *static_cast<const range_inner*>(node);
   auto left = inner.reaching(page_) & ((std::uint32_t{2} << inner.before(high_)) - 1);
-  // Seldom more than one. Those of lesser peers are skipped; the last of them may end with this one's first.
+  // Seldom more than one child. Children of lesser peers are skipped, but the last of them may end with this peer's
+  // first entries.
   if ((left & (left - 1)) != 0) left &= ~std::uint32_t{0} << inner.before(low_);
   steps_[depth_++] = {&inner, left};
 }
@@ -29,7 +30,7 @@ const range_leaf* range_index::leaf_walk::next() noexcept {
   return nullptr;
 }
 
-// One way down for both questions that a new entry has: what is there, and where does it go.
+// Descends once for both questions about a new entry: what it overlaps, and where it goes.
 bool range_index::find_alone(peer_id peer, const range& where, place& found) const noexcept {
   return one_peer(peer) ? find_alone_among<true>(peer, where, found) : find_alone_among<false>(peer, where, found);
 }
@@ -124,7 +125,8 @@ void range_index::insert_below(path& way, range_leaf& leaf, const new_slot& slot
   slot.put_in(leaf, at == unknown ? slot.place_in(leaf) : at);
 }
 
-// Where the key stands between leaves, those before it may end with the same begin, and entries that end later.
+// Returns the leaf for an entry whose key separates leaves: leaves before that key may end with entries that have the
+// same begin and a later end.
 range_leaf* range_index::leaf_among_equals(path& way, range_leaf& last, const new_slot& added) const noexcept {
   range_leaf* leaf = &last;
   for (path back = way; back.key_before() == key_of(added.peer, added.covered.begin); way = back) {
@@ -136,8 +138,8 @@ range_leaf* range_index::leaf_among_equals(path& way, range_leaf& last, const ne
   return leaf;
 }
 
-// A new leaf before or behind that of another peer. The key between two peers has begin 0, so that all that the later
-// one may get goes to its own leaves.
+// Makes a leaf before or behind that of another peer. The key between two peers has begin 0, so that all later entries
+// of the second peer go to its own leaves.
 void range_index::insert_beside(path& way, range_leaf& other, const new_slot& added) noexcept {
   auto* fresh = pool_.take_leaf(added.peer);
   added.put_in(*fresh);
@@ -172,7 +174,7 @@ void range_index::insert_in_full(path& way, range_leaf& full, const new_slot& ad
   add_node(way, key_of(fresh->peer, fresh->begin[0]), fresh, fresh->furthest(), appending);
 }
 
-// Makes room by moving slots between a full leaf and one beside it, if that has enough.
+// Makes room by moving slots between a full leaf and a neighbour, if the neighbour has enough room.
 bool range_index::insert_balanced(range_inner& above, std::size_t left, const new_slot& added) noexcept {
   range_leaf& low = above.leaf_at(left);
   range_leaf& high = above.leaf_at(left + 1);
@@ -190,7 +192,7 @@ bool range_index::insert_balanced(range_inner& above, std::size_t left, const ne
   return true;
 }
 
-// Puts a node behind the one that the way led to, and splits what is full above. Appending leaves nodes full.
+// Inserts a node behind the last node of `way`, and splits full nodes above. Appending leaves nodes full.
 void range_index::add_node(path& way, range_key key, void* node, std::uint64_t furthest, bool appending) noexcept {
   for (; way.depth > 0; --way.depth) {
     auto& [above, at] = way.last();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Entries by peer and address. Ranges may nest, overlap and be equal; every one that touches a range is found.
+/// An index of entries by peer and address. Ranges may nest, overlap and be equal; a search finds every entry that
+/// overlaps a range.
 #pragma once
 
 #include "core/range_node_pool.hpp"
@@ -12,11 +13,11 @@
 
 namespace pinfold::core {
 
-/// A B+ tree ordered by (peer, begin, end, insertion), where each inner node knows how far each of its children
-/// reaches: what cannot reach the range that is looked for is skipped whole. Inserting, erasing and finding the first
-/// match cost O(log n), visiting k matches O(log n) each at most; of k ranges with one begin, up to k are looked at to
-/// insert or erase one. About 20 bytes an entry when they come in order, 26 in none. Nodes come from a pool, which is
-/// filled outside of the lock.
+/// A B+ tree ordered by (peer, begin, end, insertion). Each inner node knows how far each of its children reaches, so
+/// that a search skips every child that cannot reach its range. Inserting, erasing and finding the first match cost
+/// O(log n), and visiting k matches at most O(log n) each. With k ranges of one begin, inserting or erasing one looks
+/// at up to k. About 20 bytes an entry when entries come in order, 26 otherwise. Nodes come from a pool that is filled
+/// outside of the lock.
 ///
 /// Not thread-safe: guarded by the engine's mutex.
 class range_index {
@@ -27,8 +28,8 @@ class range_index {
   range_index(const range_index&) = delete;
   range_index& operator=(const range_index&) = delete;
 
-  /// Whether so many inserts need no more memory, whatever is erased between them. If not: `adopt` what `make_chunk`
-  /// made of `next_chunk` bytes, which needs no lock, and ask again.
+  /// Whether so many inserts need no more memory, whatever is erased between them. If not, the caller has to `adopt` a
+  /// chunk of `next_chunk` bytes from `make_chunk`, which needs no lock, and ask again.
   [[nodiscard]] bool ready(std::size_t inserts = 1) const noexcept {
     return pool_.has(inserts, inserts * (height_ + 1) + 1);
   }
@@ -36,28 +37,29 @@ class range_index {
   [[nodiscard]] static chunk make_chunk(std::size_t bytes) noexcept { return range_node_pool::make_chunk(bytes); }
   void adopt(chunk made) noexcept { pool_.adopt(std::move(made)); }
 
-  /// Where an entry will go that overlaps no other.
+  /// The place of an entry that overlaps no other.
   class place;
-  /// Finds the place for an entry of that range; false when it may overlap others, or when that takes longer to tell.
+  /// Finds the place for an entry of that range. Returns false when the entry overlaps others, or when that would take
+  /// longer to tell.
   [[nodiscard]] bool find_alone(peer_id peer, const range& where, place& found) const noexcept;
 
-  /// Requires that it is ready. The entry's key must not change while it is in the index.
+  /// Inserts an entry. Requires `ready()`. The entry's key must not change while it is in the index.
   void insert(entry* added) noexcept;
-  /// The same at a place that was found for that key, which is the entry's. Requires that nothing was inserted or
-  /// erased since.
+  /// Inserts an entry at the place that `find_alone` found for its key. Requires that nothing was inserted or erased
+  /// since.
   void insert(entry* added, peer_id peer, const range& where, place& at) noexcept;
 
-  /// Requires that the entry is in this index.
+  /// Erases an entry. Requires that it is in this index.
   void erase(entry* gone) noexcept;
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
-  /// How much memory it has taken, and how much of it is in use.
+  /// Return how much memory the index has taken, and how much of it is in use.
   [[nodiscard]] std::size_t bytes() const noexcept { return pool_.bytes(); }
   [[nodiscard]] std::size_t bytes_in_use() const noexcept { return pool_.bytes_out(); }
 
-  /// Calls `stop(entry&)` for the entries of `peer` that overlap `where`, by address, until it says true. Returns that
-  /// entry, or null. `stop` must not change the index.
+  /// Calls `stop(entry&)` for the entries of `peer` that overlap `where`, by address, until it returns true. Returns
+  /// that entry, or null. `stop` must not change the index.
   template <class F>
   entry* find_overlap(peer_id peer, const range& where, F&& stop) const {
     const auto page = where.begin >> reach_page_shift;
@@ -84,7 +86,7 @@ class range_index {
  private:
   // More than any tree has: all but one or two nodes of a level are at least a third full.
   static constexpr std::size_t most_levels = 24;
-  static constexpr std::size_t comfortable = 12;  // nodes are merged into one of so many, which has room for more
+  static constexpr std::size_t comfortable = 12;  // nodes are merged if both fit in so many slots: room is left
 
   struct new_slot;
 
@@ -100,13 +102,14 @@ class range_index {
     [[nodiscard]] step& last() noexcept { return steps[depth - 1]; }
     void push(range_inner* node, std::size_t at) noexcept { steps[depth++] = {node, at}; }
 
-    /// The key that nothing in the leaf comes before, and nothing that is before the leaf comes after.
+    /// Returns the key before the leaf: no key in the leaf is less, and no key of an earlier leaf is greater. Returns
+    /// `last_key` for the first leaf.
     [[nodiscard]] range_key key_before() const noexcept {
       for (std::size_t i = depth; i-- > 0;)
         if (steps[i].at > 0) return steps[i].node->keys[steps[i].at - 1];
       return last_key;
     }
-    /// Whether the next leaf, if there is one, is another peer's.
+    /// Whether the next leaf, if there is one, belongs to another peer.
     [[nodiscard]] bool last_of(peer_id peer) const noexcept {
       for (std::size_t i = depth; i-- > 0;)
         if (steps[i].at + 1 < steps[i].node->count) return peer_of(steps[i].node->keys[steps[i].at]) != peer;
@@ -119,7 +122,7 @@ class range_index {
   [[nodiscard]] bool find_alone_among(peer_id peer, const range& where, place& found) const noexcept;
   void insert_below(path& way, range_leaf& leaf, const new_slot& slot, std::size_t at) noexcept;
 
-  // The leaves that may have something of a peer in a range, in order.
+  // A walk, in order, over the leaves that may have entries of a peer in a range.
   class leaf_walk {
    public:
     leaf_walk(const range_index& in, peer_id peer, const range& where) noexcept
@@ -135,7 +138,7 @@ class range_index {
    private:
     struct step {
       const range_inner* node;
-      std::uint32_t left;  // a bit for each child to go to
+      std::uint32_t left;  // a bit for each child to visit
     };
     void enter(const void* node) noexcept;
 
@@ -165,7 +168,7 @@ class range_index {
   static bool insert_balanced(range_inner& above, std::size_t left, const new_slot& added) noexcept;
   void add_node(path& way, range_key key, void* node, std::uint64_t furthest, bool appending) noexcept;
   void add_root(range_key key, void* node, std::uint64_t furthest) noexcept;
-  /// Whether the keys' peers can be left out.
+  /// Whether a search can ignore the peers in the keys.
   [[nodiscard]] bool one_peer(peer_id peer) const noexcept { return !many_peers_ && peer == peer_id{}; }
   [[nodiscard]] range_leaf* leaf_for(peer_id peer, std::uintptr_t begin, path& way) const noexcept;
   [[nodiscard]] range_leaf* leaf_before(path& way) const noexcept;
@@ -180,13 +183,13 @@ class range_index {
   void* root_ = nullptr;
   std::size_t height_ = 0;  // levels of inner nodes
   std::size_t size_ = 0;
-  bool many_peers_ = false;  // whether there ever was another than peer 0
+  bool many_peers_ = false;  // whether there ever was a peer other than 0
   range_node_pool pool_;
 };
 
 class range_index::place {
  public:
-  place() noexcept {}  // most of it is written when it is found
+  place() noexcept {}  // `find_alone` writes most of it
 
  private:
   friend class range_index;

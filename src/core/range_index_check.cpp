@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whether a range index is what it should be.
+// Checks the invariants of a range index, for tests.
 #include "core/range_index.hpp"
 
 namespace pinfold::core {
 
-// Walks over everything in order.
+// A walk over all entries in order.
 struct range_index::check {
   range_key before = 0;  // the last key seen, and the end of its range
   std::uintptr_t end_before = 0;
@@ -59,7 +59,7 @@ struct range_index::check {
                       : static_cast<const range_inner*>(at)->furthest_of_all();
   }
 
-  // Of two leaves of a peer beside each other under one node, one has more than a quarter of what there is room for.
+  // Of two neighbouring leaves of a peer under one node, one is more than a quarter full.
   [[nodiscard]] bool well_filled() const noexcept {
     return leaves <= 2 * (peers + inners) + entries / 4 && inners <= leaves;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Taking entries out of a range index, and merging what gets empty.
+// Erasing entries from a range index, and merging nodes that become sparse.
 #include "core/range_index.hpp"
 
 namespace pinfold::core {
@@ -11,7 +11,7 @@ void range_index::erase(entry* gone) noexcept {
   path way;
   range_leaf* leaf = leaf_for(peer_of(*gone), begin, way);
   auto at = leaf->place_for(begin);
-  while (at == 0 || leaf->word[at - 1] != word) {  // what is before it has the same begin
+  while (at == 0 || leaf->word[at - 1] != word) {  // earlier entries have the same begin
     if (at > 0) {
       --at;
     } else {
@@ -74,7 +74,7 @@ bool range_index::merge_inner(range_inner& above, std::size_t at) noexcept {
   return false;
 }
 
-// Carries upwards what changed in the last node of the way.
+// Propagates upwards what changed in the last node of `way`.
 void range_index::settle(path& way) noexcept {
   while (way.depth > 1) {
     range_inner* node = way.last().node;

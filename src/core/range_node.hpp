@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The nodes of the range index: what lies in them, and how they are searched.
+/// The nodes of the range index: their layout, and how they are searched.
 #pragma once
 
 #include "core/record_page.hpp"
@@ -12,7 +12,7 @@
 
 namespace pinfold::core {
 
-/// The key of an entry: the only place that knows where it lies.
+/// The key of an entry. Only these functions know where it is stored.
 [[nodiscard]] inline peer_id peer_of(const entry& one) noexcept { return one.peer(); }
 [[nodiscard]] inline range covered_of(const entry& one) noexcept { return one.covered(); }
 
@@ -27,13 +27,13 @@ inline constexpr range_key last_key = ~range_key{0};
 
 inline constexpr unsigned reach_page_shift = 12;
 
-/// The first page that begins at or after `end`, as a number.
+/// Returns the number of the first page that begins at or after `end`.
 [[nodiscard]] constexpr std::uint64_t page_after(std::uintptr_t end) noexcept {
   const bool within = (end & ((std::uintptr_t{1} << reach_page_shift) - 1)) != 0;
   return (end >> reach_page_shift) + (within ? 1 : 0);
 }
 
-/// How many of 15 sorted values are less than `key`, without a branch.
+/// Returns how many of 15 sorted values are less than `key`, without a branch.
 template <class T, class Key>
 [[nodiscard]] constexpr std::size_t count_before(const std::array<T, 15>& sorted, Key key) noexcept {
   const auto less = [&](std::size_t i) { return std::size_t{static_cast<Key>(sorted[i]) < key}; };
@@ -41,12 +41,12 @@ template <class T, class Key>
   return group + less(group) + less(group + 1) + less(group + 2);
 }
 
-/// Up to 15 entries of one peer, ordered by begin, then end. A slot has the begin and a word: the entry's
-/// address, and above it how many pages the range reaches over, counted from the page of its begin. So a search reads
-/// hardly any entry but those that it wants.
+/// Up to 15 entries of one peer, ordered by begin, then end. A slot has the begin and a word: the entry's address, and
+/// above it how many pages the range reaches over, counted from the page of its begin. So a search reads hardly any
+/// entry but the matching ones.
 ///
-/// A node is *rising* when none of its slots reaches further than the next one, as where ranges do not nest: then the
-/// one before a range tells what all before it reach. It may be said to be none when it is one.
+/// `rising`: end pages never decrease from slot to slot (true while no range nests), so the last slot before a key
+/// bounds all earlier ones. Conservative: may be false for a sorted node.
 struct alignas(64) range_leaf {
   static constexpr std::size_t capacity = 15;
   static constexpr std::uintptr_t no_begin = UINTPTR_MAX;  // no range begins there
@@ -68,12 +68,12 @@ struct alignas(64) range_leaf {
     return reinterpret_cast<entry*>(word[i] & ((std::uint64_t{1} << address_bits) - 1));
   }
 
-  /// The page after the range in slot `i`. Reads the entry only if it is very long.
+  /// Returns the page after the range in slot `i`. Reads the entry only if the range is very long.
   [[nodiscard]] std::uint64_t page_after_slot(std::size_t i) const noexcept {
     const auto reach = word[i] >> address_bits;
     return reach == far_reach ? page_after(covered_of(*entry_at(i)).end) : (begin[i] >> reach_page_shift) + reach;
   }
-  /// The page after all of its ranges.
+  /// Returns the page after all ranges of the leaf.
   [[nodiscard]] std::uint64_t furthest() const noexcept {
     if (rising) return count == 0 ? 0 : page_after_slot(count - 1);
     std::uint64_t most = 0;
@@ -85,7 +85,7 @@ struct alignas(64) range_leaf {
     for (std::size_t i = 1; i < count; ++i) yes = yes && page_after_slot(i - 1) <= page_after_slot(i);
     return yes;
   }
-  /// A bit for each slot that may end after the page `from`.
+  /// Returns a bit for each of the first `slots` slots that may end after the start of page `from`.
   [[nodiscard]] std::uint32_t reaching(std::uint64_t from, std::size_t slots) const noexcept {
     std::uint32_t found = 0;
     for (std::size_t i = 0; i < slots; ++i) {
@@ -96,9 +96,9 @@ struct alignas(64) range_leaf {
     return found;
   }
 
-  /// How many begin before `end`.
+  /// Returns how many ranges begin before `end`.
   [[nodiscard]] std::size_t before(std::uintptr_t end) const noexcept { return count_before(begin, end); }
-  /// The place behind all that begin at `at` or before.
+  /// Returns the place behind all ranges that begin at `at` or before.
   [[nodiscard]] std::size_t place_for(std::uintptr_t at) const noexcept { return before(at + 1); }
 
   void put(std::size_t at, std::uintptr_t first, std::uint64_t what) noexcept {
@@ -122,7 +122,7 @@ struct alignas(64) range_leaf {
     begin[count] = no_begin;
     if (!rising) look_again();
   }
-  /// Moves the last `some` of its slots in front of those of `right`.
+  /// Moves the last `some` slots of this leaf in front of those of `right`.
   void move_to(range_leaf& right, std::size_t some) noexcept {
     std::copy_backward(right.begin.data(), right.begin.data() + right.count, right.begin.data() + right.count + some);
     std::copy_backward(right.word.data(), right.word.data() + right.count, right.word.data() + right.count + some);
@@ -133,7 +133,7 @@ struct alignas(64) range_leaf {
     std::fill_n(begin.data() + count, some, no_begin);
     rises_as_before(right, right, some);
   }
-  /// Moves the first `some` slots of `right` behind its own.
+  /// Moves the first `some` slots of `right` behind those of this leaf.
   void move_from(range_leaf& right, std::size_t some) noexcept {
     std::copy_n(right.begin.data(), some, begin.data() + count);
     std::copy_n(right.word.data(), some, word.data() + count);
@@ -150,7 +150,7 @@ struct alignas(64) range_leaf {
   static constexpr std::uint64_t far_reach = 0xffff;  // or more
 
   void look_again() noexcept { rising = rises(); }
-  /// After slots were moved between this and `right`: one of them has them now from, or up to, `at`.
+  /// Updates `rising` after slots were moved between this leaf and `right`: `taker` has them now from, or up to, `at`.
   void rises_as_before(range_leaf& right, range_leaf& taker, std::size_t at) noexcept {
     if (!rising || !right.rising) {
       look_again();
@@ -162,8 +162,8 @@ struct alignas(64) range_leaf {
 };
 static_assert(sizeof(range_leaf) == 256);
 
-/// Up to 16 nodes of the level below. Nothing before child i + 1 comes after `keys[i]`, nothing from it on comes
-/// before.
+/// Up to 16 nodes of the level below. No key before child i + 1 is greater than `keys[i]`, and no key from that child
+/// on is less.
 struct alignas(64) range_inner {
   static constexpr std::size_t capacity = 16;
 
@@ -171,7 +171,7 @@ struct alignas(64) range_inner {
   std::array<std::uint64_t, capacity> furthest;  // the page after all ranges of the child, 0 from `count` on
   std::array<void*, capacity> child;
   std::uint32_t count = 0;
-  bool rising = true;  // what `range_leaf` says, of `furthest`
+  bool rising = true;  // as in `range_leaf`, for `furthest`
 
   range_inner(void* first, std::uint64_t first_furthest) noexcept : count(1) {
     keys.fill(last_key);
@@ -183,30 +183,30 @@ struct alignas(64) range_inner {
   [[nodiscard]] range_leaf& leaf_at(std::size_t i) const noexcept { return *static_cast<range_leaf*>(child[i]); }
   [[nodiscard]] range_inner& inner_at(std::size_t i) const noexcept { return *static_cast<range_inner*>(child[i]); }
 
-  /// How many keys come before `key`.
+  /// Returns how many keys are less than `key`.
   [[nodiscard]] std::size_t before(range_key key) const noexcept { return count_before(keys, key); }
-  /// The last child in which `key` may be.
+  /// Returns the last child that may have `key`.
   [[nodiscard]] std::size_t child_for(range_key key) const noexcept { return before(key + 1); }
-  /// The same where peer 0 is the only one.
+  /// Returns the same when peer 0 is the only peer.
   [[nodiscard]] std::size_t child_for(std::uintptr_t begin) const noexcept { return count_before(keys, begin + 1); }
 
   [[nodiscard]] bool rises() const noexcept {
     return std::is_sorted(furthest.begin(), furthest.begin() + static_cast<std::ptrdiff_t>(count));
   }
-  /// Whether any child before that one reaches beyond the page `from`.
+  /// Whether any child before `at` reaches beyond the start of page `from`.
   [[nodiscard]] bool reached_before(std::size_t at, std::uint64_t from) const noexcept {
     if (at == 0) return false;
     if (rising) return furthest[at - 1] > from;
     return std::any_of(furthest.begin(), furthest.begin() + static_cast<std::ptrdiff_t>(at),
                        [&](std::uint64_t one) { return one > from; });
   }
-  /// Says that a child reaches at least so far.
+  /// Notes that a child reaches at least to `page`.
   void reach(std::size_t at, std::uint64_t page) noexcept {
     if (furthest[at] >= page) return;
     furthest[at] = page;
     if (at + 1 < count && furthest[at + 1] < page) rising = false;
   }
-  /// Says how far a child reaches. True when that is news.
+  /// Sets how far a child reaches. Returns whether that is a change.
   bool set_furthest(std::size_t at, std::uint64_t page) noexcept {
     if (furthest[at] == page) return false;
     furthest[at] = page;
@@ -214,7 +214,7 @@ struct alignas(64) range_inner {
     return true;
   }
 
-  /// A bit for each child that reaches beyond the page `from`.
+  /// Returns a bit for each child that reaches beyond the start of page `from`.
   [[nodiscard]] std::uint32_t reaching(std::uint64_t from) const noexcept {
     const auto from_four = [&](std::size_t i) {
       const auto bit = [&](std::size_t j) { return std::uint32_t{from < furthest[i + j]} << j; };
@@ -227,7 +227,7 @@ struct alignas(64) range_inner {
     return *std::max_element(furthest.begin(), furthest.end());
   }
 
-  /// Puts a child behind at least one other.
+  /// Inserts a child behind at least one other.
   void put(std::size_t at, range_key key, void* what, std::uint64_t its_furthest) noexcept {
     std::copy_backward(keys.data() + at - 1, keys.data() + count - 1, keys.data() + count);
     std::copy_backward(furthest.data() + at, furthest.data() + count, furthest.data() + count + 1);
@@ -248,7 +248,8 @@ struct alignas(64) range_inner {
     keys[count - 1] = last_key;
     if (!rising) look_again();
   }
-  /// Moves all of its children from `at` on, of which there is one, to `fresh`; returns the key between the two.
+  /// Moves the children from `at` on, of which there is at least one, to `fresh`. Returns the key between the two
+  /// nodes.
   range_key split(std::size_t at, range_inner& fresh) noexcept {
     const auto between = keys[at - 1];
     fresh.count = count - static_cast<std::uint32_t>(at);

@@ -10,7 +10,8 @@
 
 namespace pinfold::core {
 
-/// Not thread-safe: guarded as its index is, except `make_chunk`, which allocates and may be called by anybody.
+/// A pool of nodes. Not thread-safe: guarded as its index is, except `make_chunk`, which allocates and may be called on
+/// any thread.
 class range_node_pool {
  public:
   /// Memory for nodes, not yet part of a pool.
@@ -33,15 +34,15 @@ class range_node_pool {
   range_node_pool(const range_node_pool&) = delete;
   range_node_pool& operator=(const range_node_pool&) = delete;
 
-  /// A chunk of so many bytes (`next_chunk`), false inside when there is no memory.
+  /// Allocates a chunk of so many bytes (`next_chunk`). The chunk is false when there is no memory.
   [[nodiscard]] static chunk make_chunk(std::size_t bytes) noexcept;
 
-  /// How large the next chunk should be: small at first.
+  /// Returns how large the next chunk should be: small at first.
   [[nodiscard]] std::size_t next_chunk() const noexcept;
 
   void adopt(chunk made) noexcept;
 
-  /// Whether there is room for so many of each.
+  /// Whether there is room for so many leaves and inner nodes.
   [[nodiscard]] bool has(std::size_t leaves, std::size_t inners) const noexcept {
     const auto inners_left = inners_.size > inners ? inners_.size - inners : 0;
     const auto inners_lack = inners > inners_.size ? inners - inners_.size : 0;
@@ -49,21 +50,21 @@ class range_node_pool {
     return leaves <= leaves_.size + 2 * inners_left + fresh_units_ - 2 * inners_lack;
   }
 
-  // Require room.
+  // Require `has`.
   [[nodiscard]] range_leaf* take_leaf(peer_id of) noexcept;
   [[nodiscard]] range_inner* take_inner(void* first, std::uint64_t furthest) noexcept;
 
   void put(range_leaf* done) noexcept;
   void put(range_inner* done) noexcept;
 
-  /// Of all chunks.
+  /// Returns the size of all chunks.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
-  /// Of the nodes that are out.
+  /// Returns the size of all nodes in use.
   [[nodiscard]] std::size_t bytes_out() const noexcept { return bytes_out_; }
 
  private:
-  // A leaf takes one unit, an inner node two. Units that nobody had yet lie beside each other.
+  // A leaf takes one unit, an inner node two. Units that were never used are contiguous.
   static constexpr std::size_t unit = sizeof(range_leaf);
   struct free_node {
     free_node* next;

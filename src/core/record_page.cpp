@@ -11,7 +11,8 @@ namespace pinfold::core {
 
 namespace {
 
-// What nobody uses. A child of fork gets a new one: in its parent, another thread may have held the mutex.
+// Gates and pages that are not in use. A child of fork makes a new store: in its parent, another thread may have held
+// the mutex.
 struct store {
   mutex guard;
   gate* gates PINFOLD_GUARDED_BY(guard) = nullptr;
@@ -41,7 +42,7 @@ store* store_here() noexcept try {
 
 constexpr std::size_t largest_mapping = 64;  // pages
 
-// Aligned to the size of a page, which is larger than the system's.
+// Maps `count` record pages, aligned to `record_page::bytes`, which is larger than the system's page.
 std::byte* map_pages(std::size_t count) noexcept {
   const auto bytes = count * record_page::bytes;
   void* mapped =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Memory for records that stays memory for records, and the way from a record to its engine.
+/// Type-stable memory for records, and the way from a record to its engine.
 #pragma once
 
 #include "core/entry.hpp"
@@ -17,29 +17,29 @@ namespace pinfold::core {
 using detail::engine;
 using detail::record;
 
-/// An engine's mutex, and whether the engine is still there. Who gave a pin back may look for the engine when it has
-/// ended already, so gates are never freed, but used again.
+/// An engine's mutex, and a pointer to the engine while it exists. A thread that gave a pin back may look for the
+/// engine after the engine has ended, so gates are never freed, but reused.
 struct gate {
   mutex guard;
   engine* home PINFOLD_GUARDED_BY(guard) = nullptr;
   std::uint64_t process = 0;  ///< the board's number for the process
-  gate* next = nullptr;       ///< when it is nobody's
+  gate* next = nullptr;       ///< when it is unused
 };
 
-/// The head of a page of records. Behind it follow the records, close together, as hits look at nothing else; then an
-/// entry for each, and at the end of the page their own pins. Pages are never unmapped, but used again, for records of
-/// the same size: a late reader sees a record, though perhaps another cache's. The pins stay as they are: what a ledger
-/// has may be made up for there (a lease that one thread pinned in a slot and another gave back), so that only their
-/// sum is 0 when nobody holds the record.
+/// The header of a page of records. The records follow it, close together, as hits look at nothing else; then an entry
+/// for each record, and at the end of the page their own pin counters. Pages are never unmapped, but reused for records
+/// of the same size: a late reader sees a record, though perhaps another cache's. The pin counters keep their values: a
+/// ledger may make up for them (a lease that one thread pinned in a slot and another thread gave back), so that only
+/// their sum is 0 when no thread holds the record.
 struct alignas(64) record_page {
   static constexpr std::size_t bytes = detail::record_page_bytes;
 
   std::atomic<gate*> owner{nullptr};
-  record_page* next = nullptr;         ///< of the same owner, or when it is nobody's
+  record_page* next = nullptr;         ///< of the same owner, or when it is unused
   std::uint32_t stride = 0;            ///< bytes from one record to the next
-  std::uint32_t capacity = 0;          ///< how many records have room
-  std::atomic<std::uint32_t> made{0};  ///< how many of them were ever made, from the front
-  bool imported = false;               ///< whether its records have an `imported_part`; as its owner says
+  std::uint32_t capacity = 0;          ///< how many records fit
+  std::atomic<std::uint32_t> made{0};  ///< how many records were ever made, from the front
+  bool imported = false;               ///< whether its records have an `imported_part`; set by its owner
   std::uint32_t entries_from = 0;      ///< bytes from here to the entries
   std::uint32_t inverse = 0;           ///< of the stride in units of 32 bytes, times 2^16, rounded up
 
@@ -61,7 +61,7 @@ struct alignas(64) record_page {
   }
   [[nodiscard]] std::size_t number_of(const entry* one) noexcept { return static_cast<std::size_t>(one - entries()); }
 
-  /// The page that such an address, of a record or an entry, lies in.
+  /// Returns the page that a record or an entry lies in.
   [[nodiscard]] static record_page& of(const void* inside) noexcept {
     return *reinterpret_cast<record_page*>(reinterpret_cast<std::uintptr_t>(inside) & ~(bytes - 1));
   }
@@ -70,7 +70,7 @@ struct alignas(64) record_page {
     return *page.entry_at(page.number_of(one));
   }
 
-  /// How many records of that stride a page holds.
+  /// Returns how many records of `stride` bytes a page holds.
   [[nodiscard]] static constexpr std::uint32_t capacity_for(std::size_t stride) noexcept {
     return static_cast<std::uint32_t>((bytes - 64) / (stride + sizeof(entry) + sizeof(std::atomic<std::int32_t>)));
   }
@@ -99,7 +99,7 @@ inline peer_id entry::peer() const noexcept {
 }
 
 inline std::uintptr_t entry::data() const noexcept {
-  // As numbers: local memory may be registered by addresses that no object has, in tests even from 0 on.
+  // Computed with numbers: local memory may be registered by addresses that no object has, in tests even from 0 on.
   if (!record_page::of(this).imported) return hot()->covered().begin;
   return reinterpret_cast<std::uintptr_t>(detail::imported_part_of(*hot()).data);
 }
@@ -120,11 +120,11 @@ inline void entry::set_era(std::uint32_t now) noexcept {
                 static_cast<std::uint8_t>(now >> 16U)};
 }
 
-/// What records of `bytes` bytes take. At most `largest_stride`.
+/// Returns the stride of records of `bytes` bytes. At most `largest_stride`.
 [[nodiscard]] constexpr std::size_t stride_for(std::size_t bytes) noexcept { return (bytes + 31) / 32 * 32; }
 inline constexpr std::size_t largest_stride = 1024;
 
-// Any thread. Null when there is no memory.
+// Any thread may call these. The first and the third return null when there is no memory.
 [[nodiscard]] gate* take_gate() noexcept;
 void give_back(gate* done) noexcept;
 [[nodiscard]] record_page* take_page(std::size_t stride) noexcept;

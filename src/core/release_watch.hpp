@@ -9,7 +9,8 @@
 
 namespace pinfold::core {
 
-/// While one lives that has `begun`, releases in the whole process are settled, and so wake the threads that wait.
+/// The announcement of one waiting thread. While a watch exists that has `begun`, every release in the process is
+/// settled, and so wakes the threads that wait.
 class release_watch {
  public:
   release_watch() noexcept = default;
@@ -20,7 +21,7 @@ class release_watch {
   release_watch& operator=(const release_watch&) = delete;
 
   [[nodiscard]] bool begun() const noexcept { return begun_; }
-  /// A barrier has to follow, and another look, before the thread waits.
+  /// Announces the wait. Before it waits, the thread has to pass a barrier and check its condition again.
   void begin() noexcept {
     begun_ = true;
     detail::releases_awaited.fetch_add(1, std::memory_order_seq_cst);

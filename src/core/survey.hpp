@@ -8,15 +8,15 @@
 
 namespace pinfold::core {
 
-/// What there is around a request.
+/// The entries found around a request.
 struct survey {
-  entry* match = nullptr;        ///< can be handed out, at once unless it is still `opening`
-  entry* other_token = nullptr;  ///< covers the request, for memory that has another token by now
-  entry* twin = nullptr;         ///< for this very token, and not to be handed out any more
-  rights around = rights::none;  ///< of all that covers it: a peer's only where it lies in what peers may use (R23)
-  bool beside = false;           ///< whether anything that can be found overlaps it
-  bool near = false;             ///< whether anything that can be found overlaps what would be registered for it
-  bool alone = false;            ///< nothing at all does, and there is a place in the index
+  entry* match = nullptr;        ///< can serve the request, at once unless it is still `opening`
+  entry* other_token = nullptr;  ///< covers the request, but its memory has another token by now
+  entry* twin = nullptr;         ///< has the request's token, but is hidden
+  rights around = rights::none;  ///< of all entries that contain the request: adds no remote right beyond them (R23)
+  bool beside = false;           ///< whether a findable entry overlaps the request
+  bool near = false;             ///< whether a findable entry overlaps what would be registered for the request
+  bool alone = false;            ///< no entry at all overlaps that, and `place` is valid
   range_index::place place{};
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// How long ago something was, in four bytes and for a few nanoseconds.
+/// A coarse clock: four bytes, and a few nanoseconds to read.
 #pragma once
 
 #include <chrono>
@@ -9,10 +9,10 @@
 
 namespace pinfold::core {
 
-/// The kernel's coarse clock, which a page that is mapped everywhere shows; it advances with the timer interrupt.
+/// The kernel's coarse clock, read through the vDSO; it advances with the timer interrupt.
 inline constexpr std::int64_t ticks_per_second = 64;
 
-/// Now. Wraps after two years.
+/// Returns the present time. Wraps after two years.
 [[nodiscard]] inline std::uint32_t ticks() noexcept {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);

@@ -15,8 +15,9 @@ namespace pinfold::core {
 
 using deadline = std::chrono::steady_clock::time_point;
 
-/// Waiters are spread over a few condition variables by what they wait for. Who wakes must look again whether it has
-/// come: others may share the variable. Guarded by the engine's mutex, which a wait gives up meanwhile.
+/// Condition variables that waiting threads share, chosen by what each thread waits for. A thread that wakes must check
+/// its condition again, as the notification may be for another thread. Guarded by the engine's mutex, which a wait
+/// releases meanwhile.
 class wait_table {
  public:
   /// Waits until `what` is notified or the deadline has passed; false when it has.

@@ -11,16 +11,16 @@
 
 namespace pinfold::core {
 
-/// The monitors that are asked about memory before it is registered, null where none has to be; and whether any of them
-/// tells of memory that goes.
+/// The monitors to ask about memory before it is registered, null when none has to be asked; and whether any of them
+/// reports memory that goes away.
 struct watched_by {
   std::shared_ptr<const watch::monitor_set> set;
   bool keeps = false;
-  std::string text;  ///< which they are, or why there are none
+  std::string text;  ///< the monitors' names, or why there are none
   std::shared_ptr<void> hints{};
 };
 
-/// How far events had come when a request looked.
+/// How far the board and the kernel's events had come when a request read them.
 struct happened {
   std::uint64_t on_board;
   std::uint64_t in_kernel;
