@@ -32,8 +32,8 @@ bool is_mapping_of(const procmap& here, int file) noexcept {
          major(seen.st_dev) == here.device_major && minor(seen.st_dev) == here.device_minor;
 }
 
-// Memory in huge pages has a file of its own in the kernel, on a mount that only the kernel uses, and under a name that
-// nothing else there has. Another file may have that name, but not that device.
+// Anonymous memory in huge pages has a file of its own in the kernel, on a mount that only the kernel uses, and under a
+// name that nothing else there has. Another file may have that name, but not that device.
 bool is_anonymous_huge_memory(const procmap& here, std::string_view path) noexcept {
   constexpr unsigned size_shift = 26;  // MFD_HUGE_SHIFT
   if (here.shared || here.page_bytes == 0 || !path.starts_with("/anon_hugepage")) return false;
@@ -79,7 +79,7 @@ bool parse(std::string_view line, line_of_maps& into) noexcept {
 
 backing stronger(backing a, backing b) noexcept { return std::max(a, b); }
 
-// Before Linux 6.11. Opened anew, since the position is the descriptor's.
+// Reads the list before Linux 6.11. Opens it anew, since the read position belongs to the descriptor.
 backing from_the_whole_list(const range& memory, int file) noexcept {
   std::FILE* const maps = std::fopen("/proc/self/maps", "re");
   if (maps == nullptr) return backing::unknown;
@@ -110,7 +110,7 @@ backing backing_of(const range& memory, int file) noexcept {
     if (!here) return from_the_whole_list(memory, file);
     const bool has_path = !here->is_anonymous();
     if (has_path) here = mapping_at(maps, at, path);
-    if (!here) return backing::unknown;  // it has gone meanwhile
+    if (!here) return backing::unknown;  // the mapping has gone meanwhile
     found = stronger(found, backing_of_one(*here, has_path ? path.data() : std::string_view(), file));
     at = here->end;
   }

@@ -32,13 +32,13 @@ std::uintptr_t end_of_piece(const range& left, std::size_t each, const piece_lim
   return whole_pages > left.begin ? whole_pages : end;
 }
 
-/// One call of `acquire_all`: what is live already is hit at once; of the rest, groups are taken by whoever is free,
-/// and the first error stops everybody.
+/// One call of `acquire_all`: live entries are hit at once; free threads take the other requests in groups, and the
+/// first error stops all threads.
 class batch_run {
  public:
   batch_run(engine* on, std::span<const request> what, std::size_t together)
       : on_(on), together_(together), held_(what.size()) {
-    missing_.reserve(what.size());  // all the room from the start: nothing may fail once something is held
+    missing_.reserve(what.size());  // all the room from the start: nothing may fail once a pin is held
     number_.reserve(what.size());
     granted_.reserve(what.size());
     for (std::size_t i = 0; i < what.size(); ++i) {
@@ -60,7 +60,7 @@ class batch_run {
       if (one) static_cast<void>(hold(*one));
   }
 
-  /// How many groups there are to take.
+  /// Returns how many groups there are to take.
   [[nodiscard]] std::size_t groups() const noexcept { return (missing_.size() + together_ - 1) / together_; }
 
   void work(const batch_progress& progress) noexcept {
@@ -76,7 +76,8 @@ class batch_run {
     }
   }
 
-  // When all threads are done: what the others did since the caller's thread last told.
+  // Reports the end when all threads are done: other threads may have finished groups since the caller's thread last
+  // reported.
   void tell_the_end(const batch_progress& progress) noexcept {
     if (progress && !stopped_.load() && told_ != held_.size()) static_cast<void>(told(progress, held_.size()));
   }
@@ -91,7 +92,7 @@ class batch_run {
   }
 
  private:
-  // What a callback throws must not leave leases behind that nobody has.
+  // Calls the callback. Returns false when the callback throws, as the exception must not leak leases.
   bool told(const batch_progress& progress, std::size_t done) noexcept try {
     told_ = done;
     progress(done, held_.size());
@@ -103,18 +104,18 @@ class batch_run {
 
   engine* on_;
   std::size_t together_;
-  std::vector<grant> held_;  // by the number of the request
+  std::vector<grant> held_;  // by the index of the request
   std::vector<request> missing_;
-  std::vector<std::size_t> number_;  // of those that were missing
+  std::vector<std::size_t> number_;  // the index of each missing request
   std::vector<result<grant>> granted_;
   std::atomic<std::size_t> next_{0};
   std::atomic<std::size_t> done_{0};
   std::atomic<bool> stopped_{false};
-  std::optional<error> untold_;  // of the caller's thread
-  std::size_t told_ = 0;         // the same
+  std::optional<error> untold_;  // written by the caller's thread only
+  std::size_t told_ = 0;         // likewise
 };
 
-// Whether another thread works on it now. If not: fewer threads are slower, not wrong.
+// Starts another thread for the run. Returns false if that fails: fewer threads are slower, not wrong.
 bool started(std::vector<std::jthread>& threads, batch_run& run) noexcept try {
   threads.emplace_back([&run] { run.work(nullptr); });
   return true;

@@ -25,7 +25,7 @@ bool is_of_loaded_object(const procmap& mapping, std::string_view path) noexcept
   const char* const name = found.dlfo_link_map->l_name;
   if (name == nullptr) return false;
   if (*name == '\0') return is_file(mapping, "/proc/self/exe");
-  return path == name || is_file(mapping, name);  // the path alone where stat(2) has other numbers (overlayfs)
+  return path == name || is_file(mapping, name);  // by the path alone where stat(2) has other numbers (overlayfs)
 }
 #else
 bool is_of_loaded_object(const procmap& /*mapping*/, std::string_view /*path*/) noexcept { return false; }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Waiting where a thread must not be cancelled.
+/// Keeps a thread from being cancelled.
 #pragma once
 
 #include <pthread.h>
 
 namespace pinfold::detail {
 
-/// While one lives, the calling thread is not cancelled (pthread_cancel(3)): cancellation unwinds the stack, and would
-/// end the process at the first function that is noexcept. A request to cancel stays pending and is acted upon at the
-/// thread's next cancellation point behind the call. About 10 ns.
+/// A guard: while one exists, the calling thread is not cancelled (pthread_cancel(3)). Cancellation unwinds the stack,
+/// and would end the process at the first function that is noexcept. A request to cancel stays pending and takes effect
+/// at the thread's next cancellation point after the guard. About 10 ns.
 class no_cancellation {
  public:
   no_cancellation() noexcept { ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }

@@ -17,24 +17,24 @@ namespace {
 int open_maps() noexcept {
   const int opened = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
   if (opened < 0 || opened > STDERR_FILENO) return opened;
-  const int higher = ::fcntl(opened, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);  // who closed 0, 1 and 2 wants them back
+  const int higher = ::fcntl(opened, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);  // leaves 0, 1 and 2 to the program
   ::close(opened);
   return higher;
 }
 
 /// The descriptor that stays open. A program may close it and get its number back for another file: hence the identity,
-/// which is that of this process's maps alone. A mixture of two identities, from two threads' stores, is no danger:
-/// whatever matches is a file that was opened here as this process's maps.
+/// which only this process's maps have. A mixture of two identities, from two threads' stores, is harmless: any file
+/// that matches was opened here as this process's maps.
 class kept_descriptor {
  public:
-  /// Negative where there is none.
+  /// Returns the descriptor, negative where there is none.
   int get() noexcept {
     const int known = number_.load(std::memory_order_acquire) - 1;
     return known >= 0 && is_it(known) ? known : renew();
   }
 
  private:
-  // A program that keeps closing it, or gives its threads descriptors of their own, must not make us open without end.
+  // Bounds the opens in a program that keeps closing the descriptor, or gives its threads descriptors of their own.
   static constexpr unsigned most_renewals = 16;
 
   bool is_it(int number) const noexcept {
@@ -44,7 +44,7 @@ class kept_descriptor {
   }
 
   int renew() noexcept {
-    if (renewing_.exchange(true, std::memory_order_acquire)) return -1;  // another thread does
+    if (renewing_.exchange(true, std::memory_order_acquire)) return -1;  // another thread renews it
     const int fresh = renewals_ < most_renewals ? open_maps() : -1;
     struct stat seen{};
     if (fresh >= 0 && ::fstat(fresh, &seen) == 0) {
@@ -64,14 +64,14 @@ class kept_descriptor {
   unsigned renewals_ = 0;  // guarded by renewing_
 };
 
-// On a page that the kernel clears in a child: the parent's descriptor would tell of the parent's mappings. (The
-// process id would need a system call each time, and change under vfork, where the mappings do not.)
+// Makes the object on a page that the kernel wipes in a child: the parent's descriptor would show the parent's
+// mappings. (The process id would need a system call each time, and change under vfork, where the mappings do not.)
 kept_descriptor* make_kept() noexcept {
   void* const page = watch::wiped_pages(sizeof(kept_descriptor));
   return page == nullptr ? nullptr : new (page) kept_descriptor;
 }
 
-// Not a static variable of a function: a fork while another thread makes that would block the child for ever.
+// Not a static variable of a function: a fork while another thread initializes that would block the child for ever.
 std::atomic<kept_descriptor*> the_kept{nullptr};
 
 kept_descriptor* kept() noexcept {

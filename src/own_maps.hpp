@@ -5,8 +5,8 @@
 
 namespace pinfold::detail {
 
-/// The maps of this very process. One descriptor stays open for all threads, as opening takes ten times as long as a
-/// question; where that cannot be had, each object opens its own. Thread-safe.
+/// The maps of this process. One descriptor stays open for all threads, as opening takes ten times as long as a query;
+/// where there is none, each object opens its own. Thread-safe.
 class own_maps {
  public:
   own_maps() noexcept;
@@ -14,11 +14,11 @@ class own_maps {
   own_maps& operator=(const own_maps&) = delete;
   ~own_maps();
 
-  /// Negative where there is none.
+  /// Returns the descriptor, negative where there is none.
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
 
  private:
-  bool kept_ = true;  // not ours to close
+  bool kept_ = true;  // the descriptor is shared: this object must not close it
   int descriptor_;
 };
 

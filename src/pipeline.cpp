@@ -12,8 +12,8 @@
 
 namespace pinfold::detail {
 
-/// Guard: the mutex, for everything below it. A worker takes the lowest number that nobody has taken, as long as it is
-/// fewer than `depth` ahead of the reader.
+/// The state that the workers and the reader share. Guard: the mutex, for everything below it. A worker takes the
+/// lowest number not yet taken, as long as it is fewer than `depth` ahead of the reader.
 struct pipeline::state {
   state(engine* cache, std::vector<request> requests, unsigned ahead)
       : on(cache), what(std::move(requests)), depth(std::max(1U, ahead)), made(what.size()) {}
@@ -49,7 +49,7 @@ struct pipeline::state {
   std::size_t read = 0;
   bool stop = false;
   bool failed = false;                // an error was handed out
-  std::vector<std::jthread> workers;  // last: they use the others
+  std::vector<std::jthread> workers;  // last: they use the other members
 };
 
 pipeline::pipeline(engine* on, std::vector<request> what, unsigned depth, unsigned workers)
@@ -61,7 +61,7 @@ pipeline::pipeline(engine* on, std::vector<request> what, unsigned depth, unsign
       state_->workers.emplace_back([own = state_.get()] { own->work(); });
     } catch (...) {  // std::system_error, or std::bad_alloc
       if (i == 0) throw;
-      return;  // fewer are slower, not wrong; and those that run are waiting for a reader
+      return;  // fewer threads are slower, not wrong; the running ones wait for a reader
     }
   }
 }

@@ -21,14 +21,14 @@ struct procmap {
   std::uint32_t device_minor = 0;
   bool shared = false;
 
-  /// No file is behind it, and no other process has it.
+  /// Whether no file backs the mapping, and no other process has it.
   [[nodiscard]] bool is_anonymous() const noexcept {
     return inode == 0 && device_major == 0 && device_minor == 0 && !shared;
   }
 };
 
-/// The mapping under an address, with its path where `path` has room for it. Nothing, with `errno`, where there is none
-/// (ENOENT), before Linux 6.11, and where the list cannot be had.
+/// Returns the mapping at an address, and writes its path to `path` where that has room. Returns nothing, and sets
+/// `errno`, where there is no mapping (ENOENT), before Linux 6.11, and where the list is unavailable.
 [[nodiscard]] std::optional<procmap> mapping_at(const own_maps& maps, std::uintptr_t address,
                                                 std::span<char> path = {}) noexcept;
 

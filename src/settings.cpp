@@ -23,8 +23,8 @@ constexpr std::string_view prefix = "PINFOLD_";
 constexpr std::string_view test_prefix = "PINFOLD_TEST_";  // the test programs' own, never the library's
 constexpr const char* config_name = "PINFOLD_CONFIG";
 constexpr std::string_view trace_name = "PINFOLD_TRACE";        // every cache reads it by itself
-constexpr std::string_view cuda_name = "PINFOLD_CUDA_LIBRARY";  // which driver is loaded: no option of a cache
-constexpr std::string_view monitord_name = "PINFOLD_MONITORD";  // where the monitor bpf asks: of the whole process
+constexpr std::string_view cuda_name = "PINFOLD_CUDA_LIBRARY";  // which driver is loaded: not an option of a cache
+constexpr std::string_view monitord_name = "PINFOLD_MONITORD";  // where the monitor `bpf` connects: process-wide
 constexpr std::size_t largest_file = std::size_t{64} * 1024;
 
 constexpr const char* not_a_size =
@@ -52,7 +52,7 @@ std::string_view trim(std::string_view text) noexcept {
   return text.substr(first, text.find_last_not_of(blanks) - first + 1);
 }
 
-// As a shell does it: `#` begins a comment only at the start of a word.
+// Cuts off a comment as a shell does: `#` begins one only at the start of a word.
 std::string_view without_comment(std::string_view line) noexcept {
   for (std::size_t at = line.find('#'); at != std::string_view::npos; at = line.find('#', at + 1)) {
     if (at == 0 || line[at - 1] == ' ' || line[at - 1] == '\t') return line.substr(0, at);

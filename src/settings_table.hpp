@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The settings that exist: one table drives reading and writing. Internal.
+/// The table of all settings, which drives reading and writing. Internal.
 #pragma once
 
 #include <pinfold/error.hpp>
@@ -20,10 +20,10 @@ struct setting {
   std::string (*print)(const cache_options& from);                               ///< what `assign` reads back
 };
 
-/// All settings, in the order in which they are shown.
+/// Returns all settings, in the order in which they are shown.
 [[nodiscard]] std::span<const setting> all_settings() noexcept;
 
-/// The setting of that name; null when there is none.
+/// Returns the setting of that name; null when there is none.
 [[nodiscard]] const setting* find_setting(std::string_view name) noexcept;
 
 }  // namespace pinfold::detail

@@ -14,7 +14,7 @@
 namespace pinfold {
 namespace {
 
-// Whether the file can be added to; one that is empty gets its first line.
+// Checks that the file can be appended to, and writes the heading to an empty one.
 result<void> begin_trace(int descriptor) noexcept {
   struct stat facts{};
   if (::fstat(descriptor, &facts) != 0) return fail_errno(errc::driver_error, errno, "cannot read the trace file");
@@ -43,7 +43,7 @@ result<std::shared_ptr<detail::trace_writer>> open_writer(const std::string& pat
   return made;
 }
 
-// As the cache itself does it where there is no sink.
+// Does what the cache itself does where there is no sink.
 void tell_without_sink(const event& what) {
   if (what.kind == event_kind::statistics) std::fprintf(stderr, "%s: %s\n", what.cache, what.text);
 }

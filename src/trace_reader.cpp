@@ -39,7 +39,7 @@ std::optional<range> range_in(std::string_view begin, std::string_view bytes) no
   return whole ? std::optional(*whole) : std::nullopt;
 }
 
-/// The lines of a trace, one after the other.
+/// A parser of the lines of a trace.
 class trace_parser {
  public:
   result<void> add(std::string_view line) {
@@ -54,7 +54,7 @@ class trace_parser {
   [[nodiscard]] recorded_trace take() noexcept { return std::move(trace_); }
 
  private:
-  // The same again is another process that got the same number.
+  // Adds a cache. A line that comes again is from another process that got the same process id.
   result<void> add_cache(std::string_view rest) {
     const auto called = rest.substr(0, rest.find(' '));
     if (called.empty()) return wrong("expected 'cache', what it is called, and its name");
@@ -103,7 +103,7 @@ tl::unexpected<trace_error> refused(error cause, std::string where) {
   return tl::unexpected<trace_error>(trace_error{cause, std::move(where)});
 }
 
-// `next` gives the lines without their ends; false after the last.
+// `next` reads a line without its end, and returns false after the last.
 template <class Next>
 outcome parse(Next&& next, std::string_view origin) {
   trace_parser parser;

@@ -18,7 +18,8 @@ constexpr std::size_t most_buffered = std::size_t{64} * 1024;
 constexpr std::size_t longest_line = 160;  // of a request: seven numbers
 constexpr std::chrono::milliseconds oldest{100};
 
-// One for each process, so that a child of fork finds neither its parent's buffers nor a mutex that nobody gives back.
+// The writers to flush at exit. One object for each process, so that a child of fork finds neither its parent's buffers
+// nor a mutex that no thread unlocks.
 struct writers_at_exit {
   const pid_t process = ::getpid();
   std::mutex guard;
@@ -47,7 +48,7 @@ writers_at_exit& writers_here() {
   return *known;
 }
 
-/// A line that needs no memory.
+/// A line that needs no allocation.
 class request_line {
  public:
   void text(std::string_view added) noexcept {
@@ -90,7 +91,7 @@ trace_writer::trace_writer(int descriptor, std::string name)
 }
 
 trace_writer::~trace_writer() {
-  static_cast<void>(flush());  // told on standard error, if to anybody
+  static_cast<void>(flush());  // a failure is reported on standard error, if at all
   ::close(descriptor_);
 }
 
@@ -139,7 +140,7 @@ void trace_writer::append(std::string_view line) {
   buffer_ += line;
 }
 
-// One call for whole lines, so that they do not mix with those of others.
+// Writes whole lines in one call, so that they do not mix with those of other processes.
 void trace_writer::write_out() noexcept {
   written_ = clock::now();
   std::string_view rest = buffer_;

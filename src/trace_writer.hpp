@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The buffer between requests and the file that they are recorded in. Internal.
+/// The buffer between requests and their trace file. Internal.
 #pragma once
 
 #include <pinfold/error.hpp>
@@ -19,20 +19,20 @@ namespace pinfold::detail {
 
 inline constexpr std::string_view trace_heading = "# pinfold trace 1";
 
-/// Thread-safe. In a child of fork it drops everything.
+/// A buffered writer of a trace file. Thread-safe. In a child of fork it drops everything.
 class trace_writer {
  public:
-  /// Takes over the descriptor, which must be open for appending. `name` is for complaints on standard error about a
-  /// file that cannot be written any more; empty for none.
+  /// Takes over the descriptor, which must be open for appending. If the file cannot be written any more, a message on
+  /// standard error names `name`; an empty name means no message.
   trace_writer(int descriptor, std::string name);
   ~trace_writer();
   trace_writer(const trace_writer&) = delete;
   trace_writer& operator=(const trace_writer&) = delete;
 
-  /// What an exiting process must still write.
+  /// Makes an exiting process flush `one`.
   static void flush_at_exit(const std::shared_ptr<trace_writer>& one);
 
-  /// The number of a new cache, which is written at once, so that a process without requests can be seen.
+  /// Returns the number of a new cache. The line is written at once, so that a process without requests can be seen.
   [[nodiscard]] unsigned add_cache(std::string_view name);
   void add(unsigned cache, const event& what) noexcept;
   result<void> flush() noexcept;

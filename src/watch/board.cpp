@@ -13,7 +13,7 @@ std::uint64_t check_of(std::uint64_t number, const range& gone) noexcept {
   return number ^ gone.begin * 0x9e3779b97f4a7c15ULL ^ gone.end * 0xc2b2ae3d27d4eb4fULL;
 }
 
-/// For a thread that is between two instructions, unless it lost its processor.
+/// A wait for a thread that is between two instructions, unless that thread lost its processor.
 class wait {
  public:
   void pause() noexcept {
@@ -34,7 +34,8 @@ class wait {
 
 }  // namespace
 
-// The bound first: a reader that finds the generation past the number finds the bound, too, until it is published.
+// Stores the bound first: a reader that finds the generation past the number also finds the bound, until the number is
+// published.
 std::uint64_t board::reserve() noexcept {
   outstanding_.store(generation_.load(std::memory_order_seq_cst) + 1, std::memory_order_seq_cst);
   return generation_.fetch_add(1, std::memory_order_seq_cst);
@@ -56,8 +57,9 @@ void board::note_filled(std::uint64_t number) noexcept {
   }
 }
 
-// A reader that comes a ring late loads the generation and then the latest number with a range; here it is the other
-// way round. So either that reader sees this number, or this thread sees that it could be skipped, and takes another.
+// A reader that comes a ring late loads the generation and then the latest number with a range. The writer raises that
+// number and then loads the generation. So either that reader sees this number, or this thread sees that it could be
+// skipped, and returns false.
 bool board::write(std::uint64_t number, const range& gone, source from) noexcept {
   slot& at = slots_[number % capacity];
   const auto mine = number + 1;
@@ -65,7 +67,7 @@ bool board::write(std::uint64_t number, const range& gone, source from) noexcept
   const auto is_late = [&] { return generation_.load(std::memory_order_seq_cst) - number > capacity; };
   auto mark = at.mark.load(std::memory_order_relaxed);
   do {
-    if ((mark & ~changing) > mine) return gone.empty();  // the place is a newer event's
+    if ((mark & ~changing) > mine) return gone.empty();  // the place belongs to a newer event
   } while (!at.mark.compare_exchange_weak(mark, mine | changing, std::memory_order_acquire));
   at.begin.store(gone.begin, std::memory_order_release);
   at.end.store(gone.end, std::memory_order_release);
@@ -98,7 +100,7 @@ news board::read(std::uint64_t& cursor, range& gone, source& from) const noexcep
   return seen;
 }
 
-// Past all that the ring has no room for.
+// Moves a late cursor past all events that are no longer in the ring.
 news board::catch_up(std::uint64_t& cursor, std::uint64_t now) const noexcept {
   const auto oldest = now - capacity;
   for (wait until; is_outstanding_before(oldest); until.pause())

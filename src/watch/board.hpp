@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Where monitors say what memory is going away, and caches read it: one generation for all, and the last few thousand
-/// ranges. Also which process this is. `docs/protocol.md` says who may conclude what.
+/// The log in which monitors write what memory is going away, and which caches read: one generation for all, and the
+/// last few thousand ranges. It also identifies the process. `docs/protocol.md` says what a reader may conclude.
 #pragma once
 
 #include <pinfold/range.hpp>
@@ -13,52 +13,53 @@
 
 namespace pinfold::watch {
 
-/// Who says it.
+/// The source of an event.
 enum class source : std::uint8_t { user, hooks, userfaultfd, bpf };
 
-/// What a cursor finds at its place on the board.
+/// The result of reading the board at a cursor.
 enum class news : std::uint8_t {
-  nothing,     ///< it has seen everything
+  nothing,     ///< the cursor is at the end
   one,         ///< a range; it may be empty
-  everything,  ///< it came too late: any memory may be gone. What is still there is yet to be read
-  unfinished,  ///< who reserved that place does not come to write: any memory may be gone, and more before he does
+  everything,  ///< the cursor came too late: any memory may be gone. The ranges still on the board are yet to be read
+  unfinished,  ///< the number is reserved and not published: any memory may be gone, and more until it is
 };
 
-/// One for the process, in memory that the kernel wipes in a child of fork(2): a child's board is empty, and no cache
-/// of its parent's finds its generation there.
+/// The process's log of events, in memory that the kernel wipes in a child of fork(2): a child's board is empty, and no
+/// cache of its parent finds its generation there.
 ///
-/// Writing takes no lock, allocates nothing, makes no system call, and is for any thread and any signal handler. An
-/// event has happened for every acquire that begins after `post` or `reserve` returned: their increment is a locked
-/// instruction.
+/// Writing takes no lock, allocates nothing, makes no system call, and is allowed on any thread and in any signal
+/// handler. An event has happened for every acquire that begins after `post` or `reserve` returned: their increment is
+/// a locked instruction.
 class board {
  public:
-  /// This process's. Throws `std::bad_alloc` when there is no page to be had.
+  /// Returns this process's board. Throws `std::bad_alloc` when there is no memory for it.
   [[nodiscard]] static board& here();
-  /// Null before that; in a child, the wiped one.
+  /// Returns null before the first call of `here`; in a child, the wiped board.
   [[nodiscard]] static board* if_there() noexcept { return made.load(std::memory_order_acquire); }
 
-  /// Never 0 in a process that called `here`, and never the same in parent and child. 0 in a child that did not.
+  /// Returns a number that is never 0 in a process that called `here`, and never the same in parent and child. It is 0
+  /// in a child that did not call `here`.
   [[nodiscard]] std::uint64_t process() const noexcept { return process_.load(std::memory_order_acquire); }
 
-  /// A word that has the value of `process()`.
+  /// Returns a word that has the value of `process()`.
   [[nodiscard]] const std::atomic<std::uint64_t>& process_word() const noexcept { return process_; }
 
-  /// How many events there were, on top of a number that this process's parent does not have.
+  /// Returns how many events there were, on top of a number that this process's parent does not have.
   [[nodiscard]] const std::atomic<std::uint64_t>& generation() const noexcept { return generation_; }
 
-  /// Says that memory is going. Has to be called before it can go.
+  /// Posts that memory is going away. Has to be called before the memory can go.
   void post(const range& gone, source from = source::user) noexcept;
   void post_everything(source from = source::user) noexcept { post({0, UINTPTR_MAX}, from); }
 
-  /// The same in two steps, for a monitor that learns only later what it is that goes: from `reserve` on, readers of
-  /// that number wait. One thread at a time; it does nothing in between that could wait, and publishes soon.
+  /// Posts in two steps, for a monitor that learns only later what memory goes: from `reserve` on, readers of that
+  /// number wait. One thread at a time; between the two calls it does nothing that could wait, and it publishes soon.
   [[nodiscard]] std::uint64_t reserve() noexcept;
   void publish(std::uint64_t reserved, const range& gone, source from = source::user) noexcept;
 
-  /// What stands at `cursor`, which is moved on. A cursor begins as a value of the generation. Waits for a number that
-  /// is reserved and not published, at most `patience_ms`, and never moves past it: memory may go until the monitor
-  /// publishes, without any other number being taken. A cursor that comes a whole ring late skips what it missed, where
-  /// all of that touched no registered memory (an empty range), and else is told `everything`.
+  /// Reads the event at `cursor`, and moves `cursor` on. A cursor begins as a value of the generation. Waits for a
+  /// number that is reserved and not published, at most `patience_ms`, and never moves past it: memory may go until the
+  /// monitor publishes, without any other number being taken. A cursor that comes a whole ring late skips the events
+  /// that it missed if none of them touched registered memory (empty ranges); otherwise the result is `everything`.
   [[nodiscard]] news read(std::uint64_t& cursor, range& gone) const noexcept {
     source from{};
     return read(cursor, gone, from);
@@ -69,9 +70,9 @@ class board {
   static constexpr int patience_ms = 100;
 
  private:
-  /// Written once a round: `mark` is the event's number plus 1 when the range is there, with `changing` while a writer
-  /// changes it. A writer that was stopped for a whole round leaves the slot to the newer event: only the words of its
-  /// range may still be written, which `check` tells, as it belongs to number and range.
+  /// A place of the ring, written once a round. `mark` is the event's number plus 1 when the range is there, with
+  /// `changing` while a writer changes it. A writer that was stopped for a whole round leaves the slot to the newer
+  /// event. It may still write the words of its own range: `check` detects that, as it depends on number and range.
   struct slot {
     std::atomic<std::uint64_t> mark{0};
     std::atomic<std::uintptr_t> begin{0};
@@ -81,7 +82,7 @@ class board {
   };
   static constexpr std::uint64_t changing = std::uint64_t{1} << 63U;
 
-  /// False when the event has to be posted anew: a reader may have skipped its number.
+  /// Returns false when the event has to be posted anew: a reader may have skipped its number.
   [[nodiscard]] bool write(std::uint64_t number, const range& gone, source from) noexcept;
   void note_filled(std::uint64_t number) noexcept;
   [[nodiscard]] bool is_outstanding_before(std::uint64_t number) const noexcept {
@@ -100,7 +101,7 @@ class board {
 
   std::atomic<std::uint64_t> process_{0};
   alignas(64) std::atomic<std::uint64_t> generation_{0};
-  std::atomic<std::uint64_t> outstanding_{0};  // plus 1: a number that `reserve` gave out is at least this; 0 for none
+  std::atomic<std::uint64_t> outstanding_{0};  // plus 1: at most the number that `reserve` gave out; 0 for none
   std::atomic<std::uint64_t> filled_{0};       // plus 1: the latest number whose range is not empty
   alignas(64) std::array<slot, capacity> slots_{};
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How the process's board comes to be. Apart from board.cpp, which the thread sanitizer must not look into: it has to
-// see that who finds the board finds it made.
+// Makes the process's board. Separate from board.cpp, which the thread sanitizer must not look into: here it has to see
+// that a thread that finds the board finds it constructed.
 #include "watch/board.hpp"
 
 #include "watch/wiped_pages.hpp"
@@ -15,14 +15,15 @@ std::atomic<board*> board::made{nullptr};
 
 namespace {
 
-std::atomic<std::uint64_t> last_process{0};  // inherited by children, so that theirs differ from their parents'
+std::atomic<std::uint64_t> last_process{0};  // inherited by children, so that their numbers differ from their parents'
 
-// A process's generations begin there: hooks may count up in a child before it has a number, and do not get that far.
+// A process's generations begin at its number, shifted by this. Hooks may count up in a child before it has a number,
+// and do not get that far.
 constexpr unsigned process_shift = 44;
 
 }  // namespace
 
-// Where the kernel does not wipe (before Linux 4.14).
+// Wipes the board in a child where the kernel does not (before Linux 4.14).
 void board::wipe() noexcept {
   board* here = if_there();
   here->process_.store(0);

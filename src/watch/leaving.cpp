@@ -13,10 +13,11 @@ namespace pinfold::watch {
 
 namespace {
 
-/// On a page that is wiped in a child, whose copy of the descriptor would act on its parent's memory.
+/// The state of `leave`, on a page that the kernel wipes in a child: there the copy of the descriptor would act on the
+/// parent's memory.
 struct gate {
-  std::atomic<std::uint64_t> word{0};  ///< `opened`, and `one_inside` for each that uses the descriptor
-  std::atomic<unsigned> staying{0};    ///< how many `all_stay`
+  std::atomic<std::uint64_t> word{0};  ///< `opened`, and `one_inside` for each thread that uses the descriptor
+  std::atomic<unsigned> staying{0};    ///< how many `all_stay` objects exist
   std::atomic<int> descriptor{-1};
   std::atomic<leave_function> how{nullptr};
 };
@@ -56,7 +57,7 @@ void let_leave_no_more() noexcept {
     ::sched_yield();
 }
 
-// Whoever is inside keeps the descriptor from being closed, and its number from being another file's.
+// A thread inside keeps the descriptor from being closed, and so its number from being another file's.
 void leave(const range& pages) noexcept {
   gate* const here = the_gate.load(std::memory_order_acquire);
   if (here == nullptr || (here->word.load(std::memory_order_relaxed) & opened) == 0 || here->staying.load() != 0)

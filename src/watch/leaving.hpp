@@ -1,30 +1,32 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// How a monitor that sees a call coming keeps the caller from waiting for one that the kernel tells: what is about to
-/// be unmapped leaves the watch of the other before. `docs/protocol.md` says why nothing stale is found.
+/// Early removal of memory from another monitor's watch. A monitor that sees an unmap coming first takes the pages out
+/// of that watch, so that the caller does not wait until that monitor has read the kernel's event. `docs/protocol.md`
+/// says why nothing stale is found.
 #pragma once
 
 #include <pinfold/range.hpp>
 
 namespace pinfold::watch {
 
-/// How pages leave the watch that a descriptor stands for. Never allocates, takes a lock of this process's, or changes
-/// errno; any thread, any signal handler, vfork children.
+/// Takes pages out of the watch that a descriptor stands for. Never allocates, takes a lock of this process, or changes
+/// errno. Callable on any thread, in any signal handler, and in vfork children.
 using leave_function = void (*)(int descriptor, const range& pages) noexcept;
 
-/// From now on memory may leave. Where there is no page that a child of fork(2) finds empty, none does. One watch at a
-/// time in a process; in a child none, until it has its own.
+/// Enables `leave` for a watch. Does nothing where the kernel cannot wipe a page in a child of fork(2). One watch at a
+/// time in a process; in a child none, until the child enables its own.
 void let_leave(leave_function how, int descriptor) noexcept;
 
-/// No longer. When it returns nobody uses the descriptor, or whoever does has not run for a second; then nothing leaves
-/// in this process any more.
+/// Disables `leave`. When it returns, no thread uses the descriptor, or a thread that does has not run for a second;
+/// then `leave` stays disabled while that thread is inside.
 void let_leave_no_more() noexcept;
 
-/// Nothing is told of these pages by the other monitor, unless they are watched again. To be called *before* the event
-/// is posted, and only for pages of which the call takes all or nothing. As a `leave_function` otherwise.
+/// Takes pages out of the other monitor's watch: that monitor reports nothing of them, unless they are watched again.
+/// Has to be called *before* the event is posted, and only for pages of which the call takes all or nothing. Otherwise
+/// as a `leave_function`.
 void leave(const range& pages) noexcept;
 
-/// Nothing leaves while there is one: for who wants to see what each monitor sees by itself.
+/// A guard: while one exists, `leave` does nothing. For tests of what each monitor sees by itself.
 class all_stay {
  public:
   all_stay() noexcept;

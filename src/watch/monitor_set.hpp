@@ -15,15 +15,15 @@
 
 namespace pinfold::watch {
 
-/// Constant once made. Thread-safe as its members are.
+/// The monitors of one cache. Constant once made. Thread-safe as its members are.
 class monitor_set {
  public:
   using members = std::vector<std::shared_ptr<monitor>>;
 
   explicit monitor_set(members all) noexcept : all_(std::move(all)) {}
 
-  /// Success when every one of them works, and sees what happens to these pages; else why the first that does not
-  /// cannot. All are told of them. Makes those anew that have failed, as `monitor::ensure_works` does.
+  /// Asks every monitor to watch these pages. Succeeds when every one works and sees what happens to the pages;
+  /// otherwise returns the error of the first that does not. Restarts failed monitors, as `monitor::ensure_works` does.
   [[nodiscard]] result<void> watch(const range& pages) const noexcept {
     result<void> all;
     for (const auto& one : all_) {
@@ -33,7 +33,7 @@ class monitor_set {
     return all;
   }
 
-  /// As long as this stays the same, no monitor has failed and none works again.
+  /// Returns a number that stays the same as long as no monitor fails and none recovers.
   [[nodiscard]] std::uint64_t changes() const noexcept {
     std::uint64_t sum = 0;
     for (const auto& one : all_) sum += one->failures() + one->recoveries();
@@ -45,7 +45,7 @@ class monitor_set {
     return sum;
   }
 
-  /// Which of them do not work now, and why, for people; empty when all do. Allocates.
+  /// Returns which monitors do not work now, and why, for people; empty when all do. Allocates.
   [[nodiscard]] std::string not_working() const {
     std::string text;
     for (const auto& one : all_)
@@ -61,7 +61,8 @@ class monitor_set {
     return std::any_of(all_.begin(), all_.end(), [](const auto& one) { return one->sees_files() && one->works(); });
   }
 
-  /// What the kernel counts for one of them; a word that is always 0 when there is none such.
+  /// Returns the word that the kernel counts for one of the monitors; a word that is always 0 when there is no such
+  /// monitor.
   [[nodiscard]] const std::atomic<std::uint64_t>& kernel_generation() const noexcept {
     for (const auto& one : all_)
       if (const auto* counted = one->kernel_generation()) return *counted;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What brings other code into a process: the hooks count it, and who trusts them alone looks at the code again.
+/// Counts of calls that may bring new code into the process. The hooks count them, and the monitor that trusts the
+/// hooks alone scans the code again.
 #pragma once
 
 #include <atomic>
@@ -8,13 +9,13 @@
 
 namespace pinfold::watch {
 
-/// Constant initialised, and with nothing to destroy: the hooks count at any time. Each is counted when the call that
-/// does it has returned, and before its caller goes on.
+/// The counters. Constant initialised and without a destructor, as the hooks may count at any time. A call is counted
+/// after it has returned, and before its caller goes on.
 struct new_code {
   std::atomic<std::uint64_t> mapped{0};   ///< executable memory was mapped
-  std::atomic<std::uint64_t> changed{0};  ///< memory was made executable: it may be code that was there before
+  std::atomic<std::uint64_t> changed{0};  ///< memory was made executable: it may hold code from before
   std::atomic<std::uint64_t> rings{0};    ///< an io_uring was made or entered through `syscall`
-  std::atomic<unsigned> relied_on{0};     ///< how many rely on it: for them all that was kept is invalidated
+  std::atomic<unsigned> relied_on{0};     ///< how many objects rely on it: if any, each call invalidates everything
 
   [[nodiscard]] std::uint64_t sum() const noexcept {
     return mapped.load(std::memory_order_acquire) + changed.load(std::memory_order_acquire) +

@@ -6,7 +6,8 @@
 #include <cerrno>
 
 #if defined(__x86_64__)
-// The linker makes these of a section's name. Hidden: each program and library that this is linked into has its own.
+// The linker makes these symbols of a section's name. Hidden: each program and library that links this code has its
+// own.
 extern "C" {
 [[gnu::visibility("hidden")]] extern const char __start_pinfold_system_calls[];  // NOLINT(bugprone-reserved-identifier)
 [[gnu::visibility("hidden")]] extern const char __stop_pinfold_system_calls[];   // NOLINT(bugprone-reserved-identifier)
@@ -44,7 +45,7 @@ long own_system_call(long /*number*/, unsigned long /*a*/, unsigned long /*b*/, 
 }
 #endif
 
-// What finds no room is taken for foreign code: then less is kept.
+// Notes a range of own code. A range that finds no room counts as foreign code: then less is kept.
 void note_own_code(const range& made) noexcept {
   for (auto& one : noted) {
     if (one.end.load(std::memory_order_relaxed) != 0) continue;

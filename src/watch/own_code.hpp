@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Code of this library that enters the kernel by an instruction of its own, and code that it made: what looks for such
+/// Code of this library that enters the kernel by an instruction of its own, and code that it made: the scan for such
 /// code in the process leaves these out, by their addresses.
 #pragma once
 
@@ -10,18 +10,18 @@
 
 namespace pinfold::watch {
 
-/// A system call by no function of libc's: those are hooked, and they set errno. Returns the kernel's own answer,
+/// Makes a system call without the functions of libc, which are hooked and set errno. Returns the kernel's own answer,
 /// negative for an error. The only such instruction in this library.
 long own_system_call(long number, unsigned long a = 0, unsigned long b = 0, unsigned long c = 0, unsigned long d = 0,
                      unsigned long e = 0, unsigned long f = 0) noexcept;
 
-/// Notes memory that this library has put code into, which stays for ever. Not at the same time as itself.
+/// Notes memory into which this library has put code that stays for ever. Calls must not overlap.
 void note_own_code(const range& made) noexcept;
 
-/// Where `own_system_call` is, and nothing else. Empty where it has no such instruction.
+/// Returns the code of `own_system_call`, and nothing else. Empty where it has no such instruction.
 [[nodiscard]] range own_system_call_code() noexcept;
 
-/// Whether an address lies in either. Any thread.
+/// Whether an address lies in that code or in noted memory. Any thread.
 [[nodiscard]] bool is_own_code(std::uintptr_t address) noexcept;
 
 }  // namespace pinfold::watch

@@ -10,7 +10,8 @@
 namespace pinfold::watch {
 
 /// As many counters of one byte as `Word` has bytes, changed together by one compare-and-swap. A counter that reaches
-/// 255 stays there. Which of them: a word with all bits of their bytes set. Any thread; zero bytes are zero counts.
+/// 255 stays there. `which` selects counters: a word with all bits of their bytes set. Any thread; zero bytes are zero
+/// counts.
 template <std::unsigned_integral Word>
 class packed_counts {
  public:
@@ -18,20 +19,20 @@ class packed_counts {
     change([which](Word now) { return static_cast<Word>(now + (which & ones & ~full(now))); });
   }
 
-  /// Of those that are 0 already, too: they stay.
+  /// Also for selected counters that are 0 already: they stay 0.
   void remove(Word which) noexcept {
     change([which](Word now) {
       return static_cast<Word>(now - (which & ones & ~full(now) & ~full(static_cast<Word>(~now))));
     });
   }
 
-  /// Whether one of them is not 0.
+  /// Whether a selected counter is not 0.
   [[nodiscard]] bool any(Word which) const noexcept { return (word_.load(std::memory_order_relaxed) & which) != 0; }
 
  private:
   static constexpr Word ones = static_cast<Word>(static_cast<Word>(-1) / 0xff);  // 1 in each byte
 
-  /// 1 in each byte that is 255.
+  /// Returns 1 in each byte that is 255.
   [[nodiscard]] static constexpr Word full(Word now) noexcept {
     constexpr Word low = static_cast<Word>(ones * 0x7f);
     return static_cast<Word>(((static_cast<Word>((now & low) + ones) & now) >> 7U) & ones);

@@ -21,7 +21,7 @@ watched_memory& watched_memory::here() {
   return *none;
 }
 
-// Once for every 4 GiB of the address space that something is registered in; it stays.
+// Makes the counters of 4 GiB of the address space, when memory there is first registered. They stay.
 bool watched_memory::make_part(std::size_t number) noexcept {
   if (parts_[number].load(std::memory_order_acquire) != nullptr) return true;
   void* const fresh = wiped_pages(sizeof(part));
@@ -33,7 +33,8 @@ bool watched_memory::make_part(std::size_t number) noexcept {
 
 namespace {
 
-/// Calls `each(unit, pages of it)` for each unit of a size that the range touches.
+/// Calls `each(unit, part)` for each unit of 2^`shift` bytes that the range touches; `part` is what the range has of
+/// the unit.
 template <class F>
 void for_each_unit(const range& memory, unsigned shift, F&& each) noexcept {
   for (auto at = memory.begin; at < memory.end;) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Which memory anybody has registered, roughly: so that what is unmapped all day long, and was never registered,
-/// costs a few loads and disturbs nobody.
+/// Which memory any cache has registered: memory that is unmapped all day long, and was never registered, costs a few
+/// loads and disturbs no cache.
 #pragma once
 
 #include "watch/packed_counts.hpp"
@@ -15,31 +15,31 @@
 
 namespace pinfold::watch {
 
-/// Counts registrations, exactly by pages of 4 KiB: what lies beside registered memory does not touch it. A count is
-/// kept at the largest unit that a registration covers as a whole (4 GiB, 16 MiB, 64 KiB, a page), so that `add` costs
-/// at most a thousand increments whatever the size (5 us), and one or two for a page. Counts that are full stay full.
-/// One for the process; a child of fork(2) finds it empty.
+/// Counts registrations, exactly by pages of 4 KiB: memory beside registered memory does not touch it. A count is kept
+/// at the largest unit that a registration covers as a whole (4 GiB, 16 MiB, 64 KiB, a page), so that `add` costs at
+/// most a thousand increments whatever the size (5 us), and one or two for a page. Counts that are full stay full. One
+/// for the process; a child of fork(2) finds it empty.
 ///
-/// Everything may be called on any thread; `touches` also in a signal handler. Memory that was added before the caller
-/// of `touches` could know of it is seen; of what is added at the same time nothing is said.
+/// Any thread may call any member; a signal handler may call `touches`. `touches` sees memory that was added before its
+/// caller could know of that memory. For memory that is added at the same time either answer is right.
 class watched_memory {
  public:
-  /// This process's. Throws `std::bad_alloc` when there is no memory for it.
+  /// Returns this process's counts. Throws `std::bad_alloc` when there is no memory for them.
   [[nodiscard]] static watched_memory& here();
-  /// Null before that.
+  /// Returns null before the first call of `here`.
   [[nodiscard]] static watched_memory* if_there() noexcept { return made.load(std::memory_order_acquire); }
 
-  /// Makes sure that `add` finds its counters: what it needs memory for. False when there is none.
+  /// Allocates the counters that `add` needs. Returns false when there is no memory for them.
   [[nodiscard]] bool prepare(const range& memory) noexcept {
     if (memory.empty()) return true;
     return has_part(memory.begin >> part_shift) && has_part((memory.end - 1) >> part_shift);
   }
 
-  // Once for each registration, after `prepare`, and the same range for both.
+  // Called once for each registration, after `prepare`, with the same range for both.
   void add(const range& memory) noexcept;
   void remove(const range& memory) noexcept;
 
-  /// Whether something registered lies in the pages of the range.
+  /// Whether registered memory lies in the pages of the range.
   [[nodiscard]] bool touches(const range& memory) const noexcept;
 
  private:
@@ -53,7 +53,7 @@ class watched_memory {
   static constexpr std::uint16_t whole = 0xff;     // of a unit's two counts: registrations that cover all of it
   static constexpr std::uint16_t partly = 0xff00;  // and those that cover some of its pages
 
-  /// 4 GiB. The kernel gives memory for what is used of it.
+  /// The counters of 4 GiB. The kernel allocates only their used pages.
   struct part {
     std::array<packed_counts<std::uint16_t>, std::size_t{1} << (part_shift - chunk_shift)> chunks;
     std::array<packed_counts<std::uint16_t>, std::size_t{1} << (part_shift - granule_shift)> granules;
@@ -74,7 +74,7 @@ class watched_memory {
 
   std::array<std::atomic<part*>, part_count> parts_{};
   std::array<packed_counts<std::uint16_t>, part_count> whole_parts_{};
-  std::atomic<bool> beyond_{false};  // something above the addresses that have counters
+  std::atomic<bool> beyond_{false};  // whether memory was registered above the addresses that have counters
 };
 
 }  // namespace pinfold::watch

@@ -8,8 +8,8 @@
 
 namespace pinfold::watch {
 
-/// Zeroed pages, as many as hold `bytes`, that the kernel wipes in a child (MADV_WIPEONFORK, Linux 4.14). Null where it
-/// cannot, or has none.
+/// Maps zeroed pages, as many as hold `bytes`, that the kernel wipes in a child (MADV_WIPEONFORK, Linux 4.14). Returns
+/// null where the kernel cannot do that, or has no memory.
 [[nodiscard]] inline void* wiped_pages(std::size_t bytes) noexcept {
   void* const fresh = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (fresh == MAP_FAILED) return nullptr;
