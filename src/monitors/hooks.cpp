@@ -16,8 +16,8 @@ namespace pinfold::monitors {
 
 namespace {
 
-/// How many monitors there are. On a page that is wiped in a child, where the lock must not stay held by a thread that
-/// is not there, and where there are none: the code is changed still, but the next `install` finds that.
+/// The number of monitors. It lies on a page that is wiped in a child, where a thread that does not exist must not hold
+/// the lock, and where there are no monitors. The code stays patched in the child, but the next `install` finds that.
 struct life {
   std::mutex mutex;
   unsigned monitors = 0;  // guarded by mutex
@@ -35,12 +35,12 @@ life* life_here() noexcept {
   return found;
 }
 
-/// What is hooked: it grows when another copy of libc is loaded, and stays. Guarded by the lock. A child of fork(2) may
-/// have it half written, and begins with what `count` says.
+/// The hooked copies of libc. They only grow, when another copy is loaded. Guarded by the lock. A child of fork(2) may
+/// find the entry behind `count` half written, and starts from `count`.
 libc_copies hooked;
 std::atomic<std::uint64_t> code_looked_at{0};
 
-// What memory went through a copy that was not hooked was not seen.
+// Calls through a copy that was not hooked were not seen, so a new copy invalidates everything.
 void add_copies(const libc_copies& found, watch::board& board) noexcept {
   if (found.count <= hooked.count) return;
   hooked.all = found.all;
@@ -61,7 +61,7 @@ class hooks final : public watch::monitor {
     events::post_to(nullptr, nullptr);
   }
 
-  /// With the lock held.
+  /// The caller holds the lock.
   result<void> join(life& all, const libc_copies& found) noexcept {
     add_copies(found, board_);
     const text_lock alone;
@@ -89,7 +89,7 @@ class hooks final : public watch::monitor {
   void restart() noexcept override { static_cast<void>(regain()); }
 
  private:
-  // Without the lock: the dynamic linker's is needed.
+  // Called without the lock, because it takes the dynamic linker's lock.
   result<void> look_for_copies() noexcept {
     if (board_.process() != process_) return fail(errc::closed, "the hooks are the parent process's");
     const auto times = events::code_mapped();
@@ -109,8 +109,9 @@ class hooks final : public watch::monitor {
     return {};
   }
 
-  // Another library has changed what leads to us. What was kept until now is gone: what happened to it since was
-  // perhaps not seen. What is kept from now on waits until all is in place again, on top of what was put over it.
+  // Restores the hooks after another library has changed the code that leads to them. Invalidates everything kept until
+  // now, because events may have been missed. Nothing is kept until all hooks are in place again, on top of the other
+  // library's.
   result<void> regain() noexcept {
     if (board_.process() != process_) return fail(errc::closed, "the hooks are the parent process's");
     const std::lock_guard locked(the_life.load()->mutex);
@@ -125,20 +126,20 @@ class hooks final : public watch::monitor {
   watch::board& board_;
   std::uint64_t process_;
   bool counted_ = false;
-  bool sees_loading_ = false;  // else another libc may come at any time: it is looked for each time
+  bool sees_loading_ = false;  // if false, another libc may appear at any time, so every call searches for it
 };
 
 }  // namespace
 
 void prepare_hooks() {
-  if (stay_loaded()) static_cast<void>(find_functions());  // what is not found now is told by `make_hooks`
+  if (stay_loaded()) static_cast<void>(find_functions());  // `make_hooks` reports what is not found now
 }
 
 result<std::unique_ptr<watch::monitor>> make_hooks(watch::board& board, watch::watched_memory& memory) {
   life* const all = life_here();
   if (all == nullptr) return fail(errc::out_of_resources, "no page that a child finds empty (needs Linux 4.14)");
   if (auto kept = stay_loaded(); !kept) return tl::unexpected(kept.error());
-  const auto own = own_copy();  // before the lock: the linker's own is held by constructors, which come here
+  const auto own = own_copy();  // before the lock: constructors, which may get here, hold the dynamic linker's lock
   if (!own) return tl::unexpected(own.error());
   const auto found = with_new_copies(*own);
   if (!found) return tl::unexpected(found.error());

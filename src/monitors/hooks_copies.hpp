@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Copies of libc beside the program's own: each namespace that dlmopen(3) makes has one.
+/// Finds copies of libc beside the program's own: each namespace that dlmopen(3) makes has one.
 #pragma once
 
 #include "monitors/hooks_find.hpp"
@@ -20,12 +20,12 @@ struct libc_copies {
   [[nodiscard]] std::span<const found_functions> found() const noexcept { return std::span(all).first(count); }
 };
 
-/// Returns the program's own, and the dynamic linker's functions with it. Errors as `find_functions`.
+/// Returns the program's own copy, with the dynamic linker's functions. Errors as `find_functions`.
 [[nodiscard]] result<libc_copies> own_copy() noexcept;
 
-/// Adds the copies that are not among `known`, and keeps them loaded: their code is about to be changed. Calls the
-/// dynamic linker, which takes its lock, and reads /proc/self/maps. `unsupported` where there are more than fit, or one
-/// cannot be kept or hooked.
+/// Adds the copies that are not in `known`, and keeps them loaded, because their code is about to be changed. Calls the
+/// dynamic linker, which takes its lock, and reads /proc/self/maps. `unsupported` when there are too many copies, or
+/// when one cannot be kept loaded or hooked.
 [[nodiscard]] result<libc_copies> with_new_copies(libc_copies known) noexcept;
 
 }  // namespace pinfold::monitors

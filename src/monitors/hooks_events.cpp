@@ -22,8 +22,8 @@ namespace {
 
 using address = std::uintptr_t;
 
-// What every call reads, the commonest in one cache line: a call comes out of the kernel, which leaves little in the
-// CPU's caches. Constant initialised, and with nothing to destroy: a call may come at any time.
+// The data that every call reads, the most common in one cache line: the kernel leaves little in the CPU's caches.
+// Constant-initialised and without a destructor, because a call may come at any time.
 struct alignas(64) wiring {
   std::atomic<const watch::watched_memory*> memory{nullptr};
   std::atomic<watch::board*> board{nullptr};
@@ -40,7 +40,7 @@ struct loaded_code {
 loaded_code loaded;
 segments attachments;
 
-// Where some of the hooks are gone, or covered, other events have not come.
+// When some of the hooks are gone or covered, other events may have been missed.
 [[gnu::noinline]] void post(const range& memory) noexcept {
   auto* const board = wired.board.load(std::memory_order_relaxed);
   board->post(memory, watch::source::hooks);
@@ -57,13 +57,14 @@ segments attachments;
   if (is_watched(memory)) post(memory);
 }
 
-// In this order: who registers memory there in between is either watched again, or finds the event.
+// Leaves userfaultfd before it posts: a thread that registers the memory in between is either watched again or finds
+// the event.
 [[gnu::noinline]] void leave_and_post(const range& memory) noexcept {
   watch::leave(memory);
   post(memory);
 }
 
-// Only munmap takes all of what is posted, or nothing at all. From an odd address it takes nothing.
+// Only munmap takes the whole posted range, or nothing at all. From an unaligned address it takes nothing.
 [[gnu::always_inline]] inline void unmapped(address at, std::size_t bytes) noexcept {
   const auto memory = ranges::pages(at, bytes);
   if (at != memory.begin) return gone(memory);
@@ -72,7 +73,7 @@ segments attachments;
 
 bool active() noexcept { return wired.memory.load(std::memory_order_relaxed) != nullptr; }
 
-// When the call has been made, and before its caller can run what it made.
+// Called after the call, and before its caller can run the new code.
 [[gnu::noinline]] void new_code(std::atomic<std::uint64_t>& counted) noexcept {
   counted.fetch_add(1, std::memory_order_release);
   auto* const board = wired.board.load(std::memory_order_relaxed);
@@ -99,7 +100,7 @@ void before_mremap(address at, std::size_t old_bytes, std::size_t bytes, int fla
   attachments.forget();
 }
 
-// What lies above the new end, as libc or the kernel knows the present one.
+// Posts the memory above the new end, from the lower of the ends that libc and the kernel know.
 void before_sbrk(std::intptr_t increment) noexcept {
   if (increment >= 0 || !active()) return;
   const auto* const known = wired.heap_end.load(std::memory_order_relaxed);
@@ -109,7 +110,7 @@ void before_sbrk(std::intptr_t increment) noexcept {
   gone({from - less, ranges::up(present)});
 }
 
-// Another library makes code writable that ours is part of: hooks may go at any time.
+// Another library makes code writable that contains our jumps: hooks may go at any time.
 [[gnu::noinline]] void before_code_changes() noexcept {
   if (active()) wired.board.load(std::memory_order_relaxed)->post_everything(watch::source::hooks);
 }
@@ -152,7 +153,7 @@ void before_shmat(int id, address at, int flags) noexcept {
   if (at != 0 && (flags & SHM_REMAP) != 0 && active()) gone(ranges::pages_of_any_size(at, size_of_segment(id)));
 }
 
-// The vector is the caller's: the kernel copies it, as it may be no memory at all.
+// The vector is the caller's, and may not be readable at all, so the kernel copies it.
 void before_process_madvise(const iovec* vector, std::size_t count, int advice) noexcept {
   if (ranges::harmless(advice) || !active()) return;
   const auto self = static_cast<unsigned long>(system_call(SYS_getpid));
@@ -204,7 +205,7 @@ int on_posix_madvise(address at, std::size_t bytes, int advice) {
   return original<int(address, std::size_t, int)>(Layer, function::posix_madvise)(at, bytes, advice);
 }
 
-// Whose process it is, the descriptor does not say: what is done to another's memory is taken for our own.
+// The descriptor does not tell the process: advice on another process's memory is treated as advice on our own.
 template <std::size_t Layer>
 long on_process_madvise(int process, const iovec* vector, std::size_t count, int advice, unsigned flags) {
   before_process_madvise(vector, count, advice);
@@ -280,9 +281,9 @@ void before_syscall(long number, address a, address b, address c, address d, add
   }
 }
 
-// What io_uring then does is no call of a thread's.
+// Counts new rings: what io_uring does later is not a call of any thread.
 void after_syscall(long number, address a, address b, address c, bool done) noexcept {
-  constexpr long io_uring_setup = 425, io_uring_enter = 426;  // the same everywhere
+  constexpr long io_uring_setup = 425, io_uring_enter = 426;  // the same on all architectures
   switch (number) {
     case SYS_mmap: return mapped(static_cast<int>(c));
     case SYS_mprotect:
@@ -294,7 +295,8 @@ void after_syscall(long number, address a, address b, address c, bool done) noex
   }
 }
 
-// Variadic in libc; the sixth argument of the call is on the stack. Where it was not given, something is.
+// Variadic in libc; the sixth argument of the call is on the stack. If the caller passed none, some other value is
+// there.
 template <std::size_t Layer>
 long on_syscall(long number, address a, address b, address c, address d, address e, address f) {
   before_syscall(number, a, b, c, d, e);

@@ -55,15 +55,15 @@ result<void> find_named(const loaded_image& libc, found_functions& all) noexcept
   return {};
 }
 
-// Not by dlopen, in whose place other libraries put their own.
+// Does not use dlopen, which other libraries replace.
 loaded_image linker_here() noexcept {
   const auto from_kernel = ::getauxval(AT_BASE);  // 0 where the linker was started as the program
   const loaded_image found(from_kernel != 0 ? from_kernel : _r_debug.r_ldbase);
   return found.name().starts_with("ld-linux") ? found : loaded_image{};
 }
 
-// Without its munmap, dlclose goes unseen. Its mmap only maps over what it has just reserved: not seeing it loses
-// nothing.
+// Without the linker's munmap, dlclose is not seen. The linker's mmap only maps over memory that the linker has just
+// reserved, so missing it loses nothing.
 result<void> find_in_linker(found_functions& all) noexcept {
   const auto linker = linker_here();
   const auto code = linker.code_around(0);
@@ -80,7 +80,7 @@ result<void> find_in_linker(found_functions& all) noexcept {
 
 }  // namespace
 
-// The version string lies in libc itself. The address of a function may be that of the program's stub for it.
+// The version string lies in libc itself, while the address of a function may be that of the program's stub for it.
 loaded_image libc_here() noexcept {
   Dl_info info{};
   if (::dladdr(::gnu_get_libc_version(), &info) == 0) return {};
@@ -94,7 +94,7 @@ result<found_functions> find_functions_of(const loaded_image& libc) noexcept {
   return all;
 }
 
-// A thread may be in a replacement when the last monitor is gone and the program closes this library.
+// When the last monitor is gone and the program closes this library, a thread may still be in a replacement.
 result<void> stay_loaded() noexcept {
   static std::atomic<bool> done{false};
   if (done.load()) return {};
@@ -130,8 +130,8 @@ result<found_functions> find_anew() noexcept {
   return all;
 }
 
-// Found once, as neither library ever goes. A child of fork(2) has it from its parent; if that was just writing it
-// down, the child goes without.
+// Found once, because neither library is ever unloaded. A child of fork(2) inherits the result, unless the fork
+// happened while a thread wrote it; then the child searches each time.
 enum class note : std::uint8_t { none, being_written, there };
 std::atomic<note> noted{note::none};
 found_functions noted_functions;

@@ -19,18 +19,18 @@ struct kept_word {
 };
 using kept_path = std::array<kept_word, words::most>;
 
-// Constant initialised, and with nothing to destroy, as a hook may run at any time.
+// Constant-initialised and without a destructor, because a hook may run at any time.
 std::array<kept_path, paths> all;
 std::atomic<std::size_t> used{0};
 std::atomic<int> writable_words{0};
 
-/// Where words are, roughly: one for libc's code, one for the dynamic linker's, whatever lies between.
+/// The approximate extent of nearby words: one for libc's code, one for the dynamic linker's.
 struct span {
   static constexpr std::uintptr_t reach = std::uintptr_t{2} << 20U;
   std::atomic<std::uintptr_t> begin{UINTPTR_MAX};
   std::atomic<std::uintptr_t> end{0};
 };
-std::array<span, 8> spans;  // the last takes what is left
+std::array<span, 8> spans;  // the last covers the rest
 
 void cover(std::uintptr_t at) noexcept {
   for (auto& one : spans) {
@@ -69,7 +69,7 @@ void for_each_word(F&& each) noexcept {
 
 }  // namespace
 
-// A reader that meets a mixture of two paths finds it changed, and looks closer.
+// A reader that sees a mixture of two paths finds it changed and checks more closely.
 void keep(std::size_t number, const words& path) noexcept {
   for (std::size_t i = 0; i < words::most; ++i) {
     kept_word& one = all[number][i];

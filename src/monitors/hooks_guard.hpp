@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Whether the code that leads to our hooks is still as it was: a few words of it are compared, and calls that make it
-/// writable are noted. For hooks: allocates nothing, takes no lock, makes no system call.
+/// Checks that the code that leads to our hooks is unchanged: compares a few words of it, and notes calls that make it
+/// writable. For hooks: allocates nothing, takes no lock, makes no system call.
 #pragma once
 
 #include <pinfold/range.hpp>
@@ -12,7 +12,7 @@
 
 namespace pinfold::monitors::guard {
 
-/// The aligned words of one path from a function's entry to our hook, and what they hold. Null: none.
+/// The aligned words on one path from a function's entry to our hook, and their expected values. Null: none.
 struct words {
   static constexpr std::size_t most = 6;
   std::array<const std::uint64_t*, most> at{};
@@ -21,18 +21,18 @@ struct words {
 
 inline constexpr std::size_t paths = 48;
 
-/// From now on path `number` is compared. With the installer's lock held.
+/// Compares path `number` from now on. The caller holds the installer's lock.
 void keep(std::size_t number, const words& path) noexcept;
-/// Nothing is compared any more.
+/// Compares nothing any more.
 void forget_all() noexcept;
 
-/// Returns true as long as every word is as it was. Any thread, any signal handler.
+/// Returns true while every word is unchanged. For any thread and any signal handler.
 [[nodiscard]] bool intact() noexcept;
 
-/// Notes that pages get another protection. Returns true if that makes any of the words writable: then what they hold
-/// cannot be relied on until they are not.
+/// Notes a change of the pages' protection. Returns true if it makes any of the words writable: then their values
+/// cannot be relied on until the words are read-only again.
 bool protect(const range& pages, bool writable) noexcept;
-/// Returns true while another library has any of the words writable, as far as libc's mprotect was called for it.
+/// Returns true while another library has made any of the words writable through libc's mprotect.
 [[nodiscard]] bool writable() noexcept;
 
 }  // namespace pinfold::monitors::guard

@@ -46,7 +46,7 @@ loaded_image::loaded_image(std::uintptr_t base) noexcept : base_(base) {
   }
 }
 
-// glibc adds the base to these in memory, except where the section cannot be written.
+// glibc adds the base to these values in memory, unless the section is read-only.
 std::uintptr_t loaded_image::place(std::uintptr_t value) const noexcept {
   return value < base_ ? base_ + value : value;
 }

@@ -12,7 +12,7 @@
 
 namespace pinfold::monitors {
 
-/// An executable segment, and where it lies in the file.
+/// An executable segment, and its offset in the file.
 struct code_segment {
   x86_64::text text;
   std::size_t offset = 0;
@@ -22,14 +22,15 @@ struct code_segment {
 class loaded_image {
  public:
   loaded_image() noexcept = default;
-  /// Reads the library whose ELF header is at `base`. It is empty where there is none, or no dynamic section.
+  /// Reads the library whose ELF header is at `base`. The image is empty if there is no header or no dynamic section
+  /// there.
   explicit loaded_image(std::uintptr_t base) noexcept;
 
   [[nodiscard]] explicit operator bool() const noexcept { return strings_ != nullptr; }
   [[nodiscard]] std::uintptr_t base() const noexcept { return base_; }
   /// Returns DT_SONAME: `libc.so.6`; empty if there is none.
   [[nodiscard]] std::string_view name() const noexcept;
-  /// Returns the address of what the library exports under that name, in its default version; 0 if there is none.
+  /// Returns the address that the library exports under that name, in its default version; 0 if there is none.
   [[nodiscard]] std::uintptr_t symbol(std::string_view name) const noexcept;
   /// Returns the executable segment that contains `address`, or the first if `address` is 0.
   [[nodiscard]] code_segment code_around(std::uintptr_t address) const noexcept;

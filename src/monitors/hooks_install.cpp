@@ -14,14 +14,15 @@ namespace pinfold::monitors::jumps {
 
 namespace {
 
-/// One of ours at one function. It outlives every monitor, and a child of fork(2) has it as it has the changed code.
+/// One of our jumps at one function. It outlives every monitor, and a child of fork(2) inherits it with the changed
+/// code.
 struct entry_jump {
   std::uintptr_t entry = 0;
   x86_64::way_in way;
   std::uintptr_t stub = 0;
   std::uintptr_t original = 0;
   word_change change;
-  bool made = false;  // the last to be written
+  bool made = false;  // written last
 
   [[nodiscard]] range text() const noexcept {
     const auto word = reinterpret_cast<std::uintptr_t>(change.at);
@@ -30,12 +31,12 @@ struct entry_jump {
   }
 };
 
-// In each layer one for each function: where another library covers one, the next goes over that, in a layer with
-// replacements of its own, as the other library may lead to the older one.
+// Each layer has one jump for each function. Where another library covers a jump, the next goes on top of that
+// library's, in a layer with replacements of its own, because the other library may continue with the older jump.
 using layer = std::array<entry_jump, events::functions>;
 std::array<layer, events::layers> all_layers{};
 
-// Mostly one, as the dynamic linker lies beside libc.
+// Usually one page, because the dynamic linker lies beside libc.
 struct new_pages {
   static constexpr std::size_t most = 4;
   std::array<std::optional<code_page>, most> pages;
@@ -84,7 +85,7 @@ result<entry_jump> make_one(const found_function& found, std::uintptr_t replacem
   return made;
 }
 
-// A child of fork(2) may see half of this: then nothing has been changed yet.
+// A child of fork(2) may find this half done: then no code has been changed yet.
 void keep(std::size_t in, std::size_t which, const entry_jump& one) noexcept {
   entry_jump& kept = all_layers[in][which];
   std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -94,7 +95,7 @@ void keep(std::size_t in, std::size_t which, const entry_jump& one) noexcept {
   kept.made = true;
 }
 
-/// What is to be put in: an old one where the entry is as it was before that, or a new one.
+/// The jumps to install: an old one where the entry is as it was before that jump, else a new one.
 struct plan {
   static constexpr std::size_t most = events::functions * copies_of_libc;
   struct step {
@@ -105,8 +106,7 @@ struct plan {
   };
   std::array<step, most> steps;
   std::size_t count = 0;
-  std::array<range, most + events::functions * events::layers>
-      taken{};  // pads, also those of all that were made before
+  std::array<range, most + events::functions * events::layers> taken{};  // pads, also those of all earlier jumps
   std::size_t pads = 0;
 
   void take(const entry_jump& one) noexcept {
@@ -118,13 +118,15 @@ std::uintptr_t target_of(std::uintptr_t jump) noexcept {
   return x86_64::jump_target(reinterpret_cast<const std::uint8_t*>(jump), jump);
 }
 
-// Another copy takes the pad when it is left over, and leaves it over then.
+// Whether the jump's pad is ours or free. Another copy of the library takes a left-over pad, and leaves it behind
+// again.
 bool has_pad(const entry_jump& one) noexcept {
   const auto hop = one.way.hop;
   return hop == 0 || target_of(hop) == one.stub || target_of(hop) == 0 || left_over(hop, one.way.at);
 }
 
-// A jump behind a short jump of another copy: only as long as that leads there.
+// Whether the entry still leads there: a jump behind another copy's short jump works only while that short jump leads
+// to it.
 bool leads_to(std::uintptr_t entry, const x86_64::way_in& way) noexcept {
   constexpr std::uintptr_t endbr64 = 4;
   return way.at - entry <= endbr64 ||
@@ -151,7 +153,7 @@ std::optional<std::size_t> free_layer(std::size_t which, const plan& so_far) noe
   return std::nullopt;
 }
 
-// Nothing of this is in use yet: it can be thrown away.
+// Nothing of the plan is in use yet, so it can be dropped.
 result<void> add_step(plan& to, std::size_t which, const found_function& found, new_pages& fresh) noexcept {
   if (found.entry == 0 || path_to_us(found.entry, is_ours)) return {};
   plan::step& next = to.steps[to.count];
@@ -180,7 +182,7 @@ result<void> put_in(const entry_jump& one) noexcept {
     const auto jump = x86_64::jump(hop, one.stub);
     if (target_of(hop) == 0)
       write_unused(one.way.pad, hop, jump);
-    else if (!word_change::of(hop, jump).make())  // left over: a thread may just be going through
+    else if (!word_change::of(hop, jump).make())  // left over: a thread may just be running it
       return fail(errc::unsupported, "another library changes the same libc function now");
     all_processors_see_code();
   }
@@ -188,7 +190,8 @@ result<void> put_in(const entry_jump& one) noexcept {
   return fail(errc::unsupported, "another library changes the same libc function now");
 }
 
-// Where a later library's jump is reached through ours, calls go on through both.
+// Removes a jump if no library has changed it. Where our short jump leads to a later library's jump, calls go on
+// through both.
 void take_out(const entry_jump& one) noexcept {
   const bool in_place = one.change.now() == one.change.after;
   if (!in_place || (one.way.hop != 0 && target_of(one.way.hop) != one.stub)) return;
@@ -230,7 +233,7 @@ result<void> install(std::span<const found_functions> found, const text_lock& /*
   return lead_to_us(found) ? done : fail(errc::unsupported, "another library changes the same libc function now");
 }
 
-// The newest first: it stands over the others.
+// The newest goes first, because it lies on top of the others.
 void remove() noexcept {
   const text_lock alone;
   guard::forget_all();

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The jumps at the functions' entries: putting them in, taking them out, and what is left of them.
+/// Installs and removes the jumps at the functions' entries, and reuses what earlier ones left behind.
 ///
-/// A call goes: entry -> (short jump -> unused bytes near it ->) jump -> stub on our page -> replacement -> the moved
-/// first instruction on our page -> the rest of the original. What another library put at the entry before us is moved
-/// like any instruction, so that it is still called. What another library puts over ours later may go past us: a new
-/// jump of ours is put on top of that, which leads to it, and which it may lead back to an older one of ours.
+/// The path of a call: entry -> (short jump -> unused bytes near it ->) jump -> stub on our page -> replacement -> the
+/// moved first instruction on our page -> the rest of the original. A jump that another library had installed before is
+/// moved like any instruction, so calls still reach that library. A library that patches the entry after us may bypass
+/// our jump: a new jump of ours goes on top, continues with that library's code, and that may continue with our older
+/// jump.
 #pragma once
 
 #include "monitors/hooks_find.hpp"
@@ -15,16 +16,16 @@
 
 namespace pinfold::monitors::jumps {
 
-/// Makes every entry lead to a replacement: all, or no further change and an error. Not at the same time as `install`
-/// or `remove` of this copy of the library; `alone` keeps other copies in the process out.
+/// Makes every entry lead to a replacement; on an error it changes nothing further. Not concurrent with `install` or
+/// `remove` of this copy of the library; `alone` keeps other copies in the process out.
 [[nodiscard]] result<void> install(std::span<const found_functions> found, const text_lock& alone) noexcept;
 
-/// Puts back what stood there, except under another library's later change, through which calls may still come.
+/// Restores the original code, except under another library's later change, through which calls may still come.
 void remove() noexcept;
 
 /// Returns true if every entry leads to one of our replacements: directly, or through hooks of other copies of this
-/// library. After `install`; not at the same time as `install` or `remove`. Where it does, `guard` compares the way
-/// there from now on.
+/// library. Call it after `install`, and not concurrently with `install` or `remove`. If true, `guard` compares those
+/// paths from now on.
 [[nodiscard]] bool lead_to_us(std::span<const found_functions> found) noexcept;
 
 }  // namespace pinfold::monitors::jumps

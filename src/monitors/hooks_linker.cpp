@@ -17,7 +17,7 @@ namespace pinfold::monitors {
 
 namespace {
 
-/// The same code as the file has it: whoever has changed it in memory. Empty where the file cannot be read.
+/// The same code as the file has it, without changes made in memory. Empty where the file cannot be read.
 class code_in_file {
  public:
   code_in_file(const char* file, std::size_t offset, const x86_64::text& code) noexcept {
@@ -53,8 +53,8 @@ class code_in_file {
   std::uintptr_t at_ = 0;
 };
 
-// The function is but this call: its bytes are found at the entry, or behind a few instructions that make the fourth
-// argument ready. (Who does the call inline, as part of something else, is not to be hooked.)
+// Whether the function consists of this call only: its bytes are at the entry, or behind a few instructions that
+// prepare the fourth argument. A function that makes the call inline must not be hooked.
 bool is_only_a_call(const x86_64::text& code, std::uintptr_t entry, std::uintptr_t call) noexcept {
   using namespace std::string_view_literals;
   constexpr std::size_t most = 20;
@@ -77,8 +77,8 @@ std::uintptr_t find_caller(const x86_64::text& code, std::uint8_t number) noexce
   return 0;
 }
 
-// Another library's jump hides what is found by its bytes. Then the file tells, if it is the one that was loaded: what
-// comes behind the jump is the same.
+// Another library's jump hides the bytes that we search for. Then the file tells the entry, if it is the file that was
+// loaded: the code behind the jump is the same.
 std::uintptr_t find_hidden(const x86_64::text& code, const char* file, std::size_t offset,
                            std::uint8_t number) noexcept {
   constexpr std::size_t longest_jump = 16;

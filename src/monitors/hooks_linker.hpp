@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The dynamic linker's own munmap, mmap and mprotect, which have no symbols: by their bytes.
+/// Finds the dynamic linker's own munmap, mmap and mprotect, which have no symbols, by their bytes.
 #pragma once
 
 #include "monitors/hooks_x86_64.hpp"
@@ -13,8 +13,8 @@ struct linker_functions {
   std::uintptr_t mprotect = 0;
 };
 
-/// In its executable segment, which was loaded from `offset` in `file`. Where somebody's jump stands in their place,
-/// the file is looked into.
+/// Searches the linker's executable segment, which was loaded from `offset` in `file`. Reads the file where another
+/// library's jump hides a function.
 [[nodiscard]] linker_functions find_linker_functions(const x86_64::text& code, const char* file,
                                                      std::size_t offset) noexcept;
 

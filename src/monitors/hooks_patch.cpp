@@ -20,7 +20,7 @@ constexpr std::uintptr_t page_mask = code_page::size - 1;
 
 void* pointer(std::uintptr_t at) noexcept { return reinterpret_cast<void*>(at); }
 
-// Older kernels take the address for a hint.
+// Older kernels treat the address as a hint.
 std::uintptr_t page_at(std::uintptr_t wanted) noexcept {
   void* const got = ::mmap(pointer(wanted), code_page::size, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
@@ -73,7 +73,7 @@ result<void> code_page::make_executable() noexcept {
 
 namespace {
 
-// Not by libc's function, which is hooked: the hook is told of other libraries' changes.
+// Not through libc's function, which is hooked: the hook reports other libraries' changes.
 int protect(const range& pages, int protection) noexcept {
   const auto answer = system_call(SYS_mprotect, pages.begin, pages.size(), static_cast<unsigned long>(protection));
   return static_cast<int>(-answer);
@@ -87,7 +87,7 @@ writable_text::writable_text(const range& text) noexcept
     made_ = fail_errno(errc::not_permitted, failed, "the system does not let this process change libc's code");
 }
 
-// Also after a failure, which may have come when half was done.
+// Also after a failure, which may have come half-way.
 writable_text::~writable_text() { static_cast<void>(protect(pages_, PROT_READ | PROT_EXEC)); }
 
 word_change word_change::of(std::uintptr_t address, const x86_64::code& instruction) noexcept {
@@ -108,7 +108,7 @@ PINFOLD_PLAIN bool word_change::exchange(std::uint64_t from, std::uint64_t to) c
 
 PINFOLD_PLAIN void write_unused(const range& pad, std::uintptr_t at, const x86_64::code& instruction) noexcept {
   constexpr std::uint8_t breakpoint = 0xCC;
-  auto* const bytes = reinterpret_cast<volatile std::uint8_t*>(pad.begin);  // volatile: not by memcpy
+  auto* const bytes = reinterpret_cast<volatile std::uint8_t*>(pad.begin);  // volatile prevents memcpy
   const auto* const wanted = &instruction.bytes[0];
   const auto before = at - pad.begin;
   for (std::size_t i = 0; i < pad.end - pad.begin; ++i)

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Changes to code while threads run it.
+/// Changes code while threads run it.
 #pragma once
 
 #include "monitors/hooks_x86_64.hpp"
 
 namespace pinfold::monitors {
 
-/// A page for new code in reach of the old. Written first, then executable, and never both; never unmapped once it is
-/// executable, as a thread may always be in it.
+/// A page for new code within reach of the old. First writable, then executable, and never both. Never unmapped once it
+/// is executable, because a thread may be running it.
 class code_page {
  public:
   code_page() noexcept = default;
@@ -22,7 +22,7 @@ class code_page {
   [[nodiscard]] bool reached_from(const range& text) const noexcept;
   [[nodiscard]] bool has_room(std::size_t bytes) const noexcept { return at_ != 0 && used_ + bytes <= size; }
 
-  /// Where the next code will stand, and putting it there.
+  /// Returns where the next code goes; `append` puts it there.
   [[nodiscard]] std::uintptr_t next() const noexcept { return at_ + used_; }
   void append(const x86_64::code& more) noexcept;
 
@@ -35,7 +35,7 @@ class code_page {
   bool kept_ = false;
 };
 
-/// Text that can be written while it lives, and is executable all the time.
+/// Makes text writable while this object lives; the text stays executable.
 class writable_text {
  public:
   explicit writable_text(const range& text) noexcept;
@@ -51,16 +51,17 @@ class writable_text {
   result<void> made_;
 };
 
-/// The aligned word that an instruction's first bytes lie in, as it is and as it shall be.
+/// The aligned word that contains an instruction's first bytes, before and after the change.
 struct word_change {
   std::uint64_t* at = nullptr;
   std::uint64_t before = 0;
   std::uint64_t after = 0;
 
-  /// `instruction` at `address`, in one word.
+  /// Returns the change that puts `instruction`, which fits into one word, at `address`.
   [[nodiscard]] static word_change of(std::uintptr_t address, const x86_64::code& instruction) noexcept;
   [[nodiscard]] std::uint64_t now() const noexcept;
-  /// In one store that each processor sees whole. False when somebody else has changed the word.
+  /// Changes the word in one store that each processor sees whole. Returns false if another library has changed the
+  /// word.
   [[nodiscard]] bool make() const noexcept { return exchange(before, after); }
   [[nodiscard]] bool undo() const noexcept { return exchange(after, before); }
 
@@ -68,10 +69,10 @@ struct word_change {
   [[nodiscard]] bool exchange(std::uint64_t from, std::uint64_t to) const noexcept;
 };
 
-/// Writes to bytes that nothing runs yet: the instruction at `at`, breakpoints to the rest of them.
+/// Writes to bytes that no thread runs yet: the instruction at `at`, and breakpoints elsewhere.
 void write_unused(const range& pad, std::uintptr_t at, const x86_64::code& instruction) noexcept;
 
-/// No processor goes on with code that it has read before, where the kernel can see to that (Linux 4.16).
+/// Makes all processors drop code that they have already read, if the kernel can do that (Linux 4.16).
 void all_processors_see_code() noexcept;
 
 }  // namespace pinfold::monitors

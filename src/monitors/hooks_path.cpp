@@ -14,7 +14,8 @@ constexpr std::size_t mark_size = mark.size() + sizeof(std::uintptr_t);
 
 const std::uint8_t* bytes_at(std::uintptr_t at) noexcept { return reinterpret_cast<const std::uint8_t*>(at); }
 
-// A mark never crosses into another page, which may not be there.
+// Whether a mark precedes the stub. A mark never crosses a page boundary, so this never reads a page that may be
+// unmapped.
 bool is_marked(std::uintptr_t stub) noexcept {
   constexpr std::uintptr_t page = 4096;
   return stub % page >= mark_size && std::memcmp(bytes_at(stub - mark_size), mark.data(), mark.size()) == 0;
@@ -28,7 +29,7 @@ std::uintptr_t replaced_for(std::uintptr_t marked_stub) noexcept {
 
 PINFOLD_PLAIN std::uint64_t held_by(const std::uint64_t* at) noexcept { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
 
-// All words of a jump, possibly behind ENDBR64; another library's may lie across two.
+// Adds all words of a jump, possibly behind ENDBR64; another library's jump may span two words.
 bool add(guard::words& to, std::size_t& count, std::uintptr_t jump) noexcept {
   constexpr std::uintptr_t word = sizeof(std::uint64_t), endbr64 = 4;
   for (auto at = jump & ~(word - 1); at < jump + endbr64 + x86_64::jump_size; at += word) {
@@ -44,7 +45,7 @@ std::optional<guard::words> follow(std::uintptr_t entry, is_stub_of_ours ours) n
   constexpr int longest = 16;
   guard::words path;
   std::size_t count = 0;
-  bool in_marked = false;  // pages of such a library never change
+  bool in_marked = false;  // pages of the library that made the mark never change
   auto at = entry;
   for (int jumps = 0; jumps < longest && at != 0; ++jumps) {
     if (ours(at)) return path;
@@ -76,7 +77,7 @@ bool left_over(std::uintptr_t jump, std::uintptr_t at) noexcept {
   return stub != 0 && is_marked(stub) && replaced_for(stub) == at && x86_64::jump_target(bytes_at(at), at) != jump;
 }
 
-// Twice: what was read may have changed before it was noted.
+// Follows the path twice: the code may have changed between reading it and noting it.
 std::optional<guard::words> path_to_us(std::uintptr_t entry, is_stub_of_ours ours) noexcept {
   const auto first = follow(entry, ours);
   const auto second = first ? follow(entry, ours) : std::nullopt;

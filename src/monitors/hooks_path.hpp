@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Where a call of a function really goes: through which jumps, and whether one of our hooks is among them.
+/// Follows a call of a function through the jumps that are in place, and finds whether one of our hooks is among them.
 #pragma once
 
 #include "monitors/hooks_guard.hpp"
@@ -11,18 +11,19 @@
 
 namespace pinfold::monitors {
 
-/// Stands right before each stub, of this copy of the library and of every other in the process, and tells which
-/// instruction has been replaced for it. A stub is followed by that instruction, moved, through which the call goes on
-/// as it would have without the stub.
+/// Returns the mark that precedes each stub, of this and of every other copy of the library in the process. It tells
+/// which instruction was replaced for the stub. That instruction, moved, follows the stub, and through it the call
+/// continues as without the stub.
 [[nodiscard]] x86_64::code stub_mark(std::uintptr_t replaced) noexcept;
 
-/// Returns true if the jump at `jump` leads to a stub for the instruction at `at`, which does not lead to it any more.
+/// Returns true if the jump at `jump` leads to a stub for the instruction at `at`, which no longer leads to the jump.
 [[nodiscard]] bool left_over(std::uintptr_t jump, std::uintptr_t at) noexcept;
 
 using is_stub_of_ours = bool (*)(std::uintptr_t at) noexcept;
 
-/// Follows the jumps from `entry` on, through the hooks of other copies of this library. Returns the words that led to
-/// a stub of ours, as they were then; nothing if none does, or if they change meanwhile. Any thread.
+/// Follows the jumps from `entry`, through the hooks of other copies of this library. Returns the words on the path to
+/// a stub of ours, with the values read; nothing if no stub of ours is on it, or if the words change meanwhile. For any
+/// thread.
 [[nodiscard]] std::optional<guard::words> path_to_us(std::uintptr_t entry, is_stub_of_ours ours) noexcept;
 
 }  // namespace pinfold::monitors

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// For functions that a sanitizer must not add to: those that write to text, of which it keeps no record. (What runs
-/// in a hook is compiled without any, see `src/CMakeLists.txt`.)
+/// Excludes functions from the sanitizers: those that write to text, of which the sanitizers keep no record. (Code that
+/// runs in a hook is compiled without sanitizers, see `src/CMakeLists.txt`.)
 #pragma once
 
 #if defined(__clang__)

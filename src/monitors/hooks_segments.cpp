@@ -6,7 +6,7 @@
 namespace pinfold::monitors {
 
 void segments::attached(std::uintptr_t at, std::size_t bytes) noexcept {
-  take(at);  // one that went by munmap
+  take(at);  // drops the record of a segment that went away by munmap
   const std::uint64_t pages = ranges::up(bytes) / ranges::page;
   if (pages >> size_bits != 0) return;
   any_.store(true);
@@ -21,7 +21,7 @@ range segments::detached(std::uintptr_t at) noexcept {
   return pages == 0 ? range{at, UINTPTR_MAX} : ranges::pages_of_any_size(at, pages * ranges::page);
 }
 
-// The number of pages, at most one of which is known; 0 for none.
+// Removes the record at `at` and returns its number of pages, or 0. At most one record of an address has pages.
 std::uint64_t segments::take(std::uintptr_t at) noexcept {
   std::uint64_t pages = 0;
   for (auto& each : known_) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// How large the System V segments are that this process has attached: shmdt(2) does not say.
+/// The sizes of the System V segments that this process has attached, which shmdt(2) does not tell.
 #pragma once
 
 #include <pinfold/range.hpp>
@@ -12,15 +12,15 @@
 
 namespace pinfold::monitors {
 
-/// A few of them; who finds nothing has to think that all memory behind the address goes. For any thread and any signal
-/// handler: no lock, no memory.
+/// A table of a few segments. A caller that finds no entry has to assume that all memory behind the address goes. For
+/// any thread and any signal handler: takes no lock and allocates nothing.
 class segments {
  public:
-  /// Says how large the segment is that has been attached there.
+  /// Records the size of the segment attached there.
   void attached(std::uintptr_t at, std::size_t bytes) noexcept;
-  /// What shmdt takes away, at most.
+  /// Returns at least the memory that shmdt takes away.
   [[nodiscard]] range detached(std::uintptr_t at) noexcept;
-  /// To be called before attached memory may move to another place: what is known may then be wrong.
+  /// Forgets all sizes. Called before attached memory may move to another place, which makes the records wrong.
   void forget() noexcept {
     if (any_.load(std::memory_order_relaxed)) forget_all();
   }
@@ -29,7 +29,7 @@ class segments {
   void forget_all() noexcept;
   std::uint64_t take(std::uintptr_t at) noexcept;
 
-  // Page number and number of pages in one word, so that no two threads can make a mixture. 0: free.
+  // Page number and number of pages in one word, so that no thread can read a mixture of two entries. 0: free.
   static constexpr unsigned size_bits = 28;
   std::array<std::atomic<std::uint64_t>, 32> known_{};
   std::atomic<bool> any_{false};

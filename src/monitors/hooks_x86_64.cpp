@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/hooks_x86_64.hpp"
 
-// Without Zydis, which Debian has no static library of, nothing is hooked.
+// Without Zydis, of which Debian has no static library, nothing is hooked.
 #if defined(__x86_64__) && !defined(PINFOLD_WITHOUT_ZYDIS)
 
 #include <Zydis/Zydis.h>
@@ -28,7 +28,7 @@ bool fills(const instruction& seen) noexcept {
   return seen.mnemonic == ZYDIS_MNEMONIC_NOP || seen.mnemonic == ZYDIS_MNEMONIC_INT3;
 }
 
-// What never goes on with the instruction behind it.
+// Whether execution never continues with the next instruction.
 bool ends_flow(const instruction& seen) noexcept {
   return seen.meta.category == ZYDIS_CATEGORY_RET || seen.meta.category == ZYDIS_CATEGORY_UNCOND_BR ||
          seen.mnemonic == ZYDIS_MNEMONIC_HLT || seen.mnemonic == ZYDIS_MNEMONIC_UD2;
@@ -54,8 +54,8 @@ bool free_of(const range& pad, std::span<const range> taken) noexcept {
   return std::none_of(taken.begin(), taken.end(), [&](const range& other) { return other.overlaps(pad); });
 }
 
-// Where a jump fits among unused bytes: in one aligned word where it can, so that a later library can replace it at
-// once.
+// Returns where a jump fits among unused bytes: within one aligned word if possible, so that a later library can
+// replace the jump in one store.
 std::uintptr_t hop_in(const range& unused) noexcept {
   for (auto at = unused.begin; at + jump_size <= unused.end; ++at)
     if (in_one_word(at, jump_size)) return at;
@@ -67,7 +67,8 @@ struct found_pad {
   std::uintptr_t hop = 0;
 };
 
-// Fill bytes behind an instruction that never goes on: nothing runs them. In reach of a short jump behind `at`.
+// Finds fill bytes behind an instruction that ends the flow, which no thread runs, within reach of a short jump from
+// `at`.
 found_pad find_pad(const text& segment, std::uintptr_t at, std::span<const range> taken,
                    is_left_over left_over) noexcept {
   const auto farthest = std::min<std::uintptr_t>(at + short_jump_size + INT8_MAX, segment.end());
@@ -108,7 +109,8 @@ result<way_in> way_at(const text& segment, std::uintptr_t at, std::span<const ra
   return way_in{at, first.length, found.pad, found.hop};
 }
 
-// A short jump to a jump is what a library leaves whose own jump did not fit, as this one does: the second is replaced.
+// A library whose own jump did not fit leaves a short jump to a jump, as this one does; then the second jump is
+// replaced.
 result<way_in> way_behind(const text& segment, std::uintptr_t at) noexcept {
   const auto* const entry = segment.from(at).bytes.data();
   const auto target = *entry == 0xEB ? jump_target(entry, at) : 0;
@@ -122,7 +124,7 @@ std::uintptr_t target_of(const text& from, const instruction& seen) noexcept {
   return from.at + seen.length + static_cast<std::uintptr_t>(seen.raw.imm[0].value.s);
 }
 
-// jcc over a far jump, on the opposite condition.
+// Makes a short conditional jump on the opposite condition over a far jump.
 code moved_condition(const instruction& seen, std::uintptr_t target) noexcept {
   code made;
   constexpr unsigned jcc = 0x70;
@@ -132,7 +134,7 @@ code moved_condition(const instruction& seen, std::uintptr_t target) noexcept {
   return made;
 }
 
-// call [rip+2]; jmp over the address. It returns here: with shadow stacks nothing else may be returned to.
+// Makes call [rip+2]; jmp over the address. The call returns here: shadow stacks allow no other return address.
 code moved_call(std::uintptr_t target) noexcept {
   code made;
   constexpr std::array<std::uint8_t, 8> call{0xFF, 0x15, 2, 0, 0, 0, 0xEB, 8};
@@ -165,7 +167,7 @@ result<code> moved_alone(const text& from, const instruction& seen, std::uintptr
   return made;
 }
 
-// What compilers put before a function: fill bytes, or the return of the one before.
+// Whether `at` follows bytes that compilers put before a function: fill bytes, or the previous function's return.
 bool behind_unused(const text& segment, std::uintptr_t at) noexcept {
   using namespace std::string_view_literals;
   constexpr std::array ends{"\xC3"sv,
@@ -193,8 +195,7 @@ result<way_in> find_way_in(const text& segment, std::uintptr_t entry, std::span<
   auto found = way_at(segment, at, taken, left_over);
   if (!found)
     if (auto behind = way_behind(segment, at)) return behind;
-  if (!found && guarded)
-    return way_at(segment, entry, taken, left_over);  // no process of Linux's has to have it so far
+  if (!found && guarded) return way_at(segment, entry, taken, left_over);  // no Linux process needs the ENDBR64 so far
   return found;
 }
 
@@ -206,7 +207,7 @@ result<code> moved(const text& from, std::uintptr_t to) noexcept {
   return made;
 }
 
-// Byte by byte: what comes behind an instruction may not be mapped.
+// Reads byte by byte: the memory behind the instruction may not be mapped.
 std::uintptr_t jump_target(const std::uint8_t* bytes, std::uintptr_t at) noexcept {
   constexpr std::array<std::uint8_t, 4> endbr64{0xF3, 0x0F, 0x1E, 0xFA};
   constexpr std::array<std::uint8_t, 6> indirect{0xFF, 0x25, 0, 0, 0, 0};
