@@ -49,7 +49,7 @@ class userfaultfd final : public watch::monitor {
   void restart() noexcept override;
 
  private:
-  /// Kept until the monitor's end: a thread may still be in one that has ended.
+  /// A session, kept until the monitor's end: a thread may still use one that has ended.
   struct link {
     link(watch::board& board, watch::watched_memory& watched, uffd::descriptor opened, link* older) noexcept
         : one(board, watched, opened), before(older) {}
@@ -57,7 +57,7 @@ class userfaultfd final : public watch::monitor {
     link* before;
   };
 
-  // A child's board has another number, or none.
+  // Whether this is the process that made the monitor: a child's board has another number, or there is none.
   [[nodiscard]] bool here() const noexcept { return board_.process() == process_; }
   [[nodiscard]] session& current() const noexcept { return now_.load(std::memory_order_acquire)->one; }
 
@@ -65,8 +65,8 @@ class userfaultfd final : public watch::monitor {
   watch::watched_memory& watched_;
   std::uint64_t process_;
   std::atomic<link*> now_{nullptr};            // never null once `start` succeeded
-  std::atomic<const char*> refusal_{nullptr};  // why the last attempt to start it anew came to nothing
-  bool running_ = false;  // whether that has started and not ended; of the thread that starts or restarts
+  std::atomic<const char*> refusal_{nullptr};  // why the last restart failed
+  bool running_ = false;                       // started and not ended; only for the thread that starts or restarts
 };
 
 result<void> userfaultfd::start() noexcept {

@@ -14,13 +14,13 @@ namespace {
 enum class keeping : std::uint8_t { nothing, changing, these };
 
 std::atomic<keeping> state{keeping::nothing};
-std::array<descriptor, 2> kept;  // the thread that made the state `changing` writes them
+std::array<descriptor, 2> kept;  // only the thread that set the state to `changing` writes them
 
-/// Threads that make a descriptor, or threads that fork: never both. A wait ends after a second, so that nothing hangs
-/// where a signal handler forks in the middle of a thread that makes one.
+/// Admits threads that make a descriptor, or threads that fork, but never both at once. A wait ends after a second, so
+/// that a signal handler that forks while its own thread makes a descriptor does not hang.
 class exclusion {
  public:
-  /// `side` is 1 or -1. False when the others did not end in time.
+  /// `side` is 1 or -1. Returns false when the other side did not leave in time.
   [[nodiscard]] bool enter(int side) noexcept {
     using std::chrono::steady_clock;
     constexpr std::chrono::seconds longest{1};
@@ -63,7 +63,7 @@ void in_child() noexcept {
   fork_is_inside = false;
 }
 
-// Before the first descriptor is made. Twice is harmless.
+// Installs the handlers before the first descriptor is made. Installing them twice is harmless.
 int have_handlers() noexcept {
   static std::atomic<bool> there{false};
   if (there.load(std::memory_order_acquire)) return 0;
@@ -74,7 +74,7 @@ int have_handlers() noexcept {
 
 }  // namespace
 
-// Without handlers `keep_from_children` tells why, and nothing is kept.
+// Without handlers `keep_from_children` returns the error, and nothing is kept.
 no_fork::no_fork() noexcept : held_(have_handlers() == 0 && threads.enter(making)) {}
 
 no_fork::~no_fork() {

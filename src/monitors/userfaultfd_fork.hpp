@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// A child of fork(2) gets copies of its parent's descriptors, and with a userfaultfd would act on its parent's memory.
+/// Closes userfaultfds in children: a child of fork(2) gets copies of its parent's descriptors, and would act on its
+/// parent's memory.
 #pragma once
 
 #include "monitors/userfaultfd_kernel.hpp"
 
 namespace pinfold::monitors::uffd {
 
-/// While one exists, fork(2) waits, a second at most: a child does not know a descriptor that is made, but not noted.
+/// While one exists, fork(2) waits, at most a second, so that no child inherits a descriptor that is made but not yet
+/// noted.
 class no_fork {
  public:
   no_fork() noexcept;
@@ -19,10 +21,11 @@ class no_fork {
   bool held_;
 };
 
-/// From now on children close these as the first thing they do. Once at a time in a process: an error while others are.
+/// From now on children close these descriptors first of all. Returns an error while other descriptors are kept: one
+/// pair at a time in a process.
 [[nodiscard]] result<void> keep_from_children(const descriptor& uffd, const descriptor& maps) noexcept;
 
-/// No longer. After they were closed.
+/// Ends that. Called after the descriptors were closed.
 void forget_for_children() noexcept;
 
 }  // namespace pinfold::monitors::uffd

@@ -15,7 +15,7 @@ namespace pinfold::monitors::uffd {
 
 namespace {
 
-// Of Linux 5.11 and 6.7, which older headers lack.
+// Constants of Linux 5.11 and 6.7, which older headers lack.
 constexpr int user_mode_only = 1;
 constexpr std::uint64_t wp_hugetlbfs_shmem = 1U << 12U;
 constexpr std::uint64_t wp_unpopulated = 1U << 13U;
@@ -34,7 +34,7 @@ tl::unexpected<error> refused(int native) noexcept {
   }
 }
 
-// Never sent, as a userfaultfd sends none, and the last of all, so that no program has a use for it.
+// A userfaultfd sends no signal, so this one is never sent. It is the last signal, which programs hardly use.
 const int mark_signal = SIGRTMAX;
 
 range between(std::uint64_t begin, std::uint64_t bytes) noexcept {
@@ -55,7 +55,7 @@ event meaning_of(const uffd_msg& said) noexcept {
       return {.gone = between(said.arg.remap.from, said.arg.remap.len),
               .replaced = between(said.arg.remap.to, said.arg.remap.len)};
     case UFFD_EVENT_PAGEFAULT: return {.awaited = page_at(said.arg.pagefault.address)};
-    default: return {.gone = {0, UINTPTR_MAX}};  // nothing else was asked for
+    default: return {.gone = {0, UINTPTR_MAX}};  // no other event was requested
   }
 }
 
@@ -99,7 +99,8 @@ void close_number(int number) noexcept { ::close(number); }
 
 namespace {
 
-// Where a filter refuses the system call, as those of containers do: of Linux 6.1. Its owner decides who may.
+// Opens it through the device of Linux 6.1, whose owner controls access, where a filter refuses the system call, as in
+// containers.
 int open_by_device(int flags) noexcept {
   constexpr unsigned long make_new = _IO(0xAA, 0);
   const int device = ::open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
@@ -109,7 +110,7 @@ int open_by_device(int flags) noexcept {
   return made;
 }
 
-// Faults that the kernel itself takes are what needs privileges; there are none here of any sort.
+// Only faults in the kernel need privileges, and this userfaultfd handles no faults at all.
 int open_anyhow() noexcept {
   constexpr int flags = O_CLOEXEC | O_NONBLOCK | user_mode_only;
   const int made = static_cast<int>(::syscall(SYS_userfaultfd, flags));
@@ -132,8 +133,8 @@ result<descriptor> open() noexcept {
   return refused(native);
 }
 
-// System calls by number here: other libraries put functions of their own in the place of the C library's, which might
-// allocate or wait for who waits for us.
+// System calls by number: other libraries replace the C library's functions, and theirs might allocate, or wait for a
+// thread that waits for this one.
 int wait_for_events(int uffd) noexcept {
   pollfd on{.fd = uffd, .events = POLLIN, .revents = 0};
   if (::syscall(SYS_ppoll, &on, 1, nullptr, nullptr, 0) < 0) return errno == EINTR ? 0 : errno;
@@ -165,7 +166,7 @@ int stop_watching(int uffd, const range& pages) noexcept {
   return ::ioctl(uffd, UFFDIO_UNREGISTER, &asked) == 0 ? 0 : errno;
 }
 
-// An order that cannot be carried out. The kernel looks for events in flight before it looks at the order.
+// Makes an invalid request. The kernel checks for events in flight before it checks the request.
 traffic traffic_on(int uffd) noexcept {
   uffdio_writeprotect senseless{.range = {.start = 1, .len = 1}, .mode = 0};
   if (::ioctl(uffd, UFFDIO_WRITEPROTECT, &senseless) == 0) return traffic::unknown;

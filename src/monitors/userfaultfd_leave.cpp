@@ -25,18 +25,18 @@ bool belongs_to_owner(int uffd) noexcept {
 
 void leave_for(pid_t thread) noexcept { owner.store(thread, std::memory_order_relaxed); }
 
-// By number: other libraries put functions of their own in the place of the C library's.
+// System calls by number: other libraries replace the C library's functions.
 //
-// To stop watching for write protection walks the page tables, for as long as a third of the munmap; to stop watching
-// for missing pages does not. And to ask for that first fails where another userfaultfd watches, which until Linux 6.15
-// one could stop.
+// To stop watching for write protection, the kernel walks the page tables, for a third of the time of the munmap; to
+// stop watching for missing pages, it does not. Also, the request to watch for missing pages fails where another
+// userfaultfd watches, which until Linux 6.15 the unregister would stop.
 void leave(int uffd, const range& pages) noexcept {
   const int before = errno;
   uffdio_register other{
       .range = {.start = pages.begin, .len = pages.size()}, .mode = UFFDIO_REGISTER_MODE_MISSING, .ioctls = 0};
   errno = 0;
   const bool changed = belongs_to_owner(uffd) && ::syscall(SYS_ioctl, uffd, UFFDIO_REGISTER, &other) == 0;
-  if (changed || errno == ENOMEM) {  // no room for more mappings: some may have been changed
+  if (changed || errno == ENOMEM) {  // ENOMEM: no room for more mappings; some may have changed
     uffdio_range all{.start = pages.begin, .len = pages.size()};
     ::syscall(SYS_ioctl, uffd, UFFDIO_UNREGISTER, &all);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The memory that the monitor's thread lives in.
+/// The memory that the monitor's thread uses.
 #pragma once
 
 #include <pinfold/range.hpp>
@@ -11,9 +11,9 @@
 
 namespace pinfold::monitors::uffd {
 
-/// A stack, and a page whose discarding rings: each between pages that nobody can touch, so that the kernel never makes
-/// one mapping of these and a neighbour that is watched. A child of fork(2) has copies: the C library keeps its record
-/// of the thread in the stack, and edits it there.
+/// A stack, and a bell: a page that is discarded to end the monitor's thread. Both lie between inaccessible pages, so
+/// that the kernel never merges them with a watched neighbour into one mapping. A child of fork(2) has copies: the C
+/// library keeps its record of the thread in the stack, and edits it there.
 class own_pages {
  public:
   own_pages() noexcept : page_(static_cast<std::size_t>(::sysconf(_SC_PAGESIZE))) {
@@ -37,7 +37,7 @@ class own_pages {
   [[nodiscard]] range bell() const noexcept { return {stack().end + page_, stack().end + 2 * page_}; }
 
  private:
-  static constexpr std::size_t stack_bytes = std::size_t{1} << 20U;  // the sanitizers' thread-locals are on it too
+  static constexpr std::size_t stack_bytes = std::size_t{1} << 20U;  // the sanitizers' thread-locals are on it, too
 
   [[nodiscard]] std::size_t bytes() const noexcept { return stack_bytes + 4 * page_; }
   static bool open_up(const range& pages) noexcept {

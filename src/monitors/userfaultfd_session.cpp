@@ -39,11 +39,11 @@ result<void> session::start() noexcept {
   return done;
 }
 
-// Closing alone would release no caller for as long as a child has a copy that it never closed, as after a fork that
-// the C library did not see.
+// Releases all memory before it closes the descriptor. If a child has a copy that it never closed, as after a fork that
+// the C library did not see, closing alone would release no caller.
 void session::end() noexcept {
   ended_.store(true, std::memory_order_release);
-  const bool is_ours = descriptor_.is_this();  // asked while the thread that owns it is there
+  const bool is_ours = descriptor_.is_this();  // asked while the thread that owns it exists
   if (started_) {
     watch::let_leave_no_more();
     if (is_ours) {
@@ -72,7 +72,7 @@ result<void> session::watch(const range& pages) noexcept {
   const auto under = mappings_under(maps_, pages);
   if (under.known ? !under.whole : !is_mapped(pages)) return fail(errc::invalid_range, "memory that is not mapped");
   int native = start_watching(descriptor_.number, under.all);
-  if (native != 0 && under.all != pages)  // what is around the pages may have changed since
+  if (native != 0 && under.all != pages)  // the mappings around the pages may have changed since
     native = start_watching(descriptor_.number, pages);
   if (native == 0) return {};
   if (native == EBADF || native == ENOTTY) lose_descriptor();
@@ -87,7 +87,7 @@ void session::settle() noexcept {
     return;
   }
   board_.post_everything(watch::source::userfaultfd);
-  if (delays_.fetch_add(1, std::memory_order_relaxed) >= most_delays) reader_.fail();  // a count that the kernel lost
+  if (delays_.fetch_add(1, std::memory_order_relaxed) >= most_delays) reader_.fail();  // the kernel lost count
 }
 
 bool session::gets_quiet(std::chrono::milliseconds at_most) noexcept {

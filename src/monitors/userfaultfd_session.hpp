@@ -14,9 +14,9 @@
 
 namespace pinfold::monitors::uffd {
 
-/// Thread-safe, but for `start` and `end`, which one thread calls. `watch` and `settle` may still run in other threads
-/// while it ends, and later: they use the descriptor only after a look whether its number stands for this userfaultfd.
-/// Its memory has to outlive them.
+/// Thread-safe, except for `start` and `end`, which one thread calls. `watch` and `settle` may still run in other
+/// threads during `end` and later: they use the descriptor only after a check that its number refers to this
+/// userfaultfd. The session's memory has to outlive them.
 class session {
  public:
   session(watch::board& board, watch::watched_memory& watched, descriptor opened) noexcept
@@ -26,13 +26,14 @@ class session {
 
   [[nodiscard]] result<void> start() noexcept;
 
-  /// Releases all memory from the watch and joins the thread. Only in the process that started it.
+  /// Releases all memory from the watch and joins the thread. Only for the process that called `start`.
   void end() noexcept;
 
-  /// Why nothing may be kept on its word, a constant text; null while it works. Two system calls.
+  /// Returns a constant text that says why nothing may be kept because of this session, or null while it works. Two
+  /// system calls.
   [[nodiscard]] const char* trouble() const noexcept;
 
-  // As the members of `watch::monitor`.
+  // As in `watch::monitor`.
   [[nodiscard]] result<void> watch(const range& pages) noexcept;
   void settle() noexcept;
 
@@ -52,7 +53,7 @@ class session {
   descriptor maps_ = open_maps();  // constant
   reader reader_;
   std::atomic<int> delays_{0};     // in a row
-  std::atomic<bool> lost_{false};  // the number stands for another file, or for none
+  std::atomic<bool> lost_{false};  // the number refers to another file, or to none
   std::atomic<bool> ended_{false};
   bool kept_ = false;
   bool started_ = false;

@@ -43,9 +43,9 @@ result<void> reader::start() noexcept {
   return fail_errno(errc::out_of_resources, native, "the monitor's thread could not be started");
 }
 
-// The bell is watched as any memory is: this goes on when the thread has read of it, and not before. So the thread ends
-// for nothing else. A program that locks all its memory (mlockall) has locked the bell, too: MADV_DONTNEED refuses that
-// and tells nobody.
+// Discards the bell, which is watched like any memory: madvise returns once the thread has read the event, and not
+// before. So the thread ends for no other reason. In a program that locks all its memory (mlockall), the bell is
+// locked, too, and MADV_DONTNEED would fail without an event.
 void reader::stop_reading() noexcept {
   constexpr int dontneed_locked = 24;  // of Linux 5.18, which older headers lack
   const range bell = pages_.bell();
@@ -69,8 +69,8 @@ void* reader::main(void* self) noexcept {
   return nullptr;
 }
 
-// Of the process's descriptors it keeps one, in a table of its own: who closes all descriptors that he finds does not
-// close this one, and what others close is closed.
+// Keeps one of the process's descriptors, in a table of its own: a program that closes every descriptor it finds does
+// not close this one, and descriptors that other threads close do not stay open here.
 int reader::settle_in() noexcept {
   constexpr unsigned unshare = 2;  // CLOSE_RANGE_UNSHARE
   thread_id_ = static_cast<pid_t>(::syscall(SYS_gettid));
@@ -87,7 +87,7 @@ void reader::run() noexcept {
     else
       pause();
   }
-  ::syscall(SYS_close, uffd_);  // before the thread's end, which may have to wait for that
+  ::syscall(SYS_close, uffd_);  // before the thread's end, which may have to wait for this
 }
 
 // One number, one read, one event. The kernel releases the event's caller within the read, so from then on that caller
@@ -106,8 +106,9 @@ void reader::publish(std::uint64_t reserved, const event& seen) noexcept {
   board_.publish(reserved, lost_by(seen), watch::source::userfaultfd);
 }
 
-// A move that replaces registered memory loses two ranges, and one number holds one: the range that contains both. It
-// is rare, as the kernel tells of the replaced mapping by an event of its own before.
+// Returns the lost memory that is registered. A move that replaces registered memory loses two ranges, and one number
+// holds one range: the range that contains both. This is rare, because the kernel first reports the replaced mapping by
+// an event of its own.
 range reader::lost_by(const event& seen) const noexcept {
   const range gone = watched_.touches(seen.gone) ? seen.gone : range{};
   if (!watched_.touches(seen.replaced)) return gone;

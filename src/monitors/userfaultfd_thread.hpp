@@ -13,34 +13,34 @@
 
 namespace pinfold::monitors::uffd {
 
-/// Whoever unmaps watched memory waits for it, so it waits for nobody and never gives up: after an error that it does
-/// not know it still tries to read.
+/// Reads the events in a thread. A thread that unmaps watched memory waits for it, so it waits for no thread and never
+/// gives up: after an unknown error it still tries to read.
 class reader {
  public:
-  /// Needs what it is given until `join` returned.
+  /// The arguments have to outlive `join`.
   reader(watch::board& board, watch::watched_memory& watched, int uffd) noexcept
       : board_(board), watched_(watched), uffd_(uffd) {}
 
-  /// Returns when it reads.
+  /// Starts the thread, and returns when it reads.
   [[nodiscard]] result<void> start() noexcept;
 
-  /// Only in the process that started it. Watched memory may be unmapped until this begins.
+  /// Only for the process that called `start`. Watched memory may be unmapped until this begins.
   void stop_reading() noexcept;
 
-  /// After that, and after the userfaultfd was closed: what else ends a thread may unmap something that is watched
-  /// still, and then nobody reads.
+  /// Called after `stop_reading`, and after the userfaultfd was closed: the end of a thread may unmap memory that is
+  /// still watched, when no thread reads any more.
   void join() noexcept;
 
-  /// From now on nothing may be kept on its word.
+  /// Reports the failure: from now on nothing may be kept because of this monitor.
   void fail() noexcept;
   [[nodiscard]] bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
 
-  /// The kernel's number of the thread, after `start`.
+  /// Returns the kernel's number of the thread, after `start`.
   [[nodiscard]] pid_t thread_id() const noexcept { return thread_id_; }
 
   [[nodiscard]] const own_pages& pages() const noexcept { return pages_; }
 
-  /// When its thread is gone, and the userfaultfd closed.
+  /// Called when the thread has ended and the userfaultfd is closed.
   void give_back() noexcept { pages_.give_back(); }
 
  private:
@@ -62,7 +62,7 @@ class reader {
   pthread_t thread_{};
   pid_t thread_id_ = 0;
   std::atomic<int> started_{starting};  // then 0 or an errno
-  bool rung_ = false;                   // the thread's own
+  bool rung_ = false;                   // used by the thread alone
   std::atomic<bool> failed_{false};
 };
 
