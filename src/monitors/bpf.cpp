@@ -11,7 +11,7 @@ namespace pinfold::monitors {
 
 namespace {
 
-/// The monitors of this process, for its children. Guard of the list: the mutex, which is held during a fork.
+/// The monitors of this process, for the fork handlers. The mutex guards the list and is held during a fork.
 class family {
  public:
   static family& here() {
@@ -74,7 +74,7 @@ result<void> bpf_monitor::watch(const range& /*pages*/) noexcept {
   return fail(errc::closed, "the kernel programs do not serve this process any more");
 }
 
-// Where a server has the links open too, it alone can let go of this process, and says so in the ring.
+// When a server holds the links open too, only the server can release this process, and it says so in the ring.
 bool bpf_monitor::works() const noexcept {
   const auto open = [](const bpf_descriptor& link) { return ::fcntl(link.number(), F_GETFD) >= 0; };
   return !is_child() && !ring_.closed() && (served_ || std::all_of(links_.begin(), links_.end(), open));
@@ -85,8 +85,8 @@ std::uint64_t bpf_monitor::drain_slowly() noexcept {
   return ring_.drain(board_, watched_);
 }
 
-// The links would keep the programs at work in the whole system, the ring would show what the parent does, and it has
-// to stay readable.
+// The child closes the links, which would keep the programs attached in the whole system. It replaces the ring, which
+// would show the parent's events, with an empty one, because the ring has to stay readable.
 void bpf_monitor::leave_to_parent() noexcept {
   for (auto& link : links_) link.close();
   connection_.close();
@@ -99,10 +99,10 @@ result<std::unique_ptr<bpf_monitor>> make_bpf(watch::board& board, watch::watche
   if (!subscription) return tl::unexpected(subscription.error());
   auto ring = bpf_ring::map(subscription->ring, subscription->first_generation);
   if (!ring) return tl::unexpected(ring.error());
-  // What joining has recorded itself, in the system call of this thread.
+  // The prctl that joined recorded an event itself, in a system call of this thread.
   if (ring->generation().load(std::memory_order_acquire) == subscription->first_generation)
     return fail(errc::unsupported, "the kernel programs do not see this process");
-  subscription->ring.close();  // the mapping keeps it
+  subscription->ring.close();  // the mapping keeps the ring
   auto made = std::make_unique<bpf_monitor>(board, watched, std::move(*subscription), std::move(*ring));
   if (!family::here().add(made.get())) return fail(errc::out_of_resources, "too many monitors in one process");
   return made;

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The monitor that asks the kernel itself: programs at its tracepoints record what goes away in this address space,
-/// whoever takes it, and this process reads that with one load.
+/// The monitor inside the kernel: programs at tracepoints record memory that goes away in this address space, for any
+/// cause, and this process reads the record with one load.
 ///
-/// It sees munmap, mmap over something, both ends of mremap, destructive advice, a heap that shrinks, System V
-/// segments, remap_file_pages, truncation and holes, of memory files by other processes too, the same through io_uring
-/// and through 32-bit system calls; made by any thread, a vfork child, or code that calls no function of any library.
-/// All that is recorded *before* it happens, except what other processes do to files: that, before their call returns.
+/// It sees munmap, mmap over a mapping, both ends of mremap, destructive advice, a heap that shrinks, System V
+/// segments, remap_file_pages, truncation and holes (of memory files also by other processes), and the same through
+/// io_uring and 32-bit system calls. Any thread, a vfork child, or code that calls no library function may make the
+/// call. The programs record it all *before* it happens, except what other processes do to files: that, before their
+/// call returns.
 ///
-/// The kernel cannot write to the board. Who wants to know whether memory may be gone compares three words, in this
+/// The kernel cannot write to the board. A thread that asks whether memory may be gone compares three words, in this
 /// order, all with acquire:
 ///
 ///     if (*monitor.kernel_generation() != monitor.drained()) monitor.drain();
 ///     board.generation() ...                                               // as without this monitor
 ///
-/// An event that happened before such a look is in the first word, as the kernel counts with a locked instruction in
-/// the system call that makes the event; when the second has the same value, the event was put on the board before the
-/// second was written, so that the third shows it.
+/// An event that happened before such a check is in the first word, because the kernel counts with a locked instruction
+/// in the system call that makes the event. When the second word has the same value, the event was put on the board
+/// before the second word was written, so the third word shows it.
 #pragma once
 
 #include "monitors/bpf_client.hpp"
@@ -30,12 +31,12 @@
 
 namespace pinfold::monitors {
 
-/// Where the kernel programs may come from: what is there first is taken.
+/// Where the kernel programs may come from: the first that is available is used.
 struct bpf_source {
-  /// A `pinfold monitord` that listens there, for processes without privileges, and so that many share one set of
-  /// programs. Empty: do not ask.
+  /// The socket of a `pinfold monitord`, for processes without privileges, and so that many processes share one set of
+  /// programs. Empty: do not ask a server.
   std::string socket = "/run/pinfold/monitord";
-  /// This process, which needs CAP_BPF and CAP_PERFMON.
+  /// Whether this process may load them, for which it needs CAP_BPF and CAP_PERFMON.
   bool load = true;
 };
 
@@ -48,19 +49,19 @@ class bpf_monitor final : public watch::monitor {
   [[nodiscard]] result<void> watch(const range& pages) noexcept override;
   void settle() noexcept override { drain(); }
 
-  /// False in a forked child; when the server has given this process up; and when somebody has closed descriptors that
-  /// were not his.
+  /// False in a forked child, when the server has released this process, and when the application has closed
+  /// descriptors that it does not own.
   [[nodiscard]] bool works() const noexcept override;
 
-  /// Written by the kernel. Readable as long as this object is there, in a child of fork(2) too, where it says nothing.
+  /// Written by the kernel. Readable while this object exists, also in a child of fork(2), where it means nothing.
   [[nodiscard]] const std::atomic<std::uint64_t>* kernel_generation() const noexcept override {
     return &ring_.generation();
   }
   [[nodiscard]] bool sees_files() const noexcept override { return true; }
   [[nodiscard]] const std::atomic<std::uint64_t>& drained() const noexcept { return ring_.drained(); }
 
-  /// Puts what the kernel has recorded on the board. On return that is done for all that was recorded before the call,
-  /// by whichever thread: up to the returned generation. Takes no lock and allocates nothing; any thread, any signal
+  /// Puts the kernel's records on the board. On return that is done, by this thread or another, for all records made
+  /// before the call: up to the returned generation. Takes no lock and allocates nothing. For any thread and any signal
   /// handler. Does nothing in a child of fork(2).
   std::uint64_t drain() noexcept override {
     const auto seen = ring_.generation().load(std::memory_order_acquire);
@@ -68,7 +69,7 @@ class bpf_monitor final : public watch::monitor {
     return drain_slowly();
   }
 
-  /// For the handler of pthread_atfork.
+  /// Called by the handler of pthread_atfork in the child.
   void leave_to_parent() noexcept;
 
  private:
@@ -84,12 +85,12 @@ class bpf_monitor final : public watch::monitor {
   bpf_ring ring_;
 };
 
-/// Errors are those of the last source that was tried: `not_permitted` without privileges where nobody serves,
-/// `unsupported` on a kernel that lacks what is needed (tp_btf programs, CONFIG_DEBUG_INFO_BTF), or where this library
-/// was built without libbpf, and those of `bpf_subscribe_at`. Tens of milliseconds, unless a server is there.
+/// Makes the monitor, in tens of milliseconds, or less with a server. Errors are those of the last source that was
+/// tried: `not_permitted` without privileges and a server, `unsupported` on a kernel that lacks a feature (tp_btf
+/// programs, CONFIG_DEBUG_INFO_BTF) or in a build without libbpf, and those of `bpf_subscribe_at`.
 ///
-/// What costs: 6 descriptors, closed by exec and in children of fork(2), and 100 KB. While one is open anywhere, every
-/// system call and every page fault in the system is longer: docs/monitors.md.
+/// Costs 6 descriptors, closed by exec and in children of fork(2), and 100 KB. While a monitor is open in any process,
+/// every system call and every page fault in the system takes longer: docs/monitors.md.
 [[nodiscard]] result<std::unique_ptr<bpf_monitor>> make_bpf(watch::board& board, watch::watched_memory& watched,
                                                             const bpf_source& source = {});
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// bpf(2), as far as it is needed once the programs are loaded. Results are those of the system call.
+/// The bpf(2) calls that are needed once the programs are loaded. Results are those of the system call.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace pinfold::monitors {
   return ::syscall(SYS_bpf, command, &what, sizeof what);
 }
 
-/// All zeros, the padding too: the kernel insists.
+/// Returns all zeros, also in the padding: the kernel insists.
 [[nodiscard]] inline bpf_attr bpf_nothing() noexcept {
   bpf_attr empty;
   std::memset(&empty, 0, sizeof empty);
@@ -46,7 +46,7 @@ inline void bpf_remove(int map, const void* key) noexcept {
   static_cast<void>(bpf_call(BPF_MAP_DELETE_ELEM, what));
 }
 
-/// A map of one value that processes can map. The descriptor, or -1; it is closed by exec.
+/// Makes a map of one value that processes can map. Returns the descriptor, closed by exec, or -1.
 [[nodiscard]] inline int bpf_make_value_map(std::size_t bytes) noexcept {
   bpf_attr what = bpf_nothing();
   what.map_type = BPF_MAP_TYPE_ARRAY;
@@ -58,8 +58,8 @@ inline void bpf_remove(int map, const void* key) noexcept {
   return static_cast<int>(bpf_call(BPF_MAP_CREATE, what));
 }
 
-/// Attaches a program of tp_btf kind to the tracepoint that it was loaded for. The link's descriptor, or -1; it is
-/// closed by exec.
+/// Attaches a program of type tp_btf to the tracepoint that it was loaded for. Returns the link's descriptor, closed by
+/// exec, or -1.
 [[nodiscard]] inline int bpf_attach(int program) noexcept {
   bpf_attr what = bpf_nothing();
   what.raw_tracepoint.prog_fd = static_cast<std::uint32_t>(program);

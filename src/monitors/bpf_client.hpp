@@ -13,7 +13,7 @@
 
 namespace pinfold::monitors {
 
-/// A ring in which this address space's events are recorded as long as the links and the connection are open.
+/// A ring in which the kernel records this address space's events while the links and the connection are open.
 struct bpf_subscription {
   bpf_descriptor ring;
   std::uint64_t first_generation = 0;
@@ -21,12 +21,12 @@ struct bpf_subscription {
   bpf_descriptor connection;  ///< to the server; nothing where there is none
 };
 
-/// Errors are those of `bpf_programs::load`.
+/// Subscribes to kernel programs that this process loads. Errors are those of `bpf_programs::load`.
 [[nodiscard]] result<bpf_subscription> bpf_subscribe_here() noexcept;
 
-/// Asks the server at that path, which has to be root's or this user's. `unsupported`: nobody listens there, or in
-/// another version, or another monitor of this address space is served already. `not_permitted`: the server does not
-/// want to, or is somebody else's. `timed_out` after some seconds.
+/// Subscribes to the server at that path, whose user has to be root or this user. `unsupported`: no server listens
+/// there, or one of another version, or another monitor of this address space is served already. `not_permitted`: the
+/// server refuses, or belongs to another user. `timed_out` after some seconds.
 [[nodiscard]] result<bpf_subscription> bpf_subscribe_at(std::string_view socket) noexcept;
 
 }  // namespace pinfold::monitors

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// A file descriptor that is closed exactly once, and what a failed system call means.
+/// A file descriptor that is closed exactly once, and the error codes of failed system calls.
 #pragma once
 
 #include <pinfold/error.hpp>
@@ -28,7 +28,7 @@ class bpf_descriptor {
     if (number_ >= 0) ::close(std::exchange(number_, -1));
   }
 
-  /// -1 when it owns nothing.
+  /// Returns the descriptor's number, or -1 when this owns none.
   [[nodiscard]] int number() const noexcept { return number_; }
   [[nodiscard]] explicit operator bool() const noexcept { return number_ >= 0; }
 
@@ -36,7 +36,7 @@ class bpf_descriptor {
   int number_ = -1;
 };
 
-/// The code for an `errno` value.
+/// Returns the code for an `errno` value.
 [[nodiscard]] constexpr errc bpf_code_for(int native) noexcept {
   switch (native) {
     case EPERM:
@@ -56,7 +56,7 @@ class bpf_descriptor {
   }
 }
 
-/// The last system call's failure.
+/// Returns the last system call's failure.
 [[nodiscard]] inline tl::unexpected<error> bpf_fail(const char* message) noexcept {
   const int native = errno;
   return fail_errno(bpf_code_for(native), native, message);

@@ -12,8 +12,8 @@ enum {
   pinfold_prctl = 0x70696e66,
 };
 
-/* Memory that goes away: [begin, end). `check` is pinfold_check() of the three numbers, so that a record that is not
- * complete yet, or of which a part was overwritten, is never taken for one. */
+/* Memory that goes away: [begin, end). `check` is pinfold_check() of the record's number, begin and end, so that no
+ * reader accepts a record that is incomplete or partly overwritten. */
 struct pinfold_record {
   __u64 begin;
   __u64 end;
@@ -22,8 +22,8 @@ struct pinfold_record {
 
 /* One address space's ring, the only value of an array map that is mapped into its process. */
 struct pinfold_area {
-  __u64 generation; /* the number that the next record gets; begins with a number that no ring had before */
-  __u64 closed;     /* not 0 once nothing is recorded there any more */
+  __u64 generation; /* the number of the next record; starts with a number that no ring had before */
+  __u64 closed;     /* not 0 once nothing more is recorded there */
   __u64 padding[6];
   struct pinfold_record records[pinfold_records];
 };
@@ -32,8 +32,8 @@ static inline __u64 pinfold_check(__u64 number, __u64 begin, __u64 end) {
   return (number + 1) * 0x9e3779b97f4a7c15ULL ^ begin ^ (end << 17 | end >> 47);
 }
 
-/* An address space becomes the user of a place by a system call, prctl(pinfold_prctl, first, second, 0, 0), with a
- * secret number that whoever reserved the place has put on the list of invitations. */
+/* An address space takes a place by the system call prctl(pinfold_prctl, first, second, 0, 0), with a secret number
+ * that the process that reserved the place has put into the map of invitations. */
 struct pinfold_secret {
   __u64 first;
   __u64 second;
@@ -42,9 +42,9 @@ struct pinfold_secret {
 enum pinfold_answer { pinfold_waiting = 0, pinfold_accepted = 1, pinfold_second = 2 };
 
 struct pinfold_invitation {
-  __u64 reservation; /* what stands in `places` meanwhile: odd, so that it is no address */
+  __u64 reservation; /* the value in `places` until an address space has it: odd, so that it is no address */
   __u32 place;
   __u32 answer; /* enum pinfold_answer */
-  __u32 process; /* who called, and as whom: numbers of the first namespaces */
+  __u32 process; /* process and user of the caller, as numbers of the first namespaces */
   __u32 user;
 };

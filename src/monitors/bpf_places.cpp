@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t owners_bytes = pinfold_places * sizeof(std::uint64_t);
 
-// More than any ring before can have counted to: a ring counts less than one a nanosecond.
+// Returns more than any earlier ring can have counted to: a ring counts less than one a nanosecond.
 std::uint64_t fresh_generation() noexcept {
   timespec now{};
   ::clock_gettime(CLOCK_BOOTTIME, &now);
@@ -118,7 +118,7 @@ void bpf_places::release(bpf_place& at) noexcept {
   bpf_remove(programs_.rings.number(), &at.number);
   close_ring(at.ring);
   at.ring.close();
-  static_cast<void>(replace(at.number, at.reservation, 0));  // else it was taken; the kernel programs free it
+  static_cast<void>(replace(at.number, at.reservation, 0));  // fails when taken; the programs then free it
 }
 
 }  // namespace pinfold::monitors

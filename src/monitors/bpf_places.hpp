@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Who is served by one set of kernel programs: each address space has a place, and at the place a ring of its own.
+/// The address spaces that one set of kernel programs serves: each has a place, and there a ring of its own.
 #pragma once
 
 #include "monitors/bpf_descriptor.hpp"
@@ -22,13 +22,15 @@ struct bpf_place {
   std::uint32_t number = 0;
 };
 
-/// Says the secret, with this process's address space. Whether it was heard shows in the ring alone.
+/// Passes the secret to the kernel programs, with this process's address space. The caller sees only by the ring
+/// whether they received it.
 void bpf_accept(const pinfold_secret& secret) noexcept;
 
-/// Not thread-safe. Closing it leaves the places as they are: who has one and the links goes on being served.
+/// Not thread-safe. Its end leaves the places as they are: an address space that has a place and the links is still
+/// served.
 class bpf_places {
  public:
-  /// `bpf_programs::load` and its errors.
+  /// Loads the programs; the errors are those of `bpf_programs::load`.
   [[nodiscard]] static result<bpf_places> load() noexcept;
   bpf_places(bpf_places&& other) noexcept;
   bpf_places& operator=(bpf_places&&) = delete;
@@ -37,17 +39,18 @@ class bpf_places {
   [[nodiscard]] const bpf_links& links() const noexcept { return programs_.links; }
   [[nodiscard]] bpf_links take_links() noexcept { return std::move(programs_.links); }
 
-  /// A fresh ring, for who says the secret first. `out_of_resources` when no place is free.
+  /// Reserves a place with a fresh ring, for the first process that passes the secret. `out_of_resources` when no place
+  /// is free.
   [[nodiscard]] result<bpf_place> reserve() noexcept;
 
-  /// What came of the secret. From then on nobody can accept it any more.
+  /// Returns the answer to the secret. From then on no process can use the secret.
   [[nodiscard]] result<pinfold_invitation> answer(const bpf_place& at) noexcept;
 
-  /// Whether there is an address space that has taken it.
+  /// Whether an address space has taken the place.
   [[nodiscard]] bool is_taken(const bpf_place& at) const noexcept;
 
-  /// Whoever has the ring finds it closed, and nothing more is recorded there. The place is free as soon as the address
-  /// space that took it ends, or takes another.
+  /// Closes the ring for every process that maps it, and records nothing more there. The place is free as soon as the
+  /// address space that took it ends or takes another place.
   void release(bpf_place& at) noexcept;
 
  private:
@@ -56,7 +59,7 @@ class bpf_places {
   [[nodiscard]] bool find_free(bpf_place& at) noexcept;
 
   bpf_programs programs_;
-  std::uint64_t* owners_;  ///< mapped; the kernel programs compare and swap there too
+  std::uint64_t* owners_;  ///< mapped; the kernel programs compare and swap there, too
   std::uint64_t reservations_ = 1;
 };
 

@@ -33,7 +33,8 @@ using object = std::unique_ptr<bpf_object, closes_object>;
 
 int say_nothing(libbpf_print_level, const char*, va_list) { return 0; }
 
-/// libbpf writes to stderr what the error code says too. What it calls belongs to the whole process.
+/// Silences libbpf, which would print to stderr what the error code says. The print function belongs to the whole
+/// process.
 class silence {
  public:
   silence() noexcept : before_(::libbpf_set_print(say_nothing)) {}
@@ -72,7 +73,7 @@ result<void> attach_all(const object& loaded, bpf_links& links) noexcept {
     if (count == links.size()) return fail(errc::unsupported, "there are more kernel programs than links");
     const bpf_descriptor made(bpf_attach(::bpf_program__fd(each)));
     if (!made) return bpf_fail("cannot attach the monitor's kernel programs");
-    // Who closed 0, 1 and 2 wants them back.
+    // A program that closed 0, 1 or 2 wants those numbers back.
     links[count] = bpf_descriptor(::fcntl(made.number(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
     if (!links[count++]) return bpf_fail("no descriptor for a kernel program");
   }

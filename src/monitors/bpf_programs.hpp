@@ -12,8 +12,8 @@
 
 namespace pinfold::monitors {
 
-/// What keeps the programs at work, in the whole system: they are detached once nobody has a link open, in whichever
-/// process, and nobody can detach them before.
+/// The links, which keep the programs attached in the whole system: the kernel detaches a program once no process has
+/// its link open, and not before.
 constexpr std::size_t bpf_link_count = 6;
 using bpf_links = std::array<bpf_descriptor, bpf_link_count>;
 
@@ -23,8 +23,9 @@ struct bpf_programs {
   bpf_descriptor places;
   bpf_descriptor invitations;
 
-  /// `not_permitted` without CAP_BPF and CAP_PERFMON. `unsupported` where this library was built without them, and on a
-  /// kernel that lacks something of what they need. Some tens of milliseconds; thread-safe.
+  /// Loads and attaches the programs, in some tens of milliseconds; thread-safe. `not_permitted` without CAP_BPF and
+  /// CAP_PERFMON. `unsupported` where this library was built without libbpf, and on a kernel that lacks a feature that
+  /// they need.
   [[nodiscard]] static result<bpf_programs> load() noexcept;
 };
 

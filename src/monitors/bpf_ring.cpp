@@ -9,7 +9,7 @@ namespace pinfold::monitors {
 
 namespace {
 
-// To look it up in what is watched takes longer than the caches take to find nothing.
+// From this size on, a look-up in `watched` takes longer than a cache's look-up that finds nothing.
 constexpr std::size_t wide = std::size_t{1} << 32U;
 
 void post(watch::board& to, const watch::watched_memory& watched, const range& gone) noexcept {
@@ -46,8 +46,8 @@ bool bpf_ring::read(std::uint64_t number, range& gone) const noexcept {
   return check == pinfold_check(number, begin, end);
 }
 
-// Who has taken the number writes the record a few instructions later, on a processor that it cannot lose meanwhile,
-// unless the whole virtual machine does.
+// Waits until the record with that number is written. The kernel program that took the number writes the record a few
+// instructions later and cannot lose its processor in between, unless the whole virtual machine does.
 bool bpf_ring::wait_for(std::uint64_t number, range& gone) const noexcept {
   constexpr int spins = 200;
   std::chrono::steady_clock::time_point until{};
@@ -71,14 +71,14 @@ std::uint64_t bpf_ring::skip_all(watch::board& to) noexcept {
   return at < now ? now : at;
 }
 
-// Two threads may put the same event on the board, but none goes on before that has been done.
+// Two threads may put the same event on the board, but neither goes on before that is done.
 std::uint64_t bpf_ring::drain(watch::board& to, const watch::watched_memory& watched) noexcept {
   const auto target = generation().load(std::memory_order_acquire);
   auto at = drained_.load(std::memory_order_acquire);
   while (at < target) {
     range gone;
     if (!wait_for(at, gone)) {
-      const auto now = drained_.load(std::memory_order_acquire);  // by another thread meanwhile
+      const auto now = drained_.load(std::memory_order_acquire);  // another thread may have advanced it
       at = now > at ? now : skip_all(to);
       continue;
     }

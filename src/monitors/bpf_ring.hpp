@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What the kernel programs write about this process, as this process reads it.
+/// The ring of the kernel programs' records about this process, for this process to read.
 #pragma once
 
 #include "monitors/bpf_descriptor.hpp"
@@ -17,27 +17,27 @@
 
 namespace pinfold::monitors {
 
-/// A ring in this process's memory, which the kernel alone writes. Thread-safe, without a lock; `drain` is for signal
-/// handlers too.
+/// A ring in this process's memory that only the kernel writes. Thread-safe without a lock; `drain` may run in signal
+/// handlers, too.
 class bpf_ring {
  public:
-  /// `from` is what the ring's generation was before anything was recorded.
+  /// Maps the ring. `from` is the ring's generation before anything was recorded.
   [[nodiscard]] static result<bpf_ring> map(const bpf_descriptor& ring, std::uint64_t from) noexcept;
   bpf_ring(bpf_ring&& other) noexcept;
   bpf_ring& operator=(bpf_ring&&) = delete;
   ~bpf_ring();
 
-  /// How many events the kernel has recorded, on top of a number that no other ring had.
+  /// Returns the number of events that the kernel has recorded, plus a start number that no other ring had.
   [[nodiscard]] const std::atomic<std::uint64_t>& generation() const noexcept { return area_->generation; }
-  /// Up to which of them they are on the board.
+  /// Returns the generation up to which the events are on the board.
   [[nodiscard]] const std::atomic<std::uint64_t>& drained() const noexcept { return drained_; }
   [[nodiscard]] bool closed() const noexcept { return area_->closed.load(std::memory_order_acquire) != 0; }
 
-  /// Puts on the board what was recorded. Returns the generation up to which that is done, by this thread or another:
-  /// what it was when this was called, or later. Events of unwatched memory are left out.
+  /// Puts the recorded events on the board, except those of unwatched memory. Returns the generation up to which that
+  /// is done, by this thread or another: at least the generation at the time of the call.
   std::uint64_t drain(watch::board& to, const watch::watched_memory& watched) noexcept;
 
-  /// For a forked child: from now on the memory there is its own, and all zero.
+  /// Replaces the ring in a forked child with zeroed memory of its own.
   void become_empty() noexcept;
 
  private:

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int rest_ms = 100;
 constexpr std::int64_t linger_ms = 1000;
-constexpr std::int64_t patience_ms = 5000;  // for who has a secret and does not come back
+constexpr std::int64_t patience_ms = 5000;  // for a client that has a secret and does not come back
 constexpr std::size_t most_clients = pinfold_places;
 
 std::int64_t now_ms() {
@@ -19,7 +19,7 @@ std::int64_t now_ms() {
       .count();
 }
 
-// Process numbers that the kernel programs tell are those of the first name space, where this process is, or not.
+// Whether this process is in the first PID namespace, whose process numbers the kernel programs report.
 bool in_first_namespace() {
   constexpr ino_t first = 0xEFFFFFFC;  // PROC_PID_INIT_INO
   struct stat mine{};
@@ -78,7 +78,7 @@ void bpf_server::run() {
   }
 }
 
-// Not at once, or each of many short clients would wait until the programs are loaded.
+// Drops the places a while after the last client has left: at once, each of many short clients would wait for a load.
 void bpf_server::let_go() {
   if (!clients_.empty() || !places_) idle_since_ = now_ms();
   if (now_ms() - idle_since_ >= linger_ms) places_.reset();
@@ -108,7 +108,8 @@ void bpf_server::hear_all() {
   });
 }
 
-// False when it is gone, or says what it should not: who has its ring has nothing more to say.
+// Handles a client's message. Returns false when the client is gone or sends an invalid message; a client that has its
+// ring has nothing more to send.
 bool bpf_server::hear(client& from) {
   pollfd one{.fd = from.socket.number(), .events = POLLIN, .revents = 0};
   if (::poll(&one, 1, 0) <= 0) return true;
@@ -138,7 +139,8 @@ bool bpf_server::hand_out(client& to) {
   return to.served;
 }
 
-// Who closed a connection before it made the next, gives back its place first.
+// Handles closed connections before each accept, so that a client that closes one and opens another gives back its
+// place first.
 void bpf_server::accept_all() {
   for (;;) {
     bpf_descriptor socket(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));

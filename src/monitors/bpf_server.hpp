@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The privileged process that loads the kernel programs for others and hands each its own address space's ring.
+/// The privileged process that loads the kernel programs for other processes and gives each its own address space's
+/// ring.
 #pragma once
 
 #include "monitors/bpf_descriptor.hpp"
@@ -22,35 +23,35 @@
 namespace pinfold::monitors {
 
 struct bpf_server_options {
-  /// Where it listens; the folder has to exist. One that begins with '@' has no file.
+  /// The path where the server listens; its folder has to exist. A path that begins with '@' has no file.
   std::string socket = "/run/pinfold/monitord";
-  /// Who may ask, as the permissions of the socket: everybody.
+  /// The permissions of the socket: by default any user may ask.
   mode_t mode = 0666;
   /// How many rings one user may have, root excepted; 100 KB each.
   std::size_t most_per_user = 128;
 };
 
-/// A loop over connections, of which none can hold up another. The kernel programs are loaded when the first client
-/// comes and let go a second after the last has left, so that nobody pays for them meanwhile. When this process ends,
-/// its clients do not notice: they have the links.
+/// A loop over connections, none of which can delay another. The server loads the kernel programs when the first client
+/// comes and lets them go a second after the last has left, so that the system does not pay for them in between. The
+/// clients do not notice the end of this process: they have the links.
 ///
-/// A client gets a ring of its own, for the address space from which it said a secret that only the connection heard;
-/// and only when the process that says it is the one that connected.
+/// A client gets a ring of its own, for the address space that passes the secret, which only that connection received.
+/// The server refuses a secret that another process passes.
 class bpf_server {
  public:
-  /// Listens, and loads the programs once to see that this is possible. Errors are those of `bpf_programs::load`, and
-  /// `invalid_argument` for a path where somebody listens, or that is no socket.
+  /// Listens, and loads the programs once to check that this is possible. Errors are those of `bpf_programs::load`, and
+  /// `invalid_argument` for a path where another server listens, or that is not a socket.
   [[nodiscard]] static result<std::unique_ptr<bpf_server>> start(const bpf_server_options& options);
   bpf_server(const bpf_server&) = delete;
   bpf_server& operator=(const bpf_server&) = delete;
   ~bpf_server();
 
-  /// Serves until somebody calls `stop`.
+  /// Serves until `stop` is called.
   void run();
-  /// Any thread, any signal handler.
+  /// For any thread and any signal handler.
   void stop() noexcept;
 
-  /// How many have a ring, or are about to. Any thread.
+  /// Returns the number of clients that have a ring or wait for one. For any thread.
   [[nodiscard]] std::size_t clients() const noexcept { return client_count_.load(std::memory_order_relaxed); }
 
  private:
@@ -59,7 +60,7 @@ class bpf_server {
     ucred who;
     bpf_place place;
     bool served;         ///< has its ring
-    std::int64_t since;  ///< when it came, in milliseconds
+    std::int64_t since;  ///< when the client connected, in milliseconds
   };
 
   bpf_server(const bpf_server_options& options, bpf_descriptor listener, bpf_descriptor wake)
@@ -80,7 +81,7 @@ class bpf_server {
   const bpf_server_options options_;
   const bpf_descriptor listener_;
   const bpf_descriptor wake_;
-  std::unique_ptr<bpf_places> places_;  ///< while there are clients, and a while longer
+  std::unique_ptr<bpf_places> places_;  ///< set while there are clients, and a while longer
   std::int64_t idle_since_ = 0;
   std::vector<client> clients_;
   std::atomic<std::size_t> client_count_{0};

@@ -15,7 +15,7 @@ union control {
   std::array<std::byte, CMSG_SPACE(sizeof(bpf_passed))> bytes;
 };
 
-// What comes is to be closed in any case, be it what was asked for or not.
+// Received descriptors have to be closed in any case, also those that were not asked for.
 struct taken {
   std::array<bpf_descriptor, bpf_passed_count> all;
   std::size_t count = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What is said between a process and the one that loaded the kernel programs for it, over a SOCK_SEQPACKET socket:
+/// The messages between a process and the process that loads the kernel programs for it, over a SOCK_SEQPACKET socket:
 ///
 ///     server: here is a secret        (or why there is none)
 ///     client: I have said it          (by prctl, in its own address space: bpf_places.hpp)
@@ -22,7 +22,7 @@
 
 namespace pinfold::monitors {
 
-constexpr std::uint32_t bpf_wire_version = 1;  ///< of the messages, and of what is in a ring
+constexpr std::uint32_t bpf_wire_version = 1;  ///< of the messages, and of a ring's layout
 
 struct bpf_message {
   std::uint32_t version = bpf_wire_version;
@@ -31,12 +31,12 @@ struct bpf_message {
   std::uint64_t first_generation = 0;
 };
 
-/// The ring's first, then the links.
+/// The ring's descriptor comes first, then the links.
 constexpr std::size_t bpf_passed_count = 1 + bpf_link_count;
 using bpf_passed = std::array<int, bpf_passed_count>;
 
-/// An address for a path; one that begins with '@' is in Linux's own name space, without a file. `invalid_argument`
-/// when it is too long.
+/// The address for a path. A path that begins with '@' is in Linux's abstract name space, without a file.
+/// `invalid_argument` when the path is too long.
 struct bpf_address {
   sockaddr_un name{};
   socklen_t bytes = 0;
@@ -45,8 +45,8 @@ struct bpf_address {
 
 [[nodiscard]] bool bpf_send(int socket, const bpf_message& what, const bpf_passed* descriptors = nullptr) noexcept;
 
-/// Errors: `peer_gone`, `timed_out` where the socket has a time limit, and `unsupported` for a version that this is
-/// not. Descriptors that do not all come are closed.
+/// A received message. Errors: `peer_gone`, `timed_out` where the socket has a time limit, and `unsupported` for
+/// another version. If some of the descriptors are missing, the others are closed.
 struct bpf_received {
   bpf_message message;
   bpf_descriptor ring;

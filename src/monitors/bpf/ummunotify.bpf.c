@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-// What goes away in an address space is recorded in that address space's ring, before it goes, or, where another
-// process takes it, before that one's system call returns. Loaded and attached by bpf_programs.cpp. x86-64.
+// Records what goes away in an address space in that address space's ring: before it goes, or, where another process
+// takes it, before that process's system call returns. bpf_programs.cpp loads and attaches these programs. x86-64.
 //
-// No vmlinux.h: only what is used is declared, and the loader finds where it lies in the running kernel.
+// No vmlinux.h: the structures below declare only the members in use, and the loader finds their offsets in the running
+// kernel.
 #include <linux/types.h>
 
 #include <linux/bpf.h>
@@ -91,7 +92,7 @@ struct ring_map {
   __uint(value_size, sizeof(struct pinfold_area));
 };
 
-/// Each place's ring, where it has one.
+/// The ring of each place that has one.
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
   __uint(max_entries, pinfold_places);
@@ -99,7 +100,7 @@ struct {
   __array(values, struct ring_map);
 } rings SEC(".maps");
 
-/// Who has a place: 0, a reservation, or the address space. Also written by the loader, by compare-and-swap.
+/// The owner of each place: 0, a reservation, or the address space. The loader changes it, too, by compare-and-swap.
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
   __uint(map_flags, BPF_F_MMAPABLE);
@@ -108,7 +109,8 @@ struct {
   __type(value, u64[pinfold_places]);
 } places SEC(".maps");
 
-/// The place of an address space. Only changed in system calls of its own, and when it ends: hence never wrong.
+/// The place of each address space. Changed only by the address space's own system calls and by its end, so never
+/// wrong.
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
   __uint(max_entries, pinfold_places);
@@ -154,7 +156,7 @@ INLINE u64 *owner_of(u32 place) {
   return all == 0 || place >= pinfold_places ? 0 : &all[place];
 }
 
-/// Whether the address space may have this place: it has no other, or one that its last user has left.
+/// Gives the address space this place, unless it has another whose ring is still in use. Returns false in that case.
 INLINE bool settle(u64 mm, u32 place) {
   if (bpf_map_update_elem(&users, &mm, &place, BPF_NOEXIST) == 0) return 1;
   const u32 *old = bpf_map_lookup_elem(&users, &mm);
@@ -180,7 +182,7 @@ static __attribute__((noinline)) int accept_invitation(u64 first, u64 second, u6
   return 0;
 }
 
-/// What is known to leave the pages where they are; an advice that is not, may do anything.
+/// Whether the advice is known to leave the pages where they are. An unknown advice may do anything.
 INLINE bool is_harmless(u64 advice) {
   const u64 harmless = 1UL << 0 | 1UL << 1 | 1UL << 2 | 1UL << 3 |  // NORMAL, RANDOM, SEQUENTIAL, WILLNEED
                        1UL << 10 | 1UL << 11 |                      // DONTFORK, DOFORK
@@ -193,7 +195,7 @@ INLINE bool is_harmless(u64 advice) {
 
 enum { tmpfs_magic = 0x01021994, hugetlbfs_magic = 0x958458f6 };
 
-/// False when nobody maps the file: told of memory files alone, where the file itself has the pages.
+/// False when no process maps the file. Known only for memory files, where the file itself holds the pages.
 INLINE bool may_be_mapped(struct task_struct *task, u32 number) {
   struct fdtable *table = BPF_CORE_READ(task, files, fdt);
   if (number >= BPF_CORE_READ(table, max_fds)) return 0;
@@ -206,7 +208,7 @@ INLINE bool may_be_mapped(struct task_struct *task, u32 number) {
   return BPF_CORE_READ(file, f_mapping, i_mmap.rb_root.rb_node) != 0;
 }
 
-// Numbers of x86-64.
+// System-call numbers of x86-64.
 enum {
   sys_open = 2,
   sys_mmap = 9,
@@ -236,7 +238,8 @@ enum {
   o_trunc = 01000,
 };
 
-/// Of [address, address + bytes), as the kernel rounds it: whole pages. A length that makes no sense means everything.
+/// Records [address, address + bytes) in whole pages, as the kernel rounds it. A length that overflows means
+/// everything.
 INLINE int goes(u64 mm, u64 address, u64 bytes) {
   if (bytes == 0) return 0;
   const u64 begin = address & ~page_mask;
@@ -262,7 +265,7 @@ int BPF_PROG(on_system_call, struct pt_regs *regs, long number) {
   struct task_struct *task = bpf_get_current_task_btf();
   struct mm_struct *space = task->mm;
   const u64 mm = (u64)space;
-  // The 32-bit calls have other numbers and may be made by any process.
+  // The 32-bit calls have other numbers, and any process may make them.
   if ((task->thread_info.status & ts_compat) != 0) return record_in(mm, 0, the_end);
   switch ((u32)number & ~x32_bit) {
     case sys_munmap: return goes(mm, regs->di, regs->si);
@@ -284,8 +287,8 @@ int BPF_PROG(on_system_call, struct pt_regs *regs, long number) {
   }
 }
 
-/// Opening for writing empties a file too. That is too frequent to be taken for the loss of everything each time:
-/// only when pages of this process go while it does it.
+/// Opening for writing empties a file, too. That is too frequent to be recorded as the loss of everything each time:
+/// only pages of this process that go during the call count.
 INLINE bool empties_a_file(struct task_struct *task) {
   const struct pt_regs *regs = (const struct pt_regs *)bpf_task_pt_regs(task);
   switch (regs->orig_ax) {
@@ -298,7 +301,7 @@ INLINE bool empties_a_file(struct task_struct *task) {
   }
 }
 
-/// Pages came or went, by the hand of somebody else: who truncates a file, or punches a hole into it.
+/// Records a change of the page count by another process, which truncates a file or punches a hole into it.
 SEC("tp_btf/rss_stat")
 int BPF_PROG(on_page_count, struct mm_struct *mm) {
   struct task_struct *task = bpf_get_current_task_btf();
@@ -335,7 +338,8 @@ INLINE int record_if_mapped(struct inode *inode) {
   return 0;
 }
 
-// Huge pages are not in the count of pages. This comes after the hole was made, the next before the file is shorter.
+// Huge pages are not in the page count. This program runs after the hole was made; the next, before the file is
+// shorter.
 SEC("tp_btf/hugetlbfs_fallocate")
 int BPF_PROG(on_huge_allocate, struct inode *inode, int mode) {
   return (mode & ~falloc_keep_size) != 0 ? record_if_mapped(inode) : 0;
@@ -349,7 +353,7 @@ int BPF_PROG(on_huge_change, struct inode *inode, void *entry, struct iattr *cha
   return shorter ? record_if_mapped(inode) : 0;
 }
 
-/// With exec, too. Another process's address space may lie at this address next.
+/// Runs at exec, too. Afterwards another process's address space may lie at this address.
 SEC("tp_btf/exit_mmap")
 int BPF_PROG(on_end, struct mm_struct *space) {
   const u64 mm = (u64)space;
