@@ -16,7 +16,7 @@ struct named_call {
   const char* name;
 };
 
-// Of x86-64. io_uring's own MADVISE is as good as the system call.
+// Numbers of x86-64. io_uring's own MADVISE does the same as the system call.
 constexpr std::array dangerous{
     named_call{9, "mmap"},
     named_call{10, "mprotect"},
@@ -33,7 +33,7 @@ constexpr std::array dangerous{
     named_call{440, "process_madvise"},
 };
 
-// The newest that has been looked at: file_setattr of Linux 6.17.
+// The newest system call that was examined: file_setattr of Linux 6.17.
 constexpr std::uint32_t last_known = 469;
 
 const named_call* find(std::uint32_t number) noexcept {
@@ -42,7 +42,7 @@ const named_call* find(std::uint32_t number) noexcept {
   return found == dangerous.end() ? nullptr : found;
 }
 
-/// Goes from an instruction back to what may have set a register before.
+/// Searches backwards from an instruction for the instructions that may have set a register.
 class search {
  public:
   search(const code_bytes& code, const std::vector<instruction>& all, const std::vector<std::uintptr_t>& entered_at)
@@ -79,12 +79,12 @@ class search {
     if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
   }
 
-  // All that may be run directly before it.
+  // Visits all instructions that may run directly before this one.
   void before(std::size_t index, general_register which) {
     const auto [first, last] = sources_.equal_range(all_[index].at);
     const bool falls_in = index > 0 && (all_[index - 1].next == flow::next || all_[index - 1].next == flow::branch);
     const bool is_reached = falls_in || first != last || all_[index].is_fill;
-    // By the function's caller, from another function's part that was moved away, or through a table.
+    // entered by the function's caller, from a part of another function that was moved away, or through a table
     const bool is_entered = index == 0 || std::binary_search(entered_at_.begin(), entered_at_.end(), all_[index].at);
     if (is_entered || !is_reached) found_.unknown = true;
     if (falls_in) visit(index - 1, which);

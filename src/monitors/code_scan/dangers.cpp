@@ -28,7 +28,7 @@ bool is_hooked(const kernel_entry& entry, const known_code& known) {
          std::find(known.hooked.begin(), known.hooked.end(), entry.function) != known.hooked.end();
 }
 
-// What the instruction can do that is not known to be harmless; null if nothing.
+// Returns what the instruction can do that is not known to be harmless, or null.
 const char* danger_of(const kernel_entry& entry, const code_region& region, const known_code& known) {
   constexpr std::uint32_t brk = 12;
   const bool in_linker = known.linker.overlaps(region.at);
@@ -40,7 +40,8 @@ const char* danger_of(const kernel_entry& entry, const code_region& region, cons
   return nullptr;
 }
 
-// Another copy of this library has the same bytes: it unmaps nothing by them that is registered.
+// Whether the instruction belongs to another copy of this library, which has the same bytes and unmaps no registered
+// memory by them.
 bool is_of_another_copy(std::uintptr_t candidate) {
   const auto own = watch::own_system_call_code();
   const std::string_view code(reinterpret_cast<const char*>(own.begin), own.size());
@@ -66,7 +67,8 @@ std::string danger_in_file(const code_region& region, const known_code& known) {
   return {};
 }
 
-// Where functions begin is not known, nor what made them. But without those bytes there is no such instruction.
+// In such a region neither the functions nor their origin are known, but without those bytes it has no such
+// instruction.
 std::string danger_in_memory(const code_region& region) {
   const auto candidates = entry_finder(region).candidates();
   if (!candidates) return said_of(region, "its code cannot be read");

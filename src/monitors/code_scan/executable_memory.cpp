@@ -11,7 +11,7 @@ namespace pinfold::monitors::code_scan {
 
 namespace {
 
-/// One line of the file, read from left to right.
+/// Reads one line of /proc/self/maps from left to right.
 class line_reader {
  public:
   explicit line_reader(std::string_view line) noexcept : rest_(line) {}
@@ -66,7 +66,7 @@ mapping mapping_of(std::string_view line) {
   return made;
 }
 
-// Where hooks changed text, the kernel may keep one library's in several mappings.
+// Where hooks changed text, the kernel may keep one library's text in several mappings.
 bool continues(const code_region& before, const code_region& next) noexcept {
   const bool same_file = before.file == next.file && before.path == next.path;
   const bool next_part = before.file.empty() || before.offset + before.at.size() == next.offset;
@@ -103,7 +103,7 @@ std::string_view code_region::name() const noexcept {
 
 std::vector<code_region> executable_memory_in(std::string_view maps) {
   std::vector<code_region> found;
-  std::map<std::string, std::uintptr_t, std::less<>> headers;  // of files, as the last mapping before has it
+  std::map<std::string, std::uintptr_t, std::less<>> headers;  // where the last mapping so far of each file's start is
   while (!maps.empty()) {
     const auto line = maps.substr(0, maps.find('\n'));
     maps.remove_prefix(std::min(line.size() + 1, maps.size()));

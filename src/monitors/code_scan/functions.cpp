@@ -14,10 +14,10 @@ namespace pinfold::monitors::code_scan {
 
 namespace {
 
-// DWARF's names for how addresses are written.
-constexpr std::uint8_t relative_sdata4 = 0x1B;  // to where it stands
+// DWARF's names for the encodings of addresses.
+constexpr std::uint8_t relative_sdata4 = 0x1B;  // relative to its own address
 constexpr std::uint8_t count_udata4 = 0x03;
-constexpr std::uint8_t table_relative_sdata4 = 0x3B;  // to the table's header
+constexpr std::uint8_t table_relative_sdata4 = 0x3B;  // relative to the table's header
 constexpr std::uint8_t form = 0x0F;
 
 struct table_header {
@@ -38,7 +38,7 @@ std::uintptr_t moved_by(std::uintptr_t from, std::int64_t distance) noexcept {
   return from + static_cast<std::uintptr_t>(distance);
 }
 
-/// Where the code and the table are, relative to which everything is, by the program headers.
+/// Where the code and the table are loaded, by the program headers.
 struct loaded {
   std::uintptr_t base = 0;
   std::uintptr_t table = 0;
@@ -65,7 +65,7 @@ loaded loaded_with(const code_region& region) {
   return found;
 }
 
-/// Bytes of a description, read from left to right; what lies behind them is zero.
+/// Reads the bytes of a description from left to right; past the end it reads zeros.
 class cursor {
  public:
   explicit cursor(std::span<const std::uint8_t> bytes) noexcept : rest_(bytes) {}
@@ -98,7 +98,7 @@ std::size_t size_of_form(std::uint8_t encoding) noexcept {
   }
 }
 
-// How wide addresses are in the descriptions that belong to this common one; 0 if that is unknown.
+// Returns the width of addresses in the descriptions that refer to this common one; 0 if it is unknown.
 std::size_t width_in(std::uintptr_t common) noexcept {
   constexpr std::size_t before_version = 8;
   std::array<std::uint8_t, 48> bytes{};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Where the functions of a program or library begin and end: the table that exceptions are thrown with
-/// (`.eh_frame_hdr`) knows that of nearly all of them, also where symbols were stripped.
+/// Finds where the functions of a program or library begin and end. The table for exceptions (`.eh_frame_hdr`) lists
+/// nearly all of them, also where symbols were stripped.
 #pragma once
 
 #include "monitors/code_scan/executable_memory.hpp"
@@ -13,18 +13,18 @@ namespace pinfold::monitors::code_scan {
 
 class function_table {
  public:
-  /// Of what was loaded with this region. Without a table of a form that is known here every function is unknown.
-  /// Throws `std::bad_alloc`.
+  /// Reads the table of the file that this region was loaded from. Without a table in a known form every function is
+  /// unknown. Throws `std::bad_alloc`.
   explicit function_table(const code_region& region);
 
-  /// A piece of code. Where it is no function that the table knows, it is all that lies between two such.
+  /// A piece of code: a function that the table knows, or all that lies between two such functions.
   struct piece {
     range at;
     bool known = false;
   };
   [[nodiscard]] piece around(std::uintptr_t address) const noexcept;
 
-  /// What addresses are told relative to, as in the file.
+  /// Returns the address to which the file's addresses are relative.
   [[nodiscard]] std::uintptr_t base() const noexcept { return base_; }
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Instructions of x86-64, as far as they matter for how code enters the kernel. Pure: reads the bytes that it is
-/// given. On other processors, and without Zydis, nothing is decoded.
+/// Decodes instructions of x86-64 as far as they matter for how code enters the kernel. Pure: reads only the bytes that
+/// it is given. On other processors, and without Zydis, it decodes nothing.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +12,10 @@
 
 namespace pinfold::monitors::code_scan {
 
-/// Whether code can be decoded here at all.
+/// Whether code can be decoded in this build.
 [[nodiscard]] bool can_decode() noexcept;
 
-/// Code, and where it stands.
+/// Code and its address.
 struct code_bytes {
   std::span<const std::uint8_t> bytes;
   std::uintptr_t at = 0;
@@ -27,11 +27,11 @@ struct code_bytes {
 };
 
 enum class flow : std::uint8_t {
-  next,           ///< goes on with the next instruction; calls, too
-  branch,         ///< that, or `target`
-  jump,           ///< `target`
-  indirect_jump,  ///< anywhere
-  end,            ///< a return, or nothing that comes back
+  next,           ///< continues with the next instruction; calls, too
+  branch,         ///< continues there or at `target`
+  jump,           ///< continues at `target`
+  indirect_jump,  ///< continues anywhere
+  end,            ///< a return, or an instruction after which nothing runs
 };
 
 enum class entry_by : std::uint8_t { nothing, syscall, sysenter, int80 };
@@ -42,23 +42,23 @@ struct instruction {
   std::uint8_t length = 0;
   flow next = flow::next;
   entry_by enters = entry_by::nothing;
-  bool is_privileged = false;  ///< faults in a program
-  bool is_fill = false;        ///< does nothing: what stands between functions and before loops
+  bool is_privileged = false;  ///< faults in user mode
+  bool is_fill = false;        ///< does nothing: padding between functions and before loops
 
   [[nodiscard]] std::uintptr_t end() const noexcept { return at + length; }
 };
 
-/// The one at the start of `code`; nothing where there is none.
+/// Returns the instruction at the start of `code`, or nothing where there is none.
 [[nodiscard]] std::optional<instruction> decode(const code_bytes& code) noexcept;
 
-/// All from the start of `code` on, as far as they can be decoded. Throws `std::bad_alloc`.
+/// Returns all instructions from the start of `code`, up to the first that cannot be decoded. Throws `std::bad_alloc`.
 [[nodiscard]] std::vector<instruction> decode_all(const code_bytes& code);
 
-/// A general register, by the number that its name has in machine code: 0 is rax.
+/// A general register, by its number in machine code: 0 is rax.
 using general_register = unsigned;
 inline constexpr general_register rax = 0;
 
-/// What an instruction does to a register.
+/// The effect of an instruction on a register.
 struct effect {
   enum class kind : std::uint8_t { none, constant, copy, unknown };
   kind what = kind::none;

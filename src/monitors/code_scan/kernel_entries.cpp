@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint8_t escape = 0x0F, syscall_byte = 0x05, sysenter_byte = 0x34, interrupt = 0xCD, gate = 0x80;
 
-// All that begins with `first` and has `more` bytes behind it.
+// Visits every byte equal to `first` that has `more` bytes behind it.
 template <class F>
 void for_each(std::uint8_t first, std::span<const std::uint8_t> bytes, std::size_t more, F&& visit) {
   const auto* const end = bytes.data() + bytes.size() - std::min(more, bytes.size());
@@ -23,7 +23,7 @@ void for_each(std::uint8_t first, std::span<const std::uint8_t> bytes, std::size
   }
 }
 
-// The region piece by piece, each with a few bytes of the next. False where it cannot be read.
+// Visits the region piece by piece, each with a few bytes of the next. Returns false where it cannot be read.
 template <class F>
 bool for_each_piece(const range& region, F&& visit) {
   constexpr std::size_t most = std::size_t{1} << 20U;
@@ -38,7 +38,7 @@ bool for_each_piece(const range& region, F&& visit) {
 
 kernel_entry of_any_number(std::uintptr_t at, std::uintptr_t function = 0) { return {at, function, {{}, true}}; }
 
-// What compilers and people write: the number, and the instruction right behind it.
+// Returns the number that a `mov` directly before the instruction puts into eax, as compilers and people write it.
 std::optional<std::uint32_t> number_right_before(std::uintptr_t candidate) noexcept {
   struct [[gnu::packed]] move {
     std::uint8_t code;
@@ -50,7 +50,7 @@ std::optional<std::uint32_t> number_right_before(std::uintptr_t candidate) noexc
   return before->number;
 }
 
-// What is decoded on the way has to be what a program can run.
+// Whether decoding from `start` arrives at the candidate, through instructions that a program can run.
 bool arrives(const code_bytes& code, std::uintptr_t start, std::uintptr_t candidate) noexcept {
   while (start < candidate) {
     const auto one = decode(code.from(start));
@@ -60,7 +60,7 @@ bool arrives(const code_bytes& code, std::uintptr_t start, std::uintptr_t candid
   return start == candidate;
 }
 
-// What compilers put before a function, or how one begins.
+// Whether a function may begin at `at`, by the bytes that compilers put before or at its start.
 bool may_begin(const code_bytes& code, std::uintptr_t at) noexcept {
   constexpr std::uint8_t returns = 0xC3, breakpoint = 0xCC, nothing = 0x90, zero = 0, indirect_branch_mark = 0xF3;
   if (at == code.at || code.from(at).bytes.front() == indirect_branch_mark) return true;
@@ -68,8 +68,9 @@ bool may_begin(const code_bytes& code, std::uintptr_t at) noexcept {
   return before == returns || before == breakpoint || before == nothing || before == zero;
 }
 
-// From where a function may begin near the candidate. And from all places some way before it: after a few instructions
-// one reads as the processor does, also where one began in the middle of an instruction.
+// Decodes from each place near the candidate where a function may begin, and from all addresses some way before it:
+// after a few instructions a decoder finds the instruction boundaries, also if it started in the middle of an
+// instruction.
 bool may_be_reached(const code_bytes& code, std::uintptr_t candidate) noexcept {
   constexpr std::uintptr_t alignment = 16, enough = 64;
   for (auto at = candidate / alignment * alignment; at >= code.at && candidate - at < 2 * enough; at -= alignment)
@@ -118,7 +119,7 @@ std::optional<std::vector<std::uintptr_t>> entry_finder::candidates() const {
   return found;
 }
 
-// Any bytes that could be a jump are taken for one.
+// Takes any bytes that could be a jump for one.
 std::vector<entry_finder::jump> entry_finder::find_jumps() const {
   constexpr std::uint8_t jump_far = 0xE9, conditions = 0xF0, if_far = 0x80;
   constexpr std::size_t distance_bytes = 4;
@@ -136,7 +137,7 @@ std::vector<entry_finder::jump> entry_finder::find_jumps() const {
       if ((at[1] & conditions) == if_far) add(at + 2);
     });
   });
-  static_cast<void>(read);  // it could be read a moment ago
+  static_cast<void>(read);  // the region could be read a moment ago
   std::sort(found.begin(), found.end(), [](const jump& a, const jump& b) { return a.target < b.target; });
   return found;
 }
@@ -160,7 +161,8 @@ std::optional<kernel_entry> entry_finder::look_in(const range& function, std::ui
   const auto before = decode_all({std::span(bytes).first(std::min(candidate - function.begin, bytes.size())), code.at});
   const auto reached = before.empty() ? function.begin : before.back().end();
   const auto itself = bytes.empty() ? std::nullopt : decode(code.from(candidate));
-  // Stopped in an instruction that goes on behind the candidate's first byte, or at bytes that are none.
+  // Decoding stopped in an instruction that extends past the candidate's first byte, or at bytes that are no
+  // instruction.
   if (reached != candidate) {
     const auto around = reached < candidate ? decode(code.from(reached)) : std::nullopt;
     if (around && around->end() > candidate) return std::nullopt;

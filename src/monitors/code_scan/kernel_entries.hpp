@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The system-call instructions in a region of code.
+/// Finds the system-call instructions in a region of code.
 #pragma once
 
 #include "monitors/code_scan/call_numbers.hpp"
@@ -16,23 +16,25 @@ namespace pinfold::monitors::code_scan {
 /// An instruction that enters the kernel.
 struct kernel_entry {
   std::uintptr_t at = 0;
-  std::uintptr_t function = 0;  ///< where the function begins; 0 if that is unknown
+  std::uintptr_t function = 0;  ///< the function's first address; 0 if it is unknown
   call_numbers numbers;
 };
 
-/// Finds the bytes of `syscall`, `sysenter` and `int $0x80` in a region and decodes what is around them. In a function
-/// that the table knows, its code tells whether they are an instruction. Between such functions they are one if any
-/// plausible reading of the bytes before arrives there.
+/// Finds the bytes of `syscall`, `sysenter` and `int $0x80` in a region and decodes the code around them. In a function
+/// that the table knows, decoding it tells whether the bytes are an instruction. Between such functions they count as
+/// one if any plausible decoding of the bytes before arrives there.
 class entry_finder {
  public:
-  /// Throws `std::bad_alloc`. `region` has to stay.
+  /// `region` has to outlive this object. Throws `std::bad_alloc`.
   explicit entry_finder(const code_region& region)
       : region_(region), functions_(region), sections_(code_sections(region, functions_.base())) {}
 
-  /// Where those bytes are, instructions or not. Nothing where the region cannot be read. Throws `std::bad_alloc`.
+  /// Returns the addresses of those bytes, whether instructions or not. Nothing where the region cannot be read. Throws
+  /// `std::bad_alloc`.
   [[nodiscard]] std::optional<std::vector<std::uintptr_t>> candidates() const;
 
-  /// Nothing where the bytes are only part of something else. Throws `std::bad_alloc`.
+  /// Returns the entry at `candidate`, or nothing where the bytes are only part of something else. Throws
+  /// `std::bad_alloc`.
   [[nodiscard]] std::optional<kernel_entry> look_at(std::uintptr_t candidate);
 
   [[nodiscard]] const function_table& functions() const noexcept { return functions_; }
@@ -48,7 +50,7 @@ class entry_finder {
   const code_region& region_;
   function_table functions_;
   std::vector<range> sections_;
-  std::optional<std::vector<jump>> jumps_;  // by target; found when they are first asked for
+  std::optional<std::vector<jump>> jumps_;  // by target; found at the first request
 };
 
 }  // namespace pinfold::monitors::code_scan

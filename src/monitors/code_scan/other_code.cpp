@@ -19,7 +19,7 @@ other_code::other_code(watch::board& board, known_source known)
 
 other_code::~other_code() { code_events.relied_on.fetch_sub(1); }
 
-// Two threads may look at the same time: the later result stands.
+// Two threads may scan at the same time: the later result stands.
 void other_code::look() noexcept try {
   const auto sum = code_events.sum();
   const auto changed = code_events.changed.load(std::memory_order_acquire);

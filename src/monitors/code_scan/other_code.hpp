@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What the hooks need beside them where they are alone: no other code in the process that can take memory away (R54).
+/// Checks what the hooks alone rely on: that no other code in the process can take memory away (R54).
 #pragma once
 
 #include "monitors/code_scan/dangers.hpp"
@@ -17,28 +17,28 @@
 
 namespace pinfold::monitors::code_scan {
 
-/// Looks through the code of the process, and again through what is new when the hooks have seen executable memory
-/// appear. It posts no event of memory; the hooks invalidate what was kept when new code appears. Once it has found
-/// such code that is for good: what was loaded may have made more.
+/// Scans the code of the process, and scans new code after the hooks have seen executable memory appear. It posts no
+/// event of memory; the hooks invalidate the kept registrations when new code appears. Such code, once found, counts
+/// for good: it may have made more.
 ///
-/// The hooks have to be in place from before this is made until it is gone.
+/// The hooks have to be in place for the whole life of this object.
 class other_code {
  public:
-  /// Tells which code is known, whenever it looks. Looks at once. Throws `std::bad_alloc`.
+  /// Returns the known code at each scan. The constructor scans at once. Throws `std::bad_alloc`.
   using known_source = known_code (*)();
   other_code(watch::board& board, known_source known);
   other_code(const other_code&) = delete;
   other_code& operator=(const other_code&) = delete;
   ~other_code();
 
-  /// Whether there is none, before anything is kept. Any thread. One atomic load where nothing is new; else it reads
-  /// /proc/self/maps and decodes what is new.
+  /// Whether there is no such code, asked before anything is kept. For any thread. Costs one atomic load when no code
+  /// is new; else it reads /proc/self/maps and decodes the new code.
   [[nodiscard]] bool none() noexcept {
     if (!found() && looked_.load(std::memory_order_acquire) != watch::code_events.sum()) look();
     return !found();
   }
 
-  /// Whether such code was found so far, and which, for people; null while none was.
+  /// Whether such code was found so far, and its description for people; null while none was found.
   [[nodiscard]] bool found() const noexcept { return found_.load(std::memory_order_acquire); }
   [[nodiscard]] const char* text() const noexcept { return found() ? text_.data() : nullptr; }
 
@@ -52,10 +52,10 @@ class other_code {
   watch::board& board_;
   known_source known_;
   std::atomic<bool> found_{false};
-  std::atomic<std::uint64_t> looked_{UINT64_MAX};  // `new_code::sum` of before the last look
+  std::atomic<std::uint64_t> looked_{UINT64_MAX};  // `new_code::sum` before the last scan
   std::mutex mutex_;
   std::shared_ptr<const regions> clean_;  // guarded by mutex_
-  std::uint64_t changed_ = 0;             // guarded by mutex_; `new_code::changed` of before that look
+  std::uint64_t changed_ = 0;             // guarded by mutex_; `new_code::changed` before that scan
   std::array<char, 256> text_{};          // constant once `found_`
 };
 

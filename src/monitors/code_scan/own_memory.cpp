@@ -9,7 +9,7 @@ namespace pinfold::monitors::code_scan {
 
 namespace {
 
-// A seccomp filter may refuse process_vm_readv.
+// The fallback: a seccomp filter may refuse process_vm_readv.
 bool read_from_file(std::uintptr_t at, void* into, std::size_t bytes) noexcept {
   const int memory = ::open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
   if (memory < 0) return false;

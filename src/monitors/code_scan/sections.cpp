@@ -29,7 +29,7 @@ class open_file {
   int number_;
 };
 
-// By the headers: a path may be another file's by now, and device numbers differ in overlays.
+// Compares the headers: the path may name another file by now, and device numbers differ in overlays.
 bool is_loaded_from(const open_file& file, const Elf64_Ehdr& elf, std::uintptr_t header) {
   constexpr std::size_t most = 1024;
   Elf64_Ehdr in_file{};

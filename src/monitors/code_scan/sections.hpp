@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Which parts of a loaded file are code. A linker may put tables and names into the same executable memory.
+/// Finds which parts of a loaded file are code. A linker may put tables and names into the same executable memory.
 #pragma once
 
 #include "monitors/code_scan/executable_memory.hpp"
@@ -9,9 +9,9 @@
 
 namespace pinfold::monitors::code_scan {
 
-/// The executable sections that the file of this region names, at the addresses where they are; the whole region where
-/// the file cannot be read, is another, or names none. `base` is where the file's address 0 is. Throws
-/// `std::bad_alloc`.
+/// Returns the executable sections of this region's file, at the addresses where they are loaded, or the whole region
+/// where the file cannot be read, was replaced, or names no sections. `base` is where the file's address 0 is loaded.
+/// Throws `std::bad_alloc`.
 [[nodiscard]] std::vector<range> code_sections(const code_region& region, std::uintptr_t base);
 
 }  // namespace pinfold::monitors::code_scan
