@@ -10,14 +10,14 @@ namespace pinfold::monitors {
 
 namespace {
 
-// A monitor of a later version, or no valid value at all: no monitor here would tell what it stands for.
+// Whether `wanted` has unknown bits: a monitor of a later version, or no valid value. No monitor here would cover it.
 bool names_unknown(monitor_choice wanted) noexcept {
   constexpr auto known = monitor_choice::explicit_ | monitor_choice::hooks | monitor_choice::userfaultfd |
                          monitor_choice::bpf | monitor_choice::none;
   return (static_cast<unsigned>(wanted) & ~static_cast<unsigned>(known)) != 0;
 }
 
-// The programs in the kernel cost every process of the system something: never without having been asked for.
+// The programs in the kernel slow down every process of the system, so they are used only where configured.
 std::shared_ptr<watch::monitor> bpf_where_configured() {
   if (::secure_getenv("PINFOLD_MONITORD") == nullptr) return nullptr;
   for (const kind& one : all_kinds())
@@ -29,8 +29,8 @@ void add(std::string& list, const char* between, const std::string& more) {
   list += (list.empty() ? "" : between) + more;
 }
 
-// Hooks do not see a system call that other code makes by an instruction of its own: then another monitor has to, or
-// nothing is kept (R54).
+// Hooks do not see a system call that other code makes by an instruction of its own. If there is such code, another
+// monitor has to see it, or nothing is kept (R54).
 void complete_hooks(bool automatic, watch::monitor_set::members& members, std::string& names, std::string& problems) {
   auto alone = trust_hooks_alone(members.front());
   if (alone.monitor != nullptr) {
@@ -67,7 +67,7 @@ chosen choose(monitor_choice wanted, bool with_hints) {
   if (!keeps) return {false, nullptr, "none (" + problems + ")", nullptr, false};
   auto text = problems.empty() ? names : names + " (" + problems + ")";
   if (members.empty()) return {true, nullptr, std::move(text), nullptr, false};
-  // Without hooks, an address that another thread gets at once may be asked for before userfaultfd's event is read.
+  // Without hooks, another thread may get the address and ask for it before userfaultfd's event is read.
   const bool strict = automatic && names == "userfaultfd";
   if (strict) text += ", strict";
   auto hints = with_hints ? hint_allocator() : nullptr;

@@ -15,7 +15,8 @@ range segment_of(const found_function& one) noexcept {
   return one.entry == 0 ? range{} : range{one.segment.at, one.segment.end()};
 }
 
-// What the hooks have found, and hooked before: each asks for copies of libc before it keeps anything.
+// Returns the code that the hooks have found and hooked: `hooks::watch` searches for copies of libc before anything is
+// kept.
 code_scan::known_code hooked_code() {
   code_scan::known_code known;
   const auto own = own_copy();
@@ -30,7 +31,7 @@ code_scan::known_code hooked_code() {
   return known;
 }
 
-/// Keeps the hooks in place for as long as it trusts them: without them new code would be missed.
+/// Holds the hooks for as long as it trusts them: without them it would miss new code.
 class trusted final : public watch::monitor {
  public:
   explicit trusted(std::shared_ptr<watch::monitor> in_use)
@@ -39,7 +40,7 @@ class trusted final : public watch::monitor {
   [[nodiscard]] const char* name() const noexcept override { return hooks_->name(); }
   [[nodiscard]] result<void> watch(const range& pages) noexcept override {
     if (!hooks_->ensure_works()) return fail(errc::closed, hooks_->why_not());
-    auto watched = hooks_->watch(pages);  // first: it hooks what was loaded meanwhile
+    auto watched = hooks_->watch(pages);  // first, as it hooks code that was loaded since the last call
     if (!other_code_.none()) return fail(errc::closed, other_code_.text());
     return watched;
   }
@@ -58,8 +59,8 @@ class trusted final : public watch::monitor {
   code_scan::other_code other_code_;
 };
 
-/// The one that caches share. A child of fork(2) may find the mutex taken by a thread that it does not have: it shares
-/// none.
+/// The trusted hooks that caches share. In a child of fork(2) a thread that the child does not have may hold the mutex,
+/// so the child shares none.
 struct shared_trust {
   std::mutex mutex;
   std::weak_ptr<trusted> last;
@@ -69,7 +70,7 @@ std::shared_ptr<trusted> shared_or_new(std::shared_ptr<watch::monitor> hooks) {
   static shared_trust all;
   static const auto process = watch::board::here().process();
   if (watch::board::here().process() != process) return std::make_shared<trusted>(std::move(hooks));
-  std::shared_ptr<trusted> found;  // its end, where this is the last use, takes other locks
+  std::shared_ptr<trusted> found;  // declared outside the lock: its destructor may take other locks
   {
     const std::lock_guard locked(all.mutex);
     found = all.last.lock();

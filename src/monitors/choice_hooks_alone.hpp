@@ -10,15 +10,15 @@
 
 namespace pinfold::monitors {
 
-/// The hooks as a set may have them alone: they keep only while there is no such other code. Or why they do not
-/// suffice.
+/// The hooks as the only monitor of a set, which keep registrations only while no other code enters the kernel; or why
+/// they do not suffice.
 struct hooks_alone {
   std::shared_ptr<watch::monitor> monitor;
   std::string why_not;
 };
 
-/// Looks through all code of the process, when no cache relies on the hooks alone so far; else through what is new.
-/// `hooks` is the monitor in use. Any thread. Throws `std::bad_alloc`.
+/// Scans all code of the process, or only new code when a cache already relies on the hooks alone. `hooks` is the
+/// monitor in use. For any thread. Throws `std::bad_alloc`.
 [[nodiscard]] hooks_alone trust_hooks_alone(std::shared_ptr<watch::monitor> hooks);
 
 }  // namespace pinfold::monitors

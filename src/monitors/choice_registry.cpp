@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The monitors of this process: made for the first cache that uses them, ended with the last.
+// The monitors of this process: made for the first cache that uses them, destroyed with the last.
 #include "monitors/bpf.hpp"
 #include "monitors/choice.hpp"
 #include "monitors/hooks.hpp"
@@ -32,7 +32,7 @@ constexpr std::array<kind, 3> kinds{{
     {monitor_choice::bpf, source::bpf, "bpf", false, make_bpf_anywhere, nullptr},
 }};
 
-/// The monitors of one process. A child of fork(2) has others; its parent's stay as they were.
+/// The monitors of one process. A child of fork(2) has its own; its parent's stay as they were.
 struct registry {
   struct known {
     std::unique_ptr<watch::monitor> monitor;
@@ -47,7 +47,7 @@ struct registry {
 
 std::atomic<registry*> current{nullptr};
 
-// Never freed: in a child, another thread of the parent may have been at work on it.
+// The registry is never freed: in a child it may be in the state in which another thread of the parent left it.
 registry& registry_here() {
   const auto process = board::here().process();
   registry* found = current.load();
@@ -59,10 +59,10 @@ registry& registry_here() {
   return *found;
 }
 
-/// One use of a monitor. The last one ends it with the mutex held, so that a cache that is made meanwhile waits for the
-/// end and then has a monitor of its own: of each kind there is one at a time. What the end waits for (the monitor's
-/// own thread) takes no lock. In a child of fork(2) it does nothing: a thread that the child does not have may hold the
-/// mutex.
+/// One use of a monitor. The last use destroys the monitor with the mutex held, so that a cache that is made meanwhile
+/// waits for the end and then gets a monitor of its own: of each kind there is one at a time. The thread that the
+/// destructor joins takes no lock. In a child of fork(2) this does nothing: a thread that the child does not have may
+/// hold the mutex.
 class use {
  public:
   use() = default;
@@ -75,7 +75,7 @@ class use {
     if (--of_->users == 0) of_->monitor.reset();
   }
 
-  /// With the mutex held.
+  /// The caller holds the mutex.
   void begin(registry& in, registry::known& of) noexcept {
     in_ = &in;
     of_ = &of;
@@ -87,8 +87,8 @@ class use {
   registry::known* of_ = nullptr;
 };
 
-// Twice again when something was not seen: another thread may have taken the address meanwhile. But then it has to be
-// seen: an allocator that keeps the second block proves nothing about the first.
+// Runs the event, up to three times when the monitor misses it: another thread may have taken the address. After a miss
+// the event has to be seen: an allocator that keeps the second block proves nothing about the first.
 bool is_seen(const probe& event, const watch::monitor_set& by, sources who) noexcept {
   bool missed = false;
   for (int tries = 0; tries < 3; ++tries) {
@@ -101,7 +101,8 @@ bool is_seen(const probe& event, const watch::monitor_set& by, sources who) noex
   return false;
 }
 
-// Does everything that the monitor claims to see, and what this process's allocator does, which nobody knows before.
+// Makes every event that the monitor claims to see, and those of this process's allocator, whose habits are not known
+// before. Returns what the monitor missed, or empty.
 std::string prove(const kind& of, watch::monitor& made) {
   const watch::monitor_set alone({std::shared_ptr<watch::monitor>(std::shared_ptr<void>(), &made)});
   std::string missed;
@@ -115,7 +116,7 @@ std::string prove(const kind& of, watch::monitor& made) {
   return missed;
 }
 
-// With the mutex held. Why there is no monitor to use, or empty.
+// Returns why there is no monitor to use, or empty. The caller holds the mutex.
 std::string make_and_prove(const kind& wanted, registry::known& known) {
   if (known.verdict && !known.verdict->empty()) return *known.verdict;
   std::unique_ptr<watch::monitor> fresh;
@@ -136,7 +137,7 @@ std::span<const kind> all_kinds() noexcept { return kinds; }
 
 proven find(const kind& wanted) {
   if (wanted.prepare != nullptr) wanted.prepare();
-  auto used = std::make_shared<use>();  // outlives the guard: its end may take the mutex
+  auto used = std::make_shared<use>();  // declared before the guard: its destructor may take the mutex
   registry& here = registry_here();
   const std::lock_guard guard(here.mutex);
   auto& known = here.all[static_cast<std::size_t>(&wanted - kinds.data())];

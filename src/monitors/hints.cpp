@@ -13,7 +13,7 @@ namespace pinfold::monitors {
 
 namespace {
 
-// The defaults of glibc (mallopt(3)); what was set cannot be asked for.
+// The defaults of glibc (mallopt(3)), because the values before cannot be read.
 constexpr int default_most_mappings = 65536;
 constexpr int default_trim = 128 * 1024;
 
@@ -30,14 +30,14 @@ void take_back() noexcept {
 }
 // NOLINTEND(concurrency-mt-unsafe)
 
-// Nobody need see it: the question is whether anything goes.
+// Whether the allocator keeps freed memory. No monitor has to see it: the question is whether any memory goes.
 bool honoured() noexcept {
   const watch::monitor_set nobody({});
   sources seen = 0;
   return free_of_64_mebibytes(nobody, seen) == outcome::kept;
 }
 
-/// How many want the hints. A child of fork(2) gets another: in its parent, a thread may have held the mutex.
+/// The number of hint holders. A child of fork(2) gets another: a thread of its parent may have held the mutex.
 struct wishes {
   std::uint64_t process = 0;
   std::mutex mutex;
@@ -64,9 +64,9 @@ struct one_wish_less {
   }
 };
 
-// With the lock held.
+// The caller holds the lock.
 bool try_hint() noexcept {
-  if (honoured()) return false;  // without a hint, too: then there is nothing to ask for
+  if (honoured()) return false;  // honoured without a hint: there is nothing to ask for
   hint();
   if (honoured()) return true;
   take_back();

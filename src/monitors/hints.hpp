@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Asking the allocator to keep what is freed, so that fewer registrations go (R34).
+/// Asks the allocator to keep freed memory, so that fewer registrations go (R34).
 #pragma once
 
 #include <memory>
 
 namespace pinfold::monitors {
 
-/// `mallopt` (M_MMAP_MAX 0, M_TRIM_THRESHOLD -1) for as long as somebody has one of these; then glibc's defaults. Its
-/// return value says nothing: it is success under allocators that know nothing of it. So the allocator is put to the
-/// test: null when a large block that is freed goes away nevertheless. A hint only: thread stacks and arenas go as
-/// before, and it is for a monitor to see that.
+/// Sets `mallopt` (M_MMAP_MAX 0, M_TRIM_THRESHOLD -1) while any result of this function lives; then glibc's defaults.
+/// `mallopt` also returns success under allocators that ignore it, so this tests the allocator and returns null when a
+/// large freed block goes away nevertheless. A hint only: thread stacks and arenas go as before, and a monitor has to
+/// see that.
 ///
-/// Any thread. Once taken, glibc does not adapt its thresholds any more, also afterwards.
+/// For any thread. Once hinted, glibc no longer adapts its thresholds, not even afterwards.
 [[nodiscard]] std::shared_ptr<void> hint_allocator();
 
 }  // namespace pinfold::monitors

@@ -54,7 +54,7 @@ range as_range(const void* at, std::size_t size = bytes) noexcept {
   return {begin, begin + size};
 }
 
-/// Memory of this process, written to.
+/// Memory of this process that was written to.
 class pages {
  public:
   explicit pages(int file = -1) : at_(::mmap(nullptr, bytes, usable, file < 0 ? own : MAP_SHARED, file, 0)) {
@@ -73,7 +73,7 @@ class pages {
   void* at_;
 };
 
-/// A file in memory that nobody else has.
+/// A file in memory that no other process has.
 class memory_file {
  public:
   memory_file() noexcept : number_(::memfd_create("pinfold-probe", MFD_CLOEXEC)) {
@@ -90,7 +90,7 @@ class memory_file {
   int number_;
 };
 
-// Runs `event(pages&)`, which says whether it could be done, on memory that is watched.
+// Runs `event(pages&)` on watched memory. The event returns whether it could be made.
 template <class F>
 outcome on(pages& memory, const watch::monitor_set& watched_by, sources& seen, F&& event) noexcept {
   if (!memory.there()) return outcome::unknown_here;
@@ -115,7 +115,7 @@ outcome on_file(const watch::monitor_set& watched_by, sources& seen, F&& event) 
 }
 
 #if defined(__x86_64__)
-// As a program does that has no libc, or inlines its system calls.
+// Calls the kernel as a program does that has no libc, or that inlines its system calls.
 long inline_munmap(void* at) noexcept {
   return watch::own_system_call(SYS_munmap, reinterpret_cast<unsigned long>(at), bytes);
 }
@@ -160,7 +160,7 @@ outcome move_away(const watch::monitor_set& by, sources& seen) noexcept {
     const pages to;
     if (!to.there()) return false;
     const bool done = ::mremap(memory.at(), bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to.at()) != MAP_FAILED;
-    memory.forget();  // what was there is at the other place now
+    memory.forget();  // the memory is at the other place now
     return done;
   });
 }

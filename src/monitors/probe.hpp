@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Things that happen to memory, done for real, to see who notices: the self-test of the monitors (R33), and what
-/// `pinfold info` shows.
+/// Makes real events that take memory away, and finds which monitors see them: the self-test of the monitors (R33), and
+/// the data for `pinfold info`.
 #pragma once
 
 #include "watch/board.hpp"
@@ -23,15 +23,15 @@ namespace pinfold::monitors {
 using sources = std::uint32_t;
 [[nodiscard]] constexpr sources only(watch::source one) noexcept { return sources{1} << static_cast<unsigned>(one); }
 
-/// What came of it.
+/// The result of one event.
 enum class outcome : std::uint8_t {
   unknown_here,  ///< this kernel or process does not know such an event
-  kept,          ///< the memory stayed as it was: an allocator that gives nothing back
+  kept,          ///< the memory stayed as it was: the allocator gave nothing back
   gone,          ///< the memory is gone, or was emptied
 };
 
-/// Memory that is registered, as far as the monitors know, until the probe ends. Meanwhile no hook keeps userfaultfd
-/// from seeing what it could.
+/// Memory that counts as registered for the monitors until the probe ends. Meanwhile no hook removes it from
+/// userfaultfd, so that each monitor sees what it can.
 class bait {
  public:
   bait(const watch::monitor_set& watched_by, const range& memory) noexcept;
@@ -39,11 +39,11 @@ class bait {
   bait(const bait&) = delete;
   bait& operator=(const bait&) = delete;
 
-  /// Who has said since this was made that any of it is going.
+  /// Returns the monitors that have reported any of this memory since this object was made.
   [[nodiscard]] sources seen_by() const noexcept;
 
-  /// Returns false where the monitors refused this memory: where another userfaultfd has it, for one. Registrations of
-  /// it are not kept, and what happens to it proves nothing.
+  /// Returns false where the monitors refused this memory, for example because another userfaultfd watches it.
+  /// Registrations of such memory are not kept, and events on it prove nothing.
   [[nodiscard]] bool is_watched() const noexcept { return watched_; }
 
  private:
@@ -58,14 +58,14 @@ class bait {
 /// One event.
 struct probe {
   const char* event;   ///< for people: `munmap`, `free of 64 MiB`
-  sources claimed_by;  ///< who has to see it when it happens
-  /// Does it to memory of its own, and has it watched while it happens. `seen` is who noticed. Leaves nothing behind.
+  sources claimed_by;  ///< the monitors that have to see the event
+  /// Makes the event on watched memory of its own. `seen` gets the monitors that saw it. Leaves nothing behind.
   outcome (*run)(const watch::monitor_set& watched_by, sources& seen) noexcept;
 };
 
-// In both lists, any thread; they take about a millisecond each.
+// In both lists: for any thread; each probe takes about a millisecond.
 [[nodiscard]] std::span<const probe> system_calls() noexcept;
 [[nodiscard]] outcome free_of_64_mebibytes(const watch::monitor_set& watched_by, sources& seen) noexcept;
-[[nodiscard]] std::span<const probe> allocator_habits() noexcept;  ///< of the `malloc` that this process has
+[[nodiscard]] std::span<const probe> allocator_habits() noexcept;  ///< of this process's `malloc`
 
 }  // namespace pinfold::monitors

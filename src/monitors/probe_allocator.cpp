@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What this process's allocator gives back to the kernel, and who notices. Nothing but the memory itself tells: an
-// allocator may keep what is freed, and none says which it does.
+// Finds what this process's allocator gives back to the kernel, and which monitors see it. Only the memory itself
+// tells: an allocator may keep freed memory, and no interface says so.
 #include "monitors/probe.hpp"
 
 #include <algorithm>
@@ -24,19 +24,20 @@ using watch::source;
 constexpr sources everybody = only(source::hooks) | only(source::userfaultfd) | only(source::bpf);
 constexpr std::size_t mebibyte = std::size_t{1} << 20U;
 
-/// Bytes here and there in memory that may go. Only those pages are ever touched.
+/// Marks some pages of memory that may go. Only those pages are ever touched.
 class marks {
  public:
   marks(std::byte* begin, std::size_t bytes) noexcept {
     const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
     for (std::size_t i = 0; i < at_.size(); ++i) {
       const auto offset = (bytes / at_.size() * i + page / 2) & ~std::size_t{63};
-      at_[i] = begin + offset;  // in the middle of a page: allocators write in front and behind
+      at_[i] = begin + offset;  // in the middle of a page: allocators write at the start and the end
       *static_cast<volatile std::byte*>(at_[i]) = written;
     }
   }
 
-  /// Whether any of them is unmapped or empty. Asks the kernel: the memory may be anybody's, or nobody's.
+  /// Whether any mark is unmapped or empty. Asks the kernel, as the memory may be unmapped or belong to another owner
+  /// by now.
   [[nodiscard]] bool gone() const noexcept {
     return std::any_of(at_.begin(), at_.end(), [](std::byte* one) {
       std::byte now{};
@@ -73,7 +74,7 @@ outcome free_of(const watch::monitor_set& by, sources& seen) noexcept {
 
 outcome realloc_down(const watch::monitor_set& by, sources& seen) noexcept {
   constexpr std::size_t before = 64 * mebibyte, after = mebibyte;
-  constexpr std::size_t rest = 2 * mebibyte;  // not the pages that the smaller block ends in
+  constexpr std::size_t rest = 2 * mebibyte;  // skips the pages in which the smaller block ends
   auto* block = static_cast<std::byte*>(std::malloc(before));
   if (block == nullptr) return outcome::unknown_here;
   const marks written(block + rest, before - rest);
@@ -85,8 +86,8 @@ outcome realloc_down(const watch::monitor_set& by, sources& seen) noexcept {
   return became;
 }
 
-// The heap of glibc's main arena, or of this thread's arena, gets smaller when what lies at its end is freed: enough
-// for that, in blocks that are too small for mappings of their own. The topmost is watched.
+// Frees blocks at the end of the heap of glibc's main arena, or of this thread's arena, so that the heap shrinks:
+// enough blocks for that, each too small for a mapping of its own. The topmost block is watched.
 outcome heap_trim(const watch::monitor_set& by, sources& seen) noexcept {
 #if defined(__GLIBC__)
   constexpr std::size_t bytes = mebibyte / 16;
@@ -107,7 +108,7 @@ outcome heap_trim(const watch::monitor_set& by, sources& seen) noexcept {
 #endif
 }
 
-/// Has a thread run until its memory is watched, and end then.
+/// Runs a thread until its memory is watched, and then ends it.
 template <class Where>
 outcome end_of_thread(const watch::monitor_set& by, sources& seen, Where&& where) noexcept try {
   std::atomic<std::byte*> begin{nullptr};
@@ -137,7 +138,7 @@ struct block {
   std::size_t bytes;
 };
 
-// Its lower part, which the thread does not use.
+// Returns the lower part of the stack, which the thread does not use.
 block stack_of_this_thread() noexcept {
   pthread_attr_t attributes;
   void* low = nullptr;
