@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The part of the CUDA driver's interface that pinfold calls, declared here so that nothing of CUDA is needed to
-/// build.
+/// The part of the CUDA driver's interface that pinfold calls, declared here so that the build needs no CUDA files.
 ///
-/// The driver is looked for when the first CUDA object is made: libcuda.so.1, each entry point of `entry_points` by its
+/// The driver is loaded when the first CUDA object is made: libcuda.so.1, and each entry point of `entry_points` by its
 /// exported symbol. Types, values and signatures are those of the driver's binary interface (CUDA 11.4 and later);
-/// tests/unit/cuda_api_test.cpp compares each with cuda.h wherever that is installed.
+/// tests/unit/cuda_api_test.cpp compares each with cuda.h where that is installed.
 #pragma once
 
 #include <array>
@@ -23,7 +22,7 @@ using stream = struct stream_object*;            ///< CUstream; null is the defa
 using event = struct event_object*;              ///< CUevent
 using memory_pool = struct memory_pool_object*;  ///< CUmemoryPool
 
-/// CUresult. The driver may answer with other codes than these: tell them apart by number.
+/// CUresult. The driver may return codes that are not listed here.
 enum class status : int {
   success = 0,
   invalid_value = 1,
@@ -86,14 +85,14 @@ enum class device_attribute : int {
   ipc_event_supported = 125,
 };
 
-/// CUpointer_attribute; behind each, the type that the driver writes.
+/// CUpointer_attribute. The comments give the type that the driver writes.
 enum class pointer_attribute : int {
   owning_context = 1,               ///< cuda::context
   memory_type = 2,                  ///< cuda::memory_type
   device_address = 3,               ///< cuda::device_pointer
   host_address = 4,                 ///< void*
   sync_memops = 6,                  ///< unsigned, 0 or 1
-  buffer_id = 7,                    ///< unsigned long long; never that of another allocation of the process
+  buffer_id = 7,                    ///< unsigned long long; unique to this allocation in the process
   is_managed = 8,                   ///< unsigned, 0 or 1
   device_ordinal = 9,               ///< int
   is_legacy_cuda_ipc_capable = 10,  ///< int, 0 or 1
@@ -102,7 +101,7 @@ enum class pointer_attribute : int {
   mapped = 13,                      ///< int, 0 or 1
   allowed_handle_types = 14,        ///< std::uint64_t, a mask of allocation_handle_type
   access_flags = 16,                ///< cuda::access_rights
-  mempool_handle = 17,              ///< cuda::memory_pool; null where the memory is of no pool
+  mempool_handle = 17,              ///< cuda::memory_pool; null for memory without a pool
   mapping_size = 18,                ///< std::size_t
   mapping_base_addr = 19,           ///< cuda::device_pointer
   memory_block_id = 20,             ///< unsigned long long
@@ -129,7 +128,7 @@ enum class access_rights : int { none = 0, read = 1, read_write = 3 };
 /// CUstreamCaptureMode
 enum class capture_mode : int { global = 0, of_thread = 1, relaxed = 2 };
 
-inline constexpr unsigned ipc_lazy_enable_peer_access = 1;  ///< cuIpcOpenMemHandle; what it requires
+inline constexpr unsigned ipc_lazy_enable_peer_access = 1;  ///< cuIpcOpenMemHandle requires this flag
 
 inline constexpr unsigned event_default = 0;
 inline constexpr unsigned event_blocking_sync = 1;
@@ -205,7 +204,7 @@ struct pool_pointer_export {
   unsigned char reserved[64];
 };
 
-/// The driver's entry points, named as there but for the prefix. Null: this driver has none such.
+/// The driver's entry points, by their names without the prefix. Null: this driver lacks the entry point.
 struct driver_table {
   status (*init)(unsigned flags);
   status (*driver_get_version)(int* version);
@@ -297,15 +296,15 @@ struct driver_table {
   status (*mem_host_get_device_pointer)(device_pointer* at, void* memory, unsigned flags);
 };
 
-/// A driver without what is required is of no use to pinfold. Some platforms lack what is optional.
+/// pinfold cannot use a driver that lacks a required entry point. Some platforms lack optional ones.
 enum class need : bool { optional, required };
 
-/// Where an entry point is found, and where its address goes.
+/// The symbol of an entry point, and where its address is stored.
 struct entry_point {
-  const char* symbol;  ///< as the driver exports it, with its version
+  const char* symbol;  ///< the driver's exported name, with its version
   std::size_t offset;  ///< in `driver_table`
   need wanted = need::required;
-  const char* older = nullptr;  ///< tried where there is no `symbol`; of the same signature
+  const char* older = nullptr;  ///< used where `symbol` is missing; has the same signature
 };
 
 /// In the order of `driver_table`.

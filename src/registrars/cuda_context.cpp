@@ -51,7 +51,7 @@ result<std::shared_ptr<primary_context>> primary_context::of(int ordinal) noexce
     return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
   }
   try {
-    return std::shared_ptr<primary_context>(made);  // deletes it when it throws
+    return std::shared_ptr<primary_context>(made);  // deletes the context if the constructor throws
   } catch (const std::bad_alloc&) {
     return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
   }

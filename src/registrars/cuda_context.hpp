@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The primary context of a device, current for one call and no longer.
+/// The primary context of a device, made current for one call at a time.
 #pragma once
 
 #include "registrars/cuda_driver.hpp"
@@ -13,7 +13,7 @@
 
 namespace pinfold::cuda {
 
-/// While it lives, calls of this thread do not end the capture of a graph that another thread is at.
+/// While it lives, calls of this thread do not end the graph capture of another thread.
 class relaxed_capture {
  public:
   explicit relaxed_capture(const driver_table& calls) noexcept : calls_(calls) { exchange(); }
@@ -28,18 +28,18 @@ class relaxed_capture {
   }
 
   const driver_table& calls_;
-  capture_mode mode_ = capture_mode::relaxed;  // then the thread's own
+  capture_mode mode_ = capture_mode::relaxed;  // afterwards the thread's own mode
 };
 
-/// Holds the primary context of one device, the one that the CUDA runtime uses, too. Thread-safe.
+/// Holds the primary context of one device, which the CUDA runtime uses, too. Thread-safe.
 class primary_context {
  public:
-  /// Retains it, which makes it where there is none yet (slow). `invalid_argument` when there is no such device.
+  /// Retains the context, which makes it if there is none yet (slow). `invalid_argument` when there is no such device.
   [[nodiscard]] static result<std::shared_ptr<primary_context>> of(int ordinal) noexcept;
 
   primary_context(const primary_context&) = delete;
   primary_context& operator=(const primary_context&) = delete;
-  ~primary_context();  ///< releases it, except in a forked child, which has none
+  ~primary_context();  ///< releases the context, except in a forked child, which has none
 
   [[nodiscard]] int ordinal() const noexcept { return ordinal_; }
   [[nodiscard]] const driver_table& calls() const noexcept { return calls_; }
@@ -48,16 +48,17 @@ class primary_context {
   /// Whether this is a forked child's copy: CUDA's contexts end at fork(2).
   [[nodiscard]] bool inherited() const noexcept;
 
-  /// Which life of the context this is: another once the device was reset, or the context released by all and made
-  /// again. 0 where it has none now, and where the driver does not tell (before CUDA 12, or when it fails).
+  /// Returns the number of the context's present life: it changes when the device is reset, or when all holders release
+  /// the context and it is made again. 0 when it has no life now, and when the driver does not tell (before CUDA 12, or
+  /// when it fails).
   [[nodiscard]] std::uint64_t life() const noexcept;
 
-  /// Whether the driver says that it is another life now, or none: what was opened in that one is gone. A driver that
-  /// fails, or does not tell, says nothing of the sort.
+  /// Whether the driver reports another life, or none: then everything opened in the given life is gone. False if the
+  /// driver fails or does not tell.
   [[nodiscard]] bool is_over(std::uint64_t life) const noexcept;
 
-  /// Makes it current, calls `work`, which gives a `status`, and makes current again what was. A failure to do so
-  /// counts as `work`'s unless that failed itself.
+  /// Makes the context current, calls `work`, which returns a `status`, and restores the previous context. A failure to
+  /// do so is returned unless `work` itself failed.
   template <class Work>
   [[nodiscard]] status with(Work&& work) const {
     const relaxed_capture relaxed(calls_);
@@ -97,21 +98,21 @@ class primary_context {
   const int process_;
 };
 
-/// The primary context that a back end uses, retained when it is first needed. Thread-safe.
+/// The primary context that a back end uses, retained at its first use. Thread-safe.
 class device_context {
  public:
-  /// Errors as `primary_context::of`; `unsupported` in a forked child.
+  /// Returns the context. Errors as `primary_context::of`; `unsupported` in a forked child.
   [[nodiscard]] result<const primary_context*> get(int ordinal) noexcept;
 
-  /// What `get` gave; null before that, and in a forked child.
+  /// Returns the context that `get` retained; null before that, and in a forked child.
   [[nodiscard]] const primary_context* retained() const noexcept;
 
-  /// The same, to be kept for longer than this.
+  /// Returns the same context, for holders that outlive this object.
   [[nodiscard]] std::shared_ptr<const primary_context> shared() const noexcept;
 
  private:
-  // Which process's threads may hold the mutex, from before the first of them takes it: to make a context takes long,
-  // and in a child that was forked meanwhile nobody gives the mutex up. 0: none yet.
+  // The process whose threads may hold the mutex, set before the first of them takes it; 0: none yet. Making a context
+  // takes long, and in a child that was forked meanwhile no thread unlocks the mutex.
   std::atomic<int> process_{0};
   mutable std::mutex mutex_;
   std::shared_ptr<primary_context> retained_;  // written once

@@ -24,8 +24,8 @@ void* symbol_for(void* library, const entry_point& wanted) noexcept {
 /// Never unloaded: the driver has threads of its own.
 struct loaded {
   driver_table table{};
-  std::string words;     ///< of the dynamic linker, or the entry point that is missing
-  result<void> outcome;  // last: finding it out fills in the others
+  std::string words;     ///< the dynamic linker's message, or the missing entry point
+  result<void> outcome;  // last: `load` also sets the other members
 
   loaded() noexcept : outcome(load()) {}
 
@@ -63,8 +63,8 @@ struct loaded {
   }
 };
 
-// Null in the child of a process that had begun to load it: the thread that loads is not in the child, and what it
-// loaded does not work there.
+// Returns null in the child of a process that had begun to load the driver: the loading thread is not in the child, and
+// a loaded driver does not work there.
 const loaded* library() noexcept {
   static constinit std::atomic<int> process{0};
   const int here = ::getpid();

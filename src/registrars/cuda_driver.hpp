@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The driver's library, loaded once, and what its answers mean.
+/// Loads the driver's library once, and translates its status codes.
 #pragma once
 
 #include <pinfold/error.hpp>
@@ -11,15 +11,15 @@
 
 namespace pinfold::cuda {
 
-/// The driver, initialised: loaded by the first call, for the life of the process. PINFOLD_CUDA_LIBRARY names another
-/// library than libcuda.so.1. Thread-safe. `unsupported` when there is none of use, and then for ever; the words of the
-/// dynamic linker are in `driver_text`.
+/// Returns the initialised driver, which the first call loads for the life of the process. PINFOLD_CUDA_LIBRARY names
+/// another library than libcuda.so.1. Thread-safe. `unsupported` when there is no usable driver, and then for ever;
+/// `driver_text` has the dynamic linker's message.
 [[nodiscard]] result<const driver_table*> driver() noexcept;
 
-/// The driver's version, or why there is none. Allocates.
+/// Returns the driver's version, or why there is none. Allocates.
 [[nodiscard]] std::string driver_text();
 
-/// What a refusal means to a cache. `otherwise` stands for all that is nothing special.
+/// Returns the code for a refusal, or `otherwise` for a refusal without a code of its own.
 [[nodiscard]] constexpr errc code_for(status refused, errc otherwise = errc::driver_error) noexcept {
   switch (refused) {
     case status::out_of_memory:
@@ -40,7 +40,7 @@ namespace pinfold::cuda {
   }
 }
 
-/// The driver's refusal as an error, with its code.
+/// Returns the driver's refusal as an error with its code.
 [[nodiscard]] constexpr error as_error(status refused, const char* message,
                                        errc otherwise = errc::driver_error) noexcept {
   return {code_for(refused, otherwise), native_kind::cuda, static_cast<std::int32_t>(refused), message};
@@ -50,14 +50,14 @@ namespace pinfold::cuda {
   return tl::unexpected<error>(as_error(refused, message, otherwise));
 }
 
-/// Nothing, or the refusal.
+/// Returns success, or the refusal as an error.
 [[nodiscard]] constexpr result<void> checked(status answer, const char* message,
                                              errc otherwise = errc::driver_error) noexcept {
   if (answer == status::success) return {};
   return fail_cuda(answer, message, otherwise);
 }
 
-/// Whether the context, and everything in it, is gone: nothing of it is left to close.
+/// Whether the context and everything in it is gone, so that nothing is left to close.
 [[nodiscard]] constexpr bool context_gone(status answer) noexcept {
   return answer == status::context_is_destroyed || answer == status::deinitialized;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Things of the driver that this process has, counted: one table for all caches, as the driver has one, too.
+/// Counts the holds on driver objects of this process: one table for all caches, because the driver has one, too.
 #pragma once
 
 #include <pinfold/error.hpp>
@@ -17,8 +17,9 @@
 
 namespace pinfold::cuda {
 
-/// Each item is opened once, and closed when its last hold is given back. Thread-safe: the driver is called without the
-/// lock, and who needs an item that another thread is opening or closing waits for that alone.
+/// Opens each item once, and closes it when its last hold is given back. Thread-safe: the table calls the driver
+/// without the lock, and a thread that needs an item that another thread is opening or closing waits for that item
+/// alone.
 template <class Key, class Item>
 class held_table {
  public:
@@ -30,10 +31,10 @@ class held_table {
   using entries = std::map<Key, entry>;
   using place = typename entries::iterator;
 
-  /// The number of a new hold of `owner`, which no other hold ever has.
+  /// Takes a new hold for `owner` and returns its number, which no other hold ever gets.
   ///
-  /// `find(entries&)` gives the place of what is in the way of a new item, or the end. `fits(place)`, asked when that
-  /// is open, gives an error, or leave to share it. `open()` gives a new item. `use(place)` sees the item.
+  /// `find(entries&)` returns the place of an item in the way of a new one, or the end. Once that item is open,
+  /// `fits(place)` returns an error, or success to share it. `open()` returns a new item. `use(place)` gets the item.
   template <class Find, class Fits, class Open, class Use>
   [[nodiscard]] result<std::uint64_t> take(const void* owner, const Key& key, Find&& find, Fits&& fits, Open&& open,
                                            Use&& use) noexcept try {
@@ -42,7 +43,7 @@ class held_table {
     std::unique_lock guard(mutex_);
     for (place there = find(entries_); there != entries_.end(); there = find(entries_)) {
       if (there->second.busy) {
-        settled_.wait(guard);  // it may be gone afterwards
+        settled_.wait(guard);  // the item may be gone afterwards
         continue;
       }
       if (auto fit = fits(there); !fit) return tl::unexpected(fit.error());
@@ -69,8 +70,8 @@ class held_table {
     return fail_errno(errc::out_of_resources, ENOMEM, "no memory for pinfold's own records");
   }
 
-  /// Gives one hold back; the last calls `close(const Key&, Item&)`. `invalid_argument` when this number is not held.
-  /// After a failed close all is as before.
+  /// Gives one hold back; the last calls `close(const Key&, Item&)`. `invalid_argument` when this number is not held. A
+  /// failed close changes nothing.
   template <class Close>
   [[nodiscard]] result<void> give_back(std::uint64_t number, Close&& close) noexcept {
     std::unique_lock guard(mutex_);
@@ -95,7 +96,7 @@ class held_table {
     return {};
   }
 
-  /// Gives back all that `owner` has. What the driver refuses to close stays open, and is nobody's.
+  /// Gives back all holds of `owner`. An item that the driver refuses to close stays open without an owner.
   template <class Close>
   void give_back_all(const void* owner, Close&& close) noexcept {
     while (const auto number = any_of(owner))

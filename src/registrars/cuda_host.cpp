@@ -66,7 +66,7 @@ result<registered> make(std::shared_ptr<const primary_context> with, const piece
 result<void> unmake(const piece& gone, const registered& as) noexcept {
   if (is_gone(as)) return {};
   const auto& calls = as.in->calls();
-  auto undone = status::unknown;  // apart: a context that cannot be put back does not register it again
+  auto undone = status::unknown;  // kept apart: if only restoring the context fails, the memory is unregistered
   const auto answer =
       as.in->with([&] { return undone = calls.mem_host_unregister(reinterpret_cast<void*>(gone.begin)); });
   if (undone == status::success || cuda::context_gone(answer)) return {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Which memory this process has registered with the CUDA driver through pinfold. Pieces never overlap.
+/// The memory that this process has registered with the CUDA driver through pinfold. Pieces never overlap.
 #pragma once
 
 #include <pinfold/range.hpp>
@@ -21,7 +21,7 @@ struct piece {
   friend bool operator<(const piece& left, const piece& right) noexcept { return left.begin < right.begin; }
 };
 
-/// A registration of the driver. It keeps the context that made it: who shares it may have another device's.
+/// A registration of the driver. It keeps the context that made it: a registrar that shares it may use another device.
 struct registered {
   cuda::device_pointer at = 0;
   std::shared_ptr<const cuda::primary_context> in{};
@@ -30,10 +30,10 @@ struct registered {
 
 using piece_table = cuda::held_table<piece, registered>;
 
-/// The process's.
+/// Returns the process's table.
 inline piece_table& all_pieces() noexcept { return cuda::only<piece_table>(); }
 
-/// The first piece that overlaps the wanted one, or the end.
+/// Returns the first piece that overlaps the wanted one, or the end.
 inline piece_table::place first_overlap(piece_table::entries& in, const piece& wanted) noexcept {
   const auto after = in.lower_bound(wanted);
   if (after != in.begin() && std::prev(after)->first.end > wanted.begin) return std::prev(after);

@@ -9,7 +9,7 @@ namespace pinfold::cuda_ipc {
 
 using cuda::status;
 
-// Under the lock, driver and all: an event is opened once.
+// Calls the driver under the lock, so that an event is opened once.
 status event_table::find_or_open(const cuda::driver_table& calls, const cuda_ipc_event& shared, cuda::event& found) {
   const std::scoped_lock guard(mutex_);
   const auto [there, first] = opened_.try_emplace(shared.bytes, nullptr);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Other processes' events that an importer has opened.
+/// The events of other processes that an importer has opened.
 #pragma once
 
 #include "registrars/cuda_context.hpp"
@@ -17,11 +17,11 @@ namespace pinfold::cuda_ipc {
 /// Thread-safe.
 class event_table {
  public:
-  /// Has the stream wait for the event, opened here if it was not yet.
+  /// Makes the stream wait for the event, and opens the event first if needed.
   [[nodiscard]] result<void> wait(const cuda::primary_context& in, const cuda_ipc_event& shared,
                                   cuda::stream stream) noexcept;
 
-  /// No other call may run.
+  /// Destroys all events. No other call may run.
   void destroy_all(const cuda::driver_table& calls) noexcept;
 
  private:

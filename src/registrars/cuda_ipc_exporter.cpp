@@ -18,7 +18,7 @@ namespace {
 
 constexpr auto no_memory = "no memory for the exporter's own records";
 
-/// Whether, and how, the memory can be shared; `unsupported` says which kind it is and why not.
+/// Returns how the memory can be shared; the message of `unsupported` says which kind it is and why it cannot.
 result<cuda_memory_kind> shareable(const cuda::memory_facts& facts) noexcept {
   constexpr auto descriptor = static_cast<std::uint64_t>(cuda::allocation_handle_type::posix_file_descriptor);
   const bool by_descriptor = (facts.handle_types & descriptor) != 0;
@@ -34,7 +34,7 @@ result<cuda_memory_kind> shareable(const cuda::memory_facts& facts) noexcept {
   return fail(errc::unsupported, "memory of cuMemCreate that was made without POSIX descriptors");
 }
 
-/// A device as the exporter uses it.
+/// A device that the exporter uses.
 struct exporting_device {
   std::shared_ptr<cuda::primary_context> context;
   cuda::event event = nullptr;
@@ -125,7 +125,7 @@ result<cuda_ipc::shares::subject> cuda_ipc_exporter::state::subject_of(cuda_memo
   return what;
 }
 
-/// Puts in what the driver has to say of it.
+/// Fills in the driver's part of the handle.
 result<void> cuda_ipc_exporter::state::describe_memory(const exporting_device& on, cuda_ipc_handle& handle) noexcept {
   static_assert(sizeof handle.memory == sizeof(cuda::ipc_memory_handle) &&
                 sizeof handle.memory == sizeof(cuda::pool_pointer_export));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// How a handle of GPU memory is put together and recognised.
+/// Makes and checks handles of GPU memory.
 #pragma once
 
 #include <pinfold/registrars/cuda_ipc.hpp>
@@ -20,12 +20,12 @@ inline constexpr std::uint64_t handle_magic = 0x5046'4355'4950'4301;
 static_assert(sizeof(cuda_ipc_handle) == 160 && std::has_unique_object_representations_v<cuda_ipc_handle>);
 static_assert(offsetof(cuda_ipc_handle, check) == sizeof(cuda_ipc_handle) - sizeof(cuda_ipc_handle::check));
 
-/// What `handle.check` has to be.
+/// Returns the value that `handle.check` has to have.
 [[nodiscard]] inline std::uint32_t checksum_of(const cuda_ipc_handle& handle) noexcept {
   return exchange::crc32c(std::as_bytes(std::span(&handle, 1)).first(offsetof(cuda_ipc_handle, check)));
 }
 
-/// The handle with magic and checksum filled in.
+/// Returns the handle with magic and checksum filled in.
 [[nodiscard]] inline cuda_ipc_handle completed(cuda_ipc_handle handle) noexcept {
   handle.magic = handle_magic;
   handle.check = checksum_of(handle);
@@ -40,7 +40,8 @@ static_assert(offsetof(cuda_ipc_handle, check) == sizeof(cuda_ipc_handle) - size
   return {handle.exporter, handle.start_time, handle.pid};
 }
 
-/// The allocation that the handle stands for; `invalid_handle` when it cannot be one of ours. No call of the driver.
+/// Returns the allocation that the handle stands for; `invalid_handle` when no exporter of ours can have made it. Does
+/// not call the driver.
 [[nodiscard]] result<range> checked(const cuda_ipc_handle& handle) noexcept;
 
 }  // namespace pinfold::cuda_ipc

@@ -21,7 +21,7 @@ result<opened_memory> open_allocation(const cuda::primary_context& in, const cud
   const auto answer = in.with(
       [&] { return opened = in.calls().ipc_open_mem_handle(&made.at, memory, cuda::ipc_lazy_enable_peer_access); });
   if (answer == status::success) return made;
-  if (opened == status::success)  // but the context could not be put back
+  if (opened == status::success)  // the memory was opened, but the previous context could not be restored
     static_cast<void>(in.with([&] { return in.calls().ipc_close_mem_handle(made.at); }));
   return tl::unexpected(refusal_of(in.calls(), answer, handle));
 }
@@ -62,7 +62,7 @@ result<void> close_memory(const cuda::primary_context& in, opened_memory& memory
     if (memory.kind == cuda_memory_kind::pool) static_cast<void>(close_pooled(in.calls(), memory, true));
     return {};
   }
-  auto done = status::unknown;  // apart: a context that cannot be put back does not open it again
+  auto done = status::unknown;  // kept apart: if only restoring the context fails, the memory is closed
   const auto answer = in.with([&] { return done = close_by_kind(in.calls(), memory); });
   if (done == status::success || cuda::context_gone(answer)) return {};
   return closed(answer);

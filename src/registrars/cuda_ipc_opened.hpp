@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What this process has open of other processes' GPU memory: one table for all importers.
+/// The GPU memory of other processes that this process has open: one table for all importers.
 ///
-/// Drivers differ in what a second open of a handle does: some count it and give the same address, some refuse it. Here
-/// it is counted, so that neither matters.
+/// Drivers differ on a second open of a handle: some count it and return the same address, some refuse it. This table
+/// counts the opens itself, so the difference does not matter.
 #pragma once
 
 #include "registrars/cuda_api.hpp"
@@ -16,18 +16,18 @@
 
 namespace pinfold::cuda_ipc {
 
-/// One mapping, as it has to be closed.
+/// One mapping, with all that its close needs.
 struct opened_memory {
   cuda_memory_kind kind = cuda_memory_kind::allocation;
   cuda::device_pointer at = 0;
-  std::size_t bytes = 0;                ///< from there on
-  std::vector<std::size_t> segments{};  ///< bytes of each that is mapped, in order
-  std::uint64_t life = 0;               ///< of the context; segments belong to none
-  std::uint64_t pool_hold = 0;          ///< of pool memory, on its pool
-  std::size_t closed = 0;               ///< how many of them a close that failed had unmapped before
+  std::size_t bytes = 0;                ///< from `at` on
+  std::vector<std::size_t> segments{};  ///< bytes of each mapped segment, in order
+  std::uint64_t life = 0;               ///< of the context; segments belong to no context
+  std::uint64_t pool_hold = 0;          ///< for pool memory, the hold on its pool
+  std::size_t closed = 0;               ///< how many segments a failed close has unmapped
 };
 
-/// One handle, as the driver tells them apart, on one device.
+/// One handle, by the bytes that the driver distinguishes, on one device.
 struct open_place {
   int device;
   cuda_ipc_handle handle;
@@ -37,7 +37,8 @@ struct open_place {
   }
 };
 
-/// Two exporters in one process give one allocation different names, and the driver does not.
+/// Returns the place of a handle, without an allocation's names by its exporter: two exporters in one process give one
+/// allocation different names, but the driver does not.
 [[nodiscard]] inline open_place place_of(int device, cuda_ipc_handle handle) noexcept {
   if (kind_of(handle) == cuda_memory_kind::allocation) handle.exporter = handle.serial = handle.check = 0;
   return {device, handle};
@@ -45,7 +46,7 @@ struct open_place {
 
 using opened_table = cuda::held_table<open_place, opened_memory>;
 
-/// The process's.
+/// Returns the process's table.
 inline opened_table& all_opened() noexcept { return cuda::only<opened_table>(); }
 
 }  // namespace pinfold::cuda_ipc

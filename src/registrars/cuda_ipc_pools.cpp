@@ -33,11 +33,12 @@ using pool_table = cuda::held_table<pool_place, cuda::memory_pool>;
 
 pool_table& all_pools() noexcept { return cuda::only<pool_table>(); }
 
-/// Where pool memory is open. Nothing is freed between an import and its note: the driver gives an address again as
-/// soon as it is free, and it would be taken for memory that is open.
+/// The addresses at which pool memory is open. No memory is freed between an import and its entry here: the driver
+/// reuses an address as soon as it is free, and otherwise the import would be taken for memory that is still open.
 class address_set {
  public:
-  /// `import()` gives a status, and then `at` is the address: whether it is another's. Throws before that only.
+  /// Calls `import()`, which returns a status and sets `at`. `taken` tells whether other memory has that address.
+  /// Throws only before the import.
   template <class Import>
   [[nodiscard]] status import(const cuda::device_pointer& at, bool& taken, Import&& import) {
     std::set<cuda::device_pointer> fresh{0};
@@ -61,7 +62,7 @@ class address_set {
 
  private:
   std::shared_mutex freeing_;
-  std::mutex mutex_;  // among those that import
+  std::mutex mutex_;  // guards `addresses_` among imports
   std::set<cuda::device_pointer> addresses_;
 };
 
@@ -71,7 +72,7 @@ result<cuda::memory_pool> import_pool(const cuda::primary_context& in, exchange:
                                       const cuda_ipc_handle& handle) noexcept {
   const auto shared = from.fetch(exchange::way::scm, {origin_of(handle), handle.pool});
   if (!shared) return tl::unexpected(shared.error());
-  auto* const descriptor = reinterpret_cast<void*>(static_cast<std::uintptr_t>(shared->number()));  // as the API has it
+  auto* const descriptor = reinterpret_cast<void*>(static_cast<std::uintptr_t>(shared->number()));  // the API's type
   const auto type = cuda::allocation_handle_type::posix_file_descriptor;
   cuda::memory_pool pool = nullptr;
   const auto got = in.calls().mem_pool_import_from_shareable_handle(&pool, descriptor, type, 0);
@@ -83,7 +84,7 @@ result<cuda::memory_pool> import_pool(const cuda::primary_context& in, exchange:
   return cuda::fail_cuda(allowed, "this device cannot reach the peer's memory pool");
 }
 
-/// The driver keeps a destroyed pool until its last memory is freed, so nothing can be lost by a refusal.
+/// The driver keeps a destroyed pool until its last memory is freed, so a refusal loses nothing.
 void give_pool_back(const cuda::driver_table& calls, std::uint64_t hold, bool life_is_over) noexcept {
   static_cast<void>(all_pools().give_back(hold, [&](const auto&, cuda::memory_pool pool) -> result<void> {
     if (!life_is_over) static_cast<void>(calls.mem_pool_destroy(pool));
@@ -106,7 +107,7 @@ result<void> import_pointer(const cuda::primary_context& in, cuda::memory_pool p
   return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the importer's own records");
 }
 
-/// With the context current.
+/// Opens the memory. The context is current.
 result<opened_memory> open_here(const cuda::primary_context& in, exchange::link& from, const cuda_ipc_handle& handle) {
   const pool_place place{origin_of(handle), handle.pool, in.ordinal(), in.life()};
   cuda::memory_pool pool = nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Memory of other processes' pools.
+/// Opens memory of other processes' pools.
 #pragma once
 
 #include "exchange/link.hpp"
@@ -9,13 +9,13 @@
 
 namespace pinfold::cuda_ipc {
 
-/// Opens what the handle, one of a pool, stands for. The pool is imported with the first of its memory that is open in
-/// this process, and goes with the last. `already_mapped` when other memory that is open here has the address: the
-/// driver does not count, and a close of one would free the other.
+/// Opens the memory of a pool's handle. Imports the pool with the first of its memory that is open in this process, and
+/// destroys it with the last. `already_mapped` when other memory that is open here has the address: the driver does not
+/// count, so closing one would free the other.
 [[nodiscard]] result<opened_memory> open_pooled(const cuda::primary_context& in, exchange::link& from,
                                                 const cuda_ipc_handle& handle) noexcept;
 
-/// Frees it. `life_is_over`: the context, and the memory with it, is gone already.
+/// Frees the memory. `life_is_over`: the context, and the memory with it, is gone already.
 [[nodiscard]] cuda::status close_pooled(const cuda::driver_table& calls, opened_memory& memory,
                                         bool life_is_over) noexcept;
 

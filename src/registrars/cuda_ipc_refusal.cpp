@@ -11,7 +11,8 @@ namespace {
 
 using cuda::status;
 
-/// What says nothing but that the handle is no good: the driver does not tell freed memory from other reasons.
+/// Whether the status says no more than that the handle is bad: the driver does not tell freed memory from other
+/// causes.
 bool blames_handle(status answer) noexcept {
   return answer == status::invalid_value || answer == status::invalid_handle || answer == status::map_failed ||
          answer == status::not_found || answer == status::unknown;
@@ -24,7 +25,7 @@ bool exporter_has_ended(const cuda_ipc_handle& handle) noexcept {
 
 bool sees_device(const cuda::driver_table& calls, const cuda_ipc_handle& handle) noexcept {
   int count = 0;
-  if (calls.device_get_count(&count) != status::success) return true;  // nothing to say against it
+  if (calls.device_get_count(&count) != status::success) return true;  // nothing contradicts it
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     cuda::device device{};
     cuda::uuid id{};

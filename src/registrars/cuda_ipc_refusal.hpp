@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What it means when the driver refuses to open a handle.
+/// Explains why the driver refuses to open a handle.
 #pragma once
 
 #include "registrars/cuda_driver.hpp"
@@ -8,8 +8,8 @@
 
 namespace pinfold::cuda_ipc {
 
-/// `peer_gone` where the exporter's process has ended, `unsupported` where this process does not see the device,
-/// `stale_handle` where the driver blames the handle, else as `cuda::as_error` has it.
+/// Returns `peer_gone` where the exporter's process has ended, `unsupported` where this process does not see the
+/// device, `stale_handle` where the driver blames the handle, else as `cuda::as_error`.
 [[nodiscard]] error refusal_of(const cuda::driver_table& calls, cuda::status answer,
                                const cuda_ipc_handle& handle) noexcept;
 

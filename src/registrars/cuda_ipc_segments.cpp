@@ -15,14 +15,14 @@ namespace {
 using cuda::status;
 
 constexpr int list_seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
-constexpr std::size_t most_segments = std::size_t{1} << 20U;  // 2 TiB of the smallest
+constexpr std::size_t most_segments = std::size_t{1} << 20U;  // 2 TiB of the smallest segments
 constexpr auto no_list = "the exporter's list of segments makes no sense";
 
 std::size_t sum(std::span<const std::size_t> segments) noexcept {
   return std::accumulate(segments.begin(), segments.end(), std::size_t{0});
 }
 
-/// Reserved addresses, with segments mapped from their beginning on. Undone unless it is kept.
+/// Reserved addresses, with segments mapped from the start on. Unmaps them unless `keep` is called.
 class mapped_segments {
  public:
   mapped_segments(const cuda::driver_table& calls, std::size_t bytes) noexcept : calls_(calls) {
@@ -32,7 +32,7 @@ class mapped_segments {
   mapped_segments& operator=(const mapped_segments&) = delete;
   ~mapped_segments() {
     if (memory_.at == 0) return;
-    if (close_segments(calls_, memory_) != status::success) return;  // what cannot be unmapped cannot be given back
+    if (close_segments(calls_, memory_) != status::success) return;  // still mapped memory cannot be given back
   }
 
   [[nodiscard]] status reserve() noexcept { return calls_.mem_address_reserve(&memory_.at, memory_.bytes, 0, 0, 0); }
@@ -41,12 +41,12 @@ class mapped_segments {
     memory_.segments.reserve(memory_.segments.size() + 1);
     cuda::generic_allocation physical = 0;
     auto* const descriptor =
-        reinterpret_cast<void*>(static_cast<std::uintptr_t>(segment.number()));  // as the API has it
+        reinterpret_cast<void*>(static_cast<std::uintptr_t>(segment.number()));  // the API's type for a descriptor
     const auto type = cuda::allocation_handle_type::posix_file_descriptor;
     if (const auto got = calls_.mem_import_from_shareable_handle(&physical, descriptor, type); got != status::success)
       return got;
     const auto got = calls_.mem_map(memory_.at + mapped_, bytes, 0, physical, 0);
-    const auto released = calls_.mem_release(physical);  // the mapping holds it
+    const auto released = calls_.mem_release(physical);  // the mapping keeps the memory
     if (got != status::success) return got;
     memory_.segments.push_back(bytes);
     mapped_ += bytes;

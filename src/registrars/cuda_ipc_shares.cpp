@@ -27,7 +27,7 @@ bool exclude(const cuda::segment_facts& one, const cuda::segment_facts& other) n
   return one != other && overlap(one.base, one.base + one.size, other.base, other.base + other.size);
 }
 
-/// Whether what lies there now shows that the other does not any more.
+/// Whether the memory `now` proves that `other` is gone.
 bool replaces(const shares::subject& now, const shares::subject& other) noexcept {
   if (!overlap(now.where.begin, now.where.end, other.where.begin, other.where.end)) return false;
   if (now.segments.empty() || other.segments.empty()) return now != other;
@@ -68,7 +68,7 @@ result<cuda_ipc_handle> shares::find_or_make(const subject& what, const make_han
   auto made = make(serial);
   if (!made) return made;
   guard.lock();
-  if (const auto* found = known(what)) return found->handle;  // another thread was quicker
+  if (const auto* found = known(what)) return found->handle;  // another thread was faster
   forget_what_is_gone(what);
   const auto there = by_address_.emplace(what.where.begin, serial);
   try {
@@ -122,7 +122,8 @@ result<void> shares::lend(std::uint64_t serial, const std::function<void(int)>& 
   return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the exporter's own records");
 }
 
-/// The memory may be unmapped meanwhile: it is the right one if it was so before and after it was retained.
+/// Lends one segment's descriptor. The memory may be unmapped meanwhile: it is the right segment if it was so both
+/// before and after the retain.
 result<void> shares::lend_segment(const cuda::segment_facts& wanted, const std::function<void(int)>& use) noexcept {
   const auto is_there = [&] {
     const auto now = cuda::segment_at(calls_, wanted.base);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What an exporter has shared, and the descriptors that its peers ask for.
+/// The memory that an exporter has shared, and the descriptors for which its peers ask.
 #pragma once
 
 #include "exchange/source.hpp"
@@ -17,16 +17,17 @@
 
 namespace pinfold::cuda_ipc {
 
-/// Thread-safe. Descriptors are made when they are asked for and closed when they are sent: one that is kept would keep
+/// Thread-safe. Descriptors are made at each request and closed after they were sent: a kept descriptor would keep
 /// memory that the application has freed.
 class shares final : public exchange::source {
  public:
   explicit shares(const cuda::driver_table& calls) noexcept;
 
-  /// The handle of what lies at these addresses, made by `make` unless it is known. What is known is no longer so once
-  /// something else lies there. Ranges of segments may overlap: each has a handle of its own.
+  /// The memory that a handle names. `find_or_make` returns its handle, and calls `make` unless the handle is known. A
+  /// handle is forgotten once other memory lies at its addresses. Ranges of segments may overlap: each has a handle of
+  /// its own.
   ///
-  /// `segments` is empty for anything but segments; then `buffer_id` tells whether it is the same.
+  /// For memory that does not consist of segments, `segments` is empty and `buffer_id` identifies it.
   struct subject {
     range where;
     std::uint64_t buffer_id;
@@ -36,7 +37,7 @@ class shares final : public exchange::source {
   using make_handle = std::function<result<cuda_ipc_handle>(std::uint64_t serial)>;
   [[nodiscard]] result<cuda_ipc_handle> find_or_make(const subject& what, const make_handle& make) noexcept;
 
-  /// The serial of a pool, which stays the same while the exporter lives.
+  /// Returns the serial of a pool, which stays the same while the exporter lives.
   [[nodiscard]] std::uint64_t serial_of(cuda::memory_pool pool);
 
   [[nodiscard]] result<void> lend(std::uint64_t serial, const std::function<void(int)>& use) noexcept override;
@@ -50,8 +51,8 @@ class shares final : public exchange::source {
   };
   struct lent {
     cuda::memory_pool pool = nullptr;
-    std::vector<std::size_t> sizes;  ///< of all segments, when those are asked for
-    cuda::segment_facts segment;     ///< the one that is asked for
+    std::vector<std::size_t> sizes;  ///< of all segments, when the request is for their list
+    cuda::segment_facts segment;     ///< the requested segment
   };
 
   [[nodiscard]] result<lent> look_up(std::uint64_t serial);
@@ -66,7 +67,7 @@ class shares final : public exchange::source {
   std::mutex mutex_;
   std::map<std::uint64_t, shared> shared_;                  ///< by serial
   std::multimap<std::uint64_t, std::uint64_t> by_address_;  ///< serials by first address
-  std::uint64_t largest_ = 0;                               ///< bytes of the largest ever shared
+  std::uint64_t largest_ = 0;                               ///< bytes of the largest memory ever shared
   std::map<cuda::memory_pool, std::uint64_t> pools_;
   std::uint64_t last_serial_ = 0;
 };

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What a process has one of, as the driver has.
+/// Objects of which a process has one, as the driver has.
 #pragma once
 
 namespace pinfold::cuda {
 
-/// The process's only T, made by the first call. Never destroyed: closes may come after the destructors of statics.
+/// Returns the process's only T, made by the first call. Never destroyed: closes may come after the destructors of
+/// statics.
 template <class T>
 [[nodiscard]] T& only() noexcept {
   union place {

@@ -9,16 +9,16 @@ namespace {
 
 constexpr auto unknown = "not memory that CUDA knows";
 
-/// The range of the attributes can be that of a reservation which holds several allocations.
+/// Narrows the range: the attributes may describe a reservation that contains several allocations.
 void narrow_down(const driver_table& calls, device_pointer pointer, memory_facts& facts) noexcept {
   device_pointer base = 0;
   std::size_t size = 0;
-  if (calls.mem_get_address_range(&base, &size, pointer) != status::success) return;  // it may want a context
+  if (calls.mem_get_address_range(&base, &size, pointer) != status::success) return;  // it may need a context
   facts.base = base;
   facts.size = size;
 }
 
-/// All at once, or one by one where the driver takes some of them only so.
+/// Asks for all attributes at once, or one by one where the driver accepts some of them only so.
 template <std::size_t N>
 status ask(const driver_table& calls, device_pointer pointer, std::array<pointer_attribute, N>& wanted,
            std::array<void*, N>& values) noexcept {
