@@ -18,11 +18,11 @@ static_assert(group_registrar<io_uring_registrar>);
 
 namespace {
 
-// io_buffer_validate() in the kernel's io_uring/rsrc.c: larger buffers are refused with EFAULT, as bad memory is, so
-// that the limit cannot be told from the error.
+// io_buffer_validate() in the kernel's io_uring/rsrc.c: the kernel refuses larger buffers with EFAULT, as it does bad
+// memory, so the error does not reveal the limit.
 constexpr std::size_t largest_buffer = std::size_t{1} << 30U;
 
-// Ranges that one call registers at most.
+// The most ranges that one call registers.
 constexpr std::size_t most_at_once = 64;
 
 constexpr const char* another_thread = "the ring takes registrations from its own thread only (SINGLE_ISSUER)";
@@ -53,7 +53,7 @@ error refused_table(int native) noexcept {
 
 tl::unexpected<error> moved_away() noexcept { return fail(errc::closed, "this registrar was moved from"); }
 
-/// Ranges that are to be registered together, and where their results go.
+/// Ranges to register together, and where their results go.
 struct wave {
   std::array<iovec, most_at_once> memory;
   std::array<result<io_uring_registrar::registration_type>*, most_at_once> made;
@@ -71,12 +71,12 @@ struct io_uring_registrar::state {
   state(::io_uring* of, unsigned size) : ring(of), slots(size) {}
   state(const state&) = delete;
   state& operator=(const state&) = delete;
-  // A child of fork(2) has the parent's ring: it would take the parent's buffers away (R37).
+  // A child of fork(2) has the parent's ring: unregistering would take the parent's buffers away (R37).
   ~state() {
     if (::getpid() == process) static_cast<void>(uring::drop_table(*ring));
   }
 
-  // How many of the run's slots were changed, or the negative errno of the first.
+  // Changes a run of slots. Returns how many were changed, or the negative errno of the first.
   int update(unsigned first, std::span<const iovec> to) noexcept {
     calls.fetch_add(1, std::memory_order_relaxed);
     return uring::change_slots(*ring, first, to);
@@ -86,7 +86,7 @@ struct io_uring_registrar::state {
     for (unsigned done = 0; done < all.count;) done += open_some(all, done);
   }
 
-  // How many more have their results.
+  // Registers some more ranges. Returns how many more have their results.
   unsigned open_some(const wave& all, unsigned done) noexcept {
     const auto run = slots.take(all.count - done);
     if (run.count == 0) {
@@ -98,7 +98,8 @@ struct io_uring_registrar::state {
     for (unsigned i = 0; i < good; ++i) *all.made[done + i] = registration_type{run.first + i};
     slots.settle(run, good);
     if (good > 0) return good;
-    // The kernel stops at the first range that it refuses, and says why only when that is the first of a call.
+    // The kernel stops at the first range that it refuses, and gives the reason only if that range is the first of a
+    // call.
     *all.made[done] = tl::unexpected(as_error(-changed));
     return 1;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The calls that change a ring's table of buffers, through libc and not through liburing: that enters the kernel by
+/// The calls that change a ring's table of buffers. They use libc and not liburing, which enters the kernel by
 /// instructions of its own, past the hooks, and must not come into every process with this library.
 #pragma once
 
@@ -14,9 +14,9 @@
 
 namespace pinfold::uring {
 
-/// io_uring_register(2): a negative errno when it fails.
+/// Calls io_uring_register(2). Returns a negative errno when it fails.
 inline int change(const ::io_uring& ring, unsigned what, const void* argument, unsigned count) noexcept {
-  constexpr unsigned by_registered_number = 1U << 31U;  // Linux 6.3: of a ring whose descriptor was closed
+  constexpr unsigned by_registered_number = 1U << 31U;  // Linux 6.3: for a ring whose descriptor was closed
   const bool closed = ring.ring_fd < 0;
   const int number = closed ? ring.enter_ring_fd : ring.ring_fd;
   const auto done =
@@ -24,7 +24,7 @@ inline int change(const ::io_uring& ring, unsigned what, const void* argument, u
   return done < 0 ? -errno : static_cast<int>(done);
 }
 
-/// A table of `slots` slots, all empty.
+/// Makes a table of `slots` empty slots.
 inline int make_table(const ::io_uring& ring, unsigned slots) noexcept {
   io_uring_rsrc_register asked{};
   asked.nr = slots;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Which slots of a buffer table are free, and which are in use.
+/// Tracks the free and the used slots of a buffer table.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ struct run {
   unsigned count;  ///< 0: none
 };
 
-/// A set of slots, a bit each. Not thread-safe.
+/// A set of slots, one bit each. Not thread-safe.
 class slot_set {
  public:
   explicit slot_set(unsigned slots) : size_(slots), words_((slots + 63) / 64, 0) {}
@@ -34,7 +34,7 @@ class slot_set {
     for (unsigned i = 0; i < all.count; ++i) words_[(all.first + i) / 64] &= ~bit(all.first + i);
   }
 
-  /// The first slot from `from` on that is in the set, or is not; `size()` when there is none.
+  /// Returns the first slot from `from` on that is in the set (`inside`) or not in it; `size()` when there is none.
   [[nodiscard]] unsigned next(unsigned from, bool inside) const noexcept {
     std::uint64_t mask = ~std::uint64_t{0} << from % 64;
     for (std::size_t at = from / 64; at < words_.size(); ++at, mask = ~std::uint64_t{0}) {
@@ -52,15 +52,15 @@ class slot_set {
   std::vector<std::uint64_t> words_;
 };
 
-/// Hands out runs of consecutive slots, as one system call can fill such a run. Starts looking behind the last run, so
-/// that a slot rests as long as possible before it is used again. Thread-safe.
+/// Hands out runs of consecutive slots, because one system call can fill such a run. Starts each search behind the last
+/// run, so that a slot rests as long as possible before it is used again. Thread-safe.
 class slot_table {
  public:
   explicit slot_table(unsigned slots) : free_(slots), used_(slots), left_(slots), longest_(slots) {
     free_.insert({0, slots});
   }
 
-  /// The first run of `most` slots, else the longest. None when the table is full.
+  /// Takes the first run of `most` slots, else the longest. Returns an empty run when the table is full.
   [[nodiscard]] run take(unsigned most) noexcept {
     const std::scoped_lock guard(mutex_);
     if (left_ == 0 || most == 0) return {0, 0};
@@ -71,14 +71,14 @@ class slot_table {
     return found;
   }
 
-  /// Ends a `take`: the first `good` slots are in use now, the others free.
+  /// Ends a `take`: the first `good` slots are now in use, the others free.
   void settle(const run& taken, unsigned good) noexcept {
     const std::scoped_lock guard(mutex_);
     used_.insert({taken.first, good});
     give({taken.first + good, taken.count - good});
   }
 
-  /// Begins to empty a slot: false when it is not in use. To be followed by `emptied` or `kept`.
+  /// Begins to empty a slot; `emptied` or `kept` has to follow. Returns false when the slot is not in use.
   [[nodiscard]] bool leave(unsigned slot) noexcept {
     const std::scoped_lock guard(mutex_);
     if (slot >= used_.size() || !used_.contains(slot)) return false;
@@ -97,8 +97,8 @@ class slot_table {
   [[nodiscard]] unsigned size() const noexcept { return free_.size(); }
 
  private:
-  // A whole turn is made only where runs of several slots are wanted, and at most once between two that are given back:
-  // what it finds then bounds the searches that follow.
+  // Searches all slots only where runs of several slots are wanted, and at most once between two that are given back:
+  // the longest run found then bounds the following searches.
   run search(unsigned most) noexcept {
     const unsigned enough = std::min(most, longest_);
     run best{0, 0};
@@ -118,12 +118,12 @@ class slot_table {
     if (back.count == 0) return;
     free_.insert(back);
     left_ += back.count;
-    longest_ = std::min(size(), 2 * longest_ + back.count);  // it may join the longest two
+    longest_ = std::min(size(), 2 * longest_ + back.count);  // the run may join the two longest
   }
 
-  std::mutex mutex_;  // guards all below
+  std::mutex mutex_;  // guards all members below
   slot_set free_;
-  slot_set used_;  // what is in neither is about to be filled, or emptied
+  slot_set used_;  // slots in neither set are about to be filled or emptied
   unsigned next_ = 0;
   unsigned left_;
   unsigned longest_;  // no run of free slots is longer

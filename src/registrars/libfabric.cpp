@@ -25,7 +25,7 @@ static_assert(static_cast<int>(libfabric_interface::synapse_ai) == FI_HMEM_SYNAP
 
 namespace {
 
-// The program may have registered by itself, from the same key upwards.
+// The program may have made registrations of its own, from the same key upwards.
 constexpr int tries_for_a_key = 1024;
 
 std::size_t page_bytes() noexcept { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
@@ -33,7 +33,7 @@ std::size_t page_bytes() noexcept { return static_cast<std::size_t>(::sysconf(_S
 void set_device(::fi_mr_attr& of, const libfabric_device_memory& memory) noexcept {
   of.iface = static_cast<::fi_hmem_iface>(memory.interface);
   of.device.reserved = 0;
-  of.device.cuda = memory.device;  // all interfaces' numbers share its place
+  of.device.cuda = memory.device;  // the union has one member for all interfaces' device numbers
 }
 
 tl::unexpected<error> moved_away() noexcept { return fail(errc::closed, "this registrar was moved from"); }
@@ -63,7 +63,8 @@ struct libfabric_registrar::state {
     return rules.collective && (flags & (FI_SEND | FI_RECV)) != 0 ? flags | FI_COLLECTIVE : flags;
   }
 
-  // With FI_MR_ENDPOINT a region is made disabled. 0, or a negative fi_errno, and then null if nothing is left.
+  // Enables a region, which is made disabled with FI_MR_ENDPOINT. Returns 0, or a negative fi_errno with `region` null
+  // if nothing is left of it.
   int enable(::fid_mr*& region, std::uint64_t key, note& spare) noexcept {
     if (!rules.endpoint) return 0;
     int refused = fi_mr_bind(region, &options.endpoint->fid, 0);
@@ -75,7 +76,7 @@ struct libfabric_registrar::state {
     return refused;
   }
 
-  // 0, or a negative fi_errno, and then null if nothing is left.
+  // Returns 0, or a negative fi_errno with `made` null if nothing is left of the region.
   int register_memory(::fi_mr_attr& what, ::fid_mr*& made, note& spare) noexcept {
     const int refused = fi_mr_regattr(domain, &what, 0, &made);
     if (refused == 0) return enable(made, what.requested_key, spare);
@@ -97,7 +98,7 @@ struct libfabric_registrar::state {
     return -FI_ENOKEY;
   }
 
-  // fi_mr(3) promises the key that was requested; a provider need not tell it where peers have no right.
+  // fi_mr(3) promises the key that was requested; a provider need not return it where peers have no right.
   [[nodiscard]] registration_type described(::fid_mr* region, const ::fi_mr_attr& what) const noexcept {
     const auto key = rules.provider_keys ? fi_mr_key(region) : what.requested_key;
     const auto begin = reinterpret_cast<std::uintptr_t>(what.mr_iov->iov_base);
@@ -109,7 +110,7 @@ struct libfabric_registrar::state {
   libfabric_rules rules;
   libfabric::keys keys;
   libfabric::owed_regions owed;
-  std::atomic<std::size_t> regions_now{0};  // only for the words of an error
+  std::atomic<std::size_t> regions_now{0};  // only for an error's message
 };
 
 libfabric_registrar::libfabric_registrar(std::unique_ptr<state> made) noexcept : state_(std::move(made)) {}

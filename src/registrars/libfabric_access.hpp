@@ -8,7 +8,7 @@
 
 namespace pinfold::libfabric {
 
-// fi_mr(3), "access". FI_READ is for what an RMA read brings: "from the viewpoint of the application, the memory buffer
+// fi_mr(3), "access". FI_READ is for the data of an RMA read: "from the viewpoint of the application, the memory buffer
 // is being written into by the network". A fetching atomic needs both remote flags.
 [[nodiscard]] constexpr std::uint64_t access_flags(rights wanted) noexcept {
   std::uint64_t flags = 0;

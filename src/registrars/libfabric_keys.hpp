@@ -9,14 +9,14 @@
 
 namespace pinfold::libfabric {
 
-/// Keys for peers, each held by one region at a time. They go up and around, so that one that was given back comes
-/// again as late as can be. Thread-safe.
+/// Keys for peers, each held by one region at a time. They count up and wrap around, so that a key that was given back
+/// is reused as late as possible. Thread-safe.
 class keys {
  public:
-  /// Of so many bytes, beginning with `first` cut to that width.
+  /// Makes keys of `bytes` bytes, starting with `first` cut to that width.
   keys(std::size_t bytes, std::uint64_t first) noexcept;
 
-  /// Nothing: all are held. Throws std::bad_alloc.
+  /// Takes a key, or nothing when all are held. Throws std::bad_alloc.
   [[nodiscard]] std::optional<std::uint64_t> take();
   void give_back(std::uint64_t key) noexcept;
 
@@ -29,7 +29,7 @@ class keys {
   std::unordered_set<std::uint64_t> held_;
 };
 
-/// A key that nobody else at a domain is likely to have come to.
+/// Returns a key that no other user of a domain is likely to choose.
 [[nodiscard]] std::uint64_t random_key() noexcept;
 
 }  // namespace pinfold::libfabric

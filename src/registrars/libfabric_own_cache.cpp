@@ -15,7 +15,7 @@ using std::string_view_literals::operator""sv;
 
 constexpr const char* size_of_cache = "FI_MR_CACHE_MAX_COUNT";
 constexpr const char* efa_cache = "FI_EFA_MR_CACHE_ENABLE";
-// These copy through the kernel or the processor, and register nothing with hardware.
+// These providers copy through the kernel or the processor, and register nothing with hardware.
 constexpr std::array without_hardware{"tcp"sv, "net"sv, "udp"sv, "sockets"sv, "shm"sv};
 
 bool equals(const char* variable, std::string_view wanted) noexcept {
@@ -23,7 +23,7 @@ bool equals(const char* variable, std::string_view wanted) noexcept {
   return value != nullptr && value == wanted;
 }
 
-// fi_mr(3), "Memory registration cache": either setting turns it off; the monitor's is only that of system memory.
+// fi_mr(3), "Memory registration cache": either setting turns it off; the monitor's setting is for system memory only.
 bool turned_off(bool device_memory) noexcept {
   return equals(size_of_cache, "0") || (!device_memory && equals("FI_MR_CACHE_MONITOR", "disabled"));
 }
@@ -33,7 +33,7 @@ bool efa_keeps_nothing() noexcept {
   return std::ranges::any_of(std::array{"0", "no", "off", "false"}, [](auto* no) { return equals(efa_cache, no); });
 }
 
-// "tcp" of "tcp;ofi_rxm": the layers above use what it registers.
+// Returns "tcp" of "tcp;ofi_rxm": the layers above use its registrations.
 std::string_view lowest_provider(const ::fi_info* info) noexcept {
   if (info == nullptr || info->fabric_attr == nullptr || info->fabric_attr->prov_name == nullptr) return {};
   const std::string_view name = info->fabric_attr->prov_name;

@@ -7,7 +7,7 @@ namespace pinfold::libfabric {
 
 namespace {
 
-// FI_ENOMR, which headers before libfabric 1.20 do not have.
+// FI_ENOMR, which headers before libfabric 1.20 lack.
 constexpr int no_region_left = 270;
 
 error make(errc code, int native, const char* message) noexcept {

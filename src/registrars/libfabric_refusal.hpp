@@ -5,11 +5,11 @@
 
 namespace pinfold::libfabric {
 
-/// What is behind a positive fi_errno of fi_mr_regattr, fi_mr_bind or fi_mr_enable. `many`: the registrar alone has as
-/// many regions as suit the domain.
+/// Returns the error for a positive fi_errno of fi_mr_regattr, fi_mr_bind or fi_mr_enable. `many`: the registrar alone
+/// has as many regions as suit the domain.
 [[nodiscard]] error refused_open(int native, bool many) noexcept;
 
-/// What is behind FI_EBUSY or FI_EAGAIN of fi_close: the region is still open.
+/// Returns the error for FI_EBUSY or FI_EAGAIN of fi_close: the region is still open.
 [[nodiscard]] error refused_close(int native) noexcept;
 
 }  // namespace pinfold::libfabric

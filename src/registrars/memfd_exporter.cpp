@@ -40,7 +40,7 @@ struct memfd_buffer::state {
   state(const state&) = delete;
   state& operator=(const state&) = delete;
   ~state() {
-    if (served) served->remove(handle.serial);  // before the descriptor's number can come to mean another file
+    if (served) served->remove(handle.serial);  // before the descriptor's number can refer to another file
   }
 };
 

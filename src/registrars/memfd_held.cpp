@@ -53,7 +53,7 @@ void held_table::undo_close(const mapping& failed) noexcept {
 }
 
 void held_table::remove(std::uint64_t exporter, std::uint64_t base) noexcept {
-  std::map<key, held>::node_type removed;  // its memory is freed after the lock
+  std::map<key, held>::node_type removed;  // its memory is freed after the lock is released
   const std::scoped_lock hold(mutex_);
   removed = ranges_.extract(key{exporter, base});
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Which ranges of which exporters an importer has open: the rule that nothing is mapped twice.
+/// The ranges of exporters that an importer has open: ensures that nothing is mapped twice.
 #pragma once
 
 #include <pinfold/registrars/memfd.hpp>
@@ -14,22 +14,22 @@
 namespace pinfold::memfd {
 
 /// Ranges by exporter and address; those of one exporter never overlap. A range is in the table from before its mmap
-/// until after its munmap, so an open that meets a close in progress is refused, too. Thread-safe. No memory is
-/// allocated or freed under the lock.
+/// until after its munmap, so an open that meets a close in progress is refused, too. Thread-safe. Allocates and frees
+/// no memory under the lock.
 class held_table {
  public:
   using mapping = memfd_importer::mapping_type;
 
-  /// Takes the range for an open that is about to map. `already_mapped` when it overlaps one that is taken.
+  /// Takes the range for an open that is about to map. `already_mapped` when it overlaps a taken range.
   [[nodiscard]] result<void> reserve(std::uint64_t exporter, range wanted) noexcept;
 
-  /// The reserved range is mapped now.
+  /// Marks the reserved range as mapped.
   void publish(const mapping& made) noexcept;
 
-  /// Claims the mapping for one close. `invalid_argument` when it is not open, or being closed.
+  /// Claims the mapping for one close. `invalid_argument` when it is not open, or is being closed.
   [[nodiscard]] result<void> begin_close(const mapping& closing) noexcept;
 
-  /// The close failed, all is as before.
+  /// Undoes `begin_close` after a failed close.
   void undo_close(const mapping& failed) noexcept;
 
   /// Gives the range back, after a close or a failed open.

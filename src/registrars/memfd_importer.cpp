@@ -49,7 +49,7 @@ result<exchange::file> memfd_importer::state::fetch_once(const memfd_handle& han
   return fetched;
 }
 
-/// Descriptors that are kept for speed must not be what another open lacks.
+/// Retries without the descriptors that the table keeps for speed: an open must not fail because of them.
 result<exchange::file> memfd_importer::state::fetch(const memfd_handle& handle) noexcept {
   auto fetched = fetch_once(handle);
   if (fetched || fetched.error() != errc::out_of_resources || !links.forget_all()) return fetched;

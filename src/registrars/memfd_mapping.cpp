@@ -12,7 +12,7 @@ namespace pinfold::memfd {
 
 namespace {
 
-/// The device number that all memfds of this host share, without which an inode number says little. 0 when unknown.
+/// The device number of all memfds of this host, without which an inode number says little. 0 when unknown.
 std::atomic<dev_t> shared_device{0};
 
 result<dev_t> memfd_device() noexcept {

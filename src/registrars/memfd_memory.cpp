@@ -12,7 +12,7 @@ namespace {
 
 constexpr unsigned int never_executable = 0x0008U;  // MFD_NOEXEC_SEAL, which older headers lack
 
-/// `bytes` rounded up to pages, when that many fit into a file and at the address.
+/// Returns `bytes` rounded up to pages, when that many fit into a file and at the address.
 result<std::size_t> whole_pages(std::size_t bytes, const void* where) noexcept {
   constexpr auto most = static_cast<std::size_t>(std::numeric_limits<off_t>::max());
   const std::size_t page = page_bytes();
@@ -39,7 +39,7 @@ result<std::byte*> map_whole(const exchange::file& memfd, std::size_t bytes, voi
   if (at == MAP_FAILED && errno == EEXIST) return fail_errno(errc::in_use_conflict, EEXIST, taken);
   if (at == MAP_FAILED) return exchange::fail_system("cannot map a memfd");
   if (where == nullptr || at == where) return static_cast<std::byte*>(at);
-  ::munmap(at, bytes);  // a kernel before 4.17 took the address as a hint
+  ::munmap(at, bytes);  // a kernel before 4.17 treated the address as a hint
   return fail_errno(errc::in_use_conflict, EEXIST, taken);
 }
 
@@ -78,7 +78,7 @@ result<exported_memory> make_memory(std::size_t bytes, void* where, memfd_access
   memory.data_ = *data;
   memory.size_ = *size;
   memory.inode_ = seen.st_ino;
-  // After the mapping, for the exporter's own has to be able to write.
+  // After the mapping, because the exporter's own mapping has to be writable.
   if (auto sealed = seal(memory.file_, access); !sealed) return tl::unexpected(sealed.error());
   return memory;
 }

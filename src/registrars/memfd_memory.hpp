@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// A sealed memfd, mapped: what an exporter gives out.
+/// A sealed and mapped memfd, which an exporter shares.
 #pragma once
 
 #include "exchange/file.hpp"
@@ -45,11 +45,11 @@ class exported_memory {
   std::uint64_t inode_ = 0;
 };
 
-/// An empty memfd that can be sealed, or nothing and `errno`.
+/// Returns an empty memfd that can be sealed, or nothing and `errno`.
 [[nodiscard]] exchange::file new_memfd() noexcept;
 
-/// Zeros, `bytes` rounded up to pages of them, exactly at `where` if that is not null. The size is sealed, and so are
-/// the seals; with `read_only`, no mapping but this one can ever write. `invalid_range`, `in_use_conflict`,
+/// Makes zeroed memory of `bytes` bytes, rounded up to pages, exactly at `where` if that is not null. The size is
+/// sealed, and so are the seals; with `read_only`, no other mapping can ever write. `invalid_range`, `in_use_conflict`,
 /// `out_of_resources`, `unsupported`.
 [[nodiscard]] result<exported_memory> make_memory(std::size_t bytes, void* where, memfd_access access) noexcept;
 

@@ -32,8 +32,8 @@ result<exchange::file> fetch_by_socket(const memfd_handle& handle) noexcept {
   return exchange::ask(*socket, exchange::file(), handle.serial);
 }
 
-/// What the child does: import, look at the bytes. It may be the child of a process with threads, so it must neither
-/// allocate nor lock; nothing that it calls does.
+/// Imports the memory in the child and checks its bytes. The child's parent may have threads, so neither this nor any
+/// function that it calls allocates or locks.
 result<void> import_once(memfd_via via, const memfd_handle& handle) noexcept {
   const memfd_importer_options options{.via = via};
   auto fetched = via == memfd_via::scm ? fetch_by_socket(handle) : fetch_by_pidfd(handle);
@@ -46,7 +46,7 @@ result<void> import_once(memfd_via via, const memfd_handle& handle) noexcept {
   return fail(errc::driver_error, "the imported memory does not hold what the exporter wrote");
 }
 
-/// The child's result as it travels through the pipe; the message is a literal, at the same address in the parent.
+/// The child's result, as sent through the pipe; the message is a literal, at the same address in the parent.
 struct verdict {
   bool works;
   error failure;

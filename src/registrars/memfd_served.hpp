@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Which buffers of an exporter exist, by serial.
+/// The buffers of an exporter, by serial.
 #pragma once
 
 #include "exchange/source.hpp"
@@ -16,11 +16,11 @@
 
 namespace pinfold::memfd {
 
-/// Serial to descriptor. Thread-safe. Shared by an exporter, its buffers and its server, and usable by the process that
-/// made it only: in a forked child its lock may be held by a thread that is not there.
+/// Maps serials to descriptors. Thread-safe. Shared by an exporter, its buffers and its server. Only the process that
+/// made it may use it: in a forked child a thread that is not there may hold its lock.
 class served_table final : public exchange::source {
  public:
-  /// False when memory is out.
+  /// Returns false when there is no memory.
   [[nodiscard]] bool add(std::uint64_t serial, int descriptor) noexcept try {
     std::map<std::uint64_t, lent> made{{serial, {descriptor, inode_of(descriptor)}}};
     const std::scoped_lock hold(mutex_);
@@ -30,10 +30,10 @@ class served_table final : public exchange::source {
     return false;
   }
 
-  /// After this, nobody is given that descriptor any more.
+  /// Stops lending the descriptor: on return no peer gets it any more.
   void remove(std::uint64_t serial) noexcept {
     if (inherited()) return;
-    std::map<std::uint64_t, lent>::node_type removed;  // its memory is freed after the lock
+    std::map<std::uint64_t, lent>::node_type removed;  // its memory is freed after the lock is released
     const std::scoped_lock hold(mutex_);
     removed = descriptors_.extract(serial);
   }

@@ -59,8 +59,8 @@ struct mlock_registrar::state {
   }
 
   mlocks::table& table = mlocks::table::here();
-  std::mutex mutex;         // guards
-  mlocks::range_list mine;  // what this registrar has open
+  std::mutex mutex;         // guards `mine`
+  mlocks::range_list mine;  // the ranges that this registrar has open
 };
 
 mlock_registrar::mlock_registrar() : state_(std::make_unique<state>()) {}

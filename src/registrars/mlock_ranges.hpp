@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Ranges of pages, each as often as it was added.
+/// A multiset of ranges of pages.
 #pragma once
 
 #include <pinfold/range.hpp>
@@ -18,12 +18,12 @@ class range_list {
   using map = std::multimap<std::uintptr_t, std::uintptr_t>;  // first page and end
   using node = map::node_type;
 
-  /// What can be added later without an allocation. Throws std::bad_alloc.
+  /// Makes a node that can be added later without an allocation. Throws std::bad_alloc.
   [[nodiscard]] static node make(const range& pages) { return map{{pages.begin, pages.end}}.extract(pages.begin); }
 
   void add(node&& one) noexcept { all_.insert(std::move(one)); }
 
-  /// Empty when it is not there.
+  /// Removes one such range. Returns an empty node when there is none.
   [[nodiscard]] node take(const range& pages) noexcept {
     const auto [first, last] = all_.equal_range(pages.begin);
     const auto found = std::find_if(first, last, [&](const auto& one) { return one.second == pages.end; });
@@ -35,7 +35,8 @@ class range_list {
                        [&](const auto& one) { return one.first < pages.end && pages.begin < one.second; });
   }
 
-  /// Of `pages`, in order, what none of these covers: `use(range)` gives an errno, and ends it unless that is 0.
+  /// Calls `use(range)` for each part of `pages`, in order, that none of these covers. `use` returns an errno; the call
+  /// stops and returns it unless it is 0.
   template <class Use>
   int for_each_gap(const range& pages, Use&& use) const {
     auto from = pages.begin;

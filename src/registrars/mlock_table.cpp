@@ -17,16 +17,16 @@ namespace pinfold::mlocks {
 
 namespace {
 
-// Raw system calls: the sanitizers replace the functions of the C library by ones that do nothing.
+// Raw system calls: the sanitizers replace the C library's functions by ones that do nothing.
 int lock_pages(const range& pages) noexcept { return ::syscall(SYS_mlock, pages.begin, pages.size()) == 0 ? 0 : errno; }
 
-// What there is of them, up to the first that is not mapped.
+// Unlocks the pages up to the first that is not mapped.
 int unlock_pages(const range& pages) noexcept {
   return ::syscall(SYS_munlock, pages.begin, pages.size()) == 0 ? 0 : errno;
 }
 
-// 0 when nothing of the pages is locked any more, though some may not be mapped any more. As many calls as pages, so
-// only for what was all mapped once.
+// Returns 0 when none of the pages is locked any more, though some may be unmapped. Makes as many calls as there are
+// pages, so it is only for ranges that were wholly mapped once.
 int unlock_all_pages(const range& pages) noexcept {
   const int native = unlock_pages(pages);
   if (native != ENOMEM) return native;
@@ -35,15 +35,16 @@ int unlock_all_pages(const range& pages) noexcept {
   return 0;
 }
 
-// ENOMEM means "over the limit", "not mapped" and "not accessible"; only the first can be helped by closing others.
-// Locking what is faulted in later checks the limit, but touches nothing. The caller unlocks what this locks.
+// Whether ENOMEM means "over the limit": it also means "not mapped" and "not accessible", but closing other
+// registrations helps only against the limit. Locking on fault checks the limit and touches no page. The caller unlocks
+// the pages.
 bool is_over_limit(const range& pages) noexcept {
   if (::syscall(SYS_mlock2, pages.begin, pages.size(), MLOCK_ONFAULT) == 0) return false;  // not accessible
   return ::msync(reinterpret_cast<void*>(pages.begin), pages.size(), MS_ASYNC) == 0;       // else: not mapped
 }
 
-// msync(2): EBUSY for MS_INVALIDATE where a memory lock exists. Alone it does nothing else on Linux.
-// ENOMEM where nothing is locked, and not all is mapped.
+// msync(2) with MS_INVALIDATE returns EBUSY where a memory lock exists, and alone does nothing else on Linux. It
+// returns ENOMEM where nothing is locked and some pages are not mapped.
 int ask_for_locks(const range& pages) noexcept {
   return ::syscall(SYS_msync, pages.begin, pages.size(), MS_INVALIDATE) == 0 ? 0 : errno;
 }
@@ -52,7 +53,7 @@ int ask_for_locks(const range& pages) noexcept {
 
 std::uintptr_t page_bytes() noexcept { return static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE)); }
 
-// Not a static variable of a function, and without a lock: a fork must not leave either held in the child.
+// Neither a static variable of a function nor a lock: a fork must not leave either held in the child.
 table& table::here() {
   static constinit std::atomic<table*> current{nullptr};
   table* found = current.load(std::memory_order_acquire);
@@ -66,13 +67,14 @@ table& table::here() {
 
 bool table::is_of_this_process() const noexcept { return process_ == ::getpid(); }
 
-// What no registration holds, without what the program had locked.
+// Visits the parts of `pages` that no registration holds and the program had not locked.
 template <class Use>
 int table::for_each_to_unlock(const range& pages, Use&& use) const noexcept {
   return held_.for_each_gap(pages, [&](const range& free) { return programs_.for_each_gap(free, use); });
 }
 
-// Locks are of mappings as a whole; where the kernel does not tell their ends (before Linux 6.11), page by page.
+// Notes the program's locks. A lock covers a whole mapping; where the kernel does not tell its end (before Linux 6.11),
+// the table asks page by page.
 void table::note_programs(const range& pages) {
   if (ask_for_locks(pages) != EBUSY) return;
   const detail::own_maps maps;
@@ -86,7 +88,7 @@ void table::note_programs(const range& pages) {
   }
 }
 
-// Of those that overlap `pages`: all others are under a registration.
+// Forgets the program's locks that overlap `pages` and no registration. All others are under a registration.
 void table::forget_programs(const range& pages) noexcept {
   programs_.remove_if(
       [&](const range& its) { return its.begin < pages.end && pages.begin < its.end && !held_.any_overlaps(its); });
@@ -108,7 +110,7 @@ refusal table::lock(const range& pages) {
     return why;
   }
   why.over_limit = why.native == ENOMEM && is_over_limit(pages);
-  static_cast<void>(for_each_to_unlock(pages, unlock_pages));  // mlock(2) stopped where this will
+  static_cast<void>(for_each_to_unlock(pages, unlock_pages));  // munlock(2) stops where mlock(2) stopped
   forget_programs(pages);
   return why;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Which pages of this process are locked for registrations, and which the program had locked before.
+/// The pages of this process that are locked for registrations, and those that the program had locked before.
 #pragma once
 
 #include "registrars/mlock_ranges.hpp"
@@ -12,26 +12,26 @@ namespace pinfold::mlocks {
 
 [[nodiscard]] std::uintptr_t page_bytes() noexcept;
 
-/// Why the kernel refuses, and nothing changed. `native` is an errno, 0 when it does not refuse.
+/// Why the kernel refuses; then nothing has changed. `native` is an errno, or 0 when the kernel does not refuse.
 struct refusal {
   int native = 0;
   bool over_limit = false;
 };
 
-/// Memory locks do not nest, and are the process's: one count for all registrars. Thread-safe; calls follow one
-/// another, as counting and locking must not be torn apart. Ranges are of whole pages.
+/// Memory locks do not nest and belong to the process, so there is one count for all registrars. Thread-safe; one call
+/// runs at a time, because counting and locking must happen together. Ranges are of whole pages.
 class table {
  public:
-  /// This process's; a child of fork(2), which inherits no locks, has another. Throws std::bad_alloc.
+  /// Returns this process's table; a child of fork(2), which inherits no locks, has another. Throws std::bad_alloc.
   [[nodiscard]] static table& here();
-  /// Otherwise nothing else may be called: its mutex may be held by a thread that is not in the child.
+  /// If false, no other member may be called: a thread that is not in the child may hold the mutex.
   [[nodiscard]] bool is_of_this_process() const noexcept;
 
-  /// Locks them. Throws std::bad_alloc, and nothing changed.
+  /// Locks the pages. If it throws std::bad_alloc, nothing has changed.
   [[nodiscard]] refusal lock(const range& pages);
 
-  /// Unlocks what of them no other registration holds, and the program had not locked before. An errno, and they still
-  /// count as held, if the kernel refuses. Requires that `lock` was called for them.
+  /// Unlocks the pages that no other registration holds and that the program had not locked before. If the kernel
+  /// refuses, returns an errno, and the pages still count as held. Requires an earlier `lock` of the same pages.
   [[nodiscard]] int unlock(const range& pages) noexcept;
 
  private:
@@ -42,10 +42,10 @@ class table {
   void forget_programs(const range& pages) noexcept;
 
   const pid_t process_;
-  table* before_ = nullptr;  // of the parent
+  table* before_ = nullptr;  // the parent's table
   std::mutex mutex_;
   range_list held_;      // by registrations
-  range_list programs_;  // locked when a registration came to them first, and nothing else held them
+  range_list programs_;  // locked already when the first registration came to them
 };
 
 }  // namespace pinfold::mlocks

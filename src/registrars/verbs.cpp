@@ -41,11 +41,11 @@ std::size_t bytes_of_pages(const range& memory) noexcept {
 
 verbs_registrar::registration_type keys_of(::ibv_mr* region) noexcept { return {region, region->lkey, region->rkey}; }
 
-// A null region, and errno.
+// Returns null and sets errno on failure.
 ::ibv_mr* register_dma_buf([[maybe_unused]] ::ibv_pd* domain, [[maybe_unused]] const range& memory,
                            const verbs_dma_buf& from, [[maybe_unused]] unsigned flags) noexcept {
 #if defined(PINFOLD_HAS_REG_DMABUF_MR)
-  // Pages of a dma-buf come from its owner: drivers refuse to page them on demand.
+  // The pages of a dma-buf come from its owner: drivers refuse to page them on demand.
   const auto access = static_cast<int>(flags & ~unsigned{IBV_ACCESS_ON_DEMAND});
   ::ibv_mr* const made = ::ibv_reg_dmabuf_mr(domain, from.offset, memory.size(), memory.begin, from.descriptor, access);
   const int native = errno;
@@ -67,7 +67,7 @@ struct verbs_registrar::state {
       : domain(of), options(std::move(wanted)), device(says) {}
   state(const state&) = delete;
   state& operator=(const state&) = delete;
-  // A child of fork(2) has the parent's device: it would take the parent's region away (R37).
+  // A child of fork(2) has the parent's device: deregistering would take the parent's region away (R37).
   ~state() {
     if (everything != nullptr && ::getpid() == process) ::ibv_dereg_mr(everything);
   }
@@ -79,7 +79,7 @@ struct verbs_registrar::state {
     return flags;
   }
 
-  // A null region, and errno.
+  // Returns null and sets errno on failure.
   [[nodiscard]] ::ibv_mr* register_memory(const range& memory, unsigned flags) const noexcept {
     if (options.dma_buf_of)
       if (const auto from = options.dma_buf_of(memory)) return register_dma_buf(domain, memory, *from, flags);
@@ -97,7 +97,7 @@ struct verbs_registrar::state {
   verbs_capabilities device;
   ::pid_t process = ::getpid();
   ::ibv_mr* everything = nullptr;             // with implicit paging
-  std::atomic<std::uint32_t> regions_now{0};  // only for the words of an error
+  std::atomic<std::uint32_t> regions_now{0};  // only for an error's message
 };
 
 verbs_registrar::verbs_registrar(std::unique_ptr<state> made) noexcept : state_(std::move(made)) {}
@@ -152,7 +152,7 @@ result<void> verbs_registrar::close(const registration_type& registration) noexc
   if (registration.mr == nullptr) return fail(errc::invalid_argument, "this is not a registration");
   if (registration.mr == state_->everything) return {};
   const int native = ::ibv_dereg_mr(registration.mr);
-  // Removing a device destroys what everybody has on it: the pages are free, though libibverbs keeps its record.
+  // Removing a device destroys all its objects: the pages are free, though libibverbs keeps its record.
   const bool closed = native == 0 || ((native == EIO || native == ENODEV) && verbs::is_gone(state_->domain->context));
   if (!closed) return tl::unexpected(verbs::refused_close(native));
   state_->regions_now.fetch_sub(1, std::memory_order_relaxed);

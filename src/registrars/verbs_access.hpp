@@ -8,7 +8,7 @@
 namespace pinfold::verbs {
 
 // ibv_reg_mr(3): "If IBV_ACCESS_REMOTE_WRITE or IBV_ACCESS_REMOTE_ATOMIC is set, then IBV_ACCESS_LOCAL_WRITE must be
-// set too." Reading locally is always allowed.
+// set too." Local reads are always allowed.
 [[nodiscard]] constexpr unsigned access_flags(rights wanted) noexcept {
   unsigned flags = 0;
   if (includes(wanted, rights::local_write)) flags |= IBV_ACCESS_LOCAL_WRITE;

@@ -12,7 +12,7 @@ namespace pinfold {
 
 namespace {
 
-// Older providers answer the older question only. 0, or an errno value.
+// Older providers support the older query only. Returns 0, or an errno value.
 int ask(::ibv_context* context, ibv_device_attr_ex& answer) noexcept {
   const int refused = ::ibv_query_device_ex(context, nullptr, &answer);
   if (refused != EOPNOTSUPP && refused != ENOSYS) return refused;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* device_gone = "the RDMA device was removed, or failed";
 
-// One errno for three limits, and closing others helps against each of them. People have to know which.
+// One errno stands for three limits, and closing other regions helps against each. The message tells people which.
 const char* what_ran_out(std::size_t pinned, bool full) noexcept {
   if (exceeds_memlock(pinned)) return "no room in the locked-memory limit (RLIMIT_MEMLOCK)";
   if (full) return "the device has room for no more memory regions (max_mr)";

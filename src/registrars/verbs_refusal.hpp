@@ -7,11 +7,11 @@
 
 namespace pinfold::verbs {
 
-/// What is behind an errno of ibv_reg_mr. `pinned` bytes would have been pinned; `full`: this process alone has as many
-/// regions as the device has room for.
+/// Returns the error for an errno of ibv_reg_mr. `pinned` bytes would have been pinned; `full`: this process alone has
+/// as many regions as the device has room for.
 [[nodiscard]] error refused_open(int native, std::size_t pinned, bool full) noexcept;
 
-/// What is behind an errno of ibv_dereg_mr.
+/// Returns the error for an errno of ibv_dereg_mr.
 [[nodiscard]] error refused_close(int native) noexcept;
 
 }  // namespace pinfold::verbs
