@@ -26,7 +26,8 @@ inline constexpr auto crc32c_table = make_crc32c_table();
 
 }  // namespace detail
 
-/// CRC-32C (Castagnoli, RFC 3720): every error of one to three bits, and every burst of up to 32 bits, shows.
+/// Returns the CRC-32C (Castagnoli, RFC 3720), which detects every error of one to three bits, and every burst of up to
+/// 32 bits.
 [[nodiscard]] constexpr std::uint32_t crc32c(std::span<const std::byte> bytes) noexcept {
   std::uint32_t value = ~0U;
   for (const std::byte byte : bytes) {

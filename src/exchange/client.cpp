@@ -23,11 +23,11 @@ result<void> wait_for_reply(const file& socket, const file& process) noexcept {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now());
     if (left.count() <= 0) return fail_errno(errc::timed_out, ETIMEDOUT, late_text);
     const int ready = ::poll(watched.data(), watched.size(), static_cast<int>(left.count()));
-    if (ready < 0 && errno != EINTR) {  // no memory, or a descriptor limit below what it already has
+    if (ready < 0 && errno != EINTR) {  // no memory, or a descriptor limit below the number of open descriptors
       return fail_errno(errc::out_of_resources, errno, "cannot wait for the exporter's answer");
     }
     if (ready <= 0) continue;
-    if (watched[0].revents != 0) return {};  // an answer counts, even if it was the last thing it did
+    if (watched[0].revents != 0) return {};  // counts even if the exporter ended right after it sent this
     return fail_errno(errc::peer_gone, ESRCH, "the exporting process ended before it answered");
   }
 }
@@ -53,7 +53,7 @@ result<file> accepted(received_reply got, std::uint64_t serial) noexcept {
   return fail(errc::closed, "the exporter's answer makes no sense");
 }
 
-/// An abstract name is free for anyone to take, once its owner has gone.
+/// Whether the socket's owner is this user or root. Any process can take an abstract name once its owner has gone.
 bool trusted(const file& socket) noexcept {
   const uid_t self = ::geteuid();
   const auto exporter = other_end(socket);
@@ -81,7 +81,7 @@ result<file> connect_to(std::uint64_t exporter) noexcept {
 
 result<file> ask(const file& socket, const file& process, std::uint64_t serial) noexcept {
   const request what{wire_magic, serial};
-  // A send that fails is told from an exporter that hung up by what the read then says.
+  // When the send fails, the read below tells whether the exporter hung up.
   if (::send(socket.number(), &what, sizeof what, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
     return fail_errno(errc::closed, errno, "the connection to the exporter broke");
   }

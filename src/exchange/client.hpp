@@ -16,15 +16,15 @@ namespace pinfold::exchange {
 /// How long an exporter may take for one answer.
 inline constexpr std::chrono::milliseconds answer_timeout{5000};
 
-/// A connection to the exporter of that number. `closed` when nobody listens, `timed_out`, `out_of_resources`,
-/// `not_permitted` when another user has taken the name.
+/// Connects to the exporter with that number. Errors: `closed` when no exporter listens there, `timed_out`,
+/// `out_of_resources`, `not_permitted` when another user has taken the name.
 [[nodiscard]] result<file> connect_to(std::uint64_t exporter) noexcept;
 
-/// Asks for one buffer's descriptor. `process` is a pidfd to watch meanwhile, or nothing.
+/// Asks for one buffer's descriptor. `process` is a pidfd to watch during the wait, or nothing.
 ///
-/// `closed`: the connection ended, and another one may work. `stale_handle`: there is no such buffer any more; the
-/// connection stays usable, as after a success. Other errors end it: `peer_gone`, `timed_out`, `not_permitted`,
-/// `out_of_resources`.
+/// `closed`: the connection ended; a new connection may work. `stale_handle`: the exporter has freed this buffer; the
+/// connection stays usable, as after a success. Other errors end the connection: `peer_gone`, `timed_out`,
+/// `not_permitted`, `out_of_resources`.
 [[nodiscard]] result<file> ask(const file& socket, const file& process, std::uint64_t serial) noexcept;
 
 }  // namespace pinfold::exchange

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// A file descriptor that is closed exactly once, and what a failed system call about one means.
+/// A file descriptor that is closed exactly once, and the error codes of failed system calls.
 #pragma once
 
 #include <pinfold/error.hpp>
@@ -16,9 +16,9 @@ namespace pinfold::exchange {
 
 /// Owns a descriptor, or nothing. Move-only, not thread-safe, safe in signal handlers and after fork.
 ///
-/// A program may close descriptors that are not its own (closefrom(3)), and then get their numbers for files of its
-/// own. So a file knows its inode, and closes nothing that has another. What has no inode of its own (eventfd, and
-/// pidfd before Linux 6.9) is not told from others of that kind.
+/// A program may close descriptors that it does not own (closefrom(3)), and then get the same numbers for files of its
+/// own. So a `file` remembers its inode, and closes the number only while it refers to that inode. Files without an
+/// inode of their own (eventfd, and pidfd before Linux 6.9) cannot be told apart from others of their kind.
 class file {
  public:
   file() noexcept = default;
@@ -34,10 +34,10 @@ class file {
     if (still_there()) ::close(number_);
   }
 
-  /// Whether the number still stands for the file that it was given for.
+  /// Whether the number still refers to the file that it was given for.
   [[nodiscard]] bool still_there() const noexcept { return number_ >= 0 && inode_behind(number_) == inode_; }
 
-  /// -1 when it owns nothing.
+  /// Returns the descriptor's number, or -1 when this owns none.
   [[nodiscard]] int number() const noexcept { return number_; }
   [[nodiscard]] explicit operator bool() const noexcept { return number_ >= 0; }
 
@@ -59,7 +59,7 @@ class file {
   inode inode_{};
 };
 
-/// Whether there is something to read, or an end to be seen, within that time. A pidfd is readable once its process
+/// Whether there is data to read, or the end of the stream, within that time. A pidfd is readable once its process has
 /// ended.
 [[nodiscard]] inline bool readable_within(const file& watched, std::chrono::milliseconds patience) noexcept {
   pollfd one{.fd = watched.number(), .events = POLLIN, .revents = 0};
@@ -70,7 +70,8 @@ class file {
   return ready > 0;
 }
 
-/// The code for an `errno` value: the ones that mean "no room" everywhere, else `otherwise`.
+/// Returns the code for an `errno` value: `out_of_resources`, `unsupported` or `not_permitted` where the value always
+/// means that, else `otherwise`.
 [[nodiscard]] constexpr errc code_for(int native, errc otherwise = errc::driver_error) noexcept {
   switch (native) {
     case EMFILE:
@@ -87,7 +88,7 @@ class file {
   }
 }
 
-/// The last system call's failure.
+/// Returns the last system call's failure.
 [[nodiscard]] inline tl::unexpected<error> fail_system(const char* message) noexcept {
   const int native = errno;
   return fail_errno(code_for(native), native, message);

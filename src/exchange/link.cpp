@@ -12,7 +12,7 @@ namespace pinfold::exchange {
 
 namespace {
 
-/// A server with too many connections may cut off a new one before it has answered.
+/// A server with too many connections may close a new connection before it has answered.
 constexpr int fresh_attempts = 3;
 
 /// A process that dies closes its sockets shortly before it counts as ended.
@@ -34,7 +34,7 @@ result<file> link::fetch(way via, const wanted& what) noexcept {
   if (direct || via == way::pidfd) return direct;
   if (!is_one_of(direct.error(), errc::not_permitted, errc::unsupported)) return direct;
   auto served = fetch_by_socket(what);
-  // Where nobody serves, what to do about the first way is the better advice.
+  // When the exporter does not serve, the error of `pidfd` gives the better advice.
   return !served && served.error() == errc::unsupported ? std::move(direct) : std::move(served);
 }
 
@@ -59,8 +59,9 @@ result<file> link::fetch_by_socket(const wanted& what) noexcept {
   return tl::unexpected(nobody_answers(last));
 }
 
-/// A forked child keeps its dead parent's socket alive, but nobody accepts there. Where the process could not be
-/// opened, that is told from an exporter in another PID namespace by the number that the socket has for it.
+/// Connects to the exporter's socket. A forked child keeps its dead parent's socket alive, but no thread accepts there.
+/// When the process could not be opened, the pid of the socket's peer tells such a socket from an exporter in another
+/// PID namespace.
 result<file> link::connect(const origin& from) const noexcept {
   auto fresh = connect_to(from.exporter);
   if (!fresh || process_ || reason_ != errc::peer_gone) return fresh;
@@ -108,7 +109,7 @@ result<std::shared_ptr<link>> link_table::find_or_make(way via, const origin& to
 std::shared_ptr<link> link_table::find(const origin& to) noexcept {
   slots inherited;
   const std::scoped_lock hold(mutex_);
-  if (process_ != ::getpid()) {  // a forked child would read its parent's answers, and leave its own
+  if (process_ != ::getpid()) {  // a forked child would read its parent's answers, and leave its own to the parent
     inherited.swap(slots_);
     process_ = ::getpid();
   }
@@ -118,7 +119,7 @@ std::shared_ptr<link> link_table::find(const origin& to) noexcept {
   return found->second.to;
 }
 
-/// Another thread may have been quicker; then its link is the one.
+/// Adds a link and returns the one in the table: when another thread has added a link first, that one.
 std::shared_ptr<link> link_table::add(slots made) noexcept {
   const origin to = made.begin()->first;
   slots::node_type removed;

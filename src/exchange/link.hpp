@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What an importer keeps between two opens of one exporter: its pidfd, and connections to its socket.
+/// The pidfd and the connections that an importer keeps between two opens of one exporter.
 #pragma once
 
 #include "exchange/file.hpp"
@@ -17,15 +17,15 @@
 
 namespace pinfold::exchange {
 
-/// The way to one exporter. Thread-safe: every fetch uses a connection of its own, so they run in parallel. It never
-/// recovers from the end of the process; then it is forgotten.
+/// The connections to one exporter. Thread-safe: every fetch uses a connection of its own, so fetches run in parallel.
+/// A link does not recover from the end of the exporter's process; the table then forgets it.
 class link {
  public:
-  /// `process` may be nothing, with the reason: then only the socket can be used.
+  /// When `process` is empty, `reason` says why, and only the socket can be used.
   link(file process, error reason) noexcept : process_(std::move(process)), reason_(reason) {}
 
-  /// The descriptor, that way. `automatic` tries both. The descriptor can be a wrong one,
-  /// when the exporter uses the number for something else by now.
+  /// Fetches the descriptor by `via`; `automatic` tries both ways. The result is a wrong descriptor when the exporter
+  /// uses the number for another file by now.
   [[nodiscard]] result<file> fetch(way via, const wanted& what) noexcept;
 
  private:
@@ -51,14 +51,15 @@ class link_table {
  public:
   static constexpr std::size_t most = 256;
 
-  /// The link to the exporter, made when there is none. A `pidfd` fetch needs the process: then errors are
-  /// those of `open_process`. A socket may be reachable without, from another PID namespace for example.
+  /// Returns the link to the exporter, and makes it when there is none. A `pidfd` fetch needs the process, so the
+  /// errors are those of `open_process`. The socket may be reachable without the process, for example from another PID
+  /// namespace.
   [[nodiscard]] result<std::shared_ptr<link>> find_or_make(way via, const origin& to) noexcept;
 
-  /// Forgets one, its process having ended.
+  /// Forgets one link after its process has ended.
   void forget(const origin& to) noexcept;
 
-  /// Closes every descriptor that no fetch is using just now. False when there was none.
+  /// Closes every descriptor that no fetch is using now. Returns false when there was none.
   [[nodiscard]] bool forget_all() noexcept;
 
  private:

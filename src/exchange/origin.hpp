@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Who has a descriptor that another process may fetch.
+/// The exporter of a descriptor that another process may fetch.
 #pragma once
 
 #include <compare>
@@ -8,24 +8,24 @@
 
 namespace pinfold::exchange {
 
-/// An exporter, known again although process numbers are reused.
+/// Identifies an exporter, also when its process number is reused.
 struct origin {
   std::uint64_t exporter;    ///< random number of the exporter object
-  std::uint64_t start_time;  ///< of its process, in clock ticks since boot (proc(5), field 22)
-  std::int32_t pid;          ///< of its process, in its own PID namespace
+  std::uint64_t start_time;  ///< of the exporter's process, in clock ticks since boot (proc(5), field 22)
+  std::int32_t pid;          ///< of the exporter's process, in its own PID namespace
   friend auto operator<=>(const origin&, const origin&) noexcept = default;
 };
 
 /// One descriptor of an exporter.
 struct wanted {
   origin from;
-  std::uint64_t serial;          ///< what its socket is asked for
-  std::int32_t descriptor = -1;  ///< the number that pidfd_getfd(2) is asked for; -1 when only the socket has it
+  std::uint64_t serial;          ///< the number that a request to the socket carries
+  std::int32_t descriptor = -1;  ///< the number for pidfd_getfd(2); -1 when only the socket gives the descriptor
 };
 
-/// How to fetch it.
+/// How to fetch a descriptor.
 enum class way : std::uint8_t {
-  automatic,  ///< `pidfd`, and `scm` where that is not permitted
+  automatic,  ///< `pidfd`, and `scm` where pidfd_getfd(2) is not permitted
   pidfd,      ///< pidfd_getfd(2)
   scm,        ///< SCM_RIGHTS over the exporter's socket
 };

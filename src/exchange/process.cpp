@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* ended_text = "the exporting process has ended";
 
-/// "/proc/<pid>/stat"; snprintf may lock and allocate.
+/// "/proc/<pid>/stat", written without snprintf, which may lock and allocate.
 class stat_path {
  public:
   explicit stat_path(pid_t process) noexcept {
@@ -88,7 +88,7 @@ result<file> open_process(const origin& of) noexcept {
                       none ? ended_text : "cannot refer to the exporting process (pidfd_open)");
   }
   const auto started = start_time_of(of.pid);
-  // Without an entry in /proc it has either ended, or /proc is not there or hides it.
+  // Without an entry in /proc the process has ended, or /proc is not mounted or hides the process.
   if (!started && started.error() == errc::peer_gone && !has_ended(process)) {
     return fail_errno(errc::unsupported, started.error().native, "/proc does not show the exporting process");
   }
@@ -103,7 +103,7 @@ result<file> duplicate_from(const file& process, int descriptor) noexcept {
   file fetched(static_cast<int>(::syscall(SYS_pidfd_getfd, process.number(), descriptor, 0)));
   if (fetched) return fetched;
   const int native = errno;
-  // Which error a process that has just ended gives depends on the kernel.
+  // The kernel's version decides which error a process gives that has just ended.
   if (native == ESRCH || has_ended(process)) {
     return fail_errno(errc::peer_gone, native, ended_text);
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Knowing a process again although numbers are reused: by its start time, and by a pidfd, which stays bound to it.
+/// Identifies a process although process numbers are reused: by its start time, and by a pidfd, which stays bound to
+/// it.
 ///
 /// Nothing here allocates or locks: all of it may run in the child of a multi-threaded process that forked.
 #pragma once
@@ -15,19 +16,19 @@
 
 namespace pinfold::exchange {
 
-/// Field 22 of a line of `/proc/<pid>/stat`, whatever the program's name in field 2 looks like; `driver_error` when the
-/// line is not of that form.
+/// Returns field 22 of a line of `/proc/<pid>/stat`, for any program name in field 2. `driver_error` when the line does
+/// not have that form.
 [[nodiscard]] result<std::uint64_t> parse_start_time(std::string_view line) noexcept;
 
-/// When the process started, in clock ticks since boot. `peer_gone` when there is none of that number.
+/// Returns when the process started, in clock ticks since boot. `peer_gone` when there is no process with that number.
 [[nodiscard]] result<std::uint64_t> start_time_of(pid_t process) noexcept;
 
-/// A new exporter in this process, with a random number that no other has. `unsupported` where /proc does not show this
+/// Returns a new exporter in this process, with a unique random number. `unsupported` where /proc does not show this
 /// process.
 [[nodiscard]] result<origin> new_origin() noexcept;
 
-/// A pidfd of the exporter's process. `peer_gone` when it has ended, whoever has its number now;
-/// `unsupported` without pidfd_open(2) or /proc; `out_of_resources`.
+/// Returns a pidfd of the exporter's process. `peer_gone` when the process has ended, also when another process has its
+/// number now; `unsupported` without pidfd_open(2) or /proc; `out_of_resources`.
 [[nodiscard]] result<file> open_process(const origin& of) noexcept;
 
 /// Whether the process behind the pidfd has ended.
@@ -35,8 +36,8 @@ namespace pinfold::exchange {
   return readable_within(process, std::chrono::milliseconds{0});
 }
 
-/// A duplicate of the exporter's descriptor. Errors: `peer_gone`, `stale_handle` (closed there), `not_permitted`,
-/// `out_of_resources`, `unsupported`.
+/// Duplicates the exporter's descriptor. Errors: `peer_gone`, `stale_handle` (the exporter has closed it),
+/// `not_permitted`, `out_of_resources`, `unsupported`.
 [[nodiscard]] result<file> duplicate_from(const file& process, int descriptor) noexcept;
 
 }  // namespace pinfold::exchange

@@ -11,10 +11,10 @@ namespace pinfold::exchange {
 
 namespace {
 
-constexpr int accepts_a_round = 16;  // those that are connected come first
+constexpr int accepts_a_round = 16;  // connected importers are served first
 constexpr int rest_milliseconds = 50;
 constexpr int look_milliseconds = 1000;  // the program may close all descriptors just before a poll, and reuse them
-constexpr int send_buffer_bytes = 4096;  // a few replies: a peer that reads none of them must not pile up descriptors
+constexpr int send_buffer_bytes = 4096;  // a few replies: a peer that reads none must not pile up descriptors
 
 result<file> listen_at(std::uint64_t exporter) noexcept {
   file listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -36,7 +36,7 @@ reply refusal(std::uint64_t serial, const error& why) noexcept {
   return {.serial = serial, .state = reply_state::failed, .code = why.code, .kind = why.kind, .native = why.native};
 }
 
-/// The application's signals are for the application's threads.
+/// Blocks all signals, so that the application's threads handle them and the server's thread does not.
 class all_signals_blocked {
  public:
   all_signals_blocked() noexcept {
@@ -112,7 +112,7 @@ void server::loop() noexcept {
   }
 }
 
-/// False when the server is to stop.
+/// Waits for the next event. Returns false when the server is to stop.
 bool server::wait() noexcept {
   if (stop_.load() || !wake_.still_there()) return false;
   watched_.clear();
@@ -126,7 +126,8 @@ bool server::wait() noexcept {
   return recover();
 }
 
-/// After a failed poll: no memory, or the process's descriptor limit is below what it already has. As `wait`.
+/// Recovers from a failed poll: no memory, or a descriptor limit below the number of open descriptors. Returns what
+/// `wait` returns.
 bool server::recover() noexcept {
   std::ranges::for_each(watched_, [](pollfd& one) { one.revents = 0; });
   ::usleep(1000 * rest_milliseconds);
@@ -142,9 +143,9 @@ void server::serve_all() noexcept {
   std::erase_if(connections_, [](const connection& peer) { return !peer.socket; });
 }
 
-/// False when the connection is to be closed.
+/// Serves one request. Returns false when the connection is to be closed.
 bool server::serve(connection& peer) noexcept {
-  if (!peer.socket.still_there()) return false;  // nothing is read from a file of the program
+  if (!peer.socket.still_there()) return false;  // the number belongs to a file of the program now: do not read from it
   request asked{};
   const ssize_t bytes = ::recv(peer.socket.number(), &asked, sizeof asked, MSG_DONTWAIT | MSG_TRUNC);
   if (bytes < 0) return errno == EAGAIN || errno == EINTR;
@@ -157,7 +158,7 @@ int server::answer(const connection& peer, std::uint64_t serial) noexcept {
   reply plain{.serial = serial, .state = reply_state::refused, .native = EPERM};
   if (!peer.permitted) return send_reply(peer.socket, plain, -1);
   int native = 0;
-  // Sent while it is lent: later the number could mean another file.
+  // Send while the descriptor is lent: later the number could refer to another file.
   const auto lent = source_->lend(serial, [&](int descriptor) {
     native = send_reply(peer.socket, {.serial = serial, .state = reply_state::granted}, descriptor);
   });
@@ -167,13 +168,13 @@ int server::answer(const connection& peer, std::uint64_t serial) noexcept {
 
 void server::accept_some() noexcept {
   const bool waiting = watched_[1].revents != 0;
-  if (waiting && !listener_.still_there()) listening_ = false;  // or poll would say so again and again
+  if (waiting && !listener_.still_there()) listening_ = false;  // otherwise poll would report it again at once
   resting_ = false;
   for (int i = 0; waiting && listening_ && i < accepts_a_round && accept_one(); ++i) {
   }
 }
 
-/// False when there is nobody more to accept, or no room.
+/// Accepts one connection. Returns false when none is waiting, or when there is no room.
 bool server::accept_one() noexcept {
   if (connections_.size() == most_connections) drop_most_silent();
   file socket(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));

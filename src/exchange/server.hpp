@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The thread that hands an exporter's descriptors to peers of the same user.
+/// The thread that passes an exporter's descriptors to peers of the same user.
 #pragma once
 
 #include "exchange/file.hpp"
@@ -18,9 +18,10 @@
 
 namespace pinfold::exchange {
 
-/// One loop over non-blocking connections, so that no peer can hold up another: one that says something wrong, or does
-/// not read its replies, is cut off, and when there are too many, whoever was silent for longest is. Importers connect
-/// again when they need to. Descriptors go to the exporter's own user and to root.
+/// Serves all connections in one non-blocking loop, so that no peer can delay another. The server closes a connection
+/// whose peer sends an invalid message or does not read its replies. When there are too many, it closes the one that
+/// was silent for longest. Importers connect again when they need to. Only the exporter's own user and root get
+/// descriptors.
 class server {
  public:
   static constexpr std::size_t most_connections = 256;
@@ -30,20 +31,20 @@ class server {
   server(const server&) = delete;
   server& operator=(const server&) = delete;
 
-  /// Stops the thread, at once. In a forked child, where there is no thread, only closes.
+  /// Stops the thread at once. In a forked child, which has no such thread, only closes the descriptors.
   ~server();
 
  private:
   struct connection {
     file socket;
     bool permitted;
-    std::uint64_t last_round;  ///< the round of the loop in which it last said something
+    std::uint64_t last_round;  ///< the round of the loop in which the peer last sent a request
   };
 
   server(std::uint64_t exporter, file listener, std::array<file, 2> wake, std::shared_ptr<source> from);
   [[nodiscard]] int launch() noexcept;
 
-  // All below run on the thread.
+  // The thread calls all functions below.
   void loop() noexcept;
   [[nodiscard]] bool wait() noexcept;
   [[nodiscard]] bool recover() noexcept;
@@ -57,14 +58,14 @@ class server {
   const std::uint64_t exporter_;
   const file listener_;
   const file wake_;   ///< the thread's end of a pair of sockets
-  const file waker_;  ///< the other end: shut down by the destructor
+  const file waker_;  ///< the other end, which the destructor shuts down
   const std::shared_ptr<source> source_;
   std::vector<connection> connections_;
   std::vector<pollfd> watched_;  ///< wake, listener, then the connections in their order
   std::uint64_t round_ = 0;
   std::atomic<bool> stop_{false};
   bool listening_ = true;  ///< false once the program has closed the listener
-  bool resting_ = false;   ///< no new connections for a while, as there are no descriptors for them
+  bool resting_ = false;   ///< true while no connection is accepted because there are no descriptors
   bool running_ = false;
   pthread_t thread_{};
 };

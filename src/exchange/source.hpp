@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Where a server takes the descriptors from that it hands out.
+/// The interface from which a server takes the descriptors that it passes on.
 #pragma once
 
 #include <pinfold/error.hpp>
@@ -10,7 +10,7 @@
 
 namespace pinfold::exchange {
 
-/// Shared by an exporter and its server. Usable by the process that made it only.
+/// Shared by an exporter and its server. Only the process that made it can use it.
 class source {
  public:
   source() noexcept = default;
@@ -18,8 +18,8 @@ class source {
   source& operator=(const source&) = delete;
   virtual ~source() = default;
 
-  /// Calls `use` with the descriptor of that serial, which stays open meanwhile; `use` does not wait. `stale_handle`
-  /// when there is none any more; any other error goes to the peer as it is. Runs on the server's thread.
+  /// Calls `use` with the descriptor of `serial`, which stays open during the call; `use` does not wait. Returns
+  /// `stale_handle` when the buffer is freed; the peer gets any other error unchanged. The server's thread calls it.
   [[nodiscard]] virtual result<void> lend(std::uint64_t serial, const std::function<void(int)>& use) noexcept = 0;
 
   /// Whether this is a forked child's copy.

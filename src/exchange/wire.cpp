@@ -9,7 +9,7 @@ namespace pinfold::exchange {
 
 namespace {
 
-/// Room for one descriptor's control message. CMSG_SPACE has padding that a second descriptor would fit into.
+/// The size of one descriptor's control message. CMSG_SPACE has padding that a second descriptor would fit into.
 constexpr std::size_t control_bytes = CMSG_LEN(sizeof(int));
 
 struct alignas(cmsghdr) control_buffer {

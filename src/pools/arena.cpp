@@ -23,8 +23,8 @@ sealed_arena::usage_info sealed_arena::usage() noexcept {
 
 namespace pools {
 
-// Never destroyed: pools of static life give back to it. A child has none of its parent's pieces, as they are not
-// inherited, and perhaps a mutex that no thread of the child will unlock: so it has an arena of its own.
+// Never destroyed, because pools of static life give mappings back to it. A child does not inherit its parent's pieces,
+// and may inherit a mutex that no thread of the child unlocks: so it gets an arena of its own.
 arena* arena::of_this_process() noexcept {
   static constinit std::atomic<arena*> current{nullptr};
   arena* found = current.load(std::memory_order_acquire);
@@ -68,7 +68,7 @@ result<mapping> arena::take(std::size_t bytes, page_kind wanted) noexcept try {
   --reserved_;
   bytes_ -= counted - (made ? made->memory.size() : 0);
   if (made) pieces_.push_back({*made, false});
-  if (made) pieces_.back().made.used_before = true;  // by the time it is taken again
+  if (made) pieces_.back().made.used_before = true;  // from the next `take` on
   return made;
 } catch (const std::bad_alloc&) {
   return fail(errc::out_of_resources, "no memory to remember a sealed mapping with");

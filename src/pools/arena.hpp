@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The inside of `sealed_arena`.
+/// The implementation of `sealed_arena`.
 #pragma once
 
 #include "pools/pages.hpp"
@@ -14,13 +14,13 @@
 
 namespace pinfold::pools {
 
-/// Every sealed mapping of this process. Thread-safe.
+/// All sealed mappings of this process. Thread-safe.
 class arena {
  public:
-  /// Null where there is no memory for it.
+  /// Returns null when there is no memory for it.
   [[nodiscard]] static arena* of_this_process() noexcept;
 
-  /// A mapping of that size, rounded up to its pages: one that nobody uses, or a new one.
+  /// Returns a mapping of that size, rounded up to its pages: an idle one, or a new one.
   [[nodiscard]] result<mapping> take(std::size_t bytes, page_kind wanted) noexcept;
 
   void give_back(const mapping& unused) noexcept;
@@ -37,7 +37,7 @@ class arena {
   arena(pid_t process, arena* parents) noexcept;
   [[nodiscard]] piece* idle_piece(std::size_t bytes, page_kind wanted) noexcept;
 
-  std::atomic<std::size_t> limit_;  // a child begins with its parent's
+  std::atomic<std::size_t> limit_;  // a child starts with its parent's limit
   const pid_t process_;
   [[maybe_unused]] arena* const parents_;  // so that it is not lost
   std::mutex mutex_;                       // guards all below

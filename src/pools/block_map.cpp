@@ -39,7 +39,7 @@ std::uint32_t block_map::remove_free(std::uint32_t at) noexcept {
   return length;
 }
 
-// Makes a block free that is neither free nor marked.
+// Makes a block free that is neither free nor marked, and merges it with its free neighbours.
 void block_map::merge(std::uint32_t at, std::uint32_t length) noexcept {
   if (at > 0 && is(at - 1, state::free)) {
     const std::uint32_t before = granules_[at - 1].length;

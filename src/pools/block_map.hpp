@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Which parts of a slab are allocated. All of it lies outside the slab, where no device writes.
+/// Records which parts of a slab are allocated. All of it lies outside the slab, where no device writes.
 #pragma once
 
 #include "pools/size_class.hpp"
@@ -14,12 +14,12 @@
 
 namespace pinfold::pools {
 
-/// Divides `granules` units of memory into blocks, and merges what is free. Not thread-safe.
+/// Divides `granules` units of memory into blocks, and merges free blocks. Not thread-safe.
 class block_map {
  public:
-  /// How many free blocks `take` may look at.
+  /// How many free blocks `take` may examine.
   enum class effort : std::uint8_t {
-    little,  ///< a few: sure to find only what is not aligned
+    little,  ///< a few: sure to succeed only without alignment
     sure,    ///< one, of a class that is sure to hold an aligned block
     all,
   };
@@ -27,29 +27,29 @@ class block_map {
   /// Throws `std::bad_alloc`. Requires at least one granule.
   explicit block_map(std::uint32_t granules);
 
-  /// Allocates `length` granules at a multiple of `alignment`, a power of 2. Nothing when it finds no room.
+  /// Allocates `length` granules at a multiple of `alignment`, a power of 2. Returns nothing when it finds no room.
   [[nodiscard]] std::optional<std::uint32_t> take(std::uint32_t length, std::uint32_t alignment, effort how) noexcept;
 
-  /// The length of the allocation that begins at `at`; 0 when none does.
+  /// Returns the length of the allocation that begins at `at`, or 0 when none does.
   [[nodiscard]] std::uint32_t allocated(std::uint32_t at) const noexcept;
 
   /// Frees the allocation that begins at `at`.
   void free(std::uint32_t at) noexcept;
 
-  /// Ends the allocation that begins at `at`, without making it free.
+  /// Ends the allocation that begins at `at`, without freeing it: the block rests.
   void rest(std::uint32_t at) noexcept;
 
-  /// Frees everything that rests.
+  /// Frees all resting blocks.
   void wake() noexcept;
 
-  /// Makes the allocation that begins at `at` `length` granules long. False when the block behind it is not free, or
-  /// too short.
+  /// Changes the length of the allocation that begins at `at` to `length` granules. Returns false when the block behind
+  /// it is not free, or too short.
   [[nodiscard]] bool resize(std::uint32_t at, std::uint32_t length) noexcept;
 
-  /// The class of the longest free block, 0 when there is none.
+  /// Returns the class of the longest free block, or 0 when there is none.
   [[nodiscard]] unsigned longest() const noexcept { return filled_.highest(); }
 
-  /// The lowest class of free blocks each of which is sure to hold an aligned block of this length.
+  /// Returns the lowest class of which every free block is sure to hold an aligned block of this length.
   [[nodiscard]] static unsigned sure_class(std::uint32_t length, std::uint32_t alignment) noexcept {
     return class_of(rounded_up(length + alignment - 1));
   }
@@ -62,7 +62,7 @@ class block_map {
   struct granule {
     std::uint32_t length : 30;
     std::uint32_t is : 2;
-    std::uint32_t next;  // of the free blocks of a class, or of those that rest
+    std::uint32_t next;  // the next free block of the class, or the next resting block
     std::uint32_t previous;
   };
   struct releaser {
@@ -80,7 +80,7 @@ class block_map {
   void carve(std::uint32_t block, std::uint32_t at, std::uint32_t length) noexcept;
 
   std::uint32_t count_;
-  std::unique_ptr<granule[], releaser> granules_;  // zero pages until they are needed
+  std::unique_ptr<granule[], releaser> granules_;  // zero pages until they are written
   std::array<std::uint32_t, class_count> first_;
   class_set filled_;
   std::uint32_t resting_ = nowhere;

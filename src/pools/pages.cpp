@@ -31,7 +31,7 @@ constexpr int MADV_POPULATE_WRITE = 23;  // Linux 5.14
 
 void* at(std::uintptr_t address) noexcept { return reinterpret_cast<void*>(address); }
 
-// Whether all of it lies in huge pages; nothing when the kernel cannot tell.
+// Returns 1 when all of it lies in huge pages, 0 when not, and -1 when the kernel cannot tell.
 int all_huge(const range& memory) noexcept {
   const int map = ::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
   if (map < 0) return -1;
@@ -74,21 +74,23 @@ result<range> reserve(std::size_t bytes, int protection) noexcept {
 result<range> mapper::obtain(std::size_t bytes, page_kind kind) noexcept {
   constexpr int readable_writable = PROT_READ | PROT_WRITE;
   if (kind != page_kind::hugetlb) return reserve(bytes, readable_writable);
-  // Not over a reservation: where this fails, the reservation could be gone all the same.
+  // Not over a reservation: a failed mmap could remove the reservation all the same.
   constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_HUGE_2MB;
   void* const got = ::mmap(nullptr, bytes, readable_writable, flags, -1, 0);
   if (got == MAP_FAILED) return fail_errno(errc::out_of_resources, errno, "too few free pages in vm.nr_hugepages");
   return range{reinterpret_cast<std::uintptr_t>(got), reinterpret_cast<std::uintptr_t>(got) + bytes};
 }
 
-// All pages now: before anything relies on their kind, and so that hugetlbfs cannot run out under a later write.
+// Populates all pages now, before the caller relies on their kind, and so that a later write cannot find hugetlbfs
+// empty.
 result<void> mapper::fill(mapping& made) noexcept {
   void* const memory = at(made.memory.begin);
   const std::size_t bytes = made.memory.size();
-  if (made.pages == page_kind::plain) static_cast<void>(::madvise(memory, bytes, MADV_NOHUGEPAGE));  // none: good too
+  // Fails where the kernel has no huge pages, which is fine.
+  if (made.pages == page_kind::plain) static_cast<void>(::madvise(memory, bytes, MADV_NOHUGEPAGE));
   if (made.pages == page_kind::thp && ::madvise(memory, bytes, MADV_HUGEPAGE) != 0)
     return fail_errno(errc::unsupported, errno, "the kernel has no transparent huge pages");
-  // EINVAL: before Linux 5.14. The registrar will touch the pages.
+  // EINVAL: before Linux 5.14. The registrar will fault in the pages.
   if (::madvise(memory, bytes, MADV_POPULATE_WRITE) != 0 && errno != EINVAL)
     return fail_errno(errc::out_of_resources, errno, "no memory behind a slab");
   if (made.pages != page_kind::thp) return {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Memory straight from the system, with the kind of pages that it really got.
+/// Maps memory from the system, and reports the kind of pages that it really got.
 #pragma once
 
 #include <pinfold/pools/options.hpp>
@@ -13,17 +13,17 @@ namespace pinfold::pools {
 
 inline constexpr std::size_t huge_page = std::size_t{2} << 20U;
 
-/// The system's small page, in bytes.
+/// Returns the system's small page, in bytes.
 [[nodiscard]] std::size_t small_page() noexcept;
 
 [[nodiscard]] constexpr std::size_t rounded(std::size_t bytes, std::size_t to) noexcept {
   return (bytes + to - 1) / to * to;
 }
 
-/// The size of a mapping of `bytes` bytes, in pages of that kind, which is not `best`.
+/// Returns the size of a mapping of `bytes` bytes, in pages of that kind, which is not `best`.
 [[nodiscard]] std::size_t bytes_as(std::size_t bytes, page_kind kind) noexcept;
 
-/// One mapping: readable, writable, populated, and zero unless it says otherwise.
+/// One mapping: readable, writable, populated, and zero unless `used_before`.
 struct mapping {
   range memory{};
   page_kind pages = page_kind::plain;
@@ -32,12 +32,12 @@ struct mapping {
   bool used_before = false;
 };
 
-/// Private memory of whole pages with that protection, aligned to the largest power of 2 that is not above its size,
-/// nor above 2 MiB.
+/// Maps private memory of whole pages with that protection, aligned to the largest power of 2 that is neither above its
+/// size nor above 2 MiB.
 [[nodiscard]] result<range> reserve(std::size_t bytes, int protection) noexcept;
 
-/// Maps at least `bytes` bytes of private memory, as the first of the wanted kinds that the system gives, aligned as
-/// `reserve` says.
+/// Maps at least `bytes` bytes of private memory, of the first of the wanted kinds that the system gives, aligned as
+/// `reserve` does.
 class mapper {
  public:
   explicit mapper(std::size_t bytes) noexcept : bytes_(bytes) {}
@@ -48,7 +48,7 @@ class mapper {
   [[nodiscard]] result<mapping> map(page_kind wanted) noexcept;
 
  protected:
-  /// The memory of one attempt; from hugetlbfs if that is the kind.
+  /// Maps the memory of one attempt, from hugetlbfs if that is the kind.
   [[nodiscard]] virtual result<range> obtain(std::size_t bytes, page_kind kind) noexcept;
 
   /// Called once the memory has its pages. Private memory needs nothing more.

@@ -14,7 +14,7 @@ namespace pinfold::pools {
 namespace {
 
 #ifndef SYS_mseal
-constexpr long SYS_mseal = 462;  // Linux 6.10, one number on all architectures
+constexpr long SYS_mseal = 462;  // Linux 6.10, the same number on all architectures
 #endif
 #ifndef F_SEAL_FUTURE_WRITE
 constexpr int F_SEAL_FUTURE_WRITE = 0x0010;  // Linux 5.1
@@ -48,12 +48,12 @@ result<range> sealed_mapper::map_file(std::size_t bytes, page_kind kind) const n
   }
   const int flags = MAP_SHARED | (place == nullptr ? 0 : MAP_FIXED);
   void* const got = ::mmap(place, bytes, PROT_READ | PROT_WRITE, flags, file_, 0);
-  // Where this fails, the reservation may be gone and its addresses somebody else's: it is left as it is.
+  // If this fails, the reservation may be gone, and its addresses may belong to another mapping: leave them alone.
   if (got == MAP_FAILED) return fail_errno(errc::out_of_resources, errno, "cannot map a memfd for a slab");
   return range{reinterpret_cast<std::uintptr_t>(got), reinterpret_cast<std::uintptr_t>(got) + bytes};
 }
 
-// Not for children: through shared memory they would see, and change, what the parent does.
+// Keeps the memory from children: through the shared mapping they would see, and change, the parent's data.
 result<void> sealed_mapper::finish(const range& memory) noexcept {
   if (::madvise(reinterpret_cast<void*>(memory.begin), memory.size(), MADV_DONTFORK) != 0)
     return fail_errno(errc::unsupported, errno, "cannot keep sealed memory from child processes");

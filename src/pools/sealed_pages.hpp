@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Memory that nobody can unmap, replace, punch or truncate any more.
+/// Maps memory that can no longer be unmapped, replaced, punched or truncated.
 #pragma once
 
 #include "pools/pages.hpp"
 
 namespace pinfold::pools {
 
-/// Maps a memfd of its own, and seals the file and the mapping. What it maps is never unmapped.
+/// Maps a memfd of its own, and seals the file and the mapping. The mapping is never removed.
 class sealed_mapper : public mapper {
  public:
   using mapper::mapper;

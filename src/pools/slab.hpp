@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// One slab: its memory, its registration, and what is allocated in it.
+/// One slab: its memory, its registration, and its allocations.
 #pragma once
 
 #include "pools/block_map.hpp"
@@ -13,7 +13,7 @@
 
 namespace pinfold::detail {
 
-/// Guarded by the pool's lock, except while it belongs to nobody but the thread that makes or unmakes it.
+/// Guarded by the pool's lock, except while only the thread that makes or unmakes it can reach it.
 struct slab {
   /// Throws `std::bad_alloc`.
   slab(const pools::mapping& mapped, bool is_sealed, bool for_one, std::size_t granule_bytes)
@@ -26,7 +26,7 @@ struct slab {
 
   pools::mapping mapping;
   bool sealed;
-  bool dedicated;           ///< for one large allocation: it is one granule
+  bool dedicated;           ///< for one large allocation: the slab is one granule
   std::size_t granule;      ///< bytes, a power of 2 unless dedicated
   std::size_t touched;      ///< bytes from the beginning that may not be zero
   pools::block_map blocks;  ///< in granules
@@ -38,7 +38,7 @@ struct slab {
   std::size_t allocations = 0;
   std::size_t leases = 0;
   std::size_t resting = 0;  ///< bytes freed while there were leases
-  unsigned listed = 0;      ///< under which class of free blocks the pool lists it; 0: not at all
+  unsigned listed = 0;      ///< the class of free blocks under which the pool lists it; 0: not listed
   slab* previous = nullptr;
   slab* next = nullptr;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Slabs by the longest free block in them.
+/// Lists slabs by their longest free block.
 #pragma once
 
 #include "pools/slab.hpp"
@@ -14,7 +14,7 @@ class slab_list {
  public:
   using slab = detail::slab;
 
-  /// Lists the slab where it belongs now.
+  /// Moves the slab to the list of its longest free block.
   void place(slab& one) noexcept {
     const unsigned now = one.dedicated ? 0 : one.blocks.longest();
     if (now == one.listed) return;
@@ -31,13 +31,13 @@ class slab_list {
     one.previous = one.next = nullptr;
   }
 
-  /// A slab with a free block of at least this class, or null.
+  /// Returns a slab with a free block of at least this class, or null.
   [[nodiscard]] slab* first_from(unsigned least) const noexcept {
     const unsigned at = filled_.first_from(least);
     return at == class_count ? nullptr : first_[at];
   }
 
-  /// The one to look at after `one`, or null.
+  /// Returns the slab to examine after `one`, or null.
   [[nodiscard]] slab* after(const slab& one) const noexcept {
     return one.next != nullptr ? one.next : first_from(one.listed + 1);
   }

@@ -12,8 +12,8 @@ namespace {
 
 using pools::block_map;
 
-constexpr std::size_t least_granule = 64;         // a cache line: what a device writes shares none with other data
-constexpr std::size_t most_granules = 1U << 20U;  // of a slab: bounds what its map costs
+constexpr std::size_t least_granule = 64;         // a cache line: a device's writes share no line with other data
+constexpr std::size_t most_granules = 1U << 20U;  // of a slab: bounds the size of its map
 
 pool_options sensible(pool_options options) noexcept {
   constexpr std::size_t most = std::size_t{1} << 40U;
@@ -21,7 +21,7 @@ pool_options sensible(pool_options options) noexcept {
   return options;
 }
 
-// In granules of the slab, rounded up to a class; 0 for more than the slab has.
+// Returns the length in granules of the slab, rounded up to a class; 0 if it exceeds the slab.
 std::uint32_t length_in(const slab& in, std::size_t bytes) noexcept {
   if (bytes > in.mapping.memory.size()) return 0;
   if (in.dedicated) return 1;
@@ -61,7 +61,7 @@ result<slab_grant> slab_pool::allocate(std::size_t bytes, std::size_t alignment)
   return grant(**made, 0, guard);
 }
 
-// First where a block of just this size may wait, then where an aligned one is sure, then everywhere.
+// Tries a block of just this size first, then one that is sure to hold an aligned block, then all.
 slab* slab_pool::take(const wish& what, std::uint32_t& at) noexcept {
   if (what.large) return take_large(what);
   const auto try_in = [&](slab* in, block_map::effort how) {
@@ -100,7 +100,7 @@ slab_grant slab_pool::grant(slab& from, std::uint32_t at, lock& guard) noexcept 
   return made;
 }
 
-// The bytes are the caller's from here on, so that they need no lock to be cleared.
+// From here on the bytes belong to the caller, so clearing them needs no lock.
 void slab_pool::hand_out(slab& in, std::size_t begin, std::size_t end, lock& guard) const noexcept {
   const std::size_t dirty = std::min(end, in.touched);
   in.touched = std::max(in.touched, end);
@@ -109,7 +109,7 @@ void slab_pool::hand_out(slab& in, std::size_t begin, std::size_t end, lock& gua
   if (options_.clear && dirty > begin) std::memset(data, 0, dirty - begin);
 }
 
-// The slab and the granule of an allocation of that size; null when there is none.
+// Returns the slab of an allocation of that size, and its granule in `at`; null when there is none.
 slab* slab_pool::owner_of(const void* data, std::size_t bytes, std::uint32_t& at) const noexcept {
   slab* const in = around(data);
   if (in == nullptr) return nullptr;
@@ -149,7 +149,7 @@ bool slab_pool::resize(void* data, std::size_t bytes, std::size_t wanted) noexce
   const std::uint32_t old = in->blocks.allocated(at);
   const std::uint32_t length = length_in(*in, wanted);
   if (length == old) return true;
-  // What is cut off under a lease would have to rest; leaving it is as good.
+  // Under a lease the cut-off end would have to rest, so leaving it allocated is as good.
   if (length == 0 || (length < old && in->leases > 0) || !in->blocks.resize(at, length)) return false;
   in->used = in->used - old * in->granule + length * in->granule;
   free_.place(*in);
@@ -157,7 +157,8 @@ bool slab_pool::resize(void* data, std::size_t bytes, std::size_t wanted) noexce
   return true;
 }
 
-// A copy: whoever asks about memory that is not allocated does not keep another thread from giving its slab back.
+// Returns a copy, so that a caller that asks about memory that is not allocated does not keep another thread from
+// giving its slab back.
 std::optional<registration> slab_pool::registration_of(const void* data) const noexcept {
   lock guard(mutex_);
   const slab* const in = around(data);

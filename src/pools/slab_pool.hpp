@@ -35,7 +35,7 @@ class optional_mutex {
 
 namespace pinfold::detail {
 
-/// Thread-safe if it was made so. Functions that say "unlocks" give the lock up while the system or the driver works.
+/// Thread-safe if `synchronized`. Functions marked "unlocks" release the lock while the system or the driver works.
 class slab_pool {
  public:
   slab_pool(slab_driver driver, pool_options options, bool synchronized);
@@ -49,15 +49,15 @@ class slab_pool {
 
   [[nodiscard]] std::optional<registration> registration_of(const void* data) const noexcept;
   [[nodiscard]] slab* lease(const void* data) noexcept;
-  /// Whether, now that the pool object is gone, something stays that can never be freed.
+  /// Ends a lease. Returns whether the pool object is gone and something stays that can never be freed.
   [[nodiscard]] bool release(slab& leased) noexcept;
 
   std::size_t trim() noexcept;
 
-  /// The pool object is gone. Whether anything stays that can never be freed.
+  /// Called when the pool object is gone. Returns whether something stays that can never be freed.
   [[nodiscard]] bool end() noexcept;
 
-  /// Makes the core live as long as the process, as its slabs do.
+  /// Keeps the core alive for the life of the process, like its slabs.
   static void keep_for_good(const std::shared_ptr<slab_pool>& core) noexcept;
 
   [[nodiscard]] pool_usage usage() const noexcept;
@@ -102,17 +102,17 @@ class slab_pool {
   const pool_options options_;
   std::size_t granule_;  // of ordinary slabs, in bytes
 
-  mutable pools::optional_mutex mutex_;  // guards all below
+  mutable pools::optional_mutex mutex_;  // guards all members below
   std::vector<place> table_;             // by address
   pools::slab_list free_;
   slab* lingering_ = nullptr;  // chain: unregistered, but leased through the cache
-  std::size_t arriving_ = 0;   // places in `table_` promised to slabs that are being made
-  std::size_t bytes_ = 0;      // of slabs, also of those that are being made
+  std::size_t arriving_ = 0;   // places in `table_` reserved for slabs that are being made
+  std::size_t bytes_ = 0;      // of all slabs, including those that are being made
   std::size_t misuses_ = 0;
   bool ended_ = false;
-  bool stays_ = false;                // for good
+  bool stays_ = false;                // something stays for good
   std::shared_ptr<slab_pool> self_;   // when kept for good
-  slab_pool* kept_before_ = nullptr;  // the same: all of them stay reachable
+  slab_pool* kept_before_ = nullptr;  // the core that was kept before, so that all of them stay reachable
 };
 
 }  // namespace pinfold::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The core as the typed pools call it.
+// The core's interface for the typed pools.
 #include "pools/slab_pool.hpp"
 
 #include <utility>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Slabs come and go.
+// Making slabs and giving them back.
 #include "pools/arena.hpp"
 #include "pools/slab_pool.hpp"
 
@@ -48,7 +48,7 @@ slab* slab_pool::around(const void* data) const noexcept {
   return found->begin <= address && address < found->is->mapping.memory.end ? found->is.get() : nullptr;
 }
 
-// With the room for it reserved, and its first block taken: nobody else can have it before who asked.
+// Makes a slab for which room is reserved, and takes its first block at once, so that no other thread can take it.
 result<slab*> slab_pool::grow(const wish& what, lock& guard) noexcept try {
   const std::size_t bytes = what.large ? std::max(what.bytes, what.alignment) : options_.slab_bytes;
   const bool small = options_.pages == page_kind::plain || bytes < pools::huge_page;
@@ -119,7 +119,7 @@ slab* slab_pool::adopt(std::unique_ptr<slab> made) noexcept {
   return fresh;
 }
 
-// A chain of the slabs that nobody uses, out of the table.
+// Takes the unused slabs out of the table and returns them as a chain.
 slab* slab_pool::take_unused() noexcept {
   slab* chain = nullptr;
   std::erase_if(table_, [&](place& one) {
@@ -153,7 +153,7 @@ std::size_t slab_pool::give_back(lock& guard) noexcept {
   return freed;
 }
 
-// Unmaps what is in nobody's I/O, and returns the chain of the others (R51).
+// Unmaps the slabs that no lease of the cache uses for I/O, and returns the chain of the others (R51).
 slab* slab_pool::free_unleased(slab* chain, std::size_t& freed) const noexcept try {
   std::vector<range> memory;
   for (const slab* one = chain; one != nullptr; one = one->next) memory.push_back(one->mapping.memory);
@@ -200,7 +200,8 @@ void slab_pool::keep_for_good(const std::shared_ptr<slab_pool>& core) noexcept {
   }
 }
 
-// What the callback throws must not reach the destructor of a pool; that the slabs stay needs nobody's knowledge.
+// An exception of the callback must not reach the destructor of a pool. The slabs stay whether the callback knows or
+// not.
 void slab_pool::tell_abandoned() const noexcept try {
   if (!options_.abandoned) return;
   auto stay = slabs();
