@@ -15,29 +15,31 @@
 namespace pinfold {
 
 struct batch_options {
-  /// Threads that register, the caller's among them. They are started for each batch in which something has to be
-  /// registered: for few ranges, one is faster.
+  /// Threads that register, the caller's included. The cache starts them for each batch that has something to register;
+  /// for few ranges, one thread is faster.
   unsigned workers = 4;
-  /// Told how many of how many (merged) ranges are done, on the caller's thread: after each that it registered itself,
-  /// or after each group where the registrar takes groups, and at last when all of them are. Those that were registered
-  /// already count as done from the start. What it throws ends the batch with `invalid_argument`.
+  /// Called with the number of merged ranges that are done, and the number of all merged ranges. Runs on the caller's
+  /// thread: after each range that this thread registered itself, or after each group if the registrar takes groups,
+  /// and once more when all ranges are done. Ranges that were already registered count as done from the start. If the
+  /// function throws, the batch ends with `invalid_argument`.
   std::function<void(std::size_t done, std::size_t total)> progress{};
 };
 
-/// Leases on many ranges. Ranges that overlapped, or touched inside one mapping, share a registration.
+/// Leases on many ranges. Ranges that overlap, or that touch inside one mapping, share a registration.
 template <registrar R>
 class [[nodiscard]] batch_lease {
  public:
   /// Holds nothing.
   batch_lease() = default;
 
-  /// How many ranges were asked for.
+  /// Returns the number of ranges that the caller asked for.
   [[nodiscard]] std::size_t size() const noexcept { return member_.size(); }
 
-  /// How many registrations serve them.
+  /// Returns the number of registrations that serve those ranges.
   [[nodiscard]] std::size_t registrations() const noexcept { return leases_.size(); }
 
-  /// The lease that covers the range with this number, in the order of asking; an empty one for any other number.
+  /// Returns the lease that covers range `number`, in the order of the request; an empty lease if there is no such
+  /// range.
   [[nodiscard]] const lease<R>& operator[](std::size_t number) const noexcept {
     return number < member_.size() ? leases_[member_[number]] : none_;
   }
@@ -53,13 +55,13 @@ class [[nodiscard]] batch_lease {
 };
 
 struct chunk_options {
-  std::size_t chunk_bytes = std::size_t{2} << 20U;  ///< bytes of a piece, at most; pieces end with whole pages
+  std::size_t chunk_bytes = std::size_t{2} << 20U;  ///< largest piece, in bytes; pieces end at page boundaries
   unsigned depth = 4;                               ///< pieces registered ahead of the reader
   unsigned workers = 1;                             ///< threads that register
 };
 
-/// Leases on the pieces of one range, in order, while later pieces are still being registered. Not thread-safe. Must
-/// not outlive its cache. A stream that was moved from is done.
+/// A stream of leases on the pieces of one range, in order, while later pieces are still being registered. Not
+/// thread-safe. Must not outlive its cache. A moved-from stream is done.
 template <registrar R>
 class [[nodiscard]] chunk_stream {
  public:
@@ -68,15 +70,15 @@ class [[nodiscard]] chunk_stream {
     lease<R> held;
   };
 
-  /// How many pieces there are in all.
+  /// Returns the number of pieces in all.
   [[nodiscard]] std::size_t size() const noexcept { return ranges_.size(); }
 
-  /// Whether `next` has no more to give: every piece has been read, or one failed.
+  /// Returns whether `next` has no more pieces: every piece has been read, or one failed.
   [[nodiscard]] bool done() const noexcept { return read_ >= ranges_.size(); }
 
-  /// Waits for the next piece. The first piece that could not be registered gives its error and ends the stream: from
-  /// then on, and when all pieces have been read, the answer is `closed`. Leases that were read stay valid; those on
-  /// pieces behind the failed one are never handed out, and go with the stream.
+  /// Waits for the next piece. The first piece that could not be registered returns its error and ends the stream.
+  /// After that, and after the last piece, the error is `closed`. Leases that were already read stay valid. The stream
+  /// never hands out leases on pieces behind the failed one; it releases them in its destructor.
   [[nodiscard]] result<chunk> next() noexcept {
     if (done()) return fail(errc::closed, "there are no more chunks");
     auto got = pipeline_.next();

@@ -25,36 +25,41 @@
 
 namespace pinfold {
 
-/// What is special about one request (R27).
+/// Options of one request (R27).
 struct acquire_options {
-  bool persistent = false;  ///< never evicted or flushed, until `unpersist` or invalidation
-  bool bypass = false;      ///< register for this lease only: neither looked up nor kept, and outside the budget
+  bool persistent = false;  ///< neither evicted nor flushed until `unpersist` or an invalidation
+  bool bypass = false;      ///< register for this lease only: not looked up, not kept, outside the budget
 
-  /// The descriptor of the file that the memory is a mapping of. Unless its seals keep others from truncating it
-  /// (F_SEAL_SHRINK with F_SEAL_WRITE or F_SEAL_FUTURE_WRITE), registrations of files are not kept (R30). Negative: not
-  /// said. Looked at when something has to be registered: `invalid_argument`, and nothing changes, when it is not open,
-  /// no file, or a memfd that is not what is mapped there.
+  /// The descriptor of the file that is mapped at the memory. A registration of file memory is kept only if the file's
+  /// seals stop other processes from truncating it: F_SEAL_SHRINK with F_SEAL_WRITE or F_SEAL_FUTURE_WRITE (R30).
+  /// Negative: unknown. The cache looks at the descriptor only when it has to register. If the descriptor is not open,
+  /// is not a file, or is a memfd other than the mapped one, the request fails with `invalid_argument` and changes
+  /// nothing.
   int file = -1;
 };
 
-/// Registers memory once and reuses the registration, for ranges that nest, overlap, and need different rights.
+/// A cache that registers memory once and reuses the registration, for ranges that nest, overlap, and need different
+/// rights.
 ///
-/// A request inside a registration that has the rights is a hit (R20). Any other is registered as it was asked for,
-/// beside what it overlaps; for local rights rounded out to pages, for remote rights exactly, so that no peer sees a
-/// neighbour's bytes (R22–R24).
+/// A request inside a registration that has the rights is a hit (R20). The cache registers any other range as
+/// requested, beside the registrations that it overlaps. For local rights it rounds the range out to pages. For remote
+/// rights the range is exact, so that no peer sees a neighbour's bytes (R22–R24).
 ///
-/// **Staleness.** Memory that is unmapped, or whose pages are replaced, must not be found again. Who tells the cache is
-/// `cache_options::monitor`. Without a monitor nothing is kept: every acquire registers.
+/// **Staleness.** Once memory is unmapped, or its pages are replaced, no acquire may return its registration. The
+/// monitor named by `cache_options::monitor` tells the cache. Without a monitor the cache keeps nothing: every acquire
+/// registers.
 ///
-/// A registrar that identifies memory by itself (GPU memory) is asked on every hit, and needs no monitor: memory that
-/// was freed and allocated again is registered anew. It has no batches and no chunks, which join ranges.
+/// A registrar that identifies memory by itself (GPU memory) needs no monitor: the cache asks it on every hit, and
+/// registers anew memory that was freed and allocated again. Such a cache has no batches and no chunks, because both
+/// join ranges.
 ///
 /// Every member may be called on any thread at any time, except that the destructor and a move must not run at the same
-/// time as another member. No lock is held while the registrar works. A cache that was moved from answers `closed` and
+/// time as another member. The cache holds no lock while the registrar works. A moved-from cache returns `closed` and
 /// finds nothing.
 ///
-/// **Cancellation.** A thread that is cancelled (pthread_cancel(3), deferred) while it waits in a member finishes the
-/// call; the request stays pending. A registrar that is called without a cache does not see to that.
+/// **Cancellation.** If a thread is cancelled (pthread_cancel(3), deferred) while it waits in a member, it finishes the
+/// call, and the cancellation stays pending. A registrar that is called without a cache does not protect its callers in
+/// this way.
 template <registrar R>
 class cache : public detail::front<R> {
  public:
@@ -66,12 +71,11 @@ class cache : public detail::front<R> {
       : detail::front<R>(std::move(registrar), with_monitor(std::move(options)), driver_for),
         keeps_(detail::keeps(this->inside())) {}
 
-  /// A lease on the `bytes` bytes at `address`, which the device may use with at least `need`.
+  /// Returns a lease on the `bytes` bytes at `address`, registered with at least the rights `need`.
   ///
   /// Errors: `invalid_range`, `invalid_argument` (no rights, or a wrong `acquire_options::file`), `too_large` (use
-  /// `acquire_chunks`), `unsupported` (rights that the registrar cannot
-  /// give), `over_budget`, `larger_than_budget`, `out_of_resources`, `timed_out`, `closed`, and what the registrar's
-  /// `open` returns.
+  /// `acquire_chunks`), `unsupported` (rights that the registrar cannot grant), `over_budget`, `larger_than_budget`,
+  /// `out_of_resources`, `timed_out`, `closed`, and what the registrar's `open` returns.
   [[nodiscard, gnu::always_inline]] result<lease> acquire(const void* address, std::size_t bytes,
                                                           rights need = local_access,
                                                           acquire_options how = {}) noexcept {
@@ -79,7 +83,7 @@ class cache : public detail::front<R> {
     return acquire_any(address, bytes, need, how);
   }
 
-  /// The same for a container, an array or a span: its elements' bytes.
+  /// As above, for the bytes of the elements of a container, an array or a span.
   template <std::ranges::contiguous_range B>
     requires std::ranges::sized_range<B>
   [[nodiscard]] result<lease> acquire(const B& buffer, rights need = local_access, acquire_options how = {}) noexcept {
@@ -87,8 +91,9 @@ class cache : public detail::front<R> {
                    how);
   }
 
-  /// As `acquire`, but only what is already registered: never calls the registrar, never waits (R48). An identifying
-  /// registrar is asked, and what turns out to be stale may be closed.
+  /// Returns a lease as `acquire` does, but only on memory that is already registered: never opens a registration,
+  /// never waits (R48). With an identifying registrar, the cache asks whether the registration is current, and may
+  /// close it if it is stale.
   [[nodiscard]] std::optional<lease> find(const void* address, std::size_t bytes, rights need = local_access) noexcept {
     auto found = find_any(address, bytes, need);
     if constexpr (identifying_registrar<R>) {
@@ -97,9 +102,9 @@ class cache : public detail::front<R> {
     return found;
   }
 
-  /// Leases on many ranges at once (R26): duplicates and neighbours are merged, the rest is registered on several
-  /// threads and, where the registrar can, several with one call of the driver. All or nothing: after an error nothing
-  /// is held.
+  /// Returns leases on many ranges at once (R26). Merges duplicates and neighbours, and registers the rest on several
+  /// threads; if the registrar takes groups, several ranges with one driver call. All or nothing: on an error the
+  /// caller holds no lease.
   [[nodiscard]] result<batch_lease<R>> acquire_batch(std::span<const range> ranges, rights need = local_access,
                                                      const batch_options& how = {}) noexcept
     requires(!identifying_registrar<R>)
@@ -108,8 +113,8 @@ class cache : public detail::front<R> {
                             [&] { return acquire_ranges(ranges, need, how); });
   }
 
-  /// Leases on the pieces of one range, in order, while later pieces are being registered (R25). Not bound by the
-  /// registrar's largest registration.
+  /// Returns leases on the pieces of one range, in order, while later pieces are being registered (R25). The
+  /// registrar's largest registration does not limit the range.
   [[nodiscard]] result<chunk_stream<R>> acquire_chunks(const void* address, std::size_t bytes,
                                                        rights need = local_access, chunk_options how = {}) noexcept
     requires(!identifying_registrar<R>)
@@ -118,19 +123,19 @@ class cache : public detail::front<R> {
                             [&] { return acquire_pieces(address, bytes, need, how); });
   }
 
-  /// The memory is about to be unmapped, or its pages replaced: registrations that touch it are never handed out again.
-  /// Leases on them stay valid for what they were. Only marks; the closes come later (R36). Call it **before** the
-  /// memory goes: another thread can get the address as soon as it is free.
+  /// Invalidates memory that is about to be unmapped, or whose pages are about to be replaced: no later acquire returns
+  /// a registration that touches it. Leases on these registrations stay valid. Only marks; the closes come later (R36).
+  /// Call it **before** the memory goes: as soon as the address is free, another thread can get it.
   void invalidate(const void* address, std::size_t bytes) noexcept {
     if (auto gone = range::of(reinterpret_cast<std::uintptr_t>(address), bytes))
       detail::invalidate(this->inside(), {}, *gone);
   }
 
-  /// The monitors that watch memory, for people: `hooks+userfaultfd`; or why none does, and nothing is kept (R33).
-  /// Allocates.
+  /// Returns the monitors that watch memory, as text for people: `hooks+userfaultfd`. If none does, returns the reason;
+  /// the cache then keeps nothing (R33). Allocates.
   [[nodiscard]] std::string monitors() const { return detail::monitors_of(this->inside()); }
 
-  /// Registrations that touch the range are no longer persistent: kept or closed as any other.
+  /// Makes registrations that touch the range no longer persistent: the cache keeps or closes them like any other.
   void unpersist(const void* address, std::size_t bytes) noexcept {
     if (auto where = range::of(reinterpret_cast<std::uintptr_t>(address), bytes))
       detail::unpersist(this->inside(), {}, *where);
@@ -155,7 +160,7 @@ class cache : public detail::front<R> {
       wanted.push_back(*what);
     }
     std::vector<lease> leases;
-    leases.reserve(wanted.size());  // before anything is held: nothing may fail between that and its lease
+    leases.reserve(wanted.size());  // before any pin: nothing may fail between a pin and its lease
     auto granted = detail::acquire_all(this->inside(), wanted, together, how.workers, how.progress);
     if (!granted) return tl::unexpected(granted.error());
     for (const auto& one : *granted) leases.push_back(lease(one));
@@ -196,13 +201,14 @@ class cache : public detail::front<R> {
       if (const auto held = detail::guess_hit(this->hits(), begin, begin + bytes, need); held != 0) [[likely]]
         return lease({held, const_cast<void*>(address)});
     }
-    // Made into a lease here, so that nobody else needs to know where the caller has it: a hit's is in registers.
+    // Build the lease here, so that only this function needs the address of the caller's lease: on a hit the lease
+    // stays in registers.
     const auto granted = acquire_slowly(address, bytes, need, how);
     if (!granted) return tl::unexpected(granted.error());
     return lease(*granted);
   }
 
-  // Another thread may free and allocate the memory again and again while this one looks.
+  // A bound, because another thread may keep freeing and reallocating the memory meanwhile.
   static constexpr int most_identities = 16;
 
   [[nodiscard]] result<lease> acquire_identified(const void* address, std::size_t bytes, rights need,
@@ -216,7 +222,7 @@ class cache : public detail::front<R> {
     return fail(errc::invalid_range, "the memory is freed and allocated again all the time");
   }
 
-  // Whether the lease is on what lies there now; else what is registered there is never handed out again.
+  // Returns whether the lease is on the allocation that is at the address now; if it is not, invalidates the range.
   [[nodiscard]] bool is_current(const lease& held, const void* address, std::size_t bytes) noexcept
     requires identifying_registrar<R>
   {
@@ -240,7 +246,7 @@ class cache : public detail::front<R> {
     return lease(granted);
   }
 
-  // Monitors see memory of this process only.
+  // Monitors see host memory only, so an identifying registrar uses none.
   static cache_options with_monitor(cache_options options) {
     if constexpr (identifying_registrar<R>) options.monitor = monitor_choice::explicit_;
     return options;
@@ -270,10 +276,10 @@ class cache : public detail::front<R> {
                            .file = how.file};
   }
 
-  // How many requests of a batch one worker takes at a time.
+  // Requests of a batch that one worker takes at a time.
   static constexpr std::size_t together = group_registrar<R> ? detail::most_in_group : 1;
 
-  // What a peer may reach is registered exactly, the rest in whole pages.
+  // Ranges with remote rights are registered exactly, others in whole pages.
   [[nodiscard]] detail::piece_limits limits_for(rights need) noexcept {
     const registrar_limits limits = this->backend().limits();
     return {limits.max_bytes, any_remote(need) ? 1 : limits.granularity};
@@ -301,8 +307,8 @@ class cache : public detail::front<R> {
     return plain;
   }
 
-  // The requests of a group have the rights of their batch, except where a lesser entry added some: runs of equal
-  // rights go to the registrar together.
+  // All requests of a group have the rights of the batch, plus those that the engine added from entries around a
+  // request. Passes each run of equal rights to the registrar in one call.
   static void open_many(void* self, std::span<const detail::open_request> what,
                         std::span<result<detail::opened>> made) noexcept
     requires group_registrar<R>
@@ -326,7 +332,7 @@ class cache : public detail::front<R> {
       return fail(errc::unsupported, "the registrar cannot give these rights");
     range extent = any_remote(what.need) ? what.wanted : detail::rounded_out(what.wanted, limits.granularity);
     if (extent.size() > limits.max_bytes && !any_remote(what.need))
-      extent = detail::aligned_out(what.wanted, limits.granularity);  // huge pages are no reason to refuse what fits
+      extent = detail::aligned_out(what.wanted, limits.granularity);  // huge pages alone must not make it too large
     if (extent.size() > limits.max_bytes)
       return fail(errc::too_large, "more than the registrar takes in one piece: use acquire_chunks");
     return extent;
@@ -344,7 +350,7 @@ class cache : public detail::front<R> {
     return static_cast<R*>(self)->close(made);
   }
 
-  bool keeps_;  // whether somebody tells us of memory that goes, so that registrations may be kept
+  bool keeps_;  // whether a monitor reports memory that goes, so that the cache may keep registrations
 };
 
 }  // namespace pinfold

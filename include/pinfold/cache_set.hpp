@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// One front for several caches, as a program with several devices or domains has them.
+/// One interface to several caches, for programs with several devices or domains.
 #pragma once
 
 #include <pinfold/cache.hpp>
@@ -15,17 +15,17 @@
 
 namespace pinfold {
 
-/// Leases on one piece of memory, one from each cache that was chosen. Move-only; rules are those of `lease`.
+/// Leases on one piece of memory, one from each chosen cache. Move-only; the rules of `lease` apply.
 template <registrar R>
 class [[nodiscard]] set_lease {
  public:
   /// Holds nothing.
   set_lease() = default;
 
-  /// How many caches were chosen.
+  /// Returns the number of chosen caches.
   [[nodiscard]] std::size_t size() const noexcept { return leases_.size(); }
 
-  /// The lease of the cache that was chosen as the one with this number, from 0; an empty one for any other number.
+  /// Returns the lease from choice `number`, counted from 0; an empty lease if there is no such choice.
   [[nodiscard]] const lease<R>& operator[](std::size_t number) const noexcept {
     return number < leases_.size() ? leases_[number] : none_;
   }
@@ -39,38 +39,38 @@ class [[nodiscard]] set_lease {
   std::vector<lease<R>> leases_;
 };
 
-/// Registers a buffer with several devices in one call. The caches belong to the caller, must outlive the set, and may
-/// be used by themselves. Every member may be called on any thread at any time.
+/// A set of caches that registers a buffer with several devices in one call. The caches belong to the caller, must
+/// outlive the set, and may be used directly as well. Every member may be called on any thread at any time.
 template <registrar R>
 class cache_set {
  public:
-  /// Members are numbered from 0, in this order. None may be null. Throws only `std::bad_alloc`.
+  /// Numbers the members from 0, in this order. No pointer may be null. Throws only `std::bad_alloc`.
   explicit cache_set(std::span<cache<R>* const> members) : members_(members.begin(), members.end()) {}
 
   [[nodiscard]] std::size_t size() const noexcept { return members_.size(); }
-  /// The member with this number, which must be below `size()`.
+  /// Returns member `number`, which must be below `size()`.
   [[nodiscard]] cache<R>& operator[](std::size_t number) const noexcept { return *members_[number]; }
 
-  /// A lease from each member chosen by its number, all or nothing: after an error nothing is held, though what was
-  /// registered may be kept, as after any lease. What is registered already is found on the caller's thread; if several
-  /// members have to register, they do so at the same time, each on a thread of its own.
-  /// That is not for back ends which want one thread: fabric domains that are not FI_THREAD_SAFE, io_uring rings with
-  /// IORING_SETUP_SINGLE_ISSUER. Acquire from their caches one by one.
+  /// Returns a lease from each chosen member, all or nothing. On an error the caller holds no lease, though the caches
+  /// may keep what they registered, as after any release. Members that have the memory registered already are served on
+  /// the caller's thread. If several members have to register, they do so in parallel, each on a thread of its own. Do
+  /// not use this call with back ends that accept one thread only: fabric domains that are not FI_THREAD_SAFE, io_uring
+  /// rings with IORING_SETUP_SINGLE_ISSUER. Acquire from their caches one by one.
   ///
-  /// Errors: `invalid_argument` (no such member), and those of `cache::acquire`: of the first choice that failed.
-  /// Between caches that wait for room (`when_full::wait`) two calls can wait for each other, until `full_timeout`.
+  /// Errors: `invalid_argument` (no such member), and those of `cache::acquire`, from the first choice that failed. If
+  /// the caches wait for room (`when_full::wait`), two calls can wait for each other until `full_timeout`.
   [[nodiscard]] result<set_lease<R>> acquire(const void* address, std::size_t bytes, rights need,
                                              std::span<const std::size_t> chosen) noexcept {
     return detail::or_error(no_memory, no_memory, [&] { return acquire_chosen(address, bytes, need, chosen); });
   }
 
-  /// The same from every member. `closed` when the set has none: it was moved from.
+  /// As above, from every member. Returns `closed` if the set has no members, as when it was moved from.
   [[nodiscard]] result<set_lease<R>> acquire(const void* address, std::size_t bytes,
                                              rights need = local_access) noexcept {
     return detail::or_error(no_memory, no_memory, [&] { return acquire_all(address, bytes, need); });
   }
 
-  /// As `cache::invalidate`, for every member.
+  /// Calls `cache::invalidate` on every member.
   void invalidate(const void* address, std::size_t bytes) noexcept {
     for (auto* const one : members_) one->invalidate(address, bytes);
   }
@@ -78,7 +78,7 @@ class cache_set {
  private:
   static constexpr const char* no_memory = "no memory for the leases of a set";
 
-  // This and the next throw std::bad_alloc.
+  // This function and the next throw std::bad_alloc.
   [[nodiscard]] result<set_lease<R>> acquire_chosen(const void* address, std::size_t bytes, rights need,
                                                     std::span<const std::size_t> chosen) {
     for (const std::size_t number : chosen)
@@ -103,7 +103,7 @@ class cache_set {
     return acquire_chosen(address, bytes, need, all);
   }
 
-  // Throws std::bad_alloc, before anything is acquired.
+  // Throws std::bad_alloc, before it acquires anything.
   [[nodiscard]] result<void> acquire_missing(const void* address, std::size_t bytes, rights need,
                                              std::span<const std::size_t> chosen,
                                              const std::vector<std::size_t>& missing, std::vector<lease<R>>& leases) {

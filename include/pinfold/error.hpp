@@ -11,18 +11,18 @@
 
 namespace pinfold {
 
-/// What went wrong. `docs/errors.md` says for each code who returns it and what to do about it.
+/// The kind of failure. `docs/errors.md` lists for each code the functions that return it and what to do about it.
 enum class errc : std::uint8_t {
   invalid_range,       ///< empty, wraps around, or reaches outside the memory that the handle stands for
   invalid_handle,      ///< not a handle of this registrar, or damaged
   invalid_argument,    ///< an option or setting that makes no sense
   too_large,           ///< above what the registrar can register in one piece
   not_permitted,       ///< the system refuses this process the access
-  over_budget,         ///< the cache's budget is used up and nothing idle is left to close
+  over_budget,         ///< the cache's budget is used up and no idle entry is left to close
   larger_than_budget,  ///< this one request exceeds the whole budget
-  out_of_resources,    ///< the driver has no room, though everything idle was closed
+  out_of_resources,    ///< the driver has no room, though the cache closed every idle entry
   in_use_conflict,     ///< memory that this request needs is mapped by something still in use
-  already_mapped,      ///< between registrar and cache: overlaps something open. A cache's caller never sees it
+  already_mapped,      ///< from a registrar to its cache: overlaps an open registration. A cache never returns it
   stale_handle,        ///< the exporter has freed or replaced the memory behind this handle
   peer_gone,           ///< the exporting process has ended
   unsupported,         ///< not possible on this host, or with this memory
@@ -31,7 +31,7 @@ enum class errc : std::uint8_t {
   closed,              ///< the cache is shutting down or gone
 };
 
-/// Where a native code comes from, so that it can be printed as words.
+/// The origin of a native code, so that it can be printed as words.
 enum class native_kind : std::uint8_t {
   none,       ///< there is no native code
   posix,      ///< an `errno` value
@@ -39,12 +39,12 @@ enum class native_kind : std::uint8_t {
   libfabric,  ///< a `fi_errno`, positive: an `errno` value below 256, libfabric's own from there on
 };
 
-/// One failure. Trivially copyable; thread-safe to copy and read.
+/// One failure. Trivially copyable. Several threads may read and copy one object.
 struct error {
   errc code = errc::driver_error;
   native_kind kind = native_kind::none;
   std::int32_t native = 0;   ///< the driver's own code, 0 where no driver was involved
-  const char* message = "";  ///< static text, never null, owned by nobody
+  const char* message = "";  ///< static text, never null, never freed
 
   friend constexpr bool operator==(const error& failure, errc wanted) noexcept { return failure.code == wanted; }
 };
@@ -53,20 +53,20 @@ struct error {
 template <class T>
 using result = tl::expected<T, error>;
 
-/// A failure without a native code, ready to be returned as any `result`.
+/// Returns a failure without a native code, which converts to any `result`.
 [[nodiscard]] constexpr tl::unexpected<error> fail(errc code, const char* message) noexcept {
   return tl::unexpected<error>(error{code, native_kind::none, 0, message});
 }
 
-/// A failure of a system call, carrying its `errno`.
+/// Returns a failure of a system call, with its `errno`.
 [[nodiscard]] constexpr tl::unexpected<error> fail_errno(errc code, int native, const char* message) noexcept {
   return tl::unexpected<error>(error{code, native_kind::posix, native, message});
 }
 
-/// The code's name as written above, for logs and JSON.
+/// Returns the code's name as written above, for logs and JSON.
 [[nodiscard]] PINFOLD_EXPORT const char* name_of(errc code) noexcept;
 
-/// A line for people: name, sentence, native code with its meaning. Allocates.
+/// Returns a line of text for people: name, sentence, native code with its meaning. Allocates.
 [[nodiscard]] PINFOLD_EXPORT std::string describe(const error& failure);
 
 }  // namespace pinfold

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What a cache tells its owner while it works: one callback for log lines, faults and life events.
+/// Events that a cache reports to the application while it works: one callback for log lines, faults and life events.
 #pragma once
 
 #include <pinfold/error.hpp>
@@ -14,24 +14,24 @@
 
 namespace pinfold {
 
-/// What happened.
+/// The kind of an event.
 enum class event_kind : std::uint8_t {
   evicted,                   ///< an idle entry is closed to make room
   replaced,                  ///< a token differed: the exporter reallocated, the entry is stale
   conflict,                  ///< an idle entry is closed because the driver refused an overlapping open
-  invalidated_while_leased,  ///< memory went away under a lease (R49); `owner` is the thread that opened it
+  invalidated_while_leased,  ///< memory went away under a lease (R49); `owner` is the thread that opened the entry
   close_failed,              ///< the driver refused a close; the entry is in quarantine and will be retried
   leases_outlive_cache,      ///< the drain time-out passed at destruction with `leases` still out
   statistics,                ///< the line asked for with `cache_options::statistics_at_exit`, in `text`
-  audit_failed,              ///< other pages than were registered are behind an entry; `text` has its history
+  audit_failed,              ///< the pages behind an entry are not the registered ones; `text` has the entry's history
   closes_outlive_cache,      ///< the drain time-out passed at destruction with another thread's close in the driver
   requested,                 ///< an acquire succeeded; only with `cache_options::trace_requests`
   not_kept,                  ///< registered for one lease only: `cause` says why a monitor cannot watch the memory
-  monitor_degraded,          ///< a monitor failed, or works again after that: `text` says which, and why. All that the
-                             ///< cache kept was invalidated; it keeps nothing while one of its monitors does not work
+  monitor_degraded,  ///< a monitor failed, or works again after a failure: `text` says which, and why. The cache
+                     ///< invalidated all it kept, and keeps nothing while one of its monitors does not work
 };
 
-/// How much it matters.
+/// The severity of an event.
 enum class severity : std::uint8_t { debug, info, warning, failure };
 
 /// One event. Valid during the callback only.
@@ -48,22 +48,23 @@ struct event {
 
   // Of `requested`, where `where` is the range that was asked for:
   range registered{};                      ///< the registration that serves it
-  bool hit = false;                        ///< the registrar was not asked by this request
-  std::chrono::nanoseconds opened_for{0};  ///< what the registrar's open took, its refusals included; 0 for a hit
+  bool hit = false;                        ///< this request did not call the registrar
+  std::chrono::nanoseconds opened_for{0};  ///< time in the registrar's open, refused calls included; 0 for a hit
 };
 
-/// Called on the thread that caused the event, with no lock held, possibly on several threads at once. It may read the
-/// cache's statistics, dump it and invalidate, but not acquire, release or flush: that could wait for the very call
-/// that it is told about. What it throws is caught and counted (`statistics::sink_failures`).
+/// The application's callback for events. Runs on the thread that caused the event, without a lock, possibly on several
+/// threads at once. The callback may read the cache's statistics, call `dump` and `invalidate`. It must not acquire,
+/// release or flush: these could wait for the very call that reports the event. The cache catches and counts exceptions
+/// (`statistics::sink_failures`).
 using event_sink = std::function<void(const event&)>;
 
-/// The kind's name as written above.
+/// Returns the kind's name as written above.
 [[nodiscard]] PINFOLD_EXPORT const char* name_of(event_kind kind) noexcept;
 
-/// The event as one line of text. Allocates.
+/// Returns the event as one line of text. Allocates.
 [[nodiscard]] PINFOLD_EXPORT std::string describe(const event& what);
 
-/// A sink that writes events of at least `least` to standard error, one line each.
+/// Returns a sink that writes events of severity `least` and above to standard error, one line each.
 [[nodiscard]] PINFOLD_EXPORT event_sink log_to_stderr(severity least = severity::warning);
 
 }  // namespace pinfold

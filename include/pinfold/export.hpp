@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Marks what the shared library exports; everything else is hidden.
+/// Marks symbols that the shared library exports; all others are hidden.
 #pragma once
 
 #define PINFOLD_EXPORT __attribute__((visibility("default")))

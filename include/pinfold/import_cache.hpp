@@ -17,12 +17,12 @@
 
 namespace pinfold {
 
-/// Opens remote memory once, reuses the mapping, and never hands out one whose handle was replaced.
+/// A cache that opens remote memory once, reuses the mapping, and never hands out a mapping whose handle was replaced.
 ///
-/// One cache serves many peers; peers never see each other's entries, and the budgets hold over all of them. Every
-/// member may be called on any thread at any time, except that the destructor and a move must not run at the same time
-/// as another member. No lock is held while the importer works, so opens of different handles run in parallel. A cache
-/// that was moved from answers `closed` and finds nothing.
+/// One cache serves many peers. Peers never see each other's entries, and the budgets apply to all peers together.
+/// Every member may be called on any thread at any time, except that the destructor and a move must not run at the same
+/// time as another member. The cache holds no lock while the importer works, so opens of different handles run in
+/// parallel. A moved-from cache returns `closed` and finds nothing.
 template <importer I>
 class import_cache : public detail::front<I> {
  public:
@@ -34,22 +34,24 @@ class import_cache : public detail::front<I> {
   explicit import_cache(I importer, cache_options options = {})
       : detail::front<I>(std::move(importer), std::move(options), driver_for) {}
 
-  /// A lease on the `bytes` bytes at `address` in the peer's address space, inside the allocation that `handle` stands
-  /// for. A hit costs a look-up and a comparison of the whole handle; a miss opens the handle (R1–R10).
+  /// Returns a lease on the `bytes` bytes at `address` in the peer's address space, inside the allocation that `handle`
+  /// names. A hit costs a look-up and a comparison of the whole handle; a miss opens the handle (R1–R10).
   ///
   /// Errors: `invalid_range`, `invalid_handle`, `over_budget`, `larger_than_budget`, `out_of_resources`,
-  /// `in_use_conflict`, `timed_out`, `closed`, and what the importer's `open` returns. Nothing changes on bad input.
+  /// `in_use_conflict`, `timed_out`, `closed`, and what the importer's `open` returns. Bad input changes nothing.
   [[nodiscard, gnu::always_inline]] result<lease> acquire(peer_id peer, const handle_type& handle,
                                                           std::uintptr_t address, std::size_t bytes) noexcept {
     if (const auto hit = guess<detail::asked_by::acquire>(peer, handle, address, bytes); hit.held != 0) [[likely]]
       return lease(hit);
-    // Made into a lease here, so that nobody else needs to know where the caller has it: a hit's is in registers.
+    // Build the lease here, so that only this function needs the address of the caller's lease: on a hit the lease
+    // stays in registers.
     const auto granted = acquire_slowly(peer, handle, address, bytes);
     if (!granted) return tl::unexpected(granted.error());
     return lease(*granted);
   }
 
-  /// As `acquire`, but only what is already open: never calls the importer, never waits (R48).
+  /// Returns a lease as `acquire` does, but only on memory that is already open: never calls the importer, never waits
+  /// (R48).
   [[nodiscard]] std::optional<lease> find(peer_id peer, const handle_type& handle, std::uintptr_t address,
                                           std::size_t bytes) noexcept {
     if (const auto hit = guess<detail::asked_by::find>(peer, handle, address, bytes); hit.held != 0) [[likely]]
@@ -61,16 +63,16 @@ class import_cache : public detail::front<I> {
     return lease(granted);
   }
 
-  /// The peer's memory in `gone` is not what it was: entries that touch it are never handed out again. Leases on them
-  /// stay usable. Only marks; the closes come later (R36).
+  /// Invalidates the entries that touch the peer's memory in `gone`: no later acquire returns them. Leases on them stay
+  /// usable. Only marks; the closes come later (R36).
   void invalidate(peer_id peer, range gone) noexcept { detail::invalidate(this->inside(), peer, gone); }
 
-  /// The peer has ended: all its entries are stale at once, idle ones are closed, leased ones by their last release.
-  /// Returns the first close that failed; the entry is then in quarantine.
+  /// Drops a peer that has ended: marks all its entries stale, and closes the idle ones. The last release closes a
+  /// leased entry. Returns the error of the first close that failed; that entry is then in quarantine.
   result<void> drop_peer(peer_id peer) noexcept { return detail::drop_peer(this->inside(), peer); }
 
  private:
-  /// A hit among those that this thread had lately; nothing when there is none.
+  /// Returns a pin on a record that this thread hit recently; empty if none matches.
   template <detail::asked_by Who>
   [[nodiscard, gnu::always_inline]] detail::grant guess(peer_id peer, const handle_type& handle, std::uintptr_t address,
                                                         std::size_t bytes) const noexcept {
@@ -87,7 +89,7 @@ class import_cache : public detail::front<I> {
     return got;
   }
 
-  // The number of bytes is known here, so that the comparison is a few instructions in place.
+  // The size of the handle is a constant here, so the comparison compiles to a few inline instructions.
   [[gnu::always_inline]] static bool is_for(const detail::record& one, peer_id peer,
                                             const handle_type& handle) noexcept {
     constexpr auto offset = detail::token_offset(detail::imported_object_offset, sizeof(typename I::mapping_type));

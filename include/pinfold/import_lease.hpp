@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The caller's hold on imported memory.
+/// The caller's lease on imported memory.
 #pragma once
 
 #include <pinfold/detail/hold.hpp>
@@ -11,9 +11,9 @@ namespace pinfold {
 template <importer I>
 class import_cache;
 
-/// While a lease lives, the memory that it was acquired for stays mapped here. Move-only, 16 bytes. It may be moved to
-/// and released on another thread; one lease object must not be used by two threads at the same time. Acquiring and
-/// releasing are not for signal handlers. A close that fails in the destructor is reported to the cache's event sink.
+/// A lease on imported memory: while it lives, the memory stays mapped in this process. Move-only, 16 bytes. A lease
+/// may be moved to, and released on, another thread; two threads must not use one lease object at the same time. Do not
+/// acquire or release in a signal handler. A close that fails in the destructor is reported to the cache's event sink.
 template <importer I>
 class [[nodiscard]] import_lease : public detail::hold {
  public:
@@ -23,7 +23,7 @@ class [[nodiscard]] import_lease : public detail::hold {
   import_lease& operator=(import_lease&&) noexcept = default;
   [[gnu::always_inline]] ~import_lease() = default;
 
-  /// The importer's own record of the mapping. Of an empty lease `mapping_type{}`.
+  /// Returns the importer's own record of the mapping; `mapping_type{}` if the lease is empty.
   [[nodiscard]] typename I::mapping_type mapping() const noexcept {
     return object<typename I::mapping_type>(detail::imported_object_offset);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What a back end must offer so that `import_cache` can cache it. `docs/registrars.md` is the porting page, and the
-/// conformance suite in `tests/conformance` is what a new importer has to pass.
+/// The interface of a back end that `import_cache` can cache. `docs/registrars.md` is the porting page. A new importer
+/// has to pass the conformance suite in `tests/conformance`.
 #pragma once
 
 #include <pinfold/error.hpp>
@@ -14,12 +14,13 @@
 
 namespace pinfold {
 
-/// What one open gave. `Mapping` is the importer's own record of it, handed back to `close`.
+/// The result of one open. `Mapping` is the importer's own record of the mapping; the cache passes it to `close`.
 template <class Mapping>
 struct imported {
-  range covered;      ///< what was really opened, in the exporter's addresses; contains what `check` returned
-  void* data;         ///< where `covered.begin` is in this process
-  std::size_t bytes;  ///< what counts against a budget, at least `covered.size()`
+  range covered;  ///< the range that was really opened, in the exporter's addresses; contains the range that `check`
+                  ///< returned
+  void* data;     ///< where `covered.begin` is in this process
+  std::size_t bytes;  ///< bytes that count against the budget, at least `covered.size()`
   Mapping mapping;
 };
 
@@ -27,20 +28,20 @@ struct imported {
 inline constexpr std::size_t max_mapping_bytes = 32;
 
 /// Largest `handle_type`, in bytes. Every entry keeps a copy of its handle, in a record of at most 1 KiB, and every hit
-/// compares all of it. Where a driver needs more to open memory, the handle is an id, and `open` fetches the rest.
+/// compares all of it. If a driver needs more to open memory, make the handle an id and let `open` fetch the rest.
 inline constexpr std::size_t max_handle_bytes = 896;
 
-/// An importer opens remote memory by a handle and closes it again.
+/// A back end that opens remote memory by a handle and closes it again.
 ///
-/// - `handle_type` is the token: its bytes, all of them, identify one allocation for ever. Two allocations never have
-///   equal handles, so it holds a serial or an id that is not reused. At most `max_handle_bytes`.
-/// - `check` validates a handle without calling the driver and returns the allocation that it stands for.
-/// - `open` says `already_mapped` when the driver refuses because of something that is open, `out_of_resources` when
-///   closing something else could help; any other error is final. A failed open leaves nothing behind.
-/// - `close` either closes or leaves all as it was.
-/// - `allows_duplicates`: whether the driver opens a handle that it already has open.
+/// - `handle_type` is the token: all its bytes together identify one allocation for ever. Two allocations never have
+///   equal handles, so a handle holds a serial or an id that is not reused. At most `max_handle_bytes`.
+/// - `check` validates a handle without calling the driver and returns the allocation that the handle names.
+/// - `open` returns `already_mapped` if the driver refuses because of a mapping that is open, and `out_of_resources` if
+///   closing another mapping could help. Any other error is final. A failed open leaves nothing behind.
+/// - `close` either closes the mapping or changes nothing.
+/// - `allows_duplicates` says whether the driver opens a handle that it already has open.
 ///
-/// `open` and `close` are called on many threads at once, without a lock of the cache.
+/// The cache calls `open` and `close` on many threads at once, and holds no lock meanwhile.
 template <class I>
 concept importer =
     std::move_constructible<I> && std::is_trivially_copyable_v<typename I::handle_type> &&

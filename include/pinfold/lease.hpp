@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The caller's hold on a registration of its own memory.
+/// The caller's lease on a registration of local memory.
 #pragma once
 
 #include <pinfold/detail/hold.hpp>
@@ -13,9 +13,9 @@ class cache;
 template <registrar R>
 class chunk_stream;
 
-/// While a lease lives, the memory that it was acquired for stays registered. Move-only, 16 bytes. It may be moved to
-/// and released on another thread; one lease object must not be used by two threads at the same time. It must outlive
-/// the I/O that uses it. Acquiring and releasing are not for signal handlers. A close that fails in the destructor is
+/// A lease on a registration: while it lives, the memory stays registered. Move-only, 16 bytes. A lease may be moved
+/// to, and released on, another thread; two threads must not use one lease object at the same time. A lease must
+/// outlive the I/O that uses it. Do not acquire or release in a signal handler. A close that fails in the destructor is
 /// reported to the cache's event sink.
 template <registrar R>
 class [[nodiscard]] lease : public detail::hold {
@@ -26,7 +26,8 @@ class [[nodiscard]] lease : public detail::hold {
   lease& operator=(lease&&) noexcept = default;
   [[gnu::always_inline]] ~lease() = default;
 
-  /// What the device is to be told: buffer index, keys. Of an empty lease `registration_type{}`.
+  /// Returns what the driver made, to be passed to the device: buffer index, keys. `registration_type{}` if the lease
+  /// is empty.
   [[nodiscard]] typename R::registration_type handle() const noexcept {
     return object<typename R::registration_type>(detail::local_object_offset);
   }

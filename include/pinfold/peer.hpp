@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Who owns imported memory.
+/// The owner of imported memory.
 #pragma once
 
 #include <compare>
@@ -8,8 +8,8 @@
 
 namespace pinfold {
 
-/// The caller's own name for one exporting process, a rank for example. One id stands for one address space: the same
-/// address under two ids is two different memories. The values mean nothing to pinfold.
+/// The caller's id for one exporting process, for example a rank. One id stands for one address space: the same address
+/// under two ids means two different memories. pinfold does not interpret the values.
 struct peer_id {
   std::uint64_t value = 0;
 

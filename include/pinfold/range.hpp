@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Half-open address ranges. Bounds are never inclusive, and a range that is empty or wraps around cannot be made
-/// through `range::of`.
+/// Half-open address ranges. `end` is never part of a range, and `range::of` never makes a range that is empty or wraps
+/// around.
 #pragma once
 
 #include <pinfold/error.hpp>
@@ -16,7 +16,7 @@ struct range {
   std::uintptr_t begin = 0;
   std::uintptr_t end = 0;
 
-  /// The `bytes` bytes from `address` on. `invalid_range` when that is nothing or wraps around.
+  /// Returns the `bytes` bytes from `address` on; `invalid_range` if the range is empty or wraps around.
   [[nodiscard]] static constexpr result<range> of(std::uintptr_t address, std::size_t bytes) noexcept {
     if (bytes == 0) return fail(errc::invalid_range, "the range is empty");
     if (bytes > UINTPTR_MAX - address) return fail(errc::invalid_range, "the range wraps around the address space");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What a back end must offer so that `cache` can cache registrations of this process's own memory.
-/// `docs/registrars.md` is the porting page, and the suite in `tests/conformance` is what a new registrar has to pass.
+/// The interface of a back end that registers this process's own memory for a `cache`. `docs/registrars.md` is the
+/// porting page. A new registrar has to pass the suite in `tests/conformance`.
 #pragma once
 
 #include <pinfold/error.hpp>
@@ -16,21 +16,21 @@
 
 namespace pinfold {
 
-/// Largest `registration_type` that an entry can hold, in bytes.
-/// Entries take as much of it as the registrar at hand needs.
+/// Largest `registration_type` that an entry can hold, in bytes. An entry allocates only the size that its registrar
+/// needs.
 inline constexpr std::size_t max_registration_bytes = 64;
 
-/// What a registrar can do. Constant while it lives.
+/// Limits of a registrar. Constant while the registrar lives.
 struct registrar_limits {
-  /// Bytes, a power of 2: what a local registration is rounded out to. At most a page of the system: memory beyond the
-  /// pages that were asked for may be going away at this moment.
+  /// Alignment in bytes, a power of 2: the cache rounds local registrations out to it. At most the system's page size,
+  /// because memory beyond the requested pages may be going away at this moment.
   std::size_t granularity = 1;
   std::size_t max_bytes = SIZE_MAX;  ///< largest single registration
-  rights supported = local_access;   ///< rights that it can give
+  rights supported = local_access;   ///< rights that it can grant
 };
 
-/// What every `open` refuses without asking its driver: `invalid_range` (nothing, or end before begin),
-/// `invalid_argument` (no rights), `unsupported` (rights that it cannot give), `too_large`.
+/// Returns the error that every `open` returns without a driver call: `invalid_range` (empty, or end before begin),
+/// `invalid_argument` (no rights), `unsupported` (rights that the registrar cannot grant), `too_large`.
 [[nodiscard]] constexpr result<void> check_request(const registrar_limits& limits, const range& memory,
                                                    rights access) noexcept {
   if (memory.empty()) return fail(errc::invalid_range, "the range is empty or wraps around");
@@ -40,17 +40,18 @@ struct registrar_limits {
   return {};
 }
 
-/// A registrar makes memory of this process usable by a device, and undoes it.
+/// A back end that makes memory of this process usable by a device, and undoes it.
 ///
-/// - `open` registers exactly the range it is given. `out_of_resources` means that closing another registration could
-///   help; any other error is final. A failed open leaves nothing behind.
-/// - `open` refuses what `check_request` does, whether a cache asks or not.
-/// - `close` either closes or leaves all as it was.
+/// - `open` registers exactly the given range. `out_of_resources` means that closing another registration could help;
+///   any other error but `already_mapped` is final. A failed open leaves nothing behind.
+/// - `open` refuses all that `check_request` refuses, whether a cache calls it or not.
+/// - `close` either closes the registration or changes nothing.
 ///
-/// A registrar that was moved from may refuse everything, with `closed`; it must not crash.
+/// A moved-from registrar may refuse every call with `closed`; it must not crash.
 ///
-/// Both are called on many threads at once, without a lock of the cache. The same memory may be registered several
-/// times; a registrar whose driver refuses what overlaps says `already_mapped`, and the cache closes what is idle.
+/// The cache calls `open` and `close` on many threads at once, and holds no lock meanwhile. It may register the same
+/// memory several times. If the driver refuses ranges that overlap, `open` returns `already_mapped`, and the cache
+/// closes the idle entries in the way.
 template <class R>
 concept registrar = std::move_constructible<R> && std::is_trivially_copyable_v<typename R::registration_type> &&
                     std::default_initializable<typename R::registration_type> &&
@@ -65,15 +66,16 @@ concept registrar = std::move_constructible<R> && std::is_trivially_copyable_v<t
                       { registrar.close(registration) } noexcept -> std::same_as<result<void>>;
                     };
 
-/// A registrar that can register many ranges with fewer calls of its driver. Each result stands for its range alone.
+/// A registrar that can register many ranges with fewer calls of its driver. Each range has a result of its own.
 template <class R>
 concept group_registrar = registrar<R> && requires(R& registrar, std::span<const range> memory, rights access,
                                                    std::span<result<typename R::registration_type>> made) {
   { registrar.open_many(memory, access, made) } noexcept -> std::same_as<void>;
 };
 
-/// A registrar of memory that no monitor sees, and that can tell whether what lies at an address is still what was
-/// registered: GPU memory, by its buffer id. A cache asks on every hit, while it holds the registration.
+/// A registrar of memory that no monitor sees, such as GPU memory. `still_is` returns whether the address still holds
+/// the allocation that was registered, for example by its buffer id. The cache calls it on every hit, while it has the
+/// entry pinned.
 template <class R>
 concept identifying_registrar =
     registrar<R> && requires(const R& constant, const typename R::registration_type& registration, range memory) {

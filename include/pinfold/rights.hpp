@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What a device, and a peer through it, may do with registered memory.
+/// Access rights of a device, and of peers through it, to registered memory.
 #pragma once
 
 #include <cstdint>
@@ -24,15 +24,15 @@ enum class rights : std::uint8_t {
   return static_cast<rights>(static_cast<std::uint8_t>(a) & static_cast<std::uint8_t>(b));
 }
 
-/// Whether `have` holds all of `wanted`.
+/// Returns whether `have` contains all of `wanted`.
 [[nodiscard]] constexpr bool includes(rights have, rights wanted) noexcept { return (have & wanted) == wanted; }
 
-/// Whether a peer may do anything with it.
+/// Returns whether `of` contains any right of a peer.
 [[nodiscard]] constexpr bool any_remote(rights of) noexcept {
   return (of & (rights::remote_read | rights::remote_write | rights::remote_atomic)) != rights::none;
 }
 
-/// What most callers want: the device may read and write for this process.
+/// The usual rights: the device may read and write for this process.
 inline constexpr rights local_access = rights::local_read | rights::local_write;
 
 }  // namespace pinfold

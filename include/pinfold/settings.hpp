@@ -2,8 +2,8 @@
 /// \file
 /// Cache options as text: environment variables with the prefix `PINFOLD_`, or a file of the same assignments.
 ///
-/// Nothing in the library reads them by itself: a program that wants it calls `options_from_environment`. Only
-/// PINFOLD_TRACE, which is no setting of a cache, is obeyed by every cache (`trace_file.hpp`).
+/// The library does not read them by itself: a program that wants them calls `options_from_environment`. The exception
+/// is PINFOLD_TRACE, which is not a cache option: every cache obeys it (`trace_file.hpp`).
 #pragma once
 
 #include <pinfold/error.hpp>
@@ -15,28 +15,28 @@
 
 namespace pinfold {
 
-/// `text` as a number of bytes or things: digits, then K, M, G or T for powers of 1024 (a B after them is allowed), or
-/// `inf` for no limit, which is 0. `invalid_argument` otherwise, overflow included.
+/// Parses a number of bytes or of things: digits, then K, M, G or T for powers of 1024 (a B may follow), or `inf` for
+/// no limit, which is 0. Returns `invalid_argument` for any other text, and on overflow.
 [[nodiscard]] PINFOLD_EXPORT result<std::size_t> parse_size(std::string_view text) noexcept;
 
-/// What went wrong with a setting, and where.
+/// An error in a setting, and its place.
 struct settings_error {
   error cause;
-  std::string where;  ///< the variable or the `file:line`, and the text that was refused
+  std::string where;  ///< the variable or the `file:line`, and the refused text
 };
 
-/// `base`, changed by the assignments in `text`: a line each, `PINFOLD_NAME=value`, comments after `#`, blank lines.
-/// `origin` names the text in errors. An unknown name is an error.
+/// Returns `base`, changed by the assignments in `text`. Each line is `PINFOLD_NAME=value`, a comment after `#`, or
+/// blank. `origin` names the text in errors. An unknown name is an error.
 [[nodiscard]] PINFOLD_EXPORT tl::expected<cache_options, settings_error> options_from_text(std::string_view text,
                                                                                            std::string_view origin,
                                                                                            cache_options base = {});
 
-/// `base`, changed by the file that PINFOLD_CONFIG names, then by the PINFOLD_ variables themselves. A variable with
-/// the prefix that pinfold does not know is an error, as it is most likely misspelt.
+/// Returns `base`, changed by the file that PINFOLD_CONFIG names, then by the PINFOLD_ variables themselves. An unknown
+/// variable with the prefix is an error, because it is most likely misspelt.
 [[nodiscard]] PINFOLD_EXPORT tl::expected<cache_options, settings_error> options_from_environment(
     cache_options base = {});
 
-/// The options as commented assignments that `options_from_text` and a shell both read back.
+/// Returns the options as commented assignments, which both `options_from_text` and a shell can read back.
 [[nodiscard]] PINFOLD_EXPORT std::string to_text(const cache_options& options);
 
 }  // namespace pinfold

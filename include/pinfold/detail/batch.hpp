@@ -15,7 +15,7 @@
 
 namespace pinfold::detail {
 
-/// How large a piece may be, once it is rounded out to the registrar's granularity (1 where nothing is rounded).
+/// Limits of the size of a piece after it is rounded out to the registrar's granularity (1: not rounded).
 struct piece_limits {
   std::size_t max_bytes = SIZE_MAX;
   std::size_t granularity = 1;
@@ -25,30 +25,32 @@ struct piece_limits {
   }
 };
 
-/// The pieces of a range, in order: none above `each` bytes, nor above the limits; they meet at multiples of the
-/// granularity where they are long enough, so that no two share a page (R25). Requires that no limit is 0.
+/// Cuts a range into pieces, in order, of at most `each` bytes and within the limits. Pieces that are long enough meet
+/// at multiples of the granularity, so that no two share a page (R25). Requires that no limit is 0.
 [[nodiscard]] PINFOLD_EXPORT std::vector<range> cut(const range& whole, std::size_t each, const piece_limits& limits);
 
-/// Ranges without duplicates, and where each of the asked ones went.
+/// Merged ranges, and the merged range of each requested one.
 struct batch_plan {
   std::vector<range> merged;          ///< by address
-  std::vector<std::uint32_t> member;  ///< for each asked range, which merged one covers it
+  std::vector<std::uint32_t> member;  ///< for each requested range, the index of the merged range that covers it
 };
 
-/// Merges what overlaps, and what touches inside one mapping, as long as nothing grows above the limits (R26).
+/// Merges ranges that overlap, and ranges that touch inside one mapping, as long as the result stays within the limits
+/// (R26).
 [[nodiscard]] PINFOLD_EXPORT batch_plan merge_ranges(std::span<const range> asked, const piece_limits& limits);
 
-/// Called on the thread that called, with how many of how many are done.
+/// Called on the caller's thread, with the number of ranges that are done and the number of all.
 using batch_progress = std::function<void(std::size_t done, std::size_t total)>;
 
-/// Acquires all or nothing. What is live already the caller's thread hits, without the engine's mutex; the rest is
-/// acquired on at most `workers` threads, the caller's among them. Each takes groups of `together` requests, from 1 to
-/// `most_in_group`: 1 where a driver opens them one by one, so that no worker is left without.
+/// Acquires all or nothing. The caller's thread first hits the entries that are live, without the engine's mutex. At
+/// most `workers` threads, the caller's included, acquire the rest. Each takes groups of `together` requests, from 1 to
+/// `most_in_group`; 1 if the driver opens one by one, so that every worker gets a share.
 [[nodiscard]] PINFOLD_EXPORT result<std::vector<grant>> acquire_all(engine* on, std::span<const request> what,
                                                                     std::size_t together, unsigned workers,
                                                                     const batch_progress& progress);
 
-/// Acquires requests in order and ahead of the reader. Not thread-safe; its workers are its own business.
+/// A pipeline that acquires requests in order and ahead of the reader. Not thread-safe: one thread at a time calls its
+/// members. It runs workers of its own.
 class PINFOLD_EXPORT pipeline {
  public:
   pipeline(engine* on, std::vector<request> what, unsigned depth, unsigned workers);
@@ -58,8 +60,8 @@ class PINFOLD_EXPORT pipeline {
 
   [[nodiscard]] std::size_t size() const noexcept;
 
-  /// Waits for the next one. `closed` after the last, and after the first that failed: behind it the order of what was
-  /// registered has gaps.
+  /// Waits for the next grant. Returns `closed` after the last request, and after the first that failed: behind it the
+  /// registered pieces have gaps.
   [[nodiscard]] result<grant> next() noexcept;
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The seam between the typed fronts and the one compiled engine. Not for users; it may change in any release.
+/// The interface between the typed cache templates and the one compiled engine. Not for users; it may change in any
+/// release.
 #pragma once
 
 #include <pinfold/detail/record.hpp>
@@ -32,19 +33,19 @@ struct alignas(std::max_align_t) registration {
   std::array<std::byte, std::max(max_mapping_bytes, max_registration_bytes)> bytes{};
 };
 
-/// What a look-up asks for. The token lies behind the pointer, as many bytes as the driver table says.
+/// The request of a look-up. `token` points to as many bytes as the driver table says.
 struct request {
   peer_id peer{};
   range wanted{};
-  const void* token = nullptr;  ///< may be null when the table says that tokens have no bytes
+  const void* token = nullptr;  ///< may be null if the table says that tokens have no bytes
   rights need = rights::none;
-  bool persistent = false;  ///< never evicted, until it is told to go
-  bool unshared = false;    ///< for this lease only: neither looked up nor indexed
+  bool persistent = false;  ///< neither evicted nor flushed until `unpersist` or an invalidation
+  bool unshared = false;    ///< for this lease only: neither looked up nor findable
   bool unbudgeted = false;  ///< outside the budget
-  int file = -1;            ///< what is mapped there, where the caller says so
+  int file = -1;            ///< the descriptor of the file that is mapped there; -1: unknown
 };
 
-/// What a driver is asked to open: `extent` with `access`, or what the token stands for.
+/// The request to a driver: open `extent` with `access`, or the allocation that the token names.
 struct open_request {
   peer_id peer;
   range extent;
@@ -52,7 +53,7 @@ struct open_request {
   rights access;
 };
 
-/// What a driver opened, type-erased.
+/// The result of a driver's open, type-erased.
 struct opened {
   range covered;
   void* data;
@@ -60,66 +61,68 @@ struct opened {
   registration object;
 };
 
-/// A registrar, type-erased. All calls may come on many threads at once, never with a lock of the engine held.
+/// A registrar, type-erased. The engine makes these calls on many threads at once, and holds no lock of its own
+/// meanwhile.
 struct driver {
   void* self;
   const char* name;
   std::size_t token_bytes;   ///< 0 for memory of this process
   std::size_t object_bytes;  ///< of the registrar's object
   bool allows_duplicates;
-  result<range> (*check)(const void* self, const request& what) noexcept;  ///< validates; what to register for it
+  result<range> (*check)(const void* self, const request& what) noexcept;  ///< validates; returns the range to open
   result<opened> (*open)(void* self, const open_request& what) noexcept;
   result<void> (*close)(void* self, const registration& object) noexcept;
-  /// Opens several with fewer calls of the driver; as many results as requests. Null where the driver cannot.
+  /// Opens several ranges with fewer driver calls; as many results as requests. Null if the driver cannot.
   void (*open_many)(void* self, std::span<const open_request> what, std::span<result<opened>> made) noexcept = nullptr;
 };
 
-/// A pin and the local address of what was asked for.
+/// A pin, and the local address of the requested memory.
 struct grant {
   pin held = 0;
   void* data = nullptr;
 };
 
-/// Destroys the engine as R42 says; its memory goes with the last lease.
+/// Destroys the engine as R42 says; the last lease frees the engine's memory.
 struct PINFOLD_EXPORT engine_closer {
   void operator()(engine* closing) const noexcept;
 };
 using engine_handle = std::unique_ptr<engine, engine_closer>;
 
-// A null engine is that of a cache that was moved from: each of these functions answers as for a cache that is closed.
+// A moved-from cache has a null engine: each of these functions treats it like a closed cache.
 
-/// Whether registrations of local memory may be kept: somebody tells of memory that goes.
+/// Returns whether the engine may keep registrations of local memory: a monitor reports memory that goes.
 [[nodiscard]] PINFOLD_EXPORT bool keeps(const engine* on) noexcept;
 [[nodiscard]] PINFOLD_EXPORT std::string monitors_of(const engine* on);
 
-/// `closed` for a cache that was moved from, and in a child of fork(2) for the parent's cache.
+/// Returns `closed` for a moved-from cache, and in a child of fork(2) for the parent's cache.
 [[nodiscard]] PINFOLD_EXPORT result<void> usable(const engine* on) noexcept;
-/// Throws the `std::logic_error` that a cache which was moved from answers with where it has no other answer.
+/// Throws the `std::logic_error` of a moved-from cache, for members that have no other way to report it.
 [[noreturn]] PINFOLD_EXPORT void throw_moved_from();
 
-/// What hits in this engine's cache have to compare with.
+/// Returns the values that a hit in this engine's cache compares with.
 [[nodiscard]] PINFOLD_EXPORT const hit_view& hits_of(const engine* on) noexcept;
 
 // Every function here may be called on any thread.
-/// Throws `std::bad_alloc`, `std::system_error` when the reaper's thread cannot start, and `std::invalid_argument` for
-/// a driver whose object and token do not fit into a record: the concepts refuse such types before. `backend`, which
-/// the driver's `self` may belong to, is kept until no thread is in the driver any more: perhaps after the engine's
-/// end.
+/// Makes an engine. Throws `std::bad_alloc`; `std::system_error` if the reaper's thread cannot start; and
+/// `std::invalid_argument` if the driver's object and token do not fit into a record, though the concepts already
+/// refuse such types. The engine keeps `backend`, which may own the driver's `self`, until no thread is in the driver
+/// any more. This may be after the engine's end.
 [[nodiscard]] PINFOLD_EXPORT engine_handle make_engine(const driver& table, cache_options options,
                                                        std::shared_ptr<void> backend = {});
-/// A lease on what is live already, without a lock and without a write that threads share; nothing when that cannot be
-/// had, which does not say that there is no entry. `guess_hit` (detail/hit.hpp) is worth a try before.
+/// Pins a live entry, without a lock and without a write to shared memory. Returns an empty grant if that is not
+/// possible; there may be a live entry nevertheless. Try `guess_hit` (detail/hit.hpp) first.
 [[nodiscard]] PINFOLD_EXPORT grant look_up(engine* on, std::uintptr_t begin, std::uintptr_t end, rights need) noexcept;
 [[nodiscard]] PINFOLD_EXPORT grant look_up(engine* on, peer_id peer, range wanted, const void* token) noexcept;
-/// The same for any request, guess included: nothing for those that a hit must not answer.
+/// Looks up any request, `guess_hit` included. Returns an empty grant for requests that a hit must not serve.
 [[nodiscard]] PINFOLD_EXPORT grant look_up(engine* on, const request& what) noexcept;
 [[nodiscard]] PINFOLD_EXPORT result<grant> acquire(engine* on, const request& what) noexcept;
-/// Acquires a group of at most `most_in_group`; as many results as requests.
+/// Acquires a group of at most `most_in_group` requests; as many results as requests.
 inline constexpr std::size_t most_in_group = 64;
 PINFOLD_EXPORT void acquire_group(engine* on, std::span<const request> what, std::span<result<grant>> granted) noexcept;
-/// As `acquire` for what is live already, whatever it takes to see that; counted apart, and no driver is called.
+/// Pins a live entry as `acquire` does, under the mutex if necessary. Never calls the driver, and has counters of its
+/// own.
 [[nodiscard]] PINFOLD_EXPORT grant find(engine* on, const request& what) noexcept;
-/// Does what is due after `unpin` said so.
+/// Finishes a release for which `unpin` returned a record: wakes waiters, and closes the entry if that is due.
 PINFOLD_EXPORT result<void> settle(const record* unpinned) noexcept;
 PINFOLD_EXPORT void invalidate(engine* on, peer_id peer, range gone) noexcept;
 PINFOLD_EXPORT void unpersist(engine* on, peer_id peer, range where) noexcept;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What all caches have in common. Not for users; it may change in any release.
+/// The common base of all caches. Not for users; it may change in any release.
 #pragma once
 
 #include <pinfold/detail/engine.hpp>
@@ -11,8 +11,8 @@
 
 namespace pinfold::detail {
 
-/// A back end and the engine that drives it. Every member may be called on any thread at any time, except that the
-/// destructor and a move must not run at the same time as another member. An object that was moved from answers
+/// The base of caches: a back end, and the engine that calls it. Every member may be called on any thread at any time,
+/// except that the destructor and a move must not run at the same time as another member. A moved-from object returns
 /// `closed`, finds nothing, and can be assigned to.
 template <class Backend>
 class front {
@@ -22,47 +22,50 @@ class front {
         engine_(std::move(other.engine_)),
         hits_(std::exchange(other.hits_, &hits_of(nullptr))) {}
   front& operator=(front&& other) noexcept {
-    engine_ = std::move(other.engine_);  // first: the old engine still needs the old back end
+    engine_ = std::move(other.engine_);  // first, because the old engine still needs the old back end
     hits_ = std::exchange(other.hits_, &hits_of(nullptr));
     backend_ = std::move(other.backend_);
     return *this;
   }
-  /// Closes everything once. Waits for leases up to `drain_timeout`; those still out then read as `closed` and their
-  /// release does nothing (R42). Another thread that is inside the driver by then keeps the back end until it returns.
+  /// Closes every registration once. Waits for leases up to `drain_timeout`; leases that are still out then read as
+  /// `closed`, and their release does nothing (R42). If another thread is still in the driver, the back end lives until
+  /// that thread returns.
   ~front() = default;
 
-  /// Closes everything that nobody holds, retries closes that failed before, and waits for those that other threads are
-  /// at. Returns the first that fails again; `timed_out` when another thread's close takes longer than `wait_timeout`.
+  /// Closes every registration that has no lease and is not persistent, retries closes that failed before, and waits
+  /// for the closes of other threads. Returns the error of the first close that fails; `timed_out` if another thread's
+  /// close takes longer than `wait_timeout`.
   result<void> flush() noexcept { return detail::flush(engine_.get()); }
 
-  /// As `flush`, but refuses with `in_use_conflict`, and closes nothing, while any lease is out. For checkpoints.
+  /// Flushes as `flush` does, for checkpoints: while any lease is out, returns `in_use_conflict` and closes nothing.
   result<void> quiesce() noexcept { return detail::quiesce(engine_.get()); }
 
-  /// Does the closes that are due: stale entries without a lease, and deferred ones. Returns the first that fails.
+  /// Does the closes that are due: stale entries without a lease, and deferred closes. Returns the error of the first
+  /// that fails.
   result<void> progress() noexcept { return detail::progress(engine_.get()); }
 
-  /// The counters. Never waits for anyone.
+  /// Returns the counters. Never waits for another thread.
   [[nodiscard]] pinfold::statistics statistics() const noexcept { return detail::read_statistics(engine_.get()); }
 
-  /// Every entry, for people. Allocates.
+  /// Returns every entry, for people to read. Allocates.
   [[nodiscard]] std::vector<entry_info> dump() const { return detail::dump(engine_.get()); }
 
-  /// The back end inside. What may be called on it while the cache runs is for the back end to say. Throws
-  /// `std::logic_error` when the cache was moved from.
+  /// Returns the back end. Its documentation says which members may be called while the cache runs. Throws
+  /// `std::logic_error` if the cache was moved from.
   [[nodiscard]] Backend& backend() {
     if (backend_ == nullptr) throw_moved_from();
     return *backend_;
   }
 
  protected:
-  /// `table_for(Backend&)` gives the driver table.
+  /// Makes the engine; `table_for(Backend&)` returns the driver table.
   template <class TableFor>
   front(Backend backend, cache_options options, TableFor&& table_for)
       : backend_(std::make_shared<Backend>(std::move(backend))),
         engine_(make_engine(table_for(*backend_), std::move(options), backend_)),
         hits_(&hits_of(engine_.get())) {}
 
-  /// Null when the cache was moved from.
+  /// Returns the engine; null if the cache was moved from.
   [[nodiscard]] engine* inside() const noexcept { return engine_.get(); }
   [[nodiscard]] const hit_view& hits() const noexcept { return *hits_; }
 

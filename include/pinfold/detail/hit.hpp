@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The path that callers take most of the time, inline: two calls into a shared library cost as much as all the rest of
-/// it. `docs/protocol.md` has the argument why it is right. Not for users; it may change in any release.
+/// The hit path, inline: two calls into a shared library would cost as much as the rest of a hit. `docs/protocol.md`
+/// explains why it is correct. Not for users; it may change in any release.
 #pragma once
 
 #include <pinfold/detail/ledger.hpp>
@@ -12,26 +12,26 @@
 #include <atomic>
 #include <cstdint>
 
-// A place where a test may make a thread wait, to have the others do what should not matter.
+// A point where a test can stop a thread while other threads go on.
 #ifndef PINFOLD_POINT
 #define PINFOLD_POINT(name)
 #endif
 
 namespace pinfold::detail {
 
-/// What a hit compares with: of one engine, and hardly ever written.
+/// The values of one engine that a hit compares with. Hardly ever written.
 struct hit_view {
   static constexpr std::uint32_t cache_mask = 0xffU << record::cache_shift;
 
-  const std::atomic<std::uint64_t>* generation;  ///< counts what happened to memory; another's in a child of fork(2)
-  const std::atomic<std::uint64_t>* kernels;     ///< what the kernel counts besides; neither of them ever falls
-  std::atomic<std::uint64_t> seen;               ///< the sum of both that this cache has dealt with
-  std::uint32_t number_in_word;                  ///< the cache's number, where records have it
-  std::uint32_t number;                          ///< the same, 0 for a cache that is one too many
-  std::atomic<std::uint32_t> shift{12};          ///< addresses that differ only below are guessed to be one region's
-  std::uintptr_t salt;                           ///< keeps the guesses of caches apart
+  const std::atomic<std::uint64_t>* generation;  ///< counts events on memory; a child of fork(2) sees its own count
+  const std::atomic<std::uint64_t>* kernels;     ///< counts the kernel's events (`bpf`); neither count ever falls
+  std::atomic<std::uint64_t> seen;               ///< the sum of both counts up to which this cache has processed events
+  std::uint32_t number_in_word;                  ///< the cache's number, shifted to its place in a record's word
+  std::uint32_t number;                          ///< the cache's number; 0 if there are more caches than numbers
+  std::atomic<std::uint32_t> shift{12};          ///< addresses that differ only in the bits below share a guess
+  std::uintptr_t salt;                           ///< keeps the guesses of different caches apart
 
-  /// Where a thread keeps its guess for an address, of this process or of a peer.
+  /// Returns the key of a thread's guess for an address, of this process or of a peer.
   [[nodiscard]] std::uintptr_t key(std::uintptr_t address) const noexcept {
     return (address >> shift.load(std::memory_order_relaxed)) + salt;
   }
@@ -39,12 +39,12 @@ struct hit_view {
     return key(address) + peer.value;
   }
   [[nodiscard, gnu::always_inline]] bool current() const noexcept {
-    const auto known = seen.load(std::memory_order_acquire);  // first: then both can only be later than it
+    const auto known = seen.load(std::memory_order_acquire);  // first, so that both counts are loaded later
     return generation->load(std::memory_order_acquire) + kernels->load(std::memory_order_acquire) == known;
   }
 
-  /// Whether the record, which must be pinned, is live, of this cache, and gives the rights on all of the range. Its
-  /// word says whether the rest of it means anything, so it is read first.
+  /// Returns whether the record, which must be pinned, is live, belongs to this cache, and grants the rights on the
+  /// whole range. Reads the word first: it says whether the other fields are valid.
   [[nodiscard, gnu::always_inline]] bool serves(const record& one, std::uintptr_t begin, std::uintptr_t end,
                                                 rights need) const noexcept {
     const auto asked = static_cast<std::uint32_t>(need) << record::rights_shift | record::hittable;
@@ -53,16 +53,16 @@ struct hit_view {
   }
 };
 
-/// While not 0, every release in the process has to be settled: somebody waits for one.
+/// While not 0, threads wait for a release, and every release in the process must call `settle`.
 extern PINFOLD_EXPORT std::atomic<std::uint32_t> releases_awaited;
 
 [[nodiscard]] PINFOLD_EXPORT const record* unpin_slowly(pin held) noexcept;
-/// Unpins and settles a hit that was none, in the cache with that number.
+/// Takes back the pin of a failed hit, as a release in the cache with number `cache`.
 PINFOLD_EXPORT void give_up(pin held, asked_by who, std::uint32_t cache) noexcept;
 PINFOLD_EXPORT void sample_hits(const record* found) noexcept;
 
-/// A hit on what this thread keeps as its guess under `key`: 0 when that is none. `matches(const record&)` compares
-/// what neither range nor rights tell; when it is called the record is pinned, and known to be live and of this cache.
+/// Tries to hit the record that this thread guesses under `key`; returns 0 if it does not match. `matches(const
+/// record&)` compares the rest, such as peer and token. During that call the record is pinned, live, and of this cache.
 template <asked_by Who, class Matches>
 [[nodiscard, gnu::always_inline]] inline pin guess_hit(const hit_view& in, std::uintptr_t key, std::uintptr_t begin,
                                                        std::uintptr_t end, rights need, Matches&& matches) noexcept {
@@ -71,7 +71,7 @@ template <asked_by Who, class Matches>
     return 0;
   record* guess = mine->guess(key);
   if (!guess->covers(begin, end)) [[unlikely]]
-    return 0;  // nobody's pin should be seen on what he does not want
+    return 0;  // do not pin a record that cannot match: the pin would delay its close
   pin_cell& cell = mine->cell_of(guess);
   if (cell.load(std::memory_order_acquire) != 0) [[unlikely]]
     return 0;
@@ -94,15 +94,15 @@ template <asked_by Who, class Matches>
   return held;
 }
 
-/// A hit on memory of this process among those that this thread had lately: 0 when there is none.
+/// Tries to hit a record of local memory that this thread hit recently; returns 0 if none matches.
 template <asked_by Who = asked_by::acquire>
 [[nodiscard, gnu::always_inline]] inline pin guess_hit(const hit_view& in, std::uintptr_t begin, std::uintptr_t end,
                                                        rights need) noexcept {
   return guess_hit<Who>(in, in.key(begin), begin, end, need, [](const record&) { return true; });
 }
 
-/// Gives a pin back. The record that was pinned, when somebody may wait for that or the registration may have to be
-/// closed: then `settle` it. Else null.
+/// Gives a pin back. Returns the record if a thread may wait for the release, or if the registration may have to be
+/// closed: the caller must then call `settle`. Otherwise returns null.
 [[nodiscard, gnu::always_inline]] inline const record* unpin(pin held) noexcept {
   if ((held & in_cell) == 0) [[unlikely]]
     return unpin_slowly(held);

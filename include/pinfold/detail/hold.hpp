@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What all leases have in common. Not for users; it may change in any release.
+/// The common base of all leases. Not for users; it may change in any release.
 #pragma once
 
 #include <pinfold/detail/engine.hpp>
@@ -11,7 +11,7 @@
 
 namespace pinfold::detail {
 
-/// A counted hold on an entry, 16 bytes.
+/// The base of leases: one pin on an entry, 16 bytes.
 class hold {
  public:
   hold() noexcept = default;
@@ -29,28 +29,28 @@ class hold {
     if (held_ != 0) static_cast<void>(give_back(held_));
   }
 
-  /// Whether it holds anything.
+  /// Returns whether the lease holds a registration.
   explicit operator bool() const noexcept { return held_ != 0; }
 
-  /// Where the acquired address is in this process; null when nothing is held, or when the cache was destroyed after
-  /// its drain time-out with this lease still out.
+  /// Returns the local address of the acquired memory; null if the lease is empty, or if the cache was destroyed after
+  /// its drain time-out while this lease was out.
   [[nodiscard]] void* data() const noexcept { return closed() ? nullptr : data_; }
 
-  /// Whether there is nothing usable behind this lease: it is empty, or its cache has closed it.
+  /// Returns whether the lease is unusable: it is empty, or its cache was destroyed and has closed the registration.
   [[nodiscard]] bool closed() const noexcept { return held_ == 0 || record_of(held_)->is(record::revoked); }
 
-  /// Whether the memory was replaced or invalidated since it was acquired. What was registered is still registered.
+  /// Returns whether the memory was replaced or invalidated after the acquire. The registration is still open.
   [[nodiscard]] bool stale() const noexcept { return held_ != 0 && record_of(held_)->is(record::stale); }
 
-  /// Gives the hold back. Where this closes the registration, the driver's result is returned (R47); a failed close
-  /// stays with the cache, which retries it. Does nothing on an empty lease, so releasing twice is harmless.
+  /// Releases the lease. If this closes the registration, returns the driver's result (R47); after a failed close the
+  /// cache keeps the entry and retries. Does nothing on an empty lease, so a second release is harmless.
   [[gnu::always_inline]] result<void> release() noexcept {
     data_ = nullptr;
     return held_ == 0 ? result<void>{} : give_back(std::exchange(held_, 0));
   }
 
  protected:
-  /// The back end's object; one that was initialized from `{}` when nothing is held.
+  /// Returns a copy of the back end's object; one initialized from `{}` if the lease is empty.
   template <class T>
   [[nodiscard]] T object(std::size_t offset) const noexcept {
     T copy{};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Where a thread writes down its pins: in memory that only it writes, so that hits share nothing. Not for users; it
-/// may change in any release.
+/// A thread's record of its pins, in memory of its own, so that hits write no shared memory. Not for users; it may
+/// change in any release.
 #pragma once
 
 #include <pinfold/detail/record.hpp>
@@ -22,17 +22,16 @@
 
 namespace pinfold::detail {
 
-/// Between the store of a pin and the load of the record's word, and between the store that gives it back and that
-/// load.
+/// Orders the store of a pin, and the store that gives it back, before the load of the record's word that follows.
 inline void order_on_hit() noexcept {
 #if defined(PINFOLD_THREAD_SANITIZER)
-  // It knows no fences: in its builds the stores are sequentially consistent exchanges.
+  // The thread sanitizer does not support fences: in its builds the stores are sequentially consistent exchanges.
 #else
   std::atomic_signal_fence(std::memory_order_seq_cst);
 #endif
 }
 
-/// Stores a pin's word before that.
+/// Stores a pin's word; `order_on_hit` follows.
 inline void store_before_barrier(std::atomic<std::uint64_t>& where, std::uint64_t what) noexcept {
 #if defined(PINFOLD_THREAD_SANITIZER)
   where.exchange(what, std::memory_order_seq_cst);
@@ -41,63 +40,64 @@ inline void store_before_barrier(std::atomic<std::uint64_t>& where, std::uint64_
 #endif
 }
 
-/// One thread's pins, of all caches, and what it hit lately.
+/// One thread's pins, in all caches, and its recent hits.
 ///
-/// A *cell* has one pin: only the owner fills it, when it is empty, and whoever gives the pin back empties it. A *slot*
-/// is for more of them: one word with a record, and how often it is pinned by this thread less how often this thread
-/// gave back what others had in their slots. Only the sum over all ledgers and the entry's own counter means anything,
-/// and it is always right: a slot changes its record at count 0 only, and no ledger is ever freed. When its thread
-/// ends, a ledger stays as it is and is given to a later thread.
+/// A *cell* has one pin: only the owner fills a cell, when it is empty; the thread that gives the pin back empties it.
+/// A *slot* counts further pins. It is one word: a record, and the number of pins that this thread took less the number
+/// that it gave back, other threads' slot pins included. Only the sum over all ledgers and the entry's own counter has
+/// a meaning. This sum is always right, because a slot changes its record at count 0 only, and no ledger is ever freed.
+/// When its thread ends, a ledger stays as it is, and a later thread takes it over.
 ///
-/// Pinning and counting hits are for the owner; everything else may be called by any thread.
+/// Only the owner may pin and count hits; any thread may call the other members.
 class PINFOLD_EXPORT ledger {
  public:
-  /// This thread's, made at its first call. Null when there is no memory, the thread is at its end, or the kernel has
-  /// no barrier for it: then all pins are counted in the entries.
+  /// Returns this thread's ledger; makes it at the first call. Null if there is no memory, if the thread is ending, or
+  /// if the kernel has no membarrier: then entries count all pins.
   [[nodiscard]] static ledger* of_this_thread() noexcept { return mine != nullptr ? mine : first_of_this_thread(); }
 
-  /// Null before that call, and at the thread's end.
+  /// Returns this thread's ledger; null before that call, and when the thread is ending.
   [[nodiscard]] static ledger* if_there() noexcept { return mine; }
 
-  /// Where a pin on that record belongs that this thread has no other of.
+  /// Returns the cell for this thread's first pin on the record.
   [[nodiscard]] pin_cell& cell_of(const record* one) noexcept { return cells_[number_of(one) % cell_count]; }
 
-  /// One pin more, or one fewer, in the record's slot. False when the slot is in use for another record: then the
-  /// entry's own counter has to take it.
+  /// Adds one pin to the record's slot, or takes one off. Returns false if the slot is in use for another record: then
+  /// the caller must change the entry's own counter.
   [[nodiscard]] bool add(const record* one) noexcept { return change(one, 1, count_mask); }
   [[nodiscard]] bool subtract(const record* one) noexcept { return change(one, std::uint64_t(-1), 0); }
 
-  /// A record that this thread hit lately, near such an address; never null, but it may be anything by now.
+  /// Returns a record that this thread hit recently under this key. Never null, but the record may have been reused
+  /// since.
   [[nodiscard]] record* guess(std::uintptr_t key) const noexcept { return recent_[key % recent_count]; }
   void remember(std::uintptr_t key, record* hit) noexcept { recent_[key % recent_count] = hit; }
 
-  /// Counts a hit of a cache. True every `sampling` times.
+  /// Counts a hit of a cache. Returns true once in `sampling` calls.
   [[nodiscard, gnu::always_inline]] bool count_hit(std::size_t cache) noexcept {
     const auto now = hits_[cache].load(std::memory_order_relaxed) + 1;
     hits_[cache].store(now, std::memory_order_relaxed);
     return now % sampling == 0;
   }
-  static constexpr std::uint64_t sampling = 512;  ///< threads share an entry's counter: more often costs them a third
+  static constexpr std::uint64_t sampling = 512;  ///< more often slows hits by a third: threads share the counter
 
-  /// Counts a hit of a cache's `find`, which is no acquire.
+  /// Counts a hit of a cache's `find`, which does not count as an acquire.
   void count_find(std::size_t cache) noexcept {
     finds_[cache].store(finds_[cache].load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
 
-  /// How often all ledgers have the record pinned. What the caller may conclude is for the protocol to say.
+  /// Returns the sum of all ledgers' pins on the record. `docs/protocol.md` says what the caller may conclude from it.
   [[nodiscard]] static std::int64_t sum(const record* one) noexcept;
 
-  /// Whether the calling thread has the record pinned.
+  /// Returns whether the calling thread has the record pinned.
   [[nodiscard]] static bool held_here(const record* one) noexcept;
 
-  /// How many other threads may pin; where pins are not in ledgers, as many as there can be.
+  /// Returns the number of other threads that may pin; if pins are not in ledgers, the largest number possible.
   [[nodiscard]] static std::size_t others() noexcept;
 
-  /// The hits that all ledgers have ever counted for caches of this number.
+  /// Returns the number of hits that all ledgers have ever counted for caches of this number.
   [[nodiscard]] static std::uint64_t hits(std::size_t cache) noexcept;
-  [[nodiscard]] static std::uint64_t finds(std::size_t cache) noexcept;  ///< the same for `find`
+  [[nodiscard]] static std::uint64_t finds(std::size_t cache) noexcept;  ///< likewise for `find`
 
-  /// Calls `each(const record*, count)` for everything that is written down.
+  /// Calls `each(const record*, count)` for every cell and slot that has pins.
   template <class F>
   static void for_each(F&& each) {
     for (const ledger* one = all.load(std::memory_order_acquire); one != nullptr; one = one->next_) {
@@ -110,7 +110,7 @@ class PINFOLD_EXPORT ledger {
     }
   }
 
-  static constexpr std::size_t most_caches = 256;  ///< alive at the same time, whose hits can be counted
+  static constexpr std::size_t most_caches = 256;  ///< caches alive at the same time with hit counts in ledgers
 
  private:
   // A slot's word: the record's address, below 2^48, above the count with a bias.
@@ -137,10 +137,10 @@ class PINFOLD_EXPORT ledger {
   static ledger* first_of_this_thread() noexcept;
   static ledger* take_one() noexcept;
 
-  static std::atomic<ledger*> all;  // linked by next_, and only ever longer
+  static std::atomic<ledger*> all;  // a list, linked by next_, that only grows
   [[gnu::tls_model("initial-exec")]] static thread_local constinit ledger* mine;
 
-  friend struct ledger_owner;  // gives it back at its thread's end
+  friend struct ledger_owner;  // returns the ledger when its thread ends
 
   alignas(64) std::array<pin_cell, cell_count> cells_{};
   std::array<std::atomic<std::uint64_t>, slot_count> slots_;

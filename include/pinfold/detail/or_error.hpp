@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Exceptions that become errors, for headers that must compile with -fno-exceptions too. Not for users; it may change
+/// Turns exceptions into errors, for headers that must compile with -fno-exceptions too. Not for users; it may change
 /// in any release.
 #pragma once
 
@@ -13,15 +13,15 @@
 
 namespace pinfold::detail {
 
-/// Calls `step(context)` and gives `out_of_resources` where it throws: with `no_memory` for std::bad_alloc, with
-/// `no_thread` for anything else, which is std::system_error.
+/// Calls `step(context)`, and returns `out_of_resources` if it throws: with the message `no_memory` for std::bad_alloc,
+/// with `no_thread` for anything else, which is std::system_error.
 [[nodiscard]] PINFOLD_EXPORT result<void> call_or_error(void* context, void (*step)(void*), const char* no_memory,
                                                         const char* no_thread) noexcept;
 
 /// Throws std::bad_alloc.
 [[noreturn]] PINFOLD_EXPORT void throw_bad_alloc();
 
-/// What `body`, which returns a result, gives; or the error that stands for what it throws.
+/// Returns the result that `body` returns, or `out_of_resources` if it throws.
 template <class Body>
 [[nodiscard]] std::invoke_result_t<Body&> or_error(const char* no_memory, const char* no_thread, Body&& body) noexcept {
   struct call {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Pages under a range. Not for users; it may change in any release. Who asks here keeps one descriptor of
-/// /proc/self/maps open for good.
+/// Pages under a range. Not for users; it may change in any release. The first call opens /proc/self/maps and keeps the
+/// descriptor open for good.
 #pragma once
 
 #include <pinfold/export.hpp>
@@ -12,18 +12,18 @@
 
 namespace pinfold::detail {
 
-/// The range, rounded out to `granularity`, a power of 2. Wraps nowhere.
+/// Returns the range, rounded out to `granularity`, a power of 2. Never wraps around.
 [[nodiscard]] constexpr range aligned_out(const range& exact, std::size_t granularity) noexcept {
   const auto more = granularity - 1;
   return {exact.begin & ~more, exact.end > UINTPTR_MAX - more ? exact.end : (exact.end + more) & ~more};
 }
 
-/// The range, rounded out to `granularity` (a power of 2), and to the page of its mapping where that is larger, as in
-/// hugetlbfs (R24). Never more than the pages that the range touches. Wraps nowhere.
+/// Returns the range, rounded out to `granularity` (a power of 2), and to the page size of its mapping if that is
+/// larger, as with hugetlbfs (R24). Never exceeds the pages that the range touches, and never wraps around.
 [[nodiscard]] PINFOLD_EXPORT range rounded_out(const range& exact, std::size_t granularity) noexcept;
 
-/// Whether both addresses lie in one mapping, so that what touches there may be registered as one. False where the
-/// kernel cannot say.
+/// Returns whether both addresses lie in one mapping, so that ranges which touch there may be registered as one. False
+/// if the kernel cannot say.
 [[nodiscard]] PINFOLD_EXPORT bool same_mapping(std::uintptr_t a, std::uintptr_t b) noexcept;
 
 }  // namespace pinfold::detail

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What a hit and a lease look at. Not for users; it may change in any release.
+/// The part of an entry that hits and leases read. Not for users; it may change in any release.
 #pragma once
 
 #include <pinfold/peer.hpp>
@@ -13,22 +13,23 @@
 
 namespace pinfold::detail {
 
-/// What a hit and a lease look at: the hot part of an entry, kept small and apart from the rest. Its memory is
-/// type-stable: a racing reader may look at a record that means something else by now, never at freed memory. Behind it
-/// follow, for imported memory, an `imported_part`; then the registrar's object; then the token.
+/// The hot part of an entry, which hits and leases read: small, and apart from the rest. Its memory is type-stable: a
+/// racing reader may see a record that was reused for another entry, never freed memory. Behind the record follow, for
+/// imported memory, an `imported_part`; then the registrar's object; then the token.
 struct record {
-  // Bits of the word. Above them stand the rights that a hit may ask for, and the number of the cache.
-  static constexpr std::uint32_t hittable = 1;  ///< live, and found without the engine's mutex
-  static constexpr std::uint32_t stale = 2;     ///< the memory was replaced or invalidated since
+  // Bits of the word. The bits above hold the rights that a hit may ask for, and the cache's number.
+  static constexpr std::uint32_t hittable = 1;  ///< `live`, and hits may pin it without the engine's mutex
+  static constexpr std::uint32_t stale = 2;     ///< the memory was replaced or invalidated after it was registered
   static constexpr std::uint32_t revoked = 4;   ///< the cache was destroyed under the lease: the registration is closed
-  static constexpr std::uint32_t listed = 8;    ///< in the table that hits look at
+  static constexpr std::uint32_t listed = 8;    ///< in the table that hits look up
   static constexpr unsigned rights_shift = 8;
   static constexpr unsigned cache_shift = 16;
 
   std::atomic<std::uint32_t> word{0};    ///< changed under the engine's mutex only
-  std::atomic<std::uint8_t> visited{0};  ///< hit since the eviction's hand passed
-  std::array<std::uint8_t, 3> era{};     ///< when it was claimed, see `engine_news.cpp`; under the engine's mutex
-  // Like all that follows: constant while hittable or pinned. Before a pin, anybody may read them as a hint.
+  std::atomic<std::uint8_t> visited{0};  ///< hit since the hand of the eviction clock passed
+  std::array<std::uint8_t, 3> era{};  ///< when the entry was claimed, see `engine_news.cpp`; under the engine's mutex
+  // These two, and all that follows the record, are constant while it is hittable or pinned. Without a pin, any thread
+  // may read them as a hint.
   std::atomic<std::uintptr_t> begin{0};
   std::atomic<std::uintptr_t> end{0};
 
@@ -41,7 +42,7 @@ struct record {
     return {begin.load(std::memory_order_relaxed), end.load(std::memory_order_relaxed)};
   }
 
-  // Under the engine's mutex: nobody else writes the word.
+  // Under the engine's mutex, so that no other thread writes the word meanwhile.
   void set(std::uint32_t bits) noexcept {
     word.store(word.load(std::memory_order_relaxed) | bits, std::memory_order_release);
   }
@@ -50,44 +51,45 @@ struct record {
   }
 };
 
-/// What imported memory has besides: no peer sees another's, and its addresses here are not those of the key.
+/// The additional fields of imported memory: its peer, because peers do not share entries, and its local address.
 struct imported_part {
   void* data = nullptr;  ///< where `covered.begin` is in this process
   peer_id peer{};
 };
 
-/// Records lie in pages of that size and alignment, of which they know nothing more.
+/// Size and alignment of the pages that records lie in.
 inline constexpr std::size_t record_page_bytes = 16384;
 
 inline constexpr std::size_t local_object_offset = sizeof(record);
 inline constexpr std::size_t imported_object_offset = sizeof(record) + sizeof(imported_part);
 
-/// Where the token lies, behind an object of that size.
+/// Returns the offset of the token, behind an object of `object_bytes` bytes.
 [[nodiscard]] constexpr std::size_t token_offset(std::size_t object_offset, std::size_t object_bytes) noexcept {
   return (object_offset + object_bytes + 7) / 8 * 8;
 }
 
-/// What an imported record has besides. It means something only while the record is known to be an imported one.
+/// Returns the additional fields of an imported record. Valid only if the record is known to be of imported memory.
 [[nodiscard]] inline const imported_part& imported_part_of(const record& one) noexcept {
   return *reinterpret_cast<const imported_part*>(&one + 1);
 }
 
-/// Where an address that the imported record covers is in this process.
+/// Returns the local address of a remote address that the imported record covers.
 [[nodiscard]] inline void* local_address(const record& one, std::uintptr_t address) noexcept {
   const auto base = reinterpret_cast<std::uintptr_t>(imported_part_of(one).data);
   return reinterpret_cast<void*>(base + (address - one.begin.load(std::memory_order_relaxed)));
 }
 
-/// Who wants a hit. `find` is counted apart, and it calls no driver: where its pin turns out to be the last on
-/// something that is to be closed, it leaves the close to others (R48).
+/// The call that a hit serves. `find` has a counter of its own and never calls the driver: if it gives back the last
+/// pin on an entry that is to be closed, it queues the close (R48).
 enum class asked_by : std::uint8_t { acquire, find };
 
-/// One pin on a record. Where it is written down is in the lowest bits: in a cell of a ledger, whose address it then
-/// is; else it is the record's address, and the pin is counted in ledgers or, with `in_entry`, in the entry. 0 is none.
+/// One pin on a record. The lowest bits say where it is counted. With `in_cell`, the rest is the address of a ledger's
+/// cell. Otherwise the rest is the record's address, and the pin is counted in the ledgers' slots or, with `in_entry`,
+/// in the entry. 0: no pin.
 using pin = std::uintptr_t;
 inline constexpr pin in_entry = 1;
 inline constexpr pin in_cell = 2;
-using pin_cell = std::atomic<std::uintptr_t>;  ///< the address of the record that it pins, or 0
+using pin_cell = std::atomic<std::uintptr_t>;  ///< the address of the pinned record, or 0
 
 [[nodiscard]] inline record* record_of(pin held) noexcept {
   if ((held & in_cell) == 0) return reinterpret_cast<record*>(held & ~in_entry);

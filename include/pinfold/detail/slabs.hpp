@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The seam between the typed pools and their one compiled core. Not for users; it may change in any release.
+/// The interface between the typed pools and their one compiled core. Not for users; it may change in any release.
 #pragma once
 
 #include <pinfold/detail/hold.hpp>
@@ -17,41 +17,45 @@ namespace pinfold::detail {
 class slab_pool;
 struct slab;
 
-/// What a slab is registered as.
+/// The registration of a slab.
 struct slab_registration {
   hold held;
   registration object;
 };
 
-/// A cache, type-erased. Called without a lock of the pool; any number of calls at once when the pool is synchronized.
+/// A cache, type-erased. The pool holds no lock during these calls. If the pool is synchronized, many threads may make
+/// them at once.
 struct slab_driver {
   std::shared_ptr<void> cache;
   result<slab_registration> (*acquire)(void* cache, const range& memory, rights access) noexcept;
-  /// Ends the registration, and all others that touch the memory, as far as nobody holds them.
+  /// Releases the registration, and closes all registrations without a lease that touch the memory.
   void (*give_back)(void* cache, const range& memory, hold& held) noexcept;
-  /// Which of the ranges somebody has a lease on: sets `held` for each. False when there was no memory to find out.
+  /// Sets `held` for each range: whether a lease of the cache touches it. Returns false if there is no memory to find
+  /// out.
   bool (*leased)(void* cache, std::span<const range> memory, std::span<bool> held) noexcept;
 };
 
-/// Memory, and what its slab is registered as.
+/// Allocated memory, and the registration of its slab.
 struct slab_grant {
   void* data;
   const registration* object;
 };
 
-/// A count on a slab: it stays mapped and registered, and nothing that is freed in it is given out again.
+/// A counted reference to a slab. While it lives, the slab stays mapped and registered, and memory that is freed in it
+/// is not allocated again.
 struct slab_hold {
   std::shared_ptr<slab_pool> pool;
   slab* on = nullptr;
 };
 
-/// Frees what nobody uses any more; the rest goes with its last lease, or never.
+/// Ends a pool: frees the slabs that are unused. Slabs with leases are freed with the last lease, slabs with
+/// allocations never.
 struct PINFOLD_EXPORT slab_pool_closer {
   void operator()(std::shared_ptr<slab_pool>* closing) const noexcept;
 };
 using slab_pool_handle = std::unique_ptr<std::shared_ptr<slab_pool>, slab_pool_closer>;
 
-// Any thread, at the same time as well if the pool is synchronized.
+// Any thread may call these functions; several at the same time only if the pool is synchronized.
 [[nodiscard]] PINFOLD_EXPORT slab_pool_handle make_slab_pool(slab_driver driver, pool_options options,
                                                              bool synchronized);
 [[nodiscard]] PINFOLD_EXPORT result<slab_grant> allocate(slab_pool& from, std::size_t bytes,

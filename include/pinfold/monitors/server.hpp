@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The helper with privileges that lets ordinary programs use the monitor `bpf`; what `pinfold monitord` runs.
+/// The privileged helper that lets ordinary programs use the monitor `bpf`; `pinfold monitord` runs it.
 #pragma once
 
 #include <pinfold/error.hpp>
@@ -12,26 +12,28 @@
 namespace pinfold {
 
 struct monitor_server_options {
-  std::string socket = "/run/pinfold/monitord";  ///< where it listens; its folder has to exist. Caches ask
-                                                 ///< there, or where PINFOLD_MONITORD says
-  unsigned mode = 0666;                          ///< who may ask: permissions of the socket
+  std::string socket = "/run/pinfold/monitord";  ///< path of the socket; its directory must exist. Caches connect to
+                                                 ///< this path, or to the one in PINFOLD_MONITORD
+  unsigned mode = 0666;                          ///< permissions of the socket: the users that may connect
 };
 
-/// Hands each process that asks what the kernel records about that process's own memory, and nothing else: who asks is
-/// what the kernel says (SO_PEERCRED). Loads the kernel programs while somebody needs them, which makes every system
-/// call in the system about 24 ns longer. When it ends, those who have asked already do not notice.
+/// A server that gives each client process the kernel's records about that process's own memory, and nothing else. The
+/// kernel identifies the client (SO_PEERCRED). The server keeps the kernel programs loaded while a client needs them;
+/// meanwhile every system call in the system takes about 24 ns longer. Clients that are already served keep working
+/// when the server ends.
 class PINFOLD_EXPORT monitor_server {
  public:
-  /// Listens. `not_permitted` without CAP_BPF and CAP_PERFMON; `unsupported` where the kernel lacks what is needed, or
-  /// the library was built without libbpf; `invalid_argument` for a path where somebody listens, or that is no socket.
+  /// Starts to listen. Errors: `not_permitted` (no CAP_BPF and CAP_PERFMON), `unsupported` (the kernel is too old or
+  /// lacks a feature, or the library was built without libbpf), `invalid_argument` (another process listens at the
+  /// path, or the path is not a socket).
   [[nodiscard]] static result<monitor_server> start(const monitor_server_options& options = {});
   monitor_server(monitor_server&&) noexcept;
   monitor_server& operator=(monitor_server&&) noexcept;
   ~monitor_server();
 
-  /// Serves until `stop` is called; returns at once when the server was moved from.
+  /// Serves clients until `stop` is called; returns at once if the server was moved from.
   void run();
-  /// Any thread, any signal handler.
+  /// Ends `run`. May be called on any thread and in any signal handler.
   void stop() noexcept;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The caller's hold on a slab of a pool, for I/O that may outlive the allocation or the pool.
+/// A lease on a slab of a pool, for I/O that may outlive the allocation or the pool.
 #pragma once
 
 #include <pinfold/detail/slabs.hpp>
@@ -14,9 +14,10 @@ namespace pinfold {
 template <registrar R, bool Synchronized>
 class basic_registered_pool;
 
-/// While a pool lease lives, the slab that it was taken on stays mapped and registered, even after the end of the pool,
-/// and memory that is freed in that slab is not given out again: a device that still writes there harms nobody (R51).
-/// Move-only. One of a synchronized pool may be released on any thread, one of any other on the pool's.
+/// A lease on a slab. While it lives, the slab stays mapped and registered, even after the end of the pool, and the
+/// pool does not reuse memory that is freed in that slab: a device that still writes there does no harm (R51).
+/// Move-only. A lease of a synchronized pool may be released on any thread, a lease of any other pool on the pool's
+/// thread.
 template <registrar R>
 class [[nodiscard]] pool_lease {
  public:
@@ -32,17 +33,17 @@ class [[nodiscard]] pool_lease {
   pool_lease& operator=(const pool_lease&) = delete;
   ~pool_lease() { release(); }
 
-  /// Whether it holds anything.
+  /// Returns whether the lease holds a slab.
   explicit operator bool() const noexcept { return held_.on != nullptr; }
 
-  /// What the device is to be told. Of an empty lease `registration_type{}`.
+  /// Returns what the driver made, to be passed to the device; `registration_type{}` if the lease is empty.
   [[nodiscard]] typename R::registration_type handle() const noexcept {
     typename R::registration_type copy{};
     if (held_.on != nullptr) std::memcpy(&copy, detail::registration_of(held_).bytes.data(), sizeof copy);
     return copy;
   }
 
-  /// Gives the hold back. Does nothing on an empty lease.
+  /// Releases the lease. Does nothing on an empty lease.
   void release() noexcept {
     if (held_.on != nullptr) detail::release(held_);
   }

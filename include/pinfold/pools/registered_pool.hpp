@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Memory that is registered before it is allocated: slabs are registered once, so that an allocation has its
-/// registration already (R50). Usable wherever a `std::pmr::memory_resource` is.
+/// A pool of memory that is registered before it is allocated: the pool registers each slab once, so that every
+/// allocation is already registered (R50). Usable as a `std::pmr::memory_resource`.
 #pragma once
 
 #include <pinfold/cache.hpp>
@@ -21,37 +21,38 @@
 
 namespace pinfold {
 
-/// A pool of this process's own memory, registered through a cache. Memory of another process is not its business: an
-/// importer is no `registrar`, so that a pool over one does not compile (R52).
+/// A pool of this process's own memory, registered through a cache. It cannot hold memory of another process: an
+/// importer is not a `registrar`, so a pool over one does not compile (R52).
 ///
 /// **Threads.** `registered_pool` and its leases are for one thread at a time. `synchronized_registered_pool` is for
-/// any number; its one lock is short, and never held while memory is mapped or registered.
+/// any number of threads. It holds its one lock briefly, and never while it maps or registers memory.
 ///
-/// **Staleness.** The pool owns its memory, holds a lease on each slab's registration, and gives a slab up in the right
-/// order. So it works with every choice of monitor, and a registration of its memory is never stale unless somebody
-/// else unmaps or discards pool memory; `pool_options::sealed` makes even that impossible.
+/// **Staleness.** The pool owns its memory, holds a lease on each slab's registration, and releases that lease before
+/// it unmaps the slab. So it works with every choice of monitor. A registration of pool memory turns stale only if
+/// other code unmaps or discards the memory; `pool_options::sealed` makes even that impossible.
 ///
-/// **End.** A slab with allocations out is never unmapped. If the pool ends before they are returned, such slabs stay
-/// mapped and registered, for good, and `pool_options::abandoned` is told: what still points there is safe, though it
-/// cannot be deallocated any more. Slabs that only a `pool_lease` holds go with the last lease.
+/// **End.** The pool never unmaps a slab that has allocations. If the pool ends before they are returned, such slabs
+/// stay mapped and registered for good, and the pool calls `pool_options::abandoned`. Pointers into them stay valid,
+/// but can no longer be deallocated. Slabs that only a `pool_lease` holds are unmapped with the last lease.
 ///
-/// Freed memory is not cleared, and neither is allocated memory, unless `pool_options::clear`.
+/// The pool clears neither freed nor allocated memory, unless `pool_options::clear` is set.
 template <registrar R, bool Synchronized>
 class basic_registered_pool : public std::pmr::memory_resource {
  public:
   using registration_type = typename R::registration_type;
 
-  /// Memory and what to tell the device about it.
+  /// Allocated memory and its registration, to be passed to the device.
   struct registered_memory {
     void* data;
     registration_type registration;
   };
 
-  /// Registers through `with`, which must outlive the pool and its leases. Throws only `std::bad_alloc`.
+  /// Makes a pool that registers through `with`, which must outlive the pool and its leases. Throws only
+  /// `std::bad_alloc`.
   explicit basic_registered_pool(cache<R>& with, pool_options options = {})
       : basic_registered_pool(std::shared_ptr<cache<R>>(std::shared_ptr<void>(), &with), std::move(options)) {}
 
-  /// The same, with a share in the cache. Requires that it is not null.
+  /// As above, with shared ownership of the cache. Requires that the pointer is not null.
   explicit basic_registered_pool(std::shared_ptr<cache<R>> with, pool_options options = {})
       : core_(detail::make_slab_pool({std::move(with), acquire, give_back, leased}, std::move(options), Synchronized)) {
   }
@@ -59,11 +60,11 @@ class basic_registered_pool : public std::pmr::memory_resource {
   basic_registered_pool(const basic_registered_pool&) = delete;
   basic_registered_pool& operator=(const basic_registered_pool&) = delete;
 
-  /// As `allocate`, without exceptions, and with the registration.
+  /// Allocates as `allocate` does, without exceptions, and returns the registration too.
   ///
   /// Errors: `invalid_argument` (an alignment that is no power of 2, or above `max_alignment`), `larger_than_budget`
   /// and `over_budget` (`max_bytes`, or the cache's), `out_of_resources` (no memory, or the driver has no room),
-  /// `unsupported` (the kind of pages, or sealing, cannot be had here), and what else the cache's `acquire` returns.
+  /// `unsupported` (the kind of pages, or sealing, is unavailable here), and what else the cache's `acquire` returns.
   [[nodiscard]] result<registered_memory> allocate_registered(
       std::size_t bytes, std::size_t alignment = alignof(std::max_align_t)) noexcept {
     auto got = detail::allocate(core(), bytes, alignment);
@@ -71,46 +72,48 @@ class basic_registered_pool : public std::pmr::memory_resource {
     return registered_memory{got->data, typed(*got->object)};
   }
 
-  /// As `allocate_registered`, without the registration.
+  /// Allocates as `allocate_registered` does, and returns the memory alone.
   [[nodiscard]] result<void*> try_allocate(std::size_t bytes,
                                            std::size_t alignment = alignof(std::max_align_t)) noexcept {
     return detail::allocate(core(), bytes, alignment).map([](const detail::slab_grant& got) { return got.data; });
   }
 
-  /// As `deallocate`, but says what is wrong: `invalid_argument` when the pool has no such allocation of that size.
+  /// Deallocates as `deallocate` does, but returns an error: `invalid_argument` if the pool has no such allocation of
+  /// that size.
   result<void> try_deallocate(void* data, std::size_t bytes) noexcept {
     return detail::deallocate(core(), data, bytes);
   }
 
-  /// Makes an allocation of `bytes` bytes `wanted` bytes long, longer or shorter, without moving it. False, and nothing
-  /// changed, when there is no room behind it. From then on its size is `wanted`.
+  /// Changes the size of an allocation from `bytes` to `wanted` bytes, up or down, without moving it. Returns false,
+  /// and changes nothing, if there is no room behind it.
   [[nodiscard]] bool try_expand(void* data, std::size_t bytes, std::size_t wanted) noexcept {
     return detail::resize(core(), data, bytes, wanted);
   }
 
-  /// What memory anywhere inside the pool is registered as: no look-up in the cache. `invalid_range` for other memory.
+  /// Returns the registration of memory anywhere inside the pool, without a look-up in the cache. `invalid_range` for
+  /// other memory.
   [[nodiscard]] result<registration_type> registration(const void* data) const noexcept {
     const auto object = detail::registration_of(core(), data);
     if (!object) return fail(errc::invalid_range, "the memory is not of this pool");
     return typed(*object);
   }
 
-  /// A lease on the slab around `data`, for I/O that may outlive the allocation or the pool. `invalid_range` for memory
-  /// that is not of this pool.
+  /// Returns a lease on the slab around `data`, for I/O that may outlive the allocation or the pool. `invalid_range`
+  /// for other memory.
   [[nodiscard]] result<pool_lease<R>> lease(const void* data) noexcept {
     auto held = detail::hold_slab(*core_, data);
     if (!held) return tl::unexpected(held.error());
     return pool_lease<R>(std::move(*held));
   }
 
-  /// Unmaps the slabs that nobody uses; sealed ones go back to the arena. How many bytes that was. A slab on whose
-  /// memory somebody has a lease of the cache is unregistered but stays mapped, until a later `trim` finds it free.
-  /// A close that the driver refuses is kept by the cache and told to its sink.
+  /// Unmaps unused slabs, returns sealed slabs to the arena, and returns the number of their bytes. If a lease of the
+  /// cache touches a slab, the slab is unregistered but stays mapped until a later `trim` finds it free. If the driver
+  /// refuses a close, the cache keeps the registration and tells its sink.
   std::size_t trim() noexcept { return detail::trim(core()); }
 
   [[nodiscard]] pool_usage usage() const noexcept { return detail::usage_of(core()); }
 
-  /// Every slab, by address. Allocates.
+  /// Returns every slab, by address. Allocates.
   [[nodiscard]] std::vector<slab_info> slabs() const { return detail::slabs_of(core()); }
 
  private:
@@ -122,7 +125,7 @@ class basic_registered_pool : public std::pmr::memory_resource {
     return *got;
   }
   void do_deallocate(void* data, std::size_t bytes, std::size_t) override {
-    static_cast<void>(try_deallocate(data, bytes));  // what is wrong is counted in `pool_usage::misuses`
+    static_cast<void>(try_deallocate(data, bytes));  // the pool counts errors in `pool_usage::misuses`
   }
   [[nodiscard]] bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
     return this == &other;
@@ -137,7 +140,7 @@ class basic_registered_pool : public std::pmr::memory_resource {
   static result<detail::slab_registration> acquire(void* with, const range& memory, rights access) noexcept {
     const auto* address = reinterpret_cast<const void*>(memory.begin);
     auto& own = *static_cast<cache<R>*>(with);
-    own.invalidate(address, memory.size());  // whatever it knows about these addresses was before they were mapped
+    own.invalidate(address, memory.size());  // entries at these addresses are of earlier memory
     auto got = own.acquire(address, memory.size(), access);
     if (!got) return tl::unexpected(got.error());
     detail::slab_registration made{};
@@ -147,10 +150,10 @@ class basic_registered_pool : public std::pmr::memory_resource {
     return made;
   }
 
-  // Released before it is invalidated, so that our own lease is not reported as one that lost its memory.
+  // Releases before it invalidates, so that the cache does not report the pool's own lease as invalidated while leased.
   static void give_back(void* with, const range& memory, detail::hold& held) noexcept {
     auto& own = *static_cast<cache<R>*>(with);
-    static_cast<void>(held.release());  // a failure is kept by the cache and told to its sink; so below
+    static_cast<void>(held.release());  // after a failed close the cache keeps the entry and tells its sink; so below
     own.invalidate(reinterpret_cast<const void*>(memory.begin), memory.size());
     static_cast<void>(own.progress());
   }
@@ -169,7 +172,7 @@ class basic_registered_pool : public std::pmr::memory_resource {
   detail::slab_pool_handle core_;
 };
 
-/// For one thread at a time.
+/// A pool for one thread at a time.
 template <registrar R>
 class registered_pool : public basic_registered_pool<R, false> {
  public:
@@ -184,7 +187,7 @@ registered_pool(std::shared_ptr<cache<R>>) -> registered_pool<R>;
 template <registrar R>
 registered_pool(std::shared_ptr<cache<R>>, pool_options) -> registered_pool<R>;
 
-/// For any number of threads.
+/// A pool for any number of threads.
 template <registrar R>
 class synchronized_registered_pool : public basic_registered_pool<R, true> {
  public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Host memory that a GPU reads and writes by itself: page-locked and mapped for the device by cuMemHostRegister.
+/// Host memory that a GPU accesses directly: page-locked and mapped for the device by cuMemHostRegister.
 #pragma once
 
 #include <pinfold/error.hpp>
@@ -16,17 +16,18 @@
 namespace pinfold {
 
 struct cuda_host_registrar_options {
-  int device = 0;          ///< whose primary context registers; the memory is usable by all devices
-  bool read_only = false;  ///< for reading by the device alone, as memory that is mapped so needs; the device faults if
-                           ///< it writes, whatever rights were asked for
+  int device = 0;          ///< the device whose primary context registers; all devices can use the memory
+  bool read_only = false;  ///< register for reading by the device only, as read-only mappings require; the device
+                           ///< faults if it writes, whatever the requested rights
 };
 
-/// Registers memory with the CUDA driver. A lease's handle has the device's address of the memory; copies by the driver
-/// take the host's.
+/// A registrar of host memory with the CUDA driver. A lease's handle has the device's address of the memory; the
+/// driver's copy functions take the host address.
 ///
-/// The driver refuses to register a page twice. What lies inside a registration that this process made through pinfold,
-/// in any cache, shares it; what overlaps one otherwise is refused with `already_mapped`, on which a cache closes idle
-/// registrations that stand in the way, and says `in_use_conflict` where a lease or the application itself does.
+/// The driver refuses to register a page twice. Memory inside a registration that this process made through pinfold, in
+/// any cache, shares that registration. Memory that overlaps one in another way is refused with `already_mapped`: a
+/// cache then closes idle registrations in the way, and returns `in_use_conflict` if a lease or the application itself
+/// is in the way.
 ///
 /// Thread-safe. `open` errors: those of `check_request`; `already_mapped`, `out_of_resources`, `invalid_range` (memory
 /// that the driver cannot lock), `unsupported` (no driver; a forked child), `driver_error`, `closed` (moved from).
@@ -34,11 +35,11 @@ class PINFOLD_EXPORT cuda_host_registrar {
  public:
   static constexpr const char* name = "cuda_host";
   struct registration_type {
-    std::uint64_t device_address;  ///< of the first byte, as kernels see it
-    std::uint64_t number;          ///< of this registration, never given again
+    std::uint64_t device_address;  ///< address of the first byte, as GPU kernels see it
+    std::uint64_t number;          ///< number of this registration, never reused
   };
 
-  /// Does not touch the driver: what is wrong with that, `open` tells.
+  /// Does not touch the driver; `open` reports a driver that is missing or broken.
   explicit cuda_host_registrar(cuda_host_registrar_options options = {});
   cuda_host_registrar(cuda_host_registrar&&) noexcept;
   cuda_host_registrar& operator=(cuda_host_registrar&&) noexcept;
@@ -46,7 +47,7 @@ class PINFOLD_EXPORT cuda_host_registrar {
 
   [[nodiscard]] registrar_limits limits() const noexcept;
   [[nodiscard]] result<registration_type> open(range memory, rights access) noexcept;
-  /// Of a registration whose context is gone nothing is left to close: that is a success.
+  /// Succeeds if the registration's context is gone: nothing is left to close.
   [[nodiscard]] result<void> close(const registration_type& registration) noexcept;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// GPU memory of this process, registered with a device that reads it by itself: a NIC, another GPU, a disk.
+/// GPU memory of this process, registered with a device that accesses it directly: a NIC, another GPU, a disk.
 #pragma once
 
 #include <pinfold/error.hpp>
@@ -14,32 +14,32 @@
 
 namespace pinfold {
 
-/// Which allocation lies at an address of GPU memory: no two are equal, in one process, for ever.
+/// Identifies the allocation at an address of GPU memory: in one process, no two allocations ever have equal
+/// identities.
 struct cuda_identity {
-  std::uint64_t id =
-      0;  ///< CU_POINTER_ATTRIBUTE_BUFFER_ID, or of a mapped segment CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID
-  std::uint64_t base = 0;  ///< of a mapped segment, where it is mapped; else 0
+  std::uint64_t id = 0;  ///< CU_POINTER_ATTRIBUTE_BUFFER_ID; for a mapped segment, CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID
+  std::uint64_t base = 0;  ///< for a mapped segment, its address; else 0
   friend bool operator==(const cuda_identity&, const cuda_identity&) noexcept = default;
 };
 
-/// What all of `memory` belongs to. Asks the driver three times; thread-safe.
+/// Returns the identity of the allocation that contains all of `memory`. Makes three driver calls; thread-safe.
 ///
 /// Errors: `invalid_argument` (not memory that CUDA knows), `invalid_range` (more than one allocation or segment:
 /// register each by itself), `unsupported` (no driver; memory of the host; managed memory, which moves).
 [[nodiscard]] PINFOLD_EXPORT result<cuda_identity> identify_cuda_memory(range memory) noexcept;
 
-/// Whether the first byte of `memory` still belongs to that. Asks the driver once; thread-safe.
+/// Returns whether the first byte of `memory` still belongs to that allocation. Makes one driver call; thread-safe.
 [[nodiscard]] PINFOLD_EXPORT bool is_cuda_memory(const cuda_identity& expected, range memory) noexcept;
 
-/// How a cache of GPU memory learns that memory was freed.
+/// The way a cache of GPU memory learns that memory was freed.
 enum class cuda_freed : std::uint8_t {
-  compared,   ///< by the buffer id, which it asks the driver for on every hit
-  announced,  ///< the application calls the cache's `invalidate`, or `announce_gone`, before it frees: hits cost
-              ///< nothing
+  compared,   ///< the cache compares buffer ids; it asks the driver on every hit
+  announced,  ///< the application calls the cache's `invalidate`, or `announce_gone`, before it frees; hits cost
+              ///< nothing extra
 };
 
-/// Makes a registrar, one whose device can reach GPU memory, register nothing else, and know it again: memory that was
-/// freed and allocated again at its address is not what was registered. For `cache`; monitors see host memory only.
+/// An adapter that makes a registrar, for a device that can reach GPU memory, register only GPU memory and identify it:
+/// memory that was freed and allocated again at the same address is no hit. For `cache`; monitors see host memory only.
 template <registrar R>
 class cuda_memory {
  public:
@@ -50,7 +50,7 @@ class cuda_memory {
 
   explicit cuda_memory(R inner, cuda_freed freed = cuda_freed::compared) : inner_(std::move(inner)), freed_(freed) {}
 
-  /// As the registrar's own, but no rounding: what lies beside an allocation is another.
+  /// Returns the registrar's limits, but without rounding: memory beside an allocation belongs to another allocation.
   [[nodiscard]] registrar_limits limits() const noexcept {
     auto limits = std::as_const(inner_).limits();
     limits.granularity = 1;
@@ -71,7 +71,7 @@ class cuda_memory {
     return inner_.close(registration);
   }
 
-  /// Whether the memory is what was registered. Always so where frees are announced.
+  /// Returns whether the memory is still the registered allocation. Always true with `cuda_freed::announced`.
   [[nodiscard]] bool still_is(const registration_type& registration, range memory) const noexcept {
     return freed_ == cuda_freed::announced || is_cuda_memory(registration.identity, memory);
   }

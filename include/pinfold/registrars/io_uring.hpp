@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Fixed buffers of an io_uring: the kernel pins the pages once, instead of for every read and write.
+/// Fixed buffers of an io_uring: the kernel pins the pages once, not for every read and write.
 #pragma once
 
 #include <pinfold/error.hpp>
@@ -18,32 +18,33 @@ struct io_uring;
 namespace pinfold {
 
 struct io_uring_registrar_options {
-  /// Size of the buffer table: how many registrations there can be at a time. 0, or more than the kernel gives: as many
-  /// as it gives (16 384). For each huge page that is registered the kernel looks through the whole table, so that a
-  /// large one is slow: `docs/tuning.md`.
+  /// Size of the buffer table: the largest number of registrations at a time. 0, or a number above the kernel's limit,
+  /// means the kernel's limit (16 384). For each huge page that is registered the kernel searches the whole table, so a
+  /// large table is slow: `docs/tuning.md`.
   unsigned slots = 1024;
 };
 
-/// Registers memory in the buffer table of one ring, and hands out the table's indices. Thread-safe.
+/// A registrar that registers memory in the buffer table of one ring; a registration is an index of the table.
+/// Thread-safe.
 ///
-/// The ring must outlive the registrar and stay where it is. It must not have buffers of its own, and must allow
-/// registration from other threads than its owner's, unless only that one uses the cache (IORING_SETUP_SINGLE_ISSUER).
-/// A lease must outlive the I/O that uses its index, submitted or not: afterwards the index may mean other memory.
+/// The ring must outlive the registrar and must not move. It must not have other registered buffers. A ring with
+/// IORING_SETUP_SINGLE_ISSUER works only if its owner thread alone uses the cache. A lease must outlive the I/O that
+/// uses its index, submitted or not: after the release the index may mean other memory.
 ///
 /// `open` errors: those of `check_request`; `out_of_resources` (ENOMEM: the locked-memory limit, which is charged by
 /// whole huge pages; or all slots taken), `invalid_range` (EFAULT: not mapped, not writable, or file-backed),
-/// `unsupported` (EOPNOTSUPP: pages of some files), `not_permitted` (EEXIST: another thread than the owner of a
-/// SINGLE_ISSUER ring; EACCES: the ring's restrictions), `driver_error`. One that was moved from says `closed`.
+/// `unsupported` (EOPNOTSUPP: pages of some files), `not_permitted` (EEXIST: not the owner thread of a SINGLE_ISSUER
+/// ring; EACCES: the ring's restrictions), `driver_error`, `closed` (moved from).
 ///
 /// `close` errors: `invalid_argument` (a slot that is not in use), `not_permitted` (as above), `out_of_resources`,
-/// `driver_error`; then the slot stays in use. A child of fork(2) shares the ring with its parent: its copy of the
-/// registrar does nothing to that when it ends.
+/// `driver_error`; then the slot stays in use. A child of fork(2) shares the ring with its parent: the child's copy of
+/// the registrar leaves the ring alone when it is destroyed.
 class PINFOLD_EXPORT io_uring_registrar {
  public:
   static constexpr const char* name = "io_uring";
-  /// For `io_uring_prep_write_fixed` and its kin: the buffer index. Addresses are the program's own.
+  /// The buffer index, for `io_uring_prep_write_fixed` and its relatives. Their addresses are ordinary pointers.
   struct registration_type {
-    std::uint32_t index = UINT32_MAX;  ///< as it is here, that of no buffer: the kernel refuses it
+    std::uint32_t index = UINT32_MAX;  ///< the default is no buffer's index: the kernel refuses it
   };
 
   /// Takes over the ring's buffer table. Errors: `invalid_argument` (no ring), `in_use_conflict` (EBUSY: the ring has

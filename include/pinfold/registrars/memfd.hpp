@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Memory shared between processes through memfd: the stand-in for GPU memory that works on every Linux.
+/// Memory shared between processes through memfd: a substitute for GPU memory that works on every Linux.
 ///
-/// The exporter owns buffers, each in a memfd of its own, and gives out small handles. The importer fetches the
-/// descriptor that a handle names, maps it, and keeps CUDA's rule: an open that overlaps something which is still open
-/// for the same exporter is refused (`already_mapped`), and so is a second open of the same handle.
+/// The exporter owns buffers, each in a memfd of its own, and makes small handles for them. The importer fetches the
+/// descriptor that a handle names, maps it, and keeps CUDA's rule: it refuses (`already_mapped`) an open that overlaps
+/// an open mapping of the same exporter, and a second open of the same handle.
 #pragma once
 
 #include <pinfold/error.hpp>
@@ -18,28 +18,29 @@
 
 namespace pinfold {
 
-/// What importers may do with a buffer.
+/// The access of importers to a buffer.
 enum class memfd_access : std::uint8_t {
-  read_only,   ///< sealed against every write but the exporter's own; holes cannot be punched either
-  read_write,  ///< peers may write. Anyone may then punch holes: importers can see zeros, never a fault
+  read_only,   ///< sealed against all writes but the exporter's own, and against punching holes
+  read_write,  ///< peers may write, and punch holes: importers can then see zeros, but never a fault
 };
 
-/// How an importer fetches the descriptor behind a handle.
+/// The way an importer fetches the descriptor behind a handle.
 enum class memfd_via : std::uint8_t {
-  automatic,  ///< `pidfd`, and `scm` where that is not permitted
+  automatic,  ///< `pidfd`, or `scm` if that is not permitted
   pidfd,      ///< `pidfd_getfd(2)`: needs the right to ptrace the exporter (same user, and Yama's `ptrace_scope`)
   scm,        ///< SCM_RIGHTS over the exporter's Unix socket: needs `memfd_exporter_options::serve`
 };
 
-/// Names one buffer for ever: plain bytes, to be sent to peers in any way. Equal bytes mean the same buffer, and no two
-/// buffers have equal bytes, for the exporter's number is random and the serial is never used again.
+/// A handle that names one buffer for ever: plain bytes, which may be sent to peers in any way. Equal bytes mean the
+/// same buffer, and no two buffers have equal bytes, because the exporter's number is random and a serial is never
+/// reused.
 struct memfd_handle {
   std::uint64_t magic = 0;       ///< kind and version
   std::uint64_t exporter = 0;    ///< random number of the exporter object
   std::uint64_t serial = 0;      ///< counts the exporter's buffers
   std::uint64_t base = 0;        ///< address in the exporter
-  std::uint64_t size = 0;        ///< bytes, a multiple of the page
-  std::uint64_t inode = 0;       ///< the memfd's inode, to know it again
+  std::uint64_t size = 0;        ///< bytes, a multiple of the page size
+  std::uint64_t inode = 0;       ///< the memfd's inode number, to recognize the file
   std::uint64_t start_time = 0;  ///< of the exporting process, in clock ticks since boot (proc(5), field 22)
   std::int32_t pid = 0;          ///< of the exporting process, in its own PID namespace
   std::int32_t descriptor = -1;  ///< in the exporting process
@@ -55,8 +56,8 @@ struct memfd_exporter_options {
   bool serve = false;  ///< run a thread that hands descriptors to peers of the same user over a Unix socket
 };
 
-/// One exported buffer. Move-only; destroying it unmaps and closes, whatever peers still have mapped: they keep the old
-/// bytes, and their next open of the handle fails with `stale_handle`.
+/// One exported buffer. Move-only. Its destructor unmaps and closes the memory, even if peers still have it mapped:
+/// they keep the old bytes, and their next open of the handle fails with `stale_handle`.
 class PINFOLD_EXPORT memfd_buffer {
  public:
   memfd_buffer() noexcept;
@@ -65,7 +66,7 @@ class PINFOLD_EXPORT memfd_buffer {
   ~memfd_buffer();
 
   [[nodiscard]] std::byte* data() const noexcept;   ///< null when moved from
-  [[nodiscard]] std::size_t size() const noexcept;  ///< bytes, as asked for, rounded up to whole pages
+  [[nodiscard]] std::size_t size() const noexcept;  ///< the requested bytes, rounded up to whole pages
   [[nodiscard]] const memfd_handle& handle() const noexcept;
   [[nodiscard]] int descriptor() const noexcept;  ///< the memfd; -1 when moved from
 
@@ -76,8 +77,8 @@ class PINFOLD_EXPORT memfd_buffer {
   std::unique_ptr<state> state_;
 };
 
-/// Owns buffers that other processes can import. Thread-safe. Buffers may outlive their exporter; once it is gone,
-/// nothing is served any more, though `pidfd` still works.
+/// An exporter of buffers that other processes can import. Thread-safe. Buffers may outlive their exporter: `scm` then
+/// stops working for them, `pidfd` still works.
 class PINFOLD_EXPORT memfd_exporter {
  public:
   [[nodiscard]] static result<memfd_exporter> create(memfd_exporter_options options = {}) noexcept;
@@ -85,12 +86,12 @@ class PINFOLD_EXPORT memfd_exporter {
   memfd_exporter& operator=(memfd_exporter&&) noexcept;
   ~memfd_exporter();
 
-  /// A zeroed buffer of `bytes`, at `where` if that is given: then exactly there, a page boundary, and
-  /// `in_use_conflict` when something is mapped there already. Errors otherwise: `invalid_range`, `out_of_resources`,
-  /// `unsupported` (in a child that inherited the exporter by fork), `closed` (moved from).
+  /// Returns a zeroed buffer of `bytes` bytes. A non-null `where` must be a page boundary; the buffer is then exactly
+  /// there, or the error is `in_use_conflict` if the range is already mapped. Other errors: `invalid_range`,
+  /// `out_of_resources`, `unsupported` (in a child that inherited the exporter by fork), `closed` (moved from).
   [[nodiscard]] result<memfd_buffer> allocate(std::size_t bytes, void* where = nullptr) noexcept;
 
-  /// The random number that all handles of this exporter carry.
+  /// Returns the random number that all handles of this exporter contain.
   [[nodiscard]] std::uint64_t id() const noexcept;
 
  private:
@@ -102,18 +103,18 @@ class PINFOLD_EXPORT memfd_exporter {
 struct memfd_importer_options {
   memfd_via via = memfd_via::automatic;
   memfd_access access = memfd_access::read_only;
-  /// Refuse memory that could be cut off (SHRINK and GROW seals, without which a peer can make this process die of
-  /// SIGBUS) and, for `read_only`, memory that could be written or punched by anyone (FUTURE_WRITE seal).
+  /// Refuse memory without SHRINK and GROW seals, which a peer could truncate so that this process gets SIGBUS. For
+  /// `read_only`, also refuse memory without a FUTURE_WRITE seal, which any peer could write or punch.
   bool require_seals = true;
-  bool populate = false;  ///< fault all pages in at once: dearer opens, no faults on first touch
+  bool populate = false;  ///< fault in all pages at the open: slower opens, no faults at first touch
 };
 
-/// Opens handles of `memfd_exporter`. Thread-safe; different handles are opened in parallel.
+/// An importer that opens handles of `memfd_exporter`. Thread-safe; opens different handles in parallel.
 ///
-/// `open` errors: `peer_gone` (process ended, or its number belongs to another), `stale_handle` (buffer freed or
+/// `open` errors: `peer_gone` (the process ended, or another process has its id now), `stale_handle` (buffer freed or
 /// replaced), `already_mapped`, `not_permitted` (ptrace rules, missing seals), `invalid_handle`, `invalid_range` (the
 /// file is smaller than the handle says), `out_of_resources`, `unsupported`, `timed_out` (the exporter does not answer
-/// within 5 s, `scm` only), `closed` (the importer was moved from).
+/// within 5 s, `scm` only), `closed` (moved from).
 class PINFOLD_EXPORT memfd_importer {
  public:
   static constexpr const char* name = "memfd";
@@ -135,7 +136,7 @@ class PINFOLD_EXPORT memfd_importer {
   [[nodiscard]] result<imported<mapping_type>> open(peer_id peer, const memfd_handle& handle) noexcept;
   [[nodiscard]] result<void> close(const mapping_type& mapping) noexcept;
 
-  /// How many mappings are open now.
+  /// Returns the number of open mappings.
   [[nodiscard]] std::size_t held() const noexcept;
 
  private:
@@ -143,7 +144,7 @@ class PINFOLD_EXPORT memfd_importer {
   std::unique_ptr<state> state_;
 };
 
-/// Whether `via` works on this host between processes of one user, tried with a real child process; the error says why
+/// Tests with a real child process whether `via` works on this host between processes of one user; the error says why
 /// not. Slow (a fork and an exchange): for `pinfold info` and tests.
 [[nodiscard]] PINFOLD_EXPORT result<void> probe_memfd(memfd_via via) noexcept;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Keeps memory resident: no device, only mlock(2).
+/// Memory that stays resident: no device, only mlock(2).
 #pragma once
 
 #include <pinfold/error.hpp>
@@ -12,12 +12,12 @@
 
 namespace pinfold {
 
-/// Locks the pages of what is registered. Memory locks do not nest, so the registrar counts: a page stays locked until
-/// the last registration that touches it is closed. Thread-safe; calls follow one another, as counting and locking must
-/// not be torn apart.
+/// A registrar that locks the pages of registered memory. Memory locks do not nest, so the registrar counts: a page
+/// stays locked until the last registration that touches it is closed. Thread-safe; a mutex serializes the calls,
+/// because counting and locking must be one step.
 ///
 /// `open` errors: those of `check_request`; `out_of_resources` (RLIMIT_MEMLOCK, or too many mappings), `invalid_range`
-/// (not mapped, or not accessible), `not_permitted`, `driver_error`. One that was moved from says `closed`.
+/// (not mapped, or not accessible), `not_permitted`, `driver_error`, `closed` (moved from).
 class PINFOLD_EXPORT mlock_registrar {
  public:
   static constexpr const char* name = "mlock";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Registers nothing, at no cost: what remains is the cost of the cache itself.
+/// A registrar that does nothing, to measure the cost of the cache itself.
 #pragma once
 
 #include <pinfold/registrar.hpp>
@@ -9,7 +9,7 @@
 
 namespace pinfold {
 
-/// For benchmarks. Grants every right on any range; the handle is the range's address.
+/// A registrar for benchmarks. Grants every right on any range; the registration's key is the range's address.
 class null_registrar {
  public:
   static constexpr const char* name = "null";

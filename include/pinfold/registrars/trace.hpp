@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Tells somebody about every call of another registrar.
+/// Reports every call of another registrar to a callback.
 #pragma once
 
 #include <pinfold/registrar.hpp>
@@ -17,26 +17,26 @@
 
 namespace pinfold {
 
-/// One registration that a registrar was asked for, or to undo.
+/// One call of a registrar: the open or the close of one range.
 struct traced_call {
   enum class kind : std::uint8_t { open, close };
   kind what;
-  range memory;                   ///< what is opened, or what was
+  range memory;                   ///< the range that is opened or closed
   rights access;                  ///< for `open`
   std::chrono::nanoseconds took;  ///< of the call
-  const error* failure;           ///< null when it succeeded; valid during the call back
-  std::size_t together = 1;       ///< how many the same call of the registrar was for; each is told
+  const error* failure;           ///< null when it succeeded; valid during the callback
+  std::size_t together = 1;       ///< number of ranges in the same call of the registrar; each is reported
 };
 
 namespace detail {
 
-/// A registration that knows its range; it can be used as the registrar's own.
+/// A registration with its range; usable in place of the registrar's own type.
 template <class Inner>
 struct traced_registration : Inner {
   range traced;
 };
 
-/// Whether an entry has room for the range beside a registration of this type.
+/// Types of registration that leave room in an entry for the range.
 template <class Inner>
 concept traceable =
     std::is_class_v<Inner> && !std::is_final_v<Inner> && sizeof(traced_registration<Inner>) <= max_registration_bytes;
@@ -52,11 +52,11 @@ struct traced_type<Inner> {
 
 }  // namespace detail
 
-/// A registrar around another. The call back runs on the thread that called, without a lock, possibly on several
-/// threads at once; it must not throw.
+/// A registrar around another registrar. The callback runs on the thread that makes the call, without a lock, possibly
+/// on several threads at once; it must not throw.
 ///
-/// The range of a close is kept beside the registration. Where that needs more than `max_registration_bytes`, the range
-/// that is told of a close is empty.
+/// The adapter stores the range beside the registration, to report it at the close. If both need more than
+/// `max_registration_bytes`, the range reported at a close is empty.
 template <registrar R>
 class trace_registrar {
  public:
@@ -75,7 +75,7 @@ class trace_registrar {
     return with_range(made, memory);
   }
 
-  /// As the registrar inside does it: what a batch costs is seen as it is.
+  /// Calls the inner registrar's `open_many`, so that the trace shows the real cost of a batch.
   void open_many(std::span<const range> memory, rights access, std::span<result<registration_type>> made) noexcept
     requires group_registrar<R>
   {
