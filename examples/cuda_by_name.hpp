@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// In place of <cuda.h>, which your program has: the few calls of the driver that cuda_ipc_pair.cpp makes, under their
-// own names, looked up in the library that pinfold loads, too. So the example is built and tested where no CUDA is.
+// A substitute for <cuda.h>, which your program includes instead: the few driver calls of cuda_ipc_pair.cpp, under
+// their own names, looked up in the library that pinfold loads. So the example can be built and tested without CUDA.
 #pragma once
 
 #include <cstddef>

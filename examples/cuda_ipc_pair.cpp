@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Two processes: the child owns GPU memory and hands out its handle, the parent reads it through an import cache.
+// Two processes: the child owns GPU memory and sends its handle; the parent reads the memory through an import cache.
 #include "cuda_by_name.hpp"  // your program: <cuda.h>
 
 #include <pinfold/import_cache.hpp>
@@ -51,7 +51,7 @@ static int import_memory(int handles) {
 int main() {
   int handles[2];
   if (pipe(handles) != 0) return 1;
-  const auto child = fork();  // first: the CUDA driver does not survive a fork
+  const auto child = fork();  // before any CUDA call: the CUDA driver does not survive a fork
   if (child == 0) return export_memory(handles[1]);
   close(handles[1]);
   const int outcome = import_memory(handles[0]);

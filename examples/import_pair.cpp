@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Two processes: the child owns memory and hands out a handle, the parent reads the memory through an import cache.
+// Two processes: the child owns memory and sends its handle; the parent reads the memory through an import cache.
 #include <pinfold/import_cache.hpp>
 #include <pinfold/registrars/memfd.hpp>
 
@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t bytes = 64 * 1024;
 constexpr int reads = 1000;
 
-// The child: exports one buffer, sends its handle, and keeps it until the parent closes the pipe.
+// Runs in the child: exports one buffer, sends its handle, and keeps the buffer until the parent closes the pipe.
 int export_memory(int handles, int parents_end) {
   auto exporter = pinfold::memfd_exporter::create();
   if (!exporter) return 1;
@@ -25,7 +25,7 @@ int export_memory(int handles, int parents_end) {
   return write(handles, &handle, sizeof handle) == sizeof handle && read(parents_end, &end, 1) == 0 ? 0 : 1;
 }
 
-// The parent: opens the memory once and then reads it again and again.
+// Runs in the parent: opens the memory once and then reads it many times.
 int import_memory(int handles) {
   pinfold::memfd_handle handle;
   if (read(handles, &handle, sizeof handle) != sizeof handle) return 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Writes and reads a file through registered buffers: the first I/O on a buffer registers it, all others do not.
+// Writes and reads a file through registered buffers: only the first I/O on a buffer registers it.
 #include <pinfold/cache.hpp>
 #include <pinfold/registrars/io_uring.hpp>
 
@@ -16,7 +16,7 @@ int fail(const char* what, int code) {
   return 1;
 }
 
-// Submits what has been prepared and waits for its answer.
+// Submits the prepared request and waits for its completion.
 int answer(io_uring& ring) {
   io_uring_submit(&ring);
   io_uring_cqe* done = nullptr;
@@ -34,7 +34,7 @@ int main() {
     return fail("io_uring is not to be had", failed);
   auto registrar = pinfold::io_uring_registrar::create(&ring);
   if (!registrar) return fail(describe(registrar.error()).c_str(), registrar.error().native);
-  pinfold::cache cache{std::move(*registrar)};  // learns by itself when memory goes
+  pinfold::cache cache{std::move(*registrar)};  // its monitors report memory that goes
 
   char path[] = "/tmp/pinfold-example-XXXXXX";
   const int file = mkstemp(path);
@@ -53,6 +53,6 @@ int main() {
     if (const int read = answer(ring); read != static_cast<int>(bytes)) return fail("read", read);
   }
   std::puts(sent == got ? describe(cache.statistics()).c_str() : "wrong bytes");
-  const bool kept = !cache.monitors().starts_with("none");  // else each request registers
+  const bool kept = !cache.monitors().starts_with("none");  // otherwise each request registers
   return sent == got && (!kept || cache.statistics().opens == 2) ? 0 : 1;
 }

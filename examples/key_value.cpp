@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A store of values from 4 KiB to 1 MiB, some of them asked for far more often than others, and a backup of everything
-// now and then. Sends them with io_uring; the cache keeps the registrations of what is popular, in 16 MiB or in what
-// PINFOLD_MAX_BYTES says. Its requests make a trace: pinfold trace -o FILE -- example_key_value 50000
+// A store of values from 4 KiB to 1 MiB, some of them requested far more often than others, and an occasional backup of
+// all values. Sends the values with io_uring. The cache keeps the registrations of popular values, within 16 MiB or
+// PINFOLD_MAX_BYTES. Its requests make a trace: pinfold trace -o FILE -- example_key_value 50000
 #include <pinfold/cache.hpp>
 #include <pinfold/registrars/io_uring.hpp>
 #include <pinfold/settings.hpp>
@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
   if (!registrar) return std::puts(describe(registrar.error()).c_str()), 77;
   auto options = pinfold::options_from_environment({.name = "key_value", .max_bytes = 16 << 20});
   if (!options) return std::puts(options.error().where.c_str()), 2;
-  options->monitor = pinfold::monitor_choice::explicit_;  // values stay where they are, longer than the cache
+  options->monitor = pinfold::monitor_choice::explicit_;  // the values outlive the cache and do not move
 
   std::mt19937 chance(1);
   std::vector<std::vector<char>> values;
@@ -45,9 +45,9 @@ int main(int argc, char** argv) {
 
   const int requests = argc > 1 ? std::atoi(argv[1]) : 2000;
   for (int i = 0; i < requests; ++i) {
-    double rank = 1;  // the product of shares makes low numbers common, and others rare
+    double rank = 1;  // a product of fractions: low numbers are common, high numbers rare
     for (int factor = 0; factor < 3; ++factor) rank *= static_cast<double>(chance() % 1000) / 1000;
-    const auto moved = static_cast<std::size_t>(i / 500);  // popularity wanders
+    const auto moved = static_cast<std::size_t>(i / 500);  // popularity shifts over time
     if (!send(values[(static_cast<std::size_t>(rank * 600) + moved) % values.size()])) return 1;
     for (std::size_t all = 0; i % 5000 == 4999 && all < values.size(); ++all)
       if (!send(values[all])) return 1;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Puts bytes into a peer's memory. Here the endpoint is its own peer; another would get address and key in a message.
+// Puts bytes into a peer's memory. Here the endpoint is its own peer; a real peer would send address and key in a
+// message.
 #include <pinfold/cache.hpp>
 #include <pinfold/registrars/libfabric.hpp>
 
@@ -13,7 +14,7 @@
 #include <vector>
 
 int main() {
-  static_cast<void>(pinfold::turn_off_libfabric_cache());  // one cache is enough
+  static_cast<void>(pinfold::turn_off_libfabric_cache());  // so that pinfold's cache is the only one
   fi_info *hints = fi_allocinfo(), *info = nullptr;
   hints->caps = FI_MSG | FI_RMA;
   hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
@@ -37,13 +38,13 @@ int main() {
   size_t size = own.size();
   fi_addr_t peer = 0;
   if (fi_getname(&end->fid, own.data(), &size) || fi_av_insert(peers, own.data(), 1, &peer, 0, nullptr) != 1) return 1;
-  const std::shared_ptr<fi_info> closes(info, [&](fi_info* known) {  // when the cache has closed its registrations
+  const std::shared_ptr<fi_info> closes(info, [&](fi_info* known) {  // after the cache closed its registrations
     for (fid* each : {&end->fid, &peers->fid, &done->fid, &domain->fid, &fabric->fid}) fi_close(each);
     fi_freeinfo(known);
   });
   auto registrar = pinfold::libfabric_registrar::create(domain, info);
   if (!registrar) return std::puts(describe(registrar.error()).c_str()), 1;
-  pinfold::cache cache{std::move(*registrar)};  // learns by itself when memory goes
+  pinfold::cache cache{std::move(*registrar)};  // its monitors report memory that goes
   for (int round = 0; round < 100; ++round) {
     auto from = cache.acquire(sent.data(), sent.size(), pinfold::rights::local_read);
     auto to = cache.acquire(got.data(), got.size(), pinfold::local_access | pinfold::rights::remote_write);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A program that says itself when memory goes, and so needs no hooks: its pools take memory from a resource that
-// announces what it gives back to the system, and so does a type's own `operator delete`.
+// A program that announces itself that memory goes, and so needs no hooks. Its pools take memory from a resource that
+// announces memory before it returns it to the system. A type's own `operator delete` does the same.
 #include <pinfold/cache.hpp>
 #include <pinfold/monitors/explicit.hpp>
 #include <pinfold/registrars/null.hpp>
@@ -38,7 +38,7 @@ int main() {
   pinfold::announcing_resource announcing{&system};
   std::pmr::unsynchronized_pool_resource pool{&announcing};
   for (int round = 0; round < 100; ++round) {
-    void* buffer = pool.allocate(4096);  // mostly the same block: it stays registered
+    void* buffer = pool.allocate(4096);  // mostly the same block, which stays registered
     if (!cache.acquire(buffer, 4096)) return 1;
     pool.deallocate(buffer, 4096);
   }
@@ -49,7 +49,7 @@ int main() {
   auto* sent = new packet;
   if (!cache.acquire(sent, sizeof *sent)) return 1;
   delete sent;
-  if (!cache.progress()) return 1;  // closes what is gone: the packet, and the pool's memory of before
+  if (!cache.progress()) return 1;  // closes the stale registrations: the packet's, and the pool's earlier one
   std::printf("%s\n", describe(cache.statistics()).c_str());
   return kept == 1 && cache.statistics().opens == 3 && cache.statistics().closes == 2 ? 0 : 1;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A std::pmr::vector whose memory is registered before the vector has it. The registrar here only counts; put that of
-// your device in its place.
+// A std::pmr::vector whose memory is registered before the vector allocates it. The registrar here only counts; replace
+// it with the registrar of your device.
 #include <pinfold/pools/registered_pool.hpp>
 
 #include <cstdio>
@@ -34,7 +34,7 @@ int main() {
   std::vector<std::pmr::vector<double>> fields;
   for (std::size_t i = 0; i < 1000; ++i) fields.emplace_back(100, 1.0, &pool);
 
-  auto buffer = pool.allocate_registered(64 * 1024, 4096);  // aligned as O_DIRECT wants it
+  auto buffer = pool.allocate_registered(64 * 1024, 4096);  // aligned for O_DIRECT
   if (!buffer) return std::printf("%s\n", describe(buffer.error()).c_str()), 1;
   const auto known = pool.registration(fields[500].data());
   if (!known) return std::printf("%s\n", describe(known.error()).c_str()), 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The buffers of a training loop: forward through the layers, backward with the gradients, and now and then a
-// checkpoint of all weights. What is large lies on huge pages where there are any, and is so cheaper to register than
-// its size says. Its requests make a trace: pinfold trace -o FILE -- example_training 300
+// The buffers of a training loop: forward through the layers, backward with the gradients, and an occasional checkpoint
+// of all weights. Large tensors lie on huge pages if the system has any, so registering them costs less than their size
+// suggests. Its requests make a trace: pinfold trace -o FILE -- example_training 300
 #include <pinfold/cache.hpp>
 #include <pinfold/registrars/io_uring.hpp>
 
@@ -42,10 +42,10 @@ int main(int argc, char** argv) {
     layers.push_back(
         {tensor(memory, large), tensor(memory, large), tensor(memory, 256 << 10), tensor(memory, 16 << 10)});
   }
-  // The tensors stay where they are, longer than the cache: hence `explicit_`.
+  // `explicit_`, because the tensors outlive the cache and do not move.
   pinfold::cache cache{std::move(*registrar),
                        {.name = "training", .max_bytes = 32 << 20, .monitor = pinfold::monitor_choice::explicit_}};
-  const auto use = [&](std::span<char> wanted) { return cache.acquire(wanted).has_value(); };  // a real one would send
+  const auto use = [&](std::span<char> wanted) { return cache.acquire(wanted).has_value(); };  // a real one sends
 
   const int steps = argc > 1 ? std::atoi(argv[1]) : 20;
   bool well = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Puts buffers into other memory by RDMA: the first put from a buffer registers it, all others do not.
+// Puts buffers into other memory by RDMA: only the first put from a buffer registers it.
 #include <pinfold/cache.hpp>
 #include <pinfold/registrars/verbs.hpp>
 
@@ -7,7 +7,7 @@
 #include <infiniband/verbs.h>
 #include <vector>
 
-// A queue pair that is connected with itself stands for two hosts.
+// Connects a queue pair with itself, in place of two hosts.
 static bool connect(ibv_qp* one) {
   ibv_qp_attr to{};
   to.port_num = to.ah_attr.port_num = to.ah_attr.is_global = to.ah_attr.grh.hop_limit = 1;
@@ -26,7 +26,7 @@ static bool connect(ibv_qp* one) {
 static int put(ibv_qp* pair) {
   auto registrar = pinfold::verbs_registrar::create(pair->pd);
   if (!registrar) return std::puts(describe(registrar.error()).c_str()), 1;
-  pinfold::cache cache{std::move(*registrar)};  // learns by itself when memory goes
+  pinfold::cache cache{std::move(*registrar)};  // its monitors report memory that goes
   std::vector<char> from(65536, 'p'), to(from.size());
   for (int round = 0; round < 100; ++round) {
     auto mine = cache.acquire(from, pinfold::rights::local_read);
