@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Everything that can be measured of a subject.
+/// All the measurements of a subject.
 #pragma once
 
 #include "evict.hpp"
@@ -17,7 +17,8 @@
 
 namespace bench {
 
-/// The rows of one command. `SlowSubject` is the same with delays. Throws when something cannot be measured at all.
+/// Returns the rows of one command. `SlowSubject` is the same subject with delays. Throws when something cannot be
+/// measured at all.
 template <subject Subject, subject SlowSubject = Subject>
 json measure(const parameters& how) {
   if (how.command == "hit") return measure_hits<Subject>(how);

@@ -17,7 +17,7 @@
 
 namespace bench {
 
-/// The CPUs on which this thread may run; none when the system does not tell.
+/// Returns the CPUs on which this thread may run; none when the system does not tell.
 [[nodiscard]] inline std::vector<std::size_t> usable_cpus() {
   cpu_set_t set;
   std::vector<std::size_t> cpus;
@@ -28,7 +28,7 @@ namespace bench {
   return cpus;
 }
 
-/// Where that fails the thread stays where it may be: it is then merely noisier.
+/// Moves this thread to the CPU. On failure the thread stays where it is, and its figures are merely noisier.
 inline void stay_on(std::size_t cpu) noexcept {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -36,25 +36,25 @@ inline void stay_on(std::size_t cpu) noexcept {
   static_cast<void>(::sched_setaffinity(0, sizeof set, &set));
 }
 
-/// How many threads of a crew run in turn on the CPU that most of them are on; 1 when each has a CPU of its own.
+/// Returns how many threads of a crew take turns on the CPU with the most of them; 1 when each has a CPU of its own.
 [[nodiscard]] inline unsigned threads_on_a_cpu(unsigned threads) {
   const auto cpus = static_cast<unsigned>(std::max<std::size_t>(1, usable_cpus().size()));
   return (threads + cpus - 1) / cpus;
 }
 
-/// Lets the threads of a crew begin at the same time, as often as they like.
+/// Starts the threads of a crew at the same time, any number of times.
 class starting_line {
  public:
   explicit starting_line(unsigned threads) : barrier_(threads, {&began_ns_}) {}
 
-  /// Waits for all of them. Returns when the last one came, in nanoseconds of the steady clock: the same to each,
-  /// however much later it gets a CPU.
+  /// Waits for all threads. Returns the time at which the last one came, in nanoseconds of the steady clock: the same
+  /// to each thread, however much later it gets a CPU.
   std::uint64_t wait() {
     barrier_.arrive_and_wait();
     return began_ns_;
   }
 
-  /// Nobody waits for this thread any more.
+  /// Removes this thread: the others do not wait for it any more.
   void leave() { barrier_.arrive_and_drop(); }
 
  private:
@@ -67,8 +67,8 @@ class starting_line {
   std::barrier<stamp> barrier_;
 };
 
-/// Runs `work(thread, line)` on that many pinned threads. Throws what the first of them threw; the others must not wait
-/// for it at the line by then.
+/// Runs `work(thread, line)` on that many pinned threads. Throws the exception of the first thread that threw; the
+/// others must not be waiting for that thread at the line.
 template <class Work>
 void run_crew(unsigned threads, Work work) {
   const auto cpus = usable_cpus();

@@ -33,13 +33,13 @@ json evict_row(const parameters& how, std::size_t budget, unsigned threads) try 
   return skipped_row(row_of(Subject::name, budget, threads, "random"), why);
 }
 
-/// `regions` is the budget.
+/// Measures for each budget in `regions`.
 template <counting_subject Subject>
 json measure_eviction(const parameters& how) {
   auto rows = json::array();
   for (const auto budget : how.regions) {
     for (const auto threads : how.threads) {
-      if (budget >= threads) rows.push_back(evict_row<Subject>(how, budget, threads));  // else some would find it full
+      if (budget >= threads) rows.push_back(evict_row<Subject>(how, budget, threads));  // each thread needs room
     }
   }
   add_gains(rows);

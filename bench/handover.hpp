@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What is acquired on one thread and released on another, as by a thread that completes the I/O of others.
+/// Acquires on one thread and releases on another, like a thread that completes the I/O of others.
 #pragma once
 
 #include "crew.hpp"
@@ -17,7 +17,7 @@
 
 namespace bench {
 
-/// Two arrays go back and forth between the threads, so that both work at the same time; only filling and emptying them
+/// Two arrays go back and forth between the threads, so that both work at the same time. Only filling and emptying them
 /// is timed.
 template <class User>
 class handover {
@@ -81,10 +81,10 @@ figure measure_handover(Subject& cache, const requests& wanted, std::size_t roun
       run[thread].push_back(thread == 0 ? between.fill(round, user, ring, seen) : between.empty(round, user));
     errors += seen.errors;
   });
-  return figure_of(run, typical_cost, false);  // the sides wait for each other, which is not timed
+  return figure_of(run, typical_cost, false);  // the threads wait for each other, which is not timed
 }
 
-/// Twenty or so, fewer where a subject is so slow that they would take too long.
+/// Returns twenty or so; fewer where a subject is so slow that they would take too long.
 template <class Subject>
 std::size_t rounds_for(const parameters& how, Subject& cache, const requests& wanted) {
   constexpr std::uint64_t tried = 256;
@@ -97,7 +97,7 @@ std::size_t rounds_for(const parameters& how, Subject& cache, const requests& wa
   return static_cast<std::size_t>(std::clamp(fitting, 3.0, std::max(3.0, how.seconds * 400)));
 }
 
-/// Random regions. `ns_per_op` is what both sides together take for one.
+/// Measures random regions. `ns_per_op` is the time of both threads together for one operation.
 template <class Subject>
 json handover_row(const parameters& how, Subject& cache, const region_set& regions) {
   const auto wanted = requests_for(regions, pattern::random, 0, 1);

@@ -22,7 +22,7 @@ json hit_row(const parameters& how, Subject& cache, const region_set& regions, p
   return row;
 }
 
-/// Calls `more(rows, cache, regions)` for each number of regions, which are in the cache then.
+/// Calls `more(rows, cache, regions)` for each number of regions, once they are in the cache.
 template <class Subject, class More>
 json with_filled(const parameters& how, More more) {
   auto rows = json::array();
@@ -42,7 +42,7 @@ json with_filled(const parameters& how, More more) {
   return rows;
 }
 
-/// Whole regions and parts of them, on one thread.
+/// Measures whole regions and parts of them, on one thread.
 template <subject Subject>
 json measure_hits(const parameters& how) {
   return with_filled<Subject>(how, [&](json& rows, Subject& cache, const region_set& regions) {
@@ -51,8 +51,8 @@ json measure_hits(const parameters& how) {
   });
 }
 
-/// All threads on one region, each on its own, all on all. What makes no sense is left out: one region has no order,
-/// and there must be one for each thread.
+/// Measures all threads on one region, each on its own, all on all. Leaves out meaningless cases: one region has no
+/// order, and each thread needs one.
 template <subject Subject>
 json measure_scaling(const parameters& how) {
   const auto most_threads = *std::ranges::max_element(how.threads);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// How much memory a subject needs for what it caches.
+/// The memory that a subject needs for its cached regions.
 #pragma once
 
 #include "rows.hpp"
@@ -21,7 +21,7 @@
 
 namespace bench {
 
-/// Bytes of memory that this process has written to and that no file backs: heap and mappings.
+/// Returns the bytes of memory that this process has written to and that no file backs: heap and mappings.
 [[nodiscard]] inline std::uint64_t anonymous_bytes() {
   std::ifstream file("/proc/self/smaps_rollup");
   for (std::string line; std::getline(file, line);) {
@@ -30,7 +30,7 @@ namespace bench {
   throw std::runtime_error("/proc/self/smaps_rollup does not tell how much memory this process has");
 }
 
-/// What `work()` returns in a process of its own, which starts with a heap that nobody has grown yet.
+/// Runs `work()` in a process of its own, whose heap has not grown yet, and returns its result.
 template <class Work>
 auto in_child(Work work) {
   int ends[2];
@@ -58,7 +58,7 @@ auto in_child(Work work) {
   return answer;
 }
 
-/// How many regions were cached, and what that takes.
+/// The number of cached regions, and the memory that they take.
 struct memory_use {
   std::uint64_t regions = 0;
   std::uint64_t bytes = 0;
@@ -68,7 +68,7 @@ struct memory_use {
   }
 };
 
-/// As many of the regions as there is time for, in the order of addresses. Throws when one was refused.
+/// Registers as many of the regions as there is time for, in the order of addresses. Throws when a request fails.
 template <class Subject>
 memory_use memory_for(const region_set& regions, double patience) {
   return in_child([&] {
@@ -85,7 +85,7 @@ memory_use memory_for(const region_set& regions, double patience) {
   });
 }
 
-/// The one in the middle of several, by what a region takes. Repeated only as long as there is time.
+/// Returns the median of several measurements, by the memory of a region. Repeats only as long as there is time.
 template <class Subject>
 memory_use median_memory_for(const parameters& how, const region_set& regions) {
   const deadline end(how.patience);
@@ -97,7 +97,7 @@ memory_use median_memory_for(const parameters& how, const region_set& regions) {
   return *middle;
 }
 
-/// Registered in the order of addresses.
+/// Measures the memory of regions that are registered in the order of addresses.
 template <subject Subject>
 json measure_memory(const parameters& how) {
   auto rows = json::array();

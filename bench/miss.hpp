@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Misses: every region is new. The threads share the regions out, each a slice of the same order.
+/// Misses: every region is new. Each thread gets a slice of the same order of regions.
 #pragma once
 
 #include "crew.hpp"
@@ -31,7 +31,7 @@ windows insert_each(const deadline& end, User& user, const request* first, const
   return measured;
 }
 
-/// Once, into an empty cache.
+/// Measures once, with an empty cache.
 template <class Subject>
 figure insert_all(const deadline& end, const region_set& regions, const requests& all, unsigned threads,
                   std::atomic<std::uint64_t>& errors) {
@@ -49,7 +49,7 @@ figure insert_all(const deadline& end, const region_set& regions, const requests
   return figure_of(run, mean_cost, threads_on_a_cpu(threads) > 1);
 }
 
-/// Repeated only as long as there is time.
+/// Repeats the measurement as long as there is time.
 template <class Subject>
 json miss_row(const parameters& how, const region_set& regions, bool shuffled, unsigned threads) {
   const auto all = each_once(regions, shuffled);
@@ -66,7 +66,7 @@ json miss_row(const parameters& how, const region_set& regions, bool shuffled, u
   return row;
 }
 
-/// In the order of addresses, and in none.
+/// Measures in the order of addresses, and in random order.
 template <subject Subject>
 json measure_misses(const parameters& how) {
   auto rows = json::array();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What it takes a program that its cache learns of memory that goes: the unmapping, and the hits beside it.
+/// The cost to a program of its cache's monitors: at the unmapping, and at the hits beside it.
 #pragma once
 
 #include "monitor_hits.hpp"
@@ -13,7 +13,7 @@ namespace bench {
   return how.only.empty() || how.only == which;
 }
 
-/// What cannot be measured is a row that says so.
+/// Returns the rows of a measurement; one that cannot be done is a row that says why.
 template <class Measure>
 json row_or_reason(const char* which, const char* subject, std::size_t regions, Measure&& measure) {
   json begun{{"case", which}, {"subject", subject}, {"regions", regions}, {"threads", 1}};
@@ -26,7 +26,7 @@ json row_or_reason(const char* which, const char* subject, std::size_t regions, 
   }
 }
 
-/// The cases of one subject, but for the hits when nothing happens: those are compared with others in one process.
+/// Measures the cases of one subject, except hits without events: those are compared with others in one process.
 template <unmapping_subject Subject>
 json measure_unmapping(const parameters& how, const process_without_cache& without) {
   auto rows = json::array();
@@ -47,7 +47,7 @@ json measure_hits_beside(const parameters& how) {
   return row_or_reason(which, Subject::name, 100, [&](const json& begun) { return hits_beside<Subject>(how, begun); });
 }
 
-/// All of that, for a subject that is alone in its process.
+/// Measures all cases of a subject that is alone in its process.
 template <unmapping_subject Subject>
 json measure_monitor(const parameters& how) {
   const process_without_cache without;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What hits take: with one monitor or another, and while another thread unmaps memory.
+/// The cost of hits: with each of the monitors, and while another thread unmaps memory.
 #pragma once
 
 #include "monitor_unmap.hpp"
@@ -19,7 +19,7 @@
 
 namespace bench {
 
-/// Something whose hits are measured in turn with others in this process.
+/// A subject whose hits are measured in turn with others in this process.
 struct lane {
   std::string name;
   std::string skipped;  ///< why not
@@ -27,7 +27,7 @@ struct lane {
   std::shared_ptr<tally> seen = std::make_shared<tally>();
 };
 
-/// Makes a lane on its own thousand regions.
+/// Makes a lane with its own thousand regions.
 using lane_maker = std::function<lane(const parameters&)>;
 inline constexpr std::size_t lane_regions = 1000;
 
@@ -45,7 +45,7 @@ lane make_lane(const parameters& how) try {
   lane made{Subject::name, {}, {}};
   fill_in_order(own->cache, own->area.regions(), how.patience, *made.seen);
   made.hits = [own, seen = made.seen](std::uint64_t operations) {
-    use(own->user, own->ring, lane_regions, *seen);  // what the others displaced comes back
+    use(own->user, own->ring, lane_regions, *seen);  // brings back into the CPU's caches what the other lanes displaced
     return watch(operations, [&] { use(own->user, own->ring, operations, *seen); });
   };
   return made;
@@ -58,7 +58,7 @@ std::vector<lane_maker> lanes_of() {
   return {lane_maker(make_lane<Subjects>)...};
 }
 
-/// A row each, and what it takes more than the first.
+/// Returns a row for each lane, with its time above that of the first.
 inline json compare_hits(const parameters& how, const std::vector<lane_maker>& makers) {
   constexpr std::uint64_t operations = 100'000;
   std::vector<lane> lanes;
@@ -102,7 +102,7 @@ enum class meanwhile : std::uint8_t { nothing, unrelated, registered };
   return "unknown";
 }
 
-/// Until told to stop. Counts its munmaps in `done`.
+/// Maps and unmaps until told to stop. Counts its munmaps in `done`.
 template <class Subject>
 void unmap_until(const std::stop_token& stop, Subject& cache, meanwhile what, std::atomic<std::uint64_t>& done) {
   const pinned_here stay(1);
@@ -122,7 +122,7 @@ void unmap_until(const std::stop_token& stop, Subject& cache, meanwhile what, st
   }
 }
 
-/// Hits are timed a few at a time: looking at the clock takes longer than one.
+/// Times hits a few at a time: reading the clock takes longer than a hit.
 template <class User>
 samples time_hits_for(double seconds, User& user, const requests& wanted, tally& seen) {
   constexpr std::size_t at_a_time = 32;
@@ -161,7 +161,7 @@ json hits_beside(const parameters& how, const json& begun) {
       std::jthread other;
       if (all[i] != meanwhile::nothing) {
         other = std::jthread([&](const std::stop_token& stop) { unmap_until(stop, cache, all[i], unmaps); });
-        while (unmaps.load() == 0) std::this_thread::yield();  // a busy machine may be long in starting it
+        while (unmaps.load() == 0) std::this_thread::yield();  // a busy machine may take long to start the thread
       }
       auto taken = time_hits_for(how.seconds, user, wanted, seen);
       other = {};

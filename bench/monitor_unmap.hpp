@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What munmap takes beside a cache, and what the cache does then.
+/// The cost of munmap beside a cache, and of the cache's work afterwards.
 #pragma once
 
 #include "rows.hpp"
@@ -16,19 +16,19 @@
 
 namespace bench {
 
-/// A cache that tells how often it has registered and deregistered.
+/// A cache that counts its registrations and deregistrations.
 template <class Subject>
 concept unmapping_subject = counting_subject<Subject> && requires(Subject& cache) {
   { cache.deregistrations() } -> std::convertible_to<std::uint64_t>;
 };
 
-/// Where the program itself has to say that memory goes.
+/// A subject for which the program itself has to announce that memory goes.
 template <class Subject>
 void announce(Subject& cache, const mapped_area& area) {
   if constexpr (requires { cache.going(area.begin(), area.bytes()); }) cache.going(area.begin(), area.bytes());
 }
 
-/// One get and put each, in order, which is the quickest to fill.
+/// Gets and puts each region once, in order, which fills the cache fastest.
 template <class Subject>
 void fill_in_order(Subject& cache, const region_set& regions, double patience, tally& seen) {
   const auto all = each_once(regions, false);
@@ -38,7 +38,7 @@ void fill_in_order(Subject& cache, const region_set& regions, double patience, t
   if (done < all.size()) end.check(done, all.size());
 }
 
-/// Which of the windows count: those in which nobody took the CPU, if there are any.
+/// Returns the typical cost in the windows that were not disturbed, or in all windows if there are none.
 [[nodiscard]] inline double typical(const windows& all) {
   windows good;
   std::ranges::copy_if(all, std::back_inserter(good), [](const window& one) { return !one.disturbed; });
@@ -51,7 +51,7 @@ inline void add_difference(json& row, double with, double without) {
   row["ns_extra"] = rounded(with - without);
 }
 
-/// Windows with and without the cache in turn, until each had its time.
+/// Measures windows with and without the cache in turn, until each had its time.
 template <class With, class Without>
 void alternate(const parameters& how, With&& with, Without&& without, windows& had, windows& had_not) {
   const auto end = now_ns() + static_cast<std::uint64_t>(2e9 * how.seconds * how.repeats);
@@ -61,8 +61,8 @@ void alternate(const parameters& how, With&& with, Without&& without, windows& h
   } while (now_ns() < end || had.size() < how.repeats);
 }
 
-/// Compared with the same calls past the C library, as the difference to another process is larger than what is looked
-/// for. So nothing that the kernel does for a monitor is in it.
+/// Compares with the same calls past the C library, since the difference to another process is larger than the effect.
+/// So the result does not contain the kernel's work for a monitor.
 template <unmapping_subject Subject>
 json unrelated_unmaps(const parameters& how, json row) {
   static constexpr std::uint64_t pairs = 250;
@@ -83,18 +83,19 @@ json unrelated_unmaps(const parameters& how, json row) {
   return json::array({row});
 }
 
-/// What happened when one munmap took all that was cached but one region.
+/// The costs around one munmap of all cached regions but one.
 struct big_unmap_result {
   double with = 0;
   double without = 0;
-  double next = 0;     ///< the first get and put of the region that is still there
-  double longest = 0;  ///< of those after it
-  double drained = 0;  ///< until everything was deregistered
+  double next = 0;     ///< the first get and put of the region that is still mapped
+  double longest = 0;  ///< of the later ones
+  double drained = 0;  ///< until all other regions were deregistered
   std::uint64_t left = 0;
   std::uint64_t errors = 0;
 };
 
-/// Uses what is still there, now and then lets the cache do what it has put off, and looks until nothing is left.
+/// Uses the region that is still mapped, now and then lets the cache do its deferred work, and checks until no other is
+/// left.
 template <class Subject>
 void drain(Subject& cache, const request& elsewhere, std::uint64_t wanted, big_unmap_result& seen, tally& used) {
   constexpr int looks = 200;
@@ -135,7 +136,7 @@ big_unmap_result unmap_once(const parameters& how, const process_without_cache& 
 
 template <unmapping_subject Subject>
 json big_unmap(const parameters& how, const process_without_cache& without, json row) {
-  constexpr unsigned most_repeats = 3;  // each fills a cache of a million
+  constexpr unsigned most_repeats = 3;  // each run fills a cache of a million regions
   std::vector<big_unmap_result> all;
   for (unsigned repeat = 0; repeat < std::min(how.repeats, most_repeats); ++repeat)
     all.push_back(unmap_once<Subject>(how, without));
@@ -153,7 +154,7 @@ json big_unmap(const parameters& how, const process_without_cache& without, json
   return json::array({row});
 }
 
-/// Where the monitor's thread is, if it has one: it begins where the cache is made.
+/// Stays where the monitor's thread is, if it has one: that thread begins where the cache is made.
 template <unmapping_subject Subject>
 json cached_unmap_row(const parameters& how, const process_without_cache& without, json row, bool same_cpu) {
   static constexpr std::uint64_t rounds = 100;

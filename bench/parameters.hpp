@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What is to be measured, the same for every subject. The tool sends it as JSON to the programs that measure peers.
+/// What to measure, the same for every subject. The tool sends it as JSON to the programs that measure peers.
 #pragma once
 
 #include <cstddef>
@@ -14,16 +14,16 @@ using json = nlohmann::ordered_json;
 
 struct parameters {
   std::string command;               ///< hit, miss, scale, memory, evict or monitor
-  std::vector<std::size_t> regions;  ///< how many are cached
+  std::vector<std::size_t> regions;  ///< numbers of cached regions
   std::vector<unsigned> threads;
   unsigned repeats = 9;          ///< measurements, of which the median counts
   double seconds = 0.05;         ///< length of each
-  unsigned delay_ms = 50;        ///< of a registration, where many slow ones run side by side
-  unsigned pause_ms = 300;       ///< of a registration or deregistration, beside which hits are timed
+  unsigned delay_ms = 50;        ///< of a registration, where many slow ones run in parallel
+  unsigned pause_ms = 300;       ///< of a registration or deregistration, while hits are timed
   std::size_t hits = 100'000;    ///< that are timed one by one
-  double patience = 120;         ///< seconds after which filling a cache is given up
-  std::string only{};            ///< of the cases about monitors this one; empty: all
-  std::size_t many = 1'000'000;  ///< regions that one munmap takes
+  double patience = 120;         ///< seconds after which filling a cache is abandoned
+  std::string only{};            ///< limits the cases about monitors to this one; empty: all
+  std::size_t many = 1'000'000;  ///< regions that one munmap unmaps
 };
 
 inline json as_json(const parameters& of) {
@@ -32,7 +32,7 @@ inline json as_json(const parameters& of) {
           {"patience", of.patience}, {"only", of.only},         {"many", of.many}};
 }
 
-/// Throws what nlohmann throws when something is missing or of another type.
+/// Throws nlohmann's exception when a field is missing or has another type.
 inline parameters parameters_from(const json& text) {
   parameters read;
   text.at("command").get_to(read.command);

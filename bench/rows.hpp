@@ -36,14 +36,14 @@ inline void append(json& rows, json more) {
   for (auto& row : more) rows.push_back(std::move(row));
 }
 
-/// A row without figures, and why.
+/// Returns a row without figures that says why.
 [[nodiscard]] inline json skipped_row(json row, const std::exception& why) {
   row["skipped"] = why.what();
   row["errors"] = 0;
   return row;
 }
 
-/// Whether two rows measure the same thing, but for what is left out.
+/// Returns whether two rows measure the same, except for the field `left_out`.
 [[nodiscard]] inline bool same_but(const char* left_out, const json& a, const json& b) {
   constexpr std::array<const char*, 7> keys{"case", "subject", "regions", "threads", "pattern", "layout", "meanwhile"};
   for (const char* key : keys) {
@@ -53,7 +53,7 @@ inline void append(json& rows, json more) {
   return true;
 }
 
-/// `gain`: each row's throughput over that of the same on one thread.
+/// Adds `gain`: each row's throughput over that of the same case on one thread.
 inline void add_gains(json& rows) {
   for (auto& row : rows) {
     for (const auto& one : rows) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Slow drivers: whether registrations run side by side, and whether hits wait for them.
+/// Slow drivers: whether registrations run in parallel, and whether hits wait for them.
 #pragma once
 
 #include "crew.hpp"
@@ -16,12 +16,12 @@
 
 namespace bench {
 
-/// Disjoint regions, each of which takes its time to register.
+/// Measures disjoint regions that are slow to register.
 template <subject Subject>
 json measure_parallel_misses(const parameters& how) {
   constexpr std::size_t count = 24;
   constexpr unsigned threads = 4;
-  constexpr unsigned most_repeats = 3;  // they sleep: noise is small against that
+  constexpr unsigned most_repeats = 3;  // the calls sleep, so noise is comparatively small
   const region_set regions(count);
   const auto all = each_once(regions, false);
   std::atomic<std::uint64_t> errors{0};
@@ -47,10 +47,10 @@ json measure_parallel_misses(const parameters& how) {
   return row;
 }
 
-/// Times of single operations.
+/// The times of single operations.
 using samples = std::vector<double>;
 
-/// The smallest sample that at least this share of them does not exceed; 0 when there are none.
+/// Returns the smallest sample that at least this share of them does not exceed; 0 when there are none.
 [[nodiscard]] inline double share_of(samples& all, double share) {
   if (all.empty()) return 0;
   const auto rank = std::min(all.size() - 1, static_cast<std::size_t>(share * static_cast<double>(all.size())));
@@ -59,7 +59,8 @@ using samples = std::vector<double>;
   return *at;
 }
 
-/// In bursts, so that they meet several slow calls from begin to end. Ends early where hits do wait, after 5 seconds.
+/// Times hits in bursts, so that they meet several slow calls from begin to end. Ends after 5 seconds where hits do
+/// wait.
 template <class User>
 samples time_hits(User& user, const request& hot, std::size_t count, tally& seen) {
   constexpr std::size_t bursts = 100;
@@ -90,13 +91,13 @@ void come_and_go(const std::stop_token& stop, User user, const request& cold, st
   }
 }
 
-/// A user that can also say that what it holds must not be kept, so that its last `put` deregisters.
+/// A user that can also mark what it holds as not to be kept, so that its last `put` deregisters.
 template <class User>
 concept forgetting_user = user_of_cache<User> && requires(User& user, const request& wanted) {
   requires requires(decltype(user.get(wanted))& held) { user.forget(held); };
 };
 
-/// What hits take while another thread is in the driver, `meanwhile`: nothing, registrations, deregistrations.
+/// Measures hits while another thread is in the driver. `meanwhile`: nothing, registrations, deregistrations.
 template <subject Subject>
   requires forgetting_user<decltype(std::declval<Subject&>().user())>
 json measure_hits_meanwhile(const parameters& how, const char* meanwhile, const setup& slow) {

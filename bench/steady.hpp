@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Measures what goes on in the same way for as long as one likes: hits, and misses under a budget.
+/// Measures operations that go on in the same way for any time: hits, and misses under a budget.
 #pragma once
 
 #include "crew.hpp"
@@ -15,7 +15,7 @@
 
 namespace bench {
 
-/// So many operations that they take about a window.
+/// Returns how many operations take about a window.
 template <class User>
 std::uint64_t operations_of_window(User& user, request_ring& ring, tally& seen) {
   for (std::uint64_t operations = 16;; operations *= 2) {
@@ -25,7 +25,7 @@ std::uint64_t operations_of_window(User& user, request_ring& ring, tally& seen) 
   }
 }
 
-/// Each window is as long as the one before suggests: what an operation takes depends on what the other threads do.
+/// Times windows whose length follows from the previous one: the cost of an operation depends on the other threads.
 template <class User>
 windows windows_until(std::uint64_t end, User& user, request_ring& ring, std::uint64_t operations, tally& seen) {
   windows measured;
@@ -37,15 +37,15 @@ windows windows_until(std::uint64_t end, User& user, request_ring& ring, std::ui
   return measured;
 }
 
-/// What several measurements came to.
+/// The result of several measurements.
 struct outcome {
   figure median;
-  std::uint64_t operations = 0;  ///< also those that were not timed
+  std::uint64_t operations = 0;  ///< including those that were not timed
   std::uint64_t errors = 0;
 };
 
-/// Every thread of the crew with its own requests, `how.repeats` times. All end at the same time; where they share CPUs
-/// that is later, so that each has a CPU for as long.
+/// Runs every thread of the crew with its own requests, `how.repeats` times. All end at the same time; where they share
+/// CPUs that is later, so that each has a CPU for as long.
 template <class Subject>
 outcome measure_steady(const parameters& how, Subject& cache, const std::vector<requests>& wanted) {
   const auto threads = static_cast<unsigned>(wanted.size());

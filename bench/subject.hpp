@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What a cache must offer so that it can be measured, and the one loop in which all of them are.
+/// The interface of a measured cache, and the one loop that measures all of them.
 #pragma once
 
 #include "workload.hpp"
@@ -18,41 +18,41 @@
 
 namespace bench {
 
-/// How a subject is to be set up.
+/// The setup of a subject.
 struct setup {
-  std::size_t most = SIZE_MAX;                    ///< registrations open at a time
-  unsigned threads = 1;                           ///< that will use it at the same time, where there is a limit
-  std::chrono::milliseconds register_delay{0};    ///< what each registration takes
-  std::chrono::milliseconds deregister_delay{0};  ///< what each deregistration takes
+  std::size_t most = SIZE_MAX;                    ///< most registrations that are open at a time
+  unsigned threads = 1;                           ///< threads that will use it at the same time, where there is a limit
+  std::chrono::milliseconds register_delay{0};    ///< the time of each registration
+  std::chrono::milliseconds deregister_delay{0};  ///< the time of each deregistration
 };
 
-/// What a subject's constructor throws when it is known not to survive that.
+/// Thrown by a subject's constructor when the subject is known not to survive that setup.
 struct cannot_be_measured : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// What one thread needs to use a subject. Of what `get` returns, `key` reads the 8 bytes that registering stored:
-/// never 0, or else the request failed.
+/// One thread's use of a subject. `key` reads the 8 bytes that registering stored in what `get` returns: never 0,
+/// unless the request failed.
 template <class User>
 concept user_of_cache = requires(User& user, const request& wanted) {
   { user.key(user.get(wanted)) } -> std::same_as<std::uint64_t>;
   requires requires(decltype(user.get(wanted))& held) { user.put(held); };
 };
 
-/// A cache, whose users may work at the same time.
+/// A cache. Its users may work at the same time.
 template <class Subject>
 concept subject = std::constructible_from<Subject, const region_set&, const setup&> && requires(Subject& cache) {
   { Subject::name } -> std::convertible_to<const char*>;
   { cache.user() } -> user_of_cache;
 };
 
-/// A cache that tells how often it has registered.
+/// A cache that counts its registrations.
 template <class Subject>
 concept counting_subject = subject<Subject> && requires(Subject& cache) {
   { cache.registrations() } -> std::convertible_to<std::uint64_t>;
 };
 
-/// What the loops read, so that nothing can be left out.
+/// Reads every result, so that the compiler cannot leave anything out.
 struct tally {
   std::uint64_t sum = 0;
   std::uint64_t errors = 0;
@@ -70,12 +70,12 @@ struct tally {
   }
 };
 
-/// Requests in turn, again and again. As many as a power of two.
+/// Requests in turn, again and again. Their number is a power of two.
 class request_ring {
  public:
   explicit request_ring(const requests& all) noexcept : all_(all.data()), mask_(all.size() - 1) {}
   [[nodiscard]] const request& next() noexcept { return all_[at_++ & mask_]; }
-  /// The next ones, at most so many and at least one, that lie in a row.
+  /// Returns the next requests that are contiguous: at least one and at most `at_most`.
   [[nodiscard]] std::span<const request> row(std::uint64_t at_most) noexcept {
     const auto first = at_ & mask_;
     const auto count = std::min<std::uint64_t>(at_most, mask_ + 1 - first);
@@ -89,7 +89,7 @@ class request_ring {
   std::size_t at_ = 0;
 };
 
-/// Each request of a list, once. One operation is a get and a put.
+/// Makes each request of a list once. One operation is a get and a put.
 template <class User>
 [[gnu::noinline]] void use_each(User& user, const request* first, const request* last, tally& seen) {
   tally counted;
@@ -101,7 +101,7 @@ template <class User>
   seen.add(counted);
 }
 
-/// So many operations.
+/// Makes that many operations.
 template <class User>
 void use(User& user, request_ring& ring, std::uint64_t operations, tally& seen) {
   while (operations > 0) {
@@ -111,12 +111,12 @@ void use(User& user, request_ring& ring, std::uint64_t operations, tally& seen) 
   }
 }
 
-/// A subject takes so long for so many regions that it is not worth waiting for.
+/// Thrown when a subject takes too long with that many regions to wait for it.
 struct out_of_patience : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Until when something is waited for.
+/// The end of a wait.
 class deadline {
  public:
   explicit deadline(double seconds) : seconds_(seconds), end_(clock::now() + std::chrono::duration<double>(seconds)) {}
@@ -134,7 +134,7 @@ class deadline {
   std::chrono::time_point<clock, std::chrono::duration<double>> end_;
 };
 
-/// Uses each request once until that takes too long; returns how many were used.
+/// Makes each request once until that takes too long; returns how many it made.
 template <class User>
 std::size_t use_until(const deadline& end, User& user, const requests& all, tally& seen) {
   constexpr std::size_t at_a_time = 512;
@@ -147,7 +147,7 @@ std::size_t use_until(const deadline& end, User& user, const requests& all, tall
   return done;
 }
 
-/// Puts every region into the cache, or each of the caches, in no order. Throws `out_of_patience`.
+/// Puts every region into the cache, or each of the caches, in random order. Throws `out_of_patience`.
 template <class Subject>
 void fill(Subject& cache, const region_set& regions, double patience, tally& seen) {
   if constexpr (requires { cache.each_cache([](auto&) {}); }) {

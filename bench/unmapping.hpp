@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Memory that comes and goes, and what that takes a process that has no cache.
+/// Memory that is mapped and unmapped, and its cost in a process without a cache.
 #pragma once
 
 #include "crew.hpp"
@@ -18,7 +18,7 @@
 
 namespace bench {
 
-/// Mapped memory that nobody has touched, apart from all other memory: regions of its own, with room around them.
+/// Mapped but untouched memory, apart from all other memory: regions of its own, with room around them.
 class mapped_area {
  public:
   explicit mapped_area(std::size_t regions) : bytes_(regions * region_bytes) {
@@ -40,7 +40,7 @@ class mapped_area {
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
   void unmap() noexcept { ::munmap(begin_, bytes_); }
-  /// After `unmap`, at the same place. One page of it is touched.
+  /// Maps again at the same place, after `unmap`, and touches one page.
   void map_again() noexcept {
     constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
     if (::mmap(begin_, bytes_, PROT_READ | PROT_WRITE, flags, -1, 0) == begin_)
@@ -53,7 +53,7 @@ class mapped_area {
   void* begin_ = nullptr;
 };
 
-/// mmap and munmap of memory that nobody registered.
+/// Maps and unmaps unregistered memory.
 [[gnu::noinline]] inline void map_and_unmap(std::uint64_t pairs) noexcept {
   for (std::uint64_t i = 0; i < pairs; ++i) {
     void* const fresh = ::mmap(nullptr, region_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -62,7 +62,8 @@ class mapped_area {
   }
 }
 
-/// The same past the C library, and so past whoever patched it. False where that is not known how.
+/// Does the same past the C library, and so past the libraries that patched it. Returns false on unsupported
+/// architectures.
 [[gnu::noinline]] inline bool map_and_unmap_unseen(std::uint64_t pairs) noexcept {
 #if defined(__x86_64__)
   for (std::uint64_t i = 0; i < pairs; ++i) {
@@ -83,14 +84,14 @@ class mapped_area {
 #endif
 }
 
-/// Those that this process had when it first asked: before it pinned any thread.
+/// Returns the CPUs of this process at the first call, which comes before it pins any thread.
 [[nodiscard]] inline const std::vector<std::size_t>& cpus_at_start() {
   static const auto all = usable_cpus();
   return all;
 }
 
-/// Another process, made before there is any cache, and before anything was patched. It measures what this process
-/// measures, in turn with it on the same CPU, so that the difference is the cache's.
+/// A second process, made before there is any cache and before any library is patched. It repeats this process's
+/// measurements in turn with it on the same CPU, so that the difference is the cache's.
 class process_without_cache {
  public:
   process_without_cache() {
@@ -146,7 +147,7 @@ class process_without_cache {
       if (::write(answers, &seen, sizeof seen) != sizeof seen) return;
     }
   } catch (...) {
-    return;  // who asks hears that there is no answer
+    return;  // the asking process reads end of file
   }
 
   [[nodiscard]] window ask(const question& asked) const {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// A measurement is cut into windows of about a millisecond, so that those in which the scheduler took a thread off its
-/// CPU can be thrown away.
+/// A measurement is cut into windows of about a millisecond, so that windows in which the scheduler took a thread off
+/// its CPU can be dropped.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ inline constexpr std::uint64_t window_ns = 1'000'000;
       std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
 }
 
-/// How often this thread was taken off its CPU although it had more to do.
+/// Returns how often this thread was taken off its CPU while it could run.
 [[nodiscard]] inline long times_switched_out() noexcept {
   rusage used{};
   ::getrusage(RUSAGE_THREAD, &used);
@@ -39,7 +39,7 @@ struct window {
 };
 using windows = std::vector<window>;
 
-/// Does the work, which is `operations` operations, as one window.
+/// Does the work, which consists of `operations` operations, as one window.
 template <class Work>
 window watch(std::uint64_t operations, Work&& work) {
   window seen{.operations = operations};
@@ -51,7 +51,7 @@ window watch(std::uint64_t operations, Work&& work) {
   return seen;
 }
 
-/// What the threads of one measurement did: the windows of each.
+/// The windows of each thread of one measurement.
 using run_windows = std::vector<windows>;
 
 template <class Predicate>
@@ -68,7 +68,7 @@ run_windows chosen(const run_windows& all, Predicate good) {
   return operations;
 }
 
-/// From the first begin to the last end.
+/// Returns the time from the first begin to the last end.
 [[nodiscard]] inline double wall_ns(const run_windows& all) {
   std::uint64_t begin = UINT64_MAX;
   std::uint64_t end = 0;
@@ -84,7 +84,7 @@ run_windows chosen(const run_windows& all, Predicate good) {
   return std::ranges::none_of(all, [](const windows& thread) { return thread.empty(); });
 }
 
-/// Leaves the windows that lie in the time in which all threads ran.
+/// Keeps the windows within the time in which all threads ran.
 [[nodiscard]] inline run_windows side_by_side(const run_windows& all) {
   if (!each_has_some(all)) return run_windows(all.size());
   std::uint64_t begin = 0;
@@ -96,7 +96,7 @@ run_windows chosen(const run_windows& all, Predicate good) {
   return chosen(all, [=](const window& one) { return one.begin >= begin && one.end <= end; });
 }
 
-/// Leaves the windows in whose time no thread was switched out.
+/// Keeps the windows during which no thread was switched out.
 [[nodiscard]] inline run_windows undisturbed(const run_windows& all) {
   windows bad;
   for (const auto& thread : all) std::ranges::copy_if(thread, std::back_inserter(bad), &window::disturbed);
@@ -106,7 +106,7 @@ run_windows chosen(const run_windows& all, Predicate good) {
   });
 }
 
-/// The middle one of some values; 0 of none.
+/// Returns the median of the values; 0 of none.
 [[nodiscard]] inline double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -114,15 +114,15 @@ run_windows chosen(const run_windows& all, Predicate good) {
   return *middle;
 }
 
-/// What an operation costs where every window is like the others: windows in which the host took the CPU away, which
-/// the guest cannot see otherwise, do not move the median.
+/// Returns the cost of an operation where all windows are alike. Windows in which the host took the CPU away, which a
+/// guest cannot detect otherwise, do not move the median.
 [[nodiscard]] inline double typical_cost(const windows& seen) {
   std::vector<double> costs;
   for (const auto& one : seen) costs.push_back(one.ns_per_operation());
   return median(std::move(costs));
 }
 
-/// What an operation costs where windows differ because the subject grows: all of them count.
+/// Returns the cost of an operation where windows differ because the subject grows: all of them count.
 [[nodiscard]] inline double mean_cost(const windows& seen) {
   double ns = 0;
   double operations = 0;
@@ -133,17 +133,17 @@ run_windows chosen(const run_windows& all, Predicate good) {
   return operations == 0 ? 0 : ns / operations;
 }
 
-/// What one measurement came to.
+/// The result of one measurement.
 struct figure {
-  double ns_per_operation = 0;        ///< on a thread, were all as fast
+  double ns_per_operation = 0;        ///< on a thread, if all were equally fast
   double operations_per_us = 0;       ///< of all threads together
   std::size_t windows = 0;            ///< that were measured
   std::size_t undisturbed = 0;        ///< of which none was disturbed; if 0, all were used
   std::vector<double> ns_of_threads;  ///< the same for each thread
 };
 
-/// What all threads got done in the time from the first begin to the last end. Where they take turns nothing else
-/// holds: what a thread gets done in its turns, added up for all of them, is more than the CPUs can do.
+/// Computes the rates in the time from the first begin to the last end. Nothing else is right where threads take turns:
+/// the sum of the threads' rates in their turns is more than the CPUs can do.
 [[nodiscard]] inline figure figure_by_the_clock(const run_windows& measured) {
   figure made;
   const auto wall = wall_ns(measured);
@@ -156,7 +156,7 @@ struct figure {
   return made;
 }
 
-/// `cost` is one of the above, of threads that have a CPU each.
+/// Computes the rates from windows, for threads that have a CPU each. `cost` is one of the functions above.
 [[nodiscard]] inline figure figure_by_windows(const run_windows& all, double (*cost)(const windows&)) {
   figure made;
   const auto kept = undisturbed(all);
@@ -171,17 +171,17 @@ struct figure {
   return made;
 }
 
-/// `in_turn` says that several threads were on one CPU.
+/// Returns the figure of a measurement. `in_turn`: several threads share a CPU.
 [[nodiscard]] inline figure figure_of(const run_windows& measured, double (*cost)(const windows&), bool in_turn) {
   const auto together = side_by_side(measured);
   auto made = in_turn || !each_has_some(together) ? figure_by_the_clock(measured) : figure_by_windows(together, cost);
-  // Not the mean of the threads: one that starves would be all of it, however much the others get done.
+  // Not the mean of the threads' costs: one starving thread would determine it, whatever the others get done.
   if (made.operations_per_us > 0)
     made.ns_per_operation = 1000 * static_cast<double>(measured.size()) / made.operations_per_us;
   return made;
 }
 
-/// Of several measurements, the one that is in the middle.
+/// Returns the median of several measurements.
 [[nodiscard]] inline figure median_figure(std::vector<figure> runs) {
   const auto middle = runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2);
   std::ranges::nth_element(runs, middle, {}, &figure::ns_per_operation);

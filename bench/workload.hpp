@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Which memory is asked for. Nothing is mapped there, unless the regions are laid somewhere: no subject touches it,
-/// and registering does nothing.
+/// The requested memory. Nothing is mapped there, unless the regions are laid somewhere: no subject touches it, and
+/// registering does nothing.
 #pragma once
 
 #include <algorithm>
@@ -23,8 +23,8 @@ struct request {
 };
 using requests = std::vector<request>;
 
-/// How regions lie: side by side on their own multiples, or as an allocator may place them, with unaligned starts and
-/// gaps. The gaps are wider than a page, so that subjects that round out to pages see as many regions.
+/// The placement of regions: side by side on their own multiples, or as an allocator may place them, with unaligned
+/// starts and gaps. The gaps are wider than a page, so that subjects that round out to pages see as many regions.
 enum class layout : std::uint8_t { aligned, malloc_like };
 
 [[nodiscard]] constexpr const char* name_of(layout of) noexcept {
@@ -45,7 +45,7 @@ class region_set {
     return {base_ + (index << stride_bits_) + offset(index), region_bytes};
   }
 
-  /// Which region an address of one lies in.
+  /// Returns the region that the address lies in.
   [[nodiscard]] std::size_t index_of(std::uintptr_t address) const noexcept {
     return (address - base_) >> stride_bits_;
   }
@@ -65,7 +65,7 @@ class region_set {
   int stride_bits_;
 };
 
-/// Which regions a thread asks for, and how much of each.
+/// The regions that a thread requests, and how much of each.
 enum class pattern : std::uint8_t {
   same,      ///< all threads the same region
   distinct,  ///< each thread its own
@@ -85,14 +85,14 @@ enum class pattern : std::uint8_t {
 
 using generator = std::mt19937_64;
 
-/// Some bytes inside a region.
+/// Returns some bytes inside a region.
 [[nodiscard]] inline request part_of(request whole, generator& chance) {
   const auto begin = chance() % whole.bytes;
   const auto bytes = 1 + chance() % (whole.bytes - begin);
   return {whole.address + begin, bytes};
 }
 
-/// A power of two of requests, too many for a branch predictor to learn, and enough to come by every region.
+/// Returns a power of two of requests, too many for a branch predictor to learn, and enough to reach every region.
 [[nodiscard]] inline requests requests_for(const region_set& regions, pattern how, unsigned thread, unsigned threads) {
   constexpr std::size_t fewest = std::size_t{1} << 16;
   generator chance(thread + 1);
@@ -108,7 +108,7 @@ using generator = std::mt19937_64;
   return made;
 }
 
-/// Every region once.
+/// Returns every region once.
 [[nodiscard]] inline requests each_once(const region_set& regions, bool shuffled) {
   requests made;
   made.reserve(regions.count());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The registration cache grdma of Open MPI 4.1, through the inner headers that Debian's package has, set up as for a
-// network with leave_pinned, but that nothing is registered.
+// The registration cache grdma of Open MPI 4.1, through the inner headers that Debian's package has. Set up as for a
+// network with leave_pinned, but registers nothing.
 #include "peer_main.hpp"
 
 #include <atomic>
@@ -29,12 +29,12 @@ struct registration {
   std::uint64_t key;
 };
 
-// Once in the process; it is never undone, as the hooks in the C library cannot be.
+// Runs once in the process and is never undone, as the hooks in the C library cannot be undone.
 void start_open_mpi() {
   static const bool started = [] {
     if (opal_init(nullptr, nullptr) != OPAL_SUCCESS) return false;
     opal_set_using_threads(true);
-    opal_leave_pinned = 1;  // keep what nobody uses
+    opal_leave_pinned = 1;  // keep idle registrations
     return mca_base_framework_open(&opal_rcache_base_framework, MCA_BASE_OPEN_DEFAULT) == OPAL_SUCCESS;
   }();
   if (!started) throw std::runtime_error("Open MPI cannot be started");
@@ -45,7 +45,7 @@ class openmpi_subject {
   static constexpr const char* name = "openmpi";
 
   openmpi_subject(const bench::region_set& /*regions*/, const bench::setup& how) : how_(how) {
-    // Evicting holds the cache's mutex and waits for readers of the tree, and a reader that finds something idle waits
+    // Evicting holds the cache's mutex and waits for readers of the tree, and a reader that finds an idle entry waits
     // for that mutex.
     if (how.most != SIZE_MAX && how.threads > 1)
       throw bench::cannot_be_measured("Open MPI's grdma deadlocks when it evicts on more than one thread");
@@ -84,7 +84,7 @@ class openmpi_subject {
     void put(held& found) noexcept {
       if (found != nullptr) static_cast<void>(cache_->rcache_deregister(cache_, found));
     }
-    // Not from its first byte on: Open MPI takes that for a mistake while it is in use.
+    // Invalidates a range that does not begin at the first byte: Open MPI takes that for a mistake while it is in use.
     void forget(held& found) noexcept {
       if (found != nullptr) cache_->rcache_invalidate_range(cache_, found->base + bench::region_bytes / 2, 1);
     }
@@ -98,7 +98,7 @@ class openmpi_subject {
   [[nodiscard]] std::uint64_t deregistrations() const noexcept { return deregistrations_; }
 
  private:
-  // A full device says so; grdma then evicts, and asks again.
+  // Fails when the device is full; grdma then evicts, and calls again.
   static int register_mem(void* context, void* base, std::size_t /*size*/, mca_rcache_base_registration_t* made) {
     auto* const self = static_cast<openmpi_subject*>(context);
     if (self->open_.fetch_add(1, std::memory_order_relaxed) >= self->how_.most) {

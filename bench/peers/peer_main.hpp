@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The main program of each peer: its one argument says as JSON what to measure, and it prints the rows, as JSON too.
+/// The main program of each peer. Its one argument is the parameters as JSON, and it prints the rows as JSON.
 #pragma once
 
 #include "bench/cases.hpp"
@@ -12,8 +12,7 @@
 
 namespace bench {
 
-/// Runs before anything of the peer does: what that prints on standard output goes to standard error. Returns where the
-/// rows go.
+/// Redirects standard output to standard error before any code of the peer runs. Returns the stream for the rows.
 [[nodiscard]] inline std::FILE* divert_output() {
   const int rows = ::dup(STDOUT_FILENO);
   ::dup2(STDERR_FILENO, STDOUT_FILENO);

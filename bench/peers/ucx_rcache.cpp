@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The registration cache of UCX, as its InfiniBand transport sets it up, but that nothing is registered.
+// The registration cache of UCX, set up as in its InfiniBand transport, but registers nothing.
 #include "peer_main.hpp"
 
 #include <atomic>
@@ -36,7 +36,7 @@ class ucx_subject {
     params.ucm_event_priority = 1000;
     params.ops = &ops;
     params.context = this;
-    // UCX 1.13 does not look at its limits where this flag is set. The check itself is off unless an option is set.
+    // UCX 1.13 ignores its limits where this flag is set. The check itself is off unless an option is set.
     params.flags = how.most == SIZE_MAX ? UCS_RCACHE_FLAG_NO_PFN_CHECK : 0;
     params.max_regions = how.most == SIZE_MAX ? ~0UL : how.most;
     params.max_size = SIZE_MAX;
