@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Which CPU runs what.
+/// Binds threads and processes to CPUs.
 #pragma once
 
 #include <pinfold/error.hpp>
@@ -9,7 +9,7 @@
 
 namespace tool {
 
-/// The CPUs on which this thread may run.
+/// Returns the CPUs on which this thread may run.
 [[nodiscard]] pinfold::result<std::vector<int>> allowed_cpus();
 
 /// Keeps this thread, and the threads and processes that it starts from now on, on one CPU.

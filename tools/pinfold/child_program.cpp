@@ -32,7 +32,7 @@ struct descriptor {
   int number;
 };
 
-// Until the other side ends; nothing if that takes too long.
+// Reads until the other side closes; returns nothing if that takes too long.
 std::optional<std::string> everything_from(int descriptor, clock::time_point end) {
   std::string text;
   std::array<char, 4096> buffer{};
@@ -48,7 +48,7 @@ std::optional<std::string> everything_from(int descriptor, clock::time_point end
   }
 }
 
-// Its standard output goes into `output`; its standard error is ours.
+// Starts the program with its standard output in `output`, and our standard error.
 pid_t start_program(std::string path, std::vector<std::string> given, int output) {
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Programs that the tool runs to be told something.
+/// Programs that the tool runs for their output.
 #pragma once
 
 #include <chrono>
@@ -9,7 +9,7 @@
 
 namespace tool {
 
-/// What a program said on standard output, and how it ended, as wait(2) tells.
+/// A program's standard output, and its status as of wait(2).
 struct finished_program {
   std::string output;
   int status = 0;
@@ -20,7 +20,7 @@ struct finished_program {
 [[nodiscard]] finished_program run_program(std::string path, std::vector<std::string> arguments,
                                            std::chrono::seconds limit);
 
-/// `exited with 1`, `was ended by signal 9`.
+/// Returns for example `exited with 1` or `was ended by signal 9`.
 [[nodiscard]] std::string ending_of(int status);
 
 }  // namespace tool

@@ -68,7 +68,7 @@ Option* Option::capture_default_str() {
 App::App(std::string description, std::string name)
     : real_(std::make_shared<::CLI::App>(std::move(description), std::move(name))) {}
 
-App::App(::CLI::App& subcommand) : real_(std::shared_ptr<void>(), &subcommand) {}  // the command that it is of owns it
+App::App(::CLI::App& subcommand) : real_(std::shared_ptr<void>(), &subcommand) {}  // its parent command owns it
 
 App* App::add_subcommand(std::string name, std::string description) {
   auto* const added = real_->add_subcommand(std::move(name), std::move(description));

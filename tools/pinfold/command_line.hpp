@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What the tool uses of CLI11, under the names that it has there. CLI11 takes seconds to compile, in each file that
-/// includes it: only command_line.cpp does.
+/// The part of CLI11 that the tool uses, under CLI11's names. CLI11 takes seconds to compile in each file that includes
+/// it, so only command_line.cpp includes it.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ class Validator;
 
 namespace tool::CLI {
 
-/// What a value has to be.
+/// A condition on a value.
 class Validator {
  public:
   explicit Validator(std::shared_ptr<const ::CLI::Validator> real) : real_(std::move(real)) {}
@@ -44,7 +44,7 @@ class Option {
   Option* needs(Option* other);
   Option* excludes(Option* other);
   Option* check(const Validator& validator);
-  /// What the function says is wrong with the value; nothing when it is right.
+  /// Adds a check. The function returns what is wrong with the value, or nothing when it is right.
   Option* check(std::function<std::string(const std::string&)> complaint);
   Option* delimiter(char between);
   Option* allow_extra_args(bool allow);
@@ -61,21 +61,21 @@ class App {
   explicit App(::CLI::App& subcommand);
 
   App* add_subcommand(std::string name, std::string description);
-  /// For the types that command_line.cpp names; the linker finds no other.
+  /// For the types that command_line.cpp instantiates; the linker finds no other.
   template <class T>
   Option* add_option(std::string name, T& into, std::string description);
   template <class T>
   Option* add_option_function(std::string name, const std::function<void(const T&)>& take, std::string description);
   Option* add_flag(std::string name, bool& into, std::string description);
   Option* add_flag_callback(std::string name, std::function<void()> given, std::string description);
-  /// One that was added before.
+  /// Returns an option that was added before.
   Option* get_option(const std::string& name);
   void set_version_flag(std::string name, const std::string& version);
   void require_subcommand(std::size_t least, std::size_t most);
   void callback(std::function<void()> parsed);
   void footer(std::string text);
 
-  /// CLI11's exit status, when the command line was wrong, or asked for what has been printed by now.
+  /// Returns CLI11's exit status when the command line was wrong, or asked for output that has been printed.
   [[nodiscard]] std::optional<int> parse(int argc, const char* const* argv);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The subcommands. Each adds itself to the command line; what it then does, it leaves in `chosen`.
+/// The subcommands. Each adds itself to the command line, and stores its work in `chosen`.
 #pragma once
 
 #include "command_line.hpp"
@@ -9,8 +9,7 @@
 
 namespace tool {
 
-/// Runs the subcommand that the user chose; returns the exit status, 0 when all went well. May throw `failure` or
-/// `usage_failure`.
+/// Runs the chosen subcommand; returns the exit status, 0 on success. May throw `failure` or `usage_failure`.
 using action = std::function<int()>;
 
 void add_info(CLI::App& app, action& chosen);
@@ -25,12 +24,12 @@ void add_perf_speed(CLI::App& perf, action& chosen);
 void add_perf_monitor(CLI::App& perf, action& chosen);
 void add_perf_rma(CLI::App& perf, action& chosen);
 
-/// `pinfold perf rma …`: becomes the program that does it, which says itself what its options are. Returns when the
-/// command line is another one. Throws `failure` when that program was not built.
+/// Replaces this process by the program of `pinfold perf rma …`, which parses its own options. Returns when the command
+/// line is another one. Throws `failure` when that program was not built.
 void hand_over_rma(int argc, char** argv);
 
-/// `pinfold --driver-facts <driver>`, which `pinfold info` runs: prints what the driver's module says, and ends.
-/// Returns when the command line is another one.
+/// Handles `pinfold --driver-facts <driver>`, which `pinfold info` runs: prints the report of the driver's module, and
+/// ends. Returns when the command line is another one.
 void answer_driver_facts(int argc, char** argv);
 
 }  // namespace tool

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The few calls of the CUDA driver with which the tool makes and copies GPU memory. Nothing of CUDA is needed to
-/// build: types are those of the driver's binary interface. What pinfold itself does, it does by its public headers.
+/// The few calls of the CUDA driver with which the tool makes and copies GPU memory. The build needs no part of CUDA:
+/// types are those of the driver's binary interface. pinfold itself is used through its public headers.
 #pragma once
 
 #include <pinfold/error.hpp>
@@ -48,7 +48,7 @@ struct cuda_calls {
   int (*from_host)(cuda_pointer to, const void* from, std::size_t bytes);
   int (*on_device)(cuda_pointer to, cuda_pointer from, std::size_t bytes);
   int (*set_bytes)(cuda_pointer to, unsigned char value, std::size_t bytes);
-  // Of segments; all are null where the driver has none.
+  // For segments; all are null where the driver has none.
   int (*granularity)(std::size_t* bytes, const cuda_allocation_properties* properties, int option);
   int (*reserve)(cuda_pointer* made, std::size_t bytes, std::size_t alignment, cuda_pointer hint,
                  unsigned long long flags);
@@ -62,10 +62,11 @@ struct cuda_calls {
   int (*set_access)(cuda_pointer at, std::size_t bytes, const cuda_access* wanted, std::size_t count);
 };
 
-/// The library that pinfold loads too: PINFOLD_CUDA_LIBRARY, or libcuda.so.1. Loaded by the first call, and started.
+/// Loads the library that pinfold loads too (PINFOLD_CUDA_LIBRARY, or libcuda.so.1) on the first call, and initialises
+/// it.
 [[nodiscard]] pinfold::result<const cuda_calls*> load_cuda_calls() noexcept;
 
-/// The driver's answer: nothing, or a refusal with its code.
+/// Converts the driver's answer: nothing, or an error with its code.
 [[nodiscard]] pinfold::result<void> cuda_answer(int answer, const char* attempt) noexcept;
 
 }  // namespace tool

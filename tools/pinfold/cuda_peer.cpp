@@ -27,7 +27,7 @@ result<gpu_reply> exchange(int socket, const gpu_request& request) {
   return received(socket);
 }
 
-// What is wrong with the driver at all, this process finds out in more words than fit in an error.
+// This process asks the driver itself, since its explanation is longer than an error can be.
 [[noreturn]] void explain(const pinfold::error& why) {
   if (!pinfold::cuda_devices()) throw failure("no GPU memory here: " + pinfold::cuda_driver_text());
   throw failure("cannot start a peer with GPU memory: " + pinfold::describe(why));

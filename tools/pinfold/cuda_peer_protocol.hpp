@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What a peer with GPU memory and its parent say to each other, as in peer_protocol.hpp.
+/// The messages between a peer with GPU memory and its parent, as in peer_protocol.hpp.
 #pragma once
 
 #include <pinfold/error.hpp>
@@ -19,7 +19,8 @@ struct gpu_request {
   std::uint64_t seed;
 };
 
-/// The peer sends one at its start too. The error's text may cross: both processes run one image, and it is static.
+/// A reply. The peer also sends one at its start. The error's text may cross: both processes run one image, and it is
+/// static.
 struct gpu_reply {
   bool ok;
   pinfold::error failure;

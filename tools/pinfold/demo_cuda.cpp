@@ -28,7 +28,7 @@ struct cuda_stage {
 
   gpu_message provide() { return need(peer.provide(kind, bytes), "the peer cannot allocate"); }
 
-  // The peer frees a buffer and allocates as much again.
+  // Makes the peer free a buffer and allocate one of the same size.
   gpu_message replace(const gpu_message& old) {
     need(peer.free(old), "the peer cannot free");
     const auto fresh = provide();
@@ -79,7 +79,7 @@ void show_hits(cuda_stage& stage, gpu_reader& reader) {
   need(stage.peer.free(message), "the peer cannot free");
 }
 
-// A mapping that is kept for the peer's address alone, as by a cache that does not compare handles.
+// Keeps a mapping by the peer's address alone, like a cache that does not compare handles.
 void show_stale(cuda_stage& stage) {
   pinfold::cuda_ipc_importer importer;
   const auto old = stage.provide();

@@ -7,8 +7,8 @@
 
 namespace tool {
 
-/// `library` is the emulation's path; where it is empty, PINFOLD_CUDA_LIBRARY has to say it. To be called before this
-/// process has a second thread or a CUDA driver. Throws `failure` when a byte is wrong or something promised did not
+/// Shows the scene. `library` is the emulation's path; if it is empty, PINFOLD_CUDA_LIBRARY must be set. Call it before
+/// this process has a second thread or a CUDA driver. Throws `failure` when a byte is wrong or a promised event did not
 /// happen.
 void show_cuda(const std::string& library);
 

@@ -23,7 +23,7 @@ constexpr std::size_t kib = 1024;
 constexpr std::size_t buffer_bytes = 1024 * kib;
 constexpr std::size_t part_bytes = 64 * kib;
 
-// The file that the buffers are written to: in memory, as this part is not about disks.
+// The file that the buffers are written to. It is in memory, as this part is not about disks.
 class file_in_memory {
  public:
   file_in_memory() : descriptor_(::memfd_create("pinfold-demo", MFD_CLOEXEC)) {
@@ -35,7 +35,7 @@ class file_in_memory {
 
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
 
-  /// Whether it begins with the content of `seed`, as ordinary reads see it.
+  /// Returns whether the file begins with the content of `seed`, as ordinary reads see it.
   [[nodiscard]] bool begins_with(std::uint64_t seed, std::size_t bytes) const {
     std::vector<std::byte> seen(bytes);
     const auto got = ::pread(descriptor_, seen.data(), bytes, 0);
@@ -46,7 +46,7 @@ class file_in_memory {
   int descriptor_;
 };
 
-// Memory whose pages can be replaced at the same address, which is what goes wrong.
+// Memory whose pages can be replaced at the same address, which makes registrations stale.
 class replaceable_memory {
  public:
   replaceable_memory() : bytes_(map(nullptr, 0), part_bytes) {}
@@ -56,7 +56,7 @@ class replaceable_memory {
 
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return bytes_; }
 
-  /// New pages at the old address, as malloc and munmap do it, without anybody's notice.
+  /// Maps new pages at the old address, as malloc and munmap do, without telling the cache.
   void replace() { static_cast<void>(map(bytes_.data(), MAP_FIXED)); }
 
  private:
@@ -104,8 +104,8 @@ void show_hits_inside(local_stage& stage) {
   stage.cache.invalidate(memory.data(), memory.size());
 }
 
-// The kernel writes a buffer, whose pages are then replaced by others, with other bytes; and writes it again. Which of
-// the two it wrote the second time.
+// The content of the file after the kernel wrote a buffer, its pages were replaced by others with other bytes, and the
+// kernel wrote it again.
 enum class written : std::uint8_t { old_bytes, new_bytes };
 
 written write_replaced(local_stage& stage, bool tell_the_cache) {
@@ -125,7 +125,7 @@ written write_replaced(local_stage& stage, bool tell_the_cache) {
   return fresh ? written::new_bytes : written::old_bytes;
 }
 
-// The old registration still pins the old pages: nobody sees it until the cache is told.
+// The old registration still pins the old pages: the cache does not know that until it is told.
 void show_stale(local_stage& blind) {
   require(write_replaced(blind, false) == written::old_bytes, "without notice, the device writes the old pages");
   print_ok(
@@ -194,7 +194,8 @@ void show_times(uring& ring) {
                        "pinfold perf io"));
 }
 
-// Why this machine cannot register a buffer, if so: io_uring is often forbidden, and memory limits can be low.
+// Returns the error of registering a buffer on this machine, if any: io_uring is often forbidden, and memory limits can
+// be low.
 pinfold::result<void> try_to_register(uring& ring) {
   auto registrar = ring.registrar();
   if (!registrar) return tl::unexpected(registrar.error());

@@ -20,11 +20,11 @@ struct plan {
   std::size_t count;
 };
 
-constexpr double least_gain = 1.05;  // of what the table shows with one decimal, the first above 1.0
+constexpr double least_gain = 1.05;  // the least gain that the table, with one decimal, shows as more than 1.0
 
 constexpr std::array<plan, 4> plans{{{4 << 10, 4000}, {64 << 10, 4000}, {1 << 20, 600}, {16 << 20, 20}}};
 
-// The peers' messages in turn: wiped before and checked after each copy, outside the timed region.
+// Copies the peers' messages in turn. Each target is wiped before and checked after its copy, outside the timed region.
 latency transfer(demo_stage& stage, reader& how, const std::vector<message>& messages, std::size_t count) {
   std::vector<std::byte> buffer(messages.front().size);
   nanoseconds samples;
@@ -65,7 +65,7 @@ void require_reuse(const pinfold::statistics& off, const pinfold::statistics& on
   require(on.hits == messages - on.misses, "with the cache every other message is a hit");
 }
 
-// A check that could not fail would prove nothing: one changed bit anywhere has to be seen.
+// A check that could not fail would prove nothing: it must detect one changed bit anywhere.
 void require_sharp_check() {
   std::array<std::byte, 100> bytes{};
   fill(bytes, 1);
@@ -77,7 +77,7 @@ void require_sharp_check() {
   }
 }
 
-// The copy is in both columns, and the larger the message, the more of the time it takes.
+// Both columns include the copy, and the larger the message, the larger its share of the time.
 void explain_losses(const json& rows) {
   std::string sizes;
   for (const auto& row : rows)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The demo's second part: what goes wrong between processes, provoked with real ones. The counters have to show that it
+// The demo's second part: failures between processes, provoked with real processes. The counters have to show that each
 // really happened.
 #include "demo_stage.hpp"
 #include "failure.hpp"
@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kib = 1024;
 constexpr std::uint32_t buffer = 100;  // numbers from here on are the scenarios' own
 
-// The exporter frees a buffer and gets the same address again: the old handle must not bring the old bytes.
+// The exporter frees a buffer and gets the same address again: the old handle must not return the old bytes.
 std::string reallocated(demo_stage& stage) {
   const auto before = stage.counters();
   const auto old = stage.provide(0, buffer, 64 * kib);
@@ -38,8 +38,8 @@ std::string reallocated(demo_stage& stage) {
       old.handle.base);
 }
 
-// The exporter replaces a buffer by a larger one at the same base. The second half is asked for first, which no look-up
-// by address connects with the small mapping: only the driver knows of the conflict.
+// The exporter replaces a buffer by a larger one at the same base. The scenario requests the second half first, which
+// no look-up by address connects with the small mapping: only the driver knows of the conflict.
 std::string regrown(demo_stage& stage) {
   const auto room = stage.provide(1, buffer, 64 * kib);
   stage.take_back(1, buffer);
@@ -80,7 +80,7 @@ std::string over_budget(demo_stage& stage) {
       count, size_text(demo_stage::budget), after.evicted - before.evicted, size_text(after.bytes_most));
 }
 
-// A peer is killed while its memory is in use here: what is leased stays readable, nothing new is handed out.
+// A peer is killed while its memory is leased here: leases stay readable, and no new ones are granted.
 std::string peer_death(demo_stage& stage) {
   const std::array messages{stage.provide(1, buffer + 20, 64 * kib), stage.provide(1, buffer + 21, 1024 * kib)};
   std::array leases{stage.acquire(messages[0]), stage.acquire(messages[1])};

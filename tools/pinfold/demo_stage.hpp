@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What the parts of `pinfold demo` share: peers, one cache over all of them, and the book of what was checked.
+/// Common parts of `pinfold demo`: the peers, one cache over all of them, and the count of checked bytes.
 #pragma once
 
 #include "message.hpp"
@@ -26,7 +26,7 @@ namespace tool {
 
 using memfd_lease = memfd_cache::lease;
 
-/// The stage forks the peers first, so it has to be made before the process has a second thread.
+/// The peers and the cache. The constructor forks the peers first, so call it before the process has a second thread.
 class demo_stage {
  public:
   static constexpr std::size_t peer_count = 2;
@@ -38,39 +38,39 @@ class demo_stage {
   [[nodiscard]] memfd_cache& cache() noexcept { return cache_; }
   [[nodiscard]] pinfold::statistics counters() const noexcept { return cache_.statistics(); }
 
-  /// How many events of this kind the cache has told so far.
+  /// Returns how many events of this kind the cache has reported so far.
   [[nodiscard]] std::size_t told(pinfold::event_kind kind) const noexcept {
     return told_->at(static_cast<std::size_t>(kind));
   }
 
-  /// An importer like the cache's, for those who do without the cache.
+  /// Returns an importer like the cache's, for the parts that work without the cache.
   [[nodiscard]] pinfold::memfd_importer importer() const { return pinfold::memfd_importer({.via = via_}); }
 
-  /// A new message in buffer `buffer` of a peer. Throws `failure`.
+  /// Makes a peer provide a new message in buffer `buffer`. Throws `failure`.
   [[nodiscard]] message provide(std::size_t peer, std::uint32_t buffer, std::size_t bytes, std::uint64_t where = 0);
 
-  /// A buffer that the peer frees. Throws `failure`.
+  /// Makes the peer free a buffer. Throws `failure`.
   void take_back(std::size_t peer, std::uint32_t buffer);
 
-  /// A lease on the message from `offset` on. Throws `failure`.
+  /// Returns a lease on the message from `offset` on. Throws `failure`.
   [[nodiscard]] memfd_lease acquire(const message& wanted, std::size_t offset = 0);
 
   /// Checks every byte behind the lease, which begins `offset` bytes into the message. Throws `failure`.
   void check(const memfd_lease& lease, const message& expected, std::size_t offset = 0);
 
-  /// Checks bytes that were copied already. Throws `failure`.
+  /// Checks bytes that were already copied. Throws `failure`.
   void check(std::span<const std::byte> bytes, const message& expected, std::size_t offset = 0);
 
   /// Acquires the message, checks every byte, releases. Throws `failure`.
   void read_and_check(const message& wanted, std::size_t offset = 0);
 
-  /// How many bytes were checked since the last call.
+  /// Returns how many bytes were checked since the last call.
   [[nodiscard]] std::uint64_t take_checked() noexcept { return std::exchange(checked_, 0); }
 
  private:
   using tally = std::array<std::atomic<std::size_t>, 8>;  // by event_kind
 
-  // Counts; what failed is for the user's eyes too.
+  // Returns a sink that counts events, and also prints failures.
   [[nodiscard]] pinfold::event_sink sink() const;
 
   pinfold::memfd_via via_;
@@ -80,17 +80,17 @@ class demo_stage {
   std::uint64_t checked_ = 0;
 };
 
-/// Throws `failure` unless it holds: the demo does not claim what did not happen.
+/// Throws `failure` unless `holds`: the demo does not claim what did not happen.
 void require(bool holds, std::string_view claim);
 
-/// Prints what happened, and how many bytes proved it.
+/// Prints the story, and the number of bytes that proved it.
 void print_ok(std::string_view title, const std::string& story, std::uint64_t bytes_checked);
 
-/// The parts. They throw `failure` when a byte is wrong or something promised did not happen.
+/// The parts. They throw `failure` when a byte is wrong or a promised event did not happen.
 void show_messages(demo_stage& stage);
 void show_scenarios(demo_stage& stage);
 
-/// Needs no peers. Where there is no io_uring, it says why and does nothing.
+/// Needs no peers. Without io_uring it says why and does nothing.
 void show_local();
 
 }  // namespace tool

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What ends a subcommand early. The library returns its errors as values; the tool throws them up to `main`, which
-/// prints them and turns them into an exit status.
+/// The exceptions that end a subcommand early. The library returns its errors as values; the tool throws them up to
+/// `main`, which prints them and turns them into an exit status.
 #pragma once
 
 #include <pinfold/error.hpp>
@@ -13,7 +13,7 @@
 
 namespace tool {
 
-/// Something did not work: exit status 1.
+/// An operation failed: exit status 1.
 struct failure : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -23,7 +23,7 @@ struct usage_failure : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The value, or a `failure` that says what was attempted and why it failed.
+/// Returns the value, or throws a `failure` that says what was attempted and why it failed.
 template <class T>
 T need(pinfold::result<T> outcome, std::string_view attempt) {
   if (!outcome) throw failure(fmt::format("{}: {}", attempt, pinfold::describe(outcome.error())));

@@ -7,7 +7,7 @@
 namespace tool {
 
 file_writer::~file_writer() {
-  // A ring that cannot be waited for any more ends here too: each failed wait leaves one less to wait for.
+  // Ends also when waiting for the ring fails: each failed wait leaves one less to wait for.
   while (under_way_ > 0) static_cast<void>(complete_one());
 }
 

@@ -12,7 +12,7 @@
 
 namespace tool {
 
-/// Needs a ring on which nothing else is under way, with room for `depth` writes.
+/// Needs a ring with nothing else under way, and with room for `depth` writes.
 class file_writer {
  public:
   file_writer(uring& ring, int file, unsigned depth) : ring_(ring), file_(file), slots_(depth) {}
@@ -20,8 +20,8 @@ class file_writer {
   file_writer& operator=(const file_writer&) = delete;
   ~file_writer();  ///< waits for all writes: none may outlive its registration
 
-  /// Begins to write `piece` at `offset`; waits first when `depth` writes are under way. `held` is released when it is
-  /// written. An error is of this write or an earlier one.
+  /// Begins to write `piece` at `offset`; waits first when `depth` writes are under way. Releases `held` when the piece
+  /// is written. The error may be that of an earlier write.
   [[nodiscard]] pinfold::result<void> write(std::span<std::byte> piece, std::uint64_t offset, std::uint32_t index,
                                             uring_cache::lease held = {});
 

@@ -47,7 +47,7 @@ class uncached : public gpu_reader {
   std::uint64_t opens_ = 0;
 };
 
-// The importer closes what is held when it goes.
+// Reads from held mappings; the importer closes them at its end.
 class floor_of_all : public gpu_reader {
  public:
   explicit floor_of_all(int device) : importer_({.device = device}) {}

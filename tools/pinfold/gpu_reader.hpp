@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The ways to read a peer's GPU memory that are compared with each other, as reader.hpp has them for memory of the
-/// host.
+/// The ways to read a peer's GPU memory that the tool compares, as in reader.hpp for memory of the host.
 #pragma once
 
 #include "cuda_peer.hpp"
@@ -34,12 +33,12 @@ class gpu_reader {
   /// Copies the part to the target's beginning.
   [[nodiscard]] virtual pinfold::result<void> read(const gpu_part& wanted, gpu_target& into) = 0;
 
-  /// How often a driver was asked to open something.
+  /// Returns how often the reader asked a driver to open something.
   [[nodiscard]] virtual std::uint64_t opens() const = 0;
 };
 
-/// The one with that name: "uncached" opens, copies and closes; "floor" copies from what it opened once and holds;
-/// "pinfold" goes through the cache, which must outlive it.
+/// Makes the reader with that name: "uncached" opens, copies and closes; "floor" copies from mappings that it opened
+/// once and holds; "pinfold" goes through the cache, which must outlive it.
 [[nodiscard]] std::unique_ptr<gpu_reader> make_gpu_reader(std::string_view name, gpu_cache& cache, int device);
 
 }  // namespace tool

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Where messages from a peer's GPU memory are copied to.
+/// The destination of copies from a peer's GPU memory.
 #pragma once
 
 #include "gpu.hpp"
@@ -12,7 +12,7 @@
 
 namespace tool {
 
-/// Memory of the device, or of the host. Lives as long as this.
+/// A target in memory of the device, or of the host. The memory lives as long as the target.
 class gpu_target {
  public:
   /// `where` is "device" or "host". Throws `failure`.
@@ -21,13 +21,13 @@ class gpu_target {
   gpu_target& operator=(const gpu_target&) = delete;
   ~gpu_target();
 
-  /// Overwrites the first `bytes` with what is in no message.
+  /// Overwrites the first `bytes` with content of no message.
   [[nodiscard]] pinfold::result<void> wipe(std::size_t bytes);
 
-  /// Copies to the beginning; done when it returns.
+  /// Copies to the beginning of the target; done when it returns.
   [[nodiscard]] pinfold::result<void> take(cuda_pointer from, std::size_t bytes);
 
-  /// Whether the first bytes are those of the message `seed` from `position` on.
+  /// Returns whether the first bytes are those of the message `seed` from `position` on.
   [[nodiscard]] pinfold::result<bool> holds(std::size_t bytes, std::uint64_t seed, std::size_t position = 0);
 
  private:

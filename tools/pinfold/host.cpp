@@ -23,7 +23,7 @@ std::string cpu_model() {
   return "unknown";
 }
 
-// Zero where the system does not say.
+// Returns zero where the system does not say.
 std::size_t system_number(int name) {
   const auto number = ::sysconf(name);
   return number < 0 ? 0 : static_cast<std::size_t>(number);

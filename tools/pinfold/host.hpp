@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The machine on which this runs: no figure means anything without it.
+/// The machine of a measurement: no figure means anything without it.
 #pragma once
 
 #include "report.hpp"
@@ -9,10 +9,10 @@
 
 namespace tool {
 
-/// Version of pinfold, kernel, CPU, memory and its limits, as the `host` object of every JSON output.
+/// Returns the version of pinfold, kernel, CPU, memory and its limits, as the `host` object of every JSON output.
 [[nodiscard]] json host_facts();
 
-/// The same as one line.
+/// Returns the same as one line.
 [[nodiscard]] std::string host_line(const json& facts);
 
 }  // namespace tool

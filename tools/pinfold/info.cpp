@@ -36,7 +36,7 @@ json registrar_row(const char* name, const char* via, const pinfold::result<void
           {"why_not", works ? "" : pinfold::describe(works.error())}};
 }
 
-// The largest table that the kernel gives is found out on a ring of our own.
+// Finds the largest table that the kernel permits, on a ring of its own.
 json uring_row() {
   auto ring = uring::open(1, 0);
   auto found = ring.and_then([](auto& made) { return made->registrar(); });
@@ -48,7 +48,7 @@ json uring_row() {
   return row;
 }
 
-// Locked for a moment: one page.
+// Locks one page for a moment.
 pinfold::result<void> try_mlock() {
   alignas(4096) static std::array<std::byte, 4096> page;
   pinfold::mlock_registrar registrar;
@@ -58,7 +58,7 @@ pinfold::result<void> try_mlock() {
   });
 }
 
-// Every back end in this build that depends on the host.
+// Returns a row for every back end in this build that depends on the host.
 json backends() {
   return {registrar_row("memfd", "pidfd", pinfold::probe_memfd(pinfold::memfd_via::pidfd)),
           registrar_row("memfd", "scm", pinfold::probe_memfd(pinfold::memfd_via::scm)), uring_row(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What `pinfold info` says about GPUs, and what every figure of theirs needs beside it.
+/// The report of `pinfold info` on GPUs, which every figure on GPUs needs beside it.
 #pragma once
 
 #include "report.hpp"
@@ -9,14 +9,14 @@
 
 namespace tool {
 
-/// `driver` (its version, or why there is none), `works`, `emulated`, and `devices`. Loads the driver: a process that
-/// is forked off afterwards has none.
+/// Returns `driver` (its version, or why there is none), `works`, `emulated`, and `devices`. Loads the driver: a
+/// process that is forked off afterwards has none.
 [[nodiscard]] json cuda_facts();
 
-/// The same for people.
+/// Prints the same for people.
 void print_cuda(const json& facts);
 
-/// The driver and one of its devices as one line.
+/// Returns the driver and one of its devices as one line.
 [[nodiscard]] std::string cuda_line(const json& facts, std::size_t device);
 
 }  // namespace tool

@@ -21,7 +21,7 @@ json happens(outcome what) {
 
 void append(std::string& list, const std::string& more) { list += (list.empty() ? "" : ", ") + more; }
 
-// Which group of lines a hazard belongs to.
+// Returns the group of lines that a hazard belongs to.
 std::string told_by(const json& hazard) {
   if (hazard.at("happens").is_null()) return "not possible here";
   if (!hazard.at("happens").get<bool>()) return "gives nothing back";

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What `pinfold info` says about who tells of memory that goes.
+/// The report of `pinfold info` on the monitors that tell of memory that goes.
 #pragma once
 
 #include "report.hpp"
 
 namespace tool {
 
-/// `monitors`, `automatic` and `hazards`, for this host and this process's allocator. Does every hazard for real. What
-/// `happens` is true where it leaves stale registrations to who is not told, false where it does not here, and null
-/// where it cannot be done here.
+/// Returns `monitors`, `automatic` and `hazards`, for this host and this process's allocator. Causes every hazard for
+/// real. `happens` is true where the hazard leaves stale registrations in a cache that is not told, false where it does
+/// not on this host, and null where it cannot be caused here.
 [[nodiscard]] json monitor_facts();
 
-/// The same for people.
+/// Prints the same for people.
 void print_monitors(const json& facts);
 
 }  // namespace tool

@@ -25,12 +25,12 @@
 namespace tool {
 namespace {
 
-constexpr std::string_view facts_word = "--driver-facts";  // what the tool says to itself
+constexpr std::string_view facts_word = "--driver-facts";  // the tool's own argument for its child
 constexpr std::chrono::seconds longest{60};
 
 json missing(std::string why) { return {{"works", false}, {"why_not", std::move(why)}}; }
 
-// Beside the tool, where the build and the installation put it.
+// Returns the module's path beside the tool, where the build and the installation put it.
 std::filesystem::path module_of(const char* driver) {
   std::error_code unknown;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", unknown);
@@ -49,8 +49,8 @@ json facts_from_module(const char* driver) try {
   return missing(failed.what());
 }
 
-// In a process of its own: a provider's libraries take over signals when they are loaded (libinfinipath's handler of
-// SIGINT calls exit(), which can wait for ever for a lock that fi_getinfo holds), and may crash.
+// Runs in a process of its own: a provider's libraries install signal handlers when they are loaded (libinfinipath's
+// handler of SIGINT calls exit(), which can wait for ever for a lock that fi_getinfo holds), and may crash.
 json facts_from(const char* driver) try {
   if (!std::filesystem::exists(module_of(driver))) return missing("this pinfold was built without it");
   const auto seen = run_program("/proc/self/exe", {std::string(facts_word), driver}, longest);
@@ -60,7 +60,7 @@ json facts_from(const char* driver) try {
   return missing(failed.what());
 }
 
-// The tool that is waiting ends at these signals, and its end ends this process: no handler of a provider's runs.
+// The waiting tool ends at these signals, and its end ends this process: no handler of a provider runs.
 void leave_signals_to_the_parent() {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   sigset_t theirs{};
@@ -118,7 +118,7 @@ void answer_driver_facts(int argc, char** argv) {
   leave_signals_to_the_parent();
   const auto facts = facts_from_module(given[2]).dump();
   const bool written = std::fputs(facts.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
-  std::_Exit(written ? 0 : 1);  // without the destructors of what was loaded
+  std::_Exit(written ? 0 : 1);  // skips the destructors of the loaded libraries
 }
 
 json rdma_facts() { return {{"verbs", facts_from("verbs")}, {"libfabric", facts_from("libfabric")}}; }

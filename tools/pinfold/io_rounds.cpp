@@ -53,7 +53,7 @@ bool io_rounds::play() {
   return all_begun && all_finished;
 }
 
-// Buffers are wiped before a read: only this read can have brought the right bytes.
+// Buffers are wiped before a read, so that only this read can have brought the right bytes.
 void io_rounds::draw() {
   std::uniform_int_distribution<std::size_t> any_block(0, file_.blocks() - 1);
   std::bernoulli_distribution writes(how_.write_share);

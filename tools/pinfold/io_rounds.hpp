@@ -26,10 +26,10 @@ class block_file {
   [[nodiscard]] std::size_t blocks() const noexcept { return generations_.size(); }
   [[nodiscard]] std::uint64_t offset(std::size_t number) const noexcept { return number * block_; }
 
-  /// What the block must hold now.
+  /// Returns whether the bytes are the block's current content.
   [[nodiscard]] bool is_content(std::size_t number, std::span<const std::byte> bytes) const noexcept;
 
-  /// The block's next content, to be written.
+  /// Fills `bytes` with the block's next content, to be written.
   void renew(std::size_t number, std::span<std::byte> bytes) noexcept;
 
  private:
@@ -40,10 +40,10 @@ class block_file {
   std::vector<std::uint32_t> generations_;  // of each block's content
 };
 
-/// What the rounds of one measurement came to.
+/// The result of the rounds of one measurement.
 struct io_tally {
   nanoseconds samples;  ///< of each I/O: its registration, the I/O, and giving the registration back
-  double seconds = 0;   ///< in which I/O was under way
+  double seconds = 0;   ///< the time in which I/O was under way
   std::uint64_t errors = 0;
   std::uint64_t bytes_checked = 0;
   std::optional<pinfold::error> first;  ///< of the errors
@@ -61,7 +61,8 @@ class io_rounds {
   io_rounds(uring& ring, block_file& file, io_subject& subject, const shape& how, std::uint64_t seed)
       : ring_(ring), file_(file), subject_(subject), how_(how), random_(seed), under_way_(how.depth) {}
 
-  /// One round of `depth` I/Os. False when it cannot go on: the ring is broken, or nothing can be registered.
+  /// Plays one round of `depth` I/Os. Returns false when it cannot go on: the ring is broken, or no buffer can be
+  /// registered.
   [[nodiscard]] bool play();
 
   [[nodiscard]] io_tally take() noexcept { return std::move(done_); }
@@ -76,7 +77,7 @@ class io_rounds {
     bool arrived = false;
   };
 
-  void draw();  // what this round does, each on a block of its own
+  void draw();  // chooses the I/Os of this round, each on a block of its own
   [[nodiscard]] bool begin_all();
   [[nodiscard]] bool finish_all();
   void finish(one_io& one, int answer);

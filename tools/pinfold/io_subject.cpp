@@ -12,7 +12,7 @@ namespace {
 using index_result = pinfold::result<std::optional<std::uint32_t>>;
 using registration = pinfold::io_uring_registrar::registration_type;
 
-constexpr std::size_t alignment = 4096;  // what O_DIRECT needs
+constexpr std::size_t alignment = 4096;  // O_DIRECT needs this
 
 // Buffers side by side in one piece of ordinary memory.
 class side_by_side : public io_subject {
@@ -35,7 +35,7 @@ class unregistered : public side_by_side {
   pinfold::result<void> end(std::size_t) noexcept override { return {}; }
 };
 
-// Registered for each I/O, and unregistered behind it: what a program without a cache does.
+// Registers for each I/O and unregisters after it, like a program without a cache.
 class per_io : public side_by_side {
  public:
   per_io(paged_memory memory, const io_buffers& buffers, pinfold::io_uring_registrar registrar)
@@ -55,7 +55,7 @@ class per_io : public side_by_side {
   std::vector<registration> made_;
 };
 
-// Looked up in the cache for each I/O.
+// Looks the buffer up in the cache for each I/O.
 class cached : public side_by_side {
  public:
   cached(paged_memory memory, const io_buffers& buffers, uring_cache cache)
@@ -70,10 +70,10 @@ class cached : public side_by_side {
 
  private:
   uring_cache cache_;
-  std::vector<uring_cache::lease> held_;  // before the cache goes, they are released
+  std::vector<uring_cache::lease> held_;  // released before the cache ends
 };
 
-// Registered before they were allocated: nothing to look up.
+// The buffers were registered before they were allocated, so there is nothing to look up.
 class pooled : public io_subject {
  public:
   pooled(uring_cache cache, pinfold::page_kind pages) : cache_(std::move(cache)), pool_(cache_, {.pages = pages}) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The ways to have a buffer registered for an I/O that are compared with each other.
+/// The ways to register a buffer for an I/O that the tool compares.
 #pragma once
 
 #include "paged_memory.hpp"
@@ -20,7 +20,7 @@ namespace tool {
 
 inline constexpr std::array io_subjects{"unregistered", "per-io", "pinfold", "pool"};
 
-/// What the buffers are to be.
+/// The number and kind of the buffers.
 struct io_buffers {
   std::size_t count;
   std::size_t size;
@@ -28,7 +28,7 @@ struct io_buffers {
   pinfold::cache_options cache;
 };
 
-/// One way, with its buffers. For one thread.
+/// One of these ways, with its buffers. For one thread.
 class io_subject {
  public:
   io_subject() = default;
@@ -38,14 +38,14 @@ class io_subject {
 
   [[nodiscard]] virtual std::span<std::byte> buffer(std::size_t number) noexcept = 0;
 
-  /// Before the buffer's I/O: its index in the ring's table; none where it is not registered.
+  /// Runs before the buffer's I/O. Returns the index in the ring's table; none where the buffer is not registered.
   [[nodiscard]] virtual pinfold::result<std::optional<std::uint32_t>> begin(std::size_t number) noexcept = 0;
 
-  /// Behind the buffer's I/O.
+  /// Runs after the buffer's I/O.
   [[nodiscard]] virtual pinfold::result<void> end(std::size_t number) noexcept = 0;
 };
 
-/// The subject of that name. `unsupported` and `out_of_resources` where its buffers cannot be had.
+/// Makes the subject of that name. Returns `unsupported` or `out_of_resources` where its buffers are not available.
 [[nodiscard]] pinfold::result<std::unique_ptr<io_subject>> make_io_subject(std::string_view name, uring& ring,
                                                                            const io_buffers& buffers);
 

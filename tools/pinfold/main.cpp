@@ -23,7 +23,7 @@ int run(int argc, char** argv) {
   tool::answer_driver_facts(argc, argv);
   tool::CLI::App app("pinfold: registers memory once, reuses it safely, and never hands out what is stale.", "pinfold");
   app.set_version_flag("--version", "pinfold " PINFOLD_VERSION);
-  app.require_subcommand(0, 1);  // not 1, 1: a misspelt one would then be called missing
+  app.require_subcommand(0, 1);  // with 1, 1 a misspelt subcommand would be reported as missing
   tool::action chosen;
   tool::add_info(app, chosen);
   tool::add_demo(app, chosen);

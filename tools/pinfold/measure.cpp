@@ -8,7 +8,7 @@
 namespace tool {
 namespace {
 
-// The smallest sample that at least this share of all samples does not exceed.
+// Returns the smallest sample that at least this share of all samples does not exceed.
 double percentile(const nanoseconds& sorted, double share) {
   const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(sorted.size())));
   return static_cast<double>(sorted[std::max<std::size_t>(rank, 1) - 1]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Timing of single operations and what is reported of many.
+/// Times single operations, and summarises many.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace tool {
 
 using nanoseconds = std::vector<std::uint64_t>;  ///< one sample an operation
 
-/// What a run's samples come to, in nanoseconds.
+/// The summary of a run's samples, in nanoseconds.
 struct latency {
   std::uint64_t iterations = 0;
   double average = 0;
@@ -23,10 +23,11 @@ struct latency {
   double p999 = 0;
 };
 
-/// All zero when there are no samples.
+/// Summarises the samples. All fields are zero when there are none.
 [[nodiscard]] latency summarise(nanoseconds samples);
 
-/// Of several runs, the one whose `key` is the median: its figures belong together. Needs at least one run.
+/// Returns, of several runs, the one whose `key` is the median, so that its figures belong together. Needs at least one
+/// run.
 template <class Run, class Key>
 [[nodiscard]] Run median_by(std::vector<Run> runs, Key key) {
   const auto middle = runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2);
@@ -34,10 +35,10 @@ template <class Run, class Key>
   return std::move(*middle);
 }
 
-/// The run whose average is the median.
+/// Returns the run whose average is the median.
 [[nodiscard]] latency median_run(std::vector<latency> runs);
 
-/// The time that `operation` takes.
+/// Returns the time that `operation` takes.
 template <class Operation>
 std::uint64_t time_of(Operation&& operation) {
   const auto begin = std::chrono::steady_clock::now();

@@ -15,7 +15,7 @@
 namespace tool {
 namespace {
 
-// What follows `name:` in a file of /proc; empty where it is not there.
+// Returns the text after `name:` in a file of /proc; empty where there is none.
 std::string field(const char* path, std::string_view name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -34,14 +34,14 @@ std::size_t number_in(const std::string& text, int base = 10) {
 
 std::size_t of_meminfo(std::string_view name) { return number_in(field("/proc/meminfo", name)); }
 
-// Each namespace has a number; this one's is the same on every system.
+// Each namespace has a number; the first one's is the same on every system.
 bool in_first_user_namespace() {
   constexpr ino_t first = 0xEFFFFFFDU;
   struct stat seen{};
   return ::stat("/proc/self/ns/user", &seen) == 0 && seen.st_ino == first;
 }
 
-// The limit is for those who do not have this right: the kernel asks whether they have it on the whole system.
+// A process with this right has no limit; the kernel checks the right in the first user namespace.
 bool may_lock_without_limit() {
   return ((number_in(field("/proc/self/status", "CapEff"), 16) >> CAP_IPC_LOCK) & 1U) != 0 && in_first_user_namespace();
 }
@@ -52,7 +52,7 @@ json memlock_limit() {
   return limit.rlim_cur;
 }
 
-// The word in brackets, of `always [madvise] never`.
+// Returns the word in brackets, of `always [madvise] never`.
 std::string thp_mode() {
   std::string line;
   std::getline(std::ifstream("/sys/kernel/mm/transparent_hugepage/enabled"), line);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// How much memory this process may pin, and which huge pages the system has.
+/// The memory that this process may pin, and the system's huge pages.
 #pragma once
 
 #include "report.hpp"
@@ -13,10 +13,10 @@ namespace tool {
 /// `hugetlb_free`, `thp`.
 void add_memory_facts(json& host);
 
-/// The limit on pinned memory as words.
+/// Returns the limit on pinned memory as words.
 [[nodiscard]] std::string memlock_line(const json& host);
 
-/// The huge pages as words.
+/// Returns the huge pages as words.
 [[nodiscard]] std::string huge_pages_line(const json& host);
 
 }  // namespace tool

@@ -10,7 +10,7 @@ namespace {
 constexpr std::size_t word_bytes = sizeof(std::uint64_t);
 constexpr std::uint64_t odd = 0x9e3779b97f4a7c15;
 
-// The finaliser of splitmix64: neighbours become strangers.
+// The finaliser of splitmix64: similar values get unrelated results.
 std::uint64_t mix(std::uint64_t value) noexcept {
   value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
   value = (value ^ (value >> 27)) * 0x94d049bb133111eb;

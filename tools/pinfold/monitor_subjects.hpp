@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// pinfold with one monitor or another, over a registrar that does nothing; and no cache at all.
+/// pinfold with each of the monitors, over a registrar that does nothing; and no cache at all.
 #pragma once
 
 #include "speed_subjects.hpp"
@@ -18,8 +18,8 @@
 
 namespace tool {
 
-/// What the hooks cost without another monitor. This tool makes system calls past libc to measure them, so that they
-/// alone are not enough here: it answers for those itself, as it unmaps nothing by them that it goes on using.
+/// The hooks without another monitor. This tool makes system calls past libc to measure them, so the hooks alone do not
+/// suffice here: the tool answers for those calls itself, as it never goes on using the memory that they unmap.
 inline constexpr auto hooks_alone = pinfold::monitor_choice::hooks | pinfold::monitor_choice::explicit_;
 
 /// Throws `bench::cannot_be_measured` where the monitor does not prove itself.
@@ -46,18 +46,18 @@ class monitored_subject {
   [[nodiscard]] std::uint64_t registrations() const noexcept { return cache_.statistics().opens; }
   [[nodiscard]] std::uint64_t deregistrations() const noexcept { return cache_.statistics().closes; }
 
-  /// Said before memory goes, where nobody else does.
+  /// Announces that memory goes, where no monitor does.
   void going(const void* address, std::size_t bytes) noexcept {
     if constexpr (Who == choice::explicit_) pinfold::announce_gone(address, bytes);
   }
-  /// Does what the cache has put off. A close that fails is counted.
+  /// Does the cache's deferred work. A close that fails is counted.
   void tidy() noexcept { static_cast<void>(cache_.progress()); }
 
  private:
   cache cache_;
 };
 
-/// What differs from nothing here is noise.
+/// The control: a difference from zero here is noise.
 class no_cache {
  public:
   static constexpr const char* name = "none";

@@ -25,7 +25,7 @@ sigset_t ending_signals() {
 
 int serve(const pinfold::monitor_server_options& options) {
   const auto ending = ending_signals();
-  ::pthread_sigmask(SIG_BLOCK, &ending, nullptr);  // before there are threads: one of them waits for them
+  ::pthread_sigmask(SIG_BLOCK, &ending, nullptr);  // before there are threads: one thread waits for these signals
   auto server = need(pinfold::monitor_server::start(options), "cannot serve at " + options.socket);
   std::printf("serving at %s; SIGINT or SIGTERM ends it\n", options.socket.c_str());
   std::fflush(stdout);

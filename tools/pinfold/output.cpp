@@ -11,7 +11,7 @@ void write_line_by_line() noexcept { static_cast<void>(std::setvbuf(stdout, null
 
 int after_writing_all(int status) noexcept {
   errno = 0;
-  const bool failed = std::ferror(stdout) != 0;  // of an earlier line; its errno is lost
+  const bool failed = std::ferror(stdout) != 0;  // that of an earlier line; its errno is lost
   if (std::fflush(stdout) == 0 && !failed) return status;
   const int why = errno;
   // NOLINTBEGIN(concurrency-mt-unsafe): the other threads have ended

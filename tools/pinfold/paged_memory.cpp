@@ -22,7 +22,7 @@ std::size_t in_huge_pages(std::size_t bytes) { return (bytes + huge_page - 1) / 
 
 }  // namespace
 
-// A pool gives pages of exactly the kind that it is asked for; that it registers them nowhere costs nothing.
+// A pool gives pages of exactly the requested kind; its registrar registers nothing, which costs nothing.
 struct paged_memory::state {
   state(std::size_t bytes, page_kind kind)
       : asked(bytes),

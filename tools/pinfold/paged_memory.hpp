@@ -14,11 +14,11 @@
 
 namespace tool {
 
-/// Its pages are in place before anything is measured, and the kernel was asked whether they are of that kind. Huge
-/// pages come whole: a smaller size is the beginning of one.
+/// Populated memory. The kernel was asked whether its pages are of the requested kind. Huge pages come whole: a smaller
+/// size is the beginning of one.
 class paged_memory {
  public:
-  /// Errors say why there are no such pages: `unsupported`, `out_of_resources`.
+  /// Maps the memory. Errors say why there are no such pages: `unsupported`, `out_of_resources`.
   [[nodiscard]] static pinfold::result<paged_memory> map(std::size_t bytes, pinfold::page_kind kind);
   paged_memory(paged_memory&&) noexcept;
   paged_memory& operator=(paged_memory&&) noexcept;
@@ -27,7 +27,7 @@ class paged_memory {
   [[nodiscard]] std::span<std::byte> bytes() const noexcept;
   [[nodiscard]] pinfold::range where() const noexcept;
 
-  /// Why the kind is not certain; empty when it is.
+  /// Returns why the kind is not certain; empty when it is.
   [[nodiscard]] const std::string& doubt() const noexcept;
 
  private:
@@ -36,10 +36,10 @@ class paged_memory {
   std::unique_ptr<state> state_;
 };
 
-/// `4k`, `thp` or `hugetlb`, as in rows and on the command line.
+/// Returns `4k`, `thp` or `hugetlb`, as in rows and on the command line.
 [[nodiscard]] const char* pages_name(pinfold::page_kind kind) noexcept;
 
-/// What to do about an error of `map`, as a note for people.
+/// Returns advice on an error of `map`, as a note for people.
 [[nodiscard]] std::string missing_pages_note(pinfold::page_kind kind, std::size_t bytes, const pinfold::error& why);
 
 }  // namespace tool

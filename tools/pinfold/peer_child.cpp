@@ -34,7 +34,7 @@ void wait_for(pid_t pid) noexcept {
 void peer_child::state_closer::operator()(state* ending) const noexcept {
   const std::unique_ptr<state> owned(ending);
   if (owned->socket >= 0) {
-    // Not close alone: peers that were forked later hold copies of this end.
+    // Closing alone would not do: peers that were forked later hold copies of this end.
     ::shutdown(owned->socket, SHUT_RDWR);
     ::close(owned->socket);
   }

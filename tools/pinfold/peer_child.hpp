@@ -14,17 +14,17 @@
 
 namespace tool {
 
-/// Parent's side. The child ends with this object, with its parent, or by `kill`. Not thread-safe.
+/// The parent's side. The child ends with this object, with its parent, or by `kill`. Not thread-safe.
 class peer_child {
  public:
-  /// Forks; the child calls `serve` with its end of the socket and ends when that returns. To be called before this
-  /// process has a second thread, for only the forking thread exists in the child.
+  /// Forks; the child calls `serve` with its end of the socket, and ends when that returns. Call it before this process
+  /// has a second thread, since only the forking thread exists in the child.
   [[nodiscard]] static pinfold::result<peer_child> start(const std::function<void(int socket)>& serve);
 
   [[nodiscard]] int socket() const noexcept;
   [[nodiscard]] pid_t pid() const noexcept;
 
-  /// Ends it at once, as a crash does, and waits until it is gone.
+  /// Ends the child at once, as a crash does, and waits until it is gone.
   void kill() noexcept;
 
  private:
@@ -45,7 +45,7 @@ bool send_packet(int socket, const T& packet) noexcept {
   return sent == static_cast<ssize_t>(sizeof packet);
 }
 
-/// False when the other side is gone.
+/// Returns false when the other side is gone.
 template <class T>
 bool receive_packet(int socket, T& packet) noexcept {
   ssize_t received = 0;

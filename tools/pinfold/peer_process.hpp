@@ -22,20 +22,20 @@ struct peer_options {
   std::optional<int> cpu;  ///< run on this CPU only
 };
 
-/// Parent's side of one peer. The peer ends with this object, with its parent, or by `kill`. Not thread-safe.
+/// The parent's side of one peer. The peer ends with this object, with its parent, or by `kill`. Not thread-safe.
 class peer_process {
  public:
   peer_process(peer_process&&) noexcept;
   peer_process& operator=(peer_process&&) noexcept;
   ~peer_process();
 
-  /// Forks. To be called before this process has a second thread, for only the forking thread exists in the child.
+  /// Forks. Call it before this process has a second thread, since only the forking thread exists in the child.
   [[nodiscard]] static pinfold::result<peer_process> start(pinfold::peer_id id, const peer_options& options);
 
-  /// Has the peer allocate buffer number `buffer`, at `where` if that is not 0, and fill it with a new message.
+  /// Makes the peer allocate buffer number `buffer`, at `where` if that is not 0, and fill it with a new message.
   [[nodiscard]] pinfold::result<message> provide(std::uint32_t buffer, std::size_t bytes, std::uint64_t where = 0);
 
-  /// Has the peer free that buffer.
+  /// Makes the peer free that buffer.
   [[nodiscard]] pinfold::result<void> free(std::uint32_t buffer);
 
   /// Ends the peer at once, as a crash does, and waits until it is gone.

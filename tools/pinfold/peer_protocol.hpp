@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What a peer and its parent say to each other: one request, one reply, each a packet on a Unix socket.
+/// The messages between a peer and its parent: one request, one reply, each a packet on a Unix socket.
 #pragma once
 
 #include "peer_child.hpp"
@@ -23,14 +23,15 @@ struct peer_request {
   std::uint64_t seed;   ///< of the content
 };
 
-/// The peer sends one at its start too. The error's text may cross: both processes run one image, and it is static.
+/// A reply. The peer also sends one at its start. The error's text may cross: both processes run one image, and it is
+/// static.
 struct peer_reply {
   bool ok;
   pinfold::error failure;
   pinfold::memfd_handle handle;
 };
 
-/// The peer's side: serves requests until the parent hangs up.
+/// Runs the peer's side: serves requests until the parent hangs up.
 void serve_as_peer(int socket, const peer_options& options) noexcept;
 
 }  // namespace tool

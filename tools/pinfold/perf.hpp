@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What all subcommands of `pinfold perf` share: how long they measure, what they refuse, how they show results.
+/// Common parts of the subcommands of `pinfold perf`: the length of measurements, limits, and the display of results.
 #pragma once
 
 #include "command_line.hpp"
@@ -17,23 +17,23 @@
 
 namespace tool {
 
-/// How long each measurement lasts, and how many there are.
+/// The length of each measurement, and their number.
 struct measuring {
   std::optional<std::uint64_t> iterations;
   double seconds = 0.2;  ///< when `iterations` is not given
   unsigned repeats = 5;
 
-  /// `--iterations`, which counts `what`, `--seconds`, `--repeats`. This object must live until the command line is
-  /// parsed.
+  /// Adds `--iterations`, which counts `what`, `--seconds` and `--repeats`. This object must live until the command
+  /// line is parsed.
   void add_to(CLI::App& command, const char* what);
 };
 
-/// One measurement's operations: as many as asked for, or as long as asked for, and one at least.
+/// The operations of one measurement: a given number, or a given time, and one at least.
 class stint {
  public:
   explicit stint(const measuring& how);
 
-  /// Whether there is to be another operation.
+  /// Returns whether there is to be another operation.
   [[nodiscard]] bool goes_on();
 
  private:
@@ -46,12 +46,12 @@ class stint {
 template <class Run>
 struct perf_case {
   const char* name;
-  json (*run)(const Run&);           ///< its rows; throws `failure` when it cannot even start
-  std::vector<column> (*columns)();  ///< what people see of it
+  json (*run)(const Run&);           ///< returns its rows; throws `failure` when it cannot even start
+  std::vector<column> (*columns)();  ///< the columns that people see
   const char* default_sizes;
 };
 
-/// The case with that name. Throws `usage_failure`.
+/// Returns the case with that name. Throws `usage_failure`.
 template <class Cases>
 const auto& case_named(const Cases& cases, std::string_view name) {
   for (const auto& known : cases) {
@@ -63,12 +63,12 @@ const auto& case_named(const Cases& cases, std::string_view name) {
 /// Throws `usage_failure` when `count` buffers of one of the sizes need more than half of the machine's memory.
 void check_memory(std::size_t count, const std::vector<std::size_t>& sizes, const json& host);
 
-/// Prints the rows, for programs or as a table for people, then `notes` and why rows were skipped. The exit status: 1
-/// when the rows count errors.
+/// Prints the rows, for programs or as a table for people, then `notes` and why rows were skipped. Returns the exit
+/// status: 1 when the rows count errors.
 [[nodiscard]] int show_results(const json& host, const json& rows, const std::vector<column>& columns, bool as_json,
                                const std::vector<std::string>& notes = {});
 
-/// Prints what went wrong, on standard error; for the first error of a measurement.
+/// Prints the first error of a measurement on standard error.
 void report_error(std::string_view subject, const pinfold::error& why);
 
 }  // namespace tool

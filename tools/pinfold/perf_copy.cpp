@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The copy case: whole messages read through the cache, without it, and from mappings that are simply held.
+// The copy case: whole messages read through the cache, without it, and from mappings that stay open.
 #include "measure.hpp"
 #include "perf_import.hpp"
 #include "progress.hpp"
@@ -22,7 +22,7 @@ using make_reader = std::function<std::unique_ptr<reader>()>;
 
 constexpr std::array subjects{"uncached", "floor", "pinfold"};
 
-// What one thread, or all of them together, did in one run.
+// The work of one thread, or of all together, in one run.
 struct tally {
   nanoseconds samples;
   std::uint64_t errors = 0;
@@ -43,8 +43,8 @@ class copy_loop {
   copy_loop(const import_options& options, const std::vector<message>& messages)
       : options_(options), messages_(messages), buffer_(messages.front().size) {}
 
-  // Every message once, untimed, so that all subjects start warm. Returns false when not one arrived: the timed copies
-  // would fail in the same way, as fast as the machine can.
+  // Copies every message once, untimed, so that all subjects start warm. Returns false when not one arrived: the timed
+  // copies would fail in the same way, as fast as the machine can.
   [[nodiscard]] bool warm_up(reader& how) {
     for (const auto& wanted : messages_) copy(how, wanted);
     const bool any = !done_.samples.empty();
@@ -61,7 +61,7 @@ class copy_loop {
   }
 
  private:
-  // Wiped before and checked after, outside the timed region: only this copy can have brought the right bytes.
+  // Wipes before and checks after the copy, outside the timed region: only this copy can have brought the right bytes.
   void copy(reader& how, const message& wanted) {
     std::memset(buffer_.data(), 0xa5, buffer_.size());
     pinfold::result<void> outcome;
@@ -101,7 +101,7 @@ tally run_threads(const import_options& options, const std::vector<message>& mes
   return std::move(parts[0]);
 }
 
-// An uncached thread gets an importer of its own, for one importer refuses to open a handle twice.
+// An uncached thread gets an importer of its own, since one importer refuses to open a handle twice.
 make_reader maker_for(std::string_view subject, const import_run& run, memfd_cache& cache) {
   if (subject == "pinfold") return [&cache] { return std::make_unique<cached_reader>(cache); };
   if (subject == "floor") return [&run] { return std::make_unique<floor_reader>(run.importer()); };
@@ -123,7 +123,7 @@ json copy_row(const import_run& run, const char* subject, std::size_t size, unsi
   return row;
 }
 
-// Subjects take turns, so that whatever else the machine does meets all of them.
+// Subjects take turns, so that other load on the machine affects all of them.
 std::map<std::string_view, measured> measure_size(const import_run& run, const std::vector<message>& messages,
                                                   unsigned threads, progress_bar& progress) {
   std::map<std::string_view, measured> results;

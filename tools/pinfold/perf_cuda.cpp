@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `pinfold perf import --cuda`: what opening a peer's GPU memory costs, with the cache and without.
+// `pinfold perf import --cuda`: the cost of opening a peer's GPU memory, with the cache and without.
 #include "perf_cuda.hpp"
 
 #include "host.hpp"
@@ -36,7 +36,7 @@ void print_heading(const import_options& options, const json& host) {
   fmt::print("host:  {}\n\n", host_line(host));
 }
 
-// Emulated times must never pass for a GPU's.
+// Emulated times must not be taken for a GPU's.
 std::vector<std::string> notes_on(bool emulated) {
   if (!emulated) return {"The driver's own times: nothing is emulated, nothing is delayed."};
   const char* const delays = std::getenv("EMULATED_CUDA_DELAY");  // NOLINT(concurrency-mt-unsafe): nobody sets it

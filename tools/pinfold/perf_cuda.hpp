@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What the cases of `pinfold perf import --cuda` share.
+/// Common parts of the cases of `pinfold perf import --cuda`.
 #pragma once
 
 #include "cuda_peer.hpp"
@@ -24,24 +24,24 @@ struct cuda_run {
   gpu& device;
   bool emulated;
 
-  /// The kind that `--memory` says.
+  /// Returns the kind that `--memory` says.
   [[nodiscard]] pinfold::cuda_memory_kind kind() const;
 
-  /// `count` messages of `bytes` bytes, or why the peer cannot make them all; then it has freed those it made.
+  /// Returns `count` messages of `bytes` bytes, or why the peer cannot make them all; then it has freed those it made.
   [[nodiscard]] pinfold::result<std::vector<gpu_message>> provide(pinfold::cuda_memory_kind kind, std::size_t count,
                                                                   std::size_t bytes) const;
 
-  /// A row with the parameters that all cases have.
+  /// Returns a row with the parameters that all cases have.
   [[nodiscard]] json row(const char* subject, std::size_t size, pinfold::cuda_memory_kind kind) const;
 };
 
-/// Copies of messages or of parts of them: timed, counted, every byte checked.
+/// Copies of messages or of parts of them, which are timed, counted and verified.
 class gpu_copies {
  public:
   gpu_copies(gpu_reader& how, gpu_target& into) noexcept : how_(how), into_(into) {}
 
-  /// Wiped before and checked after, outside the timed region: only this copy can have brought the right bytes. What
-  /// the first error was is said on standard error.
+  /// Wipes before and checks after the copy, outside the timed region: only this copy can have brought the right bytes.
+  /// Prints the first error on standard error.
   void copy(const gpu_part& wanted);
 
   nanoseconds samples;
@@ -54,7 +54,7 @@ class gpu_copies {
   gpu_target& into_;
 };
 
-/// "allocations" or "segments", as `--memory` has it.
+/// Returns "allocations" or "segments", as in `--memory`.
 [[nodiscard]] const char* name_of(pinfold::cuda_memory_kind kind) noexcept;
 
 // The cases. Each returns its rows and throws `failure` when it cannot even start.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The copy case with GPU memory: whole messages read through the cache, without it, and from mappings that are held.
+// The copy case with GPU memory: whole messages read through the cache, without it, and from mappings that stay open.
 #include "perf_cuda.hpp"
 #include "progress.hpp"
 
@@ -27,7 +27,7 @@ void measure_once(const cuda_run& run, const char* subject, const std::vector<gp
   gpu_copies copies(*how, into);
   for (const auto& message : messages) copies.copy({message, 0, message.size});
   const bool any = !copies.samples.empty();
-  copies.samples.clear();  // those were to start warm
+  copies.samples.clear();  // those copies were the warm-up
   stint rest(run.options);
   for (std::size_t i = 0; any && rest.goes_on(); ++i) {
     const auto& message = messages[i % messages.size()];
@@ -37,7 +37,7 @@ void measure_once(const cuda_run& run, const char* subject, const std::vector<gp
   results.runs.push_back(summarise(std::move(copies.samples)));
 }
 
-// Subjects take turns, so that whatever else the machine does meets all of them.
+// Subjects take turns, so that other load on the machine affects all of them.
 all_measured measure_size(const cuda_run& run, const std::vector<gpu_message>& messages, progress_bar& progress) {
   all_measured results;
   gpu_target into(run.device, run.options.cuda.to, messages.front().size);
@@ -70,7 +70,7 @@ void add_skipped(json& rows, const cuda_run& run, std::size_t size, const std::s
   rows.back()["skipped"] = why;
 }
 
-// Half of the free memory for messages, so that there is room for a copy of one.
+// Uses half of the free memory for messages, so that there is room for a copy of one.
 std::size_t buffers_for(const cuda_run& run, std::size_t size) {
   return std::min(run.options.buffers, need(run.device.free_bytes(), "no GPU memory here") / 2 / size);
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The identity case: what a hit on registered GPU memory costs when the cache asks the driver on each whether the
-// memory is still what was registered, and when the application announces its frees instead. The registrar does
-// nothing.
+// The identity case: the cost of a hit on registered GPU memory when the cache asks the driver on each hit whether it
+// is still the same memory, and when the application announces its frees instead. The registrar does nothing.
 #include "perf_cuda.hpp"
 
 #include <pinfold/cache.hpp>
@@ -16,7 +15,7 @@ namespace {
 using pinfold::cuda_freed;
 using registrar = pinfold::cuda_memory<pinfold::null_registrar>;
 
-// Looking at the clock takes longer than a hit.
+// Reading the clock takes longer than a hit.
 constexpr unsigned at_a_time = 64;
 
 struct hits {
@@ -35,7 +34,7 @@ hits measure_hits(const cuda_run& run, const gpu_memory& memory, cuda_freed free
     });
     done.samples.push_back(took / at_a_time);
   }
-  if (cache.statistics().opens != 1) ++done.errors;  // only hits are meant
+  if (cache.statistics().opens != 1) ++done.errors;  // only hits count
   return done;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The open case: what the driver takes to open and to close a peer's GPU memory, by its kind and size, and by how much
-// is open already. No cache.
+// The open case: the driver's time to open and to close a peer's GPU memory, by its kind and size, and by the amount
+// that is already open. No cache.
 #include "perf_cuda.hpp"
 #include "progress.hpp"
 
@@ -19,7 +19,7 @@ struct point {
   unsigned held;
 };
 
-// Sizes with nothing else open, then the first size beside more and more that is.
+// Returns the sizes with nothing else open, and then the first size beside more and more open memory.
 std::vector<point> points_of(const import_options& options) {
   std::vector<cuda_memory_kind> kinds{cuda_memory_kind::allocation, cuda_memory_kind::segments};
   if (!options.cuda.memory.empty()) kinds.erase(kinds.begin() + (options.cuda.memory == "allocations" ? 1 : 0));
@@ -86,7 +86,7 @@ json median_row(const cuda_run& run, const point& at, const std::vector<gpu_mess
   return median_by(std::move(rows), [](const json& row) { return row.at("ns_per_op").get<double>(); });
 }
 
-// Where sizes are large, fewer take turns.
+// Returns how many messages take turns: fewer for large sizes.
 std::size_t turns(const cuda_run& run, std::size_t size) {
   const auto room = need(run.device.free_bytes(), "no GPU memory here") / 2 / size;
   return std::clamp<std::size_t>(room, 1, run.options.buffers);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The weight-sync case: one step in which a trainer hands all its weights to an inference process. Allocators of
-// frameworks put several tensors into one allocation, and each tensor is sent by its allocation's handle and an offset:
+// The weight-sync case: one step in which a trainer hands all its weights to an inference process. Frameworks'
+// allocators put several tensors into one allocation, and each tensor is sent as its allocation's handle and an offset:
 // many more requests than allocations. Without a cache each request opens, copies and closes.
 #include "perf_cuda.hpp"
 #include "progress.hpp"
@@ -15,12 +15,12 @@ namespace {
 
 constexpr std::array subjects{"uncached", "pinfold"};
 
-// Tensor number `number`: one of each allocation in turn, then the next of each.
+// Returns tensor number `number`: one of each allocation in turn, then the next of each.
 gpu_part tensor(const std::vector<gpu_message>& allocations, std::size_t number, std::size_t bytes) {
   return {allocations[number % allocations.size()], number / allocations.size() * bytes, bytes};
 }
 
-// Parts of equal size, of whole words.
+// Returns the size of the equal parts, in whole words.
 std::size_t tensor_bytes(const cuda_run& run, std::size_t size) {
   const auto& cuda = run.options.cuda;
   const auto each = (cuda.requests + cuda.allocations - 1) / cuda.allocations;
@@ -29,7 +29,7 @@ std::size_t tensor_bytes(const cuda_run& run, std::size_t size) {
   return bytes;
 }
 
-// With a cache that may keep all of them, each allocation is opened once, exactly.
+// With a cache that may keep all allocations, each is opened exactly once.
 std::uint64_t opens_too_many(const cuda_run& run, std::string_view subject, std::uint64_t opens) {
   const auto& cache = run.options.cache;
   if (subject != "pinfold" || !cache.retain || cache.max_bytes != 0 || cache.max_count != 0) return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The hit-during-open case: what hits on one entry cost while another thread opens another one, slowly, again and
+// The hit-during-open case: the cost of hits on one entry while another thread slowly opens another entry, again and
 // again.
 #include "failure.hpp"
 #include "measure.hpp"
@@ -23,7 +23,7 @@ using slow_cache = pinfold::import_cache<slow_importer>;
 
 constexpr std::chrono::milliseconds default_delay{300};
 constexpr std::uint64_t default_hits = 100'000;
-constexpr std::uint64_t bursts = 100;  // the hits are spread in time, so that they meet several opens from begin to end
+constexpr std::uint64_t bursts = 100;  // spreads the hits in time, so that they meet several opens from begin to end
 constexpr std::chrono::milliseconds pause{10};
 
 struct hits {
@@ -54,7 +54,7 @@ hits hit_in_bursts(slow_cache& cache, const message& hot, std::uint64_t count) {
   return done;
 }
 
-// Opens, releases and forgets one message until told to stop; true if all of that worked.
+// Opens, releases and forgets one message until told to stop; returns true if all of that worked.
 bool open_again_and_again(const std::stop_token& stop, slow_cache& cache, const message& cold) {
   while (!stop.stop_requested()) {
     const auto lease = cache.acquire(cold.peer, cold.handle, cold.handle.base, cold.size);

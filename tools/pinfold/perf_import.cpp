@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `pinfold perf import`: what opening a peer's memory costs, with the cache and without.
+// `pinfold perf import`: the cost of opening a peer's memory, with the cache and without.
 #include "perf_import.hpp"
 
 #include "affinity.hpp"
@@ -41,7 +41,7 @@ void check_pinning(const import_options& options) {
   throw usage_failure("--pin-peer is for the copy case with one thread");
 }
 
-// Without retain there are no hits: each would be an open.
+// Without retain there are no hits: each request would open.
 void check_retain(const import_options& options) {
   if (options.case_name != "hit-during-open" || options.cache.retain) return;
   throw usage_failure("hit-during-open needs retain");
@@ -49,7 +49,7 @@ void check_retain(const import_options& options) {
 
 bool is_cuda_only(std::string_view name) { return name == "open" || name == "identity" || name == "weight-sync"; }
 
-// Pins this process if asked to, and says where the peers belong.
+// Pins this process if requested, and returns the CPU for the peers.
 std::optional<int> pin(const std::string& where) {
   if (where == "none") return std::nullopt;
   const auto cpus = need(allowed_cpus(), "cannot pin");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What the cases of `pinfold perf import` share.
+/// Common parts of the cases of `pinfold perf import`.
 #pragma once
 
 #include "message.hpp"
@@ -18,18 +18,18 @@
 
 namespace tool {
 
-/// What `--cuda` has of its own.
+/// The options of `--cuda` alone.
 struct cuda_options {
   bool chosen = false;
   int device = 0;
-  std::string to = "device";            ///< where messages are copied to: or "host"
+  std::string to = "device";            ///< the destination of copies: "device" or "host"
   std::string memory;                   ///< "allocations" or "segments"; empty: each case's own choice
-  std::vector<unsigned> held{64, 256};  ///< how many others are open, for the open case
+  std::vector<unsigned> held{64, 256};  ///< numbers of other open messages, for the open case
   std::size_t allocations = 1500;       ///< of the weight-sync case
   std::size_t requests = 19'500;        ///< of the weight-sync case
 };
 
-/// What the command line asked for. What is not given, each case chooses for itself.
+/// The options on the command line. Each case chooses its own defaults.
 struct import_options : measuring {
   std::string case_name = "copy";
   std::vector<std::size_t> sizes;
@@ -44,23 +44,23 @@ struct import_options : measuring {
   cuda_options cuda;
 };
 
-/// The cache's options as people read them.
+/// Returns the cache's options in words.
 [[nodiscard]] std::string cache_line(const pinfold::cache_options& cache);
 
-/// Peers and options of one run.
+/// The peers and options of one run.
 struct import_run {
   const import_options& options;
   std::vector<peer_process>& peers;
 
   [[nodiscard]] pinfold::memfd_importer importer() const { return pinfold::memfd_importer({.via = options.via}); }
 
-  /// `count` messages of `bytes` bytes, spread over the peers. Throws `failure`.
+  /// Returns `count` messages of `bytes` bytes, spread over the peers. Throws `failure`.
   [[nodiscard]] std::vector<message> provide(std::size_t count, std::size_t bytes) const;
 
-  /// Frees what `provide` gave. Throws `failure`.
+  /// Frees the messages that `provide` returned. Throws `failure`.
   void take_back(std::size_t count) const;
 
-  /// A row with the parameters that all cases have.
+  /// Returns a row with the parameters that all cases have.
   [[nodiscard]] json row(const char* subject, std::size_t size, unsigned threads) const;
 };
 
@@ -69,7 +69,7 @@ struct import_run {
 [[nodiscard]] json run_parallel_opens(const import_run& run);
 [[nodiscard]] json run_hit_during_open(const import_run& run);
 
-/// `--cuda`: all of it, but for what the command line has to say. `sizes` is empty for the case's own.
+/// Runs `--cuda`. `sizes` is empty for the case's own sizes.
 [[nodiscard]] int measure_cuda(import_options& options, const std::string& sizes, bool as_json);
 
 /// The columns that people see of each case.

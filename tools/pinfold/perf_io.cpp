@@ -36,7 +36,7 @@ struct io_command {
   bool as_json = false;
 };
 
-// One size's file, and what all its measurements share.
+// One size's file, and the common state of all its measurements.
 struct stage {
   const io_options& options;
   uring& ring;
@@ -65,7 +65,7 @@ void add(measured& results, const char* subject, io_tally done) {
   results.runs.push_back({summarise(std::move(done.samples)), seconds});
 }
 
-// The first round is a warm-up that is checked and not timed, and shows whether the buffers can be registered at all.
+// The first round is a warm-up that is checked and not timed; it also shows whether the buffers can be registered.
 void measure_once(const stage& on, const char* subject, std::uint64_t seed, measured& results) {
   const auto& options = on.options;
   const auto kind = options.pages.value_or(pinfold::page_kind::plain);
@@ -112,7 +112,7 @@ json row_of(const stage& on, const char* subject, const measured& results) {
   return row;
 }
 
-// How much more a subject moves than one that registers for each I/O.
+// Adds each subject's throughput over that of the one that registers for each I/O.
 void add_gains(json& rows, std::size_t first) {
   const auto per_io = std::find_if(rows.begin() + static_cast<std::ptrdiff_t>(first), rows.end(),
                                    [](const json& row) { return row.at("subject") == "per-io"; });
@@ -123,7 +123,7 @@ void add_gains(json& rows, std::size_t first) {
   }
 }
 
-// Subjects take turns, so that whatever else the machine does meets all of them, and go through the same I/Os.
+// Subjects take turns, so that other load on the machine affects all of them, and make the same I/Os.
 void measure_size(const stage& on, json& rows, progress_bar& progress) {
   std::map<std::string_view, measured> results;
   for (unsigned repeat = 0; repeat < on.options.repeats; ++repeat) {
@@ -149,7 +149,7 @@ json measure_all(const io_options& options, const scratch_file& file) {
   return rows;
 }
 
-// Each I/O of a round has a block of its own, and a buffer.
+// Each I/O of a round needs a block and a buffer of its own.
 void check(const io_options& options) {
   for (const auto size : options.sizes) {
     check_block("--sizes", size, largest_io);

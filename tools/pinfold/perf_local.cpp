@@ -37,7 +37,7 @@ void add_slots(CLI::App& command, std::optional<unsigned>& into) {
 }
 
 unsigned slots_for(std::size_t registrations) noexcept {
-  constexpr std::size_t most = 1 << 20;  // more than any kernel gives
+  constexpr std::size_t most = 1 << 20;  // more than any kernel permits
   return std::max(default_slots, static_cast<unsigned>(std::min(registrations, most)));
 }
 

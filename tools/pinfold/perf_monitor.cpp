@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `pinfold perf monitor`: what it costs a program that somebody watches its memory.
+// `pinfold perf monitor`: the cost to a program of monitors that watch its memory.
 #include "commands.hpp"
 #include "failure.hpp"
 #include "host.hpp"
@@ -118,7 +118,7 @@ json measure_own(const bench::parameters& how) try {
   throw failure(fmt::format("perf monitor: {}", problem.what()));
 }
 
-// Of a case side by side, in the order of the cases.
+// Sorts the rows by case, in the order of the cases.
 json by_case(const json& rows) {
   auto sorted = json::array();
   for (const auto& one : cases) {
@@ -128,7 +128,7 @@ json by_case(const json& rows) {
   return sorted;
 }
 
-// What a row's subject adds over what the hooks add.
+// Adds each row's extra cost over that of the hooks.
 void add_ratios(json& rows) {
   for (auto& row : rows) {
     for (const auto& own : rows) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The parallel-opens case: how long many slow opens take together. A cache that opens under its lock takes their sum.
+// The parallel-opens case: the time that many slow opens take together. A cache that opens under its lock takes their
+// sum.
 #include "measure.hpp"
 #include "perf_import.hpp"
 #include "progress.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `pinfold perf register`: what registering this process's own memory with io_uring costs.
+// `pinfold perf register`: the cost of registering this process's own memory with io_uring.
 #include "perf_register.hpp"
 
 #include "commands.hpp"
@@ -31,10 +31,10 @@ struct register_command {
   bool as_json = false;
 };
 
-// How many buffers of each size are there at a time.
+// Returns how many buffers of each size exist at a time.
 std::size_t buffers_of(const register_options& options) {
-  if (options.case_name == "batch") return 2 * options.count;  // each beside a gap
-  return options.case_name == "size" ? 3 : 1;                  // one a kind of pages
+  if (options.case_name == "batch") return 2 * options.count;  // each has a gap beside it
+  return options.case_name == "size" ? 3 : 1;                  // one for each kind of pages
 }
 
 void check_blocks(const register_options& options) {
@@ -43,7 +43,7 @@ void check_blocks(const register_options& options) {
   check_block("--chunk", options.chunk, largest_io);
 }
 
-// How many registrations there are at a time.
+// Returns how many registrations exist at a time.
 std::size_t registrations_of(const register_options& options) {
   if (options.case_name == "batch") return options.count;
   if (options.case_name == "size" || options.chunk == 0) return 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What the cases of `pinfold perf register` share.
+/// Common parts of the cases of `pinfold perf register`.
 #pragma once
 
 #include "perf_local.hpp"
@@ -15,7 +15,7 @@
 
 namespace tool {
 
-/// What the command line asked for. What is not given, each case chooses for itself.
+/// The options on the command line. Each case chooses its own defaults.
 struct register_options : measuring {
   std::string case_name = "size";
   std::vector<std::size_t> sizes;
@@ -35,9 +35,9 @@ struct register_options : measuring {
 struct register_run {
   const register_options& options;
   uring& ring;
-  std::vector<std::string>& notes;  ///< for people, told once
+  std::vector<std::string>& notes;  ///< for people, printed once
 
-  /// A row with the parameters that all cases have.
+  /// Returns a row with the parameters that all cases have.
   [[nodiscard]] json row(std::string_view subject, std::size_t size) const;
 };
 

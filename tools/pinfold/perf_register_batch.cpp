@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The batch case: many buffers with few calls of the driver, on several threads, and views of the same few blocks.
+// The batch case: many buffers by few calls of the driver, on several threads, and views of the same few blocks.
 #include "failure.hpp"
 #include "perf_register.hpp"
 #include "progress.hpp"
@@ -15,16 +15,16 @@ namespace {
 
 using ranges = std::vector<pinfold::range>;
 
-constexpr std::size_t most_slow = 256;  // sleeping calls: what they show does not need more
+constexpr std::size_t most_slow = 256;  // their calls sleep, so that many are enough
 constexpr std::size_t blocks = 51;
 constexpr std::size_t views = 1265;
 constexpr std::size_t block_steps = (views + blocks - 1) / blocks + 2;  // the last view's end, and a gap
 
-// What is registered, and how.
+// The ranges to register, and how.
 struct plan {
   const char* subject;
   const ranges& wanted;
-  unsigned workers;          // of the batch; 0: one acquire each
+  unsigned workers;          // of the batch; 0: an acquire for each range
   std::size_t expected = 0;  // registrations; 0: any number
 };
 
@@ -34,7 +34,7 @@ struct outcome {
   std::uint64_t registrations = 0;
 };
 
-// With gaps, so that none of them can share a registration.
+// Returns ranges with gaps, so that no two can share a registration.
 ranges apart(const paged_memory& memory, std::size_t count, std::size_t size) {
   ranges made;
   for (std::size_t i = 0; i < count; ++i) {
@@ -44,7 +44,7 @@ ranges apart(const paged_memory& memory, std::size_t count, std::size_t size) {
   return made;
 }
 
-// As of tensors in a few blocks: neighbours overlap, and they come in no order.
+// Returns ranges like tensors in a few blocks: neighbours overlap, and they are in random order.
 ranges views_of_blocks(const paged_memory& memory, std::size_t size) {
   ranges made;
   for (std::size_t i = 0; i < views; ++i) {
@@ -76,7 +76,7 @@ auto at_once(Cache& cache, const plan& what, progress_bar& progress) {
   return cache.acquire_batch(what.wanted, pinfold::local_access, {.workers = what.workers, .progress = told});
 }
 
-// What is held is given back after it was counted.
+// Counts the leases, and then releases them.
 template <class Cache, class Acquire>
 pinfold::result<outcome> count_and_time(Cache& cache, Acquire acquire) {
   const auto before = cache.backend().calls();
@@ -114,7 +114,7 @@ json row_of(const register_run& run, const plan& what, const MakeCache& make_cac
   return row;
 }
 
-// Each row's gain over the first of its subject.
+// Adds each row's gain over the first row of its subject.
 void add_gains(json& rows) {
   for (auto& row : rows) {
     const auto first =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The pipeline case: one long buffer is written to a real file: registered first and then written, written while its
-// later pieces are being registered, and from a warm cache.
+// The pipeline case: one long buffer goes to a real file: registered first and then written, written while its later
+// pieces are being registered, and from a warm cache.
 #include "failure.hpp"
 #include "file_writer.hpp"
 #include "message.hpp"
@@ -56,7 +56,7 @@ pinfold::result<void> register_while_writing(const stage& on, uring_cache& cache
   return writer.finish();
 }
 
-// The registration, untimed, that the warm subject finds.
+// Makes the registration, untimed, that the warm subject finds.
 pinfold::result<void> warm_up(const stage& on, uring_cache& cache) {
   return cache.acquire(on.memory.bytes()).map([](const auto& lease) { static_cast<void>(lease); });
 }
@@ -66,7 +66,7 @@ struct outcome {
   bool right;
 };
 
-// New content for each run: only this run can have brought it to the file.
+// Each run writes new content, so that only this run can have brought it to the file.
 pinfold::result<outcome> write_once(const stage& on, std::string_view subject, std::uint64_t seed) {
   auto cache = on.run.ring.cache(on.run.options.cache);
   fill(on.memory.bytes(), seed);
@@ -115,7 +115,7 @@ json row_of(const stage& on, const char* subject, const measured& results) {
   return row;
 }
 
-// Subjects take turns, so that whatever else the machine does meets all of them. The file has its blocks before.
+// Subjects take turns, so that other load on the machine affects all of them. The file has its blocks before.
 json rows_for(const stage& on, progress_bar& progress) {
   std::map<std::string_view, measured> results;
   if (auto first = write_once(on, "pipelined", 0); !first) results["pipelined"].failed = first.error();

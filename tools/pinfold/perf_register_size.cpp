@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The size case: what one registration costs, by size and kind of pages. The pages are in place before: what is
-// measured is pinning them.
+// The size case: the cost of one registration, by size and kind of pages. The pages are populated before, so it
+// measures pinning them.
 #include "perf_register.hpp"
 #include "progress.hpp"
 #include "sizes.hpp"
@@ -17,14 +17,14 @@ using pinfold::page_kind;
 constexpr std::array all_kinds{page_kind::plain, page_kind::thp, page_kind::hugetlb};
 constexpr std::uint64_t hits = 1000;
 
-// What one run measured.
+// The measurements of one run.
 struct costs {
   latency opened;
   latency closed;
   double hit = 0;  // nanoseconds, on average
 };
 
-// One kind of pages that the system gave, and what was measured on them.
+// One kind of pages that the system has, and its measurements.
 struct subject {
   page_kind kind;
   paged_memory memory;
@@ -43,7 +43,7 @@ pinfold::result<double> time_of_hit(uring_cache& cache, const paged_memory& memo
   return outcome.map([&] { return static_cast<double>(took) / hits; });
 }
 
-// Registered and unregistered again and again, without the cache.
+// Registers and unregisters again and again, without the cache.
 pinfold::result<costs> measure(const register_run& run, uring_cache& cache, const paged_memory& memory) {
   auto& registrar = cache.backend();
   if (memory.bytes().size() > registrar.limits().max_bytes)
@@ -68,7 +68,7 @@ std::vector<page_kind> kinds_of(const register_options& options) {
   return {all_kinds.begin(), all_kinds.end()};
 }
 
-// The kinds that the system gives. What it does not give is noted, for the largest size only.
+// Returns the kinds that the system has. Notes the missing ones, for the largest size only.
 std::vector<subject> subjects_of(const register_run& run, std::size_t size, std::map<page_kind, std::string>& missing) {
   std::vector<subject> found;
   for (const auto kind : kinds_of(run.options)) {
@@ -98,7 +98,7 @@ json row_of(const register_run& run, std::size_t size, const subject& measured) 
   return row;
 }
 
-// How much cheaper than on small pages, where both were measured.
+// Adds how much cheaper a row is than that with small pages, where both were measured.
 void add_gain(json& row, const json& rows) {
   for (const auto& other : rows) {
     if (other.at("size") != row.at("size") || other.at("pages") != "4k") continue;
@@ -107,7 +107,7 @@ void add_gain(json& row, const json& rows) {
   }
 }
 
-// Kinds of pages take turns, so that whatever else the machine does meets all of them.
+// Kinds of pages take turns, so that other load on the machine affects all of them.
 void measure_all(const register_run& run, std::vector<subject>& subjects, progress_bar& progress) {
   for (unsigned repeat = 0; repeat < run.options.repeats; ++repeat) {
     for (auto& one : subjects) {

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The program that this one becomes unblocks them: before its main(), a library's handler would run.
+// The program that replaces this one unblocks them: before its main(), a library's handler would run.
 void block_interrupts(int how) {
   sigset_t all{};
   ::sigemptyset(&all);
@@ -26,7 +26,7 @@ void block_interrupts(int how) {
   ::pthread_sigmask(how, &all, nullptr);
 }
 
-// Beside this program, or where `cmake --install` puts it. Returns when it is nowhere.
+// Runs the program beside this one, or where `cmake --install` puts it. Returns when there is none.
 void become(const char* program, char** arguments) {
   block_interrupts(SIG_BLOCK);
   std::error_code unknown;

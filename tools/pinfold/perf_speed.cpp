@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `pinfold perf hit|miss|scale|memory|evict`: what the cache itself costs, over a registrar that does nothing.
+// `pinfold perf hit|miss|scale|memory|evict`: the cost of the cache itself, over a registrar that does nothing.
 #include "commands.hpp"
 #include "failure.hpp"
 #include "host.hpp"
@@ -31,7 +31,7 @@ struct speed_kind {
   const char* name;
   const char* help;
   std::vector<std::size_t> regions;
-  std::vector<unsigned> threads;  // none: always on one
+  std::vector<unsigned> threads;  // empty: always one thread
   std::vector<column> (*columns)();
 };
 
@@ -43,7 +43,7 @@ std::vector<speed_kind> kinds() {
           {"evict", "Random use of twice what the budget allows", {1000, 100'000}, {1, 2}, evict_columns}};
 }
 
-// A row over pinfold's own of the same kind, by what the case is about.
+// Adds each row's figure over that of pinfold's own row of the same kind.
 void add_ratios(json& rows) {
   for (auto& row : rows) {
     for (const auto& own : rows) {
@@ -57,7 +57,7 @@ void add_ratios(json& rows) {
   }
 }
 
-// Of one size and thing first, then by subject: so that those who compete stand below each other.
+// Sorts by size and case first, then by subject, so that competing subjects stand below each other.
 json side_by_side(const json& rows) {
   auto sorted = json::array();
   std::vector<bool> taken(rows.size());
@@ -72,7 +72,7 @@ json side_by_side(const json& rows) {
 }
 
 void check_memory_for(const bench::parameters& how, const json& host) {
-  constexpr std::size_t most_bytes = 1024;  // a region: its requests, its entry in the dearest of the subjects
+  constexpr std::size_t most_bytes = 1024;  // a region's requests, and its entry in the most expensive subject
   const auto most = host.at("memory").get<std::size_t>() / 2 / most_bytes;
   for (const auto regions : how.regions) {
     if (regions > most) throw usage_failure(fmt::format("--regions {}: too many for this machine's memory", regions));

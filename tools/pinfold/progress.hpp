@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// A progress bar for people who wait.
+/// A progress bar for users of long measurements.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,7 @@
 
 namespace tool {
 
-/// Drawn on standard error, if that is a terminal and the work has taken two seconds; wiped away at the end.
+/// Draws on standard error, if that is a terminal and the work has taken two seconds; wiped at the end.
 class progress_bar {
  public:
   explicit progress_bar(std::size_t steps) noexcept;
@@ -16,7 +16,7 @@ class progress_bar {
   progress_bar& operator=(const progress_bar&) = delete;
   ~progress_bar();
 
-  /// So many more of the steps are done.
+  /// Counts more steps as done.
   void step(std::size_t count = 1);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The ways to read a peer's message that are compared with each other.
+/// The ways to read a peer's message that the tool compares.
 #pragma once
 
 #include "message.hpp"
@@ -18,7 +18,7 @@ namespace tool {
 
 using memfd_cache = pinfold::import_cache<pinfold::memfd_importer>;
 
-/// One way to copy a message here. One object serves one thread.
+/// One way to copy a message to this process. One object serves one thread.
 class reader {
  public:
   virtual ~reader() = default;

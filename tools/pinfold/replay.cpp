@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `pinfold replay`: what other eviction policies would have cost.
+// `pinfold replay`: the cost of other eviction policies on the same requests.
 #include "commands.hpp"
 #include "failure.hpp"
 #include "host.hpp"
@@ -94,7 +94,7 @@ json row_of(const workload& of, const std::string& costs, const replay_budget& b
   return row;
 }
 
-// LRU first: the others are compared with it, shown or not.
+// Runs LRU first: the others are compared with it, shown or not.
 void replay_with(workload& of, const replay_command& command, const replay_budget& budget, json& rows) {
   count_room(of, budget.in_entries);
   const auto costs = command.costs.empty() ? (command.trace.empty() ? "uring" : "recorded") : command.costs;

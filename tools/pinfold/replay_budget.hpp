@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// How much room a replayed cache has, as people write it.
+/// The budget of a replayed cache, as users write it.
 #pragma once
 
 #include "replay/workload.hpp"
@@ -16,7 +16,7 @@ struct replay_budget {
   std::size_t room = 0;
 };
 
-/// `25%` of the workload's footprint; `64M`; or a plain number of registrations. Throws `usage_failure`.
+/// Parses `25%` of the workload's footprint; `64M`; or a plain number of registrations. Throws `usage_failure`.
 [[nodiscard]] replay_budget budget_for(const std::string& text, const workload& of);
 
 }  // namespace tool

@@ -33,7 +33,7 @@ void check_room(const std::string& directory, std::size_t bytes) {
         fmt::format("--dir {}: {} are free, {} are needed", directory, size_text(room), size_text(bytes)));
 }
 
-// Without O_TMPFILE in the file system: made with a name, which goes at once.
+// For file systems without O_TMPFILE: makes a file with a name, and removes the name at once.
 int open_and_unlink(const std::string& directory, int flags) {
   auto path = directory + "/pinfold-scratch-XXXXXX";
   const int made = ::mkostemp(path.data(), flags);

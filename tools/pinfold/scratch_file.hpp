@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// A real file to read and write, which is gone at the end.
+/// A real file to read and write, which is removed at the end.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,8 @@
 
 namespace tool {
 
-/// A file without a name, in a directory of the user's choice; past the page cache where the file system allows it.
+/// A file without a name, in the directory of the user's choice; it bypasses the page cache where the file system
+/// allows it.
 class scratch_file {
  public:
   /// Throws `usage_failure` when the directory is none, not writable, or has no room for `bytes`; `failure` otherwise.
@@ -22,7 +23,8 @@ class scratch_file {
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
   [[nodiscard]] bool direct() const noexcept { return direct_; }  ///< O_DIRECT
 
-  /// Whether the file's first `bytes` bytes are the content of `seed`. Throws `failure` when it cannot be read.
+  /// Returns whether the file's first `bytes` bytes are the content of `seed`. Throws `failure` when the file cannot be
+  /// read.
   [[nodiscard]] bool holds_content(std::uint64_t seed, std::size_t bytes) const;
 
  private:
@@ -30,7 +32,7 @@ class scratch_file {
   bool direct_ = false;
 };
 
-/// Where scratch files go unless the user says: $TMPDIR, or /var/tmp, which is on a disk where /tmp may not be.
+/// Returns the default directory of scratch files: $TMPDIR, or /var/tmp, which is on a disk where /tmp may not be.
 [[nodiscard]] std::string scratch_directory();
 
 }  // namespace tool

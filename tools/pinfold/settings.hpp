@@ -14,16 +14,16 @@
 
 namespace tool {
 
-/// Throws `usage_failure` when a variable or the settings file is wrong.
+/// Returns the options. Throws `usage_failure` when a variable or the settings file is wrong.
 [[nodiscard]] pinfold::cache_options options_of_environment();
 
-/// `--retain`, `--no-retain`, `--max-bytes`, `--max-count`, `--when-full`.
+/// The flags `--retain`, `--no-retain`, `--max-bytes`, `--max-count`, `--when-full`.
 class cache_flags {
  public:
-  /// This object must live until the command line is parsed, at the same place.
+  /// Adds the flags. This object must stay at the same place until the command line is parsed.
   void add_to(CLI::App& command);
 
-  /// The environment's options, changed by the flags that were given. Throws `usage_failure`.
+  /// Returns the environment's options, changed by the given flags. Throws `usage_failure`.
   [[nodiscard]] pinfold::cache_options resolve() const;
 
  private:
@@ -33,10 +33,10 @@ class cache_flags {
   std::optional<std::string> when_full_;
 };
 
-/// `--via`, one of `names`: how the memfd importer fetches descriptors.
+/// Adds `--via`, one of `names`: how the memfd importer fetches descriptors.
 void add_via(CLI::App& command, pinfold::memfd_via& into, const std::vector<std::string>& names);
 
-/// The name of the choice, as on the command line.
+/// Returns the name of the choice, as on the command line.
 [[nodiscard]] const char* name_of(pinfold::when_full choice) noexcept;
 [[nodiscard]] const char* name_of(pinfold::memfd_via choice) noexcept;
 

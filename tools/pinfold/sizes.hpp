@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Sizes as people write and read them.
+/// Sizes in the form for users.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,13 @@
 
 namespace tool {
 
-/// `4K,64K,1M` as numbers of bytes. Throws `usage_failure` for anything that is not a list of sizes, each 8 at least.
+/// Parses `4K,64K,1M` into numbers of bytes. Throws `usage_failure` for anything but a list of sizes, each at least 8.
 [[nodiscard]] std::vector<std::size_t> parse_sizes(const std::string& text);
 
-/// The same for one size.
+/// Parses one size in the same way.
 [[nodiscard]] std::size_t parse_one_size(std::string_view text);
 
-/// `65536` as `64 KiB`; what is no whole number of units gets one decimal.
+/// Formats `65536` as `64 KiB`; with one decimal unless it is a whole number of units.
 [[nodiscard]] std::string size_text(std::size_t bytes);
 
 }  // namespace tool

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The memfd importer with opens as slow as those of other drivers: CUDA's take 0.1 to 1.3 ms, a loaded one more.
+/// The memfd importer with opens as slow as those of other drivers: CUDA's take 0.1 to 1.3 ms, and more under load.
 #pragma once
 
 #include <pinfold/error.hpp>
@@ -14,7 +14,7 @@
 
 namespace tool {
 
-/// Sleeps before each real open. Counts the opens that it has begun in `begun`, which must outlive it.
+/// Sleeps before each real open. Counts the opens that have begun in `begun`, which must outlive it.
 class slow_importer {
  public:
   static constexpr const char* name = pinfold::memfd_importer::name;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// A registrar as slow as a network card's: each call takes its time and does nothing else.
+/// A registrar as slow as a network card's: each call sleeps and does nothing else.
 #pragma once
 
 #include <pinfold/error.hpp>
@@ -16,7 +16,7 @@
 
 namespace tool {
 
-/// Sleeps in each `open`. Counts them.
+/// Sleeps in each `open`, and counts the opens.
 class slow_registrar {
  public:
   static constexpr const char* name = "sleeping";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What `pinfold perf hit|miss|scale|memory|evict` measures in this process.
+/// The in-process measurements of `pinfold perf hit|miss|scale|memory|evict`.
 #pragma once
 
 #include "report.hpp"
@@ -9,7 +9,7 @@
 
 namespace tool {
 
-/// The rows of pinfold, of its other ways to be called, and of what no cache can beat. Throws `failure`.
+/// Returns the rows of pinfold, of its other interfaces, and of the floors that no cache can beat. Throws `failure`.
 [[nodiscard]] json measure_pinfold(const bench::parameters& how);
 
 }  // namespace tool

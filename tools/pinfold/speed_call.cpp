@@ -27,7 +27,7 @@ int pinfold_call_acquire(void* from, const void* address, std::size_t bytes, voi
   return 0;
 }
 
-// The handle is copied out as a value: what a device is told.
+// Returns the handle by value, as a program gives it to a device.
 std::uint64_t pinfold_call_key(const void* lease) { return static_cast<const cache::lease*>(lease)->handle().key; }
 
 void pinfold_call_release(void* lease) { std::destroy_at(static_cast<cache::lease*>(lease)); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// pinfold as a C program would call it: functions that are not inlined and know only opaque pointers.
+/// pinfold as a C program would call it: functions that are not inlined, and opaque pointers.
 #pragma once
 
 #include "bench/subject.hpp"
@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <utility>
 
-// Written out as C would declare them; a lease lies in memory of the caller's.
+// Declared as in C; a lease lies in the caller's memory.
 extern "C" {
 void* pinfold_call_create(std::size_t max_count);
 void pinfold_call_destroy(void* cache);

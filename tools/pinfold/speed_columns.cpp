@@ -15,7 +15,7 @@ columns named(columns more) {
   return all;
 }
 
-// How many of the windows were left, after those in which a thread was off its CPU.
+// Shows how many windows remained after removing those in which a thread was off its CPU.
 column kept() {
   return {"kept", [](const json& row) {
             if (!row.contains("windows")) return std::string("-");

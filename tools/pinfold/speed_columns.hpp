@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What people see of the speed measurements.
+/// The columns that people see of the speed measurements.
 #pragma once
 
 #include "report.hpp"

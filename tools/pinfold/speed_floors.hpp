@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What no cache can beat: the same loop with as little inside as a hit must do.
+/// Lower bounds for any cache: the same loop with the least work that a hit must do.
 #pragma once
 
 #include "bench/subject.hpp"
@@ -11,7 +11,7 @@
 
 namespace tool {
 
-/// A comparison of the range and two atomic additions that nobody contends: one to hold, one to let go.
+/// A comparison of the range and two uncontended atomic additions: one to hold, one to release.
 class atomics_floor {
  public:
   static constexpr const char* name = "floor-atomics";
@@ -44,8 +44,8 @@ class atomics_floor {
   std::atomic<std::uint64_t> pins_{0};
 };
 
-/// A load from the region's record of 64 bytes, on which everything after it depends, and a store to it: a cache whose
-/// entries do not fit into the CPU's caches waits for memory as long.
+/// A load from the region's record of 64 bytes, on which all later loads depend, and a store to it. A cache whose
+/// entries do not fit into the CPU's caches waits as long for memory.
 class record_floor {
  public:
   static constexpr const char* name = "floor-record";
@@ -66,7 +66,7 @@ class record_floor {
       auto& found = records_[regions_.index_of(wanted.address + carried_)];
       const auto key = found.key;
       found.uses = key;
-      carried_ = key - 1;  // 0, which the compiler does not know: the next address needs this load
+      carried_ = key - 1;  // adds 0, which the compiler does not know: the next address needs this load
       return {key};
     }
     [[nodiscard]] std::uint64_t key(const held& of) const noexcept { return of.key; }

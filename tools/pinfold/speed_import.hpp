@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The import cache as it is measured: over an importer that does nothing, with handles of 64 bytes like CUDA's.
+/// The import cache for measurements: over an importer that does nothing, with handles of 64 bytes like CUDA's.
 #pragma once
 
 #include "speed_subjects.hpp"
@@ -43,7 +43,7 @@ class null_importer {
   [[nodiscard]] pinfold::result<void> close(const mapping_type& /*mapping*/) noexcept { return {}; }
 };
 
-/// The regions are the allocations of one peer, whose handles lie in an array, as they came.
+/// The regions are the allocations of one peer, whose handles lie in an array, in the order of arrival.
 class import_subject {
  public:
   static constexpr const char* name = "pinfold-import";

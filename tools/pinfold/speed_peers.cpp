@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The package on Debian without which it is not built.
+// A peer, and the Debian package that its build needs.
 struct peer {
   const char* name;
   const char* program;

@@ -13,15 +13,15 @@
 
 namespace tool {
 
-/// What came of asking the peers.
+/// The results of the peers' programs.
 struct peer_results {
   json rows = json::array();
   std::vector<std::string> notes;     ///< about peers that were not built
   std::vector<std::string> failures;  ///< about peers that ended badly
 };
 
-/// Runs each program that is there, one after the other. They are looked for in `directory` only, or if that is empty,
-/// beside this program and in `../libexec/pinfold`. One that takes longer than `limit` is ended.
+/// Runs each program that exists, one after the other. Looks for them in `directory` only or, if that is empty, beside
+/// this program and in `../libexec/pinfold`. Ends a program that takes longer than `limit`.
 [[nodiscard]] peer_results measure_peers(const bench::parameters& how, const std::string& directory,
                                          std::chrono::seconds limit);
 

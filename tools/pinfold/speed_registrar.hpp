@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// A registrar whose calls take their time, both ways.
+/// A registrar whose calls sleep, opens and closes alike.
 #pragma once
 
 #include <pinfold/error.hpp>
@@ -13,7 +13,7 @@
 
 namespace tool {
 
-/// The null registrar, which sleeps in each call first.
+/// The null registrar with a sleep at the start of each call.
 class pausing_registrar {
  public:
   static constexpr const char* name = "pausing";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// pinfold as it is measured: over registrars that do nothing, or sleep, so that what remains is the cache's own cost.
+/// pinfold for measurements: over registrars that do nothing, or sleep, so that the rest is the cache's own cost.
 #pragma once
 
 #include "speed_registrar.hpp"
@@ -16,7 +16,7 @@
 
 namespace tool {
 
-/// Keeps what is registered: the application says when memory goes, and here none does.
+/// Returns options that keep registrations: the application announces when memory goes, and here none does.
 [[nodiscard]] inline pinfold::cache_options options_for(const bench::setup& how) {
   pinfold::cache_options options;
   options.monitor = pinfold::monitor_choice::explicit_;
@@ -41,7 +41,7 @@ class cache_user {
     if (lease) static_cast<void>(lease->release());
   }
 
-  /// The last release then closes it.
+  /// Makes the last release close the registration.
   void forget(const held& lease) noexcept {
     if (lease) cache_->invalidate(reinterpret_cast<const void*>(key(lease)), 1);
   }
@@ -50,7 +50,7 @@ class cache_user {
   Cache* cache_;
 };
 
-/// Through the C++ API, of which the typed part is compiled into the caller.
+/// Uses the C++ API, whose typed part is compiled into the caller.
 class inline_subject {
  public:
   static constexpr const char* name = "pinfold";
@@ -66,7 +66,7 @@ class inline_subject {
   cache cache_;
 };
 
-/// The same with slow calls.
+/// The same subject with slow calls.
 class pausing_subject {
  public:
   static constexpr const char* name = "pinfold";
@@ -81,7 +81,7 @@ class pausing_subject {
   cache cache_;
 };
 
-/// Three caches that live at the same time, used in turn: what is kept for the one used last does not help.
+/// Three caches that live at the same time, used in turn, so that state kept for the cache used last does not help.
 class three_caches_subject {
  public:
   static constexpr const char* name = "pinfold-3caches";
@@ -110,7 +110,7 @@ class three_caches_subject {
 
   [[nodiscard]] three_users user() noexcept { return {first_.user(), second_.user(), third_.user()}; }
 
-  /// To fill them: each has all regions.
+  /// Calls the function for each cache, to fill it: each has all regions.
   template <class F>
   void each_cache(F&& each) {
     each(first_);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `pinfold trace`: records the requests of a program that knows nothing of it.
+// `pinfold trace`: records the requests of a program that does not know of it.
 #include "commands.hpp"
 #include "failure.hpp"
 
@@ -21,7 +21,7 @@
 namespace tool {
 namespace {
 
-// As shells have it.
+// The status that shells use.
 constexpr int cannot_run = 126;
 constexpr int not_found = 127;
 constexpr int killed = 128;
@@ -31,7 +31,7 @@ struct trace_command {
   std::vector<std::string> program;
 };
 
-// An earlier trace is replaced; anything else is left alone.
+// Replaces an earlier trace, and no other file.
 std::string fresh_trace(const std::string& wanted) {
   const auto path = std::filesystem::absolute(wanted).string();  // the program may change its directory
   if (const auto made = pinfold::trace_file::open(path); !made)
@@ -42,7 +42,7 @@ std::string fresh_trace(const std::string& wanted) {
   return path;
 }
 
-// What the terminal sends to both is the program's business.
+// Ignores signals that the terminal sends to both: they are for the program.
 class signals_ignored {
  public:
   signals_ignored() noexcept : interrupt_(std::signal(SIGINT, SIG_IGN)), quit_(std::signal(SIGQUIT, SIG_IGN)) {}
@@ -59,7 +59,7 @@ class signals_ignored {
   handler quit_;
 };
 
-// The `errno` value when it cannot be started, else 0.
+// Returns the `errno` value when the program cannot be started, else 0.
 int start(std::vector<std::string>& program, pid_t& child) {
   std::vector<char*> arguments;
   for (auto& one : program) arguments.push_back(one.data());
@@ -75,7 +75,7 @@ int wait_for(pid_t child) {
   return status;
 }
 
-// The exit status is the program's own; where that is 0 and nothing was recorded, 1.
+// Returns the program's exit status; 1 when that is 0 and nothing was recorded.
 int conclude(const trace_command& command, int status, const pinfold::recorded_trace& trace) {
   const auto& name = command.program.front();
   if (WIFSIGNALED(status))

@@ -30,24 +30,24 @@ struct file_io {
   std::optional<std::uint32_t> index;  ///< of the registered buffer around the memory; none when not registered
 };
 
-/// A ring at a fixed place. For one thread at a time.
+/// A ring with a fixed address. For one thread at a time.
 class uring {
  public:
-  /// A ring for `depth` I/Os at a time. `unsupported` where the kernel has none or does not allow it.
-  /// Its registrars' tables have `slots` slots, 0: as many as the kernel gives.
+  /// Makes a ring for `depth` I/Os at a time. Returns `unsupported` where the kernel has none or does not allow it. Its
+  /// registrars' tables have `slots` slots; 0: as many as the kernel permits.
   [[nodiscard]] static pinfold::result<std::unique_ptr<uring>> open(unsigned depth,
                                                                     unsigned slots = default_slots) noexcept;
   uring(const uring&) = delete;
   uring& operator=(const uring&) = delete;
   ~uring();
 
-  /// A registrar with the ring's table of buffers. One at a time.
+  /// Makes a registrar with the ring's table of buffers. One at a time.
   [[nodiscard]] pinfold::result<pinfold::io_uring_registrar> registrar() noexcept;
 
-  /// A cache over such a registrar. Throws `failure`.
+  /// Makes a cache over such a registrar. Throws `failure`.
   [[nodiscard]] uring_cache cache(pinfold::cache_options options = {});
 
-  /// Prepares an I/O; `submit` starts it. `out_of_resources` when `depth` are under way.
+  /// Prepares an I/O; `submit` starts it. Returns `out_of_resources` when `depth` are under way.
   [[nodiscard]] pinfold::result<void> prepare(const file_io& what, std::uint64_t tag) noexcept;
   [[nodiscard]] pinfold::result<void> submit() noexcept;
 
@@ -56,10 +56,10 @@ class uring {
     int answer;  ///< bytes, or a negative errno
   };
 
-  /// Waits for one of them.
+  /// Waits for one I/O.
   [[nodiscard]] pinfold::result<completion> wait() noexcept;
 
-  /// One I/O, from start to end. Needs that none is under way.
+  /// Does one I/O from start to end. No other may be under way.
   [[nodiscard]] pinfold::result<void> perform(const file_io& what) noexcept;
 
  private:
@@ -70,10 +70,10 @@ class uring {
   bool made_ = false;
 };
 
-/// Whether an I/O moved all its bytes; else why not.
+/// Returns whether an I/O moved all its bytes, or else why not.
 [[nodiscard]] pinfold::result<void> checked(int answer, std::size_t bytes) noexcept;
 
-/// A ring, or a `failure` that says why there is none.
+/// Returns a ring, or throws a `failure` that says why there is none.
 [[nodiscard]] std::unique_ptr<uring> need_uring(unsigned depth, unsigned slots = default_slots);
 
 }  // namespace tool

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// libfabric's version and providers on this host, and whether they keep registrations by themselves.
+// libfabric's version and providers on this host, and whether the providers cache registrations themselves.
 #include "facts.hpp"
 
 #include <pinfold/registrars/libfabric.hpp>
@@ -20,7 +20,7 @@ struct provider {
   bool caches_too = false;
 };
 
-// A provider is offered many times: for each kind of endpoint, device and address.
+// Merges the providers by name: each is offered many times, for each kind of endpoint, device and address.
 std::map<std::string, provider> by_name(const ::fi_info* offered) {
   std::map<std::string, provider> found;
   for (const auto* one = offered; one != nullptr; one = one->next) {

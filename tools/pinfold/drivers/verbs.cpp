@@ -14,7 +14,8 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-// Only trying tells: a driver that has no dma-bufs says so before it looks at the descriptor.
+// Returns whether the driver registers dma-bufs, found out by trying: a driver without them says so before it looks at
+// the descriptor.
 bool takes_dma_bufs([[maybe_unused]] ::ibv_context* context) {
 #if defined(PINFOLD_HAS_REG_DMABUF_MR)
   const std::unique_ptr<::ibv_pd, decltype(&::ibv_dealloc_pd)> domain(::ibv_alloc_pd(context), &::ibv_dealloc_pd);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Anybody.
+/// Random eviction.
 #pragma once
 
 #include "policy.hpp"
@@ -10,7 +10,7 @@
 
 namespace tool {
 
-/// The same anybody in every run.
+/// Evicts a random object: the same ones in every run.
 class at_random : public policy {
  public:
   explicit at_random(const workload& /*of*/) {}

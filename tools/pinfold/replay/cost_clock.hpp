@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Second chance that knows what things cost.
+/// Second chance with costs.
 #pragma once
 
 #include "object_list.hpp"
@@ -13,9 +13,9 @@
 
 namespace tool {
 
-/// One whose cost for a unit of room is n times the usual is spared n - 1 times more by the hand, `most_rounds` at
-/// most: after it came, and after the hand found it used. Hits write what second chance writes; the rounds are the
-/// hand's own. The usual is a mean over those who went lately.
+/// Second chance with extra rounds. An object whose cost per unit of room is n times the usual one survives n - 1 more
+/// passes of the hand, at most `most_rounds`: after its insertion, and after each pass that found it used. Hits write
+/// only what second chance writes; the hand counts the rounds. The usual cost is a moving mean over evicted objects.
 class cost_clock : public policy {
  public:
   static constexpr std::uint8_t most_rounds = 7;
@@ -50,7 +50,7 @@ class cost_clock : public policy {
     const double times = std::round(objects_[one].density() * usual_room_ / usual_cost_) - 1;
     return static_cast<std::uint8_t>(std::clamp<double>(times, 0, most_rounds));
   }
-  // Cost and room each by itself: a mean of their ratios would be that of the many small ones.
+  // Averages cost and room separately: a mean of their ratios would be dominated by the many small objects.
   void learn(const replay_object& gone) noexcept {
     usual_cost_ += newest_share * (gone.cost() - usual_cost_);
     usual_room_ += newest_share * (static_cast<double>(gone.room) - usual_room_);

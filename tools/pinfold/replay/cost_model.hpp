@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What registering costs where no trace has it: linear in the size.
+/// The cost of registering where no trace has it: linear in the size.
 #pragma once
 
 #include <cstddef>

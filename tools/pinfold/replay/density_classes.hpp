@@ -16,10 +16,10 @@
 
 namespace tool {
 
-/// As `lazy_greedy_dual`, but costs for a unit of room are rounded to powers of two. Who comes to a queue later has the
-/// higher value there, so that the least of all values is at a queue's front. An object that is found used moves up a
-/// queue, `most_steps` above its own at most: each doubles its worth. Hits write what second chance writes, and victims
-/// are chosen as many at a time as there.
+/// Like `lazy_greedy_dual`, but costs per unit of room are rounded to powers of two. An object that enters a queue
+/// later has the higher value there, so the least of all values is at a queue's front. An object that is found used
+/// moves up a queue, at most `most_steps` above its own: each step doubles its worth. Hits write what second chance
+/// writes, and as many victims are chosen at a time.
 class density_classes : public policy {
  public:
   density_classes(const workload& of, unsigned most_steps)

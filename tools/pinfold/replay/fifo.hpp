@@ -8,7 +8,7 @@
 
 namespace tool {
 
-/// Does not care who is used.
+/// Ignores hits.
 class fifo : public policy {
  public:
   explicit fifo(const workload& of) : order_(of.objects.size()) {}

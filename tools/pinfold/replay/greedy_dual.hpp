@@ -11,8 +11,9 @@
 
 namespace tool {
 
-/// Each object has a value: its cost for a unit of room, over the value of who went last. The least valuable goes. With
-/// frequencies, the cost counts as often as the object was asked for since it came. Writes at every hit, as LRU does.
+/// Each object has a value: its cost per unit of room, plus the value of the object evicted last. Evicts the object of
+/// the least value. With frequencies, the cost is multiplied by the object's requests since its insertion. Writes at
+/// every hit, like LRU.
 class greedy_dual : public policy {
  public:
   greedy_dual(const workload& of, bool frequencies)

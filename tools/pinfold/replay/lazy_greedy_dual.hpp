@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// GreedyDual-Size that writes at a hit what second chance writes.
+/// GreedyDual-Size whose hits write only what second chance writes.
 #pragma once
 
 #include "policy.hpp"
@@ -12,9 +12,9 @@
 
 namespace tool {
 
-/// The least valuable goes, unless it was used since it got its value: then it gets a new one, over that of who went
-/// last. The value counts its cost for a unit of room as often as it was found used, `most_uses` times at most, so that
-/// what was popular once does not stay for ever.
+/// Evicts the object of the least value, unless it was used since it got that value: then it gets a new one, above that
+/// of the object evicted last. The value counts the cost per unit of room as often as the object was found used, at
+/// most `most_uses` times, so that formerly popular objects do not stay for ever.
 class lazy_greedy_dual : public policy {
  public:
   lazy_greedy_dual(const workload& of, unsigned most_uses)

@@ -8,7 +8,7 @@
 
 namespace tool {
 
-/// What all others are compared with. A cache would have to write at every hit, in memory that threads share.
+/// The reference for all others. A cache would have to write at every hit, in memory that threads share.
 class lru : public policy {
  public:
   explicit lru(const workload& of) : order_(of.objects.size()) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// A cache that measures an open has one figure for it, which may be far off.
+/// Wrong costs: a cache that measures an open has one figure for it, which may be far off.
 #pragma once
 
 #include "workload.hpp"
@@ -11,8 +11,8 @@
 
 namespace tool {
 
-/// From now on policies take each object's cost for up to `factor` times more or less than it is: any power of it
-/// between -1 and 1 is as likely. What is paid remains what it was.
+/// Makes policies misjudge each object's cost by a random factor, up to `factor` or one over it; the exponent is
+/// uniform between -1 and 1. The cost that is paid stays the same.
 inline void misjudge(workload& of, double factor, std::uint64_t seed) {
   std::mt19937_64 generator(seed);
   for (auto& one : of.objects) {

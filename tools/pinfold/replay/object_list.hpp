@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// A list of objects in which each knows its place: linked through two arrays, so that nothing is allocated on the way.
+/// A list of objects, linked through two arrays, so that each knows its place and no call allocates.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ class object_list {
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] object front() const noexcept { return first_; }
   [[nodiscard]] bool holds(object one) const noexcept { return links_[one].in; }
-  /// `none` at the end.
+  /// Returns `none` at the end.
   [[nodiscard]] object after(object one) const noexcept { return links_[one].next; }
 
   void push_back(object one) noexcept {
@@ -30,7 +30,7 @@ class object_list {
     ++size_;
   }
 
-  /// Requires that it is in the list.
+  /// Removes an object, which must be in the list.
   void remove(object one) noexcept {
     const auto [previous, next, in] = links_[one];
     (previous != none ? links_[previous].next : first_) = next;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What could be had by who knows the future.
+/// Eviction with knowledge of the future.
 #pragma once
 
 #include "policy.hpp"
@@ -13,8 +13,8 @@
 
 namespace tool {
 
-/// Of the few that are needed last, the one whose room is worth least until then goes. Where all objects are alike this
-/// is Belady's MIN, and nothing can be better; else it is a good guess, no bound.
+/// Evicts, of the few objects that are needed last, the one whose room is worth least until then. Where all objects are
+/// alike this is Belady's MIN, and nothing can be better; otherwise it is a good estimate and not a bound.
 class offline : public policy {
  public:
   explicit offline(const workload& of) : objects_(of.objects), uses_(objects_.size()), next_(objects_.size()) {

@@ -16,7 +16,7 @@ struct known_policy {
   std::unique_ptr<policy> (*make)(const workload& of);
 };
 
-/// The first is true LRU, with which the others are compared; `second-chance` is the cache's own.
+/// Returns all policies. The first is true LRU, with which the others are compared; `second-chance` is the cache's own.
 [[nodiscard]] std::span<const known_policy> all_policies() noexcept;
 
 }  // namespace tool

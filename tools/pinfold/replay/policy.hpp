@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Who goes when room is needed: what every eviction policy must answer.
+/// The interface of every eviction policy: the choice of the next victim.
 #pragma once
 
 #include "workload.hpp"
@@ -9,8 +9,8 @@
 
 namespace tool {
 
-/// Knows what is cached, because it is told of everything that comes and hits, and chooses who goes. Objects are named
-/// by their index in the workload, which outlives the policy.
+/// An eviction policy. It is told of every insertion and hit, and so knows what is cached. Objects are named by their
+/// index in the workload, which outlives the policy.
 class policy {
  public:
   using object = std::uint32_t;
@@ -20,13 +20,13 @@ class policy {
   policy& operator=(const policy&) = delete;
   virtual ~policy() = default;
 
-  /// A cached object was asked for.
+  /// Tells of a request for a cached object.
   virtual void hit(object one) = 0;
 
-  /// An object is cached from now on.
+  /// Tells that an object is cached from now on.
   virtual void insert(object one) = 0;
 
-  /// The one that goes; it is not cached any more. Something is cached when this is called.
+  /// Returns the object to evict, and removes it. At least one object must be cached.
   [[nodiscard]] virtual object victim() = 0;
 };
 

@@ -16,7 +16,7 @@ double median(std::vector<double>& of) {
   return *middle;
 }
 
-/// The requests of one cache, on their way to being a workload.
+/// The requests of one cache, while they are made into a workload.
 class gathered {
  public:
   explicit gathered(std::string name) { made_.name = std::move(name); }
@@ -48,7 +48,8 @@ class gathered {
   }
 
  private:
-  // For what nobody was seen to open: one request joined the open of another, whose own line is missing.
+  // Returns the usual cost, for objects whose open is not in the trace: a request joined the open of another, whose own
+  // line is missing.
   double usual_per_byte() {
     double time = 0;
     double bytes = 0;

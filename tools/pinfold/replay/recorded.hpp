@@ -12,9 +12,9 @@
 
 namespace tool {
 
-/// One workload for each cache that has requests, in the trace's order. An object is a registration, by peer and range.
-/// It costs what opening it took in the trace, as the median, and closes cost nothing, as no trace has them; or, where
-/// `costs` is given, what that says.
+/// Returns one workload for each cache that has requests, in the trace's order. An object is a registration, identified
+/// by peer and range. Its cost is the median time of its opens in the trace, and closes cost nothing, as no trace has
+/// them; `costs`, if given, is used instead.
 [[nodiscard]] std::vector<workload> workloads_of(const pinfold::recorded_trace& trace, const cost_model* costs);
 
 }  // namespace tool

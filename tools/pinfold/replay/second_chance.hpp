@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Second chance, also called CLOCK: as the cache itself has it.
+/// Second chance, also called CLOCK: the cache's own policy.
 #pragma once
 
 #include "object_list.hpp"
@@ -12,8 +12,8 @@
 
 namespace tool {
 
-/// The hand goes round: who was used since it came by last gets another round. `most_marked` victims are chosen at a
-/// time (a sixteenth of what is there, if that is less), since the cache pays for a barrier each time it chooses; those
+/// The hand goes round and spares each object that was used since its last pass. It chooses `most_marked` victims at a
+/// time (a sixteenth of the cached objects, if that is less), since the cache pays for a barrier each time; victims
 /// that are used again before their turn go back to the round's end.
 class second_chance : public policy {
  public:

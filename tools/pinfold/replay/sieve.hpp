@@ -11,7 +11,7 @@
 
 namespace tool {
 
-/// Unlike with second chance, who survives stays in its place, so that what is new meets the hand soon.
+/// Unlike in second chance, a survivor stays in its place, so that the hand meets new objects soon.
 class sieve : public policy {
  public:
   explicit sieve(const workload& of) : by_age_(of.objects.size()), visited_(of.objects.size()) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// One policy, one budget, one workload: what it would have cost.
+/// Computes the cost of one policy with one budget on one workload.
 #pragma once
 
 #include "policy.hpp"
@@ -15,14 +15,14 @@ struct replay_result {
   std::uint64_t hits = 0;
   std::uint64_t misses = 0;
   std::uint64_t evictions = 0;
-  std::uint64_t too_large = 0;  ///< of the misses: those that the budget can never hold
+  std::uint64_t too_large = 0;  ///< those misses that the budget can never hold
   double cost_ns = 0;           ///< of all opens, and of the closes of evictions
 };
 
-/// Sets what objects take of the budget.
+/// Sets how much room objects take of the budget.
 void count_room(workload& of, bool in_entries) noexcept;
 
-/// Plays all requests, one after the other, with nothing leased meanwhile. Objects that the budget can never hold are
+/// Plays all requests, one after the other, without leases in between. Objects that the budget can never hold are
 /// opened and closed for each request.
 [[nodiscard]] replay_result simulate(const workload& of, policy& chooser, std::size_t budget);
 

@@ -15,7 +15,7 @@ constexpr std::size_t requests = 400'000;
 constexpr std::size_t usual_bytes = std::size_t{64} * 1024;
 constexpr double usual_skew = 0.99;  // as in the YCSB benchmark
 
-// The standard's distributions are not the same everywhere.
+// The standard's distributions differ between implementations.
 class dice {
  public:
   explicit dice(std::uint64_t seed) : generator_(seed) {}
@@ -26,7 +26,7 @@ class dice {
   std::mt19937_64 generator_;
 };
 
-// Rank r is drawn in proportion to 1 / r^skew; which object has which rank is shuffled.
+// Draws rank r in proportion to 1 / r^skew; the assignment of ranks to objects is shuffled.
 class zipf {
  public:
   zipf(std::size_t objects, double skew, dice& chance) : ranks_(objects), at_most_(objects) {
@@ -69,7 +69,7 @@ workload make_zipf(const cost_model& costs, std::uint64_t seed) {
   return made;
 }
 
-// A hot set, and now and then one pass over everything else, as a backup or a checkpoint makes it.
+// A hot set, and now and then one pass over all other objects, as a backup or a checkpoint makes it.
 workload make_scan(const cost_model& costs, std::uint64_t seed) {
   constexpr std::size_t hot = 512;
   constexpr std::size_t between = 10'000;
@@ -90,7 +90,7 @@ workload make_loop(const cost_model& costs, std::uint64_t /*seed*/) {
   return made;
 }
 
-// Every so often, other objects are the popular ones.
+// The popular objects change now and then.
 workload make_shift(const cost_model& costs, std::uint64_t seed) {
   constexpr std::size_t between = 20'000;
   dice chance(seed);
@@ -103,7 +103,7 @@ workload make_shift(const cost_model& costs, std::uint64_t seed) {
   return made;
 }
 
-// 4 KiB to 16 MiB, as many of each power of two; size and popularity have nothing to do with each other.
+// Sizes from 4 KiB to 16 MiB, equally many of each power of two; size and popularity are independent.
 workload of_many_sizes(dice& chance, const cost_model& small_pages, const cost_model& other_pages) {
   workload made;
   for (std::size_t i = 0; i < 4096; ++i) {
@@ -121,7 +121,7 @@ workload make_mixed(const cost_model& costs, std::uint64_t seed) {
   return of_many_sizes(chance, costs, costs);
 }
 
-// The same, but half of what is large enough lies on huge pages.
+// The same, with half of the large enough objects on huge pages.
 workload make_pages(const cost_model& costs, std::uint64_t seed) {
   dice chance(seed);
   return of_many_sizes(chance, costs, all_cost_models()[1]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Workloads made up: the same again for the same seed, on any machine.
+/// Synthetic workloads: the same for the same seed, on any machine.
 #pragma once
 
 #include "cost_model.hpp"

@@ -21,12 +21,12 @@ namespace tool {
 namespace {
 
 struct network {
-  int family = 0;  ///< 0: it is none
+  int family = 0;  ///< 0: not an address
   std::array<unsigned char, 16> bytes{};
   unsigned bits = 0;
 };
 
-// An address is the network of itself alone.
+// An address is a network of one host.
 network network_of(const std::string& text) {
   network read;
   const auto slash = text.find('/');

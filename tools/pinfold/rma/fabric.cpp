@@ -25,7 +25,8 @@ std::string words_of(std::int64_t answer) {
   return fmt::format("{} (fi_errno {})", ::fi_strerror(code), code);
 }
 
-// Where a function of libfabric writes what it made; goes to its owner at the end of the full expression.
+// The place where a function of libfabric writes the object it made; passes it to the owner at the end of the full
+// expression.
 template <class Object>
 struct receiver {
   fabric_owned<Object>& owner;
@@ -46,10 +47,10 @@ void wish(::fi_info& hints, const std::string& provider) {
   hints.domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
   hints.domain_attr->threading = FI_THREAD_SAFE;
   hints.tx_attr->op_flags = FI_DELIVERY_COMPLETE;
-  hints.fabric_attr->prov_name = ::strdup(provider.c_str());  // goes with the hints
+  hints.fabric_attr->prov_name = ::strdup(provider.c_str());  // freed with the hints
 }
 
-// What a signal handler may look at. Odd while the provider is in a call.
+// The state that a signal handler may read. Odd while the provider is in a call.
 std::atomic<unsigned> turns{0};
 unsigned turns_before = 0;
 std::array<char, 128> last_words{};
@@ -117,7 +118,7 @@ fabric_end::fabric_end(const std::string& provider, const std::string& address) 
 
 fabric_end::~fabric_end() = default;
 
-// Busy for ever, where a peer did not answer.
+// A peer that did not answer may leave the provider busy for ever.
 void fabric_end::stop() noexcept {
   addresses_.get_deleter().quiet = true;
   queue_.get_deleter().quiet = true;

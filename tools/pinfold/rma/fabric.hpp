@@ -21,7 +21,7 @@ struct fid_av;
 
 namespace tool {
 
-/// Closes what libfabric opened. A failure to close is told on standard error, unless another failure was.
+/// Closes objects of libfabric. Prints a failure to close on standard error, unless another failure was printed.
 struct fabric_closer {
   bool quiet = false;
   void operator()(::fid* open) const noexcept;
@@ -33,48 +33,49 @@ struct fabric_closer {
 template <class Object>
 using fabric_owned = std::unique_ptr<Object, fabric_closer>;
 
-/// Where a peer's memory is, for who has its permission.
+/// The place of a peer's memory, for ranks that have its permission.
 struct fabric_target {
   std::uint64_t address = 0;
   std::uint64_t key = 0;
 };
 
-/// Own memory of one transfer. Lives until it is completed.
+/// A rank's own memory of one transfer. Lives until the transfer is completed.
 struct fabric_transfer {
   ::fi_context2 context{};  ///< the provider's; first, so that its address is the transfer's
   void* data = nullptr;
   std::size_t bytes = 0;
   void* desc = nullptr;
-  std::size_t number = 0;  ///< whatever the caller likes
+  std::size_t number = 0;  ///< for the caller's use
 };
 
-/// Ends the process, and says so, once a put, a get or a poll has not returned for `patience`, or twice as long: `shm`
-/// waits without end for a lock that a stopped or killed peer has. Uses SIGALRM.
+/// Ends the process, with a message, when a put, a get or a poll does not return within `patience` to twice that: `shm`
+/// waits without end for a lock that a stopped or killed peer holds. Uses SIGALRM.
 void limit_fabric_calls(std::chrono::nanoseconds patience, std::size_t rank);
 
 class fabric_end {
  public:
-  /// `address`: which of this host's, for providers over IP; empty: the provider's choice.
+  /// `address`: the host's address to use, for providers over IP; empty: the provider's choice.
   fabric_end(const std::string& provider, const std::string& address);
   ~fabric_end();
 
-  [[nodiscard]] std::size_t largest() const noexcept;  ///< bytes of one transfer
+  [[nodiscard]] std::size_t largest() const noexcept;  ///< most bytes of one transfer
   [[nodiscard]] std::string name() const;              ///< for `meet`, as bytes
   void meet(const std::string& peer);                  ///< the peer that `put` and `get` are for
-  void know(const std::string& peer);                  ///< another one, who puts and gets here
+  void know(const std::string& peer);                  ///< a further peer, which puts and gets here
   [[nodiscard]] pinfold::libfabric_registrar registrar() const;
 
-  /// False: not now, the provider is busy. Completed means that the bytes are where they belong (FI_DELIVERY_COMPLETE).
+  /// Returns false when the provider is busy. A completion means that the bytes have arrived (FI_DELIVERY_COMPLETE).
   [[nodiscard]] bool put(fabric_transfer& one, const fabric_target& to);
   [[nodiscard]] bool get(fabric_transfer& one, const fabric_target& from);
 
-  /// A transfer that was completed, if there is one.
+  /// Returns a completed transfer, if there is one.
   [[nodiscard]] fabric_transfer* poll();
 
-  /// Others' transfers may need this rank's provider to be called.
+  /// Calls the provider, which other ranks' transfers may need.
   void progress() { static_cast<void>(poll()); }
 
-  /// Ends all transfers, so that their memory may go. What libfabric will not close then is left to the process's end.
+  /// Ends all transfers, so that their memory may go. Objects that libfabric then does not close stay until the process
+  /// ends.
   void stop() noexcept;
 
  private:

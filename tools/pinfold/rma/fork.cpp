@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ranks of this host, forked before anything else is done.
+// Ranks on this host, forked before anything else happens.
 #include "failure.hpp"
 #include "interrupts.hpp"
 #include "options.hpp"
@@ -19,7 +19,7 @@
 namespace tool {
 namespace {
 
-// Rank 0's: no child is left when it ends.
+// Rank 0's peers: no child is left when rank 0 ends.
 class forked_peers : public star_peers {
  public:
   forked_peers(place where, std::vector<rma_link> links, std::vector<pid_t> children)
@@ -34,7 +34,7 @@ class forked_peers : public star_peers {
   }
 
  private:
-  // A child in a driver that does not return cannot be killed: it is left to init, and said so.
+  // A child in a driver call that does not return cannot be killed: it is left to init, with a message.
   static void reap(pid_t child, std::chrono::steady_clock::time_point deadline) {
     if (ends_by(child, deadline)) return;
     ::kill(child, SIGKILL);
@@ -71,7 +71,7 @@ std::unique_ptr<rma_peers> fork_peers(const rma_options& options) {
     if (child == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (::getppid() != parent) ::_exit(1);
-      links.clear();  // or nobody would see the parent hang up
+      links.clear();  // or no rank would see the parent hang up
       ours = rma_socket();
       take_interrupts({});
       links.emplace_back(std::move(theirs));

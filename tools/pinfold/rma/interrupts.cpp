@@ -45,7 +45,7 @@ void unblock(int signal) {
   ::_exit(128 + signal);
 }
 
-// They have files of their own to remove, and would be killed at this process's end.
+// Lets the children remove files of their own before this process's end would kill them.
 void end_children(const std::vector<pid_t>& children, int signal) {
   const auto deadline = std::chrono::steady_clock::now() + most_for_children;
   for (const auto child : children) ::kill(child, signal);
@@ -65,7 +65,7 @@ void end_at_interrupt(const sigset_t& signals, const std::vector<pid_t>& childre
     die_of(which);
   }).detach();
   unblock(which);
-  ::raise(which);  // a provider's handler, on a thread that holds none of its locks; or the end
+  ::raise(which);  // runs a provider's handler, on a thread that holds none of its locks; or ends the process
   die_of(which);
 }
 
@@ -82,7 +82,7 @@ void take_interrupts(std::vector<pid_t> children) {
   std::thread([signals = interrupts(), all = std::move(children)] { end_at_interrupt(signals, all); }).detach();
 }
 
-// The signal may have come, and its thread not have run yet: Ctrl-C is for all ranks at once.
+// The signal may have come while its thread has not run yet: Ctrl-C goes to all ranks at once.
 void end_if_interrupted() {
   sigset_t pending{};
   bool coming = ::sigpending(&pending) == 0;

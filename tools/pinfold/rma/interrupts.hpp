@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// How a rank ends at SIGINT, SIGTERM and SIGHUP. Libraries that libfabric loads install handlers of these when they
-/// are loaded, and libinfinipath's calls exit(): in the middle of fi_getinfo() that waits for ever for a lock that the
+/// The end of a rank at SIGINT, SIGTERM and SIGHUP. Libraries that libfabric loads install handlers of these, and
+/// libinfinipath's handler calls exit(): in the middle of fi_getinfo() that waits for ever for a lock that the
 /// interrupted thread holds. So no thread of a rank is ever interrupted; one thread waits for the signals.
 #pragma once
 
@@ -10,17 +10,17 @@
 
 namespace tool {
 
-/// Blocks the signals and removes the handlers that libraries have installed so far. Called once, before the process
+/// Blocks the signals and removes the handlers that libraries have installed so far. Call it once, before the process
 /// has a second thread. Signals that the process ignores stay ignored.
 void hold_interrupts();
 
-/// Starts the thread that waits for the signals. It passes one on to `children` and waits for them, runs a handler that
-/// a provider has installed since (which removes its files), and ends the process by the signal, within 2 s. A child of
-/// fork() needs a call of its own.
+/// Starts the thread that waits for the signals. The thread passes a signal on to `children` and waits for them, runs a
+/// handler that a provider has installed since (which removes its files), and ends the process by the signal, within 2
+/// s. A child of fork() needs a call of its own.
 void take_interrupts(std::vector<pid_t> children);
 
-/// For a rank that failed, before it says so: does not return when a signal is ending the process. What failed may be
-/// that a child has ended by it.
+/// Does not return when a signal is ending the process. A rank that failed calls it before its message, since the
+/// failure may be that a child has ended by that signal.
 void end_if_interrupted();
 
 }  // namespace tool

@@ -63,7 +63,7 @@ void rma_link::transmit() {
   }
 }
 
-// No more than a message at a time: who sends without end would keep this end from all else.
+// Receives at most one message at a time: a peer that sends without end would keep this rank from all other work.
 void rma_link::receive() {
   std::array<char, 65536> buffer{};
   while (!ended_ && incoming_.size() < sizeof(head) + most) {

@@ -29,7 +29,7 @@ class rma_socket {
   int number_;
 };
 
-/// What a message is.
+/// The kind of a message.
 enum class rma_word : std::uint32_t { hello = 1, data = 2, failure = 3 };
 
 struct rma_message {
@@ -37,15 +37,15 @@ struct rma_message {
   std::string text;
 };
 
-/// One end. What another host sends is checked: a message has at most 16 MiB.
+/// One end of a connection. Input from other hosts is checked: a message has at most 16 MiB.
 class rma_link {
  public:
   explicit rma_link(rma_socket connected);
 
-  /// Queues the message. `pump` sends it.
+  /// Queues the message, which `pump` sends.
   void send(rma_word word, std::string_view text);
 
-  /// Sends and receives what can be without waiting. Throws `failure` when the other side says what no rank says.
+  /// Sends and receives as much as possible without waiting. Throws `failure` when the other side breaks the protocol.
   void pump();
 
   [[nodiscard]] std::optional<rma_message> take();                        ///< the next message that has arrived whole

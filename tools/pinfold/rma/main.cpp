@@ -25,22 +25,22 @@ int complain(std::string_view who, const std::exception& problem, exit_status st
   return status;
 }
 
-// Said before the others are told, since with MPI that is the end of this process.
+// Prints the failure before it tells the other ranks, since with MPI that ends this process.
 int give_up(tool::rma_peers& peers, const std::exception& problem, exit_status status) {
   tool::end_if_interrupted();
-  if (*problem.what() == '\0') return status;  // has been said where it happened
+  if (*problem.what() == '\0') return status;  // it was printed where it happened
   complain(fmt::format("rank {}: ", peers.rank()), problem, status);
   peers.give_up(problem.what());
   return status;
 }
 
-// ofi_rxm makes queues for so many peers, 256 unless it is told, and few devices have such long ones.
+// ofi_rxm makes queues for this many peers, 256 by default, and few devices have such long ones.
 void size_queues(const std::string& ranks) {
   // NOLINTNEXTLINE(concurrency-mt-unsafe): there is one thread
   ::setenv("FI_UNIVERSE_SIZE", ranks.c_str(), 0);
 }
 
-// libfabric reads the variable once, which MPI may have it do.
+// libfabric reads the variable once, possibly during MPI's initialisation.
 void size_queues_for_mpi() {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
     if (const char* said = std::getenv(name)) size_queues(said);  // NOLINT(concurrency-mt-unsafe): the same
@@ -65,7 +65,7 @@ int main(int argc, char** argv) {
   try {
     tool::hold_interrupts();
     tool::write_line_by_line();
-    static_cast<void>(pinfold::turn_off_libfabric_cache());  // before MPI asks libfabric for anything
+    static_cast<void>(pinfold::turn_off_libfabric_cache());  // before MPI calls libfabric
     const auto options = tool::rma_options_from(argc, argv);
     return tool::after_writing_all(options ? run(*options) : success);
   } catch (const tool::usage_failure& problem) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Memory of whole pages, by mmap alone: no cache, whose monitors would tell all others too, has a part in it.
+/// Memory of whole pages, from mmap alone. No cache is involved, since its monitors would tell all other caches too.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@ namespace tool {
 
 class rma_memory {
  public:
-  /// Populated. Throws `failure`.
+  /// Maps and populates the memory. Throws `failure`.
   explicit rma_memory(std::size_t bytes);
   rma_memory(const rma_memory&) = delete;
   rma_memory& operator=(const rma_memory&) = delete;
@@ -18,7 +18,7 @@ class rma_memory {
 
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {static_cast<std::byte*>(first_), bytes_}; }
 
-  /// Puts new pages there, at the same addresses. Throws `failure`.
+  /// Maps new pages at the same addresses. Throws `failure`.
   void remap();
 
  private:

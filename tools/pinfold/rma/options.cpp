@@ -73,7 +73,7 @@ void check_meeting(const rma_options& options) {
   if (ways > 1) throw usage_failure("--mpi, --listen and HOST exclude each other");
 }
 
-// Each rank of a host has its window and the buffers of each subject.
+// Each rank of a host needs its window and the buffers of each subject.
 void check_room(const rma_options& options) {
   const auto here = options.mpi || options.listen || !options.host.empty() ? 1 : options.ranks;
   check_memory(options.buffers * (options.subjects.size() + 1) * here, options.sizes, host_facts());
@@ -105,7 +105,7 @@ std::optional<rma_options> rma_options_from(int argc, char** argv) {
   add_output(app, options);
   if (const auto ended = app.parse(argc, argv)) {
     if (*ended == 0) return std::nullopt;
-    throw usage_failure("");  // has been explained
+    throw usage_failure("");  // it was printed already
   }
   options.sizes = parse_sizes(sizes);
   options.cache = options_of_environment();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What the command line of `pinfold perf rma` asked for.
+/// The options of `pinfold perf rma`.
 #pragma once
 
 #include "command_line.hpp"
@@ -16,7 +16,7 @@ namespace tool {
 
 struct rma_options {
   std::string provider = "tcp;ofi_rxm";
-  std::string address;  ///< which of this host's to use; empty: a choice
+  std::string address;  ///< the host's address to use; empty: chosen automatically
   std::vector<std::size_t> sizes;
   std::vector<std::string> operations{"put", "get"};
   std::vector<std::string> subjects{"per-transfer", "pinfold", "pool"};
@@ -39,11 +39,11 @@ struct rma_options {
 
   [[nodiscard]] std::chrono::nanoseconds patience() const;
 
-  /// What all ranks must agree on, as text.
+  /// Returns the options that all ranks must agree on, as text.
   [[nodiscard]] std::string agreement() const;
 };
 
-/// Reads the command line. Nothing when it asked for help only, which has been printed. Throws `usage_failure`.
+/// Reads the command line. Returns nothing when it only asked for help, which was printed. Throws `usage_failure`.
 [[nodiscard]] std::optional<rma_options> rma_options_from(int argc, char** argv);
 
 }  // namespace tool

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The ranks of a run, and what they tell each other besides the transfers.
+/// The ranks of a run, and their messages besides the transfers.
 #pragma once
 
 #include <chrono>
@@ -15,11 +15,11 @@ namespace tool {
 
 struct rma_options;
 
-/// What each rank said, by rank.
+/// A message of each rank, by rank.
 using everybody = std::vector<std::string>;
 
-/// One rank's view of all. For one thread. Every member that says so throws `failure` when a rank is gone, or said that
-/// it failed.
+/// One rank's view of all ranks. For one thread. Members marked so throw `failure` when a rank is gone, or reported a
+/// failure.
 class rma_peers {
  public:
   rma_peers() = default;
@@ -30,37 +30,37 @@ class rma_peers {
   [[nodiscard]] virtual std::size_t rank() const noexcept = 0;
   [[nodiscard]] virtual std::size_t ranks() const noexcept = 0;
 
-  /// This host's address on the way to the others; empty when that is not known.
+  /// Returns this host's address on the way to the other ranks; empty when that is not known.
   [[nodiscard]] virtual std::string address() const { return {}; }
 
-  /// Whether this rank prints the results.
+  /// Returns whether this rank prints the results.
   [[nodiscard]] virtual bool reports() const noexcept { return rank() == 0; }
 
-  /// Tells everybody `own` and returns what all said. Calls `meanwhile` again and again, since others may need this
-  /// rank's progress to get there. Throws, also when `patience` is over.
+  /// Sends `own` to all ranks and returns the messages of all. Calls `meanwhile` again and again, since other ranks may
+  /// need this rank's progress to get there. Throws, also when `patience` is over.
   [[nodiscard]] everybody all_gather(std::string own, std::chrono::nanoseconds patience,
                                      const std::function<void()>& meanwhile);
 
-  /// Throws when somebody is known to be gone. Does not wait.
+  /// Throws when a rank is known to be gone. Does not wait.
   virtual void look() {}
 
-  /// Tells the others, as far as that is possible without waiting, that this rank ends with a failure.
+  /// Tells the other ranks, as far as possible without waiting, that this rank ends with a failure.
   virtual void give_up(std::string_view why) noexcept = 0;
 
  private:
   virtual void begin(std::string own) = 0;
   [[nodiscard]] virtual bool complete() = 0;
   [[nodiscard]] virtual everybody take() = 0;
-  [[nodiscard]] virtual std::string missing() const = 0;  ///< who is waited for, in words
+  [[nodiscard]] virtual std::string missing() const = 0;  ///< the ranks that it waits for, in words
 };
 
-/// As the options say. Throws `failure`.
+/// Meets the other ranks in the way that the options say. Throws `failure`.
 [[nodiscard]] std::unique_ptr<rma_peers> meet_peers(const rma_options& options);
 
-// The ways. Forked and listening ranks meet at rank 0.
+// The ways to meet. Forked and listening ranks meet at rank 0.
 [[nodiscard]] std::unique_ptr<rma_peers> fork_peers(const rma_options& options);
 [[nodiscard]] std::unique_ptr<rma_peers> listen_for_peers(const rma_options& options);
 [[nodiscard]] std::unique_ptr<rma_peers> connect_to_peers(const rma_options& options);
-[[nodiscard]] std::unique_ptr<rma_peers> mpi_peers();  ///< the one that differs between the two programs
+[[nodiscard]] std::unique_ptr<rma_peers> mpi_peers();  ///< the function that differs between the two programs
 
 }  // namespace tool

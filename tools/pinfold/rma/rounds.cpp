@@ -27,17 +27,17 @@ rma_rounds::rma_rounds(fabric_end& end, rma_peers& peers, const rma_options& opt
     : end_(end), peers_(peers), options_(options), window_(window) {
   const auto all = peers_.all_gather(window.invitation(), options.patience(), [this] { end_.progress(); });
   targets_ = targets_of(all[next()], options.buffers);
-  constexpr std::uint64_t far = 0x55550000;  // keys may be chosen one after the other
+  constexpr std::uint64_t far = 0x55550000;  // providers may choose consecutive keys
   if (options.spoil == "key") targets_.front().key ^= far;
 }
 
-// Others may still move bytes, for which this rank's provider has to be called.
+// Calls this rank's provider meanwhile, since other ranks' transfers may need it.
 void rma_rounds::meet(std::chrono::nanoseconds longer) {
   static_cast<void>(peers_.all_gather("", options_.patience() + longer, [this] { end_.progress(); }));
 }
 
 rma_outcome rma_rounds::play(const rma_round& round) {
-  constexpr int slower = 10;  // so many times longer than this rank another one may take
+  constexpr int slower = 10;  // how many times longer than this rank another rank may take
   ++generation_;
   const auto begin = clock::now();
   if (options_.remap) round.with.remap();
@@ -49,7 +49,7 @@ rma_outcome rma_rounds::play(const rma_round& round) {
   return came;
 }
 
-// A put's bytes are the sender's; a get's are those of who is asked.
+// The source of a put is the sender's buffer; the source of a get is the window of the rank that it reads from.
 void rma_rounds::fill(const rma_round& round) {
   for (std::size_t i = 0; i < round.count; ++i)
     tool::fill(round.put ? round.with.buffer(i) : window_.slot(i), seed_for(peers_.rank(), i, generation_));
@@ -90,7 +90,7 @@ double rma_rounds::transfer(const rma_round& round) {
   return std::chrono::duration<double>(clock::now() - begin).count();
 }
 
-// False when the provider is busy: then it is tried again, and the buffer stays registered.
+// Returns false when the provider is busy: the caller tries again, and the buffer stays registered.
 bool rma_rounds::post(const rma_round& round, std::size_t number) {
   auto& one = transfers_[number];
   if (one.data == nullptr) {
@@ -104,7 +104,7 @@ bool rma_rounds::post(const rma_round& round, std::size_t number) {
   return round.put ? end_.put(one, targets_[number]) : end_.get(one, targets_[number]);
 }
 
-// Some providers never complete what a peer refuses, and some do not notice that it is gone.
+// Some providers never complete an operation that a peer refuses, and some do not notice that a peer is gone.
 void rma_rounds::wait(const rma_round& round) {
   constexpr unsigned polls = 256;
   if (++idle_ == 1) heard_ = clock::now();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Rounds of transfers in which each buffer is used once, so that every byte of every transfer is verified.
+/// Rounds of transfers that use each buffer once, so that every byte of every transfer is verified.
 #pragma once
 
 #include "fabric.hpp"
@@ -15,32 +15,32 @@
 
 namespace tool {
 
-/// What a round is.
+/// The parameters of a round.
 struct rma_round {
   bool put = true;  ///< else get
   rma_subject& with;
   const std::string& name;  ///< of the subject
-  std::size_t count = 0;    ///< transfers, at most one a buffer
-  bool spoil = false;       ///< changes a byte that arrived here
+  std::size_t count = 0;    ///< transfers, at most one for each buffer
+  bool spoil = false;       ///< changes a byte that arrived on this rank
 };
 
-/// What came of it on this rank. `wrong` buffers are those here that do not hold what was sent.
+/// The result of a round on this rank. `wrong` counts the buffers of this rank with other bytes than those sent.
 struct rma_outcome {
   double seconds = 0;
   std::size_t wrong = 0;
 };
 
-/// Where bytes begin to be other than those of `seed`; nothing when they are not.
+/// Returns where the bytes begin to differ from those of `seed`; nothing when they do not.
 [[nodiscard]] std::optional<std::size_t> first_wrong(std::span<const std::byte> bytes, std::uint64_t seed) noexcept;
 
-/// Of one size. All ranks play the same rounds in the same order. Throws `failure`.
+/// The rounds of one size. All ranks play the same rounds in the same order. Throws `failure`.
 class rma_rounds {
  public:
-  /// `window`: this rank's; the next rank's is found by asking.
+  /// `window` is this rank's; the constructor asks the next rank for its own.
   rma_rounds(fabric_end& end, rma_peers& peers, const rma_options& options, rma_window& window);
 
-  /// Fills, waits for all, transfers (which is timed), waits for all, verifies. A buffer has other bytes in every
-  /// round, so that what did not arrive, or went astray, or is of old, is seen.
+  /// Fills, waits for all ranks, transfers (timed), waits for all, verifies. A buffer has other bytes in every round,
+  /// so that missing, misplaced and old bytes are detected.
   [[nodiscard]] rma_outcome play(const rma_round& round);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What `pinfold perf rma` shows.
+/// The results of `pinfold perf rma`.
 #pragma once
 
 #include "options.hpp"
@@ -20,19 +20,19 @@ struct rma_tally {
   void add(const rma_round& round, const rma_outcome& came, bool warm_up);
 };
 
-/// What a rank tells the others of a row.
+/// Returns a rank's measurements of a row, for the other ranks.
 [[nodiscard]] json as_json(const rma_tally& tally);
 
-/// The row of all ranks: rates are the average of the ranks', each counting what it moved by itself; the peak is the
-/// best round of any. MB are 2^20 bytes, as perftest's.
+/// Returns the row of all ranks. Rates are averages over the ranks, each counting its own transfers; the peak is the
+/// best round of any. MB are 2^20 bytes, as in perftest.
 [[nodiscard]] json rma_row(const json& what, const std::vector<json>& tallies);
 
-/// Adds how many times faster than `per-transfer` a row is.
+/// Adds how many times faster than `per-transfer` each row is.
 void add_rma_gains(json& rows);
 
 [[nodiscard]] std::vector<column> rma_columns();
 
-/// `verified N of N`.
+/// Returns `verified N of N`.
 [[nodiscard]] std::string rma_summary(const json& rows);
 
 }  // namespace tool

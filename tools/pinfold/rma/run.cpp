@@ -17,7 +17,8 @@
 namespace tool {
 namespace {
 
-// Ranks of different options would wait for each other. How many networks they are in.
+// Checks that all ranks have the same options, since they would wait for each other otherwise. Returns the number of
+// their networks.
 std::size_t agree(rma_peers& peers, const rma_options& options) {
   const auto own = options.agreement();
   const auto all = peers.all_gather(this_network() + "\n" + own, options.patience(), [] {});
@@ -43,7 +44,7 @@ std::string address_for(const rma_peers& peers, const rma_options& options, std:
   return networks == 1 ? "127.0.0.1" : peers.address();
 }
 
-// The next rank, and the one before it.
+// Introduces the next rank, and the one before this rank.
 void introduce(fabric_end& end, rma_peers& peers, const rma_options& options) {
   const auto all = peers.all_gather(end.name(), options.patience(), [&] { end.progress(); });
   const auto next = (peers.rank() + 1) % all.size();
@@ -64,7 +65,7 @@ struct rma_row_plan {
   rma_tally tally;
 };
 
-// One size. Subjects take turns, so that whatever else the machine does meets all of them.
+// The measurements of one size. Subjects take turns, so that other load on the machine affects all of them.
 class rma_size {
  public:
   rma_size(fabric_end& end, rma_peers& peers, const rma_options& options, std::size_t size)
@@ -110,14 +111,14 @@ class rma_size {
   std::vector<rma_row_plan> rows_;
 };
 
-// This rank says why it ends while it still can: what it has open may be slow to close, and is given 10 s.
+// Prints why this rank ends while it still can: closing its open objects may be slow, and is limited to 10 s.
 [[noreturn]] void end_early(fabric_end& end, rma_peers& peers, const std::exception& problem) {
   constexpr unsigned closing_s = 10;
   fmt::print(stderr, "pinfold: rank {}: {}\n", peers.rank(), problem.what());
   peers.give_up(problem.what());
   ::signal(SIGALRM, SIG_DFL);
   ::alarm(closing_s);
-  end.stop();  // before the memory goes that it may still use
+  end.stop();  // before the memory goes that the provider may still use
   throw failure("");
 }
 

@@ -8,7 +8,7 @@
 
 namespace tool {
 
-/// The exit status. Throws `failure` or `usage_failure`.
+/// Returns the exit status. Throws `failure` or `usage_failure`.
 [[nodiscard]] int run_rma(rma_peers& peers, const rma_options& options);
 
 }  // namespace tool

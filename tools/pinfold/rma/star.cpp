@@ -11,7 +11,7 @@
 namespace tool {
 namespace {
 
-// What rank 0 hands on: any bytes, so no text format.
+// Joins the messages for rank 0 to hand on. They may contain any bytes, so this is no text format.
 std::string joined(const everybody& all) {
   std::string text;
   for (const auto& one : all) text += fmt::format("{}:{}", one.size(), one);
@@ -55,7 +55,7 @@ void star_peers::pump() {
   }
 }
 
-// Between two all-gathers nobody ends.
+// No rank ends between two all-gathers.
 void star_peers::look() {
   pump();
   for (std::size_t i = 0; i < links_.size(); ++i)
@@ -98,7 +98,7 @@ std::string star_peers::missing() const {
 }
 
 void star_peers::give_up(std::string_view why) noexcept try {
-  constexpr int patience_ms = 200;  // for what was queued before
+  constexpr int patience_ms = 200;  // for the messages queued before
   const auto text = where_.rank == 0 ? fmt::format("rank 0: {}", why) : std::string(why);
   for (auto& link : links_) {
     if (link.ended()) continue;
@@ -107,7 +107,7 @@ void star_peers::give_up(std::string_view why) noexcept try {
     if (pollfd room{link.number(), POLLOUT, 0}; !link.sent() && ::poll(&room, 1, patience_ms) > 0) link.pump();
   }
 } catch (const std::exception&) {
-  return;  // they see the socket close
+  return;  // the other ranks see the socket close
 }
 
 }  // namespace tool

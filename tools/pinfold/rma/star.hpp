@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Ranks that each have a socket to rank 0, which hands on what they say.
+/// Ranks that each have a socket to rank 0, which hands on their messages.
 #pragma once
 
 #include "link.hpp"
@@ -19,7 +19,7 @@ class star_peers : public rma_peers {
     bool reports = true;
   };
 
-  /// `links`: of rank 0, those to ranks 1, 2, …; of any other, the one to rank 0.
+  /// `links`: for rank 0, those to ranks 1, 2, …; for any other rank, the one to rank 0.
   star_peers(place where, std::vector<rma_link> links);
 
   [[nodiscard]] std::size_t rank() const noexcept override { return where_.rank; }

@@ -29,7 +29,7 @@ class side_by_side : public rma_subject {
   std::size_t size_;
 };
 
-// Registered for each transfer, and closed behind it: what a program without a cache does.
+// Registers for each transfer and closes after it, like a program without a cache.
 class per_transfer : public side_by_side {
  public:
   per_transfer(const rma_buffers& buffers, pinfold::libfabric_registrar registrar)
@@ -49,7 +49,7 @@ class per_transfer : public side_by_side {
   std::vector<registration> made_;
 };
 
-// Looked up in the cache for each transfer.
+// Looks the buffer up in the cache for each transfer.
 class cached : public side_by_side {
  public:
   cached(const rma_buffers& buffers, fabric_cache cache)
@@ -65,10 +65,10 @@ class cached : public side_by_side {
 
  private:
   fabric_cache cache_;
-  std::vector<fabric_cache::lease> held_;  // before the cache goes, they are released
+  std::vector<fabric_cache::lease> held_;  // released before the cache ends
 };
 
-// Registered before they were allocated: nothing to look up. Nobody but the pool may unmap them.
+// The buffers were registered before they were allocated, so there is nothing to look up. Only the pool may unmap them.
 class pooled : public rma_subject {
  public:
   pooled(const rma_buffers& buffers, fabric_cache cache)

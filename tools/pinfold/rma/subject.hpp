@@ -27,15 +27,15 @@ class rma_subject {
 
   [[nodiscard]] virtual std::span<std::byte> buffer(std::size_t number) noexcept = 0;
 
-  /// Before a transfer and after it: what the provider wants to be told of the buffer. `access` is what the transfer
-  /// does with it.
+  /// Run before and after a transfer. `begin` returns the provider's descriptor of the buffer. `access` is the
+  /// transfer's use of it.
   [[nodiscard]] virtual pinfold::result<void*> begin(std::size_t number, pinfold::rights access) noexcept = 0;
   [[nodiscard]] virtual pinfold::result<void> end(std::size_t number) noexcept = 0;
 
-  /// Puts new pages under the buffers, at the same addresses: whatever is registered of them is stale.
+  /// Maps new pages under the buffers, at the same addresses: all registrations of them become stale.
   virtual void remap() {}
 
-  /// Who tells its cache of memory that goes; empty when there is no cache.
+  /// Returns the monitors of its cache; empty when there is no cache.
   [[nodiscard]] virtual std::string monitors() const { return {}; }
 };
 

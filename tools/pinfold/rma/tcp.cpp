@@ -32,7 +32,7 @@ clock::duration seconds(double count) {
 
 void set(int socket, int level, int option) {
   const int on = 1;
-  ::setsockopt(socket, level, option, &on, sizeof on);  // each is a convenience
+  ::setsockopt(socket, level, option, &on, sizeof on);  // each option is a convenience
 }
 
 std::string own_address(int socket) {
@@ -44,11 +44,11 @@ std::string own_address(int socket) {
           0)
     return {};
   const std::string address = text.data();
-  constexpr std::string_view mapped = "::ffff:";  // who connects by IPv4 to a socket of both
+  constexpr std::string_view mapped = "::ffff:";  // the prefix of an IPv4 client on a socket for both families
   return address.starts_with(mapped) ? address.substr(mapped.size()) : address;
 }
 
-// Whether there is something to read before the end.
+// Waits until there is something to read, or the end; returns whether there is.
 bool readable(int socket, clock::time_point end) {
   for (;;) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - clock::now()).count();
@@ -58,7 +58,7 @@ bool readable(int socket, clock::time_point end) {
   }
 }
 
-// The other side's first word; nothing when it is another program's, or none.
+// Returns the other side's first message; nothing when it is another program's, or none.
 std::optional<std::string> hello_from(rma_link& link, clock::time_point end) try {
   for (;;) {
     auto message = link.take();
@@ -85,9 +85,9 @@ struct address_list {
   ~address_list() { ::freeaddrinfo(first); }
 };
 
-// For IPv4 and IPv6; for IPv4 alone where there is no other.
+// Returns a socket for IPv4 and IPv6; for IPv4 alone where there is no IPv6.
 rma_socket bound_socket(unsigned port) {
-  constexpr int kind = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;  // who came may have gone before it is accepted
+  constexpr int kind = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;  // a client may be gone before accept
   rma_socket made(::socket(AF_INET6, kind, 0));
   sockaddr_in6 any{};
   any.sin6_family = AF_INET6;
@@ -115,7 +115,7 @@ unsigned port_of(int socket) {
   return ntohs(reinterpret_cast<const sockaddr_in*>(&own)->sin_port);  // at the same place for both families
 }
 
-// Who has come; nobody when he has gone again.
+// Returns the next connection; an empty socket when the client is gone again.
 rma_socket accepted(int listening) {
   rma_socket came(::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC));
   const bool of_this_host = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
@@ -123,7 +123,7 @@ rma_socket accepted(int listening) {
   return came;
 }
 
-// The next rank that comes; whoever else comes is sent away.
+// Returns the link of the next rank; turns other clients away.
 rma_link next_rank(int listening, clock::time_point end, std::size_t missing) {
   for (;;) {
     if (!readable(listening, end)) throw failure(fmt::format("timed_out: {} ranks did not come", missing));
@@ -136,7 +136,7 @@ rma_link next_rank(int listening, clock::time_point end, std::size_t missing) {
   }
 }
 
-// Refused until the other side listens: either may be started first.
+// Connects, again and again while the other side does not listen yet: either may be started first.
 rma_socket connected_socket(const rma_options& options) {
   const address_list found(options.host.c_str(), options.port, AI_ADDRCONFIG);
   const auto end = clock::now() + seconds(options.timeout);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The memory of a rank that the rank before it puts to and gets from.
+/// The memory of a rank that the previous rank puts to and gets from.
 #pragma once
 
 #include "memory.hpp"
@@ -12,7 +12,7 @@
 namespace tool {
 
 /// Slots side by side, each with a registration of its own: a put to the wrong slot, or past the end of one, is either
-/// refused or seen in the bytes. Registered through a cache, with leases that live as long as the window.
+/// refused or detected in the bytes. Registered through a cache, with leases that live as long as the window.
 class rma_window {
  public:
   /// Throws `failure`.
@@ -22,7 +22,7 @@ class rma_window {
     return memory_.bytes().subspan(number * size_, size_);
   }
 
-  /// What the rank before this one has to be told, as bytes.
+  /// Returns what the previous rank has to know, as bytes.
   [[nodiscard]] std::string invitation();
 
  private:
@@ -32,7 +32,7 @@ class rma_window {
   std::vector<fabric_cache::lease> held_;
 };
 
-/// The slots of an invitation. Throws `failure` when there are not `count`.
+/// Returns the slots of an invitation. Throws `failure` when there are not `count`.
 [[nodiscard]] std::vector<fabric_target> targets_of(const std::string& invitation, std::size_t count);
 
 }  // namespace tool

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ranks of mpirun. MPI carries what they say, and no transfer that is measured.
+// Ranks of mpirun. MPI carries their messages, and no measured transfer.
 #include "failure.hpp"
 #include "peers.hpp"
 
@@ -29,14 +29,14 @@ class peers_of_mpi : public rma_peers {
     must(MPI_Comm_size(MPI_COMM_WORLD, &ranks_), "MPI_Comm_size");
   }
   ~peers_of_mpi() override {
-    if (failed_) MPI_Abort(MPI_COMM_WORLD, 1);  // the others may be waiting for us
+    if (failed_) MPI_Abort(MPI_COMM_WORLD, 1);  // the other ranks may be waiting for this one
     if (!failed_) MPI_Finalize();
   }
 
   [[nodiscard]] std::size_t rank() const noexcept override { return static_cast<std::size_t>(rank_); }
   [[nodiscard]] std::size_t ranks() const noexcept override { return static_cast<std::size_t>(ranks_); }
 
-  // At the end, when this rank has closed what it has open, MPI ends the others, who need not be told why.
+  // MPI ends the other ranks when this one has closed its objects; they need no reason.
   void give_up(std::string_view) noexcept override { failed_ = true; }
 
  private:
