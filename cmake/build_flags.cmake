@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What every target of this tree is compiled with: an interface library, linked privately.
+# The compile flags of every target of this tree: an interface library, linked privately.
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 find_program(PINFOLD_CCACHE ccache)
@@ -19,14 +19,15 @@ if(PINFOLD_WERROR)
 endif()
 
 if(PINFOLD_SANITIZE)
-  # Without `vptr`: to judge an object it makes a pipe, and where descriptors have run out it calls a good one bad.
+  # Without `vptr`: to check an object it makes a pipe, and when descriptors have run out it reports a good object as
+  # bad.
   add_compile_options(-fsanitize=${PINFOLD_SANITIZE} -fno-sanitize=vptr -fno-sanitize-recover=all
                       -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${PINFOLD_SANITIZE})
 endif()
 
-# For what only calls the library: line numbers are enough to debug it. With sanitizers nearly all time goes into
-# compiling, and that is twice as fast when nothing is optimised.
+# For code that only calls the library: line numbers are enough to debug it. With sanitizers nearly all time goes into
+# compiling, which is twice as fast without optimisation.
 add_library(pinfold_caller_flags INTERFACE)
 target_link_libraries(pinfold_caller_flags INTERFACE pinfold_flags)
 target_compile_options(pinfold_caller_flags INTERFACE -g1)
@@ -34,7 +35,7 @@ if(PINFOLD_SANITIZE)
   target_compile_options(pinfold_caller_flags INTERFACE -O0)
 endif()
 
-# For tests, but those that have to be fast.
+# For tests, except those that have to be fast.
 add_library(pinfold_test_flags INTERFACE)
 target_link_libraries(pinfold_test_flags INTERFACE pinfold_caller_flags)
 if(NOT PINFOLD_SANITIZE)

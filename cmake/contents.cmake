@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What a build contains, and why not the rest: said at the end of configuring, so that nothing is left out in silence.
+# The contents of a build, and the reasons for missing parts. Printed at the end of configuring, so that no part is left
+# out silently.
 
 # add_part(<name> [<reason>])
 #

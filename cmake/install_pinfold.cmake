@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What `cmake --install` leaves behind: library, headers, tool, find_package and pkg-config files, licence.
+# The files that `cmake --install` installs: library, headers, tool, find_package and pkg-config files, licence.
 include(CMakePackageConfigHelpers)
 
-# All that has files to install, as one target. Installing fails before it writes anything where one is not built.
+# One target for everything that has files to install. Installing fails before it writes anything if a part is not
+# built.
 set(installed pinfold)
 foreach(target pinfold_tool pinfold_rma pinfold_rma_mpi pinfold_verbs pinfold_verbs_facts pinfold_libfabric
                pinfold_libfabric_facts)
@@ -35,7 +36,7 @@ foreach(program pinfold_rma pinfold_rma_mpi)
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/pinfold)
   endif()
 endforeach()
-# Sets of their own, so that each can be a package of its own: find_package(pinfold COMPONENTS verbs).
+# Export sets of their own, so that each can be a package of its own: find_package(pinfold COMPONENTS verbs).
 set(components verbs libfabric)
 foreach(component IN LISTS components)
   if(TARGET pinfold_${component}_facts)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # add_kernel_programs(<target>)
 #
-# Compiles the programs of the bpf monitor for the kernel and makes them part of the target, where there are clang,
-# libbpf and an x86-64 machine. Elsewhere that monitor only serves programs that find a server. Adds the line of the table
-# of what the build contains.
+# Compiles the programs of the bpf monitor for the kernel and adds them to the target, if there are clang, libbpf and an
+# x86-64 machine. Elsewhere that monitor only serves programs that find a server. Adds a line to the table of the
+# build's contents.
 set(PINFOLD_WITH_BPF AUTO CACHE STRING "Build the kernel programs of the bpf monitor: ON, OFF, or AUTO where possible")
 set_property(CACHE PINFOLD_WITH_BPF PROPERTY STRINGS AUTO ON OFF)
 
-# find_kernel_compiler(<variable>): what is missing, empty when nothing is.
+# find_kernel_compiler(<variable>): sets what is missing; empty when nothing is.
 function(find_kernel_compiler missing)
   find_package(PkgConfig QUIET)
   if(PkgConfig_FOUND)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Finds MPI for `pinfold perf rma --mpi`, where PINFOLD_WITH_MPI allows. Sets PINFOLD_HAS_MPI. Only a program of its own
+# Finds MPI for `pinfold perf rma --mpi`, if PINFOLD_WITH_MPI allows. Sets PINFOLD_HAS_MPI. Only a separate program
 # links with it.
 set(PINFOLD_WITH_MPI AUTO CACHE STRING "Build what starts `pinfold perf rma` through MPI: ON, OFF, or AUTO where possible")
 set_property(CACHE PINFOLD_WITH_MPI PROPERTY STRINGS AUTO ON OFF)

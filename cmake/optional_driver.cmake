@@ -3,8 +3,8 @@
 
 # find_driver(<NAME> <header> <library> <what needs it>)
 #
-# Sets PINFOLD_HAS_<NAME>, in the caller: whether it is there, and PINFOLD_WITH_<NAME> allows. Where it is,
-# PINFOLD_<NAME>_INCLUDE and PINFOLD_<NAME>_LIBRARY say where.
+# Sets PINFOLD_HAS_<NAME> in the caller: whether the driver is there, and PINFOLD_WITH_<NAME> allows it. If so,
+# PINFOLD_<NAME>_INCLUDE and PINFOLD_<NAME>_LIBRARY say where it is.
 function(find_driver name header library what)
   set(PINFOLD_WITH_${name} AUTO CACHE STRING "Build ${what}: ON, OFF, or AUTO where possible")
   set_property(CACHE PINFOLD_WITH_${name} PROPERTY STRINGS AUTO ON OFF)
@@ -21,8 +21,8 @@ endfunction()
 
 # add_driver(<NAME> <target> <what needs it> <which version of what>)
 #
-# Gives the target where PINFOLD_HAS_<NAME>; with PINFOLD_WITH_<NAME>=ON fails where it is missing. Adds the line of the
-# table of what the build contains.
+# Makes the target if PINFOLD_HAS_<NAME>; with PINFOLD_WITH_<NAME>=ON, fails if the driver is missing. Adds a line to
+# the table of the build's contents.
 function(add_driver name target what version)
   string(TOLOWER ${name} part)
   if(PINFOLD_HAS_${name})

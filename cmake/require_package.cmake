@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# find_package that names the Debian package when nothing is found.
+# A find_package whose error names the Debian package.
 macro(require_package name debian_package)
   find_package(${name} QUIET ${ARGN})
   if(NOT ${name}_FOUND)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What `pinfold perf rma` becomes: programs of their own, so that the tool itself needs neither libfabric nor MPI, and
-# does not load them. Both are the same but for how the ranks meet.
+# The programs that `pinfold perf rma` becomes: separate ones, so that the tool itself neither needs nor loads libfabric
+# or MPI. They differ only in how the ranks meet.
 set(rma_directory ${PROJECT_SOURCE_DIR}/tools/pinfold/rma)
 file(GLOB rma_sources CONFIGURE_DEPENDS ${rma_directory}/*.cpp)
 list(FILTER rma_sources EXCLUDE REGEX "/(with|without)_mpi.cpp$")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# use_test_flags(<program> <flags>): with what most tests include compiled once, where that is done.
+# use_test_flags(<program> <flags>): precompiles the headers that most tests include, where that is done.
 function(use_test_flags program flags)
   target_link_libraries(${program} PRIVATE ${flags})
   if(TARGET headers_with_${flags})

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Writes files that include sources which are compiled alike and have no name in common, up to `most` in each, and their
-# compile commands, into the folder `joined`; what has no compile command is listed in `alone`. Names are looked for
-# where definitions start: at the start of a line, outside of a class.
+# Writes files, each with up to `most` sources that are compiled alike and have no name in common, and their compile
+# commands, into the folder `joined`. Lists sources without a compile command in `alone`. Looks for names where
+# definitions start: at the start of a line, outside of a class.
 #
 # First input: a source a line, below `root`; second: a source and its compile command without output, as JSON, a line.
 function name_in(line) {

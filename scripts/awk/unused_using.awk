@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Using-declarations whose name stands nowhere else in their file. Fails where there is one.
+# Lists using-declarations whose name is not used elsewhere in their file. Fails if there is one.
 function tell(name) {
   for (name in where)
     if (uses[name] < 2) {
