@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // allocator_workload <seconds> <malloc|mappings|inline> <monitors: automatic|strict|bpf|nobody>
 //
-// Threads that come and go, and allocate, resize, free and send what they have through registered buffers of an
-// io_uring, by one cache. Every byte that arrives is compared with the one that was sent. Exits with 0 when all were
-// right, 1 when some were not, 77 when no monitor proved itself here.
+// Threads begin and end; they allocate, resize, free and send memory through registered buffers of an io_uring, by one
+// cache. Every byte that arrives is compared with the byte that was sent. Exits with 0 when all were right, 1 when some
+// were not, and 77 when no monitor proved itself here.
 #include "support/raw_calls.hpp"
 #include "support/test_ring.hpp"
 
@@ -28,7 +28,7 @@
 namespace pinfold::testing {
 namespace {
 
-/// Where memory comes from, and goes to.
+/// A source of memory: how to allocate it and how to give it back.
 struct source {
   std::byte* (*get)(std::size_t);
   std::byte* (*resize)(std::byte*, std::size_t before, std::size_t after);
@@ -54,7 +54,7 @@ const source from_mappings{map,
                            },
                            [](std::byte* at, std::size_t bytes) { ::munmap(at, whole_pages(bytes)); }};
 
-// As of a language that does without the C library.
+// As in the runtime of a language that does without the C library.
 const source from_inline_calls{
     map,
     [](std::byte* at, std::size_t before, std::size_t after) {
@@ -81,7 +81,7 @@ class workload {
 
   [[nodiscard]] bool keeps() const { return !cache_.monitors().starts_with("none"); }
 
-  /// Returns how many times what arrived was something else.
+  /// Returns how many times wrong bytes arrived.
   std::uint64_t run(std::chrono::milliseconds time) {
     const auto until = std::chrono::steady_clock::now() + time;
     std::vector<std::jthread> threads;
@@ -145,7 +145,7 @@ class workload {
     }
   }
 
-  // Freed by another thread than the one that allocated it.
+  // The thread that frees a block is not the one that allocated it.
   void exchange(block& one) {
     const std::lock_guard guard(shared_mutex_);
     std::swap(shared_, one);
@@ -166,8 +166,8 @@ class workload {
     return static_cast<std::byte>((content >> 8U * (place % 8U)) + place / 4096U);
   }
 
-  // ThreadSanitizer does not see `mremap` nor calls that go past the C library: to it, a page that a thread gives back
-  // and the next thread's at the same address are one.
+  // ThreadSanitizer sees neither `mremap` nor calls that go past the C library. It takes a page that one thread gives
+  // back and another thread's page at the same address for the same memory.
   __attribute__((no_sanitize("thread"))) static void fill(std::byte* at, std::size_t bytes, std::uint64_t content) {
     for (std::size_t i = 0; i < bytes; ++i) at[i] = expected(content, i);
   }

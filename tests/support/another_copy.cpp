@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A library that has a copy of pinfold inside: its own monitors, its own board. Loaded by a test whose program has
-// another copy.
+// A library with a copy of pinfold inside: its own monitors, its own board. A test loads it whose program has another
+// copy.
 #include "monitors/choice.hpp"
 #include "watch/board.hpp"
 #include "watch/watched_memory.hpp"
@@ -22,7 +22,7 @@ struct another_copy {
 
 #define EXPORTED extern "C" [[gnu::visibility("default")]]
 
-/// Chooses monitors as a cache does, and writes their names, or why there are none.
+/// Chooses monitors as a cache does, and writes their names, or why there are none, into `text`.
 EXPORTED void* another_copy_start(unsigned choice, char* text, std::size_t size) {
   auto* const made = new another_copy{monitors::choose(static_cast<monitor_choice>(choice)), {}, 0};
   std::strncpy(text, made->chosen.text.c_str(), size - 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// A run of the tool that goes on beside the test, which may talk to it or kill it.
+/// A run of the tool beside the test, which may talk to it or kill it.
 #pragma once
 
 #include "support/tool_run.hpp"
@@ -19,7 +19,7 @@
 
 namespace pinfold::testing {
 
-/// Ends with the test at the latest.
+/// A background run of the tool. Ends with the test at the latest.
 class background_run {
  public:
   explicit background_run(const std::string& arguments) : files_(::testing::TempDir() + "pinfold_background_") {
@@ -40,7 +40,7 @@ class background_run {
 
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
 
-  /// What follows `words` on standard error, up to the line's end; waits for it for some seconds, and gives up.
+  /// Returns the rest of the line after `words` on standard error. Waits some seconds for it, and then gives up.
   [[nodiscard]] std::string said_after(const std::string& words) const {
     for (int tries = 0; tries < 1000; ++tries, std::this_thread::sleep_for(std::chrono::milliseconds(20))) {
       const auto text = contents_of(files_ + ".err");
@@ -51,10 +51,10 @@ class background_run {
     return {};
   }
 
-  /// What it has printed on standard output so far.
+  /// Returns what the tool has printed on standard output so far.
   [[nodiscard]] std::string output() const { return contents_of(files_); }
 
-  /// The processes that it forked, as soon as there are any.
+  /// Returns the processes that the tool forked, as soon as there are any.
   [[nodiscard]] std::vector<pid_t> children() const {
     std::vector<pid_t> all;
     for (int tries = 0; all.empty() && tries < 500; ++tries) {
@@ -66,7 +66,7 @@ class background_run {
     return all;
   }
 
-  /// How it ended, or nothing when it has not within the time.
+  /// Returns how the tool ended; nothing when it has not ended within that time.
   std::optional<outcome> ended_within(std::chrono::seconds patience) {
     const auto deadline = std::chrono::steady_clock::now() + patience;
     int status = 0;

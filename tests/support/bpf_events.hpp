@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What a test of the bpf monitor does to memory, and what it then finds on the board.
+/// What tests of the bpf monitor do to memory, and which ranges they then find on the board.
 #pragma once
 
 #include "monitors/bpf.hpp"
@@ -19,7 +19,7 @@
 
 namespace pinfold::testing {
 
-/// Counts as registered.
+/// Counts a range as registered while it lives.
 class watched {
  public:
   explicit watched(const range& what) : what_(what) {
@@ -34,7 +34,7 @@ class watched {
   range what_;
 };
 
-/// Memory that counts as registered, and whose addresses nobody gets while it lives but by force.
+/// Memory that counts as registered. While it lives, other mappings get its addresses only by force (MAP_FIXED).
 class memory {
  public:
   enum kind { anonymous, shared_file };
@@ -76,7 +76,7 @@ class memory {
   watched counts_;
 };
 
-/// What comes on the board from its making on, or since it was asked last.
+/// The events on the board since its construction, or since the last call.
 class events {
  public:
   explicit events(monitors::bpf_monitor& monitor) : monitor_(monitor) {
@@ -110,20 +110,20 @@ class events {
   std::uint64_t cursor_;
 };
 
-/// Descriptors of this process that are the kernel's BPF objects.
+/// Returns the descriptors of this process that are the kernel's BPF objects.
 inline std::vector<int> open_bpf_descriptors() {
   std::vector<int> found;
   for (const auto& each : std::filesystem::directory_iterator("/proc/self/fd")) {
     std::error_code gone;
     const auto what = std::filesystem::read_symlink(each.path(), gone).string();
-    // Not a file of the test's output whose name says bpf.
+    // Skips the test's own output files whose name contains bpf.
     if (what.starts_with("anon_inode:") && what.find("bpf") != std::string::npos)
       found.push_back(std::stoi(each.path().filename()));
   }
   return found;
 }
 
-/// By the links that it has open.
+/// Returns the ids of the programs that this process has links to.
 inline std::vector<std::uint32_t> programs_of_this_process() {
   std::vector<std::uint32_t> found;
   for (const int number : open_bpf_descriptors()) {
@@ -145,16 +145,16 @@ inline bool program_exists(std::uint32_t id) {
   return static_cast<bool>(found);
 }
 
-/// Else those of others do not seem to exist.
+/// Returns whether this process may look up programs. Without the right, programs of other processes seem not to exist.
 inline bool may_find_programs() { return ::geteuid() == 0; }
 
-/// The kernel frees them a little later.
+/// Waits for the kernel to free the program, which it does with a delay. Returns whether it did.
 inline bool gone_soon(std::uint32_t id) {
   for (int i = 0; i < 100 && program_exists(id); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   return !program_exists(id);
 }
 
-/// A monitor with kernel programs of its own.
+/// A fixture with a monitor that has its own kernel programs.
 class bpf : public ::testing::Test {
  protected:
   static result<std::unique_ptr<monitors::bpf_monitor>> load() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What must hold of every cache whenever no call is in progress.
+/// Conditions that every cache meets whenever no call is in progress.
 #pragma once
 
 #include "support/pretend_importer.hpp"
@@ -14,7 +14,7 @@
 
 namespace pinfold::testing {
 
-/// R43: the counters agree with each other.
+/// Expects the counters to agree with each other (R43).
 inline void expect_counters_add_up(const statistics& now) {
   EXPECT_EQ(now.acquires, now.hits + now.misses + now.failed_acquires) << describe(now);
   EXPECT_EQ(now.opens, now.closes + now.open_now) << describe(now);

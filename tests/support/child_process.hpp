@@ -34,14 +34,14 @@ class line {
     if (socket_ >= 0) ::close(std::exchange(socket_, -1));
   }
 
-  /// False when the other end is gone.
+  /// Returns false when the other end is gone.
   template <class T>
     requires std::is_trivially_copyable_v<T>
   bool send(const T& value) noexcept {
     return ::send(socket_, &value, sizeof value, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof value);
   }
 
-  /// Waits. Nothing when the other end is gone.
+  /// Waits for a value. Returns nothing when the other end is gone.
   template <class T>
     requires std::is_trivially_copyable_v<T>
   std::optional<T> receive() noexcept {
@@ -58,7 +58,7 @@ class line {
   int socket_;
 };
 
-/// The child runs `body`, whose result is its exit status, and ends with the test at the latest.
+/// A child that runs `body`, whose result is its exit status. It ends with the test at the latest.
 class child_process {
  public:
   template <class Body>
@@ -85,7 +85,7 @@ class child_process {
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
   [[nodiscard]] line& talk() noexcept { return ours_; }
 
-  /// Returns once all of it stands still.
+  /// Stops the child; returns when all of its threads stand still.
   void stop() noexcept {
     ::kill(pid_, SIGSTOP);
     siginfo_t seen{};
@@ -94,7 +94,7 @@ class child_process {
   }
   void go_on() noexcept { ::kill(pid_, SIGCONT); }
 
-  /// Kills it and waits until it is dead, but leaves its number taken: a zombie.
+  /// Kills the child and waits until it is dead, but does not reap it: its number stays taken (a zombie).
   void kill() noexcept {
     ::kill(pid_, SIGKILL);
     siginfo_t seen{};
@@ -102,7 +102,7 @@ class child_process {
     }
   }
 
-  /// Waits for its end. The exit status, or minus the signal that it died of.
+  /// Waits for the child's end. Returns its exit status, or minus the signal that killed it.
   int reap() noexcept {
     int status = 0;
     while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
@@ -111,7 +111,7 @@ class child_process {
     return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
   }
 
-  /// Tells it that there is nothing more to come, and waits for its end.
+  /// Tells the child that no more values will come, and waits for its end.
   int finish() noexcept {
     ours_.hang_up();
     return reap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What other libraries do to the functions that are hooked, done by a test. In a child: it stays.
+/// What other libraries do to hooked functions, done by a test. Call it in a child: the changes stay.
 #pragma once
 
 #include "monitors/hooks_find.hpp"
@@ -24,7 +24,7 @@ inline std::uintptr_t entry_of(function which) {
 
 inline bool supported() { return hooks_here().has_value(); }
 
-// In a child: what is done to libc there stays.
+// Runs the body in a child, since its changes to libc stay.
 template <class F>
 void in_child(F&& body) {
   if (!supported()) GTEST_SKIP() << describe(hooks_here().error());
@@ -42,7 +42,7 @@ inline void write(const monitors::word_change& change) {
   ASSERT_TRUE(change.make());
 }
 
-/// Another library that hooks a function, by a jump at its entry: it counts, and goes on with the original.
+/// Another library that hooks a function by a jump at its entry. It counts the calls, and goes on with the original.
 class other_library {
  public:
   explicit other_library(function which) {
@@ -51,12 +51,12 @@ class other_library {
     auto made = monitors::code_page::make(text);
     page_ = std::make_unique<monitors::code_page>(std::move(*made));
     const auto stub = page_->next();
-    // lock incq of what comes behind it, in one aligned word; and over that
+    // `lock incq` on the counter, an aligned word behind this code; then a jump over that word
     const monitors::x86_64::code count{{0xF0, 0x48, 0xFF, 0x05, 8, 0, 0, 0, 0xEB, 14}, 24};
     counter_ = reinterpret_cast<std::atomic<std::uint64_t>*>(stub + 16);
     page_->append(count);
     page_->append(*monitors::x86_64::moved(found.segment.from(found.entry), page_->next()));
-    // the counter lies among the code: this page is a test's, and may be both
+    // The counter lies among the code, so the page has to be writable and executable. In a test it may be both.
     EXPECT_TRUE(page_->make_executable());
     EXPECT_EQ(::mprotect(reinterpret_cast<void*>(stub), hooked_page, PROT_READ | PROT_WRITE | PROT_EXEC), 0);
     change_ = change(found.entry, monitors::x86_64::jump(found.entry, stub));
@@ -75,8 +75,8 @@ class other_library {
   monitors::word_change change_;
 };
 
-// As a library does that changes a function: libc's mprotect, the bytes, mprotect again. The hooks are told of the
-// first.
+// Writes as a library does that changes a function: libc's mprotect, the bytes, mprotect again. The hooks see the first
+// mprotect.
 inline void write_as_libraries_do(std::uintptr_t at, const std::vector<std::uint8_t>& bytes) {
   const auto first = at & ~(hooked_page - 1);
   auto* const start = reinterpret_cast<void*>(first);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The seccomp filters that containers get by default, as far as they differ from no filter for a program without
-/// capabilities: what they refuse, and with which error.
+/// The default seccomp filters of containers, as far as they matter to a program without capabilities: the calls that
+/// they refuse, and the errors.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ struct refused_call {
 
 inline constexpr std::uint32_t io_uring_setup_number = 425, io_uring_register_number = 427, mseal_number = 462;
 
-/// Docker's and containerd's, which is Kubernetes's RuntimeDefault. Since Docker 25 also without io_uring.
+/// The filter of Docker and containerd, which is Kubernetes's RuntimeDefault. Since Docker 25 it refuses io_uring, too.
 inline constexpr std::array docker_refuses{
     refused_call{SYS_userfaultfd, EPERM},
     refused_call{io_uring_setup_number, EPERM},
@@ -52,7 +52,7 @@ inline constexpr std::array docker_refuses{
     refused_call{mseal_number, EPERM},
 };
 
-/// Podman's and CRI-O's: what it does not know does not exist.
+/// The filter of Podman and CRI-O: calls that the filter does not know fail with ENOSYS.
 inline constexpr std::array podman_refuses{
     refused_call{SYS_userfaultfd, EPERM},
     refused_call{io_uring_setup_number, ENOSYS},
@@ -75,7 +75,8 @@ inline constexpr std::array podman_refuses{
     refused_call{mseal_number, ENOSYS},
 };
 
-/// For the calling thread and what it starts, for good. False when the kernel has no filters.
+/// Installs the filter for the calling thread and all that it starts, for good. Returns false when the kernel has no
+/// filters.
 inline bool refuse_calls(std::span<const refused_call> refused) {
   std::vector<sock_filter> program;
   const auto load = [](std::size_t offset) {
@@ -91,7 +92,7 @@ inline bool refuse_calls(std::span<const refused_call> refused) {
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
-/// A user namespace of its own, in which the process has every capability, and outside of which it has none. False
+/// Enters a user namespace of its own: the process has every capability inside it, and none outside. Returns false
 /// where that is not allowed.
 inline bool enter_user_namespace() { return ::unshare(CLONE_NEWUSER) == 0; }
 

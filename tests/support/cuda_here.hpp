@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// GPU memory as tests see it: of the real driver where there is a GPU, else of the emulated one.
+/// GPU memory for tests: of the real driver where there is a GPU, else of the emulated one.
 #pragma once
 
 #include "emulated_cuda/control.hpp"
@@ -17,10 +17,10 @@
 
 namespace pinfold::testing {
 
-/// Whether the kernel has a GPU of NVIDIA's for us. Tests that the emulation alone can do are skipped then.
+/// Returns whether this process may use an NVIDIA GPU. If so, tests that need the emulation are skipped.
 [[nodiscard]] inline bool real_gpu() noexcept { return ::access("/dev/nvidiactl", R_OK | W_OK) == 0; }
 
-/// Before anything of CUDA is used.
+/// Selects the emulation where there is no GPU. Initialised before anything of CUDA is used.
 inline const bool driver_is_chosen = real_gpu() || ::setenv("PINFOLD_CUDA_LIBRARY", PINFOLD_EMULATED_CUDA, 1) == 0;
 
 /// The driver, and device 0.
@@ -35,7 +35,7 @@ class cuda_here {
 
   [[nodiscard]] const cuda::driver_table& calls() const noexcept { return context_->calls(); }
 
-  /// Runs with the device's context; throws where the driver refuses.
+  /// Runs `work` with the device's context; throws where the driver refuses.
   template <class Work>
   void demand(Work&& work) const {
     const auto answer = context_->with(std::forward<Work>(work));
@@ -63,19 +63,19 @@ class cuda_here {
     return now;
   }
 
-  std::optional<emulated_cuda::controls> control;  ///< of the emulation; nothing with a real GPU
+  std::optional<emulated_cuda::controls> control;  ///< the emulation's controls; none with a real GPU
 
  private:
   std::shared_ptr<cuda::primary_context> context_;
 };
 
-/// The process's, made by the first call.
+/// Returns the process's instance, which the first call makes.
 inline cuda_here& gpu() {
   static cuda_here only;
   return only;
 }
 
-/// What the emulation can be told. Throws with a real GPU.
+/// Returns the emulation's controls. Throws with a real GPU.
 inline const emulated_cuda::controls& emulation() {
   const auto& controls = gpu().control;
   if (!controls) throw std::logic_error("only the emulated driver can be told to do this");

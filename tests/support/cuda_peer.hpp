@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// A process with GPU memory of its own that does what a test tells it. A program of its own (cuda_peer_program.cpp),
-/// as a process that was forked off one that uses CUDA has no driver.
+/// A process with GPU memory that obeys a test. It is a program of its own (cuda_peer_program.cpp), since a process
+/// that was forked off one that uses CUDA has no driver.
 #pragma once
 
 #include "support/child_process.hpp"
@@ -14,13 +14,13 @@
 
 namespace pinfold::testing {
 
-/// Memory is filled with the pattern of the seed that is given. Not thread-safe. What goes wrong there throws here,
-/// except in those that return a `result`.
+/// A peer process with GPU memory. Memory is filled with the pattern of the given seed. Not thread-safe. Failures in
+/// the peer throw here, except in members that return a `result`.
 class cuda_peer {
  public:
   using verb = cuda_order::verb;
 
-  /// An address and what was shared of it.
+  /// An address, and what the peer shared of it.
   struct memory : cuda_shared {
     [[nodiscard]] std::size_t size() const noexcept { return handle.size; }
   };
@@ -43,7 +43,7 @@ class cuda_peer {
   void write(std::uint64_t address, std::size_t bytes, std::uint32_t seed) {
     demand({.what = verb::write, .seed = seed, .bytes = bytes, .address = address});
   }
-  /// Returns before it is written, and after the event is recorded that the memory was shared with.
+  /// Starts a write and returns before it is done, after recording the event that the memory was shared with.
   void write_later(std::uint64_t address, std::size_t bytes, std::uint32_t seed) {
     demand({.what = verb::write_later, .seed = seed, .bytes = bytes, .address = address});
   }
@@ -53,7 +53,7 @@ class cuda_peer {
   [[nodiscard]] result<cuda_shared> share(std::uint64_t address, std::size_t at_least = 1) {
     return shared({.what = verb::share, .address = address, .at_least = at_least});
   }
-  /// Allocates that, and tries to share it.
+  /// Allocates memory of that kind, and tries to share it.
   [[nodiscard]] result<cuda_shared> share_new(verb kind, std::size_t bytes) {
     return shared({.what = kind, .bytes = bytes});
   }

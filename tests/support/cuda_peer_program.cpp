@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A process with GPU memory that shares it as it is told: cuda_peer.hpp.
+// A process with GPU memory that shares it on command: see cuda_peer.hpp.
 #include "support/child_process.hpp"
 #include "support/cuda_here.hpp"
 #include "support/cuda_peer_protocol.hpp"
@@ -14,7 +14,7 @@ using namespace pinfold;
 using namespace pinfold::testing;
 using cuda::status;
 
-/// How to free what is at an address.
+/// How to free the memory at an address.
 struct block {
   cuda_order::verb kind;
   std::size_t bytes;  ///< of one segment
@@ -128,7 +128,7 @@ class shop {
 
   cuda_answer write_later(const cuda_order& order) {
     const auto& cu = gpu().calls();
-    if (staged_ != 0) gpu().demand([&] { return cu.mem_free(staged_); });  // waits for the copy before
+    if (staged_ != 0) gpu().demand([&] { return cu.mem_free(staged_); });  // the free waits for the copy
     gpu().demand([&] { return cu.mem_alloc(&staged_, order.bytes); });
     gpu().write(staged_, order.bytes, order.seed);
     if (!real_gpu()) emulation().stream_delay(20'000);

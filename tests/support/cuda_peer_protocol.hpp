@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What a test and the process with its GPU memory say to each other.
+/// The messages between a test and the process with its GPU memory.
 #pragma once
 
 #include <pinfold/registrars/cuda_ipc.hpp>
@@ -14,16 +14,16 @@ struct cuda_order {
   enum class verb : std::uint8_t {
     allocate,          ///< by cuMemAlloc
     map_segments,      ///< `count` of `bytes` each, side by side
-    replace_segment,   ///< the one at `address`, by fresh memory
+    replace_segment,   ///< the segment at `address`, by fresh memory
     allocate_pooled,   ///< from a pool that can be shared
     allocate_private,  ///< from the default pool
     allocate_managed,
-    free,  ///< whatever is at `address`
+    free,  ///< the memory at `address`, of any kind
     write,
-    write_later,  ///< in stream order, after a while where the driver is the emulation, and records the event
+    write_later,  ///< in stream order (delayed where the driver is the emulation), and records the event
     check,
     share,
-    record,  ///< the event of what was shared last
+    record,  ///< the event of the memory that was shared last
     reset_device,
   };
   verb what{};
@@ -36,7 +36,7 @@ struct cuda_order {
 
 struct cuda_answer {
   bool done = false;
-  error failure{};  ///< its message is not valid in another program
+  error failure{};  ///< the message pointer is not valid in another program
   std::uint64_t address = 0;
   cuda_shared shared{};
 };

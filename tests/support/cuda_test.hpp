@@ -14,12 +14,12 @@ namespace pinfold::testing {
 
 inline constexpr peer_id any_peer{1};
 inline constexpr std::size_t kib = 1024;
-inline constexpr std::size_t segment = 2048 * kib;  ///< the least that cuMemCreate makes
+inline constexpr std::size_t segment = 2048 * kib;  ///< the smallest size that cuMemCreate makes
 
 using cuda_cache = import_cache<cuda_ipc_importer>;
 
-/// Afterwards nothing is open, and nothing was closed twice or without having been opened. The emulation's rules are
-/// as they are without a test.
+/// A fixture for GPU tests. Checks afterwards that nothing is open, and that nothing was closed twice or without having
+/// been opened. Resets the emulation's rules.
 class cuda_test : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -37,7 +37,7 @@ class cuda_test : public ::testing::Test {
     return cache.acquire(any_peer, of.handle, of.handle.base, of.handle.size);
   }
 
-  /// Acquires, looks at all bytes, releases.
+  /// Acquires, checks all bytes, releases.
   static void touch(cuda_cache& cache, const cuda_shared& of, std::uint32_t seed) {
     auto lease = acquire(cache, of);
     ASSERT_TRUE(lease) << describe(lease.error());
@@ -51,23 +51,23 @@ class cuda_test : public ::testing::Test {
     EXPECT_EQ(refused.error().native, static_cast<int>(native)) << describe(refused.error());
   }
 
-  /// Whether the driver gave that address: the emulation always does, a GPU need not.
+  /// Returns whether the driver gave that address: the emulation always does, a GPU may not.
   static bool lies_at(const cuda_shared& memory, std::uint64_t address) {
     EXPECT_TRUE(real_gpu() || memory.handle.base == address);
     return memory.handle.base == address;
   }
 };
 
-/// With a process that has GPU memory.
+/// A fixture with a process that has GPU memory.
 class cuda_peer_test : public cuda_test {
  protected:
-  /// A neighbour, so that freeing all else does not give the driver's whole block back.
+  /// Allocates a neighbour, so that freeing everything else does not give the driver's whole block back.
   cuda_peer::memory keep_block() { return peer.allocate(4 * kib, 99); }
 
   cuda_peer peer;
 };
 
-/// For tests of what no real driver does on demand.
+/// For tests of behaviour that no real driver shows on demand.
 #define PINFOLD_EMULATION_ONLY() \
   if (real_gpu()) GTEST_SKIP() << "only the emulated driver can be told to do this"
 

@@ -31,7 +31,7 @@ struct emulated_driver {
     control = *controls;
   }
 
-  /// cuInit, and a device's context for this thread.
+  /// Calls cuInit, and makes a context of the device current on this thread.
   void start(cuda::device device = 0) {
     cuda::context context = nullptr;
     if (cu.init(0) != cuda::status::success ||

@@ -17,7 +17,7 @@ inline emulated_driver& emulated() {
   return one;
 }
 
-/// Each test has a context of its own, and leaves nothing behind.
+/// A fixture with a new context for each test, which leaves nothing behind.
 class emulated_cuda_fixture : public ::testing::Test {
  protected:
   cuda::driver_table& cu = emulated().cu;

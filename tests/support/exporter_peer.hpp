@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// A memfd exporter in a process of its own that does what a test tells it.
+/// A memfd exporter in a process of its own that obeys a test.
 #pragma once
 
 #include <pinfold/registrars/memfd.hpp>
@@ -17,8 +17,8 @@
 
 namespace pinfold::testing {
 
-/// Buffers are filled with the pattern of the seed that is given. Not thread-safe. What goes wrong in the child, other
-/// than a refused allocation, throws here.
+/// An exporter in a child process. Buffers are filled with the pattern of the given seed. Not thread-safe. Failures in
+/// the child, other than a refused allocation, throw here.
 class exporter_peer {
  public:
   explicit exporter_peer(memfd_exporter_options options = {})
@@ -40,13 +40,13 @@ class exporter_peer {
     return ask({.what = verb::check, .serial = buffer.serial, .seed = seed}).done;
   }
 
-  /// Frees it and has its descriptor's number mean another memfd of the same size.
+  /// Frees the buffer and gives its descriptor's number to another memfd of the same size.
   void free_and_reuse_number(const memfd_handle& buffer) {
     demand(
         {.what = verb::reuse_number, .serial = buffer.serial, .descriptor = buffer.descriptor, .bytes = buffer.size});
   }
 
-  /// From now on, only who has CAP_SYS_PTRACE can fetch descriptors from it.
+  /// From now on, only processes with CAP_SYS_PTRACE can fetch descriptors from the exporter.
   void forbid_ptrace() { demand({.what = verb::forbid_ptrace}); }
 
   /// Ends the exporter, but not its buffers.
@@ -66,7 +66,7 @@ class exporter_peer {
   };
   struct answer {
     bool done;
-    error failure;  // its message is a literal, at the same address in both processes
+    error failure;  // the message is a literal, at the same address in both processes
     memfd_handle handle;
   };
   struct shop {

@@ -11,10 +11,10 @@
 
 namespace pinfold::testing {
 
-/// Where a driver's stand-in asks whether this call is to fail. Thread-safe.
+/// The place where a driver's stand-in asks whether a call is to fail. Thread-safe.
 class fault_points {
  public:
-  /// The code that it is to fail with, or 0.
+  /// Returns the code that this call is to fail with, or 0.
   int strike(std::string_view call) {
     const std::lock_guard guard(mutex_);
     const auto number = ++calls_[std::string(call)];
@@ -23,7 +23,7 @@ class fault_points {
     return code_;
   }
 
-  /// The nth call from now on fails, and all after it if `for_good`. Of all calls together: "any".
+  /// Makes the nth call from now on fail, and all later ones if `for_good`. "any" counts all calls together.
   void fail(std::string_view call, std::uint64_t nth, int code, bool for_good = false) {
     const std::lock_guard guard(mutex_);
     failing_ = call;
@@ -36,7 +36,7 @@ class fault_points {
     const std::lock_guard guard(mutex_);
     code_ = 0;
   }
-  /// How many calls failed since `fail`.
+  /// Returns how many calls failed since `fail`.
   [[nodiscard]] std::uint64_t struck() const {
     const std::lock_guard guard(mutex_);
     return struck_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// An importer around another one that makes chosen calls fail, without the inner one being asked.
+/// An importer around another one. Makes chosen calls fail without calling the inner importer.
 #pragma once
 
 #include <pinfold/importer.hpp>

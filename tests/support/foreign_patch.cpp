@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A library that changes libc's functions as some do beside pinfold: it puts a jump of its own over munmap's entry,
-// which enters the kernel by itself, or puts back the bytes that it found when it was loaded.
+// A library that changes libc's functions beside pinfold, as some libraries do: it puts a jump of its own over munmap's
+// entry, to code that enters the kernel by itself, or puts back the bytes that it found when it was loaded.
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -39,7 +39,7 @@ bool write_entry(std::uint64_t word) {
 
 extern "C" {
 
-/// False where it cannot: another processor, code that may not be changed, libc too far away.
+/// Returns false where it cannot patch: another processor, code that may not be changed, libc too far away.
 [[gnu::visibility("default")]] bool foreign_patch_cover() {
 #if defined(__x86_64__)
   const auto after = reinterpret_cast<std::intptr_t>(entry()) + 5;

@@ -22,7 +22,7 @@ inline exchange::file sealed_file(std::size_t bytes, int seals) {
   return made;
 }
 
-/// A handle that is right in everything but what the caller then changes; `memfd::completed` makes it whole again.
+/// A handle that is right in everything that the caller does not change; `memfd::completed` makes it valid again.
 inline memfd_handle handle_of(const exchange::file& file, std::size_t bytes,
                               memfd_access access = memfd_access::read_only) {
   struct stat seen{};

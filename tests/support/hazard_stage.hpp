@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Where something happens to registered memory: a cache over a device, and the bytes that arrive.
+/// The setting of a hazard test: a cache over a device, an event of registered memory, and the bytes that arrive.
 #pragma once
 
 #include "support/memory_attacks.hpp"
@@ -19,13 +19,13 @@
 
 namespace pinfold::testing {
 
-/// Who tells the cache, and how it is asked.
+/// How the cache learns of an event, and how it is configured.
 struct watch_case {
   const char* name;    ///< for the test
-  const char* column;  ///< of the table in the documentation; null where it is another's
+  const char* column;  ///< in the documentation's table; null where another case has the column
   monitor_choice monitor;
   bool strict = false;
-  bool announces = false;  ///< the application calls `invalidate` before it happens
+  bool announces = false;  ///< the application calls `invalidate` before the event
 };
 
 inline void PrintTo(const watch_case& who, std::ostream* to) { *to << who.name; }
@@ -35,7 +35,7 @@ inline const std::vector<watch_case>& all_watch_cases() {
       {"nobody_tells", "nobody tells", monitor_choice::explicit_},
       {"none", nullptr, monitor_choice::none},
       {"explicit", "`explicit`", monitor_choice::explicit_, false, true},
-      // Of the hooks alone: the events that they do not see are the application's, which says nothing.
+      // Hooks alone: the application answers for the events that they do not see, and says nothing.
       {"hooks", "`hooks`", monitor_choice::hooks | monitor_choice::explicit_},
       {"userfaultfd", "`userfaultfd`", monitor_choice::userfaultfd},
       {"strict_userfaultfd", nullptr, monitor_choice::userfaultfd, true},
@@ -47,14 +47,14 @@ inline const std::vector<watch_case>& all_watch_cases() {
   return list;
 }
 
-/// What came of asking the cache again.
+/// The result of the look-up and the transfer after an event.
 enum class answer : int {
-  unknown_here,      ///< this system does not do such a thing, or may not be asked to
-  fresh,             ///< the registration of before, and it is right
-  registered_again,  ///< what was kept is not used, and the new one is right
-  not_kept,          ///< registered for each lease
-  refused,           ///< no lease, or the device refused it: nothing wrong was sent
-  stale,             ///< bytes of before were sent
+  unknown_here,      ///< this system has no such event, or does not permit it
+  fresh,             ///< the old registration, and it is right
+  registered_again,  ///< the kept registration is not used, and the new one is right
+  not_kept,          ///< registered anew for each lease
+  refused,           ///< no lease, or the device refused it: no wrong bytes were sent
+  stale,             ///< old bytes were sent
 };
 
 [[nodiscard]] inline const char* words(answer what) {
@@ -62,7 +62,7 @@ enum class answer : int {
   return names.at(static_cast<std::size_t>(what));
 }
 
-/// What events need of it: the content before, and after. Where it is sent to is the device's.
+/// What an event needs: the content before it, and the content after. The device chooses the destination.
 class stage {
  public:
   stage() = default;
@@ -70,27 +70,27 @@ class stage {
   stage& operator=(const stage&) = delete;
   virtual ~stage() = default;
 
-  /// What the cache allocates for this thread, it allocates now, and not on top of the heap that an event is about.
+  /// Makes the cache allocate this thread's memory now, and not later on top of the heap that an event is about.
   virtual void warm_up() = 0;
 
-  /// Fills it with what is old, registers it, and gives the lease back.
+  /// Fills the memory with old content, registers it, and gives the lease back.
   void before(const target& at) {
     std::memset(at.data, 'A', at.bytes);
     before_untouched(at);
   }
   virtual void before_untouched(const target& at) = 0;
 
-  /// Fills it with what is new, registers it again, and sends it.
+  /// Fills the memory with new content, registers it again, and sends it.
   [[nodiscard]] answer after(const target& at) {
     std::memset(at.data, 'B', at.bytes);
     return send(at);
   }
-  /// Without a new content: nothing may be sent at all.
+  /// Sends the memory without new content: nothing may be sent at all.
   [[nodiscard]] virtual answer send(const target& at) = 0;
 };
 
-/// A device: makes registrars, and sends what is registered. `send` returns how many bytes arrived that are that one;
-/// nothing when the device refused.
+/// A device: makes registrars, and sends registered memory. `send` returns how many of the bytes that arrived equal the
+/// given one; nothing when the device refused.
 template <class D>
 concept sending_device = std::default_initializable<D> && requires(D& device, const target& at) {
   requires registrar<decltype(device.registrar())>;
@@ -106,7 +106,7 @@ class stage_on : public stage {
     warm_up();
   }
 
-  /// "hooks+userfaultfd", or "none" and the reasons.
+  /// Returns for example "hooks+userfaultfd", or "none" and the reasons.
   [[nodiscard]] std::string monitors() const {
     const auto text = cache_.monitors();
     return text.substr(0, text.find(" ("));
@@ -122,7 +122,7 @@ class stage_on : public stage {
     {
       const auto held = cache_.acquire(at.data, at.bytes);
       refused_ = !held;
-      no_room_ = !held && held.error().code == errc::out_of_resources;  // an ordinary user's limit
+      no_room_ = !held && held.error().code == errc::out_of_resources;  // the limit of an ordinary user
     }
     kept_ = cache_.statistics().open_now > 0;
     if (announces_) cache_.invalidate(at.data, at.bytes);
@@ -146,7 +146,7 @@ class stage_on : public stage {
     cache_options made;
     made.monitor = who.monitor;
     made.strict = who.strict;
-    made.program_data = true;  // nobody truncates the test's libraries
+    made.program_data = true;  // nothing truncates the test's libraries
     return made;
   }
 

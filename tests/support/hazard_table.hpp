@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The table of what came of it, in the documentation.
+/// The table of results in the documentation.
 #pragma once
 
 #include "support/hazard_stage.hpp"
@@ -18,7 +18,7 @@ namespace pinfold::testing {
 /// A table between two markers of a page in Markdown.
 class hazard_table {
  public:
-  /// Reads the page; without one there is only the heading.
+  /// Reads the page; without a page there is only the heading.
   explicit hazard_table(std::string path) : path_(std::move(path)) {
     std::ifstream page(path_);
     std::string* into = &front_;
@@ -41,7 +41,7 @@ class hazard_table {
   }
   void set(const std::string& row, const std::string& column, const std::string& text) { cells_[row][column] = text; }
 
-  /// Writes the page with these rows and columns, in this order; cells that nobody has set say so.
+  /// Writes the page with these rows and columns, in this order. Marks cells without a result.
   void write(const std::vector<std::string>& rows, const std::vector<std::string>& columns) const {
     std::ofstream page(path_);
     page << (front_.empty() ? "# Monitors\n\n" : front_);

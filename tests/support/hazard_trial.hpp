@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// One event in a process of its own, and whether what came of it may be so.
+/// Runs one event in a process of its own, and checks whether its result is acceptable.
 #pragma once
 
 #include "support/child_process.hpp"
@@ -13,11 +13,11 @@
 
 namespace pinfold::testing {
 
-/// What a child says of itself.
+/// A child's report on itself.
 struct verdict {
   answer what = answer::unknown_here;
-  monitor_choice watching{};  // those that proved themselves
-  bool keeps = false;         // somebody tells
+  monitor_choice watching{};  // the monitors that proved themselves
+  bool keeps = false;         // the cache keeps registrations: a monitor or the application tells it
 };
 
 template <sending_device Device>
@@ -36,7 +36,7 @@ verdict try_in_this_process(const watch_case& who, const hazard& what) {
   return made;
 }
 
-/// Events take the heap, the break and the ring with them: each has a process of its own.
+/// Runs the event in a child: events damage the heap, the break and the ring, so each has a process of its own.
 template <sending_device Device>
 verdict try_in_child(const watch_case& who, const hazard& what) {
   child_process child([&](line& parent) {
@@ -53,7 +53,8 @@ verdict try_in_child(const watch_case& who, const hazard& what) {
   return seen.value_or(verdict{});
 }
 
-/// Nobody tells the cache, though it keeps: here dangerous events have to bring old bytes.
+/// Whether this is the control: nothing tells the cache of events, though it keeps registrations, so dangerous events
+/// must bring old bytes.
 inline bool is_control(const watch_case& who) { return who.monitor == monitor_choice::explicit_ && !who.announces; }
 
 inline void expect_sound(const watch_case& who, const hazard& what, const verdict& seen) {
@@ -63,7 +64,7 @@ inline void expect_sound(const watch_case& who, const hazard& what, const verdic
     EXPECT_TRUE(brings_old_bytes || !what.dangerous || !tried) << "this test could not fail: " << words(seen.what);
     return;
   }
-  // Each of those that watch would have to tell. Where none claims it, the documentation says so.
+  // Each watching monitor that claims the event has to tell. Where none claims it, the documentation says so.
   const auto claims = static_cast<std::uint8_t>(what.claimed_by) & static_cast<std::uint8_t>(seen.watching);
   const bool must_hold = who.announces || !seen.keeps || claims != 0;
   EXPECT_FALSE(brings_old_bytes && must_hold);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What happens to memory that a file is behind: much of it is done by other processes.
+/// Events of memory with a file behind it; many of them are caused by other processes.
 #pragma once
 
 #include "support/hazards_memory.hpp"
@@ -16,7 +16,7 @@ inline int memory_file() {
   return file;
 }
 
-/// A file with the name already removed, on the disk or in memory; -1 where it cannot be made.
+/// Opens a file whose name is already removed, on disk or in memory; returns -1 where it cannot.
 inline int file_in(const char* folder) {
   const int file = ::open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   const std::vector<char> content(usual_bytes, 'x');
@@ -37,7 +37,7 @@ inline std::function<answer(stage&)> on_file_in(const char* folder, int flags, f
   return [=](stage& on) { return on_file_of(on, file_in(folder), flags, event); };
 }
 
-/// A process with nothing but the descriptor does it.
+/// Causes the event in a process that has nothing but the descriptor.
 inline file_event by_another_process(file_event event) {
   return [event = std::move(event)](const target& at, int file) {
     const pid_t child = ::fork();
@@ -65,7 +65,7 @@ inline bool mapped_again(const target& at, int file) {
 
 inline bool removed_by_child(const target& at, int) { return attacks::child_discards(at); }
 
-/// `other`: another segment comes to the address.
+/// `other`: another segment is attached at the address.
 inline answer segments(stage& on, bool other) {
   const int first = ::shmget(IPC_PRIVATE, usual_bytes, 0600), second = ::shmget(IPC_PRIVATE, usual_bytes, 0600);
   if (first < 0 || second < 0) return answer::unknown_here;

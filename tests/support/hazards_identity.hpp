@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Memory that other processes have, and that looks like memory of this process alone.
+/// Memory that is shared with other processes, but looks private to this one.
 #pragma once
 
 #include "support/hazards_files.hpp"
@@ -11,7 +11,8 @@
 
 namespace pinfold::testing::hazards {
 
-/// The first segment of a new IPC namespace: the kernel lists its id, 0, as its inode. -1 where none can be made.
+/// Makes the first segment of a new IPC namespace; the kernel lists its id, 0, as its inode. Returns -1 where it
+/// cannot.
 inline int first_segment() {
   if (::unshare(CLONE_NEWIPC) != 0) return -1;
   return ::shmget(IPC_PRIVATE, usual_bytes, 0600) == 0 ? 0 : -1;
@@ -39,7 +40,7 @@ inline answer first_segment_replaced(stage& on) {
   return on_first_segment(on, another_is_attached_inline);
 }
 
-/// A file at the root of a mount that has no place any more: the kernel lists its name alone, as that of huge pages.
+/// Opens a file at the root of a detached mount: the kernel lists only its name, as it does for huge pages.
 inline int file_called_anon_hugepage() {
   std::array<char, 32> folder{"/tmp/pinfold-hazards-XXXXXX"};
   if (::unshare(CLONE_NEWNS) != 0 || ::mkdtemp(folder.data()) == nullptr) return -1;

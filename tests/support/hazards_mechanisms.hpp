@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Events of memory that are made in unusual ways: by a second libc, by process_madvise, by several threads at once.
+/// Memory events that are caused in unusual ways: by a second libc, by process_madvise, by several threads at once.
 #pragma once
 
 #include "support/hazards_memory.hpp"
@@ -27,7 +27,7 @@ bool process_discards(const target& at) {
   return done == static_cast<long>(at.bytes);
 }
 
-/// A libc of its own, as plug-ins have that are loaded with dlmopen(3).
+/// Unmaps by a second libc, as plug-ins have that are loaded with dlmopen(3).
 inline bool second_libc_unmaps(const target& at) {
   if (sanitized) return false;
   void* const second = ::dlmopen(LM_ID_NEWLM, "libc.so.6", RTLD_NOW | RTLD_LOCAL);
@@ -40,7 +40,7 @@ inline bool set_break_inline(std::byte* to) {
   return raw_call(SYS_brk, to, 0) == static_cast<long>(reinterpret_cast<std::uintptr_t>(to));
 }
 
-/// As a library does that has taken over sbrk(3).
+/// Moves the break by inline calls, as a library does that has taken over sbrk(3).
 inline answer break_moves_inline(stage& on) {
   if (sanitized || !has_raw_calls) return answer::unknown_here;
   auto* const end = static_cast<std::byte*>(::sbrk(0));
@@ -53,7 +53,7 @@ inline answer break_moves_inline(stage& on) {
   return on.after(all);
 }
 
-/// Discards memory of its own, again and again, while another thread does the same and asks the cache.
+/// A thread that discards its own memory again and again, while another thread does the same and asks the cache.
 class discarding_thread {
  public:
   discarding_thread() : thread_([this](const std::stop_token& stop) { run(stop); }) {}
@@ -70,7 +70,7 @@ class discarding_thread {
   std::jthread thread_;
 };
 
-/// What is worst of many rounds.
+/// Returns the worst result of many rounds.
 inline answer two_threads_discard(stage& on) {
   if constexpr (!has_raw_calls) return answer::unknown_here;
   constexpr int rounds = sanitized ? 200 : 2000;

@@ -15,14 +15,14 @@ inline constexpr std::size_t usual_bytes = 65536;
 inline constexpr auto hooks = monitor_choice::hooks, uffd = monitor_choice::userfaultfd, bpf = monitor_choice::bpf;
 inline constexpr auto everybody = hooks | uffd | bpf;
 
-/// A mapping of one event. Never unmapped: the process ends with the event.
+/// Maps the memory of one event. It is never unmapped: the process ends with the event.
 inline target mapping(int flags = attacks::private_memory, int file = -1, std::size_t bytes = usual_bytes) {
   void* const at = ::mmap(nullptr, bytes, attacks::readable_writable, flags, file, 0);
   if (at == MAP_FAILED) return {nullptr, 0};
   return {static_cast<std::byte*>(at), bytes};
 }
 
-/// Before, the event, and after; with the memory there again.
+/// Runs the stage's `before`, the event, and `after`. Maps missing memory again in between.
 template <class F>
 answer happens_to(stage& on, const target& at, F&& event) {
   if (at.data == nullptr) return answer::unknown_here;
@@ -74,7 +74,7 @@ bool attach_over(const target& at) {
   const int segment = ::shmget(IPC_PRIVATE, at.bytes, 0600);
   if (segment < 0) return false;
   const auto number = static_cast<unsigned long>(segment);
-  // shmat(id, address, flags): not in the order that raw_call gives names to
+  // the arguments of shmat are (id, address, flags), so raw_call's parameter names do not fit
   const bool done =
       Raw ? raw_call(SYS_shmat, reinterpret_cast<const void*>(number), reinterpret_cast<unsigned long>(at.data),
                      SHM_REMAP) == static_cast<long>(reinterpret_cast<std::uintptr_t>(at.data))
@@ -92,7 +92,7 @@ inline int unmap_inline_in_vfork_child(void* at) {
   return static_cast<int>(raw_call(SYS_munmap, of->data, of->bytes));
 }
 
-/// A child that has this process's memory, as that of vfork(2).
+/// Runs `Body` in a child that shares this process's memory, as that of vfork(2).
 template <int (*Body)(void*)>
 bool in_vfork_child(const target& at) {
   alignas(16) static std::array<std::byte, 65536> stack;
@@ -118,7 +118,7 @@ inline answer moved_memory(stage& on) {
   return on.after({static_cast<std::byte*>(to), at.bytes});
 }
 
-/// Where the kernel may have a huge page: of it the target is this part.
+/// The target is the end of memory for which the kernel may use a huge page.
 template <std::size_t Bytes>
 answer in_huge_page(stage& on, int advice) {
   constexpr std::size_t huge = std::size_t{2} << 20U;
@@ -160,7 +160,7 @@ inline answer parent_writes_after_fork(stage& on) {
   return seen;
 }
 
-/// Both have the ring; what is registered in it are the parent's pages.
+/// Both processes have the ring; the pages registered in it are the parent's.
 inline answer child_uses_the_cache(stage& on) {
   const auto at = mapping();
   on.before(at);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What an ordinary program does without a thought of the kernel: allocates, ends threads, unloads libraries.
+/// What an ordinary program does without regard to the kernel: it allocates, ends threads, unloads libraries.
 #pragma once
 
 #include "support/hazards_memory.hpp"
@@ -16,8 +16,8 @@ namespace pinfold::testing::hazards {
 
 inline constexpr std::size_t kibibyte = 1024, mebibyte = 1024 * kibibyte;
 
-/// glibc as it begins, before it has an idea of what the program does, and with nothing free that would do. Other
-/// allocators are asked nothing, nor those of sanitizers.
+/// Brings glibc's allocator to its initial state: default thresholds, and no free memory that could serve. Returns
+/// false for other allocators, and under sanitizers.
 inline bool glibc_as_it_begins() {
 #if defined(__GLIBC__)
   const bool done = !sanitized && ::mallopt(M_MMAP_THRESHOLD, 128 * kibibyte) == 1 &&
@@ -31,7 +31,7 @@ inline bool glibc_as_it_begins() {
 
 inline target allocated(std::size_t bytes) { return {static_cast<std::byte*>(std::malloc(bytes)), bytes}; }
 
-/// The block is freed, and allocated again.
+/// Frees the block, and allocates it again.
 template <std::size_t Bytes>
 answer free_and_malloc(stage& on) {
   if (!glibc_as_it_begins()) return answer::unknown_here;
@@ -42,7 +42,7 @@ answer free_and_malloc(stage& on) {
   return first.data == second.data ? on.after(second) : answer::unknown_here;
 }
 
-/// The last of four is the one that is registered; they are freed together, in order.
+/// Registers the last of four blocks, and frees all four in order.
 inline answer top_of_the_heap(stage& on) {
   if (!glibc_as_it_begins()) return answer::unknown_here;
   on.warm_up();
@@ -74,11 +74,11 @@ inline answer trimmed_in_the_middle(stage& on) {
   return again.data == blocks[1].data ? on.after(again) : answer::unknown_here;
 }
 
-/// It moves, and something new comes to where it was.
+/// The block moves, and new memory is mapped at the old address.
 inline answer realloc_moves(stage& on) {
   if (!glibc_as_it_begins()) return answer::unknown_here;
   const auto block = allocated(mebibyte);
-  const target whole{block.data + 4096 - 16, mebibyte - 4096};  // whole pages, if it is a mapping of its own
+  const target whole{block.data + 4096 - 16, mebibyte - 4096};  // whole pages, if the block is a mapping of its own
   if (reinterpret_cast<std::uintptr_t>(whole.data) % 4096 != 0) return answer::unknown_here;
   on.before(whole);
   if (std::realloc(block.data, 64 * mebibyte) == block.data) return answer::unknown_here;
@@ -100,7 +100,7 @@ inline answer break_moves(stage& on) {
   return on.after(all);
 }
 
-/// A thread that waits until it is let go, and where a part of its stack is that it does not use.
+/// A thread that waits for `end`. `where` is a part of its stack that it does not use.
 class short_lived {
  public:
   short_lived() : thread_([this] { run(); }) { where_.wait(nullptr); }

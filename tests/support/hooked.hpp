@@ -19,7 +19,7 @@ inline constexpr std::size_t hooked_page = 4096;
 
 inline std::uintptr_t address_of(const void* at) { return reinterpret_cast<std::uintptr_t>(at); }
 
-/// Watched from here on; counts nothing when it goes away.
+/// Counts a range as registered while it lives; its destructor posts nothing.
 class watched {
  public:
   explicit watched(const range& memory) : memory_(memory) {
@@ -35,8 +35,8 @@ class watched {
   range memory_;
 };
 
-/// Anonymous pages, alone in their 64 KiB, as memory is watched by those. Unmapped behind the hooks' back if still
-/// there.
+/// Anonymous pages, alone in their 64 KiB: `watched_memory` counts memory in such granules. The destructor unmaps them,
+/// if they are still there.
 class some_pages {
  public:
   explicit some_pages(std::size_t pages, int flags = MAP_PRIVATE | MAP_ANONYMOUS)
@@ -62,7 +62,7 @@ class some_pages {
   void* all_;
 };
 
-/// What was posted while `body` ran.
+/// Returns the ranges that were posted while `body` ran.
 template <class F>
 std::vector<range> posted(F&& body) {
   auto& board = watch::board::here();

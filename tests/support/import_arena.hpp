@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Many threads on one import cache, more regions than there is room for, handles replaced meanwhile: no hang, no leak,
-/// no wrong byte. Over which driver is the test's choice:
+/// Many threads on one import cache, with more regions than room, and handles that are replaced meanwhile: no hang, no
+/// leak, no wrong byte. The test chooses the driver:
 ///
 ///     struct source {              // a driver and its exporters, with `arena_slots` places whose buffers are replaced
 ///       using importer_type = my_importer;
@@ -34,7 +34,7 @@ inline constexpr std::size_t arena_slots = 64;
 inline constexpr std::size_t arena_room = 24;
 inline constexpr std::uint64_t arena_unit = 4096;
 
-/// While it is set, no driver call of this thread is made to fail.
+/// While this is set, no driver call of this thread is made to fail.
 inline thread_local bool spared = false;
 
 template <class Source>
@@ -48,7 +48,7 @@ class import_arena {
     for (std::size_t i = 0; i < arena_slots; ++i) current_[i] = source_.replace(i, 4 * arena_unit);
   }
 
-  /// One random thing that a user's thread could do.
+  /// Does one random thing that a user's thread could do.
   void act(std::mt19937_64& random, std::vector<std::pair<handle, lease>>& mine) {
     if (random() % 16 == 0) return use_other(random);
     const auto dice = random() % 1000;
@@ -128,11 +128,11 @@ class import_arena {
     if (mine.size() > 3) drop_one(random, mine);
   }
 
-  // A driver that maps memory once may refuse it because the first cache has it: what counts is that its hits are
-  // right.
+  // A driver that maps memory once may refuse the second cache's open, since the first cache has it open. Only the
+  // bytes of its hits are checked.
   void use_other(std::mt19937_64& random) {
     if (random() % 64 == 0) {
-      spared = true;  // what cannot be closed at a cache's end stays open
+      spared = true;  // a registration that cannot be closed at a cache's end stays open
       other_->renew([] {});
       spared = false;
       return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// A part of a test that changes its process for good, and runs in a child for that.
+/// Runs a part of a test that changes its process for good in a child.
 #pragma once
 
 #include "support/child_process.hpp"
@@ -12,7 +12,7 @@
 
 namespace pinfold::testing {
 
-/// Runs `body` in a child and fails where anything in it fails. Call before the test has threads of its own.
+/// Runs `body` in a child, and fails where anything in it fails. Call it before the test has threads of its own.
 template <class F>
 void run_in_child(F&& body) {
   std::fflush(nullptr);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The range index and a plain list, given the same orders, so that they can be compared.
+/// The range index and a plain list, given the same calls, so that they can be compared.
 #pragma once
 
 #include "core/range_index.hpp"
@@ -36,7 +36,7 @@ class index_pair {
     list_.erase(at);
   }
 
-  /// Whether both find exactly the same entries for `where`, and the index stops at the first when told to.
+  /// Returns whether both find exactly the same entries for `where`, and the index stops at the first when told to.
   [[nodiscard]] bool agree_on(peer_id peer, const range& where) const {
     std::multiset<const core::entry*> found;
     index_.find_overlap(peer, where, [&](const core::entry& one) {
@@ -61,7 +61,7 @@ class index_pair {
                        [&](const auto& one) { return one->peer() == peer && one->covered().overlaps(where); });
   }
 
-  bool lied_ = false;  // the index found a place for what overlaps others
+  bool lied_ = false;  // the index claimed a place for an entry that overlaps others
   pooled_entries entries_;
   core::range_index index_;
   std::list<pooled_entries::owned> list_;

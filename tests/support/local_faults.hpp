@@ -2,15 +2,15 @@
 /// \file
 /// Every driver call of a long scenario of a cache of local memory fails, in every way, once and for good: the error
 /// reaches the caller with the driver's code, nothing leaks or is closed twice, the counters add up, and the next call
-/// works (R7, R10, R41, R43). Over which driver is the test's choice:
+/// works (R7, R10, R41, R43). The test chooses the driver:
 ///
 ///     struct driver {
-///       static constexpr native_kind kind;        // whose the codes are
+///       static constexpr native_kind kind;        // of the codes
 ///       my_registrar registrar();
 ///       fault_points faults;
 ///       std::size_t open_now();                   // regions
-///       std::size_t misuses();                    // closes of what is not open
-///       static bool hidden(call, code);           // a failure that nobody is told of
+///       std::size_t misuses();                    // closes of regions that are not open
+///       static bool hidden(call, code);           // a failure that the cache does not report
 ///     };
 #pragma once
 
@@ -29,7 +29,7 @@
 
 namespace pinfold::testing {
 
-/// One thing that goes wrong.
+/// One injected failure.
 struct local_fault {
   const char* call;
   int code;
@@ -37,7 +37,7 @@ struct local_fault {
   bool for_good;
 };
 
-/// What the caller and the event sink of a cache were told.
+/// What the cache told the caller and the event sink.
 struct told {
   std::vector<error> errors;
   std::vector<error> failed_closes;
@@ -56,7 +56,7 @@ class local_faults {
 
   local_faults(Driver& driver, close_policy closes) : driver_(driver), closes_(closes) {}
 
-  /// Whether the scenario came to it.
+  /// Runs the scenario with the fault; returns whether the fault struck.
   bool survives(const local_fault& fault) {
     SCOPED_TRACE(::testing::Message() << fault.call << " fails, the " << fault.nth << "th time"
                                       << (fault.for_good ? " and then always" : "") << ", with " << fault.code);
@@ -77,7 +77,7 @@ class local_faults {
     return struck > 0;
   }
 
-  /// The fault is there until the cache is gone; whether it came to it.
+  /// Runs a cache whose fault begins before its end and lasts until it is gone; returns whether the fault struck.
   bool survives_its_end(const local_fault& fault) {
     SCOPED_TRACE(::testing::Message() << "at the end " << fault.call << " fails with " << fault.code);
     told said;
@@ -95,7 +95,7 @@ class local_faults {
   }
 
   std::uint64_t runs = 0, injected = 0;
-  std::uint64_t made_good = 0;  ///< opens that failed for good, and the caller has what he asked for all the same
+  std::uint64_t made_good = 0;  ///< failures that the cache made good: the caller got all it asked for
 
  private:
   cache_options options(told& said) const {
@@ -119,7 +119,7 @@ class local_faults {
     if (held) said.note(held->release());
   }
 
-  /// Hits, misses, evictions, overlaps, more rights, both kinds of batches, replaced memory, a flush.
+  /// Performs hits, misses, evictions, overlaps, more rights, both kinds of batches, replaced memory and a flush.
   void scenario(cache_type& cache, told& said) {
     for (int round = 0; round < 2; ++round)
       for (std::size_t page = 0; page < 10; page += 2) static_cast<void>(acquire(cache, said, page, 1));
@@ -146,7 +146,7 @@ class local_faults {
     expect_counters_add_up(now);
     for (const auto* list : {&said.errors, &said.failed_closes})
       for (const auto& one : *list) {
-        if (one == errc::over_budget && !said.failed_closes.empty()) continue;  // what cannot be closed takes room
+        if (one == errc::over_budget && !said.failed_closes.empty()) continue;  // quarantined entries take room
         EXPECT_EQ(one.native, fault.code) << describe(one);
         EXPECT_EQ(one.kind, Driver::kind) << describe(one);
       }
@@ -180,7 +180,7 @@ class local_faults {
   test_pages memory_{32};
 };
 
-/// Each call fails with each code, the first time that the scenario comes to it, the second, and so on.
+/// Fails each call with each code: the first such call of the scenario, the second, and so on.
 template <class Driver>
 void expect_survival(Driver& driver, const std::vector<const char*>& calls, const std::vector<int>& codes) {
   std::uint64_t runs = 0, injected = 0;

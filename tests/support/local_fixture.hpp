@@ -12,7 +12,7 @@
 
 namespace pinfold::testing {
 
-/// The options, with the monitor that lets a cache keep anything.
+/// Returns the options with the monitor that lets a cache keep anything.
 inline cache_options keeping(cache_options options = {}) {
   options.monitor = monitor_choice::explicit_;
   return options;

@@ -16,7 +16,7 @@ namespace pinfold::testing {
 inline constexpr peer_id any_peer{1};
 inline constexpr std::size_t kib = 1024;
 
-/// That the open fails so, and leaves nothing open.
+/// Expects the open to fail with this error, and to leave nothing open.
 inline void expect_refused(memfd_importer& importer, const memfd_handle& handle, errc code, int native = 0) {
   const std::size_t held = importer.held();
   const int mappings = memfd_mappings();
@@ -28,7 +28,7 @@ inline void expect_refused(memfd_importer& importer, const memfd_handle& handle,
   EXPECT_EQ(memfd_mappings(), mappings);
 }
 
-/// That the open shows the pattern, and the close works.
+/// Expects the open to show the pattern, and the close to work.
 inline void expect_round_trip(memfd_importer& importer, const memfd_handle& handle, std::uint32_t seed) {
   const auto made = importer.open(any_peer, handle);
   ASSERT_TRUE(made) << describe(made.error());
@@ -38,7 +38,7 @@ inline void expect_round_trip(memfd_importer& importer, const memfd_handle& hand
   EXPECT_TRUE(importer.close(made->mapping));
 }
 
-/// Tests that hold for each way to fetch a descriptor.
+/// Tests that hold for every way to fetch a descriptor.
 class each_via : public ::testing::TestWithParam<memfd_via> {
  public:
   static std::string name(const ::testing::TestParamInfo<memfd_via>& info) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Ways to take the pages away from under a registration, and the kernel's word on whether that happened.
+/// Ways to take the pages away from under a registration, and a check of the device's bytes afterwards.
 #pragma once
 
 #include <algorithm>
@@ -31,12 +31,12 @@ struct target {
   [[nodiscard]] std::byte* middle() const { return data + bytes / 2; }
 };
 
-/// True when the kernel knows this kind of attack at all. After it, the target may be unmapped.
+/// An attack. Returns true when the kernel knows this kind of attack at all. Afterwards the target may be unmapped.
 using attack_function = std::function<bool(const target&)>;
 
 struct attack {
   const char* name;
-  bool bites;  ///< makes the registration of some memory stale that is not sealed
+  bool bites;  ///< makes the registration of some unsealed memory stale
   attack_function run;
 };
 
@@ -81,7 +81,7 @@ inline bool move_onto(const target& at) {
 
 inline bool shrink_and_grow(const target& at) {
   const bool shrunk = ::mremap(at.data, at.bytes, at.bytes / 2, 0) != MAP_FAILED;
-  if (shrunk) static_cast<void>(::mremap(at.data, at.bytes / 2, at.bytes, 0));  // if not, `mend` maps the rest
+  if (shrunk) static_cast<void>(::mremap(at.data, at.bytes / 2, at.bytes, 0));  // if this fails, `mend` maps the rest
   return shrunk || known(-1);
 }
 
@@ -120,7 +120,7 @@ inline bool advise_from_the_ring(const target& at) {
   return true;
 }
 
-/// The file behind the mapping, opened anew. Needs privileges; -1 for memory without a file.
+/// Opens the file behind the mapping anew. Needs privileges; returns -1 for memory without a file.
 inline int reopened(const target& at) {
   std::array<char, 64> path{};
   std::FILE* const maps = std::fopen("/proc/self/maps", "re");
@@ -200,14 +200,14 @@ inline const std::vector<attack>& all() {
 
 }  // namespace attacks
 
-/// What was taken away is mapped again, as the next allocation at this address would be.
+/// Maps the missing memory again, as the next allocation at this address would.
 inline void mend(const target& at) {
   constexpr int flags = attacks::private_memory | MAP_FIXED_NOREPLACE;
   if (::mmap(at.data, at.bytes, attacks::readable_writable, flags, -1, 0) == MAP_FAILED)
     static_cast<void>(::mmap(at.middle(), at.bytes / 2, attacks::readable_writable, flags, -1, 0));
 }
 
-/// Bytes of before the attack that a registered buffer still sends after it. Throws when there is no io_uring.
+/// Counts the old bytes that a registered buffer still sends after an attack. Throws when there is no io_uring.
 class device_view {
  public:
   explicit device_view(const target& at) : at_(at), file_(::memfd_create("received", MFD_CLOEXEC)) {
@@ -241,7 +241,7 @@ class device_view {
   io_uring ring_{};
 };
 
-/// Registers the target, attacks it, and asks the device. -1 when the kernel does not know the attack.
+/// Registers the target, attacks it, and asks the device. Returns -1 when the kernel does not know the attack.
 inline long stale_after(const attack& what, const target& at) {
   std::memset(at.data, 'A', at.bytes);
   device_view device(at);

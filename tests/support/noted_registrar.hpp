@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// A real registrar whose registrations a `pretend_device` notes, and which refuses what that says. For registrars
+/// A real registrar whose registrations a `pretend_device` records. It refuses what that device refuses. For registrars
 /// whose registration has an `mr` that belongs to it alone.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace pinfold::testing {
 
-/// The device's numbers of open regions. Thread-safe.
+/// The device's numbers of the open regions. Thread-safe.
 class region_numbers {
  public:
   void add(const void* region, std::uint64_t number) {
@@ -47,13 +47,13 @@ class noted_registrar {
   [[nodiscard]] result<registration_type> open(range memory, rights access) noexcept {
     const auto number = device_->enter(memory, access);
     if (!number) return tl::unexpected(number.error());
-    auto made = real_.open(memory, access);  // one that fails stays noted: it is to be seen
+    auto made = real_.open(memory, access);  // a failed open stays recorded, so that the test sees it
     if (made) numbers_->add(made->mr, *number);
     return made;
   }
   [[nodiscard]] result<void> close(const registration_type& made) noexcept {
     if (auto left = device_->leave(numbers_->of(made.mr)); !left) return left;
-    numbers_->remove(made.mr);  // before another gets its place
+    numbers_->remove(made.mr);  // before another region gets the same address
     return real_.close(made);
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Bytes that tell whose they are: every seed and every place has its own.
+/// Bytes that identify their owner: they differ for every seed and every place.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// A device that any process may have, also where io_uring is forbidden: vmsplice(2) puts the pages themselves into a
-/// pipe, and what is read from it is what they hold then.
+/// A device that works in every process, even where io_uring is forbidden: vmsplice(2) puts the pages themselves into a
+/// pipe, and a read from the pipe returns their content at that time.
 #pragma once
 
 #include <pinfold/registrar.hpp>
@@ -16,7 +16,7 @@
 
 namespace pinfold::testing {
 
-/// Registers up to 16 pages. Not for memory of a process that forks meanwhile.
+/// Registers up to 16 pages. Not for memory of a process that forks while they are registered.
 class pipe_registrar {
  public:
   static constexpr const char* name = "pipe";
@@ -47,7 +47,7 @@ class pipe_registrar {
   }
 };
 
-/// What a device would send: the bytes of the pages that were registered. Empty when it cannot be read.
+/// Returns what a device would send: the bytes of the registered pages. Empty when they cannot be read.
 inline std::vector<char> bytes_behind(const pipe_registrar::registration_type& registration) {
   std::array<int, 2> copy{};
   if (::pipe2(copy.data(), O_CLOEXEC | O_NONBLOCK) != 0) return {};

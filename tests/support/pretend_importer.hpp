@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// A stand-in for a driver, in memory, for tests that need to steer it: exporters that allocate, free and reallocate,
-/// a driver that keeps CUDA's rule of one mapping per allocation, has a capacity, can be told to fail, to be slow, and
-/// notices everything that a cache could do wrong to it.
+/// A driver's stand-in in memory, which tests can steer. Its exporters allocate, free and reallocate. The driver keeps
+/// CUDA's rule of one mapping per allocation, has a capacity, can be told to fail or to be slow, and detects every
+/// misuse by a cache.
 #pragma once
 
 #include <pinfold/importer.hpp>
@@ -45,7 +45,7 @@ class pretend_world {
   std::chrono::microseconds open_takes{0};
   std::chrono::microseconds close_takes{0};
 
-  /// Memory at `base` in an exporter; whatever it had in that range before is freed.
+  /// Allocates memory at `base` in an exporter; frees whatever it had in that range before.
   pretend_handle allocate(std::uint64_t exporter, std::uint64_t base, std::uint64_t size) {
     std::lock_guard guard(mutex_);
     const pretend_handle made{exporter, ++serial_, base, size};
@@ -60,7 +60,7 @@ class pretend_world {
     exported_.erase(exporter);
   }
 
-  /// Asked before every driver call, without a lock; what it returns is the call's failure.
+  /// Sets a function that is called before every driver call, without a lock. Its result is the failure of that call.
   void inject(fault with) {
     std::lock_guard guard(mutex_);
     fault_ = std::move(with);
@@ -84,7 +84,7 @@ class pretend_world {
   std::atomic<std::size_t> busy{0};     ///< calls in progress
   std::atomic<std::size_t> busy_most{0};
 
-  /// The driver behind an application that opened something without the cache.
+  /// Opens a handle in the driver behind the cache's back, as an application may.
   std::uint64_t open_outside(const pretend_handle& handle) {
     std::lock_guard guard(mutex_);
     return enter(handle);
@@ -96,7 +96,7 @@ class pretend_world {
 
   struct mapping {
     pretend_handle handle;
-    std::unique_ptr<std::uint64_t[]> words;  // freed by close, so that a sanitizer sees who reads on
+    std::unique_ptr<std::uint64_t[]> words;  // freed by close, so that a sanitizer sees a thread that still reads them
   };
 
   std::uint64_t enter(const pretend_handle& handle) {
@@ -129,7 +129,7 @@ class pretend_world {
   std::map<std::uint64_t, mapping> open_;
 };
 
-/// An importer over a `pretend_world`. With `Duplicates`, the driver opens again what it already has open.
+/// An importer over a `pretend_world`. With `Duplicates`, the driver opens a handle again that it already has open.
 template <bool Duplicates>
 class basic_pretend_importer {
  public:
@@ -191,7 +191,7 @@ class basic_pretend_importer {
 using pretend_importer = basic_pretend_importer<false>;
 using pretend_duplicating_importer = basic_pretend_importer<true>;
 
-/// The serial that the mapped memory carries, which must be that of the handle it was acquired with.
+/// Returns the serial in the mapped memory, which must be that of the handle it was acquired with.
 inline std::uint64_t serial_at(const void* data) {
   std::uint64_t word = 0;
   std::memcpy(&word, data, sizeof word);

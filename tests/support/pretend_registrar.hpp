@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// A stand-in for a device that registers local memory, for tests that need to steer it. Addresses are never touched.
+/// A stand-in for a device that registers local memory, which tests can steer. It never touches the memory.
 #pragma once
 
 #include <pinfold/registrar.hpp>
@@ -18,7 +18,7 @@
 
 namespace pinfold::testing {
 
-/// What the device has registered. Thread-safe.
+/// The device's registrations. Thread-safe.
 class pretend_device {
  public:
   struct registered {
@@ -29,7 +29,7 @@ class pretend_device {
 
   registrar_limits limits{.granularity = 1, .supported = static_cast<rights>(31)};
   std::size_t capacity = SIZE_MAX;
-  std::chrono::microseconds call_takes{0};  ///< every call of the driver, however many ranges it registers
+  std::chrono::microseconds call_takes{0};  ///< for every call of the driver, however many ranges it registers
 
   std::atomic<std::size_t> calls{0};  ///< calls of open and open_many
   std::atomic<std::size_t> opened{0};
@@ -39,7 +39,7 @@ class pretend_device {
     std::lock_guard guard(mutex_);
     open_fault_ = std::move(with);
   }
-  /// The next closes fail.
+  /// Makes the next `count` closes fail.
   void fail_closes(int count) { failing_closes_ = count; }
 
   [[nodiscard]] std::map<std::uint64_t, registered> now() const {
@@ -99,7 +99,7 @@ class pretend_registrar {
   std::shared_ptr<pretend_device> device_;
 };
 
-/// The same, registering any number of ranges with one call.
+/// A registrar that registers any number of ranges with one call.
 class pretend_group_registrar : public pretend_registrar {
  public:
   using pretend_registrar::pretend_registrar;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Doing with fewer privileges what a test would otherwise be allowed to do as root.
+/// Drops privileges that a test has as root.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace pinfold::testing {
 
-/// While it lives, the calling thread may only trace what the rules for everybody allow.
+/// While it lives, the calling thread may trace only the processes that an unprivileged user may trace.
 class without_ptrace_privilege {
  public:
   without_ptrace_privilege() {
@@ -29,7 +29,7 @@ class without_ptrace_privilege {
   std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> before_{};
 };
 
-/// Becomes a user without any privilege, for good. False when that is not allowed.
+/// Becomes a user without privileges, for good. Returns false when that is not allowed.
 inline bool become_nobody() {
   constexpr unsigned int nobody = 65534;
   return ::setresgid(nobody, nobody, nobody) == 0 && ::setresuid(nobody, nobody, nobody) == 0;

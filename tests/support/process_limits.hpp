@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What this process has open and may have, for tests about leaks and about running out.
+/// What this process has open, and its limits: for tests of leaks and of exhaustion.
 #pragma once
 
 #include "support/sanitized.hpp"
@@ -15,11 +15,11 @@
 
 namespace pinfold::testing {
 
-/// An address around which neither loader, allocator nor sanitizer maps anything of its own accord, so that what was
+/// An address around which neither the loader, an allocator nor a sanitizer maps anything by itself, so that memory
 /// freed there stays free.
 inline constexpr std::uintptr_t quiet_address = 0x7e90'0000'0000;
 
-/// How many descriptors are open. Opens one for the moment.
+/// Counts the open descriptors. Opens one meanwhile.
 inline int open_descriptors() {
   DIR* list = ::opendir("/proc/self/fd");
   if (list == nullptr) throw std::runtime_error("cannot list /proc/self/fd");
@@ -29,7 +29,7 @@ inline int open_descriptors() {
   return count - 3;  // ".", ".." and the list itself
 }
 
-/// The number that the next descriptor would get.
+/// Returns the number that the next descriptor would get.
 inline rlim_t lowest_free_descriptor() {
   const int number = ::dup(0);
   if (number < 0) throw std::runtime_error("cannot duplicate standard input");
@@ -37,14 +37,14 @@ inline rlim_t lowest_free_descriptor() {
   return static_cast<rlim_t>(number);
 }
 
-/// Bytes of this process's address space that are mapped.
+/// Returns how many bytes of this process's address space are mapped.
 inline rlim_t address_space_used() {
   rlim_t pages = 0;
   if (!(std::ifstream("/proc/self/statm") >> pages)) throw std::runtime_error("cannot read /proc/self/statm");
   return pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
 }
 
-/// How many mappings of memfds this process has.
+/// Counts this process's mappings of memfds.
 inline int memfd_mappings() {
   std::ifstream maps("/proc/self/maps");
   int count = 0;
@@ -52,7 +52,7 @@ inline int memfd_mappings() {
   return count;
 }
 
-/// Bytes of this process, as the kernel counts them under that name in /proc/self/status: "VmLck", "VmPin".
+/// Returns the bytes that the kernel counts for this process under that name in /proc/self/status: "VmLck", "VmPin".
 inline std::size_t counted_by_kernel(const std::string& name) {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// System calls as a program makes them that has no libc, or inlines them.
+/// System calls as made by a program without libc, or with inlined calls.
 #pragma once
 
 #include <cerrno>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// System calls that a filter refuses, as a container's does.
+/// System calls that a filter refuses, as a container's filter does.
 #pragma once
 
 #include <array>
@@ -13,8 +13,9 @@
 
 namespace pinfold::testing {
 
-/// From now on the system call of that number fails so in this process, and so does the other way to a userfaultfd, by
-/// its device file. For a child process: there is no way back. False where no filter can be had.
+/// Makes the system call with that number fail with `native` in this process from now on, and the other way to a
+/// userfaultfd, its device file, as well. For a child process: there is no way back. Returns false where no filter can
+/// be installed.
 inline bool refuse_call(int number, int native) {
   constexpr auto make_new = static_cast<unsigned>(_IO(0xAA, 0));
   std::array<sock_filter, 7> program{{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Memory that is unmapped and mapped again at the same address, and a cache of one entry that must notice.
+/// Memory that is unmapped and mapped again at the same address, and a cache of one entry that must notice it.
 #pragma once
 
 #include "support/process_limits.hpp"
@@ -37,7 +37,8 @@ class on_one_cpu {
   cpu_set_t before_;
 };
 
-/// The protocol that is not enough: what was read is put on the board, and nothing is said before.
+/// A monitor with the naive protocol: it posts events after it has read them, and announces nothing before. That is not
+/// enough.
 class naive_monitor {
  public:
   explicit naive_monitor(watch::board& board) : uffd_(monitors::uffd::open().value()) {
@@ -54,7 +55,7 @@ class naive_monitor {
   naive_monitor(const naive_monitor&) = delete;
   naive_monitor& operator=(const naive_monitor&) = delete;
   ~naive_monitor() {
-    ::madvise(bell_.at(), page, MADV_DONTNEED);  // waits until the thread has read of it, which ends for nothing else
+    ::madvise(bell_.at(), page, MADV_DONTNEED);  // waits until the thread has read this event, which ends its loop
     thread_.join();
     uffd_.close();
   }
@@ -69,7 +70,7 @@ class naive_monitor {
   std::jthread thread_;
 };
 
-/// `watch` and `settle` are the monitor's that is tried.
+/// `watch` and `settle` are those of the monitor under test.
 class reused_address {
  public:
   reused_address(uffd_monitor& in, std::function<bool(const range&)> watch, std::function<void()> settle)
@@ -81,7 +82,7 @@ class reused_address {
   reused_address& operator=(const reused_address&) = delete;
   ~reused_address() { in_.watched.remove(memory); }
 
-  /// How often the entry was found though the memory is another. `on` is asked before each round.
+  /// Counts how often the entry was found though the memory is other memory. Calls `on` before each round.
   std::size_t by_one_thread(const std::function<bool()>& on) {
     std::size_t stale = 0;
     while (on()) {
@@ -95,7 +96,7 @@ class reused_address {
     return stale;
   }
 
-  /// The same where one thread unmaps, and another maps as soon as it can, and looks.
+  /// Does the same where one thread unmaps, and another maps as soon as it can, and looks.
   std::size_t by_two_threads(const std::function<bool()>& on) {
     std::size_t stale = 0;
     std::atomic<bool> others{false};
@@ -108,7 +109,7 @@ class reused_address {
           continue;
         }
         for (int tries = 1; !map(); ++tries)
-          if (tries % 16 == 0) ::sched_yield();  // it may be alone on this CPU
+          if (tries % 16 == 0) ::sched_yield();  // this thread may be alone on this CPU
         settle_();
         if (is_cached()) ++stale;
         fill();
@@ -156,7 +157,7 @@ class reused_address {
   bool valid_ = false;
 };
 
-/// Asked so many times.
+/// Returns a function that returns true `rounds` times.
 inline std::function<bool()> times(std::size_t rounds) {
   return [rounds, done = std::size_t{0}]() mutable { return done++ < rounds; };
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// A ring of the kernel's as the device of a `stage_on`: what it sends goes to a file in memory.
+/// A ring of the kernel as the device of a `stage_on`: it sends to a file in memory.
 #pragma once
 
 #include "support/memory_attacks.hpp"

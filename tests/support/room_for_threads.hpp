@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// A process that cannot start as many threads as it would like.
+/// Limits the number of threads that a process can start.
 #pragma once
 
 #include "support/process_limits.hpp"
@@ -10,7 +10,7 @@
 
 namespace pinfold::testing {
 
-/// While it lives, there is room for the stacks of so many threads more.
+/// While it lives, there is room for the stacks of only that many more threads.
 class room_for_threads {
  public:
   explicit room_for_threads(std::size_t count) : room_(RLIMIT_AS, address_space_used() + count * stack + stack / 2) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What tests have to know about the build that they are in.
+/// What tests have to know about their build.
 #pragma once
 
-/// 1 where the sanitizer's runtime replaces what the C and C++ libraries export, so that a test cannot.
+/// 1 where the sanitizer's runtime replaces exports of the C and C++ libraries, so that a test cannot.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define PINFOLD_SANITIZED 1
 #elif defined(__has_feature)  // clang
@@ -14,7 +14,7 @@
 
 namespace pinfold::testing {
 
-/// Whether a sanitizer is in this process: it needs address space of its own, and makes everything slower.
+/// Whether this process runs under a sanitizer, which needs address space of its own and slows everything down.
 #if defined(__has_feature)  // clang
 inline constexpr bool thread_sanitized = __has_feature(thread_sanitizer);
 inline constexpr bool sanitized = thread_sanitized || __has_feature(address_sanitizer);

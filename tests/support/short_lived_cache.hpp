@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// A cache beside the one under test, over the same memory, which is destroyed and made again while threads use both:
-/// so threads keep hints to records that belong to another cache by now, or to none.
+/// A second cache over the same memory, beside the one under test. It is destroyed and made again while threads use
+/// both, so threads keep hints to records that now belong to another cache, or to none.
 #pragma once
 
 #include <functional>

@@ -11,7 +11,7 @@
 
 namespace pinfold::testing {
 
-/// Done once, by the thread that set it, at the place with that name between two steps of a hit.
+/// An action that runs once, on the thread that set it, at the named place between two steps of a hit.
 struct interruption {
   std::string_view where;
   std::function<void()> what;
@@ -27,7 +27,7 @@ inline void reached(std::string_view where) {
 
 namespace pinfold::testing {
 
-/// A thread that calls `warm_up`, and then `attempt`, in which it stops at a place until it may go on.
+/// A thread that calls `warm_up`, and then `attempt`. It stops at a place inside `attempt` until it may go on.
 class stopped_hit {
  public:
   stopped_hit(std::string_view where, std::function<void()> warm_up, std::function<void()> attempt)
@@ -36,7 +36,7 @@ class stopped_hit {
           next_interruption = {where, [this] { stop(); }};
           attempt();
           next_interruption = {};
-          stopped_ = true;  // also where it never came there
+          stopped_ = true;  // also when the thread never reached the place
         }) {
     wait_until_stopped();
   }
@@ -48,14 +48,14 @@ class stopped_hit {
   stopped_hit& operator=(const stopped_hit&) = delete;
 
   void go() { may_go_ = true; }
-  /// Goes on to the next such place, and stops there.
+  /// Lets the thread go on to another place, and stop there.
   void go_to(std::string_view where) {
     next_ = where;
     stopped_ = false;
     go();
     wait_until_stopped();
   }
-  /// Goes on by itself as soon as that holds.
+  /// Lets the thread go on by itself as soon as `holds` returns true.
   void go_when(std::function<bool()> holds) {
     when_ = std::move(holds);
     conditional_ = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What most tests include and takes long to compile: compiled once for all of them in sanitizer builds.
+/// Headers that most tests include and that compile slowly: compiled once for all tests in sanitizer builds.
 #pragma once
 
 #include <gtest/gtest.h>

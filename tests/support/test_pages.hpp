@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Pages of one's own.
+/// Pages for one test.
 #pragma once
 
 #include <pinfold/range.hpp>
@@ -12,7 +12,7 @@
 
 namespace pinfold::testing {
 
-/// Pages of this process, followed by some that nobody may touch.
+/// Pages of this process, followed by inaccessible ones.
 class test_pages {
  public:
   static constexpr std::size_t page = 4096;

@@ -26,7 +26,7 @@ class test_ring {
 
   [[nodiscard]] ::io_uring* get() noexcept { return &ring_; }
 
-  /// The kernel's answer to one write from a registered buffer: bytes, or a negative errno.
+  /// Returns the kernel's answer to one write from a registered buffer: bytes, or a negative errno.
   int write(int file, const void* data, unsigned bytes, std::uint64_t offset, std::uint32_t index) {
     ::io_uring_prep_write_fixed(::io_uring_get_sqe(&ring_), file, data, bytes, offset, static_cast<int>(index));
     return finish();
@@ -49,7 +49,7 @@ class test_ring {
   ::io_uring ring_{};
 };
 
-/// A registrar on the ring. Throws where there can be none.
+/// Returns a registrar on the ring. Throws where the kernel has none.
 inline io_uring_registrar registrar_on(test_ring& ring, unsigned slots = io_uring_registrar_options{}.slots) {
   auto made = io_uring_registrar::create(ring.get(), {.slots = slots});
   if (!made) throw std::runtime_error(describe(made.error()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Runs the built tool as a user does. PINFOLD_TOOL is the path to it, unless PINFOLD_TEST_TOOL names another.
+/// Runs the built tool as a user does. PINFOLD_TOOL is its path, unless PINFOLD_TEST_TOOL names another.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace pinfold::testing {
 
 using json = nlohmann::json;
 
-/// What a run of the tool came to.
+/// The outcome of a run of the tool.
 struct outcome {
   int status = -1;
   std::string out;
@@ -32,13 +32,13 @@ inline std::string contents_of(const std::string& path) {
   return text.str();
 }
 
-/// The tool that the tests run.
+/// Returns the path of the tool under test.
 inline std::string tool() {
   const char* other = std::getenv("PINFOLD_TEST_TOOL");
   return other != nullptr ? other : PINFOLD_TOOL;
 }
 
-/// `settings` are assignments of environment variables, as in a shell.
+/// Runs the tool. `settings` are assignments of environment variables, as in a shell.
 inline outcome run(const std::string& arguments, const std::string& settings = "") {
   const auto complaints = ::testing::TempDir() + "pinfold_cli_stderr_" + std::to_string(getpid());
   const auto command = settings + " '" + tool() + "' " + arguments + " 2>'" + complaints + "'";
@@ -55,7 +55,7 @@ inline outcome run(const std::string& arguments, const std::string& settings = "
   return seen;
 }
 
-/// The rows of what the tool printed with `--json`, which it must have done successfully.
+/// Returns the rows that the tool printed with `--json`. Expects the run to have succeeded.
 inline json rows_of(const outcome& seen) {
   EXPECT_EQ(seen.status, 0) << seen.complaints;
   const auto parsed = json::parse(seen.out, nullptr, false);
@@ -65,7 +65,7 @@ inline json rows_of(const outcome& seen) {
   return parsed.at("rows");
 }
 
-/// Wrong usage: explained with `word`, and nothing else happens.
+/// Expects wrong usage to be explained with `word`, and nothing else to happen.
 inline void expect_refused(const std::string& arguments, const std::string& word) {
   const auto seen = run(arguments);
   EXPECT_EQ(seen.status, 2) << arguments;
@@ -73,7 +73,7 @@ inline void expect_refused(const std::string& arguments, const std::string& word
   EXPECT_EQ(seen.out, "") << arguments;
 }
 
-/// A flat row: the schema promises no nested values.
+/// Expects a flat row: the schema promises no nested values.
 inline void expect_flat(const json& row) {
   for (const auto& [key, value] : row.items()) EXPECT_TRUE(value.is_primitive()) << key;
 }

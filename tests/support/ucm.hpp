@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// UCX's memory hooks (libucm) in a process of a test: another library that changes libc's functions, or the tables
+/// UCX's memory hooks (libucm) in a test's process: another library that changes libc's functions, or the tables
 /// through which libraries call them.
 #pragma once
 
@@ -13,8 +13,8 @@ namespace pinfold::testing {
 
 enum class ucm_mode { bistro, reloc };
 
-/// Loads libucs, which reads UCX's settings, and libucm, and asks for the events that UCX's own registration cache asks
-/// for. Returns false where libucm's hooks cannot be installed. For the child of a test: libucm stays.
+/// Loads libucs, which reads UCX's settings, and libucm, and subscribes to the events of UCX's own registration cache.
+/// Returns false where libucm's hooks cannot be installed. Call it in a test's child: libucm stays.
 inline bool load_ucm(ucm_mode mode) {
   using handler = void (*)(int, void*, void*);
   using set_handler = int(int, int, handler, void*);
@@ -27,7 +27,7 @@ inline bool load_ucm(ucm_mode mode) {
   return set != nullptr && set(mapped_and_unmapped, 1000, [](int, void*, void*) {}, nullptr) == 0;
 }
 
-/// Whether libucm is installed, asked of a child: this process does not load it.
+/// Returns whether libucm is installed. A child finds out, so this process does not load it.
 inline bool ucm_is_here() {
   child_process asked([](line&) { return ::dlopen("libucm.so.0", RTLD_LAZY) != nullptr ? 0 : 1; });
   return asked.reap() == 0;

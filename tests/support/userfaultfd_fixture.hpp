@@ -16,7 +16,7 @@ class userfaultfd_monitor : public ::testing::Test {
  protected:
   void SetUp() override { PINFOLD_NEED_MONITOR(in); }
 
-  // That `discard` tells of `gone`, with the call's return.
+  // Expects `discard` to post `gone` by the time that it returns.
   template <class F>
   void expect_seen(const range& watched, const range& gone, F&& discard) {
     const auto told = in.watch_for(watched);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Ends a test that hangs, after printing what it was waiting for.
+/// Ends a test that hangs, and prints what the test was waiting for.
 #pragma once
 
 #include <atomic>
@@ -56,7 +56,7 @@ class watchdog {
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stop_ = false;
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // last: the thread uses the other members
 };
 
 }  // namespace pinfold::testing

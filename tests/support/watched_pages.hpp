@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// A monitor with memory to watch, and the smallest cache that believes it.
+/// A monitor with memory to watch, and the smallest cache that relies on it.
 #pragma once
 
 #include "monitors/userfaultfd.hpp"
@@ -17,7 +17,7 @@
 
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
-/// Children start monitors, that is threads.
+/// Children start monitors, which have threads.
 extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
 #endif
 #endif
@@ -40,7 +40,7 @@ struct uffd_monitor {
   }
   watch::monitor* operator->() const noexcept { return monitor.get(); }
 
-  /// As a cache does before it registers.
+  /// Asks the monitor to watch, as a cache does before it registers.
   result<void> watch_for(const range& pages) const {
     if (!watched.prepare(pages)) return fail(errc::out_of_resources, "no counters");
     watched.add(pages);
@@ -50,11 +50,11 @@ struct uffd_monitor {
   }
 };
 
-/// Where this system has no userfaultfd, the test says so.
+/// Skips the test, with the reason, where this system has no userfaultfd.
 #define PINFOLD_NEED_MONITOR(in) \
   if (!(in).monitor) GTEST_SKIP() << describe((in).refusal)
 
-/// A mapping for a scope.
+/// A mapping that lives for a scope.
 class mapped {
  public:
   explicit mapped(std::size_t bytes, int flags = MAP_PRIVATE | MAP_ANONYMOUS, int file = -1,
@@ -81,12 +81,12 @@ class mapped {
   std::size_t bytes_;
 };
 
-/// What a cache sees of the board.
+/// Reads the board as a cache does.
 class board_reader {
  public:
   explicit board_reader(const watch::board& board) : board_(board), cursor_(board.generation().load()) {}
 
-  /// Everything since the last time, but empty ranges.
+  /// Returns all events since the last call, except empty ranges.
   std::vector<range> news() {
     std::vector<range> all;
     range gone;
@@ -97,7 +97,7 @@ class board_reader {
     return all;
   }
 
-  /// Whether some of it was said to be gone since the last time; allocates nothing.
+  /// Returns whether a part of `some` was posted as gone since the last call; allocates nothing.
   bool lost(const range& some) {
     bool found = false;
     range gone;
