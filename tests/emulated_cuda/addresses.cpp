@@ -23,7 +23,7 @@ std::uint64_t up_to(std::uint64_t value, std::uint64_t alignment) noexcept {
 }  // namespace
 
 address_space::address_space(std::uint64_t bytes) noexcept {
-  // Past the sanitizers, which would go through what they know of each of the many bytes.
+  // A raw call bypasses the sanitizers, which would go through their shadow of all these bytes.
   const long made = ::syscall(SYS_mmap, nullptr, bytes + granule, PROT_NONE, nowhere, -1, 0);
   if (made == -1) return;
   begin_ = up_to(static_cast<std::uint64_t>(made), granule);
@@ -66,7 +66,7 @@ void address_space::give_back(device_pointer base) noexcept {
 
 void forget_memory(device_pointer base, std::uint64_t bytes) noexcept {
   void* const wanted = reinterpret_cast<void*>(base);
-  // Where the system has no more mappings to give, the memory stays until its addresses are used again.
+  // When the system has no more mappings, the memory stays until its addresses are used again.
   static_cast<void>(::mmap(wanted, bytes, PROT_NONE, nowhere | MAP_FIXED, -1, 0) == wanted);
 }
 

@@ -9,16 +9,17 @@
 
 namespace emulated_cuda {
 
-/// Hands out the lowest addresses that are free, so that what is freed is soon used again. Has no lock.
+/// Hands out the lowest free addresses, so that freed ones are soon used again. Has no lock.
 class address_space {
  public:
-  /// Takes the range from the process, without memory behind it. Nothing can be had where that fails.
+  /// Reserves the range in the process, without memory behind it. When that fails, `take` gives nothing.
   explicit address_space(std::uint64_t bytes) noexcept;
 
-  /// A multiple of the alignment, which is a power of two; bytes and alignment are multiples of 2 MiB. 0: no room.
+  /// Returns a multiple of the alignment, or 0 when there is no room. The alignment is a power of two; bytes and
+  /// alignment are multiples of 2 MiB.
   pinfold::cuda::device_pointer take(std::uint64_t bytes, std::uint64_t alignment,
                                      pinfold::cuda::device_pointer hint = 0);
-  /// Unmaps what is there.
+  /// Unmaps the memory at these addresses and frees them.
   void give_back(pinfold::cuda::device_pointer base) noexcept;
 
   [[nodiscard]] bool contains(pinfold::cuda::device_pointer address) const noexcept {
@@ -32,11 +33,11 @@ class address_space {
 
   std::uint64_t begin_ = 0;
   std::uint64_t end_ = 0;
-  std::uint64_t first_free_ = 0;  ///< nothing below it is
+  std::uint64_t first_free_ = 0;  ///< no address below it is free
   taken_map taken_;
 };
 
-/// Makes the addresses unusable again, without giving them to anyone else.
+/// Makes the addresses unusable again, but does not free them.
 void forget_memory(pinfold::cuda::device_pointer base, std::uint64_t bytes) noexcept;
 
 }  // namespace emulated_cuda

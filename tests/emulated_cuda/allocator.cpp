@@ -15,7 +15,7 @@ struct block {
   std::uint64_t free = granularity;
   std::map<std::uint64_t, std::uint64_t> used{};  // offset, end
 
-  /// The lowest offset that fits; granularity where none does.
+  /// Returns the lowest offset that fits; `granularity` where none does.
   [[nodiscard]] std::uint64_t place_for(std::uint64_t bytes) const noexcept;
 };
 
@@ -32,7 +32,7 @@ bool shares_a_page(std::uint64_t bytes) noexcept { return bytes < page; }
 
 std::uint64_t rounded(std::uint64_t bytes) noexcept { return up_to(bytes, shares_a_page(bytes) ? smallest : page); }
 
-/// Not over the end of a page, for what shares one.
+/// Moves the offset so that an allocation that shares a page does not cross its end.
 std::uint64_t allowed(std::uint64_t offset, std::uint64_t bytes) noexcept {
   if (!shares_a_page(bytes)) return up_to(offset, page);
   return offset % page + bytes <= page ? offset : up_to(offset, page);
@@ -91,13 +91,13 @@ label label_for(const request& wanted, const range& made, std::uint64_t bytes) n
   return about;
 }
 
-/// The memory of a page that others share already.
+/// Returns the memory of a page that other allocations share already.
 std::shared_ptr<backing> shared_page(driver& all, device_pointer first) noexcept {
   const auto begin = all.ranges.lower_bound(first);
   return begin != all.ranges.end() && begin->first < first + page ? begin->second.memory : nullptr;
 }
 
-/// Gives the range memory of its own, or its part of a page.
+/// Gives the range memory of its own, or its part of a shared page.
 bool back(driver& all, const request& wanted, range& made) {
   const device_pointer first = made.base / page * page;
   made.memory_offset = made.base - first;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Where an allocation lies: the lowest place that fits.
+/// Chooses the place of an allocation: the lowest one that fits.
 ///
-/// From 2 MiB on, an allocation has physical memory and addresses of its own. Smaller ones share blocks of 2 MiB: from
-/// 4 KiB on they have whole pages and physical memory of their own, so that an importer goes on to see the old bytes of
-/// one that was freed. Smaller ones yet share pages, at multiples of 512 bytes.
+/// From 2 MiB on, an allocation has physical memory and addresses of its own. Smaller ones share blocks of 2 MiB. From
+/// 4 KiB on they have whole pages and physical memory of their own, so that an importer keeps seeing the old bytes of a
+/// freed one. Allocations below 4 KiB share pages, at multiples of 512 bytes.
 ///
-/// All of it under the driver's lock.
+/// All functions run under the driver's lock.
 #pragma once
 
 #include "driver.hpp"
@@ -23,16 +23,17 @@ struct request {
   std::uint64_t handle_types = 0;
 };
 
-/// invalid_value for no bytes at all, out_of_memory; or the address is set.
+/// Sets the address, or returns out_of_memory, or invalid_value for no bytes at all.
 status allocate(driver& all, const request& wanted, device_pointer* made);
 
-/// The range must have been made by `allocate`.
+/// Frees a range that `allocate` made.
 void free_memory(driver& all, device_pointer base) noexcept;
 
-/// What cuMemFree does: an allocation, or memory imported from a pool. invalid_value: the address begins neither.
+/// Frees an allocation, or memory imported from a pool, as cuMemFree does. Returns invalid_value when neither begins at
+/// the address.
 status free_any(driver& all, device_pointer base);
 
-/// Allocated, of whatever kind, and not freed yet.
+/// Returns whether the range is an allocation of any kind that is not freed yet.
 bool is_allocation(const range& here) noexcept;
 
 }  // namespace emulated_cuda

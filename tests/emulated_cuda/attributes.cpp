@@ -8,7 +8,7 @@ namespace emulated_cuda {
 
 namespace {
 
-/// None of them: the pointer has no such attribute.
+/// The value of an attribute; std::monostate when the pointer has no such attribute.
 using answer = std::variant<std::monostate, int, std::uint64_t, void*>;
 
 bool device_memory(const range& of) noexcept { return of.from != origin::registered; }
@@ -46,7 +46,7 @@ answer about(const range& of, pointer_attribute wanted, device_pointer pointer) 
   }
 }
 
-/// Of addresses that are reserved, and have no memory.
+/// Answers for addresses that are reserved and have no memory.
 answer about_reservation(const reservation& of, pointer_attribute wanted) noexcept {
   switch (wanted) {
     case pointer_attribute::range_start_addr: return of.base;
@@ -62,7 +62,7 @@ answer about(driver& all, device_pointer pointer, pointer_attribute wanted) noex
   return {};
 }
 
-/// Unsigned ints and booleans are written as the int that they are.
+/// Writes the value. Unsigned ints and booleans are stored as int.
 bool write(void* into, const answer& value) noexcept {
   if (const int* const number = std::get_if<int>(&value)) {
     std::memcpy(into, number, sizeof *number);

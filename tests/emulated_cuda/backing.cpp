@@ -28,7 +28,7 @@ std::optional<ino_t> inode_of(const descriptor& file) noexcept {
 
 }  // namespace
 
-// Field 22 of stat, counted behind the name, which may hold anything.
+// Reads field 22 of stat, counted from behind the name, which may contain anything.
 std::uint64_t start_time_of(pid_t process) noexcept {
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%d/stat", process);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Physical device memory: an anonymous file that other processes open through /proc while its owner lives, or are
-/// sent.
+/// Physical device memory: an anonymous file that other processes open through /proc while its owner lives, or receive
+/// as a descriptor.
 ///
-/// Behind the data there is a page with the label. Whoever has the file can tell by it which allocations in the file
-/// still exist.
+/// Behind the data there is a page with the label. It tells any process that has the file which allocations in it still
+/// exist.
 #pragma once
 
 #include "registrars/cuda_api.hpp"
@@ -18,7 +18,7 @@
 namespace emulated_cuda {
 
 inline constexpr std::uint64_t page = 4096;
-inline constexpr std::uint64_t smallest = 512;  ///< what an allocation is a multiple of
+inline constexpr std::uint64_t smallest = 512;  ///< every allocation is a multiple of it
 
 /// A descriptor with one owner.
 class descriptor {
@@ -45,10 +45,10 @@ struct label {
   std::uint64_t magic = right_magic;
   std::uint64_t data_bytes = 0;
   std::uint64_t block_id = 0;
-  std::uint64_t pool = 0;  ///< of which pool: its inode. 0: of none
+  std::uint64_t pool = 0;  ///< the inode of the pool; 0: no pool
   std::int32_t device = 0;
   std::uint32_t handle_types = 0;
-  /// Of the allocations that begin in each 512 bytes of the first page; 0 where none begins, or begins any more.
+  /// The serials of the allocations that begin in each 512 bytes of the first page; 0 where no live allocation begins.
   std::array<std::uint64_t, page / smallest> serials{};
 };
 
@@ -57,38 +57,39 @@ struct backing {
   ino_t inode = 0;
   label about;
 
-  /// The allocation at the offset begins, or with serial 0 ends, for everyone who looks.
+  /// Records for all processes that the allocation at the offset begins, or ends when serial is 0.
   void set_serial(std::uint64_t offset, std::uint64_t serial) noexcept;
 };
 
-/// Nothing: out of memory, descriptors or such. `about.data_bytes` is a multiple of a page.
+/// Makes the memory; `about.data_bytes` is a multiple of a page. Returns nothing when memory, descriptors or the like
+/// run out.
 std::optional<backing> make_backing(const label& about) noexcept;
 
-/// Takes the file over. Nothing: it is none of ours.
+/// Takes the file over. Returns nothing when the emulation did not make the file.
 std::optional<backing> backing_of(descriptor file) noexcept;
 
-/// Maps the data at a fixed place, with access of its own. False: the system refuses.
+/// Maps the data at a fixed place, with the given access. Returns false when the system refuses.
 bool map_backing(const backing& memory, std::uint64_t offset, std::uint64_t bytes, pinfold::cuda::device_pointer at,
                  pinfold::cuda::access_rights rights) noexcept;
 int protection_of(pinfold::cuda::access_rights rights) noexcept;
 
-/// How another process finds a file of this one.
+/// The address by which another process finds a file of this one.
 struct file_address {
   std::int32_t process = 0;
   std::int32_t number = -1;
-  std::uint64_t start_time = 0;  ///< of the process: its number may come to mean another
+  std::uint64_t start_time = 0;  ///< of the process, since its number may come to mean another process
   std::uint64_t inode = 0;
 
   friend bool operator==(const file_address&, const file_address&) = default;
 };
 file_address address_of(const descriptor& file, ino_t inode) noexcept;
 bool of_this_process(const file_address& there) noexcept;
-/// 0: there is no such process, or it has ended and waits for its parent.
+/// Returns 0 when there is no such process, or when it has ended and waits for its parent.
 std::uint64_t start_time_of(pid_t process) noexcept;
 bool alive(const file_address& there) noexcept;
 
-/// Opens the file that another process has open: one of this user's, or of anyone's for root. errno tells why not:
-/// EMFILE, ENFILE, ESTALE (there is another file now), ESRCH (the process ended), or what open says.
+/// Opens a file that another process of this user (for root: of any user) has open. On failure errno is EMFILE, ENFILE,
+/// ESTALE (the number now means another file), ESRCH (the process ended), or an error of open.
 descriptor open_there(const file_address& there) noexcept;
 
 }  // namespace emulated_cuda

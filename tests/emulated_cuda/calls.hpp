@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What every entry point does before its own work: counts the call, sleeps, fails where a test wants it to.
+/// The common begin of every entry point: counts the call, sleeps, and fails where a test wants it to.
 #pragma once
 
 #include "driver.hpp"
@@ -10,12 +10,12 @@
 #include <shared_mutex>
 #include <string_view>
 
-/// Seen by whoever loads the library, under NVIDIA's name.
+/// Exports an entry point under NVIDIA's name.
 #define EMULATED_CUDA_EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace emulated_cuda {
 
-/// One of `entry_points`, found by the compiler.
+/// One of `entry_points`, looked up at compile time.
 struct call {
   std::size_t index = 0;
 
@@ -25,12 +25,12 @@ struct call {
   }
 };
 
-/// The code to return at once: the test's, or that of a driver that is not initialised. Success: go on.
+/// Returns a code to return at once: the test's, or that of an uninitialised driver. On success the call goes on.
 status begin(call which) noexcept;
-/// As above, of the few functions that need no cuInit.
+/// Does the same for the few functions that need no cuInit.
 status begin_uninitialised(call which) noexcept;
 
-/// The context of the calling thread, or why there is none that works.
+/// The calling thread's context, or the reason why there is no usable one.
 struct current_context {
   context_object* context = nullptr;
   status why = status::success;
@@ -47,13 +47,13 @@ status guarded(call which, Body body) noexcept try {
   return status::out_of_memory;
 }
 
-/// Work that changes the driver's state, alone in it.
+/// Runs work that changes the driver's state, under the exclusive lock.
 template <class Body>
 status changing(call which, Body body) noexcept {
   return guarded<std::unique_lock<std::shared_mutex>>(which, body);
 }
 
-/// Work beside other such work.
+/// Runs work that only reads the driver's state, under the shared lock.
 template <class Body>
 status reading(call which, Body body) noexcept {
   return guarded<std::shared_lock<std::shared_mutex>>(which, body);

@@ -11,7 +11,7 @@ namespace {
 
 thread_local std::vector<context_object*> stack;
 
-unsigned long long last_life = 0;  // under the lock of who changes
+unsigned long long last_life = 0;  // guarded by the driver's lock, held exclusively
 
 status destroy(driver& all, context_object& gone) {
   destroy_work_of(gone);
@@ -112,7 +112,7 @@ EMULATED_CUDA_EXPORT status cuCtxGetId(context of, unsigned long long* id) noexc
   });
 }
 
-// Nothing is ever captured here.
+// The emulation never captures.
 EMULATED_CUDA_EXPORT status cuThreadExchangeStreamCaptureMode(capture_mode* exchanged) noexcept {
   thread_local auto mode = capture_mode::global;
   if (exchanged == nullptr) return status::invalid_value;

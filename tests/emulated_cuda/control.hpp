@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What a test can ask of the emulated CUDA driver, beside what it asks of any driver.
+/// Test controls of the emulated CUDA driver, in addition to the driver's own interface.
 ///
-/// No real driver exports these functions: where `controls_of` finds nothing, the library is not the emulation. Each
-/// may be called by any thread at any time, also before cuInit.
+/// No real driver exports these functions: where `controls_of` finds nothing, the library is not the emulation. Any
+/// thread may call them at any time, also before cuInit.
 ///
-/// The environment sets the same when the library is loaded:
+/// These environment variables set the same when the library is loaded:
 ///
 /// | variable                     | default         | meaning                                                        |
 /// |------------------------------|-----------------|----------------------------------------------------------------|
@@ -29,13 +29,14 @@
 
 namespace emulated_cuda {
 
-/// Of this process, since it loaded the library or since `reset`; the last four are of now and outlive a `reset`.
+/// Counts for this process since it loaded the library or since `reset`. The last four are current values, which
+/// `reset` keeps.
 struct counters {
   std::uint64_t opens;          ///< IPC memory handles opened with success
   std::uint64_t closes;         ///< closed with success
   std::uint64_t double_closes;  ///< closes of a pointer that was closed before
-  std::uint64_t wrong_closes;   ///< closes of what was never opened
-  std::uint64_t mapped;         ///< mappings made by those opens; an open that only counted made none
+  std::uint64_t wrong_closes;   ///< closes of a pointer that was never opened
+  std::uint64_t mapped;         ///< mappings made by those opens; an open that only raised a count made none
 
   std::uint64_t live_mappings;       ///< imported mappings, however often each is opened
   std::uint64_t bytes_open;          ///< of these, as the exporter allocated them
@@ -43,7 +44,7 @@ struct counters {
   std::uint64_t host_registrations;  ///< host memory registered now
 };
 
-/// What the second open of a handle does that the current context has open.
+/// The result of opening a handle again that the current context already has open.
 enum class second_open : int {
   counted,  ///< gives the same pointer and counts: what NVIDIA documents for current drivers
   refused,  ///< says already_mapped
@@ -53,22 +54,22 @@ inline constexpr std::uint64_t no_limit = UINT64_MAX;
 
 /// Entry points are named with or without their version: "cuIpcOpenMemHandle", "cuIpcOpenMemHandle_v2".
 struct controls {
-  /// Zeroes the counters, and takes back what was set by the functions below and by the environment but for devices.
+  /// Zeroes the counters, and undoes the effect of the functions below and of the environment, except for devices.
   void (*reset)();
   void (*read_counters)(counters* into);
-  /// How often the entry point was called, failures included. 0 for one that there is not.
+  /// Returns how often the entry point was called, failures included; 0 for an unknown one.
   std::uint64_t (*calls)(const char* entry_point);
-  /// The `nth` call from now on (1: the next) does nothing and returns `code`; all calls from that one on, if
-  /// `forever`. Code 0 takes it back. False: there is no such entry point.
+  /// Makes the `nth` call from now on (1: the next) do nothing and return `code`; all later ones as well if `forever`.
+  /// Code 0 cancels that. Returns false for an unknown entry point.
   bool (*fail)(const char* entry_point, std::uint64_t nth, int code, bool forever);
-  /// Each call sleeps before it begins. False: there is no such entry point.
+  /// Makes each call sleep before it begins. Returns false for an unknown entry point.
   bool (*delay)(const char* entry_point, unsigned microseconds);
   void (*stream_delay)(unsigned microseconds);
   void (*max_mappings)(std::uint64_t most);
   void (*set_second_open)(second_open rule);
 };
 
-/// Nothing, where the library is not the emulated driver. The library stays loaded for good.
+/// Returns nothing where the library is not the emulated driver. The library stays loaded for good.
 inline std::optional<controls> controls_of(void* library) noexcept {
   controls found{};
   bool all = true;

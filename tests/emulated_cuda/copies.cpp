@@ -17,7 +17,7 @@ bool allows(access_rights has, access_rights wanted) noexcept {
 
 device_pointer address_of_host(const void* memory) noexcept { return reinterpret_cast<device_pointer>(memory); }
 
-/// A synchronous copy comes after what the context's streams have been given.
+/// Runs a synchronous copy after all work that was given to the context's streams.
 template <class Body>
 status synchronous(call which, Body body) noexcept {
   context_object* mine = nullptr;

@@ -17,7 +17,7 @@ status about_device(call which, const void* into, device of, Body body) noexcept
   });
 }
 
-/// Nothing: no such attribute is known here.
+/// Returns nothing for an unknown attribute.
 std::optional<int> attribute_of(device of, device_attribute wanted, const settings& set) noexcept {
   switch (wanted) {
     case device_attribute::pci_bus_id: return of + 1;

@@ -18,7 +18,7 @@ void child_has_no_driver() noexcept {
   if (state.load(std::memory_order_relaxed) == life::running) state.store(life::forked, std::memory_order_relaxed);
 }
 
-/// Each allocation has a descriptor here, which real device memory has not.
+/// Raises the limit on descriptors: each allocation here has one, unlike real device memory.
 void allow_descriptors() noexcept {
   rlimit now{};
   if (::getrlimit(RLIMIT_NOFILE, &now) != 0 || now.rlim_cur == now.rlim_max) return;

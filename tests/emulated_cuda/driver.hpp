@@ -13,12 +13,12 @@
 #include <shared_mutex>
 #include <unordered_set>
 
-/// The one context of a device. It stays where it is: a context that is retained anew has the same address.
+/// The one context of a device. It has a fixed place, so a context that is retained anew has the same address.
 struct pinfold::cuda::context_object {
   device of = 0;
   bool active = false;  ///< false: destroyed by a reset or the last release, or not retained yet
   unsigned retained = 0;
-  unsigned long long life = 0;  ///< unique: another each time it becomes active
+  unsigned long long life = 0;  ///< different each time that the context becomes active
 };
 
 namespace emulated_cuda {
@@ -27,18 +27,18 @@ inline constexpr std::uint64_t granularity = std::uint64_t{2} << 20;
 
 enum class origin : int { allocated, managed, pooled, opened, pool_opened, mapped, registered };
 
-/// Addresses with the same answer to every question about them.
+/// A range of addresses that have the same answer to every query.
 struct range {
   origin from = origin::allocated;
   device_pointer base = 0;
-  std::uint64_t bytes = 0;  ///< as asked for
+  std::uint64_t bytes = 0;  ///< as requested
   context_object* context = nullptr;
   device of = 0;
   std::uint64_t id = 0;        ///< never that of another range of this process
-  std::uint64_t block_id = 0;  ///< of the physical memory; shared where the physical memory is
-  device_pointer mapping = 0;  ///< what is mapped at once around it
+  std::uint64_t block_id = 0;  ///< of the physical memory; shared by ranges that share it
+  device_pointer mapping = 0;  ///< the begin of the mapping around it
   std::uint64_t mapping_bytes = 0;
-  device_pointer reserved = 0;  ///< the reservation that it lies in; itself, where there is none
+  device_pointer reserved = 0;  ///< the begin of its reservation; its own where there is none
   std::uint64_t reserved_bytes = 0;
   std::uint64_t handle_types = 0;
   memory_pool pool = nullptr;
@@ -49,14 +49,14 @@ struct range {
   [[nodiscard]] device_pointer end() const noexcept { return base + bytes; }
 };
 
-/// Addresses that cuMemAddressReserve gave.
+/// A range that cuMemAddressReserve gave.
 struct reservation {
   device_pointer base = 0;
   std::uint64_t bytes = 0;
 };
 
 struct driver {
-  std::shared_mutex guard;  ///< of all that follows, but for `settings`' devices and memory
+  std::shared_mutex guard;  ///< guards all that follows, except `settings`' devices and memory
 
   settings set = settings_of_environment();
   std::array<context_object, most_devices> contexts;
@@ -68,20 +68,20 @@ struct driver {
 
   driver();
   std::uint64_t next_id() noexcept { return ++last_id; }
-  /// The range that the address lies in; null where there is none.
+  /// Returns the range that the address lies in, or null.
   range* find(device_pointer inside) noexcept;
   const reservation* find_reservation(device_pointer inside) const noexcept;
-  /// Takes the bytes from the device's memory, unless there are not as many left.
+  /// Takes the bytes from the device's memory, unless fewer are left.
   bool charge(device from, std::uint64_t bytes) noexcept;
 };
 
-/// Made by the first call, and never destroyed.
+/// Returns the driver, which the first call makes and which is never destroyed.
 driver& the_driver();
 
-/// cuInit succeeded in this process; a process that was forked off one where it did has no driver.
+/// Returns whether cuInit succeeded in this process. A process that was forked off one with a driver has none.
 bool initialised() noexcept;
 
-/// Everything that the context owns goes.
+/// Frees everything that the context owns.
 void destroy_memory_of(driver& all, const context_object& context);
 void destroy_mappings_of(driver& all, const context_object& context);
 void destroy_registrations_of(driver& all, const context_object& context) noexcept;

@@ -69,7 +69,7 @@ EMULATED_CUDA_EXPORT status cuGetErrorName(status code, const char** name) noexc
   return tell("cuGetErrorName", code, name);
 }
 
-/// The name again: no test depends on what NVIDIA says.
+/// Returns the name: no test depends on NVIDIA's texts.
 EMULATED_CUDA_EXPORT status cuGetErrorString(status code, const char** text) noexcept {
   return tell("cuGetErrorString", code, text);
 }

@@ -14,7 +14,7 @@ namespace {
 
 bool before(std::uint32_t a, std::uint32_t b) noexcept { return static_cast<std::int32_t>(a - b) < 0; }
 
-/// Recorded by a process that ended: nobody will complete it.
+/// Returns whether the process that recorded the event has ended, so that it will never complete.
 bool abandoned(const event_progress& of) noexcept {
   const pid_t recorder = of.recorder.load(std::memory_order_relaxed);
   return recorder != ::getpid() && start_time_of(recorder) == 0;
@@ -25,7 +25,7 @@ bool abandoned(const event_progress& of) noexcept {
 progress map_progress(const backing& memory) noexcept {
   void* const at = ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_SHARED, memory.file.number(), 0);
   if (at == MAP_FAILED) return nullptr;
-  // All zeroes is what a new file and a new event_progress have in common.
+  // A new file and a new event_progress are both all zeroes.
   return {std::launder(static_cast<event_progress*>(at)), [](event_progress* gone) { ::munmap(gone, page); }};
 }
 

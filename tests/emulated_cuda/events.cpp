@@ -17,10 +17,10 @@ namespace {
 struct known_event {
   context_object* context = nullptr;
   progress done;
-  std::shared_ptr<backing> memory;  ///< of an event made here for other processes
+  std::shared_ptr<backing> memory;  ///< for an event that was made here for other processes
 };
 
-/// What an ipc_event_handle holds.
+/// The contents of an ipc_event_handle.
 struct event_handle {
   static constexpr std::uint64_t right_magic = 0x746e657665555047;
 
@@ -41,7 +41,7 @@ event add(driver& all, known_event made) {
   return name;
 }
 
-/// Null: there is no such event.
+/// Returns null when there is no such event.
 progress progress_of(event wanted) noexcept {
   driver& all = the_driver();
   const std::shared_lock held(all.guard);

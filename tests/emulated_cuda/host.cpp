@@ -11,7 +11,7 @@ namespace {
 constexpr unsigned all_flags =
     host_register_portable | host_register_device_map | host_register_io_memory | host_register_read_only;
 
-/// Brings the pages in, as pinning them would: for writing, where the device may write.
+/// Faults the pages in, as pinning would: for writing, where the device may write.
 bool all_present(device_pointer at, std::uint64_t bytes, access_rights rights) {
   const device_pointer first = at / page * page;
   const device_pointer end = (at + bytes + page - 1) / page * page;
@@ -19,7 +19,7 @@ bool all_present(device_pointer at, std::uint64_t bytes, access_rights rights) {
   const int how = rights == access_rights::read ? MADV_POPULATE_READ : MADV_POPULATE_WRITE;
   const bool known = ::madvise(memory, 0, how) == 0;
   if (known) return ::madvise(memory, end - first, how) == 0;
-  std::vector<unsigned char> present((end - first) / page);  // before Linux 5.14: whether it is mapped, at least
+  std::vector<unsigned char> present((end - first) / page);  // before Linux 5.14: checks only that it is mapped
   return ::mincore(memory, end - first, present.data()) == 0;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Failures, delays and counts of each entry point, by name with or without version. Any thread, at any time.
+/// Failures, delays and counts of each entry point, by name with or without version. Thread-safe.
 #pragma once
 
 #include "settings.hpp"
@@ -11,7 +11,7 @@ std::uint64_t calls_of(std::string_view name) noexcept;
 bool set_failure(std::string_view name, std::uint64_t nth, status code, bool forever) noexcept;
 bool set_delay(std::string_view name, unsigned microseconds) noexcept;
 
-/// Neither failures nor delays any more, and all counts at 0.
+/// Removes all failures and delays, and zeroes all counts.
 void forget_injection() noexcept;
 void set_injection_of_environment() noexcept;
 

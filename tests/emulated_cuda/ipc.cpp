@@ -11,14 +11,14 @@ namespace emulated_cuda {
 
 namespace {
 
-/// An imported mapping; the key in `open` is its address here.
+/// An imported mapping; the key in `open` is its address in this process.
 struct import {
   context_object* context = nullptr;
   memory_handle handle;
   unsigned times = 1;
 };
 
-/// An exporter's memory, by where it begins there: in one context, none overlap.
+/// The place of an exporter's memory in its address space. In one context no two overlap.
 using place = std::tuple<const context_object*, std::int32_t, std::uint64_t, std::uint64_t>;
 
 struct import_table {
@@ -51,7 +51,7 @@ place place_of(const context_object& mine, const memory_handle& of) noexcept {
   return {&mine, of.file.process, of.file.start_time, of.base};
 }
 
-/// The lowest mapping of this context that is the same, or in the way.
+/// Returns the lowest mapping of this context that is the same memory, or overlaps it.
 opening* in_the_way(const context_object& mine, const memory_handle& wanted) {
   auto next = imports().by_place.lower_bound(place_of(mine, wanted));
   if (next != imports().by_place.begin()) --next;

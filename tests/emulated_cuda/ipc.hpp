@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Memory that other processes allocated with cuMemAlloc. Under the driver's lock.
+/// Memory that other processes allocated with cuMemAlloc. All functions run under the driver's lock.
 #pragma once
 
 #include "driver.hpp"
 
 namespace emulated_cuda {
 
-/// What an ipc_memory_handle holds: opaque to everyone else, as NVIDIA's is.
+/// The contents of an ipc_memory_handle: opaque to programs, as NVIDIA's is.
 struct memory_handle {
   static constexpr std::uint32_t right_magic = 0x43504945;
 
@@ -23,11 +23,11 @@ static_assert(sizeof(memory_handle) == sizeof(ipc_memory_handle));
 
 memory_handle handle_of(const range& allocation) noexcept;
 
-/// The exporter's memory, if the allocation is still there.
+/// Finds the exporter's memory; fails when the allocation is gone.
 status find_memory(const driver& all, const memory_handle& wanted, std::shared_ptr<backing>& found);
 
-/// Maps it, at the place in a block that it has at the exporter, as where the whole block is mapped. Completes `made`,
-/// whose origin, context and pool are set, and adds it to the driver's ranges.
+/// Maps the memory at the same offset in a block as at the exporter, as if the whole block were mapped. Completes
+/// `made`, whose origin, context and pool are set, and adds it to the driver's ranges.
 status map_import(driver& all, const memory_handle& wanted, const backing& memory, range& made);
 
 /// Adds the imports' part of the counters.

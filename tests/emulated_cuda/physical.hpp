@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Physical memory without addresses: what cuMemCreate makes. Under the driver's lock.
+/// Physical memory without addresses, made by cuMemCreate. All functions run under the driver's lock.
 #pragma once
 
 #include "driver.hpp"
@@ -9,7 +9,7 @@ namespace emulated_cuda {
 
 struct physical {
   backing memory;
-  std::uint64_t charged = 0;  ///< to the device; none, where the memory is another process's
+  std::uint64_t charged = 0;  ///< to the device; 0 where the memory is another process's
 
   physical(backing owned, std::uint64_t paid) noexcept : memory(std::move(owned)), charged(paid) {}
   physical(const physical&) = delete;
@@ -19,7 +19,7 @@ struct physical {
   [[nodiscard]] std::uint64_t bytes() const noexcept { return memory.about.data_bytes; }
 };
 
-/// A handle's number stays the memory's own for as long as it is mapped, even where the handle was released.
+/// An allocation's handle. Its number stays reserved while the memory is mapped, even after the handle was released.
 struct allocation_handle {
   std::shared_ptr<physical> memory;
   unsigned references = 1;
@@ -29,7 +29,7 @@ std::map<generic_allocation, allocation_handle>& handles();
 
 generic_allocation new_handle(std::shared_ptr<physical> memory);
 
-/// A file that holds no allocation: its label says so in place of the pool.
+/// Marks the label of a file that holds no allocation, in place of the pool.
 inline constexpr std::uint64_t is_pool = UINT64_MAX;
 inline constexpr std::uint64_t is_event = UINT64_MAX - 1;
 

@@ -11,7 +11,7 @@ namespace emulated_cuda {
 
 namespace {
 
-/// The memory is there at once; only freeing it has a place in the stream.
+/// Allocates at once; only the free is ordered in the stream.
 status allocate_in(const destination& in, memory_pool pool, std::uint64_t bytes, device_pointer* made) {
   driver& all = the_driver();
   const std::unique_lock held(all.guard);
@@ -50,7 +50,7 @@ bool can_be_freed(device_pointer freed) {
   return is_allocation(found->second) || found->second.from == origin::pool_opened;
 }
 
-/// As NVIDIA's: the pointer of an earlier import, which is not counted.
+/// Returns the pointer of an earlier import of this memory. As in NVIDIA's driver, that is not counted.
 device_pointer imported_before(const driver& all, memory_pool in, const backing& memory, std::uint64_t offset) {
   for (const auto& [base, each] : all.ranges) {
     const bool same = each.from == origin::pool_opened && each.pool == in && each.memory->inode == memory.inode;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The environment's settings: control.hpp tells what they are.
+/// Settings from the environment; see control.hpp for their meaning.
 #pragma once
 
 #include "control.hpp"
@@ -28,7 +28,7 @@ struct settings {
 
 settings settings_of_environment();
 
-/// Calls `use` with each `name=value` of a list with commas.
+/// Calls `use` with each `name=value` of a comma-separated list.
 template <class Use>
 void for_each_setting(std::string_view list, Use use) {
   while (!list.empty()) {
@@ -39,10 +39,10 @@ void for_each_setting(std::string_view list, Use use) {
   }
 }
 
-/// The number that the text begins with; 0 where it begins with none.
+/// Returns the number that the text begins with, or 0.
 std::uint64_t number_in(std::string_view text) noexcept;
 
-/// Empty where the variable is not set.
+/// Returns the variable's value; empty where it is not set.
 std::string_view variable(const char* name) noexcept;
 
 }  // namespace emulated_cuda

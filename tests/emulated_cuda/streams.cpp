@@ -26,7 +26,7 @@ queue& default_of(const context_object& context) noexcept {
   return streams().defaults[static_cast<std::size_t>(context.of)];
 }
 
-/// The context's streams that synchronize with one another; its default stream is the first.
+/// Returns the context's streams that synchronize with each other; its default stream is the first.
 std::vector<queue> synchronizing(const context_object& context) {
   std::vector<queue> found;
   if (default_of(context)) found.push_back(default_of(context));

@@ -14,7 +14,7 @@ struct mapped_handle {
   std::shared_ptr<physical> memory;
 };
 
-/// By address; each has its entry in the driver's ranges.
+/// The mappings by address; each has its entry in the driver's ranges.
 std::map<device_pointer, mapped_handle>& mapped() {
   static auto* const all = new std::map<device_pointer, mapped_handle>;
   return *all;
@@ -26,7 +26,7 @@ bool multiple(std::uint64_t a, std::uint64_t b) noexcept {
   return a != 0 && a % granularity == 0 && b % granularity == 0;
 }
 
-/// The addresses are those of mappings, all of each.
+/// Returns whether the range consists of whole mappings.
 bool whole_mappings(driver& all, device_pointer at, std::uint64_t bytes) noexcept {
   const device_pointer end = at + bytes;
   while (at < end) {

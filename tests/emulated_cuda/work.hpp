@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What streams are given to do. In order within a stream; the default stream waits for those that were made to
-/// synchronize with it, and they for it.
+/// Work of streams. It is done in order within a stream. The default stream waits for the streams that were made to
+/// synchronize with it, and they wait for it.
 ///
-/// Work is done by the thread that gives it, if it can be done at once, and by a thread of the stream otherwise. All of
-/// this takes the driver's lock itself: call it with none held, but for `destroy_work_of`.
+/// The submitting thread does the work, if it can be done at once, and otherwise a thread of the stream. All functions
+/// take the driver's lock themselves: call them without any lock, except `destroy_work_of`.
 #pragma once
 
 #include "driver.hpp"
@@ -18,21 +18,21 @@
 namespace emulated_cuda {
 
 struct task {
-  std::function<bool()> ready;  ///< true: `run` will not wait for anyone. May be empty: it never does
+  std::function<bool()> ready;  ///< returns true once `run` would not wait; empty when `run` never waits
   std::function<status()> run;
 };
 
-/// Shared by its owner, its thread, and work elsewhere that waits for it.
+/// The queue of a stream. Shared by its owner, its thread, and work of other streams that waits for it.
 class work_queue : public std::enable_shared_from_this<work_queue> {
  public:
   explicit work_queue(bool synchronizes) noexcept : synchronizes_(synchronizes) {}
 
   void submit(task given);
-  /// All that was submitted so far, to name it to `done` and `wait`.
+  /// Returns the number of the work submitted so far, for `done` and `wait`.
   std::uint64_t submitted();
   bool done(std::uint64_t up_to);
   void wait(std::uint64_t up_to);
-  /// The first failure since the stream was made.
+  /// Returns the first failure since the stream was made.
   status failure();
   [[nodiscard]] bool synchronizes() const noexcept { return synchronizes_; }
 
@@ -53,21 +53,21 @@ class work_queue : public std::enable_shared_from_this<work_queue> {
 
 using queue = std::shared_ptr<work_queue>;
 
-/// Where work for the stream goes, and for which context. Null stream: the current context's default stream.
+/// The stream and context that work goes to. A null stream means the current context's default stream.
 struct destination {
   queue to;
   context_object* context = nullptr;
-  status why = status::success;  ///< if not: invalid_context, context_is_destroyed, invalid_handle
+  status why = status::success;  ///< if invalid: invalid_context, context_is_destroyed, invalid_handle
 };
 destination find_stream(stream wanted) noexcept;
 
-/// Gives the work to the stream, behind what it must come after in the context's other streams.
+/// Gives the work to the stream, behind the work in the context's other streams that must precede it.
 void give_work(const destination& in, task given);
 
-/// Waits until all that the context's streams were given is done, but for streams that do not synchronize.
+/// Waits for all work of the context's streams, except of streams that do not synchronize.
 void finish_work_of(const context_object& context) noexcept;
 
-/// The streams and events of the context are no more. What they were given may still be under way. Under the driver's
+/// Forgets the streams and events of the context. Their work may still be under way. The caller holds the driver's
 /// lock.
 void destroy_work_of(const context_object& context) noexcept;
 void destroy_events_of(const context_object& context) noexcept;

@@ -17,7 +17,7 @@ unsigned stream_delay() {
 }  // namespace
 
 void work_queue::submit(task given) {
-  // Asked without the lock: what it asks may have locks of other queues.
+  // `ready` is called without this lock, since it may take locks of other queues.
   const bool at_once = stream_delay() == 0 && (!given.ready || given.ready());
   std::unique_lock held(guard_);
   ++submitted_;
@@ -28,7 +28,7 @@ void work_queue::submit(task given) {
   } else {
     waiting_.push_back(std::move(given));
   }
-  if (has_thread_ || busy_) return;  // whoever is busy looks again
+  if (has_thread_ || busy_) return;  // the busy thread checks again
   has_thread_ = true;
   std::thread([self = shared_from_this()] { self->run_all(); }).detach();
 }
