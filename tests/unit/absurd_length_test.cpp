@@ -22,7 +22,7 @@ std::size_t resident() {
   return pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
-/// What this thread costs: other processes do not count.
+/// The cost to this thread: other processes do not count.
 struct cost {
   std::chrono::nanoseconds time_before = now();
   std::size_t memory_before = resident();
@@ -96,7 +96,7 @@ TEST(absurd_length, R59_an_honest_terabyte_is_registered_at_once) {
   ::munmap(memory, large);
 }
 
-// A request of any length that nothing serves is not compared with all that it overlaps.
+// A request of any length that no entry serves is not compared with all the entries that it overlaps.
 TEST(absurd_length, R59_a_find_of_everything_costs_no_more_than_one_of_a_page) {
   local_fixture f;
   constexpr std::uintptr_t base = 0x10000000;

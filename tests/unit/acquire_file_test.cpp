@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `acquire_options::file`: a descriptor that is not what the caller says it is, is refused.
+// `acquire_options::file`: a descriptor of another file than the caller says is refused.
 #include "procmap.hpp"
 #include "support/local_fixture.hpp"
 

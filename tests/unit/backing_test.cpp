@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is behind memory, by its identity and not by its name (R30).
+// What backs memory: recognised by identity and not by name (R30).
 #include "backing.hpp"
 #include "support/child_process.hpp"
 
@@ -65,7 +65,7 @@ TEST(backing, R30_private_memory_in_huge_pages_is_the_processs_own) {
   ::munmap(memory, huge);
 }
 
-// A file that is the root of its mount, or at the root, is listed as that name alone.
+// The kernel lists a file that is the root of its mount, or lies at the root, by that name alone.
 TEST(backing, R30_a_file_with_the_name_of_huge_memory_is_not) {
   testing::child_process child([](testing::line&) {
     if (::unshare(CLONE_NEWNS) != 0 && ::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return 77;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A batch that runs out of memory, at each of its allocations: R26.
+// A batch that runs out of memory at each of its allocations: R26.
 #include "support/local_fixture.hpp"
 #include "support/sanitized.hpp"
 
@@ -10,7 +10,7 @@
 
 namespace {
 
-// Of this thread, so that what others allocate does not matter.
+// Counts this thread's allocations, so that those of other threads do not matter.
 [[maybe_unused]] thread_local constinit int allocations_left = -1;
 
 [[maybe_unused]] void* allocate(std::size_t bytes) noexcept {
@@ -42,7 +42,7 @@ std::vector<range> blocks(std::uintptr_t count) {
   return made;
 }
 
-/// Allocates nothing.
+/// A registrar that allocates nothing.
 struct counting_registrar {
   static constexpr const char* name = "counting";
   struct registration_type {
@@ -75,7 +75,7 @@ TEST(batch_memory, R26_without_memory_nothing_is_held) {
     EXPECT_TRUE(cache.quiesce()) << "allocation " << left;
     EXPECT_EQ(open_now, 0);
     expect_counters_add_up(cache.statistics());
-    if (failures == left) break;  // this one had all the memory it wanted
+    if (failures == left) break;  // this batch got all the memory it wanted
   }
   EXPECT_GT(failures, 3);
 }

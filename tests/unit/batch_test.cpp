@@ -13,7 +13,7 @@
 
 namespace pinfold {
 
-// With every member, also where there is no open_many.
+// Instantiates every member, also without open_many.
 template class cache<testing::pretend_registrar>;
 template class cache<testing::pretend_group_registrar>;
 
@@ -137,7 +137,7 @@ TEST(batch, R26_budget_holds_for_groups) {
   f.expect_sound();
 }
 
-// How many times as fast four workers are as one, where each call takes a millisecond.
+// Returns how many times as fast four workers are as one, where each call takes a millisecond.
 double gain_of_workers(std::size_t calls) {
   const auto time = [&](unsigned workers) {
     local_fixture f;
@@ -151,8 +151,8 @@ double gain_of_workers(std::size_t calls) {
   return gain;
 }
 
-// A short run may be struck by what else the machine does.
-bool at_length() { return stress_time() >= 60s; }  // as `make soak` has it
+// Other load on the machine may spoil a short run.
+bool at_length() { return stress_time() >= 60s; }  // as in `make soak`
 
 TEST(batch, R26_workers_register_in_parallel) {
   EXPECT_GT(gain_of_workers(at_length() ? 10'000 : 1024), at_length() ? 3.5 : 2);
@@ -160,7 +160,7 @@ TEST(batch, R26_workers_register_in_parallel) {
 
 TEST(batch, R26_workers_share_a_small_batch_evenly) { EXPECT_GT(gain_of_workers(200), at_length() ? 3.3 : 2); }
 
-/// A device whose calls wait until `wanted` of them are under way at a time, but not for ever.
+/// A device whose calls wait until `wanted` of them are under way, but not for ever.
 class meeting_place {
  public:
   explicit meeting_place(int wanted) : wanted_(wanted) {}
@@ -230,7 +230,7 @@ TEST(batch, R26_throwing_progress_leaves_nothing_held) {
 TEST(batch, R26_more_ranges_than_can_be_numbered_are_refused) {
   local_fixture f;
   const std::vector<range> some = blocks(1, 64);
-  const std::span<const range> too_many(some.data(), std::size_t{1} << 32U);  // nobody may look at them
+  const std::span<const range> too_many(some.data(), std::size_t{1} << 32U);  // only `some` may be read
   EXPECT_EQ(f.cache.acquire_batch(too_many).error().code, errc::too_large);
 }
 

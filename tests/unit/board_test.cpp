@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The board that monitors write and caches read: R35, R37, R49 of memory that goes.
+// The board that monitors write and caches read: R35, R37, and R49 for memory that goes.
 #include "watch/board.hpp"
 #include "support/child_process.hpp"
 #include "watch/watched_memory.hpp"
@@ -97,7 +97,8 @@ TEST(board, R35_a_writer_a_whole_round_late_takes_another_number) {
   EXPECT_EQ(r.next(), news::nothing);
 }
 
-// The monitor has reserved, and may still read an event of any memory: until it publishes, no reader passes.
+// The monitor has reserved a number, and may still read an event of any memory: until it publishes, no reader passes
+// that number.
 TEST(board, R35_a_number_that_is_not_published_is_not_passed_by_a_reader_that_is_too_late) {
   reader r;
   const auto stopped = here().reserve();
@@ -157,7 +158,7 @@ TEST(board, R37_a_child_has_an_empty_one_and_another_number) {
   testing::child_process child([&](testing::line&) {
     if (board::if_there()->process() != 0 || board::if_there()->generation().load() != 0) return 1;
     if (watched_memory::if_there()->touches({4096, 8192})) return 2;
-    for (int i = 0; i < 10; ++i) board::if_there()->post({1, 2});  // as a hook may before there is a cache
+    for (int i = 0; i < 10; ++i) board::if_there()->post({1, 2});  // as a hook may do before there is a cache
     if (here().process() == number || here().process() == 0) return 3;
     const auto own = here().generation().load();
     if (own >> 44U == generation >> 44U) return 4;

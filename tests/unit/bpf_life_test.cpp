@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whom the bpf monitor serves, how much it holds, and that it goes with its last user (R30, R35, R37). Skipped where
-// the programs cannot be loaded.
+// Which processes the bpf monitor serves, how much it holds, and that it ends with its last user (R30, R35, R37).
+// Skipped where the programs cannot be loaded.
 #include "monitors/bpf.hpp"
 #include "monitors/bpf_places.hpp"
 #include "support/bpf_events.hpp"
@@ -120,14 +120,14 @@ TEST_F(bpf, R30_who_knows_of_an_unmapping_finds_it_on_the_board) {
     if (monitor->kernel_generation()->load(std::memory_order_acquire) < kernel + known) ++missed;
     const auto before = monitor->drained().load();
     monitor->drain();
-    const bool at_once = monitor->drained().load() - before < pinfold_records;  // else it is one post for all
+    const bool at_once = monitor->drained().load() - before < pinfold_records;  // otherwise there is one post for all
     if (at_once && known != 0 && board::here().generation().load() == posted) ++missed;
     if (monitor->drained().load() < kernel + known) ++missed;
   }
   EXPECT_EQ(missed, 0U) << "of " << looks;
 }
 
-// The next process may have its address space at the same address.
+// The next process may get the same address for its address space.
 TEST_F(bpf, place_is_given_back_when_its_address_space_ends) {
   auto places = monitors::bpf_places::load();
   ASSERT_TRUE(places) << describe(places.error());
@@ -168,7 +168,7 @@ TEST_F(bpf, ring_of_an_ended_address_space_stays_silent) {
   ASSERT_TRUE(ring);
   const auto last = ring->generation().load();
   EXPECT_GT(last, place->first_generation);
-  for (int i = 0; i < 100; ++i) {  // some of these get the address that the first one's had
+  for (int i = 0; i < 100; ++i) {  // some of these get the address of the first one's address space
     child_process next([&](line&) {
       const memory at(bytes);
       return 0;

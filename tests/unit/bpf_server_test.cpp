@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Processes without privileges get their own ring from one that has them, and nobody else's (R32).
+// Processes without privileges get their own ring, and no other process's, from a privileged process (R32).
 #include "monitors/bpf_server.hpp"
 #include "monitors/bpf_client.hpp"
 #include "support/bpf_events.hpp"
@@ -47,7 +47,7 @@ class bpf_served : public ::testing::Test {
   static result<std::unique_ptr<bpf_monitor>> join(const std::string& socket = name()) {
     return make_bpf(watch::board::here(), watch::watched_memory::here(), {.socket = socket, .load = false});
   }
-  /// The server hears of an end a little later.
+  /// Waits until the server has this many clients; it hears of a client's end a little later.
   bool clients_become(std::size_t wanted) {
     std::optional<std::size_t> now;
     for (int i = 0; i < 100 && now != wanted; ++i) {
@@ -133,7 +133,7 @@ TEST_F(bpf_served, ring_of_another_process_is_not_handed_out) {
   const auto socket = connect(name());
   const auto invited = bpf_receive(socket.number());
   ASSERT_TRUE(invited);
-  // Be it that the other process lends itself to it.
+  // Even when the other process cooperates.
   child_process other([&](line& parent) {
     bpf_accept(invited->message.secret);
     parent.send(1);
@@ -230,7 +230,7 @@ TEST_F(bpf_served, who_is_given_up_knows_it) {
       sockets.push_back(std::stoi(each.path().filename()));
   }
   events seen(**monitor);
-  for (const int number : sockets) {  // one of them is the connection: as a program does that makes itself a daemon
+  for (const int number : sockets) {  // one is the connection, which a program closes that becomes a daemon
     struct ucred who{};
     socklen_t size = sizeof who;
     if (::getsockopt(number, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0 || who.pid != server().pid()) continue;
@@ -263,7 +263,7 @@ TEST_F(bpf_served, junk_is_cut_off) {
     ASSERT_EQ(::send(socket.number(), &round, sizeof round, MSG_NOSIGNAL), static_cast<ssize_t>(sizeof round));
   }
   auto monitor = join();
-  // The server takes a hundred rings down before it answers, and on a busy machine that is longer than a client waits.
+  // The server removes a hundred rings before it answers, which on a busy machine takes longer than a client waits.
   for (int tries = 0; tries < 30 && !monitor && monitor.error() == errc::timed_out; ++tries) monitor = join();
   ASSERT_TRUE(monitor) << describe(monitor.error());
   EXPECT_TRUE(clients_become(1));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the kernel programs see of this process, on the board by the time that the call which did it has returned
-// (R30, R32, R35, R37). Skipped where the programs cannot be loaded.
+// The kernel programs put every event of this process on the board before the system call that caused it returns (R30,
+// R32, R35, R37). Skipped where the programs cannot be loaded.
 #include "monitors/bpf.hpp"
 #include "support/bpf_events.hpp"
 #include "support/child_process.hpp"
@@ -64,7 +64,7 @@ TEST_F(bpf, R30_every_attack_on_a_shared_file_is_seen) {
   }
 }
 
-// The oracle is a device that has the memory registered.
+// The oracle is a device that has registered the memory.
 TEST_F(bpf, R30_whenever_a_device_would_be_stale_that_was_told) {
   int stale = 0;
   for (const auto kind : {memory::anonymous, memory::shared_file})
@@ -85,7 +85,7 @@ TEST_F(bpf, R30_harmless_calls_are_not_told) {
   ::mprotect(at.data(), bytes, PROT_READ | PROT_WRITE);
   for (const int advice : {MADV_NORMAL, MADV_WILLNEED, MADV_DONTFORK, MADV_DOFORK, MADV_HUGEPAGE, MADV_COLD})
     ::madvise(at.data(), bytes, advice);
-  constexpr std::size_t far = std::size_t{1} << 20U;  // what is watched is known roughly
+  constexpr std::size_t far = std::size_t{1} << 20U;  // the kernel programs know the watched ranges only roughly
   auto* const other = ::mmap(nullptr, 2 * far, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   EXPECT_TRUE(seen.take().empty());
   ::munmap(static_cast<std::byte*>(other) + far, page);
@@ -177,7 +177,7 @@ TEST_F(bpf, R30_hole_and_truncation_by_another_process) {
       events seen(*monitor);
       other.talk().send(what);
       ASSERT_EQ(other.talk().receive<int>(), 0);
-      if (what == 2) continue;  // it grows
+      if (what == 2) continue;  // the memory grows
       ASSERT_TRUE(seen.take_cover(at.all())) << what << " in round " << round;
       if (what == 1) {
         other.talk().send(2);

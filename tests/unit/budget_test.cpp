@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What one request may say about the budget: R14, R15, R27.
+// Requests and the budget: R14, R15, R27.
 #include "support/local_fixture.hpp"
 
 #include <algorithm>
@@ -57,7 +57,8 @@ TEST(budget, R27_a_persistent_request_does_not_share_a_bypass) {
   f.expect_sound();
 }
 
-// The opener finds out that there is no room while the other thread waits for it: what it wants to close, it cannot.
+// The opener finds out that there is no room while the other thread waits for it. The entry that the opener wants to
+// close cannot be closed.
 TEST(budget, R27_a_persistent_request_that_waits_for_an_open_does_not_share_its_bypass) {
   std::atomic<bool> leave{false};
   local_fixture f({.max_count = 1, .full = when_full::bypass, .sink = [&](const event& what) {

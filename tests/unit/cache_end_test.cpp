@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The end of a cache while threads of other caches, or its own releases, are between two steps (R42, R57): nothing
-// stays open, the driver is not called afterwards, and no thread waits without end.
+// The end of a cache while threads of other caches, or releases of its own leases, are between two steps (R42, R57):
+// nothing stays open, the driver is not called afterwards, and no thread waits without end.
 #include "support/stopped_hit.hpp"
 
 #include "core/patience.hpp"
@@ -26,7 +26,7 @@ using namespace std::chrono_literals;
 constexpr std::uintptr_t first = 0x10000;
 constexpr std::uintptr_t last = 0x11000;
 
-/// Remembers which thread called close last.
+/// A registrar that counts closes, and records which thread made the last one.
 class noting_registrar : public pretend_registrar {
  public:
   using pretend_registrar::pretend_registrar;
@@ -39,8 +39,8 @@ class noting_registrar : public pretend_registrar {
   inline static std::atomic<std::thread::id> closer{};
 };
 
-/// Three caches, and a thread that hit in the first one. The memory of that cache's records went to the second, and its
-/// number to the third, so that the thread's hint for the third leads to a record of the second.
+/// Three caches, and a thread that hit in the first one. The second cache reuses the memory of the first one's records,
+/// and the third its number, so the thread's hint for the third leads to a record of the second.
 struct caches_with_a_hint {
   using fixture = local_fixture<noting_registrar>;
   std::optional<fixture> old, other, mine;
@@ -76,7 +76,7 @@ class cache_end : public ::testing::Test {
     core::longest_transient_pin = 5ms;
     core::at_point = nullptr;
   }
-  /// Calls `what` at the place with that number, from 1, on the closing side of the calling thread.
+  /// Calls `what` at the `number`th point (from 1) that the calling thread reaches on the closing side.
   static void at_point(int number, std::function<void()> what) {
     to_come_ = number;
     at_point_ = std::move(what);
@@ -84,7 +84,7 @@ class cache_end : public ::testing::Test {
       if (--to_come_ == 0) std::exchange(at_point_, nullptr)();
     };
   }
-  /// Options whose events are kept in `told`.
+  /// Returns options whose sink records the events in `told_`.
   cache_options listening(cache_options options = {}) {
     options.sink = [this](const event& what) {
       std::lock_guard guard(mutex_);
@@ -109,7 +109,7 @@ TEST_F(cache_end, R42_another_caches_transient_pin_is_no_lease) {
   stopped_hit other("after_pin", all.making(listening({.drain_timeout = 0ms})), all.hit());
   ASSERT_TRUE(all.pinned());
   const auto device = all.other->device;
-  at_point(1, [&] { other.go(); });  // it has begun to wait
+  at_point(1, [&] { other.go(); });  // the end has begun to wait
   all.other.reset();
   EXPECT_EQ(device->open_now(), 0U);
   EXPECT_EQ(told(event_kind::leases_outlive_cache), 0);
@@ -119,7 +119,7 @@ TEST_F(cache_end, R42_another_caches_transient_pin_keeps_no_entry_open) {
   caches_with_a_hint all;
   stopped_hit other("before_pin", all.making(listening()), all.hit());
   const auto device = all.other->device;
-  at_point(2, [&] { other.go_to("after_pin"); });  // no lease was found
+  at_point(2, [&] { other.go_to("after_pin"); });  // the end found no lease
   all.other.reset();
   const int closes = noting_registrar::closes;
   EXPECT_EQ(device->open_now(), 0U);
@@ -133,7 +133,7 @@ TEST_F(cache_end, R57_a_failed_hit_closes_nothing_of_another_cache) {
   caches_with_a_hint all;
   {
     stopped_hit other("before_pin", all.making({}), all.hit());
-    noting_registrar::closes = 0;  // of the first cache
+    noting_registrar::closes = 0;  // forgets the closes of the first cache
     auto lease = all.other->acquire(first, last);
     ASSERT_TRUE(lease);
     other.go_to("after_pin");
@@ -149,7 +149,7 @@ TEST_F(cache_end, R57_a_failed_hit_closes_nothing_of_another_cache) {
   EXPECT_EQ(noting_registrar::closer.load(), std::this_thread::get_id());
 }
 
-/// A registrar whose closes wait, and that is known to be there.
+/// A registrar whose closes block until `leave`, and whose `alive` tells whether it exists.
 class blocking_registrar : public pretend_registrar {
  public:
   explicit blocking_registrar(std::shared_ptr<pretend_device> device) : pretend_registrar(std::move(device)) {
@@ -179,7 +179,7 @@ class close_in_flight : public cache_end {
   static void wait_until_entered() {
     while (!blocking_registrar::entered) std::this_thread::yield();
   }
-  /// Ends the cache while its registrar's close does not return.
+  /// Ends the cache while a close of its registrar does not return.
   void end(std::optional<fixture>& f) {
     wait_until_entered();
     f.reset();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The numbers that tell caches apart in hits: there are 255, and none may get lost.
+// The numbers that tell caches apart in hits: there are 255, and none may be lost.
 #include "support/child_process.hpp"
 #include "support/local_fixture.hpp"
 #include "support/room_for_threads.hpp"
@@ -18,13 +18,13 @@ struct numbered_cache : pinfold::cache<pretend_registrar> {
   explicit numbered_cache(cache_options options = {})
       : cache(pretend_registrar(std::make_shared<pretend_device>()), keeping(std::move(options))) {}
 
-  /// 0 where all are taken: then every hit takes the mutex.
+  /// Returns 0 when all numbers are taken: then every hit takes the mutex.
   [[nodiscard]] std::uint32_t number() const { return this->hits().number; }
 };
 
 TEST(cache_number, a_constructor_that_throws_keeps_none) {
   if (sanitized) GTEST_SKIP() << "sanitizers need address space";
-  static_cast<void>(numbered_cache().number());  // what the first cache of a process allocates is there
+  static_cast<void>(numbered_cache().number());  // allocates what the first cache of a process allocates
   const room_for_threads none(0);
   std::size_t thrown = 0;
   for (std::size_t i = 0; i < numbers + 1; ++i) {
@@ -38,7 +38,8 @@ TEST(cache_number, a_constructor_that_throws_keeps_none) {
   EXPECT_NE(numbered_cache().number(), 0U);
 }
 
-// Each child has a cache, and a child. Their parents' caches are not theirs, and take nothing away from them.
+// Each child makes a cache, and a child of its own. The caches of its parents are not its own, and take no number from
+// it.
 int descend(std::size_t generations) {
   const numbered_cache mine;
   if (mine.number() == 0) return 1;

@@ -103,7 +103,7 @@ TEST(cache_set, a_wrong_number_is_refused_before_anything_is_done) {
   EXPECT_EQ(none->size(), 0U);
 }
 
-// Lets nobody go on before so many have come.
+// Blocks each thread until this many have come.
 class meeting {
  public:
   explicit meeting(int people) : missing_(people) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A thread that is cancelled (pthread_cancel(3)) while it waits in the library finishes its call, and ends behind it.
+// A thread that is cancelled (pthread_cancel(3)) while it waits in the library finishes its call, and ends after it.
 #include "support/local_fixture.hpp"
 
 #include <pinfold/cache_set.hpp>
@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Opens and closes wait, at a cancellation point, until the gate is open.
+/// A registrar whose opens and closes wait, at a cancellation point, until the gate is open.
 struct gated_registrar : pretend_registrar {
   struct gate {
     std::atomic<int> waiting{0};
@@ -51,13 +51,13 @@ class cancellation : public ::testing::Test {
   }
   static const void* at(std::uintptr_t address) { return reinterpret_cast<const void*>(address); }
 
-  /// Waits until so many calls of the driver have begun, in all.
+  /// Waits until this many calls of the driver have begun, in all.
   void wait_for_calls(int count) const {
     while (gate_->waiting < count) std::this_thread::sleep_for(1ms);
   }
 
-  /// Runs `call` on a thread that is cancelled meanwhile, when `is_inside` has returned; then lets it go on. Whether it
-  /// has finished the call, and was cancelled behind it.
+  /// Runs `call` on a thread, cancels the thread when `is_inside` has returned, and then calls `let_go`. Returns
+  /// whether the thread finished the call, and was cancelled after it.
   [[nodiscard]] bool finishes(std::function<void()> call, const std::function<void()>& is_inside,
                               const std::function<void()>& let_go) {
     struct run {
@@ -73,7 +73,7 @@ class cancellation : public ::testing::Test {
     pthread_t thread{};
     EXPECT_EQ(::pthread_create(&thread, nullptr, run::body, &one), 0);
     is_inside();
-    std::this_thread::sleep_for(20ms);  // most likely it waits by now; if not, the test shows less
+    std::this_thread::sleep_for(20ms);  // most likely the thread waits by now; if not, the test shows less
     EXPECT_EQ(::pthread_cancel(thread), 0);
     let_go();
     void* answer = nullptr;

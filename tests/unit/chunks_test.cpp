@@ -125,7 +125,7 @@ TEST(chunks, R25_failure_of_the_last_one_is_the_end) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(stream->next().error().code, errc::closed);
 }
 
-/// Refuses the chunk at 0x11000, once the two behind it are registered.
+/// A registrar that refuses the chunk at 0x11000, once the two behind it are registered.
 struct late_refusal : pretend_registrar {
   using pretend_registrar::pretend_registrar;
   [[nodiscard]] result<registration_type> open(range memory, rights access) noexcept {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Code that can take memory away past the hooks, and code that only looks like it: R54.
+// Code that can unmap memory past the hooks, and code that only looks like it: R54.
 #include "monitors/choice.hpp"
 #include "monitors/code_scan/call_numbers.hpp"
 #include "monitors/code_scan/executable_memory.hpp"
@@ -21,7 +21,7 @@ namespace {
 
 using namespace monitors::code_scan;
 
-/// A function of these bytes, and what its last system call can be.
+/// A function made of these bytes. `numbers` returns what its last system call can be.
 struct assembled {
   std::vector<std::uint8_t> bytes;
   static constexpr std::uintptr_t at = 0x1000;
@@ -110,15 +110,15 @@ TEST(executable_memory, regions_are_joined_and_know_their_file) {
   EXPECT_TRUE(found[4].is_of_the_kernel());
 }
 
-/// A cache's choice of hooks and nothing else.
+/// A fixture with a cache's choice of hooks alone.
 struct hooks_alone : ::testing::Test {
   monitors::chosen chosen;
 
   void SetUp() override { chosen = choose(); }
   static monitors::chosen choose() { return monitors::choose(monitor_choice::hooks); }
-  // In a process with a sanitizer, whose own system calls are found, or where nothing can be hooked.
+  // Returns false in a process with a sanitizer, whose own system calls are found, and where nothing can be hooked.
   [[nodiscard]] bool kept() const { return chosen.keeps; }
-  // As a miss does.
+  // Returns whether a miss may keep its registration.
   [[nodiscard]] bool may_keep() const {
     const auto& all = chosen.set->all();
     return std::ranges::all_of(all, [](const auto& one) { return one->works() && one->watch({}).has_value(); });
@@ -168,7 +168,7 @@ TEST_F(hooks_alone, R54_a_library_that_unmaps_by_itself_ends_the_trust) {
 constexpr std::size_t page = 4096;
 constexpr std::array<std::uint8_t, 8> munmap_code{0xB8, 11, 0, 0, 0, 0x0F, 0x05, 0xC3};
 
-/// A page that code is put into.
+/// A page for machine code.
 struct made_code {
   std::uint8_t* at =
       static_cast<std::uint8_t*>(::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
@@ -219,7 +219,7 @@ TEST_F(hooks_alone, R54_a_look_costs_one_load_while_nothing_is_new) {
   EXPECT_EQ(generation(), before);
 }
 
-// Last: such a call is remembered.
+// Runs last, since the process remembers such a call.
 TEST_F(hooks_alone, Z_R54_an_io_uring_is_not_trusted) {
   PINFOLD_NEEDS_KEPT;
   std::array<std::uint32_t, 32> parameters{};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Threads that meet in one cache: R8, R9, R10, R46. The stress tests try what nobody thought of.
+// Threads that meet in one cache: R8, R9, R10, R46. The stress tests try further interleavings.
 #include "support/cache_checks.hpp"
 
 #include <latch>
@@ -66,7 +66,7 @@ TEST(concurrency, R8_different_handles_are_opened_in_parallel_and_hits_go_on) {
   for (std::uint64_t i = 0; i < count; ++i)
     threads.emplace_back([&, handle = f.world->allocate(1, 0x10000 * (i + 1), 64)] { f.touch(handle); });
   while (f.world->busy < count) std::this_thread::yield();  // hangs, and so fails, if opens wait for each other
-  f.touch(cached);                                          // a hit while all four are inside the driver
+  f.touch(cached);                                          // a hit while all four opens are inside the driver
   EXPECT_EQ(f.world->busy, count);
   for (auto& one : threads) one.join();
   EXPECT_EQ(f.world->busy_most, count);

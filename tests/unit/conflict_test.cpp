@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The driver refuses: already mapped (R6), out of resources (R7), anything else.
+// Refusals of the driver: already mapped (R6), out of resources (R7), anything else.
 #include "support/cache_checks.hpp"
 
 #include <thread>

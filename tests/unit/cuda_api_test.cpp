@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Our declarations of the CUDA driver against NVIDIA's own, wherever those are installed: it is the compiler that
-// tests.
+// Compares our declarations of the CUDA driver with NVIDIA's own, wherever those are installed; the compiler does the
+// test.
 #include "registrars/cuda_api.hpp"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ constexpr bool same(A ours, B theirs) noexcept {
   return static_cast<unsigned long long>(ours) == static_cast<unsigned long long>(theirs);
 }
 
-/// Passed the same way, and read the same way through a pointer.
+/// Whether both types are passed in the same way, and read in the same way through a pointer.
 template <class A, class B>
 constexpr bool alike() noexcept {
   if constexpr (std::is_pointer_v<A> && std::is_pointer_v<B>) {
@@ -44,7 +44,7 @@ constexpr bool alike() noexcept {
     if constexpr (std::is_void_v<a> || std::is_void_v<b>) return std::is_void_v<a> && std::is_void_v<b>;
     if constexpr (requires { sizeof(a); } && requires { sizeof(b); })
       return alike<std::remove_cv_t<a>, std::remove_cv_t<b>>();
-    return !requires { sizeof(a); } && !requires { sizeof(b); };  // opaque to us both
+    return !requires { sizeof(a); } && !requires { sizeof(b); };  // opaque in both
   } else if constexpr (std::is_class_v<A> && std::is_class_v<B>) {
     return sizeof(A) == sizeof(B) && alignof(A) == alignof(B) && std::is_trivially_copyable_v<B>;
   } else {
@@ -215,7 +215,7 @@ static_assert(same(access_rights::none, CU_MEM_ACCESS_FLAGS_PROT_NONE));
 static_assert(same(access_rights::read, CU_MEM_ACCESS_FLAGS_PROT_READ));
 static_assert(same(access_rights::read_write, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
 
-/// The symbol that this version of cuda.h makes of a name, and the one of the entry point that goes to a member.
+/// Returns the symbol of a member's entry point, which has to be the one that this version of cuda.h makes of the name.
 consteval std::string_view symbol_at(std::size_t offset) { return entry_points[offset / sizeof(void*)].symbol; }
 
 #define TEXT_OF(name) #name

@@ -81,7 +81,7 @@ TEST_F(emulated_cuda_streams, the_default_stream_waits_for_others_and_they_for_i
   for (const auto& [slow_one, quick_one] : {std::pair{other, stream{}}, std::pair{stream{}, other}}) {
     control.stream_delay(slow);
     copy_into(at, first, slow_one);
-    std::this_thread::sleep_for(std::chrono::microseconds(slow / 3));  // until it has begun to take its time
+    std::this_thread::sleep_for(std::chrono::microseconds(slow / 3));  // until the stream has begun the delay
     control.stream_delay(0);
     copy_into(at, second, quick_one);
     std::vector<char> got(kib);
@@ -126,7 +126,7 @@ TEST_F(emulated_cuda_streams, threads_share_a_stream) {
         const std::vector<char> bytes(kib, static_cast<char>(t));
         const event done = create_event();
         for (std::size_t i = 0; i < 50; ++i) {
-          // Nothing orders the two streams: each has a place of its own.
+          // Nothing orders the two streams, so each has a place of its own.
           copy_into(at + (2 * t + i % 2) * kib, bytes, i % 2 == 0 ? in : nullptr);
           EXPECT_EQ(cu.event_record(done, in), status::success);
           EXPECT_EQ(cu.event_synchronize(done), status::success);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The emulated driver by itself, in one process: tests over it are worth as much as it is.
+// The emulated driver alone, in one process: tests that use it are worth as much as it is.
 #include "support/emulated_cuda_test.hpp"
 
 #include <string>

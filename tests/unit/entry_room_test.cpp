@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How much of a back end's own data an entry has room for: the largest handles and registrations work, larger ones are
+// The room that an entry has for a back end's own data: the largest handles and registrations work, larger ones are
 // refused.
 #include "support/local_fixture.hpp"
 
@@ -20,7 +20,7 @@ static_assert(identifying_registrar<cuda_memory<verbs_registrar>>, "the same");
 static_assert(identifying_registrar<cuda_memory<trace_registrar<libfabric_registrar>>>);
 static_assert(registrar<trace_registrar<cuda_memory<libfabric_registrar>>>);
 
-/// Opens nothing.
+/// An importer that opens nothing.
 struct wide_importer {
   static constexpr const char* name = "wide";
   static constexpr bool allows_duplicates = true;
@@ -69,7 +69,7 @@ TEST(entry_room, compares_the_last_byte_of_the_largest_handle) {
   EXPECT_EQ(cache.statistics().invalid, 1U);
 }
 
-/// Registers nothing; what it makes is as large as may be.
+/// A registrar that registers nothing, with registrations of the largest permitted size.
 struct wide_registrar : pretend_registrar {
   using pretend_registrar::pretend_registrar;
   struct registration_type {

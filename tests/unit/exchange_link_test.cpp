@@ -33,7 +33,8 @@ TEST_F(exchange_link, what_is_forgotten_is_made_anew_and_stays_usable_for_who_ha
 }
 
 TEST_F(exchange_link, R4_a_forked_child_does_not_share_links_with_its_parent) {
-  // Both would read the other's answers, and one that was left over could grant what has been freed since.
+  // Both processes would read the other's answers, and a leftover answer could grant a buffer that has been freed
+  // since.
   const auto first = links.find_or_make(exchange::way::pidfd, what.from).value();
   child_process child(
       [&](line&) { return links.find_or_make(exchange::way::pidfd, what.from).value() != first ? 0 : 1; });

@@ -11,7 +11,7 @@ namespace {
 using pinfold::errc;
 using pinfold::exchange::parse_start_time;
 
-/// A line of /proc/<pid>/stat: fields 4 to 52 hold their own numbers, but for field 22.
+/// Returns a line of /proc/<pid>/stat: fields 4 to 52 hold their own numbers, except field 22.
 std::string stat_line(const std::string& name, const std::string& start_time) {
   std::string line = "4711 (" + name + ") S";
   for (int field = 4; field <= 52; ++field) line += " " + (field == 22 ? start_time : std::to_string(field));

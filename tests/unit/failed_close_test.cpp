@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Closes that the driver refuses before the registration was ever handed out: R41.
+// The driver refuses to close a registration that was never handed out: R41.
 #include "support/local_fixture.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ std::optional<error> closes_fail(driver_call call, const pretend_handle&) {
   return error{errc::driver_error, native_kind::posix, 5, "the close fails"};
 }
 
-/// Knows only after the open how large the allocation is.
+/// An importer that knows only after the open how large the allocation is.
 class cautious_importer : public pretend_importer {
  public:
   static constexpr std::uint64_t known = 64;
@@ -52,7 +52,7 @@ TEST(failed_close, R6_what_is_in_the_way_beyond_the_range_asked_for_is_found_and
   f.world->inject(closes_fail);
   EXPECT_FALSE(acquire(f, large));
   f.world->heal();
-  const auto inside = f.world->allocate(1, 0x10800, 64);  // in the driver's eyes it overlaps what is still open
+  const auto inside = f.world->allocate(1, 0x10800, 64);  // to the driver it overlaps the allocation that is still open
   const auto got = acquire(f, inside);
   EXPECT_TRUE(got) << describe(got.error());
   f.expect_sound();

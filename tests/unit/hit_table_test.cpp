@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The table that hits look at, against a list.
+// The hits' table, compared with a list.
 #include "core/hit_table.hpp"
 #include "support/settings.hpp"
 
@@ -17,7 +17,7 @@ namespace {
 using core::hit_table;
 using detail::record;
 
-/// A record as a page has it, with the part that imported memory needs.
+/// A record as in a page, with the part that imported memory needs.
 struct alignas(32) some_record {
   record one;
   detail::imported_part beside;
@@ -104,7 +104,7 @@ TEST(hit_table, too_many_in_one_place_are_refused_and_the_others_stay) {
   EXPECT_EQ(found(table, {0x10100, 0x10200}), nullptr);
 }
 
-// As malloc places them, so that most stand in the table twice.
+// Returns addresses as malloc chooses them, so that most ranges have two places in the table.
 range some_buffer(std::size_t number) {
   const std::uintptr_t begin = 0x7f00'0000'0010 + number * 0x11010;
   return {begin, begin + 0x10000};
@@ -132,7 +132,8 @@ TEST(hit_table, large_ones_grow_by_halves_to_what_two_slots_a_record_need) {
   }
 }
 
-// Others are cold. Here they say something else meanwhile, which would put them where they are not found.
+// Other records are cold, so erasing must not read them. Here their contents are wrong meanwhile: a table that read
+// them would move them to places where they are not found.
 TEST(hit_table, erasing_reads_no_other_record) {
   for (const std::size_t count : {150U, 250U, 1000U, 1500U}) {  // sizes of both kinds
     hit_table table(false);
@@ -157,7 +158,8 @@ TEST(hit_table, erasing_reads_no_other_record) {
   }
 }
 
-// Nested, overlapping and neighbouring ranges come and go; whatever is listed is found, and nothing else.
+// Nested, overlapping and neighbouring ranges are inserted and erased; the table finds every listed range, and nothing
+// else.
 TEST(hit_table, agrees_with_a_list) {
   std::mt19937_64 random(test_seed());
   hit_table table(false);

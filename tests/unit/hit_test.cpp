@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Hits without the mutex, and the ends that they may come to: R5, R36, R37, R42, R43, R46.
+// Hits without the mutex, and all their outcomes: R5, R36, R37, R42, R43, R46.
 #include "support/child_process.hpp"
 #include "support/local_fixture.hpp"
 
@@ -101,7 +101,7 @@ TEST(hit, R5_an_invalidated_entry_is_closed_by_its_last_release_wherever_that_is
 
 TEST(hit, many_caches_over_the_same_memory_do_not_mix) {
   std::vector<std::unique_ptr<local>> caches;
-  for (int i = 0; i < 300; ++i) caches.push_back(std::make_unique<local>());  // more than have their hits counted apart
+  for (int i = 0; i < 300; ++i) caches.push_back(std::make_unique<local>());  // more than have own counters
   for (int round = 0; round < 3; ++round)
     for (auto& one : caches) {
       auto got = one->acquire(4096, 8192);
@@ -134,8 +134,8 @@ TEST(hit, R42_a_lease_that_outlives_its_cache_stays_what_it_is_while_other_cache
   EXPECT_TRUE(left->release());
 }
 
-// What was pinned in one thread's slot and given back where the slot was taken is made up for in the entry. The next
-// cache may get that entry's memory.
+// A lease that was pinned in one thread's slot, and given back on a thread whose slot was taken, is balanced in the
+// entry's counter. The next cache may get that entry's memory.
 TEST(hit, R42_pins_that_were_given_back_elsewhere_are_gone_for_later_caches_too) {
   constexpr std::uintptr_t regions = 3000;  // more than a ledger has slots
   for (int round = 0; round < 3; ++round) {
@@ -143,13 +143,13 @@ TEST(hit, R42_pins_that_were_given_back_elsewhere_are_gone_for_later_caches_too)
     using leases = std::vector<decltype(f.cache)::lease>;
     for (std::uintptr_t i = 0; i < regions; ++i) f.touch(4096 * (1 + i), 4096 * (2 + i));
     const auto take = [&](leases& into, std::uintptr_t i) {
-      for (int n = 0; n < 3; ++n) into.push_back(*f.acquire(4096 * (1 + i), 4096 * (2 + i)));  // a cell has one
+      for (int n = 0; n < 3; ++n) into.push_back(*f.acquire(4096 * (1 + i), 4096 * (2 + i)));  // a cell holds one
     };
     leases out;
     for (std::uintptr_t i = 0; i < regions; ++i) take(out, i);
     std::thread([&] {
       leases own;
-      for (std::uintptr_t i = regions; i-- > 0;) take(own, i);  // other slots are taken here
+      for (std::uintptr_t i = regions; i-- > 0;) take(own, i);  // the slots of this thread are taken by other entries
       out.clear();
     }).join();
     EXPECT_EQ(f.cache.statistics().leases_now, 0U);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is registered already is found while somebody else has the cache's mutex, in every way that there is to ask for
-// it; how that is counted; and that `find` never calls the driver, not even when its pin turns out to be the last.
+// Live entries are found while another thread holds the cache's mutex, by every kind of request. Also how such hits are
+// counted, and that `find` never calls the driver, even when its pin turns out to be the last.
 #include <functional>
 #include <string_view>
 #include <utility>
 
 namespace pinfold::testing {
 
-/// Done once, by whoever comes to the place with that name between two steps of a hit.
+/// An action that runs once, on the thread that set it, at the named place between two steps of a hit.
 struct interruption {
   std::string_view where;
   std::function<void()> what;
@@ -38,7 +38,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// While one lives, another thread has the mutex of the cache, in the middle of a flush; but not for ever.
+/// While it lives, another thread holds the mutex of the cache, in the middle of a flush; but not for ever.
 template <class Cache>
 class busy_mutex {
  public:
@@ -128,7 +128,7 @@ TEST(hit_without_mutex, R26_batch_of_a_thousand) {
   const auto all = blocks(1000);
   const auto check = [&](auto& f) {
     ASSERT_TRUE(f.cache.acquire_batch(all));
-    ASSERT_TRUE(f.cache.acquire_batch(all));  // what had no place in the hits' table gets one
+    ASSERT_TRUE(f.cache.acquire_batch(all));  // puts the entries into the hits' table that had no room there
     const auto hits = f.cache.statistics().hits;
     {
       const busy_mutex busy(f.cache);
@@ -200,7 +200,7 @@ TEST(hit_without_mutex, R26_a_batch_may_ask_for_rights_that_are_not_there) {
 }
 
 TEST(hit_without_mutex, R43_finds_are_no_acquires) {
-  for (int round = 0; round < 3; ++round) {  // the next cache has the number of the one before
+  for (int round = 0; round < 3; ++round) {  // the next cache gets the number of this one
     local_fixture f;
     f.touch(0x10000, 0x11000);
     std::vector<std::thread> threads;
@@ -226,7 +226,7 @@ TEST(hit_without_mutex, R48_a_find_that_comes_too_late_leaves_the_close_to_other
   if (counts_without_membarrier()) GTEST_SKIP() << "guesses need membarrier";
   local_fixture f;
   f.touch(0x10000, 0x11000);
-  f.touch(0x10000, 0x11000);  // from now on it is guessed
+  f.touch(0x10000, 0x11000);  // from now on the thread guesses it
   next_interruption = {"after_pin", [&] { f.invalidate(0x10000, 0x11000); }};
   EXPECT_FALSE(f.cached(0x10000, 0x11000));
   EXPECT_EQ(f.cache.statistics().closes, 0U);
@@ -252,14 +252,14 @@ TEST(hit_without_mutex, an_acquire_that_comes_too_late_closes_and_opens_again) {
   if (counts_without_membarrier()) GTEST_SKIP() << "guesses need membarrier";
   local_fixture f;
   f.touch(0x10000, 0x11000);
-  f.touch(0x10000, 0x11000);  // from now on it is guessed
+  f.touch(0x10000, 0x11000);  // from now on the thread guesses it
   next_interruption = {"after_pin", [&] { f.invalidate(0x10000, 0x11000); }};
   EXPECT_TRUE(f.acquire(0x10000, 0x11000));
   EXPECT_EQ(f.device->opened, 2U);
   EXPECT_EQ(f.device->open_now(), 1U);
 }
 
-// Between the guess and the pin the memory was given to another allocation: the same peer and range, another token.
+// Between the guess and the pin the memory went to another allocation: the same peer and range, another token.
 TEST(hit_without_mutex, R4_a_guess_of_imported_memory_is_compared_by_its_whole_token) {
   if (counts_without_membarrier()) GTEST_SKIP() << "guesses need membarrier";
   pretend_fixture f;
@@ -277,7 +277,7 @@ TEST(hit_without_mutex, R4_a_guess_of_imported_memory_is_compared_by_its_whole_t
 TEST(hit_without_mutex, peers_do_not_see_each_others_guesses) {
   pretend_fixture f;
   const auto one = f.world->allocate(1, 0x10000, 4096);
-  constexpr std::uint64_t guesses = 2048;  // of a thread: peers that are so far apart share them
+  constexpr std::uint64_t guesses = 2048;  // of a thread: peers that differ by this number share a guess
   f.touch(one);
   f.touch(one);
   EXPECT_FALSE(f.cache.find({1 + guesses}, one, one.base, one.size));

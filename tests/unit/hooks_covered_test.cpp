@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Hooks that another library puts back or covers (R53): found out, posted, and put in again on top.
+// Hooks that another library removes or covers (R53): found out, posted, and installed again on top.
 #include "support/code_changes.hpp"
 #include "support/hooked.hpp"
 
@@ -27,7 +27,8 @@ TEST(hooks_covered, notices_that_it_was_removed) {
   });
 }
 
-// Whether a jump over ours leads to ours cannot be told: ours goes on top, and leads to the other.
+// The hooks cannot tell whether a jump over theirs leads to them: they put a jump on top that leads to the other
+// library's.
 TEST(hooks_covered, R38_R53_library_that_came_later_is_covered_and_both_see_all) {
   in_child([] {
     const some_pages memory(8);
@@ -79,7 +80,7 @@ TEST(hooks_covered, R53_code_that_is_put_back_is_posted_at_once_and_hooked_again
   });
 }
 
-// mov $11,%eax; syscall; ret: does not come by.
+// `mov $11,%eax; syscall; ret`: a call never comes by the hook.
 TEST(hooks_covered, R53_jump_to_an_inline_system_call_is_covered) {
   in_child([] {
     const auto ours = hooks_here();
@@ -152,7 +153,7 @@ TEST(hooks_covered, R53_gives_up_where_others_cover_it_each_time) {
   });
 }
 
-// Over a jump that leads to ours goes one that leads there: calls must not go round for ever.
+// The hooks' new jump covers one that leads to their old jump: calls must not loop between them.
 TEST(hooks_covered, R38_no_circle_when_one_is_covered_and_one_removed) {
   in_child([] {
     const some_pages memory(4);

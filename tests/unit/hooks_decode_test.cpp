@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How the hooks read and move machine code, on bytes made by hand.
+// How the hooks decode and move machine code, on bytes made by hand.
 #include "monitors/hooks_x86_64.hpp"
 
 #include <gtest/gtest.h>
@@ -91,7 +91,7 @@ TEST(hooks_decode, R38_jump_in_a_pad_lies_in_one_word_where_it_can) {
   ASSERT_TRUE(found);
   EXPECT_EQ(found->pad, (range{base + 9, base + 18}));
   EXPECT_EQ(found->hop, base + 9);
-  const auto later = way(move_register + system_call + ret + nop9 + ret);  // from 6 to 15: 6 would cross
+  const auto later = way(move_register + system_call + ret + nop9 + ret);  // from 6 to 15: a jump at 6 crosses words
   ASSERT_TRUE(later);
   EXPECT_EQ(later->pad, (range{base + 6, base + 15}));
   EXPECT_EQ(later->hop, base + 8);
@@ -123,7 +123,7 @@ TEST(hooks_decode, R38_entry_after_endbr64) {
   const auto found = way(endbr64 + move_register + move_number + system_call + ret + nop5 + ret);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->at, base + 4);
-  // mov $11,%eax would cross the aligned word: a short jump does not
+  // a long jump over `mov $11,%eax` would cross the aligned word; a short jump does not
   const auto crossing = way(endbr64 + move_number + system_call + ret + nop5 + ret);
   ASSERT_TRUE(crossing);
   EXPECT_EQ(crossing->at, base + 4);
@@ -164,7 +164,7 @@ TEST(hooks_decode, rip_relative_access_is_shifted) {
 TEST(hooks_decode, R38_jump_of_another_hook_is_kept) {
   EXPECT_EQ(moved_bytes({0xE9, 0x00, 0x01, 0, 0}, base + 0x5000), far(base + 0x105) + far(base + 5));
   EXPECT_EQ(moved_bytes({0xEB, 0xF0}, base + 0x5000), far(base - 14) + far(base + 2));
-  const auto indirect = far(base + 0x1234);  // of its own data: shifted
+  const auto indirect = far(base + 0x1234);  // refers to its own data, so the offset is adjusted
   const bytes first(indirect.begin(), indirect.begin() + 6);
   EXPECT_EQ(moved_bytes(indirect, base + 0x100), (bytes{0xFF, 0x25, 0x00, 0xFF, 0xFF, 0xFF}) + far(base + 6));
   EXPECT_TRUE(way(bytes{0xE9, 0, 1, 0, 0} + system_call + ret));

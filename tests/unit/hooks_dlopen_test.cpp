@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A program whose dlopen is not libc's, and finds nothing that is loaded already: as UCX's, which looks along paths of
-// its own. The hooks find libc and the dynamic linker without it.
+// A program whose dlopen is not libc's, and does not find loaded libraries: like UCX's, which searches paths of its
+// own. The hooks find libc and the dynamic linker without it.
 #include "support/hooked.hpp"
 #include "support/sanitized.hpp"
 

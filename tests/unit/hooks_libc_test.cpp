@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What libc gives back by itself, and the dynamic linker: no call of the program's names a range (R30).
+// Memory that libc and the dynamic linker give back by themselves: no call of the program names the range (R30).
 #include "monitors/probe.hpp"
 #include "support/child_process.hpp"
 #include "support/hooked.hpp"
@@ -24,7 +24,7 @@ constexpr std::size_t mib = std::size_t{1} << 20U;
 
 class hooks_libc : public hooked {};
 
-// A sanitizer has an allocator of its own, which gives memory back by system calls of its own.
+// A sanitizer has an allocator of its own, which gives memory back by its own system calls.
 class hooks_malloc : public hooks_libc {
  protected:
   void SetUp() override {
@@ -93,7 +93,7 @@ TEST_F(hooks_malloc, R30_R31_trim_of_the_heap) {
   EXPECT_TRUE(any_overlaps(seen, {begin + page, end - page}));
 }
 
-// The self-test's: it must not pass where the trim is not seen.
+// A habit of the self-test: it must not pass where no monitor sees the trim.
 TEST_F(hooks_malloc, R33_self_test_looks_at_a_trim_of_the_heap) {
   const auto habits = monitors::allocator_habits();
   const auto trim = std::find_if(habits.begin(), habits.end(), [](const auto& one) {
@@ -137,7 +137,7 @@ TEST_F(hooks_malloc, R30_arena_of_a_thread) {
   EXPECT_TRUE(any_overlaps(all, memory));
 }
 
-// The stack is kept by glibc for the next thread, but for its pages; or given back.
+// glibc keeps the stack for the next thread but discards its pages, or gives the stack back.
 TEST_F(hooks_libc, R30_stack_of_a_thread_that_ends) {
   range stack;
   std::unique_ptr<watched> them;
@@ -189,7 +189,7 @@ TEST_F(hooks_libc, R30_dlclose) {
   EXPECT_TRUE(any_overlaps(posted([&] { ::dlclose(library); }), data));
 }
 
-// The linker maps a library's parts over a place that it has reserved, mostly the one of the last that went.
+// The linker maps a library's parts over a place that it has reserved, mostly that of the library unloaded last.
 TEST_F(hooks_libc, R30_dlopen_maps_over) {
   const auto place = [](void* library) {
     link_map* map = nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Jumps at the entries of libc's functions: coming, going, with others there (R38), and refused.
+// Jumps at the entries of libc's functions: installed, removed, combined with others (R38), and refused.
 #include "monitors/hooks_patch.hpp"
 #include "monitors/hooks_find.hpp"
 #include "monitors/hooks_linker.hpp"
@@ -47,7 +47,7 @@ std::size_t executable_and_writable() {
   return found;
 }
 
-// The file that is mapped there, and from where on.
+// Returns the file that is mapped at the address, and the offset of the mapping.
 std::pair<std::string, std::size_t> file_behind(std::uintptr_t at) {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
@@ -107,7 +107,7 @@ TEST(hooks_patch, R38_who_was_there_before_is_still_called) {
   });
 }
 
-// With a jump in it, the bytes that it is known by are not there.
+// A function that has a jump in it lacks the bytes by which the search recognises it.
 TEST(hooks_patch, R38_dynamic_linkers_functions_are_found_under_jumps) {
   const auto ours = hooks_here();
   if (!ours) GTEST_SKIP() << describe(ours.error());
@@ -141,7 +141,7 @@ TEST(hooks_patch, breakpoint_of_a_debugger_is_refused) {
   in_child([] {
     write(change(entry_of(function::shmat), {{0xCC}, 1}));
     const auto before = entries();
-    // made before, in the parent: what is there now is nobody's jump
+    // the parent made the hooks before; the code at the entry now belongs to no hook
     const auto ours = hooks_here();
     ASSERT_FALSE(ours);
     EXPECT_EQ(ours.error(), errc::unsupported);
@@ -180,7 +180,7 @@ TEST(hooks_patch, comes_and_goes_while_threads_call) {
   EXPECT_GT(calls.load(), 0U);
 }
 
-// For calls of one number with one argument, by its lower half: `then` instead.
+// Filters the calls of one number with one value in the lower half of one argument: the kernel does `then` instead.
 bool filter_calls(std::uint32_t number, unsigned argument, std::uint32_t value, std::uint32_t then) {
   const auto place = static_cast<std::uint32_t>(offsetof(seccomp_data, args) + argument * sizeof(std::uint64_t));
   std::array<sock_filter, 6> program{{
@@ -201,7 +201,7 @@ bool refuse_writable_code() {
   return filter_calls(SYS_mprotect, 2, all, SECCOMP_RET_ERRNO | EACCES);
 }
 
-// The kernel stops at the call, and lets a handler look at the board.
+// The kernel stops at the call, and a handler looks at the board.
 TEST(hooks_patch, R30_event_is_there_when_the_kernel_is_called) {
   in_child([] {
     static std::uint64_t before = 0;

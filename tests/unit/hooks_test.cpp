@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which call posts which range (R30), and that it is all the same otherwise.
+// Which range each call posts (R30), and that calls behave the same otherwise.
 #include "support/hooked.hpp"
 #include "support/sanitized.hpp"
 
@@ -85,7 +85,7 @@ TEST_F(hooks, R30_mmap_of_huge_pages_is_rounded_to_those) {
   ASSERT_NE(all, MAP_FAILED);
   const auto begin = (address_of(all) + huge - 1) / huge * huge;
   const watched them({begin, begin + 2 * huge});
-  void* got = nullptr;  // whether there are any or not
+  void* got = nullptr;  // whether there are huge pages or not
   const auto seen = posted(
       [&] { got = ::mmap(reinterpret_cast<void*>(begin), page, rw, anonymous | MAP_FIXED | MAP_HUGETLB, -1, 0); });
   ASSERT_EQ(seen.size(), 1U);
@@ -230,7 +230,7 @@ TEST_F(hooks, R30_shmdt_of_what_was_not_seen_coming_takes_all_behind) {
   ASSERT_NE(attached, reinterpret_cast<void*>(-1));
   const watched them(attached, 3 * page);
   const some_pages memory(2);
-  ASSERT_EQ(::mremap(memory.at(), page, page, MREMAP_MAYMOVE), memory.at());  // any may have moved now
+  ASSERT_EQ(::mremap(memory.at(), page, page, MREMAP_MAYMOVE), memory.at());  // a moved segment is possible from now on
   EXPECT_EQ(posted([&] { EXPECT_EQ(::shmdt(attached), 0); }), (ranges{{address_of(attached), UINTPTR_MAX}}));
 }
 
@@ -248,7 +248,7 @@ TEST_F(hooks, R30_calls_through_syscall) {
   EXPECT_EQ(seen(SYS_madvise, memory.at(1), page, MADV_WILLNEED), ranges{});
   EXPECT_EQ(seen(SYS_munmap, memory.at(2), page), (ranges{memory.pages(2, 3)}));
   EXPECT_EQ(seen(SYS_mmap, memory.at(3), page, rw, anonymous | MAP_FIXED, -1, 0), (ranges{memory.pages(3, 4)}));
-  memory.at(3)[0] = std::byte{1};  // the sixth argument came through
+  memory.at(3)[0] = std::byte{1};  // the sixth argument was passed on
   EXPECT_EQ(seen(SYS_mremap, memory.at(8), 2 * page, page, 0), (ranges{memory.pages(9, 10)}));
   EXPECT_EQ(seen(SYS_mremap, memory.at(8), page, page, MREMAP_MAYMOVE | MREMAP_FIXED, memory.at(12)),
             (ranges{memory.pages(8, 9), memory.pages(12, 13)}));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The hooks beside UCX's (libucm), loaded before or after: it changes the same functions of libc, and shrinks the heap
-// by a system call of its own (R30, R38). Each test in a child, which ends with all of that.
+// The hooks beside UCX's (libucm), which is loaded before or after: it changes the same functions of libc, and shrinks
+// the heap by a system call of its own (R30, R38). Each test runs in a child, since all of that stays.
 #include "monitors/choice.hpp"
 #include "support/code_changes.hpp"
 #include "support/sanitized.hpp"
@@ -29,7 +29,7 @@ INSTANTIATE_TEST_SUITE_P(modes, hooks_ucm, ::testing::Values(ucm_mode::bistro, u
                          [](const auto& mode) { return mode.param == ucm_mode::bistro ? "bistro" : "reloc"; });
 
 void expect_told_of_trim() {
-  // A block at the top of the heap, so that the heap shrinks when it is freed.
+  // A block at the top of the heap: its free shrinks the heap.
   ASSERT_EQ(::mallopt(M_MMAP_THRESHOLD, 32 * mib), 1);
   ASSERT_EQ(::mallopt(M_TRIM_THRESHOLD, 128 << 10), 1);
   auto* const block = static_cast<std::byte*>(std::malloc(8 * mib));
@@ -52,7 +52,7 @@ TEST_P(hooks_ucm, R30_heap_trim_is_seen_when_ucm_came_first) {
   });
 }
 
-// libucm's patch goes over ours. What was kept until then is posted when that happens; what is registered after it is
+// libucm's patch covers ours. Registrations kept until then are posted as gone when that is found out; later ones are
 // watched again.
 TEST_P(hooks_ucm, R30_R53_heap_trim_is_seen_when_ucm_came_later) {
   run_in_child([this] {
@@ -67,7 +67,7 @@ TEST_P(hooks_ucm, R30_R53_heap_trim_is_seen_when_ucm_came_later) {
   });
 }
 
-// libucm enters the kernel by itself, so that hooks alone are trusted only where the application answers for the rest.
+// libucm enters the kernel by itself, so hooks alone are trusted only where the application answers for the rest.
 TEST_P(hooks_ucm, R33_monitors_prove_themselves) {
   for (const bool first : {true, false}) {
     run_in_child([this, first] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Imports that nothing used for `idle_timeout` are closed: nothing tells that their exporter freed them.
+// Imports that no request used for `idle_timeout` are closed: nothing tells that their exporter freed them.
 #include "support/cache_checks.hpp"
 
 #include <chrono>
@@ -10,13 +10,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto timeout = 60ms;  // four ticks of the coarse clock, which may have 4 ms
+constexpr auto timeout = 60ms;  // four ticks of the coarse clock, each up to 4 ms long
 constexpr std::uint64_t count = 500;
 
 struct idle_imports : ::testing::Test {
   static pretend_handle make(pretend_world& world, std::uint64_t i) { return world.allocate(1, 0x10000 * (i + 1), 64); }
 
-  /// At most ten seconds. Calls nothing but `done`.
+  /// Returns whether `done` becomes true within ten seconds. Calls nothing else.
   template <class Done>
   static bool comes(Done&& done) {
     const auto start = std::chrono::steady_clock::now();
@@ -89,7 +89,7 @@ TEST_F(idle_imports, a_sweep_does_not_make_the_eviction_forget_what_was_hit) {
   f.touch(cold);
   f.touch(hot);
   std::this_thread::sleep_for(timeout + 20ms);
-  f.cache.progress();  // both are new to the sweep
+  f.cache.progress();  // the sweep has not seen either before
   f.touch(make(*f.world, 2));
   EXPECT_TRUE(f.find(hot));
   EXPECT_FALSE(f.find(cold));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which slots of a buffer table are handed out: long runs for batches, however fragmented the table is (R26).
+// The choice of slots in a buffer table: long runs for batches, however fragmented the table is (R26).
 #include "registrars/io_uring_slots.hpp"
 
 #include "support/settings.hpp"
@@ -102,7 +102,7 @@ TEST(io_uring_slots, only_what_is_in_use_can_be_left_and_only_once) {
   EXPECT_EQ(table.take(8).count, 7U) << "all but the first";
 }
 
-// What is free, the slow way: the longest run of at most that many.
+// Computes the longest free run of at most that many slots, the slow way.
 unsigned longest(const std::set<unsigned>& taken, unsigned size, unsigned most) {
   unsigned best = 0;
   unsigned now = 0;

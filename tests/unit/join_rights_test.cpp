@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A request that waits for another thread's open gets at least the rights it asked for (R56), also when the driver
+// A request that waits for another thread's open gets at least the rights that it asked for (R56), even when the driver
 // refuses the union of rights and the opener falls back to its own.
 #include "support/local_fixture.hpp"
 

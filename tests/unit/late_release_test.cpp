@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A release takes two steps: the pin goes, and then what is due is done. The cache may have moved on between them, or
-// have ended: nothing may stay open, and nothing be closed twice (R10, R42).
+// A release takes two steps: it removes the pin, and then does what is due. Between the two, the cache may have changed
+// the entry, or ended: nothing may stay open, and nothing be closed twice (R10, R42).
 #include <pinfold/detail/engine.hpp>
 #include <pinfold/detail/hit.hpp>
 
@@ -11,7 +11,7 @@ namespace {
 
 using namespace detail;
 
-/// Counts its calls.
+/// A driver that counts its calls.
 struct counting_driver {
   int opens = 0;
   int closes = 0;

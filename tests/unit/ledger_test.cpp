@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Pins that threads write down for themselves add up, whoever gives them back.
+// The pins in threads' ledgers add up, whichever thread gives them back.
 #include <pinfold/detail/ledger.hpp>
 
 #include <gtest/gtest.h>

@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Keeps copies of what a sink is told.
+/// A sink that keeps copies of its events.
 struct listener {
   struct heard {
     event_kind kind;

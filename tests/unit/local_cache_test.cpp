@@ -83,7 +83,7 @@ TEST(local_cache, R23_missing_rights_are_registered_as_a_union) {
 TEST(local_cache, R23_remote_right_is_added_only_inside_the_entry_that_has_it) {
   local_fixture f;
   f.touch(0x1000, 0x2000, remote);
-  f.touch(0x0800, 0x2800, rights::local_write);  // reaches outside: no peer's right to a byte that nobody opened
+  f.touch(0x0800, 0x2800, rights::local_write);  // reaches outside, to bytes that were not opened to peers
   for (const auto& [key, one] : f.device->now())
     EXPECT_FALSE(any_remote(one.access) && one.memory != (range{0x1000, 0x2000}));
   f.touch(0x1400, 0x1800, rights::local_write | rights::remote_write);

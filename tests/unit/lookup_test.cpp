@@ -92,7 +92,7 @@ TEST(lookup, R4_every_byte_of_the_token_counts) {
   pretend_fixture f;
   const auto real = f.world->allocate(1, 0x10000, 4096);
   f.touch(real);
-  for (std::size_t byte = 8; byte < 16; ++byte) {  // the serial: base and size must stay to be found at all
+  for (std::size_t byte = 8; byte < 16; ++byte) {  // the serial: another base or size would not be found at all
     auto forged = real;
     reinterpret_cast<unsigned char*>(&forged)[byte] ^= 0x80U;
     EXPECT_FALSE(f.find(forged)) << "byte " << byte;

@@ -29,7 +29,7 @@ memfd_handle good() {
                     .check = 0});
 }
 
-/// A handle with one field changed, and the checksum made right again.
+/// Returns a handle with one field changed, and a correct checksum.
 template <class Change>
 memfd_handle changed(Change change) {
   memfd_handle made = good();
@@ -38,7 +38,7 @@ memfd_handle changed(Change change) {
 }
 
 TEST(memfd_handle, checksum_is_the_well_known_one) {
-  constexpr std::string_view digits = "123456789";  // the check value that catalogues of CRCs give
+  constexpr std::string_view digits = "123456789";  // the check value in catalogues of CRCs
   EXPECT_EQ(pinfold::exchange::crc32c(std::as_bytes(std::span(digits))), 0xe306'9283U);
 }
 

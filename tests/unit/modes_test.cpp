@@ -72,7 +72,7 @@ TEST(modes, R12_mode_4_retain_with_limit_holds_at_all_times) {
 
 TEST(modes, R12_bytes_limit_counts_what_is_really_registered) {
   pretend_fixture f({.max_bytes = 10 * 4096});
-  f.world->extra_bytes = 4096;  // the driver registers twice what was asked for
+  f.world->extra_bytes = 4096;  // the driver registers twice the requested size
   for (const auto& handle : several(*f.world, 12, 4096)) f.touch(handle);
   const auto now = f.cache.statistics();
   EXPECT_EQ(f.world->open_now(), 5U);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The rules by which a set of monitors is trusted (R53), with monitors that fail as the test says.
+// The rules by which a set of monitors is trusted (R53), with monitors that fail when the test says so.
 #include "watch/monitor_set.hpp"
 #include "watch/board.hpp"
 
@@ -84,7 +84,7 @@ TEST_F(monitor_sets, R53_one_that_cannot_be_made_anew_is_tried_again_only_now_an
   EXPECT_EQ(first->asked, 0);
   EXPECT_EQ(events(), before + 1);
   EXPECT_EQ(both.failures(), 1U);
-  first->healthy = true;  // by itself
+  first->healthy = true;  // the monitor recovers by itself
   EXPECT_TRUE(both.watch(pages));
   EXPECT_EQ(both.changes(), 2U);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A cache keeps only what all of its monitors watch, and a monitor that has failed is found out and made anew (R53).
+// A cache keeps only memory that all of its monitors watch; a monitor that has failed is found out and made anew (R53).
 #include "monitors/userfaultfd_kernel.hpp"
 #include "support/child_process.hpp"
 #include "support/local_fixture.hpp"
@@ -25,7 +25,7 @@ namespace {
 constexpr std::size_t bytes = 65536;
 constexpr auto both = monitor_choice::hooks | monitor_choice::userfaultfd;
 
-/// A cache whose events are counted.
+/// A cache whose events are recorded.
 struct trusting {
   std::shared_ptr<pretend_device> device = std::make_shared<pretend_device>();
   std::vector<std::int32_t> refusals;  // errno of each `not_kept`
@@ -43,8 +43,8 @@ struct trusting {
     };
     return options;
   }
-  /// Acquires and releases twice; whether the second was a hit. The first may have registered twice: what it opened
-  /// while a monitor was made anew is closed again.
+  /// Acquires and releases twice; returns whether the second acquire was a hit. The first may register twice: the
+  /// registration that it made while a monitor was made anew is closed again.
   bool keeps(const void* at) {
     if (!cache.acquire(at, bytes)) return false;
     const std::uint64_t before = device->opened;
@@ -67,7 +67,7 @@ std::string target_of(int number) {
   return {target.data(), size > 0 ? static_cast<std::size_t>(size) : 0};
 }
 
-/// The number of the one userfaultfd of this process, or negative.
+/// Returns the number of the one userfaultfd of this process, or a negative number.
 int the_userfaultfd() {
   for (int number = 0; number < 1000; ++number)
     if (target_of(number) == "anon_inode:[userfaultfd]") return number;
@@ -111,7 +111,7 @@ TEST_P(both_or_nothing, R53_memory_that_the_kernel_may_drop_is_not_kept) {
 INSTANTIATE_TEST_SUITE_P(sets, both_or_nothing, ::testing::Values(both, monitor_choice::automatic),
                          [](const auto& one) { return one.index == 0 ? "chosen" : "automatic"; });
 
-// In a process of its own, which has no other cache.
+// Runs the body in a process of its own, which has no other cache.
 template <class F>
 int alone(F&& body) {
   child_process child([&](line&) {
@@ -121,18 +121,18 @@ int alone(F&& body) {
   return child.reap();
 }
 
-// What the hooks do not see: only userfaultfd tells of it.
+// Discards memory in a way that the hooks do not see, and only userfaultfd tells; returns whether the cache noticed.
 bool is_gone_when_discarded_inline(trusting& here, void* at) {
   const std::uint64_t before = here.device->opened;
   if (raw_call(SYS_madvise, at, bytes, MADV_DONTNEED) != 0) return false;
   return here.cache.acquire(at, bytes) && here.device->opened == before + 1;
 }
 
-// After the program took userfaultfd's number away: 0, or the line that is wrong.
+// Checks a cache after the program took userfaultfd's number away. Returns 0, or the line that is wrong.
 int finds_out_and_goes_on(trusting& here, void* kept) {
   void* const fresh = mapped();
   if (!here.keeps(fresh)) return __LINE__;
-  if (here.cache.find(kept, bytes)) return __LINE__;  // what was kept on the old one's word is looked at again
+  if (here.cache.find(kept, bytes)) return __LINE__;  // kept on the word of the old userfaultfd, so invalidated
   if (here.cache.monitors() != "hooks+userfaultfd") return __LINE__;
   if (here.cache.statistics().monitor_failures != 1) return __LINE__;
   if (here.changes.size() != 1) return __LINE__;
@@ -161,7 +161,7 @@ TEST_P(lost_descriptor, R53_is_found_out_before_the_next_keep_and_made_anew) {
             0);
 }
 
-// The numbers are all taken, as by a program that closes what it inherited, and then opens its own.
+// The number is taken again, as by a program that closes its inherited descriptors and then opens its own.
 TEST_P(lost_descriptor, R53_also_where_its_number_is_another_userfaultfds) {
   EXPECT_EQ(alone([&] {
               trusting here(GetParam());
@@ -197,7 +197,7 @@ TEST_P(lost_descriptor, R53_the_programs_file_of_that_number_stays_open_when_the
             0);
 }
 
-// From now on this process can make no userfaultfd.
+// Makes this process unable to make a userfaultfd from now on.
 TEST_P(lost_descriptor, R53_nothing_is_kept_where_it_cannot_be_made_anew) {
   EXPECT_EQ(alone([&] {
               trusting here(GetParam());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which monitors a cache gets, and what that means for it: R30-R33.
+// The monitors that a cache gets, and their effect on it: R30-R33.
 #include "support/local_fixture.hpp"
 
 #include <pinfold/monitors/report.hpp>
@@ -53,7 +53,8 @@ TEST(monitors, R33_a_cache_keeps_what_a_proven_monitor_watches) {
   ::munmap(at, bytes);
 }
 
-// More events than the log of freed ranges holds would make the cache take everything for gone.
+// If the unmaps beside it were posted, the log of freed ranges would overflow, and the cache would invalidate
+// everything.
 void outlives_unmaps_beside_it(monitor_choice monitor) {
   monitored m(monitor);
   if (!m.works()) GTEST_SKIP() << m.cache.monitors();
@@ -146,7 +147,7 @@ TEST(monitors, R34_hints_are_given_where_they_are_honoured_and_taken_back) {
   EXPECT_EQ(habit(), hazard_report::outcome::gone);
 }
 
-// R30: what backs the memory.
+// A fixture with memory of a file (R30).
 struct file_backed : ::testing::Test {
   monitored m;
   int file = ::memfd_create("pinfold-test", MFD_CLOEXEC | MFD_ALLOW_SEALING);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Objects that were moved from, and leases that hold nothing: each member answers, none touches what is not there.
+// Objects that were moved from, and leases that hold nothing: each member gives an answer, and none touches missing
+// state.
 #include "support/local_fixture.hpp"
 #include "support/pretend_importer.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a cache does about memory that a monitor says is gone: R31, R35, R36, R49.
+// What a cache does about memory that a monitor posts as gone: R31, R35, R36, R49.
 #include "support/local_fixture.hpp"
 #include "watch/board.hpp"
 
@@ -95,7 +95,7 @@ TEST(news, R36_progress_closes_what_is_gone) {
   f.expect_sound();
 }
 
-// One event for more entries than are marked in one go: some are dealt with by those who come along.
+// One event for more entries than are marked at once: later requests deal with some of them.
 struct big_event : ::testing::Test {
   static constexpr std::uintptr_t count = 1000;
   static constexpr std::uintptr_t elsewhere = base + 0x100'0000'0000;
@@ -148,7 +148,7 @@ TEST_F(big_event, another_one_in_the_middle_of_it_counts) {
 
 TEST_F(big_event, many_more_of_them_are_taken_together) {
   for (std::uintptr_t i = 0; i < 100; ++i) {
-    f.touch(nth(999) + 3 * i, nth(999) + size);  // new entries that the next events are about
+    f.touch(nth(999) + 3 * i, nth(999) + size);  // new entries, which the next events cover
     announce(base, nth(count));
   }
   f.touch(elsewhere, elsewhere + size);
@@ -214,7 +214,7 @@ TEST(news, memory_that_always_goes_is_handed_out_and_not_kept) {
   f.expect_sound();
 }
 
-// Memory by the page, given back to the kernel at once.
+// Memory in whole pages, which is given back to the kernel at once.
 struct mapping_resource final : std::pmr::memory_resource {
   void* do_allocate(std::size_t bytes, std::size_t) override {
     return ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

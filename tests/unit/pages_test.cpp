@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is known of the mappings under a range, and the descriptor that is kept open to ask (R24).
+// What pinfold knows of the mappings under a range, and the descriptor that it keeps open for the query (R24).
 #include "support/child_process.hpp"
 #include "support/process_limits.hpp"
 
@@ -20,7 +20,7 @@ namespace {
 constexpr std::size_t page = 4096;
 constexpr std::size_t huge = std::size_t{2} << 20U;
 
-/// Pages side by side, in one mapping or in two.
+/// Adjacent pages, in one mapping or in two.
 class two_pages {
  public:
   two_pages() : at_(::mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {}
@@ -38,7 +38,7 @@ class two_pages {
 
 bool kernel_answers() { return two_pages().seen_as_one(); }
 
-// The descriptors of some process's maps that this process has open.
+// Returns this process's open descriptors of some process's maps.
 std::vector<int> open_maps() {
   std::vector<int> found;
   for (int number = 0; number < 256; ++number) {
@@ -50,7 +50,7 @@ std::vector<int> open_maps() {
   return found;
 }
 
-// In a child, which begins with no descriptor kept, so that no test uses up another's renewals.
+// Runs the body in a child, which begins without a kept descriptor, so that no test uses up another's renewals.
 void in_child(void (*body)()) {
   child_process child([body](line&) {
     for (const int number : open_maps()) ::close(number);  // the parent's
@@ -128,7 +128,7 @@ void close_it_once() {
 
 TEST_F(pages, closed_descriptor_is_opened_anew) { in_child(close_it_once); }
 
-// Every number that was ours now means the other file, which must neither be asked nor closed.
+// Makes every number that was ours mean the other file, which must be neither queried nor closed.
 void reuse_for(int other, const two_pages& memory, bool expected) {
   ASSERT_EQ(memory.seen_as_one(), expected);
   const auto ours = open_maps();
@@ -148,7 +148,7 @@ void reuse_its_number() {
   const int of_child = ::open(maps.c_str(), O_RDONLY | O_CLOEXEC);
   const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   ASSERT_TRUE(of_child >= 0 && nothing >= 0);
-  memory.split();  // in the child it is one still
+  memory.split();  // the child still has one mapping
   reuse_for(of_child, memory, false);
   reuse_for(nothing, memory, false);
   ::close(of_child);
@@ -159,7 +159,7 @@ TEST_F(pages, reused_number_is_not_taken_for_ours) { in_child(reuse_its_number);
 
 void close_it_again_and_again() {
   const two_pages memory;
-  const auto open = open_descriptors();  // none of them ours
+  const auto open = open_descriptors();  // without one of ours
   for (int i = 0; i < 100; ++i) {
     for (const int number : open_maps()) ::close(number);
     ASSERT_TRUE(memory.seen_as_one()) << i;

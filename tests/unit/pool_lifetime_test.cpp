@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Who may unmap a slab of a pool, and when: R50, R51.
+// Which code may unmap a slab of a pool, and when: R50, R51.
 #include "support/local_fixture.hpp"
 
 #include <pinfold/pools/registered_pool.hpp>
@@ -171,8 +171,8 @@ TEST(pool_lifetime, R50_sub_registrations_of_trimmed_slabs_are_never_found_again
 TEST(pool_lifetime, slab_is_not_mistaken_for_what_was_there_before) {
   constexpr std::uintptr_t around = std::uintptr_t{64} << 30U;
   local_fixture f;
-  // Somebody forgets to invalidate, wherever the slab will be: near what was mapped last. What is watched of all
-  // addresses at once takes half a minute to make.
+  // A registration that was never invalidated covers the place of the slab, which will be near the last mapping. A
+  // registration of all addresses would take half a minute.
   void* const last = ::mmap(nullptr, 2 * mib, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(last, MAP_FAILED);
   ::munmap(last, 2 * mib);

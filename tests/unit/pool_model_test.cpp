@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Random histories of a pool against a list of what is allocated: R50.
+// Random histories of a pool, compared with a list of its allocations: R50.
 #include "support/local_fixture.hpp"
 #include "support/settings.hpp"
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t slab_bytes = 64 * 1024;
 
-/// Every allocation is filled with its number; a byte that two share, or that moves, is found.
+/// Fills every allocation with its number: a byte that two allocations share, or that moves, is detected.
 class history {
  public:
   history(std::uint64_t seed, bool clear)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What pages a slab got, and why not better ones: R50.
+// Which pages a slab got, and why not better ones: R50.
 #include "support/local_fixture.hpp"
 
 #include <pinfold/pools/registered_pool.hpp>
@@ -18,7 +18,7 @@ std::size_t free_huge_pages() {
   return count;
 }
 
-// The kernel's own word for one mapping, in KiB.
+// Returns a field of the kernel's report on one mapping, in KiB.
 std::size_t smaps(const void* address, const std::string& field) {
   std::ifstream all("/proc/self/smaps");
   bool inside = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The range index at size: what it takes, what it looks at, and the corners of the address space.
+// The range index with many entries: its memory, the entries that a look-up reads, and the ends of the address space.
 #include "core/range_index.hpp"
 #include "support/pooled_entries.hpp"
 #include "support/settings.hpp"
@@ -18,12 +18,12 @@ namespace {
 using core::entry;
 using core::range_index;
 
-/// Entries that belong to the test, and an index that is made ready for each.
+/// Entries that the test owns, and an index that is made ready for each.
 struct entries {
   pooled_entries pool;
   range_index index;
   std::vector<pooled_entries::owned> all;
-  std::size_t alone = 0;  // of those, how many had a place at once
+  std::size_t alone = 0;  // how many of them had a place at once
 
   entry* add(range covered, peer_id peer = {}) {
     while (!index.ready()) index.adopt(range_index::make_chunk(index.next_chunk()));
@@ -68,7 +68,8 @@ std::vector<std::size_t> in_order() {
   return order;
 }
 
-// Adds all regions in this order, checks that each is found alone, and erases them at random.
+// Adds all regions in this order, checks that each is found alone, and erases them at random. Returns the bytes for
+// each entry.
 double bytes_an_entry(const std::vector<std::size_t>& order, std::mt19937_64& random) {
   entries made;
   for (const auto number : order) made.add(region(number));
@@ -159,7 +160,8 @@ TEST(range_index, equal_ranges_are_told_apart) {
   }
 }
 
-// Over everything lie ranges longer than a slot can say; a look must still not walk over what they cover.
+// Two ranges longer than a slot can encode lie over everything; a look-up must still not walk over the entries that
+// they cover.
 TEST(range_index, a_range_over_everything_costs_its_finders_nothing_else) {
   entries made;
   for (std::size_t i = 1; i < many; ++i) made.add(region(i, 4096));
@@ -192,7 +194,7 @@ TEST(range_index, ranges_at_both_ends_of_the_address_space) {
   EXPECT_EQ(made.found({0, UINTPTR_MAX}).size(), 4U);
 }
 
-// A slot counts pages: lengths around what it can say, and beginnings and ends inside of pages.
+// A slot counts pages: tests lengths around the largest that it can encode, and ranges that begin and end inside pages.
 TEST(range_index, reaches_of_any_length) {
   const std::uintptr_t lengths[] = {1, 4095, 4096, 4097, 0xfffd000, 0xfffe000, 0xfffe001, 0xffff000, 0x10000000};
   for (const auto length : lengths)
@@ -207,7 +209,8 @@ TEST(range_index, reaches_of_any_length) {
     }
 }
 
-// Neighbours are cold: what only stands beside the range looked for is judged by its slot. These cannot be read at all.
+// Neighbours are cold, so a look-up must judge entries beside the range by their slots. Here the entries themselves
+// have wrong ranges.
 TEST(range_index, entries_beside_the_range_are_not_read) {
   entries made;
   for (std::size_t i = 0; i < 100; ++i) made.add(region(i, 4096));
@@ -248,7 +251,7 @@ TEST(range_index, says_when_it_has_no_room) {
   EXPECT_TRUE(made.index.ready()) << "what was erased leaves its room";
 }
 
-// What `ready` promises for many holds in the worst order: each entry of a peer of its own, so that each takes a leaf.
+// The promise of `ready` holds in the worst order: each entry has a peer of its own, so each takes a leaf.
 TEST(range_index, is_ready_for_as_many_as_it_says) {
   std::mt19937_64 random(test_seed());
   for (const std::size_t ahead : {1U, 2U, 66U, 1000U}) {

@@ -23,7 +23,7 @@ void announce(std::uintptr_t begin, std::uintptr_t end) {
   announce_gone(reinterpret_cast<const void*>(begin), end - begin);
 }
 
-/// How long it took, at most ten seconds. Calls nothing but `done`.
+/// Returns how long it took until `done` was true, at most ten seconds. Calls nothing else.
 template <class Done>
 std::chrono::milliseconds until(Done&& done) {
   const auto start = std::chrono::steady_clock::now();
@@ -50,7 +50,7 @@ TEST(reaper, R60_it_finds_out_again_after_the_cache_was_empty) {
     announce(base, base + 1);
     until([&] { return f.device->open_now() == 0; });
     ASSERT_EQ(f.device->open_now(), 0U) << "round " << round;
-    std::this_thread::sleep_for(10ms);  // so that it has nothing to look for
+    std::this_thread::sleep_for(10ms);  // so that the reaper sleeps
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is special about the small registrars; what they have in common is in tests/conformance.
+// The special features of the small registrars; tests/conformance has their common ones.
 #include "support/pretend_registrar.hpp"
 #include "support/process_limits.hpp"
 
@@ -44,7 +44,7 @@ TEST(mlock_registrar, locks_do_not_nest_so_it_counts) {
   ::munmap(memory, 8 * 4096);
 }
 
-/// Locks by itself, as a program would.
+/// Locks memory directly, as a program would.
 void lock_here(std::uintptr_t begin, std::size_t pages) { ASSERT_EQ(::syscall(SYS_mlock, begin, pages * 4096), 0); }
 
 TEST(mlock_registrar, what_the_program_locked_before_stays_locked) {
@@ -154,7 +154,7 @@ TEST(mlock_registrar, memory_that_cannot_be_accessed_is_no_lack_of_room) {
     const lowered_limit few(RLIMIT_MEMLOCK, limit * 4096);
     if (limit == 4 && ::geteuid() != 0) {
       EXPECT_EQ(registrar.open({base, base + 5 * 4096}, local_access).error().code, errc::out_of_resources);
-      continue;  // whether the memory could be accessed, is not looked at
+      continue;  // this registrar does not check whether the memory can be accessed
     }
     auto refused = registrar.open({base + 2 * 4096, base + 8 * 4096}, local_access);
     ASSERT_FALSE(refused);

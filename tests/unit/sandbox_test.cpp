@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A process that forbids itself membarrier(2) when it has a cache already: hits take the mutex from then on, and
+// A process that forbids itself membarrier(2) when it already has a cache: hits take the mutex from then on, and
 // everything is evicted, invalidated and closed as before (R5, R12, R42).
 #include "support/child_process.hpp"
 #include "support/local_fixture.hpp"
@@ -36,7 +36,7 @@ bool forbid_membarrier() {
          ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &filter) == 0;
 }
 
-/// Runs in a child, as a filter stays. Its status is whether an expectation failed there.
+/// Runs the body in a child, as a filter stays. The child's status says whether an expectation failed there.
 template <class Body>
 void in_sandbox(Body&& body) {
   child_process child([&](line&) {
@@ -101,7 +101,7 @@ TEST(sandbox, R5_a_lease_from_before_is_closed_by_its_release) {
   });
 }
 
-// Threads hit on while the barrier ends: nothing is closed under a lease.
+// Threads go on with hits while the barrier fails: nothing is closed under a lease.
 TEST(sandbox, R12_threads_that_hit_meanwhile_lose_nothing) {
   in_sandbox([] {
     local_fixture f({.max_count = 3});

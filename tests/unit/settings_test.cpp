@@ -18,7 +18,7 @@ using pinfold::cache_options;
 using pinfold::errc;
 using std::chrono::milliseconds;
 
-// Every option differs from its default.
+// Returns options that all differ from their defaults.
 cache_options unusual() {
   cache_options options;
   options.retain = false;

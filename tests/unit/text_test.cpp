@@ -93,7 +93,7 @@ TEST(describe_statistics, R44_is_one_line_of_pairs) {
   EXPECT_EQ(line.find('\n'), std::string::npos);
 }
 
-// Each counter is set to a number of its own through the bytes of the structure: a forgotten or doubled one shows.
+// Sets each counter to a number of its own through the bytes of the structure, so that a missing or doubled one shows.
 TEST(describe_statistics, R43_shows_every_counter_once) {
   constexpr std::size_t count = sizeof(pinfold::statistics) / sizeof(std::uint64_t);
   std::array<std::uint64_t, count> numbers{};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is recorded can be read back, whoever else writes to the same file.
+// A recorded trace can be read back, even when other processes write to the same file.
 #include "support/local_fixture.hpp"
 #include "support/process_limits.hpp"
 
@@ -40,8 +40,8 @@ class trace_files : public ::testing::Test {
     return all.str();
   }
 
-  /// Runs it in a child of fork; how that ended. Without handlers at exit, unless it exits by itself: leak checkers
-  /// mind what a test's frames hold.
+  /// Runs `work` in a child of fork and returns its wait status. The child runs no handlers at exit, unless `work`
+  /// exits by itself: leak checkers report what the test's frames hold.
   template <class Work>
   static int in_child(Work&& work) {
     const auto child = ::fork();
@@ -138,7 +138,7 @@ TEST_F(trace_files, threads_caches_and_processes_keep_their_lines_whole) {
   for (const auto count : counts) EXPECT_EQ(count, 2 * each);
 }
 
-// The parent's cache has lines in its buffer when it forks: they must not be there twice.
+// The parent's cache has lines in its buffer when it forks: they must not be written twice.
 TEST_F(trace_files, a_child_of_fork_does_not_repeat_its_parents_lines) {
   use_environment();
   {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// With `trace_requests`, the sink is told of every request that was granted: also of those that would have been hits
+// With `trace_requests`, the sink gets every request that was granted, including those that would have been hits
 // without the mutex.
 #include "support/cache_checks.hpp"
 #include "support/local_fixture.hpp"
@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Keeps the requests that a cache tells of.
+/// Keeps the requests that a cache reports.
 class request_log {
  public:
   [[nodiscard]] cache_options options() {
@@ -105,7 +105,7 @@ TEST(trace_requests, failures_are_not_told) {
   EXPECT_TRUE(log.take().empty());
 }
 
-// A registrar that uses a cache itself: what the inner one takes is not the inner request's alone.
+// A registrar that uses a cache itself, so that an outer request contains an inner one.
 struct nested_registrar {
   static constexpr const char* name = "nested";
   struct registration_type {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A hit that fails has a pin for some instructions, during which its thread may lose the processor. Such a pin is no
+// A hit that fails holds a pin for some instructions, during which its thread may lose the processor. Such a pin is no
 // lease: no request is refused because of it, and no entry is skipped (R58).
 #include "support/stopped_hit.hpp"
 
@@ -36,7 +36,7 @@ class transient_pin : public ::testing::Test {
     core::at_point = nullptr;
   }
 
-  /// Calls `what` at the first place on the closing side that the calling thread comes to.
+  /// Calls `what` at the first point on the closing side that the calling thread reaches.
   static void at_first_point(std::function<void()> what) {
     at_point_ = std::move(what);
     core::at_point = +[]() noexcept {
@@ -51,13 +51,13 @@ class transient_pin : public ::testing::Test {
 
 bool a_release_is_awaited() { return detail::releases_awaited > 0; }
 
-/// Another thread inside a hit of the first region, until the engine waits for it.
+/// Another thread that stays inside a hit of the first region until the engine waits for it.
 struct hit_in_between {
   explicit hit_in_between(local_fixture<>& f)
       : thread(
             "after_pin", [&f] { f.touch(first, first + size), f.touch(first, first + size); },
             [&f] { static_cast<void>(f.acquire(first, first + size)); }) {
-    const auto give_up = std::chrono::steady_clock::now() + 2s;  // for an engine that never waits
+    const auto give_up = std::chrono::steady_clock::now() + 2s;  // in case the engine never waits
     thread.go_when([give_up] { return a_release_is_awaited() || std::chrono::steady_clock::now() > give_up; });
   }
   stopped_hit thread;
@@ -82,7 +82,7 @@ TEST_F(transient_pin, R58_a_lease_on_one_victim_does_not_keep_another) {
   local_fixture f({.max_count = 2});
   f.touch(first, first + size);
   f.touch(second, second + size);
-  f.touch(first, first + size);  // from here on a hint
+  f.touch(first, first + size);  // a hint from here on
   decltype(f.cache)::lease taken;
   at_first_point([&] { taken = std::move(*f.acquire(first, first + size)); });
   auto got = f.acquire(0x30000, 0x31000);
@@ -128,7 +128,7 @@ TEST_F(transient_pin, R41_does_not_keep_an_entry_in_quarantine) {
       "before_pin", [&] { f.touch(first, first + size), f.touch(first, first + size); },
       [&] { static_cast<void>(f.cached(first, first + size)); });
   f.invalidate(first, first + size);
-  f.device->fail_closes(2);  // and when it is retried at once
+  f.device->fail_closes(2);  // the close, and its immediate retry
   EXPECT_FALSE(f.cache.progress());
   EXPECT_EQ(f.cache.statistics().quarantined, 1U);
   other.go_to("after_pin");

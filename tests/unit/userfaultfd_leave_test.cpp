@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a hook takes out of userfaultfd's watch before it is unmapped: that nobody is told of it, so that nobody waits
-// (R35), and that everything else is told as before (R30, R37).
+// Memory that a hook takes out of userfaultfd's watch before the call unmaps it: it causes no event, so no thread waits
+// for one (R35), and everything else is told as before (R30, R37).
 #include "monitors/probe.hpp"
 #include "monitors/userfaultfd_thread.hpp"
 #include "support/child_process.hpp"
@@ -44,7 +44,7 @@ class userfaultfd_leave : public hooked {
     if (!has_raw_calls) GTEST_SKIP() << "no system calls past libc on this architecture";
   }
 
-  // Who says that any of it goes while `body` runs.
+  // Returns which monitors post a part of `memory` while `body` runs.
   template <class F>
   sources told_of(const range& memory, F&& body) {
     auto cursor = in.board.generation().load();
@@ -56,7 +56,7 @@ class userfaultfd_leave : public hooked {
     return said;
   }
 
-  // For the test's time: memory that nobody registers any more costs nothing.
+  // Watches for the test's time, since memory without registrations costs nothing.
   void watch(const range& memory) { ASSERT_TRUE(in.watch_for(memory)); }
 
   uffd_monitor in;
@@ -107,7 +107,7 @@ TEST_F(userfaultfd_leave, R30_other_calls_are_told_as_before) {
       << "and stays watched";
 }
 
-// A file's pages cannot leave so: the kernel has no faults of theirs to tell.
+// A file's pages cannot leave in this way: the kernel has no missing-page faults for them.
 TEST_F(userfaultfd_leave, R30_what_cannot_leave_is_told) {
   const int file = ::open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
   mapped memory(2 * page, MAP_PRIVATE, file);
@@ -152,7 +152,7 @@ class foreign {
     return monitors::uffd::start_watching(uffd_.number, pages) == 0;
   }
   [[nodiscard]] int number() const { return uffd_.number; }
-  /// How many events there were. There are no others.
+  /// Returns how many events there were, and ends the thread: no more will be read.
   [[nodiscard]] int told() {
     if (!thread_.joinable()) return told_;
     ::madvise(bell_.at(), page, MADV_DONTNEED);
@@ -163,7 +163,7 @@ class foreign {
  private:
   mapped bell_{page};
   monitors::uffd::descriptor uffd_;
-  int told_ = 0;  // the thread's, as long as there is one
+  int told_ = 0;  // written by the thread while it runs
   std::jthread thread_;
 };
 
@@ -177,7 +177,7 @@ TEST_F(userfaultfd_leave, R35_what_another_userfaultfd_watches_is_left_to_it) {
   memory.forget();
 }
 
-// The number may be another file's by then.
+// The number may mean another file by then.
 TEST_F(userfaultfd_leave, R35_nothing_is_done_when_the_monitor_is_gone) {
   in.monitor.reset();
   foreign other;
@@ -189,7 +189,7 @@ TEST_F(userfaultfd_leave, R35_nothing_is_done_when_the_monitor_is_gone) {
   memory.forget();
 }
 
-// A fork that the C library does not see leaves the child its parent's descriptor.
+// After a fork that the C library does not see, the child has its parent's descriptor.
 TEST_F(userfaultfd_leave, R37_a_child_takes_nothing_out_of_its_parents_watch) {
   mapped memory(4 * page);
   watch(memory.all());
@@ -204,8 +204,8 @@ TEST_F(userfaultfd_leave, R37_a_child_takes_nothing_out_of_its_parents_watch) {
   memory.forget();
 }
 
-// Between the two calls of `leave`, a thread may run into a page that is not there yet: in a signal handler even the
-// one that makes them, and in memory that the call does not take in the end.
+// Between the two calls of `leave`, a thread may touch a page that is not there yet: in a signal handler, even the
+// thread that makes the calls, and in memory that munmap does not take in the end.
 TEST(userfaultfd_leave_by_hand, R35_who_runs_into_a_page_that_is_leaving_goes_on) {
   const watchdog guard(std::chrono::seconds(30), [] {});
   auto opened = monitors::uffd::open();
@@ -232,7 +232,7 @@ TEST(userfaultfd_leave_by_hand, R35_who_runs_into_a_page_that_is_leaving_goes_on
   reader.give_back();
 }
 
-// From here on the calling thread's calls of that number fail so.
+// Makes system calls of that number on the calling thread fail with `native` from here on.
 bool make_fail(unsigned number, int native) {
   sock_filter program[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
                            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(native)),
@@ -241,7 +241,7 @@ bool make_fail(unsigned number, int native) {
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, 2, &filter) == 0;
 }
 
-// Memory that has left and is still there is watched by nobody: who registers it again has it watched.
+// Memory that has left the watch and is still mapped is unwatched; the next registration has it watched again.
 TEST(userfaultfd_leave_by_hand, R30_a_munmap_that_fails_leaves_nothing_unwatched_behind) {
   if (!has_raw_calls) GTEST_SKIP() << "no system calls past libc on this architecture";
   child_process child([](line&) {
@@ -258,7 +258,7 @@ TEST(userfaultfd_leave_by_hand, R30_a_munmap_that_fails_leaves_nothing_unwatched
     if (!cache.acquire(memory.at(), 4 * page) || !cache.find(memory.at(), 4 * page)) return 4;
     if (raw_call(SYS_madvise, memory.at(), page, MADV_DONTNEED) != 0) return 5;
     if (cache.find(memory.at(), 4 * page)) return 6;
-    std::_Exit(0);  // what is unmapped at the end would fail, too
+    std::_Exit(0);  // unmapping at the end would fail as well
   });
   const int status = child.finish();
   if (status == 77) GTEST_SKIP() << "no such monitors, or no filter";

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the userfaultfd monitor refuses to watch, whose memory it watches, and how it ends (R32, R33, R35, R37, R38).
+// Which memory the userfaultfd monitor refuses to watch, whose memory it watches, and how it ends (R32, R33, R35, R37,
+// R38).
 #include "support/child_process.hpp"
 #include "support/privileges.hpp"
 #include "support/refused_call.hpp"
@@ -48,7 +49,7 @@ TEST_F(userfaultfd_monitor, leaves_a_mapping_movable_of_which_a_part_is_watched)
   ::munmap(moved == MAP_FAILED ? at : moved, moved == MAP_FAILED ? bytes : 4 * bytes);
 }
 
-// The price: the rest of the mapping is not to be had for a userfaultfd of the program's.
+// The price: the program's own userfaultfd cannot watch the rest of the mapping.
 TEST_F(userfaultfd_monitor, R38_keeps_another_userfaultfd_from_the_rest_of_a_mapping) {
   mapped memory(1024 * page);
   ASSERT_TRUE(in->watch(memory.part(0, page)));
@@ -133,7 +134,7 @@ TEST_F(userfaultfd_monitor, leaves_no_descriptor_thread_or_mapping_behind) {
   const auto bytes = address_space_used();
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(in.make()) << describe(in.refusal);
   EXPECT_EQ(open_descriptors(), descriptors);
-  while (tasks() != threads) ::sched_yield();  // the kernel shows them a little longer; the watchdog waits
+  while (tasks() != threads) ::sched_yield();  // the kernel lists them a little longer; the watchdog limits the wait
   EXPECT_TRUE(sanitized || address_space_used() < bytes + (std::size_t{1} << 20U));
 }
 
@@ -146,7 +147,7 @@ TEST_F(userfaultfd_monitor, R35_takes_no_signals_and_says_its_name) {
     for (std::string word; status >> word;) {
       if (word != "SigBlk:") continue;
       status >> word;
-      EXPECT_EQ(std::stoull(word, nullptr, 16) & 0x7ffbfeffULL, 0x7ffbfeffULL) << word;  // but KILL and STOP
+      EXPECT_EQ(std::stoull(word, nullptr, 16) & 0x7ffbfeffULL, 0x7ffbfeffULL) << word;  // all but KILL and STOP
       return;
     }
   }
@@ -162,7 +163,7 @@ TEST_F(userfaultfd_monitor, settles_at_once_when_nothing_happens) {
   EXPECT_TRUE(in->works());
 }
 
-// The descriptors of the process are not its own.
+// The monitor does not own the process's descriptor numbers: the program may close its descriptor.
 TEST_F(userfaultfd_monitor, R35_releases_who_waits_when_the_program_closed_all_descriptors) {
   in.monitor.reset();
   child_process child([](line&) {
@@ -200,7 +201,7 @@ TEST_F(userfaultfd_monitor, R32_works_for_an_ordinary_user) {
   EXPECT_EQ(child.reap(), 0);
 }
 
-// Such a user may not see which pages are watched. A copy of the descriptor keeps all alive that is watched still.
+// An ordinary user may not see which pages are watched. A copy of the descriptor in a child keeps the watch alive.
 TEST_F(userfaultfd_monitor, R37_nobody_waits_after_its_end_for_an_ordinary_user_either) {
   in.monitor.reset();
   child_process child([](line&) {
@@ -226,7 +227,7 @@ TEST_F(userfaultfd_monitor, R37_nobody_waits_after_its_end_for_an_ordinary_user_
   EXPECT_EQ(child.reap(), 0);
 }
 
-// Locked pages are discarded by nobody who does not say that he knows.
+// Locked pages are discarded only by calls that ask for it explicitly.
 TEST_F(userfaultfd_monitor, R35_ends_where_all_memory_is_locked) {
   in.monitor.reset();
   constexpr int not_allowed = 77;
@@ -245,7 +246,7 @@ TEST_F(userfaultfd_monitor, R35_ends_where_all_memory_is_locked) {
   EXPECT_EQ(ended, 0);
 }
 
-// In a child whose system calls of that number fail so.
+// Returns the refusal in a child whose system calls of that number fail so.
 error refusal_where(int number, int native) {
   child_process child([&](line& parent) {
     if (!refuse_call(number, native)) return 1;
@@ -282,7 +283,7 @@ TEST_F(userfaultfd_monitor, R37_a_child_has_nothing_of_it_and_the_parent_goes_on
   const int before = open_descriptors();
   child_process child([&](line&) {
     if (in->works()) return 1;
-    if (open_descriptors() != before - 2 + 1) return 2;  // and the line
+    if (open_descriptors() != before - 2 + 1) return 2;  // plus one for the line
     if (in->watch(memory.all()).error() != errc::closed) return 3;
     in->settle();
     if (::munmap(memory.at(), page) != 0) return 4;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// That no address is found in a cache after its memory was replaced (R30), and that this would be seen if it were.
+// No address is found in a cache after its memory was replaced (R30). The control: a naive monitor fails this test.
 #include "support/reused_address.hpp"
 #include "support/watchdog.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the userfaultfd monitor sees (R30, R31).
+// The events that the userfaultfd monitor sees (R30, R31).
 #include "support/sanitized.hpp"
 #include "support/userfaultfd_fixture.hpp"
 
@@ -67,7 +67,7 @@ TEST_F(userfaultfd_monitor, R30_sees_where_mremap_moved_to_though_nothing_was_wa
   mapped to(4 * page);
   ASSERT_TRUE(in.watch_for(from.all()));
   ASSERT_TRUE(in.watched.prepare(to.all()));
-  in.watched.add(to.all());  // registered under another monitor's eyes
+  in.watched.add(to.all());  // registered under another monitor's watch
   board_reader reader(in.board);
   ASSERT_EQ(::mremap(from.at(), 4 * page, 4 * page, MREMAP_MAYMOVE | MREMAP_FIXED, to.at()), to.at());
   EXPECT_TRUE(reader.lost(to.all()));
@@ -115,7 +115,7 @@ TEST_F(userfaultfd_monitor, R30_sees_system_calls_that_no_library_makes) {
 #endif
 }
 
-// The child has this process's memory, and this thread stands still until it ends. As vfork does, by hand.
+// The child has this process's memory, and this thread stands still until it ends, as with vfork. Here without libc.
 TEST_F(userfaultfd_monitor, R30_sees_what_a_vfork_child_unmaps) {
   if (thread_sanitized) GTEST_SKIP() << "ThreadSanitizer ends a child that has its parent's memory";
   mapped memory(4 * page);
@@ -174,7 +174,7 @@ TEST_F(userfaultfd_monitor, R30_sees_parts_of_this_stack_go) {
 
 TEST_F(userfaultfd_monitor, R31_says_nothing_of_memory_that_nobody_registered) {
   mapped memory(64 * page);
-  ASSERT_TRUE(in->watch(memory.all()));  // and not in.watched
+  ASSERT_TRUE(in->watch(memory.all()));  // but not added to in.watched
   board_reader reader(in.board);
   const auto before = in.board.generation().load();
   ASSERT_EQ(::munmap(memory.at(), page), 0);

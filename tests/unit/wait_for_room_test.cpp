@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A request that waits for room is woken by everything that makes room, not only by releases (R14).
+// Everything that makes room wakes a request that waits for room, not only releases (R14).
 #include "support/local_fixture.hpp"
 
 #include <pinfold/detail/hit.hpp>
@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 
 constexpr auto longest = 20s;
 
-/// Has a cache full of one persistent entry without a lease, and a thread that waits for room; then does `what`.
+/// Fills a cache with one persistent entry without a lease, starts a thread that waits for room, and then calls `what`.
 void expect_room_after(const std::function<void(local_fixture<>&)>& what) {
   local_fixture f({.max_count = 1, .full = when_full::wait, .full_timeout = longest});
   EXPECT_TRUE(f.acquire(0x10000, 0x11000, local_access, {.persistent = true}));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which memory is registered, by pages: what monitors ask before they make an event (R35).
+// The memory that is registered, by pages, which monitors ask for before they post an event (R35).
 #include "watch/watched_memory.hpp"
 
 #include "support/settings.hpp"
@@ -78,7 +78,7 @@ TEST(watched_memory, R59_an_absurd_length_costs_no_more_than_its_gibibytes) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(500));
 }
 
-// A list of what is registered, and a look at all of it.
+// The reference: a list of registrations, which is searched as a whole.
 TEST(watched_memory, R35_is_a_list_of_registrations_by_pages) {
   watched_memory& watched = watched_memory::here();
   constexpr std::uintptr_t base = 0x3000'0000'0000, page = 4096;
