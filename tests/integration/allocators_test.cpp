@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A busy program over every allocator that there is here: no wrong byte (R30, R33).
+// A busy program over every allocator that is installed: no wrong byte (R30, R33).
 #include "support/child_process.hpp"
 #include "support/sanitized.hpp"
 #include "support/settings.hpp"
@@ -18,7 +18,7 @@ namespace {
 struct allocator {
   const char* name;
   const char* preloaded;  ///< a library, or null
-  const char* memory;     ///< as the program calls it
+  const char* memory;     ///< the program's second argument
   const char* monitors = "automatic";
 };
 void PrintTo(const allocator& one, std::ostream* to) { *to << one.name; }
@@ -29,7 +29,7 @@ const std::vector<allocator> allocators{
     {"mimalloc", "libmimalloc.so.2", "malloc"},
     {"tcmalloc", "libtcmalloc_minimal.so.4", "malloc"},
     {"own_mappings", nullptr, "mappings"},
-    // Another thread may get what one unmaps with a raw call.
+    // `strict`: another thread may get memory that a thread unmaps with a raw call.
     {"inline_system_calls", nullptr, "inline", "strict"},
     {"inline_system_calls_seen_by_bpf", nullptr, "inline", "bpf"},
 };
@@ -42,7 +42,7 @@ std::string path_of(const char* library) {
   return {};
 }
 
-/// The workload's exit status, or minus the signal that it died of.
+/// Returns the workload's exit status, or minus the signal that killed it.
 int run(const std::string& program, const std::string& preloaded, const char* memory, const char* monitors) {
   const auto time = seconds();
   child_process child([&](line&) {
@@ -73,7 +73,7 @@ TEST_P(allocators_of, R30_no_wrong_byte) {
 INSTANTIATE_TEST_SUITE_P(over, allocators_of, ::testing::ValuesIn(allocators),
                          [](const auto& one) { return one.param.name; });
 
-// Nothing can be hooked there, and nothing be preloaded: userfaultfd sees what it unmaps.
+// Nothing can be hooked or preloaded in a static program: userfaultfd sees its unmaps.
 TEST(allocators, R30_no_wrong_byte_in_a_static_program) {
 #if defined(PINFOLD_STATIC_WORKLOAD)
   const int status = run(PINFOLD_STATIC_WORKLOAD, "", "malloc", "automatic");
@@ -85,7 +85,7 @@ TEST(allocators, R30_no_wrong_byte_in_a_static_program) {
 #endif
 }
 
-// That such a program would show it.
+// The control: without a monitor such a program gets wrong bytes.
 TEST(allocators, wrong_bytes_where_nobody_tells) {
   if (!std::filesystem::exists(PINFOLD_WORKLOAD)) GTEST_SKIP() << "not to be read: " << PINFOLD_WORKLOAD;
   EXPECT_EQ(run(PINFOLD_WORKLOAD, "", "mappings", "nobody"), 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The audit: what no monitor saw is found by the pages themselves, and not handed out.
+// The audit: it detects memory that went without a monitor's event by its pages, and does not hand it out.
 #include "support/local_fixture.hpp"
 #include "support/test_ring.hpp"
 
@@ -35,7 +35,7 @@ struct audited : ::testing::Test {
     ::close(file);
   }
 
-  // Nobody says that the memory went: the application that promised to does not.
+  // Replaces the memory without an event: the application promised to tell, and does not.
   void replace_memory() { mapped(at, MAP_FIXED); }
 
   char sent(std::uint32_t index) {

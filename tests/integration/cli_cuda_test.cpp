@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the tool does with GPU memory. Over the emulated driver, also where there is a GPU: the figures are not what is
-// tested.
+// The tool with GPU memory. Runs over the emulated driver, also where there is a GPU: the figures are not tested.
 #include "support/tool_run.hpp"
 
 #include <map>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ctrl-C ends the tool at once, whatever the libraries that it loads do with signals.
+// Ctrl-C ends the tool at once, whatever signal handlers its libraries install.
 #include "support/background_run.hpp"
 #include "support/tool_run.hpp"
 
@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 constexpr int by_signal = -1;  // as `outcome::status` has it
 constexpr int tries = 8;       // spread over the start, most of which is spent in fi_getinfo()
 
-// The status of a run that is sent SIGINT after this time; fails when it does not end.
+// Returns the status of a run that gets SIGINT after this time; fails when the run does not end.
 int interrupted_after(std::chrono::milliseconds time, const std::string& arguments) {
   background_run running(arguments);
   std::this_thread::sleep_for(time);
@@ -30,7 +30,7 @@ int interrupted_after(std::chrono::milliseconds time, const std::string& argumen
 TEST(cli_interrupt, ends_info) {
   for (int i = 0; i < tries; ++i) {
     const auto status = interrupted_after(20ms + 60ms * i, "info");
-    EXPECT_TRUE(status == by_signal || status == 0) << status;  // 0: it was faster
+    EXPECT_TRUE(status == by_signal || status == 0) << status;  // 0: the run was faster than the signal
   }
 }
 

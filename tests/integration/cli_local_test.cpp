@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the tool does with this process's own memory. Passes as an ordinary user too, who may lock 8 MiB.
+// The tool with this process's own memory. Passes also as an ordinary user with a limit of 8 MiB.
 #include "support/process_limits.hpp"
 #include "support/tool_run.hpp"
 
@@ -39,7 +39,7 @@ void expect_latency(const json& row) {
   EXPECT_GE(row.at("p999_ns"), row.at("p99_ns"));
 }
 
-// Files that a run of the tool made and did not remove.
+// Returns the files that a run of the tool made and did not remove.
 std::set<std::string> left_behind() {
   std::set<std::string> names;
   for (const auto& one : std::filesystem::directory_iterator(::testing::TempDir())) {
@@ -71,7 +71,7 @@ TEST(cli_info, tells_the_limit_on_locked_memory) {
   EXPECT_EQ(json::parse(seen.out).at("host").at("memlock"), 65536);
 }
 
-// There it has every capability, and none that the limit asks for.
+// In a user namespace the process has every capability, but not those that the kernel's limit asks for.
 TEST(cli_info, the_limit_on_locked_memory_binds_in_a_user_namespace) {
   if (std::system("unshare --user --map-root-user true 2>/dev/null") != 0) GTEST_SKIP() << "no user namespace here";
   const lowered_limit low(RLIMIT_MEMLOCK, 65536);
@@ -181,7 +181,7 @@ TEST_F(cli_local, file_io_brings_the_right_bytes_in_all_four_ways) {
   EXPECT_EQ(left_behind(), before) << "a file was left behind";
 }
 
-// The cache evicts what a small table cannot hold, and no byte goes astray.
+// The cache evicts when the small table is full, and no byte goes astray.
 TEST_F(cli_local, R28_file_io_through_a_small_table) {
   for (const auto& row : rows_of(run("perf io --json --sizes 4K --file-size 1M --depth 2 --buffers 64 --slots 8 "
                                      "--iterations 200 --repeats 1" +

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the tool says about monitors, and what it measures of them. No time is judged.
+// The tool's report on monitors, and its measurements of them. No time is judged.
 #include "support/tool_run.hpp"
 
 #include <algorithm>
@@ -56,7 +56,7 @@ TEST(cli_monitors, R33_info_tells_of_each_hazard_who_covers_it) {
   EXPECT_EQ(hazards.at("munmap").at("covered_by").size(), proven.size());
 }
 
-// Without the line breaks of a table.
+// Removes the line breaks of a table.
 std::string in_one_line(const std::string& text) {
   std::string all;
   std::istringstream words(text);
@@ -88,7 +88,7 @@ TEST(cli_monitors, settings_choose_them) {
   EXPECT_NE(wrong.complaints.find("userfaultfd"), std::string::npos) << wrong.complaints;
 }
 
-// Rows of one case by subject; those that a host cannot have say why.
+// Returns the rows of one case by subject; rows that a host cannot have say why.
 std::multimap<std::string, json> measured(const std::string& which) {
   std::multimap<std::string, json> found;
   for (const auto& row : rows_of(run("perf monitor --case " + which + quick))) {

@@ -55,8 +55,8 @@ class monitord : public ::testing::Test {
   pid_t server_ = -1;
 };
 
-// In a child, as nobody. 0 when a registration is found stale once its memory was replaced, by a system call that only
-// the kernel sees.
+// Runs in a child without privileges. Returns 0 when a registration is found stale after its memory was replaced by a
+// system call that only the kernel sees.
 int notice_as_nobody(const std::string& socket) {
   ::setenv("PINFOLD_MONITORD", socket.c_str(), 1);
   if (::getuid() == 0 && (::setgid(65534) != 0 || ::setuid(65534) != 0)) return 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where the tool's output goes: what cannot be written is an error, and what was written is not lost.
+// The tool's output: a failed write is an error, and written output is not lost.
 #include "support/background_run.hpp"
 #include "support/tool_run.hpp"
 
@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Those that the build may be without say so, and exit with 1 too.
+// Subcommands that the build may lack say so, and exit with 1 as well.
 constexpr std::array subcommands{"info",
                                  "info --json",
                                  "info --config",
@@ -48,7 +48,7 @@ TEST(cli_output, a_closed_output_is_an_error) {
   EXPECT_NE(seen.complaints, "");
 }
 
-// A pipe or a file is no terminal: without flushing, a heading of a hundred bytes would come at the end, or never.
+// A pipe or a file is not a terminal: without flushing, a heading of a hundred bytes would come at the end, or never.
 TEST(cli_output, what_was_printed_is_there_at_once_and_stays_after_ctrl_c) {
   background_run running("perf import --sizes 4K --seconds 3600 --repeats 1");
   std::string seen;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What `pinfold info` says of RDMA devices and libfabric. Where there is a device: tests/rdma/driver_facts_test.cpp.
+// The report of `pinfold info` on RDMA devices and libfabric. For hosts with a device see
+// tests/rdma/driver_facts_test.cpp.
 #include "support/tool_run.hpp"
 
 #include <filesystem>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `pinfold replay`: on made-up traces, on files, and on what is no trace.
+// `pinfold replay` on made-up traces, on files, and on files that are no trace.
 #include "support/tool_run.hpp"
 
 #include <map>

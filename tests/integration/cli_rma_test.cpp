@@ -24,7 +24,7 @@ using namespace std::chrono_literals;
 
 const std::string quick = " --sizes 100,64K --iterations 40 --buffers 16 --depth 8";
 
-// Why it cannot be had here; nothing when it can.
+// Returns why the provider is missing here; nothing when it works.
 std::string missing(const std::string& provider) {
   if (thread_sanitized) return "a rank has one thread";
   const auto seen = run("perf rma --sizes 64 --iterations 1 --ranks 1 --provider '" + provider + "'");
@@ -48,7 +48,7 @@ void expect_all_verified(const json& rows, std::size_t ranks) {
   EXPECT_EQ(kinds.size(), 12U);
 }
 
-// A rank that was killed leaves libfabric's file.
+// Removes the file that libfabric leaves when a rank is killed.
 void remove_shared_memory_of(pid_t killed) {
   ::unlink(("/dev/shm/" + std::to_string(killed) + ":" + std::to_string(::getuid()) + ":0").c_str());
 }
@@ -94,7 +94,7 @@ TEST_P(cli_rma, a_wrong_byte_is_found_on_the_rank_that_has_it) {
   }
 }
 
-// shm answers nothing that it refuses.
+// shm does not report refused operations.
 TEST_P(cli_rma, what_a_peer_refuses_ends_with_an_error) {
   for (const char* operation : {"put", "get"}) {
     background_run refused(std::string("perf rma --json --spoil key --timeout 1 --operations ") + operation + quick +
@@ -147,7 +147,7 @@ TEST_F(cli_rma_tcp, people_see_the_columns_of_perftest_and_what_was_verified) {
     EXPECT_NE(seen.out.find(word), std::string::npos) << word << "\n" << seen.out;
 }
 
-// A connection of a stranger's to a port of this host.
+// Returns a stranger's connection to a port of this host.
 int connected_to(const std::string& port) {
   const int stranger = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in there{};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `pinfold perf hit|miss|scale|memory|evict`: that everything asked for is measured and reported. No time is judged.
+// `pinfold perf hit|miss|scale|memory|evict`: everything requested is measured and reported. No time is judged.
 #include "support/tool_run.hpp"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ void expect_keys(const json& row, const keys& wanted) {
   for (const char* key : wanted) EXPECT_TRUE(row.contains(key)) << key << " in " << row;
 }
 
-// What tells rows apart, as one text.
+// Returns the fields that tell rows apart, as one text.
 std::string identity_of(const json& row) {
   std::string text = row.at("subject").get<std::string>() + " " + row.at("regions").dump() + " " +
                      row.at("threads").dump() + " " + row.at("pattern").get<std::string>();
@@ -132,7 +132,7 @@ TEST(cli_speed, wrong_usage_is_explained_and_exits_with_2) {
   for (const auto& [arguments, word] : wrong) expect_refused(arguments, word);
 }
 
-// A folder of programs that stand in for the peers'.
+// A folder of programs that stand in for the real peers.
 class pretended_peers : public ::testing::Test {
  protected:
   void SetUp() override { std::filesystem::create_directory(directory_); }
@@ -187,7 +187,7 @@ TEST_F(pretended_peers, that_hang_are_ended) {
   EXPECT_NE(seen.complaints.find("longer than 1 s"), std::string::npos) << seen.complaints;
 }
 
-// Where peers were built they are beside the tool.
+// Peers that were built lie beside the tool.
 TEST(real_peers, measure_the_same_as_pinfold) {
   const auto rows = rows_of(run("perf hit --regions 1,50 --peers" + quick));
   for (const auto& row : rows) {

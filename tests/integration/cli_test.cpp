@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The tool's own ways and what it does with other processes' memory.
+// The tool's general behaviour, and its subcommands for other processes' memory.
 #include "support/tool_run.hpp"
 
 #include <array>
@@ -14,7 +14,7 @@
 namespace pinfold::testing {
 namespace {
 
-// Whether descriptors can be fetched in that way in this environment at all.
+// Returns whether descriptors can be fetched in that way in this environment.
 bool works(const std::string& via) {
   for (const auto& row : rows_of(run("info --json"))) {
     if (row.at("via") == via) return row.at("works");
@@ -22,7 +22,7 @@ bool works(const std::string& via) {
   return false;
 }
 
-// Lines of the demo: a title in 19 columns, a blank, the story.
+// Expects every line of the demo to have a title in 19 columns, a blank, and the story.
 void expect_titles_apart(const std::string& demo) {
   std::istringstream lines(demo);
   for (std::string line; std::getline(lines, line);)
@@ -31,7 +31,7 @@ void expect_titles_apart(const std::string& demo) {
     }
 }
 
-// A size whose speed-up, the last column, is no gain has to be named below the table.
+// Expects a size without a gain in the last column, the speed-up, to be named below the table.
 void expect_losses_explained(const std::string& demo) {
   std::istringstream lines(demo);
   bool losses = false;
@@ -186,7 +186,7 @@ TEST(cli_perf, errors_are_counted_explained_and_exit_with_1) {
   }
 }
 
-// Nothing can succeed: that is found out at once, and no figure is printed of it.
+// No request can succeed: the tool finds that out at once, and prints no figure.
 TEST(cli_perf, what_cannot_succeed_is_not_measured) {
   const auto seen = run("perf import --sizes 64K --max-bytes 1K --seconds 1 --repeats 2 --json");
   EXPECT_EQ(seen.status, 1);

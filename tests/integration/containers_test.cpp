@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What `automatic` is under the filters that containers have by default: R54. Each in a process of its own.
+// What `automatic` becomes under the default filters of containers: R54. Each test runs in a process of its own.
 #include "support/child_process.hpp"
 #include "support/container_filter.hpp"
 #include "support/pipe_device.hpp"
@@ -26,11 +26,11 @@ constexpr std::size_t bytes = 16384;
 constexpr int rounds = 50;
 constexpr int usable = PROT_READ | PROT_WRITE, own = MAP_PRIVATE | MAP_ANONYMOUS;
 
-/// What a container of a process's says of itself.
+/// The report of a process in a container.
 struct seen {
-  bool possible = false;  // filter and namespace could be had
-  bool watched = false;   // the memory's content was looked at
-  int stale = 0;          // rounds with bytes of before
+  bool possible = false;  // the filter and the namespace were possible
+  bool watched = false;   // the memory's content was checked
+  int stale = 0;          // rounds with old bytes
   std::uint64_t hits = 0;
   std::uint64_t unmonitored = 0;
   std::array<char, 512> monitors{};
@@ -42,7 +42,7 @@ using unmap_function = long(void*, std::size_t);
 
 long unmap_by_libc(void* at, std::size_t size) { return ::munmap(at, size); }
 
-// Null when the library cannot be loaded.
+// Returns null when the library cannot be loaded.
 unmap_function* unmap_by_library() {
   void* const library = ::dlopen(PINFOLD_INLINE_MUNMAP, RTLD_NOW);
   return library == nullptr ? nullptr : reinterpret_cast<unmap_function*>(::dlsym(library, "unmap_inline"));
@@ -58,7 +58,7 @@ void keep(cache<pipe_registrar>& kept, void* at) {
   }
 }
 
-// Whether what arrives is of before.
+// Returns whether old bytes arrive.
 bool is_stale(cache<pipe_registrar>& kept, void* at, unmap_function* unmap) {
   unmap(at, bytes);
   if (::mmap(at, bytes, usable, own | MAP_FIXED_NOREPLACE, -1, 0) != at) return true;
@@ -89,7 +89,7 @@ seen use_cache(monitor_choice monitor, bool look, const std::function<unmap_func
   return made;
 }
 
-// As a user that /dev/userfaultfd is not for, which a container has only if it is given it.
+// Enters a container as a user without access to /dev/userfaultfd, which a container has only if it is given it.
 bool enter_container() {
   const bool no_user_of_the_device = ::access("/dev/userfaultfd", W_OK) != 0 || become_nobody();
   return no_user_of_the_device && ::prctl(PR_SET_DUMPABLE, 1) == 0 && enter_user_namespace();
@@ -159,7 +159,7 @@ TEST_F(containers, R54_the_rule_is_the_same_for_hooks_that_were_asked_for) {
   EXPECT_EQ(found.stale, 0);
 }
 
-// The control: without the rule the bytes are wrong.
+// The control: without the rule, wrong bytes arrive.
 TEST_F(containers, the_application_may_answer_for_the_rest_and_is_wrong_here) {
   const auto found =
       in_container(docker_refuses, true, with_library(monitor_choice::hooks | monitor_choice::explicit_));

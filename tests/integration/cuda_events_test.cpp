@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// An exporter's event orders what the importer reads behind what the exporter has written.
+// An exporter's event orders the importer's reads behind the exporter's writes.
 #include "support/cuda_test.hpp"
 
 namespace pinfold::testing {
@@ -7,7 +7,7 @@ namespace {
 
 class cuda_events : public cuda_test {
  protected:
-  /// Copies what is mapped in stream order, and gives the copy's pattern a look.
+  /// Copies the mapped memory in stream order, and checks the copy's pattern.
   static bool stream_reads(const void* mapped, std::size_t bytes, std::uint32_t seed) {
     const auto& cu = gpu().calls();
     cuda::device_pointer copy = 0;

@@ -12,7 +12,7 @@ namespace {
 
 using cuda::status;
 
-/// What an importer calls, and what counts as its fault.
+/// The driver calls of an importer, and the failures that the test injects.
 constexpr std::array calls{"cuIpcOpenMemHandle",
                            "cuIpcCloseMemHandle",
                            "cuCtxPushCurrent",
@@ -49,17 +49,18 @@ class cuda_faults : public cuda_peer_test, public ::testing::WithParamInterface<
 
   void use(cuda_cache& cache, const cuda_shared& memory, std::uint32_t seed) {
     auto lease = acquire(cache, memory);
-    if (!lease) return;  // this is the call that the fault struck, or one that it stands in the way of
+    if (!lease) return;  // the fault struck this call, or an earlier one whose effect is in the way
     EXPECT_TRUE(holds(*lease, memory, seed));
   }
-  /// The first and the last bytes: all of them are looked at elsewhere. By the processor, as faults are not for us.
+  /// Compares the first and the last bytes; other tests compare all. Reads by the processor, since a device copy could
+  /// fail.
   static bool holds(const cuda_cache::lease& lease, const cuda_shared& memory, std::uint32_t seed) {
     const auto* const bytes = static_cast<const std::byte*>(lease.data());
     return holds_pattern(bytes, 64, seed) &&
            bytes[memory.handle.size - 1] == pattern_byte(seed, memory.handle.size - 1);
   }
 
-  /// Hits, misses, evictions, replaced memory, a conflict, an invalidation, a dropped peer, a flush.
+  /// Performs hits, misses, evictions, replaced memory, a conflict, an invalidation, a dropped peer and a flush.
   void scenario(cuda_cache& cache) {
     auto all = kept_;
     all.push_back(peer.allocate(32 * kib, 4));
@@ -70,13 +71,13 @@ class cuda_faults : public cuda_peer_test, public ::testing::WithParamInterface<
     use(cache, all[4], 5);
     cache.invalidate(any_peer, all[4].handle.allocation());
     use(cache, all[4], 5);
-    static_cast<void>(cache.drop_peer(any_peer));  // its result is what the fault made it
+    static_cast<void>(cache.drop_peer(any_peer));  // its result depends on the fault
     use(cache, all[3], 3);
     static_cast<void>(cache.flush());
     peer.free(all[4].address);
   }
 
-  /// Afterwards everything works, and nothing is left open.
+  /// Expects that everything works afterwards, and that nothing is left open.
   void expect_sound(cuda_cache& cache) {
     emulation().fail(failing_, 1, 0, false);
     const auto after = peer.allocate(4 * kib, 9);
@@ -91,7 +92,7 @@ class cuda_faults : public cuda_peer_test, public ::testing::WithParamInterface<
     TearDown();
   }
 
-  /// Runs the scenario with that call failing; whether it came to it.
+  /// Runs the scenario with that call failing; returns whether the fault struck.
   bool run_with(const char* call, std::uint64_t nth, status code, const cache_options& options) {
     SCOPED_TRACE(::testing::Message() << call << " fails, the " << nth << "th time, with " << static_cast<int>(code));
     SetUp();
@@ -111,7 +112,7 @@ class cuda_faults : public cuda_peer_test, public ::testing::WithParamInterface<
   }
 
  private:
-  /// A pop that failed has left the importer's context behind.
+  /// Restores the context: a pop that failed has left the importer's context current.
   static void restore_context() {
     cuda::context now = nullptr;
     while (gpu().calls().ctx_get_current(&now) == status::success && now != nullptr)
@@ -136,7 +137,7 @@ TEST_P(cuda_faults, R10_R41_any_single_fault_leaves_nothing_behind) {
 INSTANTIATE_TEST_SUITE_P(closes, cuda_faults, ::testing::Values(close_policy::inline_, close_policy::deferred),
                          cuda_faults::name);
 
-/// Of the other side, in this process.
+/// Faults of the exporter's side, in this process.
 class cuda_exporter_faults : public cuda_test {
  protected:
   void SetUp() override {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Host memory registered with the CUDA driver, which takes no page twice: what is shared, what conflicts, what belongs
-// to the application.
+// Host memory registered with the CUDA driver, which takes no page twice: shared registrations, conflicts, and the
+// application's own registrations.
 #include "support/cuda_test.hpp"
 #include "support/test_pages.hpp"
 

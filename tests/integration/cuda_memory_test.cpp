@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Registrations of GPU memory are known again by the driver's buffer id: what was freed and allocated again at its
-// address is never a hit.
+// Registrations of GPU memory are identified by the driver's buffer id: memory that was freed and allocated again at
+// its address is never a hit.
 #include "support/cuda_test.hpp"
 
 #include <pinfold/cache.hpp>
@@ -35,7 +35,7 @@ class device_memory {
     if (at_ != 0) gpu().demand([this] { return gpu().calls().mem_free(at_); });
     at_ = 0;
   }
-  /// Whether it lies where it was before.
+  /// Returns whether the memory lies at its old address.
   bool allocate_again() {
     const auto before = at_;
     free();
@@ -242,7 +242,7 @@ TEST_F(cuda_identified, R46_nothing_stale_while_a_thread_frees_and_allocates) {
     while (!over) {
       const auto before = published.load();
       const auto lease = cache.acquire(at, size);
-      if (!lease) continue;  // it was just free
+      if (!lease) continue;  // the memory was just free
       ++leased;
       if (lease->handle().identity.id < before) ++stale;
       const auto between = published.load();

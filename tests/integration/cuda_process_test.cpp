@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What CUDA ties to a process or a thread: the driver itself, a device that is reset, the current context. In this
-// order: children have no driver once this process has one.
+// State that CUDA ties to a process or a thread: the driver itself, a device that is reset, the current context. The
+// order of the tests matters: children have no driver once this process has one.
 #include "support/cuda_test.hpp"
 
 #include <pinfold/registrars/cuda.hpp>
@@ -15,7 +15,7 @@
 namespace pinfold::testing {
 namespace {
 
-/// Runs the body in a forked child; 0 when none of its expectations failed.
+/// Runs the body in a forked child; returns 0 when none of its expectations failed.
 int in_child(const std::function<void()>& body) {
   child_process child([&](line&) {
     body();
@@ -25,7 +25,7 @@ int in_child(const std::function<void()>& body) {
   return child.reap();
 }
 
-/// Of a child, which has one thread.
+/// Sets a variable of a child, which has one thread.
 void set_variable(const char* name, const char* value) {
   ::setenv(name, value, 1);  // NOLINT(concurrency-mt-unsafe)
 }
@@ -80,7 +80,7 @@ TEST(cuda_process, a_driver_without_a_device_is_unsupported) {
             0);
 }
 
-/// In children, as a device that was reset is of no more use to tests that come after.
+/// Runs in children, as a device that was reset is useless to later tests.
 class cuda_reset : public ::testing::Test {
  protected:
   static int run(const std::function<void(cuda_cache&, const cuda_peer::memory&)>& body) {
@@ -110,7 +110,7 @@ TEST_F(cuda_reset, our_own_context_reset_while_leases_are_out) {
             0);
 }
 
-/// As the runtime does when it is used again.
+/// Resets the device and uses it again, as the runtime does.
 void reset_and_go_on() {
   cuda::context again = nullptr;
   ASSERT_EQ(gpu().calls().device_primary_ctx_reset(0), cuda::status::success);
@@ -192,14 +192,14 @@ TEST_F(cuda_reset, exporters_and_registrars_of_a_context_that_was_reset) {
 
 class cuda_contexts : public cuda_peer_test {
  protected:
-  /// Of this thread.
+  /// Returns this thread's current context.
   static cuda::context current() {
     cuda::context now = nullptr;
     EXPECT_EQ(gpu().calls().ctx_get_current(&now), cuda::status::success);
     return now;
   }
 
-  /// One of everything that calls the driver, successful and not.
+  /// Makes one call of every kind that calls the driver, successful and not.
   void use_everything() {
     cuda_ipc_importer importer;
     const auto memory = peer.allocate(32 * kib, 1);
@@ -274,7 +274,7 @@ TEST_F(cuda_contexts, R37_a_forked_child_is_refused_and_harms_nothing) {
               EXPECT_FALSE(inherited.close(lease->mapping()));
               EXPECT_EQ(exporter->share(memory.address).error(), errc::unsupported);
               EXPECT_EQ(cuda_ipc_importer().open(any_peer, memory.handle).error(), errc::unsupported);
-              auto moved = std::move(inherited);  // and ends here
+              auto moved = std::move(inherited);  // and the moved object ends here
             }),
             0);
   EXPECT_TRUE(gpu().holds(lease->data(), 32 * kib, 1));
@@ -294,7 +294,7 @@ TEST_F(cuda_contexts, R37_a_child_forked_while_a_context_is_made_waits_for_nobod
               ::alarm(10);
               EXPECT_EQ(importer.open(any_peer, memory.handle).error(), errc::unsupported);
               EXPECT_EQ(importer.held(), 0U);
-              auto moved = std::move(importer);  // and ends here
+              auto moved = std::move(importer);  // and the moved object ends here
             }),
             0);
 }

@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 
 class cuda_reuse : public cuda_peer_test {
  protected:
-  /// The bytes are all that counts: a failed expectation here is a wrong byte handed to a user.
+  /// Expects the right bytes: a failed expectation here is a wrong byte handed to a user.
   void expect_recovered(cuda_cache& cache, const cuda_shared& fresh, std::uint32_t seed, std::uint64_t conflicts) {
     touch(cache, fresh, seed);
     EXPECT_EQ(cache.statistics().conflicts, conflicts);

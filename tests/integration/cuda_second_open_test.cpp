@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the driver does when a handle is opened twice differs between drivers: some count it, some refuse it. Caches
-// must not see which, and the application's own opens must not be harmed.
+// Drivers differ when a handle is opened twice: some count it, some refuse it. Caches must not see the difference, and
+// must not harm the application's own opens.
 #include "support/cuda_test.hpp"
 
 #include <cstring>
@@ -27,7 +27,7 @@ class cuda_second_open : public cuda_peer_test, public ::testing::WithParamInter
     if (!real_gpu()) cuda_peer_test::TearDown();
   }
 
-  /// As an application opens a handle itself, behind the library's back.
+  /// Opens a handle as an application does, behind the library's back.
   static cuda::device_pointer open_directly(const cuda_ipc_handle& handle) {
     cuda::ipc_memory_handle memory{};
     std::memcpy(memory.reserved, handle.memory.data(), sizeof memory.reserved);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory of the virtual memory API comes over whole, segment by segment; memory that cannot be shared says why.
+// An import of memory of the virtual memory API is whole, segment by segment; the error of unshareable memory says why.
 #include "support/cuda_test.hpp"
 
 #include <string>
@@ -141,7 +141,7 @@ TEST_F(cuda_segments, R6_a_pools_memory_allocated_again_larger_at_its_address) {
   peer.free(old.address);
   const auto fresh = peer.allocate_pooled(64 * kib, 2);
   touch(cache, fresh, 2);
-  const auto part = cache.acquire(any_peer, fresh.handle, fresh.address, 4 * kib);  // the old entry has it, too
+  const auto part = cache.acquire(any_peer, fresh.handle, fresh.address, 4 * kib);  // the old entry covers it, too
   ASSERT_TRUE(part);
   EXPECT_TRUE(gpu().holds(part->data(), 4 * kib, 2));
 }
@@ -151,7 +151,7 @@ TEST_F(cuda_segments, kinds_that_cannot_be_shared_are_unsupported_across_process
   expect_unsupported(verb::allocate_managed);
 }
 
-/// In this process, where the sentence can be read.
+/// Runs in this process, where the message can be read.
 class cuda_unshareable : public cuda_test {
  protected:
   void expect_sentence(std::uint64_t pointer, const char* words) {

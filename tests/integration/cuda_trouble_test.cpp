@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What goes wrong around GPU memory: no room, ended processes, reset devices. Errors, and never a crash.
+// Failures around GPU memory: no room, ended processes, reset devices. They give errors, and never a crash.
 #include "support/cuda_test.hpp"
 
 #include "registrars/cuda_driver.hpp"
@@ -100,7 +100,7 @@ TEST_F(cuda_trouble, R8_two_threads_that_want_one_handle_cause_one_open) {
   EXPECT_EQ(cache.statistics().hits, threads - 1U);
 }
 
-/// By kind of memory.
+/// One run for each kind of memory.
 class cuda_peer_death : public cuda_peer_test, public ::testing::WithParamInterface<cuda_memory_kind> {
  public:
   static std::string name(const ::testing::TestParamInfo<cuda_memory_kind>& info) {

@@ -31,7 +31,7 @@ struct answer {
   ipc_memory_handle handle{};
 };
 
-/// A process that allocates, and hands out handles.
+/// Allocates in an exporter process, and hands out handles.
 int export_memory(line& parent) noexcept {
   emulated_driver own;
   own.start();
@@ -66,7 +66,7 @@ class exporter {
   child_process process_{export_memory};
 };
 
-/// What the importer sees; it is a child, too, in which expectations that fail make the exit status 1.
+/// The importer, which is a child, too. Failed expectations in it make its exit status 1.
 class importer : public emulated_driver {
  public:
   importer() { start(); }
@@ -80,7 +80,7 @@ class importer : public emulated_driver {
   device_pointer mapped = 0;
 };
 
-/// The body talks with exporters that were started before.
+/// Runs the body in an importer; it talks with exporters that were started before.
 int in_importer(const std::function<void(importer&)>& body) {
   child_process child([&](line&) noexcept {
     importer own;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the environment says to the emulated driver, which it reads when it is loaded: here in children only.
+// The emulated driver's environment, which it reads when it is loaded: in this file only in children.
 #include "support/child_process.hpp"
 #include "support/emulated_cuda.hpp"
 
@@ -78,7 +78,7 @@ TEST(emulated_cuda_settings, failures_and_delays) {
             0);
 }
 
-/// Opens the exporter's handle in a context of the device, with what the environment says.
+/// Opens the exporter's handle in a context of the device, with these settings in the environment.
 status open_on(device own_device, std::initializer_list<setting> settings, bool freed) {
   std::array<int, 2> ends{};
   EXPECT_EQ(::pipe(ends.data()), 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What processes share over the emulated driver besides IPC memory handles. No process but children calls cuInit.
+// What processes share over the emulated driver besides IPC memory handles. Only children call cuInit.
 #include "support/child_process.hpp"
 #include "support/emulated_cuda.hpp"
 
@@ -56,7 +56,7 @@ class descriptor_line {
 
 int verdict() { return ::testing::Test::HasFailure() ? 1 : 0; }
 
-/// Of a shareable handle, as the driver wants it.
+/// Returns the shareable handle in the form that the driver wants.
 void* handed(int number) { return reinterpret_cast<void*>(std::intptr_t{number}); }
 
 int byte_at(driver_table& cu, device_pointer at) {
@@ -179,7 +179,7 @@ struct offer {
   ipc_memory_handle memory;
 };
 
-/// Its copy takes a while; the event is recorded behind it.
+/// Writes by a copy that takes a while, and records the event behind it.
 int write_slowly(line& parent) noexcept {
   emulated_driver own;
   own.start();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The exporter's thread against peers that misbehave, and against the life of its process.
+// The exporter's thread with peers that misbehave, and through the life of its process.
 #include "exchange/client.hpp"
 #include "exchange/server.hpp"
 #include "support/memfd_test.hpp"
@@ -25,7 +25,7 @@ struct exchange_server : ::testing::Test {
     return ::send(socket.number(), what, bytes, MSG_NOSIGNAL) == static_cast<ssize_t>(bytes);
   }
 
-  /// Whether the server hangs up within a second.
+  /// Returns whether the server hangs up within a second.
   static bool hangs_up(const exchange::file& socket) {
     char byte = 0;
     return exchange::readable_within(socket, std::chrono::seconds{1}) &&
@@ -65,7 +65,7 @@ TEST_F(exchange_server, a_peer_that_asks_and_never_reads_is_cut_off) {
 }
 
 TEST_F(exchange_server, a_flood_of_connections_ends_those_that_are_silent_for_longest) {
-  expect_round_trip(reader, handle, 1);  // leaves a connection that will be among the cut off
+  expect_round_trip(reader, handle, 1);  // leaves a connection that will be among those cut off
   std::vector<exchange::file> flood;
   for (std::size_t i = 0; i < 2 * exchange::server::most_connections; ++i) flood.push_back(connection());
   for (int i = 0; i < 5; ++i) expect_round_trip(reader, handle, 1);
@@ -109,7 +109,7 @@ TEST_F(exchange_server, R46_a_kill_while_an_importer_waits_ends_the_wait) {
 }
 
 TEST_F(exchange_server, a_child_that_inherited_the_exporter_does_not_keep_the_dead_one_alive) {
-  // The child has the listening socket and every memfd, but no thread that serves.
+  // The child has the listening socket and every memfd, but no serving thread.
   child_process exporting([](line& parent) {
     auto exporter = memfd_exporter::create({.serve = true}).value();
     const auto buffer = exporter.allocate(4 * kib).value();

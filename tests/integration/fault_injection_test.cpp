@@ -40,11 +40,11 @@ class exporter {
 
 void use(cache_type& cache, const memfd_handle& handle) {
   auto lease = cache.acquire({1}, handle, handle.base, handle.size);
-  if (!lease) return;  // this is the call that the fault struck, or one that it stands in the way of
+  if (!lease) return;  // the fault struck this call, or an earlier one whose effect is in the way
   EXPECT_EQ(serial_at(lease->data()), handle.serial);
 }
 
-/// Hits, misses, evictions, a replaced handle, a conflict, an invalidation, a dropped peer, a flush.
+/// Performs hits, misses, evictions, a replaced handle, a conflict, an invalidation, a dropped peer and a flush.
 void scenario(cache_type& cache, exporter& source) {
   std::vector<memfd_handle> handles;
   for (int i = 0; i < 5; ++i) handles.push_back(source.add(0x4000));
@@ -58,7 +58,7 @@ void scenario(cache_type& cache, exporter& source) {
   cache.invalidate({1}, handles[4].allocation());
   use(cache, handles[3]);
   use(cache, handles[4]);
-  static_cast<void>(cache.drop_peer({1}));  // its result is what the fault made it, and checked by the counters
+  static_cast<void>(cache.drop_peer({1}));  // its result depends on the fault; the counters check it
   use(cache, handles[0]);
   static_cast<void>(cache.flush());
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Everything that takes the pages from under a registration, and what the device then sends: R30, R32, R37.
+// All events that take the pages from under a registration, and the bytes that the device then sends: R30, R32, R37.
 #include "support/hazard_table.hpp"
 #include "support/hazard_trial.hpp"
 #include "support/hazards_files.hpp"
@@ -37,7 +37,7 @@ void hazards_of::compare(const hazard& what, const verdict& seen) {
   const bool has_one = who_.column != nullptr && seen.what != answer::unknown_here;
   if (!has_one || (!seen.keeps && who_.monitor != monitor_choice::none)) return;
   if (writing()) return table_.set(what.name, who_.column, words(seen.what));
-  if (!table_.readable() || sanitized) return;  // a sanitizer's own allocator and calls are not this host's
+  if (!table_.readable() || sanitized) return;  // a sanitizer changes the allocator and the calls
   EXPECT_EQ(table_.cell(what.name, who_.column).value_or("nothing"), words(seen.what))
       << "docs/monitors.md says otherwise: scripts/hazards-table writes what is so";
 }
@@ -51,7 +51,7 @@ TEST_P(hazards_of, R30_no_old_bytes_where_somebody_says_that_he_sees_it) {
   for (const auto& what : all_hazards()) {
     SCOPED_TRACE(what.name);
     if (sanitized && std::string_view(what.name).find("vfork") != std::string_view::npos)
-      continue;  // the thread sanitizer's own state is damaged by a child that shares it
+      continue;  // a child that shares the thread sanitizer's state damages it
     const auto seen = try_in_child<ring_device>(who_, what);
     std::cout << what.name << ": " << words(seen.what) << '\n';
     expect_sound(who_, what, seen);
@@ -63,7 +63,7 @@ TEST_P(hazards_of, R30_no_old_bytes_where_somebody_says_that_he_sees_it) {
   if (writing()) table_.write(rows, columns);
 }
 
-// Also what the machine that wrote the page could not do: another one can, and compares.
+// The page also lists events that the machine that wrote it could not cause; another machine can, and compares them.
 TEST(hazards_page, names_what_comes_of_every_event_under_every_monitor) {
   const hazard_table table(PINFOLD_MONITORS_PAGE);
   if (!table.readable()) GTEST_SKIP() << "docs/monitors.md is not readable by this user";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Real bytes through registered buffers: they arrive, old ones do not, and an ordinary user's limits are no obstacle.
+// Real bytes through registered buffers: they arrive, old bytes do not, and an ordinary user's limits suffice.
 #include "support/child_process.hpp"
 #include "support/local_fixture.hpp"
 #include "support/test_ring.hpp"
@@ -48,7 +48,7 @@ TEST(io_uring_cache, bytes_arrive_through_containment_hits) {
   EXPECT_EQ(cache.statistics().hits, sent.size() / 65536);
 }
 
-// The ring is the parent's, and its buffer table with it.
+// The ring and its buffer table are the parent's.
 TEST(io_uring_cache, R37_a_child_that_ends_its_copy_takes_nothing_from_the_parent) {
   test_ring ring;
   scratch_file file;
@@ -94,7 +94,8 @@ TEST(io_uring_cache, stale_registration_brings_old_bytes_and_the_cache_does_not)
   ::munmap(first, bytes);
 }
 
-// In a child: becomes an ordinary user who may lock 8 MiB, and moves 64 MiB in pieces of 64 KiB through the cache.
+// Runs in a child: becomes an ordinary user with a limit of 8 MiB, and moves 64 MiB in pieces of 64 KiB through the
+// cache.
 int move_as_ordinary_user() {
   const rlimit limit{8 << 20, 8 << 20};
   if (::setrlimit(RLIMIT_MEMLOCK, &limit) != 0) return 2;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A pool over io_uring: what lies in its memory goes to a file with the pool's own registration (R50), and the kernel
-// has nothing pinned when it is over.
+// A pool over io_uring: its memory goes to a file by the pool's own registration (R50), and the kernel has nothing
+// pinned afterwards.
 #include "support/process_limits.hpp"
 #include "support/test_ring.hpp"
 
@@ -37,11 +37,11 @@ void expect_in_file(int file, const Numbers& sent, std::size_t at) {
 }
 
 void expect_pinned(std::size_t bytes) {
-  for (int i = 0; i < 1000 && counted_by_kernel("VmPin") != bytes; ++i) ::usleep(1000);  // behind a grace period
+  for (int i = 0; i < 1000 && counted_by_kernel("VmPin") != bytes; ++i) ::usleep(1000);  // after a grace period
   EXPECT_EQ(counted_by_kernel("VmPin"), bytes);
 }
 
-// Slabs of small pages: what is charged for huge ones is more than an ordinary user may pin twice.
+// Slabs of small pages: the charge for huge ones is more than an ordinary user may pin twice.
 pool_options small_slabs() { return {.slab_bytes = 512 * kib, .pages = page_kind::plain}; }
 
 class io_uring_pool : public ::testing::TestWithParam<monitor_choice> {};

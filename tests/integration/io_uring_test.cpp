@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The buffer table: how many system calls batches take, what is refused and why, and what happens when it is full. The
-// kernel's own count of pinned memory is in tests/conformance.
+// The buffer table: how many system calls batches take, which requests are refused and why, and what a full table does.
+// tests/conformance checks the kernel's own count of pinned memory.
 #include "support/local_fixture.hpp"
 #include "support/test_ring.hpp"
 
@@ -31,13 +31,13 @@ TEST(io_uring_cache, R28_full_table_evicts_and_goes_on) {
   EXPECT_EQ(cache.acquire(buffers[20]).error().code, errc::out_of_resources);
 }
 
-/// Buffers of a page each, a page apart, as many as one may pin.
+/// Buffers of a page each, a page apart, as many as this user may pin.
 class small_buffers {
  public:
   small_buffers() {
     memory_ = ::mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    ::madvise(memory_, bytes(), MADV_NOHUGEPAGE);  // charged by whole huge pages
-    std::memset(memory_, 1, bytes());              // what is measured is not the faulting in
+    ::madvise(memory_, bytes(), MADV_NOHUGEPAGE);  // huge pages are charged as a whole
+    std::memset(memory_, 1, bytes());              // the measurement excludes page faults
     for (std::size_t i = 0; i < count; ++i) {
       const auto begin = reinterpret_cast<std::uintptr_t>(memory_) + 2 * i * 4096;
       ranges.push_back({begin, begin + 4096});
@@ -111,7 +111,7 @@ TEST(io_uring_registrar, R26_bad_ranges_fail_alone) {
   small_buffers buffers;
   auto ranges = std::vector<range>(buffers.ranges.begin(), buffers.ranges.begin() + 40);
   ranges[0] = {0, 0};
-  ranges[7] = {64, 128};  // not mapped: the kernel's answer
+  ranges[7] = {64, 128};  // not mapped: the kernel refuses it
   ranges[8].end = ranges[8].begin;
   std::vector<result<io_uring_registrar::registration_type>> made(ranges.size());
   registrar.open_many(ranges, local_access, made);
@@ -125,7 +125,7 @@ TEST(io_uring_registrar, R26_bad_ranges_fail_alone) {
   EXPECT_LE(registrar.calls(), 4U);
 }
 
-// A ring that only its owner's thread may register on.
+// A ring on which only its owner's thread may register.
 struct own_ring {
   ::io_uring ring{};
   int made;
@@ -173,7 +173,7 @@ TEST(io_uring_registrar, says_why_it_refuses) {
   EXPECT_EQ(refused.error().native, EFAULT);
 }
 
-// More would make huge pages dear, which the kernel looks for in the whole table.
+// More slots would make huge pages expensive: the kernel searches the whole table for them.
 TEST(io_uring_registrar, has_1024_slots_unless_told_otherwise) {
   test_ring ring;
   EXPECT_EQ(registrar_on(ring).slots(), 1024U);

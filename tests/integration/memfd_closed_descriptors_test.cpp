@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A program that closes descriptors which are not its own (closefrom(3)): their numbers then mean files of the program,
-// which are left alone.
+// A program that closes descriptors which are not its own (closefrom(3)). Their numbers then mean files of the program,
+// which the library leaves alone.
 #include "exchange/client.hpp"
 #include "support/memfd_test.hpp"
 #include "support/sanitized.hpp"
@@ -22,7 +22,7 @@ constexpr int most = 64;
 constexpr const char* races_are_the_point =
     "ThreadSanitizer takes a descriptor that is closed while a thread uses it for a race, which it is: the program's";
 
-/// What `body` returns in a child, which may close all that it likes; -1 when the child is killed.
+/// Returns the result of `body` in a child, which may close any descriptor; -1 when the child is killed.
 template <class F>
 int in_child(F&& body) {
   const pid_t child = ::fork();
@@ -32,13 +32,13 @@ int in_child(F&& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/// Takes all numbers from `first` to `most` for files of the program.
+/// Gives all numbers from `first` to `most` to files of the program.
 void take_all_numbers() {
   while (::dup(STDERR_FILENO) < most) {
   }
 }
 
-/// How many of them are open.
+/// Returns how many of these files are open.
 int still_open() {
   int count = 0;
   for (int number = first; number < most; ++number) count += ::fcntl(number, F_GETFD) >= 0 ? 1 : 0;
@@ -106,7 +106,7 @@ TEST(memfd_closed_descriptors, server_does_not_spin_on_a_listener_that_was_close
               ::closefrom(first);
               std::optional exporter(*memfd_exporter::create({.serve = true}));
               ::close(listening_descriptor());
-              static_cast<void>(exchange::connect_to(exporter->id()));  // ends the poll that still listens
+              static_cast<void>(exchange::connect_to(exporter->id()));  // ends the poll that is still listening
               std::this_thread::sleep_for(std::chrono::milliseconds(50));
               const auto before = processor_time();
               std::this_thread::sleep_for(std::chrono::milliseconds(500));

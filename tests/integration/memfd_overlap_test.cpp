@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The rule that this importer shares with CUDA: nothing is open twice, and nothing that overlaps. And what closes.
+// The rule that this importer shares with CUDA: it opens nothing twice, and nothing that overlaps. Also its closes.
 #include "support/memfd_test.hpp"
 
 #include <sys/syscall.h>

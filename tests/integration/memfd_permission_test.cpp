@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Who may open what, and what an open allows.
+// Which users may open a handle, and which access an open gives.
 #include "support/memfd_test.hpp"
 #include "support/privileges.hpp"
 
@@ -32,7 +32,7 @@ TEST(memfd_permission, automatic_says_that_ptrace_is_forbidden_when_nobody_serve
   expect_refused(automatic, handle, errc::not_permitted, EPERM);
 }
 
-/// What an importer gets that runs as a user without privileges, while the exporter is root.
+/// The results of an importer that runs without privileges, while the exporter is root.
 struct seen_by_nobody {
   bool became;
   error direct;
@@ -70,7 +70,7 @@ TEST(memfd_permission, root_may_open_what_another_user_serves) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can make an exporter of another user";
   child_process other([](line& parent) {
     if (!become_nobody()) return 1;
-    ::prctl(PR_SET_DUMPABLE, 1);  // which the change of user has ended, and with it reading its own /proc entries
+    ::prctl(PR_SET_DUMPABLE, 1);  // reset by the change of user; needed to read this process's own /proc entries
     auto exporter = memfd_exporter::create({.serve = true});
     if (!exporter) return 2;
     const auto buffer = exporter->allocate(4 * kib);

@@ -36,7 +36,7 @@ INSTANTIATE_TEST_SUITE_P(memfd, memfd_probe, ::testing::Values(memfd_via::pidfd,
                          each_via::name);
 
 TEST(memfd_probe_failure, says_why_it_does_not_work) {
-  // Not dumpable, and no privilege: the probe's child cannot fetch from this process.
+  // Without privileges and not dumpable: the probe's child cannot fetch from this process.
   child_process confined([](line& parent) {
     const without_ptrace_privilege guard;
     ::prctl(PR_SET_DUMPABLE, 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One process writes, another reads what it wrote, and not something else.
+// One process writes, and another one reads exactly that.
 #include "support/memfd_test.hpp"
 
 #include <atomic>

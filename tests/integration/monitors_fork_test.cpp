@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Monitors across fork, vfork and exec (R37): a child has its own or none, and the parent stays right.
+// Monitors across fork, vfork and exec (R37): a child has its own or none, and the parent's stay right.
 #include "support/child_process.hpp"
 #include "support/local_fixture.hpp"
 #include "support/test_ring.hpp"
@@ -36,7 +36,7 @@ struct fork_of_a_monitored_process : ::testing::TestWithParam<monitor_choice> {
   static bool replace(void* where) {
     return ::munmap(where, bytes) == 0 && ::mmap(where, bytes, usable, own | MAP_FIXED_NOREPLACE, -1, 0) == where;
   }
-  // Whether a registration of that memory is found stale once it was replaced, and only then.
+  // Returns whether a registration of that memory is stale once the memory was replaced, and not before.
   static bool notices(cache_type& in, void* where) {
     if (!in.acquire(where, bytes) || !in.find(where, bytes)) return false;
     return replace(where) && !in.find(where, bytes);
@@ -92,7 +92,7 @@ TEST_P(fork_of_a_monitored_process, the_parent_may_end_before_the_child) {
     auto inner_cache = std::make_unique<cache_type>(pretend_registrar{std::make_shared<pretend_device>()},
                                                     cache_options{.monitor = GetParam()});
     child_process inner([&](line& talk) { return talk.receive<int>() && replace(at) ? 0 : 1; });
-    inner_cache.reset();  // its monitors go while the child has copies of all
+    inner_cache.reset();  // the cache's monitors end while the child has copies of all
     if (!replace(at) || !inner.talk().send(1)) return 1;
     return inner.finish();
   });
@@ -108,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(monitors, fork_of_a_monitored_process,
                                                                                          : "automatic");
                          });
 
-// The kernel copies pinned pages for the child (Linux 5.12), so that a registration stays the parent's.
+// The kernel copies pinned pages for the child (Linux 5.12), so the parent's registration stays right.
 TEST(fork_of_registered_memory, R37_the_parent_sends_what_it_writes_afterwards) {
   test_ring ring;
   pinfold::cache<io_uring_registrar> cache(registrar_on(ring));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Sealed slabs are never stale, whatever is tried: R50. What the kernel really reads is asked through io_uring.
+// Sealed slabs are never stale, whatever a program tries: R50. io_uring shows what the kernel really reads.
 #include "support/child_process.hpp"
 #include "support/local_fixture.hpp"
 #include "support/memory_attacks.hpp"
@@ -79,7 +79,7 @@ TEST_F(sealed_pool, R50_no_attack_makes_it_stale) {
   expect_never_stale(page_kind::plain);
 }
 
-// The same attacks on memory that is not sealed: a test that could not find a stale byte would prove nothing.
+// The control: the same attacks on unsealed memory. A test that could not find a stale byte would prove nothing.
 TEST(unsealed_memory, R50_the_attacks_bite_where_nothing_is_sealed) {
   if (auto why = why_no_ring()) GTEST_SKIP() << *why;
   for (const attack& one : attacks::all()) {
@@ -191,7 +191,7 @@ TEST(sealed_pool_elsewhere, R37_a_fork_while_another_thread_uses_the_arena_leave
   }
 }
 
-// From here on the process has a kernel without mseal(2), as before Linux 6.10.
+// Makes this process's kernel lack mseal(2) from here on, as before Linux 6.10.
 bool forget_mseal() {
   constexpr unsigned number = 462;
   std::array<sock_filter, 4> program{sock_filter{BPF_LD | BPF_W | BPF_ABS, 0, 0, 0},

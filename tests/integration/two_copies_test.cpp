@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Two copies of pinfold in one process: one in the program, one in a library that the program loads (R38). Each test in
-// a child: the library stays.
+// Two copies of pinfold in one process: one in the program, one in a library that the program loads (R38). Each test
+// runs in a child, since the library stays loaded.
 #include "monitors/choice.hpp"
 #include "support/hooked.hpp"
 #include "support/in_child.hpp"
@@ -62,10 +62,10 @@ class two_copies : public ::testing::Test {
   }
 };
 
-// Each copy has code that enters the kernel by itself, for which the application answers here.
+// Each copy contains code that enters the kernel by itself; the application answers for that code here.
 constexpr monitor_choice only_hooks = monitor_choice::hooks | monitor_choice::explicit_;
 
-/// Both are told when any of it goes, by each of the calls.
+/// Expects both copies to be told when a part of the memory goes by any of the calls.
 void expect_both_are_told(const monitors::chosen& mine, const another_copy& theirs) {
   using call = void (*)(void*);
   constexpr std::array<call, 3> calls{
@@ -90,7 +90,7 @@ TEST_F(two_copies, R33_R38_both_prove_themselves_and_are_told) {
     const another_copy theirs(only_hooks);
     EXPECT_EQ(theirs.text(), "explicit+hooks");
     expect_both_are_told(mine, theirs);
-    expect_both_are_told(mine, theirs);  // neither goes on top of the other again
+    expect_both_are_told(mine, theirs);  // neither copy puts its hooks on top of the other's again
     EXPECT_TRUE(mine.set->all().front()->works());
   });
 }
@@ -121,7 +121,8 @@ TEST_F(two_copies, R38_either_goes_first_and_comes_back) {
   }
 }
 
-// UCX's hooks came first, and its dlopen stands in the library's table: it did not find the dynamic linker for it.
+// UCX's hooks came first, and the library's table has UCX's dlopen, which did not find the dynamic linker for the
+// library.
 TEST_F(two_copies, R33_library_that_is_loaded_after_ucm_proves_itself) {
   if (!ucm_is_here()) GTEST_SKIP() << "libucm.so.0 is not installed (Debian: libucx0)";
   for (const auto mode : {ucm_mode::bistro, ucm_mode::reloc}) {
@@ -139,7 +140,8 @@ TEST_F(two_copies, R33_library_that_is_loaded_after_ucm_proves_itself) {
   }
 }
 
-// What the program's copy has with userfaultfd, the library's cannot have. Other memory it can, and it proves that.
+// The library's copy cannot watch memory that the program's userfaultfd watches. It can watch other memory, and proves
+// that.
 TEST_F(two_copies, R38_memory_that_the_other_ones_userfaultfd_has_is_not_kept) {
   run_in_child([] {
     const auto mine = monitors::choose(monitor_choice::userfaultfd);
