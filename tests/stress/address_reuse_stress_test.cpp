@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One thread unmaps, another gets the address as soon as it can, and asks the cache: R30, for long.
+// One thread unmaps, another gets the address as soon as it can, and asks the cache: R30, for a long time.
 #include "support/process_limits.hpp"
 #include "support/raw_calls.hpp"
 #include "support/settings.hpp"
@@ -28,7 +28,7 @@ constexpr std::size_t bytes = 4 * 4096;
 
 void* at() { return reinterpret_cast<void*>(quiet_address); }
 
-/// Counts how often the memory was mapped, and registers that count: who holds an older one has old pages.
+/// Counts how often the memory was mapped, and registers that count: a lease with a lower count has old pages.
 struct version_registrar {
   static constexpr const char* name = "version";
   struct registration_type {
@@ -53,7 +53,7 @@ bool unmap() { return ::munmap(at(), bytes) == 0; }
 bool unmap_inline() { return (has_raw_calls ? raw_call(SYS_munmap, at(), bytes) : ::munmap(at(), bytes)) == 0; }
 bool unmap_and_say_so_then() {
   const bool done = unmap();
-  for (volatile int pause = 0; pause < 2000;) pause = pause + 1;  // as long as a thread takes that is woken for it
+  for (volatile int pause = 0; pause < 2000;) pause = pause + 1;  // about as long as an event's thread takes to wake up
   announce_gone(at(), bytes);
   return done;
 }
@@ -67,7 +67,7 @@ struct protocol {
   monitor_choice monitor;
   bool strict;
   unmap_function unmap;
-  bool exact;  ///< nothing may be stale; else ten times are enough to know
+  bool exact;  ///< no lease may be stale; otherwise ten stale leases end the run
 };
 void PrintTo(const protocol& one, std::ostream* to) { *to << one.name; }
 
@@ -83,7 +83,7 @@ const std::vector<protocol> protocols{
 
 enum class placement : std::uint8_t { one_cpu, two_cpus };
 
-/// Those that the test may use.
+/// Returns the CPUs that the test may use.
 const cpu_set_t& all_cpus() {
   static const cpu_set_t all = [] {
     cpu_set_t mask;
@@ -93,7 +93,7 @@ const cpu_set_t& all_cpus() {
   return all;
 }
 
-/// Keeps the calling thread, and those that it starts, on the first or second CPU of them.
+/// Keeps the calling thread, and the threads that it starts, on the first or second of those CPUs.
 void stay_on(int which) {
   cpu_set_t one;
   CPU_ZERO(&one);
@@ -112,11 +112,12 @@ class race {
   [[nodiscard]] std::string monitors() const { return cache_.monitors(); }
 
   struct outcome {
-    std::uint64_t stale = 0;  ///< a registration of before was given to the thread that has the memory now
+    std::uint64_t stale = 0;  ///< leases on an old registration, given to the thread that has the memory now
     std::uint64_t rounds = 0;
   };
 
-  /// So many rounds, but not much longer than tests are to take; a protocol that is not exact only until that shows.
+  /// Runs at most that many rounds, and not much longer than tests are to take. Ends early once an inexact protocol has
+  /// shown enough stale leases.
   outcome run(std::uint64_t most_rounds) {
     const auto until = std::chrono::steady_clock::now() + stress_time();
     stay_on(0);
@@ -151,8 +152,8 @@ class race {
         continue;
       }
       for (int tries = 1; !map(); ++tries) {
-        if (tries % 16 == 0) ::sched_yield();                          // it may be alone on this CPU
-        for (volatile int pause = 0; pause < 200;) pause = pause + 1;  // who unmaps needs the same lock of the kernel's
+        if (tries % 16 == 0) ::sched_yield();                          // this thread may be alone on this CPU
+        for (volatile int pause = 0; pause < 200;) pause = pause + 1;  // the unmapping thread needs the kernel's lock
       }
       version_.fetch_add(1);
       look();
@@ -174,7 +175,7 @@ class race {
   std::atomic<std::uint64_t> version_{0};
   pinfold::cache<version_registrar> cache_;
   std::atomic<int> turn_{ours};
-  std::uint64_t stale_ = 0, refused_ = 0;  // of who has the turn
+  std::uint64_t stale_ = 0, refused_ = 0;  // written by the thread that has the turn
   watchdog guard_{std::chrono::seconds(30), [] {}};
 };
 
@@ -213,7 +214,7 @@ INSTANTIATE_TEST_SUITE_P(by, address_reuse,
                                   (std::get<1>(one.param) == placement::one_cpu ? "_one_cpu" : "_two_cpus");
                          });
 
-// What is said after the call comes too late, and this test sees that.
+// An announcement after the call comes too late, and this test detects that.
 TEST(address_reuse, what_says_so_after_the_call_is_caught) {
   const protocol naive{"told afterwards", monitor_choice::explicit_, false, unmap_and_say_so_then, false};
   if (!has_two_cpus()) GTEST_SKIP() << "only one CPU";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Caches that begin while another thread's last one ends (R53): each gets the monitors that every other cache gets.
+// Caches that begin while another thread's last one ends (R53): each gets the same monitors as every other cache.
 #include "support/sanitized.hpp"
 #include "support/settings.hpp"
 #include "support/watchdog.hpp"
@@ -26,7 +26,7 @@ using std::chrono::steady_clock;
 
 std::string monitors_now() { return cache{null_registrar{}}.monitors(); }
 
-/// The caches that were made, and the first whose monitors were not those that are expected.
+/// The number of caches made, and the monitors of the first cache that did not have the expected ones.
 struct outcome {
   std::atomic<std::uint64_t> caches{0};
   std::atomic<std::uint64_t> others{0};
@@ -41,7 +41,7 @@ struct outcome {
   }
 };
 
-// A cache at a time, at most: so most of them end while no other thread has one.
+// Makes at most one cache at a time, so most of them end while no other thread has a cache.
 void make_caches(const std::string& expected, std::uint64_t seed, steady_clock::time_point until, outcome& seen,
                  watchdog& guard) {
   std::mt19937_64 random(seed);

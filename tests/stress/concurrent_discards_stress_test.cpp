@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Several threads discard memory at the same time, each a buffer that only it uses, and acquire it again at once: R55.
-// One read of userfaultfd can release several callers, so each of them has to find its own event, in its own program
-// order, without any help from a probe (`strict`).
+// Several threads discard memory at the same time, each a buffer of its own, and acquire it again at once: R55. One
+// read of userfaultfd can release several callers, so each of them has to find its own event, in its own program order,
+// without any help from a probe (`strict`).
 #include "support/process_limits.hpp"
 #include "support/raw_calls.hpp"
 #include "support/settings.hpp"
@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::size_t page = 4096;
 
-/// Registers the number of discards that the calling thread has made: an older number means older pages.
+/// Registers the number of discards that the calling thread has made: a lower number means older pages.
 struct counting_registrar {
   static constexpr const char* name = "counting";
   struct registration_type {

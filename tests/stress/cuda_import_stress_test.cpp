@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// As import_cache_stress_test.cpp, over GPU memory of two other processes: all three kinds of it.
+// Does the same as import_cache_stress_test.cpp, over GPU memory of two other processes: all three kinds of it.
 #include "support/cuda_test.hpp"
 #include "support/import_arena.hpp"
 
@@ -66,7 +66,7 @@ struct cuda_source {
     return peer.allocate(size, 0).handle;
   }
 
-  /// The emulation fails one call for each time that it is told so.
+  /// Makes the emulation fail one more call.
   void fail_again() {
     if (!failing_ || ++replaced_ % 3 != 0) return;
     const auto code = replaced_ % 2 == 0 ? status::launch_failed : status::out_of_memory;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Forks of a process in which another thread makes the first cache: what is found out once for the process is not found
-// out for ever by a thread that a child does not have. A program of its own: its process may have had no cache before.
+// Forks a process in which another thread makes the first cache: a thread that the child does not have must not hold
+// the once-only initialisation for ever. A program of its own: its process must not have had a cache before.
 #include "support/child_process.hpp"
 #include "support/sanitized.hpp"
 
@@ -17,7 +17,7 @@ namespace {
 
 void make_a_cache(monitor_choice monitor) { const cache one{null_registrar{}, {.monitor = monitor}}; }
 
-// In a process without threads and caches: 0 when a child had a cache of its own.
+// Call it in a process without threads and caches. Returns 0 when a child made a cache of its own.
 int fork_while_a_cache_is_made(monitor_choice monitor, std::chrono::microseconds later) {
   std::atomic<bool> begun{false};
   const std::jthread first([&] {

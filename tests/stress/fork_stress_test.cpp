@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Forks of a process whose threads are in the middle of hits, misses and closes: a child finds the cache closed and
-// never waits for a lock that nobody in it will give up, and the parent does not notice.
+// Forks a process whose threads are in the middle of hits, misses and closes: the child finds the cache closed and
+// never waits for a lock that no thread of it will release, and the parent is not affected.
 #include "support/child_process.hpp"
 #include "support/local_fixture.hpp"
 #include "support/sanitized.hpp"
@@ -32,8 +32,8 @@ void keep_busy(const std::stop_token& stop, fixture& in, std::uint64_t which) {
   }
 }
 
-// What a child may do with all that it inherited; 0 when it went as it should. The device is the parent's: its mutex
-// may be held.
+// Uses everything that a child inherited, as far as it may; returns 0 when all of it worked. The device is the
+// parent's: its mutex may be held.
 int use_what_was_inherited(fixture& in, cache_type::lease& held) {
   const auto got = in.acquire(region, region + 4096);
   if (got) return 1;

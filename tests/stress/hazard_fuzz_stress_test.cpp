@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Random events of memory, made in every way that a monitor claims to see, by one to eight threads, with random
-// look-ups before and after: no lease is on memory of before (R30, R55). The bytes that io_uring sends are checked, and
-// each registration's number of the last event. Beside it caches, threads and processes come and go.
+// Random events of memory, caused in every way that a monitor claims to see, by one to eight threads, with random
+// look-ups before and after: no lease is on old memory (R30, R55). The test checks the bytes that io_uring sends, and
+// each registration's number of the last event. Meanwhile caches, threads and processes begin and end.
 //
-// Without PINFOLD_TEST_SECONDS all tests together take ten seconds; with it, each takes so many. PINFOLD_TEST_SEED
-// replays the choices of each thread; PINFOLD_FUZZ_ONLY limits what is chosen (hazard_fuzz/filter.hpp).
+// Without PINFOLD_TEST_SECONDS all tests together take ten seconds; with it, each takes that long. PINFOLD_TEST_SEED
+// replays the choices of each thread; PINFOLD_FUZZ_ONLY limits the choices (hazard_fuzz/filter.hpp).
 #include "stress/hazard_fuzz/round.hpp"
 #include "support/reused_address.hpp"
 #include "support/sanitized.hpp"
@@ -43,7 +43,7 @@ std::chrono::milliseconds time_of_each() {
 
 bool can_check_bytes() {
   io_uring ring{};
-  if (thread_sanitized) return false;  // as for events from a ring
+  if (thread_sanitized) return false;  // for the same reason as with events from a ring
   if (::io_uring_queue_init(2, &ring, 0) != 0) return false;
   ::io_uring_queue_exit(&ring);
   return true;
@@ -56,7 +56,7 @@ std::size_t free_huge_pages() {
   return pages;
 }
 
-/// What proved itself of the set here.
+/// Returns the monitors of the set that proved themselves here.
 watching proven_of(const watch_case& who, std::string& text) {
   const arena none(0, 0, false);
   std::atomic<std::uint64_t> hits{0};
@@ -141,7 +141,7 @@ INSTANTIATE_TEST_SUITE_P(watched_by, hazard_fuzz_of,
                                   (std::get<1>(one.param) == placement::one_cpu ? "_one_cpu" : "_all_cpus");
                          });
 
-// Registrations that nobody invalidates: what this test could not find, it could not find elsewhere.
+// The control: no monitor invalidates these registrations. A fault that is not found here would not be found elsewhere.
 TEST_F(hazard_fuzz_on, finds_memory_of_before_where_no_monitor_tells) {
   const watch_case nobody{"nobody", nullptr, monitor_choice::explicit_};
   const auto all = monitor_choice::hooks | monitor_choice::userfaultfd | monitor_choice::bpf;

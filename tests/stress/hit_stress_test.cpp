@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Hits against evictions, invalidations, flushes, threads that come and go, and releases elsewhere: nothing is closed
-// under a lease, nothing stale is handed out, nothing stays open. Threads are made to wait at the places where the
-// order of two steps matters.
+// Hits against evictions, invalidations, flushes, threads that begin and end, and releases on other threads: nothing is
+// closed under a lease, no stale lease is handed out, nothing stays open. The test delays threads at the places where
+// the order of two steps matters.
 #include <chrono>
 #include <cstdint>
 #include <thread>
 
 namespace pinfold::testing {
 
-/// Now and then gives the processor away, for long enough that others do much.
+/// Yields the processor now and then, for long enough that other threads do much.
 inline void dawdle() noexcept {
   thread_local std::uint32_t state = 2463534242U;
   state ^= state << 13U;
@@ -42,7 +42,7 @@ namespace {
 constexpr std::size_t regions = 64;
 constexpr std::uintptr_t region = 65536;
 
-/// What is registered, who uses it, and which version of its memory it is of. One for each key ever given.
+/// The registrations, their users, and the version of the memory that each is of: one record for each key.
 struct world {
   struct registered {
     std::atomic<std::int32_t> users{0};
@@ -50,12 +50,12 @@ struct world {
     std::uintptr_t begin = 0;
     std::uint64_t version = 0;
   };
-  static constexpr std::size_t keys = 1U << 16U;  // reused in turn: nothing lives that long
+  static constexpr std::size_t keys = 1U << 16U;  // reused in turn: no registration lives that long
 
   std::vector<registered> all = std::vector<registered>(keys);
   std::atomic<std::uint64_t> next{0};
   std::array<std::atomic<std::uint64_t>, regions> version{};
-  std::array<std::atomic<std::uint64_t>, regions> oldest{};  // that anybody may get
+  std::array<std::atomic<std::uint64_t>, regions> oldest{};  // the oldest version that a request may get
   std::atomic<std::size_t> open_now{0};
   std::atomic<std::size_t> closed_under_a_lease{0};
   std::atomic<std::size_t> stale{0};
@@ -99,7 +99,7 @@ class watched_registrar {
 
 using cache_type = pinfold::cache<watched_registrar>;
 
-/// A lease that the world knows of: from after the acquire to before the release.
+/// A lease that the world counts: from after the acquire to before the release.
 class known {
  public:
   known() = default;
@@ -131,7 +131,7 @@ struct arena {
   cache_type cache;
   std::array<std::mutex, regions> replacing;
   std::mutex shelf_mutex;
-  std::array<known, 32> shelf;  // leases that wait for whoever takes their place
+  std::array<known, 32> shelf;  // leases that stay until a thread puts its own in their place
 
   explicit arena(std::size_t budget)
       : cache(watched_registrar(in), {.max_count = budget, .monitor = monitor_choice::explicit_}) {}
@@ -165,13 +165,13 @@ struct arena {
     std::swap(shelf[random() % shelf.size()], held);
   }
 
-  // Some say it themselves, of others a monitor does.
+  // Invalidates every second region, and announces the others on the board, as a monitor does.
   void tell(std::size_t which) {
     const auto* begin = reinterpret_cast<const void*>(region * (regions + which));
     which % 2 == 0 ? cache.invalidate(begin, region) : announce_gone(begin, region);
   }
 
-  // Twice, for what is opened between the first time and the change has the old version.
+  // Tells twice: a registration opened between the first time and the change has the old version.
   void replace(std::size_t which) {
     std::lock_guard guard(replacing[which]);
     tell(which);
@@ -214,7 +214,7 @@ void run(std::size_t budget, std::uint64_t threads, std::chrono::milliseconds ea
   for (std::uint64_t i = 0; i < threads; ++i)
     workers.emplace_back([&, i] {
       for (std::uint64_t life = 0; std::chrono::steady_clock::now() < end; ++life)
-        std::jthread([&, life] {  // threads come and go, and leave leases behind
+        std::jthread([&, life] {  // the threads begin and end, and leave leases behind
           std::mt19937_64 random(test_seed() * 1000 + i * 100'000 + life);
           for (int n = 0; n < 20'000 && std::chrono::steady_clock::now() < end; ++n) {
             for (int more = 0; more < 16; ++more) all.act(random);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Many threads, more regions than there is room for, handles replaced meanwhile: no hang, no leak, no wrong byte.
+// Many threads, with more regions than room, and handles that are replaced meanwhile: no hang, no leak, no wrong byte.
 #include "support/import_arena.hpp"
 
 #include <pinfold/registrars/memfd.hpp>
@@ -7,7 +7,7 @@
 namespace pinfold::testing {
 namespace {
 
-/// Every word of a buffer is its serial.
+/// Checks that every word of a buffer is its serial.
 template <class Handle>
 bool holds_serials(const Handle& of, const void* data) {
   const auto* words = static_cast<const std::uint64_t*>(data);
@@ -61,7 +61,7 @@ struct memfd_source {
     void* const where = mine.data();
     mine = memfd_buffer();
     auto made = exporters[slot % 2].allocate(size, where);
-    // Another thread's mapping may have taken the address in between: then the buffer moves, as a real program's would.
+    // Another thread's mapping may have taken the address in between: then the buffer moves, as in a real program.
     if (!made) made = exporters[slot % 2].allocate(size);
     if (!made) throw std::runtime_error(describe(made.error()));
     auto* words = reinterpret_cast<std::uint64_t*>(made->data());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Children that share the parent's memory (vfork, CLONE_VM) and are killed while they unmap some of it. The kernel
 // drops the event of a caller that dies before the event is read: userfaultfd alone loses it, and `docs/monitors.md`
-// says how often. Hooks post before the call, so that nothing is lost where the child calls libc.
+// says how often. Hooks post before the call, so nothing is lost where the child calls libc.
 #include "support/raw_calls.hpp"
 #include "support/sanitized.hpp"
 #include "support/settings.hpp"
@@ -30,7 +30,7 @@ using std::chrono::steady_clock;
 
 constexpr std::size_t bytes = 65536;
 
-/// What a child needs, which shares this memory.
+/// The arguments of a child, which shares this memory.
 struct task {
   void* memory = nullptr;
   bool through_libc = false;
@@ -49,7 +49,7 @@ int unmap_and_exit(void* argument) {
   return 0;
 }
 
-// Through no system call that a monitor would tell of.
+// Returns whether the memory is mapped, by a system call that causes no event.
 bool is_mapped(void* at) { return ::msync(at, bytes, MS_ASYNC) == 0; }
 
 void wait_about(std::chrono::nanoseconds time) {
@@ -64,11 +64,11 @@ struct killed_children : ::testing::Test {
   std::vector<char> stack = std::vector<char>(65536);
   watchdog guard{std::chrono::seconds(60), [] {}};
 
-  /// Of children that are killed, or of those that are not.
+  /// Counts of the children that are killed, or of the others.
   struct tally {
     std::uint64_t children = 0;
     std::uint64_t unmapped = 0;
-    std::uint64_t lost = 0;  // unmapped, and found all the same
+    std::uint64_t lost = 0;  // unmapped, and still found
   };
   tally killed;
   tally spared;
@@ -121,7 +121,7 @@ TEST_F(killed_children, R30_lose_nothing_where_they_call_libc) {
   EXPECT_EQ(killed.lost, 0U);
 }
 
-// What it prints of those that were killed is the stated limit; it depends on how soon the monitor's thread runs.
+// The printed counts of killed children are the documented limit; they depend on how soon the monitor's thread runs.
 TEST_F(killed_children, R30_by_an_inline_call_lose_nothing_where_they_live) {
   if (!has_raw_calls) GTEST_SKIP() << "no inline system calls here";
   many_children(false);

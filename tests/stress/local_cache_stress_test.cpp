@@ -22,13 +22,13 @@ constexpr std::uintptr_t page = 4096;
 constexpr std::uintptr_t base = 0x10000000;
 constexpr std::size_t room = 12;
 
-/// Memory whose pages are replaced now and then. Who uses a page keeps it from being replaced, as a program must.
+/// Memory whose pages are replaced now and then. A thread that uses a page prevents its replacement, as a program must.
 struct replaceable_memory {
   std::array<std::shared_mutex, pages> in_use;
   std::array<std::atomic<std::uint64_t>, pages> version{};
 };
 
-/// A registrar that remembers which version of each page it has registered.
+/// A registrar that records which version of each page it has registered.
 class versioned_registrar : public pretend_group_registrar {
  public:
   struct seen {
@@ -176,7 +176,8 @@ class arena {
       }
     });
   }
-  // The device of a cache that was destroyed a moment ago, and of the one before: nothing may have come later.
+  // Checks the device of the cache that was just destroyed, and that of the cache before it: no call may have come
+  // after their ends.
   void expect_ended() {
     EXPECT_EQ(other_device->open_now(), 0U);
     EXPECT_EQ(other_device->misuses, 0U);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Events from wherever memory goes: inside malloc, in handlers of signals, while libraries come and go, around forks;
-// and caches, and so monitors, that begin and end meanwhile. Nobody may wait for ever (R35, R37).
+// Events from everywhere: inside malloc, in signal handlers, while libraries are loaded and unloaded, around forks;
+// with caches, and so monitors, that begin and end meanwhile. No thread may wait for ever (R35, R37).
 #include "support/child_process.hpp"
 #include "support/pretend_registrar.hpp"
 #include "support/process_limits.hpp"
@@ -39,7 +39,7 @@ void PrintTo(const watched_by& one, std::ostream* to) { *to << one.name; }
 
 using cache_type = pinfold::cache<pretend_registrar>;
 
-/// One that lives throughout, and those that come and go.
+/// One cache that lives throughout, and a maker of short-lived ones.
 class caches {
  public:
   explicit caches(const watched_by& who) : who_(who), lasting_(make()) {}
@@ -52,7 +52,7 @@ class caches {
     return std::make_unique<cache_type>(pretend_registrar{std::make_shared<pretend_device>()}, how);
   }
   [[nodiscard]] cache_type& lasting() const { return *lasting_; }
-  /// May be absent for a moment: then all monitors end.
+  /// There is no lasting cache for a moment: then all monitors may end.
   void replace_lasting() { lasting_.reset(), lasting_ = make(); }
 
  private:
@@ -62,7 +62,7 @@ class caches {
 
 void hold_for_a_moment(cache_type& in, const void* at, std::size_t size) { static_cast<void>(in.acquire(at, size)); }
 
-// What each thread does, again and again.
+// The tasks, which each thread repeats.
 
 void allocate(cache_type& in, std::mt19937_64& random) {
   std::array<void*, 8> all{};
@@ -108,7 +108,7 @@ void load_and_unload(cache_type& in, std::mt19937_64& random) {
 using task = void (*)(cache_type&, std::mt19937_64&);
 constexpr std::array<task, 4> tasks{allocate, map_and_unmap, run_short_thread, load_and_unload};
 
-// A handler that unmaps, as a collector's may, whatever the thread is in the middle of: the cache, malloc, a monitor.
+// A handler that unmaps, as a collector's may, whatever the thread is doing: in the cache, in malloc, in a monitor.
 std::atomic<unsigned long> handled{0};
 void unmap_in_handler(int) {
   const int before = errno;
@@ -143,7 +143,7 @@ class monitor_deadlock : public ::testing::TestWithParam<watched_by> {
     if (const auto text = all_.lasting().monitors(); text.starts_with("none")) GTEST_SKIP() << text;
   }
 
-  // In a child all is over with what it inherited; it begins anew.
+  // Runs in a child: its inherited caches are closed, and it makes its own.
   int begin_anew() const {
     std::mt19937_64 random(1);
     const auto own = all_.make();
@@ -155,7 +155,7 @@ class monitor_deadlock : public ::testing::TestWithParam<watched_by> {
     std::mt19937_64 random(test_seed() + which);
     while (!stop.stop_requested()) {
       tasks.at((which + random()) % tasks.size())(all_.lasting(), random);
-      if (which == 0 && random() % 16 == 0) {  // this one's caches come and go
+      if (which == 0 && random() % 16 == 0) {  // the caches of this thread begin and end
         const auto brief = all_.make();
         allocate(*brief, random);
         map_and_unmap(*brief, random);
@@ -164,7 +164,7 @@ class monitor_deadlock : public ::testing::TestWithParam<watched_by> {
     }
   }
 
-  /// The slowest thread's count. Where one stands still, the watchdog ends the test.
+  /// Beats when every thread has made progress. When one stands still, the watchdog ends the test.
   void beat_when_all_went_on() {
     bool all = true;
     for (std::size_t i = 0; i < threads; ++i) all = all && done_.at(i).load() > seen_.at(i);
@@ -208,7 +208,7 @@ TEST_P(monitor_deadlock, R35_R37_everybody_goes_on) {
   EXPECT_GT(total, 0U);
 }
 
-// The last cache goes, and the monitors with it, and another comes, while all the others unmap.
+// The last cache ends, and the monitors with it, and another begins, while all the other threads unmap.
 TEST_P(monitor_deadlock, R35_monitors_end_and_begin_while_threads_unmap) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(stress_time()) / 2;
   std::vector<std::jthread> all;

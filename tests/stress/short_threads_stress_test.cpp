@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Thousands of threads that come, hit, leave leases to others and end: nothing is lost, and what was made for one
-// thread serves those that come after it.
+// Thousands of threads that begin, hit, leave leases to others and end: nothing is lost, and a ledger made for one
+// thread serves later ones.
 #include "support/local_fixture.hpp"
 #include "support/sanitized.hpp"
 #include "support/settings.hpp"
@@ -34,7 +34,7 @@ using lease = decltype(fixture::cache)::lease;
 /// Leases whose threads may have ended. Thread-safe.
 class shelf {
  public:
-  /// The one that was there before in its place.
+  /// Puts a lease in the place and returns the lease that was there.
   [[nodiscard]] lease exchange(std::size_t place, lease put) {
     std::lock_guard guard(mutex_);
     std::swap(places_[place % places_.size()], put);
@@ -68,7 +68,7 @@ struct arena {
   }
 
   void live(std::uint64_t life) {
-    thread_local lease parting;  // older than the ledger, so that it is released after that was given back
+    thread_local lease parting;  // older than the ledger, so released after the thread has given the ledger back
     std::mt19937_64 random(test_seed() * threads + life);
     for (int n = 0; n < requests_each; ++n) {
       const auto begin = region * (1 + random() % regions);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The one reordering that everything hangs on: a hit stores its pin and then looks, who closes says so and then looks
-// for pins. Without the barrier both may see the old; with it never. The other way round is shown, too: this test can
-// fail.
+// The one reordering that the protocol depends on: a hit stores its pin and then loads the word; the closer clears the
+// word and then loads the pins. Without the barrier both may see the old values; with it they never do. The test shows
+// both cases, so it can fail.
 #include "core/barrier.hpp"
 #include "support/settings.hpp"
 
@@ -20,10 +20,10 @@ struct alignas(128) shared_word {
   std::atomic<std::uint64_t> value{0};
 };
 
-/// Both threads begin each round at nearly the same time, on different processors.
+/// Two threads that begin each round at nearly the same time, on different processors.
 class duel {
  public:
-  /// In how many rounds neither saw the other.
+  /// Returns in how many rounds neither thread saw the other's store.
   std::uint64_t run(bool with_barrier, std::chrono::milliseconds time) {
     const auto end = std::chrono::steady_clock::now() + time;
     std::thread other([&] { hit(); });
@@ -34,7 +34,7 @@ class duel {
       const bool last = round % 64 == 0 && std::chrono::steady_clock::now() >= end;
       start_.value.store(last ? stop : round);
       if (last) break;
-      wait_a_little(round % 1024);  // the other needs some time to see that it may go
+      wait_a_little(round % 1024);  // the other thread needs some time to see the start
       live_.value.store(0, std::memory_order_relaxed);
       std::atomic_signal_fence(std::memory_order_seq_cst);
       if (with_barrier && !core::order_everywhere()) ADD_FAILURE() << "no barrier";

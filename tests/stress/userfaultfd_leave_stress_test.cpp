@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One thread unmaps memory and maps it again, while another registers it all the time: a race of the program's own, of
-// which nothing may stay in the cache (R30). A hook that took the memory out of userfaultfd's watch after it has posted
-// the event would leave registrations behind that nobody watches.
+// One thread unmaps memory and maps it again, while another registers it all the time: a race in the program, of which
+// nothing may stay in the cache (R30). A hook that took the memory out of userfaultfd's watch after posting the event
+// would leave unwatched registrations behind.
 #include "support/process_limits.hpp"
 #include "support/settings.hpp"
 #include "support/watchdog.hpp"
@@ -26,7 +26,7 @@ constexpr std::size_t bytes = 4 * page_bytes;
 
 std::uint64_t* place() { return reinterpret_cast<std::uint64_t*>(quiet_address); }
 
-/// What stands in the memory when it is registered says which memory that was. An error where there is none.
+/// Registers the content of the memory, which identifies the memory. Returns an error for unmapped memory.
 struct content_registrar {
   static constexpr const char* name = "content";
   struct registration_type {
@@ -64,7 +64,7 @@ TEST(userfaultfd_leave, R30_what_is_registered_while_it_is_unmapped_does_not_sta
        ++round) {
     ASSERT_TRUE(map());
     std::atomic_ref(*place()).store(round);
-    // 0 was registered between the two, and is as good.
+    // 0: registered between the map and the store, which is right as well.
     if (const auto held = cache.acquire(place(), bytes); held && held->handle().content != round)
       stale += held->handle().content != 0 ? 1 : 0;
     ASSERT_EQ(::munmap(place(), bytes), 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The userfaultfd monitor against the real kernel, for long: addresses that are used again, and threads that unmap,
+// The userfaultfd monitor on the real kernel, for a long time: addresses that are used again, and threads that unmap,
 // fork and end while the monitor begins and ends.
 #include "support/child_process.hpp"
 #include "support/reused_address.hpp"
@@ -15,7 +15,7 @@ class userfaultfd_stress : public ::testing::Test {
  protected:
   void SetUp() override { PINFOLD_NEED_MONITOR(in); }
 
-  // True for a part of the time that is asked for, and counts.
+  // Returns a function that counts its calls, and returns true for a part of the requested time.
   std::function<bool()> for_a_while(std::size_t& rounds, int part) {
     return [this, &rounds,
             until = std::chrono::steady_clock::now() +
@@ -42,7 +42,7 @@ TEST_F(userfaultfd_stress, R30_nothing_stale_in_the_thread_that_unmapped) {
   for (const bool pinned : {false, true}) {
     const on_one_cpu here(pinned);
     in.monitor.reset();
-    in.monitor = in.make();  // its thread begins where this one is
+    in.monitor = in.make();  // the monitor's thread starts on this thread's CPUs
     std::size_t rounds = 0;
     const auto stale = memory(false).by_one_thread(for_a_while(rounds, 4));
     report(pinned ? "one thread, one CPU" : "one thread", stale, rounds);
@@ -62,7 +62,7 @@ TEST_F(userfaultfd_stress, R30_nothing_stale_in_another_thread_that_settles) {
   }
 }
 
-// What `settle` is for: how often it happens is for the reader to see.
+// What `settle` prevents. The test prints how often, and judges nothing.
 TEST_F(userfaultfd_stress, two_threads_that_do_not_settle) {
   std::size_t rounds = 0;
   const auto stale = memory(false).by_two_threads(for_a_while(rounds, 8));
@@ -80,7 +80,8 @@ TEST_F(userfaultfd_stress, what_reads_before_it_says_so_is_caught) {
   EXPECT_GT(stale, 0U);
 }
 
-// Blocks of the allocator, mappings and stacks, watched and given up, by threads that come and go; with forks between.
+// Blocks of the allocator, mappings and stacks are watched and given up by threads that begin and end, with forks
+// between.
 void use_memory(const std::stop_token& stop, watch::monitor& watching, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   while (!stop.stop_requested()) {

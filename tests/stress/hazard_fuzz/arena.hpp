@@ -12,8 +12,8 @@
 
 namespace pinfold::testing::hazard_fuzz {
 
-/// Slots apart from each other for all kinds of memory, and small ones beside each other, so that those of several
-/// threads are neighbours for monitors that look at 64 KiB at a time.
+/// Separate slots for all kinds of memory, and adjacent small slots: those of several threads are neighbours for
+/// monitors that work in units of 64 KiB.
 class arena {
  public:
   arena(std::size_t large, std::size_t small, bool announces) {
@@ -26,13 +26,13 @@ class arena {
   [[nodiscard]] slot& large(std::size_t number) { return *large_.at(number); }
   [[nodiscard]] slot& small(std::size_t number) { return *small_.at(number); }
 
-  /// What a registration made now at that address is to note: the number of the last event there.
+  /// Returns the number of the last event at that address, which a registration made now records.
   [[nodiscard]] std::uint64_t now_at(std::uintptr_t address) const {
     if (const auto number = (address - first_small) / small_stride; address >= first_small && number < small_.size())
       return small_[number]->now();
     if (const auto number = (address - first_large) / large_stride; address >= first_large && number < large_.size())
       return large_[number]->now();
-    return UINT64_MAX;  // memory that is no slot's
+    return UINT64_MAX;  // memory outside all slots
   }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The caches of a run, which come and go while threads use them.
+/// The caches of a run, which are made and destroyed while threads use them.
 #pragma once
 
 #include "choices.hpp"
@@ -18,12 +18,12 @@
 
 namespace pinfold::testing::hazard_fuzz {
 
-/// A cache, and the device that sends what is registered in it, if it has one. Thread-safe.
+/// A cache and its device, if it has one, which sends registered memory. Thread-safe.
 class cache_and_device {
  public:
   using cache_type = pinfold::cache<stamped_registrar>;
 
-  /// Adds to `hits`, when it ends, how often it answered with what was there.
+  /// The destructor adds the number of hits to `hits`.
   cache_and_device(const arena& slots, std::atomic<std::uint64_t>& hits, bool with_device, const cache_options& how)
       : hits_(hits), ring_(with_device ? std::make_unique<test_ring>() : nullptr), cache_(registrar_of(slots), how) {
     const auto text = cache_.monitors();
@@ -43,7 +43,7 @@ class cache_and_device {
 
   enum class answer : std::uint8_t { right, wrong, refused };
 
-  /// Has the device send memory that is registered, and compares what arrived with what is there.
+  /// Has the device send registered memory, and compares the bytes that arrived with the memory.
   [[nodiscard]] answer send(const std::byte* from, std::size_t bytes, const stamped_registrar::registration_type& by) {
     static thread_local std::vector<std::byte> received;
     received.assign(bytes, std::byte{0xee});
@@ -65,14 +65,14 @@ class cache_and_device {
   }
 
   std::atomic<std::uint64_t>& hits_;
-  std::mutex mutex_;  // one writes at a time
+  std::mutex mutex_;  // one thread writes at a time
   std::unique_ptr<test_ring> ring_;
   int file_ = ring_ ? ::memfd_create("received", MFD_CLOEXEC) : -1;
   cache_type cache_;
   std::string monitors_;
 };
 
-/// Threads take a cache for a step, or for as long as they hold a lease of it. The last one that lets go destroys it.
+/// The caches. A thread takes a cache for a step, or while it holds a lease of it. The last one to let go destroys it.
 class caches {
  public:
   static constexpr std::size_t count = 4;
@@ -85,7 +85,7 @@ class caches {
     return all_.at(number % count);
   }
 
-  /// Makes a cache in that place; the first two have a device.
+  /// Makes a cache in that place; those in the first two places have a device.
   void make(std::size_t number, choices& random) {
     const auto with_device = devices_ && number % count < 2;
     replace(number, std::make_shared<cache_and_device>(slots_, hits_, with_device, options(random)));
@@ -97,7 +97,7 @@ class caches {
   void replace(std::size_t number, std::shared_ptr<cache_and_device> by) {
     const std::lock_guard guard(mutex_);
     all_.at(number % count).swap(by);
-    // What was there is destroyed after the guard: parameters outlive local variables.
+    // The old cache is destroyed after the guard: parameters outlive local variables.
   }
 
   [[nodiscard]] cache_options options(choices& random) const {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Random choices that depend on the seed, the thread and the number of the step alone, so that they replay whatever
-/// the schedule was.
+/// Random choices that depend only on the seed, the thread and the number of the step, so that they replay under any
+/// schedule.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace pinfold::testing::hazard_fuzz {
 
-/// SplitMix64. Not thread-safe; one for each step costs nothing.
+/// SplitMix64. Not thread-safe; make one for each step, which costs nothing.
 class choices {
  public:
   choices(std::uint64_t seed, std::uint64_t stream, std::uint64_t step) noexcept

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What each monitor claims to see (docs/monitors.md), and which combinations exist at all. What no monitor of a set
-/// claims is not generated for that set.
+/// The events that each monitor claims to see (docs/monitors.md), and the combinations that exist at all. An event that
+/// no monitor of a set claims is not generated for that set.
 #pragma once
 
 #include "mechanisms.hpp"
@@ -11,7 +11,7 @@
 
 namespace pinfold::testing::hazard_fuzz {
 
-/// The system call that an event is made of.
+/// Returns the system call that causes an event.
 inline long call_of(memory_event what) {
   switch (what) {
     case memory_event::unmap: return SYS_munmap;
@@ -31,7 +31,7 @@ inline long call_of(memory_event what) {
   }
 }
 
-/// Whether the event can happen to such memory.
+/// Returns whether the event can happen to such memory.
 inline bool can_happen(memory_event what, memory_kind to) {
   using enum memory_kind;
   const bool file = is_shared_with_others(to) && to != shared_anonymous && to != system_v;
@@ -56,7 +56,7 @@ inline bool can_happen(memory_event what, memory_kind to) {
   }
 }
 
-/// Whether the old pages are no longer those of the addresses afterwards.
+/// Returns whether the event replaces the old pages of the addresses.
 inline bool destroys(memory_event what, memory_kind of) {
   switch (what) {
     case memory_event::dontneed:
@@ -71,7 +71,7 @@ inline bool destroys(memory_event what, memory_kind of) {
   }
 }
 
-/// Whether the memory goes because of a call that does not name it: no monitor of this process sees that.
+/// Returns whether the memory goes by a call that does not name it, which no monitor of this process sees.
 inline bool is_done_to_the_file(memory_event what) {
   return what == memory_event::punch || what == memory_event::truncate;
 }
@@ -81,7 +81,7 @@ inline bool is_inline(mechanism via) {
          via == mechanism::vfork_inline;
 }
 
-/// The monitors that claim to see the event when it is made so.
+/// Returns the monitors that claim to see the event when it is caused in this way.
 inline monitor_choice claimed_by(memory_event what, mechanism via) {
   auto claimed = monitor_choice::bpf;
   if (is_done_to_the_file(what)) return claimed;
@@ -93,8 +93,8 @@ inline monitor_choice claimed_by(memory_event what, mechanism via) {
 
 /// The monitors of a cache, as the fuzzer knows them.
 struct watching {
-  monitor_choice proven{};      ///< those that proved themselves
-  bool announces = false;       ///< the application says it before each event
+  monitor_choice proven{};      ///< the monitors that proved themselves
+  bool announces = false;       ///< the application announces each event before it
   bool single_process = false;  ///< set with a sanitizer: no child may share the memory
 
   [[nodiscard]] bool keeps(memory_kind of) const {
@@ -105,7 +105,7 @@ struct watching {
   }
 };
 
-/// Whether the fuzzer makes it under these monitors. Harmless events are always made.
+/// Returns whether the fuzzer causes the event under these monitors. It always causes harmless events.
 inline bool may_be_generated(memory_event what, mechanism via, memory_kind to, const watching& by) {
   if (!can_happen(what, to) || !can_make(via, call_of(what))) return false;
   if (what == memory_event::rename && via != mechanism::libc) return false;

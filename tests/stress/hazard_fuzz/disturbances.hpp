@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What goes on beside the steps: caches that are destroyed and made, threads that come and go, forks, libraries.
+/// Disturbances beside the steps: caches that are destroyed and made, threads that begin and end, forks, libraries.
 #pragma once
 
 #include "look_up.hpp"
@@ -12,12 +12,12 @@
 
 namespace pinfold::testing::hazard_fuzz {
 
-/// Of the thread that makes the caches.
+/// The disturbances; used by the thread that makes the caches.
 class disturbances {
  public:
   explicit disturbances(run& in) : in_(in) {}
 
-  /// All caches, anew.
+  /// Makes all caches anew.
   void make_caches(choices& random) {
     for (std::size_t i = 0; i < caches::count; ++i) in_.registered.make(i, random);
   }
@@ -36,7 +36,7 @@ class disturbances {
   }
 
  private:
-  /// The monitors end with the last cache, and begin with the next.
+  /// Drops all caches and makes new ones: the monitors end with the last cache, and begin with the next.
   void drop_all(choices& random) {
     for (std::size_t i = 0; i < caches::count; ++i) in_.registered.drop(i);
     make_caches(random);

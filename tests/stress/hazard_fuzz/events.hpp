@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Causes an event of a slot's memory, and records what it did to which pages.
+/// Causes an event of a slot's memory, and records which pages it changed and how.
 #pragma once
 
 #include "claims.hpp"
@@ -11,15 +11,15 @@
 
 namespace pinfold::testing::hazard_fuzz {
 
-/// An event that was chosen: of pages of a slot, made in that way.
+/// A chosen event of a part of a slot, and the way to cause it.
 struct chosen_event {
   memory_event what{};
   mechanism via{};
   part where{};             ///< whole units of the slot's memory
-  std::size_t odd_bytes{};  ///< the call's length is so much less than whole pages
+  std::size_t odd_bytes{};  ///< the call's length is less than whole pages by this much
 };
 
-/// Memory beside the slots, that a mapping is moved to or comes from.
+/// Memory beside the slots, which a mapping is moved to or from.
 class other_memory {
  public:
   other_memory(std::size_t bytes, int flags)
@@ -44,7 +44,7 @@ class event_maker {
  public:
   event_maker(slot& of, helper_process& helper) : of_(of), helper_(helper) {}
 
-  /// Whether it happened. Afterwards the slot knows which pages went and what is to be mapped again.
+  /// Returns whether the event happened. Afterwards the slot knows which pages went and which must be mapped again.
   bool cause(const chosen_event& event) {
     via_ = event.via;
     where_ = event.where;
@@ -59,14 +59,14 @@ class event_maker {
  private:
   static constexpr int guard_install = 102, guard_remove = 103, dontneed_lock = 24;
 
-  /// What the event does away with: more than its own part where the call has no end of its own.
+  /// Returns the part that the event destroys: more than its own part where the call has no end of its own.
   [[nodiscard]] part reach(memory_event what) const {
     if (what == memory_event::detach) return {0, of_.bytes()};
     if (what == memory_event::truncate) return {where_.begin, of_.bytes()};
     if (what == memory_event::shrink) return {where_.begin + kept_of_shrunk(), of_.bytes()};
     return where_;
   }
-  /// From the begin of its part on only the first half stays of what is mapped.
+  /// Returns how much of the memory from the begin of the part on `shrink` keeps: half, in whole units.
   [[nodiscard]] std::size_t kept_of_shrunk() const {
     return (of_.bytes() - where_.begin) / 2 / of_.unit() * of_.unit();
   }
@@ -105,7 +105,7 @@ class event_maker {
     if (done) of_.has_hole(where_);
     return done;
   }
-  /// A call that failed half-way may have unmapped already: the slot is mapped anew in any case.
+  /// Marks the slot to be mapped anew, even after a failure: a call that failed half-way may have unmapped already.
   bool leaves_other_memory(bool done) {
     of_.has_other_memory();
     return done;
@@ -124,7 +124,7 @@ class event_maker {
     const auto bytes = static_cast<long>(where_.size());
     call_bytes_ = where_.size();
     const bool done = call(SYS_mremap, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | flags, to.address());
-    if (!done) return leaves_other_memory(done);  // of several mappings some may have moved
+    if (!done) return leaves_other_memory(done);  // of several mappings, some may have moved
     return flags == 0 ? leaves_hole(done) : done;
   }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Thousands of rounds of one cheap event and one look-up: for races between threads that cause events at the same
-/// time, each of its own memory, and for events that happened before the memory came from another thread.
+/// Thousands of rounds of one cheap event and one look-up. They find races between threads that cause events at the
+/// same time, each of its own memory, and events that happened before the memory came from another thread.
 #pragma once
 
 #include "events.hpp"
@@ -9,12 +9,13 @@
 
 namespace pinfold::testing::hazard_fuzz {
 
-/// Of one thread.
+/// The fast steps of one thread.
 class fast_steps {
  public:
   fast_steps(run& in, unsigned thread) : in_(in), thread_(thread) {}
 
-  /// Some hundred or thousand rounds, on memory of its own, or on memory that threads hand over to each other.
+  /// Runs some hundreds or thousands of rounds, on memory of this thread, or on memory that threads hand over to each
+  /// other.
   void step_of(std::uint64_t number, choices& random) {
     const auto what = random.one_of(events);
     const auto via = random.one_of(mechanisms);

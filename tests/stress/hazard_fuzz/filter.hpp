@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
 /// PINFOLD_FUZZ_ONLY: names, joined with commas, of the events, mechanisms, kinds of memory and activities that a run
-/// is limited to. Of a group none of whose names is given, everything is allowed. For narrowing down what was found.
+/// is limited to. If no name of a group is given, the whole group is allowed. It narrows down findings.
 #pragma once
 
 #include "vocabulary.hpp"
@@ -17,7 +17,7 @@
 
 namespace pinfold::testing::hazard_fuzz {
 
-/// What a thread does for a while.
+/// The activity of a thread for a while.
 enum class activity : std::uint8_t { fast, slots, program, disturb };
 inline constexpr std::array activity_names{"fast", "slots", "program", "disturb"};
 
@@ -31,7 +31,7 @@ class filter {
   [[nodiscard]] bool allows(activity what) const { return is_in(activities_, static_cast<std::size_t>(what)); }
 
  private:
-  /// Throws `std::runtime_error` for a name that there is not.
+  /// Throws `std::runtime_error` for an unknown name.
   explicit filter(const char* text) {
     std::string_view rest = text == nullptr ? "" : text;
     while (!rest.empty()) {

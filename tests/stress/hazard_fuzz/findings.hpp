@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What a run found, by its shape, and how much it did.
+/// The wrong leases that a run found, by their shape, and the amount of its work.
 #pragma once
 
 #include "claims.hpp"
@@ -18,21 +18,21 @@
 
 namespace pinfold::testing::hazard_fuzz {
 
-/// Where in a run something happened, so that it can be replayed.
+/// The place of a finding in a run, from which it can be replayed.
 struct occasion {
   std::uint64_t round_seed = 0;
   unsigned thread = 0;
   std::uint64_t step = 0;
 };
 
-/// How a wrong lease was noticed.
+/// How a wrong lease was detected.
 struct wrong_lease {
   const char* look_up;   ///< acquire, find, batch
   const char* oracle;    ///< stamp, bytes
-  std::string monitors;  ///< those of its cache
+  std::string monitors;  ///< of the lease's cache
 };
 
-/// The last event that took pages of the part; null when it is not among these.
+/// Returns the last event that took pages of the part; null when it is not among these steps.
 inline const step* last_that_took(const std::vector<step>& steps, const part& asked) {
   const auto found = std::find_if(steps.rbegin(), steps.rend(), [&](const step& one) {
     return one.done && one.where.overlaps(asked) && destroys(one.what, one.to);
@@ -48,10 +48,10 @@ inline std::string text_of(const step& one) {
   return text.str();
 }
 
-/// Thread-safe.
+/// The findings of a run. Thread-safe.
 class findings {
  public:
-  /// A lease on old memory of a slot; the calling thread owns it.
+  /// Adds a lease on old memory of a slot, which the calling thread must own.
   void add(const occasion& when, const wrong_lease& what, const slot& of, const part& asked) {
     const auto steps = of.history();
     std::ostringstream shape, example;
@@ -65,7 +65,7 @@ class findings {
     add(when, shape.str(), example.str());
   }
 
-  /// A lease on old memory of another place of the program.
+  /// Adds a lease on old memory elsewhere in the program.
   void add(const occasion& when, const std::string& shape, const std::string& example) {
     const std::lock_guard guard(mutex_);
     auto& one = all_[shape];
@@ -79,7 +79,7 @@ class findings {
     return sum;
   }
 
-  /// The shapes, and of the first of them an example.
+  /// Prints the shapes, and an example of each of the first.
   void print(std::ostream& to) const {
     const std::lock_guard guard(mutex_);
     constexpr int most_examples = 8;
@@ -102,7 +102,7 @@ class findings {
   std::map<std::string, entry> all_;
 };
 
-/// How much was done. A run that checks nothing is no test.
+/// The amount of work. A run that checks nothing is no test.
 struct counters {
   std::atomic<std::uint64_t> steps{0}, fast_rounds{0}, events{0}, leases{0}, hits{0}, refused{0}, found{0}, sent{0},
       not_sent{0};

@@ -10,8 +10,8 @@
 
 namespace pinfold::testing::hazard_fuzz {
 
-/// With PINFOLD_FUZZ_FOREIGN_PATCH=1 only: what hooks see is then up to the library. Sets with another monitor that
-/// sees munmap have to stay right. Loaded before the first cache, and never unloaded.
+/// Active only with PINFOLD_FUZZ_FOREIGN_PATCH=1: the library then decides what the hooks see. Sets with another
+/// monitor that sees munmap have to stay right. It is loaded before the first cache, and never unloaded.
 class foreign_patch {
  public:
   foreign_patch() {

@@ -11,12 +11,12 @@
 
 namespace pinfold::testing::hazard_fuzz {
 
-/// Made before the process has threads. Thread-safe.
+/// The other process. Make it before this process has threads. Thread-safe.
 class helper_process {
  public:
   helper_process() : parent_(::getpid()), child_([this](line& to) { return serve(to); }) {}
 
-  /// Has it make the call on the file with that number here. Whether that succeeded.
+  /// Has the other process make the call on the file with this process's number. Returns whether the call succeeded.
   bool call(const kernel_call& what) {
     const std::lock_guard guard(mutex_);
     if (!child_.talk().send(what)) return false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Asks a cache for memory, and checks that what it hands out is the memory of now.
+/// Asks a cache for memory, and checks that its leases are on the current memory.
 #pragma once
 
 #include "run.hpp"
@@ -12,12 +12,12 @@ namespace pinfold::testing::hazard_fuzz {
 
 using lease_type = cache_and_device::cache_type::lease;
 
-/// Leases that a thread holds while it goes on, with their caches.
+/// Leases that a thread keeps across steps, with their caches.
 class held_leases {
  public:
   void keep(std::shared_ptr<cache_and_device> of, lease_type held) {
     auto& one = all_[next_++ % all_.size()];
-    one.held = {};  // before its cache can go
+    one.held = {};  // the lease goes before its cache can
     one = {std::move(of), std::move(held)};
   }
   void release_one(std::size_t number) {
@@ -32,13 +32,13 @@ class held_leases {
  private:
   struct pair {
     std::shared_ptr<cache_and_device> of;
-    lease_type held;  // after its cache: destroyed first
+    lease_type held;  // declared after its cache, so destroyed first
   };
   std::array<pair, 4> all_;
   std::size_t next_ = 0;
 };
 
-/// Fills memory with bytes that were never there before.
+/// Fills memory with bytes that it has never held before.
 inline void fill(std::byte* at, std::size_t bytes, std::uint64_t value) {
   for (std::size_t i = 0; i + sizeof value <= bytes; i += sizeof value) {
     std::memcpy(at + i, &value, sizeof value);
@@ -46,13 +46,13 @@ inline void fill(std::byte* at, std::size_t bytes, std::uint64_t value) {
   }
 }
 
-/// Look-ups of one thread in one step.
+/// The look-ups of one thread in one step.
 class look_up {
  public:
   look_up(run& in, const occasion& when, choices& random, held_leases& held)
       : in_(in), when_(when), random_(random), held_(held) {}
 
-  /// Any look-up of that part of a slot, which the thread owns.
+  /// Makes any look-up of that part of a slot, which the thread must own.
   void any(slot& of, const part& where, const std::shared_ptr<cache_and_device>& by) {
     if (by == nullptr) return;
     switch (random_.below(8)) {
@@ -80,7 +80,7 @@ class look_up {
     check(of, where, *by, *got, {"find", "stamp", by->monitors()}, false);
   }
 
-  /// The part, its first page again, and its second half.
+  /// Acquires as a batch the part, its first page again, and its second half.
   void batch(slot& of, const part& where, cache_and_device& by) {
     const part first{where.begin, std::min(where.end, where.begin + page_bytes)};
     const part rest{where.begin + where.size() / 2 / page_bytes * page_bytes, where.end};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// One system call, made in each of the ways in which a program can make it.
+/// One system call, made in each of the ways that a program has.
 #pragma once
 
 #include "support/raw_calls.hpp"
@@ -35,7 +35,7 @@ struct kernel_call {
   [[nodiscard]] void* address() const { return reinterpret_cast<void*>(a); }
 };
 
-/// Whether the call succeeded, by libc's own function.
+/// Makes the call by libc's own function; returns whether it succeeded.
 inline bool call_libc(const kernel_call& what) {
   const auto c = static_cast<int>(what.c), d = static_cast<int>(what.d), e = static_cast<int>(what.e);
   switch (what.number) {
@@ -64,7 +64,7 @@ inline bool call_syscall_function(const kernel_call& what) {
   return ::syscall(what.number, what.a, what.b, what.c, what.d, what.e, 0L) != -1;
 }
 
-/// A ring of the calling thread's, for events alone.
+/// A ring of the calling thread, used only for events.
 class event_ring {
  public:
   event_ring() : works_(::io_uring_queue_init(2, &ring_, 0) == 0) {}
@@ -94,7 +94,7 @@ class event_ring {
   bool works_;
 };
 
-/// madvise(2) of this process by process_madvise(2).
+/// Makes madvise(2) on this process by process_madvise(2).
 template <bool Inline>
 bool call_process_madvise(const kernel_call& what) {
   static const int self = static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0));
@@ -105,7 +105,7 @@ bool call_process_madvise(const kernel_call& what) {
   return Inline ? call_inline(same) : call_syscall_function(same);
 }
 
-/// The call in a child that has this process's memory, as that of vfork(2); the thread waits for its end.
+/// Makes the call in a child that shares this process's memory, as that of vfork(2); the thread waits for its end.
 template <bool (*Call)(const kernel_call&)>
 bool call_in_vfork_child(const kernel_call& what) {
   alignas(16) static thread_local std::array<std::byte, 32768> stack;
@@ -119,7 +119,7 @@ bool call_in_vfork_child(const kernel_call& what) {
   return status == 0;
 }
 
-/// Whether the call can be made so at all.
+/// Returns whether the call can be made in this way at all.
 inline bool can_make(mechanism via, long number) {
   switch (via) {
     case mechanism::libc:
@@ -127,7 +127,7 @@ inline bool can_make(mechanism via, long number) {
     case mechanism::vfork_libc: return true;
     case mechanism::inline_syscall:
     case mechanism::vfork_inline: return has_raw_calls;
-    // ThreadSanitizer does not see rings being unmapped, and takes those of two threads for one.
+    // ThreadSanitizer does not see the unmapping of rings, and takes those of two threads for one.
     case mechanism::io_uring: return !thread_sanitized && (number == SYS_madvise || number == SYS_fallocate);
     case mechanism::process_madvise: return number == SYS_madvise;
     case mechanism::process_madvise_inline: return has_raw_calls && number == SYS_madvise;
@@ -136,7 +136,7 @@ inline bool can_make(mechanism via, long number) {
   return false;
 }
 
-/// Makes the call on the calling thread. `other_process` is not for here.
+/// Makes the call on the calling thread, by any mechanism but `other_process`.
 inline bool make_call(mechanism via, const kernel_call& what) {
   switch (via) {
     case mechanism::libc: return call_libc(what);

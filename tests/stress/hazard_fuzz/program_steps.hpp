@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Steps on memory that the program has from its allocator, its stacks, its break and its libraries. Its bytes tell.
+/// Steps on memory of the program's allocator, stacks, break and libraries. The bytes show stale registrations.
 #pragma once
 
 #include "look_up.hpp"
@@ -13,12 +13,13 @@
 
 namespace pinfold::testing::hazard_fuzz {
 
-/// Of one thread. Steps that move the break are the main thread's: no other thread allocates there (`own_arenas`).
+/// The steps of one thread. Only the main thread's steps move the break: no other thread allocates there
+/// (`own_arenas`).
 class program_steps {
  public:
   program_steps(run& in, unsigned thread) : in_(in), thread_(thread) {}
 
-  /// Each thread but the main one has an arena of its own from now on, and none is trimmed but by malloc_trim.
+  /// Gives each thread but the main one an arena of its own from now on; only malloc_trim trims them.
   static void own_arenas() {
     ::mallopt(M_ARENA_MAX, 256);
     ::mallopt(M_TRIM_THRESHOLD, INT32_MAX);
@@ -46,7 +47,7 @@ class program_steps {
  private:
   static constexpr std::array<std::size_t, 4> sizes{64U << 10U, 300U << 10U, 1U << 20U, 8U << 20U};
 
-  /// A cache with a device.
+  /// Begins a step and returns a cache with a device, or null.
   std::shared_ptr<cache_and_device> begin(std::uint64_t number, choices& random) {
     when_ = {in_.seed, thread_, number};
     fill_with_ = random.number();
@@ -54,7 +55,7 @@ class program_steps {
     return by != nullptr && by->has_device() ? by : nullptr;
   }
 
-  /// Fills memory, registers some of it, and checks what is sent of it.
+  /// Fills memory, registers some of it, and checks the bytes that the device sends.
   void check(const char* what, cache_and_device& by, std::byte* at, std::size_t bytes) {
     const auto sent = std::min(bytes, 2 * page_bytes);
     const auto got = by.cache().acquire(at, bytes);
@@ -128,7 +129,7 @@ class program_steps {
     return raw_call(SYS_brk, to, 0) == static_cast<long>(reinterpret_cast<std::uintptr_t>(to));
   }
 
-  /// Has the allocator take so much from the break that it does not move it while the step does.
+  /// Makes the allocator take enough from the break that it does not move the break during the step.
   static void fill_up_the_heap() {
     void* volatile room = std::malloc(100 * 1024);
     std::free(room);

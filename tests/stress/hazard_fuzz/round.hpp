@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// One round: threads, their steps, and what disturbs them, until a time.
+/// One round: threads, their steps, and the disturbances, until a given time.
 #pragma once
 
 #include "disturbances.hpp"
@@ -16,7 +16,7 @@ namespace pinfold::testing::hazard_fuzz {
 
 using std::chrono::steady_clock;
 
-/// The steps of one thread.
+/// Takes the steps of one thread.
 inline void take_steps(run& in, unsigned thread) {
   held_leases held;
   slot_steps slots(in, thread, held);
@@ -36,7 +36,7 @@ inline void take_steps(run& in, unsigned thread) {
   }
 }
 
-/// The main thread's, beside the others.
+/// Runs a round; takes the main thread's steps beside the others.
 inline void run_round(run& in, std::chrono::milliseconds time) {
   constexpr unsigned disturber = 100, main_thread = 101;
   disturbances beside(in);

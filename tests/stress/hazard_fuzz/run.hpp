@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What the threads of one round share.
+/// The state that the threads of one round share.
 #pragma once
 
 #include "arena.hpp"
@@ -14,7 +14,7 @@
 
 namespace pinfold::testing::hazard_fuzz {
 
-/// One round: a number of threads, slots of each and of all, caches. A new one for each round.
+/// One round: a number of threads, slots of each thread and of all, caches. Each round has a new one.
 struct run {
   static constexpr std::size_t own_slots = 2, shared_slots = 6, shared_small_slots = 2;
 
@@ -22,8 +22,8 @@ struct run {
   unsigned threads;
   unsigned fast_in_64;  ///< how many of 64 steps are fast ones, each of which takes as long as many others
   watching by;
-  bool disturbed;          ///< caches come and go, processes fork
-  bool enough_huge_pages;  ///< that no fault lacks one while old ones are still registered
+  bool disturbed;          ///< caches are made and destroyed, processes fork
+  bool enough_huge_pages;  ///< enough that no fault lacks one while old ones are still registered
   const filter& only;
   const foreign_patch& patch;
   helper_process& helper;
@@ -32,7 +32,7 @@ struct run {
   watchdog& guard;
   arena slots;
   caches registered;
-  std::atomic<bool> over{false};  ///< threads end their steps
+  std::atomic<bool> over{false};  ///< tells the threads to end their steps
 
   [[nodiscard]] slot& own_slot(unsigned thread, std::size_t number) {
     return slots.large(shared_slots + thread * own_slots + number);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Memory at a fixed place, of any kind, and what is known of each of its pages.
+/// Memory of any kind at a fixed place, and the state of each of its pages.
 #pragma once
 
 #include "support/process_limits.hpp"
@@ -25,7 +25,7 @@ namespace pinfold::testing::hazard_fuzz {
 inline constexpr std::size_t page_bytes = 4096;
 inline constexpr std::size_t huge_bytes = std::size_t{2} << 20U;
 
-/// Offsets in a slot.
+/// A range of offsets in a slot.
 struct part {
   std::size_t begin = 0;
   std::size_t end = 0;
@@ -34,7 +34,7 @@ struct part {
   [[nodiscard]] bool overlaps(const part& other) const { return begin < other.end && other.begin < end; }
 };
 
-/// What happened to a slot, for reports.
+/// An event of a slot, for reports.
 struct step {
   std::uint64_t number = 0;
   unsigned thread = 0;
@@ -43,13 +43,13 @@ struct step {
   memory_kind to{};
   part where{};
   bool done = false;
-  bool leased = false;  ///< the thread that caused it held leases
+  bool leased = false;  ///< the thread that caused the event held leases
 };
 
-/// Only the thread that owns a slot touches it: the thread that it was made for, or the one that holds `owner`.
+/// A slot. Only the thread that owns it touches it: the thread that it was made for, or the one that holds `owner`.
 class slot {
  public:
-  /// `announces`: the application says of all memory that it is about to go.
+  /// `announces`: the application announces all memory before it goes.
   slot(std::uintptr_t base, std::size_t largest, bool announces)
       : base_(base), announces_(announces), destroyed_(largest / page_bytes) {}
   slot(const slot&) = delete;
@@ -70,34 +70,34 @@ class slot {
   [[nodiscard]] int segment() const { return segment_; }
   [[nodiscard]] bool is_mapped() const { return bytes_ != 0; }
 
-  /// Whether all of the part is mapped with memory of the slot's kind.
+  /// Returns whether all of the part is mapped with memory of the slot's kind.
   [[nodiscard]] bool is_as_it_should_be(const part& where) const {
     return is_mapped() && !foreign_ && !where.overlaps(hole_) && where.end <= bytes_;
   }
 
-  /// Maps memory of that kind. False where there is none; then the slot is empty.
+  /// Maps memory of that kind. Returns false when it cannot; then the slot is empty.
   bool build(memory_kind kind);
-  /// Maps what is missing, at once or by mapping all anew. False when that failed; then the slot is empty.
+  /// Maps missing memory, or maps the whole slot anew. Returns false when that failed; then the slot is empty.
   bool mend();
-  /// Nothing is mapped there any more. The caller has unmapped it, or `demolish` does.
+  /// Unmaps the slot, if it is mapped.
   void demolish();
 
-  /// The number of the last event; registrations note it.
+  /// Returns the number of the last event, which registrations record.
   [[nodiscard]] std::uint64_t now() const { return clock_.load(std::memory_order_relaxed); }
-  /// Every page of the part is another one from now on.
+  /// Records that every page of the part is another one from now on.
   void destroyed(const part& where);
-  /// Whether a page of the part went after `noted`.
+  /// Returns whether a page of the part went after `noted`.
   [[nodiscard]] bool went_after(std::uint64_t noted, const part& where) const;
 
-  /// To be called before each event.
+  /// Announces the part to the caches; called before each event.
   void announce(const part& where) const {
     if (announces_) announce_gone(at(where.begin), where.size());
   }
   void has_hole(const part& where) { hole_ = where; }
-  void has_other_memory() { foreign_ = true; }  ///< memory that is not of its kind: it is rebuilt before its next use
+  void has_other_memory() { foreign_ = true; }  ///< of another kind: the slot is rebuilt before its next use
 
   void note(const step& one) { history_[noted_++ % history_.size()] = one; }
-  /// The last steps, the oldest first.
+  /// Returns the last steps, the oldest first.
   [[nodiscard]] std::vector<step> history() const;
 
   [[nodiscard]] int map_flags() const;
@@ -116,7 +116,7 @@ class slot {
   part hole_{};
   bool foreign_ = false;
   std::atomic<std::uint64_t> clock_{1};
-  std::vector<std::uint64_t> destroyed_;  // number of the event that took the page, for each page
+  std::vector<std::uint64_t> destroyed_;  // for each page, the number of the event that took it
   std::array<step, 8> history_{};
   std::size_t noted_ = 0;
 };
@@ -185,7 +185,7 @@ inline bool slot::build(memory_kind kind) {
   foreign_ = false;
   if (make_backing() && (kind == memory_kind::system_v ? map_segment() : map({0, bytes_}, MAP_FIXED_NOREPLACE)))
     return true;
-  ::munmap(at(), bytes_);  // mapped, but not sealed
+  ::munmap(at(), bytes_);  // in case it is mapped, but not sealed
   forget();
   bytes_ = 0;
   return false;

@@ -12,12 +12,12 @@
 
 namespace pinfold::testing::hazard_fuzz {
 
-/// Of one thread.
+/// The steps of one thread.
 class slot_steps {
  public:
   slot_steps(run& in, unsigned thread, held_leases& held) : in_(in), thread_(thread), held_(held) {}
 
-  /// One step on a slot of its own, or on one that it takes over from another thread, if that is free.
+  /// Takes one step on a slot of this thread, or on a shared one, if no other thread has it.
   void step_of(std::uint64_t number, choices& random) {
     const bool own = random.one_in(2);
     const auto which = random.number();
@@ -27,7 +27,7 @@ class slot_steps {
     if (taken) on(shared, number, random);
   }
 
-  /// An event of that slot that the monitors claim to see; nothing when several tries found none.
+  /// Returns an event of that slot that the monitors claim to see; nothing when several tries found none.
   [[nodiscard]] std::optional<chosen_event> choose(const slot& of, choices& random) const {
     for (int tries = 0; tries < 64; ++tries) {
       const auto what = static_cast<memory_event>(random.below(event_count));
@@ -42,7 +42,7 @@ class slot_steps {
   }
 
  private:
-  // Each takes a process, or a ring's worker.
+  // Returns whether each call takes a process, or a ring's worker.
   static bool is_slow(mechanism via) {
     return via == mechanism::other_process || via == mechanism::vfork_libc || via == mechanism::vfork_inline;
   }
@@ -55,13 +55,13 @@ class slot_steps {
     if (!of.is_mapped() && !build(of, random)) return;
     look_up look(in_, {in_.seed, thread_, number}, random, held_);
     const auto by = in_.registered.get(random.number());
-    if (by == nullptr) std::this_thread::sleep_for(std::chrono::microseconds(100));  // a cache is being made
+    if (by == nullptr) std::this_thread::sleep_for(std::chrono::microseconds(100));  // another thread is making a cache
     for (auto i = random.below(3); i > 0; --i) look.any(of, asked(of, random), by);
     if (!of.mend()) return;
     const auto event = choose(of, random);
     if (event) cause(of, *event, number);
     if (random.one_in(3)) look.any(of, asked(of, random), other_or(by, random));
-    if (random.one_in(8) || !of.mend()) return;  // left as it is, for whichever thread comes next
+    if (random.one_in(8) || !of.mend()) return;  // left as it is, for the next thread
     for (auto i = 1 + random.below(2); i > 0; --i) look.any(of, asked(of, random), other_or(by, random));
     if (random.one_in(2)) held_.release_one(random.number());
   }
@@ -86,7 +86,7 @@ class slot_steps {
     return of.build(kind);
   }
 
-  /// Whole units of its memory: all, the head, the tail, one, or any that follow each other.
+  /// Returns whole units of the slot's memory: all, the head, the tail, one, or any consecutive ones.
   static part units_of(const slot& of, choices& random) {
     const auto units = of.bytes() / of.unit(), unit = of.unit();
     switch (random.below(5)) {
@@ -104,7 +104,7 @@ class slot_steps {
     }
   }
 
-  /// What is asked for: whole units, or any bytes of them.
+  /// Returns the part for a look-up: whole units, or any bytes of them.
   static part asked(const slot& of, choices& random) {
     auto where = units_of(of, random);
     if (!random.one_in(4)) return where;

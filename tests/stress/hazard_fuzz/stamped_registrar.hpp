@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// A registrar that notes in each registration which event of its memory was the last before it, and has io_uring
-/// register the memory where the bytes are to be checked.
+/// A registrar that records in each registration the last event of its memory before it, and registers with io_uring
+/// where the bytes are to be checked.
 #pragma once
 
 #include "arena.hpp"
@@ -23,7 +23,7 @@ class stamped_registrar {
     std::uint32_t index;  ///< io_uring's buffer
   };
 
-  /// Without `real` it is fast, and there are no bytes to check.
+  /// Without `real` registration is fast, and there are no bytes to check.
   stamped_registrar(const arena& slots, std::optional<io_uring_registrar> real)
       : slots_(&slots), real_(std::move(real)) {}
 
@@ -43,7 +43,7 @@ class stamped_registrar {
   }
 
  private:
-  /// Faults the pages in, as drivers do that pin them; refuses memory that is not mapped.
+  /// Faults the pages in, as drivers do that pin them; refuses unmapped memory.
   [[nodiscard]] static result<registration_type> pinned(const range& memory, std::uint64_t stamp) noexcept {
     constexpr int populate_write = 23;  // Linux 5.14
     const auto begin = memory.begin / page_bytes * page_bytes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What the fuzzer combines: events, mechanisms, kinds of memory. Their names are those of reports and of the filter.
+/// The parts that the fuzzer combines: events, mechanisms, kinds of memory. Reports and the filter use their names.
 #pragma once
 
 #include <array>
@@ -37,7 +37,7 @@ inline constexpr std::array event_names{
     "punch",           "truncate",    "protect",   "pageout",        "rename",
 };
 
-/// How the kernel is entered for it.
+/// How an event enters the kernel.
 enum class mechanism : std::uint8_t {
   libc,
   syscall_function,
@@ -80,12 +80,12 @@ inline const char* name_of(memory_event what) { return event_names.at(static_cas
 inline const char* name_of(mechanism via) { return mechanism_names.at(static_cast<std::size_t>(via)); }
 inline const char* name_of(memory_kind of) { return kind_names.at(static_cast<std::size_t>(of)); }
 
-/// Whether a file or a segment is behind it, which another process can have, too.
+/// Returns whether the memory is a file or a segment, which another process can have, too.
 inline bool is_shared_with_others(memory_kind of) {
   return of >= memory_kind::shared_anonymous && of != memory_kind::sealed_memfd;
 }
 
-/// Whether pages that are taken from the mapping stay the file's, and come back as they are.
+/// Returns whether pages taken from the mapping stay the file's, and come back unchanged.
 inline bool pages_are_the_files(memory_kind of) {
   return of == memory_kind::shared_anonymous || of == memory_kind::shared_memfd || of == memory_kind::sealed_memfd ||
          of == memory_kind::system_v;
