@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Threads that share a CPU get done together what that CPU can do, and each gets its share of the time.
+// Threads that share a CPU do together as many operations as that CPU can, and each gets its share of the time.
 #include "bench/steady.hpp"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ std::uint64_t cpu_time_of_this_thread() noexcept {
   return static_cast<std::uint64_t>(used.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(used.tv_nsec);
 }
 
-// Every operation takes the CPU for that long, so that a CPU cannot do more than one in it, whatever else runs.
+// Every operation keeps the CPU busy for `cpu_ns`, so a CPU cannot do more than one in that time, whatever else runs.
 struct busy {
   struct user_type {
     std::uint64_t get(const request&) noexcept {
@@ -51,7 +51,7 @@ outcome measured_on_one_cpu(unsigned threads, double seconds) {
 TEST(steady, threads_on_one_cpu_get_no_more_done_than_it_can) {
   if (usable_cpus().empty()) GTEST_SKIP() << "the system does not tell its CPUs";
   for (const unsigned threads : {2U, 4U, 16U}) {
-    const auto seen = measured_on_one_cpu(threads, 0.001);  // less than a turn: each is done before the next begins
+    const auto seen = measured_on_one_cpu(threads, 0.001);  // less than a time slice, so the threads run in turn
     EXPECT_GT(seen.median.operations_per_us, 0) << threads;
     EXPECT_LE(seen.median.operations_per_us, 1000.0 / cpu_ns) << threads;
     EXPECT_GE(seen.median.ns_per_operation, threads * double{cpu_ns}) << threads;

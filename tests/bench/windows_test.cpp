@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What several threads got done is what they got done together, also when they took turns.
+// Adds up the operations of several threads, also when the threads took turns.
 #include "bench/windows.hpp"
 
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 namespace bench {
 namespace {
 
-constexpr std::uint64_t operations_of_a_window = 100'000;  // in a millisecond: 100 a microsecond
+constexpr std::uint64_t operations_of_a_window = 100'000;  // in a millisecond, that is 100 a microsecond
 
 window at_ms(std::uint64_t begin, bool disturbed = false) {
   return {begin * window_ns, (begin + 1) * window_ns, operations_of_a_window, disturbed};

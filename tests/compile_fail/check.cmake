@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Compiles ${source} twice. As it stands it must be refused with a message that matches the regular expression after
-# "Refused with:" in its second line; with FIXED defined, which takes the mistake out, it must be accepted.
+# Compiles ${source} twice. As it is, it must be refused with a message that matches the regular expression after
+# "Refused with:" in its second line; with FIXED defined, which removes the mistake, it must be accepted.
 file(STRINGS ${source} expected REGEX "^// Refused with: " LIMIT_COUNT 1)
 string(REPLACE "// Refused with: " "" expected "${expected}")
 if(NOT expected)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// An importer without a fault, whose parts each test spoils in its own way.
+/// A correct importer, of which each test breaks one part.
 #pragma once
 
 #include <pinfold/import_cache.hpp>

@@ -4,7 +4,7 @@
 
 namespace pinfold::testing {
 
-/// Of each kind of memory that can be shared.
+/// A rig for each kind of memory that can be shared.
 template <cuda_memory_kind kind>
 struct cuda_ipc_rig {
   using importer_type = cuda_ipc_importer;

@@ -39,7 +39,7 @@ class registrar_suite : public ::testing::Test {
     return options;
   }
 
-  /// What the kernel counts for the registrar now; 0 where it does not.
+  /// The bytes that the kernel counts for the registrar now; 0 where the kernel does not count them.
   static std::size_t counted() { return Rig::counted == nullptr ? 0 : counted_by_kernel(Rig::counted); }
 
   static constexpr bool overlaps() {
@@ -93,7 +93,7 @@ TYPED_TEST_P(registrar_suite, works_on_many_threads) {
   for (std::size_t t = 0; t < 4; ++t)
     threads.emplace_back([&, t] {
       for (std::size_t i = 0; i < 200; ++i) {
-        const auto first = this->overlaps() ? (t * 7 + i) % 50 : t * 16 + i % 8;  // or each thread its own
+        const auto first = this->overlaps() ? (t * 7 + i) % 50 : t * 16 + i % 8;  // or each thread has its own pages
         auto made = registrar.open(this->memory.pages(first, 1 + i % 8), local_access);
         ASSERT_TRUE(made) << describe(made.error());
         EXPECT_TRUE(registrar.close(*made));
@@ -130,7 +130,7 @@ TYPED_TEST_P(registrar_suite, R21_the_kernel_counts_one_registration_and_none_af
   EXPECT_TRUE(inner->release());
   EXPECT_EQ(this->counted(), start + 3 * this->page) << "idle, not closed";
   EXPECT_TRUE(cache.flush());
-  for (int i = 0; i < 1000 && this->counted() != start; ++i) ::usleep(1000);  // it may count behind a grace period
+  for (int i = 0; i < 1000 && this->counted() != start; ++i) ::usleep(1000);  // after the kernel's grace period
   EXPECT_EQ(this->counted(), start);
   EXPECT_EQ(cache.statistics().opens, 1U);
   EXPECT_EQ(cache.statistics().closes, 1U);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What the programs whose instructions are counted acquire.
+/// The addresses that the instruction-counting programs acquire.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace pinfold::testing {
 
 inline constexpr std::uintptr_t region = 65536;
 
-/// Far apart in an order that no guess follows, but the same in every run.
+/// Returns addresses far apart in an order that no guess follows, but the same in every run.
 inline std::vector<std::uintptr_t> addresses(std::size_t regions) {
   std::vector<std::uintptr_t> all(regions);
   for (std::size_t i = 0; i < regions; ++i) all[i] = region * (4096 + i * 7919 % regions);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Acquires and releases as often as it is told, for scripts/hit-cost to count the instructions of.
+// Acquires and releases as often as it is told; scripts/hit-cost counts the instructions.
 #include "addresses.hpp"
 
 #include <pinfold/cache.hpp>

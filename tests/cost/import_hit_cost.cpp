@@ -14,7 +14,7 @@ using namespace pinfold::testing;
 
 namespace {
 
-/// Opens nothing. Its handles are as long as CUDA's.
+/// An importer that opens nothing. Its handles are as long as CUDA's.
 struct null_importer {
   static constexpr const char* name = "null";
   static constexpr bool allows_duplicates = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the registrar asks a domain for, and what it makes of the answers, under every rule a provider may have.
+// The calls that the registrar makes on a domain, and how it takes the answers, under every rule a provider may have.
 #include "fabric/pretend_domain.hpp"
 
 #include <pinfold/cache.hpp>

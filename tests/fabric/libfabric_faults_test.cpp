@@ -16,7 +16,8 @@ using std::string_view_literals::operator""sv;
 const std::vector<int> codes{FI_ENOMEM, FI_EINVAL, FI_EIO,        FI_EBUSY,  FI_EAGAIN,      FI_EACCES,
                              FI_EFAULT, FI_ENODEV, FI_EOPNOTSUPP, FI_ENOKEY, FI_EKEYREJECTED};
 
-// A region that the provider may have freed counts as closed, and a key that is taken is followed by another.
+// Failures that the cache does not report: a region that the provider may have freed counts as closed, and a taken key
+// is replaced by another.
 bool nobody_is_told(std::string_view call, int code) {
   return call == "fi_close"sv ? !pretend_domain::stays_open(code) : code == FI_ENOKEY;
 }

@@ -14,7 +14,7 @@ namespace {
 template <const char* Provider>
 struct provider_rig {
   using registrar_type = libfabric_registrar;
-  static constexpr bool touches_memory = false;  // these copy: nothing is looked at before the first transfer
+  static constexpr bool touches_memory = false;  // these providers copy: they look at the memory at the first transfer
   static constexpr const char* counted = nullptr;
 
   provider_rig() {
@@ -61,7 +61,7 @@ TYPED_TEST(libfabric_keys_of, threads_and_registrars_are_unique_while_they_live)
     for (const auto& one : made) {
       {
         const std::lock_guard lock(mutex);
-        keys.erase(one.key);  // before it is closed, as others may get it from then on
+        keys.erase(one.key);  // before the close: other threads may get the key from then on
       }
       ASSERT_TRUE(registrar.close(one));
     }

@@ -57,7 +57,7 @@ class libfabric_rma : public ::testing::TestWithParam<const char*> {
     return nodes->get(into.data(), into.size(), mine->handle().desc, source.peer_address(from), source.key);
   }
 
-  /// Whether a put of 'n's is refused. udp and shm do not answer what they refuse, so that patience is short.
+  /// Returns whether a put of 'n's is refused. udp and shm do not answer what they refuse, so the patience is short.
   bool refuses(std::size_t bytes, std::uint64_t peer_address, std::uint64_t key) {
     late_.assign(bytes, 'n');
     auto mine = near->acquire(late_.data(), bytes, rights::local_read);
@@ -69,7 +69,7 @@ class libfabric_rma : public ::testing::TestWithParam<const char*> {
     return refuses(bytes, theirs.handle().peer_address(to), theirs.handle().key);
   }
 
-  std::vector<char> late_;  // outlives the endpoints, which may still send it
+  std::vector<char> late_;  // outlives the endpoints, which may still send from it
   std::unique_ptr<node_pair> nodes;
   std::unique_ptr<cache_type> near, far;
 };
@@ -144,8 +144,8 @@ TEST_P(libfabric_rma, a_key_that_was_withdrawn_reaches_nothing) {
   EXPECT_EQ(std::count(other.begin(), other.end(), 'o'), 4096);
 }
 
-// What docs/registrars.md says of providers that copy: they look up the address when the bytes come. A provider that
-// pins (FI_MR_ALLOCATED) would put them into the pages of old.
+// docs/registrars.md on providers that copy: they look up the address when the bytes come. A provider that pins
+// (FI_MR_ALLOCATED) would put the bytes into the old pages.
 TEST_P(libfabric_rma, a_provider_that_pins_nothing_has_no_stale_registrations) {
   if (nodes->far.registrar().rules().allocated) GTEST_SKIP() << "this provider pins";
   constexpr std::size_t bytes = 65536;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// One end of a fabric, as a process has it: domain, endpoint and completion queue of a provider that runs anywhere.
+/// One end of a fabric in a process: the domain, endpoint and completion queue of a provider that runs anywhere.
 #pragma once
 
 #include <pinfold/registrars/libfabric.hpp>
@@ -21,14 +21,14 @@
 
 namespace pinfold::testing {
 
-/// What a provider offers on this machine, or null. Providers over IP: on the loopback interface.
+/// Returns the provider's offer on this machine, or null. Providers over IP use the loopback interface.
 inline std::shared_ptr<::fi_info> offered_by(const std::string& provider) {
   const std::shared_ptr<::fi_info> hints(::fi_allocinfo(), ::fi_freeinfo);
   hints->ep_attr->type = FI_EP_RDM;
   hints->caps = FI_MSG | FI_RMA;
   hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
   hints->domain_attr->threading = FI_THREAD_SAFE;
-  hints->tx_attr->op_flags = FI_DELIVERY_COMPLETE;  // or else a completion does not say that the peer has the bytes
+  hints->tx_attr->op_flags = FI_DELIVERY_COMPLETE;  // makes a completion say that the peer has the bytes
   hints->fabric_attr->prov_name = ::strdup(provider.c_str());
   ::fi_info* found = nullptr;
   const bool over_ip = provider != "shm";
@@ -91,7 +91,7 @@ class node {
     return address;
   }
 
-  /// 1: an operation was completed. 0: none yet. Negative: one failed, with this fi_errno.
+  /// Returns 1 when an operation was completed, 0 when none was yet, and a negative fi_errno when one failed.
   [[nodiscard]] int poll() const {
     ::fi_cq_entry done{};
     const auto got = ::fi_cq_read(queue_.get(), &done, 1);
@@ -104,7 +104,8 @@ class node {
   std::shared_ptr<::fi_info> info;
 
  private:
-  // Where a function of libfabric writes what it made; goes to its owner at the end of the full expression.
+  // The place where a function of libfabric writes the object it made; passes it to the owner at the end of the full
+  // expression.
   template <class Object>
   struct receiver {
     owned<Object>& owner;
@@ -124,7 +125,7 @@ class node {
   owned<::fid_ep> endpoint_;
 };
 
-/// Two ends that know each other. What one of them posts needs both to be polled.
+/// Two ends that know each other. Both must be polled for an operation of either to proceed.
 class node_pair {
  public:
   explicit node_pair(const std::string& provider) : near(provider), far(provider) {
@@ -132,7 +133,7 @@ class node_pair {
     static_cast<void>(far.meet(near.name()));
   }
 
-  /// 0, or a negative fi_errno; -FI_ETIMEDOUT when patience ends, and then it may still happen.
+  /// Returns 0 or a negative fi_errno. After -FI_ETIMEDOUT the put may still happen.
   int put(const void* from, std::size_t bytes, void* desc, std::uint64_t peer_address, std::uint64_t key) const {
     return finish([&] { return ::fi_write(near.endpoint(), from, bytes, desc, to_far_, peer_address, key, nullptr); });
   }

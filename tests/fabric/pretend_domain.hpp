@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// A domain of no provider: it registers nothing, notes what it is asked, and refuses what a test says.
+/// A domain without a provider: it registers nothing, records the requests, and refuses those that a test chooses.
 #pragma once
 
 #include "support/fault_points.hpp"
@@ -52,12 +52,12 @@ class pretend_domain {
 
   ::fi_domain_attr attributes{};
   ::fi_fabric_attr fabric{};
-  std::string provider = "tcp";  ///< one that libfabric's own cache is not for
+  std::string provider = "tcp";  ///< a provider that libfabric's own cache does not serve
   ::fi_info info{};
   ::fid_domain domain{};
-  std::vector<::fi_mr_attr> asked;  ///< `mr_iov` of these is gone; `iovs` has what it was
+  std::vector<::fi_mr_attr> asked;  ///< the `mr_iov` pointers dangle; `iovs` has the contents
   std::vector<::iovec> iovs;
-  std::set<std::uint64_t> keys;  ///< in use; a second request of one is refused
+  std::set<std::uint64_t> keys;  ///< in use; a second request for one of them is refused
   std::map<::fid*, std::unique_ptr<::fid_mr>> regions;
   std::vector<::fid*> bound;
   int enabled = 0, closes = 0;
@@ -66,7 +66,7 @@ class pretend_domain {
   fault_points faults;  ///< of fi_mr_regattr, fi_mr_bind, fi_mr_enable and fi_close
   int misuses = 0;      ///< closes of what is not open
 
-  /// After any other failure of fi_close the region may be gone: here, and in `watched_domain`, it is.
+  /// After any other failure of fi_close the region may be gone. Here, and in `watched_domain`, it is gone.
   static bool stays_open(int fault) { return fault == FI_EBUSY || fault == FI_EAGAIN; }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// A provider's domain whose calls for memory regions are counted, and fail when a test says so: they come here first.
+/// A provider's domain with its memory-region calls intercepted: counted, and failed when a test says so.
 #pragma once
 
 #include "support/fault_points.hpp"
@@ -14,7 +14,7 @@
 
 namespace pinfold::testing {
 
-/// Of one domain at a time, and gone before it. Thread-safe.
+/// Intercepts one domain at a time, and must be destroyed before that domain. Thread-safe.
 class watched_domain {
  public:
   explicit watched_domain(::fid_domain* domain) : domain_(domain), real_(domain->mr), own_(*domain->mr) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Any bytes as a handle: check never crashes, and open gives the right bytes or an error.
+// Takes any bytes as a handle: check never crashes, and open gives the right bytes or an error.
 #include "registrars/memfd_handle.hpp"
 #include "support/pattern.hpp"
 
@@ -20,7 +20,7 @@ using pinfold::testing::write_pattern;
 
 constexpr std::size_t bytes = 16 * 1024;
 
-/// A live exporter with two buffers, so that a handle can turn into the other's.
+/// A live exporter with two buffers, so that mutation can turn one handle into the other.
 struct world {
   pinfold::memfd_exporter exporter = pinfold::memfd_exporter::create({.serve = true}).value();
   pinfold::memfd_buffer first = exporter.allocate(bytes).value();
@@ -40,12 +40,12 @@ memfd_handle mutated(FuzzedDataProvider& data, const memfd_handle& original, boo
     const auto place = data.ConsumeIntegralInRange<std::size_t>(0, sizeof made - 1);
     reinterpret_cast<std::uint8_t*>(&made)[place] ^= data.ConsumeIntegral<std::uint8_t>();
   }
-  // The wrong exporter's socket is looked for patiently, which is slow and always the same.
+  // The importer searches long for a wrong exporter's socket, which is slow and always the same.
   if (keep_exporter) std::tie(made.exporter, made.pid) = std::pair{original.exporter, original.pid};
   return made;
 }
 
-/// What is opened has to be what the inode says, which only the exporter's kernel object can prove.
+/// Expects the opened memory to be the one that the inode names, which only the exporter's kernel object can prove.
 void open_and_look(world& all, memfd_importer& importer, const memfd_handle& handle) {
   const auto made = importer.open({1}, handle);
   if (!made) return;

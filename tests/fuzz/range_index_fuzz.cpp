@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Any order of inserts and erases of any ranges: the index finds what a list finds.
+// Inserts and erases any ranges in any order: the index finds what a list finds.
 #include "support/index_pair.hpp"
 
 #include <fuzzer/FuzzedDataProvider.h>

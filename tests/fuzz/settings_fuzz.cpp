@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Any bytes as a settings file: either refused with a place, or accepted and then printed and read back the same.
+// Takes any bytes as a settings file: it is either refused with a place, or accepted and then printed and read back the
+// same.
 #include <pinfold/settings.hpp>
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// How long a property is tried with random histories, and how a failure is replayed.
+/// How long a property is tried with random histories, and how to replay a failure.
 #pragma once
 
 #include "support/settings.hpp"
@@ -15,7 +15,7 @@
 
 namespace pinfold::testing {
 
-/// That the property, of a setup and a history, holds for random ones of about so many steps in all.
+/// Expects the property, of a setup and a history, to hold for random ones of about `steps` steps in all.
 template <class Property>
 void expect_agreement(std::uint64_t steps, Property&& property) {
   constexpr std::uint64_t longest = 200;  // steps of a history, a quarter of it on average

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Merging the ranges of a batch (R26), checked for what it must keep: everything covered, nothing added, nothing too
-// big.
+// Checks the merging of a batch's ranges (R26): everything is covered, nothing is added, and no range is too big.
 #include "support/settings.hpp"
 
 #include <pinfold/detail/batch.hpp>
@@ -13,7 +12,7 @@
 namespace pinfold::testing {
 namespace {
 
-// Whether the asked ranges that went to one merged range cover it without a gap.
+// Returns whether the requested ranges that went to one merged range cover it without a gap.
 bool seamless(const range& merged, std::vector<range> members) {
   std::sort(members.begin(), members.end(), [](auto& a, auto& b) { return a.begin < b.begin; });
   auto reached = merged.begin;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Random histories of one cache of GPU memory, of two other processes, step by step against the oracle that
-// import_cache_model_test.cpp has: R3-R7, R9-R17, R40-R43, R47, R48. The driver is the emulation.
+// Random histories of one cache of GPU memory from two other processes, compared step by step with the oracle of
+// import_cache_model_test.cpp: R3-R7, R9-R17, R40-R43, R47, R48. The driver is the emulation.
 #include "model/history.hpp"
 #include "model/oracle.hpp"
 #include "support/cuda_test.hpp"
@@ -17,12 +17,12 @@ using cuda::status;
 
 std::uint64_t steps_done = 0;
 
-/// The peers' memory, by numbers of the oracle. Outlives a history: starting processes takes longer than one.
+/// The peers' memory, by the oracle's numbers. Outlives a history: starting the processes takes longer than a history.
 class gpu_world {
  public:
   static constexpr std::size_t places = 12;  ///< of each peer
 
-  /// Gives a place fresh memory; `gone` sees what was there.
+  /// Gives a place fresh memory; `gone` gets the serial of the memory that was there.
   template <class Gone>
   pretend_handle allocate(std::size_t which, std::size_t place, std::size_t bytes, Gone&& gone) {
     auto& peer = peers_[which];
@@ -37,7 +37,7 @@ class gpu_world {
     shared_.emplace(here, made);
     return {peer.number, here, made.handle.base, made.handle.size};
   }
-  /// The number that the peer had.
+  /// Ends the peer's process and returns the number it had.
   std::uint64_t kill(std::size_t which) {
     peers_[which].process.reset();
     return peers_[which].number;
@@ -129,7 +129,7 @@ class both {
     cuda_cache::lease lease;
   };
 
-  // Recent handles are asked for most, old and dead ones still sometimes.
+  // Recent handles are requested most often; old and dead ones still sometimes.
   const pretend_handle& handle(std::uint32_t number) const {
     const auto recent = std::min<std::size_t>(handles_.size(), number % 8 == 0 ? handles_.size() : 8);
     return handles_[handles_.size() - 1 - number / 8 % recent];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Random histories of an import cache: what is done with it, step by step, and how it is set up.
+/// Random histories of an import cache: its setup, and the operations on it step by step.
 #pragma once
 
 #include "model/agreement.hpp"
@@ -31,7 +31,7 @@ enum class kind : std::uint8_t {
   count_,
 };
 
-/// One step; what its numbers mean depends on what there is when it is taken, so that every history is a legal one.
+/// One step. Its numbers are interpreted by the state at that time, so every history is a legal one.
 struct step {
   kind what = kind::acquire;
   std::uint32_t a = 0;

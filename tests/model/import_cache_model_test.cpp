@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Random histories of one cache, step by step against the oracle: R3-R7, R9-R17, R40-R43, R47, R48.
+// Random histories of one cache, compared step by step with the oracle: R3-R7, R9-R17, R40-R43, R47, R48.
 #include "model/history.hpp"
 #include "model/oracle.hpp"
 #include "support/cache_checks.hpp"
@@ -68,7 +68,7 @@ class both {
  private:
   using lease = import_cache<pretend_importer>::lease;
 
-  // Recent handles are asked for most, old and dead ones still sometimes.
+  // Recent handles are requested most often; old and dead ones still sometimes.
   const pretend_handle& handle(std::uint32_t number) const {
     const auto recent = std::min<std::size_t>(handles_.size(), number % 8 == 0 ? handles_.size() : 8);
     return handles_[handles_.size() - 1 - number / 8 % recent];

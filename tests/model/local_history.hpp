@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Random histories of a cache of local memory: what is done with it, step by step, and how it is set up.
+/// Random histories of a cache of local memory: its setup, and the operations on it step by step.
 #pragma once
 
 #include "support/local_fixture.hpp"

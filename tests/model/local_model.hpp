@@ -55,7 +55,7 @@ class local_model {
       case local_kind::announce:
         oracle_.invalidate(memory);
         announce_gone(at(memory), memory.size());
-        RC_ASSERT(!cache_.find(nullptr, 1));  // any request makes it look
+        RC_ASSERT(!cache_.find(nullptr, 1));  // any request makes the cache read the board
         return;
       case local_kind::unpersist: oracle_.unpersist(memory); return cache_.unpersist(at(memory), memory.size());
       case local_kind::fail_opens:
@@ -129,7 +129,7 @@ class local_model {
     if (got) leases_.emplace_back(item, std::move(*got));
   }
 
-  /// Which registration a lease is on.
+  /// Returns the registration that the lease is on.
   template <class Lease>
   std::optional<local_oracle::choice> taken(const Lease& got) const {
     if (!got) return std::nullopt;
@@ -137,8 +137,8 @@ class local_model {
     return local_oracle::choice{one.memory, one.access};
   }
 
-  // A batch does what single requests do, though it may close what is due later and in another order: it is tried where
-  // nothing runs short, and compared when all that is due is closed.
+  // A batch does the same as single requests, but may close due entries later and in another order. So the model tries
+  // batches only where nothing runs short, and compares when all due closes are done.
   void batch(std::uint32_t a, std::uint32_t b, rights need) {
     if (limited_ || failing_opens_ > 0 || oracle_.failing_closes > 0 || refuse_unions_) return;
     std::vector<range> ranges;
@@ -206,7 +206,7 @@ class local_model {
   bool refuse_unions_ = false;
 };
 
-/// About so many steps in all, each history over a world of its own.
+/// Checks random histories of about `steps` steps in all, each over a world of its own.
 template <class MakeWorld>
 void expect_local_agreement(std::uint64_t steps, MakeWorld make_world) {
   std::uint64_t done = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What a cache of local memory must do, said in the simplest way: lists, linear searches, one thread.
+/// The specification of a cache of local memory in its simplest form: lists, linear searches, one thread.
 #pragma once
 
 #include "model/second_chance.hpp"
@@ -28,25 +28,25 @@ class local_oracle {
     bool persistent = false;
     bool bypass = false;
     bool stale = false;
-    bool visited = false;  // since the hand came by
-    unsigned moved = 0;    // when it came to the index that it is in
+    bool visited = false;  // since the hand last passed
+    unsigned moved = 0;    // when it entered its current index
   };
-  using outcome = std::optional<errc>;  // nothing means success
+  using outcome = std::optional<errc>;  // none: success
 
   local_oracle(const cache_options& options, std::size_t capacity) : options_(options), capacity_(capacity) {}
 
   int failing_opens = 0;
   errc open_failure = errc::driver_error;
   int failing_closes = 0;
-  bool refuse_unions = false;  // the device does not register more than three rights at once
+  bool refuse_unions = false;  // the device refuses more than three rights at once
 
-  /// Where several serve, any will do: this is the one that the cache took.
+  /// The entry that the cache took. Where several entries serve a request, any of them is right.
   struct choice {
     range memory;
     rights access;
   };
 
-  /// The item that the lease is on, when it succeeds.
+  /// Sets `held` to the item that the lease is on, when the request succeeds.
   outcome acquire(const range& wanted, rights need, bool persistent, bool bypass, item*& held,
                   const std::optional<choice>& taken) {
     if (item* found = bypass ? nullptr : live(wanted, need, taken, persistent))
@@ -121,7 +121,7 @@ class local_oracle {
   [[nodiscard]] bool reusable(const item& one) const {
     return one.state == entry_state::live && options_.retain && !one.bypass && !one.persistent;
   }
-  // What ends with its last lease is not for who wants it to stay.
+  // A persistent request is not served by a bypass entry, which its last lease closes.
   item* live(const range& wanted, rights need, const std::optional<choice>& taken, bool persistent = false) {
     item* first = nullptr;
     for (item* i : in_order()) {
@@ -243,7 +243,7 @@ class local_oracle {
   std::size_t capacity_;
   std::list<item> items_;
   second_chance<item> kept_;
-  items queued_;  // nobody holds or wants them
+  items queued_;  // without leases and stale or superseded
   items owed_;    // their close failed
   unsigned moves_ = 0;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What an import cache must do, said in the simplest way: lists, linear searches, one thread. The model test holds the
-/// real cache against it after every step.
+/// The specification of an import cache in its simplest form: lists, linear searches, one thread. The model test
+/// compares the real cache with it after every step.
 #pragma once
 
 #include "model/second_chance.hpp"
@@ -24,10 +24,10 @@ class oracle {
     pretend_handle handle;
     entry_state state = entry_state::live;
     int leases = 0;
-    bool visited = false;  // since the hand came by
+    bool visited = false;  // since the hand last passed
     bool bypass = false;
   };
-  using outcome = std::optional<errc>;  // nothing means success
+  using outcome = std::optional<errc>;  // none: success
 
   oracle(const cache_options& options, std::size_t capacity) : options_(options), capacity_(capacity) {}
 
@@ -36,12 +36,13 @@ class oracle {
   int failing_opens = 0;
   errc open_failure = errc::driver_error;
   int failing_closes = 0;
-  /// What is open already is opened again without the driver, and closed by it when the last has gone.
+  /// The importer opens an open handle again without the driver, and closes it in the driver when its last user has
+  /// closed it.
   bool counts_opens = false;
-  /// The driver looks for what is in the way, and for room, before it looks at the handle.
+  /// The driver checks for overlapping mappings, and for room, before it checks the handle.
   bool mapped_before_stale = false;
 
-  /// What the last successful call gave a lease on.
+  /// The item that the last successful call leased.
   [[nodiscard]] item* granted() const noexcept { return granted_; }
 
   outcome acquire(const pretend_handle& wanted, const range& part) {
@@ -99,7 +100,7 @@ class oracle {
     return all;
   }
 
-  /// Everything that is open, to be compared with `dump()`.
+  /// Returns everything that is open, to be compared with `dump()`.
   [[nodiscard]] auto listed() const {
     std::multiset<std::tuple<std::uint64_t, std::uintptr_t, std::uintptr_t, entry_state, std::uint64_t, bool>> all;
     for (const auto& i : items_)
@@ -257,7 +258,7 @@ class oracle {
   std::list<item> items_;
   item* granted_ = nullptr;
   second_chance<item> kept_;
-  items queued_;  // stale, nobody holds them
+  items queued_;  // stale, without a lease
   items owed_;    // their close failed
 };
 

@@ -34,7 +34,7 @@ TEST(range_index_model, finds_what_a_list_finds) {
   }
 }
 
-// Enough for several levels; few places, so that ranges are equal, and few peers or many.
+// Enough entries for several levels; few places, so that some ranges are equal; few peers or many.
 TEST(range_index_model, large_ones_find_what_a_list_finds) {
   std::mt19937_64 random(test_seed());
   for (const std::uint64_t peers : {1U, 5U, 500U}) {
@@ -58,7 +58,7 @@ TEST(range_index_model, large_ones_find_what_a_list_finds) {
 }
 
 TEST(range_index_model, ranges_beyond_four_gigabytes_are_ordered_rightly) {
-  index_pair both;  // differences of these do not fit an int: Open MPI's tree loses them
+  index_pair both;  // the differences of these do not fit an int: Open MPI's tree loses such ranges
   for (std::uintptr_t i = 0; i < 64; ++i) both.insert({1}, {i << 33U, (i << 33U) + 1});
   for (std::uintptr_t i = 0; i < 64; ++i) EXPECT_TRUE(both.agree_on({1}, {i << 33U, (i << 33U) + 1}));
   EXPECT_TRUE(both.sound());

@@ -24,7 +24,7 @@ struct real_world {
   [[nodiscard]] std::uint64_t number_of(const typename R::registration_type& made) const {
     return numbers->of(made.mr);
   }
-  /// Bytes that are registered, counted as often as they are.
+  /// Returns the sum of the sizes of all registrations; bytes that several cover count several times.
   [[nodiscard]] std::size_t bytes() const {
     std::size_t sum = 0;
     for (const auto& [number, one] : device->now()) sum += one.memory.size();
@@ -36,7 +36,7 @@ struct real_world {
   std::shared_ptr<region_numbers> numbers = std::make_shared<region_numbers>();
   std::uintptr_t begin, unit = test_pages::page;
   std::function<R()> make;
-  std::function<bool(const real_world&)> agrees{};  ///< what the driver counts, with what was noted
+  std::function<bool(const real_world&)> agrees{};  ///< compares the driver's count with the registrations
 };
 
 }  // namespace pinfold::testing

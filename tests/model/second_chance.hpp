@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Which entry goes when room is needed, said in the simplest way: the hand goes round, and who was used since it came
-/// by last gets another round.
+/// The eviction policy in its simplest form: the hand goes round, and spares each entry that was used since it last
+/// passed.
 #pragma once
 
 #include <pinfold/statistics.hpp>
@@ -21,20 +21,20 @@ class second_chance {
     marked_.remove(&one);
   }
 
-  /// A marked one is used again.
+  /// Makes a marked entry live again.
   void revive(Item& one) {
     marked_.remove(&one);
     one.state = entry_state::live;
     round_.push_back(&one);
   }
 
-  /// The one to close next, or null.
+  /// Returns the entry to close next, or null.
   Item* victim() {
     if (marked_.empty()) mark(std::min<std::size_t>(64, 1 + round_.size() / 16), 2 * round_.size(), true);
     return marked_.empty() ? nullptr : marked_.front();
   }
 
-  /// All that nobody holds, to be closed one by one from the front.
+  /// Marks all entries without a lease and returns the marked ones, to be closed one by one from the front.
   std::list<Item*>& all_idle() {
     mark(round_.size(), round_.size(), false);
     return marked_;

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * A hit without the mutex, and who closes what may be hit: docs/protocol-model.md says what this is and is not.
+ * Hits without the mutex, and the close of entries that may be hit; docs/protocol-model.md states the model's scope.
  * `scripts/model-check` runs every variant. Without a definition, pins are in cells; EVENTS, SLOTS, DESTROY choose
- * other right variants. Every other name that is tested here with `ifdef` breaks one rule, and has to be found out.
+ * other right variants. Every other name that is tested here with `ifdef` breaks one rule, and an assertion must fail.
  *
- * Spin interleaves whole steps, so it is sequentially consistent. What a processor does to that is explicit here: what
- * threads share without the mutex is in `memory`, a thread's stores go through its buffer, and the process `hardware`
- * writes them back in their order, whenever it likes. A load that takes no part in a d_step is a step of its own.
+ * Spin interleaves whole steps, so it is sequentially consistent. A processor's reordering is explicit here: variables
+ * that threads share without the mutex are in `memory`, a thread's stores go through its buffer, and the process
+ * `hardware` writes them back in their order, at any time. A load outside a d_step is a step of its own.
  */
 
 #define THREADS 3
 #define RECORDS 2
 #define ROOM 3 /* stores in a buffer */
 
-/* What is in memory. 0 is nothing: an empty place of a buffer. */
+/* The addresses in memory. Address 0 marks an empty place of a buffer. */
 #define CELL(t) (1 + (t)) /* a pin's record + 1; in SLOTS, the record and the count with its bias */
 #define WORD(r) (4 + (r)) /* the hittable bit */
-#define RANGE(r) (6 + (r)) /* which memory, and which incarnation of it */
+#define RANGE(r) (6 + (r)) /* the memory, and its incarnation */
 #define TOKEN 8 /* a lease on its way to another thread */
 #define MUTEX 9
 #define GENERATION 10
@@ -33,22 +33,22 @@ byte stored[THREADS];
 mtype = { FREE, LIVE, EVICTING, DRAINING, QUEUED, CLOSING };
 mtype state[RECORDS] = FREE;
 short own[RECORDS]; /* the entry's own counter: changed by any thread, by locked instructions */
-byte pending;       /* EVENTS: memory that went, and was not looked at yet, a bit each */
+byte pending;       /* EVENTS: memory that went and is not dealt with yet, a bit each */
 bool home = true;   /* the engine is still there */
 bool woken;         /* WAIT: a release was settled since the waiting thread looked */
 
-/* What nobody in the program knows, for the assertions. */
+/* Ghost state, which only the assertions read. */
 bool open[RECORDS];   /* in the driver */
 byte leases[RECORDS];
 byte begun[2]; /* how often this memory was declared gone */
-byte gone[2];  /* how often that is known to have happened: by the return of `invalidate`, or by the event */
-bool acquiring[THREADS] = true; /* DESTROY: nobody may destroy a cache that is asked for something */
+byte gone[2];  /* how often the program knows that: by the return of `invalidate`, or by the event */
+bool acquiring[THREADS] = true; /* DESTROY: no thread may destroy a cache that another thread uses */
 byte done;
 
 #define ADDRESS(range) ((range) / 8)
 #define VERSION(range) ((range) % 8)
 
-/* The newest store of one's own, else what is in memory. */
+/* Loads the thread's own newest store, else the value in memory. */
 #define LOAD(l) (where[2 + ROOM * me] == (l) -> value[2 + ROOM * me] : \
                 (where[1 + ROOM * me] == (l) -> value[1 + ROOM * me] : \
                 (where[0 + ROOM * me] == (l) -> value[0 + ROOM * me] : memory[l])))
@@ -83,7 +83,7 @@ inline unlock() { store(MUTEX, 0) }
 /* membarrier(2): the caller's stores are visible before any other thread is interrupted; these come in any order. */
 inline barrier() {
   flush(me);
-#ifndef NO_BARRIER /* a fence of the caller's own is all there is */
+#ifndef NO_BARRIER /* only the caller passes a fence */
   todo = 7 - (1 << me);
   do
   :: todo & 1 -> flush(0); todo = todo & 6
@@ -94,7 +94,7 @@ inline barrier() {
 #endif
 }
 
-/* The pins of a record, one word after the other. */
+/* Sums the pins of a record, one word after the other. */
 inline count_pins(r) {
   total = own[r];
   i = 0;
@@ -116,7 +116,7 @@ inline count_pins(r) {
   od
 }
 
-/* Clears the bit, and counts what is pinned once everybody knows. */
+/* Clears the bit, and counts the pins once every thread sees that. */
 inline stop_and_count(r) {
   store(WORD(r), 0);
 #ifdef SUM_BEFORE_BARRIER
@@ -128,7 +128,7 @@ inline stop_and_count(r) {
 #endif
 }
 
-/* Under the mutex, which is given up while the driver works. */
+/* Closes under the mutex, which it releases while the driver works. */
 inline close(r) {
   state[r] = CLOSING;
   unlock();
@@ -141,7 +141,7 @@ inline close(r) {
   state[r] = FREE
 }
 
-/* d_step in it: the driver's open, under the mutex. Nobody can hit it before the last of the stores. */
+/* The d_step is the driver's open, under the mutex. No thread can hit the record before the last of the stores. */
 inline open_for(address, r) {
   d_step { open[r] = true; state[r] = LIVE; STORE(RANGE(r), 8 * (address) + begun[address]) }
   store(WORD(r), 1)
@@ -163,7 +163,7 @@ inline settle(r) {
   unlock()
 }
 
-/* After a pin was taken back. */
+/* Settles after a pin was removed, if that is necessary. */
 inline look_again(r) {
   if
 #ifdef WAIT
@@ -214,7 +214,7 @@ inline give_up(r) { UNPIN(me, r, 0) }
 inline give_up(r) { UNPIN(me, r, 0); look_again(r) }
 #endif
 
-/* d_step: the lease begins with the load that was the last to be compared. */
+/* d_step: the lease begins with the last of the compared loads. */
 inline leased(wanted, r) {
   d_step {
     assert(open[r]);
@@ -225,7 +225,7 @@ inline leased(wanted, r) {
   }
 }
 
-/* What all compare, in the order of the code. `ok` is the outcome. */
+/* The comparisons of a hit; their order follows the code. `ok` is the outcome. */
 #ifdef EVENTS
 inline compare_generation() {
   if
@@ -242,7 +242,7 @@ inline compare_range(wanted, r) { ok = ok && ADDRESS(LOAD(RANGE(r))) == wanted }
 
 /* A hit. Its record is a guess, which may be years old. */
 inline hit(wanted, r) {
-  /* d_step: of a hint, which proves nothing, and of a cell that only this thread fills. */
+  /* d_step: loads of a hint, which proves nothing, and of a cell that only this thread fills. */
   d_step { begin = gone[wanted]; ok = MAY_PIN && ADDRESS(LOAD(RANGE(r))) == wanted }
   if
   :: ok ->
@@ -271,7 +271,7 @@ inline hit(wanted, r) {
       leased(wanted, r);
       if
       :: release(me, r)
-#if defined(DESTROY) || defined(WAIT) /* whose thread 1 need not come for a lease */
+#if defined(DESTROY) || defined(WAIT) /* here thread 1 need not take over a lease */
 #elif defined(SLOTS)
       :: memory[TOKEN] == 0 -> store(TOKEN, r + 1)
 #else
@@ -285,7 +285,7 @@ inline hit(wanted, r) {
   d_step { begin = 0; ok = false }
 }
 
-/* Gives back what another thread acquired. */
+/* Releases a lease that another thread acquired. */
 inline take_over() {
   d_step { FENCED && memory[TOKEN] != 0 -> c = memory[TOKEN] - 1; memory[TOKEN] = 0 }
 #ifdef SLOTS
@@ -297,7 +297,7 @@ inline take_over() {
   d_step { c = 0; r = 0 }
 }
 
-/* Under the mutex: the registrations of that memory are to be found no more. Closes those that nobody holds. */
+/* Under the mutex: hides the registrations of that memory, and queues those without a pin to be closed. */
 inline retire(address) {
   r = 0;
   do
@@ -332,7 +332,7 @@ inline invalidate(address) {
   unlock()
 }
 
-/* A monitor's event. d_step: nobody may register memory while it is being freed, so the two are as one. */
+/* A monitor's event. d_step: a program may not register memory while it frees it, so the two are one step. */
 inline event(address) {
   d_step {
 #ifdef EVENT_IN_BUFFER
@@ -345,7 +345,7 @@ inline event(address) {
   }
 }
 
-/* Under the mutex. First the generation, then the events up to it, and `seen` when all of them are dealt with. */
+/* Under the mutex: loads the generation, deals with the events up to it, and then raises `seen`. */
 inline drain() {
   d_step { g = LOAD(GENERATION); p = pending; pending = 0 }
 #ifdef SEEN_FIRST
@@ -362,7 +362,7 @@ inline drain() {
   g = 0
 }
 
-/* Takes a live record out of the reach of hits; who is pinned stays as it was. */
+/* Takes a live record out of the reach of hits, unless it is pinned. */
 inline evict(r) {
   lock();
   if
@@ -432,7 +432,7 @@ inline quiesce() {
   unlock()
 }
 
-/* A request under the mutex: it finds an entry, or uses a record again for this memory. Its pin is the entry's own. */
+/* A request under the mutex: finds an entry, or reuses a record for this memory. Its pin is in the entry's counter. */
 inline miss(wanted) {
   lock();
   begin = gone[wanted];
@@ -475,7 +475,7 @@ inline miss(wanted) {
   d_step { begin = 0; ok = false; r = 0 }
 }
 
-/* The end of the cache. It waits for leases; the time-out is not in the model. */
+/* Ends the cache after the last lease; the time-out is not in the model. */
 inline destroy() {
   lock();
   r = 0;
@@ -510,7 +510,7 @@ inline destroy() {
   unlock()
 }
 
-/* A count goes to the entries when its thread ends. */
+/* Moves a count to its entry when the thread ends. */
 inline fold() {
   x = LOAD(CELL(me));
   if
@@ -522,7 +522,7 @@ inline fold() {
   x = 0
 }
 
-/* Who does what, and how often. Any guess may be made of any record, for any memory. */
+/* The operations of each thread, and their number. A hit may guess any record, for any memory. */
 #ifndef HITS
 #define HITS 2
 #endif
@@ -605,7 +605,7 @@ end:
 init {
   d_step {
     memory[RANGE(0)] = 0; memory[WORD(0)] = 1; open[0] = true; state[0] = LIVE;
-    memory[RANGE(1)] = 8 * 2; /* of no memory that is asked for */
+    memory[RANGE(1)] = 8 * 2; /* of memory that no thread requests */
 #ifdef TWO_WORD_SLOT
     memory[COUNT(0)] = 8; memory[COUNT(1)] = 8; memory[COUNT(2)] = 8;
 #elif defined(SLOTS)
@@ -614,7 +614,7 @@ init {
   }
   atomic { run thread(0, HITS); run thread(1, OTHERS); run thread(2, CLOSES) }
   done == THREADS && stored[0] + stored[1] + stored[2] == 0;
-  /* No close is lost: what drains is held by somebody. */
+  /* No close is lost: a draining entry has a lease. */
   assert(state[0] != DRAINING || leases[0] > 0);
   assert(state[1] != DRAINING || leases[1] > 0);
   assert(home || (!open[0] && !open[1]))

@@ -2,10 +2,11 @@
  *
  * From an event of memory to the next look-up, over userfaultfd: src/monitors/userfaultfd_thread.cpp (the reader),
  * src/watch/board.cpp (numbers and ranges) and src/core/engine_news.cpp (a cache that reads them). Two callers unmap or
- * discard at the same time, each the memory that only it uses, and ask two caches for it again. `scripts/model-check`
- * runs every variant. THIRD adds a thread that gets the address from the kernel before the caller is released; POSTS
- * adds numbers of another monitor, of other memory or of none that is registered, so that the ring overflows; HOOKED
- * has the second caller post its events itself, before its calls; ASKER adds a thread that only asks. The others break one rule each, and have to fail:
+ * discard at the same time, each its own memory, and ask two caches for it again. `scripts/model-check` runs every
+ * variant. THIRD adds a thread that gets the address from the kernel before the caller is released; POSTS adds numbers
+ * of another monitor, for other memory or for none that is registered, so that the ring overflows; HOOKED has the
+ * second caller post its events itself, before its calls; ASKER adds a thread that only asks. Each of the others breaks
+ * one rule, and has to fail:
  *
  *   BATCHED      the reader takes two events in one read, with one number reserved
  *   LATE_NUMBER  the reader reserves the number after the read
@@ -25,7 +26,7 @@
 #define CACHES 2
 #endif
 #ifndef RUN
-#define RUN 3       /* which callers there are, a bit each */
+#define RUN 3       /* the callers that run, a bit each */
 #endif
 #ifndef RING
 #define RING 2 /* places of the board */
@@ -42,23 +43,23 @@
 #define BUSY 128
 #define FILLED(m, number) (((m) & 127) > (number) && (m) != BUSY + (number) + 1)
 #define NOTHING 7   /* a published range that touches no memory here */
-#define EMPTY 6     /* none that is registered anywhere */
+#define EMPTY 6     /* a range that is registered nowhere */
 
 /* The board. */
 byte generation = 1;
-byte mark[RING];    /* number + 1 when the range is there; with BUSY, while it changes */
-byte gone[RING];    /* whose memory */
-byte last[RING];    /* the check: which number that was written for */
-byte outstanding;   /* plus 1: what the reader has reserved is at least this; 0 for nothing */
+byte mark[RING];    /* number + 1 once the range is published; with BUSY while it changes */
+byte gone[RING];    /* the memory that went */
+byte last[RING];    /* the check: the number that `gone` was written for */
+byte outstanding;   /* plus 1: the reader has reserved no number below this; 0: none at all */
 byte filled;        /* plus 1: the latest number with a range that is not empty */
 
-/* The kernel: events in the order in which they came, and the callers that wait for theirs to be read. */
+/* The kernel: the events in order, and the callers that wait until the reader has read theirs. */
 chan events = [CALLERS] of { byte };
 bool released[CALLERS];
 byte in_flight;
 bool is_free[CALLERS]; /* THIRD: another thread may get the address */
 
-/* The program's memory: which pages are behind the address. */
+/* The program's memory: the pages behind each address. */
 byte pages[CALLERS];
 
 /* Each cache: guarded by its mutex, except that hits load `seen`, and `live` after it. */
@@ -66,11 +67,11 @@ bool mutex[CACHES];
 byte cursor[CACHES] = 1;
 byte seen[CACHES] = 1;
 bool live[CACHES * CALLERS];
-byte registered[CACHES * CALLERS]; /* which pages an entry registered */
+byte registered[CACHES * CALLERS]; /* the pages that an entry registered */
 #define ENTRY(c, m) ((c) * CALLERS + (m))
 
-/* A writer that was stopped for a whole round finds its place taken, and leaves it alone. Whether it came a ring late
- * it asks after `filled` was raised; a cache loads the generation first, and then `filled`. */
+/* Publishes a range. A writer that was stopped for a whole round finds its place taken, and does not write. It checks
+ * whether it is a ring late after it raised `filled`; a cache loads the generation first, and then `filled`. */
 inline write(number, memory) {
   d_step { if :: memory != EMPTY && filled <= number -> filled = number + 1 :: else fi }
 #ifdef LATE_WRITER
@@ -117,8 +118,8 @@ inline publish(number, memory) {
 inline take(into) { d_step { into = generation; generation++ } }
 inline reserve(into) { outstanding = generation + 1; take(into) }
 
-/* Marks stale what the range at the cursor touches. A cache that comes a whole ring late marks everything, unless all
- * that it missed was empty; it passes no number that the reader has yet to publish. */
+/* Marks the entries stale that the range at the cursor touches. A cache that is a whole ring late marks all entries,
+ * unless all missed ranges were empty; it passes no number that the reader has yet to publish. */
 inline read_one(c) {
   now = generation;
   if
@@ -155,7 +156,7 @@ inline read_one(c) {
   fi
 }
 
-/* What happened before is dealt with before it returns. */
+/* Deals with all events before the call. */
 inline process_invalidations(c) {
   target = generation;
   d_step { !mutex[c] -> mutex[c] = true };
@@ -170,8 +171,8 @@ inline process_invalidations(c) {
   mutex[c] = false
 }
 
-/* An acquire: a hit without the mutex; else what happened is dealt with, and then a hit under the mutex, with no look
- * at the numbers again, or a registration. */
+/* An acquire: a hit without the mutex; else it deals with all events, and then hits under the mutex, without another
+ * look at the numbers, or registers. */
 inline acquire(c, memory) {
   s = seen[c];
   g = generation;
@@ -246,7 +247,7 @@ end:
 }
 
 #ifdef THIRD
-/* Gets the first caller's address from the kernel, which takes the kernel's lock on the mappings, and looks it up. */
+/* Gets the first caller's address from the kernel, under the kernel's lock on the mappings, and looks it up. */
 active proctype third() {
   byte g, s, m, w, n, now, target;
 end:
@@ -259,7 +260,7 @@ end:
 #endif
 
 #ifdef ASKER
-/* Asks the first cache for memory that nothing happens to, so that its cursor moves at any time. */
+/* Asks the first cache for memory without events, so that the cache's cursor may move at any time. */
 active proctype asker() {
   byte g, s, m, w, n, now, target;
   acquire(0, 0)
@@ -267,7 +268,7 @@ active proctype asker() {
 #endif
 
 #ifdef POSTS
-/* Another monitor, of memory that is in no cache here. */
+/* Another monitor, whose ranges are in no cache here. */
 active proctype hooks() {
   byte number, i;
   bool late;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What `pinfold info` loads to be told of RDMA, on a host that has a device.
+// The libraries that `pinfold info` loads for its RDMA report, on a host that has a device.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// An RDMA device for tests, and two connected queue pairs on it: what one writes, the other's memory gets.
+/// An RDMA device for tests, and two connected queue pairs on it: one writes into the other's memory.
 #pragma once
 
 #include <pinfold/registrars/verbs.hpp>
@@ -62,7 +62,7 @@ class rdma_device {
   owned<ibv_pd, ::ibv_dealloc_pd> domain_;
 };
 
-/// A region of the test's own, with all rights: where things are sent to.
+/// A region of the test's own, with all rights: the destination of transfers.
 class rdma_sink {
  public:
   rdma_sink(const rdma_device& device, void* at, std::size_t bytes)
@@ -77,13 +77,13 @@ class rdma_sink {
   owned<ibv_mr, ::ibv_dereg_mr> region_;
 };
 
-/// Where a peer's memory is.
+/// The place of a peer's memory.
 struct rdma_place {
   const void* at;
   std::uint32_t rkey;
 };
 
-/// After an operation that failed a pair is of no more use.
+/// Two connected queue pairs. After a failed operation a pair cannot be used any more.
 class rdma_pair {
  public:
   explicit rdma_pair(const rdma_device& device)
@@ -100,7 +100,7 @@ class rdma_pair {
   ibv_wc_status read(void* into, std::size_t bytes, std::uint32_t lkey, const rdma_place& from) {
     return run(IBV_WR_RDMA_READ, into, bytes, lkey, from);
   }
-  /// A buffer for the next message.
+  /// Posts a buffer for the next message.
   void post_receive(void* into, std::size_t bytes, std::uint32_t lkey) {
     ibv_sge piece{reinterpret_cast<std::uint64_t>(into), static_cast<std::uint32_t>(bytes), lkey};
     ibv_recv_wr work{};
@@ -109,7 +109,7 @@ class rdma_pair {
     work.num_sge = 1;
     done(::ibv_post_recv(far_.get(), &work, &bad), "ibv_post_recv");
   }
-  /// Into the buffer that was posted; whether both ends are content.
+  /// Sends into the posted buffer; returns whether both ends succeeded.
   bool send(const void* from, std::size_t bytes, std::uint32_t lkey) {
     const auto first = run(IBV_WR_SEND, from, bytes, lkey, {nullptr, 0});
     return first == IBV_WC_SUCCESS && finish() == IBV_WC_SUCCESS;
@@ -179,7 +179,7 @@ class rdma_pair {
     return finish();
   }
 
-  // With one processor, who polls keeps the device from working.
+  // Yields between polls: with one processor, a polling thread keeps the device from working.
   ibv_wc_status finish() {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
     ibv_wc completed{};

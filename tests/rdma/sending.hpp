@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// An RDMA device as that of a `stage_on`: what is registered, it moves to other memory of this process, or from there.
+/// An RDMA device as that of a `stage_on`: it moves registered memory to other memory of this process, or from there.
 #pragma once
 
 #include "rdma/pair.hpp"
@@ -12,7 +12,7 @@
 
 namespace pinfold::testing {
 
-/// What a peer gets is looked at; with `receive`, what the program finds in its memory.
+/// The direction of a transfer. The bytes at the peer are checked; with `receive`, the bytes in the program's memory.
 enum class rdma_way { write, send, receive };
 
 template <rdma_way Way>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// libibverbs' functions as this program sees them: each fails when a test says so. Otherwise they do what they do, or,
-/// over `pretend_verbs`, note what is registered. For one source of a program: it defines them.
+/// libibverbs' functions as this program sees them: each fails when a test says so. Otherwise it calls the real one or,
+/// over `pretend_verbs`, records the registration. Include it in one source of a program: it defines them.
 #pragma once
 
 #include "support/fault_points.hpp"
@@ -14,9 +14,9 @@
 
 namespace pinfold::testing {
 
-/// What is registered, of a device that pretends or of a real one.
+/// The registrations of a pretend device or of a real one.
 struct verbs_calls {
-  fault_points faults;  ///< of the functions below, and of ibv_query_device_ex of a device that pretends
+  fault_points faults;  ///< of the functions below, and of a pretend device's ibv_query_device_ex
   std::set<ibv_mr*> regions;
   std::size_t misuses = 0;
 
@@ -26,7 +26,7 @@ struct verbs_calls {
 };
 inline verbs_calls verbs_now;
 
-/// A device of no hardware, with paging on demand.
+/// A device without hardware, with paging on demand.
 class pretend_verbs {
  public:
   pretend_verbs() {
@@ -83,7 +83,7 @@ inline int verbs_calls::close(ibv_mr* region) {
 
 }  // namespace pinfold::testing
 
-// Before libibverbs' in the order of look-up.
+// The dynamic linker finds these before libibverbs' functions.
 extern "C" ibv_mr* ibv_reg_mr_iova2(ibv_pd* domain, void* at, std::size_t bytes, std::uint64_t iova, unsigned access) {
   return pinfold::testing::verbs_now.open("ibv_reg_mr_iova2", domain, [&] {
     return pinfold::testing::libibverbs<decltype(::ibv_reg_mr_iova2)>("ibv_reg_mr_iova2")(domain, at, bytes, iova,

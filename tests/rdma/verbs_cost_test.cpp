@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The table of docs/rdma.md: an acquire and its release, registering each time and cached. In an emulated machine only
-// the shape means anything.
+// the table's shape means anything.
 #include "rdma/pair.hpp"
 #include "support/memory_attacks.hpp"
 
@@ -18,7 +18,7 @@ namespace {
 
 using cache_type = pinfold::cache<verbs_registrar>;
 
-// Microseconds, the median of so many.
+// Returns the median of that many rounds, in microseconds.
 double cost(cache_type& cache, const void* memory, std::size_t bytes, int rounds) {
   std::vector<double> all;
   for (int i = 0; i < rounds; ++i) {

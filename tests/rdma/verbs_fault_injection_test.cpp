@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every call of libibverbs that a cache makes fails, in every way: over a device that pretends, which runs anywhere and
-// has all the calls, and over a real one.
+// Every call of libibverbs that a cache makes fails, in every way: over a pretend device, which runs anywhere and has
+// all the calls, and over a real one.
 #include "rdma/pair.hpp"
 #include "rdma/struck_verbs.hpp"
 #include "support/local_faults.hpp"
@@ -42,7 +42,7 @@ TEST(verbs_fault_injection_pretend, R10_R41_any_fault_leaves_nothing_behind) {
 }
 
 #if defined(PINFOLD_HAS_REG_DMABUF_MR)
-// Single pages are a device's.
+// Single pages count as a device's memory.
 std::optional<verbs_dma_buf> some_dma_buf(const range& memory) {
   if (memory.size() != test_pages::page) return std::nullopt;
   return verbs_dma_buf{::open("/dev/null", O_RDONLY | O_CLOEXEC), 0};
@@ -51,7 +51,7 @@ std::optional<verbs_dma_buf> some_dma_buf(const range& memory) {
 TEST(verbs_fault_injection_pretend, R10_R41_any_fault_of_dma_bufs_leaves_nothing_behind) {
   pretend_driver driver({.paging = verbs_paging::on_demand, .dma_buf_of = some_dma_buf});
   local_faults<pretend_driver>(driver, close_policy::inline_).survives({"", 0, 1, false});
-  const int before = open_descriptors();  // with those that a process's first cache opens and keeps
+  const int before = open_descriptors();  // includes the descriptors that a process's first cache opens and keeps
   expect_survival(driver, {"ibv_reg_mr_iova2", "ibv_reg_dmabuf_mr", "ibv_dereg_mr"}, codes);
   EXPECT_EQ(open_descriptors(), before);
 }
@@ -61,7 +61,7 @@ TEST(verbs_fault_injection_pretend, a_creation_that_fails_says_why_and_works_the
   for (const auto paging : {verbs_paging::pinned, verbs_paging::implicit})
     for (const char* const call : {"ibv_query_device_ex", "ibv_reg_mr_iova2"})
       for (const int code : codes) {
-        if (call == "ibv_query_device_ex"sv && code == EOPNOTSUPP) continue;  // then the older question is asked
+        if (call == "ibv_query_device_ex"sv && code == EOPNOTSUPP) continue;  // the registrar then asks the older query
         SCOPED_TRACE(::testing::Message() << call << ' ' << code);
         pretend_driver driver({.paging = paging});
         verbs_now.faults.fail(call, 1, code);
@@ -76,7 +76,7 @@ TEST(verbs_fault_injection_pretend, a_creation_that_fails_says_why_and_works_the
   EXPECT_EQ(driver_calls::misuses(), 0U);
 }
 
-// The kernel has destroyed what the device had: nothing is owed, though libibverbs keeps its records.
+// The kernel has destroyed the device's registrations: no close is owed, though libibverbs keeps its records.
 TEST(verbs_fault_injection_pretend, a_device_that_goes_at_any_call_leaves_an_empty_cache) {
   for (const int code : {EIO, ENODEV})
     for (std::uint64_t nth = 1, struck = 1; struck > 0; ++nth) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Failures that a device in software does not have: libibverbs' own functions are replaced by ones that can fail.
+// Failures that a device in software does not have: libibverbs' functions are replaced by functions that can fail.
 #include "rdma/pair.hpp"
 #include "support/memory_attacks.hpp"
 
@@ -27,7 +27,7 @@ F* real(const char* name) {
 int gone(ibv_context*, const ibv_query_device_ex_input*, ibv_device_attr_ex*, std::size_t) { return EIO; }
 }  // namespace
 
-// Before libibverbs' in the order of look-up.
+// The dynamic linker finds these before libibverbs' functions.
 extern "C" ibv_mr* ibv_reg_mr_iova2(ibv_pd* domain, void* at, std::size_t bytes, std::uint64_t iova, unsigned access) {
   if (fails(register_fails)) return errno = register_fails, nullptr;
   return real<decltype(::ibv_reg_mr_iova2)>("ibv_reg_mr_iova2")(domain, at, bytes, iova, access);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Everything that takes the pages from under a memory region, and what the device then writes to a peer: R30, R32, R37.
+// All events that take the pages from under a memory region, and the bytes that the device then writes to a peer: R30,
+// R32, R37.
 #include "rdma/sending.hpp"
 #include "support/hazard_trial.hpp"
 #include "support/hazards_program.hpp"
@@ -13,8 +14,8 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// A device's queues are those of the process that made them; and libibverbs allocates its record of a region where it
-// keeps the top of the heap from being given back.
+// Excludes two events: a device's queues belong to the process that made them, and libibverbs allocates its record of a
+// region where it keeps the top of the heap from being given back.
 bool is_for_verbs(const hazard& what) {
   const std::string_view name = what.name;
   if (sanitized && name.find("vfork") != std::string_view::npos) return false;
@@ -23,7 +24,7 @@ bool is_for_verbs(const hazard& what) {
 
 class verbs_hazards : public ::testing::TestWithParam<watch_case> {};
 
-// In a child, as all that monitors: the next child is to start without one.
+// Makes the monitors in a child, so that the next child starts without any.
 bool keeps_here(const watch_case& who) {
   child_process child([&](line& parent) {
     const auto text = stage_on<rdma_sending>(who).monitors();
@@ -43,13 +44,13 @@ void skip_without_monitor(const watch_case& who) {
       << "no such monitor here: userfaultfd needs Linux 6.7, hooks libc's own allocator and no other code that unmaps";
 }
 
-// Whether old bytes arrived.
+// Returns whether old bytes arrived.
 template <class Device>
 bool brings_old_bytes(const watch_case& who, const hazard& what, const char* way) {
   SCOPED_TRACE(what.name);
   const auto seen = try_in_child<Device>(who, what);
   std::cout << who.name << way << ": " << what.name << ": " << words(seen.what)
-            << std::endl;  // or the next child says it too
+            << std::endl;  // flushed, or the next child prints it as well
   expect_sound(who, what, seen);
   return seen.what == answer::stale;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// An ordinary user, who may lock 8 MiB.
+// An ordinary user with a limit of 8 MiB of locked memory.
 #include "rdma/pair.hpp"
 #include "support/memory_attacks.hpp"
 
@@ -22,7 +22,7 @@ namespace {
 constexpr std::size_t limit_bytes = std::size_t{8} << 20U, piece = 65536;
 constexpr uid_t nobody = 65534;
 
-// In a child that has become that user. Its status; negative when it died.
+// Runs `what` in a child that has become that user. Returns its status, or a negative number when a signal killed it.
 int as_ordinary_user(const std::function<int()>& what) {
   const auto child = ::fork();
   if (child == 0) {

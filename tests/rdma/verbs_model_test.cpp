@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Random histories of a cache over a device, against the oracle of local_cache_model_test.cpp: R20-R24, R27, R28, R41,
-// R43, R49. The kernel pins all that is registered, and counts it. Fewer steps than elsewhere: the machine is slow.
+// R43, R49. The kernel pins all registered memory, and counts it. Fewer steps than elsewhere: the machine is slow.
 #include "model/local_model.hpp"
 #include "model/real_world.hpp"
 #include "rdma/pair.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A peer that was told of memory which is gone since: R30 from the other side.
+// A peer that has the key of memory which has gone since: R30 from the other side.
 #include "rdma/pair.hpp"
 #include "support/memory_attacks.hpp"
 #include "support/process_limits.hpp"
@@ -23,7 +23,7 @@ struct verbs_peers : ::testing::Test {
     ::munmap(own, bytes);
   }
 
-  // The peer's, on a pair of its own.
+  // Writes as the peer, on a pair of its own.
   ibv_wc_status peer_writes(char content, std::uint32_t rkey) {
     std::memset(own, content, bytes);
     const rdma_sink from(device, own, bytes);
@@ -59,7 +59,7 @@ TEST_F(verbs_peers, what_a_peer_writes_through_a_stale_key_is_lost_with_success)
   EXPECT_EQ(counted_by_kernel("VmPin"), pinned);
 }
 
-// The owner announces, takes its lease back, and only then lets the memory go: the key is worth nothing from then on.
+// The owner invalidates, releases its lease, and only then unmaps the memory: the key is worthless from then on.
 TEST_F(verbs_peers, R30_a_key_that_was_withdrawn_is_refused) {
   cache cache(device.registrar(), {.monitor = monitor_choice::explicit_});
   auto held = cache.acquire(memory, bytes, to_peers);
@@ -80,7 +80,7 @@ TEST_F(verbs_peers, R30_a_key_that_was_withdrawn_is_refused) {
   EXPECT_TRUE(memory_is('3'));
 }
 
-// The message arrives in memory that nobody has any more; whose lease it was can tell.
+// The message arrives in pages that are no longer mapped; the lease tells that it is stale.
 TEST_F(verbs_peers, R49_a_posted_receive_whose_memory_is_replaced_is_stale) {
   cache cache(device.registrar(), {.monitor = monitor_choice::explicit_});
   rdma_pair pair(device);

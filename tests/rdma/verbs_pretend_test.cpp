@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an emulated device does not have: paging on demand, and dma-bufs. Over functions of libibverbs' names that only
-// count, so that this runs without a device.
+// Features that an emulated device lacks: paging on demand, and dma-bufs. Runs without a device, over functions of
+// libibverbs' names that only count.
 #include <pinfold/registrars/verbs.hpp>
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ ibv_mr* made_with(unsigned access) {
 }
 }  // namespace
 
-// Before libibverbs' in the order of look-up.
+// The dynamic linker finds these before libibverbs' functions.
 extern "C" ibv_mr* ibv_reg_mr_iova2(ibv_pd*, void*, std::size_t, std::uint64_t, unsigned access) {
   return made_with(access);
 }

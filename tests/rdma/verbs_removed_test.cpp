@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The device is taken away while leases are out. Needs root, and a machine to play with: makes a device of its own.
+// The device is removed while leases are out. Needs root and a disposable machine: the test makes a device of its own.
 #include "rdma/pair.hpp"
 #include "support/memory_attacks.hpp"
 #include "support/process_limits.hpp"

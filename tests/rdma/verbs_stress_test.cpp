@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Two caches on one device and many threads, which replace their memory all the time: no wrong byte, nothing left.
+// Two caches on one device and many threads, which replace their memory all the time: no wrong byte, nothing left open.
 #include "rdma/pair.hpp"
 #include "support/memory_attacks.hpp"
 #include "support/process_limits.hpp"
@@ -26,7 +26,7 @@ using cache_type = pinfold::cache<verbs_registrar>;
 
 using everybody = std::array<cache_type*, 2>;
 
-// Tells who would not hear of it otherwise.
+// Replaces the memory, after invalidating it in the caches that no monitor tells.
 void replace(const everybody& told, std::uint32_t* memory, bool by_discarding) {
   for (auto* const one : told)
     if (one != nullptr) one->invalidate(memory, bytes);
@@ -41,7 +41,8 @@ struct outcome {
   std::atomic<std::uint64_t> transfers{0}, wrong{0}, refused{0};
 };
 
-// One thread's: it writes its own buffer into another, both through a cache, and now and then replaces the first.
+// The loop of one thread: it writes its own buffer into another, both through a cache, and now and then replaces the
+// first.
 void move(cache_type& cache, const everybody& told, const rdma_device& device, unsigned seed,
           std::chrono::steady_clock::time_point until, outcome& all) {
   std::mt19937 random(seed);
@@ -57,7 +58,7 @@ void move(cache_type& cache, const everybody& told, const rdma_device& device, u
         read && written && pair.write(from, bytes, read->handle().lkey, {to, written->handle().rkey}) == IBV_WC_SUCCESS;
     if (!good) {
       ++all.refused;
-      break;  // the pair is of no more use
+      break;  // a pair cannot be used after an error
     }
     if (std::memcmp(from, to, bytes) != 0) ++all.wrong;
     ++all.transfers;
@@ -69,7 +70,7 @@ void move(cache_type& cache, const everybody& told, const rdma_device& device, u
   }
 }
 
-// With a sanitizer's allocator the hooks do not prove themselves: then the threads say it.
+// With a sanitizer's allocator the hooks do not prove themselves: then the threads invalidate.
 monitor_choice monitor_here() {
   const rdma_device device;
   const cache_type probe(device.registrar());

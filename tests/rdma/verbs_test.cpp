@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the verbs registrar asks of the device, and what the device lets be done with it.
+// The verbs registrar's requests to the device, and the operations that the device then permits.
 #include "rdma/pair.hpp"
 #include "registrars/verbs_access.hpp"
 #include "registrars/verbs_refusal.hpp"
@@ -24,8 +24,8 @@ struct verbs : ::testing::Test {
     return {reinterpret_cast<std::uintptr_t>(memory.data()), reinterpret_cast<std::uintptr_t>(memory.data()) + bytes};
   }
 
-  // What comes of a peer's operations on memory registered with these rights: each on a pair of its own, as a pair is
-  // of no more use after an error.
+  // Returns whether a peer may do the operation on memory registered with these rights. Each call uses a new pair,
+  // since a pair cannot be used after an error.
   bool peer_may(rights access, ibv_wr_opcode what) {
     auto registrar = device.registrar();
     auto made = registrar.open(all(), access);
@@ -112,7 +112,7 @@ TEST_F(verbs, paging_on_demand_is_refused_unless_the_device_has_it) {
   }
 }
 
-// This device has no dma-bufs: it is asked, and says so.
+// This device has no dma-bufs: the registrar asks it, and the device refuses.
 TEST_F(verbs, dma_bufs_go_to_the_device_and_their_descriptors_are_closed) {
   const auto before = open_descriptors();
   std::vector<range> asked;

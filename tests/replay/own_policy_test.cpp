@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is called second-chance here is what the cache really does: miss by miss.
+// The policy called second-chance here does the same as the real cache, miss by miss.
 #include "replay/second_chance.hpp"
 #include "replay/simulate.hpp"
 #include "replay/synthetic.hpp"
@@ -22,7 +22,7 @@ cache_options with_budget(std::size_t bytes, std::size_t count) {
   return options;
 }
 
-// Registrations never overlap: each has 64 MiB of addresses for itself.
+// Plays the workload on a real cache. Registrations never overlap: each has 64 MiB of addresses for itself.
 statistics play(const tool::workload& of, cache_options options) {
   cache really(null_registrar{}, std::move(options));
   for (const auto one : of.requests) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Each policy does what its name says, and none evicts what is not there.
+// Each policy does what its name says, and evicts only cached objects.
 #include "replay/policies.hpp"
 #include "replay/lru.hpp"
 #include "replay/offline.hpp"
@@ -43,7 +43,7 @@ workload random_one(std::mt19937_64& chance, std::size_t objects, std::size_t re
   return made;
 }
 
-/// The order in which they went.
+/// Returns the objects in the order in which they were evicted.
 template <class P>
 std::vector<policy::object> evicted(const workload& of, std::size_t budget) {
   struct listening : P {
@@ -70,7 +70,7 @@ TEST(policies, second_chance_spares_who_was_used) {
   EXPECT_EQ(evicted<tool::second_chance>(alike(6, {0, 1, 2, 0, 3, 4, 5}), 3), (objects{1, 2, 0}));
 }
 
-// With room for three: 0 survives in its place, the hand goes on behind it, and what is new meets it first.
+// With room for three: 0 survives in its place, the hand goes on behind it, and meets new objects first.
 TEST(policies, sieve_leaves_survivors_in_their_place) {
   EXPECT_EQ(evicted<tool::sieve>(alike(7, {0, 1, 2, 0, 3, 4, 5, 6}), 3), (objects{1, 2, 3, 4}));
 }
@@ -96,7 +96,7 @@ TEST(policies, lru_is_as_a_list_has_it) {
   }
 }
 
-/// The fewest misses from request `at` on, by trying everything.
+/// Returns the fewest misses from request `at` on, by trying everything.
 std::uint64_t fewest_misses(const workload& of, std::size_t at, const objects& cached, std::size_t room) {
   if (at == of.requests.size()) return 0;
   const auto wanted = of.requests[at];
@@ -122,7 +122,7 @@ TEST(policies, offline_is_the_best_where_all_are_alike) {
   }
 }
 
-/// Sees to it that a policy evicts only what is cached, and that the budget holds.
+/// A policy that checks that the inner policy evicts only cached objects, and that the budget holds.
 class watched : public policy {
  public:
   watched(const workload& of, policy& inner, std::size_t budget)
@@ -179,7 +179,7 @@ TEST(policies, none_is_better_than_offline_where_all_are_alike) {
   for (const auto& how : tool::all_policies()) EXPECT_GE(misses(how), best) << how.name;
 }
 
-// Large and cheap against small and dear: the ones that know of cost keep the small ones.
+// Large and cheap objects against small and expensive ones: the policies that know costs keep the small ones.
 TEST(policies, those_that_know_costs_pay_less) {
   workload of;
   for (int i = 0; i < 64; ++i) of.objects.push_back({1, 1, 1000, 0});
@@ -196,7 +196,7 @@ TEST(policies, those_that_know_costs_pay_less) {
     EXPECT_LT(cost(name), 0.5 * cost("lru")) << name;
 }
 
-// Where all cost the same, the queues are one, and the rest is second chance.
+// Where all costs are equal there is one queue, and the policy is second chance.
 TEST(policies, classes_are_second_chance_where_all_are_alike) {
   std::mt19937_64 chance(test_seed());
   const auto of = random_one(chance, 500, 50000, true);

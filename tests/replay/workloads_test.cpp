@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is replayed is what was recorded, and what is made up is always the same.
+// Recorded traces are replayed as recorded, and synthetic ones are always the same.
 #include "replay/misjudge.hpp"
 #include "replay/recorded.hpp"
 #include "replay/second_chance.hpp"
