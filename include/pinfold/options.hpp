@@ -62,7 +62,7 @@ struct cache_options {
   // For caches of local memory:
   monitor_choice monitor = monitor_choice::automatic;  ///< the monitors that report memory that goes
   bool strict = false;  ///< with userfaultfd: exact even if a thread reuses an address that another thread unmapped
-                        ///< with a raw system call. Adds about 200 ns to every hit
+                        ///< with a raw system call. Adds 0.2 to 0.7 us to every hit
   bool allocator_hints = false;  ///< with `retain` and a proven monitor: make `malloc` return less memory to the
                                  ///< system, if the allocator honours that (R34); undone with the last such cache
   bool program_data = false;     ///< keep registrations of text and data of programs and libraries: assumes that no
