@@ -154,8 +154,11 @@ result<libfabric_registrar::registration_type> libfabric_registrar::open(range m
   what.access = state_->flags_for(access);
   if (state_->options.device_of)
     if (const auto device = state_->options.device_of(memory)) set_device(what, *device);
-  state_->close_owed();
-  auto spare = libfabric::owed_regions::make_note();
+  libfabric::owed_regions::note spare;
+  if (state_->rules.endpoint) {  // otherwise no region has to be enabled, and none can be owed
+    state_->close_owed();
+    spare = libfabric::owed_regions::make_note();
+  }
   ::fid_mr* made = nullptr;
   const int refused = state_->rules.provider_keys ? state_->register_memory(what, made, spare)
                                                   : state_->register_with_own_key(what, made, spare);

@@ -38,15 +38,22 @@ class owed_regions {
   /// key in doubt.
   template <class Freed>
   void retry(Freed&& freed) noexcept {
-    const std::scoped_lock guard(mutex_);
-    owed_.remove_if([&](const region& one) {
+    std::list<region> tried = take_all();  // no lock is held while the provider works
+    tried.remove_if([&](const region& one) {
       const int answer = ::fi_close(&one.open->fid);
       if (answer == 0) freed(one.key);
       return !stays_open(answer);
     });
+    const std::scoped_lock guard(mutex_);
+    owed_.splice(owed_.end(), tried);
   }
 
  private:
+  [[nodiscard]] std::list<region> take_all() noexcept {
+    const std::scoped_lock guard(mutex_);
+    return std::exchange(owed_, {});
+  }
+
   std::mutex mutex_;
   std::list<region> owed_;
 };
