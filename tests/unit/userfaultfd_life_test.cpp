@@ -6,6 +6,7 @@
 #include "support/refused_call.hpp"
 #include "support/userfaultfd_fixture.hpp"
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <fcntl.h>
@@ -16,6 +17,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <thread>
 
 namespace pinfold::testing {
 namespace {
@@ -29,6 +31,38 @@ std::size_t mappings_in(const range& pages) {
     count += found.overlaps(pages) ? 1 : 0;
   }
   return count;
+}
+
+int inherited_userfaultfds() {
+  int count = 0;
+  for (const auto& one : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    count += std::filesystem::read_symlink(one, gone) == "anon_inode:[userfaultfd]" ? 1 : 0;
+  }
+  return count;
+}
+
+// The child's handler closes only a descriptor that was noted: none may be made but not noted at a fork.
+TEST(userfaultfd_fork, R37_a_child_forked_while_monitors_start_and_end_has_no_userfaultfd) {
+  if (auto possible = monitors::uffd::open()) {
+    possible->close();
+  } else {
+    GTEST_SKIP() << describe(possible.error());
+  }
+  watch::board board;
+  watch::watched_memory watched;
+  std::atomic<int> made{0};
+  std::jthread maker([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) made += monitors::make_userfaultfd(board, watched).has_value() ? 1 : 0;
+  });
+  for (int i = 0; i < 300; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(inherited_userfaultfds());
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_EQ(status, 0) << "round " << i;
+  }
+  EXPECT_GT(made.load(), 0);
 }
 
 TEST_F(userfaultfd_monitor, watches_whole_mappings_so_that_they_are_not_split) {
