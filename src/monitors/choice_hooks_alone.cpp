@@ -52,7 +52,7 @@ class trusted final : public watch::monitor {
   [[nodiscard]] code_scan::other_code& other_code() noexcept { return other_code_; }
 
  protected:
-  void restart() noexcept override { static_cast<void>(hooks_->ensure_works()); }
+  bool restart() noexcept override { return hooks_->ensure_works() && !other_code_.found(); }
 
  private:
   std::shared_ptr<watch::monitor> hooks_;

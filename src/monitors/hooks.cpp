@@ -86,7 +86,7 @@ class hooks final : public watch::monitor {
   }
 
  protected:
-  void restart() noexcept override { static_cast<void>(regain()); }
+  bool restart() noexcept override { return regain().has_value(); }
 
  private:
   // Called without the lock, because it takes the dynamic linker's lock.

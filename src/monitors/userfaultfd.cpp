@@ -46,7 +46,7 @@ class userfaultfd final : public watch::monitor {
   }
 
  protected:
-  void restart() noexcept override;
+  bool restart() noexcept override;
 
  private:
   /// A session, kept until the monitor's end: a thread may still use one that has ended.
@@ -88,11 +88,12 @@ result<void> userfaultfd::start() noexcept {
   return {};
 }
 
-void userfaultfd::restart() noexcept {
-  if (!here()) return;
+bool userfaultfd::restart() noexcept {
+  if (!here()) return false;
   if (std::exchange(running_, false)) current().end();
   const auto done = start();
   refusal_.store(done ? nullptr : done.error().message, std::memory_order_release);
+  return done.has_value();
 }
 
 }  // namespace

@@ -21,12 +21,11 @@ bool monitor::recover() noexcept {
     failures_.fetch_add(1, std::memory_order_release);
     board::here().post_everything();
   }
-  const auto now = std::chrono::steady_clock::now();
-  if (!works() && now >= next_attempt_) {
-    restart();
-    if (!works()) next_attempt_ = std::chrono::steady_clock::now() + between_attempts;
+  bool well = works();
+  if (!well && std::chrono::steady_clock::now() >= next_attempt_) {
+    well = restart();
+    if (!well) next_attempt_ = std::chrono::steady_clock::now() + between_attempts;
   }
-  const bool well = works();
   if (well) {
     recoveries_.fetch_add(1, std::memory_order_release);
     failed_.store(false, std::memory_order_release);

@@ -73,9 +73,10 @@ class monitor {
   static constexpr std::chrono::milliseconds between_attempts{100};
 
  protected:
-  /// Restarts the monitor, if it can: then `works` is true again. Called by one thread at a time, after everything kept
-  /// on the monitor's word was invalidated.
-  virtual void restart() noexcept {}
+  /// Restarts the monitor, if it can. Returns whether it worked at a moment during the call: another library may stop
+  /// it again before the call returns, which the next `ensure_works` finds. Called by one thread at a time, after
+  /// everything kept on the monitor's word was invalidated.
+  [[nodiscard]] virtual bool restart() noexcept { return false; }
 
  private:
   [[nodiscard]] bool recover() noexcept;

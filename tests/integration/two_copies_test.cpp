@@ -41,6 +41,7 @@ class another_copy {
   [[nodiscard]] bool watch(const range& memory) const {
     return call<int(void*, std::uintptr_t, std::uintptr_t)>("watch")(copy_, memory.begin, memory.end) == 1;
   }
+  [[nodiscard]] std::string why() const { return call<const char*(void*)>("why")(copy_); }
   [[nodiscard]] bool told() const { return call<int(void*)>("told")(copy_) == 1; }
 
  private:
@@ -76,7 +77,7 @@ void expect_both_are_told(const monitors::chosen& mine, const another_copy& thei
     const some_pages memory(4);
     const watched them(memory.at(), 4 * page);
     EXPECT_TRUE(mine.set->watch(memory.pages(0, 4)));
-    EXPECT_TRUE(theirs.watch(memory.pages(0, 4)));
+    EXPECT_TRUE(theirs.watch(memory.pages(0, 4))) << theirs.why();
     const auto seen = posted([&] { each(memory.at(1)); });
     EXPECT_TRUE(any_overlaps(seen, memory.pages(1, 2)));
     EXPECT_TRUE(theirs.told());
@@ -106,7 +107,7 @@ TEST_F(two_copies, R38_either_goes_first_and_comes_back) {
         const watched them(memory.at(), 2 * page);
         if (mine_first) {
           mine = {};
-          EXPECT_TRUE(theirs.watch(memory.pages(0, 2)));
+          EXPECT_TRUE(theirs.watch(memory.pages(0, 2))) << theirs.why();
           EXPECT_TRUE(posted([&] { ::madvise(memory.at(), page, MADV_DONTNEED); }).empty());
           EXPECT_TRUE(theirs.told());
           mine = monitors::choose(only_hooks);
@@ -132,7 +133,7 @@ TEST_F(two_copies, R33_library_that_is_loaded_after_ucm_proves_itself) {
         const another_copy theirs(only_hooks);
         ASSERT_EQ(theirs.text(), "explicit+hooks");
         const some_pages memory(2);
-        EXPECT_TRUE(theirs.watch(memory.pages(0, 2)));
+        EXPECT_TRUE(theirs.watch(memory.pages(0, 2))) << theirs.why();
         ::madvise(memory.at(), page, MADV_DONTNEED);
         EXPECT_TRUE(theirs.told());
       }
@@ -181,7 +182,7 @@ TEST_F(two_copies, R38_come_and_go_at_the_same_time_while_threads_call) {
         another_copy made(only_hooks);
         ASSERT_EQ(made.text(), "explicit+hooks");
         const some_pages memory(1);
-        ASSERT_TRUE(made.watch(memory.pages(0, 1)));
+        ASSERT_TRUE(made.watch(memory.pages(0, 1))) << made.why();
         ::madvise(memory.at(), page, MADV_DONTNEED);
         ASSERT_TRUE(made.told());
         rounds.fetch_add(1);

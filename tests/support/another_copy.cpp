@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 namespace {
 
@@ -16,6 +17,7 @@ struct another_copy {
   monitors::chosen chosen;
   range memory;
   std::uint64_t cursor = 0;
+  std::string reason;
 };
 
 }  // namespace
@@ -24,7 +26,7 @@ struct another_copy {
 
 /// Chooses monitors as a cache does, and writes their names, or why there are none, into `text`.
 EXPORTED void* another_copy_start(unsigned choice, char* text, std::size_t size) {
-  auto* const made = new another_copy{monitors::choose(static_cast<monitor_choice>(choice)), {}, 0};
+  auto* const made = new another_copy{monitors::choose(static_cast<monitor_choice>(choice)), {}, 0, {}};
   std::strncpy(text, made->chosen.text.c_str(), size - 1);
   return made;
 }
@@ -34,10 +36,23 @@ EXPORTED int another_copy_watch(void* copy, std::uintptr_t begin, std::uintptr_t
   auto& here = *static_cast<another_copy*>(copy);
   here.memory = {begin, end};
   here.cursor = watch::board::here().generation().load();
-  if (!watch::watched_memory::here().prepare(here.memory)) return 0;
+  here.reason.clear();
+  if (!watch::watched_memory::here().prepare(here.memory)) {
+    here.reason = "the memory cannot be prepared";
+    return 0;
+  }
   watch::watched_memory::here().add(here.memory);
-  return here.chosen.keeps && here.chosen.set != nullptr && here.chosen.set->watch(here.memory) ? 1 : 0;
+  if (!here.chosen.keeps || here.chosen.set == nullptr) {
+    here.reason = here.chosen.text;
+    return 0;
+  }
+  const auto watched = here.chosen.set->watch(here.memory);
+  if (!watched) here.reason = describe(watched.error());
+  return watched ? 1 : 0;
 }
+
+/// Returns why the last `another_copy_watch` refused.
+EXPORTED const char* another_copy_why(void* copy) { return static_cast<another_copy*>(copy)->reason.c_str(); }
 
 /// Ends the watch. Returns whether an event came for the pages.
 EXPORTED int another_copy_told(void* copy) {

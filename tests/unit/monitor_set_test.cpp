@@ -25,13 +25,15 @@ class fake_monitor final : public watch::monitor {
   bool watches = true;
   bool healthy = true;
   bool restarts = true;
+  bool broken_at_once = false;  // another library stops it before `restart` returns
   int asked = 0;
   int restarted = 0;
 
  protected:
-  void restart() noexcept override {
+  bool restart() noexcept override {
     ++restarted;
-    healthy = restarts;
+    healthy = restarts && !broken_at_once;
+    return restarts;
   }
 
  private:
@@ -87,6 +89,18 @@ TEST_F(monitor_sets, R53_one_that_cannot_be_made_anew_is_tried_again_only_now_an
   first->healthy = true;  // the monitor recovers by itself
   EXPECT_TRUE(both.watch(pages));
   EXPECT_EQ(both.changes(), 2U);
+}
+
+// Another copy of pinfold may change libc's code at any time; what is registered meanwhile is kept all the same.
+TEST_F(monitor_sets, R53_a_restart_counts_also_when_another_library_stops_it_again_at_once) {
+  const auto before = events();
+  second->healthy = false;
+  second->broken_at_once = true;
+  EXPECT_TRUE(both.watch(pages));
+  EXPECT_EQ(both.changes(), 2U);
+  EXPECT_TRUE(both.watch(pages)) << "restarted without a delay";
+  EXPECT_EQ(second->restarted, 2);
+  EXPECT_EQ(events(), before + 2) << "a failure each time";
 }
 
 TEST_F(monitor_sets, R53_what_it_kept_is_invalidated_also_where_it_works_again_by_itself_meanwhile) {
