@@ -62,22 +62,31 @@ class mapped_area {
   }
 }
 
+#if defined(__x86_64__)
+/// The two functions of the C library again, with its instructions and out of line as there, but never patched.
+[[gnu::noinline]] inline void* unpatched_mmap(std::size_t bytes) noexcept {
+  auto answer = static_cast<long>(SYS_mmap);
+  register long flags asm("r10") = MAP_PRIVATE | MAP_ANONYMOUS;
+  register long file asm("r8") = -1;
+  register long offset asm("r9") = 0;
+  asm volatile("syscall"
+               : "+a"(answer)
+               : "D"(0L), "S"(bytes), "d"(long{PROT_READ | PROT_WRITE}), "r"(flags), "r"(file), "r"(offset)
+               : "rcx", "r11", "memory");
+  return answer < 0 ? MAP_FAILED : reinterpret_cast<void*>(answer);
+}
+[[gnu::noinline]] inline int unpatched_munmap(void* at, std::size_t bytes) noexcept {
+  auto answer = static_cast<long>(SYS_munmap);
+  asm volatile("syscall" : "+a"(answer) : "D"(at), "S"(bytes) : "rcx", "r11", "memory");
+  return answer < 0 ? -1 : 0;
+}
+#endif
+
 /// Does the same past the C library, and so past the libraries that patched it. Returns false on unsupported
 /// architectures.
 [[gnu::noinline]] inline bool map_and_unmap_unseen(std::uint64_t pairs) noexcept {
 #if defined(__x86_64__)
-  for (std::uint64_t i = 0; i < pairs; ++i) {
-    auto fresh = static_cast<long>(SYS_mmap);
-    register long flags asm("r10") = MAP_PRIVATE | MAP_ANONYMOUS;
-    register long file asm("r8") = -1;
-    register long offset asm("r9") = 0;
-    asm volatile("syscall"
-                 : "+a"(fresh)
-                 : "D"(0L), "S"(region_bytes), "d"(long{PROT_READ | PROT_WRITE}), "r"(flags), "r"(file), "r"(offset)
-                 : "rcx", "r11", "memory");
-    auto done = static_cast<long>(SYS_munmap);
-    asm volatile("syscall" : "+a"(done) : "D"(fresh), "S"(region_bytes) : "rcx", "r11", "memory");
-  }
+  for (std::uint64_t i = 0; i < pairs; ++i) unpatched_munmap(unpatched_mmap(region_bytes), region_bytes);
   return true;
 #else
   return pairs == 0;

@@ -75,7 +75,7 @@ result<entry_jump> make_one(const found_function& found, std::uintptr_t replacem
   made.way = *way;
   (*page)->append(stub_mark(way->at));
   made.stub = (*page)->next();
-  (*page)->append(x86_64::far_jump(replacement));
+  (*page)->append(x86_64::shortest_jump(made.stub, replacement));
   made.original = (*page)->next();
   const auto moved = x86_64::moved(found.segment.from(way->at), made.original);
   if (!moved) return tl::unexpected(moved.error());

@@ -203,7 +203,7 @@ result<code> moved(const text& from, std::uintptr_t to) noexcept {
   instruction seen;
   if (!decode(from, seen)) return fail(errc::unsupported, "a libc function does not begin with code");
   auto made = moved_alone(from, seen, to);
-  if (made) add(*made, far_jump(from.at + seen.length));
+  if (made) add(*made, shortest_jump(to + made->size, from.at + seen.length));
   return made;
 }
 
@@ -276,6 +276,14 @@ code far_jump(std::uintptr_t to) noexcept {
   return made;
 }
 
+code shortest_jump(std::uintptr_t from, std::uintptr_t to) noexcept {
+  constexpr std::uint8_t breakpoint = 0xCC;
+  if (!reaches(from, to)) return far_jump(to);
+  code made = jump(from, to);
+  while (made.size < far_jump_size) add_number(made, breakpoint);
+  return made;
+}
+
 }  // namespace pinfold::monitors::x86_64
 
 #else
@@ -298,6 +306,7 @@ bool reaches(std::uintptr_t /*from*/, std::uintptr_t /*to*/) noexcept { return f
 code jump(std::uintptr_t /*from*/, std::uintptr_t /*to*/) noexcept { return {}; }
 code short_jump(std::uintptr_t /*from*/, std::uintptr_t /*to*/) noexcept { return {}; }
 code far_jump(std::uintptr_t /*to*/) noexcept { return {}; }
+code shortest_jump(std::uintptr_t /*from*/, std::uintptr_t /*to*/) noexcept { return {}; }
 
 }  // namespace pinfold::monitors::x86_64
 

@@ -23,11 +23,12 @@ watched_memory& watched_memory::here() {
 
 // Makes the counters of 4 GiB of the address space, when memory there is first registered. They stay.
 bool watched_memory::make_part(std::size_t number) noexcept {
-  if (parts_[number].load(std::memory_order_acquire) != nullptr) return true;
+  auto& slot = parts_[number].in;
+  if (slot.load(std::memory_order_acquire) != nullptr) return true;
   void* const fresh = wiped_pages(sizeof(part));
   if (fresh == nullptr) return false;
   part* none = nullptr;
-  if (!parts_[number].compare_exchange_strong(none, new (fresh) part)) ::munmap(fresh, sizeof(part));
+  if (!slot.compare_exchange_strong(none, new (fresh) part)) ::munmap(fresh, sizeof(part));
   return true;
 }
 
@@ -78,8 +79,8 @@ template <class F>
 void watched_memory::for_each_count(const range& memory, F&& each) noexcept {
   const range counted{memory.begin, std::min(memory.end, std::uintptr_t{1} << address_bits)};
   for_each_unit(counted, part_shift, [&](std::uintptr_t number, const range& in_part) {
-    if (is_whole(in_part, part_shift)) return each(whole_parts_[number], whole);
-    part* const in = parts_[number].load(std::memory_order_acquire);
+    if (is_whole(in_part, part_shift)) return each(parts_[number].whole, whole);
+    part* const in = parts_[number].in.load(std::memory_order_acquire);
     if (in != nullptr) for_each_count_in(*in, in_part, each);
   });
 }
@@ -121,8 +122,8 @@ bool watched_memory::touches(const range& memory) const noexcept {
     const auto number = at >> part_shift;
     const range in_part{at, std::min(end, (number + 1) << part_shift)};
     at = in_part.end;
-    if (whole_parts_[number].any(whole)) return true;
-    const part* const in = parts_[number].load(std::memory_order_acquire);
+    if (parts_[number].whole.any(whole)) return true;
+    const part* const in = parts_[number].in.load(std::memory_order_acquire);
     if (in != nullptr && touches_in(*in, in_part)) return true;
   }
   return false;

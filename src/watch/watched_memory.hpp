@@ -60,20 +60,25 @@ class watched_memory {
     std::array<packed_counts<std::uint64_t>, std::size_t{1} << (part_shift - page_shift - 3)> pages;
   };
 
+  /// 4 GiB of the address space. In one cache line, as every unmap reads both.
+  struct alignas(16) part_slot {
+    std::atomic<part*> in{nullptr};
+    packed_counts<std::uint16_t> whole;
+  };
+
   template <class F>
   void for_each_count(const range& memory, F&& each) noexcept;
   template <class F>
   static void for_each_count_in(part& in, const range& memory, F&& each) noexcept;
   [[nodiscard]] bool has_part(std::size_t number) noexcept {
-    return number >= part_count || parts_[number].load(std::memory_order_acquire) != nullptr || make_part(number);
+    return number >= part_count || parts_[number].in.load(std::memory_order_acquire) != nullptr || make_part(number);
   }
   [[nodiscard]] bool make_part(std::size_t number) noexcept;
   [[nodiscard]] static bool touches_in(const part& in, const range& memory) noexcept;
 
   static std::atomic<watched_memory*> made;
 
-  std::array<std::atomic<part*>, part_count> parts_{};
-  std::array<packed_counts<std::uint16_t>, part_count> whole_parts_{};
+  std::array<part_slot, part_count> parts_{};
   std::atomic<bool> beyond_{false};  // whether memory was registered above the addresses that have counters
 };
 

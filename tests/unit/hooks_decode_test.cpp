@@ -48,6 +48,13 @@ bytes far(std::uintptr_t to) {
   return made;
 }
 
+bytes near(std::uintptr_t from, std::uintptr_t to) {
+  bytes made{0xE9};
+  for (unsigned i = 0; i < 4; ++i) made.push_back(static_cast<std::uint8_t>((to - from - jump_size) >> (8 * i)));
+  made.resize(far_jump_size, 0xCC);
+  return made;
+}
+
 TEST(hooks_decode, long_first_instruction_is_replaced) {
   const auto found = way(move_number + system_call + ret);
   ASSERT_TRUE(found);
@@ -150,39 +157,43 @@ TEST(hooks_decode, refused) {
 }
 
 TEST(hooks_decode, plain_instruction_is_copied) {
-  EXPECT_EQ(moved_bytes(move_number + ret, base + 0x1000), move_number + far(base + 5));
+  EXPECT_EQ(moved_bytes(move_number + ret, base + 0x1000), move_number + near(base + 0x1005, base + 5));
+  EXPECT_EQ(moved_bytes(move_number + ret, base + (std::uintptr_t{1} << 33U)), move_number + far(base + 5));
 }
 
 TEST(hooks_decode, rip_relative_access_is_shifted) {
   const bytes access{0x48, 0x8B, 0x05, 0x10, 0, 0, 0};  // mov 0x10(%rip),%rax
-  EXPECT_EQ(moved_bytes(access, base - 0x1000), (bytes{0x48, 0x8B, 0x05, 0x10, 0x10, 0, 0}) + far(base + 7));
+  EXPECT_EQ(moved_bytes(access, base - 0x1000),
+            (bytes{0x48, 0x8B, 0x05, 0x10, 0x10, 0, 0}) + near(base - 0x1000 + 7, base + 7));
   const bytes with_number{0x83, 0x3D, 0x10, 0, 0, 0, 7};  // cmpl $7,0x10(%rip)
-  EXPECT_EQ(moved_bytes(with_number, base + 0x10), (bytes{0x83, 0x3D, 0, 0, 0, 0, 7}) + far(base + 7));
+  EXPECT_EQ(moved_bytes(with_number, base + 0x10), (bytes{0x83, 0x3D, 0, 0, 0, 0, 7}) + near(base + 0x17, base + 7));
   EXPECT_FALSE(moved(at_base(access), base + (std::uintptr_t{1} << 33U))) << "out of its reach";
 }
 
 TEST(hooks_decode, R38_jump_of_another_hook_is_kept) {
-  EXPECT_EQ(moved_bytes({0xE9, 0x00, 0x01, 0, 0}, base + 0x5000), far(base + 0x105) + far(base + 5));
-  EXPECT_EQ(moved_bytes({0xEB, 0xF0}, base + 0x5000), far(base - 14) + far(base + 2));
+  EXPECT_EQ(moved_bytes({0xE9, 0x00, 0x01, 0, 0}, base + 0x5000), far(base + 0x105) + near(base + 0x500e, base + 5));
+  EXPECT_EQ(moved_bytes({0xEB, 0xF0}, base + 0x5000), far(base - 14) + near(base + 0x500e, base + 2));
   const auto indirect = far(base + 0x1234);  // refers to its own data, so the offset is adjusted
   const bytes first(indirect.begin(), indirect.begin() + 6);
-  EXPECT_EQ(moved_bytes(indirect, base + 0x100), (bytes{0xFF, 0x25, 0x00, 0xFF, 0xFF, 0xFF}) + far(base + 6));
+  EXPECT_EQ(moved_bytes(indirect, base + 0x100),
+            (bytes{0xFF, 0x25, 0x00, 0xFF, 0xFF, 0xFF}) + near(base + 0x106, base + 6));
   EXPECT_TRUE(way(bytes{0xE9, 0, 1, 0, 0} + system_call + ret));
   const bytes by_register{0x49, 0xBB, 1, 2, 3, 4, 5, 6, 7, 8, 0x41, 0xFF, 0xE3};
   EXPECT_EQ(moved_bytes(by_register, base + 0x100),
-            bytes(by_register.begin(), by_register.begin() + 10) + far(base + 10));
+            bytes(by_register.begin(), by_register.begin() + 10) + near(base + 0x10a, base + 10));
 }
 
 TEST(hooks_decode, R38_call_of_another_hook_is_kept) {
   bytes expected{0xFF, 0x15, 2, 0, 0, 0, 0xEB, 8};
   for (unsigned i = 0; i < 8; ++i) expected.push_back(static_cast<std::uint8_t>((base + 0x105) >> (8 * i)));
-  EXPECT_EQ(moved_bytes({0xE8, 0x00, 0x01, 0, 0}, base + 0x5000), expected + far(base + 5));
+  EXPECT_EQ(moved_bytes({0xE8, 0x00, 0x01, 0, 0}, base + 0x5000), expected + near(base + 0x5010, base + 5));
 }
 
 TEST(hooks_decode, conditional_jumps_near_and_far) {
-  EXPECT_EQ(moved_bytes({0x74, 0x10}, base + 0x5000), (bytes{0x75, 14}) + far(base + 0x12) + far(base + 2));
+  EXPECT_EQ(moved_bytes({0x74, 0x10}, base + 0x5000),
+            (bytes{0x75, 14}) + far(base + 0x12) + near(base + 0x5010, base + 2));
   EXPECT_EQ(moved_bytes({0x0F, 0x87, 0x00, 0x01, 0, 0}, base + 0x5000),
-            (bytes{0x76, 14}) + far(base + 0x106) + far(base + 6));
+            (bytes{0x76, 14}) + far(base + 0x106) + near(base + 0x5010, base + 6));
 }
 
 TEST(hooks_decode, what_hooks_begin_with) {
