@@ -45,7 +45,7 @@ function(add_kernel_programs target)
   endif()
   add_part("bpf monitor")
 
-  set(source ${CMAKE_CURRENT_SOURCE_DIR}/monitors/bpf/ummunotify.bpf.c)
+  set(source ${CMAKE_CURRENT_SOURCE_DIR}/monitors/bpf/kernel/ummunotify.bpf.c)
   set(object ${CMAKE_CURRENT_BINARY_DIR}/ummunotify.bpf) # not .o, which would be linked
   set(system_headers "")
   if(CMAKE_LIBRARY_ARCHITECTURE)
@@ -55,14 +55,14 @@ function(add_kernel_programs target)
     OUTPUT ${object}
     COMMAND ${PINFOLD_BPF_CLANG} -target bpf -mcpu=v3 -O2 -g -Wall -Werror -D__TARGET_ARCH_x86 ${system_headers}
             -I${CMAKE_CURRENT_SOURCE_DIR} -c ${source} -o ${object}
-    DEPENDS ${source} ${CMAKE_CURRENT_SOURCE_DIR}/monitors/bpf_layout.h
+    DEPENDS ${source} ${CMAKE_CURRENT_SOURCE_DIR}/monitors/bpf/layout.h
     COMMENT "Compiling the bpf monitor's kernel programs"
     VERBATIM
   )
   set_source_files_properties(${object} PROPERTIES HEADER_FILE_ONLY ON)
   target_sources(${target} PRIVATE ${object})
   set_source_files_properties(
-    ${CMAKE_CURRENT_SOURCE_DIR}/monitors/bpf_programs.cpp
+    ${CMAKE_CURRENT_SOURCE_DIR}/monitors/bpf/programs.cpp
     PROPERTIES OBJECT_DEPENDS ${object} COMPILE_DEFINITIONS "PINFOLD_WITH_BPF=1;PINFOLD_BPF_OBJECT=\"${object}\""
   )
   target_link_libraries(${target} PUBLIC PkgConfig::libbpf)

@@ -2,9 +2,9 @@
 // Two processes: the child owns GPU memory and sends its handle; the parent reads the memory through an import cache.
 #include "cuda_by_name.hpp"  // your program: <cuda.h>
 
+#include <pinfold/cuda.hpp>
 #include <pinfold/import_cache.hpp>
-#include <pinfold/registrars/cuda.hpp>
-#include <pinfold/registrars/cuda_ipc.hpp>
+#include <pinfold/importers/cuda_ipc.hpp>
 
 #include <csignal>
 #include <cstdio>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Two processes: the child owns memory and sends its handle; the parent reads the memory through an import cache.
 #include <pinfold/import_cache.hpp>
-#include <pinfold/registrars/memfd.hpp>
+#include <pinfold/importers/memfd.hpp>
 
 #include <cstdio>
 #include <cstring>

@@ -2,7 +2,7 @@
 #include "core/cache_number.hpp"
 
 #include "core/guesses.hpp"
-#include "watch/wiped_pages.hpp"
+#include "os/wiped_pages.hpp"
 
 #include <pinfold/detail/ledger.hpp>
 

@@ -26,8 +26,8 @@
 #include "core/survey.hpp"
 #include "core/wait_table.hpp"
 #include "core/watched_by.hpp"
-#include "watch/board.hpp"
-#include "watch/watched_memory.hpp"
+#include "invalidation/board.hpp"
+#include "invalidation/watched_memory.hpp"
 
 #include <pinfold/detail/engine.hpp>
 #include <pinfold/detail/hit.hpp>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The engine as the typed fronts call it.
-#include "backing.hpp"
 #include "core/engine.hpp"
-#include "monitors/choice.hpp"
-#include "no_cancellation.hpp"
+#include "monitors/selection/selection.hpp"
+#include "os/backing.hpp"
+#include "os/no_cancellation.hpp"
 
 #include <pinfold/trace_file.hpp>
 

@@ -4,7 +4,7 @@
 // `docs/protocol.md` has the argument.
 #include "core/engine.hpp"
 #include "core/point.hpp"
-#include "no_cancellation.hpp"
+#include "os/no_cancellation.hpp"
 
 #include <algorithm>
 #include <bit>

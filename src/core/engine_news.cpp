@@ -2,8 +2,8 @@
 // Invalidations from monitors: read from the board, and processed before any entry is handed out. An event may concern
 // a million entries, and a request for other memory does not wait for all of them: until all are marked, every hit
 // takes the mutex, looks at the pending invalidations, and marks a few entries.
-#include "backing.hpp"
 #include "core/engine.hpp"
+#include "os/backing.hpp"
 
 namespace pinfold::detail {
 

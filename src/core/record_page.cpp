@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/record_page.hpp"
 
-#include "watch/board.hpp"
+#include "invalidation/board.hpp"
 
 #include <array>
 #include <new>

@@ -3,7 +3,7 @@
 /// The monitors of one cache, as its engine sees them.
 #pragma once
 
-#include "watch/monitor_set.hpp"
+#include "invalidation/monitor_set.hpp"
 
 #include <cstdint>
 #include <memory>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <pinfold/monitors/explicit.hpp>
 
-#include "watch/board.hpp"
-#include "watch/watched_memory.hpp"
+#include "invalidation/board.hpp"
+#include "invalidation/watched_memory.hpp"
 
 #include <cstdint>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <pinfold/monitors/server.hpp>
 
-#include "monitors/bpf_server.hpp"
+#include "monitors/bpf/server.hpp"
 
 namespace pinfold {
 

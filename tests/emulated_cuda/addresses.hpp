@@ -3,7 +3,7 @@
 /// The addresses that device memory may have in this process.
 #pragma once
 
-#include "registrars/cuda_api.hpp"
+#include "cuda/api.hpp"
 
 #include <map>
 

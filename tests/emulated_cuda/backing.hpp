@@ -7,7 +7,7 @@
 /// exist.
 #pragma once
 
-#include "registrars/cuda_api.hpp"
+#include "cuda/api.hpp"
 
 #include <array>
 #include <cstdint>

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "control.hpp"
-#include "registrars/cuda_api.hpp"
+#include "cuda/api.hpp"
 
 #include <string_view>
 

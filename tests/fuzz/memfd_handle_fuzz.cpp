@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Takes any bytes as a handle: check never crashes, and open gives the right bytes or an error.
-#include "registrars/memfd_handle.hpp"
+#include "importers/memfd/handle.hpp"
 #include "support/pattern.hpp"
 
 #include <fuzzer/FuzzedDataProvider.h>

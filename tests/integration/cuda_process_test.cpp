@@ -3,7 +3,7 @@
 // order of the tests matters: children have no driver once this process has one.
 #include "support/cuda_test.hpp"
 
-#include <pinfold/registrars/cuda.hpp>
+#include <pinfold/cuda.hpp>
 #include <pinfold/registrars/cuda_host.hpp>
 #include <pinfold/registrars/cuda_memory.hpp>
 

@@ -2,7 +2,7 @@
 // Failures around GPU memory: no room, ended processes, reset devices. They give errors, and never a crash.
 #include "support/cuda_test.hpp"
 
-#include "registrars/cuda_driver.hpp"
+#include "cuda/driver.hpp"
 
 #include <latch>
 #include <sys/wait.h>

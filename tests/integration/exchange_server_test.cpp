@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The exporter's thread with peers that misbehave, and through the life of its process.
-#include "exchange/client.hpp"
-#include "exchange/server.hpp"
+#include "fd_passing/client.hpp"
+#include "fd_passing/server.hpp"
 #include "support/memfd_test.hpp"
 
 #include <chrono>

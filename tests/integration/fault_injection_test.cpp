@@ -4,7 +4,7 @@
 #include "support/cache_checks.hpp"
 #include "support/faulty_importer.hpp"
 
-#include <pinfold/registrars/memfd.hpp>
+#include <pinfold/importers/memfd.hpp>
 
 #include <cstring>
 #include <vector>

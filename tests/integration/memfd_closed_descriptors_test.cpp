@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A program that closes descriptors which are not its own (closefrom(3)). Their numbers then mean files of the program,
 // which the library leaves alone.
-#include "exchange/client.hpp"
+#include "fd_passing/client.hpp"
 #include "support/memfd_test.hpp"
 #include "support/sanitized.hpp"
 

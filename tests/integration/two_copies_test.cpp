@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Two copies of pinfold in one process: one in the program, one in a library that the program loads (R38). Each test
 // runs in a child, since the library stays loaded.
-#include "monitors/choice.hpp"
+#include "monitors/selection/selection.hpp"
 #include "support/hooked.hpp"
 #include "support/in_child.hpp"
 #include "support/raw_calls.hpp"

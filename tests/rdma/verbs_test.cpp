@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The verbs registrar's requests to the device, and the operations that the device then permits.
 #include "rdma/pair.hpp"
-#include "registrars/verbs_access.hpp"
-#include "registrars/verbs_refusal.hpp"
+#include "registrars/verbs/access.hpp"
+#include "registrars/verbs/refusal.hpp"
 #include "support/process_limits.hpp"
 
 #include <pinfold/cache.hpp>

@@ -2,7 +2,7 @@
 // Many threads, with more regions than room, and handles that are replaced meanwhile: no hang, no leak, no wrong byte.
 #include "support/import_arena.hpp"
 
-#include <pinfold/registrars/memfd.hpp>
+#include <pinfold/importers/memfd.hpp>
 
 namespace pinfold::testing {
 namespace {

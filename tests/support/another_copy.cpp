@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A library with a copy of pinfold inside: its own monitors, its own board. A test loads it whose program has another
 // copy.
-#include "monitors/choice.hpp"
-#include "watch/board.hpp"
-#include "watch/watched_memory.hpp"
+#include "invalidation/board.hpp"
+#include "invalidation/watched_memory.hpp"
+#include "monitors/selection/selection.hpp"
 
 #include <algorithm>
 #include <cstring>

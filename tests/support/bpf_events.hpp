@@ -3,8 +3,8 @@
 /// What tests of the bpf monitor do to memory, and which ranges they then find on the board.
 #pragma once
 
-#include "monitors/bpf.hpp"
-#include "monitors/bpf_call.hpp"
+#include "monitors/bpf/bpf.hpp"
+#include "monitors/bpf/call.hpp"
 #include "support/memory_attacks.hpp"
 
 #include <gtest/gtest.h>

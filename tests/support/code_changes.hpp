@@ -3,8 +3,8 @@
 /// What other libraries do to hooked functions, done by a test. Call it in a child: the changes stay.
 #pragma once
 
-#include "monitors/hooks_find.hpp"
-#include "monitors/hooks_patch.hpp"
+#include "monitors/hooks/find.hpp"
+#include "monitors/hooks/patch.hpp"
 #include "support/hooked.hpp"
 #include "support/in_child.hpp"
 

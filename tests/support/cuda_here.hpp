@@ -3,8 +3,8 @@
 /// GPU memory for tests: of the real driver where there is a GPU, else of the emulated one.
 #pragma once
 
+#include "cuda/context.hpp"
 #include "emulated_cuda/control.hpp"
-#include "registrars/cuda_context.hpp"
 #include "support/pattern.hpp"
 
 #include <cstdlib>

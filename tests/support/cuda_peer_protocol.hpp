@@ -3,7 +3,7 @@
 /// The messages between a test and the process with its GPU memory.
 #pragma once
 
-#include <pinfold/registrars/cuda_ipc.hpp>
+#include <pinfold/importers/cuda_ipc.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -6,8 +6,8 @@
 /// fork all of them first, and call cuInit in children only.
 #pragma once
 
+#include "cuda/api.hpp"
 #include "emulated_cuda/control.hpp"
-#include "registrars/cuda_api.hpp"
 
 #include <cstring>
 #include <stdexcept>

@@ -3,7 +3,7 @@
 /// A memfd exporter in a process of its own that obeys a test.
 #pragma once
 
-#include <pinfold/registrars/memfd.hpp>
+#include <pinfold/importers/memfd.hpp>
 
 #include "support/child_process.hpp"
 #include "support/pattern.hpp"

@@ -3,9 +3,9 @@
 /// Memfd handles that no exporter would make, of files in this process.
 #pragma once
 
-#include "exchange/process.hpp"
-#include "registrars/memfd_handle.hpp"
-#include "registrars/memfd_memory.hpp"
+#include "fd_passing/process.hpp"
+#include "importers/memfd/handle.hpp"
+#include "importers/memfd/memory.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>

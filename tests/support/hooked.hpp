@@ -3,7 +3,7 @@
 /// The hooks monitor in a test, memory that it watches, and what it posts.
 #pragma once
 
-#include "monitors/hooks.hpp"
+#include "monitors/hooks/hooks.hpp"
 
 #include <gtest/gtest.h>
 

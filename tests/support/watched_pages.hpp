@@ -3,8 +3,8 @@
 /// A monitor with memory to watch, and the smallest cache that relies on it.
 #pragma once
 
-#include "monitors/userfaultfd.hpp"
-#include "monitors/userfaultfd_kernel.hpp"
+#include "monitors/userfaultfd/kernel.hpp"
+#include "monitors/userfaultfd/userfaultfd.hpp"
 #include "support/process_limits.hpp"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `acquire_options::file`: a descriptor of another file than the caller says is refused.
-#include "procmap.hpp"
+#include "os/procmap.hpp"
 #include "support/local_fixture.hpp"
 
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What backs memory: recognised by identity and not by name (R30).
-#include "backing.hpp"
+#include "os/backing.hpp"
 #include "support/child_process.hpp"
 
 #include <gtest/gtest.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The board that monitors write and caches read: R35, R37, and R49 for memory that goes.
-#include "watch/board.hpp"
+#include "invalidation/board.hpp"
+#include "invalidation/watched_memory.hpp"
 #include "support/child_process.hpp"
-#include "watch/watched_memory.hpp"
 
 #include <chrono>
 #include <csignal>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which processes the bpf monitor serves, how much it holds, and that it ends with its last user (R30, R35, R37).
 // Skipped where the programs cannot be loaded.
-#include "monitors/bpf.hpp"
-#include "monitors/bpf_places.hpp"
+#include "monitors/bpf/bpf.hpp"
+#include "monitors/bpf/places.hpp"
 #include "support/bpf_events.hpp"
 #include "support/child_process.hpp"
 #include "support/privileges.hpp"

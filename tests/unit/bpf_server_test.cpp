@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Processes without privileges get their own ring, and no other process's, from a privileged process (R32).
-#include "monitors/bpf_server.hpp"
-#include "monitors/bpf_client.hpp"
+#include "monitors/bpf/client.hpp"
+#include "monitors/bpf/server.hpp"
 #include "support/bpf_events.hpp"
 #include "support/child_process.hpp"
 #include "support/privileges.hpp"

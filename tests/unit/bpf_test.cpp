@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The kernel programs put every event of this process on the board before the system call that caused it returns (R30,
 // R32, R35, R37). Skipped where the programs cannot be loaded.
-#include "monitors/bpf.hpp"
+#include "monitors/bpf/bpf.hpp"
 #include "support/bpf_events.hpp"
 #include "support/child_process.hpp"
 #include "support/memory_attacks.hpp"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Code that can unmap memory past the hooks, and code that only looks like it: R54.
-#include "monitors/choice.hpp"
 #include "monitors/code_scan/call_numbers.hpp"
 #include "monitors/code_scan/executable_memory.hpp"
 #include "monitors/code_scan/kernel_entries.hpp"
+#include "monitors/selection/selection.hpp"
 
 #include <gtest/gtest.h>
 

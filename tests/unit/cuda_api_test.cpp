@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Compares our declarations of the CUDA driver with NVIDIA's own, wherever those are installed; the compiler does the
 // test.
-#include "registrars/cuda_api.hpp"
+#include "cuda/api.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "exchange/link.hpp"
+#include "fd_passing/link.hpp"
 
 #include "support/child_process.hpp"
 #include "support/handmade.hpp"

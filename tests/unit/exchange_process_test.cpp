@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "exchange/process.hpp"
+#include "fd_passing/process.hpp"
 
 #include <gtest/gtest.h>
 

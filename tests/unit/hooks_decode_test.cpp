@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How the hooks decode and move machine code, on bytes made by hand.
-#include "monitors/hooks_x86_64.hpp"
+#include "monitors/hooks/x86_64.hpp"
 
 #include <gtest/gtest.h>
 

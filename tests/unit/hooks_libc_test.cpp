@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Memory that libc and the dynamic linker give back by themselves: no call of the program names the range (R30).
-#include "monitors/probe.hpp"
+#include "monitors/self_test/self_test.hpp"
 #include "support/child_process.hpp"
 #include "support/hooked.hpp"
 #include "support/sanitized.hpp"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Jumps at the entries of libc's functions: installed, removed, combined with others (R38), and refused.
-#include "monitors/hooks_patch.hpp"
-#include "monitors/hooks_find.hpp"
-#include "monitors/hooks_linker.hpp"
+#include "monitors/hooks/find.hpp"
+#include "monitors/hooks/linker.hpp"
+#include "monitors/hooks/patch.hpp"
 #include "support/code_changes.hpp"
 #include "support/hooked.hpp"
 #include "support/sanitized.hpp"

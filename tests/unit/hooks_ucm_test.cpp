@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The hooks beside UCX's (libucm), which is loaded before or after: it changes the same functions of libc, and shrinks
 // the heap by a system call of its own (R30, R38). Each test runs in a child, since all of that stays.
-#include "monitors/choice.hpp"
+#include "monitors/selection/selection.hpp"
 #include "support/code_changes.hpp"
 #include "support/sanitized.hpp"
 #include "support/ucm.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The choice of slots in a buffer table: long runs for batches, however fragmented the table is (R26).
-#include "registrars/io_uring_slots.hpp"
+#include "registrars/io_uring/slots.hpp"
 
 #include "support/settings.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "registrars/memfd_handle.hpp"
+#include "importers/memfd/handle.hpp"
 
 #include <gtest/gtest.h>
 

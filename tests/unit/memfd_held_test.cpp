@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "registrars/memfd_held.hpp"
+#include "importers/memfd/held.hpp"
 
 #include <gtest/gtest.h>
 

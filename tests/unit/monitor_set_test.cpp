@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The rules by which a set of monitors is trusted (R53), with monitors that fail when the test says so.
-#include "watch/monitor_set.hpp"
-#include "watch/board.hpp"
+#include "invalidation/monitor_set.hpp"
+#include "invalidation/board.hpp"
 
 #include <gtest/gtest.h>
 

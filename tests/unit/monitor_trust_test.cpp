@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A cache keeps only memory that all of its monitors watch; a monitor that has failed is found out and made anew (R53).
-#include "monitors/userfaultfd_kernel.hpp"
+#include "invalidation/board.hpp"
+#include "monitors/userfaultfd/kernel.hpp"
 #include "support/child_process.hpp"
 #include "support/local_fixture.hpp"
 #include "support/raw_calls.hpp"
 #include "support/refused_call.hpp"
 #include "support/sanitized.hpp"
-#include "watch/board.hpp"
 
 #include <pinfold/monitors/report.hpp>
 

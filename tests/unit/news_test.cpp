@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a cache does about memory that a monitor posts as gone: R31, R35, R36, R49.
+#include "invalidation/board.hpp"
 #include "support/local_fixture.hpp"
-#include "watch/board.hpp"
 
 #include <pinfold/monitors/explicit.hpp>
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Memory that a hook takes out of userfaultfd's watch before the call unmaps it: it causes no event, so no thread waits
 // for one (R35), and everything else is told as before (R30, R37).
-#include "monitors/probe.hpp"
-#include "monitors/userfaultfd_thread.hpp"
+#include "invalidation/leaving.hpp"
+#include "monitors/self_test/self_test.hpp"
+#include "monitors/userfaultfd/thread.hpp"
 #include "support/child_process.hpp"
 #include "support/hooked.hpp"
 #include "support/local_fixture.hpp"
 #include "support/raw_calls.hpp"
 #include "support/watchdog.hpp"
 #include "support/watched_pages.hpp"
-#include "watch/leaving.hpp"
 
 #include <fcntl.h>
 #include <linux/filter.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The memory that is registered, by pages, which monitors ask for before they post an event (R35).
-#include "watch/watched_memory.hpp"
+#include "invalidation/watched_memory.hpp"
 
 #include "support/settings.hpp"
 

@@ -5,7 +5,7 @@
 #include "failure.hpp"
 #include "message.hpp"
 
-#include <pinfold/registrars/cuda.hpp>
+#include <pinfold/cuda.hpp>
 
 #include <fmt/format.h>
 #include <sys/resource.h>

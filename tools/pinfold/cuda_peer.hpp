@@ -5,8 +5,8 @@
 
 #include "peer_child.hpp"
 
+#include <pinfold/importers/cuda_ipc.hpp>
 #include <pinfold/peer.hpp>
-#include <pinfold/registrars/cuda_ipc.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -4,7 +4,7 @@
 #pragma once
 
 #include <pinfold/error.hpp>
-#include <pinfold/registrars/cuda_ipc.hpp>
+#include <pinfold/importers/cuda_ipc.hpp>
 
 #include <cstdint>
 

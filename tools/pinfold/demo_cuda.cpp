@@ -7,7 +7,7 @@
 #include "gpu_reader.hpp"
 #include "info_cuda.hpp"
 
-#include <pinfold/registrars/cuda.hpp>
+#include <pinfold/cuda.hpp>
 #include <pinfold/statistics.hpp>
 
 #include <cstdlib>

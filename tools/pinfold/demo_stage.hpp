@@ -8,7 +8,7 @@
 #include "reader.hpp"
 
 #include <pinfold/events.hpp>
-#include <pinfold/registrars/memfd.hpp>
+#include <pinfold/importers/memfd.hpp>
 #include <pinfold/statistics.hpp>
 
 #include <array>

@@ -5,7 +5,7 @@
 
 #include "cuda_calls.hpp"
 
-#include <pinfold/registrars/cuda_ipc.hpp>
+#include <pinfold/importers/cuda_ipc.hpp>
 
 #include <cstddef>
 #include <cstdint>

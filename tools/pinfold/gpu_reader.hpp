@@ -7,7 +7,7 @@
 #include "gpu_target.hpp"
 
 #include <pinfold/import_cache.hpp>
-#include <pinfold/registrars/cuda_ipc.hpp>
+#include <pinfold/importers/cuda_ipc.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -12,7 +12,7 @@
 #include "sizes.hpp"
 #include "uring.hpp"
 
-#include <pinfold/registrars/memfd.hpp>
+#include <pinfold/importers/memfd.hpp>
 #include <pinfold/registrars/mlock.hpp>
 #include <pinfold/settings.hpp>
 

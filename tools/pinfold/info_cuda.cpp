@@ -3,7 +3,7 @@
 
 #include "sizes.hpp"
 
-#include <pinfold/registrars/cuda.hpp>
+#include <pinfold/cuda.hpp>
 
 #include <cstddef>
 #include <fmt/format.h>

@@ -3,8 +3,8 @@
 /// Messages whose every byte both sides can compute: the content depends on a seed and on the position.
 #pragma once
 
+#include <pinfold/importers/memfd.hpp>
 #include <pinfold/peer.hpp>
-#include <pinfold/registrars/memfd.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -6,7 +6,7 @@
 #include "message.hpp"
 
 #include <pinfold/error.hpp>
-#include <pinfold/registrars/memfd.hpp>
+#include <pinfold/importers/memfd.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -7,7 +7,7 @@
 #include "peer_process.hpp"
 
 #include <pinfold/error.hpp>
-#include <pinfold/registrars/memfd.hpp>
+#include <pinfold/importers/memfd.hpp>
 
 #include <cstdint>
 

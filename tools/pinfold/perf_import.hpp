@@ -7,8 +7,8 @@
 #include "peer_process.hpp"
 #include "perf.hpp"
 
+#include <pinfold/importers/memfd.hpp>
 #include <pinfold/options.hpp>
-#include <pinfold/registrars/memfd.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -7,7 +7,7 @@
 
 #include <pinfold/error.hpp>
 #include <pinfold/import_cache.hpp>
-#include <pinfold/registrars/memfd.hpp>
+#include <pinfold/importers/memfd.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -5,8 +5,8 @@
 
 #include "command_line.hpp"
 
+#include <pinfold/importers/memfd.hpp>
 #include <pinfold/options.hpp>
-#include <pinfold/registrars/memfd.hpp>
 
 #include <optional>
 #include <string>

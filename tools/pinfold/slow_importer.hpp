@@ -5,7 +5,7 @@
 
 #include <pinfold/error.hpp>
 #include <pinfold/importer.hpp>
-#include <pinfold/registrars/memfd.hpp>
+#include <pinfold/importers/memfd.hpp>
 
 #include <atomic>
 #include <chrono>

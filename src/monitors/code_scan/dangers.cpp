@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/code_scan/dangers.hpp"
 
+#include "invalidation/own_code.hpp"
 #include "monitors/code_scan/kernel_entries.hpp"
 #include "monitors/code_scan/own_memory.hpp"
-#include "watch/own_code.hpp"
 
 #include <algorithm>
 #include <array>

@@ -3,9 +3,9 @@
 /// Checks what the hooks alone rely on: that no other code in the process can take memory away (R54).
 #pragma once
 
+#include "invalidation/board.hpp"
+#include "invalidation/new_code.hpp"
 #include "monitors/code_scan/dangers.hpp"
-#include "watch/board.hpp"
-#include "watch/new_code.hpp"
 
 #include <array>
 #include <atomic>

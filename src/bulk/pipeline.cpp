@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "os/no_cancellation.hpp"
+
+#include <pinfold/detail/batch.hpp>
+#include <pinfold/detail/hold.hpp>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+namespace pinfold::detail {
+
+/// The state that the workers and the reader share. Guard: the mutex, for everything below it. A worker takes the
+/// lowest number not yet taken, as long as it is fewer than `depth` ahead of the reader.
+struct pipeline::state {
+  state(engine* cache, std::vector<request> requests, unsigned ahead)
+      : on(cache), what(std::move(requests)), depth(std::max(1U, ahead)), made(what.size()) {}
+
+  void work() noexcept {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      changed.wait(lock, [&] { return stop || taken == what.size() || taken < read + depth; });
+      if (stop || taken == what.size()) return;
+      const auto mine = taken++;
+      lock.unlock();
+      auto got = hit_or_acquire(what[mine]);
+      lock.lock();
+      if (!got) stop = true;
+      made[mine] = got;
+      changed.notify_all();
+    }
+  }
+
+  result<grant> hit_or_acquire(const request& one) noexcept {
+    if (const auto hit = look_up(on, one); hit.held != 0) return hit;
+    return acquire(on, one);
+  }
+
+  engine* on;
+  const std::vector<request> what;
+  const std::size_t depth;
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<std::optional<result<grant>>> made;
+  std::size_t taken = 0;
+  std::size_t read = 0;
+  bool stop = false;
+  bool failed = false;                // an error was handed out
+  std::vector<std::jthread> workers;  // last: they use the other members
+};
+
+pipeline::pipeline(engine* on, std::vector<request> what, unsigned depth, unsigned workers)
+    : state_(std::make_unique<state>(on, std::move(what), depth)) {
+  const auto count = std::min<std::size_t>({std::max(1U, workers), state_->depth, state_->what.size()});
+  state_->workers.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    try {
+      state_->workers.emplace_back([own = state_.get()] { own->work(); });
+    } catch (...) {  // std::system_error, or std::bad_alloc
+      if (i == 0) throw;
+      return;  // fewer threads are slower, not wrong; the running ones wait for a reader
+    }
+  }
+}
+
+pipeline::pipeline(pipeline&&) noexcept = default;
+pipeline& pipeline::operator=(pipeline&& other) noexcept {
+  pipeline old(std::move(*this));
+  state_ = std::move(other.state_);
+  return *this;
+}
+
+pipeline::~pipeline() {
+  if (!state_) return;
+  const no_cancellation whole;
+  {
+    std::lock_guard guard(state_->mutex);
+    state_->stop = true;
+  }
+  state_->changed.notify_all();
+  state_->workers.clear();  // joins
+  for (auto& one : state_->made)
+    if (one && *one) static_cast<void>(hold(**one));  // a failed close stays with the cache
+}
+
+std::size_t pipeline::size() const noexcept { return state_ ? state_->what.size() : 0; }
+
+result<grant> pipeline::next() noexcept {
+  if (!state_) return fail(errc::closed, "the chunks were moved away");
+  const no_cancellation whole;
+  std::unique_lock lock(state_->mutex);
+  if (state_->read == state_->what.size()) return fail(errc::closed, "there are no more chunks");
+  if (state_->failed) return fail(errc::closed, "an earlier chunk failed");
+  auto& mine = state_->made[state_->read];
+  state_->changed.wait(lock, [&] { return mine || (state_->stop && state_->taken <= state_->read); });
+  if (!mine) return fail(errc::closed, "an earlier chunk failed, so that this one was not registered");
+  const result<grant> got = *mine;
+  state_->failed = !got;
+  mine.reset();
+  ++state_->read;
+  state_->changed.notify_all();
+  return got;
+}
+
+}  // namespace pinfold::detail

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <pinfold/trace_file.hpp>
+
+#include "diagnostics/trace_writer.hpp"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+
+namespace pinfold {
+namespace {
+
+// Checks that the file can be appended to, and writes the heading to an empty one.
+result<void> begin_trace(int descriptor) noexcept {
+  struct stat facts{};
+  if (::fstat(descriptor, &facts) != 0) return fail_errno(errc::driver_error, errno, "cannot read the trace file");
+  if (!S_ISREG(facts.st_mode)) return fail(errc::invalid_argument, "not a regular file");
+  const auto heading = std::string(detail::trace_heading) + "\n";
+  if (facts.st_size == 0) {
+    if (::write(descriptor, heading.data(), heading.size()) == static_cast<ssize_t>(heading.size())) return {};
+    return fail_errno(errc::driver_error, errno, "cannot write the trace file");
+  }
+  std::string start(heading.size(), '\0');
+  const auto got = ::pread(descriptor, start.data(), start.size(), 0);
+  if (got < 0) return fail_errno(errc::driver_error, errno, "cannot read the trace file");
+  if (start != heading) return fail(errc::invalid_argument, "the file is there already and is no trace");
+  return {};
+}
+
+result<std::shared_ptr<detail::trace_writer>> open_writer(const std::string& path, std::string complain_as) {
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+  if (descriptor < 0) return fail_errno(errc::driver_error, errno, "cannot open the trace file");
+  if (auto begun = begin_trace(descriptor); !begun) {
+    ::close(descriptor);
+    return tl::unexpected(begun.error());
+  }
+  auto made = std::make_shared<detail::trace_writer>(descriptor, std::move(complain_as));
+  detail::trace_writer::flush_at_exit(made);
+  return made;
+}
+
+// Does what the cache itself does where there is no sink.
+void tell_without_sink(const event& what) {
+  if (what.kind == event_kind::statistics) std::fprintf(stderr, "%s: %s\n", what.cache, what.text);
+}
+
+}  // namespace
+
+result<trace_file> trace_file::open(const std::string& path) {
+  auto writer = open_writer(path, "");
+  if (!writer) return tl::unexpected(writer.error());
+  return trace_file(*std::move(writer));
+}
+
+event_sink trace_file::sink(std::string_view cache) {
+  if (!writer_) return [](const event& /*what*/) {};
+  return [writer = writer_, number = writer_->add_cache(cache)](const event& what) {
+    if (what.kind == event_kind::requested) writer->add(number, what);
+  };
+}
+
+result<void> trace_file::flush() noexcept {
+  return writer_ ? writer_->flush() : fail(errc::closed, "the trace file was moved from");
+}
+
+cache_options traced_by_environment(cache_options options) {
+  const char* path = ::secure_getenv("PINFOLD_TRACE");
+  if (path == nullptr || *path == '\0') return options;
+  auto writer = open_writer(path, path);
+  if (!writer) {
+    const auto why = describe(writer.error());
+    std::fprintf(stderr, "pinfold: PINFOLD_TRACE=%s: %s; nothing is recorded\n", path, why.c_str());
+    return options;
+  }
+  const bool wanted = std::exchange(options.trace_requests, true);
+  auto record = trace_file(*std::move(writer)).sink(options.name);
+  options.sink = [record = std::move(record), own = std::move(options.sink), wanted](const event& what) {
+    record(what);
+    if (what.kind == event_kind::requested && !wanted) return;
+    own ? own(what) : tell_without_sink(what);
+  };
+  return options;
+}
+
+}  // namespace pinfold

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <pinfold/trace_file.hpp>
+
+#include "diagnostics/trace_writer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdint>
+#include <fstream>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+namespace pinfold {
+namespace {
+
+using outcome = tl::expected<recorded_trace, trace_error>;
+
+constexpr std::string_view cache_word = "cache ";
+constexpr std::size_t most_fields = 7;
+
+tl::unexpected<error> wrong(const char* message) noexcept { return fail(errc::invalid_argument, message); }
+
+std::optional<std::uint64_t> number_in(std::string_view text, int base = 10) noexcept {
+  std::uint64_t value = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+  if (code != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::optional<range> range_in(std::string_view begin, std::string_view bytes) noexcept {
+  if (!begin.starts_with("0x")) return std::nullopt;
+  const auto first = number_in(begin.substr(2), 16);
+  const auto size = number_in(bytes);
+  if (!first || !size) return std::nullopt;
+  const auto whole = range::of(*first, *size);
+  return whole ? std::optional(*whole) : std::nullopt;
+}
+
+/// A parser of the lines of a trace.
+class trace_parser {
+ public:
+  result<void> add(std::string_view line) {
+    if (!std::exchange(begun_, true) && line != detail::trace_heading)
+      return wrong("not a trace of pinfold: the first line has to be '# pinfold trace 1'");
+    if (line.starts_with("# pinfold trace ") && line != detail::trace_heading)
+      return wrong("a trace of a version that is not known here");
+    if (line.empty() || line.front() == '#') return {};
+    return line.starts_with(cache_word) ? add_cache(line.substr(cache_word.size())) : add_request(line);
+  }
+  [[nodiscard]] bool begun() const noexcept { return begun_; }
+  [[nodiscard]] recorded_trace take() noexcept { return std::move(trace_); }
+
+ private:
+  // Adds a cache. A line that comes again is from another process that got the same process id.
+  result<void> add_cache(std::string_view rest) {
+    const auto called = rest.substr(0, rest.find(' '));
+    if (called.empty()) return wrong("expected 'cache', what it is called, and its name");
+    caches_[std::string(called)] = static_cast<std::uint32_t>(trace_.caches.size());
+    trace_.caches.emplace_back(rest);
+    return {};
+  }
+
+  result<void> add_request(std::string_view line) {
+    std::array<std::string_view, most_fields> fields;
+    if (!split(line, fields))
+      return wrong("expected 7 fields: cache, peer, begin and bytes twice, and the nanoseconds or 'hit'");
+    const auto cache = caches_.find(std::string(fields[0]));
+    if (cache == caches_.end()) return wrong("a request of a cache that no line before it names");
+    const auto peer = number_in(fields[1]);
+    if (!peer) return wrong("the peer is not a number");
+    const auto asked = range_in(fields[2], fields[3]);
+    if (!asked) return wrong("what was asked for is not a range: 0x and hexadecimal digits, then its bytes");
+    const auto registered = range_in(fields[4], fields[5]);
+    if (!registered) return wrong("what was registered is not a range: 0x and hexadecimal digits, then its bytes");
+    if (!registered->contains(*asked)) return wrong("what was asked for lies outside of what was registered");
+    const bool hit = fields[6] == "hit";
+    const auto took = hit ? 0 : number_in(fields[6]);
+    if (!took || *took > INT64_MAX) return wrong("the last field is neither nanoseconds nor 'hit'");
+    trace_.requests.push_back(
+        {cache->second, {*peer}, *asked, *registered, hit, std::chrono::nanoseconds(static_cast<std::int64_t>(*took))});
+    return {};
+  }
+
+  static bool split(std::string_view line, std::array<std::string_view, most_fields>& fields) noexcept {
+    for (std::size_t i = 0; i < fields.size(); ++i) {
+      const auto end = line.find(' ');
+      fields[i] = line.substr(0, end);
+      if (fields[i].empty() || (end == std::string_view::npos) != (i + 1 == fields.size())) return false;
+      line.remove_prefix(end == std::string_view::npos ? line.size() : end + 1);
+    }
+    return true;
+  }
+
+  bool begun_ = false;
+  std::unordered_map<std::string, std::uint32_t> caches_;
+  recorded_trace trace_;
+};
+
+tl::unexpected<trace_error> refused(error cause, std::string where) {
+  return tl::unexpected<trace_error>(trace_error{cause, std::move(where)});
+}
+
+// `next` reads a line without its end, and returns false after the last.
+template <class Next>
+outcome parse(Next&& next, std::string_view origin) {
+  trace_parser parser;
+  std::string_view line;
+  for (std::size_t number = 1; next(line); ++number) {
+    if (const auto done = parser.add(line); !done)
+      return refused(done.error(), std::string(origin) + ":" + std::to_string(number));
+  }
+  if (!parser.begun()) return refused({errc::invalid_argument, {}, 0, "the trace is empty"}, std::string(origin));
+  return parser.take();
+}
+
+}  // namespace
+
+outcome parse_trace(std::string_view text, std::string_view origin) {
+  const auto next = [&text](std::string_view& line) {
+    if (text.empty()) return false;
+    line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    return true;
+  };
+  return parse(next, origin);
+}
+
+outcome read_trace(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return refused({errc::invalid_argument, native_kind::posix, errno, "cannot open the trace"}, path);
+  std::string line;
+  const auto next = [&](std::string_view& seen) {
+    if (!std::getline(file, line)) return false;
+    seen = line;
+    return true;
+  };
+  auto trace = parse(next, path);
+  if (file.bad()) return refused({errc::driver_error, native_kind::posix, errno, "cannot read the trace"}, path);
+  return trace;
+}
+
+}  // namespace pinfold

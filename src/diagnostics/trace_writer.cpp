@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "diagnostics/trace_writer.hpp"
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+namespace pinfold::detail {
+namespace {
+
+constexpr std::size_t most_buffered = std::size_t{64} * 1024;
+constexpr std::size_t longest_line = 160;  // of a request: seven numbers
+constexpr std::chrono::milliseconds oldest{100};
+
+// The writers to flush at exit. One object for each process, so that a child of fork finds neither its parent's buffers
+// nor a mutex that no thread unlocks.
+struct writers_at_exit {
+  const pid_t process = ::getpid();
+  std::mutex guard;
+  std::vector<std::weak_ptr<trace_writer>> all;
+};
+
+std::atomic<writers_at_exit*> known_writers{nullptr};
+
+void flush_all() {
+  auto* known = known_writers.load();
+  if (known == nullptr || known->process != ::getpid()) return;
+  std::lock_guard guard(known->guard);
+  for (const auto& weak : known->all)
+    if (const auto one = weak.lock()) static_cast<void>(one->flush());
+}
+
+// Never freed: caches in static storage may end after everything else.
+writers_at_exit& writers_here() {
+  auto* known = known_writers.load();
+  while (known == nullptr || known->process != ::getpid()) {
+    auto fresh = std::make_unique<writers_at_exit>();
+    if (!known_writers.compare_exchange_strong(known, fresh.get())) continue;
+    static_cast<void>(std::atexit(flush_all));
+    return *fresh.release();
+  }
+  return *known;
+}
+
+/// A line that needs no allocation.
+class request_line {
+ public:
+  void text(std::string_view added) noexcept {
+    added.copy(end_, added.size());
+    end_ += added.size();
+  }
+  void number(std::uint64_t value, int base = 10) noexcept {
+    end_ = std::to_chars(end_, characters_.data() + characters_.size(), value, base).ptr;
+  }
+  void field(std::uint64_t value) noexcept {
+    text(" ");
+    number(value);
+  }
+  void field(const range& memory) noexcept {
+    text(" 0x");
+    number(memory.begin, 16);
+    field(memory.size());
+  }
+  [[nodiscard]] std::string_view whole() const noexcept { return {characters_.data(), end_}; }
+
+ private:
+  std::array<char, longest_line> characters_;
+  char* end_ = characters_.data();
+};
+
+std::string one_line(std::string_view name) {
+  std::string shown(name);
+  for (char& letter : shown)
+    if (static_cast<unsigned char>(letter) < ' ') letter = '?';
+  return shown;
+}
+
+std::atomic<unsigned> caches_so_far{0};
+
+}  // namespace
+
+trace_writer::trace_writer(int descriptor, std::string name)
+    : descriptor_(descriptor), name_(std::move(name)), process_(::getpid()), written_(clock::now()) {
+  buffer_.reserve(most_buffered);
+}
+
+trace_writer::~trace_writer() {
+  static_cast<void>(flush());  // a failure is reported on standard error, if at all
+  ::close(descriptor_);
+}
+
+void trace_writer::flush_at_exit(const std::shared_ptr<trace_writer>& one) {
+  auto& known = writers_here();
+  std::lock_guard guard(known.guard);
+  std::erase_if(known.all, [](const auto& gone) { return gone.expired(); });
+  known.all.push_back(one);
+}
+
+unsigned trace_writer::add_cache(std::string_view name) {
+  const auto number = ++caches_so_far;
+  const auto line = "cache " + std::to_string(::getpid()) + "." + std::to_string(number) + " " + one_line(name) + "\n";
+  std::lock_guard guard(mutex_);
+  append(line);
+  write_out();
+  return number;
+}
+
+void trace_writer::add(unsigned cache, const event& what) noexcept {
+  request_line line;
+  line.number(static_cast<std::uint64_t>(process_));
+  line.text(".");
+  line.number(cache);
+  line.field(what.peer.value);
+  line.field(what.where);
+  line.field(what.registered);
+  if (what.hit) line.text(" hit");
+  if (!what.hit) line.field(static_cast<std::uint64_t>(what.opened_for.count()));
+  line.text("\n");
+  std::lock_guard guard(mutex_);
+  if (buffer_.size() + line.whole().size() > most_buffered) write_out();
+  buffer_ += line.whole();  // there is room for it
+  if (clock::now() - written_ > oldest) write_out();
+}
+
+result<void> trace_writer::flush() noexcept {
+  std::lock_guard guard(mutex_);
+  write_out();
+  if (failure_) return tl::unexpected(*failure_);
+  return {};
+}
+
+void trace_writer::append(std::string_view line) {
+  if (buffer_.size() + line.size() > most_buffered) write_out();
+  buffer_ += line;
+}
+
+// Writes whole lines in one call, so that they do not mix with those of other processes.
+void trace_writer::write_out() noexcept {
+  written_ = clock::now();
+  std::string_view rest = buffer_;
+  if (process_ != ::getpid() || failure_) rest = {};
+  while (!rest.empty()) {
+    const auto done = ::write(descriptor_, rest.data(), rest.size());
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) {
+      give_up(done < 0 ? errno : EIO);
+      break;
+    }
+    rest.remove_prefix(static_cast<std::size_t>(done));
+  }
+  buffer_.clear();
+}
+
+void trace_writer::give_up(int why) noexcept {
+  failure_ = error{errc::driver_error, native_kind::posix, why, "cannot write the trace any more"};
+  if (name_.empty()) return;
+  std::fprintf(stderr, "pinfold: PINFOLD_TRACE=%s: %s; the trace is not complete\n", name_.c_str(),
+               strerrordesc_np(why));
+}
+
+}  // namespace pinfold::detail

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "fd_passing/client.hpp"
+
+#include <algorithm>
+#include <array>
+#include <poll.h>
+#include <sys/time.h>
+
+namespace pinfold::exchange {
+
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr auto late_text = "the exporter did not answer in time";
+
+/// Waits for a reply, or for the end of the process.
+result<void> wait_for_reply(const file& socket, const file& process) noexcept {
+  const auto deadline = steady_clock::now() + answer_timeout;
+  std::array<pollfd, 2> watched{{{.fd = socket.number(), .events = POLLIN, .revents = 0},
+                                 {.fd = process.number(), .events = POLLIN, .revents = 0}}};
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now());
+    if (left.count() <= 0) return fail_errno(errc::timed_out, ETIMEDOUT, late_text);
+    const int ready = ::poll(watched.data(), watched.size(), static_cast<int>(left.count()));
+    if (ready < 0 && errno != EINTR) {  // no memory, or a descriptor limit below the number of open descriptors
+      return fail_errno(errc::out_of_resources, errno, "cannot wait for the exporter's answer");
+    }
+    if (ready <= 0) continue;
+    if (watched[0].revents != 0) return {};  // counts even if the exporter ended right after it sent this
+    return fail_errno(errc::peer_gone, ESRCH, "the exporting process ended before it answered");
+  }
+}
+
+error failure_in(const reply& said) noexcept {
+  const auto code = std::min(said.code, errc::closed);  // a newer exporter may know more
+  return {code, said.kind, said.native, "the exporter's driver refused to export the memory"};
+}
+
+result<file> accepted(received_reply got, std::uint64_t serial) noexcept {
+  if (got.what.serial != serial) return fail(errc::closed, "the exporter answered another question");
+  switch (got.what.state) {
+    case reply_state::granted:
+      if (got.descriptor && !got.cut_off) return std::move(got.descriptor);
+      return fail_errno(errc::out_of_resources, EMFILE, "this process has no room for the exporter's descriptor");
+    case reply_state::freed: return fail(errc::stale_handle, "the exporter has freed this buffer");
+    case reply_state::refused:
+      return fail_errno(errc::not_permitted, got.what.native, "the exporter serves its own user and root only");
+    case reply_state::failed: return tl::unexpected(failure_in(got.what));
+    case reply_state::exhausted:
+      return fail_errno(errc::out_of_resources, got.what.native, "the exporter could not send its descriptor");
+  }
+  return fail(errc::closed, "the exporter's answer makes no sense");
+}
+
+/// Whether the socket's owner is this user or root. Any process can take an abstract name once its owner has gone.
+bool trusted(const file& socket) noexcept {
+  const uid_t self = ::geteuid();
+  const auto exporter = other_end(socket);
+  return exporter && (self == 0 || exporter->uid == self || exporter->uid == 0);
+}
+
+}  // namespace
+
+result<file> connect_to(std::uint64_t exporter) noexcept {
+  file socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!socket) return fail_system("cannot make a socket");
+  const timeval patience{.tv_sec = answer_timeout.count() / 1000, .tv_usec = 0};
+  ::setsockopt(socket.number(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+  const socket_address address = address_of(exporter);
+  int done = 0;
+  do {
+    done = ::connect(socket.number(), reinterpret_cast<const sockaddr*>(&address.name), address.bytes);
+  } while (done != 0 && errno == EINTR);
+  if (done != 0 && errno == ECONNREFUSED) return fail_errno(errc::closed, ECONNREFUSED, "nobody serves this exporter");
+  if (done != 0 && errno == EAGAIN) return fail_errno(errc::timed_out, EAGAIN, late_text);
+  if (done != 0) return fail_system("cannot connect to the exporter");
+  if (!trusted(socket)) return fail_errno(errc::not_permitted, EPERM, "another user took the exporter's socket name");
+  return socket;
+}
+
+result<file> ask(const file& socket, const file& process, std::uint64_t serial) noexcept {
+  const request what{wire_magic, serial};
+  // When the send fails, the read below tells whether the exporter hung up.
+  if (::send(socket.number(), &what, sizeof what, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+    return fail_errno(errc::closed, errno, "the connection to the exporter broke");
+  }
+  if (auto ready = wait_for_reply(socket, process); !ready) return tl::unexpected(ready.error());
+  auto got = receive_reply(socket);
+  if (!got) return tl::unexpected(got.error());
+  return accepted(std::move(*got), serial);
+}
+
+}  // namespace pinfold::exchange

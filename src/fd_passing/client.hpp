@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The importer's end of the exporter's Unix socket.
+///
+/// Nothing here allocates or locks: all of it may run in the child of a multi-threaded process that forked.
+#pragma once
+
+#include "fd_passing/origin.hpp"
+#include "fd_passing/wire.hpp"
+
+#include <chrono>
+#include <cstdint>
+
+namespace pinfold::exchange {
+
+/// How long an exporter may take for one answer.
+inline constexpr std::chrono::milliseconds answer_timeout{5000};
+
+/// Connects to the exporter with that number. Errors: `closed` when no exporter listens there, `timed_out`,
+/// `out_of_resources`, `not_permitted` when another user has taken the name.
+[[nodiscard]] result<file> connect_to(std::uint64_t exporter) noexcept;
+
+/// Asks for one buffer's descriptor. `process` is a pidfd to watch during the wait, or nothing.
+///
+/// `closed`: the connection ended; a new connection may work. `stale_handle`: the exporter has freed this buffer; the
+/// connection stays usable, as after a success. Other errors end the connection: `peer_gone`, `timed_out`,
+/// `not_permitted`, `out_of_resources`.
+[[nodiscard]] result<file> ask(const file& socket, const file& process, std::uint64_t serial) noexcept;
+
+}  // namespace pinfold::exchange

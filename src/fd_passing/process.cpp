@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "fd_passing/process.hpp"
+
+#include <array>
+#include <charconv>
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace pinfold::exchange {
+
+namespace {
+
+constexpr const char* ended_text = "the exporting process has ended";
+
+/// "/proc/<pid>/stat", written without snprintf, which may lock and allocate.
+class stat_path {
+ public:
+  explicit stat_path(pid_t process) noexcept {
+    char* end = append(text_.data(), "/proc/");
+    end = std::to_chars(end, text_.data() + text_.size(), process).ptr;
+    *append(end, "/stat") = '\0';
+  }
+  [[nodiscard]] const char* text() const noexcept { return text_.data(); }
+
+ private:
+  static char* append(char* to, std::string_view part) noexcept {
+    part.copy(to, part.size());
+    return to + part.size();
+  }
+  std::array<char, 32> text_{};
+};
+
+result<std::uint64_t> random_id() noexcept {
+  std::uint64_t id = 0;
+  while (id == 0) {
+    if (::getrandom(&id, sizeof id, 0) != sizeof id && errno != EINTR) {
+      return fail_system("cannot get a random number for the exporter");
+    }
+  }
+  return id;
+}
+
+}  // namespace
+
+result<std::uint64_t> parse_start_time(std::string_view line) noexcept {
+  constexpr auto bad = "a line of /proc/<pid>/stat cannot be understood";
+  const std::size_t name_end = line.rfind(')');  // the name may hold blanks and parentheses itself
+  if (name_end == std::string_view::npos) return fail(errc::driver_error, bad);
+  line.remove_prefix(name_end + 1);
+  for (int field = 3; field <= 22; ++field) {
+    const std::size_t blank = line.find(' ', 1);
+    if (line.empty() || line.front() != ' ' || blank == std::string_view::npos) return fail(errc::driver_error, bad);
+    if (field < 22) line.remove_prefix(blank);
+  }
+  std::uint64_t ticks = 0;
+  const auto parsed = std::from_chars(line.data() + 1, line.data() + line.size(), ticks);
+  if (parsed.ec != std::errc{} || *parsed.ptr != ' ') return fail(errc::driver_error, bad);
+  return ticks;
+}
+
+result<std::uint64_t> start_time_of(pid_t process) noexcept {
+  const file stat(::open(stat_path(process).text(), O_RDONLY | O_CLOEXEC));
+  if (!stat && errno == ENOENT) return fail_errno(errc::peer_gone, ENOENT, ended_text);
+  if (!stat) return fail_system("cannot open /proc/<pid>/stat");
+  std::array<char, 1024> line{};
+  const ssize_t got = ::read(stat.number(), line.data(), line.size());
+  if (got < 0 && errno == ESRCH) return fail_errno(errc::peer_gone, ESRCH, ended_text);
+  if (got < 0) return fail_system("cannot read /proc/<pid>/stat");
+  return parse_start_time({line.data(), static_cast<std::size_t>(got)});
+}
+
+result<origin> new_origin() noexcept {
+  const auto id = random_id();
+  if (!id) return tl::unexpected(id.error());
+  const auto started = start_time_of(::getpid());
+  if (!started) return fail_errno(errc::unsupported, started.error().native, "/proc does not show this process");
+  return origin{*id, *started, ::getpid()};
+}
+
+result<file> open_process(const origin& of) noexcept {
+  file process(static_cast<int>(::syscall(SYS_pidfd_open, of.pid, 0)));
+  if (!process) {
+    const int native = errno;
+    const bool none = native == ESRCH || native == EINVAL;
+    return fail_errno(none ? errc::peer_gone : code_for(native), native,
+                      none ? ended_text : "cannot refer to the exporting process (pidfd_open)");
+  }
+  const auto started = start_time_of(of.pid);
+  // Without an entry in /proc the process has ended, or /proc is not mounted or hides the process.
+  if (!started && started.error() == errc::peer_gone && !has_ended(process)) {
+    return fail_errno(errc::unsupported, started.error().native, "/proc does not show the exporting process");
+  }
+  if (!started) return tl::unexpected(started.error());
+  if (*started != of.start_time) {
+    return fail(errc::peer_gone, "the exporting process has ended, and another has its number");
+  }
+  return process;
+}
+
+result<file> duplicate_from(const file& process, int descriptor) noexcept {
+  file fetched(static_cast<int>(::syscall(SYS_pidfd_getfd, process.number(), descriptor, 0)));
+  if (fetched) return fetched;
+  const int native = errno;
+  // The kernel's version decides which error a process gives that has just ended.
+  if (native == ESRCH || has_ended(process)) {
+    return fail_errno(errc::peer_gone, native, ended_text);
+  }
+  if (native == EBADF) return fail_errno(errc::stale_handle, native, "the exporter has freed this buffer");
+  if (native == EPERM) {
+    return fail_errno(
+        errc::not_permitted, native,
+        "ptrace rules forbid to fetch the descriptor; an exporter that serves and the scm way avoid them");
+  }
+  return fail_errno(code_for(native), native, "cannot fetch the exporter's descriptor (pidfd_getfd)");
+}
+
+}  // namespace pinfold::exchange

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Identifies a process although process numbers are reused: by its start time, and by a pidfd, which stays bound to
+/// it.
+///
+/// Nothing here allocates or locks: all of it may run in the child of a multi-threaded process that forked.
+#pragma once
+
+#include "fd_passing/file.hpp"
+#include "fd_passing/origin.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <string_view>
+#include <sys/types.h>
+
+namespace pinfold::exchange {
+
+/// Returns field 22 of a line of `/proc/<pid>/stat`, for any program name in field 2. `driver_error` when the line does
+/// not have that form.
+[[nodiscard]] result<std::uint64_t> parse_start_time(std::string_view line) noexcept;
+
+/// Returns when the process started, in clock ticks since boot. `peer_gone` when there is no process with that number.
+[[nodiscard]] result<std::uint64_t> start_time_of(pid_t process) noexcept;
+
+/// Returns a new exporter in this process, with a unique random number. `unsupported` where /proc does not show this
+/// process.
+[[nodiscard]] result<origin> new_origin() noexcept;
+
+/// Returns a pidfd of the exporter's process. `peer_gone` when the process has ended, also when another process has its
+/// number now; `unsupported` without pidfd_open(2) or /proc; `out_of_resources`.
+[[nodiscard]] result<file> open_process(const origin& of) noexcept;
+
+/// Whether the process behind the pidfd has ended.
+[[nodiscard]] inline bool has_ended(const file& process) noexcept {
+  return readable_within(process, std::chrono::milliseconds{0});
+}
+
+/// Duplicates the exporter's descriptor. Errors: `peer_gone`, `stale_handle` (the exporter has closed it),
+/// `not_permitted`, `out_of_resources`, `unsupported`.
+[[nodiscard]] result<file> duplicate_from(const file& process, int descriptor) noexcept;
+
+}  // namespace pinfold::exchange

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "fd_passing/server.hpp"
+
+#include "fd_passing/client.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <sys/socket.h>
+
+namespace pinfold::exchange {
+
+namespace {
+
+constexpr int accepts_a_round = 16;  // connected importers are served first
+constexpr int rest_milliseconds = 50;
+constexpr int look_milliseconds = 1000;  // the program may close all descriptors just before a poll, and reuse them
+constexpr int send_buffer_bytes = 4096;  // a few replies: a peer that reads none must not pile up descriptors
+
+result<file> listen_at(std::uint64_t exporter) noexcept {
+  file listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!listener) return fail_system("cannot make the exporter's socket");
+  const socket_address address = address_of(exporter);
+  if (::bind(listener.number(), reinterpret_cast<const sockaddr*>(&address.name), address.bytes) != 0 ||
+      ::listen(listener.number(), SOMAXCONN) != 0) {
+    return fail_system("cannot listen on the exporter's socket");
+  }
+  return listener;
+}
+
+reply exhausted(std::uint64_t serial, int native) noexcept {
+  return {.serial = serial, .state = reply_state::exhausted, .native = native};
+}
+
+reply refusal(std::uint64_t serial, const error& why) noexcept {
+  if (why == errc::stale_handle) return {.serial = serial, .state = reply_state::freed};
+  return {.serial = serial, .state = reply_state::failed, .code = why.code, .kind = why.kind, .native = why.native};
+}
+
+/// Blocks all signals, so that the application's threads handle them and the server's thread does not.
+class all_signals_blocked {
+ public:
+  all_signals_blocked() noexcept {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  all_signals_blocked(const all_signals_blocked&) = delete;
+  all_signals_blocked& operator=(const all_signals_blocked&) = delete;
+  ~all_signals_blocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_{};
+};
+
+}  // namespace
+
+result<std::unique_ptr<server>> server::start(std::uint64_t exporter, std::shared_ptr<source> from) noexcept try {
+  auto listener = listen_at(exporter);
+  if (!listener) return tl::unexpected(listener.error());
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
+    return fail_system("cannot make the exporter's wake-up sockets");
+  std::array<file, 2> wake{file(ends[0]), file(ends[1])};
+  std::unique_ptr<server> made(new server(exporter, std::move(*listener), std::move(wake), std::move(from)));
+  if (const int native = made->launch(); native != 0) {
+    return fail_errno(code_for(native), native, "cannot start the exporter's thread");
+  }
+  return made;
+} catch (const std::bad_alloc&) {
+  return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the exporter's server");
+}
+
+server::server(std::uint64_t exporter, file listener, std::array<file, 2> wake, std::shared_ptr<source> from)
+    : exporter_(exporter),
+      listener_(std::move(listener)),
+      wake_(std::move(wake[0])),
+      waker_(std::move(wake[1])),
+      source_(std::move(from)) {
+  connections_.reserve(most_connections);
+  watched_.reserve(most_connections + 2);
+}
+
+int server::launch() noexcept {
+  const all_signals_blocked guard;
+  // Not std::thread: its destructor ends the process in a forked child, where the thread cannot be joined.
+  const auto entry = [](void* self) -> void* {
+    ::pthread_setname_np(::pthread_self(), "pinfold-export");
+    static_cast<server*>(self)->loop();
+    return nullptr;
+  };
+  const int native = ::pthread_create(&thread_, nullptr, entry, this);
+  running_ = native == 0;
+  return native;
+}
+
+server::~server() {
+  if (!running_ || source_->inherited()) return;
+  stop_.store(true);
+  if (waker_.still_there()) {
+    ::shutdown(waker_.number(), SHUT_RDWR);
+  } else {  // closed by the program. A poll that began before still listens, one that began after ends by itself
+    static_cast<void>(connect_to(exporter_));
+  }
+  ::pthread_join(thread_, nullptr);
+}
+
+void server::loop() noexcept {
+  while (wait()) {
+    ++round_;
+    serve_all();
+    accept_some();
+  }
+}
+
+/// Waits for the next event. Returns false when the server is to stop.
+bool server::wait() noexcept {
+  if (stop_.load() || !wake_.still_there()) return false;
+  watched_.clear();
+  watched_.push_back({.fd = wake_.number(), .events = POLLIN, .revents = 0});
+  watched_.push_back({.fd = resting_ || !listening_ ? -1 : listener_.number(), .events = POLLIN, .revents = 0});
+  for (const connection& peer : connections_) {
+    watched_.push_back({.fd = peer.socket.number(), .events = POLLIN, .revents = 0});
+  }
+  const int ready = ::poll(watched_.data(), watched_.size(), resting_ ? rest_milliseconds : look_milliseconds);
+  if (ready >= 0) return watched_[0].revents == 0;
+  return recover();
+}
+
+/// Recovers from a failed poll: no memory, or a descriptor limit below the number of open descriptors. Returns what
+/// `wait` returns.
+bool server::recover() noexcept {
+  std::ranges::for_each(watched_, [](pollfd& one) { one.revents = 0; });
+  ::usleep(1000 * rest_milliseconds);
+  if (stop_.load()) return false;
+  drop_most_silent();
+  return true;
+}
+
+void server::serve_all() noexcept {
+  for (std::size_t i = 0; i < connections_.size(); ++i) {
+    if (watched_[i + 2].revents != 0 && !serve(connections_[i])) connections_[i].socket = file();
+  }
+  std::erase_if(connections_, [](const connection& peer) { return !peer.socket; });
+}
+
+/// Serves one request. Returns false when the connection is to be closed.
+bool server::serve(connection& peer) noexcept {
+  if (!peer.socket.still_there()) return false;  // the number belongs to a file of the program now: do not read from it
+  request asked{};
+  const ssize_t bytes = ::recv(peer.socket.number(), &asked, sizeof asked, MSG_DONTWAIT | MSG_TRUNC);
+  if (bytes < 0) return errno == EAGAIN || errno == EINTR;
+  if (bytes != sizeof asked || asked.magic != wire_magic) return false;
+  peer.last_round = round_;
+  return answer(peer, asked.serial) == 0 && peer.permitted;
+}
+
+int server::answer(const connection& peer, std::uint64_t serial) noexcept {
+  reply plain{.serial = serial, .state = reply_state::refused, .native = EPERM};
+  if (!peer.permitted) return send_reply(peer.socket, plain, -1);
+  int native = 0;
+  // Send while the descriptor is lent: later the number could refer to another file.
+  const auto lent = source_->lend(serial, [&](int descriptor) {
+    native = send_reply(peer.socket, {.serial = serial, .state = reply_state::granted}, descriptor);
+  });
+  if (lent && native != ETOOMANYREFS) return native;
+  return send_reply(peer.socket, lent ? exhausted(serial, native) : refusal(serial, lent.error()), -1);
+}
+
+void server::accept_some() noexcept {
+  const bool waiting = watched_[1].revents != 0;
+  if (waiting && !listener_.still_there()) listening_ = false;  // otherwise poll would report it again at once
+  resting_ = false;
+  for (int i = 0; waiting && listening_ && i < accepts_a_round && accept_one(); ++i) {
+  }
+}
+
+/// Accepts one connection. Returns false when none is waiting, or when there is no room.
+bool server::accept_one() noexcept {
+  if (connections_.size() == most_connections) drop_most_silent();
+  file socket(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!socket) {
+    if (code_for(errno) != errc::out_of_resources || errno == EAGAIN) return false;
+    drop_most_silent();
+    resting_ = true;
+    return false;
+  }
+  const int bytes = send_buffer_bytes;
+  ::setsockopt(socket.number(), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+  const auto importer = other_end(socket);
+  const bool permitted = importer && (importer->uid == ::geteuid() || importer->uid == 0);
+  connections_.push_back({std::move(socket), permitted, round_});
+  return true;
+}
+
+void server::drop_most_silent() noexcept {
+  const auto silent = std::ranges::min_element(connections_, {}, &connection::last_round);
+  if (silent != connections_.end()) connections_.erase(silent);
+}
+
+}  // namespace pinfold::exchange

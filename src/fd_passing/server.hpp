@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The thread that passes an exporter's descriptors to peers of the same user.
+#pragma once
+
+#include "fd_passing/file.hpp"
+#include "fd_passing/source.hpp"
+#include "fd_passing/wire.hpp"
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <poll.h>
+#include <pthread.h>
+#include <vector>
+
+namespace pinfold::exchange {
+
+/// Serves all connections in one non-blocking loop, so that no peer can delay another. The server closes a connection
+/// whose peer sends an invalid message or does not read its replies. When there are too many, it closes the one that
+/// was silent for longest. Importers connect again when they need to. Only the exporter's own user and root get
+/// descriptors.
+class server {
+ public:
+  static constexpr std::size_t most_connections = 256;
+
+  [[nodiscard]] static result<std::unique_ptr<server>> start(std::uint64_t exporter,
+                                                             std::shared_ptr<source> from) noexcept;
+  server(const server&) = delete;
+  server& operator=(const server&) = delete;
+
+  /// Stops the thread at once. In a forked child, which has no such thread, only closes the descriptors.
+  ~server();
+
+ private:
+  struct connection {
+    file socket;
+    bool permitted;
+    std::uint64_t last_round;  ///< the round of the loop in which the peer last sent a request
+  };
+
+  server(std::uint64_t exporter, file listener, std::array<file, 2> wake, std::shared_ptr<source> from);
+  [[nodiscard]] int launch() noexcept;
+
+  // The thread calls all functions below.
+  void loop() noexcept;
+  [[nodiscard]] bool wait() noexcept;
+  [[nodiscard]] bool recover() noexcept;
+  void serve_all() noexcept;
+  [[nodiscard]] bool serve(connection& peer) noexcept;
+  [[nodiscard]] int answer(const connection& peer, std::uint64_t serial) noexcept;
+  void accept_some() noexcept;
+  [[nodiscard]] bool accept_one() noexcept;
+  void drop_most_silent() noexcept;
+
+  const std::uint64_t exporter_;
+  const file listener_;
+  const file wake_;   ///< the thread's end of a pair of sockets
+  const file waker_;  ///< the other end, which the destructor shuts down
+  const std::shared_ptr<source> source_;
+  std::vector<connection> connections_;
+  std::vector<pollfd> watched_;  ///< wake, listener, then the connections in their order
+  std::uint64_t round_ = 0;
+  std::atomic<bool> stop_{false};
+  bool listening_ = true;  ///< false once the program has closed the listener
+  bool resting_ = false;   ///< true while no connection is accepted because there are no descriptors
+  bool running_ = false;
+  pthread_t thread_{};
+};
+
+}  // namespace pinfold::exchange

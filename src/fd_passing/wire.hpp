@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The messages between an exporter and an importer over the Unix socket.
+///
+/// The socket is SOCK_SEQPACKET with an abstract name made from the exporter's number, so it leaves nothing in the file
+/// system and ends with its owner. An importer sends a `request` and reads one `reply`, which carries a descriptor when
+/// `state` is `granted`. Then the importer may send the next request. The exporter closes the connection on anything
+/// else.
+///
+/// Nothing here allocates or locks: all of it may run in the child of a multi-threaded process that forked.
+#pragma once
+
+#include "fd_passing/file.hpp"
+
+#include <cstdint>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+namespace pinfold::exchange {
+
+/// The letters PFMFDSC and the version of the protocol.
+inline constexpr std::uint64_t wire_magic = 0x5046'4d46'4453'4302;
+
+struct request {
+  std::uint64_t magic;
+  std::uint64_t serial;
+};
+
+enum class reply_state : std::uint8_t {
+  granted,    ///< the descriptor comes with the reply
+  freed,      ///< there is no such buffer, or it has been freed
+  refused,    ///< the exporter does not serve this user
+  failed,     ///< the exporter's driver refused; `code`, `kind` and `native` say why
+  exhausted,  ///< the exporter's system has no room for a descriptor in flight
+};
+
+struct reply {
+  std::uint64_t magic = wire_magic;
+  std::uint64_t serial;  ///< of the request
+  reply_state state;
+  errc code = errc::driver_error;
+  native_kind kind = native_kind::posix;
+  std::uint8_t reserved = 0;
+  std::int32_t native = 0;  ///< an `errno` value, 0, or as `kind` says
+};
+
+struct socket_address {
+  sockaddr_un name;
+  socklen_t bytes;
+};
+
+/// Returns the address at which the exporter with that number listens.
+[[nodiscard]] socket_address address_of(std::uint64_t exporter) noexcept;
+
+/// Returns the user and process at the other end, as the kernel recorded them at connect and listen.
+[[nodiscard]] result<ucred> other_end(const file& socket) noexcept;
+
+/// Sends a reply without waiting, with `descriptor` unless that is -1. Returns 0 or an `errno` value.
+[[nodiscard]] int send_reply(const file& socket, reply what, int descriptor) noexcept;
+
+/// A received reply, and the descriptor that came with it, if any.
+struct received_reply {
+  reply what;
+  file descriptor;
+  bool cut_off;  ///< the kernel dropped a part of it: no room for a descriptor, or more than one
+};
+
+/// Takes a reply that has already arrived. `closed` when the other end hung up, or when the message is not a reply.
+[[nodiscard]] result<received_reply> receive_reply(const file& socket) noexcept;
+
+}  // namespace pinfold::exchange

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "cuda/context.hpp"
+#include "fd_passing/process.hpp"
+#include "fd_passing/server.hpp"
+#include "importers/cuda_ipc/handle.hpp"
+#include "importers/cuda_ipc/shares.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+namespace pinfold {
+
+using cuda::memory_facts;
+using cuda::status;
+
+namespace {
+
+constexpr auto no_memory = "no memory for the exporter's own records";
+
+/// Returns how the memory can be shared; the message of `unsupported` says which kind it is and why it cannot.
+result<cuda_memory_kind> shareable(const cuda::memory_facts& facts) noexcept {
+  constexpr auto descriptor = static_cast<std::uint64_t>(cuda::allocation_handle_type::posix_file_descriptor);
+  const bool by_descriptor = (facts.handle_types & descriptor) != 0;
+  if (facts.managed)
+    return fail(errc::unsupported, "managed memory moves between host and device: CUDA cannot share it");
+  if (facts.type == cuda::memory_type::host_memory)
+    return fail(errc::unsupported, "host memory: CUDA shares device memory only; use a memfd");
+  if (facts.pool != nullptr && by_descriptor) return cuda_memory_kind::pool;
+  if (facts.pool != nullptr)
+    return fail(errc::unsupported, "memory of a pool that was made without POSIX descriptors, as the default pool is");
+  if (facts.legacy_capable) return cuda_memory_kind::allocation;
+  if (by_descriptor) return cuda_memory_kind::segments;
+  return fail(errc::unsupported, "memory of cuMemCreate that was made without POSIX descriptors");
+}
+
+/// A device that the exporter uses.
+struct exporting_device {
+  std::shared_ptr<cuda::primary_context> context;
+  cuda::event event = nullptr;
+  cuda_ipc_event shared_event;
+};
+
+}  // namespace
+
+struct cuda_ipc_exporter::state {
+  state(const cuda::driver_table& driver, cuda_ipc_exporter_options chosen)
+      : calls(driver), options(chosen), shared(std::make_shared<cuda_ipc::shares>(driver)) {}
+  state(const state&) = delete;
+  state& operator=(const state&) = delete;
+  ~state();
+
+  [[nodiscard]] result<exporting_device*> device(int ordinal);
+  [[nodiscard]] result<void> make_event(exporting_device& on) const noexcept;
+  [[nodiscard]] result<void> serve() noexcept;
+  [[nodiscard]] result<cuda_ipc::shares::subject> subject_of(cuda_memory_kind kind, const memory_facts& facts,
+                                                             range wanted) const;
+  [[nodiscard]] result<void> describe_memory(const exporting_device& on, cuda_ipc_handle& handle) noexcept;
+  [[nodiscard]] result<cuda_shared> share(range wanted);
+
+  const cuda::driver_table& calls;
+  const cuda_ipc_exporter_options options;
+  const std::shared_ptr<cuda_ipc::shares> shared;
+  std::uint64_t id = 0;
+  std::uint64_t start_time = 0;
+  std::mutex mutex;
+  std::map<int, exporting_device> devices;
+  std::unique_ptr<exchange::server> service;  // made when the first memory needs it
+};
+
+cuda_ipc_exporter::state::~state() {
+  if (shared->inherited()) return;
+  for (auto& [ordinal, one] : devices) {
+    if (one.event == nullptr) continue;
+    static_cast<void>(one.context->with([&] { return calls.event_destroy(one.event); }));
+  }
+}
+
+result<exporting_device*> cuda_ipc_exporter::state::device(int ordinal) {
+  const std::scoped_lock guard(mutex);
+  const auto known = devices.find(ordinal);
+  if (known != devices.end()) return &known->second;
+  auto context = cuda::primary_context::of(ordinal);
+  if (!context) return tl::unexpected(context.error());
+  exporting_device made{.context = std::move(*context), .event = nullptr, .shared_event = {}};
+  if (options.events) {
+    if (auto has_event = make_event(made); !has_event) return tl::unexpected(has_event.error());
+  }
+  return &devices.emplace(ordinal, std::move(made)).first->second;
+}
+
+result<void> cuda_ipc_exporter::state::make_event(exporting_device& on) const noexcept {
+  cuda::ipc_event_handle handle{};
+  const auto answer = on.context->with([&] {
+    const auto made = calls.event_create(&on.event, cuda::event_interprocess | cuda::event_disable_timing);
+    return made == status::success ? calls.ipc_get_event_handle(&handle, on.event) : made;
+  });
+  std::memcpy(on.shared_event.bytes.data(), handle.reserved, sizeof handle.reserved);
+  if (answer != status::success && on.event != nullptr)
+    static_cast<void>(on.context->with([&] { return calls.event_destroy(on.event); }));
+  return cuda::checked(answer, "cannot make an event that other processes can wait for");
+}
+
+result<void> cuda_ipc_exporter::state::serve() noexcept {
+  const std::scoped_lock guard(mutex);
+  if (service) return {};
+  auto made = exchange::server::start(id, shared);
+  if (!made) return tl::unexpected(made.error());
+  service = std::move(*made);
+  return {};
+}
+
+result<cuda_ipc::shares::subject> cuda_ipc_exporter::state::subject_of(cuda_memory_kind kind, const memory_facts& facts,
+                                                                       range wanted) const {
+  cuda_ipc::shares::subject what{{facts.base, facts.base + facts.size}, facts.buffer_id, {}};
+  if (kind == cuda_memory_kind::segments) {
+    for (auto at = wanted.begin; at < wanted.end; at = what.segments.back().base + what.segments.back().size) {
+      const auto one = cuda::segment_at(calls, at);
+      if (!one) return tl::unexpected(one.error());
+      what.segments.push_back(*one);
+    }
+    what.where = {what.segments.front().base, what.segments.back().base + what.segments.back().size};
+  }
+  if (!what.where.contains(wanted)) return fail(errc::invalid_range, "the allocation ends before that");
+  return what;
+}
+
+/// Fills in the driver's part of the handle.
+result<void> cuda_ipc_exporter::state::describe_memory(const exporting_device& on, cuda_ipc_handle& handle) noexcept {
+  static_assert(sizeof handle.memory == sizeof(cuda::ipc_memory_handle) &&
+                sizeof handle.memory == sizeof(cuda::pool_pointer_export));
+  auto answer = status::success;
+  if (cuda_ipc::kind_of(handle) == cuda_memory_kind::allocation) {
+    cuda::ipc_memory_handle made{};
+    answer = on.context->with([&] { return calls.ipc_get_mem_handle(&made, handle.base); });
+    std::memcpy(handle.memory.data(), made.reserved, sizeof made.reserved);
+  } else if (cuda_ipc::kind_of(handle) == cuda_memory_kind::pool) {
+    cuda::pool_pointer_export made{};
+    answer = on.context->with([&] { return calls.mem_pool_export_pointer(&made, handle.base); });
+    std::memcpy(handle.memory.data(), made.reserved, sizeof made.reserved);
+  }
+  return cuda::checked(answer, "the driver refuses to share this memory");
+}
+
+result<cuda_shared> cuda_ipc_exporter::state::share(range wanted) {
+  const auto facts = cuda::facts_of(calls, wanted.begin);
+  if (!facts) return tl::unexpected(facts.error());
+  const auto kind = shareable(*facts);
+  if (!kind) return tl::unexpected(kind.error());
+  const auto on = device(facts->device);
+  if (!on) return tl::unexpected(on.error());
+  const auto what = subject_of(*kind, *facts, wanted);
+  if (!what) return tl::unexpected(what.error());
+  if (*kind != cuda_memory_kind::allocation) {
+    if (auto serving = serve(); !serving) return tl::unexpected(serving.error());
+  }
+  const auto pool = *kind == cuda_memory_kind::pool ? shared->serial_of(facts->pool) : 0;
+  const auto make = [&](std::uint64_t serial) -> result<cuda_ipc_handle> {
+    cuda_ipc_handle handle{.exporter = id,
+                           .serial = serial,
+                           .base = what->where.begin,
+                           .size = what->where.size(),
+                           .buffer_id = facts->buffer_id,
+                           .start_time = start_time,
+                           .pid = shared->process(),
+                           .kind = static_cast<std::uint32_t>(*kind),
+                           .pool = pool};
+    std::memcpy(handle.device.data(), (*on)->context->id().bytes, sizeof handle.device);
+    if (auto described = describe_memory(**on, handle); !described) return tl::unexpected(described.error());
+    return cuda_ipc::completed(handle);
+  };
+  const auto handle = shared->find_or_make(*what, make);
+  if (!handle) return tl::unexpected(handle.error());
+  return cuda_shared{*handle, wanted.begin, wanted.begin - handle->base, (*on)->shared_event};
+}
+
+cuda_ipc_exporter::cuda_ipc_exporter(std::shared_ptr<state> made) noexcept : state_(std::move(made)) {}
+cuda_ipc_exporter::cuda_ipc_exporter(cuda_ipc_exporter&&) noexcept = default;
+cuda_ipc_exporter& cuda_ipc_exporter::operator=(cuda_ipc_exporter&&) noexcept = default;
+cuda_ipc_exporter::~cuda_ipc_exporter() = default;
+
+result<cuda_ipc_exporter> cuda_ipc_exporter::create(cuda_ipc_exporter_options options) noexcept try {
+  const auto calls = cuda::driver();
+  if (!calls) return tl::unexpected(calls.error());
+  auto made = std::make_shared<state>(**calls, options);
+  const auto origin = exchange::new_origin();
+  if (!origin) return tl::unexpected(origin.error());
+  made->id = origin->exporter;
+  made->start_time = origin->start_time;
+  return cuda_ipc_exporter(std::move(made));
+} catch (const std::bad_alloc&) {
+  return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+}
+
+result<cuda_shared> cuda_ipc_exporter::share(const void* pointer, std::size_t bytes) noexcept {
+  return share(static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(pointer)), bytes);
+}
+
+result<cuda_shared> cuda_ipc_exporter::share(std::uint64_t pointer, std::size_t bytes) noexcept try {
+  if (!state_) return fail(errc::closed, "the exporter was moved from");
+  if (state_->shared->inherited()) return fail(errc::unsupported, "the exporter belongs to the parent process");
+  const auto wanted = range::of(pointer, bytes);
+  if (!wanted) return tl::unexpected(wanted.error());
+  return state_->share(*wanted);
+} catch (const std::bad_alloc&) {
+  return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+}
+
+result<void> cuda_ipc_exporter::record(const cuda_shared& shared, void* stream) noexcept {
+  if (!state_) return fail(errc::closed, "the exporter was moved from");
+  if (state_->shared->inherited()) return fail(errc::unsupported, "the exporter belongs to the parent process");
+  const std::scoped_lock guard(state_->mutex);
+  for (const auto& [ordinal, one] : state_->devices) {
+    if (one.event == nullptr || one.shared_event != shared.event) continue;
+    const auto answer =
+        one.context->with([&] { return state_->calls.event_record(one.event, static_cast<cuda::stream>(stream)); });
+    return cuda::checked(answer, "cannot record the event");
+  }
+  return fail(errc::unsupported, "the exporter has no event for this memory");
+}
+
+}  // namespace pinfold

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "importers/cuda_ipc/handle.hpp"
+
+namespace pinfold::cuda_ipc {
+
+namespace {
+
+bool possible(const cuda_ipc_handle& handle) noexcept {
+  return handle.size != 0 && handle.base != 0 && handle.size <= UINT64_MAX - handle.base && handle.exporter != 0 &&
+         handle.serial != 0 && handle.pid > 0 && handle.reserved == 0;
+}
+
+bool known_kind(const cuda_ipc_handle& handle) noexcept {
+  switch (kind_of(handle)) {
+    case cuda_memory_kind::allocation:
+    case cuda_memory_kind::segments: return handle.pool == 0;
+    case cuda_memory_kind::pool: return handle.pool != 0;
+  }
+  return false;
+}
+
+}  // namespace
+
+result<range> checked(const cuda_ipc_handle& handle) noexcept {
+  if (handle.magic != handle_magic) return fail(errc::invalid_handle, "not a handle of GPU memory of this version");
+  if (handle.check != checksum_of(handle)) return fail(errc::invalid_handle, "the handle of GPU memory is damaged");
+  if (!possible(handle) || !known_kind(handle))
+    return fail(errc::invalid_handle, "no exporter makes such a handle of GPU memory");
+  return handle.allocation();
+}
+
+}  // namespace pinfold::cuda_ipc

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Makes and checks handles of GPU memory.
+#pragma once
+
+#include <pinfold/importers/cuda_ipc.hpp>
+
+#include "fd_passing/checksum.hpp"
+#include "fd_passing/origin.hpp"
+
+#include <cstddef>
+#include <span>
+#include <type_traits>
+
+namespace pinfold::cuda_ipc {
+
+/// The letters PFCUIPC and the version of the layout.
+inline constexpr std::uint64_t handle_magic = 0x5046'4355'4950'4301;
+
+static_assert(sizeof(cuda_ipc_handle) == 160 && std::has_unique_object_representations_v<cuda_ipc_handle>);
+static_assert(offsetof(cuda_ipc_handle, check) == sizeof(cuda_ipc_handle) - sizeof(cuda_ipc_handle::check));
+
+/// Returns the value that `handle.check` has to have.
+[[nodiscard]] inline std::uint32_t checksum_of(const cuda_ipc_handle& handle) noexcept {
+  return exchange::crc32c(std::as_bytes(std::span(&handle, 1)).first(offsetof(cuda_ipc_handle, check)));
+}
+
+/// Returns the handle with magic and checksum filled in.
+[[nodiscard]] inline cuda_ipc_handle completed(cuda_ipc_handle handle) noexcept {
+  handle.magic = handle_magic;
+  handle.check = checksum_of(handle);
+  return handle;
+}
+
+[[nodiscard]] inline cuda_memory_kind kind_of(const cuda_ipc_handle& handle) noexcept {
+  return static_cast<cuda_memory_kind>(handle.kind);
+}
+
+[[nodiscard]] inline exchange::origin origin_of(const cuda_ipc_handle& handle) noexcept {
+  return {handle.exporter, handle.start_time, handle.pid};
+}
+
+/// Returns the allocation that the handle stands for; `invalid_handle` when no exporter of ours can have made it. Does
+/// not call the driver.
+[[nodiscard]] result<range> checked(const cuda_ipc_handle& handle) noexcept;
+
+}  // namespace pinfold::cuda_ipc

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "fd_passing/link.hpp"
+#include "fd_passing/process.hpp"
+#include "importers/cuda_ipc/events.hpp"
+#include "importers/cuda_ipc/memory.hpp"
+
+#include <unistd.h>
+
+namespace pinfold {
+
+using cuda::primary_context;
+
+static_assert(importer<cuda_ipc_importer>);
+
+struct cuda_ipc_importer::state {
+  explicit state(cuda_ipc_importer_options chosen) noexcept : options(chosen) {}
+  state(const state&) = delete;
+  state& operator=(const state&) = delete;
+  ~state();
+
+  [[nodiscard]] result<const primary_context*> context() noexcept { return device.get(options.device); }
+
+  const cuda_ipc_importer_options options;
+  cuda::device_context device;
+  exchange::link_table links;
+  cuda_ipc::event_table events;
+};
+
+cuda_ipc_importer::state::~state() {
+  const auto* in = device.retained();
+  if (in == nullptr) return;
+  cuda_ipc::all_opened().give_back_all(
+      this, [in](const auto&, cuda_ipc::opened_memory& memory) { return cuda_ipc::close_memory(*in, memory); });
+  static_cast<void>(in->with([&] {
+    events.destroy_all(in->calls());
+    return cuda::status::success;
+  }));
+}
+
+namespace {
+
+result<void> may_share(const primary_context& in, const cuda_ipc::opened_memory& there) noexcept {
+  if (cuda_ipc::is_gone(in, there))
+    return cuda::fail_cuda(cuda::status::context_is_destroyed,
+                           "a mapping from before the device was reset is not closed", errc::already_mapped);
+  if (there.closed == 0) return {};
+  return cuda::fail_cuda(cuda::status::already_mapped, "a close of this memory has failed half-way");
+}
+
+bool is_own(const cuda_ipc_handle& handle) noexcept {
+  const auto process = ::getpid();
+  return handle.pid == process && exchange::start_time_of(process) == handle.start_time;
+}
+
+}  // namespace
+
+cuda_ipc_importer::cuda_ipc_importer(cuda_ipc_importer_options options) : state_(std::make_unique<state>(options)) {}
+cuda_ipc_importer::cuda_ipc_importer(cuda_ipc_importer&&) noexcept = default;
+cuda_ipc_importer& cuda_ipc_importer::operator=(cuda_ipc_importer&&) noexcept = default;
+cuda_ipc_importer::~cuda_ipc_importer() = default;
+
+result<range> cuda_ipc_importer::check(const cuda_ipc_handle& handle) const noexcept {
+  return cuda_ipc::checked(handle);
+}
+
+result<imported<cuda_ipc_importer::mapping_type>> cuda_ipc_importer::open(peer_id /*peer*/,
+                                                                          const cuda_ipc_handle& handle) noexcept {
+  if (!state_) return fail(errc::closed, "the importer was moved from");
+  const auto allocation = cuda_ipc::checked(handle);
+  if (!allocation) return tl::unexpected(allocation.error());
+  const auto in = state_->context();
+  if (!in) return tl::unexpected(in.error());
+  if (is_own(handle)) return fail(errc::unsupported, "memory of this very process: use its own pointer");
+  const auto place = cuda_ipc::place_of(state_->options.device, handle);
+  cuda::device_pointer at = 0;
+  const auto number = cuda_ipc::all_opened().take(
+      state_.get(), place, [&](auto& all) { return all.find(place); },
+      [&](auto there) { return may_share(**in, there->second.item); },
+      [&] { return cuda_ipc::open_memory(**in, state_->links, handle); },
+      [&](auto there) { at = there->second.item.at; });
+  if (!number) return tl::unexpected(number.error());
+  return imported<mapping_type>{*allocation, reinterpret_cast<void*>(at), handle.size, {at, handle.size, *number}};
+}
+
+result<void> cuda_ipc_importer::close(const mapping_type& mapping) noexcept {
+  if (!state_) return fail(errc::closed, "the importer was moved from");
+  const auto* in = state_->device.retained();
+  if (in == nullptr) return fail(errc::invalid_argument, "this mapping is not open");
+  return cuda_ipc::all_opened().give_back(mapping.number, [in](const auto&, cuda_ipc::opened_memory& memory) {
+    return cuda_ipc::close_memory(*in, memory);
+  });
+}
+
+result<void> cuda_ipc_importer::wait(const cuda_shared& shared, void* stream) noexcept {
+  if (!state_) return fail(errc::closed, "the importer was moved from");
+  if (shared.event == cuda_ipc_event{}) return {};
+  const auto in = state_->context();
+  if (!in) return tl::unexpected(in.error());
+  return state_->events.wait(**in, shared.event, static_cast<cuda::stream>(stream));
+}
+
+std::size_t cuda_ipc_importer::held() const noexcept {
+  if (!state_ || state_->device.retained() == nullptr) return 0;  // in a child the table's lock may be held for ever
+  return cuda_ipc::all_opened().held_by(state_.get());
+}
+
+}  // namespace pinfold

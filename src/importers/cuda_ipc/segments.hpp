@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Memory of several physical segments: passes them to a peer, and maps them at one contiguous address.
+///
+/// A peer asks the exporter's socket for the serial of the memory, and gets a sealed memfd with the size of each
+/// segment. Then it asks for the serials after that, one for each segment, and gets the driver's descriptor of each.
+#pragma once
+
+#include "cuda/context.hpp"
+#include "fd_passing/link.hpp"
+#include "importers/cuda_ipc/opened.hpp"
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace pinfold::cuda_ipc {
+
+/// Makes the sealed memfd that lists segments. `out_of_resources`.
+[[nodiscard]] result<exchange::file> listed(std::span<const std::size_t> segments) noexcept;
+
+/// Returns the segments in such a memfd. `invalid_handle` when it is not one, or when the segments do not add up to
+/// `total` bytes.
+[[nodiscard]] result<std::vector<std::size_t>> read_list(const exchange::file& list, std::size_t total) noexcept;
+
+/// Fetches all segments of the handle and maps them side by side.
+[[nodiscard]] result<opened_memory> open_segments(const cuda::primary_context& in, exchange::link& from,
+                                                  const cuda_ipc_handle& handle) noexcept;
+
+/// Unmaps all that is still mapped. After a failure a later call continues where this one stopped.
+[[nodiscard]] cuda::status close_segments(const cuda::driver_table& calls, opened_memory& memory) noexcept;
+
+}  // namespace pinfold::cuda_ipc

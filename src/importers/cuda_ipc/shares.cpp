@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "importers/cuda_ipc/shares.hpp"
+
+#include "importers/cuda_ipc/segments.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+#include <new>
+#include <unistd.h>
+
+namespace pinfold::cuda_ipc {
+
+namespace {
+
+using cuda::status;
+
+constexpr auto descriptor_type = cuda::allocation_handle_type::posix_file_descriptor;
+constexpr auto gone = "the memory was unmapped or replaced";
+
+bool overlap(std::uint64_t begin, std::uint64_t end, std::uint64_t other_begin, std::uint64_t other_end) noexcept {
+  return begin < other_end && other_begin < end;
+}
+
+/// Whether two segments cannot both be mapped.
+bool exclude(const cuda::segment_facts& one, const cuda::segment_facts& other) noexcept {
+  return one != other && overlap(one.base, one.base + one.size, other.base, other.base + other.size);
+}
+
+/// Whether the memory `now` proves that `other` is gone.
+bool replaces(const shares::subject& now, const shares::subject& other) noexcept {
+  if (!overlap(now.where.begin, now.where.end, other.where.begin, other.where.end)) return false;
+  if (now.segments.empty() || other.segments.empty()) return now != other;
+  return std::ranges::any_of(now.segments, [&](const auto& one) {
+    return std::ranges::any_of(other.segments, [&](const auto& another) { return exclude(one, another); });
+  });
+}
+
+}  // namespace
+
+shares::shares(const cuda::driver_table& calls) noexcept : calls_(calls), process_(::getpid()) {}
+
+bool shares::inherited() const noexcept { return ::getpid() != process_; }
+
+const shares::shared* shares::known(const subject& what) const noexcept {
+  const auto [first, last] = by_address_.equal_range(what.where.begin);
+  for (auto at = first; at != last; ++at)
+    if (const auto& one = shared_.at(at->second); one.what == what) return &one;
+  return nullptr;
+}
+
+void shares::forget_what_is_gone(const subject& now) noexcept {
+  auto at = by_address_.lower_bound(now.where.begin - std::min(now.where.begin, largest_));
+  while (at != by_address_.end() && at->first < now.where.end) {
+    const auto there = shared_.find(at->second);
+    const bool gone_now = replaces(now, there->second.what);
+    if (gone_now) shared_.erase(there);
+    at = gone_now ? by_address_.erase(at) : std::next(at);
+  }
+}
+
+result<cuda_ipc_handle> shares::find_or_make(const subject& what, const make_handle& make) noexcept try {
+  std::unique_lock guard(mutex_);
+  if (const auto* found = known(what)) return found->handle;
+  const auto serial = last_serial_ + 1;
+  last_serial_ = serial + what.segments.size();  // one for each segment follows
+  guard.unlock();
+  auto made = make(serial);
+  if (!made) return made;
+  guard.lock();
+  if (const auto* found = known(what)) return found->handle;  // another thread was faster
+  forget_what_is_gone(what);
+  const auto there = by_address_.emplace(what.where.begin, serial);
+  try {
+    shared_.emplace(serial, shared{what, *made});
+  } catch (const std::bad_alloc&) {
+    by_address_.erase(there);
+    throw;
+  }
+  largest_ = std::max(largest_, what.where.size());
+  return made;
+} catch (const std::bad_alloc&) {
+  return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the exporter's own records");
+}
+
+std::uint64_t shares::serial_of(cuda::memory_pool pool) {
+  const std::scoped_lock guard(mutex_);
+  const auto [there, first] = pools_.try_emplace(pool, last_serial_ + 1);
+  if (first) ++last_serial_;
+  return there->second;
+}
+
+result<shares::lent> shares::look_up(std::uint64_t serial) {
+  const std::scoped_lock guard(mutex_);
+  const auto pool = std::ranges::find(pools_, serial, [](const auto& one) { return one.second; });
+  if (pool != pools_.end()) return lent{.pool = pool->first, .sizes = {}, .segment = {}};
+  const auto after = shared_.upper_bound(serial);
+  if (after == shared_.begin()) return fail(errc::stale_handle, gone);
+  const auto& [first, found_there] = *std::prev(after);
+  const auto& segments = found_there.what.segments;
+  if (segments.empty() || serial > first + segments.size()) return fail(errc::stale_handle, gone);
+  lent found;
+  if (serial > first) {
+    found.segment = segments[serial - first - 1];
+  } else {
+    found.sizes.reserve(segments.size());
+    for (const auto& one : segments) found.sizes.push_back(one.size);
+  }
+  return found;
+}
+
+result<void> shares::lend(std::uint64_t serial, const std::function<void(int)>& use) noexcept try {
+  const auto found = look_up(serial);
+  if (!found) return tl::unexpected(found.error());
+  if (found->pool != nullptr) return lend_pool(found->pool, use);
+  if (found->sizes.empty()) return lend_segment(found->segment, use);
+  const auto list = listed(found->sizes);
+  if (!list) return tl::unexpected(list.error());
+  use(list->number());
+  return {};
+} catch (const std::bad_alloc&) {
+  return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the exporter's own records");
+}
+
+/// Lends one segment's descriptor. The memory may be unmapped meanwhile: it is the right segment if it was so both
+/// before and after the retain.
+result<void> shares::lend_segment(const cuda::segment_facts& wanted, const std::function<void(int)>& use) noexcept {
+  const auto is_there = [&] {
+    const auto now = cuda::segment_at(calls_, wanted.base);
+    return now && *now == wanted;
+  };
+  if (!is_there()) return fail(errc::stale_handle, gone);
+  cuda::generic_allocation physical = 0;
+  if (calls_.mem_retain_allocation_handle(&physical, reinterpret_cast<void*>(wanted.base)) != status::success)
+    return fail(errc::stale_handle, gone);
+  const bool right = is_there();
+  int made = -1;
+  const auto exported = calls_.mem_export_to_shareable_handle(&made, physical, descriptor_type, 0);
+  static_cast<void>(calls_.mem_release(physical));
+  const exchange::file descriptor(exported == status::success ? made : -1);
+  if (!right) return fail(errc::stale_handle, gone);
+  if (!descriptor) return cuda::fail_cuda(exported, "the driver refuses to export a segment");
+  use(descriptor.number());
+  return {};
+}
+
+result<void> shares::lend_pool(cuda::memory_pool pool, const std::function<void(int)>& use) noexcept {
+  int made = -1;
+  const auto exported = calls_.mem_pool_export_to_shareable_handle(&made, pool, descriptor_type, 0);
+  if (exported == status::invalid_value || exported == status::invalid_handle)
+    return cuda::fail_cuda(exported, "the pool was destroyed", errc::stale_handle);
+  if (exported != status::success) return cuda::fail_cuda(exported, "the driver refuses to export a memory pool");
+  const exchange::file descriptor(made);
+  use(descriptor.number());
+  return {};
+}
+
+}  // namespace pinfold::cuda_ipc

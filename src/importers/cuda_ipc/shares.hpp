@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The memory that an exporter has shared, and the descriptors for which its peers ask.
+#pragma once
+
+#include "cuda/context.hpp"
+#include "cuda/pointer.hpp"
+#include "fd_passing/source.hpp"
+#include "importers/cuda_ipc/handle.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <sys/types.h>
+#include <vector>
+
+namespace pinfold::cuda_ipc {
+
+/// Thread-safe. Descriptors are made at each request and closed after they were sent: a kept descriptor would keep
+/// memory that the application has freed.
+class shares final : public exchange::source {
+ public:
+  explicit shares(const cuda::driver_table& calls) noexcept;
+
+  /// The memory that a handle names. `find_or_make` returns its handle, and calls `make` unless the handle is known. A
+  /// handle is forgotten once other memory lies at its addresses. Ranges of segments may overlap: each has a handle of
+  /// its own.
+  ///
+  /// For memory that does not consist of segments, `segments` is empty and `buffer_id` identifies it.
+  struct subject {
+    range where;
+    std::uint64_t buffer_id;
+    std::vector<cuda::segment_facts> segments;
+    friend bool operator==(const subject&, const subject&) noexcept = default;
+  };
+  using make_handle = std::function<result<cuda_ipc_handle>(std::uint64_t serial)>;
+  [[nodiscard]] result<cuda_ipc_handle> find_or_make(const subject& what, const make_handle& make) noexcept;
+
+  /// Returns the serial of a pool, which stays the same while the exporter lives.
+  [[nodiscard]] std::uint64_t serial_of(cuda::memory_pool pool);
+
+  [[nodiscard]] result<void> lend(std::uint64_t serial, const std::function<void(int)>& use) noexcept override;
+  [[nodiscard]] bool inherited() const noexcept override;
+  [[nodiscard]] pid_t process() const noexcept { return process_; }
+
+ private:
+  struct shared {
+    subject what;
+    cuda_ipc_handle handle;
+  };
+  struct lent {
+    cuda::memory_pool pool = nullptr;
+    std::vector<std::size_t> sizes;  ///< of all segments, when the request is for their list
+    cuda::segment_facts segment;     ///< the requested segment
+  };
+
+  [[nodiscard]] result<lent> look_up(std::uint64_t serial);
+  [[nodiscard]] result<void> lend_segment(const cuda::segment_facts& wanted,
+                                          const std::function<void(int)>& use) noexcept;
+  [[nodiscard]] result<void> lend_pool(cuda::memory_pool pool, const std::function<void(int)>& use) noexcept;
+  [[nodiscard]] const shared* known(const subject& what) const noexcept;
+  void forget_what_is_gone(const subject& now) noexcept;
+
+  const cuda::driver_table& calls_;
+  const pid_t process_;
+  std::mutex mutex_;
+  std::map<std::uint64_t, shared> shared_;                  ///< by serial
+  std::multimap<std::uint64_t, std::uint64_t> by_address_;  ///< serials by first address
+  std::uint64_t largest_ = 0;                               ///< bytes of the largest memory ever shared
+  std::map<cuda::memory_pool, std::uint64_t> pools_;
+  std::uint64_t last_serial_ = 0;
+};
+
+}  // namespace pinfold::cuda_ipc

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "fd_passing/process.hpp"
+#include "fd_passing/server.hpp"
+#include "importers/memfd/memory.hpp"
+#include "importers/memfd/served.hpp"
+
+#include <atomic>
+
+namespace pinfold {
+
+struct memfd_exporter::state {
+  memfd_exporter_options options;
+  std::uint64_t id = 0;
+  std::uint64_t start_time = 0;
+  std::shared_ptr<memfd::served_table> buffers;
+  std::unique_ptr<exchange::server> service;
+  std::atomic<std::uint64_t> last_serial{0};
+
+  [[nodiscard]] memfd_handle next_handle(const memfd::exported_memory& memory) noexcept {
+    return memfd::completed({.magic = memfd::handle_magic,
+                             .exporter = id,
+                             .serial = last_serial.fetch_add(1, std::memory_order_relaxed) + 1,
+                             .base = reinterpret_cast<std::uintptr_t>(memory.data()),
+                             .size = memory.size(),
+                             .inode = memory.inode(),
+                             .start_time = start_time,
+                             .pid = buffers->process(),
+                             .descriptor = memory.descriptor(),
+                             .access = static_cast<std::uint32_t>(options.access),
+                             .check = 0});
+  }
+};
+
+struct memfd_buffer::state {
+  memfd_handle handle;
+  memfd::exported_memory memory;
+  std::shared_ptr<memfd::served_table> served;
+
+  state() noexcept = default;
+  state(const state&) = delete;
+  state& operator=(const state&) = delete;
+  ~state() {
+    if (served) served->remove(handle.serial);  // before the descriptor's number can refer to another file
+  }
+};
+
+namespace {
+
+constexpr auto no_memory = "no memory for the exporter's own records";
+
+}  // namespace
+
+memfd_buffer::memfd_buffer() noexcept = default;
+memfd_buffer::memfd_buffer(memfd_buffer&& other) noexcept = default;
+memfd_buffer& memfd_buffer::operator=(memfd_buffer&& other) noexcept = default;
+memfd_buffer::~memfd_buffer() = default;
+memfd_buffer::memfd_buffer(std::unique_ptr<state> made) noexcept : state_(std::move(made)) {}
+
+std::byte* memfd_buffer::data() const noexcept { return state_ ? state_->memory.data() : nullptr; }
+std::size_t memfd_buffer::size() const noexcept { return state_ ? state_->memory.size() : 0; }
+int memfd_buffer::descriptor() const noexcept { return state_ ? state_->memory.descriptor() : -1; }
+const memfd_handle& memfd_buffer::handle() const noexcept {
+  static constexpr memfd_handle none;
+  return state_ ? state_->handle : none;
+}
+
+memfd_exporter::memfd_exporter(std::shared_ptr<state> made) noexcept : state_(std::move(made)) {}
+memfd_exporter::memfd_exporter(memfd_exporter&&) noexcept = default;
+memfd_exporter& memfd_exporter::operator=(memfd_exporter&&) noexcept = default;
+memfd_exporter::~memfd_exporter() = default;
+
+std::uint64_t memfd_exporter::id() const noexcept { return state_ ? state_->id : 0; }
+
+result<memfd_exporter> memfd_exporter::create(memfd_exporter_options options) noexcept try {
+  auto made = std::make_shared<state>();
+  made->options = options;
+  made->buffers = std::make_shared<memfd::served_table>();
+  const auto origin = exchange::new_origin();
+  if (!origin) return tl::unexpected(origin.error());
+  made->id = origin->exporter;
+  made->start_time = origin->start_time;
+  if (options.serve) {
+    auto service = exchange::server::start(made->id, made->buffers);
+    if (!service) return tl::unexpected(service.error());
+    made->service = std::move(*service);
+  }
+  return memfd_exporter(std::move(made));
+} catch (const std::bad_alloc&) {
+  return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+}
+
+result<memfd_buffer> memfd_exporter::allocate(std::size_t bytes, void* where) noexcept {
+  if (!state_) return fail(errc::closed, "the exporter was moved from");
+  if (state_->buffers->inherited()) return fail(errc::unsupported, "the exporter belongs to the parent process");
+  std::unique_ptr<memfd_buffer::state> made(new (std::nothrow) memfd_buffer::state);
+  if (!made) return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+  auto memory = memfd::make_memory(bytes, where, state_->options.access);
+  if (!memory) return tl::unexpected(memory.error());
+  made->memory = std::move(*memory);
+  made->handle = state_->next_handle(made->memory);
+  if (!state_->buffers->add(made->handle.serial, made->handle.descriptor)) {
+    return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+  }
+  made->served = state_->buffers;
+  return memfd_buffer(std::move(made));
+}
+
+}  // namespace pinfold

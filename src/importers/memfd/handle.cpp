@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "importers/memfd/handle.hpp"
+
+#include <unistd.h>
+
+namespace pinfold::memfd {
+
+namespace {
+
+bool possible_range(const memfd_handle& handle) noexcept {
+  const std::uint64_t page = page_bytes();
+  return handle.size != 0 && handle.size % page == 0 && handle.base != 0 && handle.base % page == 0 &&
+         handle.size <= UINT64_MAX - handle.base;
+}
+
+bool possible_origin(const memfd_handle& handle) noexcept {
+  return handle.exporter != 0 && handle.serial != 0 && handle.pid > 0 && handle.descriptor >= 0 &&
+         handle.access <= static_cast<std::uint32_t>(memfd_access::read_write);
+}
+
+}  // namespace
+
+std::size_t page_bytes() noexcept { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
+
+result<range> checked(const memfd_handle& handle) noexcept {
+  if (handle.magic != handle_magic) return fail(errc::invalid_handle, "not a memfd handle of this version");
+  if (handle.check != checksum_of(handle)) return fail(errc::invalid_handle, "the memfd handle is damaged");
+  if (!possible_range(handle) || !possible_origin(handle)) {
+    return fail(errc::invalid_handle, "no exporter makes such a memfd handle");
+  }
+  return handle.allocation();
+}
+
+}  // namespace pinfold::memfd

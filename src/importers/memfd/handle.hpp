@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Makes and checks memfd handles.
+///
+/// The checksum finds damage, such as bytes lost in transit or a handle of another kind. It does not protect against
+/// attackers: when the descriptor is fetched, the kernel decides whether a process may open a buffer.
+#pragma once
+
+#include <pinfold/importers/memfd.hpp>
+
+#include "fd_passing/checksum.hpp"
+#include "fd_passing/origin.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+namespace pinfold::memfd {
+
+/// The letters PFMEMFD and the version of the layout.
+inline constexpr std::uint64_t handle_magic = 0x5046'4d45'4d46'4401;
+
+static_assert(sizeof(memfd_handle) == 72 && std::has_unique_object_representations_v<memfd_handle>);
+static_assert(offsetof(memfd_handle, check) == sizeof(memfd_handle) - sizeof(memfd_handle::check));
+
+/// Returns the value that `handle.check` has to have.
+[[nodiscard]] inline std::uint32_t checksum_of(const memfd_handle& handle) noexcept {
+  return exchange::crc32c(std::as_bytes(std::span(&handle, 1)).first(offsetof(memfd_handle, check)));
+}
+
+/// Returns the descriptor to fetch for the handle.
+[[nodiscard]] inline exchange::wanted behind(const memfd_handle& handle) noexcept {
+  return {{handle.exporter, handle.start_time, handle.pid}, handle.serial, handle.descriptor};
+}
+
+/// Returns the handle with magic and checksum filled in.
+[[nodiscard]] inline memfd_handle completed(memfd_handle handle) noexcept {
+  handle.magic = handle_magic;
+  handle.check = checksum_of(handle);
+  return handle;
+}
+
+/// Returns the size of a page on this host.
+[[nodiscard]] std::size_t page_bytes() noexcept;
+
+/// Returns the allocation that the handle stands for; `invalid_handle` when no exporter of ours can have made it. Makes
+/// no system call.
+[[nodiscard]] result<range> checked(const memfd_handle& handle) noexcept;
+
+}  // namespace pinfold::memfd

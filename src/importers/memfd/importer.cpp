@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "fd_passing/link.hpp"
+#include "importers/memfd/handle.hpp"
+#include "importers/memfd/held.hpp"
+#include "importers/memfd/mapping.hpp"
+
+#include <sys/mman.h>
+
+namespace pinfold {
+
+static_assert(importer<memfd_importer>);
+
+struct memfd_importer::state {
+  explicit state(memfd_importer_options chosen) noexcept : options(chosen) {}
+  state(const state&) = delete;
+  state& operator=(const state&) = delete;
+  ~state() {
+    held.for_each([](void* address, std::uint64_t bytes) { ::munmap(address, bytes); });
+  }
+
+  [[nodiscard]] result<exchange::file> fetch_once(const memfd_handle& handle) noexcept;
+  [[nodiscard]] result<exchange::file> fetch(const memfd_handle& handle) noexcept;
+  [[nodiscard]] result<mapping_type> map(const exchange::file& verified, const memfd_handle& handle) noexcept;
+
+  const memfd_importer_options options;
+  exchange::link_table links;
+  memfd::held_table held;
+};
+
+namespace {
+
+constexpr exchange::way way_for(memfd_via via) noexcept {
+  switch (via) {
+    case memfd_via::pidfd: return exchange::way::pidfd;
+    case memfd_via::scm: return exchange::way::scm;
+    case memfd_via::automatic: break;
+  }
+  return exchange::way::automatic;
+}
+
+}  // namespace
+
+result<exchange::file> memfd_importer::state::fetch_once(const memfd_handle& handle) noexcept {
+  const auto what = memfd::behind(handle);
+  auto link = links.find_or_make(way_for(options.via), what.from);
+  if (!link) return tl::unexpected(link.error());
+  auto fetched = (*link)->fetch(way_for(options.via), what);
+  if (!fetched && fetched.error() == errc::peer_gone) links.forget(what.from);
+  return fetched;
+}
+
+/// Retries without the descriptors that the table keeps for speed: an open must not fail because of them.
+result<exchange::file> memfd_importer::state::fetch(const memfd_handle& handle) noexcept {
+  auto fetched = fetch_once(handle);
+  if (fetched || fetched.error() != errc::out_of_resources || !links.forget_all()) return fetched;
+  return fetch_once(handle);
+}
+
+result<memfd_importer::mapping_type> memfd_importer::state::map(const exchange::file& verified,
+                                                                const memfd_handle& handle) noexcept {
+  if (auto reserved = held.reserve(handle.exporter, handle.allocation()); !reserved) {
+    return tl::unexpected(reserved.error());
+  }
+  const auto address = memfd::map_imported(verified, handle, options);
+  if (!address) {
+    held.remove(handle.exporter, handle.base);
+    return tl::unexpected(address.error());
+  }
+  const mapping_type made{*address, handle.size, handle.exporter, handle.base};
+  held.publish(made);
+  return made;
+}
+
+memfd_importer::memfd_importer(memfd_importer_options options) : state_(std::make_unique<state>(options)) {}
+memfd_importer::memfd_importer(memfd_importer&&) noexcept = default;
+memfd_importer& memfd_importer::operator=(memfd_importer&&) noexcept = default;
+memfd_importer::~memfd_importer() = default;
+
+result<range> memfd_importer::check(const memfd_handle& handle) const noexcept { return memfd::checked(handle); }
+
+result<imported<memfd_importer::mapping_type>> memfd_importer::open(peer_id /*peer*/,
+                                                                    const memfd_handle& handle) noexcept {
+  if (!state_) return fail(errc::closed, "the importer was moved from");
+  const auto allocation = memfd::checked(handle);
+  if (!allocation) return tl::unexpected(allocation.error());
+  const auto granted = static_cast<memfd_access>(handle.access);
+  if (state_->options.access == memfd_access::read_write && granted != memfd_access::read_write) {
+    return fail(errc::not_permitted, "the buffer is exported for reading only");
+  }
+  const auto fetched = state_->fetch(handle);
+  if (!fetched) return tl::unexpected(fetched.error());
+  if (auto right = memfd::verify(*fetched, handle, state_->options); !right) return tl::unexpected(right.error());
+  const auto mapped = state_->map(*fetched, handle);
+  if (!mapped) return tl::unexpected(mapped.error());
+  return imported<mapping_type>{*allocation, mapped->address, mapped->bytes, *mapped};
+}
+
+result<void> memfd_importer::close(const mapping_type& mapping) noexcept {
+  if (!state_) return fail(errc::closed, "the importer was moved from");
+  if (auto claimed = state_->held.begin_close(mapping); !claimed) return claimed;
+  if (::munmap(mapping.address, mapping.bytes) != 0) {
+    const int native = errno;
+    state_->held.undo_close(mapping);
+    return fail_errno(errc::driver_error, native, "cannot unmap the exporter's memory");
+  }
+  state_->held.remove(mapping.exporter, mapping.base);
+  return {};
+}
+
+std::size_t memfd_importer::held() const noexcept { return state_ ? state_->held.size() : 0; }
+
+}  // namespace pinfold

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Checks a fetched descriptor and maps its memory.
+///
+/// Nothing here allocates or locks: all of it may run in the child of a multi-threaded process that forked.
+#pragma once
+
+#include "fd_passing/file.hpp"
+#include "importers/memfd/handle.hpp"
+
+namespace pinfold::memfd {
+
+/// Checks that the descriptor is the memfd that the handle names, large enough, and sealed as the options require.
+/// `stale_handle`, `invalid_range`, `not_permitted`.
+[[nodiscard]] result<void> verify(const exchange::file& fetched, const memfd_handle& handle,
+                                  const memfd_importer_options& options) noexcept;
+
+/// Maps the file. `out_of_resources` when this process cannot have more mappings, `not_permitted`.
+[[nodiscard]] result<void*> map_imported(const exchange::file& verified, const memfd_handle& handle,
+                                         const memfd_importer_options& options) noexcept;
+
+}  // namespace pinfold::memfd

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "importers/memfd/memory.hpp"
+
+#include <fcntl.h>
+#include <limits>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+namespace pinfold::memfd {
+
+namespace {
+
+constexpr unsigned int never_executable = 0x0008U;  // MFD_NOEXEC_SEAL, which older headers lack
+
+/// Returns `bytes` rounded up to pages, when that many fit into a file and at the address.
+result<std::size_t> whole_pages(std::size_t bytes, const void* where) noexcept {
+  constexpr auto most = static_cast<std::size_t>(std::numeric_limits<off_t>::max());
+  const std::size_t page = page_bytes();
+  const auto at = reinterpret_cast<std::uintptr_t>(where);
+  if (bytes == 0) return fail(errc::invalid_range, "a buffer of no bytes");
+  if (bytes > most - page) return fail(errc::invalid_range, "more bytes than a file can have");
+  if (at % page != 0) return fail(errc::invalid_range, "the address is not a page boundary");
+  const std::size_t rounded = (bytes + page - 1) / page * page;
+  if (rounded > UINTPTR_MAX - at) return fail(errc::invalid_range, "the range wraps around the address space");
+  return rounded;
+}
+
+result<exchange::file> make_file(std::size_t bytes) noexcept {
+  exchange::file made = new_memfd();
+  if (!made) return exchange::fail_system("cannot make a memfd");
+  if (::ftruncate(made.number(), static_cast<off_t>(bytes)) != 0) return exchange::fail_system("cannot size a memfd");
+  return made;
+}
+
+result<std::byte*> map_whole(const exchange::file& memfd, std::size_t bytes, void* where) noexcept {
+  constexpr auto taken = "something is mapped at the address already";
+  const int flags = MAP_SHARED | (where != nullptr ? MAP_FIXED_NOREPLACE : 0);
+  void* const at = ::mmap(where, bytes, PROT_READ | PROT_WRITE, flags, memfd.number(), 0);
+  if (at == MAP_FAILED && errno == EEXIST) return fail_errno(errc::in_use_conflict, EEXIST, taken);
+  if (at == MAP_FAILED) return exchange::fail_system("cannot map a memfd");
+  if (where == nullptr || at == where) return static_cast<std::byte*>(at);
+  ::munmap(at, bytes);  // a kernel before 4.17 treated the address as a hint
+  return fail_errno(errc::in_use_conflict, EEXIST, taken);
+}
+
+result<void> seal(const exchange::file& memfd, memfd_access access) noexcept {
+  const int writes = access == memfd_access::read_only ? F_SEAL_FUTURE_WRITE : 0;
+  const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | writes;
+  if (::fcntl(memfd.number(), F_ADD_SEALS, seals) == 0) return {};
+  return fail_errno(errc::unsupported, errno, "cannot seal a memfd, which needs Linux 5.1");
+}
+
+}  // namespace
+
+exchange::file new_memfd() noexcept {
+  constexpr auto name = "pinfold";
+  constexpr unsigned int flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  exchange::file made(::memfd_create(name, flags | never_executable));
+  if (!made && errno == EINVAL) made = exchange::file(::memfd_create(name, flags));  // before Linux 6.3
+  return made;
+}
+
+exported_memory::~exported_memory() {
+  if (data_ != nullptr) ::munmap(data_, size_);
+}
+
+result<exported_memory> make_memory(std::size_t bytes, void* where, memfd_access access) noexcept {
+  const auto size = whole_pages(bytes, where);
+  if (!size) return tl::unexpected(size.error());
+  auto made = make_file(*size);
+  if (!made) return tl::unexpected(made.error());
+  struct stat seen{};
+  if (::fstat(made->number(), &seen) != 0) return exchange::fail_system("cannot inspect a memfd");
+  const auto data = map_whole(*made, *size, where);
+  if (!data) return tl::unexpected(data.error());
+  exported_memory memory;
+  memory.file_ = std::move(*made);
+  memory.data_ = *data;
+  memory.size_ = *size;
+  memory.inode_ = seen.st_ino;
+  // After the mapping, because the exporter's own mapping has to be writable.
+  if (auto sealed = seal(memory.file_, access); !sealed) return tl::unexpected(sealed.error());
+  return memory;
+}
+
+}  // namespace pinfold::memfd

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "invalidation/monitor.hpp"
+
+#include "invalidation/board.hpp"
+
+namespace pinfold::watch {
+
+// The order matters to a thread that is about to keep a registration: the thread has indexed the entry, and then calls
+// `ensure_works`. If that returns true before `failed_` is set here, the entry is in the index when everything is
+// posted, and is invalidated with the rest. If it returns true later, the thread calls `watch` of the restarted
+// monitor.
+bool monitor::recover() noexcept {
+  if (recovering_.exchange(true, std::memory_order_acquire)) return false;
+  if (!failed_.load(std::memory_order_relaxed)) {
+    if (works()) {  // another thread has restarted it meanwhile
+      recovering_.store(false, std::memory_order_release);
+      return true;
+    }
+    last_failure_.store(why_not(), std::memory_order_release);
+    failed_.store(true, std::memory_order_release);
+    failures_.fetch_add(1, std::memory_order_release);
+    board::here().post_everything();
+  }
+  bool well = works();
+  if (!well && std::chrono::steady_clock::now() >= next_attempt_) {
+    well = restart();
+    if (!well) next_attempt_ = std::chrono::steady_clock::now() + between_attempts;
+  }
+  if (well) {
+    recoveries_.fetch_add(1, std::memory_order_release);
+    failed_.store(false, std::memory_order_release);
+  }
+  recovering_.store(false, std::memory_order_release);
+  return well;
+}
+
+}  // namespace pinfold::watch

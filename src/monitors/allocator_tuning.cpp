@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "monitors/allocator_tuning.hpp"
+
+#include "monitors/self_test/self_test.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <malloc.h>
+#include <mutex>
+
+namespace pinfold::monitors {
+
+namespace {
+
+// The defaults of glibc (mallopt(3)), because the values before cannot be read.
+constexpr int default_most_mappings = 65536;
+constexpr int default_trim = 128 * 1024;
+
+// NOLINTBEGIN(concurrency-mt-unsafe): glibc's takes the lock of the main arena
+void hint() noexcept {
+  ::mallopt(M_MMAP_MAX, 0);
+  ::mallopt(M_TRIM_THRESHOLD, -1);
+}
+
+void take_back() noexcept {
+  ::mallopt(M_MMAP_MAX, default_most_mappings);
+  ::mallopt(M_TRIM_THRESHOLD, default_trim);
+  ::malloc_trim(0);
+}
+// NOLINTEND(concurrency-mt-unsafe)
+
+// Whether the allocator keeps freed memory. No monitor has to see it: the question is whether any memory goes.
+bool honoured() noexcept {
+  const watch::monitor_set nobody({});
+  sources seen = 0;
+  return free_of_64_mebibytes(nobody, seen) == outcome::kept;
+}
+
+/// The number of hint holders. A child of fork(2) gets another: a thread of its parent may have held the mutex.
+struct wishes {
+  std::uint64_t process = 0;
+  std::mutex mutex;
+  std::size_t users = 0;  // guarded by mutex
+};
+std::atomic<wishes*> current{nullptr};
+
+wishes& wishes_here() {
+  const auto process = watch::board::here().process();
+  wishes* found = current.load();
+  while (found == nullptr || found->process != process) {
+    auto fresh = std::make_unique<wishes>();
+    fresh->process = process;
+    if (current.compare_exchange_strong(found, fresh.get())) return *fresh.release();  // never freed
+  }
+  return *found;
+}
+
+struct one_wish_less {
+  void operator()(wishes* of) const noexcept {
+    if (watch::board::here().process() != of->process) return;
+    const std::lock_guard guard(of->mutex);
+    if (--of->users == 0) take_back();
+  }
+};
+
+// The caller holds the lock.
+bool try_hint() noexcept {
+  if (honoured()) return false;  // honoured without a hint: there is nothing to ask for
+  hint();
+  if (honoured()) return true;
+  take_back();
+  return false;
+}
+
+}  // namespace
+
+std::shared_ptr<void> hint_allocator() {
+  wishes& here = wishes_here();
+  {
+    const std::lock_guard guard(here.mutex);
+    if (here.users == 0 && !try_hint()) return nullptr;
+    ++here.users;
+  }
+  return std::unique_ptr<wishes, one_wish_less>(&here);
+}
+
+}  // namespace pinfold::monitors

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "monitors/bpf/bpf.hpp"
+
+#include <algorithm>
+#include <array>
+#include <fcntl.h>
+#include <mutex>
+#include <pthread.h>
+
+namespace pinfold::monitors {
+
+namespace {
+
+/// The monitors of this process, for the fork handlers. The mutex guards the list and is held during a fork.
+class family {
+ public:
+  static family& here() {
+    static family all;
+    return all;
+  }
+
+  [[nodiscard]] bool add(bpf_monitor* one) noexcept {
+    const std::scoped_lock guard(mutex_);
+    if (!watching_forks_) watching_forks_ = ::pthread_atfork(lock, unlock, leave) == 0;
+    const auto room = std::find(all_.begin(), all_.end(), nullptr);
+    if (!watching_forks_ || room == all_.end()) return false;
+    *room = one;
+    return true;
+  }
+
+  void remove(const bpf_monitor* one) noexcept {
+    const std::scoped_lock guard(mutex_);
+    std::replace(all_.begin(), all_.end(), const_cast<bpf_monitor*>(one), static_cast<bpf_monitor*>(nullptr));
+  }
+
+ private:
+  static void lock() { here().mutex_.lock(); }
+  static void unlock() { here().mutex_.unlock(); }
+  static void leave() {
+    for (auto*& one : here().all_)
+      if (one != nullptr) std::exchange(one, nullptr)->leave_to_parent();
+    unlock();
+  }
+
+  std::mutex mutex_;
+  std::array<bpf_monitor*, 16> all_{};
+  bool watching_forks_ = false;
+};
+
+result<bpf_subscription> subscribe(const bpf_source& source) {
+  result<bpf_subscription> got = fail(errc::invalid_argument, "no source of kernel programs is allowed");
+  if (!source.socket.empty()) got = bpf_subscribe_at(source.socket);
+  if (!got && source.load) got = bpf_subscribe_here();
+  return got;
+}
+
+}  // namespace
+
+bpf_monitor::bpf_monitor(watch::board& board, watch::watched_memory& watched, bpf_subscription subscription,
+                         bpf_ring ring)
+    : board_(board),
+      watched_(watched),
+      process_(board.process()),
+      links_(std::move(subscription.links)),
+      connection_(std::move(subscription.connection)),
+      served_(static_cast<bool>(connection_)),
+      ring_(std::move(ring)) {}
+
+bpf_monitor::~bpf_monitor() { family::here().remove(this); }
+
+// The kernel programs see the whole address space.
+result<void> bpf_monitor::watch(const range& /*pages*/) noexcept {
+  if (works()) return {};
+  return fail(errc::closed, "the kernel programs do not serve this process any more");
+}
+
+// When a server holds the links open too, only the server can release this process, and it says so in the ring.
+bool bpf_monitor::works() const noexcept {
+  const auto open = [](const bpf_descriptor& link) { return ::fcntl(link.number(), F_GETFD) >= 0; };
+  return !is_child() && !ring_.closed() && (served_ || std::all_of(links_.begin(), links_.end(), open));
+}
+
+std::uint64_t bpf_monitor::drain_slowly() noexcept {
+  if (is_child()) return drained().load(std::memory_order_acquire);
+  return ring_.drain(board_, watched_);
+}
+
+// The child closes the links, which would keep the programs attached in the whole system. It replaces the ring, which
+// would show the parent's events, with an empty one, because the ring has to stay readable.
+void bpf_monitor::leave_to_parent() noexcept {
+  for (auto& link : links_) link.close();
+  connection_.close();
+  ring_.become_empty();
+}
+
+result<std::unique_ptr<bpf_monitor>> make_bpf(watch::board& board, watch::watched_memory& watched,
+                                              const bpf_source& source) {
+  auto subscription = subscribe(source);
+  if (!subscription) return tl::unexpected(subscription.error());
+  auto ring = bpf_ring::map(subscription->ring, subscription->first_generation);
+  if (!ring) return tl::unexpected(ring.error());
+  // The prctl that joined recorded an event itself, in a system call of this thread.
+  if (ring->generation().load(std::memory_order_acquire) == subscription->first_generation)
+    return fail(errc::unsupported, "the kernel programs do not see this process");
+  subscription->ring.close();  // the mapping keeps the ring
+  auto made = std::make_unique<bpf_monitor>(board, watched, std::move(*subscription), std::move(*ring));
+  if (!family::here().add(made.get())) return fail(errc::out_of_resources, "too many monitors in one process");
+  return made;
+}
+
+}  // namespace pinfold::monitors

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "monitors/bpf/client.hpp"
+
+#include "monitors/bpf/places.hpp"
+#include "monitors/bpf/wire.hpp"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+namespace pinfold::monitors {
+
+namespace {
+
+constexpr timeval patience{.tv_sec = 5, .tv_usec = 0};
+
+result<void> check_server(int socket) noexcept {
+  ucred who{};
+  socklen_t bytes = sizeof who;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &bytes) != 0)
+    return bpf_fail("cannot tell whose the monitor's server is");
+  if (who.uid != 0 && who.uid != ::geteuid())
+    return fail(errc::not_permitted, "the monitor's server is neither root's nor this user's");
+  return {};
+}
+
+result<bpf_descriptor> connect_to(std::string_view path) noexcept {
+  const auto address = bpf_address::of(path);
+  if (!address) return tl::unexpected(address.error());
+  const bpf_descriptor made(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  bpf_descriptor socket(::fcntl(made.number(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+  if (!socket) return bpf_fail("cannot make a socket");
+  ::setsockopt(socket.number(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  ::setsockopt(socket.number(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+  const auto* const name = reinterpret_cast<const sockaddr*>(&address->name);
+  if (::connect(socket.number(), name, address->bytes) != 0) return bpf_fail("nobody serves the monitor there");
+  if (auto whose = check_server(socket.number()); !whose) return tl::unexpected(whose.error());
+  return socket;
+}
+
+result<bpf_received> hear(const bpf_descriptor& socket) noexcept {
+  auto heard = bpf_receive(socket.number());
+  if (!heard || heard->message.refused == 0) return heard;
+  const int native = heard->message.refused;
+  if (native == EEXIST)
+    return fail_errno(errc::unsupported, native, "another monitor of this address space is served already");
+  return fail_errno(bpf_code_for(native), native, "the monitor's server refuses");
+}
+
+}  // namespace
+
+result<bpf_subscription> bpf_subscribe_here() noexcept {
+  auto places = bpf_places::load();
+  if (!places) return tl::unexpected(places.error());
+  auto place = places->reserve();
+  if (!place) return tl::unexpected(place.error());
+  bpf_accept(place->secret);
+  const auto said = places->answer(*place);
+  if (!said) return tl::unexpected(said.error());
+  if (said->answer != pinfold_accepted) return fail(errc::unsupported, "the kernel programs do not see system calls");
+  return bpf_subscription{std::move(place->ring), place->first_generation, places->take_links(), bpf_descriptor()};
+}
+
+result<bpf_subscription> bpf_subscribe_at(std::string_view path) noexcept {
+  auto socket = connect_to(path);
+  if (!socket) return tl::unexpected(socket.error());
+  const auto invited = hear(*socket);
+  if (!invited) return tl::unexpected(invited.error());
+  bpf_accept(invited->message.secret);
+  if (!bpf_send(socket->number(), bpf_message{})) return bpf_fail("the monitor's server does not listen");
+  auto got = hear(*socket);
+  if (!got) return tl::unexpected(got.error());
+  if (!got->ring) return fail(errc::out_of_resources, "no room for the descriptors of the monitor's server");
+  return bpf_subscription{std::move(got->ring), got->message.first_generation, std::move(got->links),
+                          std::move(*socket)};
+}
+
+}  // namespace pinfold::monitors

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The two ways to this process's ring: its own kernel programs, or those of a server.
+#pragma once
+
+#include "monitors/bpf/descriptor.hpp"
+#include "monitors/bpf/programs.hpp"
+
+#include <pinfold/error.hpp>
+
+#include <cstdint>
+#include <string_view>
+
+namespace pinfold::monitors {
+
+/// A ring in which the kernel records this address space's events while the links and the connection are open.
+struct bpf_subscription {
+  bpf_descriptor ring;
+  std::uint64_t first_generation = 0;
+  bpf_links links;
+  bpf_descriptor connection;  ///< to the server; nothing where there is none
+};
+
+/// Subscribes to kernel programs that this process loads. Errors are those of `bpf_programs::load`.
+[[nodiscard]] result<bpf_subscription> bpf_subscribe_here() noexcept;
+
+/// Subscribes to the server at that path, whose user has to be root or this user. `unsupported`: no server listens
+/// there, or one of another version, or another monitor of this address space is served already. `not_permitted`: the
+/// server refuses, or belongs to another user. `timed_out` after some seconds.
+[[nodiscard]] result<bpf_subscription> bpf_subscribe_at(std::string_view socket) noexcept;
+
+}  // namespace pinfold::monitors

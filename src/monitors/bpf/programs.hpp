@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The kernel programs of monitors/bpf, loaded and attached.
+#pragma once
+
+#include "monitors/bpf/descriptor.hpp"
+
+#include <pinfold/error.hpp>
+
+#include <array>
+#include <cstddef>
+
+namespace pinfold::monitors {
+
+/// The links, which keep the programs attached in the whole system: the kernel detaches a program once no process has
+/// its link open, and not before.
+constexpr std::size_t bpf_link_count = 6;
+using bpf_links = std::array<bpf_descriptor, bpf_link_count>;
+
+struct bpf_programs {
+  bpf_links links;
+  bpf_descriptor rings;
+  bpf_descriptor places;
+  bpf_descriptor invitations;
+
+  /// Loads and attaches the programs, in some tens of milliseconds; thread-safe. `not_permitted` without CAP_BPF and
+  /// CAP_PERFMON. `unsupported` where this library was built without libbpf, and on a kernel that lacks a feature that
+  /// they need.
+  [[nodiscard]] static result<bpf_programs> load() noexcept;
+};
+
+}  // namespace pinfold::monitors

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "monitors/bpf/server.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <sys/eventfd.h>
+
+namespace pinfold::monitors {
+
+namespace {
+
+constexpr int rest_ms = 100;
+constexpr std::int64_t linger_ms = 1000;
+constexpr std::int64_t patience_ms = 5000;  // for a client that has a secret and does not come back
+constexpr std::size_t most_clients = pinfold_places;
+
+std::int64_t now_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// Whether this process is in the first PID namespace, whose process numbers the kernel programs report.
+bool in_first_namespace() {
+  constexpr ino_t first = 0xEFFFFFFC;  // PROC_PID_INIT_INO
+  struct stat mine{};
+  return ::stat("/proc/self/ns/pid", &mine) == 0 && mine.st_ino == first;
+}
+
+bool is_left_over(const bpf_server_options& options, const bpf_address& address) {
+  struct stat found{};
+  if (options.socket.front() == '@' || ::lstat(options.socket.c_str(), &found) != 0) return false;
+  if (!S_ISSOCK(found.st_mode)) return false;
+  const bpf_descriptor probe(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  const auto* const name = reinterpret_cast<const sockaddr*>(&address.name);
+  return ::connect(probe.number(), name, address.bytes) != 0 && errno == ECONNREFUSED;
+}
+
+result<bpf_descriptor> listen_at(const bpf_server_options& options) {
+  const auto address = bpf_address::of(options.socket);
+  if (!address) return tl::unexpected(address.error());
+  bpf_descriptor made(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!made) return bpf_fail("cannot make a socket");
+  if (is_left_over(options, *address)) ::unlink(options.socket.c_str());
+  const auto* const name = reinterpret_cast<const sockaddr*>(&address->name);
+  if (::bind(made.number(), name, address->bytes) != 0)
+    return fail_errno(errc::invalid_argument, errno, "cannot listen at this path");
+  const bool opened = options.socket.front() == '@' || ::chmod(options.socket.c_str(), options.mode) == 0;
+  if (!opened || ::listen(made.number(), SOMAXCONN) != 0) return bpf_fail("cannot listen");
+  return made;
+}
+
+}  // namespace
+
+result<std::unique_ptr<bpf_server>> bpf_server::start(const bpf_server_options& options) {
+  if (const auto tried = bpf_places::load(); !tried) return tl::unexpected(tried.error());
+  auto listener = listen_at(options);
+  if (!listener) return tl::unexpected(listener.error());
+  bpf_descriptor wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake) return bpf_fail("cannot make an eventfd");
+  return std::unique_ptr<bpf_server>(new bpf_server(options, std::move(*listener), std::move(wake)));
+}
+
+bpf_server::~bpf_server() {
+  if (options_.socket.front() != '@') ::unlink(options_.socket.c_str());
+}
+
+void bpf_server::stop() noexcept {
+  const std::uint64_t one = 1;
+  static_cast<void>(!::write(wake_.number(), &one, sizeof one));
+}
+
+void bpf_server::run() {
+  while (wait()) {
+    hear_all();
+    if (!resting_ && (polled_[1].revents & POLLIN) != 0) accept_all();
+    client_count_.store(clients_.size(), std::memory_order_relaxed);
+    let_go();
+  }
+}
+
+// Drops the places a while after the last client has left: at once, each of many short clients would wait for a load.
+void bpf_server::let_go() {
+  if (!clients_.empty() || !places_) idle_since_ = now_ms();
+  if (now_ms() - idle_since_ >= linger_ms) places_.reset();
+}
+
+int bpf_server::patience() const {
+  const bool waiting = std::any_of(clients_.begin(), clients_.end(), [](const auto& one) { return !one.served; });
+  return resting_ || waiting || (places_ && clients_.empty()) ? rest_ms : -1;
+}
+
+bool bpf_server::wait() {
+  polled_.clear();
+  polled_.push_back({.fd = wake_.number(), .events = POLLIN, .revents = 0});
+  polled_.push_back({.fd = resting_ ? -1 : listener_.number(), .events = POLLIN, .revents = 0});
+  for (const auto& one : clients_) polled_.push_back({.fd = one.socket.number(), .events = POLLIN, .revents = 0});
+  ::poll(polled_.data(), polled_.size(), patience());
+  resting_ = false;
+  return polled_[0].revents == 0;
+}
+
+void bpf_server::hear_all() {
+  const auto too_old = now_ms() - patience_ms;
+  std::erase_if(clients_, [&](client& one) {
+    if (hear(one) && (one.served || one.since > too_old)) return false;
+    places_->release(one.place);
+    return true;
+  });
+}
+
+// Handles a client's message. Returns false when the client is gone or sends an invalid message; a client that has its
+// ring has nothing more to send.
+bool bpf_server::hear(client& from) {
+  pollfd one{.fd = from.socket.number(), .events = POLLIN, .revents = 0};
+  if (::poll(&one, 1, 0) <= 0) return true;
+  const auto heard = bpf_receive(from.socket.number());
+  return heard && !from.served && hand_out(from);
+}
+
+int bpf_server::refusal(const client& asker, const pinfold_invitation& said) const {
+  if (said.answer == pinfold_second) return EEXIST;
+  if (said.answer != pinfold_accepted) return EPROTO;
+  static const bool comparable = in_first_namespace();
+  return comparable && said.process != static_cast<std::uint32_t>(asker.who.pid) ? EPERM : 0;
+}
+
+bool bpf_server::hand_out(client& to) {
+  const auto said = places_->answer(to.place);
+  bpf_message reply;
+  reply.refused = said ? refusal(to, *said) : said.error().native;
+  if (reply.refused != 0) {
+    static_cast<void>(bpf_send(to.socket.number(), reply));
+    return false;
+  }
+  reply.first_generation = to.place.first_generation;
+  bpf_passed descriptors{to.place.ring.number()};
+  for (std::size_t i = 0; i < bpf_link_count; ++i) descriptors[i + 1] = places_->links()[i].number();
+  to.served = bpf_send(to.socket.number(), reply, &descriptors);
+  return to.served;
+}
+
+// Handles closed connections before each accept, so that a client that closes one and opens another gives back its
+// place first.
+void bpf_server::accept_all() {
+  for (;;) {
+    bpf_descriptor socket(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket) {
+      resting_ = errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
+      return;
+    }
+    hear_all();
+    accept(std::move(socket));
+  }
+}
+
+std::size_t bpf_server::rings_of(uid_t user) const {
+  const auto count =
+      std::count_if(clients_.begin(), clients_.end(), [&](const auto& one) { return one.who.uid == user; });
+  return static_cast<std::size_t>(count);
+}
+
+int bpf_server::invite(client& who) {
+  socklen_t bytes = sizeof who.who;
+  if (::getsockopt(who.socket.number(), SOL_SOCKET, SO_PEERCRED, &who.who, &bytes) != 0) return errno;
+  if (who.who.uid != 0 && rings_of(who.who.uid) >= options_.most_per_user) return ENOSPC;
+  if (clients_.size() >= most_clients) return ENOSPC;
+  if (!places_) {
+    auto loaded = bpf_places::load();
+    if (!loaded) return loaded.error().native == 0 ? ENOSYS : loaded.error().native;
+    places_ = std::make_unique<bpf_places>(std::move(*loaded));
+  }
+  auto place = places_->reserve();
+  if (!place) return place.error().native == 0 ? ENOSPC : place.error().native;
+  who.place = std::move(*place);
+  return 0;
+}
+
+void bpf_server::accept(bpf_descriptor socket) {
+  client fresh{std::move(socket), {}, {}, false, now_ms()};
+  bpf_message greeting;
+  greeting.refused = invite(fresh);
+  greeting.secret = fresh.place.secret;
+  const bool heard = bpf_send(fresh.socket.number(), greeting);
+  if (greeting.refused != 0) return;
+  if (heard)
+    clients_.push_back(std::move(fresh));
+  else
+    places_->release(fresh.place);
+}
+
+}  // namespace pinfold::monitors

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The privileged process that loads the kernel programs for other processes and gives each its own address space's
+/// ring.
+#pragma once
+
+#include "monitors/bpf/descriptor.hpp"
+#include "monitors/bpf/places.hpp"
+#include "monitors/bpf/wire.hpp"
+
+#include <pinfold/error.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <poll.h>
+#include <string>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <vector>
+
+namespace pinfold::monitors {
+
+struct bpf_server_options {
+  /// The path where the server listens; its folder has to exist. A path that begins with '@' has no file.
+  std::string socket = "/run/pinfold/monitord";
+  /// The permissions of the socket: by default any user may ask.
+  mode_t mode = 0666;
+  /// How many rings one user may have, root excepted; 100 KB each.
+  std::size_t most_per_user = 128;
+};
+
+/// A loop over connections, none of which can delay another. The server loads the kernel programs when the first client
+/// comes and lets them go a second after the last has left, so that the system does not pay for them in between. The
+/// clients do not notice the end of this process: they have the links.
+///
+/// A client gets a ring of its own, for the address space that passes the secret, which only that connection received.
+/// The server refuses a secret that another process passes.
+class bpf_server {
+ public:
+  /// Listens, and loads the programs once to check that this is possible. Errors are those of `bpf_programs::load`, and
+  /// `invalid_argument` for a path where another server listens, or that is not a socket.
+  [[nodiscard]] static result<std::unique_ptr<bpf_server>> start(const bpf_server_options& options);
+  bpf_server(const bpf_server&) = delete;
+  bpf_server& operator=(const bpf_server&) = delete;
+  ~bpf_server();
+
+  /// Serves until `stop` is called.
+  void run();
+  /// For any thread and any signal handler.
+  void stop() noexcept;
+
+  /// Returns the number of clients that have a ring or wait for one. For any thread.
+  [[nodiscard]] std::size_t clients() const noexcept { return client_count_.load(std::memory_order_relaxed); }
+
+ private:
+  struct client {
+    bpf_descriptor socket;
+    ucred who;
+    bpf_place place;
+    bool served;         ///< has its ring
+    std::int64_t since;  ///< when the client connected, in milliseconds
+  };
+
+  bpf_server(const bpf_server_options& options, bpf_descriptor listener, bpf_descriptor wake)
+      : options_(options), listener_(std::move(listener)), wake_(std::move(wake)) {}
+
+  [[nodiscard]] bool wait();
+  [[nodiscard]] int patience() const;
+  void let_go();
+  void hear_all();
+  [[nodiscard]] bool hear(client& from);
+  [[nodiscard]] bool hand_out(client& to);
+  [[nodiscard]] int refusal(const client& asker, const pinfold_invitation& said) const;
+  void accept_all();
+  void accept(bpf_descriptor socket);
+  [[nodiscard]] int invite(client& who);
+  [[nodiscard]] std::size_t rings_of(uid_t user) const;
+
+  const bpf_server_options options_;
+  const bpf_descriptor listener_;
+  const bpf_descriptor wake_;
+  std::unique_ptr<bpf_places> places_;  ///< set while there are clients, and a while longer
+  std::int64_t idle_since_ = 0;
+  std::vector<client> clients_;
+  std::atomic<std::size_t> client_count_{0};
+  std::vector<pollfd> polled_;  ///< wake, listener, then the clients in their order
+  bool resting_ = false;        ///< there was no descriptor for a client
+};
+
+}  // namespace pinfold::monitors

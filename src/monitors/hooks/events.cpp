@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "monitors/hooks/events.hpp"
+
+#include "invalidation/leaving.hpp"
+#include "invalidation/new_code.hpp"
+#include "monitors/hooks/guard.hpp"
+#include "monitors/hooks/ranges.hpp"
+#include "monitors/hooks/segments.hpp"
+#include "monitors/hooks/system_call.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <utility>
+
+namespace pinfold::monitors::events {
+
+namespace {
+
+using address = std::uintptr_t;
+
+// The data that every call reads, the most common in one cache line: the kernel leaves little in the CPU's caches.
+// Constant-initialised and without a destructor, because a call may come at any time.
+struct alignas(64) wiring {
+  std::atomic<const watch::watched_memory*> memory{nullptr};
+  std::atomic<watch::board*> board{nullptr};
+  std::array<std::array<std::atomic<address>, functions>, layers> originals{};
+  std::atomic<const address*> heap_end{nullptr};
+};
+wiring wired;
+
+struct loaded_code {
+  std::atomic<std::uint64_t> times{0};
+  std::atomic<std::uint64_t> libc_device{0};
+  std::atomic<std::uint64_t> libc_inode{0};
+};
+loaded_code loaded;
+segments attachments;
+
+// When some of the hooks are gone or covered, other events may have been missed.
+[[gnu::noinline]] void post(const range& memory) noexcept {
+  auto* const board = wired.board.load(std::memory_order_relaxed);
+  board->post(memory, watch::source::hooks);
+  if (!guard::intact()) board->post_everything(watch::source::hooks);
+}
+
+[[gnu::always_inline]] inline bool is_watched(const range& memory) noexcept {
+  if (memory.empty()) return false;
+  const auto* watched = wired.memory.load(std::memory_order_acquire);
+  return watched != nullptr && watched->touches(memory);
+}
+
+[[gnu::always_inline]] inline void gone(const range& memory) noexcept {
+  if (is_watched(memory)) post(memory);
+}
+
+// Leaves userfaultfd before it posts: a thread that registers the memory in between is either watched again or finds
+// the event.
+[[gnu::noinline]] void leave_and_post(const range& memory) noexcept {
+  watch::leave(memory);
+  post(memory);
+}
+
+// Only munmap takes the whole posted range, or nothing at all. From an unaligned address it takes nothing.
+[[gnu::always_inline]] inline void unmapped(address at, std::size_t bytes) noexcept {
+  const auto memory = ranges::pages(at, bytes);
+  if (at != memory.begin) return gone(memory);
+  if (is_watched(memory)) leave_and_post(memory);
+}
+
+bool active() noexcept { return wired.memory.load(std::memory_order_relaxed) != nullptr; }
+
+// Called after the call, and before its caller can run the new code.
+[[gnu::noinline]] void new_code(std::atomic<std::uint64_t>& counted) noexcept {
+  counted.fetch_add(1, std::memory_order_release);
+  auto* const board = wired.board.load(std::memory_order_relaxed);
+  if (watch::code_events.relied_on.load() != 0 && board != nullptr && active())
+    board->post_everything(watch::source::hooks);
+}
+
+[[gnu::always_inline]] inline void mapped(int protection) noexcept {
+  if ((protection & PROT_EXEC) != 0) new_code(watch::code_events.mapped);
+}
+
+[[gnu::always_inline]] inline void protected_anew(int protection) noexcept {
+  if ((protection & PROT_EXEC) != 0) new_code(watch::code_events.changed);
+}
+
+template <class F>
+F* original(std::size_t layer, function which) noexcept {
+  return reinterpret_cast<F*>(wired.originals[layer][static_cast<std::size_t>(which)].load(std::memory_order_relaxed));
+}
+
+void before_mremap(address at, std::size_t old_bytes, std::size_t bytes, int flags, address to) noexcept {
+  gone(ranges::mremap_from(at, old_bytes, bytes, flags));
+  gone(ranges::mremap_onto(to, bytes, flags));
+  attachments.forget();
+}
+
+// Posts the memory above the new end, from the lower of the ends that libc and the kernel know.
+void before_sbrk(std::intptr_t increment) noexcept {
+  if (increment >= 0 || !active()) return;
+  const auto* const known = wired.heap_end.load(std::memory_order_relaxed);
+  const auto present = static_cast<address>(system_call(SYS_brk));
+  const auto from = known != nullptr && *known != 0 ? std::min(*known, present) : present;
+  const auto less = std::min(from, address{0} - static_cast<address>(increment));
+  gone({from - less, ranges::up(present)});
+}
+
+// Another library makes code writable that contains our jumps: hooks may go at any time.
+[[gnu::noinline]] void before_code_changes() noexcept {
+  if (active()) wired.board.load(std::memory_order_relaxed)->post_everything(watch::source::hooks);
+}
+
+[[gnu::always_inline]] inline void before_mprotect(address at, std::size_t bytes, int protection) noexcept {
+  if (guard::protect(ranges::pages(at, bytes), (protection & PROT_WRITE) != 0)) before_code_changes();
+}
+
+[[gnu::always_inline]] inline void after_mprotect(address at, std::size_t bytes, int protection, bool done) noexcept {
+  if (!done && (protection & PROT_WRITE) != 0) guard::protect(ranges::pages(at, bytes), false);
+  protected_anew(protection);
+}
+
+[[gnu::noinline]] void code_is_mapped(int file) noexcept {
+  if (!active()) return;
+  loaded.times.fetch_add(1);
+  struct stat found{};
+  if (system_call(SYS_fstat, static_cast<unsigned long>(file), reinterpret_cast<address>(&found)) != 0) return;
+  if (found.st_ino == loaded.libc_inode.load() && found.st_dev == loaded.libc_device.load())
+    wired.board.load(std::memory_order_relaxed)->post_everything(watch::source::hooks);
+}
+
+[[gnu::always_inline]] inline void before_mmap(address at, std::size_t bytes, int protection, int flags,
+                                               int file) noexcept {
+  gone(ranges::mmap(at, bytes, flags));
+  if ((protection & PROT_EXEC) != 0 && (flags & MAP_ANONYMOUS) == 0) code_is_mapped(file);
+}
+
+void before_brk(address end) noexcept {
+  if (end != 0 && active()) gone(ranges::brk(end, static_cast<address>(system_call(SYS_brk))));
+}
+
+std::size_t size_of_segment(int id) noexcept {
+  shmid_ds found{};
+  const auto into = reinterpret_cast<address>(&found);
+  return system_call(SYS_shmctl, static_cast<unsigned long>(id), IPC_STAT, into) == 0 ? found.shm_segsz : SIZE_MAX;
+}
+
+void before_shmat(int id, address at, int flags) noexcept {
+  if (at != 0 && (flags & SHM_REMAP) != 0 && active()) gone(ranges::pages_of_any_size(at, size_of_segment(id)));
+}
+
+// The vector is the caller's, and may not be readable at all, so the kernel copies it.
+void before_process_madvise(const iovec* vector, std::size_t count, int advice) noexcept {
+  if (ranges::harmless(advice) || !active()) return;
+  const auto self = static_cast<unsigned long>(system_call(SYS_getpid));
+  std::array<iovec, 16> copy{};
+  for (std::size_t done = 0; done < count && done < UIO_MAXIOV; done += copy.size()) {
+    const auto bytes = std::min(copy.size(), count - done) * sizeof(iovec);
+    const iovec here{copy.data(), bytes};
+    const iovec there{const_cast<iovec*>(vector + done), bytes};
+    const auto copied = system_call(SYS_process_vm_readv, self, reinterpret_cast<address>(&here), 1,
+                                    reinterpret_cast<address>(&there), 1);
+    if (copied < 0) return gone({0, UINTPTR_MAX});
+    for (std::size_t i = 0; i < static_cast<std::size_t>(copied) / sizeof(iovec); ++i)
+      gone(ranges::pages(reinterpret_cast<address>(copy[i].iov_base), copy[i].iov_len));
+  }
+}
+
+template <std::size_t Layer, function Which>
+int on_munmap(address at, std::size_t bytes) {
+  unmapped(at, bytes);
+  return original<int(address, std::size_t)>(Layer, Which)(at, bytes);
+}
+
+template <std::size_t Layer, function Which>
+address on_mmap(address at, std::size_t bytes, int protection, int flags, int file, long offset) {
+  before_mmap(at, bytes, protection, flags, file);
+  using mmap_function = address(address, std::size_t, int, int, int, long);
+  const address done = original<mmap_function>(Layer, Which)(at, bytes, protection, flags, file, offset);
+  mapped(protection);
+  return done;
+}
+
+// Variadic in libc, which reads the last argument only if the flags say that it is there.
+template <std::size_t Layer>
+address on_mremap(address at, std::size_t old_bytes, std::size_t bytes, int flags, address to) {
+  before_mremap(at, old_bytes, bytes, flags, to);
+  using mremap_function = address(address, std::size_t, std::size_t, int, address);
+  return original<mremap_function>(Layer, function::mremap)(at, old_bytes, bytes, flags, to);
+}
+
+template <std::size_t Layer>
+int on_madvise(address at, std::size_t bytes, int advice) {
+  gone(ranges::madvise(at, bytes, advice));
+  return original<int(address, std::size_t, int)>(Layer, function::madvise)(at, bytes, advice);
+}
+
+template <std::size_t Layer>
+int on_posix_madvise(address at, std::size_t bytes, int advice) {
+  gone(ranges::posix_madvise(at, bytes, advice));
+  return original<int(address, std::size_t, int)>(Layer, function::posix_madvise)(at, bytes, advice);
+}
+
+// The descriptor does not tell the process: advice on another process's memory is treated as advice on our own.
+template <std::size_t Layer>
+long on_process_madvise(int process, const iovec* vector, std::size_t count, int advice, unsigned flags) {
+  before_process_madvise(vector, count, advice);
+  using process_madvise_function = long(int, const iovec*, std::size_t, int, unsigned);
+  return original<process_madvise_function>(Layer, function::process_madvise)(process, vector, count, advice, flags);
+}
+
+template <std::size_t Layer>
+int on_brk(address end) {
+  before_brk(end);
+  return original<int(address)>(Layer, function::brk)(end);
+}
+
+template <std::size_t Layer>
+address on_sbrk(std::intptr_t increment) {
+  before_sbrk(increment);
+  return original<address(std::intptr_t)>(Layer, function::sbrk)(increment);
+}
+
+template <std::size_t Layer, function Which>
+int on_mprotect(address at, std::size_t bytes, int protection) {
+  before_mprotect(at, bytes, protection);
+  const int answer = original<int(address, std::size_t, int)>(Layer, Which)(at, bytes, protection);
+  after_mprotect(at, bytes, protection, answer == 0);
+  return answer;
+}
+
+template <std::size_t Layer>
+int on_pkey_mprotect(address at, std::size_t bytes, int protection, int key) {
+  before_mprotect(at, bytes, protection);
+  using pkey_mprotect_function = int(address, std::size_t, int, int);
+  const int answer = original<pkey_mprotect_function>(Layer, function::pkey_mprotect)(at, bytes, protection, key);
+  after_mprotect(at, bytes, protection, answer == 0);
+  return answer;
+}
+
+template <std::size_t Layer>
+address on_shmat(int id, address at, int flags) {
+  before_shmat(id, at, flags);
+  const address attached = original<address(int, address, int)>(Layer, function::shmat)(id, at, flags);
+  if (attached != UINTPTR_MAX && active()) attachments.attached(attached, size_of_segment(id));
+  if ((flags & SHM_EXEC) != 0) mapped(PROT_EXEC);
+  return attached;
+}
+
+template <std::size_t Layer>
+int on_shmdt(address at) {
+  gone(attachments.detached(at));
+  return original<int(address)>(Layer, function::shmdt)(at);
+}
+
+template <std::size_t Layer>
+int on_remap_file_pages(address at, std::size_t bytes, int protection, std::size_t offset, int flags) {
+  gone(ranges::pages(at, bytes));
+  using remap_function = int(address, std::size_t, int, std::size_t, int);
+  return original<remap_function>(Layer, function::remap_file_pages)(at, bytes, protection, offset, flags);
+}
+
+void before_syscall(long number, address a, address b, address c, address d, address e) noexcept {
+  switch (number) {
+    case SYS_munmap: return unmapped(a, b);
+    case SYS_remap_file_pages: return gone(ranges::pages(a, b));
+    case SYS_mmap: return before_mmap(a, b, static_cast<int>(c), static_cast<int>(d), static_cast<int>(e));
+    case SYS_mremap: return before_mremap(a, b, c, static_cast<int>(d), e);
+    case SYS_madvise: return gone(ranges::madvise(a, b, static_cast<int>(c)));
+    case SYS_process_madvise: return before_process_madvise(reinterpret_cast<const iovec*>(b), c, static_cast<int>(d));
+    case SYS_brk: return before_brk(a);
+    case SYS_shmat: attachments.forget(); return before_shmat(static_cast<int>(a), b, static_cast<int>(c));
+    case SYS_shmdt: return gone(attachments.detached(a));
+    case SYS_mprotect:
+    case SYS_pkey_mprotect: return before_mprotect(a, b, static_cast<int>(c));
+    default: return;
+  }
+}
+
+// Counts new rings: what io_uring does later is not a call of any thread.
+void after_syscall(long number, address a, address b, address c, bool done) noexcept {
+  constexpr long io_uring_setup = 425, io_uring_enter = 426;  // the same on all architectures
+  switch (number) {
+    case SYS_mmap: return mapped(static_cast<int>(c));
+    case SYS_mprotect:
+    case SYS_pkey_mprotect: return after_mprotect(a, b, static_cast<int>(c), done);
+    case SYS_shmat: return (static_cast<int>(c) & SHM_EXEC) != 0 ? mapped(PROT_EXEC) : void();
+    case io_uring_setup:
+    case io_uring_enter: return new_code(watch::code_events.rings);
+    default: return;
+  }
+}
+
+// Variadic in libc; the sixth argument of the call is on the stack. If the caller passed none, some other value is
+// there.
+template <std::size_t Layer>
+long on_syscall(long number, address a, address b, address c, address d, address e, address f) {
+  before_syscall(number, a, b, c, d, e);
+  using syscall_function = long(long, address, address, address, address, address, address);
+  const long answer = original<syscall_function>(Layer, function::syscall)(number, a, b, c, d, e, f);
+  after_syscall(number, a, b, c, answer == 0);
+  return answer;
+}
+
+template <class F>
+address at(F* replacement) noexcept {
+  return reinterpret_cast<address>(replacement);
+}
+
+template <std::size_t Layer>
+constexpr auto replacements_of = [] {
+  return std::array<address, functions>{at(on_munmap<Layer, function::munmap>),
+                                        at(on_mmap<Layer, function::mmap>),
+                                        at(on_mremap<Layer>),
+                                        at(on_madvise<Layer>),
+                                        at(on_posix_madvise<Layer>),
+                                        at(on_process_madvise<Layer>),
+                                        at(on_brk<Layer>),
+                                        at(on_sbrk<Layer>),
+                                        at(on_shmat<Layer>),
+                                        at(on_shmdt<Layer>),
+                                        at(on_remap_file_pages<Layer>),
+                                        at(on_syscall<Layer>),
+                                        at(on_mprotect<Layer, function::mprotect>),
+                                        at(on_pkey_mprotect<Layer>),
+                                        at(on_munmap<Layer, function::linker_munmap>),
+                                        at(on_mmap<Layer, function::linker_mmap>),
+                                        at(on_mprotect<Layer, function::linker_mprotect>)};
+};
+
+}  // namespace
+
+std::array<std::uintptr_t, functions> replacements(std::size_t layer) noexcept {
+  return [&]<std::size_t... Layers>(std::index_sequence<Layers...>) {
+    std::array<std::uintptr_t, functions> found{};
+    static_cast<void>(((layer == Layers && (found = replacements_of<Layers>(), true)) || ...));
+    return found;
+  }(std::make_index_sequence<layers>{});
+}
+
+void set_original(std::size_t layer, function which, std::uintptr_t address) noexcept {
+  wired.originals[layer][static_cast<std::size_t>(which)].store(address, std::memory_order_release);
+}
+
+void set_heap_end(const std::uintptr_t* known) noexcept { wired.heap_end.store(known, std::memory_order_relaxed); }
+
+std::uint64_t code_mapped() noexcept { return loaded.times.load(); }
+
+void set_libc_file(std::uint64_t device, std::uint64_t inode) noexcept {
+  loaded.libc_device.store(device);
+  loaded.libc_inode.store(inode);
+}
+
+void post_to(watch::board* board, const watch::watched_memory* memory) noexcept {
+  if (board != nullptr) wired.board.store(board, std::memory_order_relaxed);
+  wired.memory.store(memory, std::memory_order_release);
+}
+
+}  // namespace pinfold::monitors::events

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The replacements of libc's functions, which post the memory that goes away and then call the original. They allocate
+/// nothing, take no lock, leave errno as the original does, and are never unloaded.
+#pragma once
+
+#include "invalidation/board.hpp"
+#include "invalidation/watched_memory.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace pinfold::monitors::events {
+
+/// The hooked functions. Not mmap64, which is mmap, nor munlock, which leaves the pages the same. sbrk calls brk in
+/// glibc, but other libraries (UCX) replace it by a function that does not. mprotect takes no memory away: its hook
+/// reports when another library is about to change the code that contains our jumps, and when a library makes new code.
+enum class function : std::uint8_t {
+  munmap,
+  mmap,
+  mremap,
+  madvise,
+  posix_madvise,
+  process_madvise,
+  brk,
+  sbrk,
+  shmat,
+  shmdt,
+  remap_file_pages,
+  syscall,
+  mprotect,
+  pkey_mprotect,
+  linker_munmap,  ///< the dynamic linker's own, for dlclose
+  linker_mmap,
+  linker_mprotect,
+};
+inline constexpr std::size_t functions = 17;
+
+/// The number of our jumps that may lead to replacements of one function. Each leads to the replacements of another
+/// layer, which continue with another original.
+inline constexpr std::size_t layers = 6;
+
+/// Returns the replacement for each function.
+[[nodiscard]] std::array<std::uintptr_t, functions> replacements(std::size_t layer) noexcept;
+
+/// Sets the code that does what the function did before. Called before any caller can reach the replacement.
+void set_original(std::size_t layer, function which, std::uintptr_t address) noexcept;
+
+/// Sets where libc stores the end of the heap, which other libraries change, too. Null: nowhere.
+void set_heap_end(const std::uintptr_t* known) noexcept;
+
+/// Returns how often code was mapped from a file, as far as the hooks saw it: each time there may be another libc. When
+/// the file of `set_libc_file` is mapped, the hook posts everything as gone, because that copy is not hooked yet.
+[[nodiscard]] std::uint64_t code_mapped() noexcept;
+void set_libc_file(std::uint64_t device, std::uint64_t inode) noexcept;
+
+/// Sends events there from now on. Both must stay valid; null: pass every call through.
+void post_to(watch::board* board, const watch::watched_memory* memory) noexcept;
+
+}  // namespace pinfold::monitors::events

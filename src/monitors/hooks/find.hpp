@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Finds the functions to hook: libc's own, also where other libraries have functions of the same names, and the
+/// dynamic linker's private ones, which have no symbols.
+#pragma once
+
+#include "monitors/hooks/events.hpp"
+#include "monitors/hooks/image.hpp"
+#include "monitors/hooks/x86_64.hpp"
+
+#include <array>
+
+namespace pinfold::monitors {
+
+struct found_function {
+  std::uintptr_t entry = 0;  ///< 0: there is none, and none is needed
+  x86_64::text segment;      ///< the code that contains it
+};
+
+using found_functions = std::array<found_function, events::functions>;
+
+inline constexpr std::size_t copies_of_libc = 3;
+
+/// Keeps the library that contains this code from being unloaded. Calls the dynamic linker.
+[[nodiscard]] result<void> stay_loaded() noexcept;
+
+/// Returns the libc that this library calls; empty if that is no shared glibc. Calls the dynamic linker.
+[[nodiscard]] loaded_image libc_here() noexcept;
+
+/// Returns the functions that a copy of libc exports.
+[[nodiscard]] result<found_functions> find_functions_of(const loaded_image& libc) noexcept;
+
+/// Returns the functions of `libc_here()` and the dynamic linker's own. Calls the dynamic linker, which takes its lock.
+/// `unsupported` without glibc, or when a required function is missing.
+[[nodiscard]] result<found_functions> find_functions() noexcept;
+
+}  // namespace pinfold::monitors

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "monitors/hooks/hooks.hpp"
+
+#include "monitors/hooks/copies.hpp"
+#include "monitors/hooks/events.hpp"
+#include "monitors/hooks/find.hpp"
+#include "monitors/hooks/guard.hpp"
+#include "monitors/hooks/install.hpp"
+#include "monitors/hooks/text_lock.hpp"
+#include "os/wiped_pages.hpp"
+
+#include <atomic>
+#include <mutex>
+
+namespace pinfold::monitors {
+
+namespace {
+
+/// The number of monitors. It lies on a page that is wiped in a child, where a thread that does not exist must not hold
+/// the lock, and where there are no monitors. The code stays patched in the child, but the next `install` finds that.
+struct life {
+  std::mutex mutex;
+  unsigned monitors = 0;  // guarded by mutex
+};
+std::atomic<life*> the_life{nullptr};
+
+life* life_here() noexcept {
+  life* found = the_life.load(std::memory_order_acquire);
+  if (found != nullptr) return found;
+  void* const page = watch::wiped_pages(sizeof(life));
+  if (page == nullptr) return nullptr;
+  auto* const made = new (page) life;
+  if (the_life.compare_exchange_strong(found, made)) return made;
+  ::munmap(page, sizeof(life));
+  return found;
+}
+
+/// The hooked copies of libc. They only grow, when another copy is loaded. Guarded by the lock. A child of fork(2) may
+/// find the entry behind `count` half written, and starts from `count`.
+libc_copies hooked;
+std::atomic<std::uint64_t> code_looked_at{0};
+
+// Calls through a copy that was not hooked were not seen, so a new copy invalidates everything.
+void add_copies(const libc_copies& found, watch::board& board) noexcept {
+  if (found.count <= hooked.count) return;
+  hooked.all = found.all;
+  hooked.bases = found.bases;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  hooked.count = found.count;
+  board.post_everything(watch::source::hooks);
+}
+
+class hooks final : public watch::monitor {
+ public:
+  explicit hooks(watch::board& board) noexcept : board_(board), process_(board.process()) {}
+  ~hooks() override {
+    if (!counted_ || board_.process() != process_) return;
+    const std::lock_guard locked(the_life.load()->mutex);
+    if (--the_life.load()->monitors != 0) return;
+    jumps::remove();
+    events::post_to(nullptr, nullptr);
+  }
+
+  /// The caller holds the lock.
+  result<void> join(life& all, const libc_copies& found) noexcept {
+    add_copies(found, board_);
+    const text_lock alone;
+    if (all.monitors == 0 || !jumps::lead_to_us(hooked.found()))
+      if (auto done = jumps::install(hooked.found(), alone); !done) return done;
+    ++all.monitors;
+    counted_ = true;
+    sees_loading_ = found.all.front()[static_cast<std::size_t>(events::function::linker_mmap)].entry != 0;
+    return {};
+  }
+
+  [[nodiscard]] const char* name() const noexcept override { return "hooks"; }
+  [[nodiscard]] result<void> watch(const range& /*pages*/) noexcept override {
+    if (events::code_mapped() != code_looked_at.load() || !sees_loading_)
+      if (auto looked = look_for_copies(); !looked) return looked;
+    return works() ? result<void>{} : regain();
+  }
+  [[nodiscard]] bool works() const noexcept override { return guard::intact() && !guard::writable(); }
+  [[nodiscard]] const char* why_not() const noexcept override {
+    return guard::writable() ? "another library is changing the code of libc"
+                             : "another library has changed libc's code";
+  }
+
+ protected:
+  bool restart() noexcept override { return regain().has_value(); }
+
+ private:
+  // Called without the lock, because it takes the dynamic linker's lock.
+  result<void> look_for_copies() noexcept {
+    if (board_.process() != process_) return fail(errc::closed, "the hooks are the parent process's");
+    const auto times = events::code_mapped();
+    libc_copies known;
+    {
+      const std::lock_guard locked(the_life.load()->mutex);
+      known = hooked;
+    }
+    const auto found = with_new_copies(known);
+    if (!found) return tl::unexpected(found.error());
+    const std::lock_guard locked(the_life.load()->mutex);
+    add_copies(*found, board_);
+    const text_lock alone;
+    if (!jumps::lead_to_us(hooked.found()))
+      if (auto done = jumps::install(hooked.found(), alone); !done) return done;
+    code_looked_at.store(times);
+    return {};
+  }
+
+  // Restores the hooks after another library has changed the code that leads to them. Invalidates everything kept until
+  // now, because events may have been missed. Nothing is kept until all hooks are in place again, on top of the other
+  // library's.
+  result<void> regain() noexcept {
+    if (board_.process() != process_) return fail(errc::closed, "the hooks are the parent process's");
+    const std::lock_guard locked(the_life.load()->mutex);
+    const text_lock alone;  // another copy of this library may have been in the middle of a change
+    if (works()) return {};
+    board_.post_everything(watch::source::hooks);
+    if (guard::writable()) return fail(errc::closed, "another library is changing the code of libc");
+    if (jumps::lead_to_us(hooked.found())) return {};  // through another copy of this library
+    return jumps::install(hooked.found(), alone);
+  }
+
+  watch::board& board_;
+  std::uint64_t process_;
+  bool counted_ = false;
+  bool sees_loading_ = false;  // if false, another libc may appear at any time, so every call searches for it
+};
+
+}  // namespace
+
+void prepare_hooks() {
+  if (stay_loaded()) static_cast<void>(find_functions());  // `make_hooks` reports what is not found now
+}
+
+result<std::unique_ptr<watch::monitor>> make_hooks(watch::board& board, watch::watched_memory& memory) {
+  life* const all = life_here();
+  if (all == nullptr) return fail(errc::out_of_resources, "no page that a child finds empty (needs Linux 4.14)");
+  if (auto kept = stay_loaded(); !kept) return tl::unexpected(kept.error());
+  const auto own = own_copy();  // before the lock: constructors, which may get here, hold the dynamic linker's lock
+  if (!own) return tl::unexpected(own.error());
+  const auto found = with_new_copies(*own);
+  if (!found) return tl::unexpected(found.error());
+  auto made = std::make_unique<hooks>(board);
+  const std::lock_guard locked(all->mutex);
+  if (auto done = made->join(*all, *found); !done) return tl::unexpected(done.error());
+  events::post_to(&board, &memory);
+  return made;
+}
+
+}  // namespace pinfold::monitors

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "monitors/hooks/text_lock.hpp"
+
+#include <chrono>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+namespace pinfold::monitors {
+
+text_lock::text_lock() noexcept : file_(::open("/proc/self/comm", O_RDONLY | O_CLOEXEC)) {
+  using std::chrono::steady_clock;
+  constexpr std::chrono::seconds longest{1};
+  const auto until = steady_clock::now() + longest;
+  while (file_ >= 0 && ::flock(file_, LOCK_EX | LOCK_NB) != 0 && steady_clock::now() < until) ::sched_yield();
+}
+
+// Unlocks explicitly: a child that was forked meanwhile has the same open file, so closing does not release the lock.
+text_lock::~text_lock() {
+  if (file_ < 0) return;
+  ::flock(file_, LOCK_UN);
+  ::close(file_);
+}
+
+}  // namespace pinfold::monitors

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The monitors of this process: made for the first cache that uses them, destroyed with the last.
+#include "monitors/bpf/bpf.hpp"
+#include "monitors/hooks/hooks.hpp"
+#include "monitors/selection/selection.hpp"
+#include "monitors/userfaultfd/userfaultfd.hpp"
+
+#include <atomic>
+#include <cstdlib>
+#include <mutex>
+#include <optional>
+
+namespace pinfold::monitors {
+
+namespace {
+
+using watch::board;
+using watch::source;
+using watch::watched_memory;
+
+result<std::unique_ptr<watch::monitor>> make_bpf_anywhere(board& to, watched_memory& watched) {
+  bpf_source from;
+  if (const char* socket = ::secure_getenv("PINFOLD_MONITORD"); socket != nullptr) from.socket = socket;
+  auto made = make_bpf(to, watched, from);
+  if (!made) return tl::unexpected(made.error());
+  return std::move(*made);
+}
+
+constexpr std::array<kind, 3> kinds{{
+    {monitor_choice::hooks, source::hooks, "hooks", true, make_hooks, prepare_hooks},
+    {monitor_choice::userfaultfd, source::userfaultfd, "userfaultfd", true, make_userfaultfd, nullptr},
+    {monitor_choice::bpf, source::bpf, "bpf", false, make_bpf_anywhere, nullptr},
+}};
+
+/// The monitors of one process. A child of fork(2) has its own; its parent's stay as they were.
+struct registry {
+  struct known {
+    std::unique_ptr<watch::monitor> monitor;
+    std::size_t users = 0;
+    std::optional<std::string> verdict;  ///< of the proof; empty when it was passed
+  };
+
+  std::uint64_t process = 0;
+  std::mutex mutex;
+  std::array<known, kinds.size()> all;  // guarded by mutex
+};
+
+std::atomic<registry*> current{nullptr};
+
+// The registry is never freed: in a child it may be in the state in which another thread of the parent left it.
+registry& registry_here() {
+  const auto process = board::here().process();
+  registry* found = current.load();
+  while (found == nullptr || found->process != process) {
+    auto fresh = std::make_unique<registry>();
+    fresh->process = process;
+    if (current.compare_exchange_strong(found, fresh.get())) return *fresh.release();
+  }
+  return *found;
+}
+
+/// One use of a monitor. The last use destroys the monitor with the mutex held, so that a cache that is made meanwhile
+/// waits for the end and then gets a monitor of its own: of each kind there is one at a time. The thread that the
+/// destructor joins takes no lock. In a child of fork(2) this does nothing: a thread that the child does not have may
+/// hold the mutex.
+class use {
+ public:
+  use() = default;
+  use(const use&) = delete;
+  use& operator=(const use&) = delete;
+  ~use() {
+    const board* const here = board::if_there();
+    if (in_ == nullptr || here == nullptr || here->process() != in_->process) return;
+    const std::lock_guard guard(in_->mutex);
+    if (--of_->users == 0) of_->monitor.reset();
+  }
+
+  /// The caller holds the mutex.
+  void begin(registry& in, registry::known& of) noexcept {
+    in_ = &in;
+    of_ = &of;
+    ++of.users;
+  }
+
+ private:
+  registry* in_ = nullptr;
+  registry::known* of_ = nullptr;
+};
+
+// Runs the event, up to three times when the monitor misses it: another thread may have taken the address. After a miss
+// the event has to be seen: an allocator that keeps the second block proves nothing about the first.
+bool is_seen(const probe& event, const watch::monitor_set& by, sources who) noexcept {
+  bool missed = false;
+  for (int tries = 0; tries < 3; ++tries) {
+    sources seen = 0;
+    const auto what = event.run(by, seen);
+    if (what == outcome::gone && (seen & who) != 0) return true;
+    if (what != outcome::gone && !missed) return true;
+    missed = true;
+  }
+  return false;
+}
+
+// Makes every event that the monitor claims to see, and those of this process's allocator, whose habits are not known
+// before. Returns what the monitor missed, or empty.
+std::string prove(const kind& of, watch::monitor& made) {
+  const watch::monitor_set alone({std::shared_ptr<watch::monitor>(std::shared_ptr<void>(), &made)});
+  std::string missed;
+  for (const auto list : {system_calls(), allocator_habits()}) {
+    for (const probe& event : list) {
+      if ((event.claimed_by & only(of.source)) == 0 || is_seen(event, alone, only(of.source))) continue;
+      missed += missed.empty() ? "does not see " : ", ";
+      missed += event.event;
+    }
+  }
+  return missed;
+}
+
+// Returns why there is no monitor to use, or empty. The caller holds the mutex.
+std::string make_and_prove(const kind& wanted, registry::known& known) {
+  if (known.verdict && !known.verdict->empty()) return *known.verdict;
+  std::unique_ptr<watch::monitor> fresh;
+  if (known.monitor != nullptr && !known.monitor->ensure_works()) return known.monitor->why_not();
+  if (known.monitor == nullptr) {
+    auto made = wanted.make(board::here(), watched_memory::here());
+    if (!made) return describe(made.error());
+    fresh = std::move(*made);
+  }
+  if (!known.verdict) known.verdict = prove(wanted, known.monitor != nullptr ? *known.monitor : *fresh);
+  if (fresh != nullptr && known.verdict->empty()) known.monitor = std::move(fresh);
+  return *known.verdict;
+}
+
+}  // namespace
+
+std::span<const kind> all_kinds() noexcept { return kinds; }
+
+proven find(const kind& wanted) {
+  if (wanted.prepare != nullptr) wanted.prepare();
+  auto used = std::make_shared<use>();  // declared before the guard: its destructor may take the mutex
+  registry& here = registry_here();
+  const std::lock_guard guard(here.mutex);
+  auto& known = here.all[static_cast<std::size_t>(&wanted - kinds.data())];
+  if (auto why_not = make_and_prove(wanted, known); !why_not.empty()) return {nullptr, std::move(why_not)};
+  used->begin(here, known);
+  auto* const monitor = known.monitor.get();
+  return {std::shared_ptr<watch::monitor>(std::move(used), monitor), {}};
+}
+
+}  // namespace pinfold::monitors

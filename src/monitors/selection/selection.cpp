@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "monitors/selection/selection.hpp"
+
+#include "monitors/allocator_tuning.hpp"
+#include "monitors/selection/hooks_alone.hpp"
+
+#include <cstdlib>
+
+namespace pinfold::monitors {
+
+namespace {
+
+// Whether `wanted` has unknown bits: a monitor of a later version, or no valid value. No monitor here would cover it.
+bool names_unknown(monitor_choice wanted) noexcept {
+  constexpr auto known = monitor_choice::explicit_ | monitor_choice::hooks | monitor_choice::userfaultfd |
+                         monitor_choice::bpf | monitor_choice::none;
+  return (static_cast<unsigned>(wanted) & ~static_cast<unsigned>(known)) != 0;
+}
+
+// The programs in the kernel slow down every process of the system, so they are used only where configured.
+std::shared_ptr<watch::monitor> bpf_where_configured() {
+  if (::secure_getenv("PINFOLD_MONITORD") == nullptr) return nullptr;
+  for (const kind& one : all_kinds())
+    if (one.choice == monitor_choice::bpf) return find(one).monitor;
+  return nullptr;
+}
+
+void add(std::string& list, const char* between, const std::string& more) {
+  list += (list.empty() ? "" : between) + more;
+}
+
+// Hooks do not see a system call that other code makes by an instruction of its own. If there is such code, another
+// monitor has to see it, or nothing is kept (R54).
+void complete_hooks(bool automatic, watch::monitor_set::members& members, std::string& names, std::string& problems) {
+  auto alone = trust_hooks_alone(members.front());
+  if (alone.monitor != nullptr) {
+    members.front() = std::move(alone.monitor);
+    return;
+  }
+  add(problems, "; ", "hooks alone: " + alone.why_not);
+  auto other = automatic ? bpf_where_configured() : nullptr;
+  if (other == nullptr) return members.clear();
+  members.push_back(std::move(other));
+  names += "+bpf";
+}
+
+}  // namespace
+
+chosen choose(monitor_choice wanted, bool with_hints) {
+  const bool automatic = wanted == monitor_choice::automatic;
+  watch::monitor_set::members members;
+  std::string names = includes(wanted, monitor_choice::explicit_) ? "explicit" : "";
+  std::string problems = includes(wanted, monitor_choice::none) ? "switched off" : "";
+  if (names_unknown(wanted)) add(problems, "; ", "unknown bits in monitor_choice");
+  for (const kind& one : all_kinds()) {
+    if (automatic ? !one.by_default : !includes(wanted, one.choice)) continue;
+    auto found = find(one);
+    if (found.monitor == nullptr) {
+      add(problems, "; ", one.name + (": " + found.why_not));
+    } else {
+      members.push_back(std::move(found.monitor));
+      add(names, "+", one.name);
+    }
+  }
+  if (names == "hooks" && (automatic || problems.empty())) complete_hooks(automatic, members, names, problems);
+  const bool keeps = automatic ? !members.empty() : problems.empty();
+  if (!keeps) return {false, nullptr, "none (" + problems + ")", nullptr, false};
+  auto text = problems.empty() ? names : names + " (" + problems + ")";
+  if (members.empty()) return {true, nullptr, std::move(text), nullptr, false};
+  // Without hooks, another thread may get the address and ask for it before userfaultfd's event is read.
+  const bool strict = automatic && names == "userfaultfd";
+  if (strict) text += ", strict";
+  auto hints = with_hints ? hint_allocator() : nullptr;
+  if (with_hints) text += hints != nullptr ? ", allocator hints" : ", no allocator hints: of no effect here";
+  return {true, std::make_shared<const watch::monitor_set>(std::move(members)), std::move(text), std::move(hints),
+          strict};
+}
+
+}  // namespace pinfold::monitors

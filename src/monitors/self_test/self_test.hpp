@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Makes real events that take memory away, and finds which monitors see them: the self-test of the monitors (R33), and
+/// the data for `pinfold info`.
+#pragma once
+
+#include "invalidation/board.hpp"
+#include "invalidation/leaving.hpp"
+#include "invalidation/monitor_set.hpp"
+#include "invalidation/watched_memory.hpp"
+
+#include <pinfold/error.hpp>
+#include <pinfold/range.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace pinfold::monitors {
+
+/// A set of `watch::source`.
+using sources = std::uint32_t;
+[[nodiscard]] constexpr sources only(watch::source one) noexcept { return sources{1} << static_cast<unsigned>(one); }
+
+/// The result of one event.
+enum class outcome : std::uint8_t {
+  unknown_here,  ///< this kernel or process does not know such an event
+  kept,          ///< the memory stayed as it was: the allocator gave nothing back
+  gone,          ///< the memory is gone, or was emptied
+};
+
+/// Memory that counts as registered for the monitors until the probe ends. Meanwhile no hook removes it from
+/// userfaultfd, so that each monitor sees what it can.
+class bait {
+ public:
+  bait(const watch::monitor_set& watched_by, const range& memory) noexcept;
+  ~bait();
+  bait(const bait&) = delete;
+  bait& operator=(const bait&) = delete;
+
+  /// Returns the monitors that have reported any of this memory since this object was made.
+  [[nodiscard]] sources seen_by() const noexcept;
+
+  /// Returns false where the monitors refused this memory, for example because another userfaultfd watches it.
+  /// Registrations of such memory are not kept, and events on it prove nothing.
+  [[nodiscard]] bool is_watched() const noexcept { return watched_; }
+
+ private:
+  watch::all_stay each_for_itself_;
+  const watch::monitor_set& watched_by_;
+  range memory_;
+  bool noted_;
+  bool watched_ = false;
+  std::uint64_t cursor_;
+};
+
+/// One event.
+struct probe {
+  const char* event;   ///< for people: `munmap`, `free of 64 MiB`
+  sources claimed_by;  ///< the monitors that have to see the event
+  /// Makes the event on watched memory of its own. `seen` gets the monitors that saw it. Leaves nothing behind.
+  outcome (*run)(const watch::monitor_set& watched_by, sources& seen) noexcept;
+};
+
+// In both lists: for any thread; each probe takes about a millisecond.
+[[nodiscard]] std::span<const probe> system_calls() noexcept;
+[[nodiscard]] outcome free_of_64_mebibytes(const watch::monitor_set& watched_by, sources& seen) noexcept;
+[[nodiscard]] std::span<const probe> allocator_habits() noexcept;  ///< of this process's `malloc`
+
+}  // namespace pinfold::monitors

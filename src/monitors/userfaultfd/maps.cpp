@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "monitors/userfaultfd/maps.hpp"
+
+#include "os/procmap_query.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace pinfold::monitors::uffd {
+
+namespace {
+
+constexpr std::uint64_t or_next = 0x10;
+
+int ask(const descriptor& maps, std::uintptr_t address, std::uint64_t flags, range& found) noexcept {
+  watch::procmap_query asked{};
+  asked.size = sizeof asked;
+  asked.query_flags = flags;
+  asked.query_addr = address;
+  if (::ioctl(maps.number, watch::procmap_query_request, &asked) != 0) return errno;
+  found = {static_cast<std::uintptr_t>(asked.vma_start), static_cast<std::uintptr_t>(asked.vma_end)};
+  return 0;
+}
+
+// PAGEMAP_SCAN of Linux 6.7, which older headers lack.
+struct pagemap_scan {
+  std::uint64_t size;
+  std::uint64_t flags;
+  std::uint64_t start;
+  std::uint64_t end;
+  std::uint64_t walk_end;
+  std::uint64_t vec;
+  std::uint64_t vec_len;
+  std::uint64_t max_pages;
+  std::uint64_t category_inverted;
+  std::uint64_t category_mask;
+  std::uint64_t category_anyof_mask;
+  std::uint64_t return_mask;
+};
+constexpr unsigned long scan_request = _IOWR('f', 16, pagemap_scan);
+constexpr std::uint64_t check_wpasync = 2;
+constexpr std::uint64_t present = 1U << 3U;
+
+// Whether the page may be watched, by this or another userfaultfd, in the mode that this one uses. True also where the
+// page map cannot be read, as in a process that gave up its privileges.
+bool may_be_watched(const descriptor& pagemap, std::uintptr_t address) noexcept {
+  if (pagemap.number < 0) return true;
+  std::array<std::uint64_t, 3> page{};
+  pagemap_scan asked{};
+  asked.size = sizeof asked;
+  asked.flags = check_wpasync;
+  asked.start = address;
+  asked.end = address + static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  asked.vec = reinterpret_cast<std::uintptr_t>(page.data());
+  asked.vec_len = 1;
+  asked.category_mask = present;
+  asked.return_mask = present;
+  return ::ioctl(pagemap.number, scan_request, &asked) >= 0;
+}
+
+}  // namespace
+
+descriptor open_maps() noexcept { return descriptor::of(::open("/proc/self/maps", O_RDONLY | O_CLOEXEC)); }
+
+mappings mappings_under(const descriptor& maps, const range& pages) noexcept {
+  mappings all{.known = true, .whole = true, .all = pages};
+  for (auto at = pages.begin; at < pages.end;) {
+    range found;
+    const int native = ask(maps, at, 0, found);
+    if (native != 0) return {.known = native == ENOENT, .whole = false, .all = pages};
+    all.all = {std::min(all.all.begin, found.begin), std::max(all.all.end, found.end)};
+    at = found.end;
+  }
+  return all;
+}
+
+// msync changes nothing for private memory. It marks shared memory as to be written back some day, as it is anyway.
+bool is_mapped(const range& pages) noexcept {
+  return ::msync(reinterpret_cast<void*>(pages.begin), pages.size(), MS_ASYNC) == 0;
+}
+
+// Watches each mapping first: that changes nothing where this userfaultfd watches already, and fails where another one
+// watches, which until Linux 6.15 `stop_watching` would stop.
+void stop_watching_all(int uffd, const descriptor& maps, const range& but) noexcept {
+  descriptor pagemap = descriptor::of(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
+  range found;
+  for (std::uintptr_t at = 0; ask(maps, at, or_next, found) == 0; at = found.end) {
+    if (found.contains(but) || !may_be_watched(pagemap, found.begin)) continue;
+    if (start_watching(uffd, found) == 0) static_cast<void>(stop_watching(uffd, found));
+  }
+  pagemap.close();
+}
+
+}  // namespace pinfold::monitors::uffd

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Finds the mappings of this process, and those that are watched.
+#pragma once
+
+#include "monitors/userfaultfd/kernel.hpp"
+
+#include <pinfold/range.hpp>
+
+namespace pinfold::monitors::uffd {
+
+/// Opens /proc/self/maps; the number is below 0 where there is none.
+[[nodiscard]] descriptor open_maps() noexcept;
+
+struct mappings {
+  bool known = false;  ///< false before Linux 6.11
+  bool whole = false;  ///< true if there is no hole
+  range all;           ///< from the start of the first mapping to the end of the last
+};
+/// Returns the mappings under `pages`.
+[[nodiscard]] mappings mappings_under(const descriptor& maps, const range& pages) noexcept;
+
+/// Whether all of it is mapped. For kernels that do not tell the mappings.
+[[nodiscard]] bool is_mapped(const range& pages) noexcept;
+
+/// Stops watching all mappings but the one that contains `but`. Walks the page tables of watched memory, as closing
+/// would. Does nothing before Linux 6.11.
+void stop_watching_all(int uffd, const descriptor& maps, const range& but) noexcept;
+
+}  // namespace pinfold::monitors::uffd

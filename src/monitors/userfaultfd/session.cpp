@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "monitors/userfaultfd/session.hpp"
+
+#include "invalidation/leaving.hpp"
+#include "monitors/userfaultfd/fork.hpp"
+#include "monitors/userfaultfd/leave.hpp"
+
+#include <cerrno>
+#include <sched.h>
+
+namespace pinfold::monitors::uffd {
+
+namespace {
+
+using std::chrono::steady_clock;
+
+tl::unexpected<error> refused(int native) noexcept {
+  switch (native) {
+    case EBUSY: return fail_errno(errc::unsupported, native, "another userfaultfd watches this memory");
+    case EPERM: return fail_errno(errc::unsupported, native, "a shared mapping of what this process may not write to");
+    case ENOMEM: return fail_errno(errc::out_of_resources, native, "no room for more mappings (vm.max_map_count)");
+    case EINVAL: return fail_errno(errc::unsupported, native, "the kernel cannot watch this kind of mapping");
+    default: return fail_errno(errc::driver_error, native, "the kernel refused to watch the memory");
+  }
+}
+
+}  // namespace
+
+result<void> session::start() noexcept {
+  descriptor_.mark();
+  auto done = keep_from_children(descriptor_, maps_);
+  kept_ = done.has_value();
+  if (done) done = reader_.start();
+  started_ = done.has_value();
+  if (!started_) return done;
+  descriptor_.belong_to(reader_.thread_id());
+  leave_for(reader_.thread_id());
+  watch::let_leave(leave, descriptor_.number);
+  return done;
+}
+
+// Releases all memory before it closes the descriptor. If a child has a copy that it never closed, as after a fork that
+// the C library did not see, closing alone would release no caller.
+void session::end() noexcept {
+  ended_.store(true, std::memory_order_release);
+  const bool is_ours = descriptor_.is_this();  // asked while the thread that owns it exists
+  if (started_) {
+    watch::let_leave_no_more();
+    if (is_ours) {
+      stop_watching_all(descriptor_.number, maps_, reader_.pages().bell());
+      static_cast<void>(gets_quiet(patience_at_end));
+    }
+    reader_.stop_reading();
+  }
+  if (is_ours) close_number(descriptor_.number);
+  if (started_) reader_.join();
+  descriptor(maps_).close();
+  reader_.give_back();
+  if (kept_) forget_for_children();
+}
+
+const char* session::trouble() const noexcept {
+  if (ended_.load(std::memory_order_acquire)) return "it has ended";
+  if (reader_.failed()) return "its events could not be read";
+  const bool complete =
+      !lost_.load(std::memory_order_acquire) && descriptor_.is_this() && (maps_.number < 0 || maps_.is_this());
+  return complete ? nullptr : "the program closed its descriptor";
+}
+
+result<void> session::watch(const range& pages) noexcept {
+  if (has_failed()) return fail(errc::closed, "the userfaultfd monitor has failed");
+  const auto under = mappings_under(maps_, pages);
+  if (under.known ? !under.whole : !is_mapped(pages)) return fail(errc::invalid_range, "memory that is not mapped");
+  int native = start_watching(descriptor_.number, under.all);
+  if (native != 0 && under.all != pages)  // the mappings around the pages may have changed since
+    native = start_watching(descriptor_.number, pages);
+  if (native == 0) return {};
+  if (native == EBADF || native == ENOTTY) lose_descriptor();
+  return refused(native);
+}
+
+void session::settle() noexcept {
+  if (has_failed()) return;
+  if (!descriptor_.is_this()) return lose_descriptor();
+  if (traffic_on(descriptor_.number) == traffic::none || gets_quiet(patience)) {
+    if (delays_.load(std::memory_order_relaxed) != 0) delays_.store(0, std::memory_order_relaxed);
+    return;
+  }
+  board_.post_everything(watch::source::userfaultfd);
+  if (delays_.fetch_add(1, std::memory_order_relaxed) >= most_delays) reader_.fail();  // the kernel lost count
+}
+
+bool session::gets_quiet(std::chrono::milliseconds at_most) noexcept {
+  const auto until = steady_clock::now() + at_most;
+  do {
+    const auto seen = traffic_on(descriptor_.number);
+    if (seen == traffic::none) return true;
+    if (seen == traffic::unknown) {
+      lose_descriptor();
+      return true;
+    }
+    ::sched_yield();
+  } while (steady_clock::now() < until);
+  return false;
+}
+
+void session::lose_descriptor() noexcept {
+  if (!lost_.exchange(true, std::memory_order_acq_rel)) board_.post_everything(watch::source::userfaultfd);
+}
+
+}  // namespace pinfold::monitors::uffd

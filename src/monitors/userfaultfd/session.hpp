@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// One userfaultfd with its thread, from its start to its end.
+#pragma once
+
+#include "invalidation/board.hpp"
+#include "invalidation/watched_memory.hpp"
+#include "monitors/userfaultfd/kernel.hpp"
+#include "monitors/userfaultfd/maps.hpp"
+#include "monitors/userfaultfd/thread.hpp"
+
+#include <atomic>
+#include <chrono>
+
+namespace pinfold::monitors::uffd {
+
+/// Thread-safe, except for `start` and `end`, which one thread calls. `watch` and `settle` may still run in other
+/// threads during `end` and later: they use the descriptor only after a check that its number refers to this
+/// userfaultfd. The session's memory has to outlive them.
+class session {
+ public:
+  session(watch::board& board, watch::watched_memory& watched, descriptor opened) noexcept
+      : board_(board), descriptor_(opened), reader_(board, watched, opened.number) {}
+  session(const session&) = delete;
+  session& operator=(const session&) = delete;
+
+  [[nodiscard]] result<void> start() noexcept;
+
+  /// Releases all memory from the watch and joins the thread. Only for the process that called `start`.
+  void end() noexcept;
+
+  /// Returns a constant text that says why nothing may be kept because of this session, or null while it works. Two
+  /// system calls.
+  [[nodiscard]] const char* trouble() const noexcept;
+
+  // As in `watch::monitor`.
+  [[nodiscard]] result<void> watch(const range& pages) noexcept;
+  void settle() noexcept;
+
+ private:
+  [[nodiscard]] bool gets_quiet(std::chrono::milliseconds at_most) noexcept;
+  void lose_descriptor() noexcept;
+  [[nodiscard]] bool has_failed() const noexcept {
+    return reader_.failed() || lost_.load(std::memory_order_acquire) || ended_.load(std::memory_order_acquire);
+  }
+
+  static constexpr auto patience = std::chrono::milliseconds(watch::board::patience_ms);
+  static constexpr auto patience_at_end = std::chrono::seconds(1);
+  static constexpr int most_delays = 1000;
+
+  watch::board& board_;
+  descriptor descriptor_;          // constant after `start`
+  descriptor maps_ = open_maps();  // constant
+  reader reader_;
+  std::atomic<int> delays_{0};     // in a row
+  std::atomic<bool> lost_{false};  // the number refers to another file, or to none
+  std::atomic<bool> ended_{false};
+  bool kept_ = false;
+  bool started_ = false;
+};
+
+}  // namespace pinfold::monitors::uffd

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "monitors/userfaultfd/thread.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <ctime>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+namespace pinfold::monitors::uffd {
+
+// Every signal is blocked from the first instruction on: a handler might allocate.
+int reader::create() noexcept {
+  pthread_attr_t attributes;
+  if (const int native = ::pthread_attr_init(&attributes); native != 0) return native;
+  const range stack = pages_.stack();
+  int native = ::pthread_attr_setstack(&attributes, reinterpret_cast<void*>(stack.begin), stack.size());
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  if (native == 0) native = ::pthread_create(&thread_, &attributes, main, this);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  ::pthread_attr_destroy(&attributes);
+  return native;
+}
+
+result<void> reader::start() noexcept {
+  if (!pages_.are_there()) return fail_errno(errc::out_of_resources, errno, "no memory for the monitor's thread");
+  int native = start_watching(uffd_, pages_.bell());
+  if (native == 0) {
+    native = create();
+    if (native == 0) {
+      started_.wait(starting, std::memory_order_acquire);
+      native = started_.load(std::memory_order_acquire);
+      if (native == 0) return {};
+      ::pthread_join(thread_, nullptr);
+    }
+    static_cast<void>(stop_watching(uffd_, pages_.bell()));
+  }
+  return fail_errno(errc::out_of_resources, native, "the monitor's thread could not be started");
+}
+
+// Discards the bell, which is watched like any memory: madvise returns once the thread has read the event, and not
+// before. So the thread ends for no other reason. In a program that locks all its memory (mlockall), the bell is
+// locked, too, and MADV_DONTNEED would fail without an event.
+void reader::stop_reading() noexcept {
+  constexpr int dontneed_locked = 24;  // of Linux 5.18, which older headers lack
+  const range bell = pages_.bell();
+  ::madvise(reinterpret_cast<void*>(bell.begin), bell.size(), dontneed_locked);
+  static_cast<void>(stop_watching(uffd_, bell));
+}
+
+void reader::join() noexcept { ::pthread_join(thread_, nullptr); }
+
+void reader::fail() noexcept {
+  failed_.store(true, std::memory_order_release);
+  board_.post_everything(watch::source::userfaultfd);
+}
+
+void* reader::main(void* self) noexcept {
+  auto& mine = *static_cast<reader*>(self);
+  const int native = mine.settle_in();
+  mine.started_.store(native, std::memory_order_release);
+  mine.started_.notify_one();
+  if (native == 0) mine.run();
+  return nullptr;
+}
+
+// Keeps one of the process's descriptors, in a table of its own: a program that closes every descriptor it finds does
+// not close this one, and descriptors that other threads close do not stay open here.
+int reader::settle_in() noexcept {
+  constexpr unsigned unshare = 2;  // CLOSE_RANGE_UNSHARE
+  thread_id_ = static_cast<pid_t>(::syscall(SYS_gettid));
+  ::prctl(PR_SET_NAME, "pinfold-uffd");
+  const auto number = static_cast<unsigned>(uffd_);
+  if (::syscall(SYS_close_range, number + 1, UINT_MAX, unshare) != 0) return errno;
+  return ::syscall(SYS_close_range, 0U, number - 1, 0U) == 0 ? 0 : errno;
+}
+
+void reader::run() noexcept {
+  while (!rung_) {
+    if (wait_for_events(uffd_) == 0)
+      read_and_publish();
+    else
+      pause();
+  }
+  ::syscall(SYS_close, uffd_);  // before the thread's end, which may have to wait for this
+}
+
+// One number, one read, one event. The kernel releases the event's caller within the read, so from then on that caller
+// finds the number reserved. A read that took a second event would release its caller, too, before the event has a
+// number: that caller could look up, wait for this number alone, and find its old registration.
+void reader::read_and_publish() noexcept {
+  const auto reserved = board_.reserve();
+  const event seen = read_event(uffd_);
+  publish(reserved, seen);
+  if (!seen.awaited.empty()) let_go_on(uffd_, seen.awaited);
+  if (seen.native != 0 && seen.native != EAGAIN && seen.native != EINTR) pause();
+}
+
+void reader::publish(std::uint64_t reserved, const event& seen) noexcept {
+  if (seen.gone == pages_.bell()) rung_ = true;
+  board_.publish(reserved, lost_by(seen), watch::source::userfaultfd);
+}
+
+// Returns the lost memory that is registered. A move that replaces registered memory loses two ranges, and one number
+// holds one range: the range that contains both. This is rare, because the kernel first reports the replaced mapping by
+// an event of its own.
+range reader::lost_by(const event& seen) const noexcept {
+  const range gone = watched_.touches(seen.gone) ? seen.gone : range{};
+  if (!watched_.touches(seen.replaced)) return gone;
+  if (gone.empty()) return seen.replaced;
+  return {std::min(gone.begin, seen.replaced.begin), std::max(gone.end, seen.replaced.end)};
+}
+
+void reader::pause() noexcept {
+  if (!failed()) fail();
+  constexpr timespec millisecond{.tv_sec = 0, .tv_nsec = 1'000'000};
+  ::nanosleep(&millisecond, nullptr);
+}
+
+}  // namespace pinfold::monitors::uffd

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The thread that reads the events and puts them on the board.
+#pragma once
+
+#include "invalidation/board.hpp"
+#include "invalidation/watched_memory.hpp"
+#include "monitors/userfaultfd/kernel.hpp"
+#include "monitors/userfaultfd/pages.hpp"
+
+#include <atomic>
+#include <pthread.h>
+
+namespace pinfold::monitors::uffd {
+
+/// Reads the events in a thread. A thread that unmaps watched memory waits for it, so it waits for no thread and never
+/// gives up: after an unknown error it still tries to read.
+class reader {
+ public:
+  /// The arguments have to outlive `join`.
+  reader(watch::board& board, watch::watched_memory& watched, int uffd) noexcept
+      : board_(board), watched_(watched), uffd_(uffd) {}
+
+  /// Starts the thread, and returns when it reads.
+  [[nodiscard]] result<void> start() noexcept;
+
+  /// Only for the process that called `start`. Watched memory may be unmapped until this begins.
+  void stop_reading() noexcept;
+
+  /// Called after `stop_reading`, and after the userfaultfd was closed: the end of a thread may unmap memory that is
+  /// still watched, when no thread reads any more.
+  void join() noexcept;
+
+  /// Reports the failure: from now on nothing may be kept because of this monitor.
+  void fail() noexcept;
+  [[nodiscard]] bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
+
+  /// Returns the kernel's number of the thread, after `start`.
+  [[nodiscard]] pid_t thread_id() const noexcept { return thread_id_; }
+
+  [[nodiscard]] const own_pages& pages() const noexcept { return pages_; }
+
+  /// Called when the thread has ended and the userfaultfd is closed.
+  void give_back() noexcept { pages_.give_back(); }
+
+ private:
+  static void* main(void* self) noexcept;
+  [[nodiscard]] int create() noexcept;
+  [[nodiscard]] int settle_in() noexcept;
+  void run() noexcept;
+  void read_and_publish() noexcept;
+  void publish(std::uint64_t reserved, const event& seen) noexcept;
+  [[nodiscard]] range lost_by(const event& seen) const noexcept;
+  void pause() noexcept;
+
+  static constexpr int starting = -1;
+
+  watch::board& board_;
+  watch::watched_memory& watched_;
+  int uffd_;
+  own_pages pages_;
+  pthread_t thread_{};
+  pid_t thread_id_ = 0;
+  std::atomic<int> started_{starting};  // then 0 or an errno
+  bool rung_ = false;                   // used by the thread alone
+  std::atomic<bool> failed_{false};
+};
+
+}  // namespace pinfold::monitors::uffd

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "monitors/userfaultfd/userfaultfd.hpp"
+
+#include "monitors/userfaultfd/fork.hpp"
+#include "monitors/userfaultfd/kernel.hpp"
+#include "monitors/userfaultfd/session.hpp"
+
+#include <atomic>
+#include <cerrno>
+#include <new>
+#include <utility>
+
+namespace pinfold::monitors {
+
+namespace {
+
+using uffd::session;
+
+class userfaultfd final : public watch::monitor {
+ public:
+  userfaultfd(watch::board& board, watch::watched_memory& watched) noexcept
+      : board_(board), watched_(watched), process_(board.process()) {}
+  userfaultfd(const userfaultfd&) = delete;
+  userfaultfd& operator=(const userfaultfd&) = delete;
+  ~userfaultfd() override {
+    if (here() && running_) now_.load(std::memory_order_relaxed)->one.end();
+    for (auto* each = now_.load(std::memory_order_relaxed); each != nullptr;) delete std::exchange(each, each->before);
+  }
+
+  [[nodiscard]] result<void> start() noexcept;
+
+  [[nodiscard]] const char* name() const noexcept override { return "userfaultfd"; }
+  [[nodiscard]] result<void> watch(const range& pages) noexcept override {
+    if (!here()) return fail(errc::closed, "the userfaultfd monitor is the parent process's");
+    return current().watch(pages);
+  }
+  void settle() noexcept override {
+    if (here()) current().settle();
+  }
+  [[nodiscard]] bool works() const noexcept override { return here() && current().trouble() == nullptr; }
+  [[nodiscard]] const char* why_not() const noexcept override {
+    if (!here()) return "it is the parent process's";
+    if (const char* const refusal = refusal_.load(std::memory_order_acquire); refusal != nullptr) return refusal;
+    const char* const trouble = current().trouble();
+    return trouble != nullptr ? trouble : "it has failed";
+  }
+
+ protected:
+  bool restart() noexcept override;
+
+ private:
+  /// A session, kept until the monitor's end: a thread may still use one that has ended.
+  struct link {
+    link(watch::board& board, watch::watched_memory& watched, uffd::descriptor opened, link* older) noexcept
+        : one(board, watched, opened), before(older) {}
+    session one;
+    link* before;
+  };
+
+  // Whether this is the process that made the monitor: a child's board has another number, or there is none.
+  [[nodiscard]] bool here() const noexcept { return board_.process() == process_; }
+  [[nodiscard]] session& current() const noexcept { return now_.load(std::memory_order_acquire)->one; }
+
+  watch::board& board_;
+  watch::watched_memory& watched_;
+  std::uint64_t process_;
+  std::atomic<link*> now_{nullptr};            // never null once `start` succeeded
+  std::atomic<const char*> refusal_{nullptr};  // why the last restart failed
+  bool running_ = false;                       // started and not ended; only for the thread that starts or restarts
+};
+
+result<void> userfaultfd::start() noexcept {
+  const uffd::no_fork until_noted;
+  auto opened = uffd::open();
+  if (!opened) return tl::unexpected(opened.error());
+  auto* const fresh = new (std::nothrow) link(board_, watched_, *opened, now_.load(std::memory_order_relaxed));
+  if (fresh == nullptr) {
+    opened->close();
+    return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the monitor");
+  }
+  if (auto done = fresh->one.start(); !done) {
+    fresh->one.end();
+    delete fresh;
+    return done;
+  }
+  running_ = true;
+  now_.store(fresh, std::memory_order_release);
+  return {};
+}
+
+bool userfaultfd::restart() noexcept {
+  if (!here()) return false;
+  if (std::exchange(running_, false)) current().end();
+  const auto done = start();
+  refusal_.store(done ? nullptr : done.error().message, std::memory_order_release);
+  return done.has_value();
+}
+
+}  // namespace
+
+result<std::unique_ptr<watch::monitor>> make_userfaultfd(watch::board& board, watch::watched_memory& watched) {
+  std::unique_ptr<userfaultfd> made(new (std::nothrow) userfaultfd(board, watched));
+  if (!made) return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the monitor");
+  if (auto started = made->start(); !started) return tl::unexpected(started.error());
+  return std::unique_ptr<watch::monitor>(std::move(made));
+}
+
+}  // namespace pinfold::monitors

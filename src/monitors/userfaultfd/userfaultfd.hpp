@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The monitor that uses userfaultfd(2): nothing is write-protected and no page fault is ever handled; it only reads
+/// the events UNMAP, REMOVE and REMAP. Linux 6.7 or later, any user.
+#pragma once
+
+#include "invalidation/board.hpp"
+#include "invalidation/monitor.hpp"
+#include "invalidation/watched_memory.hpp"
+
+#include <memory>
+
+namespace pinfold::monitors {
+
+/// Sees every munmap, mmap over a mapping, mremap, brk and discarding madvise in this process, also by inline system
+/// calls, io_uring's workers and vfork children. Does not see shmdt, shmat over a mapping, remap_file_pages,
+/// MADV_GUARD_INSTALL, truncation and hole punching.
+///
+/// Why no stale registration is found: the kernel lets the caller of munmap go on only once this monitor's thread has
+/// read the event, and the thread reserves a number on the board before it reads:
+///
+///     caller: munmap [memory gone] ......... waits .........| returns, looks up
+///     thread:                       reserve [gen + 1] | read | publish
+///
+/// - Same thread, or any thread that learns from the caller that the call returned: it finds the generation past the
+///   number that was reserved for this event, and waits on the board until the range is published there. A read takes
+///   one event, never more: of two events in one read, the second would release its caller before it has a number.
+///   `tests/protocol/userfaultfd.pml` is the model of this; its variant `BATCHED` is that defect.
+/// - Another thread that got the address from the kernel while the caller still waits: the kernel reports UNMAP and
+///   REMAP after the fact, with its lock on the mappings released. Nothing orders that thread's look-up after the read,
+///   so the thread calls `settle`. The kernel counts the event as in flight from before it releases that lock, which
+///   the thread had to take in order to get the address, until it releases the caller: so the kernel does not report
+///   quiet before the generation has moved. Hence probe first, generation second.
+/// - REMOVE is reported before the pages go: no look-up that follows the call can be early. A registration that is made
+///   while another thread discards the same pages is a race of the program's own.
+/// - REMAP: the memory at the source is gone, and the memory at the destination is replaced: both are published.
+///
+/// The monitor's thread never allocates, frees, or takes a lock. It runs on a stack of its own and has its own table of
+/// descriptors: a program that closes all its descriptors cannot stop the thread, so callers are always released.
+///
+/// `watch` extends to whole mappings where the kernel tells their bounds (Linux 6.11), so that they are not split. Its
+/// errors: `invalid_range` where nothing is mapped, `unsupported` where the kernel cannot watch or another userfaultfd
+/// watches, `out_of_resources` at vm.max_map_count, `closed` once the monitor has failed or in a child of fork(2).
+///
+/// One at a time in a process. `unsupported`: the kernel is too old or lacks userfaultfd, or the process has such a
+/// monitor already; `not_permitted`: forbidden, for example by a container's seccomp filter; `out_of_resources`: no
+/// descriptor, memory or thread.
+[[nodiscard]] result<std::unique_ptr<watch::monitor>> make_userfaultfd(watch::board& board,
+                                                                       watch::watched_memory& watched);
+
+}  // namespace pinfold::monitors

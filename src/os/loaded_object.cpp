@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "os/loaded_object.hpp"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+namespace pinfold::detail {
+
+namespace {
+
+bool is_file(const procmap& mapping, const char* path) noexcept {
+  struct stat seen{};
+  return ::stat(path, &seen) == 0 && seen.st_ino == mapping.inode && major(seen.st_dev) == mapping.device_major &&
+         minor(seen.st_dev) == mapping.device_minor;
+}
+
+}  // namespace
+
+#ifdef DLFO_STRUCT_HAS_EH_DBASE  // the header has `_dl_find_object`
+bool is_of_loaded_object(const procmap& mapping, std::string_view path) noexcept {
+  dl_find_object found{};
+  if (::_dl_find_object(reinterpret_cast<void*>(mapping.begin), &found) != 0) return false;
+  const char* const name = found.dlfo_link_map->l_name;
+  if (name == nullptr) return false;
+  if (*name == '\0') return is_file(mapping, "/proc/self/exe");
+  return path == name || is_file(mapping, name);  // by the path alone where stat(2) has other numbers (overlayfs)
+}
+#else
+bool is_of_loaded_object(const procmap& /*mapping*/, std::string_view /*path*/) noexcept { return false; }
+#endif
+
+}  // namespace pinfold::detail

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "os/own_maps.hpp"
+
+#include "os/wiped_pages.hpp"
+
+#include <atomic>
+#include <fcntl.h>
+#include <new>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace pinfold::detail {
+
+namespace {
+
+int open_maps() noexcept {
+  const int opened = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  if (opened < 0 || opened > STDERR_FILENO) return opened;
+  const int higher = ::fcntl(opened, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);  // leaves 0, 1 and 2 to the program
+  ::close(opened);
+  return higher;
+}
+
+/// The descriptor that stays open. A program may close it and get its number back for another file: hence the identity,
+/// which only this process's maps have. A mixture of two identities, from two threads' stores, is harmless: any file
+/// that matches was opened here as this process's maps.
+class kept_descriptor {
+ public:
+  /// Returns the descriptor, negative where there is none.
+  int get() noexcept {
+    const int known = number_.load(std::memory_order_acquire) - 1;
+    return known >= 0 && is_it(known) ? known : renew();
+  }
+
+ private:
+  // Bounds the opens in a program that keeps closing the descriptor, or gives its threads descriptors of their own.
+  static constexpr unsigned most_renewals = 16;
+
+  bool is_it(int number) const noexcept {
+    struct stat seen{};
+    return ::fstat(number, &seen) == 0 && seen.st_ino == inode_.load(std::memory_order_relaxed) &&
+           seen.st_dev == device_.load(std::memory_order_relaxed);
+  }
+
+  int renew() noexcept {
+    if (renewing_.exchange(true, std::memory_order_acquire)) return -1;  // another thread renews it
+    const int fresh = renewals_ < most_renewals ? open_maps() : -1;
+    struct stat seen{};
+    if (fresh >= 0 && ::fstat(fresh, &seen) == 0) {
+      ++renewals_;
+      device_.store(seen.st_dev, std::memory_order_relaxed);
+      inode_.store(seen.st_ino, std::memory_order_relaxed);
+      number_.store(fresh + 1, std::memory_order_release);  // publishes the identity
+    }
+    renewing_.store(false, std::memory_order_release);
+    return fresh;
+  }
+
+  std::atomic<int> number_{0};  // plus 1: all zero bytes are an object that keeps nothing
+  std::atomic<dev_t> device_{0};
+  std::atomic<ino_t> inode_{0};
+  std::atomic<bool> renewing_{false};
+  unsigned renewals_ = 0;  // guarded by renewing_
+};
+
+// Makes the object on a page that the kernel wipes in a child: the parent's descriptor would show the parent's
+// mappings. (The process id would need a system call each time, and change under vfork, where the mappings do not.)
+kept_descriptor* make_kept() noexcept {
+  void* const page = watch::wiped_pages(sizeof(kept_descriptor));
+  return page == nullptr ? nullptr : new (page) kept_descriptor;
+}
+
+// Not a static variable of a function: a fork while another thread initializes that would block the child for ever.
+std::atomic<kept_descriptor*> the_kept{nullptr};
+
+kept_descriptor* kept() noexcept {
+  auto* found = the_kept.load(std::memory_order_acquire);
+  if (found != nullptr) return found;
+  auto* const made = make_kept();
+  if (made == nullptr || the_kept.compare_exchange_strong(found, made, std::memory_order_acq_rel)) return made;
+  ::munmap(made, sizeof(kept_descriptor));  // another thread was faster
+  return found;
+}
+
+int kept_or_none() noexcept {
+  auto* const found = kept();
+  return found != nullptr ? found->get() : -1;
+}
+
+}  // namespace
+
+own_maps::own_maps() noexcept : descriptor_(kept_or_none()) {
+  if (descriptor_ >= 0) return;
+  kept_ = false;
+  descriptor_ = open_maps();
+}
+
+own_maps::~own_maps() {
+  if (!kept_ && descriptor_ >= 0) ::close(descriptor_);
+}
+
+}  // namespace pinfold::detail

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <pinfold/settings.hpp>
+
+#include "settings/settings_table.hpp"
+
+#include <cerrno>
+#include <charconv>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <unistd.h>
+#include <utility>
+
+namespace pinfold {
+namespace {
+
+using outcome = tl::expected<cache_options, settings_error>;
+
+constexpr std::string_view prefix = "PINFOLD_";
+constexpr std::string_view test_prefix = "PINFOLD_TEST_";  // the test programs' own, never the library's
+constexpr const char* config_name = "PINFOLD_CONFIG";
+constexpr std::string_view trace_name = "PINFOLD_TRACE";        // every cache reads it by itself
+constexpr std::string_view cuda_name = "PINFOLD_CUDA_LIBRARY";  // which driver is loaded: not an option of a cache
+constexpr std::string_view monitord_name = "PINFOLD_MONITORD";  // where the monitor `bpf` connects: process-wide
+constexpr std::size_t largest_file = std::size_t{64} * 1024;
+
+constexpr const char* not_a_size =
+    "expected a number, with K, M, G or T after it if wanted (also KB, KiB, and a blank before them), or inf";
+
+std::optional<unsigned> shift_for(std::string_view unit) noexcept {
+  if (unit.empty()) return 0;
+  if (unit.starts_with(' ')) unit.remove_prefix(1);
+  if (unit == "B") return 0;
+  if (unit.ends_with("iB"))
+    unit.remove_suffix(2);
+  else if (unit.ends_with('B'))
+    unit.remove_suffix(1);
+  if (unit.size() != 1) return std::nullopt;
+  constexpr std::string_view units = "KMGT";
+  const auto at = units.find(unit.front());
+  if (at == std::string_view::npos) return std::nullopt;
+  return static_cast<unsigned>(10 * (at + 1));
+}
+
+std::string_view trim(std::string_view text) noexcept {
+  constexpr std::string_view blanks = " \t\r\v\f";
+  const auto first = text.find_first_not_of(blanks);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(blanks) - first + 1);
+}
+
+// Cuts off a comment as a shell does: `#` begins one only at the start of a word.
+std::string_view without_comment(std::string_view line) noexcept {
+  for (std::size_t at = line.find('#'); at != std::string_view::npos; at = line.find('#', at + 1)) {
+    if (at == 0 || line[at - 1] == ' ' || line[at - 1] == '\t') return line.substr(0, at);
+  }
+  return line;
+}
+
+tl::unexpected<settings_error> refused(error cause, std::string where) {
+  return tl::unexpected<settings_error>(settings_error{cause, std::move(where)});
+}
+
+result<void> assign(cache_options& options, std::string_view name, std::string_view value) noexcept {
+  const auto* setting = detail::find_setting(name);
+  if (setting == nullptr) return fail(errc::invalid_argument, "there is no setting of this name");
+  return setting->assign(options, value);
+}
+
+result<void> read_line(cache_options& options, std::string_view line) noexcept {
+  const auto equals = line.find('=');
+  if (equals == std::string_view::npos) return fail(errc::invalid_argument, "expected NAME=value");
+  return assign(options, trim(line.substr(0, equals)), trim(line.substr(equals + 1)));
+}
+
+std::string_view next_line(std::string_view& rest) noexcept {
+  const auto end = rest.find('\n');
+  const auto line = rest.substr(0, end);
+  rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+  return line;
+}
+
+result<std::string> read_file(const char* path) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path, "re"),
+                                                   [](FILE* open) { return std::fclose(open); });
+  if (file == nullptr) return fail_errno(errc::invalid_argument, errno, "cannot open the settings file");
+  std::string text(largest_file + 1, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
+  if (std::ferror(file.get()) != 0) return fail_errno(errc::invalid_argument, errno, "cannot read the settings file");
+  if (text.size() > largest_file) return fail(errc::invalid_argument, "the settings file is larger than 64 KiB");
+  return text;
+}
+
+outcome options_from_file(const char* path, cache_options base) {
+  const auto text = read_file(path);
+  if (!text) return refused(text.error(), std::string(config_name) + "=" + path);
+  return options_from_text(*text, path, std::move(base));
+}
+
+bool is_setting(std::string_view variable) noexcept {
+  return variable.starts_with(prefix) && !variable.starts_with(test_prefix);
+}
+
+outcome options_from_variables(cache_options options) {
+  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
+    const std::string_view text = *variable;
+    const auto name = text.substr(0, text.find('='));
+    if (!is_setting(text) || name == config_name || name == trace_name || name == cuda_name || name == monitord_name)
+      continue;
+    const auto done = read_line(options, text);
+    if (!done) return refused(done.error(), "environment: " + std::string(text));
+  }
+  return options;
+}
+
+}  // namespace
+
+result<std::size_t> parse_size(std::string_view text) noexcept {
+  if (text == "inf") return std::size_t{0};
+  std::uint64_t number = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (code == std::errc::result_out_of_range) return fail(errc::invalid_argument, "the number is too large");
+  if (code != std::errc{}) return fail(errc::invalid_argument, not_a_size);
+  const auto shift = shift_for(text.substr(static_cast<std::size_t>(end - text.data())));
+  if (!shift) return fail(errc::invalid_argument, not_a_size);
+  if (number > (std::numeric_limits<std::size_t>::max() >> *shift)) {
+    return fail(errc::invalid_argument, "the number is too large");
+  }
+  return static_cast<std::size_t>(number) << *shift;
+}
+
+outcome options_from_text(std::string_view text, std::string_view origin, cache_options base) {
+  for (std::size_t number = 1; !text.empty(); ++number) {
+    const auto line = trim(without_comment(next_line(text)));
+    if (line.empty()) continue;
+    const auto done = read_line(base, line);
+    if (!done) {
+      return refused(done.error(), std::string(origin) + ":" + std::to_string(number) + ": " + std::string(line));
+    }
+  }
+  return base;
+}
+
+outcome options_from_environment(cache_options base) {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): as with any reader of the environment, nobody may change it meanwhile
+  const char* path = std::getenv(config_name);
+  if (path == nullptr) return options_from_variables(std::move(base));
+  auto from_file = options_from_file(path, std::move(base));
+  if (!from_file) return from_file;
+  return options_from_variables(*std::move(from_file));
+}
+
+std::string to_text(const cache_options& options) {
+  std::string text =
+      "# Settings of pinfold: environment variables, or a file of them that PINFOLD_CONFIG names.\n"
+      "# A variable in the environment wins over the file.\n";
+  for (const auto& setting : detail::all_settings()) {
+    text.append("\n# ").append(setting.comment).append("\n");
+    text.append(setting.name).append("=").append(setting.print(options)).append("\n");
+  }
+  return text;
+}
+
+}  // namespace pinfold
