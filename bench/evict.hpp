@@ -4,7 +4,7 @@
 #pragma once
 
 #include "rows.hpp"
-#include "steady.hpp"
+#include "steady_state.hpp"
 
 #include <algorithm>
 #include <vector>
@@ -16,7 +16,7 @@ json evict_row(const parameters& how, std::size_t budget, unsigned threads) try 
   const region_set regions(2 * budget);
   Subject cache(regions, setup{.most = budget, .threads = threads});
   tally filled;
-  fill(cache, regions, how.patience, filled);
+  fill(cache, regions, how.time_limit, filled);
   std::vector<requests> wanted;
   for (unsigned thread = 0; thread < threads; ++thread)
     wanted.push_back(requests_for(regions, pattern::random, thread, threads));
@@ -27,7 +27,7 @@ json evict_row(const parameters& how, std::size_t budget, unsigned threads) try 
   add_figure(row, measured.median, measured.errors + filled.errors);
   row["hit_rate"] = rounded(1 - misses / static_cast<double>(measured.operations));
   return row;
-} catch (const out_of_patience& why) {
+} catch (const out_of_time& why) {
   return skipped_row(row_of(Subject::name, budget, threads, "random"), why);
 } catch (const cannot_be_measured& why) {
   return skipped_row(row_of(Subject::name, budget, threads, "random"), why);

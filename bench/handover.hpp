@@ -3,10 +3,10 @@
 /// Acquires on one thread and releases on another, like a thread that completes the I/O of others.
 #pragma once
 
-#include "crew.hpp"
 #include "hit.hpp"
 #include "rows.hpp"
 #include "subject.hpp"
+#include "worker_group.hpp"
 
 #include <algorithm>
 #include <array>
@@ -93,7 +93,7 @@ std::size_t rounds_for(const parameters& how, Subject& cache, const requests& wa
   tally seen;
   const auto once = watch(tried, [&] { use(user, ring, tried, seen); });
   const auto round_seconds = once.ns_per_operation() * handover<decltype(user)>::array_size * 1e-9;
-  const auto fitting = how.patience / how.repeats / std::max(round_seconds, 1e-9);
+  const auto fitting = how.time_limit / how.repeats / std::max(round_seconds, 1e-9);
   return static_cast<std::size_t>(std::clamp(fitting, 3.0, std::max(3.0, how.seconds * 400)));
 }
 
@@ -102,7 +102,7 @@ template <class Subject>
 json handover_row(const parameters& how, Subject& cache, const region_set& regions) {
   const auto wanted = requests_for(regions, pattern::random, 0, 1);
   const auto rounds = rounds_for(how, cache, wanted);
-  const deadline end(how.patience);
+  const deadline end(how.time_limit);
   std::atomic<std::uint64_t> errors{0};
   std::vector<figure> figures;
   for (unsigned repeat = 0; repeat < how.repeats && (repeat == 0 || !end.passed()); ++repeat)

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "rows.hpp"
-#include "steady.hpp"
+#include "steady_state.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -31,9 +31,9 @@ json with_filled(const parameters& how, More more) {
     Subject cache(regions, setup{});
     tally filled;
     try {
-      fill(cache, regions, how.patience, filled);
+      fill(cache, regions, how.time_limit, filled);
       more(rows, cache, regions);
-    } catch (const out_of_patience& why) {
+    } catch (const out_of_time& why) {
       rows.push_back(skipped_row(row_of(Subject::name, count, 1, name_of(pattern::random)), why));
     }
     auto& last = rows.back()["errors"];

@@ -70,7 +70,7 @@ struct memory_use {
 
 /// Registers as many of the regions as there is time for, in the order of addresses. Throws when a request fails.
 template <class Subject>
-memory_use memory_for(const region_set& regions, double patience) {
+memory_use memory_for(const region_set& regions, double time_limit) {
   return in_child([&] {
     const auto all = each_once(regions, false);
     ::malloc_trim(0);
@@ -78,7 +78,7 @@ memory_use memory_for(const region_set& regions, double patience) {
     Subject cache(regions, setup{});
     auto user = cache.user();
     tally seen;
-    const auto cached = use_until(deadline(patience), user, all, seen);
+    const auto cached = use_until(deadline(time_limit), user, all, seen);
     if (seen.errors != 0) throw std::runtime_error("regions were refused");
     const auto after = anonymous_bytes();
     return memory_use{cached, after > before ? after - before : 0};
@@ -88,10 +88,10 @@ memory_use memory_for(const region_set& regions, double patience) {
 /// Returns the median of several measurements, by the memory of a region. Repeats only as long as there is time.
 template <class Subject>
 memory_use median_memory_for(const parameters& how, const region_set& regions) {
-  const deadline end(how.patience);
+  const deadline end(how.time_limit);
   std::vector<memory_use> runs;
   while (runs.empty() || (runs.size() < how.repeats && !end.passed()))
-    runs.push_back(memory_for<Subject>(regions, how.patience));
+    runs.push_back(memory_for<Subject>(regions, how.time_limit));
   const auto middle = runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2);
   std::ranges::nth_element(runs, middle, {}, &memory_use::bytes_per_region);
   return *middle;

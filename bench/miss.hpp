@@ -3,9 +3,9 @@
 /// Misses: every region is new. Each thread gets a slice of the same order of regions.
 #pragma once
 
-#include "crew.hpp"
 #include "rows.hpp"
 #include "subject.hpp"
+#include "worker_group.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -54,12 +54,12 @@ template <class Subject>
 json miss_row(const parameters& how, const region_set& regions, bool shuffled, unsigned threads) {
   const auto all = each_once(regions, shuffled);
   auto row = row_of(Subject::name, regions.count(), threads, shuffled ? "random" : "sequential");
-  const deadline end(how.patience);
+  const deadline end(how.time_limit);
   std::atomic<std::uint64_t> errors{0};
   std::vector<figure> figures;
   try {
     while (figures.size() < how.repeats) figures.push_back(insert_all<Subject>(end, regions, all, threads, errors));
-  } catch (const out_of_patience& why) {
+  } catch (const out_of_time& why) {
     if (figures.empty()) return skipped_row(std::move(row), why);
   }
   add_figure(row, median_figure(std::move(figures)), errors);

@@ -21,15 +21,15 @@ struct parameters {
   unsigned delay_ms = 50;        ///< of a registration, where many slow ones run in parallel
   unsigned pause_ms = 300;       ///< of a registration or deregistration, while hits are timed
   std::size_t hits = 100'000;    ///< that are timed one by one
-  double patience = 120;         ///< seconds after which filling a cache is abandoned
+  double time_limit = 120;       ///< seconds after which filling a cache is abandoned
   std::string only{};            ///< limits the cases about monitors to this one; empty: all
   std::size_t many = 1'000'000;  ///< regions that one munmap unmaps
 };
 
 inline json as_json(const parameters& of) {
-  return {{"command", of.command},   {"regions", of.regions},   {"threads", of.threads},   {"repeats", of.repeats},
-          {"seconds", of.seconds},   {"delay_ms", of.delay_ms}, {"pause_ms", of.pause_ms}, {"hits", of.hits},
-          {"patience", of.patience}, {"only", of.only},         {"many", of.many}};
+  return {{"command", of.command},       {"regions", of.regions},   {"threads", of.threads},   {"repeats", of.repeats},
+          {"seconds", of.seconds},       {"delay_ms", of.delay_ms}, {"pause_ms", of.pause_ms}, {"hits", of.hits},
+          {"time_limit", of.time_limit}, {"only", of.only},         {"many", of.many}};
 }
 
 /// Throws nlohmann's exception when a field is missing or has another type.
@@ -43,7 +43,7 @@ inline parameters parameters_from(const json& text) {
   text.at("delay_ms").get_to(read.delay_ms);
   text.at("pause_ms").get_to(read.pause_ms);
   text.at("hits").get_to(read.hits);
-  text.at("patience").get_to(read.patience);
+  text.at("time_limit").get_to(read.time_limit);
   text.at("only").get_to(read.only);
   text.at("many").get_to(read.many);
   return read;

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "parameters.hpp"
-#include "windows.hpp"
+#include "sampling_windows.hpp"
 
 #include <algorithm>
 #include <array>

@@ -3,9 +3,9 @@
 /// Slow drivers: whether registrations run in parallel, and whether hits wait for them.
 #pragma once
 
-#include "crew.hpp"
 #include "rows.hpp"
 #include "subject.hpp"
+#include "worker_group.hpp"
 
 #include <algorithm>
 #include <atomic>

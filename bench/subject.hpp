@@ -112,7 +112,7 @@ void use(User& user, request_ring& ring, std::uint64_t operations, tally& seen) 
 }
 
 /// Thrown when a subject takes too long with that many regions to wait for it.
-struct out_of_patience : std::runtime_error {
+struct out_of_time : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
@@ -124,8 +124,8 @@ class deadline {
   [[nodiscard]] bool passed() const noexcept { return clock::now() > end_; }
   void check(std::size_t done, std::size_t all) const {
     if (!passed()) return;
-    throw out_of_patience("after " + std::to_string(std::lround(seconds_)) + " s only " + std::to_string(done) +
-                          " of " + std::to_string(all) + " regions were cached");
+    throw out_of_time("after " + std::to_string(std::lround(seconds_)) + " s only " + std::to_string(done) + " of " +
+                      std::to_string(all) + " regions were cached");
   }
 
  private:
@@ -147,15 +147,15 @@ std::size_t use_until(const deadline& end, User& user, const requests& all, tall
   return done;
 }
 
-/// Puts every region into the cache, or each of the caches, in random order. Throws `out_of_patience`.
+/// Puts every region into the cache, or each of the caches, in random order. Throws `out_of_time`.
 template <class Subject>
-void fill(Subject& cache, const region_set& regions, double patience, tally& seen) {
+void fill(Subject& cache, const region_set& regions, double time_limit, tally& seen) {
   if constexpr (requires { cache.each_cache([](auto&) {}); }) {
-    cache.each_cache([&](auto& one) { fill(one, regions, patience, seen); });
+    cache.each_cache([&](auto& one) { fill(one, regions, time_limit, seen); });
     return;
   }
   const auto all = each_once(regions, true);
-  const deadline end(patience);
+  const deadline end(time_limit);
   auto user = cache.user();
   const auto done = use_until(end, user, all, seen);
   if (done < all.size()) end.check(done, all.size());

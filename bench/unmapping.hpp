@@ -3,8 +3,8 @@
 /// Memory that is mapped and unmapped, and its cost in a process without a cache.
 #pragma once
 
-#include "crew.hpp"
-#include "windows.hpp"
+#include "sampling_windows.hpp"
+#include "worker_group.hpp"
 #include "workload.hpp"
 
 #include <cstddef>

@@ -4,7 +4,7 @@
 #pragma once
 
 #include <pinfold/batch.hpp>
-#include <pinfold/detail/front.hpp>
+#include <pinfold/detail/cache_base.hpp>
 #include <pinfold/detail/or_error.hpp>
 #include <pinfold/detail/pages.hpp>
 #include <pinfold/lease.hpp>
@@ -61,14 +61,14 @@ struct acquire_options {
 /// call, and the cancellation stays pending. A registrar that is called without a cache does not protect its callers in
 /// this way.
 template <registrar R>
-class cache : public detail::front<R> {
+class cache : public detail::cache_base<R> {
  public:
   using lease = pinfold::lease<R>;
 
   /// Takes over the registrar. Throws only `std::bad_alloc`, or `std::system_error` when the reaper's thread cannot
   /// start.
   explicit cache(R registrar, cache_options options = {})
-      : detail::front<R>(std::move(registrar), with_monitor(std::move(options)), driver_for),
+      : detail::cache_base<R>(std::move(registrar), with_monitor(std::move(options)), driver_for),
         keeps_(detail::keeps(this->inside())) {}
 
   /// Returns a lease on the `bytes` bytes at `address`, registered with at least the rights `need`.
@@ -198,7 +198,7 @@ class cache : public detail::front<R> {
                                                               acquire_options how) noexcept {
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
     if (may_hit(begin, bytes, need, how)) [[likely]] {
-      if (const auto held = detail::guess_hit(this->hits(), begin, begin + bytes, need); held != 0) [[likely]]
+      if (const auto held = detail::hinted_hit(this->hits(), begin, begin + bytes, need); held != 0) [[likely]]
         return lease({held, const_cast<void*>(address)});
     }
     // Build the lease here, so that only this function needs the address of the caller's lease: on a hit the lease
@@ -235,7 +235,7 @@ class cache : public detail::front<R> {
   [[nodiscard]] std::optional<lease> find_any(const void* address, std::size_t bytes, rights need) noexcept {
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
     if (may_hit(begin, bytes, need, {})) [[likely]] {
-      const auto held = detail::guess_hit<detail::asked_by::find>(this->hits(), begin, begin + bytes, need);
+      const auto held = detail::hinted_hit<detail::asked_by::find>(this->hits(), begin, begin + bytes, need);
       if (held != 0) [[likely]]
         return lease({held, const_cast<void*>(address)});
     }

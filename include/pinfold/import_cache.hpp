@@ -3,7 +3,7 @@
 /// A cache of remote memory, opened by handle: CUDA IPC, or memfd where there is no GPU.
 #pragma once
 
-#include <pinfold/detail/front.hpp>
+#include <pinfold/detail/cache_base.hpp>
 #include <pinfold/import_lease.hpp>
 #include <pinfold/importer.hpp>
 #include <pinfold/options.hpp>
@@ -24,7 +24,7 @@ namespace pinfold {
 /// time as another member. The cache holds no lock while the importer works, so opens of different handles run in
 /// parallel. A moved-from cache returns `closed` and finds nothing.
 template <importer I>
-class import_cache : public detail::front<I> {
+class import_cache : public detail::cache_base<I> {
  public:
   using handle_type = typename I::handle_type;
   using lease = import_lease<I>;
@@ -32,7 +32,7 @@ class import_cache : public detail::front<I> {
   /// Takes over the importer. Throws only `std::bad_alloc`, or `std::system_error` when the reaper's thread cannot
   /// start.
   explicit import_cache(I importer, cache_options options = {})
-      : detail::front<I>(std::move(importer), std::move(options), driver_for) {}
+      : detail::cache_base<I>(std::move(importer), std::move(options), driver_for) {}
 
   /// Returns a lease on the `bytes` bytes at `address` in the peer's address space, inside the allocation that `handle`
   /// names. A hit costs a look-up and a comparison of the whole handle; a miss opens the handle (R1–R10).
@@ -41,7 +41,7 @@ class import_cache : public detail::front<I> {
   /// `in_use_conflict`, `timed_out`, `closed`, and what the importer's `open` returns. Bad input changes nothing.
   [[nodiscard, gnu::always_inline]] result<lease> acquire(peer_id peer, const handle_type& handle,
                                                           std::uintptr_t address, std::size_t bytes) noexcept {
-    if (const auto hit = guess<detail::asked_by::acquire>(peer, handle, address, bytes); hit.held != 0) [[likely]]
+    if (const auto hit = try_hint<detail::asked_by::acquire>(peer, handle, address, bytes); hit.held != 0) [[likely]]
       return lease(hit);
     // Build the lease here, so that only this function needs the address of the caller's lease: on a hit the lease
     // stays in registers.
@@ -54,7 +54,7 @@ class import_cache : public detail::front<I> {
   /// (R48).
   [[nodiscard]] std::optional<lease> find(peer_id peer, const handle_type& handle, std::uintptr_t address,
                                           std::size_t bytes) noexcept {
-    if (const auto hit = guess<detail::asked_by::find>(peer, handle, address, bytes); hit.held != 0) [[likely]]
+    if (const auto hit = try_hint<detail::asked_by::find>(peer, handle, address, bytes); hit.held != 0) [[likely]]
       return lease(hit);
     auto wanted = range::of(address, bytes);
     if (!wanted) return std::nullopt;
@@ -74,18 +74,18 @@ class import_cache : public detail::front<I> {
  private:
   /// Returns a pin on a record that this thread hit recently; empty if none matches.
   template <detail::asked_by Who>
-  [[nodiscard, gnu::always_inline]] detail::grant guess(peer_id peer, const handle_type& handle, std::uintptr_t address,
-                                                        std::size_t bytes) const noexcept {
+  [[nodiscard, gnu::always_inline]] detail::grant try_hint(peer_id peer, const handle_type& handle,
+                                                           std::uintptr_t address, std::size_t bytes) const noexcept {
     detail::grant got;
     const auto end = address + bytes;
     if (address >= end) return got;
     const auto key = this->hits().key(peer, address);
-    got.held = detail::guess_hit<Who>(this->hits(), key, address, end, rights::none,
-                                      [&](const detail::record& one) __attribute__((always_inline)) {
-                                        if (!is_for(one, peer, handle)) return false;
-                                        got.data = detail::local_address(one, address);
-                                        return true;
-                                      });
+    got.held = detail::hinted_hit<Who>(this->hits(), key, address, end, rights::none,
+                                       [&](const detail::record& one) __attribute__((always_inline)) {
+                                         if (!is_for(one, peer, handle)) return false;
+                                         got.data = detail::local_address(one, address);
+                                         return true;
+                                       });
     return got;
   }
 

@@ -3,7 +3,7 @@
 /// The caller's lease on imported memory.
 #pragma once
 
-#include <pinfold/detail/hold.hpp>
+#include <pinfold/detail/pin_guard.hpp>
 #include <pinfold/importer.hpp>
 
 namespace pinfold {
@@ -15,7 +15,7 @@ class import_cache;
 /// may be moved to, and released on, another thread; two threads must not use one lease object at the same time. Do not
 /// acquire or release in a signal handler. A close that fails in the destructor is reported to the cache's event sink.
 template <importer I>
-class [[nodiscard]] import_lease : public detail::hold {
+class [[nodiscard]] import_lease : public detail::pin_guard {
  public:
   /// Holds nothing.
   import_lease() noexcept = default;
@@ -30,7 +30,7 @@ class [[nodiscard]] import_lease : public detail::hold {
 
  private:
   friend class import_cache<I>;
-  explicit import_lease(const detail::grant& granted) noexcept : hold(granted) {}
+  explicit import_lease(const detail::grant& granted) noexcept : pin_guard(granted) {}
 };
 
 }  // namespace pinfold

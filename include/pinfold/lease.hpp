@@ -3,7 +3,7 @@
 /// The caller's lease on a registration of local memory.
 #pragma once
 
-#include <pinfold/detail/hold.hpp>
+#include <pinfold/detail/pin_guard.hpp>
 #include <pinfold/registrar.hpp>
 
 namespace pinfold {
@@ -18,7 +18,7 @@ class chunk_stream;
 /// outlive the I/O that uses it. Do not acquire or release in a signal handler. A close that fails in the destructor is
 /// reported to the cache's event sink.
 template <registrar R>
-class [[nodiscard]] lease : public detail::hold {
+class [[nodiscard]] lease : public detail::pin_guard {
  public:
   /// Holds nothing.
   lease() noexcept = default;
@@ -35,7 +35,7 @@ class [[nodiscard]] lease : public detail::hold {
  private:
   friend class cache<R>;
   friend class chunk_stream<R>;
-  explicit lease(const detail::grant& granted) noexcept : hold(granted) {}
+  explicit lease(const detail::grant& granted) noexcept : pin_guard(granted) {}
 };
 
 }  // namespace pinfold

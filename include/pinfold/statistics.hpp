@@ -14,17 +14,17 @@ namespace pinfold {
 
 /// Counters of one cache (R43). Reading them stops no thread: each value is right by itself, and all values agree once
 /// no call is in progress. Then `acquires = hits + misses + failed_acquires`, `misses = cold + invalidated + extent +
-/// evicted + rights misses`, `opens = closes + open_now`.
+/// evicted + rights misses`, `opens = closes + open`.
 struct statistics {
   // Look-ups. The first seven counters are those of Open MPI's rgpusm cache.
   std::uint64_t hits = 0;   ///< acquires served by an existing registration, or by one that another thread was opening
   std::uint64_t valid = 0;  ///< look-ups with an equal token
-  std::uint64_t invalid = 0;   ///< look-ups with a different token: the entry turned stale
-  std::uint64_t misses = 0;    ///< acquires that opened a registration of their own
-  std::uint64_t evicted = 0;   ///< idle entries closed to make room
-  std::uint64_t expired = 0;   ///< imports closed because no lease used them for `idle_timeout`
-  std::uint64_t found = 0;     ///< `find` calls that returned a lease
-  std::uint64_t notfound = 0;  ///< `find` calls that returned none
+  std::uint64_t invalid = 0;      ///< look-ups with a different token: the entry turned stale
+  std::uint64_t misses = 0;       ///< acquires that opened a registration of their own
+  std::uint64_t evicted = 0;      ///< idle entries closed to make room
+  std::uint64_t expired = 0;      ///< imports closed because no lease used them for `idle_timeout`
+  std::uint64_t found = 0;        ///< `find` calls that returned a lease
+  std::uint64_t find_misses = 0;  ///< `find` calls that returned none
 
   std::uint64_t acquires = 0;         ///< calls of acquire
   std::uint64_t failed_acquires = 0;  ///< of those, the ones that returned an error
@@ -61,13 +61,13 @@ struct statistics {
   std::chrono::nanoseconds waited{0};  ///< time spent waiting for other threads, summed over all callers
 
   // Now, and at most.
-  std::uint64_t open_now = 0;     ///< registrations open in the driver, quarantined ones included
+  std::uint64_t open = 0;         ///< registrations open in the driver, quarantined ones included
   std::uint64_t bytes_now = 0;    ///< bytes that count against the budget
   std::uint64_t entries_now = 0;  ///< entries that count against the budget
-  std::uint64_t bytes_most = 0;
-  std::uint64_t entries_most = 0;
+  std::uint64_t peak_bytes = 0;
+  std::uint64_t peak_entries = 0;
   std::uint64_t leases_now = 0;
-  std::uint64_t leases_most = 0;   ///< highest value that any reading of the statistics has seen
+  std::uint64_t peak_leases = 0;   ///< highest value that any reading of the statistics has seen
   std::uint64_t quarantined = 0;   ///< entries whose close failed and is still owed
   std::uint64_t bypass_bytes = 0;  ///< bytes registered outside the budget now
 };

@@ -2,8 +2,8 @@
 #include "os/no_cancellation.hpp"
 
 #include <pinfold/detail/batch.hpp>
-#include <pinfold/detail/hold.hpp>
 #include <pinfold/detail/pages.hpp>
+#include <pinfold/detail/pin_guard.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -55,9 +55,9 @@ class batch_run {
 
   /// Gives back what `outcome` did not hand over: an exception may come between.
   ~batch_run() {
-    for (const auto& one : held_) static_cast<void>(hold(one));  // a failed close stays with the cache
+    for (const auto& one : held_) static_cast<void>(pin_guard(one));  // a failed close stays with the cache
     for (const auto& one : granted_)
-      if (one) static_cast<void>(hold(*one));
+      if (one) static_cast<void>(pin_guard(*one));
   }
 
   /// Returns how many groups there are to take.

@@ -37,14 +37,14 @@ class budget {
 
   [[nodiscard]] std::size_t bytes_now() const noexcept { return bytes_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::size_t count_now() const noexcept { return count_.load(std::memory_order_relaxed); }
-  [[nodiscard]] std::size_t bytes_most() const noexcept { return bytes_most_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::size_t peak_bytes() const noexcept { return bytes_most_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::size_t count_most() const noexcept { return count_most_.load(std::memory_order_relaxed); }
 
  private:
   void set(std::size_t bytes, std::size_t count) noexcept {
     bytes_.store(bytes, std::memory_order_relaxed);
     count_.store(count, std::memory_order_relaxed);
-    bytes_most_.store(std::max(bytes_most(), bytes), std::memory_order_relaxed);
+    bytes_most_.store(std::max(peak_bytes(), bytes), std::memory_order_relaxed);
     count_most_.store(std::max(count_most(), count), std::memory_order_relaxed);
   }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/cache_number.hpp"
 
-#include "core/guesses.hpp"
+#include "core/hints.hpp"
 #include "os/wiped_pages.hpp"
 
 #include <pinfold/detail/ledger.hpp>
@@ -15,7 +15,7 @@ namespace {
 
 struct table {
   std::array<std::atomic<bool>, detail::ledger::most_caches> taken{};
-  std::atomic<bool> guesses_forgotten{false};
+  std::atomic<bool> hints_forgotten{false};
 };
 
 std::atomic<table*> current{nullptr};
@@ -26,19 +26,19 @@ constinit table not_wiped;
 table& here() noexcept {
   table* found = current.load(std::memory_order_acquire);
   if (found != nullptr) return *found;
-  void* const page = watch::wiped_pages(sizeof(table));
+  void* const page = invalidation::wiped_pages(sizeof(table));
   table* const made = page == nullptr ? &not_wiped : new (page) table;
   if (current.compare_exchange_strong(found, made, std::memory_order_acq_rel)) return *made;
   if (page != nullptr) ::munmap(page, sizeof(table));  // another thread was faster
   return *found;
 }
 
-// Threads that call this at the same time may all forget the guesses: there is no lock, as one could be held at a fork.
+// Threads that call this at the same time may all forget the hints: there is no lock, as one could be held at a fork.
 std::atomic<bool>* numbers() noexcept {
   table& all = here();
-  if (!all.guesses_forgotten.load(std::memory_order_acquire)) {
-    forget_guesses();
-    all.guesses_forgotten.store(true, std::memory_order_release);
+  if (!all.hints_forgotten.load(std::memory_order_acquire)) {
+    forget_hints();
+    all.hints_forgotten.store(true, std::memory_order_release);
   }
   return all.taken.data();
 }

@@ -12,7 +12,7 @@ namespace pinfold::core {
 ///
 /// The taken numbers are written down in a page that the kernel wipes in a child of fork(2), so that a child has all of
 /// them. As a child's copies of its parent's records stay hittable, the first cache of a child makes all threads forget
-/// their guesses. Thread-safe.
+/// their hints. Thread-safe.
 class cache_number {
  public:
   cache_number() noexcept;

@@ -25,7 +25,7 @@ enum class counter : std::uint8_t {
   evicted,
   expired,
   found,
-  notfound,
+  find_misses,
   opens,
   closes,
   failed_opens,

@@ -8,26 +8,26 @@
 #include "core/budget.hpp"
 #include "core/cache_number.hpp"
 #include "core/counters.hpp"
+#include "core/deadlines.hpp"
 #include "core/entry.hpp"
 #include "core/entry_list.hpp"
 #include "core/entry_pool.hpp"
 #include "core/history.hpp"
 #include "core/hit_table.hpp"
 #include "core/idle_sweep.hpp"
-#include "core/joiner.hpp"
 #include "core/leased_notices.hpp"
+#include "core/lookup_result.hpp"
 #include "core/mutex.hpp"
-#include "core/news.hpp"
+#include "core/open_waiter.hpp"
 #include "core/page_audit.hpp"
-#include "core/patience.hpp"
+#include "core/pending_invalidations.hpp"
 #include "core/range_index.hpp"
 #include "core/record_page.hpp"
 #include "core/release_watch.hpp"
-#include "core/survey.hpp"
 #include "core/wait_table.hpp"
 #include "core/watched_by.hpp"
-#include "invalidation/board.hpp"
-#include "invalidation/watched_memory.hpp"
+#include "invalidation/event_log.hpp"
+#include "invalidation/registered_filter.hpp"
 
 #include <pinfold/detail/engine.hpp>
 #include <pinfold/detail/hit.hpp>
@@ -61,8 +61,8 @@ class engine {
   engine(const engine&) = delete;
   engine& operator=(const engine&) = delete;
 
-  [[nodiscard]] grant look_up(std::uintptr_t begin, std::uintptr_t end, rights need, asked_by who) noexcept;
-  [[nodiscard]] grant look_up(peer_id peer, const range& wanted, const void* token, asked_by who) noexcept;
+  [[nodiscard]] grant look_up(std::uintptr_t begin, std::uintptr_t end, rights need, asked_by caller) noexcept;
+  [[nodiscard]] grant look_up(peer_id peer, const range& wanted, const void* token, asked_by caller) noexcept;
   [[nodiscard]] grant look_up(const request& what) noexcept;
   [[nodiscard]] static const hit_view& no_hits() noexcept;
   /// Returns the view for the inline hits of the fronts: one that never hits when a monitor has to be asked first.
@@ -75,11 +75,11 @@ class engine {
   void acquire_group(std::span<const request> what, std::span<result<grant>> granted) noexcept PINFOLD_EXCLUDES(mutex_);
   [[nodiscard]] grant find(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
   /// Does what is due after a release, or after a failed hit in the cache with the number `cache`.
-  static result<void> settle(const record* unpinned, asked_by who, std::uint32_t cache) noexcept;
+  static result<void> finish_release(const record* unpinned, asked_by caller, std::uint32_t cache) noexcept;
   static constexpr std::uint32_t by_lease = UINT32_MAX;
 
   /// Whether this is the process that made the engine. A forked child must not touch the engine.
-  [[nodiscard]] bool here() const noexcept { return board_.process() == process_; }
+  [[nodiscard]] bool here() const noexcept { return event_log_.process() == process_; }
 
   void invalidate(peer_id peer, const range& gone) noexcept PINFOLD_EXCLUDES(mutex_);
   void unpersist(peer_id peer, const range& where) noexcept PINFOLD_EXCLUDES(mutex_);
@@ -95,23 +95,23 @@ class engine {
   static void shut_down(engine* ending) noexcept;
 
  private:
-  engine(core::gate& own, const driver& table, cache_options options, watched_by monitors,
+  engine(core::control_block& own, const driver& table, cache_options options, watched_by monitors,
          std::shared_ptr<void> backend);
   ~engine();
-  [[nodiscard]] bool may_close(asked_by who, std::uint32_t cache) const noexcept;
-  void leave_gate() noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] bool may_close(asked_by caller, std::uint32_t cache) const noexcept;
+  void leave_control_block() noexcept PINFOLD_REQUIRES(mutex_);
   static void destroy(engine* ended) noexcept;
   void mutex_is_held() const noexcept PINFOLD_SAYS_HELD(mutex_) {}  // where the analysis cannot know
 
   using release_watch = core::release_watch;
-  using survey = core::survey;
+  using lookup_result = core::lookup_result;
   using miss_reason = core::miss_reason;
   using counter = core::counter;
-  using patience = core::patience;
-  using joiner = core::joiner;
+  using deadlines = core::deadlines;
+  using open_waiter = core::open_waiter;
 
   // --- looking up (engine_acquire.cpp)
-  void look_around(const request& what, const range& extent, survey& seen) const noexcept PINFOLD_REQUIRES(mutex_);
+  void scan(const request& what, const range& extent, lookup_result& seen) const noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] grant hit_if_live(const request& what) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] bool same_token(const entry& one, const request& what) const noexcept;
   [[nodiscard]] grant hit(entry& found, const request& what) noexcept PINFOLD_REQUIRES(mutex_);
@@ -129,12 +129,13 @@ class engine {
   [[nodiscard]] result<grant> acquire_slowly(const request& what, const range& extent) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] tl::unexpected<error> refused(const error& why) noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] result<grant> join(entry& opening, const request& what, const patience& until) noexcept
+  [[nodiscard]] result<grant> join(entry& opening, const request& what, const deadlines& until) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
-  void tell_joiners(const entry& failed, const error& why) noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] result<void> wait_out(entry& twin, const patience& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] miss_reason reason_of_miss(const request& what, const range& extent, const survey& seen) const noexcept
-      PINFOLD_REQUIRES(mutex_);
+  void notify_open_waiters(const entry& failed, const error& why) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] result<void> wait_out(entry& twin, const deadlines& until) noexcept
+      PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] miss_reason reason_of_miss(const request& what, const range& extent,
+                                           const lookup_result& seen) const noexcept PINFOLD_REQUIRES(mutex_);
   void count_miss(miss_reason reason) noexcept;
   [[nodiscard]] bool spare_entry() noexcept PINFOLD_REQUIRES(mutex_);       // unlocks
   [[nodiscard]] bool make_spare_entry() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
@@ -143,7 +144,7 @@ class engine {
 
   // --- hits without the mutex (engine_hit.cpp)
   [[nodiscard]] bool serves(const record& one, peer_id peer, const range& wanted, const void* token) const noexcept;
-  void count_hit(ledger* mine, record* found, asked_by who) noexcept;
+  void count_hit(ledger* mine, record* found, asked_by caller) noexcept;
   void allow_hits(const entry& live, record& hot) noexcept PINFOLD_REQUIRES(mutex_);
   static void stop_hits(entry& live) noexcept { live.hot()->clear(record::hittable); }
   /// Whether hits are found only under the mutex.
@@ -161,19 +162,19 @@ class engine {
   [[nodiscard]] std::uint64_t leases_out() const noexcept;
 
   // --- taking entries out of the reach of hits (engine_evict.cpp)
-  [[nodiscard]] bool mark_if_idle(entry& live) noexcept PINFOLD_REQUIRES(mutex_);
-  void revive(entry& marked) noexcept PINFOLD_REQUIRES(mutex_);
-  void mark_victims() noexcept PINFOLD_REQUIRES(mutex_);
-  void mark_all_unpinned() noexcept PINFOLD_REQUIRES(mutex_);
-  void mark_idle() noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] bool begin_evict_if_idle(entry& live) noexcept PINFOLD_REQUIRES(mutex_);
+  void revive(entry& evicting) noexcept PINFOLD_REQUIRES(mutex_);
+  void begin_evict_victims() noexcept PINFOLD_REQUIRES(mutex_);
+  void begin_evict_all_unpinned() noexcept PINFOLD_REQUIRES(mutex_);
+  void begin_evict_idle() noexcept PINFOLD_REQUIRES(mutex_);
   void keep_unpinned(core::entry_list& chosen) noexcept PINFOLD_REQUIRES(mutex_);
-  void mark(entry& live, core::entry_list& chosen) noexcept PINFOLD_REQUIRES(mutex_);
+  void begin_evict(entry& live, core::entry_list& chosen) noexcept PINFOLD_REQUIRES(mutex_);
   void queue_released() noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] static bool may_be_transient(const entry& pinned) noexcept;
   [[nodiscard]] bool any_transient() noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] bool wait_for_transient(release_watch& watch, const patience& until) noexcept
+  [[nodiscard]] bool wait_for_transient(release_watch& watch, const deadlines& until) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] core::deadline end_of_transient(const patience& until) const noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] core::deadline end_of_transient(const deadlines& until) const noexcept PINFOLD_REQUIRES(mutex_);
   void order_hits() noexcept PINFOLD_REQUIRES(mutex_);
   void stop_all_hits() noexcept PINFOLD_REQUIRES(mutex_);
   void resume_hits() noexcept PINFOLD_REQUIRES(mutex_);
@@ -188,26 +189,27 @@ class engine {
   void open_group(std::span<const request> what, group& claimed, std::span<result<grant>> granted) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
   void conclude(std::span<const request> what, const group& claimed, std::size_t i, result<opened>& made,
-                std::uint64_t closes_before, const patience& until, std::span<result<grant>> granted) noexcept
+                std::uint64_t closes_before, const deadlines& until, std::span<result<grant>> granted) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
 
   // --- opening (engine_open.cpp)
-  [[nodiscard]] result<grant> open(const request& what, const range& extent, survey& seen,
-                                   const patience& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] result<grant> open(const request& what, const range& extent, lookup_result& seen,
+                                   const deadlines& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] result<grant> finish(entry& fresh, const request& what, result<opened>& made,
-                                     std::uint64_t closes_before, const patience& until) noexcept
+                                     std::uint64_t closes_before, const deadlines& until) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] entry& claim(const request& what, const range& extent, survey& seen) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] entry& claim(const request& what, const range& extent, lookup_result& seen) noexcept
+      PINFOLD_REQUIRES(mutex_);
   void claim_specially(entry& fresh, const request& what) noexcept PINFOLD_REQUIRES(mutex_);
   void note_overlap(entry& fresh) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] bool opened_too_late(entry& opening, const opened& made) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] bool take_room(entry& opening, std::size_t bytes) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] result<void> after_refusal(entry& opening, const error& refused, const request& what,
-                                           std::uint64_t closes_before, const patience& until) noexcept
+                                           std::uint64_t closes_before, const deadlines& until) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
   void supersede(entry& by) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] result<opened> call_open(entry& opening) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] result<void> accept(entry& opening, const opened& made, const patience& until) noexcept
+  [[nodiscard]] result<void> accept(entry& opening, const opened& made, const deadlines& until) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
   void index_again(entry& opening, const range& covered) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] bool close_unpublished(entry& opening, const opened& made) noexcept
@@ -222,17 +224,17 @@ class engine {
 
   // --- room, conflicts, retries (engine_room.cpp, engine_conflict.cpp)
   [[nodiscard]] result<void> reserve(entry& opening, std::size_t more_bytes, std::size_t more_count,
-                                     const patience& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+                                     const deadlines& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] static error larger_than_budget() noexcept;
   void turn_into_bypass(entry& opening, std::size_t more_bytes) noexcept PINFOLD_REQUIRES(mutex_);
   void go_without_room(entry& opening, std::size_t bytes) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] bool close_one_for_room() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] result<void> free_resources(const error& refused, std::uint64_t closes_before,
-                                            const patience& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] result<void> clear_conflicts(entry& opening, const error& refused, const patience& until) noexcept
+                                            const deadlines& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] result<void> clear_conflicts(entry& opening, const error& refused, const deadlines& until) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] bool unpinned_for_good(const entry& one) const noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] core::deadline end_of_conflict(const entry& pinned, const patience& until) const noexcept
+  [[nodiscard]] core::deadline end_of_conflict(const entry& pinned, const deadlines& until) const noexcept
       PINFOLD_REQUIRES(mutex_);
   void shrink(entry& opening, std::size_t bytes) noexcept PINFOLD_REQUIRES(mutex_);
   void charge(entry& opening, std::size_t bytes) noexcept PINFOLD_REQUIRES(mutex_);
@@ -259,35 +261,36 @@ class engine {
   result<void> wait_for_closes() noexcept PINFOLD_REQUIRES(mutex_);       // unlocks
 
   // --- memory that is gone (engine_stale.cpp)
-  void mark_stale(entry& gone) noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] std::size_t mark_next(peer_id peer, range& left, std::span<entry*> marked,
-                                      std::uint32_t before = UINT32_MAX) noexcept PINFOLD_REQUIRES(mutex_);
+  void invalidate_entry(entry& gone) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] std::size_t invalidate_next(peer_id peer, range& left, std::span<entry*> invalidated,
+                                            std::uint32_t before = UINT32_MAX) noexcept PINFOLD_REQUIRES(mutex_);
   void retire(entry& old) noexcept PINFOLD_REQUIRES(mutex_);
-  void settle_retired() noexcept PINFOLD_REQUIRES(mutex_);
+  void sort_retired() noexcept PINFOLD_REQUIRES(mutex_);
 
-  // --- events from monitors (engine_news.cpp)
-  using marked_entries = core::marked_entries;
+  // --- events from monitors (engine_invalidation.cpp)
+  using invalidated_entries = core::invalidated_entries;
   void catch_up(const request& what) noexcept PINFOLD_EXCLUDES(mutex_) {
-    if (options_.strict && monitors_ != nullptr) monitors_->settle();
+    if (options_.strict && monitors_ != nullptr) monitors_->wait_for_events();
     if (!view_.current()) [[unlikely]]
-      catch_up_with_news(what);
+      process_invalidations(what);
   }
-  void catch_up_with_news(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
+  void process_invalidations(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
   void catch_up_with_everything() noexcept PINFOLD_EXCLUDES(mutex_);
   using happened = core::happened;
   [[nodiscard]] happened what_happened() const noexcept;
   [[nodiscard]] bool deal_with_some(const range& wanted, const happened& known) noexcept PINFOLD_EXCLUDES(mutex_);
   enum class reading : std::uint8_t { done, more, unfinished };
-  [[nodiscard]] reading read_news(std::uint64_t target) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] reading read_log(std::uint64_t target) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] bool given_up() noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] bool mark_where(const range& wanted, marked_entries& marked) noexcept PINFOLD_REQUIRES(mutex_);
-  void mark_some(marked_entries& marked) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] bool invalidate_where(const range& wanted, invalidated_entries& invalidated) noexcept
+      PINFOLD_REQUIRES(mutex_);
+  void invalidate_some(invalidated_entries& invalidated) noexcept PINFOLD_REQUIRES(mutex_);
   void say_seen(const happened& known) noexcept PINFOLD_REQUIRES(mutex_);
   void doom_if_gone(entry& opening) noexcept PINFOLD_REQUIRES(mutex_) {
     if (!view_.current()) [[unlikely]]
-      doom_if_in_news(opening);
+      doom_if_pending(opening);
   }
-  void doom_if_in_news(entry& opening) noexcept PINFOLD_REQUIRES(mutex_);
+  void doom_if_pending(entry& opening) noexcept PINFOLD_REQUIRES(mutex_);
   /// Whether other processes could change a file under `extent` unseen: monitors of this process do not see that (R30).
   [[nodiscard]] bool others_could_take(const request& what, const range& extent) const noexcept {
     return monitors_ != nullptr && !what.unshared && !monitors_->sees_files() && is_of_a_file(what, extent);
@@ -302,7 +305,7 @@ class engine {
   void tell_changes() noexcept PINFOLD_EXCLUDES(mutex_);
   [[nodiscard]] std::uint64_t monitor_failures() const noexcept;
   void keep_to_itself(entry& opening) noexcept PINFOLD_REQUIRES(mutex_);
-  /// Prepares `watched_memory` to count `extent`. Returns false when there is no memory for that.
+  /// Prepares `registered_filter` to count `extent`. Returns false when there is no memory for that.
   [[nodiscard]] bool watchable(const range& extent) noexcept {
     return watched_ == nullptr || watched_->prepare(extent);
   }
@@ -346,13 +349,14 @@ class engine {
   const driver driver_;
   std::shared_ptr<void> backend_ PINFOLD_GUARDED_BY(mutex_);
   const cache_options options_;
-  const watch::board& board_;
-  const std::uint64_t process_;           // a copy, as the gate's cache line has the mutex
-  watch::watched_memory* const watched_;  // null for imported memory: only its token shows that it was replaced
-  const std::shared_ptr<const watch::monitor_set> monitors_;
+  const invalidation::event_log& event_log_;
+  const std::uint64_t process_;  // a copy, as the control block's cache line has the mutex
+  invalidation::registered_filter* const
+      watched_;  // null for imported memory: only its token shows that it was replaced
+  const std::shared_ptr<const invalidation::monitor_set> monitors_;
   const std::uint64_t failures_before_;  // of its monitors, before this cache was made
   std::atomic<std::uint64_t> changes_told_;
-  const std::shared_ptr<void> hints_;
+  const std::shared_ptr<void> tuning_;
   const bool keeps_;
   const std::string monitors_text_;
   std::optional<core::page_audit> audit_;
@@ -360,25 +364,25 @@ class engine {
   std::atomic<bool> silent_{false};               // the cache has ended: the sink is not called any more
   core::counters counters_;
 
-  core::gate& gate_;
+  core::control_block& control_;
   core::mutex& mutex_;
   core::budget budget_;                                 // written under the mutex, read without it
   core::entry_pool pool_;                               // written under the mutex, walked without it
   core::range_index index_ PINFOLD_GUARDED_BY(mutex_);  // entries that the driver has open, or is asked to open
   core::entry_list reusable_
       PINFOLD_GUARDED_BY(mutex_);  // live and to be kept, leased or not: eviction's hand goes round
-  core::entry_list marked_ PINFOLD_GUARDED_BY(mutex_);   // evicting: no pin, no hits, closed when room is needed
-  core::entry_list retired_ PINFOLD_GUARDED_BY(mutex_);  // draining since a moment ago; empty when the mutex is free
-  core::entry_list held_ PINFOLD_GUARDED_BY(mutex_);     // draining, and pinned when last checked
-  core::entry_list queued_ PINFOLD_GUARDED_BY(mutex_);   // draining without a pin: closes that are due
+  core::entry_list evicting_ PINFOLD_GUARDED_BY(mutex_);  // evicting: no pin, no hits, closed when room is needed
+  core::entry_list retired_ PINFOLD_GUARDED_BY(mutex_);   // draining since a moment ago; empty when the mutex is free
+  core::entry_list draining_pinned_ PINFOLD_GUARDED_BY(mutex_);  // draining, and pinned when last checked
+  core::entry_list queued_ PINFOLD_GUARDED_BY(mutex_);           // draining without a pin: closes that are due
   core::entry_list quarantined_ PINFOLD_GUARDED_BY(mutex_);
   core::history history_ PINFOLD_GUARDED_BY(mutex_);
-  std::uint64_t cursor_ PINFOLD_GUARDED_BY(mutex_);  // the next number to read from the board
-  core::news news_ PINFOLD_GUARDED_BY(mutex_);
-  core::deadline unfinished_since_ PINFOLD_GUARDED_BY(mutex_){};  // when a place on the board was first found empty
+  std::uint64_t cursor_ PINFOLD_GUARDED_BY(mutex_);  // the next number to read from the event log
+  core::pending_invalidations pending_ PINFOLD_GUARDED_BY(mutex_);
+  core::deadline unfinished_since_ PINFOLD_GUARDED_BY(mutex_){};  // when a place on the event log was first found empty
   core::wait_table waiting_ PINFOLD_GUARDED_BY(mutex_);
   core::idle_sweep sweep_ PINFOLD_GUARDED_BY(mutex_);
-  core::joiner* joiners_ PINFOLD_GUARDED_BY(mutex_) = nullptr;
+  core::open_waiter* open_waiters_ PINFOLD_GUARDED_BY(mutex_) = nullptr;
   std::size_t openings_ PINFOLD_GUARDED_BY(mutex_) = 0;   // entries that are `opening`
   std::size_t asked_now_ PINFOLD_GUARDED_BY(mutex_) = 0;  // opens that the driver is working on
   std::size_t closes_in_flight_ PINFOLD_GUARDED_BY(mutex_) = 0;
@@ -388,7 +392,7 @@ class engine {
   std::size_t hits_stopped_ PINFOLD_GUARDED_BY(mutex_) = 0;     // quiesces in progress: no entry becomes hittable
   bool closed_ PINFOLD_GUARDED_BY(mutex_) = false;
   bool orphaned_ PINFOLD_GUARDED_BY(mutex_) = false;  // the last thread that needs the engine frees it
-  mutable std::atomic<std::uint64_t> leases_most_{0};
+  mutable std::atomic<std::uint64_t> peak_leases_{0};
 
   std::condition_variable_any reaper_wake_;
   bool reaper_runs_ PINFOLD_GUARDED_BY(mutex_) = false;

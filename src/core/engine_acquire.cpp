@@ -67,8 +67,8 @@ result<range> engine::checked(const request& what) const noexcept {
 // Looks for a hit before the driver is asked what it would register, which may cost more than a hit.
 grant engine::hit_if_live(const request& what) noexcept {
   if (closed_ || what.unshared) return {};
-  survey seen;
-  look_around(what, first_byte(what), seen);
+  lookup_result seen;
+  scan(what, first_byte(what), seen);
   entry* found = seen.match;
   if (found == nullptr || found->now() == entry_state::opening) return {};
   counters_.add(counter::acquires);
@@ -85,8 +85,8 @@ grant engine::find_any(const request& what) noexcept {
   if (seen_at_once.held != 0) return seen_at_once;
   catch_up(what);
   core::scoped_lock guard(mutex_);
-  survey seen;
-  if (!closed_) look_around(what, first_byte(what), seen);
+  lookup_result seen;
+  if (!closed_) scan(what, first_byte(what), seen);
   if (entry* found = seen.match; found != nullptr && found->now() != entry_state::opening) {
     counters_.add(counter::valid);
     counters_.add(counter::found);
@@ -95,8 +95,8 @@ grant engine::find_any(const request& what) noexcept {
     found->hot()->visited.store(1, std::memory_order_relaxed);
     return grant_on(*found->hot(), what);
   }
-  counters_.add(counter::notfound);
-  for (; seen.other_token != nullptr; look_around(what, first_byte(what), seen))
+  counters_.add(counter::find_misses);
+  for (; seen.other_token != nullptr; scan(what, first_byte(what), seen))
     replace(*seen.other_token);  // only marks: `find` never calls the driver
   return {};
 }
@@ -105,8 +105,8 @@ grant engine::find_any(const request& what) noexcept {
 void engine::replace(entry& stale) noexcept {
   counters_.add(counter::invalid);
   const event replaced = about(stale, event_kind::replaced, severity::info);
-  mark_stale(stale);
-  settle_retired();
+  invalidate_entry(stale);
+  sort_retired();
   mutex_.unlock();
   tell(replaced);
   mutex_.lock();
@@ -118,7 +118,7 @@ bool engine::same_token(const entry& one, const request& what) const noexcept {
 }
 
 // Goes over the entries that overlap `extent`, which contains the request, until it finds one to hand out at once.
-void engine::look_around(const request& what, const range& extent, survey& seen) const noexcept {
+void engine::scan(const request& what, const range& extent, lookup_result& seen) const noexcept {
   seen.match = seen.other_token = seen.twin = nullptr;
   seen.around = rights::none;
   seen.beside = seen.near = false;
@@ -169,14 +169,14 @@ grant engine::hit(entry& found, const request& what) noexcept {
 }
 
 result<grant> engine::acquire_slowly(const request& what, const range& extent) noexcept {
-  const patience until(options_);
+  const deadlines until(options_);
   bool was_replaced = false;
   bool tidied = false;
-  survey seen;
+  lookup_result seen;
   for (;;) {
     if (!spare_entry()) return refused({errc::out_of_resources, native_kind::none, 0, "no memory for another entry"});
     if (closed_) return refused({errc::closed, native_kind::none, 0, "the cache is shutting down"});
-    if (!what.unshared) look_around(what, extent, seen);
+    if (!what.unshared) scan(what, extent, seen);
     if (entry* found = seen.match) {
       if (found->now() != entry_state::opening) return hit(*found, what);
       auto joined = join(*found, what, until);
@@ -213,9 +213,9 @@ tl::unexpected<error> engine::refused(const error& why) noexcept {
 // Waits for another thread's open. Returns an empty grant when the result does not suit the request and the caller has
 // to look again: the open failed with other rights than the request needs, or succeeded without some of them; or it
 // became a bypass, which ends with its last lease, while the request is persistent.
-result<grant> engine::join(entry& opening, const request& what, const patience& until) noexcept {
+result<grant> engine::join(entry& opening, const request& what, const deadlines& until) noexcept {
   opening.own_pins().fetch_add(1);  // from here on the entry cannot be reused, whatever becomes of the open
-  const joiner self(joiners_, opening);
+  const open_waiter self(open_waiters_, opening);
   while (opening.now() == entry_state::opening) {
     if (wait_for(&opening, until.others()) || opening.now() != entry_state::opening) continue;
     opening.own_pins().fetch_sub(1);  // the opener still holds a pin
@@ -239,12 +239,14 @@ result<grant> engine::join(entry& opening, const request& what, const patience& 
   return tl::unexpected(self.why());
 }
 
-void engine::tell_joiners(const entry& failed, const error& why) noexcept { joiner::tell(joiners_, failed, why); }
+void engine::notify_open_waiters(const entry& failed, const error& why) noexcept {
+  open_waiter::tell(open_waiters_, failed, why);
+}
 
-result<void> engine::wait_out(entry& twin, const patience& until) noexcept {
+result<void> engine::wait_out(entry& twin, const deadlines& until) noexcept {
   switch (twin.now()) {
     case entry_state::quarantined: {
-      if (joiner::waits(joiners_, twin)) break;
+      if (open_waiter::waits(open_waiters_, twin)) break;
       auto closed = close(twin);
       if (closed) return {};
       error why = closed.error();
@@ -265,7 +267,7 @@ result<void> engine::wait_out(entry& twin, const patience& until) noexcept {
 }
 
 engine::miss_reason engine::reason_of_miss(const request& what, const range& extent,
-                                           const survey& seen) const noexcept {
+                                           const lookup_result& seen) const noexcept {
   if (seen.around != rights::none) return miss_reason::rights;
   const auto past = history_.recall(what.peer, extent.begin);
   if (past != miss_reason::cold) return past;

@@ -79,9 +79,9 @@ grant find(engine* on, const request& what) noexcept {
   const no_cancellation guard;
   return here(on) ? on->find(what) : grant{};
 }
-result<void> settle(const record* unpinned) noexcept {
+result<void> finish_release(const record* unpinned) noexcept {
   const no_cancellation guard;
-  return engine::settle(unpinned, asked_by::acquire, engine::by_lease);
+  return engine::finish_release(unpinned, asked_by::acquire, engine::by_lease);
 }
 void invalidate(engine* on, peer_id peer, range gone) noexcept {
   const no_cancellation guard;

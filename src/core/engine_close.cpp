@@ -6,28 +6,28 @@ namespace pinfold::detail {
 
 namespace {
 
-bool home_of_this_process(const core::gate& gate) noexcept {
-  const auto* board = watch::board::if_there();
-  return board != nullptr && board->process() == gate.process;
+bool home_of_this_process(const core::control_block& control) noexcept {
+  const auto* event_log = invalidation::event_log::if_there();
+  return event_log != nullptr && event_log->process() == control.process;
 }
 
 }  // namespace
 
 // Settles a pin that was given back on an entry that is not hittable, or while a thread waits for releases. The call
 // may be late: if the entry, the engine or even the page has moved on, there is nothing to do.
-result<void> engine::settle(const record* given_back, asked_by who, std::uint32_t cache) noexcept {
+result<void> engine::finish_release(const record* given_back, asked_by caller, std::uint32_t cache) noexcept {
   auto& page = core::record_page::of(given_back);
-  core::gate* gate = page.owner.load(std::memory_order_acquire);
-  if (gate == nullptr || !home_of_this_process(*gate)) return {};
+  core::control_block* control = page.owner.load(std::memory_order_acquire);
+  if (control == nullptr || !home_of_this_process(*control)) return {};
   engine* last = nullptr;
   result<void> closed;
   {
-    core::scoped_lock guard(gate->guard);
-    engine* home = gate->home;
-    if (home == nullptr || page.owner.load(std::memory_order_relaxed) != gate) return {};
+    core::scoped_lock guard(control->guard);
+    engine* home = control->home;
+    if (home == nullptr || page.owner.load(std::memory_order_relaxed) != control) return {};
     home->mutex_is_held();
     home->waiting_.notify(home);  // threads that wait for room or for a conflict look again
-    const bool later = home->defers_closes() || !home->may_close(who, cache);
+    const bool later = home->defers_closes() || !home->may_close(caller, cache);
     if (!home->orphaned_) closed = home->unpinned(core::record_page::entry_of(given_back), later);
     last = home->leave_if_last();
   }
@@ -36,9 +36,9 @@ result<void> engine::settle(const record* given_back, asked_by who, std::uint32_
 }
 
 // Whether the release of a pin may call the driver. A `find` may not (R48). Nor may a failed hit of another cache,
-// whose thread may never have used this one (R57): its guess was a record that belongs to this cache by now.
-bool engine::may_close(asked_by who, std::uint32_t cache) const noexcept {
-  return who == asked_by::acquire && (cache == by_lease || cache == number_);
+// whose thread may never have used this one (R57): its hint was a record that belongs to this cache by now.
+bool engine::may_close(asked_by caller, std::uint32_t cache) const noexcept {
+  return caller == asked_by::acquire && (cache == by_lease || cache == number_);
 }
 
 result<void> engine::unpin(entry& held) noexcept {
@@ -56,13 +56,13 @@ result<void> engine::unpinned(entry& freed, bool later) noexcept {
       if (kept(freed)) return {};
       if (!later) return close(freed);
       retire(freed);
-      settle_retired();
+      sort_retired();
       return {};
     case entry_state::draining:
       waiting_.notify(&freed);
       if (freed.queued) return {};
       if (!later) return close(freed);
-      held_.remove(&freed);
+      draining_pinned_.remove(&freed);
       queue_close(freed);
       return {};
     case entry_state::failed: recycle(freed); return {};
@@ -84,12 +84,12 @@ void engine::detach(entry& closable) noexcept {
   switch (closable.now()) {
     case entry_state::live:
     case entry_state::evicting:
-      if (closable.now() == entry_state::evicting) marked_.remove(&closable);
+      if (closable.now() == entry_state::evicting) evicting_.remove(&closable);
       if (closable.hot()->is(record::listed)) hits_.erase(closable.hot());
       if (reusable(closable)) reusable_.remove(&closable);
       break;
     case entry_state::draining:
-      (closable.queued ? queued_ : held_).remove(&closable);
+      (closable.queued ? queued_ : draining_pinned_).remove(&closable);
       closable.queued = false;
       break;
     default: quarantined_.remove(&closable); counters_.subtract(counter::quarantined);
@@ -166,7 +166,7 @@ result<void> engine::retry_quarantined() noexcept {
   result<void> first;
   for (std::size_t left = quarantined_.size(); left > 0 && !quarantined_.empty(); --left) {
     entry* owed = quarantined_.front();
-    if (joiner::waits(joiners_, *owed)) {  // to read why its open failed; any other pin on it is transient
+    if (open_waiter::waits(open_waiters_, *owed)) {  // to read why its open failed; any other pin on it is transient
       quarantined_.remove(owed);
       quarantined_.push_back(owed);
       continue;

@@ -2,7 +2,7 @@
 // Taking entries out of the reach of hits, to close those without a pin; and telling leases from transient pins. A
 // transient pin is that of a failed hit: its thread gives it back before it does anything else.
 #include "core/engine.hpp"
-#include "core/point.hpp"
+#include "core/sync_point.hpp"
 
 #include <algorithm>
 #include <thread>
@@ -10,37 +10,37 @@
 namespace pinfold::detail {
 
 // Takes a live entry out of the reach of hits. Until the next barrier, hits may still pin it.
-void engine::mark(entry& live, core::entry_list& chosen) noexcept {
-  core::point();  // the caller may have seen no pin
+void engine::begin_evict(entry& live, core::entry_list& chosen) noexcept {
+  core::sync_point();  // the caller may have seen no pin
   stop_hits(live);
-  core::point();
+  core::sync_point();
   if (reusable(live)) reusable_.remove(&live);
   live.become(entry_state::evicting);
   chosen.push_back(&live);
 }
 
-void engine::revive(entry& marked) noexcept {
-  marked_.remove(&marked);
-  marked.become(entry_state::live);
-  if (reusable(marked)) reusable_.push_back(&marked);
-  allow_hits(marked, *marked.hot());
+void engine::revive(entry& evicting) noexcept {
+  evicting_.remove(&evicting);
+  evicting.become(entry_state::live);
+  if (reusable(evicting)) reusable_.push_back(&evicting);
+  allow_hits(evicting, *evicting.hot());
 }
 
-// Passes a barrier, then moves the entries of `chosen` to `marked_`, and revives those that were pinned before it.
+// Passes a barrier, then moves the entries of `chosen` to `evicting_`, and revives those that were pinned before it.
 void engine::keep_unpinned(core::entry_list& chosen) noexcept {
   if (chosen.empty()) return;
   order_hits();
-  core::point();
+  core::sync_point();
   while (entry* one = chosen.front()) {
     chosen.remove(one);
-    marked_.push_back(one);
+    evicting_.push_back(one);
     if (one->pins() > 0) revive(*one);
   }
 }
 
-bool engine::mark_if_idle(entry& live) noexcept {
+bool engine::begin_evict_if_idle(entry& live) noexcept {
   core::entry_list chosen;
-  mark(live, chosen);
+  begin_evict(live, chosen);
   keep_unpinned(chosen);
   return live.now() == entry_state::evicting;
 }
@@ -48,39 +48,39 @@ bool engine::mark_if_idle(entry& live) noexcept {
 // Moves eviction's hand on: an entry that was hit since the hand passed, or is pinned, gets another round. Marks a few
 // victims at once, for the barrier costs more than all the rest; a request for one that was not needed revives it under
 // the mutex.
-void engine::mark_victims() noexcept {
+void engine::begin_evict_victims() noexcept {
   constexpr std::size_t most = 64;
   const auto wanted = std::min(most, 1 + reusable_.size() / 16);
   core::entry_list chosen;
   for (auto left = 2 * reusable_.size(); left > 0 && chosen.size() < wanted && !reusable_.empty(); --left) {
     entry& one = *reusable_.front();
     if (!one.visited_since_hand() && one.pins() <= 0) {
-      mark(one, chosen);
+      begin_evict(one, chosen);
       continue;
     }
     reusable_.remove(&one);
     reusable_.push_back(&one);
   }
   keep_unpinned(chosen);
-  if (!marked_.empty() || ledger::others() == 0) return;
-  mark_all_unpinned();
-  while (marked_.size() > most) revive(*marked_.front());
+  if (!evicting_.empty() || ledger::others() == 0) return;
+  begin_evict_all_unpinned();
+  while (evicting_.size() > most) revive(*evicting_.front());
 }
 
 // While hits go on, the sum of an entry's pins proves nothing. With all hits stopped at the same time it does: an entry
 // that is still pinned was pinned at that moment, so that a request may be refused when all entries are pinned (R58).
-void engine::mark_all_unpinned() noexcept {
+void engine::begin_evict_all_unpinned() noexcept {
   core::entry_list chosen;
-  while (entry* one = reusable_.front()) mark(*one, chosen);
+  while (entry* one = reusable_.front()) begin_evict(*one, chosen);
   keep_unpinned(chosen);
 }
 
-void engine::mark_idle() noexcept {
+void engine::begin_evict_idle() noexcept {
   core::entry_list chosen;
   for (auto left = reusable_.size(); left > 0; --left) {
     entry& one = *reusable_.front();
     if (one.pins() <= 0) {
-      mark(one, chosen);
+      begin_evict(one, chosen);
     } else {
       reusable_.remove(&one);
       reusable_.push_back(&one);
@@ -97,7 +97,7 @@ void engine::queue_released() noexcept {
     mutex_is_held();
     if (one.now() == entry_state::live && !kept(one) && one.pins() <= 0) retire(one);
   });
-  settle_retired();
+  sort_retired();
 }
 
 // A thread has one transient pin at most, and the calling thread has none: all pins that it holds are leases.
@@ -119,7 +119,7 @@ bool engine::any_transient() noexcept {
 
 // Returns until when to wait for transient pins. After a wait in vain the pins are most likely leases, so that the next
 // waits are short for a while: a hundredth of the time at most is lost to long waits.
-core::deadline engine::end_of_transient(const patience& until) const noexcept {
+core::deadline engine::end_of_transient(const deadlines& until) const noexcept {
   const auto now = std::chrono::steady_clock::now();
   const bool lately = last_vain_wait_ != core::deadline{} && now - last_vain_wait_ < 100 * core::longest_transient_pin;
   return lately ? std::min(until.transient(), now + core::longest_transient_pin / 50) : until.transient();
@@ -127,7 +127,7 @@ core::deadline engine::end_of_transient(const patience& until) const noexcept {
 
 // Waits until a release was settled, which may have been that of a transient pin. Returns false when no pin can be
 // transient, or when no release came in time.
-bool engine::wait_for_transient(release_watch& watch, const patience& until) noexcept {
+bool engine::wait_for_transient(release_watch& watch, const deadlines& until) noexcept {
   if (!any_transient()) return false;
   if (wait_for_release(watch, end_of_transient(until))) return true;
   last_vain_wait_ = std::chrono::steady_clock::now();
@@ -150,7 +150,7 @@ void engine::order_hits() noexcept {
 void engine::stop_all_hits() noexcept {
   ++hits_stopped_;
   index_.for_each([](entry& one) {
-    core::point();
+    core::sync_point();
     stop_hits(one);
   });
   order_hits();

@@ -8,11 +8,11 @@ namespace pinfold::detail {
 // that release will find nothing to do. The sums are exact: entries that drain had their barrier, and live entries that
 // are not kept were never hit without the mutex.
 void engine::queue_draining() noexcept {
-  for (auto left = held_.size(); left > 0; --left) {
-    entry& one = *held_.front();
-    held_.remove(&one);
+  for (auto left = draining_pinned_.size(); left > 0; --left) {
+    entry& one = *draining_pinned_.front();
+    draining_pinned_.remove(&one);
     if (one.pins() > 0) {
-      held_.push_back(&one);
+      draining_pinned_.push_back(&one);
     } else {
       queue_close(one);
     }
@@ -22,9 +22,9 @@ void engine::queue_draining() noexcept {
 result<void> engine::close_unpinned() noexcept {
   queue_released();
   auto first = close_queued(SIZE_MAX);
-  mark_idle();
-  while (!marked_.empty()) {
-    auto closed = close(*marked_.front());
+  begin_evict_idle();
+  while (!evicting_.empty()) {
+    auto closed = close(*evicting_.front());
     if (first && !closed) first = closed;
   }
   return first;
@@ -32,7 +32,7 @@ result<void> engine::close_unpinned() noexcept {
 
 // Closes all entries that no lease holds. A transient pin may keep such an entry open: waits for that.
 result<void> engine::close_unheld() noexcept {
-  const patience until(options_);
+  const deadlines until(options_);
   release_watch watch;
   auto first = retry_quarantined();
   do {
@@ -45,7 +45,7 @@ result<void> engine::close_unheld() noexcept {
 
 // Waits for closes by other threads: no lease holds those entries either, and the caller wants them gone, too.
 result<void> engine::wait_for_closes() noexcept {
-  const patience until(options_);
+  const deadlines until(options_);
   while (closes_in_flight_ > 0)
     if (!wait_for(this, until.others())) return fail(errc::timed_out, "another thread's close does not end");
   return {};
@@ -68,7 +68,7 @@ result<void> engine::quiesce() noexcept {
 }
 
 result<void> engine::quiesce_without_hits() noexcept {
-  const patience until(options_);
+  const deadlines until(options_);
   while (const auto out = leases_out())
     if (out > ledger::others() || !wait_for(this, until.transient()))
       return fail(errc::in_use_conflict, "leases are out");

@@ -42,8 +42,8 @@ void engine::acquire_group(std::span<const request> what, std::span<result<grant
 // wait go the usual way: waiting here would delay the other members of the group.
 bool engine::claim_if_simple(const request& what, const range& extent, std::size_t number, group& claimed) noexcept {
   if (closed_ || what.unbudgeted) return false;
-  survey seen;
-  if (!what.unshared) look_around(what, extent, seen);
+  lookup_result seen;
+  if (!what.unshared) scan(what, extent, seen);
   if (seen.match != nullptr || seen.twin != nullptr || !budget_.take(extent.size(), 1)) return false;
   counters_.add(counter::acquires);
   claimed.reason[claimed.size] = reason_of_miss(what, extent, seen);
@@ -57,7 +57,7 @@ bool engine::claim_if_simple(const request& what, const range& extent, std::size
 }
 
 void engine::open_group(std::span<const request> what, group& claimed, std::span<result<grant>> granted) noexcept {
-  const patience until(options_);
+  const deadlines until(options_);
   std::array<open_request, most_in_group> asked;
   std::array<result<opened>, most_in_group> made;
   for (std::size_t i = 0; i < claimed.size; ++i) {
@@ -84,7 +84,7 @@ void engine::open_group(std::span<const request> what, group& claimed, std::span
 }
 
 void engine::conclude(std::span<const request> what, const group& claimed, std::size_t i, result<opened>& made,
-                      std::uint64_t closes_before, const patience& until, std::span<result<grant>> granted) noexcept {
+                      std::uint64_t closes_before, const deadlines& until, std::span<result<grant>> granted) noexcept {
   const auto number = claimed.number[i];
   granted[number] = finish(*claimed.fresh[i], what[number], made, closes_before, until);
   if (granted[number]) {

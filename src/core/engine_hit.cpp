@@ -3,7 +3,7 @@
 // gone first makes it unhittable, then passes a barrier on all threads, and only then counts the pins.
 // `docs/protocol.md` has the argument.
 #include "core/engine.hpp"
-#include "core/point.hpp"
+#include "core/sync_point.hpp"
 #include "os/no_cancellation.hpp"
 
 #include <algorithm>
@@ -49,11 +49,11 @@ const record* unpin_slowly(pin held) noexcept {
 }
 
 // Gives back a pin that is not handed out. That is a release like any other: a closing thread may have seen the pin.
-void give_up(pin held, asked_by who, std::uint32_t cache) noexcept {
+void give_up(pin held, asked_by caller, std::uint32_t cache) noexcept {
   const record* unpinned = unpin(held);
   if (unpinned == nullptr) return;
   const no_cancellation guard;
-  static_cast<void>(engine::settle(unpinned, who, cache));  // if a close fails, the entry is quarantined
+  static_cast<void>(engine::finish_release(unpinned, caller, cache));  // if a close fails, the entry is quarantined
 }
 
 void sample_hits(const record* found) noexcept { core::record_page::entry_of(found).count_hits(ledger::sampling); }
@@ -74,16 +74,16 @@ const hit_view& engine::no_hits() noexcept {
   return none;
 }
 
-void engine::count_hit(ledger* mine, record* found, asked_by who) noexcept {
+void engine::count_hit(ledger* mine, record* found, asked_by caller) noexcept {
   if (found->visited.load(std::memory_order_relaxed) == 0) found->visited.store(1, std::memory_order_relaxed);
-  if (who == asked_by::find)
+  if (caller == asked_by::find)
     return mine != nullptr ? mine->count_find(number_) : counters_.add(core::shared_counter::finds_elsewhere);
   if (mine == nullptr) return counters_.add(core::shared_counter::hits_elsewhere);
   if (mine->count_hit(number_)) sample_hits(found);
 }
 
-grant engine::look_up(std::uintptr_t begin, std::uintptr_t end, rights need, asked_by who) noexcept {
-  if (options_.strict && monitors_ != nullptr) monitors_->settle();
+grant engine::look_up(std::uintptr_t begin, std::uintptr_t end, rights need, asked_by caller) noexcept {
+  if (options_.strict && monitors_ != nullptr) monitors_->wait_for_events();
   ledger* mine = ledger::of_this_thread();
   pin held = 0;
   hits_.find({}, {begin, end}, [&](record* candidate) {
@@ -91,11 +91,11 @@ grant engine::look_up(std::uintptr_t begin, std::uintptr_t end, rights need, ask
     held = pin_now(mine, candidate);
     order_on_hit();
     if (view_.current() && view_.serves(*candidate, begin, end, need)) [[likely]] {
-      if (mine != nullptr) mine->remember(view_.key(begin), candidate);
-      count_hit(mine, candidate, who);
+      if (mine != nullptr) mine->set_hint(view_.key(begin), candidate);
+      count_hit(mine, candidate, caller);
       return true;
     }
-    give_up(std::exchange(held, 0), who, number_);
+    give_up(std::exchange(held, 0), caller, number_);
     return false;
   });
   return {held, reinterpret_cast<void*>(begin)};
@@ -107,7 +107,7 @@ bool engine::serves(const record& one, peer_id peer, const range& wanted, const 
   return imported_part_of(one).peer == peer && std::memcmp(own, token, driver_.token_bytes) == 0;
 }
 
-grant engine::look_up(peer_id peer, const range& wanted, const void* token, asked_by who) noexcept {
+grant engine::look_up(peer_id peer, const range& wanted, const void* token, asked_by caller) noexcept {
   ledger* mine = ledger::of_this_thread();
   grant got;
   hits_.find(peer, wanted, [&](record* candidate) {
@@ -116,11 +116,11 @@ grant engine::look_up(peer_id peer, const range& wanted, const void* token, aske
     order_on_hit();
     if (serves(*candidate, peer, wanted, token)) [[likely]] {
       got.data = local_address(*candidate, wanted.begin);
-      if (mine != nullptr) mine->remember(view_.key(peer, wanted.begin), candidate);
-      count_hit(mine, candidate, who);
+      if (mine != nullptr) mine->set_hint(view_.key(peer, wanted.begin), candidate);
+      count_hit(mine, candidate, caller);
       return true;
     }
-    give_up(std::exchange(got.held, 0), who, number_);
+    give_up(std::exchange(got.held, 0), caller, number_);
     return false;
   });
   return got;
@@ -130,7 +130,7 @@ grant engine::look_up(const request& what) noexcept {
   if (hits_need_the_mutex() || what.persistent || what.unshared || what.unbudgeted) return {};
   const auto [begin, end] = what.wanted;
   if (driver_.token_bytes > 0) return look_up(what.peer, what.wanted, what.token, asked_by::acquire);
-  if (const auto held = guess_hit(inline_view(), begin, end, what.need); held != 0)
+  if (const auto held = hinted_hit(inline_view(), begin, end, what.need); held != 0)
     return {held, reinterpret_cast<void*>(begin)};
   return look_up(begin, end, what.need, asked_by::acquire);
 }
@@ -139,7 +139,7 @@ grant engine::look_up(const request& what) noexcept {
 void engine::allow_hits(const entry& live, record& hot) noexcept {
   if (hits_need_the_mutex() || live.bypass || closed_ || hits_stopped_ > 0) return;
   if (!hot.is(record::listed) && !hits_.insert(&hot)) return;
-  // The shift follows the average size: then requests inside a region mostly share a guess, and neighbouring regions do
+  // The shift follows the average size: then requests inside a region mostly share a hint, and neighbouring regions do
   // not.
   const auto shift = floor_of_log2(budget_.bytes_now(), budget_.count_now());
   if (view_.shift.load(std::memory_order_relaxed) != shift) view_.shift.store(shift, std::memory_order_relaxed);
@@ -152,7 +152,7 @@ std::uint64_t engine::leases_out() const noexcept {
   std::int64_t all = 0;
   pool_.for_each([&](core::record_page& page, std::size_t number) { all += core::counted_in(*page.own_pins(number)); });
   ledger::for_each([&](const record* one, std::int64_t count) {
-    if (core::record_page::of(one).owner.load(std::memory_order_acquire) == &gate_) all += count;
+    if (core::record_page::of(one).owner.load(std::memory_order_acquire) == &control_) all += count;
   });
   return all < 0 ? 0 : static_cast<std::uint64_t>(all);
 }

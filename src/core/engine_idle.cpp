@@ -14,7 +14,7 @@ void engine::queue_idle() noexcept {
     entry& one = *reusable_.front();
     const bool visited = one.visited_since_sweep();
     if (!visited && one.pins() <= 0) {
-      mark(one, chosen);
+      begin_evict(one, chosen);
     } else {
       one.used = one.pins() > 0;  // a lease that lasts is a use
       reusable_.remove(&one);
@@ -22,12 +22,12 @@ void engine::queue_idle() noexcept {
     }
   }
   keep_unpinned(chosen);
-  while (entry* idle = marked_.front()) {
+  while (entry* idle = evicting_.front()) {
     counters_.add(counter::expired);
     history_.remember(idle->peer(), idle->covered().begin, miss_reason::evicted);
     retire(*idle);
   }
-  settle_retired();
+  sort_retired();
 }
 
 }  // namespace pinfold::detail

@@ -18,7 +18,7 @@ statistics engine::read_statistics() const noexcept {
   now.evicted = sum(counter::evicted);
   now.expired = sum(counter::expired);
   now.found = sum(counter::found) + found;
-  now.notfound = sum(counter::notfound);
+  now.find_misses = sum(counter::find_misses);
   now.acquires = sum(counter::acquires) + without_mutex;
   now.failed_acquires = sum(counter::failed_acquires);
   now.misses_cold = sum(counter::misses_cold);
@@ -41,20 +41,20 @@ statistics engine::read_statistics() const noexcept {
   now.failed_audits = sum(core::shared_counter::failed_audits);
   now.sink_failures = sum(core::shared_counter::sink_failures);
   now.waited = std::chrono::nanoseconds(sum(counter::waited_ns));
-  now.open_now = now.opens - now.closes;
+  now.open = now.opens - now.closes;
   now.bytes_now = budget_.bytes_now();
   now.entries_now = budget_.count_now();
-  now.bytes_most = budget_.bytes_most();
-  now.entries_most = budget_.count_most();
+  now.peak_bytes = budget_.peak_bytes();
+  now.peak_entries = budget_.count_most();
   now.leases_now = leases_out();
   now.quarantined = sum(counter::quarantined);
   now.bypass_bytes = sum(counter::bypass_bytes);
 
-  auto most = leases_most_.load(std::memory_order_relaxed);
+  auto most = peak_leases_.load(std::memory_order_relaxed);
   while (most < now.leases_now &&
-         !leases_most_.compare_exchange_weak(most, now.leases_now, std::memory_order_relaxed)) {
+         !peak_leases_.compare_exchange_weak(most, now.leases_now, std::memory_order_relaxed)) {
   }
-  now.leases_most = std::max(most, now.leases_now);
+  now.peak_leases = std::max(most, now.leases_now);
   return now;
 }
 

@@ -37,7 +37,7 @@ std::string with_audit(std::string monitors, std::uint32_t one_in) {
 }  // namespace
 
 engine* engine::make(const driver& table, cache_options options, watched_by monitors, std::shared_ptr<void> backend) {
-  core::gate* own = core::take_gate();
+  core::control_block* own = core::take_control_block();
   if (own == nullptr) throw std::bad_alloc();
   try {
     auto* made = new engine(*own, table, std::move(options), std::move(monitors), std::move(backend));
@@ -49,20 +49,20 @@ engine* engine::make(const driver& table, cache_options options, watched_by moni
   }
 }
 
-// Leaves the gate: from now on a late release finds no engine.
-void engine::leave_gate() noexcept {
-  gate_.guard.says_held();
-  gate_.home = nullptr;
+// Leaves the control block: from now on a late release finds no engine.
+void engine::leave_control_block() noexcept {
+  control_.guard.says_held();
+  control_.home = nullptr;
 }
 
 void engine::destroy(engine* ended) noexcept {
   if (ended == nullptr) return;
-  core::gate* own = &ended->gate_;
+  core::control_block* own = &ended->control_;
   delete ended;
   core::give_back(own);
 }
 
-engine::engine(core::gate& own, const driver& table, cache_options options, watched_by monitors,
+engine::engine(core::control_block& own, const driver& table, cache_options options, watched_by monitors,
                std::shared_ptr<void> backend)
     : hits_(table.token_bytes > 0),
       hits_before_(ledger::hits(number_)),
@@ -71,24 +71,24 @@ engine::engine(core::gate& own, const driver& table, cache_options options, watc
       driver_(table),
       backend_(std::move(backend)),
       options_(sensible(std::move(options))),
-      board_(watch::board::here()),
+      event_log_(invalidation::event_log::here()),
       process_(own.process),
-      watched_(table.token_bytes > 0 ? nullptr : &watch::watched_memory::here()),
+      watched_(table.token_bytes > 0 ? nullptr : &invalidation::registered_filter::here()),
       monitors_(std::move(monitors.set)),
       failures_before_(monitors_ ? monitors_->failures() : 0),
       changes_told_(monitors_ ? monitors_->changes() : 0),
-      hints_(std::move(monitors.hints)),
+      tuning_(std::move(monitors.hints)),
       keeps_(monitors.keeps),
       monitors_text_(with_audit(std::move(monitors.text), options_.audit_one_in)),
-      gate_(own),
+      control_(own),
       mutex_(own.guard),
       budget_(options_.max_bytes, options_.max_count),
       pool_(own, table.token_bytes > 0),
-      cursor_(board_.generation().load()),
+      cursor_(event_log_.generation().load()),
       sweep_(table.token_bytes > 0 ? options_.idle_timeout : std::chrono::milliseconds(0)) {
   const bool imports = table.token_bytes > 0;
-  view_.generation = imports ? &board_.process_word() : &board_.generation();
-  view_.kernels = monitors_ ? &monitors_->kernel_generation() : &watch::monitor_set::nothing_counted();
+  view_.generation = imports ? &event_log_.process_word() : &event_log_.generation();
+  view_.kernels = monitors_ ? &monitors_->kernel_generation() : &invalidation::monitor_set::nothing_counted();
   view_.seen = imports ? own.process : cursor_ + (monitors_ ? monitors_->drain() : 0);
   view_.number = number_;
   view_.number_in_word = number_ << record::cache_shift;

@@ -10,7 +10,7 @@ namespace pinfold::detail {
 
 namespace {
 
-std::string what_became_of(const watch::monitor& one) {
+std::string what_became_of(const invalidation::monitor& one) {
   std::string text = std::string(one.name()) + " failed: " + one.last_failure();
   if (one.works()) return text + "; it works again";
   return text + "; it does not work now: " + one.why_not();

@@ -30,8 +30,8 @@ bool engine::take_room(entry& opening, std::size_t bytes) noexcept {
 }
 
 // Flattened: its parts are short, and the calls between them were a tenth of a miss.
-[[gnu::flatten]] result<grant> engine::open(const request& what, const range& extent, survey& seen,
-                                            const patience& until) noexcept {
+[[gnu::flatten]] result<grant> engine::open(const request& what, const range& extent, lookup_result& seen,
+                                            const deadlines& until) noexcept {
   entry& fresh = claim(what, extent, seen);
   const auto bytes = fresh.covered().size();
   if (!take_room(fresh, bytes)) {
@@ -44,7 +44,7 @@ bool engine::take_room(entry& opening, std::size_t bytes) noexcept {
 
 // Handles the driver's answer: publishes the entry, asks the driver again, or gives up.
 result<grant> engine::finish(entry& fresh, const request& what, result<opened>& made, std::uint64_t closes_before,
-                             const patience& until) noexcept {
+                             const deadlines& until) noexcept {
   record& hot = *fresh.hot();
   for (int late = 0;;) {
     if (made) {
@@ -69,7 +69,7 @@ result<grant> engine::finish(entry& fresh, const request& what, result<opened>& 
 }
 
 // Makes an entry for the request and indexes it, before the driver is asked: an invalidation meanwhile must find it.
-entry& engine::claim(const request& what, const range& extent, survey& seen) noexcept {
+entry& engine::claim(const request& what, const range& extent, lookup_result& seen) noexcept {
   entry& fresh = *pool_.take();
   record& hot = *fresh.hot();
   const auto access = what.need | seen.around;
@@ -96,7 +96,7 @@ entry& engine::claim(const request& what, const range& extent, survey& seen) noe
   }
   if (watched_ != nullptr) watched_->add(covered);
   if (index_.size() == 1) wake_reaper();  // from now on there is an entry that an event or time could affect
-  news_.stamp(fresh);
+  pending_.stamp(fresh);
   if (seen.near) note_overlap(fresh);
   ++openings_;
   return fresh;
@@ -127,14 +127,14 @@ bool engine::opened_too_late(entry& opening, const opened& made) noexcept {
   counters_.add(counter::opens);
   opening.hot()->clear(record::stale);
   opening.doomed = opening.unshared;
-  news_.stamp(opening);
+  pending_.stamp(opening);
   note_overlap(opening);
   return true;
 }
 
 // Handles a refusal by the driver. Success means that the caller asks the driver again.
 result<void> engine::after_refusal(entry& opening, const error& refused, const request& what,
-                                   std::uint64_t closes_before, const patience& until) noexcept {
+                                   std::uint64_t closes_before, const deadlines& until) noexcept {
   if (refused.code == errc::already_mapped) return clear_conflicts(opening, refused, until);
   if (refused.code == errc::out_of_resources) return free_resources(refused, closes_before, until);
   if (opening.access == what.need) return tl::unexpected(refused);
@@ -164,7 +164,7 @@ result<opened> engine::call_open(entry& opening) noexcept {
 }
 
 // Corrects index and reservation to what was really opened (R12).
-result<void> engine::accept(entry& opening, const opened& made, const patience& until) noexcept {
+result<void> engine::accept(entry& opening, const opened& made, const deadlines& until) noexcept {
   const bool whole = made.covered.contains(opening.covered()) && made.bytes >= made.covered.size();
   if (!made.covered.empty()) index_again(opening, made.covered);
   if (!whole) return fail(errc::driver_error, "the driver opened less than the handle stands for");
@@ -190,7 +190,7 @@ void engine::publish(entry& opening, record& hot, const opened& made) noexcept {
   waiting_.notify(&opening);
   if (opening.doomed) {
     opening.become(entry_state::draining);
-    held_.push_back(&opening);
+    draining_pinned_.push_back(&opening);
     return;
   }
   opening.become(entry_state::live);
@@ -228,7 +228,7 @@ void engine::supersede(entry& by) noexcept {
     if (lesser) retire(one);
     return false;
   });
-  settle_retired();
+  sort_retired();
 }
 
 void engine::leave_index(entry& gone) noexcept {
@@ -241,7 +241,7 @@ error engine::abandon(entry& opening, const error& why) noexcept {
   leave_index(opening);
   --openings_;
   give_room_back(opening);
-  tell_joiners(opening, why);
+  notify_open_waiters(opening, why);
   opening.become(entry_state::failed);
   waiting_.notify(&opening);
   static_cast<void>(unpin(opening));
@@ -278,7 +278,7 @@ error engine::take_back(entry& opening, const opened& made, const error& why) no
   }
   if (made.bytes < opening.bytes) shrink(opening, made.bytes);
   if (made.bytes > opening.bytes) charge(opening, made.bytes - opening.bytes);
-  tell_joiners(opening, why);
+  notify_open_waiters(opening, why);
   --openings_;
   quarantine(opening);
   opening.own_pins().fetch_sub(1);

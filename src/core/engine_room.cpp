@@ -5,7 +5,7 @@
 namespace pinfold::detail {
 
 result<void> engine::reserve(entry& opening, std::size_t more_bytes, std::size_t more_count,
-                             const patience& until) noexcept {
+                             const deadlines& until) noexcept {
   if (opening.bypass) {
     go_without_room(opening, more_bytes);
     return {};
@@ -59,13 +59,13 @@ void engine::turn_into_bypass(entry& opening, std::size_t more_bytes) noexcept {
 }
 
 bool engine::close_one_for_room() noexcept {
-  if (queued_.empty() && marked_.empty()) mark_victims();
-  if (queued_.empty() && marked_.empty()) queue_released();
+  if (queued_.empty() && evicting_.empty()) begin_evict_victims();
+  if (queued_.empty() && evicting_.empty()) queue_released();
   if (entry* due = queued_.front()) {
     static_cast<void>(close(*due));  // on failure the entry is quarantined, and the sink told
     return true;
   }
-  entry* victim = marked_.front();
+  entry* victim = evicting_.front();
   if (victim == nullptr) return false;
   counters_.add(counter::evicted);
   history_.remember(victim->peer(), victim->covered().begin, miss_reason::evicted);
@@ -75,7 +75,8 @@ bool engine::close_one_for_room() noexcept {
 
 // Makes a little room when the driver is out of resources, one victim at a time. Success means that the caller asks the
 // driver again.
-result<void> engine::free_resources(const error& refused, std::uint64_t closes_before, const patience& until) noexcept {
+result<void> engine::free_resources(const error& refused, std::uint64_t closes_before,
+                                    const deadlines& until) noexcept {
   if (closes_done_ != closes_before) return {};
   release_watch watch;
   do {

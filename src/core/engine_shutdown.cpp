@@ -2,7 +2,7 @@
 // The end of a cache (R42). The engine outlives the cache as long as a lease is out, or another thread is in the
 // driver.
 #include "core/engine.hpp"
-#include "core/point.hpp"
+#include "core/sync_point.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -35,7 +35,7 @@ void engine::refuse_hits() noexcept {
 
 // Waits for leases, then for closes by other threads: their releases may be in the driver.
 void engine::wait_for_others(core::deadline until) noexcept {
-  core::point();
+  core::sync_point();
   while (leases_out() > 0 && wait_for(this, until)) {
   }
   while (closes_in_flight_ > 0 && wait_for(this, until)) {
@@ -49,13 +49,13 @@ void engine::retire_everything() noexcept {
     mutex_is_held();
     if (one.pins() > 0) one.hot()->set(record::revoked);
     if (one.now() == entry_state::draining && !one.queued) {
-      held_.remove(&one);
+      draining_pinned_.remove(&one);
       queue_close(one);
     }
     if (one.now() != entry_state::live) return;
     if (reusable(one)) reusable_.remove(&one);
     one.become(entry_state::evicting);
-    marked_.push_back(&one);
+    evicting_.push_back(&one);
   });
 }
 
@@ -63,9 +63,9 @@ void engine::retire_everything() noexcept {
 void engine::close_everything() noexcept {
   static_cast<void>(retry_quarantined());
   retire_everything();
-  core::point();
+  core::sync_point();
   static_cast<void>(close_queued(SIZE_MAX));
-  while (!marked_.empty()) static_cast<void>(close(*marked_.front()));
+  while (!evicting_.empty()) static_cast<void>(close(*evicting_.front()));
   static_cast<void>(retry_quarantined());
 }
 
@@ -92,7 +92,7 @@ bool engine::unused() const noexcept { return leases_out() == 0 && closes_in_fli
 // Returns the engine when its cache has ended and no thread needs it any more: then the caller destroys it.
 engine* engine::leave_if_last() noexcept {
   if (!orphaned_ || !unused()) return nullptr;
-  leave_gate();
+  leave_control_block();
   return this;
 }
 

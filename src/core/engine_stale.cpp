@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Memory that is gone: hiding its entries, and queueing their closes.
 #include "core/engine.hpp"
-#include "core/point.hpp"
+#include "core/sync_point.hpp"
 
 #include <algorithm>
 
 namespace pinfold::detail {
 
-void engine::mark_stale(entry& gone) noexcept {
+void engine::invalidate_entry(entry& gone) noexcept {
   history_.remember(gone.peer(), gone.covered().begin, miss_reason::invalidated);
   gone.hot()->set(record::stale);
   if (gone.findable()) retire(gone);
 }
 
-// Hides an entry from all requests. `settle_retired` has to follow before the mutex is released.
+// Hides an entry from all requests. `sort_retired` has to follow before the mutex is released.
 void engine::retire(entry& old) noexcept {
   stop_hits(old);
   if (old.hot()->is(record::listed)) hits_.erase(old.hot());
-  if (old.now() == entry_state::evicting) marked_.remove(&old);
+  if (old.now() == entry_state::evicting) evicting_.remove(&old);
   if (reusable(old)) reusable_.remove(&old);
   if (old.now() == entry_state::opening) {
     old.doomed = true;
@@ -29,16 +29,16 @@ void engine::retire(entry& old) noexcept {
 
 // Passes a barrier, then queues the closes of retired entries without a pin; the last release closes each of the
 // others.
-void engine::settle_retired() noexcept {
+void engine::sort_retired() noexcept {
   if (retired_.empty()) return;
-  core::point();
+  core::sync_point();
   order_hits();
-  core::point();
+  core::sync_point();
   while (entry* old = retired_.front()) {
     retired_.remove(old);
     if (old->pins() > 0) {
       if (old->hot()->is(record::stale)) counters_.add(counter::invalidated_while_leased);
-      held_.push_back(old);
+      draining_pinned_.push_back(old);
     } else {
       queue_close(*old);
     }
@@ -51,10 +51,10 @@ void engine::invalidate(peer_id peer, const range& gone) noexcept {
     core::leased_notices still_held;
     {
       core::scoped_lock guard(mutex_);
-      core::marked_entries marked;
-      marked.grow(mark_next(peer, left, marked.rest()));
-      settle_retired();
-      still_held.note(marked.all());
+      core::invalidated_entries invalidated;
+      invalidated.grow(invalidate_next(peer, left, invalidated.rest()));
+      sort_retired();
+      still_held.note(invalidated.all());
     }
     tell(still_held);
   }
@@ -62,17 +62,18 @@ void engine::invalidate(peer_id peer, const range& gone) noexcept {
 
 // Marks findable entries, and hidden entries that are still pinned. Leaves in `left` the part of the range from the
 // first unmarked entry on, or nothing; entries that reach into that part from before are marked already.
-std::size_t engine::mark_next(peer_id peer, range& left, std::span<entry*> marked, std::uint32_t before) noexcept {
+std::size_t engine::invalidate_next(peer_id peer, range& left, std::span<entry*> invalidated,
+                                    std::uint32_t before) noexcept {
   std::size_t count = 0;
   const entry* next = index_.find_overlap(peer, left, [&](entry& one) {
     mutex_is_held();
     if (one.hot()->is(record::stale) || one.era() >= before) return false;
     const bool findable = one.findable();
     if (!findable && (one.pins() <= 0 || one.now() == entry_state::quarantined)) return false;
-    if (count == marked.size()) return true;
-    mark_stale(one);
+    if (count == invalidated.size()) return true;
+    invalidate_entry(one);
     if (!findable) counters_.add(counter::invalidated_while_leased);
-    marked[count++] = &one;
+    invalidated[count++] = &one;
     return false;
   });
   left.begin = next == nullptr ? left.end : std::max(left.begin, next->covered().begin);

@@ -67,7 +67,7 @@ struct entry {
   [[nodiscard]] std::uintptr_t data() const noexcept;
 
   /// Returns the era, which tells an entry claimed before an invalidation was read from one claimed after it
-  /// (engine_news.cpp). At most `last_era`.
+  /// (engine_invalidation.cpp). At most `last_era`.
   [[nodiscard]] std::uint32_t era() const noexcept;
   void set_era(std::uint32_t now) noexcept;
   static constexpr std::uint32_t last_era = (1U << 24U) - 1;

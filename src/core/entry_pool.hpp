@@ -32,7 +32,7 @@ class entry_pool {
   };
 
   /// Makes a pool for the engine behind `owner`, with records of imported or of local memory.
-  entry_pool(gate& owner, bool imported) noexcept : owner_(owner), imported_(imported) {}
+  entry_pool(control_block& owner, bool imported) noexcept : owner_(owner), imported_(imported) {}
   ~entry_pool();
   entry_pool(const entry_pool&) = delete;
   entry_pool& operator=(const entry_pool&) = delete;
@@ -69,7 +69,7 @@ class entry_pool {
  private:
   [[nodiscard]] entry* carve() noexcept;
 
-  gate& owner_;
+  control_block& owner_;
   const bool imported_;
   entry* free_ = nullptr;
   record_page* fresh_ = nullptr;  // the newest page, while some of its entries were never taken

@@ -13,10 +13,10 @@
 namespace pinfold::core {
 
 /// How many entries one call marks stale at most, as other threads wait for the mutex.
-inline constexpr std::size_t most_marked = 64;
+inline constexpr std::size_t most_evicting = 64;
 
 /// The entries that were marked, to be checked again after the barrier.
-class marked_entries {
+class invalidated_entries {
  public:
   [[nodiscard]] bool full() const noexcept { return count_ == all_.size(); }
   void add(entry* one) noexcept { all_[count_++] = one; }
@@ -27,7 +27,7 @@ class marked_entries {
 
  private:
   std::size_t count_ = 0;
-  std::array<entry*, most_marked> all_;
+  std::array<entry*, most_evicting> all_;
 };
 
 /// Notices with copies of what they say, as the entries may be reused before the sink is told.
@@ -44,8 +44,8 @@ class leased_notices {
 
   /// Notes the entries that drain and are still pinned. Requires the engine's mutex, and that a barrier came after they
   /// became `draining`.
-  void note(std::span<entry* const> marked) noexcept {
-    for (const entry* one : marked) {
+  void note(std::span<entry* const> invalidated) noexcept {
+    for (const entry* one : invalidated) {
       if (one->now() != entry_state::draining || one->pins() <= 0) continue;
       all_[count_++] = {one->peer(), one->covered(), static_cast<std::uint64_t>(one->pins()), one->owner()};
     }
@@ -55,7 +55,7 @@ class leased_notices {
 
  private:
   std::size_t count_ = 0;
-  std::array<notice, most_marked> all_;
+  std::array<notice, most_evicting> all_;
 };
 
 }  // namespace pinfold::core

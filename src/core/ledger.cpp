@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/barrier.hpp"
-#include "core/guesses.hpp"
+#include "core/hints.hpp"
 
 #include <pinfold/detail/ledger.hpp>
 
@@ -15,24 +15,24 @@ namespace {
 
 thread_local constinit bool at_its_end = false;
 
-// The record that a thread guesses before its first hit. The page around the record has no owner.
+// The record that a thread hints before its first hit. The page around the record has no owner.
 struct alignas(record_page_bytes) {
   std::array<std::byte, record_page_bytes - sizeof(record)> page{};
   record one;
-} nobody;
+} no_entry;
 
 }  // namespace
 
 ledger::ledger() noexcept {
   for (auto& slot : slots_) slot.store(bias, std::memory_order_relaxed);
-  recent_.fill(&nobody.one);
+  hints_.fill(&no_entry.one);
 }
 
 // An object that gives the ledger back when its thread ends. What the thread pins after that is counted in the entries.
 struct ledger_owner {
-  static void forget_guesses() noexcept {
+  static void forget_hints() noexcept {
     for (ledger* each = ledger::all.load(std::memory_order_acquire); each != nullptr; each = each->next_)
-      for (record*& guess : each->recent_) std::atomic_ref(guess).store(&nobody.one, std::memory_order_relaxed);
+      for (record*& hint : each->hints_) std::atomic_ref(hint).store(&no_entry.one, std::memory_order_relaxed);
   }
 
   ~ledger_owner() {
@@ -118,4 +118,4 @@ std::uint64_t ledger::finds(std::size_t cache) noexcept {
 
 }  // namespace pinfold::detail
 
-void pinfold::core::forget_guesses() noexcept { detail::ledger_owner::forget_guesses(); }
+void pinfold::core::forget_hints() noexcept { detail::ledger_owner::forget_hints(); }

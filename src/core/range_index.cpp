@@ -43,7 +43,7 @@ bool range_index::find_alone_among(peer_id peer, const range& where, place& foun
   };
   using key_type = decltype(key(0));
   void* node = root_;
-  const auto page = where.begin >> reach_page_shift;
+  const auto page = where.begin >> page_shift;
   const auto height = height_;
   for (std::size_t level = 0; level < height; ++level) {
     auto* inner = static_cast<range_inner*>(node);
@@ -56,13 +56,13 @@ bool range_index::find_alone_among(peer_id peer, const range& where, place& foun
   found.way_.depth = height;
   auto* leaf = found.leaf_ = static_cast<range_leaf*>(node);
   if (leaf == nullptr || leaf->peer != peer) return true;
-  const auto at = found.at_ = leaf->place_for(where.begin);
+  const auto at = found.at_ = leaf->position_for(where.begin);
   if (at > 0 && leaf->begin[at - 1] == where.begin) return false;
   if (at < leaf->count && leaf->begin[at] < where.end) return false;
   for (auto i = at; i-- > 0;) {
     if (leaf->page_after_slot(i) > page) {
       if (covered_of(*leaf->entry_at(i)).overlaps(where)) return false;
-    } else if (leaf->rising) {
+    } else if (leaf->ends_sorted) {
       break;
     }
   }
@@ -85,12 +85,12 @@ struct range_index::new_slot {
     return covered.end < covered_of(*leaf.entry_at(at)).end;
   }
   [[nodiscard]] std::size_t place_in(const range_leaf& leaf) const noexcept {
-    auto at = leaf.place_for(covered.begin);
+    auto at = leaf.position_for(covered.begin);
     while (at > 0 && goes_before(leaf, at - 1)) --at;
     return at;
   }
-  void put_in(range_leaf& leaf) const noexcept { put_in(leaf, place_in(leaf)); }
-  void put_in(range_leaf& leaf, std::size_t at) const noexcept { leaf.put(at, covered.begin, word); }
+  void insert_into(range_leaf& leaf) const noexcept { insert_into(leaf, place_in(leaf)); }
+  void insert_into(range_leaf& leaf, std::size_t at) const noexcept { leaf.insert(at, covered.begin, word); }
 };
 
 void range_index::insert(entry* added) noexcept {
@@ -99,7 +99,7 @@ void range_index::insert(entry* added) noexcept {
   if (slot.peer != peer_id{}) many_peers_ = true;
   if (root_ == nullptr) {
     auto* first = pool_.take_leaf(slot.peer);
-    slot.put_in(*first);
+    slot.insert_into(*first);
     root_ = first;
     return;
   }
@@ -119,10 +119,10 @@ void range_index::insert(entry* added, peer_id peer, const range& where, place& 
 
 void range_index::insert_below(path& way, range_leaf& leaf, const new_slot& slot, std::size_t at) noexcept {
   const auto reach = page_after(slot.covered.end);
-  for (std::size_t i = 0; i < way.depth; ++i) way.steps[i].node->reach(way.steps[i].at, reach);
+  for (std::size_t i = 0; i < way.depth; ++i) way.steps[i].node->raise_max_end(way.steps[i].at, reach);
   if (leaf.peer != slot.peer) return insert_beside(way, leaf, slot);
   if (leaf.count == range_leaf::capacity) return insert_in_full(way, leaf, slot);
-  slot.put_in(leaf, at == unknown ? slot.place_in(leaf) : at);
+  slot.insert_into(leaf, at == unknown ? slot.place_in(leaf) : at);
 }
 
 // Returns the leaf for an entry whose key separates leaves: leaves before that key may end with entries that have the
@@ -142,7 +142,7 @@ range_leaf* range_index::leaf_among_equals(path& way, range_leaf& last, const ne
 // of the second peer go to its own leaves.
 void range_index::insert_beside(path& way, range_leaf& other, const new_slot& added) noexcept {
   auto* fresh = pool_.take_leaf(added.peer);
-  added.put_in(*fresh);
+  added.insert_into(*fresh);
   const bool behind = other.peer < added.peer;
   range_leaf& first = behind ? other : *fresh;
   range_leaf& second = behind ? *fresh : other;
@@ -151,9 +151,9 @@ void range_index::insert_beside(path& way, range_leaf& other, const new_slot& ad
   } else {
     auto& [above, at] = way.last();
     above->child[at] = &first;
-    static_cast<void>(above->set_furthest(at, first.furthest()));
+    static_cast<void>(above->set_furthest(at, first.max_end()));
   }
-  add_node(way, key_of(second.peer, 0), &second, second.furthest(), false);
+  add_node(way, key_of(second.peer, 0), &second, second.max_end(), false);
 }
 
 void range_index::insert_in_full(path& way, range_leaf& full, const new_slot& added) noexcept {
@@ -165,13 +165,13 @@ void range_index::insert_in_full(path& way, range_leaf& full, const new_slot& ad
   }
   auto* fresh = pool_.take_leaf(full.peer);
   if (appending) {
-    added.put_in(*fresh);
+    added.insert_into(*fresh);
   } else {
     full.move_to(*fresh, range_leaf::capacity / 2);
-    added.put_in(added.goes_before(*fresh, 0) ? full : *fresh);
+    added.insert_into(added.goes_before(*fresh, 0) ? full : *fresh);
   }
-  if (way.depth > 0) static_cast<void>(way.last().node->set_furthest(way.last().at, full.furthest()));
-  add_node(way, key_of(fresh->peer, fresh->begin[0]), fresh, fresh->furthest(), appending);
+  if (way.depth > 0) static_cast<void>(way.last().node->set_furthest(way.last().at, full.max_end()));
+  add_node(way, key_of(fresh->peer, fresh->begin[0]), fresh, fresh->max_end(), appending);
 }
 
 // Makes room by moving slots between a full leaf and a neighbour, if the neighbour has enough room.
@@ -186,25 +186,25 @@ bool range_index::insert_balanced(range_inner& above, std::size_t left, const ne
     low.move_from(high, half - low.count);
   }
   above.keys[left] = key_of(high.peer, high.begin[0]);
-  added.put_in(added.goes_before(high, 0) ? low : high);
-  static_cast<void>(above.set_furthest(left, low.furthest()));
-  static_cast<void>(above.set_furthest(left + 1, high.furthest()));
+  added.insert_into(added.goes_before(high, 0) ? low : high);
+  static_cast<void>(above.set_furthest(left, low.max_end()));
+  static_cast<void>(above.set_furthest(left + 1, high.max_end()));
   return true;
 }
 
 // Inserts a node behind the last node of `way`, and splits full nodes above. Appending leaves nodes full.
-void range_index::add_node(path& way, range_key key, void* node, std::uint64_t furthest, bool appending) noexcept {
+void range_index::add_node(path& way, range_key key, void* node, std::uint64_t max_end, bool appending) noexcept {
   for (; way.depth > 0; --way.depth) {
     auto& [above, at] = way.last();
-    if (above->count < range_inner::capacity) return above->put(at + 1, key, node, furthest);
-    auto* fresh = pool_.take_inner(node, furthest);
+    if (above->count < range_inner::capacity) return above->insert(at + 1, key, node, max_end);
+    auto* fresh = pool_.take_inner(node, max_end);
     if (!appending || at + 1 < range_inner::capacity) {
       constexpr auto half = range_inner::capacity / 2;
       const auto between = above->split(half, *fresh);
       if (at < half) {
-        above->put(at + 1, key, node, furthest);
+        above->insert(at + 1, key, node, max_end);
       } else {
-        fresh->put(at + 1 - half, key, node, furthest);
+        fresh->insert(at + 1 - half, key, node, max_end);
       }
       key = between;
     }
@@ -213,16 +213,16 @@ void range_index::add_node(path& way, range_key key, void* node, std::uint64_t f
       static_cast<void>(higher.node->set_furthest(higher.at, above->furthest_of_all()));
     }
     node = fresh;
-    furthest = fresh->furthest_of_all();
+    max_end = fresh->furthest_of_all();
   }
-  add_root(key, node, furthest);
+  add_root(key, node, max_end);
 }
 
-void range_index::add_root(range_key key, void* node, std::uint64_t furthest) noexcept {
+void range_index::add_root(range_key key, void* node, std::uint64_t max_end) noexcept {
   const auto reach =
-      height_ == 0 ? static_cast<range_leaf*>(root_)->furthest() : static_cast<range_inner*>(root_)->furthest_of_all();
+      height_ == 0 ? static_cast<range_leaf*>(root_)->max_end() : static_cast<range_inner*>(root_)->furthest_of_all();
   auto* top = pool_.take_inner(root_, reach);
-  top->put(1, key, node, furthest);
+  top->insert(1, key, node, max_end);
   root_ = top;
   ++height_;
   PINFOLD_INVARIANT(height_ <= most_levels, "a range index has a few levels");

@@ -62,7 +62,7 @@ class range_index {
   /// that entry, or null. `stop` must not change the index.
   template <class F>
   entry* find_overlap(peer_id peer, const range& where, F&& stop) const {
-    const auto page = where.begin >> reach_page_shift;
+    const auto page = where.begin >> page_shift;
     leaf_walk walk(*this, peer, where);
     while (const range_leaf* leaf = walk.next()) {
       if (leaf->peer != peer) continue;
@@ -128,7 +128,7 @@ class range_index {
     leaf_walk(const range_index& in, peer_id peer, const range& where) noexcept
         : low_(key_of(peer, 0)),
           high_(key_of(peer, where.end)),
-          page_(where.begin >> reach_page_shift),
+          page_(where.begin >> page_shift),
           height_(in.height_),
           root_(in.root_) {
       if (height_ > 0) enter(root_);
@@ -166,8 +166,8 @@ class range_index {
   void insert_beside(path& way, range_leaf& other, const new_slot& added) noexcept;
   void insert_in_full(path& way, range_leaf& full, const new_slot& added) noexcept;
   static bool insert_balanced(range_inner& above, std::size_t left, const new_slot& added) noexcept;
-  void add_node(path& way, range_key key, void* node, std::uint64_t furthest, bool appending) noexcept;
-  void add_root(range_key key, void* node, std::uint64_t furthest) noexcept;
+  void add_node(path& way, range_key key, void* node, std::uint64_t max_end, bool appending) noexcept;
+  void add_root(range_key key, void* node, std::uint64_t max_end) noexcept;
   /// Whether a search can ignore the peers in the keys.
   [[nodiscard]] bool one_peer(peer_id peer) const noexcept { return !many_peers_ && peer == peer_id{}; }
   [[nodiscard]] range_leaf* leaf_for(peer_id peer, std::uintptr_t begin, path& way) const noexcept;
@@ -176,7 +176,7 @@ class range_index {
   void shrink_leaf(path& way, range_leaf& leaf, std::uint64_t erased_reach) noexcept;
   bool merge_leaf(range_inner& above, std::size_t at) noexcept;
   bool merge_inner(range_inner& above, std::size_t at) noexcept;
-  void settle(path& way) noexcept;
+  void propagate(path& way) noexcept;
   void lower_root() noexcept;
   struct check;
 

@@ -17,7 +17,7 @@ struct range_index::check {
   bool leaf(const range_leaf& one, range_key low, range_key high) noexcept {
     if (leaves++ == 0 || one.peer != peer_before) ++peers;
     peer_before = one.peer;
-    if (one.count == 0 || one.count > range_leaf::capacity || (one.rising && !one.rises())) return false;
+    if (one.count == 0 || one.count > range_leaf::capacity || (one.ends_sorted && !one.are_ends_sorted())) return false;
     for (std::size_t i = 0; i < range_leaf::capacity; ++i)
       if (i < one.count ? !slot(one, i, low, high) : one.begin[i] != range_leaf::no_begin) return false;
     return true;
@@ -42,20 +42,21 @@ struct range_index::check {
 
   bool inner(const range_inner& one, std::size_t level, range_key low, range_key high) noexcept {
     ++inners;
-    if (one.count == 0 || one.count > range_inner::capacity || (one.rising && !one.rises())) return false;
+    if (one.count == 0 || one.count > range_inner::capacity || (one.ends_sorted && !one.are_ends_sorted()))
+      return false;
     for (std::size_t i = one.count; i < range_inner::capacity; ++i)
-      if (one.keys[i - 1] != last_key || one.furthest[i] != 0) return false;
+      if (one.keys[i - 1] != last_key || one.max_end[i] != 0) return false;
     for (std::size_t i = 0; i < one.count; ++i) {
       const auto from = i == 0 ? low : one.keys[i - 1];
       const auto to = i + 1 == one.count ? high : one.keys[i];
-      if (from < low || to > high || from > to || one.furthest[i] != reach(one.child[i], level - 1)) return false;
+      if (from < low || to > high || from > to || one.max_end[i] != reach(one.child[i], level - 1)) return false;
       if (!node(one.child[i], level - 1, from, to)) return false;
     }
     return true;
   }
 
   static std::uint64_t reach(const void* at, std::size_t level) noexcept {
-    return level == 0 ? static_cast<const range_leaf*>(at)->furthest()
+    return level == 0 ? static_cast<const range_leaf*>(at)->max_end()
                       : static_cast<const range_inner*>(at)->furthest_of_all();
   }
 

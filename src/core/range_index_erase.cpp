@@ -10,7 +10,7 @@ void range_index::erase(entry* gone) noexcept {
   const auto word = range_leaf::word_of(gone);
   path way;
   range_leaf* leaf = leaf_for(peer_of(*gone), begin, way);
-  auto at = leaf->place_for(begin);
+  auto at = leaf->position_for(begin);
   while (at == 0 || leaf->word[at - 1] != word) {  // earlier entries have the same begin
     if (at > 0) {
       --at;
@@ -38,10 +38,10 @@ void range_index::shrink_leaf(path& way, range_leaf& leaf, std::uint64_t erased_
     pool_.put(&leaf);
     above->remove(at);
   } else {
-    changed = above->furthest[at] == erased_reach && above->set_furthest(at, leaf.furthest());
+    changed = above->max_end[at] == erased_reach && above->set_furthest(at, leaf.max_end());
     if (leaf.count <= range_leaf::capacity / 2 && merge_leaf(*above, at)) changed = true;
   }
-  if (changed) settle(way);
+  if (changed) propagate(way);
 }
 
 bool range_index::merge_leaf(range_inner& above, std::size_t at) noexcept {
@@ -51,7 +51,7 @@ bool range_index::merge_leaf(range_inner& above, std::size_t at) noexcept {
     range_leaf& high = above.leaf_at(right);
     if (low.peer != high.peer || low.count + high.count > comfortable) continue;
     low.move_from(high, high.count);
-    static_cast<void>(above.set_furthest(right - 1, std::max(above.furthest[right - 1], above.furthest[right])));
+    static_cast<void>(above.set_furthest(right - 1, std::max(above.max_end[right - 1], above.max_end[right])));
     pool_.put(&high);
     above.remove(right);
     return true;
@@ -66,7 +66,7 @@ bool range_index::merge_inner(range_inner& above, std::size_t at) noexcept {
     range_inner& high = above.inner_at(right);
     if (low.count + high.count > comfortable) continue;
     low.append(high, above.keys[right - 1]);
-    static_cast<void>(above.set_furthest(right - 1, std::max(above.furthest[right - 1], above.furthest[right])));
+    static_cast<void>(above.set_furthest(right - 1, std::max(above.max_end[right - 1], above.max_end[right])));
     pool_.put(&high);
     above.remove(right);
     return true;
@@ -75,7 +75,7 @@ bool range_index::merge_inner(range_inner& above, std::size_t at) noexcept {
 }
 
 // Propagates upwards what changed in the last node of `way`.
-void range_index::settle(path& way) noexcept {
+void range_index::propagate(path& way) noexcept {
   while (way.depth > 1) {
     range_inner* node = way.last().node;
     --way.depth;

@@ -25,12 +25,12 @@ inline constexpr range_key last_key = ~range_key{0};
 }
 [[nodiscard]] constexpr peer_id peer_of(range_key key) noexcept { return {static_cast<std::uint64_t>(key >> 64U)}; }
 
-inline constexpr unsigned reach_page_shift = 12;
+inline constexpr unsigned page_shift = 12;
 
 /// Returns the number of the first page that begins at or after `end`.
 [[nodiscard]] constexpr std::uint64_t page_after(std::uintptr_t end) noexcept {
-  const bool within = (end & ((std::uintptr_t{1} << reach_page_shift) - 1)) != 0;
-  return (end >> reach_page_shift) + (within ? 1 : 0);
+  const bool within = (end & ((std::uintptr_t{1} << page_shift) - 1)) != 0;
+  return (end >> page_shift) + (within ? 1 : 0);
 }
 
 /// Returns how many of 15 sorted values are less than `key`, without a branch.
@@ -45,7 +45,7 @@ template <class T, class Key>
 /// above it how many pages the range reaches over, counted from the page of its begin. So a search reads hardly any
 /// entry but the matching ones.
 ///
-/// `rising`: end pages never decrease from slot to slot (true while no range nests), so the last slot before a key
+/// `ends_sorted`: end pages never decrease from slot to slot (true while no range nests), so the last slot before a key
 /// bounds all earlier ones. Conservative: may be false for a sorted node.
 struct alignas(64) range_leaf {
   static constexpr std::size_t capacity = 15;
@@ -53,7 +53,7 @@ struct alignas(64) range_leaf {
 
   peer_id peer;
   std::uint32_t count = 0;
-  bool rising = true;
+  bool ends_sorted = true;
   std::array<std::uintptr_t, capacity> begin;  // `no_begin` from `count` on
   std::array<std::uint64_t, capacity> word;
 
@@ -61,8 +61,8 @@ struct alignas(64) range_leaf {
 
   [[nodiscard]] static std::uint64_t word_of(entry* one) noexcept { return word_of(one, covered_of(*one)); }
   [[nodiscard]] static std::uint64_t word_of(entry* one, const range& covered) noexcept {
-    const auto pages = page_after(covered.end) - (covered.begin >> reach_page_shift);
-    return reinterpret_cast<std::uintptr_t>(one) | std::min(pages, far_reach) << address_bits;
+    const auto pages = page_after(covered.end) - (covered.begin >> page_shift);
+    return reinterpret_cast<std::uintptr_t>(one) | std::min(pages, far_pages) << address_bits;
   }
   [[nodiscard]] entry* entry_at(std::size_t i) const noexcept {
     return reinterpret_cast<entry*>(word[i] & ((std::uint64_t{1} << address_bits) - 1));
@@ -71,16 +71,16 @@ struct alignas(64) range_leaf {
   /// Returns the page after the range in slot `i`. Reads the entry only if the range is very long.
   [[nodiscard]] std::uint64_t page_after_slot(std::size_t i) const noexcept {
     const auto reach = word[i] >> address_bits;
-    return reach == far_reach ? page_after(covered_of(*entry_at(i)).end) : (begin[i] >> reach_page_shift) + reach;
+    return reach == far_pages ? page_after(covered_of(*entry_at(i)).end) : (begin[i] >> page_shift) + reach;
   }
   /// Returns the page after all ranges of the leaf.
-  [[nodiscard]] std::uint64_t furthest() const noexcept {
-    if (rising) return count == 0 ? 0 : page_after_slot(count - 1);
+  [[nodiscard]] std::uint64_t max_end() const noexcept {
+    if (ends_sorted) return count == 0 ? 0 : page_after_slot(count - 1);
     std::uint64_t most = 0;
     for (std::size_t i = 0; i < count; ++i) most = std::max(most, page_after_slot(i));
     return most;
   }
-  [[nodiscard]] bool rises() const noexcept {
+  [[nodiscard]] bool are_ends_sorted() const noexcept {
     bool yes = true;
     for (std::size_t i = 1; i < count; ++i) yes = yes && page_after_slot(i - 1) <= page_after_slot(i);
     return yes;
@@ -90,7 +90,7 @@ struct alignas(64) range_leaf {
     std::uint32_t found = 0;
     for (std::size_t i = 0; i < slots; ++i) {
       const auto reach = word[i] >> address_bits;
-      const bool may = reach == far_reach || (begin[i] >> reach_page_shift) + reach > from;
+      const bool may = reach == far_pages || (begin[i] >> page_shift) + reach > from;
       found |= std::uint32_t{may} << i;
     }
     return found;
@@ -98,10 +98,10 @@ struct alignas(64) range_leaf {
 
   /// Returns how many ranges begin before `end`.
   [[nodiscard]] std::size_t before(std::uintptr_t end) const noexcept { return count_before(begin, end); }
-  /// Returns the place behind all ranges that begin at `at` or before.
-  [[nodiscard]] std::size_t place_for(std::uintptr_t at) const noexcept { return before(at + 1); }
+  /// Returns the position behind all ranges that begin at `at` or before.
+  [[nodiscard]] std::size_t position_for(std::uintptr_t at) const noexcept { return before(at + 1); }
 
-  void put(std::size_t at, std::uintptr_t first, std::uint64_t what) noexcept {
+  void insert(std::size_t at, std::uintptr_t first, std::uint64_t what) noexcept {
     for (std::size_t i = count; i > at; --i) {
       begin[i] = begin[i - 1];
       word[i] = word[i - 1];
@@ -110,8 +110,8 @@ struct alignas(64) range_leaf {
     word[at] = what;
     ++count;
     const auto after = page_after_slot(at);
-    if (at > 0 && page_after_slot(at - 1) > after) rising = false;
-    if (at + 1 < count && page_after_slot(at + 1) < after) rising = false;
+    if (at > 0 && page_after_slot(at - 1) > after) ends_sorted = false;
+    if (at + 1 < count && page_after_slot(at + 1) < after) ends_sorted = false;
   }
   void remove(std::size_t at) noexcept {
     --count;
@@ -120,7 +120,7 @@ struct alignas(64) range_leaf {
       word[i] = word[i + 1];
     }
     begin[count] = no_begin;
-    if (!rising) look_again();
+    if (!ends_sorted) look_again();
   }
   /// Moves the last `some` slots of this leaf in front of those of `right`.
   void move_to(range_leaf& right, std::size_t some) noexcept {
@@ -131,7 +131,7 @@ struct alignas(64) range_leaf {
     std::copy_n(begin.data() + count, some, right.begin.data());
     std::copy_n(word.data() + count, some, right.word.data());
     std::fill_n(begin.data() + count, some, no_begin);
-    rises_as_before(right, right, some);
+    update_ends_sorted(right, right, some);
   }
   /// Moves the first `some` slots of `right` behind those of this leaf.
   void move_from(range_leaf& right, std::size_t some) noexcept {
@@ -142,21 +142,22 @@ struct alignas(64) range_leaf {
     std::copy(right.word.data() + some, right.word.data() + right.count, right.word.data());
     right.count -= static_cast<std::uint32_t>(some);
     std::fill_n(right.begin.data() + right.count, some, no_begin);
-    rises_as_before(right, *this, count - some);
+    update_ends_sorted(right, *this, count - some);
   }
 
  private:
   static constexpr unsigned address_bits = 48;
-  static constexpr std::uint64_t far_reach = 0xffff;  // or more
+  static constexpr std::uint64_t far_pages = 0xffff;  // or more
 
-  void look_again() noexcept { rising = rises(); }
-  /// Updates `rising` after slots were moved between this leaf and `right`: `taker` has them now from, or up to, `at`.
-  void rises_as_before(range_leaf& right, range_leaf& taker, std::size_t at) noexcept {
-    if (!rising || !right.rising) {
+  void look_again() noexcept { ends_sorted = are_ends_sorted(); }
+  /// Updates `ends_sorted` after slots were moved between this leaf and `right`: `taker` has them now from, or up to,
+  /// `at`.
+  void update_ends_sorted(range_leaf& right, range_leaf& taker, std::size_t at) noexcept {
+    if (!ends_sorted || !right.ends_sorted) {
       look_again();
       right.look_again();
     } else if (at > 0 && at < taker.count) {
-      taker.rising = taker.page_after_slot(at - 1) <= taker.page_after_slot(at);
+      taker.ends_sorted = taker.page_after_slot(at - 1) <= taker.page_after_slot(at);
     }
   }
 };
@@ -167,17 +168,17 @@ static_assert(sizeof(range_leaf) == 256);
 struct alignas(64) range_inner {
   static constexpr std::size_t capacity = 16;
 
-  std::array<range_key, capacity - 1> keys;      // `last_key` from `count` - 1 on
-  std::array<std::uint64_t, capacity> furthest;  // the page after all ranges of the child, 0 from `count` on
+  std::array<range_key, capacity - 1> keys;     // `last_key` from `count` - 1 on
+  std::array<std::uint64_t, capacity> max_end;  // the page after all ranges of the child, 0 from `count` on
   std::array<void*, capacity> child;
   std::uint32_t count = 0;
-  bool rising = true;  // as in `range_leaf`, for `furthest`
+  bool ends_sorted = true;  // as in `range_leaf`, for `max_end`
 
-  range_inner(void* first, std::uint64_t first_furthest) noexcept : count(1) {
+  range_inner(void* first, std::uint64_t first_max_end) noexcept : count(1) {
     keys.fill(last_key);
-    furthest.fill(0);
+    max_end.fill(0);
     child[0] = first;
-    furthest[0] = first_furthest;
+    max_end[0] = first_max_end;
   }
 
   [[nodiscard]] range_leaf& leaf_at(std::size_t i) const noexcept { return *static_cast<range_leaf*>(child[i]); }
@@ -190,26 +191,26 @@ struct alignas(64) range_inner {
   /// Returns the same when peer 0 is the only peer.
   [[nodiscard]] std::size_t child_for(std::uintptr_t begin) const noexcept { return count_before(keys, begin + 1); }
 
-  [[nodiscard]] bool rises() const noexcept {
-    return std::is_sorted(furthest.begin(), furthest.begin() + static_cast<std::ptrdiff_t>(count));
+  [[nodiscard]] bool are_ends_sorted() const noexcept {
+    return std::is_sorted(max_end.begin(), max_end.begin() + static_cast<std::ptrdiff_t>(count));
   }
   /// Whether any child before `at` reaches beyond the start of page `from`.
   [[nodiscard]] bool reached_before(std::size_t at, std::uint64_t from) const noexcept {
     if (at == 0) return false;
-    if (rising) return furthest[at - 1] > from;
-    return std::any_of(furthest.begin(), furthest.begin() + static_cast<std::ptrdiff_t>(at),
+    if (ends_sorted) return max_end[at - 1] > from;
+    return std::any_of(max_end.begin(), max_end.begin() + static_cast<std::ptrdiff_t>(at),
                        [&](std::uint64_t one) { return one > from; });
   }
   /// Notes that a child reaches at least to `page`.
-  void reach(std::size_t at, std::uint64_t page) noexcept {
-    if (furthest[at] >= page) return;
-    furthest[at] = page;
-    if (at + 1 < count && furthest[at + 1] < page) rising = false;
+  void raise_max_end(std::size_t at, std::uint64_t page) noexcept {
+    if (max_end[at] >= page) return;
+    max_end[at] = page;
+    if (at + 1 < count && max_end[at + 1] < page) ends_sorted = false;
   }
   /// Sets how far a child reaches. Returns whether that is a change.
   bool set_furthest(std::size_t at, std::uint64_t page) noexcept {
-    if (furthest[at] == page) return false;
-    furthest[at] = page;
+    if (max_end[at] == page) return false;
+    max_end[at] = page;
     look_beside(at);
     return true;
   }
@@ -217,36 +218,36 @@ struct alignas(64) range_inner {
   /// Returns a bit for each child that reaches beyond the start of page `from`.
   [[nodiscard]] std::uint32_t reaching(std::uint64_t from) const noexcept {
     const auto from_four = [&](std::size_t i) {
-      const auto bit = [&](std::size_t j) { return std::uint32_t{from < furthest[i + j]} << j; };
+      const auto bit = [&](std::size_t j) { return std::uint32_t{from < max_end[i + j]} << j; };
       return (bit(0) | bit(1) | bit(2) | bit(3)) << i;
     };
     return from_four(0) | from_four(4) | from_four(8) | from_four(12);
   }
   [[nodiscard]] std::uint64_t furthest_of_all() const noexcept {
-    if (rising && count > 0) return furthest[count - 1];
-    return *std::max_element(furthest.begin(), furthest.end());
+    if (ends_sorted && count > 0) return max_end[count - 1];
+    return *std::max_element(max_end.begin(), max_end.end());
   }
 
   /// Inserts a child behind at least one other.
-  void put(std::size_t at, range_key key, void* what, std::uint64_t its_furthest) noexcept {
+  void insert(std::size_t at, range_key key, void* what, std::uint64_t its_max_end) noexcept {
     std::copy_backward(keys.data() + at - 1, keys.data() + count - 1, keys.data() + count);
-    std::copy_backward(furthest.data() + at, furthest.data() + count, furthest.data() + count + 1);
+    std::copy_backward(max_end.data() + at, max_end.data() + count, max_end.data() + count + 1);
     std::copy_backward(child.data() + at, child.data() + count, child.data() + count + 1);
     keys[at - 1] = key;
-    furthest[at] = its_furthest;
+    max_end[at] = its_max_end;
     child[at] = what;
     ++count;
     look_beside(at);
   }
   void remove(std::size_t at) noexcept {
     const auto key = at == 0 ? 0 : at - 1;
-    std::copy(furthest.data() + at + 1, furthest.data() + count, furthest.data() + at);
+    std::copy(max_end.data() + at + 1, max_end.data() + count, max_end.data() + at);
     std::copy(child.data() + at + 1, child.data() + count, child.data() + at);
-    furthest[--count] = 0;
+    max_end[--count] = 0;
     if (count == 0) return;
     std::copy(keys.data() + key + 1, keys.data() + count, keys.data() + key);
     keys[count - 1] = last_key;
-    if (!rising) look_again();
+    if (!ends_sorted) look_again();
   }
   /// Moves the children from `at` on, of which there is at least one, to `fresh`. Returns the key between the two
   /// nodes.
@@ -254,10 +255,10 @@ struct alignas(64) range_inner {
     const auto between = keys[at - 1];
     fresh.count = count - static_cast<std::uint32_t>(at);
     std::copy(keys.data() + at, keys.data() + count - 1, fresh.keys.data());
-    std::copy(furthest.data() + at, furthest.data() + count, fresh.furthest.data());
+    std::copy(max_end.data() + at, max_end.data() + count, fresh.max_end.data());
     std::copy(child.data() + at, child.data() + count, fresh.child.data());
     std::fill(keys.data() + at - 1, keys.data() + count - 1, last_key);
-    std::fill(furthest.data() + at, furthest.data() + count, 0);
+    std::fill(max_end.data() + at, max_end.data() + count, 0);
     count = static_cast<std::uint32_t>(at);
     look_again();
     fresh.look_again();
@@ -267,17 +268,17 @@ struct alignas(64) range_inner {
   void append(const range_inner& right, range_key key) noexcept {
     keys[count - 1] = key;
     std::copy_n(right.keys.data(), right.count - 1, keys.data() + count);
-    std::copy_n(right.furthest.data(), right.count, furthest.data() + count);
+    std::copy_n(right.max_end.data(), right.count, max_end.data() + count);
     std::copy_n(right.child.data(), right.count, child.data() + count);
     count += right.count;
     look_again();
   }
 
  private:
-  void look_again() noexcept { rising = rises(); }
+  void look_again() noexcept { ends_sorted = are_ends_sorted(); }
   void look_beside(std::size_t at) noexcept {
-    if (!rising) return look_again();
-    rising = (at == 0 || furthest[at - 1] <= furthest[at]) && (at + 1 >= count || furthest[at] <= furthest[at + 1]);
+    if (!ends_sorted) return look_again();
+    ends_sorted = (at == 0 || max_end[at - 1] <= max_end[at]) && (at + 1 >= count || max_end[at] <= max_end[at + 1]);
   }
 };
 static_assert(sizeof(range_inner) == 2 * sizeof(range_leaf));

@@ -46,10 +46,10 @@ range_leaf* range_node_pool::take_leaf(peer_id of) noexcept {
   return new (leaves_.size > 0 ? leaves_.pop() : take_fresh(1)) range_leaf(of);
 }
 
-range_inner* range_node_pool::take_inner(void* first, std::uint64_t furthest) noexcept {
+range_inner* range_node_pool::take_inner(void* first, std::uint64_t max_end) noexcept {
   PINFOLD_INVARIANT(has(0, 1), "a node pool is asked first whether it has room");
   bytes_out_ += sizeof(range_inner);
-  return new (inners_.size > 0 ? inners_.pop() : take_fresh(2)) range_inner(first, furthest);
+  return new (inners_.size > 0 ? inners_.pop() : take_fresh(2)) range_inner(first, max_end);
 }
 
 void range_node_pool::put(range_leaf* done) noexcept {

@@ -52,7 +52,7 @@ class range_node_pool {
 
   // Require `has`.
   [[nodiscard]] range_leaf* take_leaf(peer_id of) noexcept;
-  [[nodiscard]] range_inner* take_inner(void* first, std::uint64_t furthest) noexcept;
+  [[nodiscard]] range_inner* take_inner(void* first, std::uint64_t max_end) noexcept;
 
   void put(range_leaf* done) noexcept;
   void put(range_inner* done) noexcept;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/record_page.hpp"
 
-#include "invalidation/board.hpp"
+#include "invalidation/event_log.hpp"
 
 #include <array>
 #include <new>
@@ -15,7 +15,7 @@ namespace {
 // the mutex.
 struct store {
   mutex guard;
-  gate* gates PINFOLD_GUARDED_BY(guard) = nullptr;
+  control_block* gates PINFOLD_GUARDED_BY(guard) = nullptr;
   std::array<record_page*, largest_stride / 32 + 1> pages PINFOLD_GUARDED_BY(guard){};
   std::byte* fresh PINFOLD_GUARDED_BY(guard) = nullptr;  // pages that never had records
   std::size_t fresh_left PINFOLD_GUARDED_BY(guard) = 0;
@@ -26,7 +26,7 @@ struct store {
 std::atomic<store*> current{nullptr};
 
 store* store_here() noexcept try {
-  const auto process = watch::board::here().process();
+  const auto process = invalidation::event_log::here().process();
   store* found = current.load(std::memory_order_acquire);
   while (found == nullptr || found->process != process) {
     auto* fresh = new (std::nothrow) store;
@@ -68,21 +68,21 @@ void* fresh_page(store& from) noexcept PINFOLD_REQUIRES(from.guard) {
 
 }  // namespace
 
-gate* take_gate() noexcept {
+control_block* take_control_block() noexcept {
   store* from = store_here();
   if (from == nullptr) return nullptr;
-  gate* taken = nullptr;
+  control_block* taken = nullptr;
   {
     scoped_lock guard(from->guard);
     taken = from->gates;
     if (taken != nullptr) from->gates = taken->next;
   }
-  if (taken == nullptr) taken = new (std::nothrow) gate;
+  if (taken == nullptr) taken = new (std::nothrow) control_block;
   if (taken != nullptr) taken->process = from->process;
   return taken;
 }
 
-void give_back(gate* done) noexcept {
+void give_back(control_block* done) noexcept {
   store* to = store_here();
   if (to == nullptr || to->process != done->process) return;
   scoped_lock guard(to->guard);

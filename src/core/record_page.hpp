@@ -18,12 +18,12 @@ using detail::engine;
 using detail::record;
 
 /// An engine's mutex, and a pointer to the engine while it exists. A thread that gave a pin back may look for the
-/// engine after the engine has ended, so gates are never freed, but reused.
-struct gate {
+/// engine after the engine has ended, so control blocks are never freed, but reused.
+struct control_block {
   mutex guard;
   engine* home PINFOLD_GUARDED_BY(guard) = nullptr;
-  std::uint64_t process = 0;  ///< the board's number for the process
-  gate* next = nullptr;       ///< when it is unused
+  std::uint64_t process = 0;      ///< the event log's number for the process
+  control_block* next = nullptr;  ///< when it is unused
 };
 
 /// The header of a page of records. The records follow it, close together, as hits look at nothing else; then an entry
@@ -34,7 +34,7 @@ struct gate {
 struct alignas(64) record_page {
   static constexpr std::size_t bytes = detail::record_page_bytes;
 
-  std::atomic<gate*> owner{nullptr};
+  std::atomic<control_block*> owner{nullptr};
   record_page* next = nullptr;         ///< of the same owner, or when it is unused
   std::uint32_t stride = 0;            ///< bytes from one record to the next
   std::uint32_t capacity = 0;          ///< how many records fit
@@ -125,8 +125,8 @@ inline void entry::set_era(std::uint32_t now) noexcept {
 inline constexpr std::size_t largest_stride = 1024;
 
 // Any thread may call these. The first and the third return null when there is no memory.
-[[nodiscard]] gate* take_gate() noexcept;
-void give_back(gate* done) noexcept;
+[[nodiscard]] control_block* take_control_block() noexcept;
+void give_back(control_block* done) noexcept;
 [[nodiscard]] record_page* take_page(std::size_t stride) noexcept;
 void give_back(record_page* done) noexcept;
 

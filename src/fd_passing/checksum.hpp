@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-namespace pinfold::exchange {
+namespace pinfold::fd_passing {
 
 namespace detail {
 
@@ -36,4 +36,4 @@ inline constexpr auto crc32c_table = make_crc32c_table();
   return ~value;
 }
 
-}  // namespace pinfold::exchange
+}  // namespace pinfold::fd_passing

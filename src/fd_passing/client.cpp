@@ -6,7 +6,7 @@
 #include <poll.h>
 #include <sys/time.h>
 
-namespace pinfold::exchange {
+namespace pinfold::fd_passing {
 
 namespace {
 
@@ -65,14 +65,15 @@ bool trusted(const file& socket) noexcept {
 result<file> connect_to(std::uint64_t exporter) noexcept {
   file socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!socket) return fail_system("cannot make a socket");
-  const timeval patience{.tv_sec = answer_timeout.count() / 1000, .tv_usec = 0};
-  ::setsockopt(socket.number(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+  const timeval limit{.tv_sec = answer_timeout.count() / 1000, .tv_usec = 0};
+  ::setsockopt(socket.number(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   const socket_address address = address_of(exporter);
   int done = 0;
   do {
     done = ::connect(socket.number(), reinterpret_cast<const sockaddr*>(&address.name), address.bytes);
   } while (done != 0 && errno == EINTR);
-  if (done != 0 && errno == ECONNREFUSED) return fail_errno(errc::closed, ECONNREFUSED, "nobody serves this exporter");
+  if (done != 0 && errno == ECONNREFUSED)
+    return fail_errno(errc::closed, ECONNREFUSED, "no process serves this exporter");
   if (done != 0 && errno == EAGAIN) return fail_errno(errc::timed_out, EAGAIN, late_text);
   if (done != 0) return fail_system("cannot connect to the exporter");
   if (!trusted(socket)) return fail_errno(errc::not_permitted, EPERM, "another user took the exporter's socket name");
@@ -91,4 +92,4 @@ result<file> ask(const file& socket, const file& process, std::uint64_t serial) 
   return accepted(std::move(*got), serial);
 }
 
-}  // namespace pinfold::exchange
+}  // namespace pinfold::fd_passing

@@ -5,13 +5,13 @@
 /// Nothing here allocates or locks: all of it may run in the child of a multi-threaded process that forked.
 #pragma once
 
-#include "fd_passing/origin.hpp"
+#include "fd_passing/exporter_id.hpp"
 #include "fd_passing/wire.hpp"
 
 #include <chrono>
 #include <cstdint>
 
-namespace pinfold::exchange {
+namespace pinfold::fd_passing {
 
 /// How long an exporter may take for one answer.
 inline constexpr std::chrono::milliseconds answer_timeout{5000};
@@ -27,4 +27,4 @@ inline constexpr std::chrono::milliseconds answer_timeout{5000};
 /// `not_permitted`, `out_of_resources`.
 [[nodiscard]] result<file> ask(const file& socket, const file& process, std::uint64_t serial) noexcept;
 
-}  // namespace pinfold::exchange
+}  // namespace pinfold::fd_passing

@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <utility>
 
-namespace pinfold::exchange {
+namespace pinfold::fd_passing {
 
 /// Owns a descriptor, or nothing. Move-only, not thread-safe, safe in signal handlers and after fork.
 ///
@@ -61,11 +61,11 @@ class file {
 
 /// Whether there is data to read, or the end of the stream, within that time. A pidfd is readable once its process has
 /// ended.
-[[nodiscard]] inline bool readable_within(const file& watched, std::chrono::milliseconds patience) noexcept {
+[[nodiscard]] inline bool readable_within(const file& watched, std::chrono::milliseconds timeout) noexcept {
   pollfd one{.fd = watched.number(), .events = POLLIN, .revents = 0};
   int ready = 0;
   do {
-    ready = ::poll(&one, 1, static_cast<int>(patience.count()));
+    ready = ::poll(&one, 1, static_cast<int>(timeout.count()));
   } while (ready < 0 && errno == EINTR);
   return ready > 0;
 }
@@ -94,4 +94,4 @@ class file {
   return fail_errno(code_for(native), native, message);
 }
 
-}  // namespace pinfold::exchange
+}  // namespace pinfold::fd_passing

@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-namespace pinfold::exchange {
+namespace pinfold::fd_passing {
 
 namespace {
 
@@ -71,15 +71,15 @@ result<std::uint64_t> start_time_of(pid_t process) noexcept {
   return parse_start_time({line.data(), static_cast<std::size_t>(got)});
 }
 
-result<origin> new_origin() noexcept {
+result<exporter_id> new_origin() noexcept {
   const auto id = random_id();
   if (!id) return tl::unexpected(id.error());
   const auto started = start_time_of(::getpid());
   if (!started) return fail_errno(errc::unsupported, started.error().native, "/proc does not show this process");
-  return origin{*id, *started, ::getpid()};
+  return exporter_id{*id, *started, ::getpid()};
 }
 
-result<file> open_process(const origin& of) noexcept {
+result<file> open_process(const exporter_id& of) noexcept {
   file process(static_cast<int>(::syscall(SYS_pidfd_open, of.pid, 0)));
   if (!process) {
     const int native = errno;
@@ -111,9 +111,9 @@ result<file> duplicate_from(const file& process, int descriptor) noexcept {
   if (native == EPERM) {
     return fail_errno(
         errc::not_permitted, native,
-        "ptrace rules forbid to fetch the descriptor; an exporter that serves and the scm way avoid them");
+        "ptrace rules forbid to fetch the descriptor; an exporter that serves and the scm transport avoid them");
   }
   return fail_errno(code_for(native), native, "cannot fetch the exporter's descriptor (pidfd_getfd)");
 }
 
-}  // namespace pinfold::exchange
+}  // namespace pinfold::fd_passing

@@ -6,15 +6,15 @@
 /// Nothing here allocates or locks: all of it may run in the child of a multi-threaded process that forked.
 #pragma once
 
+#include "fd_passing/exporter_id.hpp"
 #include "fd_passing/file.hpp"
-#include "fd_passing/origin.hpp"
 
 #include <chrono>
 #include <cstdint>
 #include <string_view>
 #include <sys/types.h>
 
-namespace pinfold::exchange {
+namespace pinfold::fd_passing {
 
 /// Returns field 22 of a line of `/proc/<pid>/stat`, for any program name in field 2. `driver_error` when the line does
 /// not have that form.
@@ -25,11 +25,11 @@ namespace pinfold::exchange {
 
 /// Returns a new exporter in this process, with a unique random number. `unsupported` where /proc does not show this
 /// process.
-[[nodiscard]] result<origin> new_origin() noexcept;
+[[nodiscard]] result<exporter_id> new_origin() noexcept;
 
 /// Returns a pidfd of the exporter's process. `peer_gone` when the process has ended, also when another process has its
 /// number now; `unsupported` without pidfd_open(2) or /proc; `out_of_resources`.
-[[nodiscard]] result<file> open_process(const origin& of) noexcept;
+[[nodiscard]] result<file> open_process(const exporter_id& of) noexcept;
 
 /// Whether the process behind the pidfd has ended.
 [[nodiscard]] inline bool has_ended(const file& process) noexcept {
@@ -40,4 +40,4 @@ namespace pinfold::exchange {
 /// `not_permitted`, `out_of_resources`, `unsupported`.
 [[nodiscard]] result<file> duplicate_from(const file& process, int descriptor) noexcept;
 
-}  // namespace pinfold::exchange
+}  // namespace pinfold::fd_passing

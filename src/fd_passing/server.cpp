@@ -7,7 +7,7 @@
 #include <csignal>
 #include <sys/socket.h>
 
-namespace pinfold::exchange {
+namespace pinfold::fd_passing {
 
 namespace {
 
@@ -54,7 +54,7 @@ class all_signals_blocked {
 
 }  // namespace
 
-result<std::unique_ptr<server>> server::start(std::uint64_t exporter, std::shared_ptr<source> from) noexcept try {
+result<std::unique_ptr<server>> server::start(std::uint64_t exporter, std::shared_ptr<fd_provider> from) noexcept try {
   auto listener = listen_at(exporter);
   if (!listener) return tl::unexpected(listener.error());
   std::array<int, 2> ends{};
@@ -70,14 +70,14 @@ result<std::unique_ptr<server>> server::start(std::uint64_t exporter, std::share
   return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the exporter's server");
 }
 
-server::server(std::uint64_t exporter, file listener, std::array<file, 2> wake, std::shared_ptr<source> from)
+server::server(std::uint64_t exporter, file listener, std::array<file, 2> wake, std::shared_ptr<fd_provider> from)
     : exporter_(exporter),
       listener_(std::move(listener)),
       wake_(std::move(wake[0])),
       waker_(std::move(wake[1])),
-      source_(std::move(from)) {
-  connections_.reserve(most_connections);
-  watched_.reserve(most_connections + 2);
+      provider_(std::move(from)) {
+  clients_.reserve(most_clients);
+  watched_.reserve(most_clients + 2);
 }
 
 int server::launch() noexcept {
@@ -94,7 +94,7 @@ int server::launch() noexcept {
 }
 
 server::~server() {
-  if (!running_ || source_->inherited()) return;
+  if (!running_ || provider_->inherited()) return;
   stop_.store(true);
   if (waker_.still_there()) {
     ::shutdown(waker_.number(), SHUT_RDWR);
@@ -118,7 +118,7 @@ bool server::wait() noexcept {
   watched_.clear();
   watched_.push_back({.fd = wake_.number(), .events = POLLIN, .revents = 0});
   watched_.push_back({.fd = resting_ || !listening_ ? -1 : listener_.number(), .events = POLLIN, .revents = 0});
-  for (const connection& peer : connections_) {
+  for (const client& peer : clients_) {
     watched_.push_back({.fd = peer.socket.number(), .events = POLLIN, .revents = 0});
   }
   const int ready = ::poll(watched_.data(), watched_.size(), resting_ ? rest_milliseconds : look_milliseconds);
@@ -137,14 +137,14 @@ bool server::recover() noexcept {
 }
 
 void server::serve_all() noexcept {
-  for (std::size_t i = 0; i < connections_.size(); ++i) {
-    if (watched_[i + 2].revents != 0 && !serve(connections_[i])) connections_[i].socket = file();
+  for (std::size_t i = 0; i < clients_.size(); ++i) {
+    if (watched_[i + 2].revents != 0 && !serve(clients_[i])) clients_[i].socket = file();
   }
-  std::erase_if(connections_, [](const connection& peer) { return !peer.socket; });
+  std::erase_if(clients_, [](const client& peer) { return !peer.socket; });
 }
 
 /// Serves one request. Returns false when the connection is to be closed.
-bool server::serve(connection& peer) noexcept {
+bool server::serve(client& peer) noexcept {
   if (!peer.socket.still_there()) return false;  // the number belongs to a file of the program now: do not read from it
   request asked{};
   const ssize_t bytes = ::recv(peer.socket.number(), &asked, sizeof asked, MSG_DONTWAIT | MSG_TRUNC);
@@ -154,12 +154,12 @@ bool server::serve(connection& peer) noexcept {
   return answer(peer, asked.serial) == 0 && peer.permitted;
 }
 
-int server::answer(const connection& peer, std::uint64_t serial) noexcept {
+int server::answer(const client& peer, std::uint64_t serial) noexcept {
   reply plain{.serial = serial, .state = reply_state::refused, .native = EPERM};
   if (!peer.permitted) return send_reply(peer.socket, plain, -1);
   int native = 0;
   // Send while the descriptor is lent: later the number could refer to another file.
-  const auto lent = source_->lend(serial, [&](int descriptor) {
+  const auto lent = provider_->lend(serial, [&](int descriptor) {
     native = send_reply(peer.socket, {.serial = serial, .state = reply_state::granted}, descriptor);
   });
   if (lent && native != ETOOMANYREFS) return native;
@@ -176,7 +176,7 @@ void server::accept_some() noexcept {
 
 /// Accepts one connection. Returns false when none is waiting, or when there is no room.
 bool server::accept_one() noexcept {
-  if (connections_.size() == most_connections) drop_most_silent();
+  if (clients_.size() == most_clients) drop_most_silent();
   file socket(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket) {
     if (code_for(errno) != errc::out_of_resources || errno == EAGAIN) return false;
@@ -188,13 +188,13 @@ bool server::accept_one() noexcept {
   ::setsockopt(socket.number(), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
   const auto importer = other_end(socket);
   const bool permitted = importer && (importer->uid == ::geteuid() || importer->uid == 0);
-  connections_.push_back({std::move(socket), permitted, round_});
+  clients_.push_back({std::move(socket), permitted, round_});
   return true;
 }
 
 void server::drop_most_silent() noexcept {
-  const auto silent = std::ranges::min_element(connections_, {}, &connection::last_round);
-  if (silent != connections_.end()) connections_.erase(silent);
+  const auto silent = std::ranges::min_element(clients_, {}, &client::last_round);
+  if (silent != clients_.end()) clients_.erase(silent);
 }
 
-}  // namespace pinfold::exchange
+}  // namespace pinfold::fd_passing

@@ -3,8 +3,8 @@
 /// The thread that passes an exporter's descriptors to peers of the same user.
 #pragma once
 
+#include "fd_passing/fd_provider.hpp"
 #include "fd_passing/file.hpp"
-#include "fd_passing/source.hpp"
 #include "fd_passing/wire.hpp"
 
 #include <array>
@@ -16,7 +16,7 @@
 #include <pthread.h>
 #include <vector>
 
-namespace pinfold::exchange {
+namespace pinfold::fd_passing {
 
 /// Serves all connections in one non-blocking loop, so that no peer can delay another. The server closes a connection
 /// whose peer sends an invalid message or does not read its replies. When there are too many, it closes the one that
@@ -24,10 +24,10 @@ namespace pinfold::exchange {
 /// descriptors.
 class server {
  public:
-  static constexpr std::size_t most_connections = 256;
+  static constexpr std::size_t most_clients = 256;
 
   [[nodiscard]] static result<std::unique_ptr<server>> start(std::uint64_t exporter,
-                                                             std::shared_ptr<source> from) noexcept;
+                                                             std::shared_ptr<fd_provider> from) noexcept;
   server(const server&) = delete;
   server& operator=(const server&) = delete;
 
@@ -35,13 +35,13 @@ class server {
   ~server();
 
  private:
-  struct connection {
+  struct client {
     file socket;
     bool permitted;
     std::uint64_t last_round;  ///< the round of the loop in which the peer last sent a request
   };
 
-  server(std::uint64_t exporter, file listener, std::array<file, 2> wake, std::shared_ptr<source> from);
+  server(std::uint64_t exporter, file listener, std::array<file, 2> wake, std::shared_ptr<fd_provider> from);
   [[nodiscard]] int launch() noexcept;
 
   // The thread calls all functions below.
@@ -49,8 +49,8 @@ class server {
   [[nodiscard]] bool wait() noexcept;
   [[nodiscard]] bool recover() noexcept;
   void serve_all() noexcept;
-  [[nodiscard]] bool serve(connection& peer) noexcept;
-  [[nodiscard]] int answer(const connection& peer, std::uint64_t serial) noexcept;
+  [[nodiscard]] bool serve(client& peer) noexcept;
+  [[nodiscard]] int answer(const client& peer, std::uint64_t serial) noexcept;
   void accept_some() noexcept;
   [[nodiscard]] bool accept_one() noexcept;
   void drop_most_silent() noexcept;
@@ -59,8 +59,8 @@ class server {
   const file listener_;
   const file wake_;   ///< the thread's end of a pair of sockets
   const file waker_;  ///< the other end, which the destructor shuts down
-  const std::shared_ptr<source> source_;
-  std::vector<connection> connections_;
+  const std::shared_ptr<fd_provider> provider_;
+  std::vector<client> clients_;
   std::vector<pollfd> watched_;  ///< wake, listener, then the connections in their order
   std::uint64_t round_ = 0;
   std::atomic<bool> stop_{false};
@@ -70,4 +70,4 @@ class server {
   pthread_t thread_{};
 };
 
-}  // namespace pinfold::exchange
+}  // namespace pinfold::fd_passing

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string_view>
 
-namespace pinfold::exchange {
+namespace pinfold::fd_passing {
 
 namespace {
 
@@ -42,7 +42,7 @@ result<ucred> other_end(const file& socket) noexcept {
   ucred seen{};
   socklen_t bytes = sizeof seen;
   if (::getsockopt(socket.number(), SOL_SOCKET, SO_PEERCRED, &seen, &bytes) != 0) {
-    return fail_system("cannot tell who is at the other end of a socket");
+    return fail_system("cannot read the credentials of a socket's other end");
   }
   return seen;
 }
@@ -83,4 +83,4 @@ result<received_reply> receive_reply(const file& socket) noexcept {
   return got;
 }
 
-}  // namespace pinfold::exchange
+}  // namespace pinfold::fd_passing

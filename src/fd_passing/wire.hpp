@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-namespace pinfold::exchange {
+namespace pinfold::fd_passing {
 
 /// The letters PFMFDSC and the version of the protocol.
 inline constexpr std::uint64_t wire_magic = 0x5046'4d46'4453'4302;
@@ -68,4 +68,4 @@ struct received_reply {
 /// Takes a reply that has already arrived. `closed` when the other end hung up, or when the message is not a reply.
 [[nodiscard]] result<received_reply> receive_reply(const file& socket) noexcept;
 
-}  // namespace pinfold::exchange
+}  // namespace pinfold::fd_passing

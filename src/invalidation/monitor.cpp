@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "invalidation/monitor.hpp"
 
-#include "invalidation/board.hpp"
+#include "invalidation/event_log.hpp"
 
-namespace pinfold::watch {
+namespace pinfold::invalidation {
 
 // The order matters to a thread that is about to keep a registration: the thread has indexed the entry, and then calls
 // `ensure_works`. If that returns true before `failed_` is set here, the entry is in the index when everything is
@@ -19,7 +19,7 @@ bool monitor::recover() noexcept {
     last_failure_.store(why_not(), std::memory_order_release);
     failed_.store(true, std::memory_order_release);
     failures_.fetch_add(1, std::memory_order_release);
-    board::here().post_everything();
+    event_log::here().post_everything();
   }
   bool well = works();
   if (!well && std::chrono::steady_clock::now() >= next_attempt_) {
@@ -34,4 +34,4 @@ bool monitor::recover() noexcept {
   return well;
 }
 
-}  // namespace pinfold::watch
+}  // namespace pinfold::invalidation

@@ -10,13 +10,14 @@
 #include <chrono>
 #include <cstdint>
 
-namespace pinfold::watch {
+namespace pinfold::invalidation {
 
-/// A source of events for the board, one of its kind for the process: made when the first cache wants it, and destroyed
-/// with the last. In a child of fork(2) it reports nothing more, and its destructor undoes nothing of the parent's.
+/// A source of events for the event log, one of its kind for the process: made when the first cache wants it, and
+/// destroyed with the last. In a child of fork(2) it reports nothing more, and its destructor undoes nothing of the
+/// parent's.
 ///
 /// Thread-safe. From the return of the function that makes a monitor until its destructor begins, every event that it
-/// claims to cover is on the board before an acquire that happens after the event can begin.
+/// claims to cover is on the event log before an acquire that happens after the event can begin.
 class monitor {
  public:
   monitor() = default;
@@ -31,17 +32,17 @@ class monitor {
   /// nothing on them may be kept on its word. Never called with a lock held that an event could wait for.
   [[nodiscard]] virtual result<void> watch(const range& pages) noexcept = 0;
 
-  /// Waits until every event that has already happened to memory is on the board. Called before every look-up of a
+  /// Waits until every event that has already happened to memory is on the event log. Called before every look-up of a
   /// strict cache. Most monitors have nothing to do.
-  virtual void settle() noexcept {}
+  virtual void wait_for_events() noexcept {}
 
-  /// For a monitor whose events come from the kernel, which cannot write to the board: returns a word that counts them,
-  /// and only goes up. The word is readable as long as this object exists, also in a child. Null for all other
+  /// For a monitor whose events come from the kernel, which cannot write to the event log: returns a word that counts
+  /// them, and only goes up. The word is readable as long as this object exists, also in a child. Null for all other
   /// monitors.
   [[nodiscard]] virtual const std::atomic<std::uint64_t>* kernel_generation() const noexcept { return nullptr; }
 
-  /// Puts on the board the events that the word counted before the call, and returns up to which value of the word that
-  /// is done.
+  /// Puts on the event log the events that the word counted before the call, and returns up to which value of the word
+  /// that is done.
   virtual std::uint64_t drain() noexcept { return 0; }
 
   /// Whether the monitor sees what other processes do to a file that is mapped here.
@@ -89,4 +90,4 @@ class monitor {
   std::atomic<const char*> last_failure_{nullptr};
 };
 
-}  // namespace pinfold::watch
+}  // namespace pinfold::invalidation

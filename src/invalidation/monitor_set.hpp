@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace pinfold::watch {
+namespace pinfold::invalidation {
 
 /// The monitors of one cache. Constant once made. Thread-safe as its members are.
 class monitor_set {
@@ -53,8 +53,8 @@ class monitor_set {
     return text;
   }
 
-  void settle() const noexcept {
-    for (const auto& one : all_) one->settle();
+  void wait_for_events() const noexcept {
+    for (const auto& one : all_) one->wait_for_events();
   }
 
   [[nodiscard]] bool sees_files() const noexcept {
@@ -84,4 +84,4 @@ class monitor_set {
   members all_;
 };
 
-}  // namespace pinfold::watch
+}  // namespace pinfold::invalidation

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace pinfold::watch {
+namespace pinfold::invalidation {
 
 /// The counters. Constant initialised and without a destructor, as the hooks may count at any time. A call is counted
 /// after it has returned, and before its caller goes on.
@@ -24,4 +24,4 @@ struct new_code {
 };
 inline constinit new_code code_events;
 
-}  // namespace pinfold::watch
+}  // namespace pinfold::invalidation

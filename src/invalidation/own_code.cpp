@@ -14,7 +14,7 @@ extern "C" {
 }
 #endif
 
-namespace pinfold::watch {
+namespace pinfold::invalidation {
 
 namespace {
 
@@ -72,4 +72,4 @@ bool is_own_code(std::uintptr_t address) noexcept {
   return false;
 }
 
-}  // namespace pinfold::watch
+}  // namespace pinfold::invalidation

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-namespace pinfold::watch {
+namespace pinfold::invalidation {
 
 /// Makes a system call without the functions of libc, which are hooked and set errno. Returns the kernel's own answer,
 /// negative for an error. The only such instruction in this library.
@@ -24,4 +24,4 @@ void note_own_code(const range& made) noexcept;
 /// Whether an address lies in that code or in noted memory. Any thread.
 [[nodiscard]] bool is_own_code(std::uintptr_t address) noexcept;
 
-}  // namespace pinfold::watch
+}  // namespace pinfold::invalidation

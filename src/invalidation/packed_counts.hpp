@@ -7,7 +7,7 @@
 #include <concepts>
 #include <cstdint>
 
-namespace pinfold::watch {
+namespace pinfold::invalidation {
 
 /// As many counters of one byte as `Word` has bytes, changed together by one compare-and-swap. A counter that reaches
 /// 255 stays there. `which` selects counters: a word with all bits of their bytes set. Any thread; zero bytes are zero
@@ -48,4 +48,4 @@ class packed_counts {
   std::atomic<Word> word_{0};
 };
 
-}  // namespace pinfold::watch
+}  // namespace pinfold::invalidation

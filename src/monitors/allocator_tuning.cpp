@@ -32,9 +32,9 @@ void take_back() noexcept {
 
 // Whether the allocator keeps freed memory. No monitor has to see it: the question is whether any memory goes.
 bool honoured() noexcept {
-  const watch::monitor_set nobody({});
+  const invalidation::monitor_set no_monitors({});
   sources seen = 0;
-  return free_of_64_mebibytes(nobody, seen) == outcome::kept;
+  return free_of_64_mebibytes(no_monitors, seen) == outcome::kept;
 }
 
 /// The number of hint holders. A child of fork(2) gets another: a thread of its parent may have held the mutex.
@@ -46,7 +46,7 @@ struct wishes {
 std::atomic<wishes*> current{nullptr};
 
 wishes& wishes_here() {
-  const auto process = watch::board::here().process();
+  const auto process = invalidation::event_log::here().process();
   wishes* found = current.load();
   while (found == nullptr || found->process != process) {
     auto fresh = std::make_unique<wishes>();
@@ -58,7 +58,7 @@ wishes& wishes_here() {
 
 struct one_wish_less {
   void operator()(wishes* of) const noexcept {
-    if (watch::board::here().process() != of->process) return;
+    if (invalidation::event_log::here().process() != of->process) return;
     const std::lock_guard guard(of->mutex);
     if (--of->users == 0) take_back();
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <pinfold/monitors/explicit.hpp>
 
-#include "invalidation/board.hpp"
-#include "invalidation/watched_memory.hpp"
+#include "invalidation/event_log.hpp"
+#include "invalidation/registered_filter.hpp"
 
 #include <cstdint>
 
@@ -10,9 +10,9 @@ namespace pinfold {
 
 void announce_gone(const void* address, std::size_t bytes) noexcept {
   const auto gone = range::of(reinterpret_cast<std::uintptr_t>(address), bytes);
-  auto* board = watch::board::if_there();
-  const auto* watched = watch::watched_memory::if_there();
-  if (gone && board != nullptr && watched != nullptr && watched->touches(*gone)) board->post(*gone);
+  auto* event_log = invalidation::event_log::if_there();
+  const auto* watched = invalidation::registered_filter::if_there();
+  if (gone && event_log != nullptr && watched != nullptr && watched->touches(*gone)) event_log->post(*gone);
 }
 
 void* announcing_resource::do_allocate(std::size_t bytes, std::size_t alignment) {

@@ -10,7 +10,7 @@ namespace {
 
 using monitors::kind;
 
-hazard_report look_at(const monitors::probe& event, const watch::monitor_set& all) {
+hazard_report look_at(const monitors::probe& event, const invalidation::monitor_set& all) {
   monitors::sources seen = 0;
   hazard_report found{event.event, hazard_report::outcome::unknown_here, {}};
   found.what = static_cast<hazard_report::outcome>(event.run(all, seen));
@@ -23,13 +23,13 @@ hazard_report look_at(const monitors::probe& event, const watch::monitor_set& al
 
 monitors_report report_monitors() {
   monitors_report made;
-  watch::monitor_set::members members;
+  invalidation::monitor_set::members members;
   for (const kind& one : monitors::all_kinds()) {
     auto found = monitors::find(one);
     made.monitors.push_back({one.name, found.monitor != nullptr, found.why_not});
     if (found.monitor != nullptr) members.push_back(std::move(found.monitor));
   }
-  const watch::monitor_set all(std::move(members));
+  const invalidation::monitor_set all(std::move(members));
   for (const auto list : {monitors::system_calls(), monitors::allocator_habits()})
     for (const auto& event : list) made.hazards.push_back(look_at(event, all));
   made.automatic = monitors::choose(monitor_choice::automatic).text;

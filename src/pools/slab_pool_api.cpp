@@ -38,16 +38,16 @@ bool resize(slab_pool& in, void* data, std::size_t bytes, std::size_t wanted) no
 std::optional<registration> registration_of(slab_pool& in, const void* data) noexcept {
   return in.registration_of(data);
 }
-result<slab_hold> hold_slab(const std::shared_ptr<slab_pool>& of, const void* data) noexcept {
+result<slab_pin> hold_slab(const std::shared_ptr<slab_pool>& of, const void* data) noexcept {
   slab* const on = of->lease(data);
   if (on == nullptr) return fail(errc::invalid_range, "the memory is not of this pool");
-  return slab_hold{of, on};
+  return slab_pin{of, on};
 }
-void release(slab_hold& held) noexcept {
+void release(slab_pin& held) noexcept {
   if (held.pool->release(*std::exchange(held.on, nullptr))) slab_pool::keep_for_good(held.pool);
   held.pool.reset();
 }
-const registration& registration_of(const slab_hold& held) noexcept { return held.on->object; }
+const registration& registration_of(const slab_pin& held) noexcept { return held.on->object; }
 std::size_t trim(slab_pool& what) noexcept { return what.trim(); }
 pool_usage usage_of(const slab_pool& of) noexcept { return of.usage(); }
 std::vector<slab_info> slabs_of(const slab_pool& of) { return of.slabs(); }

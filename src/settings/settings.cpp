@@ -145,7 +145,7 @@ outcome options_from_text(std::string_view text, std::string_view origin, cache_
 }
 
 outcome options_from_environment(cache_options base) {
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): as with any reader of the environment, nobody may change it meanwhile
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): as with any reader of the environment, no thread may change it meanwhile
   const char* path = std::getenv(config_name);
   if (path == nullptr) return options_from_variables(std::move(base));
   auto from_file = options_from_file(path, std::move(base));

@@ -142,7 +142,7 @@ constexpr setting row(std::string_view name, std::string_view comment) noexcept 
 
 using o = cache_options;
 constexpr std::array<setting, 17> table{
-    row<&o::retain>("PINFOLD_RETAIN", "keep registrations that nobody uses, for reuse: on, off"),
+    row<&o::retain>("PINFOLD_RETAIN", "keep unused registrations for reuse: on, off"),
     row<&o::max_bytes>("PINFOLD_MAX_BYTES", "most bytes registered at any time: a number with K, M, G or T, or inf"),
     row<&o::max_count>("PINFOLD_MAX_COUNT", "most registrations open at any time: a number, or inf"),
     row<&o::monitor>("PINFOLD_MONITOR",

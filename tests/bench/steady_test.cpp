@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Threads that share a CPU do together as many operations as that CPU can, and each gets its share of the time.
-#include "bench/steady.hpp"
+#include "bench/steady_state.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Adds up the operations of several threads, also when the threads took turns.
-#include "bench/windows.hpp"
+#include "bench/sampling_windows.hpp"
 
 #include <gtest/gtest.h>
 

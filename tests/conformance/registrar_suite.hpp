@@ -113,7 +113,7 @@ TYPED_TEST_P(registrar_suite, R20_R21_hits_through_a_cache) {
   EXPECT_TRUE(inner->release());
   EXPECT_EQ(cache.statistics().closes, 0U) << "idle, not closed";
   EXPECT_TRUE(cache.flush());
-  EXPECT_EQ(cache.statistics().open_now, 0U);
+  EXPECT_EQ(cache.statistics().open, 0U);
 }
 
 TYPED_TEST_P(registrar_suite, R21_the_kernel_counts_one_registration_and_none_after_flush) {
@@ -192,7 +192,7 @@ TYPED_TEST_P(registrar_suite, R12_evicts_under_a_budget) {
   cache cache(this->rig.make(), this->keeping({.max_count = 4}));
   for (std::size_t i = 0; i < 40; i += 2) ASSERT_TRUE(cache.acquire(this->memory.at(i), this->page));
   const auto now = cache.statistics();
-  EXPECT_EQ(now.open_now, 4U);
+  EXPECT_EQ(now.open, 4U);
   EXPECT_EQ(now.evicted, 16U);
 }
 

@@ -34,11 +34,11 @@ bool is_done(const event_progress& of, std::uint32_t number) noexcept {
 }
 
 void wait_for(event_progress& of, std::uint32_t number) noexcept {
-  constexpr timespec patience{.tv_sec = 0, .tv_nsec = 20'000'000};
+  constexpr timespec timeout{.tv_sec = 0, .tv_nsec = 20'000'000};
   for (;;) {
     const std::uint32_t seen = of.completed.load(std::memory_order_acquire);
     if (!before(seen, number) || abandoned(of)) return;
-    ::syscall(SYS_futex, &of.completed, FUTEX_WAIT, seen, &patience, nullptr, 0);
+    ::syscall(SYS_futex, &of.completed, FUTEX_WAIT, seen, &timeout, nullptr, 0);
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The calls that the registrar makes on a domain, and how it takes the answers, under every rule a provider may have.
-#include "fabric/pretend_domain.hpp"
+#include "fabric/fake_domain.hpp"
 
 #include <pinfold/cache.hpp>
 #include <pinfold/registrars/libfabric.hpp>
@@ -19,14 +19,14 @@ namespace {
 
 constexpr range memory{0x10000, 0x13000};
 
-libfabric_registrar on(pretend_domain& domain, libfabric_registrar_options options = {}) {
+libfabric_registrar on(fake_domain& domain, libfabric_registrar_options options = {}) {
   auto made = libfabric_registrar::create(&domain.domain, &domain.info, std::move(options));
   if (!made) throw std::runtime_error(describe(made.error()));
   return std::move(*made);
 }
 
 std::uint64_t flags_for(rights access, int mr_mode = 0) {
-  pretend_domain domain(mr_mode, FI_MSG | FI_RMA | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_ATOMIC);
+  fake_domain domain(mr_mode, FI_MSG | FI_RMA | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_ATOMIC);
   auto registrar = on(domain);
   auto made = registrar.open(memory, access);
   if (!made) throw std::runtime_error(describe(made.error()));
@@ -44,7 +44,7 @@ TEST(libfabric_domain, rights_are_flags) {
 }
 
 TEST(libfabric_domain, rights_follow_the_capabilities) {
-  pretend_domain messages(0, FI_MSG);
+  fake_domain messages(0, FI_MSG);
   EXPECT_EQ(on(messages).limits().supported, local_access);
   EXPECT_EQ(on(messages).open(memory, rights::remote_read).error().code, errc::unsupported);
   EXPECT_TRUE(messages.asked.empty());
@@ -53,7 +53,7 @@ TEST(libfabric_domain, rights_follow_the_capabilities) {
 TEST(libfabric_domain, RMA_without_a_direction_is_all_directions) {
   const auto remote = rights::remote_read | rights::remote_write;
   const auto with = [](std::uint64_t capabilities) {
-    pretend_domain domain(0, capabilities);
+    fake_domain domain(0, capabilities);
     return on(domain).limits().supported;
   };
   EXPECT_EQ(with(FI_RMA), local_access | remote);
@@ -63,7 +63,7 @@ TEST(libfabric_domain, RMA_without_a_direction_is_all_directions) {
 }
 
 TEST(libfabric_domain, exactly_the_range_is_registered) {
-  pretend_domain domain(0);
+  fake_domain domain(0);
   auto registrar = on(domain);
   ASSERT_TRUE(registrar.open({0x10003, 0x10008}, local_access));
   EXPECT_EQ(domain.iovs.at(0).iov_base, reinterpret_cast<void*>(0x10003));
@@ -77,7 +77,7 @@ TEST(libfabric_domain, peers_say_offsets_or_addresses) {
                                    {int{FI_MR_SCALABLE}, 0x1000U},
                                    {FI_MR_VIRT_ADDR, 0x11000U},
                                    {int{FI_MR_BASIC}, 0x11000U}}) {
-    pretend_domain domain(mode);
+    fake_domain domain(mode);
     auto made = on(domain).open(memory, rights::remote_read);
     ASSERT_TRUE(made);
     EXPECT_EQ(made->peer_address(mine), said) << mode;
@@ -85,12 +85,12 @@ TEST(libfabric_domain, peers_say_offsets_or_addresses) {
 }
 
 TEST(libfabric_domain, the_provider_chooses_keys_where_it_says_so) {
-  pretend_domain domain(FI_MR_PROV_KEY);
+  fake_domain domain(FI_MR_PROV_KEY);
   EXPECT_EQ(on(domain).open(memory, local_access)->key, 70U);
 }
 
 TEST(libfabric_domain, a_narrow_key_wraps_and_skips_those_that_live) {
-  pretend_domain domain(0);
+  fake_domain domain(0);
   domain.attributes.mr_key_size = 1;
   auto registrar = on(domain, {.first_key = 254});
   auto kept = registrar.open(memory, local_access);
@@ -108,7 +108,7 @@ TEST(libfabric_domain, a_narrow_key_wraps_and_skips_those_that_live) {
 }
 
 TEST(libfabric_domain, keys_of_others_are_passed_over) {
-  pretend_domain domain(0);
+  fake_domain domain(0);
   domain.keys = {100, 101, 102};
   auto registrar = on(domain, {.first_key = 100});
   EXPECT_EQ(registrar.open(memory, local_access)->key, 103U);
@@ -120,13 +120,13 @@ TEST(libfabric_domain, keys_of_others_are_passed_over) {
 }
 
 TEST(libfabric_domain, the_key_that_means_none_is_never_asked_for) {
-  pretend_domain domain(0);
+  fake_domain domain(0);
   auto registrar = on(domain, {.first_key = FI_KEY_NOTAVAIL});
   EXPECT_NE(registrar.open(memory, local_access)->key, FI_KEY_NOTAVAIL);
 }
 
 TEST(libfabric_domain, a_region_of_an_endpoint_is_bound_and_enabled) {
-  pretend_domain domain(FI_MR_ENDPOINT);
+  fake_domain domain(FI_MR_ENDPOINT);
   EXPECT_EQ(libfabric_registrar::create(&domain.domain, &domain.info).error().code, errc::invalid_argument);
   ::fid_ep endpoint{};
   auto registrar = on(domain, {.endpoint = &endpoint});
@@ -142,7 +142,7 @@ TEST(libfabric_domain, a_region_of_an_endpoint_is_bound_and_enabled) {
 }
 
 TEST(libfabric_domain, a_domain_of_no_endpoint_binds_none) {
-  pretend_domain domain(0);
+  fake_domain domain(0);
   ::fid_ep endpoint{};
   ASSERT_TRUE(on(domain, {.endpoint = &endpoint}).open(memory, local_access));
   EXPECT_TRUE(domain.bound.empty());
@@ -150,13 +150,13 @@ TEST(libfabric_domain, a_domain_of_no_endpoint_binds_none) {
 }
 
 TEST(libfabric_domain, memory_of_a_device_is_said_to_be) {
-  pretend_domain without(0);
+  fake_domain without(0);
   const libfabric_registrar_options options{.device_of = [](const range& asked) {
     return asked.begin == memory.begin ? std::optional(libfabric_device_memory{libfabric_interface::cuda, 3})
                                        : std::nullopt;
   }};
   EXPECT_EQ(libfabric_registrar::create(&without.domain, &without.info, options).error().code, errc::unsupported);
-  pretend_domain domain(FI_MR_HMEM, FI_MSG | FI_HMEM);
+  fake_domain domain(FI_MR_HMEM, FI_MSG | FI_HMEM);
   auto registrar = on(domain, options);
   ASSERT_TRUE(registrar.open(memory, local_access));
   ASSERT_TRUE(registrar.open({1, 2}, local_access));
@@ -167,10 +167,10 @@ TEST(libfabric_domain, memory_of_a_device_is_said_to_be) {
 
 TEST(libfabric_domain, rules_that_cannot_be_kept_are_refused) {
   for (const int mode : {FI_MR_RAW, FI_MR_MMU_NOTIFY}) {
-    pretend_domain domain(mode);
+    fake_domain domain(mode);
     EXPECT_EQ(libfabric_registrar::create(&domain.domain, &domain.info).error().code, errc::unsupported) << mode;
   }
-  pretend_domain wide(0);
+  fake_domain wide(0);
   wide.attributes.mr_key_size = 16;
   EXPECT_EQ(libfabric_rules_of(&wide.info).error().code, errc::unsupported);
   EXPECT_EQ(libfabric_rules_of(nullptr).error().code, errc::invalid_argument);
@@ -178,13 +178,13 @@ TEST(libfabric_domain, rules_that_cannot_be_kept_are_refused) {
 }
 
 TEST(libfabric_domain, rules_are_told) {
-  pretend_domain domain(FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR, FI_MSG | FI_HMEM);
+  fake_domain domain(FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR, FI_MSG | FI_HMEM);
   domain.attributes.mr_cnt = 12;
   const auto rules = on(domain).rules();
   EXPECT_TRUE(rules.local && rules.allocated && rules.provider_keys && rules.virtual_addresses && rules.device_memory);
   EXPECT_FALSE(rules.endpoint || rules.collective);
   EXPECT_EQ(rules.regions, 12U);
-  pretend_domain old(FI_MR_BASIC);
+  fake_domain old(FI_MR_BASIC);
   old.info.mode = FI_LOCAL_MR;
   EXPECT_TRUE(on(old).rules().local && on(old).rules().provider_keys);
 }
@@ -201,7 +201,7 @@ TEST(libfabric_domain, refusals_keep_the_providers_code) {
                                      {FI_EKEYREJECTED, errc::unsupported},
                                      {FI_EINVAL, errc::driver_error},
                                      {FI_ENODEV, errc::driver_error}}) {
-    pretend_domain domain(0);
+    fake_domain domain(0);
     domain.refuse = -native;
     auto registrar = on(domain);
     const auto refused = registrar.open(memory, local_access);
@@ -214,7 +214,7 @@ TEST(libfabric_domain, refusals_keep_the_providers_code) {
 }
 
 TEST(libfabric_domain, a_full_domain_is_told_from_other_shortages) {
-  pretend_domain domain(0);
+  fake_domain domain(0);
   domain.attributes.mr_cnt = 1;
   auto registrar = on(domain);
   ASSERT_TRUE(registrar.open(memory, local_access));
@@ -224,7 +224,7 @@ TEST(libfabric_domain, a_full_domain_is_told_from_other_shortages) {
 }
 
 TEST(libfabric_domain, a_refused_close_leaves_all_as_it_was) {
-  pretend_domain domain(0);
+  fake_domain domain(0);
   auto registrar = on(domain, {.first_key = 5});
   auto made = registrar.open(memory, local_access);
   ASSERT_TRUE(made);
@@ -242,7 +242,7 @@ TEST(libfabric_domain, a_refused_close_leaves_all_as_it_was) {
 
 TEST(libfabric_domain, a_close_that_failed_otherwise_is_not_tried_again) {
   for (const int refused : {FI_EINVAL, FI_EIO, FI_ENODEV}) {
-    pretend_domain domain(0);
+    fake_domain domain(0);
     cache keeping{on(domain), {.monitor = monitor_choice::explicit_}};
     const std::vector<char> bytes(100);
     ASSERT_TRUE(keeping.acquire(bytes.data(), bytes.size()));
@@ -251,12 +251,12 @@ TEST(libfabric_domain, a_close_that_failed_otherwise_is_not_tried_again) {
     domain.refuse_close = 0;
     keeping.flush();
     EXPECT_EQ(domain.closes, 1) << "the provider may have freed it";
-    EXPECT_EQ(keeping.statistics().open_now, 0U);
+    EXPECT_EQ(keeping.statistics().open, 0U);
   }
 }
 
 TEST(libfabric_domain, a_key_whose_region_could_not_be_closed_is_not_used_again) {
-  pretend_domain domain(0);
+  fake_domain domain(0);
   domain.attributes.mr_key_size = 1;
   auto registrar = on(domain, {.first_key = 5});
   auto made = registrar.open(memory, local_access);
@@ -269,7 +269,7 @@ TEST(libfabric_domain, a_key_whose_region_could_not_be_closed_is_not_used_again)
 }
 
 TEST(libfabric_domain, a_failed_open_whose_region_stays_keeps_its_key) {
-  pretend_domain domain(FI_MR_ENDPOINT);
+  fake_domain domain(FI_MR_ENDPOINT);
   ::fid_ep endpoint{};
   domain.attributes.mr_key_size = 1;
   auto registrar = on(domain, {.endpoint = &endpoint, .first_key = 5});
@@ -283,7 +283,7 @@ TEST(libfabric_domain, a_failed_open_whose_region_stays_keeps_its_key) {
 
 TEST(libfabric_domain, a_region_that_could_be_neither_enabled_nor_closed_is_closed_later) {
   for (const bool by_its_end : {false, true}) {
-    pretend_domain domain(FI_MR_ENDPOINT);
+    fake_domain domain(FI_MR_ENDPOINT);
     ::fid_ep endpoint{};
     {
       auto registrar = on(domain, {.endpoint = &endpoint});
@@ -315,7 +315,7 @@ class libfabric_cache : public ::testing::Test {
   // NOLINTEND(concurrency-mt-unsafe)
 
   static bool caches_too(std::string provider, int mr_mode = 0, std::uint64_t capabilities = FI_MSG) {
-    pretend_domain domain(mr_mode, capabilities);
+    fake_domain domain(mr_mode, capabilities);
     domain.fabric.prov_name = provider.data();
     return libfabric_caches_too(&domain.info);
   }
@@ -362,7 +362,7 @@ TEST_F(libfabric_cache, of_EFA_has_its_own_switch) {
 }
 
 TEST_F(libfabric_cache, beside_pinfolds_has_to_be_accepted) {
-  pretend_domain domain(0);
+  fake_domain domain(0);
   std::string verbs = "verbs;ofi_rxm";
   domain.fabric.prov_name = verbs.data();
   const auto refused = libfabric_registrar::create(&domain.domain, &domain.info);

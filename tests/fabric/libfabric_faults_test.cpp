@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Every call of libfabric that a cache makes fails, in every way: over a domain of no provider, which has all the
 // calls, and over a real one.
+#include "fabric/fake_domain.hpp"
 #include "fabric/node.hpp"
-#include "fabric/pretend_domain.hpp"
 #include "fabric/watched_domain.hpp"
 #include "support/local_faults.hpp"
 
@@ -19,11 +19,11 @@ const std::vector<int> codes{FI_ENOMEM, FI_EINVAL, FI_EIO,        FI_EBUSY,  FI_
 // Failures that the cache does not report: a region that the provider may have freed counts as closed, and a taken key
 // is replaced by another.
 bool nobody_is_told(std::string_view call, int code) {
-  return call == "fi_close"sv ? !pretend_domain::stays_open(code) : code == FI_ENOKEY;
+  return call == "fi_close"sv ? !fake_domain::stays_open(code) : code == FI_ENOKEY;
 }
 
-struct pretend_driver {
-  explicit pretend_driver(int mr_mode) : domain(mr_mode), faults(domain.faults) {}
+struct fake_driver {
+  explicit fake_driver(int mr_mode) : domain(mr_mode), faults(domain.faults) {}
 
   static constexpr native_kind kind = native_kind::libfabric;
   libfabric_registrar registrar() {
@@ -31,28 +31,28 @@ struct pretend_driver {
     if (!made) throw std::runtime_error(describe(made.error()));
     return std::move(*made);
   }
-  [[nodiscard]] std::size_t open_now() const { return domain.regions.size(); }
+  [[nodiscard]] std::size_t open_count() const { return domain.regions.size(); }
   [[nodiscard]] std::size_t misuses() const { return static_cast<std::size_t>(domain.misuses); }
   static bool hidden(std::string_view call, int code) { return nobody_is_told(call, code); }
 
-  pretend_domain domain;
+  fake_domain domain;
   fault_points& faults;
   ::fid_ep endpoint{};
 };
 
 TEST(libfabric_faults, R10_R41_of_a_region_of_an_endpoint_leave_nothing_behind) {
-  pretend_driver driver(FI_MR_ENDPOINT);
+  fake_driver driver(FI_MR_ENDPOINT);
   expect_survival(driver, {"fi_mr_regattr", "fi_mr_bind", "fi_mr_enable", "fi_close"}, codes);
 }
 TEST(libfabric_faults, R10_R41_of_a_region_with_the_providers_key_leave_nothing_behind) {
-  pretend_driver driver(FI_MR_PROV_KEY | FI_MR_ENDPOINT);
+  fake_driver driver(FI_MR_PROV_KEY | FI_MR_ENDPOINT);
   expect_survival(driver, {"fi_mr_regattr", "fi_mr_bind", "fi_mr_enable", "fi_close"}, codes);
 }
 
 struct real_driver {
   static constexpr native_kind kind = native_kind::libfabric;
   [[nodiscard]] libfabric_registrar registrar() const { return here.registrar(); }
-  [[nodiscard]] std::size_t open_now() const { return domain.open_now(); }
+  [[nodiscard]] std::size_t open_count() const { return domain.open_count(); }
   static std::size_t misuses() { return 0; }  // the provider would crash
   static bool hidden(std::string_view call, int code) { return nobody_is_told(call, code); }
 

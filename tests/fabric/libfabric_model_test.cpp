@@ -18,10 +18,10 @@ TEST_P(libfabric_model, agrees_with_the_oracle_after_every_step) {
   const test_pages memory(2000);
   expect_local_agreement(model_steps(), [&] {
     real_world<libfabric_registrar> world(memory, [&] { return here.registrar(); });
-    world.agrees = [&](const auto& noted) { return domain.open_now() == noted.device->open_now(); };
+    world.agrees = [&](const auto& noted) { return domain.open_count() == noted.device->open_count(); };
     return world;
   });
-  EXPECT_EQ(domain.open_now(), 0U);
+  EXPECT_EQ(domain.open_count(), 0U);
 }
 
 std::string name_of_provider(const ::testing::TestParamInfo<const char*>& info) {

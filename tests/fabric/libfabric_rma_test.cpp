@@ -57,12 +57,12 @@ class libfabric_rma : public ::testing::TestWithParam<const char*> {
     return nodes->get(into.data(), into.size(), mine->handle().desc, source.peer_address(from), source.key);
   }
 
-  /// Returns whether a put of 'n's is refused. udp and shm do not answer what they refuse, so the patience is short.
+  /// Returns whether a put of 'n's is refused. udp and shm do not answer what they refuse, so the timeout is short.
   bool refuses(std::size_t bytes, std::uint64_t peer_address, std::uint64_t key) {
     late_.assign(bytes, 'n');
     auto mine = near->acquire(late_.data(), bytes, rights::local_read);
     if (!mine) throw std::runtime_error(describe(mine.error()));
-    nodes->patience = std::chrono::seconds(1);
+    nodes->timeout = std::chrono::seconds(1);
     return nodes->put(late_.data(), bytes, mine->handle().desc, peer_address, key) != 0;
   }
   bool refuses(std::size_t bytes, const lease<libfabric_registrar>& theirs, const void* to) {

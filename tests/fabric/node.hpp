@@ -143,12 +143,12 @@ class node_pair {
 
   node near;
   node far;
-  std::chrono::seconds patience{10};
+  std::chrono::seconds timeout{10};
 
  private:
   template <class Post>
   int finish(Post post) const {
-    const auto deadline = std::chrono::steady_clock::now() + patience;
+    const auto deadline = std::chrono::steady_clock::now() + timeout;
     const auto late = [&] { return std::chrono::steady_clock::now() > deadline; };
     ssize_t posted = post();
     for (; posted == -FI_EAGAIN && !late(); posted = post()) static_cast<void>(progress());

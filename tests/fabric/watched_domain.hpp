@@ -31,7 +31,7 @@ class watched_domain {
   watched_domain(const watched_domain&) = delete;
   watched_domain& operator=(const watched_domain&) = delete;
 
-  [[nodiscard]] std::size_t open_now() const {
+  [[nodiscard]] std::size_t open_count() const {
     const std::lock_guard guard(mutex_);
     return open_.size();
   }

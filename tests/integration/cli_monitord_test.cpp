@@ -61,7 +61,7 @@ int notice_as_nobody(const std::string& socket) {
   ::setenv("PINFOLD_MONITORD", socket.c_str(), 1);
   if (::getuid() == 0 && (::setgid(65534) != 0 || ::setuid(65534) != 0)) return 1;
   constexpr std::size_t bytes = 65536;
-  pinfold::cache cache(pretend_registrar{std::make_shared<pretend_device>()}, {.monitor = monitor_choice::bpf});
+  pinfold::cache cache(fake_registrar{std::make_shared<fake_device>()}, {.monitor = monitor_choice::bpf});
   std::fprintf(stderr, "%s\n", cache.monitors().c_str());
   if (cache.monitors() != "bpf") return 2;
   void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

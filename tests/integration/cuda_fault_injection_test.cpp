@@ -86,7 +86,7 @@ class cuda_faults : public cuda_peer_test, public ::testing::WithParamInterface<
     EXPECT_TRUE(cache.flush());
     const auto now = cache.statistics();
     expect_counters_add_up(now);
-    EXPECT_EQ(now.open_now, 0U);
+    EXPECT_EQ(now.open, 0U);
     EXPECT_EQ(now.quarantined, 0U);
     EXPECT_EQ(cache.backend().held(), 0U);
     TearDown();

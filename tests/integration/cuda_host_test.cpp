@@ -82,7 +82,7 @@ TEST_F(cuda_host, R6_partly_overlapping_idle_ones_are_closed_and_registered_anew
   ASSERT_TRUE(across) << describe(across.error());
   const auto now = cache.statistics();
   EXPECT_EQ(now.conflicts, 2U);
-  EXPECT_EQ(now.open_now, 2U);
+  EXPECT_EQ(now.open, 2U);
   EXPECT_TRUE(cache.find(memory.at(20), page)) << "it was in nobody's way";
 }
 
@@ -91,7 +91,7 @@ TEST_F(cuda_host, R6_a_partly_overlapping_lease_is_in_use_conflict) {
   auto lease = acquire(cache, 0, 4);
   ASSERT_TRUE(lease);
   expect_refused(cache, memory.pages(2, 4), errc::in_use_conflict, status::host_memory_already_registered);
-  EXPECT_EQ(cache.statistics().open_now, 1U);
+  EXPECT_EQ(cache.statistics().open, 1U);
   EXPECT_TRUE(lease->release());
   EXPECT_TRUE(acquire(cache, 2, 4));
 }
@@ -158,7 +158,7 @@ TEST_F(cuda_host, R7_R28_out_of_memory_closes_idle_ones_one_at_a_time) {
   EXPECT_TRUE(cache.find(memory.at(4), page));
   emulation().fail("cuMemHostRegister", 1, static_cast<int>(status::out_of_memory), true);
   expect_refused(cache, memory.pages(12, 1), errc::out_of_resources, status::out_of_memory);
-  EXPECT_EQ(cache.statistics().open_now, 0U);
+  EXPECT_EQ(cache.statistics().open, 0U);
 }
 
 TEST_F(cuda_host, R10_any_single_fault_leaves_nothing_behind) {
@@ -174,7 +174,7 @@ TEST_F(cuda_host, R10_any_single_fault_leaves_nothing_behind) {
       ASSERT_EQ(gpu().calls().ctx_set_current(nullptr), status::success);
       EXPECT_TRUE(acquire(cache, 1, 4));
       EXPECT_TRUE(cache.flush());
-      EXPECT_EQ(cache.statistics().open_now, 0U);
+      EXPECT_EQ(cache.statistics().open, 0U);
       EXPECT_EQ(registrations(), 0U);
     }
 }

@@ -67,7 +67,7 @@ class cuda_identified : public cuda_test {
     const auto refused = cache.acquire(reinterpret_cast<const void*>(what.begin), what.size());
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error(), code) << describe(refused.error());
-    EXPECT_EQ(cache.statistics().open_now, 0U);
+    EXPECT_EQ(cache.statistics().open, 0U);
   }
 
   device_memory neighbour{size};
@@ -138,7 +138,7 @@ TEST_F(cuda_identified, R5_a_lease_on_freed_memory_stays_and_is_stale) {
   EXPECT_FALSE(fresh->stale());
   EXPECT_NE(old->handle().identity, fresh->handle().identity);
   EXPECT_TRUE(old->release());
-  EXPECT_EQ(cache.statistics().open_now, 1U);
+  EXPECT_EQ(cache.statistics().open, 1U);
 }
 
 TEST_F(cuda_identified, memory_that_was_freed_is_not_found_and_not_registered) {

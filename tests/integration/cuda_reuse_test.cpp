@@ -16,7 +16,7 @@ class cuda_reuse : public cuda_peer_test {
   void expect_recovered(cuda_cache& cache, const cuda_shared& fresh, std::uint32_t seed, std::uint64_t conflicts) {
     touch(cache, fresh, seed);
     EXPECT_EQ(cache.statistics().conflicts, conflicts);
-    EXPECT_EQ(cache.backend().held(), cache.statistics().open_now);
+    EXPECT_EQ(cache.backend().held(), cache.statistics().open);
     expect_counters_add_up(cache.statistics());
   }
 };
@@ -63,7 +63,7 @@ TEST_F(cuda_reuse, R4_an_equal_buffer_at_the_same_address_is_another) {
   EXPECT_EQ(now.misses, 20U);
   if (!real_gpu()) {
     EXPECT_EQ(now.invalid, 19U) << "found by the token, before the driver is asked";
-    EXPECT_EQ(now.open_now, 1U);
+    EXPECT_EQ(now.open, 1U);
   }
 }
 
@@ -89,7 +89,7 @@ TEST_F(cuda_reuse, R6_the_new_allocation_begins_above_the_old_one_and_ends_with_
   SKIP_UNLESS_AT(fresh, old.handle.base + 32 * kib);
   touch(cache, fresh, 3);
   EXPECT_EQ(cache.statistics().invalid, 1U) << "the old entry has the wanted bytes: its token tells";
-  EXPECT_EQ(cache.statistics().open_now, 1U);
+  EXPECT_EQ(cache.statistics().open, 1U);
 }
 
 TEST_F(cuda_reuse, R6_the_new_allocation_begins_above_the_old_one_and_ends_after_it) {

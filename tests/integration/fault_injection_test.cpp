@@ -80,7 +80,7 @@ std::size_t run_with(std::size_t failing, const error& with, const cache_options
   EXPECT_TRUE(cache.flush());
   const auto now = cache.statistics();
   expect_counters_add_up(now);
-  EXPECT_EQ(now.open_now, 0U);
+  EXPECT_EQ(now.open, 0U);
   EXPECT_EQ(now.bytes_now, 0U);
   EXPECT_EQ(now.entries_now, 0U);
   EXPECT_EQ(now.quarantined, 0U);

@@ -24,7 +24,7 @@ TEST(io_uring_cache, R28_full_table_evicts_and_goes_on) {
   std::vector<std::vector<std::byte>> buffers;
   for (unsigned i = 0; i < 40; ++i) buffers.emplace_back(65536, static_cast<std::byte>(i));
   for (const auto& one : buffers) ASSERT_TRUE(cache.acquire(one));
-  EXPECT_EQ(cache.statistics().open_now, 8U);
+  EXPECT_EQ(cache.statistics().open, 8U);
   EXPECT_EQ(cache.statistics().evicted, 32U);
   std::vector<cache_type::lease> held;
   for (unsigned i = 0; i < 8; ++i) held.push_back(std::move(*cache.acquire(buffers[i])));

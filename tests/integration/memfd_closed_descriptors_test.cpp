@@ -106,7 +106,7 @@ TEST(memfd_closed_descriptors, server_does_not_spin_on_a_listener_that_was_close
               ::closefrom(first);
               std::optional exporter(*memfd_exporter::create({.serve = true}));
               ::close(listening_descriptor());
-              static_cast<void>(exchange::connect_to(exporter->id()));  // ends the poll that is still listening
+              static_cast<void>(fd_passing::connect_to(exporter->id()));  // ends the poll that is still listening
               std::this_thread::sleep_for(std::chrono::milliseconds(50));
               const auto before = processor_time();
               std::this_thread::sleep_for(std::chrono::milliseconds(500));

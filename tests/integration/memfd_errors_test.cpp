@@ -141,7 +141,7 @@ TEST(memfd_errors_pidfd, a_process_with_the_same_number_that_started_later_is_an
 }
 
 TEST(memfd_errors_pidfd, a_descriptor_that_is_no_memfd_now_is_stale) {
-  const exchange::file file = sealed_file(4 * kib, all_seals);
+  const fd_passing::file file = sealed_file(4 * kib, all_seals);
   const auto handle = handle_of(file, 4 * kib);
   memfd_importer reader({.via = memfd_via::pidfd});
   ASSERT_TRUE(reader.open(any_peer, handle));
@@ -156,7 +156,7 @@ TEST(memfd_errors_seals, each_missing_seal_is_named) {
   const std::pair<int, std::string> seals[] = {
       {F_SEAL_SHRINK, "SHRINK"}, {F_SEAL_GROW, "GROW"}, {F_SEAL_FUTURE_WRITE, "FUTURE_WRITE"}};
   for (const auto& [seal, seal_name] : seals) {
-    const exchange::file file = sealed_file(4 * kib, all_seals & ~seal);
+    const fd_passing::file file = sealed_file(4 * kib, all_seals & ~seal);
     const auto made = reader.open(any_peer, handle_of(file, 4 * kib));
     ASSERT_FALSE(made) << seal_name;
     EXPECT_EQ(made.error(), errc::not_permitted);
@@ -174,10 +174,10 @@ TEST(memfd_errors_seals, a_reader_refuses_what_others_can_write_unless_told_othe
 }
 
 TEST(memfd_errors_seals, a_file_sealed_against_all_writes_will_do_and_so_will_none_when_told_so) {
-  const exchange::file finished = sealed_file(4 * kib, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
+  const fd_passing::file finished = sealed_file(4 * kib, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
   memfd_importer careful({.via = memfd_via::pidfd});
   EXPECT_TRUE(careful.open(any_peer, handle_of(finished, 4 * kib)));
-  const exchange::file open_file = sealed_file(4 * kib, 0);
+  const fd_passing::file open_file = sealed_file(4 * kib, 0);
   memfd_importer trusting({.via = memfd_via::pidfd, .require_seals = false});
   EXPECT_TRUE(trusting.open(any_peer, handle_of(open_file, 4 * kib)));
 }

@@ -20,11 +20,11 @@ constexpr std::size_t bytes = 65536;
 constexpr int usable = PROT_READ | PROT_WRITE;
 constexpr int own = MAP_PRIVATE | MAP_ANONYMOUS;
 
-using cache_type = pinfold::cache<pretend_registrar>;
+using cache_type = pinfold::cache<fake_registrar>;
 
 struct fork_of_a_monitored_process : ::testing::TestWithParam<monitor_choice> {
-  std::shared_ptr<pretend_device> device = std::make_shared<pretend_device>();
-  cache_type cache{pretend_registrar{device}, {.monitor = GetParam()}};
+  std::shared_ptr<fake_device> device = std::make_shared<fake_device>();
+  cache_type cache{fake_registrar{device}, {.monitor = GetParam()}};
   void* at = ::mmap(nullptr, bytes, usable, own, -1, 0);
 
   void SetUp() override {
@@ -57,13 +57,13 @@ TEST_P(fork_of_a_monitored_process, the_child_uses_nothing_of_the_parents) {
     return !got && got.error().code == errc::closed ? 0 : 2;
   });
   EXPECT_EQ(child.finish(), 0);
-  EXPECT_EQ(device->open_now(), 1U);
+  EXPECT_EQ(device->open_count(), 1U);
   EXPECT_TRUE(notices(cache, at));
 }
 
 TEST_P(fork_of_a_monitored_process, a_cache_of_the_childs_own_is_monitored) {
   child_process child([&](line& talk) {
-    cache_type mine(pretend_registrar{std::make_shared<pretend_device>()}, {.monitor = GetParam()});
+    cache_type mine(fake_registrar{std::make_shared<fake_device>()}, {.monitor = GetParam()});
     if (mine.monitors() != cache.monitors()) return 1;
     if (!talk.send(1) || !talk.receive<int>()) return 2;  // the parent's monitors are at work, too
     return notices(mine, at) ? 0 : 3;
@@ -89,7 +89,7 @@ TEST_P(fork_of_a_monitored_process, vfork_and_exec_change_nothing) {
 
 TEST_P(fork_of_a_monitored_process, the_parent_may_end_before_the_child) {
   child_process outer([&](line&) {
-    auto inner_cache = std::make_unique<cache_type>(pretend_registrar{std::make_shared<pretend_device>()},
+    auto inner_cache = std::make_unique<cache_type>(fake_registrar{std::make_shared<fake_device>()},
                                                     cache_options{.monitor = GetParam()});
     child_process inner([&](line& talk) { return talk.receive<int>() && replace(at) ? 0 : 1; });
     inner_cache.reset();  // the cache's monitors end while the child has copies of all

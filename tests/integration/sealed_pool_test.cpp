@@ -25,7 +25,7 @@ namespace {
 constexpr std::size_t mib = std::size_t{1} << 20U;
 constexpr std::size_t size = 2 * mib;
 
-using pool_type = registered_pool<pretend_registrar>;
+using pool_type = registered_pool<fake_registrar>;
 
 std::optional<std::string> why_no_sealing() {
   local_fixture f;
@@ -116,7 +116,7 @@ TEST_F(sealed_pool, R50_slabs_go_back_to_the_arena_and_to_the_next_pool) {
     pool.deallocate(first, 3 * mib);
     EXPECT_EQ(pool.trim(), 3 * mib);
   }
-  EXPECT_EQ(f.device->open_now(), 0U) << "mapped for ever, but not registered";
+  EXPECT_EQ(f.device->open_count(), 0U) << "mapped for ever, but not registered";
   EXPECT_EQ(sealed_arena::usage().idle, before.idle + 3 * mib);
   for (const bool clear : {false, true}) {
     pool_type pool(f.cache, {.slab_bytes = 3 * mib, .pages = page_kind::plain, .clear = clear, .sealed = true});

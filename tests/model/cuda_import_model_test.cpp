@@ -24,7 +24,7 @@ class gpu_world {
 
   /// Gives a place fresh memory; `gone` gets the serial of the memory that was there.
   template <class Gone>
-  pretend_handle allocate(std::size_t which, std::size_t place, std::size_t bytes, Gone&& gone) {
+  fake_handle allocate(std::size_t which, std::size_t place, std::size_t bytes, Gone&& gone) {
     auto& peer = peers_[which];
     if (!peer.process) peer = {std::make_unique<cuda_peer>(), ++last_peer_, {}};
     auto& here = peer.owned[place];
@@ -48,7 +48,7 @@ class gpu_world {
         if (one != 0 && peer.process) peer.process->free(shared_.at(std::exchange(one, 0)).address);
     shared_.clear();
   }
-  [[nodiscard]] const cuda_ipc_handle& handle(const pretend_handle& of) const { return shared_.at(of.serial).handle; }
+  [[nodiscard]] const cuda_ipc_handle& handle(const fake_handle& of) const { return shared_.at(of.serial).handle; }
 
  private:
   struct peer_state {
@@ -101,8 +101,8 @@ class both {
     RC_ASSERT(actual == expected);
     const auto now = cache_.statistics();
     const auto driver = gpu().counters();
-    RC_ASSERT(now.open_now == cache_.backend().held());
-    RC_ASSERT(driver.live_mappings <= now.open_now);
+    RC_ASSERT(now.open == cache_.backend().held());
+    RC_ASSERT(driver.live_mappings <= now.open);
     RC_ASSERT(driver.opens == driver.mapped);
     RC_ASSERT(driver.double_closes + driver.wrong_closes == 0U);
     RC_ASSERT(now.acquires == now.hits + now.misses + now.failed_acquires);
@@ -123,18 +123,18 @@ class both {
 
  private:
   struct leased {
-    pretend_handle of;
+    fake_handle of;
     std::size_t offset;
     oracle::item* item;
     cuda_cache::lease lease;
   };
 
   // Recent handles are requested most often; old and dead ones still sometimes.
-  const pretend_handle& handle(std::uint32_t number) const {
+  const fake_handle& handle(std::uint32_t number) const {
     const auto recent = std::min<std::size_t>(handles_.size(), number % 8 == 0 ? handles_.size() : 8);
     return handles_[handles_.size() - 1 - number / 8 % recent];
   }
-  static range part(const pretend_handle& of, std::uint32_t number) {
+  static range part(const fake_handle& of, std::uint32_t number) {
     const auto begin = of.base + 8 * (number % (of.size / 8));
     return number % 3 == 0 ? of.allocation() : range{begin, begin + 8};
   }
@@ -142,11 +142,11 @@ class both {
     const auto* const byte = static_cast<const std::byte*>(one.lease.data());
     return *byte == pattern_byte(static_cast<std::uint32_t>(one.of.serial), one.offset);
   }
-  void keep(const pretend_handle& of, const range& where, cuda_cache::lease&& lease) {
+  void keep(const fake_handle& of, const range& where, cuda_cache::lease&& lease) {
     leases_.push_back({of, where.begin - of.base, oracle_.granted(), std::move(lease)});
   }
 
-  void acquire(const pretend_handle& wanted, const range& where) {
+  void acquire(const fake_handle& wanted, const range& where) {
     const auto expected = oracle_.acquire(wanted, where);
     auto got = cache_.acquire({wanted.exporter}, world_.handle(wanted), where.begin, where.size());
     RC_LOG() << "acquire: expected " << (expected ? name_of(*expected) : "success") << ", got "
@@ -155,7 +155,7 @@ class both {
     if (expected) RC_ASSERT(got.error().code == *expected);
     if (got) keep(wanted, where, std::move(*got));
   }
-  void find(const pretend_handle& wanted, const range& where) {
+  void find(const fake_handle& wanted, const range& where) {
     const bool expected = oracle_.find(wanted, where);
     auto got = cache_.find({wanted.exporter}, world_.handle(wanted), where.begin, where.size());
     RC_ASSERT(got.has_value() == expected);
@@ -181,7 +181,7 @@ class both {
     oracle_.exported.push_back(made);
     handles_.push_back(made);
   }
-  void invalidate(const pretend_handle& near, std::uint32_t number) {
+  void invalidate(const fake_handle& near, std::uint32_t number) {
     const range gone{near.base + number % 8192, near.base + number % 8192 + 1 + number};
     oracle_.invalidate(near.exporter, gone);
     cache_.invalidate({near.exporter}, gone);
@@ -202,7 +202,7 @@ class both {
   gpu_world& world_;
   oracle oracle_;
   cuda_cache cache_;
-  std::vector<pretend_handle> handles_;
+  std::vector<fake_handle> handles_;
   std::vector<leased> leases_;
 };
 

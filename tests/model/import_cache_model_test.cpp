@@ -48,7 +48,7 @@ class both {
       actual.emplace(e.peer.value, e.covered.begin, e.covered.end, e.state, e.leases, e.bypass);
     RC_ASSERT(actual == expected);
     const auto now = real_.cache.statistics();
-    RC_ASSERT(now.open_now == real_.world->open_now());
+    RC_ASSERT(now.open == real_.world->open_count());
     RC_ASSERT(now.acquires == now.hits + now.misses + now.failed_acquires);
     RC_ASSERT(now.leases_now == leases_.size());
     RC_ASSERT(real_.world->misuses == 0U);
@@ -60,25 +60,25 @@ class both {
     oracle_.failing_closes = failing_closes_ = 0;
     while (!leases_.empty()) release(0, false);
     RC_ASSERT(bool(real_.cache.flush()));
-    RC_ASSERT(real_.world->open_now() == 0U);
+    RC_ASSERT(real_.world->open_count() == 0U);
     RC_ASSERT(real_.cache.statistics().bytes_now == 0U);
     RC_ASSERT(real_.cache.statistics().bypass_bytes == 0U);
   }
 
  private:
-  using lease = import_cache<pretend_importer>::lease;
+  using lease = import_cache<fake_importer>::lease;
 
   // Recent handles are requested most often; old and dead ones still sometimes.
-  const pretend_handle& handle(std::uint32_t number) const {
+  const fake_handle& handle(std::uint32_t number) const {
     const auto recent = std::min<std::size_t>(handles_.size(), number % 8 == 0 ? handles_.size() : 8);
     return handles_[handles_.size() - 1 - number / 8 % recent];
   }
-  static range part(const pretend_handle& of, std::uint32_t number) {
+  static range part(const fake_handle& of, std::uint32_t number) {
     const auto begin = of.base + 8 * (number % (of.size / 8));
     return number % 3 == 0 ? of.allocation() : range{begin, begin + 8};
   }
 
-  void acquire(const pretend_handle& wanted, const range& where) {
+  void acquire(const fake_handle& wanted, const range& where) {
     const auto expected = oracle_.acquire(wanted, where);
     auto got = real_.cache.acquire({wanted.exporter}, wanted, where.begin, where.size());
     RC_LOG() << "acquire: expected " << (expected ? name_of(*expected) : "success") << ", got "
@@ -87,7 +87,7 @@ class both {
     if (expected) RC_ASSERT(got.error().code == *expected);
     if (got) leases_.emplace_back(wanted, std::move(*got));
   }
-  void find(const pretend_handle& wanted, const range& where) {
+  void find(const fake_handle& wanted, const range& where) {
     const bool expected = oracle_.find(wanted, where);
     auto got = real_.cache.find({wanted.exporter}, wanted, where.begin, where.size());
     RC_ASSERT(got.has_value() == expected);
@@ -122,7 +122,7 @@ class both {
     real_.world->kill(peer);
   }
   void inject() {
-    real_.world->inject([this](driver_call call, const pretend_handle&) -> std::optional<error> {
+    real_.world->inject([this](driver_call call, const fake_handle&) -> std::optional<error> {
       int& left = call == driver_call::open ? failing_opens_ : failing_closes_;
       if (left == 0) return std::nullopt;
       --left;
@@ -132,9 +132,9 @@ class both {
   static void same(bool expected, const result<void>& got) { RC_ASSERT(got.has_value() == expected); }
 
   oracle oracle_;
-  pretend_fixture<> real_;
-  std::vector<pretend_handle> handles_;
-  std::vector<std::pair<pretend_handle, lease>> leases_;
+  fake_fixture<> real_;
+  std::vector<fake_handle> handles_;
+  std::vector<std::pair<fake_handle, lease>> leases_;
   int failing_opens_ = 0;
   int failing_closes_ = 0;
   errc open_failure_ = errc::driver_error;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Random histories of a cache of local memory over a device that pretends: R20-R24, R27, R28, R41, R43, R49.
 #include "model/local_model.hpp"
-#include "support/pretend_registrar.hpp"
+#include "support/fake_registrar.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -10,8 +10,8 @@ namespace pinfold::testing {
 namespace {
 
 struct device_world {
-  using registrar_type = pretend_group_registrar;
-  std::shared_ptr<pretend_device> device = std::make_shared<pretend_device>();
+  using registrar_type = fake_group_registrar;
+  std::shared_ptr<fake_device> device = std::make_shared<fake_device>();
   std::uintptr_t begin = 0, unit = 1;
 
   [[nodiscard]] registrar_type registrar() const { return registrar_type(device); }

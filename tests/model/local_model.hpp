@@ -4,7 +4,7 @@
 ///
 ///     struct world {               // one for each history
 ///       using registrar_type = my_registrar;
-///       std::shared_ptr<pretend_device> device;   // notes what is registered, and refuses what a history says
+///       std::shared_ptr<fake_device> device;   // notes what is registered, and refuses what a history says
 ///       std::uintptr_t begin, unit;               // where 2 000 units of memory are; registered to the unit
 ///       registrar_type registrar();
 ///       std::uint64_t number_of(const registrar_type::registration_type&);   // the device's
@@ -55,7 +55,7 @@ class local_model {
       case local_kind::announce:
         oracle_.invalidate(memory);
         announce_gone(at(memory), memory.size());
-        RC_ASSERT(!cache_.find(nullptr, 1));  // any request makes the cache read the board
+        RC_ASSERT(!cache_.find(nullptr, 1));  // any request makes the cache read the event log
         return;
       case local_kind::unpersist: oracle_.unpersist(memory); return cache_.unpersist(at(memory), memory.size());
       case local_kind::fail_opens:
@@ -92,7 +92,7 @@ class local_model {
     oracle_.unpersist({0, UINTPTR_MAX});
     cache_.unpersist(nullptr, UINTPTR_MAX);
     RC_ASSERT(bool(cache_.flush()));
-    RC_ASSERT(world_.device->open_now() == 0U);
+    RC_ASSERT(world_.device->open_count() == 0U);
     RC_ASSERT(world_.device->misuses == 0U);
     RC_ASSERT(world_.sound());
     RC_ASSERT(cache_.statistics().bytes_now == 0U);

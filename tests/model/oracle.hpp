@@ -5,7 +5,7 @@
 #pragma once
 
 #include "model/second_chance.hpp"
-#include "support/pretend_importer.hpp"
+#include "support/fake_importer.hpp"
 
 #include <pinfold/options.hpp>
 #include <pinfold/statistics.hpp>
@@ -21,7 +21,7 @@ namespace pinfold::testing {
 class oracle {
  public:
   struct item {
-    pretend_handle handle;
+    fake_handle handle;
     entry_state state = entry_state::live;
     int leases = 0;
     bool visited = false;  // since the hand last passed
@@ -32,7 +32,7 @@ class oracle {
   oracle(const cache_options& options, std::size_t capacity) : options_(options), capacity_(capacity) {}
 
   // The world.
-  std::list<pretend_handle> exported;
+  std::list<fake_handle> exported;
   int failing_opens = 0;
   errc open_failure = errc::driver_error;
   int failing_closes = 0;
@@ -45,7 +45,7 @@ class oracle {
   /// The item that the last successful call leased.
   [[nodiscard]] item* granted() const noexcept { return granted_; }
 
-  outcome acquire(const pretend_handle& wanted, const range& part) {
+  outcome acquire(const fake_handle& wanted, const range& part) {
     if (item* found = live(wanted, part)) return lease(*found);
     close_queued(4);
     for (;;) {
@@ -62,13 +62,13 @@ class oracle {
     }
   }
 
-  bool find(const pretend_handle& wanted, const range& part) {
+  bool find(const fake_handle& wanted, const range& part) {
     if (item* found = live(wanted, part)) return lease(*found), true;
     while (item* stale = replaced(wanted, part)) mark(*stale);
     return false;
   }
 
-  bool release(const pretend_handle& held) {
+  bool release(const fake_handle& held) {
     return release(
         *std::find_if(items_.begin(), items_.end(), [&](auto& i) { return i.handle == held && i.leases > 0; }));
   }
@@ -119,17 +119,17 @@ class oracle {
     all.sort([](item* a, item* b) { return a->handle.base < b->handle.base; });
     return all;
   }
-  item* live(const pretend_handle& wanted, const range&) {
+  item* live(const fake_handle& wanted, const range&) {
     for (auto& i : items_)
       if (findable(i) && i.handle == wanted) return &i;
     return nullptr;
   }
-  item* replaced(const pretend_handle& wanted, const range& part) {
+  item* replaced(const fake_handle& wanted, const range& part) {
     for (item* i : in_order(wanted.exporter, part))
       if (findable(*i) && i->handle.allocation().contains(part) && i->handle != wanted) return i;
     return nullptr;
   }
-  item* unusable(const pretend_handle& wanted) {
+  item* unusable(const fake_handle& wanted) {
     for (auto& i : items_)
       if (!findable(i) && i.handle == wanted) return &i;
     return nullptr;
@@ -219,7 +219,7 @@ class oracle {
     if (reusable(items_.back())) kept_.add(items_.back());
     return {};
   }
-  [[nodiscard]] std::ptrdiff_t open_of(const pretend_handle& handle) const {
+  [[nodiscard]] std::ptrdiff_t open_of(const fake_handle& handle) const {
     return std::count_if(items_.begin(), items_.end(), [&](auto& i) { return i.handle == handle; });
   }
   [[nodiscard]] bool is_shared(const item& one) const { return counts_opens && open_of(one.handle) > 1; }
@@ -229,7 +229,7 @@ class oracle {
     for (const auto& i : items_) serials.insert(i.handle.serial);
     return serials.size();
   }
-  outcome driver_says(const pretend_handle& wanted) {
+  outcome driver_says(const fake_handle& wanted) {
     if (counts_opens && open_of(wanted) > 0) return {};
     if (failing_opens > 0) return --failing_opens, open_failure;
     if (mapped_before_stale) {
@@ -243,7 +243,7 @@ class oracle {
     if (mappings() >= capacity_) return errc::out_of_resources;
     return {};
   }
-  outcome clear(const pretend_handle& wanted) {
+  outcome clear(const fake_handle& wanted) {
     for (;;) {
       auto way = in_order(wanted.exporter, wanted.allocation());
       if (way.empty()) return {};

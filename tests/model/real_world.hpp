@@ -3,7 +3,7 @@
 /// A `local_model`'s world over a real registrar, with real memory.
 #pragma once
 
-#include "support/noted_registrar.hpp"
+#include "support/recording_registrar.hpp"
 #include "support/test_pages.hpp"
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace pinfold::testing {
 
 template <registrar R>
 struct real_world {
-  using registrar_type = noted_registrar<R>;
+  using registrar_type = recording_registrar<R>;
 
   real_world(const test_pages& memory, std::function<R()> make_one)
       : begin(memory.pages(0, 1).begin), make(std::move(make_one)) {}
@@ -32,7 +32,7 @@ struct real_world {
   }
   [[nodiscard]] bool sound() const { return !agrees || agrees(*this); }
 
-  std::shared_ptr<pretend_device> device = std::make_shared<pretend_device>();
+  std::shared_ptr<fake_device> device = std::make_shared<fake_device>();
   std::shared_ptr<region_numbers> numbers = std::make_shared<region_numbers>();
   std::uintptr_t begin, unit = test_pages::page;
   std::function<R()> make;

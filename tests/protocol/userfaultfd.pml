@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
  * From an event of memory to the next look-up, over userfaultfd: src/monitors/userfaultfd/thread.cpp (the reader),
- * src/invalidation/board.cpp (numbers and ranges) and src/core/engine_news.cpp (a cache that reads them). Two callers unmap or
+ * src/invalidation/event_log.cpp (numbers and ranges) and src/core/engine_invalidation.cpp (a cache that reads them). Two callers unmap or
  * discard at the same time, each its own memory, and ask two caches for it again. `scripts/model-check` runs every
  * variant. THIRD adds a thread that gets the address from the kernel before the caller is released; POSTS adds numbers
  * of another monitor, for other memory or for none that is registered, so that the ring overflows; HOOKED has the
@@ -29,7 +29,7 @@
 #define RUN 3       /* the callers that run, a bit each */
 #endif
 #ifndef RING
-#define RING 2 /* places of the board */
+#define RING 2 /* places of the event_log */
 #endif
 #ifndef ROUNDS
 #define ROUNDS 1    /* events that each caller causes */
@@ -45,7 +45,7 @@
 #define NOTHING 7   /* a published range that touches no memory here */
 #define EMPTY 6     /* a range that is registered nowhere */
 
-/* The board. */
+/* The event_log. */
 byte generation = 1;
 byte mark[RING];    /* number + 1 once the range is published; with BUSY while it changes */
 byte gone[RING];    /* the memory that went */

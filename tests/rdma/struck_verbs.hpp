@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
 /// libibverbs' functions as this program sees them: each fails when a test says so. Otherwise it calls the real one or,
-/// over `pretend_verbs`, records the registration. Include it in one source of a program: it defines them.
+/// over `fake_verbs`, records the registration. Include it in one source of a program: it defines them.
 #pragma once
 
 #include "support/fault_points.hpp"
@@ -27,17 +27,17 @@ struct verbs_calls {
 inline verbs_calls verbs_now;
 
 /// A device without hardware, with paging on demand.
-class pretend_verbs {
+class fake_verbs {
  public:
-  pretend_verbs() {
+  fake_verbs() {
     device_.query_device_ex = answer;
     device_.sz = sizeof device_;
     device_.context.abi_compat = __VERBS_ABI_IS_EXTENDED;
     device_.context.num_comp_vectors = mark;
     domain.context = &device_.context;
   }
-  pretend_verbs(const pretend_verbs&) = delete;
-  pretend_verbs& operator=(const pretend_verbs&) = delete;
+  fake_verbs(const fake_verbs&) = delete;
+  fake_verbs& operator=(const fake_verbs&) = delete;
 
   static bool owns(const ibv_pd* domain) { return domain->context->num_comp_vectors == mark; }
   ibv_pd domain{};
@@ -64,7 +64,7 @@ F* libibverbs(const char* name) {
 template <class Register>
 ibv_mr* verbs_calls::open(const char* call, ibv_pd* domain, Register real) {
   if (const int fault = faults.strike(call)) return errno = fault, nullptr;
-  const bool pretend = pretend_verbs::owns(domain);
+  const bool pretend = fake_verbs::owns(domain);
   ibv_mr* const made = pretend ? new ibv_mr() : real();
   if (pretend) made->pd = domain;
   if (made != nullptr) regions.insert(made);
@@ -74,7 +74,7 @@ ibv_mr* verbs_calls::open(const char* call, ibv_pd* domain, Register real) {
 inline int verbs_calls::close(ibv_mr* region) {
   if (regions.count(region) == 0) return ++misuses, EINVAL;
   if (const int fault = faults.strike("ibv_dereg_mr")) return fault;
-  const bool pretend = pretend_verbs::owns(region->pd);
+  const bool pretend = fake_verbs::owns(region->pd);
   const int refused = pretend ? 0 : libibverbs<decltype(::ibv_dereg_mr)>("ibv_dereg_mr")(region);
   if (refused == 0) regions.erase(region);
   if (pretend) delete region;

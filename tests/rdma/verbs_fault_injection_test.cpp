@@ -18,26 +18,26 @@ const std::vector<int> codes{ENOMEM, EINVAL, EIO, EBUSY, EAGAIN, EACCES, EPERM, 
 
 struct driver_calls {
   static constexpr native_kind kind = native_kind::posix;
-  static std::size_t open_now() { return verbs_now.regions.size(); }
+  static std::size_t open_count() { return verbs_now.regions.size(); }
   static std::size_t misuses() { return verbs_now.misuses; }
   static bool hidden(std::string_view /*unused*/, int /*unused*/) { return false; }
   fault_points& faults = verbs_now.faults;
 };
 
-struct pretend_driver : driver_calls {
-  explicit pretend_driver(verbs_registrar_options as = {}) : options(std::move(as)) {}
+struct fake_driver : driver_calls {
+  explicit fake_driver(verbs_registrar_options as = {}) : options(std::move(as)) {}
   [[nodiscard]] result<verbs_registrar> create() { return verbs_registrar::create(&device.domain, options); }
   verbs_registrar registrar() {
     auto made = create();
     if (!made) throw std::runtime_error(describe(made.error()));
     return std::move(*made);
   }
-  pretend_verbs device;
+  fake_verbs device;
   verbs_registrar_options options;
 };
 
 TEST(verbs_fault_injection_pretend, R10_R41_any_fault_leaves_nothing_behind) {
-  pretend_driver driver;
+  fake_driver driver;
   expect_survival(driver, {"ibv_reg_mr_iova2", "ibv_dereg_mr"}, codes);
 }
 
@@ -49,8 +49,8 @@ std::optional<verbs_dma_buf> some_dma_buf(const range& memory) {
 }
 
 TEST(verbs_fault_injection_pretend, R10_R41_any_fault_of_dma_bufs_leaves_nothing_behind) {
-  pretend_driver driver({.paging = verbs_paging::on_demand, .dma_buf_of = some_dma_buf});
-  local_faults<pretend_driver>(driver, close_policy::inline_).survives({"", 0, 1, false});
+  fake_driver driver({.paging = verbs_paging::on_demand, .dma_buf_of = some_dma_buf});
+  local_faults<fake_driver>(driver, close_policy::inline_).survives({"", 0, 1, false});
   const int before = open_descriptors();  // includes the descriptors that a process's first cache opens and keeps
   expect_survival(driver, {"ibv_reg_mr_iova2", "ibv_reg_dmabuf_mr", "ibv_dereg_mr"}, codes);
   EXPECT_EQ(open_descriptors(), before);
@@ -63,7 +63,7 @@ TEST(verbs_fault_injection_pretend, a_creation_that_fails_says_why_and_works_the
       for (const int code : codes) {
         if (call == "ibv_query_device_ex"sv && code == EOPNOTSUPP) continue;  // the registrar then asks the older query
         SCOPED_TRACE(::testing::Message() << call << ' ' << code);
-        pretend_driver driver({.paging = paging});
+        fake_driver driver({.paging = paging});
         verbs_now.faults.fail(call, 1, code);
         const auto refused = driver.create();
         const bool reached = verbs_now.faults.struck() > 0;
@@ -81,7 +81,7 @@ TEST(verbs_fault_injection_pretend, a_device_that_goes_at_any_call_leaves_an_emp
   for (const int code : {EIO, ENODEV})
     for (std::uint64_t nth = 1, struck = 1; struck > 0; ++nth) {
       SCOPED_TRACE(nth);
-      pretend_driver driver;
+      fake_driver driver;
       pinfold::cache cache(driver.registrar(), {.max_count = 3, .monitor = monitor_choice::explicit_});
       const test_pages memory(8);
       verbs_now.faults.fail("any", nth, code, true);
@@ -92,7 +92,7 @@ TEST(verbs_fault_injection_pretend, a_device_that_goes_at_any_call_leaves_an_emp
         }
       EXPECT_TRUE(cache.flush());
       struck = verbs_now.faults.struck();
-      EXPECT_EQ(cache.statistics().open_now, 0U);
+      EXPECT_EQ(cache.statistics().open, 0U);
       EXPECT_EQ(cache.statistics().failed_closes, 0U);
       verbs_now.faults.heal();
       for (auto* const left : verbs_now.regions) delete left;

@@ -68,7 +68,7 @@ TEST_F(verbs_peers, R30_a_key_that_was_withdrawn_is_refused) {
   cache.invalidate(memory, bytes);
   EXPECT_TRUE(held->stale());
   EXPECT_TRUE(held->release());
-  EXPECT_EQ(cache.statistics().open_now, 0U) << "the device does not have the region any more";
+  EXPECT_EQ(cache.statistics().open, 0U) << "the device does not have the region any more";
   replace_memory();
   EXPECT_NE(peer_writes('2', old_key), IBV_WC_SUCCESS);
   EXPECT_TRUE(memory_is('N'));

@@ -34,7 +34,7 @@ struct removable_device {
 TEST(verbs_removed, a_device_that_goes_with_leases_out_gives_errors_and_a_clean_close) {
   const auto pinned = counted_by_kernel("VmPin");
   const removable_device there;
-  const watchdog patience(std::chrono::seconds(60), [] { std::cerr << "the device's removal hangs\n"; });
+  const watchdog timeout(std::chrono::seconds(60), [] { std::cerr << "the device's removal hangs\n"; });
   std::optional<rdma_device> device("rxe9");
   auto* const memory = static_cast<std::byte*>(attacks::elsewhere(2 * bytes));
   std::jthread removal;
@@ -54,7 +54,7 @@ TEST(verbs_removed, a_device_that_goes_with_leases_out_gives_errors_and_a_clean_
     EXPECT_TRUE(held->release());
     EXPECT_TRUE(!next || next->release());
     EXPECT_TRUE(cache.flush());
-    EXPECT_EQ(cache.statistics().open_now, 0U);
+    EXPECT_EQ(cache.statistics().open, 0U);
     failed_closes = cache.statistics().failed_closes;
   }
   EXPECT_EQ(failed_closes, 0U);

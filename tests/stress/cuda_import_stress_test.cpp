@@ -43,7 +43,7 @@ struct cuda_source {
   [[nodiscard]] static bool holds(const handle& of, const void* data) {
     return gpu().holds(data, std::min<std::size_t>(of.size, arena_unit), seed_of(of));
   }
-  [[nodiscard]] static std::size_t open_now(import_cache<importer_type>& cache) {
+  [[nodiscard]] static std::size_t open_count(import_cache<importer_type>& cache) {
     const auto now = gpu().counters();
     EXPECT_EQ(now.double_closes, 0U);
     EXPECT_EQ(now.wrong_closes, 0U);

@@ -68,7 +68,7 @@ TEST(fork, R37_of_a_busy_cache_with_leases_out_leaves_both_sides_sound) {
   const auto now = in.cache.statistics();
   EXPECT_EQ(now.leases_now, 0U);
   EXPECT_EQ(now.opens, now.closes);
-  EXPECT_EQ(in.device->open_now(), 0U);
+  EXPECT_EQ(in.device->open_count(), 0U);
   EXPECT_GT(now.misses, static_cast<std::uint64_t>(forks));
 }
 

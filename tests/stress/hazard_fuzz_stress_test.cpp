@@ -62,7 +62,7 @@ watching proven_of(const watch_case& who, std::string& text) {
   std::atomic<std::uint64_t> hits{0};
   cache_and_device probe(none, hits, false, {.monitor = who.monitor, .strict = who.strict});
   text = probe.cache().monitors();
-  watching by{{}, who.announces, sanitized};
+  watching by{{}, who.announces, sanitized, who.strict};
   for (const auto& [name, one] : {std::pair{"hooks", monitor_choice::hooks},
                                   {"userfaultfd", monitor_choice::userfaultfd},
                                   {"bpf", monitor_choice::bpf}})

@@ -18,9 +18,9 @@ inline void dawdle() noexcept {
 }
 
 }  // namespace pinfold::testing
-#define PINFOLD_POINT(name) ::pinfold::testing::dawdle()
+#define PINFOLD_SYNC_POINT(name) ::pinfold::testing::dawdle()
 
-#include "core/point.hpp"
+#include "core/sync_point.hpp"
 #include "support/cache_checks.hpp"
 #include "support/settings.hpp"
 #include "support/watchdog.hpp"
@@ -56,7 +56,7 @@ struct world {
   std::atomic<std::uint64_t> next{0};
   std::array<std::atomic<std::uint64_t>, regions> version{};
   std::array<std::atomic<std::uint64_t>, regions> oldest{};  // the oldest version that a request may get
-  std::atomic<std::size_t> open_now{0};
+  std::atomic<std::size_t> live{0};
   std::atomic<std::size_t> closed_under_a_lease{0};
   std::atomic<std::size_t> stale{0};
   std::atomic<std::size_t> wrong{0};
@@ -81,7 +81,7 @@ class watched_registrar {
     one.begin = where.begin;
     one.version = version;
     if (one.open.exchange(true)) ++in_->wrong;
-    ++in_->open_now;
+    ++in_->live;
     return registration_type{key};
   }
   [[nodiscard]] result<void> close(const registration_type& made) noexcept {
@@ -89,7 +89,7 @@ class watched_registrar {
     auto& one = in_->all[made.key];
     if (one.users.load() != 0) ++in_->closed_under_a_lease;
     if (!one.open.exchange(false)) ++in_->wrong;
-    --in_->open_now;
+    --in_->live;
     return {};
   }
 
@@ -165,7 +165,7 @@ struct arena {
     std::swap(shelf[random() % shelf.size()], held);
   }
 
-  // Invalidates every second region, and announces the others on the board, as a monitor does.
+  // Invalidates every second region, and announces the others on the event log, as a monitor does.
   void tell(std::size_t which) {
     const auto* begin = reinterpret_cast<const void*>(region * (regions + which));
     which % 2 == 0 ? cache.invalidate(begin, region) : announce_gone(begin, region);
@@ -193,12 +193,12 @@ struct arena {
     const auto now = cache.statistics();
     expect_counters_add_up(now);
     EXPECT_EQ(now.leases_now, 0U);
-    EXPECT_EQ(in->open_now, 0U);
+    EXPECT_EQ(in->live, 0U);
     EXPECT_EQ(in->closed_under_a_lease, 0U);
     EXPECT_EQ(in->stale, 0U);
     EXPECT_EQ(in->wrong, 0U);
     EXPECT_EQ(in->called_by_find, 0U);
-    EXPECT_GT(now.found, now.notfound / 10);
+    EXPECT_GT(now.found, now.find_misses / 10);
     EXPECT_GT(now.hits, now.misses / 10);
     std::printf("%s\n", describe(now).c_str());
   }

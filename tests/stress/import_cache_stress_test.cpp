@@ -16,19 +16,19 @@ bool holds_serials(const Handle& of, const void* data) {
   return words[of.size / 8 - 1] == of.serial;
 }
 
-struct pretend_source {
-  using importer_type = pretend_importer;
-  using handle = pretend_handle;
+struct fake_source {
+  using importer_type = fake_importer;
+  using handle = fake_handle;
 
-  std::shared_ptr<pretend_world> world = std::make_shared<pretend_world>();
+  std::shared_ptr<fake_world> world = std::make_shared<fake_world>();
 
-  pretend_source() { world->capacity = arena_room - 4; }
+  fake_source() { world->capacity = arena_room - 4; }
   importer_type importer() { return importer_type(world); }
   handle replace(std::size_t slot, std::uint64_t size) {
     return world->allocate(slot % 2, 0x1000000 + slot / 2 * 4 * arena_unit, size);
   }
   void make_it_fail() {
-    world->inject([count = std::make_shared<std::atomic<unsigned>>(0)](driver_call call, const pretend_handle&) {
+    world->inject([count = std::make_shared<std::atomic<unsigned>>(0)](driver_call call, const fake_handle&) {
       if (spared) return std::optional<error>();
       const auto n = ++*count;
       if (n % 97 == 0) return std::optional(error{errc::driver_error, native_kind::posix, 5, "injected"});
@@ -39,9 +39,9 @@ struct pretend_source {
   }
   void heal() { world->heal(); }
   [[nodiscard]] static bool holds(const handle& of, const void* data) { return holds_serials(of, data); }
-  [[nodiscard]] std::size_t open_now(import_cache<importer_type>&) const {
+  [[nodiscard]] std::size_t open_count(import_cache<importer_type>&) const {
     EXPECT_EQ(world->misuses, 0U);
-    return world->open_now();
+    return world->open_count();
   }
 };
 
@@ -72,12 +72,12 @@ struct memfd_source {
   void make_it_fail() {}
   void heal() {}
   [[nodiscard]] static bool holds(const handle& of, const void* data) { return holds_serials(of, data); }
-  [[nodiscard]] std::size_t open_now(import_cache<importer_type>& cache) const { return cache.backend().held(); }
+  [[nodiscard]] std::size_t open_count(import_cache<importer_type>& cache) const { return cache.backend().held(); }
 };
 
 template <class Source>
 class import_cache_stress : public ::testing::Test {};
-using sources = ::testing::Types<pretend_source, memfd_source>;
+using sources = ::testing::Types<fake_source, memfd_source>;
 TYPED_TEST_SUITE(import_cache_stress, sources);
 
 TYPED_TEST(import_cache_stress, never_hangs_leaks_or_gives_wrong_bytes) { run_in_every_mode<TypeParam>(); }

@@ -29,7 +29,7 @@ struct replaceable_memory {
 };
 
 /// A registrar that records which version of each page it has registered.
-class versioned_registrar : public pretend_group_registrar {
+class versioned_registrar : public fake_group_registrar {
  public:
   struct seen {
     std::array<std::uint64_t, pages> version{};
@@ -39,18 +39,18 @@ class versioned_registrar : public pretend_group_registrar {
     std::map<std::uint64_t, seen> by_key;
   };
 
-  versioned_registrar(std::shared_ptr<pretend_device> device, replaceable_memory& memory, std::shared_ptr<ledger> kept)
-      : pretend_group_registrar(std::move(device)), memory_(&memory), ledger_(std::move(kept)) {}
+  versioned_registrar(std::shared_ptr<fake_device> device, replaceable_memory& memory, std::shared_ptr<ledger> kept)
+      : fake_group_registrar(std::move(device)), memory_(&memory), ledger_(std::move(kept)) {}
 
   [[nodiscard]] result<registration_type> open(range asked, rights access) noexcept {
     const auto now = look();
-    auto made = pretend_group_registrar::open(asked, access);
+    auto made = fake_group_registrar::open(asked, access);
     if (made) note(made->key, now);
     return made;
   }
   void open_many(std::span<const range> asked, rights access, std::span<result<registration_type>> made) noexcept {
     const auto now = look();
-    pretend_group_registrar::open_many(asked, access, made);
+    fake_group_registrar::open_many(asked, access, made);
     for (const auto& one : made)
       if (one) note(one->key, now);
   }
@@ -73,7 +73,7 @@ class versioned_registrar : public pretend_group_registrar {
 class arena {
  public:
   explicit arena(const cache_options& options)
-      : device(std::make_shared<pretend_device>()),
+      : device(std::make_shared<fake_device>()),
         kept(std::make_shared<versioned_registrar::ledger>()),
         cache(versioned_registrar(device, memory, kept), keeping(options)) {
     device->capacity = room - 2;
@@ -95,11 +95,11 @@ class arena {
     EXPECT_TRUE(flushed);
     const auto now = cache.statistics();
     expect_counters_add_up(now);
-    EXPECT_EQ(now.open_now, 0U);
+    EXPECT_EQ(now.open, 0U);
     EXPECT_EQ(now.bytes_now, 0U);
     EXPECT_EQ(now.leases_now, 0U);
-    EXPECT_LE(now.entries_most, room);
-    EXPECT_EQ(device->open_now(), 0U);
+    EXPECT_LE(now.peak_entries, room);
+    EXPECT_EQ(device->open_count(), 0U);
     EXPECT_EQ(device->misuses, 0U);
     EXPECT_EQ(stale, 0U);
     EXPECT_EQ(unexpected, 0U);
@@ -179,17 +179,17 @@ class arena {
   // Checks the device of the cache that was just destroyed, and that of the cache before it: no call may have come
   // after their ends.
   void expect_ended() {
-    EXPECT_EQ(other_device->open_now(), 0U);
+    EXPECT_EQ(other_device->open_count(), 0U);
     EXPECT_EQ(other_device->misuses, 0U);
     if (ended_device) {
       EXPECT_EQ(ended_device->misuses, 0U);
     }
     ended_device = other_device;
   }
-  std::unique_ptr<pinfold::cache<pretend_registrar>> make_other() {
-    other_device = std::make_shared<pretend_device>();
-    return std::make_unique<pinfold::cache<pretend_registrar>>(
-        pretend_registrar(other_device), keeping({.retain = ++lives % 4 != 0, .max_count = room}));
+  std::unique_ptr<pinfold::cache<fake_registrar>> make_other() {
+    other_device = std::make_shared<fake_device>();
+    return std::make_unique<pinfold::cache<fake_registrar>>(fake_registrar(other_device),
+                                                            keeping({.retain = ++lives % 4 != 0, .max_count = room}));
   }
 
   void replace(std::size_t which) {
@@ -201,10 +201,10 @@ class arena {
 
   replaceable_memory memory;
   unsigned lives = 0;
-  std::shared_ptr<pretend_device> other_device;
-  std::shared_ptr<pretend_device> ended_device;
-  short_lived_cache<pinfold::cache<pretend_registrar>> other{[this] { return make_other(); }};
-  std::shared_ptr<pretend_device> device;
+  std::shared_ptr<fake_device> other_device;
+  std::shared_ptr<fake_device> ended_device;
+  short_lived_cache<pinfold::cache<fake_registrar>> other{[this] { return make_other(); }};
+  std::shared_ptr<fake_device> device;
   std::shared_ptr<versioned_registrar::ledger> kept;
 
  public:

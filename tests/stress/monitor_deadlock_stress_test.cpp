@@ -2,7 +2,7 @@
 // Events from everywhere: inside malloc, in signal handlers, while libraries are loaded and unloaded, around forks;
 // with caches, and so monitors, that begin and end meanwhile. No thread may wait for ever (R35, R37).
 #include "support/child_process.hpp"
-#include "support/pretend_registrar.hpp"
+#include "support/fake_registrar.hpp"
 #include "support/process_limits.hpp"
 #include "support/settings.hpp"
 #include "support/watchdog.hpp"
@@ -37,7 +37,7 @@ struct watched_by {
 };
 void PrintTo(const watched_by& one, std::ostream* to) { *to << one.name; }
 
-using cache_type = pinfold::cache<pretend_registrar>;
+using cache_type = pinfold::cache<fake_registrar>;
 
 /// One cache that lives throughout, and a maker of short-lived ones.
 class caches {
@@ -49,7 +49,7 @@ class caches {
     how.monitor = who_.monitor;
     how.strict = who_.strict;
     how.max_count = 64;
-    return std::make_unique<cache_type>(pretend_registrar{std::make_shared<pretend_device>()}, how);
+    return std::make_unique<cache_type>(fake_registrar{std::make_shared<fake_device>()}, how);
   }
   [[nodiscard]] cache_type& lasting() const { return *lasting_; }
   /// There is no lasting cache for a moment: then all monitors may end.

@@ -101,7 +101,7 @@ TEST(short_threads, leave_nothing_open_and_no_memory_behind_each) {
   in.all.expect_sound();
   const auto now = in.all.cache.statistics();
   EXPECT_EQ(now.leases_now, 0U);
-  EXPECT_EQ(in.all.device->open_now(), 0U);
+  EXPECT_EQ(in.all.device->open_count(), 0U);
   EXPECT_EQ(in.all.device->opened, now.opens);
   EXPECT_EQ(now.opens, now.closes);
   EXPECT_EQ(in.wrong, 0U);

@@ -27,7 +27,7 @@ class userfaultfd_stress : public ::testing::Test {
   reused_address memory(bool settles) {
     return {in, [this](const range& pages) { return in->watch(pages).has_value(); },
             [this, settles] {
-              if (settles) in->settle();
+              if (settles) in->wait_for_events();
             }};
   }
   static void report(const char* what, std::size_t stale, std::size_t rounds) {
@@ -71,7 +71,7 @@ TEST_F(userfaultfd_stress, two_threads_that_do_not_settle) {
 
 TEST_F(userfaultfd_stress, what_reads_before_it_says_so_is_caught) {
   const on_one_cpu here;
-  const naive_monitor naive(in.board);
+  const naive_monitor naive(in.event_log);
   std::size_t rounds = 0;
   const auto stale = reused_address(
                          in, [&](const range& pages) { return naive.watch(pages); }, [] {})
@@ -82,7 +82,7 @@ TEST_F(userfaultfd_stress, what_reads_before_it_says_so_is_caught) {
 
 // Blocks of the allocator, mappings and stacks are watched and given up by threads that begin and end, with forks
 // between.
-void use_memory(const std::stop_token& stop, watch::monitor& watching, std::uint64_t seed) {
+void use_memory(const std::stop_token& stop, invalidation::monitor& watching, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   while (!stop.stop_requested()) {
     std::vector<char> block(page << random() % 10);
@@ -91,7 +91,7 @@ void use_memory(const std::stop_token& stop, watch::monitor& watching, std::uint
     const mapped memory(page * (1 + random() % 64));
     static_cast<void>(watching.watch(memory.all()));
     if (random() % 4 == 0) ::madvise(memory.at(), page, MADV_DONTNEED);
-    if (random() % 4 == 0) watching.settle();
+    if (random() % 4 == 0) watching.wait_for_events();
     if (random() % 16 == 0)
       std::jthread([&] {
         volatile char here[8 * page] = {};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A library with a copy of pinfold inside: its own monitors, its own board. A test loads it whose program has another
-// copy.
-#include "invalidation/board.hpp"
-#include "invalidation/watched_memory.hpp"
+// A library with a copy of pinfold inside: its own monitors, its own event log. A test loads it whose program has
+// another copy.
+#include "invalidation/event_log.hpp"
+#include "invalidation/registered_filter.hpp"
 #include "monitors/selection/selection.hpp"
 
 #include <algorithm>
@@ -35,13 +35,13 @@ EXPORTED void* another_copy_start(unsigned choice, char* text, std::size_t size)
 EXPORTED int another_copy_watch(void* copy, std::uintptr_t begin, std::uintptr_t end) {
   auto& here = *static_cast<another_copy*>(copy);
   here.memory = {begin, end};
-  here.cursor = watch::board::here().generation().load();
+  here.cursor = invalidation::event_log::here().generation().load();
   here.reason.clear();
-  if (!watch::watched_memory::here().prepare(here.memory)) {
+  if (!invalidation::registered_filter::here().prepare(here.memory)) {
     here.reason = "the memory cannot be prepared";
     return 0;
   }
-  watch::watched_memory::here().add(here.memory);
+  invalidation::registered_filter::here().add(here.memory);
   if (!here.chosen.keeps || here.chosen.set == nullptr) {
     here.reason = here.chosen.text;
     return 0;
@@ -59,8 +59,9 @@ EXPORTED int another_copy_told(void* copy) {
   auto& here = *static_cast<another_copy*>(copy);
   bool told = false;
   range gone;
-  while (watch::board::here().read(here.cursor, gone) != watch::news::nothing) told |= gone.overlaps(here.memory);
-  watch::watched_memory::here().remove(here.memory);
+  while (invalidation::event_log::here().read(here.cursor, gone) != invalidation::read_status::nothing)
+    told |= gone.overlaps(here.memory);
+  invalidation::registered_filter::here().remove(here.memory);
   return told ? 1 : 0;
 }
 

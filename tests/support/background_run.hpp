@@ -67,8 +67,8 @@ class background_run {
   }
 
   /// Returns how the tool ended; nothing when it has not ended within that time.
-  std::optional<outcome> ended_within(std::chrono::seconds patience) {
-    const auto deadline = std::chrono::steady_clock::now() + patience;
+  std::optional<outcome> ended_within(std::chrono::seconds timeout) {
+    const auto deadline = std::chrono::steady_clock::now() + timeout;
     int status = 0;
     while (::waitpid(pid_, &status, WNOHANG) != pid_) {
       if (std::chrono::steady_clock::now() > deadline) return std::nullopt;

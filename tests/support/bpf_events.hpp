@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// What tests of the bpf monitor do to memory, and which ranges they then find on the board.
+/// What tests of the bpf monitor do to memory, and which ranges they then find on the event log.
 #pragma once
 
 #include "monitors/bpf/bpf.hpp"
@@ -23,12 +23,12 @@ namespace pinfold::testing {
 class watched {
  public:
   explicit watched(const range& what) : what_(what) {
-    EXPECT_TRUE(watch::watched_memory::here().prepare(what_));
-    watch::watched_memory::here().add(what_);
+    EXPECT_TRUE(invalidation::registered_filter::here().prepare(what_));
+    invalidation::registered_filter::here().add(what_);
   }
   watched(const watched&) = delete;
   watched& operator=(const watched&) = delete;
-  ~watched() { watch::watched_memory::here().remove(what_); }
+  ~watched() { invalidation::registered_filter::here().remove(what_); }
 
  private:
   range what_;
@@ -76,12 +76,12 @@ class memory {
   watched counts_;
 };
 
-/// The events on the board since its construction, or since the last call.
+/// The events on the event log since its construction, or since the last call.
 class events {
  public:
   explicit events(monitors::bpf_monitor& monitor) : monitor_(monitor) {
     monitor_.drain();
-    cursor_ = watch::board::here().generation().load();
+    cursor_ = invalidation::event_log::here().generation().load();
   }
 
   std::vector<range> take() {
@@ -89,9 +89,9 @@ class events {
     std::vector<range> all;
     for (;;) {
       range gone;
-      const auto seen = watch::board::here().read(cursor_, gone);
-      if (seen == watch::news::nothing) return all;
-      all.push_back(seen == watch::news::one ? gone : range{0, UINTPTR_MAX});
+      const auto seen = invalidation::event_log::here().read(cursor_, gone);
+      if (seen == invalidation::read_status::nothing) return all;
+      all.push_back(seen == invalidation::read_status::one ? gone : range{0, UINTPTR_MAX});
     }
   }
   bool take_cover(const range& wanted) {
@@ -158,7 +158,8 @@ inline bool gone_soon(std::uint32_t id) {
 class bpf : public ::testing::Test {
  protected:
   static result<std::unique_ptr<monitors::bpf_monitor>> load() {
-    return monitors::make_bpf(watch::board::here(), watch::watched_memory::here(), {.socket = "", .load = true});
+    return monitors::make_bpf(invalidation::event_log::here(), invalidation::registered_filter::here(),
+                              {.socket = "", .load = true});
   }
 
   void SetUp() override {

@@ -124,7 +124,7 @@ class stage_on : public stage {
       refused_ = !held;
       no_room_ = !held && held.error().code == errc::out_of_resources;  // the limit of an ordinary user
     }
-    kept_ = cache_.statistics().open_now > 0;
+    kept_ = cache_.statistics().open > 0;
     if (announces_) cache_.invalidate(at.data, at.bytes);
   }
 

@@ -23,20 +23,20 @@ inline std::uintptr_t address_of(const void* at) { return reinterpret_cast<std::
 class watched {
  public:
   explicit watched(const range& memory) : memory_(memory) {
-    EXPECT_TRUE(watch::watched_memory::here().prepare(memory));
-    watch::watched_memory::here().add(memory);
+    EXPECT_TRUE(invalidation::registered_filter::here().prepare(memory));
+    invalidation::registered_filter::here().add(memory);
   }
   watched(const void* at, std::size_t bytes) : watched({address_of(at), address_of(at) + bytes}) {}
   watched(const watched&) = delete;
   watched& operator=(const watched&) = delete;
-  ~watched() { watch::watched_memory::here().remove(memory_); }
+  ~watched() { invalidation::registered_filter::here().remove(memory_); }
 
  private:
   range memory_;
 };
 
-/// Anonymous pages, alone in their 64 KiB: `watched_memory` counts memory in such granules. The destructor unmaps them,
-/// if they are still there.
+/// Anonymous pages, alone in their 64 KiB: `registered_filter` counts memory in such granules. The destructor unmaps
+/// them, if they are still there.
 class some_pages {
  public:
   explicit some_pages(std::size_t pages, int flags = MAP_PRIVATE | MAP_ANONYMOUS)
@@ -65,11 +65,11 @@ class some_pages {
 /// Returns the ranges that were posted while `body` ran.
 template <class F>
 std::vector<range> posted(F&& body) {
-  auto& board = watch::board::here();
-  std::uint64_t cursor = board.generation().load();
+  auto& event_log = invalidation::event_log::here();
+  std::uint64_t cursor = event_log.generation().load();
   std::forward<F>(body)();
   std::vector<range> found;
-  for (range gone; board.read(cursor, gone) != watch::news::nothing;) found.push_back(gone);
+  for (range gone; event_log.read(cursor, gone) != invalidation::read_status::nothing;) found.push_back(gone);
   return found;
 }
 
@@ -77,7 +77,9 @@ inline bool any_overlaps(const std::vector<range>& found, const range& memory) {
   return std::any_of(found.begin(), found.end(), [&](const range& one) { return one.overlaps(memory); });
 }
 
-inline auto hooks_here() { return monitors::make_hooks(watch::board::here(), watch::watched_memory::here()); }
+inline auto hooks_here() {
+  return monitors::make_hooks(invalidation::event_log::here(), invalidation::registered_filter::here());
+}
 
 class hooked : public ::testing::Test {
  protected:
@@ -88,7 +90,7 @@ class hooked : public ::testing::Test {
     monitor_ = std::move(*made);
   }
 
-  std::unique_ptr<watch::monitor> monitor_;
+  std::unique_ptr<invalidation::monitor> monitor_;
 };
 
 }  // namespace pinfold::testing

@@ -11,7 +11,7 @@
 ///       void make_it_fail();                                        // now and then, from now on, unless `spared`
 ///       void heal();
 ///       bool holds(const handle& of, const void* data);             // whether these are the bytes of that buffer
-///       std::size_t open_now(import_cache<importer_type>& cache);   // in the driver
+///       std::size_t open_count(import_cache<importer_type>& cache);   // in the driver
 ///     };
 #pragma once
 
@@ -81,13 +81,13 @@ class import_arena {
     EXPECT_TRUE(flushed);
     const auto now = cache.statistics();
     expect_counters_add_up(now);
-    EXPECT_EQ(now.open_now, 0U);
+    EXPECT_EQ(now.open, 0U);
     EXPECT_EQ(now.entries_now, 0U);
     EXPECT_EQ(now.bytes_now, 0U);
     EXPECT_EQ(now.bypass_bytes, 0U);
     EXPECT_EQ(now.leases_now, 0U);
-    EXPECT_LE(now.entries_most, arena_room);
-    EXPECT_EQ(source_.open_now(cache), 0U);
+    EXPECT_LE(now.peak_entries, arena_room);
+    EXPECT_EQ(source_.open_count(cache), 0U);
     EXPECT_EQ(wrong_bytes, 0U);
     EXPECT_GT(now.hits, 0U);
     EXPECT_GT(now.evicted + now.misses, 0U);

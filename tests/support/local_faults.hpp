@@ -8,7 +8,7 @@
 ///       static constexpr native_kind kind;        // of the codes
 ///       my_registrar registrar();
 ///       fault_points faults;
-///       std::size_t open_now();                   // regions
+///       std::size_t open_count();                   // regions
 ///       std::size_t misuses();                    // closes of regions that are not open
 ///       static bool hidden(call, code);           // a failure that the cache does not report
 ///     };
@@ -165,13 +165,13 @@ class local_faults {
     EXPECT_TRUE(cache.flush());
     const auto now = cache.statistics();
     expect_counters_add_up(now);
-    EXPECT_EQ(now.open_now, 0U);
+    EXPECT_EQ(now.open, 0U);
     EXPECT_EQ(now.quarantined, 0U);
     EXPECT_EQ(now.leases_now, 0U);
     expect_nothing_left();
   }
   void expect_nothing_left() {
-    EXPECT_EQ(driver_.open_now(), 0U);
+    EXPECT_EQ(driver_.open_count(), 0U);
     EXPECT_EQ(driver_.misuses(), 0U);
   }
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "support/cache_checks.hpp"
-#include "support/pretend_registrar.hpp"
+#include "support/fake_registrar.hpp"
 
 #include <pinfold/cache.hpp>
 
@@ -18,13 +18,12 @@ inline cache_options keeping(cache_options options = {}) {
   return options;
 }
 
-template <registrar R = pretend_registrar>
+template <registrar R = fake_registrar>
 struct local_fixture {
-  std::shared_ptr<pretend_device> device;
+  std::shared_ptr<fake_device> device;
   pinfold::cache<R> cache;
 
-  explicit local_fixture(cache_options options = {},
-                         std::shared_ptr<pretend_device> on = std::make_shared<pretend_device>())
+  explicit local_fixture(cache_options options = {}, std::shared_ptr<fake_device> on = std::make_shared<fake_device>())
       : device(std::move(on)), cache(R(device), keeping(std::move(options))) {}
   ~local_fixture() { EXPECT_EQ(device->misuses, 0U); }
   local_fixture(const local_fixture&) = delete;
@@ -50,7 +49,7 @@ struct local_fixture {
   void expect_sound() {
     const auto now = cache.statistics();
     expect_counters_add_up(now);
-    EXPECT_EQ(now.open_now, device->open_now());
+    EXPECT_EQ(now.open, device->open_count());
   }
 };
 

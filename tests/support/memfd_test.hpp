@@ -4,7 +4,7 @@
 #pragma once
 
 #include "support/exporter_peer.hpp"
-#include "support/handmade.hpp"
+#include "support/forged.hpp"
 #include "support/process_limits.hpp"
 
 #include <gtest/gtest.h>

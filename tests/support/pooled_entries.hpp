@@ -19,7 +19,7 @@ class pooled_entries {
   };
   using owned = std::unique_ptr<core::entry, give_back>;
 
-  pooled_entries() : gate_(core::take_gate()), pool_(std::make_unique<core::entry_pool>(*gate_, true)) {}
+  pooled_entries() : gate_(core::take_control_block()), pool_(std::make_unique<core::entry_pool>(*gate_, true)) {}
   ~pooled_entries() {
     pool_.reset();
     core::give_back(gate_);
@@ -43,7 +43,7 @@ class pooled_entries {
  private:
   static constexpr std::size_t record_bytes = sizeof(detail::record) + sizeof(detail::imported_part);
 
-  core::gate* gate_;
+  core::control_block* gate_;
   std::unique_ptr<core::entry_pool> pool_;
 };
 

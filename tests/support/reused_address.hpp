@@ -41,13 +41,13 @@ class on_one_cpu {
 /// enough.
 class naive_monitor {
  public:
-  explicit naive_monitor(watch::board& board) : uffd_(monitors::uffd::open().value()) {
+  explicit naive_monitor(invalidation::event_log& event_log) : uffd_(monitors::uffd::open().value()) {
     if (monitors::uffd::start_watching(uffd_.number, bell_.all()) != 0) throw std::runtime_error("no bell");
-    thread_ = std::jthread([this, &board] {
+    thread_ = std::jthread([this, &event_log] {
       for (bool rung = false; !rung;) {
-        static_cast<void>(monitors::uffd::wait_for_events(uffd_.number));
+        static_cast<void>(monitors::uffd::poll_events(uffd_.number));
         const auto seen = monitors::uffd::read_event(uffd_.number);
-        if (seen.native == 0) board.post(seen.gone);
+        if (seen.native == 0) event_log.post(seen.gone);
         rung = seen.gone == bell_.all();
       }
     });
@@ -74,7 +74,7 @@ class naive_monitor {
 class reused_address {
  public:
   reused_address(uffd_monitor& in, std::function<bool(const range&)> watch, std::function<void()> settle)
-      : in_(in), watch_(std::move(watch)), settle_(std::move(settle)), cache_(in.board) {
+      : in_(in), watch_(std::move(watch)), settle_(std::move(settle)), cache_(in.event_log) {
     if (!in_.watched.prepare(memory)) throw std::bad_alloc();
     in_.watched.add(memory);
   }
@@ -153,7 +153,7 @@ class reused_address {
   uffd_monitor& in_;
   std::function<bool(const range&)> watch_;
   std::function<void()> settle_;
-  board_reader cache_;
+  event_log_reader cache_;
   bool valid_ = false;
 };
 

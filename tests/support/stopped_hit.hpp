@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Stops a thread between two steps of a hit. Include it before every header of pinfold: it defines PINFOLD_POINT.
+/// Stops a thread between two steps of a hit. Include it before every header of pinfold: it defines PINFOLD_SYNC_POINT.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ inline void reached(std::string_view where) {
 }
 
 }  // namespace pinfold::testing
-#define PINFOLD_POINT(name) ::pinfold::testing::reached(#name)
+#define PINFOLD_SYNC_POINT(name) ::pinfold::testing::reached(#name)
 
 namespace pinfold::testing {
 

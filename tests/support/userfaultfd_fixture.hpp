@@ -21,7 +21,7 @@ class userfaultfd_monitor : public ::testing::Test {
   void expect_seen(const range& watched, const range& gone, F&& discard) {
     const auto told = in.watch_for(watched);
     ASSERT_TRUE(told) << describe(told.error());
-    board_reader reader(in.board);
+    event_log_reader reader(in.event_log);
     ASSERT_TRUE(discard());
     EXPECT_TRUE(reader.lost(gone));
     in.watched.remove(watched);

@@ -15,11 +15,11 @@
 
 namespace pinfold::testing {
 
-/// Unless `beat()` is called at least once every `patience`, prints the report and ends the process with status 1.
+/// Unless `beat()` is called at least once every `timeout`, prints the report and ends the process with status 1.
 class watchdog {
  public:
-  watchdog(std::chrono::seconds patience, std::function<void()> report)
-      : patience_(patience), report_(std::move(report)), thread_([this] { watch(); }) {}
+  watchdog(std::chrono::seconds timeout, std::function<void()> report)
+      : timeout_(timeout), report_(std::move(report)), thread_([this] { watch(); }) {}
 
   ~watchdog() {
     {
@@ -38,10 +38,10 @@ class watchdog {
   void watch() {
     std::unique_lock lock(mutex_);
     auto seen = beats_.load();
-    while (!wake_.wait_for(lock, patience_, [this] { return stop_; })) {
+    while (!wake_.wait_for(lock, timeout_, [this] { return stop_; })) {
       const auto now = beats_.load();
       if (now == seen) {
-        std::fprintf(stderr, "watchdog: no progress for %lld s\n", static_cast<long long>(patience_.count()));
+        std::fprintf(stderr, "watchdog: no progress for %lld s\n", static_cast<long long>(timeout_.count()));
         report_();
         std::fflush(nullptr);
         std::_Exit(1);
@@ -50,7 +50,7 @@ class watchdog {
     }
   }
 
-  std::chrono::seconds patience_;
+  std::chrono::seconds timeout_;
   std::function<void()> report_;
   std::atomic<unsigned long> beats_{0};
   std::mutex mutex_;

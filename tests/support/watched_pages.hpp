@@ -28,17 +28,17 @@ inline constexpr std::size_t page = 4096;
 
 /// The userfaultfd monitor of this process; null, with the reason, where this system has none.
 struct uffd_monitor {
-  watch::board& board = watch::board::here();
-  watch::watched_memory& watched = watch::watched_memory::here();
+  invalidation::event_log& event_log = invalidation::event_log::here();
+  invalidation::registered_filter& watched = invalidation::registered_filter::here();
   error refusal;
-  std::unique_ptr<watch::monitor> monitor = make();
+  std::unique_ptr<invalidation::monitor> monitor = make();
 
-  [[nodiscard]] std::unique_ptr<watch::monitor> make() {
-    auto made = monitors::make_userfaultfd(board, watched);
+  [[nodiscard]] std::unique_ptr<invalidation::monitor> make() {
+    auto made = monitors::make_userfaultfd(event_log, watched);
     if (!made) refusal = made.error();
     return made ? std::move(*made) : nullptr;
   }
-  watch::monitor* operator->() const noexcept { return monitor.get(); }
+  invalidation::monitor* operator->() const noexcept { return monitor.get(); }
 
   /// Asks the monitor to watch, as a cache does before it registers.
   result<void> watch_for(const range& pages) const {
@@ -81,17 +81,19 @@ class mapped {
   std::size_t bytes_;
 };
 
-/// Reads the board as a cache does.
-class board_reader {
+/// Reads the event log as a cache does.
+class event_log_reader {
  public:
-  explicit board_reader(const watch::board& board) : board_(board), cursor_(board.generation().load()) {}
+  explicit event_log_reader(const invalidation::event_log& event_log)
+      : event_log_(event_log), cursor_(event_log.generation().load()) {}
 
   /// Returns all events since the last call, except empty ranges.
-  std::vector<range> news() {
+  std::vector<range> ranges() {
     std::vector<range> all;
     range gone;
-    for (auto what = board_.read(cursor_, gone); what != watch::news::nothing; what = board_.read(cursor_, gone)) {
-      if (what == watch::news::everything) gone = {0, UINTPTR_MAX};
+    for (auto what = event_log_.read(cursor_, gone); what != invalidation::read_status::nothing;
+         what = event_log_.read(cursor_, gone)) {
+      if (what == invalidation::read_status::everything) gone = {0, UINTPTR_MAX};
       if (!gone.empty()) all.push_back(gone);
     }
     return all;
@@ -101,13 +103,14 @@ class board_reader {
   bool lost(const range& some) {
     bool found = false;
     range gone;
-    for (auto what = board_.read(cursor_, gone); what != watch::news::nothing; what = board_.read(cursor_, gone))
-      if (what == watch::news::everything || gone.overlaps(some)) found = true;
+    for (auto what = event_log_.read(cursor_, gone); what != invalidation::read_status::nothing;
+         what = event_log_.read(cursor_, gone))
+      if (what == invalidation::read_status::everything || gone.overlaps(some)) found = true;
     return found;
   }
 
  private:
-  const watch::board& board_;
+  const invalidation::event_log& event_log_;
   std::uint64_t cursor_;
 };
 

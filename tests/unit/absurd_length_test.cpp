@@ -64,8 +64,8 @@ TEST(absurd_length, R59_without_limits_it_is_for_the_registrar_to_refuse) {
 }
 
 TEST(absurd_length, R59_memory_that_is_not_mapped_does_not_come_to_the_registrar) {
-  auto device = std::make_shared<pretend_device>();
-  pinfold::cache cache(pretend_registrar{device}, {.monitor = monitor_choice::hooks});
+  auto device = std::make_shared<fake_device>();
+  pinfold::cache cache(fake_registrar{device}, {.monitor = monitor_choice::hooks});
   if (cache.monitors() != "hooks") GTEST_SKIP() << cache.monitors();
   void* const page = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(page, MAP_FAILED);
@@ -80,8 +80,8 @@ TEST(absurd_length, R59_memory_that_is_not_mapped_does_not_come_to_the_registrar
 TEST(absurd_length, R59_an_honest_terabyte_is_registered_at_once) {
   void* const memory = ::mmap(nullptr, large, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) GTEST_SKIP() << "no address space for it";
-  auto device = std::make_shared<pretend_device>();
-  pinfold::cache cache(pretend_registrar{device}, {.monitor = monitor_choice::hooks});
+  auto device = std::make_shared<fake_device>();
+  pinfold::cache cache(fake_registrar{device}, {.monitor = monitor_choice::hooks});
   const cost of_all;
   {
     auto lease = cache.acquire(memory, large);
@@ -91,7 +91,7 @@ TEST(absurd_length, R59_an_honest_terabyte_is_registered_at_once) {
     EXPECT_TRUE(cache.find(memory, large));
   }
   EXPECT_TRUE(cache.flush());
-  EXPECT_EQ(device->open_now(), 0U);
+  EXPECT_EQ(device->open_count(), 0U);
   of_all.expect_small();
   ::munmap(memory, large);
 }

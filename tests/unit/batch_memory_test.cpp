@@ -48,11 +48,11 @@ struct counting_registrar {
   struct registration_type {
     std::uint64_t unused;
   };
-  std::atomic<int>* open_now;
+  std::atomic<int>* live;
 
   [[nodiscard]] static registrar_limits limits() noexcept { return {.granularity = 1}; }
-  [[nodiscard]] result<registration_type> open(range, rights) noexcept { return ++*open_now, registration_type{}; }
-  [[nodiscard]] result<void> close(const registration_type&) noexcept { return --*open_now, result<void>(); }
+  [[nodiscard]] result<registration_type> open(range, rights) noexcept { return ++*live, registration_type{}; }
+  [[nodiscard]] result<void> close(const registration_type&) noexcept { return --*live, result<void>(); }
 };
 
 TEST(batch_memory, R26_without_memory_nothing_is_held) {
@@ -60,8 +60,8 @@ TEST(batch_memory, R26_without_memory_nothing_is_held) {
   const auto all = blocks(20);
   int failures = 0;
   for (int left = 0; left < 100; ++left) {
-    std::atomic<int> open_now{0};
-    pinfold::cache cache(counting_registrar{&open_now}, keeping({.drain_timeout = 0s}));
+    std::atomic<int> live{0};
+    pinfold::cache cache(counting_registrar{&live}, keeping({.drain_timeout = 0s}));
     for (std::size_t i = 0; i < 10; ++i) ASSERT_TRUE(cache.acquire(reinterpret_cast<const void*>(all[i].begin), 64));
     allocations_left = left;
     auto got = cache.acquire_batch(all, local_access, {.workers = 2});
@@ -73,7 +73,7 @@ TEST(batch_memory, R26_without_memory_nothing_is_held) {
     }
     got = {};
     EXPECT_TRUE(cache.quiesce()) << "allocation " << left;
-    EXPECT_EQ(open_now, 0);
+    EXPECT_EQ(live, 0);
     expect_counters_add_up(cache.statistics());
     if (failures == left) break;  // this batch got all the memory it wanted
   }

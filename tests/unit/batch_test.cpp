@@ -14,8 +14,8 @@
 namespace pinfold {
 
 // Instantiates every member, also without open_many.
-template class cache<testing::pretend_registrar>;
-template class cache<testing::pretend_group_registrar>;
+template class cache<testing::fake_registrar>;
+template class cache<testing::fake_group_registrar>;
 
 }  // namespace pinfold
 
@@ -106,7 +106,7 @@ TEST(batch, R26_all_or_nothing) {
 }
 
 TEST(batch, R26_several_slots_with_one_call) {
-  local_fixture<pretend_group_registrar> f;
+  local_fixture<fake_group_registrar> f;
   auto batch = f.cache.acquire_batch(blocks(10'000, 4096), local_access, {.workers = 1});
   ASSERT_TRUE(batch);
   EXPECT_EQ(f.device->opened, 10'000U);
@@ -118,7 +118,7 @@ TEST(batch, R26_several_slots_with_one_call) {
 }
 
 TEST(batch, R26_a_group_that_runs_out_of_resources_evicts_and_goes_on) {
-  local_fixture<pretend_group_registrar> f;
+  local_fixture<fake_group_registrar> f;
   for (const auto& one : blocks(40, 64, 0x1000)) f.touch(0x90000000 + one.begin, 0x90000000 + one.end);
   f.device->capacity = 100;
   auto batch = f.cache.acquire_batch(blocks(90, 64));
@@ -129,11 +129,11 @@ TEST(batch, R26_a_group_that_runs_out_of_resources_evicts_and_goes_on) {
 }
 
 TEST(batch, R26_budget_holds_for_groups) {
-  local_fixture<pretend_group_registrar> f({.max_bytes = 64 * 64});
+  local_fixture<fake_group_registrar> f({.max_bytes = 64 * 64});
   auto most = f.cache.acquire_batch(blocks(64, 64));
   ASSERT_TRUE(most);
   EXPECT_EQ(f.cache.acquire_batch(blocks(65, 64)).error().code, errc::over_budget);
-  EXPECT_EQ(f.cache.statistics().bytes_most, 64U * 64);
+  EXPECT_EQ(f.cache.statistics().peak_bytes, 64U * 64);
   f.expect_sound();
 }
 
@@ -178,12 +178,12 @@ class meeting_place {
   int here_ = 0;  // guarded by mutex_
 };
 
-class meeting_registrar : public pretend_registrar {
+class meeting_registrar : public fake_registrar {
  public:
-  explicit meeting_registrar(const std::shared_ptr<pretend_device>& device) : pretend_registrar(device) {}
+  explicit meeting_registrar(const std::shared_ptr<fake_device>& device) : fake_registrar(device) {}
   [[nodiscard]] result<registration_type> open(range memory, rights access) noexcept {
     if (!place_->meet()) return fail(errc::timed_out, "nobody else came");
-    return pretend_registrar::open(memory, access);
+    return fake_registrar::open(memory, access);
   }
 
  private:
@@ -197,7 +197,7 @@ TEST(batch, R26_without_open_many_each_worker_takes_one_at_a_time) {
 }
 
 TEST(batch, R26_with_open_many_workers_take_whole_groups) {
-  local_fixture<pretend_group_registrar> f;
+  local_fixture<fake_group_registrar> f;
   ASSERT_TRUE(f.cache.acquire_batch(blocks(640, 64), local_access, {.workers = 4}));
   EXPECT_EQ(f.device->calls, 10U);
 }

@@ -2,7 +2,7 @@
 // Which processes the bpf monitor serves, how much it holds, and that it ends with its last user (R30, R35, R37).
 // Skipped where the programs cannot be loaded.
 #include "monitors/bpf/bpf.hpp"
-#include "monitors/bpf/places.hpp"
+#include "monitors/bpf/slots.hpp"
 #include "support/bpf_events.hpp"
 #include "support/child_process.hpp"
 #include "support/privileges.hpp"
@@ -16,8 +16,8 @@
 namespace pinfold::testing {
 namespace {
 
+using invalidation::event_log;
 using monitors::bpf_monitor;
-using watch::board;
 
 constexpr std::size_t page = 4096;
 constexpr std::size_t bytes = 8 * page;
@@ -35,7 +35,7 @@ TEST_F(bpf, R37_child_of_fork_is_not_heard_and_hears_nothing) {
     if (watching->works()) return 3;
     if (watching->kernel_generation()->load() != 0 || watching->drained().load() != 0) return 4;
     watching->drain();
-    return board::here().generation() == board::here().process() << 44U ? 0 : 5;
+    return event_log::here().generation() == event_log::here().process() << 44U ? 0 : 5;
   });
   ASSERT_TRUE(child.talk().receive<int>());
   EXPECT_FALSE(seen.take_overlap(at.all()));
@@ -88,10 +88,10 @@ TEST_F(bpf, R35_drained_by_many_at_once) {
     threads.emplace_back([&] {
       memory mine(bytes);
       for (int round = 0; round < 20000; ++round) {
-        const auto before = board::here().generation().load();
+        const auto before = event_log::here().generation().load();
         ::madvise(mine.data(), page, MADV_DONTNEED);
         monitor->drain();
-        if (board::here().generation().load() == before) ++missed;
+        if (event_log::here().generation().load() == before) ++missed;
       }
     });
   threads[2].join();
@@ -102,12 +102,12 @@ TEST_F(bpf, R35_drained_by_many_at_once) {
   EXPECT_EQ(monitor->drain(), monitor->drained());
 }
 
-TEST_F(bpf, R30_who_knows_of_an_unmapping_finds_it_on_the_board) {
+TEST_F(bpf, R30_who_knows_of_an_unmapping_finds_it_on_the_event_log) {
   constexpr std::uint64_t rounds = 200'000;
   memory at(bytes);
   std::atomic<std::uint64_t> done{0};
   const auto kernel = monitor->drain();
-  const auto posted = board::here().generation().load();
+  const auto posted = event_log::here().generation().load();
   std::jthread unmaps([&] {
     for (std::uint64_t round = 1; round <= rounds; ++round) {
       ::madvise(at.data(), page, MADV_DONTNEED);
@@ -121,7 +121,7 @@ TEST_F(bpf, R30_who_knows_of_an_unmapping_finds_it_on_the_board) {
     const auto before = monitor->drained().load();
     monitor->drain();
     const bool at_once = monitor->drained().load() - before < pinfold_records;  // otherwise there is one post for all
-    if (at_once && known != 0 && board::here().generation().load() == posted) ++missed;
+    if (at_once && known != 0 && event_log::here().generation().load() == posted) ++missed;
     if (monitor->drained().load() < kernel + known) ++missed;
   }
   EXPECT_EQ(missed, 0U) << "of " << looks;
@@ -129,7 +129,7 @@ TEST_F(bpf, R30_who_knows_of_an_unmapping_finds_it_on_the_board) {
 
 // The next process may get the same address for its address space.
 TEST_F(bpf, place_is_given_back_when_its_address_space_ends) {
-  auto places = monitors::bpf_places::load();
+  auto places = monitors::bpf_slots::load();
   ASSERT_TRUE(places) << describe(places.error());
   for (const bool by_exec : {false, true}) {
     auto place = places->reserve();
@@ -154,7 +154,7 @@ TEST_F(bpf, place_is_given_back_when_its_address_space_ends) {
 }
 
 TEST_F(bpf, ring_of_an_ended_address_space_stays_silent) {
-  auto places = monitors::bpf_places::load();
+  auto places = monitors::bpf_slots::load();
   ASSERT_TRUE(places) << describe(places.error());
   const auto place = places->reserve();
   ASSERT_TRUE(place) << describe(place.error());
@@ -202,7 +202,8 @@ TEST_F(bpf, everything_is_detached_with_the_last_user) {
 TEST(bpf_without_privileges, says_so) {
   child_process child([](line&) {
     if (::geteuid() != 0 || !become_nobody()) return 0;
-    const auto made = monitors::make_bpf(board::here(), watch::watched_memory::here(), {.socket = "", .load = true});
+    const auto made =
+        monitors::make_bpf(event_log::here(), invalidation::registered_filter::here(), {.socket = "", .load = true});
     if (made) return 1;
     return made.error() == errc::not_permitted || made.error() == errc::unsupported ? 0 : 2;
   });
@@ -210,8 +211,8 @@ TEST(bpf_without_privileges, says_so) {
 }
 
 TEST(bpf_without_privileges, nobody_serves) {
-  const auto made =
-      monitors::make_bpf(board::here(), watch::watched_memory::here(), {.socket = "/nowhere/pinfold", .load = false});
+  const auto made = monitors::make_bpf(event_log::here(), invalidation::registered_filter::here(),
+                                       {.socket = "/nowhere/pinfold", .load = false});
   ASSERT_FALSE(made);
   EXPECT_EQ(made.error(), errc::unsupported);
 }

@@ -45,7 +45,8 @@ class bpf_served : public ::testing::Test {
   static std::string name() { return "@pinfold-test-" + std::to_string(::getpid()); }
   static std::string name_of_parent() { return "@pinfold-test-" + std::to_string(::getppid()); }
   static result<std::unique_ptr<bpf_monitor>> join(const std::string& socket = name()) {
-    return make_bpf(watch::board::here(), watch::watched_memory::here(), {.socket = socket, .load = false});
+    return make_bpf(invalidation::event_log::here(), invalidation::registered_filter::here(),
+                    {.socket = socket, .load = false});
   }
   /// Waits until the server has this many clients; it hears of a client's end a little later.
   bool clients_become(std::size_t wanted) {

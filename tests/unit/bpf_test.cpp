@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The kernel programs put every event of this process on the board before the system call that caused it returns (R30,
-// R32, R35, R37). Skipped where the programs cannot be loaded.
+// The kernel programs put every event of this process on the event log before the system call that caused it returns
+// (R30, R32, R35, R37). Skipped where the programs cannot be loaded.
 #include "monitors/bpf/bpf.hpp"
 #include "support/bpf_events.hpp"
 #include "support/child_process.hpp"
@@ -18,8 +18,8 @@
 namespace pinfold::testing {
 namespace {
 
+using invalidation::event_log;
 using monitors::bpf_monitor;
-using watch::board;
 
 constexpr std::size_t page = 4096;
 constexpr std::size_t bytes = 8 * page;

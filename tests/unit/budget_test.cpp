@@ -22,7 +22,7 @@ TEST(budget, R27_a_bypass_request_may_be_larger_than_the_whole_budget) {
     EXPECT_TRUE(f.cached(0x1000, 0x2000)) << "nothing is evicted for it";
     EXPECT_TRUE(beside->release());
     EXPECT_EQ(f.cache.statistics().bypass_bytes, 0U);
-    EXPECT_EQ(f.device->open_now(), 1U);
+    EXPECT_EQ(f.device->open_count(), 1U);
     f.expect_sound();
   }
 }
@@ -82,7 +82,7 @@ TEST(budget, R27_a_persistent_request_that_waits_for_an_open_does_not_share_its_
   f.device->fail_closes(0);
   EXPECT_TRUE(f.cache.flush());
   EXPECT_EQ(f.cache.statistics().bypass_bytes, 0U);
-  EXPECT_EQ(f.device->open_now(), 0U);
+  EXPECT_EQ(f.device->open_count(), 0U);
   f.expect_sound();
 }
 

@@ -3,8 +3,8 @@
 // nothing stays open, the driver is not called afterwards, and no thread waits without end.
 #include "support/stopped_hit.hpp"
 
-#include "core/patience.hpp"
-#include "core/point.hpp"
+#include "core/deadlines.hpp"
+#include "core/sync_point.hpp"
 #include "support/local_fixture.hpp"
 
 #include <pinfold/detail/ledger.hpp>
@@ -27,13 +27,13 @@ constexpr std::uintptr_t first = 0x10000;
 constexpr std::uintptr_t last = 0x11000;
 
 /// A registrar that counts closes, and records which thread made the last one.
-class noting_registrar : public pretend_registrar {
+class noting_registrar : public fake_registrar {
  public:
-  using pretend_registrar::pretend_registrar;
+  using fake_registrar::fake_registrar;
   [[nodiscard]] result<void> close(const registration_type& made) noexcept {
     ++closes;
     closer = std::this_thread::get_id();
-    return pretend_registrar::close(made);
+    return fake_registrar::close(made);
   }
   inline static std::atomic<int> closes{0};
   inline static std::atomic<std::thread::id> closer{};
@@ -111,7 +111,7 @@ TEST_F(cache_end, R42_another_caches_transient_pin_is_no_lease) {
   const auto device = all.other->device;
   at_point(1, [&] { other.go(); });  // the end has begun to wait
   all.other.reset();
-  EXPECT_EQ(device->open_now(), 0U);
+  EXPECT_EQ(device->open_count(), 0U);
   EXPECT_EQ(told(event_kind::leases_outlive_cache), 0);
 }
 
@@ -122,7 +122,7 @@ TEST_F(cache_end, R42_another_caches_transient_pin_keeps_no_entry_open) {
   at_point(2, [&] { other.go_to("after_pin"); });  // the end found no lease
   all.other.reset();
   const int closes = noting_registrar::closes;
-  EXPECT_EQ(device->open_now(), 0U);
+  EXPECT_EQ(device->open_count(), 0U);
   EXPECT_EQ(told(event_kind::leases_outlive_cache), 0);
   other.go();
   std::this_thread::yield();
@@ -139,26 +139,26 @@ TEST_F(cache_end, R57_a_failed_hit_closes_nothing_of_another_cache) {
     other.go_to("after_pin");
     all.other->invalidate(first, last);
     EXPECT_TRUE(lease->release());
-    EXPECT_EQ(all.other->device->open_now(), 1U) << "pinned, so that this release could not close it";
+    EXPECT_EQ(all.other->device->open_count(), 1U) << "pinned, so that this release could not close it";
   }
   if (noting_registrar::closes > 0) {
     EXPECT_NE(noting_registrar::closer.load(), all.hitting.load());
   }
   EXPECT_TRUE(all.other->cache.progress());
-  EXPECT_EQ(all.other->device->open_now(), 0U);
+  EXPECT_EQ(all.other->device->open_count(), 0U);
   EXPECT_EQ(noting_registrar::closer.load(), std::this_thread::get_id());
 }
 
 /// A registrar whose closes block until `leave`, and whose `alive` tells whether it exists.
-class blocking_registrar : public pretend_registrar {
+class blocking_registrar : public fake_registrar {
  public:
-  explicit blocking_registrar(std::shared_ptr<pretend_device> device) : pretend_registrar(std::move(device)) {
+  explicit blocking_registrar(std::shared_ptr<fake_device> device) : fake_registrar(std::move(device)) {
     alive = token_;
   }
   [[nodiscard]] result<void> close(const registration_type& made) noexcept {
     entered = true;
     while (!leave) std::this_thread::yield();
-    return pretend_registrar::close(made);
+    return fake_registrar::close(made);
   }
   inline static std::atomic<bool> entered{false};
   inline static std::atomic<bool> leave{false};
@@ -202,7 +202,7 @@ TEST_F(close_in_flight, R42_of_a_release_is_waited_for_until_the_drain_timeout) 
   std::thread releasing([&] { EXPECT_TRUE(lease->release()); });
   end(f);
   releasing.join();
-  EXPECT_EQ(device->open_now(), 0U);
+  EXPECT_EQ(device->open_count(), 0U);
   expect_gone();
 }
 
@@ -214,7 +214,7 @@ TEST_F(close_in_flight, R42_of_the_reaper_is_waited_for_until_the_drain_timeout)
   f->invalidate(first, last);
   end(f);
   expect_gone();
-  EXPECT_EQ(device->open_now(), 0U);
+  EXPECT_EQ(device->open_count(), 0U);
 }
 
 }  // namespace

@@ -14,9 +14,9 @@ namespace {
 
 constexpr std::size_t numbers = 255;
 
-struct numbered_cache : pinfold::cache<pretend_registrar> {
+struct numbered_cache : pinfold::cache<fake_registrar> {
   explicit numbered_cache(cache_options options = {})
-      : cache(pretend_registrar(std::make_shared<pretend_device>()), keeping(std::move(options))) {}
+      : cache(fake_registrar(std::make_shared<fake_device>()), keeping(std::move(options))) {}
 
   /// Returns 0 when all numbers are taken: then every hit takes the mutex.
   [[nodiscard]] std::uint32_t number() const { return this->hits().number; }
@@ -58,7 +58,7 @@ TEST(cache_number, R37_a_child_has_all_of_them) {
   EXPECT_EQ(child.finish(), 0);
 }
 
-// The same number, the same address, and pages as a new cache expects them: the thread's guess is the parent's record,
+// The same number, the same address, and pages as a new cache expects them: the thread's hint is the parent's record,
 // which is hittable in the child's copy.
 TEST(cache_number, R37_a_childs_cache_does_not_find_its_parents_registrations) {
   local_fixture parent;

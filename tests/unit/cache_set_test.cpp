@@ -13,7 +13,7 @@
 
 namespace pinfold {
 
-template class cache_set<testing::pretend_registrar>;
+template class cache_set<testing::fake_registrar>;
 
 }  // namespace pinfold
 
@@ -28,8 +28,8 @@ constexpr std::size_t bytes = 0x2000;
 
 struct three {
   std::array<local_fixture<>, 3> each;
-  std::array<pinfold::cache<pretend_registrar>*, 3> caches{&each[0].cache, &each[1].cache, &each[2].cache};
-  cache_set<pretend_registrar> set{caches};
+  std::array<pinfold::cache<fake_registrar>*, 3> caches{&each[0].cache, &each[1].cache, &each[2].cache};
+  cache_set<fake_registrar> set{caches};
 
   [[nodiscard]] std::array<std::size_t, 3> opened() const {
     return {each[0].device->opened, each[1].device->opened, each[2].device->opened};

@@ -16,7 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 
 /// A registrar whose opens and closes wait, at a cancellation point, until the gate is open.
-struct gated_registrar : pretend_registrar {
+struct gated_registrar : fake_registrar {
   struct gate {
     std::atomic<int> waiting{0};
     std::atomic<bool> opens{true};
@@ -29,16 +29,16 @@ struct gated_registrar : pretend_registrar {
   };
   std::shared_ptr<gate> at = std::make_shared<gate>();
 
-  gated_registrar(std::shared_ptr<pretend_device> device, std::shared_ptr<gate> with)
-      : pretend_registrar(std::move(device)), at(std::move(with)) {}
+  gated_registrar(std::shared_ptr<fake_device> device, std::shared_ptr<gate> with)
+      : fake_registrar(std::move(device)), at(std::move(with)) {}
 
   [[nodiscard]] result<registration_type> open(range memory, rights access) noexcept {
     at->pass(at->opens);
-    return pretend_registrar::open(memory, access);
+    return fake_registrar::open(memory, access);
   }
   [[nodiscard]] result<void> close(const registration_type& made) noexcept {
     at->pass(at->closes);
-    return pretend_registrar::close(made);
+    return fake_registrar::close(made);
   }
 };
 
@@ -84,7 +84,7 @@ class cancellation : public ::testing::Test {
     return [this] { gate_->opens = gate_->closes = true; };
   }
 
-  std::shared_ptr<pretend_device> device_ = std::make_shared<pretend_device>();
+  std::shared_ptr<fake_device> device_ = std::make_shared<fake_device>();
   std::shared_ptr<gated_registrar::gate> gate_ = std::make_shared<gated_registrar::gate>();
 };
 
@@ -102,7 +102,7 @@ TEST_F(cancellation, waits_for_the_end_of_the_drivers_close) {
   ASSERT_TRUE(lease);
   gate_->closes = false;
   EXPECT_TRUE(finishes([&] { EXPECT_TRUE(lease->release()); }, [&] { wait_for_calls(2); }, open_gate()));
-  EXPECT_EQ(device_->open_now(), 0U);
+  EXPECT_EQ(device_->open_count(), 0U);
 }
 
 TEST_F(cancellation, waits_for_another_threads_open) {
@@ -152,7 +152,7 @@ TEST_F(cancellation, waits_for_leases_when_a_cache_ends) {
   std::optional<cache_type> cache(made({.drain_timeout = 60s}));
   auto lease = cache->acquire(at(0x10000), 0x1000);
   EXPECT_TRUE(finishes([&] { cache.reset(); }, [] {}, [&] { EXPECT_TRUE(lease->release()); }));
-  EXPECT_EQ(device_->open_now(), 0U);
+  EXPECT_EQ(device_->open_count(), 0U);
 }
 
 TEST_F(cancellation, a_sink_that_writes_does_not_end_the_process) {

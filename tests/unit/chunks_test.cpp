@@ -126,10 +126,10 @@ TEST(chunks, R25_failure_of_the_last_one_is_the_end) {
 }
 
 /// A registrar that refuses the chunk at 0x11000, once the two behind it are registered.
-struct late_refusal : pretend_registrar {
-  using pretend_registrar::pretend_registrar;
+struct late_refusal : fake_registrar {
+  using fake_registrar::fake_registrar;
   [[nodiscard]] result<registration_type> open(range memory, rights access) noexcept {
-    if (memory.begin != 0x11000) return pretend_registrar::open(memory, access);
+    if (memory.begin != 0x11000) return fake_registrar::open(memory, access);
     while (device_->opened < 3) std::this_thread::yield();
     return fail_errno(errc::driver_error, 5, "no");
   }

@@ -133,7 +133,7 @@ void* load(const char* library) {
   return handle;
 }
 
-std::uint64_t generation() { return watch::board::here().generation().load(); }
+std::uint64_t generation() { return invalidation::event_log::here().generation().load(); }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST_F(hooks_alone, R54_libc_and_this_library_are_trusted) {

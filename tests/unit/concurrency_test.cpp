@@ -12,7 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 
 TEST(concurrency, R8_same_handle_is_opened_once) {
-  pretend_fixture f;
+  fake_fixture f;
   f.world->open_takes = 50ms;
   const auto handle = f.world->allocate(1, 0x10000, 64);
   constexpr int count = 8;
@@ -32,9 +32,9 @@ TEST(concurrency, R8_same_handle_is_opened_once) {
 }
 
 TEST(concurrency, R8_an_opens_error_goes_to_all_its_waiters) {
-  pretend_fixture f;
+  fake_fixture f;
   f.world->open_takes = 500ms;
-  f.world->inject([](driver_call, const pretend_handle&) {
+  f.world->inject([](driver_call, const fake_handle&) {
     return std::optional(error{errc::driver_error, native_kind::posix, 5, "no"});
   });
   const auto handle = f.world->allocate(1, 0x10000, 64);
@@ -57,7 +57,7 @@ TEST(concurrency, R8_an_opens_error_goes_to_all_its_waiters) {
 }
 
 TEST(concurrency, R8_different_handles_are_opened_in_parallel_and_hits_go_on) {
-  pretend_fixture f;
+  fake_fixture f;
   const auto cached = f.world->allocate(2, 0x10000, 64);
   f.touch(cached);
   f.world->open_takes = 200ms;
@@ -73,7 +73,7 @@ TEST(concurrency, R8_different_handles_are_opened_in_parallel_and_hits_go_on) {
 }
 
 TEST(concurrency, R8_waiting_for_anothers_open_has_a_deadline) {
-  pretend_fixture f({.wait_timeout = 20ms});
+  fake_fixture f({.wait_timeout = 20ms});
   f.world->open_takes = 300ms;
   const auto handle = f.world->allocate(1, 0x10000, 64);
   std::thread opener([&] { f.touch(handle); });
@@ -87,7 +87,7 @@ TEST(concurrency, R8_waiting_for_anothers_open_has_a_deadline) {
 }
 
 TEST(concurrency, R9_request_waits_for_the_close_of_its_own_handle) {
-  pretend_fixture f({.retain = false});
+  fake_fixture f({.retain = false});
   f.world->close_takes = 80ms;
   const auto handle = f.world->allocate(1, 0x10000, 64);
   auto lease = f.acquire(handle);
@@ -101,7 +101,7 @@ TEST(concurrency, R9_request_waits_for_the_close_of_its_own_handle) {
 }
 
 TEST(concurrency, R9_overlapping_close_in_flight_is_waited_for) {
-  pretend_fixture f({.retain = false});
+  fake_fixture f({.retain = false});
   f.world->close_takes = 80ms;
   auto lease = f.acquire(f.world->allocate(1, 0x10000, 64));
   const auto grown = f.world->allocate(1, 0x10000, 128);
@@ -113,20 +113,20 @@ TEST(concurrency, R9_overlapping_close_in_flight_is_waited_for) {
 }
 
 TEST(concurrency, R10_open_that_cannot_be_kept_is_closed) {
-  pretend_fixture f({.max_bytes = 8192});
+  fake_fixture f({.max_bytes = 8192});
   f.world->extra_bytes = 8192;  // fits when reserved, not when opened
   auto refused = f.acquire(f.world->allocate(1, 0x10000, 4096));
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, errc::larger_than_budget);
   EXPECT_EQ(f.world->opens, 1U);
-  EXPECT_EQ(f.world->open_now(), 0U);
+  EXPECT_EQ(f.world->open_count(), 0U);
   f.expect_sound();
 }
 
 TEST(concurrency, R10_and_if_that_close_fails_it_is_owed_not_lost) {
-  pretend_fixture f({.max_bytes = 8192});
+  fake_fixture f({.max_bytes = 8192});
   f.world->extra_bytes = 8192;
-  f.world->inject([](driver_call call, const pretend_handle&) -> std::optional<error> {
+  f.world->inject([](driver_call call, const fake_handle&) -> std::optional<error> {
     if (call == driver_call::open) return std::nullopt;
     return error{errc::driver_error, native_kind::posix, 5, "the close fails"};
   });
@@ -135,12 +135,12 @@ TEST(concurrency, R10_and_if_that_close_fails_it_is_owed_not_lost) {
   f.expect_sound();
   f.world->heal();
   EXPECT_TRUE(f.cache.flush());
-  EXPECT_EQ(f.world->open_now(), 0U);
+  EXPECT_EQ(f.world->open_count(), 0U);
   f.expect_sound();
 }
 
 TEST(concurrency, invalidation_during_an_open_keeps_it_out_of_the_index) {
-  pretend_fixture f;
+  fake_fixture f;
   f.world->open_takes = 500ms;
   const auto handle = f.world->allocate(1, 0x10000, 64);
   std::thread opener([&] {
@@ -153,25 +153,25 @@ TEST(concurrency, invalidation_during_an_open_keeps_it_out_of_the_index) {
   EXPECT_FALSE(f.find(handle));
   opener.join();
   EXPECT_FALSE(f.find(handle));
-  EXPECT_EQ(f.world->open_now(), 0U);
+  EXPECT_EQ(f.world->open_count(), 0U);
   f.touch(handle);
   f.expect_sound();
 }
 
 TEST(concurrency, flush_waits_for_the_closes_of_other_threads) {
-  pretend_fixture f({.retain = false});
+  fake_fixture f({.retain = false});
   f.world->close_takes = 200ms;
   auto lease = f.acquire(f.world->allocate(1, 0x10000, 64));
   std::thread releasing([&] { lease->release(); });
   while (f.world->closes == 0) std::this_thread::yield();
   EXPECT_TRUE(f.cache.flush());
-  EXPECT_EQ(f.world->open_now(), 0U);
-  EXPECT_EQ(f.cache.statistics().open_now, 0U);
+  EXPECT_EQ(f.world->open_count(), 0U);
+  EXPECT_EQ(f.cache.statistics().open, 0U);
   releasing.join();
 }
 
 TEST(concurrency, R46_leases_are_released_on_other_threads) {
-  pretend_fixture f;
+  fake_fixture f;
   const auto handle = f.world->allocate(1, 0x10000, 64);
   for (int i = 0; i < 100; ++i) {
     auto lease = f.acquire(handle);

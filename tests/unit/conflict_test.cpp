@@ -10,7 +10,7 @@ namespace {
 using namespace std::chrono_literals;
 
 TEST(conflict, R6_regrown_at_the_same_base) {
-  pretend_fixture f;
+  fake_fixture f;
   f.touch(f.world->allocate(1, 0x10000, 0x8000));
   f.touch(f.world->allocate(1, 0x10000, 0x10000));
   const auto now = f.cache.statistics();
@@ -21,7 +21,7 @@ TEST(conflict, R6_regrown_at_the_same_base) {
 }
 
 TEST(conflict, R6_exactly_the_overlapping_entries_are_closed) {
-  pretend_fixture f;
+  fake_fixture f;
   const auto before = f.world->allocate(1, 0x0f000, 0x1000);
   const auto inside = f.world->allocate(1, 0x12000, 0x1000);  // begins later than the new allocation
   const auto second = f.world->allocate(1, 0x14000, 0x1000);  // several old ones under one new
@@ -38,7 +38,7 @@ TEST(conflict, R6_exactly_the_overlapping_entries_are_closed) {
 }
 
 TEST(conflict, R6_leased_conflict_is_reported_and_nothing_is_closed) {
-  pretend_fixture f;
+  fake_fixture f;
   const auto idle = f.world->allocate(1, 0x10000, 0x1000);
   const auto used = f.world->allocate(1, 0x12000, 0x1000);
   f.touch(idle);
@@ -55,7 +55,7 @@ TEST(conflict, R6_leased_conflict_is_reported_and_nothing_is_closed) {
 }
 
 TEST(conflict, R6_waits_for_a_leased_conflict_until_the_deadline) {
-  pretend_fixture f({.conflict_timeout = 10s});
+  fake_fixture f({.conflict_timeout = 10s});
   auto lease = f.acquire(f.world->allocate(1, 0x10000, 0x1000));
   const auto grown = f.world->allocate(1, 0x10000, 0x2000);
   std::thread later([&] {
@@ -65,14 +65,14 @@ TEST(conflict, R6_waits_for_a_leased_conflict_until_the_deadline) {
   EXPECT_TRUE(f.acquire(grown));
   later.join();
 
-  pretend_fixture g({.conflict_timeout = 20ms});
+  fake_fixture g({.conflict_timeout = 20ms});
   auto kept = g.acquire(g.world->allocate(1, 0x10000, 0x1000));
   EXPECT_EQ(g.acquire(g.world->allocate(1, 0x10000, 0x2000)).error().code, errc::in_use_conflict);
   EXPECT_GE(g.cache.statistics().waited, 20ms);
 }
 
 TEST(conflict, R6_mapping_of_the_application_itself_evicts_nothing) {
-  pretend_fixture f;
+  fake_fixture f;
   const auto innocent = f.world->allocate(1, 0x20000, 0x1000);
   f.touch(innocent);
   const auto handle = f.world->allocate(1, 0x10000, 0x1000);
@@ -86,20 +86,20 @@ TEST(conflict, R6_mapping_of_the_application_itself_evicts_nothing) {
 }
 
 TEST(conflict, R6_stale_idle_entries_in_the_way_are_closed_first) {
-  pretend_fixture f({.closes = close_policy::deferred});
+  fake_fixture f({.closes = close_policy::deferred});
   const auto old = f.world->allocate(1, 0x10000, 0x1000);
   f.touch(old);
   f.cache.invalidate({1}, old.allocation());
   f.touch(f.world->allocate(1, 0x10000, 0x2000));
-  EXPECT_EQ(f.world->open_now(), 1U);
+  EXPECT_EQ(f.world->open_count(), 1U);
   f.expect_sound();
 }
 
 TEST(conflict, R6_quarantined_conflict_is_retried_before_anyone_is_refused) {
-  pretend_fixture f;
+  fake_fixture f;
   const auto old = f.world->allocate(1, 0x10000, 0x1000);
   f.touch(old);
-  f.world->inject([](driver_call call, const pretend_handle&) -> std::optional<error> {
+  f.world->inject([](driver_call call, const fake_handle&) -> std::optional<error> {
     if (call == driver_call::open) return std::nullopt;
     return error{errc::driver_error, native_kind::posix, 5, "the close fails"};
   });
@@ -115,9 +115,9 @@ TEST(conflict, R6_quarantined_conflict_is_retried_before_anyone_is_refused) {
 }
 
 TEST(conflict, R7_one_victim_at_a_time_least_recently_used_first) {
-  pretend_fixture f;
+  fake_fixture f;
   f.world->capacity = 3;
-  std::vector<pretend_handle> handles;
+  std::vector<fake_handle> handles;
   for (std::uint64_t i = 0; i < 3; ++i) handles.push_back(f.world->allocate(1, 0x10000 * (i + 1), 64));
   for (const auto& handle : handles) f.touch(handle);
   f.touch(handles[0]);  // now handles[1] is the least recently used
@@ -130,7 +130,7 @@ TEST(conflict, R7_one_victim_at_a_time_least_recently_used_first) {
 }
 
 TEST(conflict, R7_out_of_resources_when_nothing_idle_is_left) {
-  pretend_fixture f;
+  fake_fixture f;
   f.world->capacity = 2;
   auto kept = f.acquire(f.world->allocate(1, 0x10000, 64));
   f.touch(f.world->allocate(1, 0x20000, 64));
@@ -145,7 +145,7 @@ TEST(conflict, R7_out_of_resources_when_nothing_idle_is_left) {
 }
 
 TEST(conflict, R7_waits_for_a_close_in_flight) {
-  pretend_fixture f({.retain = false});
+  fake_fixture f({.retain = false});
   f.world->capacity = 1;
   f.world->close_takes = 50ms;
   auto lease = f.acquire(f.world->allocate(1, 0x10000, 64));
@@ -157,10 +157,10 @@ TEST(conflict, R7_waits_for_a_close_in_flight) {
 }
 
 TEST(conflict, R7_any_other_driver_error_is_returned_as_it_is_and_evicts_nothing) {
-  pretend_fixture f;
+  fake_fixture f;
   const auto innocent = f.world->allocate(1, 0x10000, 64);
   f.touch(innocent);
-  f.world->inject([](driver_call, const pretend_handle&) {
+  f.world->inject([](driver_call, const fake_handle&) {
     return std::optional(error{errc::driver_error, native_kind::cuda, 719, "launch failure"});
   });
   auto refused = f.acquire(f.world->allocate(1, 0x20000, 64));

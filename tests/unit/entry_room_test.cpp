@@ -70,14 +70,14 @@ TEST(entry_room, compares_the_last_byte_of_the_largest_handle) {
 }
 
 /// A registrar that registers nothing, with registrations of the largest permitted size.
-struct wide_registrar : pretend_registrar {
-  using pretend_registrar::pretend_registrar;
+struct wide_registrar : fake_registrar {
+  using fake_registrar::fake_registrar;
   struct registration_type {
     std::uint64_t key;
     std::array<std::uint64_t, max_registration_bytes / 8 - 1> copies;
   };
   [[nodiscard]] result<registration_type> open(range memory, rights access) noexcept {
-    auto made = pretend_registrar::open(memory, access);
+    auto made = fake_registrar::open(memory, access);
     if (!made) return tl::unexpected(made.error());
     registration_type wide{made->key, {}};
     wide.copies.fill(made->key);
@@ -85,7 +85,7 @@ struct wide_registrar : pretend_registrar {
   }
   [[nodiscard]] result<void> close(const registration_type& made) noexcept {
     for (const auto copy : made.copies) EXPECT_EQ(copy, made.key);
-    return pretend_registrar::close({made.key});
+    return fake_registrar::close({made.key});
   }
 };
 
@@ -95,7 +95,7 @@ TEST(entry_room, holds_the_largest_registration) {
     for (std::uintptr_t i = 1; i <= 500; ++i) f.touch(i * 0x10000, i * 0x10000 + 0x1000);
   EXPECT_EQ(f.cache.statistics().hits, 500U);
   ASSERT_TRUE(f.cache.flush());
-  EXPECT_EQ(f.device->open_now(), 0U);
+  EXPECT_EQ(f.device->open_count(), 0U);
 }
 
 TEST(entry_room, refuses_larger_ones_before_anything_is_made) {

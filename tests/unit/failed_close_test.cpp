@@ -8,28 +8,28 @@
 namespace pinfold::testing {
 namespace {
 
-std::optional<error> closes_fail(driver_call call, const pretend_handle&) {
+std::optional<error> closes_fail(driver_call call, const fake_handle&) {
   if (call == driver_call::open) return std::nullopt;
   return error{errc::driver_error, native_kind::posix, 5, "the close fails"};
 }
 
 /// An importer that knows only after the open how large the allocation is.
-class cautious_importer : public pretend_importer {
+class cautious_importer : public fake_importer {
  public:
   static constexpr std::uint64_t known = 64;
 
-  using pretend_importer::pretend_importer;
-  [[nodiscard]] result<range> check(const pretend_handle& handle) const noexcept {
+  using fake_importer::fake_importer;
+  [[nodiscard]] result<range> check(const fake_handle& handle) const noexcept {
     return range{handle.base, handle.base + known};
   }
 };
 
-auto acquire(pretend_fixture<cautious_importer>& f, const pretend_handle& handle) {
+auto acquire(fake_fixture<cautious_importer>& f, const fake_handle& handle) {
   return f.cache.acquire({handle.exporter}, handle, handle.base, cautious_importer::known);
 }
 
 TEST(failed_close, R41_an_import_that_was_too_large_is_quarantined_with_the_range_and_bytes_that_are_open) {
-  pretend_fixture<cautious_importer> f({.max_bytes = 0x800});
+  fake_fixture<cautious_importer> f({.max_bytes = 0x800});
   const auto handle = f.world->allocate(1, 0x10000, 0x1000);
   f.world->inject(closes_fail);
   EXPECT_EQ(acquire(f, handle).error().code, errc::larger_than_budget);
@@ -47,7 +47,7 @@ TEST(failed_close, R41_an_import_that_was_too_large_is_quarantined_with_the_rang
 }
 
 TEST(failed_close, R6_what_is_in_the_way_beyond_the_range_asked_for_is_found_and_closed) {
-  pretend_fixture<cautious_importer> f({.max_bytes = 0x800});
+  fake_fixture<cautious_importer> f({.max_bytes = 0x800});
   const auto large = f.world->allocate(1, 0x10000, 0x1000);
   f.world->inject(closes_fail);
   EXPECT_FALSE(acquire(f, large));
@@ -59,7 +59,7 @@ TEST(failed_close, R6_what_is_in_the_way_beyond_the_range_asked_for_is_found_and
 }
 
 TEST(failed_close, R41_a_bypass_that_fits_no_more_counts_the_bytes_that_are_open) {
-  pretend_fixture<cautious_importer> f({.max_bytes = 0x1000, .full = when_full::bypass});
+  fake_fixture<cautious_importer> f({.max_bytes = 0x1000, .full = when_full::bypass});
   f.world->extra_bytes = 0x1000;
   f.world->inject(closes_fail);
   EXPECT_FALSE(acquire(f, f.world->allocate(1, 0x10000, 0x1000)));

@@ -58,11 +58,11 @@ TEST(hit, leases_may_be_released_on_another_thread) {
     }
     EXPECT_EQ(f.cache.statistics().leases_now, out.size());
     EXPECT_TRUE(f.cache.flush());
-    EXPECT_EQ(f.device->open_now(), regions) << "all are leased";
+    EXPECT_EQ(f.device->open_count(), regions) << "all are leased";
     std::thread([&] { out.clear(); }).join();
     EXPECT_EQ(f.cache.statistics().leases_now, 0U);
     EXPECT_TRUE(f.cache.flush());
-    EXPECT_EQ(f.device->open_now(), 0U);
+    EXPECT_EQ(f.device->open_count(), 0U);
   }
 }
 
@@ -78,10 +78,10 @@ TEST(hit, threads_may_end_with_leases_out) {
     }).join();
   EXPECT_EQ(f.cache.statistics().leases_now, out.size());
   EXPECT_TRUE(f.cache.flush());
-  EXPECT_EQ(f.device->open_now(), 1U);
+  EXPECT_EQ(f.device->open_count(), 1U);
   out.clear();
   EXPECT_TRUE(f.cache.flush());
-  EXPECT_EQ(f.device->open_now(), 0U);
+  EXPECT_EQ(f.device->open_count(), 0U);
 }
 
 TEST(hit, R5_an_invalidated_entry_is_closed_by_its_last_release_wherever_that_is) {
@@ -94,9 +94,9 @@ TEST(hit, R5_an_invalidated_entry_is_closed_by_its_last_release_wherever_that_is
   EXPECT_FALSE(f.cached(4096, 8192));
   EXPECT_EQ(f.cache.statistics().invalidated_while_leased, 1U);
   std::thread([&] { EXPECT_TRUE(here->release()); }).join();
-  EXPECT_EQ(f.device->open_now(), 1U);
+  EXPECT_EQ(f.device->open_count(), 1U);
   EXPECT_TRUE(more->release());
-  EXPECT_EQ(f.device->open_now(), 0U);
+  EXPECT_EQ(f.device->open_count(), 0U);
 }
 
 TEST(hit, many_caches_over_the_same_memory_do_not_mix) {
@@ -111,7 +111,7 @@ TEST(hit, many_caches_over_the_same_memory_do_not_mix) {
     }
   for (auto& one : caches) {
     EXPECT_EQ(one->cache.statistics().hits, 2U);
-    EXPECT_EQ(one->device->open_now(), 1U);
+    EXPECT_EQ(one->device->open_count(), 1U);
   }
 }
 
@@ -129,7 +129,7 @@ TEST(hit, R42_a_lease_that_outlives_its_cache_stays_what_it_is_while_other_cache
     EXPECT_TRUE(left->closed());
     EXPECT_EQ(next.cache.statistics().leases_now, 0U);
     EXPECT_TRUE(next.cache.flush());
-    EXPECT_EQ(next.device->open_now(), 0U);
+    EXPECT_EQ(next.device->open_count(), 0U);
   }
   EXPECT_TRUE(left->release());
 }
@@ -154,7 +154,7 @@ TEST(hit, R42_pins_that_were_given_back_elsewhere_are_gone_for_later_caches_too)
     }).join();
     EXPECT_EQ(f.cache.statistics().leases_now, 0U);
     EXPECT_TRUE(f.cache.flush());
-    EXPECT_EQ(f.device->open_now(), 0U) << "round " << round;
+    EXPECT_EQ(f.device->open_count(), 0U) << "round " << round;
   }
 }
 
@@ -196,7 +196,7 @@ TEST(hit, R37_a_forked_child_neither_uses_nor_ends_its_parents_registrations) {
     if (f.acquire(4096, 8192) || f.cached(4096, 8192) || f.cache.flush()) return 1;
     if (f.acquire(4096, 8192).error().code != errc::closed) return 2;
     if (!lease->release()) return 3;
-    if (f.device->open_now() != 1) return 4;
+    if (f.device->open_count() != 1) return 4;
     {
       local own;  // the child may have caches of its own
       own.touch(4096, 8192);
@@ -205,13 +205,13 @@ TEST(hit, R37_a_forked_child_neither_uses_nor_ends_its_parents_registrations) {
     }
     auto moved = std::make_unique<decltype(f.cache)>(std::move(f.cache));
     moved.reset();
-    return f.device->open_now() == 1 ? 0 : 6;
+    return f.device->open_count() == 1 ? 0 : 6;
   });
   EXPECT_EQ(child.finish(), 0);
   EXPECT_TRUE(f.acquire(4096, 8192));
   EXPECT_TRUE(lease->release());
   EXPECT_TRUE(f.cache.flush());
-  EXPECT_EQ(f.device->open_now(), 0U);
+  EXPECT_EQ(f.device->open_count(), 0U);
 }
 
 }  // namespace

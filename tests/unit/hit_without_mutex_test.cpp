@@ -19,9 +19,9 @@ inline void reached(std::string_view where) {
 }
 
 }  // namespace pinfold::testing
-#define PINFOLD_POINT(name) ::pinfold::testing::reached(#name)
+#define PINFOLD_SYNC_POINT(name) ::pinfold::testing::reached(#name)
 
-#include "core/point.hpp"
+#include "core/sync_point.hpp"
 #include "support/cache_checks.hpp"
 #include "support/local_fixture.hpp"
 
@@ -96,8 +96,8 @@ TEST(hit_without_mutex, local_acquire_and_find) {
 }
 
 TEST(hit_without_mutex, imported_acquire_and_find) {
-  pretend_fixture f;
-  std::vector<pretend_handle> handles;
+  fake_fixture f;
+  std::vector<fake_handle> handles;
   for (std::uint64_t i = 0; i < 100; ++i) handles.push_back(f.world->allocate(i % 3, 0x10000 * (1 + i), 4096));
   for (const auto& one : handles) f.touch(one);
   {
@@ -123,7 +123,7 @@ TEST(hit_without_mutex, on_a_thread_that_never_hit_before) {
 }
 
 TEST(hit_without_mutex, R26_batch_of_a_thousand) {
-  local_fixture<pretend_group_registrar> groups;
+  local_fixture<fake_group_registrar> groups;
   local_fixture singly;
   const auto all = blocks(1000);
   const auto check = [&](auto& f) {
@@ -168,7 +168,7 @@ TEST(hit_without_mutex, R25_chunks) {
 }
 
 TEST(hit_without_mutex, R26_a_batch_of_hits_and_misses_keeps_its_order) {
-  local_fixture<pretend_group_registrar> f;
+  local_fixture<fake_group_registrar> f;
   const auto all = blocks(300);
   for (std::size_t i = 0; i < all.size(); i += 3) f.touch(all[i].begin, all[i].end);
   auto batch = f.cache.acquire_batch(all);
@@ -188,7 +188,7 @@ TEST(hit_without_mutex, R26_a_batch_that_fails_gives_its_hits_back) {
   EXPECT_FALSE(f.cache.acquire_batch(all));
   EXPECT_EQ(f.cache.statistics().leases_now, 0U);
   EXPECT_TRUE(f.cache.flush());
-  EXPECT_EQ(f.device->open_now(), 0U);
+  EXPECT_EQ(f.device->open_count(), 0U);
 }
 
 TEST(hit_without_mutex, R26_a_batch_may_ask_for_rights_that_are_not_there) {
@@ -212,7 +212,7 @@ TEST(hit_without_mutex, R43_finds_are_no_acquires) {
     EXPECT_FALSE(f.cached(0x20000, 0x21000));
     const auto now = f.cache.statistics();
     EXPECT_EQ(now.found, 4000U);
-    EXPECT_EQ(now.notfound, 1U);
+    EXPECT_EQ(now.find_misses, 1U);
     EXPECT_EQ(now.valid, 4000U);
     EXPECT_EQ(now.hits, 0U);
     EXPECT_EQ(now.acquires, 1U);
@@ -223,21 +223,21 @@ TEST(hit_without_mutex, R43_finds_are_no_acquires) {
 }
 
 TEST(hit_without_mutex, R48_a_find_that_comes_too_late_leaves_the_close_to_others) {
-  if (counts_without_membarrier()) GTEST_SKIP() << "guesses need membarrier";
+  if (counts_without_membarrier()) GTEST_SKIP() << "hints need membarrier";
   local_fixture f;
   f.touch(0x10000, 0x11000);
-  f.touch(0x10000, 0x11000);  // from now on the thread guesses it
+  f.touch(0x10000, 0x11000);  // from now on the thread hints it
   next_interruption = {"after_pin", [&] { f.invalidate(0x10000, 0x11000); }};
   EXPECT_FALSE(f.cached(0x10000, 0x11000));
   EXPECT_EQ(f.cache.statistics().closes, 0U);
-  EXPECT_EQ(f.cache.statistics().notfound, 1U);
+  EXPECT_EQ(f.cache.statistics().find_misses, 1U);
   EXPECT_TRUE(f.cache.progress());
-  EXPECT_EQ(f.device->open_now(), 0U);
+  EXPECT_EQ(f.device->open_count(), 0U);
 }
 
 TEST(hit_without_mutex, R48_the_same_of_imported_memory) {
-  if (counts_without_membarrier()) GTEST_SKIP() << "guesses need membarrier";
-  pretend_fixture f;
+  if (counts_without_membarrier()) GTEST_SKIP() << "hints need membarrier";
+  fake_fixture f;
   const auto old = f.world->allocate(1, 0x10000, 4096);
   f.touch(old);
   f.touch(old);
@@ -245,24 +245,24 @@ TEST(hit_without_mutex, R48_the_same_of_imported_memory) {
   EXPECT_FALSE(f.find(old));
   EXPECT_EQ(f.world->closes, 0U);
   f.touch(f.world->allocate(1, 0x10000, 4096));
-  EXPECT_EQ(f.world->open_now(), 1U) << "the next miss has closed it";
+  EXPECT_EQ(f.world->open_count(), 1U) << "the next miss has closed it";
 }
 
 TEST(hit_without_mutex, an_acquire_that_comes_too_late_closes_and_opens_again) {
-  if (counts_without_membarrier()) GTEST_SKIP() << "guesses need membarrier";
+  if (counts_without_membarrier()) GTEST_SKIP() << "hints need membarrier";
   local_fixture f;
   f.touch(0x10000, 0x11000);
-  f.touch(0x10000, 0x11000);  // from now on the thread guesses it
+  f.touch(0x10000, 0x11000);  // from now on the thread hints it
   next_interruption = {"after_pin", [&] { f.invalidate(0x10000, 0x11000); }};
   EXPECT_TRUE(f.acquire(0x10000, 0x11000));
   EXPECT_EQ(f.device->opened, 2U);
-  EXPECT_EQ(f.device->open_now(), 1U);
+  EXPECT_EQ(f.device->open_count(), 1U);
 }
 
-// Between the guess and the pin the memory went to another allocation: the same peer and range, another token.
+// Between the hint and the pin the memory went to another allocation: the same peer and range, another token.
 TEST(hit_without_mutex, R4_a_guess_of_imported_memory_is_compared_by_its_whole_token) {
-  if (counts_without_membarrier()) GTEST_SKIP() << "guesses need membarrier";
-  pretend_fixture f;
+  if (counts_without_membarrier()) GTEST_SKIP() << "hints need membarrier";
+  fake_fixture f;
   const auto old = f.world->allocate(1, 0x10000, 4096);
   f.touch(old);
   f.touch(old);
@@ -275,12 +275,12 @@ TEST(hit_without_mutex, R4_a_guess_of_imported_memory_is_compared_by_its_whole_t
 }
 
 TEST(hit_without_mutex, peers_do_not_see_each_others_guesses) {
-  pretend_fixture f;
+  fake_fixture f;
   const auto one = f.world->allocate(1, 0x10000, 4096);
-  constexpr std::uint64_t guesses = 2048;  // of a thread: peers that differ by this number share a guess
+  constexpr std::uint64_t hints = 2048;  // of a thread: peers that differ by this number share a hint
   f.touch(one);
   f.touch(one);
-  EXPECT_FALSE(f.cache.find({1 + guesses}, one, one.base, one.size));
+  EXPECT_FALSE(f.cache.find({1 + hints}, one, one.base, one.size));
   EXPECT_FALSE(f.cache.find({2}, one, one.base, one.size));
   EXPECT_TRUE(f.cache.find({1}, one, one.base, one.size));
 }

@@ -100,10 +100,10 @@ TEST_F(hooks_malloc, R33_self_test_looks_at_a_trim_of_the_heap) {
     return std::string(one.event) == "free at the end of the heap";
   });
   ASSERT_NE(trim, habits.end());
-  const watch::monitor_set nothing({});
+  const invalidation::monitor_set nothing({});
   monitors::sources seen = 0;
   EXPECT_EQ(trim->run(nothing, seen), monitors::outcome::gone);
-  EXPECT_EQ(seen, monitors::only(watch::source::hooks));
+  EXPECT_EQ(seen, monitors::only(invalidation::source::hooks));
   monitor_.reset();
   EXPECT_EQ(trim->run(nothing, seen), monitors::outcome::gone);
   EXPECT_EQ(seen, 0U);
@@ -234,8 +234,8 @@ TEST_F(hooks_libc, R37_child_says_nothing_and_works) {
   const auto seen = posted([&] {
     child_process child([&](line&) {
       if (::munmap(memory.at(), page) != 0) return 1;
-      const auto* board = watch::board::if_there();
-      if (board->generation().load() != 0) return 2;
+      const auto* event_log = invalidation::event_log::if_there();
+      if (event_log->generation().load() != 0) return 2;
       std::free(std::malloc(64 * mib));
       monitor_.reset();  // the parent's
       return ::munmap(memory.at(1), page) == 0 ? 0 : 3;

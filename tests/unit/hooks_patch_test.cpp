@@ -201,7 +201,7 @@ bool refuse_writable_code() {
   return filter_calls(SYS_mprotect, 2, all, SECCOMP_RET_ERRNO | EACCES);
 }
 
-// The kernel stops at the call, and a handler looks at the board.
+// The kernel stops at the call, and a handler looks at the event log.
 TEST(hooks_patch, R30_event_is_there_when_the_kernel_is_called) {
   in_child([] {
     static std::uint64_t before = 0;
@@ -211,10 +211,10 @@ TEST(hooks_patch, R30_event_is_there_when_the_kernel_is_called) {
     const some_pages memory(2);
     const watched them(memory.at(), page);
     struct sigaction look{};
-    look.sa_handler = [](int) { seen = watch::board::if_there()->generation().load(); };
+    look.sa_handler = [](int) { seen = invalidation::event_log::if_there()->generation().load(); };
     ASSERT_EQ(::sigaction(SIGSYS, &look, nullptr), 0);
     if (!filter_calls(SYS_munmap, 0, static_cast<std::uint32_t>(address_of(memory.at())), SECCOMP_RET_TRAP)) return;
-    before = watch::board::here().generation().load();
+    before = invalidation::event_log::here().generation().load();
     ::munmap(memory.at(), page);
     EXPECT_EQ(seen, before + 1);
   });

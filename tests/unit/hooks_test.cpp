@@ -56,11 +56,11 @@ TEST_F(hooks, R35_errno_stays) {
 
 TEST_F(hooks, what_nobody_registered_disturbs_nobody) {
   const some_pages memory(4);
-  const auto before = watch::board::here().generation().load();
+  const auto before = invalidation::event_log::here().generation().load();
   EXPECT_EQ(::madvise(memory.at(), page, MADV_DONTNEED), 0);
   EXPECT_NE(::mmap(memory.at(1), page, rw, anonymous | MAP_FIXED, -1, 0), MAP_FAILED);
   EXPECT_EQ(::munmap(memory.at(), 4 * page), 0);
-  EXPECT_EQ(watch::board::here().generation().load(), before);
+  EXPECT_EQ(invalidation::event_log::here().generation().load(), before);
 }
 
 TEST_F(hooks, R30_mmap_over_only_if_fixed) {

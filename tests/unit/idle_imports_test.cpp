@@ -14,7 +14,7 @@ constexpr auto timeout = 60ms;  // four ticks of the coarse clock, each up to 4 
 constexpr std::uint64_t count = 500;
 
 struct idle_imports : ::testing::Test {
-  static pretend_handle make(pretend_world& world, std::uint64_t i) { return world.allocate(1, 0x10000 * (i + 1), 64); }
+  static fake_handle make(fake_world& world, std::uint64_t i) { return world.allocate(1, 0x10000 * (i + 1), 64); }
 
   /// Returns whether `done` becomes true within ten seconds. Calls nothing else.
   template <class Done>
@@ -27,9 +27,9 @@ struct idle_imports : ::testing::Test {
 
 TEST_F(idle_imports, R60_are_closed_by_the_reaper_without_another_call) {
   for (const auto closes : {close_policy::inline_, close_policy::deferred}) {
-    pretend_fixture f({.idle_timeout = timeout, .closes = closes, .reaper = true});
+    fake_fixture f({.idle_timeout = timeout, .closes = closes, .reaper = true});
     for (std::uint64_t i = 0; i < count; ++i) f.touch(make(*f.world, i));
-    EXPECT_TRUE(comes([&] { return f.world->open_now() == 0; })) << f.world->open_now() << " are open";
+    EXPECT_TRUE(comes([&] { return f.world->open_count() == 0; })) << f.world->open_count() << " are open";
     EXPECT_EQ(f.cache.statistics().expired, count);
     f.expect_sound();
   }
@@ -37,22 +37,22 @@ TEST_F(idle_imports, R60_are_closed_by_the_reaper_without_another_call) {
 
 TEST_F(idle_imports, are_closed_by_misses_and_by_progress) {
   for (const bool by_misses : {false, true}) {
-    pretend_fixture f({.idle_timeout = timeout});
+    fake_fixture f({.idle_timeout = timeout});
     for (std::uint64_t i = 0; i < count; ++i) f.touch(make(*f.world, i));
-    EXPECT_EQ(f.world->open_now(), count);
+    EXPECT_EQ(f.world->open_count(), count);
     const bool gone = comes([&] {
       if (by_misses) f.touch(make(*f.world, count));
       if (by_misses) f.cache.invalidate({1}, {0x10000 * (count + 1), 0x10000 * (count + 1) + 1});
       if (!by_misses) f.cache.progress();
-      return f.cache.statistics().expired >= count && f.world->open_now() <= 1;
+      return f.cache.statistics().expired >= count && f.world->open_count() <= 1;
     });
-    EXPECT_TRUE(gone) << f.world->open_now() << " are open";
+    EXPECT_TRUE(gone) << f.world->open_count() << " are open";
     f.expect_sound();
   }
 }
 
 TEST_F(idle_imports, stay_while_they_are_hit_or_leased) {
-  pretend_fixture f({.idle_timeout = timeout});
+  fake_fixture f({.idle_timeout = timeout});
   const auto hit = make(*f.world, 0), leased = make(*f.world, 1), idle = make(*f.world, 2);
   f.touch(idle);
   auto lease = f.acquire(leased);
@@ -73,17 +73,17 @@ TEST_F(idle_imports, stay_while_they_are_hit_or_leased) {
 }
 
 TEST_F(idle_imports, stay_for_ever_without_a_timeout) {
-  pretend_fixture f({.idle_timeout = 0ms, .reaper = true});
+  fake_fixture f({.idle_timeout = 0ms, .reaper = true});
   f.touch(make(*f.world, 0));
   for (int i = 0; i < 100; ++i) {
     f.cache.progress();
     std::this_thread::sleep_for(1ms);
   }
-  EXPECT_EQ(f.world->open_now(), 1U);
+  EXPECT_EQ(f.world->open_count(), 1U);
 }
 
 TEST_F(idle_imports, a_sweep_does_not_make_the_eviction_forget_what_was_hit) {
-  pretend_fixture f({.max_count = 2, .idle_timeout = timeout});
+  fake_fixture f({.max_count = 2, .idle_timeout = timeout});
   const auto hot = make(*f.world, 0), cold = make(*f.world, 1);
   f.touch(hot);
   f.touch(cold);

@@ -20,7 +20,7 @@ using uring::slot_table;
 void fill(slot_table& table) {
   for (unsigned left = table.size(); left > 0;) {
     const auto got = table.take(left);
-    table.settle(got, got.count);
+    table.commit(got, got.count);
     left -= got.count;
   }
 }
@@ -37,7 +37,7 @@ unsigned takes_for(slot_table& table, unsigned slots) {
   for (unsigned left = slots; left > 0; ++takes) {
     const auto got = table.take(left);
     if (got.count == 0) return 0;
-    table.settle(got, got.count);
+    table.commit(got, got.count);
     left -= got.count;
   }
   return takes;
@@ -81,7 +81,7 @@ TEST(io_uring_slots, slot_rests_as_long_as_possible) {
   for (int i = 0; i < 6; ++i) {
     const auto got = table.take(1);
     seen.push_back(got.first);
-    table.settle(got, 1);
+    table.commit(got, 1);
     empty(table, got.first, 1);
   }
   EXPECT_EQ(seen, (std::vector<unsigned>{0, 1, 2, 3, 0, 1}));
@@ -91,7 +91,7 @@ TEST(io_uring_slots, only_what_is_in_use_can_be_left_and_only_once) {
   slot_table table(8);
   const auto got = table.take(4);
   EXPECT_FALSE(table.leave(0)) << "still being filled";
-  table.settle(got, 2);
+  table.commit(got, 2);
   EXPECT_FALSE(table.leave(2)) << "not filled";
   EXPECT_FALSE(table.leave(8));
   EXPECT_TRUE(table.leave(1));
@@ -130,7 +130,7 @@ TEST(io_uring_slots, R26_agrees_with_a_set_after_every_step) {
     const auto got = table.take(most);
     ASSERT_EQ(got.count, longest(taken, size, most));
     const auto good = static_cast<unsigned>(random() % (got.count + 1));
-    table.settle(got, good);
+    table.commit(got, good);
     for (unsigned i = 0; i < good; ++i) ASSERT_TRUE(taken.insert(got.first + i).second);
   }
 }

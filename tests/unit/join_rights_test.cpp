@@ -13,7 +13,7 @@ constexpr auto all_local = rights::local_read | rights::local_write;
 
 /// A device that refuses local writes together with a peer's reads, and tells the test of the first such request.
 struct refusing_device {
-  std::shared_ptr<pretend_device> device = std::make_shared<pretend_device>();
+  std::shared_ptr<fake_device> device = std::make_shared<fake_device>();
   std::shared_ptr<std::atomic<bool>> asked = std::make_shared<std::atomic<bool>>(false);
   std::shared_ptr<std::atomic<bool>> answer = std::make_shared<std::atomic<bool>>(false);
 

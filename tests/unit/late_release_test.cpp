@@ -52,7 +52,7 @@ class late_release : public ::testing::Test {
   }
   static void released(pin held) {
     if (const auto* due = unpin(held)) {
-      EXPECT_TRUE(settle(due));
+      EXPECT_TRUE(finish_release(due));
     }
   }
 
@@ -70,7 +70,7 @@ TEST_F(late_release, of_an_invalidated_entry_finds_the_cache_gone) {
   ASSERT_NE(due, nullptr);
   engine_.reset();
   EXPECT_EQ(device_.closes, 1) << "whoever ends the cache does what is due";
-  EXPECT_TRUE(settle(due));
+  EXPECT_TRUE(finish_release(due));
   EXPECT_EQ(device_.closes, device_.opens);
 }
 
@@ -80,7 +80,7 @@ TEST_F(late_release, of_an_entry_that_is_not_kept_finds_the_cache_gone) {
   ASSERT_NE(due, nullptr);
   engine_.reset();
   EXPECT_EQ(device_.closes, 1);
-  EXPECT_TRUE(settle(due));
+  EXPECT_TRUE(finish_release(due));
   EXPECT_EQ(device_.closes, device_.opens);
 }
 
@@ -93,7 +93,7 @@ TEST_F(late_release, finds_it_done_by_flush) {
     ASSERT_NE(due, nullptr);
     EXPECT_TRUE(flush(engine_.get()));
     EXPECT_EQ(device_.closes, device_.opens);
-    EXPECT_TRUE(settle(due));
+    EXPECT_TRUE(finish_release(due));
     EXPECT_EQ(device_.closes, device_.opens);
   }
 }
@@ -106,7 +106,7 @@ TEST_F(late_release, finds_its_entry_used_for_something_else) {
   EXPECT_TRUE(progress(engine_.get()));
   const auto again = acquired();
   EXPECT_EQ(record_of(again), due) << "memory of entries is reused";
-  EXPECT_TRUE(settle(due));
+  EXPECT_TRUE(finish_release(due));
   EXPECT_EQ(device_.closes, 1);
   released(again);
   EXPECT_EQ(device_.closes, 1) << "kept";
@@ -120,8 +120,8 @@ TEST_F(late_release, of_the_last_lease_ends_a_cache_that_was_destroyed) {
   EXPECT_EQ(device_.closes, 1);
   const auto* first = unpin(one);
   const auto* second = unpin(other);
-  EXPECT_TRUE(settle(first));
-  EXPECT_TRUE(settle(second));
+  EXPECT_TRUE(finish_release(first));
+  EXPECT_TRUE(finish_release(second));
   EXPECT_EQ(device_.closes, 1);
 }
 

@@ -39,13 +39,13 @@ struct listener {
   }
 };
 
-std::optional<error> closes_fail(driver_call call, const pretend_handle&) {
+std::optional<error> closes_fail(driver_call call, const fake_handle&) {
   if (call == driver_call::open) return std::nullopt;
   return error{errc::driver_error, native_kind::posix, 5, "the close fails"};
 }
 
 TEST(life, R36_invalidation_only_marks) {
-  pretend_fixture f;
+  fake_fixture f;
   const auto handle = f.world->allocate(1, 0x10000, 64);
   f.touch(handle);
   f.cache.invalidate({1}, {0x10010, 0x10011});
@@ -56,11 +56,11 @@ TEST(life, R36_invalidation_only_marks) {
 }
 
 TEST(life, R36_reaper_closes_by_itself) {
-  pretend_fixture f({.closes = close_policy::deferred, .reaper = true});
+  fake_fixture f({.closes = close_policy::deferred, .reaper = true});
   for (std::uint64_t i = 1; i <= 50; ++i) f.touch(f.world->allocate(1, 0x10000 * i, 64));
   f.cache.invalidate({1}, {0, UINTPTR_MAX});
-  for (int i = 0; i < 2000 && f.world->open_now() > 0; ++i) std::this_thread::sleep_for(1ms);
-  EXPECT_EQ(f.world->open_now(), 0U);
+  for (int i = 0; i < 2000 && f.world->open_count() > 0; ++i) std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(f.world->open_count(), 0U);
 }
 
 TEST(life, R40_only_the_transitions_of_the_table_exist) {
@@ -80,7 +80,7 @@ TEST(life, R40_only_the_transitions_of_the_table_exist) {
 
 TEST(life, R41_failed_close_is_kept_counted_listed_and_retried) {
   listener heard;
-  pretend_fixture f({.sink = heard.sink()});
+  fake_fixture f({.sink = heard.sink()});
   const auto handle = f.world->allocate(1, 0x10000, 64);
   f.touch(handle);
   f.world->inject(closes_fail);
@@ -104,23 +104,22 @@ TEST(life, R41_failed_close_is_kept_counted_listed_and_retried) {
 }
 
 TEST(life, R42_destruction_closes_everything_once) {
-  auto world = std::make_shared<pretend_world>();
+  auto world = std::make_shared<fake_world>();
   {
-    import_cache cache(pretend_importer{world});
+    import_cache cache(fake_importer{world});
     for (std::uint64_t i = 1; i <= 100; ++i) {
       const auto handle = world->allocate(1, 0x10000 * i, 64);
       ASSERT_TRUE(cache.acquire({1}, handle, handle.base, 64));
     }
   }
-  EXPECT_EQ(world->open_now(), 0U);
+  EXPECT_EQ(world->open_count(), 0U);
   EXPECT_EQ(world->closes, 100U);
   EXPECT_EQ(world->misuses, 0U);
 }
 
 TEST(life, R42_destruction_waits_for_leases) {
-  auto world = std::make_shared<pretend_world>();
-  auto cache =
-      std::make_unique<import_cache<pretend_importer>>(pretend_importer{world}, cache_options{.drain_timeout = 10s});
+  auto world = std::make_shared<fake_world>();
+  auto cache = std::make_unique<import_cache<fake_importer>>(fake_importer{world}, cache_options{.drain_timeout = 10s});
   const auto handle = world->allocate(1, 0x10000, 64);
   auto lease = cache->acquire({1}, handle, 0x10000, 64);
   std::atomic<bool> released{false};
@@ -133,19 +132,19 @@ TEST(life, R42_destruction_waits_for_leases) {
   cache.reset();
   EXPECT_TRUE(released);
   later.join();
-  EXPECT_EQ(world->open_now(), 0U);
+  EXPECT_EQ(world->open_count(), 0U);
 }
 
 TEST(life, R42_lease_that_outlives_its_cache_reads_as_closed) {
   listener heard;
-  auto world = std::make_shared<pretend_world>();
-  auto cache = std::make_unique<import_cache<pretend_importer>>(
-      pretend_importer{world}, cache_options{.drain_timeout = 5ms, .sink = heard.sink()});
+  auto world = std::make_shared<fake_world>();
+  auto cache = std::make_unique<import_cache<fake_importer>>(fake_importer{world},
+                                                             cache_options{.drain_timeout = 5ms, .sink = heard.sink()});
   const auto handle = world->allocate(1, 0x10000, 64);
   auto first = cache->acquire({1}, handle, 0x10000, 64);
   auto second = cache->acquire({1}, handle, 0x10000, 64);
   cache.reset();
-  EXPECT_EQ(world->open_now(), 0U);
+  EXPECT_EQ(world->open_count(), 0U);
   EXPECT_EQ(heard.count(event_kind::leases_outlive_cache), 1U);
   EXPECT_TRUE(first->closed());
   EXPECT_EQ(first->data(), nullptr);
@@ -155,7 +154,7 @@ TEST(life, R42_lease_that_outlives_its_cache_reads_as_closed) {
 }
 
 TEST(life, R42_quiesce_refuses_while_leases_are_out) {
-  pretend_fixture f;
+  fake_fixture f;
   const auto handle = f.world->allocate(1, 0x10000, 64);
   f.touch(f.world->allocate(1, 0x20000, 64));
   auto lease = f.acquire(handle);
@@ -163,11 +162,11 @@ TEST(life, R42_quiesce_refuses_while_leases_are_out) {
   EXPECT_EQ(f.world->closes, 0U);
   EXPECT_TRUE(lease->release());
   EXPECT_TRUE(f.cache.quiesce());
-  EXPECT_EQ(f.world->open_now(), 0U);
+  EXPECT_EQ(f.world->open_count(), 0U);
 }
 
 TEST(life, R43_misses_say_why) {
-  pretend_fixture f({.max_count = 1});
+  fake_fixture f({.max_count = 1});
   const auto a = f.world->allocate(1, 0x100000, 64);
   const auto b = f.world->allocate(1, 0x200000, 64);
   f.touch(a);  // cold
@@ -186,16 +185,16 @@ TEST(life, R43_misses_say_why) {
 }
 
 TEST(life, R43_counters_are_read_while_others_are_busy) {
-  pretend_fixture f;
+  fake_fixture f;
   const auto cached = f.world->allocate(1, 0x10000, 64);
   auto kept = f.acquire(cached);
-  EXPECT_EQ(f.cache.statistics().leases_most, 1U) << "the highest that a reading has seen";
+  EXPECT_EQ(f.cache.statistics().peak_leases, 1U) << "the highest that a reading has seen";
   f.world->open_takes = 500ms;
   std::thread opener([&, slow = f.world->allocate(1, 0x20000, 64)] { f.touch(slow); });
   while (f.world->busy == 0) std::this_thread::yield();
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(f.cache.statistics().entries_now, 2U) << "the one being opened counts already";
-  EXPECT_EQ(f.cache.statistics().open_now, 1U);
+  EXPECT_EQ(f.cache.statistics().open, 1U);
   EXPECT_LT(std::chrono::steady_clock::now() - start, 250ms);
   opener.join();
 }
@@ -203,7 +202,7 @@ TEST(life, R43_counters_are_read_while_others_are_busy) {
 TEST(life, R44_statistics_line_at_exit) {
   listener heard;
   {
-    pretend_fixture f({.name = "gpu0", .statistics_at_exit = true, .sink = heard.sink()});
+    fake_fixture f({.name = "gpu0", .statistics_at_exit = true, .sink = heard.sink()});
     f.touch(f.world->allocate(1, 0x10000, 64));
   }
   ASSERT_EQ(heard.count(event_kind::statistics), 1U);
@@ -212,7 +211,7 @@ TEST(life, R44_statistics_line_at_exit) {
 }
 
 TEST(life, R45_dump_lists_every_entry) {
-  pretend_fixture f({.entry_statistics = true});
+  fake_fixture f({.entry_statistics = true});
   const auto live = f.world->allocate(1, 0x10000, 64);
   const auto stale = f.world->allocate(2, 0x20000, 128);
   for (int i = 0; i < 8; ++i) f.touch(live);
@@ -234,14 +233,14 @@ TEST(life, R45_dump_lists_every_entry) {
 }
 
 TEST(life, R45_hits_are_sampled_otherwise) {
-  pretend_fixture f;
+  fake_fixture f;
   const auto handle = f.world->allocate(1, 0x10000, 64);
   for (int i = 0; i < 5121; ++i) f.touch(handle);
   EXPECT_EQ(f.cache.dump()[0].hits, 5120U);
 }
 
 TEST(life, R47_release_returns_what_the_close_returned) {
-  pretend_fixture f({.retain = false});
+  fake_fixture f({.retain = false});
   const auto handle = f.world->allocate(1, 0x10000, 64);
   auto lease = f.acquire(handle);
   f.world->inject(closes_fail);
@@ -257,7 +256,7 @@ TEST(life, R47_release_returns_what_the_close_returned) {
 
 TEST(life, R47_destructor_reports_a_failed_close_to_the_sink) {
   listener heard;
-  pretend_fixture f({.retain = false, .sink = heard.sink()});
+  fake_fixture f({.retain = false, .sink = heard.sink()});
   {
     auto lease = f.acquire(f.world->allocate(1, 0x10000, 64));
     f.world->inject(closes_fail);
@@ -268,24 +267,24 @@ TEST(life, R47_destructor_reports_a_failed_close_to_the_sink) {
 
 TEST(life, R47_destructor_tries_a_refused_close_once_more) {
   listener heard;
-  std::shared_ptr<pretend_world> world;
+  std::shared_ptr<fake_world> world;
   int left = 1;
   {
-    pretend_fixture f({.sink = heard.sink()});
+    fake_fixture f({.sink = heard.sink()});
     world = f.world;
     for (const std::uint64_t base : {0x10000U, 0x20000U, 0x30000U}) f.touch(world->allocate(1, base, 64));
-    world->inject([&](driver_call call, const pretend_handle&) -> std::optional<error> {
+    world->inject([&](driver_call call, const fake_handle&) -> std::optional<error> {
       if (call != driver_call::close || left-- <= 0) return std::nullopt;
       return error{errc::in_use_conflict, native_kind::posix, 16, "not yet"};
     });
   }
   EXPECT_EQ(heard.count(event_kind::close_failed), 1U);
-  EXPECT_EQ(world->open_now(), 0U);
+  EXPECT_EQ(world->open_count(), 0U);
 }
 
 TEST(life, R49_memory_that_goes_away_under_a_lease_is_told) {
   listener heard;
-  pretend_fixture f({.sink = heard.sink()});
+  fake_fixture f({.sink = heard.sink()});
   const auto handle = f.world->allocate(1, 0x10000, 64);
   auto lease = f.acquire(handle);
   f.cache.invalidate({1}, handle.allocation());
@@ -298,17 +297,17 @@ TEST(life, R49_memory_that_goes_away_under_a_lease_is_told) {
 
 TEST(life, R49_many_at_once_are_all_told) {
   listener heard;
-  pretend_fixture f({.sink = heard.sink()});
-  std::vector<import_cache<pretend_importer>::lease> leases;
+  fake_fixture f({.sink = heard.sink()});
+  std::vector<import_cache<fake_importer>::lease> leases;
   for (std::uint64_t i = 1; i <= 100; ++i) leases.push_back(*f.acquire(f.world->allocate(1, 0x10000 * i, 64)));
   f.cache.invalidate({1}, {0, UINTPTR_MAX});
   EXPECT_EQ(heard.count(event_kind::invalidated_while_leased), 100U);
   leases.clear();
-  EXPECT_EQ(f.world->open_now(), 0U);
+  EXPECT_EQ(f.world->open_count(), 0U);
 }
 
 TEST(life, sink_that_throws_is_counted_and_harmless) {
-  pretend_fixture f({.sink = [](const event&) { throw 1; }});
+  fake_fixture f({.sink = [](const event&) { throw 1; }});
   const auto handle = f.world->allocate(1, 0x10000, 64);
   auto lease = f.acquire(handle);
   f.cache.invalidate({1}, handle.allocation());
@@ -316,15 +315,15 @@ TEST(life, sink_that_throws_is_counted_and_harmless) {
 }
 
 TEST(life, cache_can_be_moved) {
-  auto world = std::make_shared<pretend_world>();
-  import_cache first(pretend_importer{world});
+  auto world = std::make_shared<fake_world>();
+  import_cache first(fake_importer{world});
   const auto handle = world->allocate(1, 0x10000, 64);
   auto lease = first.acquire({1}, handle, 0x10000, 64);
   import_cache second(std::move(first));
   EXPECT_TRUE(second.find({1}, handle, 0x10000, 64));
   EXPECT_TRUE(lease->release());
-  second = import_cache(pretend_importer{world});
-  EXPECT_EQ(world->open_now(), 0U);
+  second = import_cache(fake_importer{world});
+  EXPECT_EQ(world->open_count(), 0U);
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ TEST(local_cache, R21_both_users_hold_the_outer_registration) {
   EXPECT_TRUE(outer->release());
   EXPECT_EQ(f.cache.dump()[0].leases, 1U) << "the inner user still holds it";
   EXPECT_TRUE(inner->release());
-  EXPECT_EQ(f.device->open_now(), 1U) << "idle, not closed";
+  EXPECT_EQ(f.device->open_count(), 1U) << "idle, not closed";
   f.expect_sound();
 }
 
@@ -64,9 +64,9 @@ TEST(local_cache, R22_larger_request_replaces_what_it_covers) {
   f.touch(0x1000, 0x4000);
   EXPECT_FALSE(used->stale()) << "not needed any more is not stale";
   EXPECT_TRUE(f.cache.progress());
-  EXPECT_EQ(f.device->open_now(), 2U) << "the new one, and the one in use";
+  EXPECT_EQ(f.device->open_count(), 2U) << "the new one, and the one in use";
   EXPECT_TRUE(used->release());
-  EXPECT_EQ(f.device->open_now(), 1U);
+  EXPECT_EQ(f.device->open_count(), 1U);
   f.expect_sound();
 }
 
@@ -77,7 +77,7 @@ TEST(local_cache, R23_missing_rights_are_registered_as_a_union) {
   EXPECT_EQ(f.cache.statistics().misses_rights, 1U);
   EXPECT_TRUE(f.cached(0x1000, 0x2000, local_access));
   EXPECT_TRUE(f.cache.progress());
-  EXPECT_EQ(f.device->open_now(), 1U) << "the lesser entry has drained";
+  EXPECT_EQ(f.device->open_count(), 1U) << "the lesser entry has drained";
 }
 
 TEST(local_cache, R23_remote_right_is_added_only_inside_the_entry_that_has_it) {
@@ -101,7 +101,7 @@ TEST(local_cache, R23_refused_union_falls_back_to_what_was_asked_for) {
     return error{errc::driver_error, native_kind::posix, 22, "no such combination"};
   });
   f.touch(0x1000, 0x2000, rights::local_write);
-  EXPECT_EQ(f.device->open_now(), 2U) << "the old entry stays";
+  EXPECT_EQ(f.device->open_count(), 2U) << "the old entry stays";
   f.device->fail_opens([](const range&, rights) {
     return std::optional(error{errc::driver_error, native_kind::posix, 22, "nothing at all"});
   });
@@ -150,7 +150,7 @@ TEST(local_cache, R27_persistent_entries_stay_until_told) {
   EXPECT_TRUE(f.cached(0x1000, 0x2000));
   f.cache.unpersist(reinterpret_cast<const void*>(0x1000), 1);
   EXPECT_TRUE(f.cache.flush());
-  EXPECT_EQ(f.device->open_now(), 0U);
+  EXPECT_EQ(f.device->open_count(), 0U);
   f.expect_sound();
 }
 
@@ -162,16 +162,16 @@ TEST(local_cache, R27_persistent_entry_is_still_invalidated) {
   f.invalidate(0x1800, 0x1801);
   EXPECT_FALSE(f.cached(0x1000, 0x2000));
   EXPECT_TRUE(f.cache.progress());
-  EXPECT_EQ(f.device->open_now(), 0U);
+  EXPECT_EQ(f.device->open_count(), 0U);
 }
 
 TEST(local_cache, R27_persistent_entry_is_closed_with_the_cache) {
-  auto device = std::make_shared<pretend_device>();
+  auto device = std::make_shared<fake_device>();
   {
     local_fixture f({}, device);
     auto kept = f.acquire(0x1000, 0x2000, local_access, {.persistent = true});
   }
-  EXPECT_EQ(device->open_now(), 0U);
+  EXPECT_EQ(device->open_count(), 0U);
 }
 
 TEST(local_cache, R27_bypass_is_for_its_lease_only) {
@@ -185,7 +185,7 @@ TEST(local_cache, R27_bypass_is_for_its_lease_only) {
   EXPECT_TRUE(beside->stale()) << "whoever holds it is told all the same";
   EXPECT_EQ(f.cache.statistics().invalidated_while_leased, 2U);
   EXPECT_TRUE(beside->release());
-  EXPECT_EQ(f.device->open_now(), 1U);
+  EXPECT_EQ(f.device->open_count(), 1U);
   EXPECT_EQ(f.cache.statistics().bypass_bytes, 0U);
   f.expect_sound();
 }
@@ -195,27 +195,27 @@ TEST(local_cache, R28_lack_of_resources_evicts_one_and_tries_again) {
   f.device->capacity = 3;
   for (std::uintptr_t i = 1; i <= 10; ++i) f.touch(i * 0x10000, i * 0x10000 + 64);
   EXPECT_EQ(f.cache.statistics().evicted, 7U);
-  EXPECT_EQ(f.device->open_now(), 3U);
+  EXPECT_EQ(f.device->open_count(), 3U);
   f.expect_sound();
 }
 
 TEST(local_cache, R33_without_a_monitor_nothing_is_kept) {
-  auto device = std::make_shared<pretend_device>();
-  pinfold::cache cache(pretend_registrar{device}, {.monitor = monitor_choice::none});
+  auto device = std::make_shared<fake_device>();
+  pinfold::cache cache(fake_registrar{device}, {.monitor = monitor_choice::none});
   for (int i = 0; i < 3; ++i) {
     auto lease = cache.acquire(reinterpret_cast<const void*>(0x1000), 64);
     ASSERT_TRUE(lease);
-    EXPECT_EQ(device->open_now(), 1U);
+    EXPECT_EQ(device->open_count(), 1U);
   }
   EXPECT_EQ(device->opened, 3U);
-  EXPECT_EQ(device->open_now(), 0U);
+  EXPECT_EQ(device->open_count(), 0U);
   EXPECT_EQ(cache.statistics().unmonitored, 3U) << "and the counter says why";
   EXPECT_EQ(cache.monitors(), "none (switched off)");
 }
 
 TEST(local_cache, R33_and_the_budget_holds_nevertheless) {
-  auto device = std::make_shared<pretend_device>();
-  pinfold::cache cache(pretend_registrar{device}, {.max_count = 1, .monitor = monitor_choice::none});
+  auto device = std::make_shared<fake_device>();
+  pinfold::cache cache(fake_registrar{device}, {.max_count = 1, .monitor = monitor_choice::none});
   auto first = cache.acquire(reinterpret_cast<const void*>(0x1000), 64);
   EXPECT_EQ(cache.acquire(reinterpret_cast<const void*>(0x2000), 64).error().code, errc::over_budget);
 }
@@ -225,7 +225,7 @@ TEST(local_cache, R36_invalidated_memory_is_registered_again) {
   f.touch(0x1000, 0x9000);
   f.touch(0x20000, 0x21000);
   f.invalidate(0x8fff, 0x9000);
-  EXPECT_EQ(f.device->open_now(), 2U) << "only marked";
+  EXPECT_EQ(f.device->open_count(), 2U) << "only marked";
   f.touch(0x2000, 0x3000);
   EXPECT_EQ(f.device->opened, 3U);
   EXPECT_TRUE(f.cached(0x20000, 0x21000)) << "what was not touched is still there";
@@ -244,7 +244,7 @@ TEST(local_cache, invalidation_during_a_registration_makes_it_start_again) {
   opener.join();
   EXPECT_EQ(f.device->opened, 2U);
   EXPECT_TRUE(f.cached(0x1000, 0x2000));
-  EXPECT_EQ(f.device->open_now(), 1U);
+  EXPECT_EQ(f.device->open_count(), 1U);
   f.expect_sound();
 }
 
@@ -261,7 +261,7 @@ TEST(local_cache, invalidation_that_never_ends_gets_an_unindexed_registration) {
   f.device->fail_opens(nullptr);
   EXPECT_FALSE(f.cached(0x1000, 0x2000));
   EXPECT_TRUE(lease->release());
-  EXPECT_EQ(f.device->open_now(), 0U);
+  EXPECT_EQ(f.device->open_count(), 0U);
   f.expect_sound();
 }
 

@@ -6,7 +6,7 @@ namespace pinfold::testing {
 namespace {
 
 TEST(lookup, R1_lease_points_to_the_address_that_was_asked_for) {
-  pretend_fixture f;
+  fake_fixture f;
   const auto handle = f.world->allocate(1, 0x10000, 4096);
   auto whole = f.acquire(handle);
   ASSERT_TRUE(whole) << describe(whole.error());
@@ -18,7 +18,7 @@ TEST(lookup, R1_lease_points_to_the_address_that_was_asked_for) {
 }
 
 TEST(lookup, R1_entry_covers_what_was_really_opened) {
-  pretend_fixture f;
+  fake_fixture f;
   const auto handle = f.world->allocate(1, 0x10000, 4096);
   ASSERT_TRUE(f.cache.acquire({1}, handle, 0x10800, 16));
   const auto listed = f.cache.dump();
@@ -28,7 +28,7 @@ TEST(lookup, R1_entry_covers_what_was_really_opened) {
 }
 
 TEST(lookup, R2_addresses_are_keyed_byte_exactly) {
-  pretend_fixture f;
+  fake_fixture f;
   const auto odd = f.world->allocate(1, 0x10003, 64);
   const auto next = f.world->allocate(1, 0x10003 + 64, 64);
   f.touch(odd);
@@ -38,7 +38,7 @@ TEST(lookup, R2_addresses_are_keyed_byte_exactly) {
 }
 
 TEST(lookup, R3_peers_never_see_each_others_entries) {
-  pretend_fixture f;
+  fake_fixture f;
   const auto mine = f.world->allocate(1, 0x10000, 4096);
   const auto theirs = f.world->allocate(2, 0x10000, 4096);
   f.touch(mine);
@@ -52,7 +52,7 @@ TEST(lookup, R3_peers_never_see_each_others_entries) {
 }
 
 TEST(lookup, R3_dropped_peer_loses_idle_entries_at_once_and_leased_ones_at_release) {
-  pretend_fixture f;
+  fake_fixture f;
   const auto idle = f.world->allocate(1, 0x10000, 64);
   const auto used = f.world->allocate(1, 0x20000, 64);
   const auto other = f.world->allocate(2, 0x10000, 64);
@@ -62,20 +62,20 @@ TEST(lookup, R3_dropped_peer_loses_idle_entries_at_once_and_leased_ones_at_relea
   ASSERT_TRUE(lease);
   f.world->kill(1);
   EXPECT_TRUE(f.cache.drop_peer({1}));
-  EXPECT_EQ(f.world->open_now(), 2U);
+  EXPECT_EQ(f.world->open_count(), 2U);
   EXPECT_EQ(serial_at(lease->data()), used.serial);
   EXPECT_TRUE(lease->stale());
   EXPECT_FALSE(f.find(idle));
   EXPECT_EQ(f.acquire(idle).error().code, errc::peer_gone);
   EXPECT_TRUE(lease->release());
-  EXPECT_EQ(f.world->open_now(), 1U);
+  EXPECT_EQ(f.world->open_count(), 1U);
   f.touch(other);
   EXPECT_EQ(f.cache.statistics().hits, 1U);
   f.expect_sound();
 }
 
 TEST(lookup, R4_other_token_makes_the_entry_stale_and_opens_anew) {
-  pretend_fixture f;
+  fake_fixture f;
   const auto old = f.world->allocate(1, 0x10000, 4096);
   f.touch(old);
   const auto fresh = f.world->allocate(1, 0x10000, 4096);
@@ -84,12 +84,12 @@ TEST(lookup, R4_other_token_makes_the_entry_stale_and_opens_anew) {
   EXPECT_EQ(now.invalid, 1U);
   EXPECT_EQ(now.misses_invalidated, 1U);
   EXPECT_EQ(now.conflicts, 0U) << "found by its token, before the driver had to refuse";
-  EXPECT_EQ(f.world->open_now(), 1U);
+  EXPECT_EQ(f.world->open_count(), 1U);
   f.expect_sound();
 }
 
 TEST(lookup, R4_every_byte_of_the_token_counts) {
-  pretend_fixture f;
+  fake_fixture f;
   const auto real = f.world->allocate(1, 0x10000, 4096);
   f.touch(real);
   for (std::size_t byte = 8; byte < 16; ++byte) {  // the serial: another base or size would not be found at all
@@ -102,7 +102,7 @@ TEST(lookup, R4_every_byte_of_the_token_counts) {
 }
 
 TEST(lookup, R4_find_compares_the_token_too) {
-  pretend_fixture f;
+  fake_fixture f;
   const auto old = f.world->allocate(1, 0x10000, 4096);
   f.touch(old);
   const auto fresh = f.world->allocate(1, 0x10000, 4096);
@@ -111,11 +111,11 @@ TEST(lookup, R4_find_compares_the_token_too) {
   EXPECT_FALSE(f.find(old)) << "the old entry is stale now";
   EXPECT_EQ(f.world->closes, 0U) << "find never calls the driver";
   EXPECT_TRUE(f.cache.progress());
-  EXPECT_EQ(f.world->open_now(), 0U);
+  EXPECT_EQ(f.world->open_count(), 0U);
 }
 
 TEST(lookup, R5_stale_entry_stays_usable_for_its_leases) {
-  pretend_fixture f;
+  fake_fixture f;
   const auto old = f.world->allocate(1, 0x10000, 4096);
   auto first = f.acquire(old);
   auto second = f.acquire(old);
@@ -125,14 +125,14 @@ TEST(lookup, R5_stale_entry_stays_usable_for_its_leases) {
   EXPECT_TRUE(first->stale());
   EXPECT_TRUE(first->release());
   EXPECT_EQ(serial_at(second->data()), old.serial);
-  EXPECT_EQ(f.world->open_now(), 1U);
+  EXPECT_EQ(f.world->open_count(), 1U);
   EXPECT_TRUE(second->release());
-  EXPECT_EQ(f.world->open_now(), 0U) << "closed by its last release";
+  EXPECT_EQ(f.world->open_count(), 0U) << "closed by its last release";
   f.expect_sound();
 }
 
 TEST(lookup, R5_stale_and_leased_the_new_allocation_is_refused_without_harm) {
-  pretend_fixture f;
+  fake_fixture f;
   const auto old = f.world->allocate(1, 0x10000, 4096);
   auto lease = f.acquire(old);
   const auto fresh = f.world->allocate(1, 0x10000, 4096);
@@ -147,19 +147,19 @@ TEST(lookup, R5_stale_and_leased_the_new_allocation_is_refused_without_harm) {
 }
 
 TEST(lookup, R5_deferred_closes_wait_for_progress) {
-  pretend_fixture f({.closes = close_policy::deferred});
+  fake_fixture f({.closes = close_policy::deferred});
   const auto old = f.world->allocate(1, 0x10000, 4096);
   auto lease = f.acquire(old);
   f.cache.invalidate({1}, old.allocation());
   EXPECT_TRUE(lease->release());
   EXPECT_EQ(f.world->closes, 0U);
   EXPECT_TRUE(f.cache.progress());
-  EXPECT_EQ(f.world->open_now(), 0U);
+  EXPECT_EQ(f.world->open_count(), 0U);
 }
 
 TEST(lookup, R48_find_returns_a_counted_lease_in_every_mode) {
   for (const bool retain : {true, false}) {
-    pretend_fixture f({.retain = retain});
+    fake_fixture f({.retain = retain});
     const auto handle = f.world->allocate(1, 0x10000, 4096);
     EXPECT_FALSE(f.find(handle));
     auto lease = f.acquire(handle);
@@ -172,22 +172,22 @@ TEST(lookup, R48_find_returns_a_counted_lease_in_every_mode) {
     EXPECT_EQ(static_cast<bool>(f.find(handle)), retain);
     const auto now = f.cache.statistics();
     EXPECT_EQ(now.found, retain ? 2U : 1U);
-    EXPECT_EQ(now.notfound, retain ? 1U : 2U);
+    EXPECT_EQ(now.find_misses, retain ? 1U : 2U);
   }
 }
 
 TEST(lookup, bad_input_changes_nothing) {
-  pretend_fixture f;
+  fake_fixture f;
   const auto handle = f.world->allocate(1, 0x10000, 4096);
   f.touch(handle);
-  const auto code = [&](const pretend_handle& h, std::uintptr_t address, std::size_t bytes) {
+  const auto code = [&](const fake_handle& h, std::uintptr_t address, std::size_t bytes) {
     return f.cache.acquire({1}, h, address, bytes).error().code;
   };
   EXPECT_EQ(code(handle, 0x10000, 0), errc::invalid_range);
   EXPECT_EQ(code(handle, UINTPTR_MAX - 10, 100), errc::invalid_range);
   EXPECT_EQ(code(handle, 0x10000, 4097), errc::invalid_range);
   EXPECT_EQ(code(handle, 0x10000 - 1, 16), errc::invalid_range);
-  EXPECT_EQ(code(pretend_handle{1, 0, 0x10000, 4096}, 0x10000, 4096), errc::invalid_handle);
+  EXPECT_EQ(code(fake_handle{1, 0, 0x10000, 4096}, 0x10000, 4096), errc::invalid_handle);
   EXPECT_FALSE(f.cache.find({1}, handle, 0x10000, 0));
   EXPECT_EQ(f.world->opens, 1U);
   EXPECT_TRUE(f.find(handle)) << "what was cached is still cached";

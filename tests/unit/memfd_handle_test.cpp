@@ -39,7 +39,7 @@ memfd_handle changed(Change change) {
 
 TEST(memfd_handle, checksum_is_the_well_known_one) {
   constexpr std::string_view digits = "123456789";  // the check value in catalogues of CRCs
-  EXPECT_EQ(pinfold::exchange::crc32c(std::as_bytes(std::span(digits))), 0xe306'9283U);
+  EXPECT_EQ(pinfold::fd_passing::crc32c(std::as_bytes(std::span(digits))), 0xe306'9283U);
 }
 
 TEST(memfd_handle, stands_for_its_allocation) {

@@ -9,35 +9,35 @@ namespace {
 
 using namespace std::chrono_literals;
 
-std::vector<pretend_handle> several(pretend_world& world, std::uint64_t count, std::uint64_t size = 64) {
-  std::vector<pretend_handle> made;
+std::vector<fake_handle> several(fake_world& world, std::uint64_t count, std::uint64_t size = 64) {
+  std::vector<fake_handle> made;
   for (std::uint64_t i = 0; i < count; ++i) made.push_back(world.allocate(1, 0x100000 * (i + 1), size));
   return made;
 }
 
 TEST(modes, R11_retain_keeps_and_its_absence_closes_at_the_last_release) {
   for (const bool retain : {true, false}) {
-    pretend_fixture f({.retain = retain});
+    fake_fixture f({.retain = retain});
     const auto handle = f.world->allocate(1, 0x10000, 64);
     auto first = f.acquire(handle);
     auto second = f.acquire(handle);
     EXPECT_TRUE(first->release());
-    EXPECT_EQ(f.world->open_now(), 1U);
+    EXPECT_EQ(f.world->open_count(), 1U);
     EXPECT_TRUE(second->release());
-    EXPECT_EQ(f.world->open_now(), retain ? 1U : 0U);
+    EXPECT_EQ(f.world->open_count(), retain ? 1U : 0U);
     f.expect_sound();
   }
 }
 
 TEST(modes, R12_mode_1_no_retain_no_limit) {
-  pretend_fixture f({.retain = false});
+  fake_fixture f({.retain = false});
   for (const auto& handle : several(*f.world, 100)) f.touch(handle);
-  EXPECT_EQ(f.world->open_now(), 0U);
+  EXPECT_EQ(f.world->open_count(), 0U);
   EXPECT_EQ(f.cache.statistics().misses, 100U);
 }
 
 TEST(modes, R12_mode_2_no_retain_with_limit) {
-  pretend_fixture f({.retain = false, .max_count = 2});
+  fake_fixture f({.retain = false, .max_count = 2});
   const auto handles = several(*f.world, 3);
   auto first = f.acquire(handles[0]);
   auto second = f.acquire(handles[1]);
@@ -48,7 +48,7 @@ TEST(modes, R12_mode_2_no_retain_with_limit) {
 }
 
 TEST(modes, R12_mode_3_retain_no_limit) {
-  pretend_fixture f;
+  fake_fixture f;
   const auto handles = several(*f.world, 200);
   for (int round = 0; round < 2; ++round)
     for (const auto& handle : handles) f.touch(handle);
@@ -59,41 +59,41 @@ TEST(modes, R12_mode_3_retain_no_limit) {
 }
 
 TEST(modes, R12_mode_4_retain_with_limit_holds_at_all_times) {
-  pretend_fixture f({.max_bytes = 5 * 64, .max_count = 4});
+  fake_fixture f({.max_bytes = 5 * 64, .max_count = 4});
   for (const auto& handle : several(*f.world, 20)) {
     f.touch(handle);
-    EXPECT_LE(f.world->open_now(), 4U);
+    EXPECT_LE(f.world->open_count(), 4U);
   }
   const auto now = f.cache.statistics();
-  EXPECT_EQ(now.entries_most, 4U);
+  EXPECT_EQ(now.peak_entries, 4U);
   EXPECT_EQ(now.evicted, 16U);
   f.expect_sound();
 }
 
 TEST(modes, R12_bytes_limit_counts_what_is_really_registered) {
-  pretend_fixture f({.max_bytes = 10 * 4096});
+  fake_fixture f({.max_bytes = 10 * 4096});
   f.world->extra_bytes = 4096;  // the driver registers twice the requested size
   for (const auto& handle : several(*f.world, 12, 4096)) f.touch(handle);
   const auto now = f.cache.statistics();
-  EXPECT_EQ(f.world->open_now(), 5U);
+  EXPECT_EQ(f.world->open_count(), 5U);
   EXPECT_EQ(now.bytes_now, 10U * 4096);
-  EXPECT_LE(now.bytes_most, 10U * 4096);
+  EXPECT_LE(now.peak_bytes, 10U * 4096);
 }
 
 TEST(modes, R12_real_size_that_does_not_fit_evicts_or_fails_cleanly) {
-  pretend_fixture f({.max_bytes = 4 * 4096});
+  fake_fixture f({.max_bytes = 4 * 4096});
   f.world->extra_bytes = 4096;
   const auto handles = several(*f.world, 3, 4096);
   auto first = f.acquire(handles[0]);
   auto second = f.acquire(handles[1]);
   EXPECT_EQ(f.cache.statistics().bytes_now, 4U * 4096);
   EXPECT_EQ(f.acquire(handles[2]).error().code, errc::over_budget);
-  EXPECT_EQ(f.world->open_now(), 2U);
+  EXPECT_EQ(f.world->open_count(), 2U);
   f.expect_sound();
 }
 
 TEST(modes, R13_two_uses_of_one_buffer_share_one_registration_in_mode_1) {
-  pretend_fixture f({.retain = false});
+  fake_fixture f({.retain = false});
   const auto handle = f.world->allocate(1, 0x10000, 64);
   auto first = f.acquire(handle);
   auto second = f.acquire(handle);
@@ -102,7 +102,7 @@ TEST(modes, R13_two_uses_of_one_buffer_share_one_registration_in_mode_1) {
 }
 
 TEST(modes, R14_when_full_fail) {
-  pretend_fixture f({.max_count = 1, .full = when_full::fail});
+  fake_fixture f({.max_count = 1, .full = when_full::fail});
   const auto handles = several(*f.world, 2);
   auto lease = f.acquire(handles[0]);
   EXPECT_EQ(f.acquire(handles[1]).error().code, errc::over_budget);
@@ -110,7 +110,7 @@ TEST(modes, R14_when_full_fail) {
 }
 
 TEST(modes, R14_when_full_wait) {
-  pretend_fixture f({.max_count = 1, .full = when_full::wait, .full_timeout = 10s});
+  fake_fixture f({.max_count = 1, .full = when_full::wait, .full_timeout = 10s});
   const auto handles = several(*f.world, 2);
   auto lease = f.acquire(handles[0]);
   std::thread later([&] {
@@ -121,14 +121,14 @@ TEST(modes, R14_when_full_wait) {
   later.join();
   EXPECT_GE(f.cache.statistics().waited, 1ms);
 
-  pretend_fixture g({.max_count = 1, .full = when_full::wait, .full_timeout = 20ms});
+  fake_fixture g({.max_count = 1, .full = when_full::wait, .full_timeout = 20ms});
   const auto more = several(*g.world, 2);
   auto kept = g.acquire(more[0]);
   EXPECT_EQ(g.acquire(more[1]).error().code, errc::over_budget);
 }
 
 TEST(modes, R14_when_full_bypass) {
-  pretend_fixture f({.max_count = 1, .full = when_full::bypass});
+  fake_fixture f({.max_count = 1, .full = when_full::bypass});
   const auto handles = several(*f.world, 2);
   auto counted = f.acquire(handles[0]);
   auto beside = f.acquire(handles[1]);
@@ -140,15 +140,15 @@ TEST(modes, R14_when_full_bypass) {
   auto shared = f.acquire(handles[1]);
   ASSERT_TRUE(shared) << "a driver that refuses a second open makes the users of a bypass share it";
   EXPECT_TRUE(beside->release());
-  EXPECT_EQ(f.world->open_now(), 2U);
+  EXPECT_EQ(f.world->open_count(), 2U);
   EXPECT_TRUE(shared->release());
-  EXPECT_EQ(f.world->open_now(), 1U) << "never kept, although the cache retains";
+  EXPECT_EQ(f.world->open_count(), 1U) << "never kept, although the cache retains";
   EXPECT_EQ(f.cache.statistics().bypass_bytes, 0U);
   f.expect_sound();
 }
 
 TEST(modes, R14_bypass_found_out_only_after_the_open_is_accounted_whole) {
-  pretend_fixture f({.max_bytes = 3 * 4096, .full = when_full::bypass});
+  fake_fixture f({.max_bytes = 3 * 4096, .full = when_full::bypass});
   f.world->extra_bytes = 4096;
   const auto handles = several(*f.world, 2, 4096);
   auto counted = f.acquire(handles[0]);
@@ -163,7 +163,7 @@ TEST(modes, R14_bypass_found_out_only_after_the_open_is_accounted_whole) {
 
 TEST(modes, R15_larger_than_the_whole_budget_evicts_nothing) {
   for (const auto full : {when_full::fail, when_full::wait, when_full::bypass}) {
-    pretend_fixture f({.max_bytes = 128, .full = full});
+    fake_fixture f({.max_bytes = 128, .full = full});
     const auto small = f.world->allocate(1, 0x10000, 64);
     f.touch(small);
     EXPECT_EQ(f.acquire(f.world->allocate(1, 0x20000, 256)).error().code, errc::larger_than_budget);
@@ -173,7 +173,7 @@ TEST(modes, R15_larger_than_the_whole_budget_evicts_nothing) {
 }
 
 TEST(modes, R16_what_was_used_again_gets_a_second_chance) {
-  pretend_fixture f({.max_count = 3});
+  fake_fixture f({.max_count = 3});
   const auto handles = several(*f.world, 4);
   for (std::size_t i = 0; i < 3; ++i) f.touch(handles[i]);
   f.touch(handles[0]);
@@ -185,7 +185,7 @@ TEST(modes, R16_what_was_used_again_gets_a_second_chance) {
 }
 
 TEST(modes, R16_of_those_never_used_again_the_first_goes) {
-  pretend_fixture f({.max_count = 3});
+  fake_fixture f({.max_count = 3});
   const auto handles = several(*f.world, 4);
   for (std::size_t i = 0; i < 4; ++i) f.touch(handles[i]);
   EXPECT_FALSE(f.find(handles[0]));
@@ -193,13 +193,13 @@ TEST(modes, R16_of_those_never_used_again_the_first_goes) {
 }
 
 TEST(modes, R17_idle_entries_stay_until_there_is_a_reason) {
-  pretend_fixture f;
+  fake_fixture f;
   const auto handles = several(*f.world, 10);
   for (const auto& handle : handles) f.touch(handle);
   EXPECT_TRUE(f.cache.progress());
   EXPECT_EQ(f.world->closes, 0U);
   EXPECT_TRUE(f.cache.flush());
-  EXPECT_EQ(f.world->open_now(), 0U);
+  EXPECT_EQ(f.world->open_count(), 0U);
   f.expect_sound();
 }
 

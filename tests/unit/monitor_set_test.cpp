@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The rules by which a set of monitors is trusted (R53), with monitors that fail when the test says so.
 #include "invalidation/monitor_set.hpp"
-#include "invalidation/board.hpp"
+#include "invalidation/event_log.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 namespace pinfold::testing {
 namespace {
 
-class fake_monitor final : public watch::monitor {
+class fake_monitor final : public invalidation::monitor {
  public:
   explicit fake_monitor(const char* name) : name_(name) {}
   [[nodiscard]] const char* name() const noexcept override { return name_; }
@@ -43,11 +43,11 @@ class fake_monitor final : public watch::monitor {
 struct monitor_sets : ::testing::Test {
   std::shared_ptr<fake_monitor> first = std::make_shared<fake_monitor>("first");
   std::shared_ptr<fake_monitor> second = std::make_shared<fake_monitor>("second");
-  watch::monitor_set both{{first, second}};
+  invalidation::monitor_set both{{first, second}};
   range pages{0x1000, 0x2000};
-  watch::board& board = watch::board::here();
+  invalidation::event_log& event_log = invalidation::event_log::here();
 
-  [[nodiscard]] std::uint64_t events() const { return board.generation().load(); }
+  [[nodiscard]] std::uint64_t events() const { return event_log.generation().load(); }
 };
 
 TEST_F(monitor_sets, R53_watch_only_what_all_of_them_watch) {
@@ -82,7 +82,7 @@ TEST_F(monitor_sets, R53_one_that_cannot_be_made_anew_is_tried_again_only_now_an
   const auto before = events();
   const auto start = std::chrono::steady_clock::now();
   while (first->restarted < 3) ASSERT_EQ(both.watch(pages).error(), errc::closed);
-  EXPECT_GE(std::chrono::steady_clock::now() - start, 2 * watch::monitor::between_attempts);
+  EXPECT_GE(std::chrono::steady_clock::now() - start, 2 * invalidation::monitor::between_attempts);
   EXPECT_EQ(first->asked, 0);
   EXPECT_EQ(events(), before + 1);
   EXPECT_EQ(both.failures(), 1U);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A cache keeps only memory that all of its monitors watch; a monitor that has failed is found out and made anew (R53).
-#include "invalidation/board.hpp"
+#include "invalidation/event_log.hpp"
 #include "monitors/userfaultfd/kernel.hpp"
 #include "support/child_process.hpp"
 #include "support/local_fixture.hpp"
@@ -27,12 +27,12 @@ constexpr auto both = monitor_choice::hooks | monitor_choice::userfaultfd;
 
 /// A cache whose events are recorded.
 struct trusting {
-  std::shared_ptr<pretend_device> device = std::make_shared<pretend_device>();
+  std::shared_ptr<fake_device> device = std::make_shared<fake_device>();
   std::vector<std::int32_t> refusals;  // errno of each `not_kept`
   std::vector<std::string> changes;    // text of each `monitor_degraded`
-  pinfold::cache<pretend_registrar> cache;
+  pinfold::cache<fake_registrar> cache;
 
-  explicit trusting(monitor_choice monitor) : cache(pretend_registrar{device}, telling(monitor)) {}
+  explicit trusting(monitor_choice monitor) : cache(fake_registrar{device}, telling(monitor)) {}
 
   cache_options telling(monitor_choice monitor) {
     cache_options options;

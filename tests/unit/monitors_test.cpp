@@ -25,11 +25,11 @@ void* mapped(int flags = MAP_PRIVATE | MAP_ANONYMOUS, int file = -1) {
 }
 
 struct monitored {
-  std::shared_ptr<pretend_device> device = std::make_shared<pretend_device>();
-  pinfold::cache<pretend_registrar> cache;
+  std::shared_ptr<fake_device> device = std::make_shared<fake_device>();
+  pinfold::cache<fake_registrar> cache;
 
   explicit monitored(monitor_choice monitor = monitor_choice::automatic, cache_options options = {})
-      : cache(pretend_registrar{device}, with(std::move(options), monitor)) {}
+      : cache(fake_registrar{device}, with(std::move(options), monitor)) {}
   static cache_options with(cache_options options, monitor_choice monitor) {
     options.monitor = monitor;
     return options;
@@ -99,7 +99,7 @@ TEST(monitors, R32_one_that_cannot_be_had_means_that_nothing_is_kept) {
   EXPECT_TRUE(m.cache.monitors().starts_with("none (switched off")) << m.cache.monitors();
   void* const at = mapped();
   m.touch(at);
-  EXPECT_EQ(m.device->open_now(), 0U);
+  EXPECT_EQ(m.device->open_count(), 0U);
   ::munmap(at, bytes);
 }
 
@@ -112,7 +112,7 @@ TEST(monitors, R33_unknown_bits_mean_that_nothing_is_kept) {
     m.touch(at);
     m.touch(at);
     EXPECT_EQ(m.device->opened, 2U) << bits;
-    EXPECT_EQ(m.device->open_now(), 0U) << bits;
+    EXPECT_EQ(m.device->open_count(), 0U) << bits;
     ::munmap(at, bytes);
   }
 }
@@ -172,7 +172,7 @@ struct file_backed : ::testing::Test {
 
 TEST_F(file_backed, R30_is_not_kept_and_the_reason_is_counted) {
   EXPECT_EQ(opens_for_three(), 3U);
-  EXPECT_EQ(m.device->open_now(), 0U);
+  EXPECT_EQ(m.device->open_count(), 0U);
   EXPECT_EQ(m.cache.statistics().file_backed, 3U);
   EXPECT_EQ(m.cache.statistics().unmonitored, 3U);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Objects that were moved from, and leases that hold nothing: each member gives an answer, and none touches missing
 // state.
+#include "support/fake_importer.hpp"
 #include "support/local_fixture.hpp"
-#include "support/pretend_importer.hpp"
 
 #include <pinfold/cache_set.hpp>
 #include <pinfold/import_cache.hpp>
@@ -27,7 +27,7 @@ const auto* const memory = reinterpret_cast<const void*>(0x10000);
 TEST(moved_from, R42_cache_finds_nothing_in_the_cache_that_it_became) {
   local_fixture f;
   f.touch(0x10000, 0x11000);
-  f.touch(0x10000, 0x11000);  // the thread's guess
+  f.touch(0x10000, 0x11000);  // the thread's hint
   const auto became = std::move(f.cache);
   EXPECT_EQ(f.acquire(0x10000, 0x11000).error(), errc::closed);
   EXPECT_EQ(f.acquire(0x20000, 0x21000).error(), errc::closed);
@@ -73,14 +73,14 @@ TEST(moved_from, cache_can_be_moved_again_and_assigned_to) {
   f.touch(0x10000, 0x11000);
   EXPECT_TRUE(f.cached(0x10000, 0x11000));
   f.cache = std::move(nothing);
-  EXPECT_EQ(f.device->open_now(), 0U) << "what it had is closed";
+  EXPECT_EQ(f.device->open_count(), 0U) << "what it had is closed";
   EXPECT_EQ(f.acquire(0x10000, 0x11000).error(), errc::closed);
 }
 
 TEST(moved_from, every_member_of_an_import_cache_answers) {
-  const auto world = std::make_shared<pretend_world>();
+  const auto world = std::make_shared<fake_world>();
   const auto handle = world->allocate(1, 0x10000, 64);
-  import_cache first(pretend_importer{world});
+  import_cache first(fake_importer{world});
   for (int i = 0; i < 2; ++i) ASSERT_TRUE(first.acquire({1}, handle, 0x10000, 64));
   {
     const auto second = std::move(first);
@@ -106,7 +106,7 @@ TEST(moved_from, pool_over_such_a_cache_says_that_it_is_closed) {
 TEST(moved_from, set_with_such_a_cache_says_that_it_is_closed) {
   local_fixture f;
   const std::array members{&f.cache};
-  cache_set<pretend_registrar> set(members);
+  cache_set<fake_registrar> set(members);
   const auto became = std::move(f.cache);
   EXPECT_EQ(set.acquire(memory, 0x1000).error(), errc::closed);
 }
@@ -114,7 +114,7 @@ TEST(moved_from, set_with_such_a_cache_says_that_it_is_closed) {
 TEST(moved_from, set_says_that_it_has_no_caches) {
   local_fixture f;
   const std::array members{&f.cache};
-  cache_set<pretend_registrar> set(members);
+  cache_set<fake_registrar> set(members);
   auto taken = std::move(set);
   EXPECT_EQ(set.acquire(memory, 0x1000).error(), errc::closed);
   EXPECT_EQ(set.size(), 0U);
@@ -138,7 +138,7 @@ TEST(moved_from, batch_has_empty_leases) {
   EXPECT_FALSE((*batch)[0]);
   EXPECT_TRUE(taken[0]);
   EXPECT_FALSE(taken[1]);
-  EXPECT_FALSE(batch_lease<pretend_registrar>()[0]);
+  EXPECT_FALSE(batch_lease<fake_registrar>()[0]);
 }
 
 TEST(moved_from, monitor_server_serves_nothing) {
@@ -164,9 +164,9 @@ TEST(moved_from, trace_file_records_nothing) {
 // NOLINTEND(bugprone-use-after-move)
 
 TEST(empty_lease, has_an_empty_handle) {
-  EXPECT_EQ(lease<pretend_registrar>().handle().key, 0U);
-  EXPECT_EQ(import_lease<pretend_importer>().mapping().id, 0U);
-  EXPECT_EQ(pool_lease<pretend_registrar>().handle().key, 0U);
+  EXPECT_EQ(lease<fake_registrar>().handle().key, 0U);
+  EXPECT_EQ(import_lease<fake_importer>().mapping().id, 0U);
+  EXPECT_EQ(pool_lease<fake_registrar>().handle().key, 0U);
   local_fixture f;
   auto lease = f.acquire(0x10000, 0x11000);
   ASSERT_TRUE(lease);

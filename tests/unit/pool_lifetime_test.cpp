@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::size_t mib = std::size_t{1} << 20U;
 
-using pool_type = registered_pool<pretend_registrar>;
-using shared_pool = synchronized_registered_pool<pretend_registrar>;
+using pool_type = registered_pool<fake_registrar>;
+using shared_pool = synchronized_registered_pool<fake_registrar>;
 
 bool mapped(const void* address) {
   unsigned char present = 0;
@@ -36,10 +36,10 @@ TEST(pool_lifetime, R50_trim_gives_unused_slabs_back) {
   EXPECT_EQ(pool.trim(), 6 * mib);
   EXPECT_FALSE(mapped(goes));
   EXPECT_TRUE(mapped(stays));
-  EXPECT_EQ(f.device->open_now(), 1U);
+  EXPECT_EQ(f.device->open_count(), 1U);
   pool.deallocate(stays, 1);
   EXPECT_EQ(pool.trim(), 2 * mib);
-  EXPECT_EQ(f.device->open_now(), 0U);
+  EXPECT_EQ(f.device->open_count(), 0U);
   EXPECT_EQ(f.cache.statistics().invalidated_while_leased, 0U);
   EXPECT_EQ(pool.usage().bytes, 0U);
 }
@@ -55,11 +55,11 @@ TEST(pool_lifetime, R51_slab_with_a_lease_of_the_cache_stays_mapped) {
   EXPECT_EQ(pool.trim(), 0U);
   EXPECT_TRUE(mapped(data));
   EXPECT_TRUE(in_flight->stale()) << "and who asks is told";
-  EXPECT_EQ(f.device->open_now(), 1U);
+  EXPECT_EQ(f.device->open_count(), 1U);
   EXPECT_TRUE(in_flight->release());
   EXPECT_EQ(pool.trim(), 2 * mib);
   EXPECT_FALSE(mapped(data));
-  EXPECT_EQ(f.device->open_now(), 0U);
+  EXPECT_EQ(f.device->open_count(), 0U);
 }
 
 TEST(pool_lifetime, R51_memory_freed_under_a_pool_lease_is_not_given_out) {
@@ -83,7 +83,7 @@ TEST(pool_lifetime, R51_memory_freed_under_a_pool_lease_is_not_given_out) {
 
 TEST(pool_lifetime, R51_slab_outlives_its_pool_under_a_lease) {
   local_fixture f;
-  pool_lease<pretend_registrar> in_flight;
+  pool_lease<fake_registrar> in_flight;
   void* data = nullptr;
   {
     pool_type pool(f.cache, {.abandoned = [](auto) { ADD_FAILURE() << "everything was returned"; }});
@@ -92,16 +92,16 @@ TEST(pool_lifetime, R51_slab_outlives_its_pool_under_a_lease) {
     pool.deallocate(data, 4096);
   }
   EXPECT_TRUE(mapped(data));
-  EXPECT_EQ(f.device->open_now(), 1U);
+  EXPECT_EQ(f.device->open_count(), 1U);
   in_flight.release();
   EXPECT_FALSE(mapped(data));
-  EXPECT_EQ(f.device->open_now(), 0U);
+  EXPECT_EQ(f.device->open_count(), 0U);
 }
 
 TEST(pool_lifetime, R51_slab_outlives_its_pool_under_both_kinds_of_lease) {
   local_fixture f;
   void* data = nullptr;
-  auto of_pool = pool_lease<pretend_registrar>();
+  auto of_pool = pool_lease<fake_registrar>();
   {
     pool_type pool(f.cache);
     data = pool.allocate(4096);
@@ -113,7 +113,7 @@ TEST(pool_lifetime, R51_slab_outlives_its_pool_under_both_kinds_of_lease) {
   of_pool.release();
   EXPECT_TRUE(mapped(data)) << "and what remembers it is not lost, as LeakSanitizer sees";
   EXPECT_TRUE(of_cache->release());
-  EXPECT_EQ(f.device->open_now(), 0U);
+  EXPECT_EQ(f.device->open_count(), 0U);
 }
 
 TEST(pool_lifetime, R50_registration_may_be_asked_for_while_slabs_go) {
@@ -138,8 +138,8 @@ TEST(pool_lifetime, R50_registration_may_be_asked_for_while_slabs_go) {
 }
 
 TEST(pool_lifetime, R51_allocations_outlive_their_pool) {
-  auto device = std::make_shared<pretend_device>();
-  auto cache = std::make_shared<pinfold::cache<pretend_registrar>>(pretend_registrar{device});
+  auto device = std::make_shared<fake_device>();
+  auto cache = std::make_shared<pinfold::cache<fake_registrar>>(fake_registrar{device});
   std::vector<slab_info> told;
   void* data = nullptr;
   {
@@ -152,7 +152,7 @@ TEST(pool_lifetime, R51_allocations_outlive_their_pool) {
   EXPECT_TRUE(told[0].memory.contains({reinterpret_cast<std::uintptr_t>(data), told[0].memory.begin + 1}));
   cache.reset();
   std::memset(data, 1, 4096);
-  EXPECT_EQ(device->open_now(), 1U) << "still registered: the slab has a share in its cache";
+  EXPECT_EQ(device->open_count(), 1U) << "still registered: the slab has a share in its cache";
 }
 
 TEST(pool_lifetime, R50_sub_registrations_of_trimmed_slabs_are_never_found_again) {
@@ -165,7 +165,7 @@ TEST(pool_lifetime, R50_sub_registrations_of_trimmed_slabs_are_never_found_again
   pool.deallocate(data, 4096);
   EXPECT_EQ(pool.trim(), 2 * mib);
   EXPECT_FALSE(f.cached(begin, begin + 64));
-  EXPECT_EQ(f.device->open_now(), 0U);
+  EXPECT_EQ(f.device->open_count(), 0U);
 }
 
 TEST(pool_lifetime, slab_is_not_mistaken_for_what_was_there_before) {
@@ -217,7 +217,7 @@ TEST(pool_lifetime, R51_threads_allocate_free_trim_and_lease_at_once) {
   EXPECT_EQ(pool.usage().used, 0U);
   EXPECT_EQ(pool.usage().misuses, 0U);
   pool.trim();
-  EXPECT_EQ(f.device->open_now(), 0U);
+  EXPECT_EQ(f.device->open_count(), 0U);
 }
 
 TEST(pool_lifetime, driver_is_called_without_the_lock) {

@@ -42,7 +42,7 @@ class history {
     for (const auto& [begin, one] : out_) least += one.bytes;
     ASSERT_GE(now.used, least);
     ASSERT_GE(now.bytes, now.used);
-    ASSERT_EQ(now.slabs, f_.device->open_now());
+    ASSERT_EQ(now.slabs, f_.device->open_count());
   }
 
   void finish() {
@@ -51,7 +51,7 @@ class history {
     ASSERT_EQ(pool_.usage().used, 0U);
     const auto all = pool_.usage().bytes;
     ASSERT_EQ(pool_.trim(), all);
-    ASSERT_EQ(f_.device->open_now(), 0U);
+    ASSERT_EQ(f_.device->open_count(), 0U);
   }
 
  private:
@@ -132,8 +132,8 @@ class history {
   std::mt19937_64 random_;
   bool clear_;
   local_fixture<> f_;
-  registered_pool<pretend_registrar> pool_;
-  std::vector<pool_lease<pretend_registrar>> leases_;
+  registered_pool<fake_registrar> pool_;
+  std::vector<pool_lease<fake_registrar>> leases_;
   std::map<std::uintptr_t, block> out_;
 };
 

@@ -36,7 +36,7 @@ std::size_t smaps(const void* address, const std::string& field) {
 
 struct one_slab {
   local_fixture<> f;
-  registered_pool<pretend_registrar> pool;
+  registered_pool<fake_registrar> pool;
   result<void*> data;
 
   explicit one_slab(pool_options options) : pool(f.cache, std::move(options)), data(pool.try_allocate(100)) {}

@@ -36,8 +36,8 @@ TEST(reaper, R60_unmapped_regions_are_deregistered_without_another_call) {
     local_fixture f({.closes = closes, .reaper = true});
     for (std::uintptr_t i = 0; i < count; ++i) f.touch(nth(i), nth(i) + size);
     announce(base, nth(count / 2));
-    const auto took = until([&] { return f.device->open_now() == count / 2; });
-    EXPECT_EQ(f.device->open_now(), count / 2) << "the others stay";
+    const auto took = until([&] { return f.device->open_count() == count / 2; });
+    EXPECT_EQ(f.device->open_count(), count / 2) << "the others stay";
     std::printf("%lld ms\n", static_cast<long long>(took.count()));
     f.expect_sound();
   }
@@ -48,8 +48,8 @@ TEST(reaper, R60_it_finds_out_again_after_the_cache_was_empty) {
   for (int round = 0; round < 3; ++round) {
     f.touch(base, base + size);
     announce(base, base + 1);
-    until([&] { return f.device->open_now() == 0; });
-    ASSERT_EQ(f.device->open_now(), 0U) << "round " << round;
+    until([&] { return f.device->open_count() == 0; });
+    ASSERT_EQ(f.device->open_count(), 0U) << "round " << round;
     std::this_thread::sleep_for(10ms);  // so that the reaper sleeps
   }
 }
@@ -58,8 +58,8 @@ TEST(reaper, R60_superseded_registrations_go_by_themselves) {
   local_fixture f({.closes = close_policy::deferred, .reaper = true});
   for (std::uintptr_t i = 0; i < count; ++i) f.touch(nth(i), nth(i) + size);
   f.touch(base, nth(count));
-  until([&] { return f.device->open_now() == 1; });
-  EXPECT_EQ(f.device->open_now(), 1U);
+  until([&] { return f.device->open_count() == 1; });
+  EXPECT_EQ(f.device->open_count(), 1U);
   f.expect_sound();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The special features of the small registrars; tests/conformance has their common ones.
-#include "support/pretend_registrar.hpp"
+#include "support/fake_registrar.hpp"
 #include "support/process_limits.hpp"
 
 #include <pinfold/cache.hpp>
@@ -199,7 +199,7 @@ TEST(trace_registrar, tells_every_call) {
 TEST(trace_registrar, R26_batches_are_one_call_of_the_registrar_inside) {
   std::size_t told = 0;
   std::size_t closed = 0;
-  auto device = std::make_shared<pretend_device>();
+  auto device = std::make_shared<fake_device>();
   const auto listen = [&](const traced_call& call) {
     EXPECT_EQ(call.memory.size(), 64U);
     if (call.what == traced_call::kind::close) return void(++closed);
@@ -207,9 +207,9 @@ TEST(trace_registrar, R26_batches_are_one_call_of_the_registrar_inside) {
     EXPECT_EQ(call.failure != nullptr, call.memory.begin == 0x30000);
     ++told;
   };
-  trace_registrar registrar(pretend_group_registrar{device}, listen);
+  trace_registrar registrar(fake_group_registrar{device}, listen);
   static_assert(group_registrar<decltype(registrar)>);
-  static_assert(!group_registrar<trace_registrar<pretend_registrar>>);
+  static_assert(!group_registrar<trace_registrar<fake_registrar>>);
   std::vector<range> ranges;
   for (std::uintptr_t i = 1; i <= 50; ++i) ranges.push_back({i * 0x10000, i * 0x10000 + 64});
   device->fail_opens([](const range& memory, rights) -> std::optional<error> {
@@ -226,12 +226,12 @@ TEST(trace_registrar, R26_batches_are_one_call_of_the_registrar_inside) {
     EXPECT_TRUE(registrar.close(*one));
   }
   EXPECT_EQ(closed, 49U);
-  EXPECT_EQ(device->open_now(), 0U);
+  EXPECT_EQ(device->open_count(), 0U);
 }
 
 TEST(trace_registrar, R26_cache_sees_the_group_through_it) {
-  auto device = std::make_shared<pretend_device>();
-  cache cache(trace_registrar(pretend_group_registrar{device}, nullptr), {.monitor = monitor_choice::explicit_});
+  auto device = std::make_shared<fake_device>();
+  cache cache(trace_registrar(fake_group_registrar{device}, nullptr), {.monitor = monitor_choice::explicit_});
   std::vector<range> ranges;
   for (std::uintptr_t i = 1; i <= 640; ++i) ranges.push_back({i * 0x10000, i * 0x10000 + 64});
   auto batch = cache.acquire_batch(ranges, local_access, {.workers = 1});

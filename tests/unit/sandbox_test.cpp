@@ -62,7 +62,7 @@ TEST(sandbox, R12_entries_that_were_hit_before_are_evicted) {
     sandbox();
     for (std::uintptr_t i = 3; i < 100; ++i) f.touch(i * block, i * block + 4096);
     EXPECT_EQ(f.cache.statistics().evicted, 97U);
-    EXPECT_EQ(f.device->open_now(), 2U);
+    EXPECT_EQ(f.device->open_count(), 2U);
     const auto hits = f.cache.statistics().hits;
     f.touch(99 * block, 99 * block + 4096);
     EXPECT_EQ(f.cache.statistics().hits, hits + 1);
@@ -73,17 +73,17 @@ TEST(sandbox, R12_entries_that_were_hit_before_are_evicted) {
 
 TEST(sandbox, R42_flush_and_destruction_close_everything) {
   in_sandbox([] {
-    const auto device = std::make_shared<pretend_device>();
+    const auto device = std::make_shared<fake_device>();
     std::optional<local_fixture<>> f;
     f.emplace(cache_options{}, device);
     f->touch(block, block + 4096);
     f->touch(2 * block, 2 * block + 4096);
     sandbox();
     EXPECT_TRUE(f->cache.flush());
-    EXPECT_EQ(device->open_now(), 0U);
+    EXPECT_EQ(device->open_count(), 0U);
     for (int i = 0; i < 2; ++i) f->touch(block, block + 4096);
     f.reset();
-    EXPECT_EQ(device->open_now(), 0U);
+    EXPECT_EQ(device->open_count(), 0U);
   });
 }
 
@@ -94,10 +94,10 @@ TEST(sandbox, R5_a_lease_from_before_is_closed_by_its_release) {
     auto lease = f.acquire(block, block + 4096);
     sandbox();
     f.invalidate(block, block + 4096);
-    EXPECT_EQ(f.device->open_now(), 1U);
+    EXPECT_EQ(f.device->open_count(), 1U);
     EXPECT_EQ(f.cache.quiesce().error().code, errc::in_use_conflict);
     EXPECT_TRUE(lease->release());
-    EXPECT_EQ(f.device->open_now(), 0U);
+    EXPECT_EQ(f.device->open_count(), 0U);
   });
 }
 
@@ -124,7 +124,7 @@ TEST(sandbox, R12_threads_that_hit_meanwhile_lose_nothing) {
     stop = true;
     hitting.clear();
     EXPECT_TRUE(f.cache.flush());
-    EXPECT_EQ(f.device->open_now(), 0U);
+    EXPECT_EQ(f.device->open_count(), 0U);
     EXPECT_EQ(f.device->misuses, 0U);
     f.expect_sound();
   });

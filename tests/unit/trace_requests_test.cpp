@@ -74,7 +74,7 @@ TEST(trace_requests, tells_every_hit_of_every_thread) {
 
 TEST(trace_requests, tells_of_batches_one_by_one) {
   request_log log;
-  local_fixture<pretend_group_registrar> f(log.options());
+  local_fixture<fake_group_registrar> f(log.options());
   const std::vector<range> apart = {{0x1000, 0x2000}, {0x3000, 0x4000}, {0x8000, 0x9000}};
   ASSERT_TRUE(f.cache.acquire_batch(apart, local_access, {.workers = 1}));
   const auto seen = log.take();
@@ -85,7 +85,7 @@ TEST(trace_requests, tells_of_batches_one_by_one) {
 
 TEST(trace_requests, tells_peers_and_whole_allocations) {
   request_log log;
-  pretend_fixture f(log.options());
+  fake_fixture f(log.options());
   const auto handle = f.world->allocate(7, 0x10000, 4096);
   ASSERT_TRUE(f.cache.acquire({7}, handle, 0x10800, 16));
   ASSERT_TRUE(f.cache.acquire({7}, handle, 0x10000, 16));
@@ -111,7 +111,7 @@ struct nested_registrar {
   struct registration_type {
     std::uint64_t key;
   };
-  cache<pretend_registrar>* inner;
+  cache<fake_registrar>* inner;
 
   [[nodiscard]] registrar_limits limits() const noexcept { return {}; }
   [[nodiscard]] result<registration_type> open(range memory, rights access) noexcept {

@@ -3,8 +3,8 @@
 // lease: no request is refused because of it, and no entry is skipped (R58).
 #include "support/stopped_hit.hpp"
 
-#include "core/patience.hpp"
-#include "core/point.hpp"
+#include "core/deadlines.hpp"
+#include "core/sync_point.hpp"
 #include "support/cache_checks.hpp"
 #include "support/local_fixture.hpp"
 
@@ -91,7 +91,7 @@ TEST_F(transient_pin, R58_a_lease_on_one_victim_does_not_keep_another) {
 }
 
 TEST_F(transient_pin, R6_is_no_conflict) {
-  pretend_fixture f;
+  fake_fixture f;
   const auto old = f.world->allocate(1, first, size);
   stopped_hit other("after_pin", [&] { f.touch(old), f.touch(old); }, [&] { static_cast<void>(f.find(old)); });
   const auto grown = f.world->allocate(1, first, 2 * size);
@@ -112,14 +112,14 @@ TEST_F(transient_pin, is_no_lease_for_quiesce) {
   at_first_point([&] { counting = true; });
   const auto done = f.cache.quiesce();
   EXPECT_TRUE(done) << describe(done.error());
-  EXPECT_EQ(f.device->open_now(), 0U);
+  EXPECT_EQ(f.device->open_count(), 0U);
 }
 
 TEST_F(transient_pin, does_not_keep_an_entry_from_flush) {
   local_fixture f;
   const hit_in_between other(f);
   EXPECT_TRUE(f.cache.flush());
-  EXPECT_EQ(f.device->open_now(), 0U);
+  EXPECT_EQ(f.device->open_count(), 0U);
 }
 
 TEST_F(transient_pin, R41_does_not_keep_an_entry_in_quarantine) {
@@ -134,7 +134,7 @@ TEST_F(transient_pin, R41_does_not_keep_an_entry_in_quarantine) {
   other.go_to("after_pin");
   EXPECT_TRUE(f.cache.progress());
   EXPECT_EQ(f.cache.statistics().quarantined, 0U);
-  EXPECT_EQ(f.device->open_now(), 0U);
+  EXPECT_EQ(f.device->open_count(), 0U);
 }
 
 TEST_F(transient_pin, R42_quiesce_sees_a_lease_that_was_hit_while_it_looked) {
@@ -146,7 +146,7 @@ TEST_F(transient_pin, R42_quiesce_sees_a_lease_that_was_hit_while_it_looked) {
   const auto done = f.cache.quiesce();
   ASSERT_TRUE(taken);
   EXPECT_FALSE(done) << "a lease is out";
-  EXPECT_EQ(f.device->open_now(), 1U);
+  EXPECT_EQ(f.device->open_count(), 1U);
   static_cast<void>(taken.release());
   const auto hits = f.cache.statistics().hits;
   f.touch(first, first + size);

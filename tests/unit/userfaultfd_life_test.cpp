@@ -49,11 +49,11 @@ TEST(userfaultfd_fork, R37_a_child_forked_while_monitors_start_and_end_has_no_us
   } else {
     GTEST_SKIP() << describe(possible.error());
   }
-  watch::board board;
-  watch::watched_memory watched;
+  invalidation::event_log event_log;
+  invalidation::registered_filter watched;
   std::atomic<int> made{0};
   std::jthread maker([&](const std::stop_token& stop) {
-    while (!stop.stop_requested()) made += monitors::make_userfaultfd(board, watched).has_value() ? 1 : 0;
+    while (!stop.stop_requested()) made += monitors::make_userfaultfd(event_log, watched).has_value() ? 1 : 0;
   });
   for (int i = 0; i < 300; ++i) {
     const pid_t child = ::fork();
@@ -146,7 +146,7 @@ TEST_F(userfaultfd_monitor, R38_refuses_what_another_userfaultfd_watches) {
 }
 
 TEST_F(userfaultfd_monitor, one_at_a_time) {
-  const auto second = monitors::make_userfaultfd(in.board, in.watched);
+  const auto second = monitors::make_userfaultfd(in.event_log, in.watched);
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error(), errc::unsupported);
   EXPECT_TRUE(in->works());
@@ -191,9 +191,9 @@ TEST_F(userfaultfd_monitor, R35_takes_no_signals_and_says_its_name) {
 TEST_F(userfaultfd_monitor, settles_at_once_when_nothing_happens) {
   mapped memory(4 * page);
   ASSERT_TRUE(in->watch(memory.all()));
-  const auto before = in.board.generation().load();
-  for (int i = 0; i < 1000; ++i) in->settle();
-  EXPECT_EQ(in.board.generation().load(), before);
+  const auto before = in.event_log.generation().load();
+  for (int i = 0; i < 1000; ++i) in->wait_for_events();
+  EXPECT_EQ(in.event_log.generation().load(), before);
   EXPECT_TRUE(in->works());
 }
 
@@ -205,10 +205,10 @@ TEST_F(userfaultfd_monitor, R35_releases_who_waits_when_the_program_closed_all_d
     mapped memory(4 * page);
     if (!own.monitor || !own.watch_for(memory.all())) return 1;
     if (::syscall(SYS_close_range, 3U, ~0U, 0U) != 0) return 2;
-    board_reader reader(own.board);
+    event_log_reader reader(own.event_log);
     if (::munmap(memory.at(), page) != 0) return 3;
     if (!reader.lost(memory.part(0, page))) return 4;
-    own->settle();
+    own->wait_for_events();
     if (own->works()) return 5;
     if (!reader.lost(memory.all())) return 6;
     if (::munmap(memory.at(page), page) != 0) return 7;
@@ -227,9 +227,9 @@ TEST_F(userfaultfd_monitor, R32_works_for_an_ordinary_user) {
     uffd_monitor own;
     mapped memory(4 * page);
     if (!own.monitor || !own.watch_for(memory.all())) return 2;
-    board_reader reader(own.board);
+    event_log_reader reader(own.event_log);
     if (::munmap(memory.at(), page) != 0) return 3;
-    own->settle();
+    own->wait_for_events();
     return reader.lost(memory.part(0, page)) && own->works() ? 0 : 4;
   });
   EXPECT_EQ(child.reap(), 0);
@@ -319,18 +319,18 @@ TEST_F(userfaultfd_monitor, R37_a_child_has_nothing_of_it_and_the_parent_goes_on
     if (in->works()) return 1;
     if (open_descriptors() != before - 2 + 1) return 2;  // plus one for the line
     if (in->watch(memory.all()).error() != errc::closed) return 3;
-    in->settle();
+    in->wait_for_events();
     if (::munmap(memory.at(), page) != 0) return 4;
     in.monitor.reset();
     uffd_monitor own;
     if (!own.monitor || !own.watch_for(memory.part(page, 2 * page))) return 5;
-    board_reader reader(own.board);
+    event_log_reader reader(own.event_log);
     if (::munmap(memory.at(page), page) != 0) return 6;
     return reader.lost(memory.part(page, 2 * page)) ? 0 : 7;
   });
-  board_reader reader(in.board);
+  event_log_reader reader(in.event_log);
   EXPECT_EQ(child.reap(), 0);
-  EXPECT_TRUE(reader.news().empty()) << "the child's memory is not the parent's";
+  EXPECT_TRUE(reader.ranges().empty()) << "the child's memory is not the parent's";
   EXPECT_TRUE(in->works());
   in.watched.remove(memory.all());
   expect_seen(memory.all(), memory.all(), [&] { return ::munmap(memory.at(), 4 * page) == 0; });

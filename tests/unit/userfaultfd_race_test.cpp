@@ -13,7 +13,7 @@ class userfaultfd_race : public ::testing::TestWithParam<bool> {
   void SetUp() override { PINFOLD_NEED_MONITOR(in); }
 
   reused_address tried() {
-    return {in, [this](const range& pages) { return in->watch(pages).has_value(); }, [this] { in->settle(); }};
+    return {in, [this](const range& pages) { return in->watch(pages).has_value(); }, [this] { in->wait_for_events(); }};
   }
 
   on_one_cpu pinned{GetParam()};
@@ -38,7 +38,7 @@ TEST(userfaultfd_race_by_hand, a_monitor_that_reads_before_it_says_so_is_caught)
   PINFOLD_NEED_MONITOR(in);
   const watchdog guard(std::chrono::seconds(50), [] {});
   const on_one_cpu pinned;
-  const naive_monitor naive(in.board);
+  const naive_monitor naive(in.event_log);
   reused_address memory(in, [&](const range& pages) { return naive.watch(pages); }, [] {});
   std::size_t stale = 0;
   for (int i = 0; i < 100 && stale == 0; ++i) stale = memory.by_one_thread(times(1000));

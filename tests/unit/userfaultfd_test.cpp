@@ -30,10 +30,10 @@ TEST_F(userfaultfd_monitor, R30_says_exactly_what_went) {
   mapped memory(8 * page);
   memory.touch();
   ASSERT_TRUE(in.watch_for(memory.all()));
-  board_reader reader(in.board);
+  event_log_reader reader(in.event_log);
   ASSERT_EQ(::munmap(memory.at(2 * page), page), 0);
   ASSERT_EQ(::madvise(memory.at(4 * page), 2 * page, MADV_DONTNEED), 0);
-  EXPECT_EQ(reader.news(), (std::vector{memory.part(2 * page, 3 * page), memory.part(4 * page, 6 * page)}));
+  EXPECT_EQ(reader.ranges(), (std::vector{memory.part(2 * page, 3 * page), memory.part(4 * page, 6 * page)}));
   in.watched.remove(memory.all());
 }
 
@@ -49,12 +49,12 @@ TEST_F(userfaultfd_monitor, R30_sees_both_ends_of_mremap) {
   mapped to(4 * page);
   ASSERT_TRUE(in.watch_for(from.all()));
   ASSERT_TRUE(in.watch_for(to.all()));
-  board_reader source(in.board);
-  board_reader destination(in.board);
+  event_log_reader source(in.event_log);
+  event_log_reader destination(in.event_log);
   ASSERT_EQ(::mremap(from.at(), 4 * page, 4 * page, MREMAP_MAYMOVE | MREMAP_FIXED, to.at()), to.at());
   EXPECT_TRUE(source.lost(from.all()));
   EXPECT_TRUE(destination.lost(to.all()));
-  board_reader moved(in.board);
+  event_log_reader moved(in.event_log);
   ASSERT_EQ(::munmap(to.at(), page), 0);
   EXPECT_TRUE(moved.lost(to.part(0, page))) << "what was moved stays watched";
   from.forget();
@@ -68,7 +68,7 @@ TEST_F(userfaultfd_monitor, R30_sees_where_mremap_moved_to_though_nothing_was_wa
   ASSERT_TRUE(in.watch_for(from.all()));
   ASSERT_TRUE(in.watched.prepare(to.all()));
   in.watched.add(to.all());  // registered under another monitor's watch
-  board_reader reader(in.board);
+  event_log_reader reader(in.event_log);
   ASSERT_EQ(::mremap(from.at(), 4 * page, 4 * page, MREMAP_MAYMOVE | MREMAP_FIXED, to.at()), to.at());
   EXPECT_TRUE(reader.lost(to.all()));
   from.forget();
@@ -175,11 +175,11 @@ TEST_F(userfaultfd_monitor, R30_sees_parts_of_this_stack_go) {
 TEST_F(userfaultfd_monitor, R31_says_nothing_of_memory_that_nobody_registered) {
   mapped memory(64 * page);
   ASSERT_TRUE(in->watch(memory.all()));  // but not added to in.watched
-  board_reader reader(in.board);
-  const auto before = in.board.generation().load();
+  event_log_reader reader(in.event_log);
+  const auto before = in.event_log.generation().load();
   ASSERT_EQ(::munmap(memory.at(), page), 0);
-  EXPECT_GT(in.board.generation().load(), before);
-  EXPECT_TRUE(reader.news().empty());
+  EXPECT_GT(in.event_log.generation().load(), before);
+  EXPECT_TRUE(reader.ranges().empty());
 }
 
 }  // namespace

@@ -73,11 +73,11 @@ std::string over_budget(demo_stage& stage) {
   const auto after = stage.counters();
   require(after.evicted > before.evicted, "idle entries were closed to make room");
   require(after.misses_evicted > before.misses_evicted, "what was closed was opened again when needed");
-  require(after.bytes_most <= demo_stage::budget, "the budget held at every moment");
+  require(after.peak_bytes <= demo_stage::budget, "the budget held at every moment");
   return fmt::format(
       "{} messages of 4 MiB, twice, under a budget of {}: {} idle entries closed to make room, never more "
       "than {} open",
-      count, size_text(demo_stage::budget), after.evicted - before.evicted, size_text(after.bytes_most));
+      count, size_text(demo_stage::budget), after.evicted - before.evicted, size_text(after.peak_bytes));
 }
 
 // A peer is killed while its memory is leased here: leases stay readable, and no new ones are granted.
@@ -110,7 +110,7 @@ std::string peer_death(demo_stage& stage) {
 std::string everything_closed(demo_stage& stage) {
   need(stage.cache().flush(), "cannot close everything");
   const auto end = stage.counters();
-  require(end.opens == end.closes && end.open_now == 0, "every open was closed");
+  require(end.opens == end.closes && end.open == 0, "every open was closed");
   require(stage.cache().backend().held() == 0, "the driver holds no mapping");
   require(end.acquires == end.hits + end.misses + end.failed_acquires, "the acquires add up");
   require(end.leases_now == 0 && end.quarantined == 0 && end.failed_closes == 0, "no lease or failed close is left");

@@ -30,7 +30,7 @@ using by_bpf = monitored_subject<choice::bpf>;
 using by_strict = monitored_subject<choice::userfaultfd, true>;
 
 struct monitor_command {
-  bench::parameters how{.command = "monitor", .regions = {100'000}, .threads = {1}, .repeats = 5, .patience = 20};
+  bench::parameters how{.command = "monitor", .regions = {100'000}, .threads = {1}, .repeats = 5, .time_limit = 20};
   std::string which = "all";
   bool with_peers = false;
   std::string peers_directory;
@@ -189,7 +189,7 @@ void add_length(CLI::App& own, bench::parameters& how) {
   own.add_option("--seconds", how.seconds, "length of each measurement")
       ->check(CLI::Range(0.001, 3600.0))
       ->capture_default_str();
-  own.add_option("--patience", how.patience, "seconds after which filling a cache is given up")
+  own.add_option("--time-limit", how.time_limit, "seconds after which filling a cache is given up")
       ->check(CLI::Range(0.1, 86'400.0))
       ->capture_default_str();
 }

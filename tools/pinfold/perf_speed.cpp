@@ -96,7 +96,7 @@ int measure(const speed_command& command, const speed_kind& kind) {
 }
 
 void add_length(CLI::App& command, bench::parameters& how, std::string_view kind) {
-  command.add_option("--patience", how.patience, "seconds after which filling a cache is given up")
+  command.add_option("--time-limit", how.time_limit, "seconds after which filling a cache is given up")
       ->check(CLI::Range(0.1, 86'400.0))
       ->capture_default_str();
   command.add_option("--repeats", how.repeats, "measurements, of which the median is shown")

@@ -10,7 +10,7 @@ namespace tool {
 namespace {
 
 constexpr std::size_t width = 40;
-constexpr std::chrono::seconds patience{2};
+constexpr std::chrono::seconds time_limit{2};
 constexpr const char* wipe_line = "\r\033[K";
 
 }  // namespace
@@ -27,7 +27,7 @@ progress_bar::~progress_bar() {
 void progress_bar::step(std::size_t count) {
   done_ = std::min(done_ + count, steps_);
   const auto elapsed = std::chrono::steady_clock::now() - start_;
-  if (!terminal_ || elapsed < patience) return;
+  if (!terminal_ || elapsed < time_limit) return;
   const auto filled = width * done_ / steps_;
   fmt::print(stderr, "{}[{:#<{}}{:.<{}}] {:3} %  {} s", wipe_line, "", filled, "", width - filled, 100 * done_ / steps_,
              std::chrono::duration_cast<std::chrono::seconds>(elapsed).count());

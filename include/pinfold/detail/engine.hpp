@@ -123,7 +123,7 @@ PINFOLD_EXPORT void acquire_group(engine* on, std::span<const request> what, std
 /// own.
 [[nodiscard]] PINFOLD_EXPORT grant find(engine* on, const request& what) noexcept;
 /// Finishes a release for which `unpin` returned a record: wakes waiters, and closes the entry if that is due.
-PINFOLD_EXPORT result<void> settle(const record* unpinned) noexcept;
+PINFOLD_EXPORT result<void> finish_release(const record* unpinned) noexcept;
 PINFOLD_EXPORT void invalidate(engine* on, peer_id peer, range gone) noexcept;
 PINFOLD_EXPORT void unpersist(engine* on, peer_id peer, range where) noexcept;
 PINFOLD_EXPORT result<void> drop_peer(engine* on, peer_id peer) noexcept;

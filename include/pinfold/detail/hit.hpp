@@ -13,8 +13,8 @@
 #include <cstdint>
 
 // A point where a test can stop a thread while other threads go on.
-#ifndef PINFOLD_POINT
-#define PINFOLD_POINT(name)
+#ifndef PINFOLD_SYNC_POINT
+#define PINFOLD_SYNC_POINT(name)
 #endif
 
 namespace pinfold::detail {
@@ -28,10 +28,10 @@ struct hit_view {
   std::atomic<std::uint64_t> seen;               ///< the sum of both counts up to which this cache has processed events
   std::uint32_t number_in_word;                  ///< the cache's number, shifted to its place in a record's word
   std::uint32_t number;                          ///< the cache's number; 0 if there are more caches than numbers
-  std::atomic<std::uint32_t> shift{12};          ///< addresses that differ only in the bits below share a guess
-  std::uintptr_t salt;                           ///< keeps the guesses of different caches apart
+  std::atomic<std::uint32_t> shift{12};          ///< addresses that differ only in the bits below share a hint
+  std::uintptr_t salt;                           ///< keeps the hints of different caches apart
 
-  /// Returns the key of a thread's guess for an address, of this process or of a peer.
+  /// Returns the key of a thread's hint for an address, of this process or of a peer.
   [[nodiscard]] std::uintptr_t key(std::uintptr_t address) const noexcept {
     return (address >> shift.load(std::memory_order_relaxed)) + salt;
   }
@@ -53,65 +53,65 @@ struct hit_view {
   }
 };
 
-/// While not 0, threads wait for a release, and every release in the process must call `settle`.
+/// While not 0, threads wait for a release, and every release in the process must call `finish_release`.
 extern PINFOLD_EXPORT std::atomic<std::uint32_t> releases_awaited;
 
 [[nodiscard]] PINFOLD_EXPORT const record* unpin_slowly(pin held) noexcept;
 /// Takes back the pin of a failed hit, as a release in the cache with number `cache`.
-PINFOLD_EXPORT void give_up(pin held, asked_by who, std::uint32_t cache) noexcept;
+PINFOLD_EXPORT void give_up(pin held, asked_by caller, std::uint32_t cache) noexcept;
 PINFOLD_EXPORT void sample_hits(const record* found) noexcept;
 
-/// Tries to hit the record that this thread guesses under `key`; returns 0 if it does not match. `matches(const
+/// Tries to hit the record that this thread hints under `key`; returns 0 if it does not match. `matches(const
 /// record&)` compares the rest, such as peer and token. During that call the record is pinned, live, and of this cache.
 template <asked_by Who, class Matches>
-[[nodiscard, gnu::always_inline]] inline pin guess_hit(const hit_view& in, std::uintptr_t key, std::uintptr_t begin,
-                                                       std::uintptr_t end, rights need, Matches&& matches) noexcept {
+[[nodiscard, gnu::always_inline]] inline pin hinted_hit(const hit_view& in, std::uintptr_t key, std::uintptr_t begin,
+                                                        std::uintptr_t end, rights need, Matches&& matches) noexcept {
   ledger* mine = ledger::if_there();
   if (mine == nullptr) [[unlikely]]
     return 0;
-  record* guess = mine->guess(key);
-  if (!guess->covers(begin, end)) [[unlikely]]
+  record* hint = mine->hint(key);
+  if (!hint->covers(begin, end)) [[unlikely]]
     return 0;  // do not pin a record that cannot match: the pin would delay its close
-  pin_cell& cell = mine->cell_of(guess);
+  pin_cell& cell = mine->cell_of(hint);
   if (cell.load(std::memory_order_acquire) != 0) [[unlikely]]
     return 0;
   const auto held = reinterpret_cast<pin>(&cell) | in_cell;
-  PINFOLD_POINT(before_pin);
-  store_before_barrier(cell, reinterpret_cast<std::uintptr_t>(guess));
+  PINFOLD_SYNC_POINT(before_pin);
+  store_before_barrier(cell, reinterpret_cast<std::uintptr_t>(hint));
   order_on_hit();
-  PINFOLD_POINT(after_pin);
-  if (!in.current() || !in.serves(*guess, begin, end, need) || !matches(*guess)) [[unlikely]] {
+  PINFOLD_SYNC_POINT(after_pin);
+  if (!in.current() || !in.serves(*hint, begin, end, need) || !matches(*hint)) [[unlikely]] {
     give_up(held, Who, in.number);
     return 0;
   }
-  if (guess->visited.load(std::memory_order_relaxed) == 0) [[unlikely]]
-    guess->visited.store(1, std::memory_order_relaxed);
+  if (hint->visited.load(std::memory_order_relaxed) == 0) [[unlikely]]
+    hint->visited.store(1, std::memory_order_relaxed);
   if constexpr (Who == asked_by::find) {
     mine->count_find(in.number);
   } else if (mine->count_hit(in.number)) [[unlikely]] {
-    sample_hits(guess);
+    sample_hits(hint);
   }
   return held;
 }
 
 /// Tries to hit a record of local memory that this thread hit recently; returns 0 if none matches.
 template <asked_by Who = asked_by::acquire>
-[[nodiscard, gnu::always_inline]] inline pin guess_hit(const hit_view& in, std::uintptr_t begin, std::uintptr_t end,
-                                                       rights need) noexcept {
-  return guess_hit<Who>(in, in.key(begin), begin, end, need, [](const record&) { return true; });
+[[nodiscard, gnu::always_inline]] inline pin hinted_hit(const hit_view& in, std::uintptr_t begin, std::uintptr_t end,
+                                                        rights need) noexcept {
+  return hinted_hit<Who>(in, in.key(begin), begin, end, need, [](const record&) { return true; });
 }
 
 /// Gives a pin back. Returns the record if a thread may wait for the release, or if the registration may have to be
-/// closed: the caller must then call `settle`. Otherwise returns null.
+/// closed: the caller must then call `finish_release`. Otherwise returns null.
 [[nodiscard, gnu::always_inline]] inline const record* unpin(pin held) noexcept {
   if ((held & in_cell) == 0) [[unlikely]]
     return unpin_slowly(held);
   auto& cell = *reinterpret_cast<pin_cell*>(held - in_cell);
   const auto* one = reinterpret_cast<const record*>(cell.load(std::memory_order_relaxed));
-  PINFOLD_POINT(before_unpin);
+  PINFOLD_SYNC_POINT(before_unpin);
   store_before_barrier(cell, 0);
   order_on_hit();
-  PINFOLD_POINT(after_unpin);
+  PINFOLD_SYNC_POINT(after_unpin);
   if (one->is(record::hittable) && releases_awaited.load(std::memory_order_relaxed) == 0) [[likely]]
     return nullptr;
   return one;

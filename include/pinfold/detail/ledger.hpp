@@ -68,8 +68,8 @@ class PINFOLD_EXPORT ledger {
 
   /// Returns a record that this thread hit recently under this key. Never null, but the record may have been reused
   /// since.
-  [[nodiscard]] record* guess(std::uintptr_t key) const noexcept { return recent_[key % recent_count]; }
-  void remember(std::uintptr_t key, record* hit) noexcept { recent_[key % recent_count] = hit; }
+  [[nodiscard]] record* hint(std::uintptr_t key) const noexcept { return hints_[key % hint_count]; }
+  void set_hint(std::uintptr_t key, record* hit) noexcept { hints_[key % hint_count] = hit; }
 
   /// Counts a hit of a cache. Returns true once in `sampling` calls.
   [[nodiscard, gnu::always_inline]] bool count_hit(std::size_t cache) noexcept {
@@ -119,7 +119,7 @@ class PINFOLD_EXPORT ledger {
   static constexpr std::uint64_t bias = std::uint64_t{1} << (count_bits - 1);
   static constexpr std::size_t cell_count = 256;
   static constexpr std::size_t slot_count = 1024;
-  static constexpr std::size_t recent_count = 2048;
+  static constexpr std::size_t hint_count = 2048;
 
   ledger() noexcept;
 
@@ -144,7 +144,7 @@ class PINFOLD_EXPORT ledger {
 
   alignas(64) std::array<pin_cell, cell_count> cells_{};
   std::array<std::atomic<std::uint64_t>, slot_count> slots_;
-  std::array<record*, recent_count> recent_;
+  std::array<record*, hint_count> hints_;
   std::array<std::atomic<std::uint64_t>, most_caches> hits_{};
   std::array<std::atomic<std::uint64_t>, most_caches> finds_{};
   std::atomic<bool> taken_{true};

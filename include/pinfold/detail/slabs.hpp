@@ -3,7 +3,7 @@
 /// The interface between the typed pools and their one compiled core. Not for users; it may change in any release.
 #pragma once
 
-#include <pinfold/detail/hold.hpp>
+#include <pinfold/detail/pin_guard.hpp>
 #include <pinfold/pools/options.hpp>
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct slab;
 
 /// The registration of a slab.
 struct slab_registration {
-  hold held;
+  pin_guard held;
   registration object;
 };
 
@@ -29,7 +29,7 @@ struct slab_driver {
   std::shared_ptr<void> cache;
   result<slab_registration> (*acquire)(void* cache, const range& memory, rights access) noexcept;
   /// Releases the registration, and closes all registrations without a lease that touch the memory.
-  void (*give_back)(void* cache, const range& memory, hold& held) noexcept;
+  void (*give_back)(void* cache, const range& memory, pin_guard& held) noexcept;
   /// Sets `held` for each range: whether a lease of the cache touches it. Returns false if there is no memory to find
   /// out.
   bool (*leased)(void* cache, std::span<const range> memory, std::span<bool> held) noexcept;
@@ -43,7 +43,7 @@ struct slab_grant {
 
 /// A counted reference to a slab. While it lives, the slab stays mapped and registered, and memory that is freed in it
 /// is not allocated again.
-struct slab_hold {
+struct slab_pin {
   std::shared_ptr<slab_pool> pool;
   slab* on = nullptr;
 };
@@ -63,10 +63,10 @@ using slab_pool_handle = std::unique_ptr<std::shared_ptr<slab_pool>, slab_pool_c
 PINFOLD_EXPORT result<void> deallocate(slab_pool& to, void* data, std::size_t bytes) noexcept;
 [[nodiscard]] PINFOLD_EXPORT bool resize(slab_pool& in, void* data, std::size_t bytes, std::size_t wanted) noexcept;
 [[nodiscard]] PINFOLD_EXPORT std::optional<registration> registration_of(slab_pool& in, const void* data) noexcept;
-[[nodiscard]] PINFOLD_EXPORT result<slab_hold> hold_slab(const std::shared_ptr<slab_pool>& of,
-                                                         const void* data) noexcept;
-PINFOLD_EXPORT void release(slab_hold& held) noexcept;
-[[nodiscard]] PINFOLD_EXPORT const registration& registration_of(const slab_hold& held) noexcept;
+[[nodiscard]] PINFOLD_EXPORT result<slab_pin> hold_slab(const std::shared_ptr<slab_pool>& of,
+                                                        const void* data) noexcept;
+PINFOLD_EXPORT void release(slab_pin& held) noexcept;
+[[nodiscard]] PINFOLD_EXPORT const registration& registration_of(const slab_pin& held) noexcept;
 PINFOLD_EXPORT std::size_t trim(slab_pool& what) noexcept;
 [[nodiscard]] PINFOLD_EXPORT pool_usage usage_of(const slab_pool& of) noexcept;
 [[nodiscard]] PINFOLD_EXPORT std::vector<slab_info> slabs_of(const slab_pool& of);

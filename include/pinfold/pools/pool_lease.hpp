@@ -23,10 +23,10 @@ class [[nodiscard]] pool_lease {
  public:
   /// Holds nothing.
   pool_lease() noexcept = default;
-  pool_lease(pool_lease&& other) noexcept : held_(std::exchange(other.held_, {})) {}
+  pool_lease(pool_lease&& other) noexcept : pin_(std::exchange(other.pin_, {})) {}
   pool_lease& operator=(pool_lease&& other) noexcept {
     pool_lease taken(std::move(other));
-    std::swap(held_, taken.held_);
+    std::swap(pin_, taken.pin_);
     return *this;
   }
   pool_lease(const pool_lease&) = delete;
@@ -34,26 +34,26 @@ class [[nodiscard]] pool_lease {
   ~pool_lease() { release(); }
 
   /// Returns whether the lease holds a slab.
-  explicit operator bool() const noexcept { return held_.on != nullptr; }
+  explicit operator bool() const noexcept { return pin_.on != nullptr; }
 
   /// Returns what the driver made, to be passed to the device; `registration_type{}` if the lease is empty.
   [[nodiscard]] typename R::registration_type handle() const noexcept {
     typename R::registration_type copy{};
-    if (held_.on != nullptr) std::memcpy(&copy, detail::registration_of(held_).bytes.data(), sizeof copy);
+    if (pin_.on != nullptr) std::memcpy(&copy, detail::registration_of(pin_).bytes.data(), sizeof copy);
     return copy;
   }
 
   /// Releases the lease. Does nothing on an empty lease.
   void release() noexcept {
-    if (held_.on != nullptr) detail::release(held_);
+    if (pin_.on != nullptr) detail::release(pin_);
   }
 
  private:
   template <registrar, bool>
   friend class basic_registered_pool;
-  explicit pool_lease(detail::slab_hold held) noexcept : held_(std::move(held)) {}
+  explicit pool_lease(detail::slab_pin held) noexcept : pin_(std::move(held)) {}
 
-  detail::slab_hold held_;
+  detail::slab_pin pin_;
 };
 
 }  // namespace pinfold

@@ -146,12 +146,12 @@ class basic_registered_pool : public std::pmr::memory_resource {
     detail::slab_registration made{};
     const registration_type plain = got->handle();
     std::memcpy(made.object.bytes.data(), &plain, sizeof plain);
-    made.held = detail::hold(std::move(*got));
+    made.held = detail::pin_guard(std::move(*got));
     return made;
   }
 
   // Releases before it invalidates, so that the cache does not report the pool's own lease as invalidated while leased.
-  static void give_back(void* with, const range& memory, detail::hold& held) noexcept {
+  static void give_back(void* with, const range& memory, detail::pin_guard& held) noexcept {
     auto& own = *static_cast<cache<R>*>(with);
     static_cast<void>(held.release());  // after a failed close the cache keeps the entry and tells its sink; so below
     own.invalidate(reinterpret_cast<const void*>(memory.begin), memory.size());

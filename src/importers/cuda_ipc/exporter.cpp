@@ -65,7 +65,7 @@ struct cuda_ipc_exporter::state {
   std::uint64_t start_time = 0;
   std::mutex mutex;
   std::map<int, exporting_device> devices;
-  std::unique_ptr<exchange::server> service;  // made when the first memory needs it
+  std::unique_ptr<fd_passing::server> service;  // made when the first memory needs it
 };
 
 cuda_ipc_exporter::state::~state() {
@@ -104,7 +104,7 @@ result<void> cuda_ipc_exporter::state::make_event(exporting_device& on) const no
 result<void> cuda_ipc_exporter::state::serve() noexcept {
   const std::scoped_lock guard(mutex);
   if (service) return {};
-  auto made = exchange::server::start(id, shared);
+  auto made = fd_passing::server::start(id, shared);
   if (!made) return tl::unexpected(made.error());
   service = std::move(*made);
   return {};
@@ -183,7 +183,7 @@ result<cuda_ipc_exporter> cuda_ipc_exporter::create(cuda_ipc_exporter_options op
   const auto calls = cuda::driver();
   if (!calls) return tl::unexpected(calls.error());
   auto made = std::make_shared<state>(**calls, options);
-  const auto origin = exchange::new_origin();
+  const auto origin = fd_passing::new_origin();
   if (!origin) return tl::unexpected(origin.error());
   made->id = origin->exporter;
   made->start_time = origin->start_time;

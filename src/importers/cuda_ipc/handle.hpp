@@ -6,7 +6,7 @@
 #include <pinfold/importers/cuda_ipc.hpp>
 
 #include "fd_passing/checksum.hpp"
-#include "fd_passing/origin.hpp"
+#include "fd_passing/exporter_id.hpp"
 
 #include <cstddef>
 #include <span>
@@ -22,7 +22,7 @@ static_assert(offsetof(cuda_ipc_handle, check) == sizeof(cuda_ipc_handle) - size
 
 /// Returns the value that `handle.check` has to have.
 [[nodiscard]] inline std::uint32_t checksum_of(const cuda_ipc_handle& handle) noexcept {
-  return exchange::crc32c(std::as_bytes(std::span(&handle, 1)).first(offsetof(cuda_ipc_handle, check)));
+  return fd_passing::crc32c(std::as_bytes(std::span(&handle, 1)).first(offsetof(cuda_ipc_handle, check)));
 }
 
 /// Returns the handle with magic and checksum filled in.
@@ -36,7 +36,7 @@ static_assert(offsetof(cuda_ipc_handle, check) == sizeof(cuda_ipc_handle) - size
   return static_cast<cuda_memory_kind>(handle.kind);
 }
 
-[[nodiscard]] inline exchange::origin origin_of(const cuda_ipc_handle& handle) noexcept {
+[[nodiscard]] inline fd_passing::exporter_id origin_of(const cuda_ipc_handle& handle) noexcept {
   return {handle.exporter, handle.start_time, handle.pid};
 }
 

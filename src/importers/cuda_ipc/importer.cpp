@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "fd_passing/link.hpp"
+#include "fd_passing/connection.hpp"
 #include "fd_passing/process.hpp"
 #include "importers/cuda_ipc/events.hpp"
 #include "importers/cuda_ipc/memory.hpp"
@@ -22,7 +22,7 @@ struct cuda_ipc_importer::state {
 
   const cuda_ipc_importer_options options;
   cuda::device_context device;
-  exchange::link_table links;
+  fd_passing::connection_table links;
   cuda_ipc::event_table events;
 };
 
@@ -49,7 +49,7 @@ result<void> may_share(const primary_context& in, const cuda_ipc::opened_memory&
 
 bool is_own(const cuda_ipc_handle& handle) noexcept {
   const auto process = ::getpid();
-  return handle.pid == process && exchange::start_time_of(process) == handle.start_time;
+  return handle.pid == process && fd_passing::start_time_of(process) == handle.start_time;
 }
 
 }  // namespace

@@ -26,8 +26,9 @@ result<opened_memory> open_allocation(const cuda::primary_context& in, const cud
   return tl::unexpected(refusal_of(in.calls(), answer, handle));
 }
 
-result<std::shared_ptr<exchange::link>> link_to(exchange::link_table& links, const cuda_ipc_handle& handle) noexcept {
-  return links.find_or_make(exchange::way::scm, origin_of(handle));
+result<std::shared_ptr<fd_passing::connection>> link_to(fd_passing::connection_table& links,
+                                                        const cuda_ipc_handle& handle) noexcept {
+  return links.find_or_make(fd_passing::transport::scm, origin_of(handle));
 }
 
 status close_by_kind(const cuda::driver_table& calls, opened_memory& memory) noexcept {
@@ -41,7 +42,7 @@ result<void> closed(status answer) noexcept {
 
 }  // namespace
 
-result<opened_memory> open_memory(const cuda::primary_context& in, exchange::link_table& links,
+result<opened_memory> open_memory(const cuda::primary_context& in, fd_passing::connection_table& links,
                                   const cuda_ipc_handle& handle) noexcept {
   if (kind_of(handle) == cuda_memory_kind::allocation) return open_allocation(in, handle);
   const auto link = link_to(links, handle);

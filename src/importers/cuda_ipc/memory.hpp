@@ -4,13 +4,13 @@
 #pragma once
 
 #include "cuda/context.hpp"
-#include "fd_passing/link.hpp"
+#include "fd_passing/connection.hpp"
 #include "importers/cuda_ipc/opened.hpp"
 
 namespace pinfold::cuda_ipc {
 
 /// Opens the handle. Errors as `cuda_ipc_importer::open`.
-[[nodiscard]] result<opened_memory> open_memory(const cuda::primary_context& in, exchange::link_table& links,
+[[nodiscard]] result<opened_memory> open_memory(const cuda::primary_context& in, fd_passing::connection_table& links,
                                                 const cuda_ipc_handle& handle) noexcept;
 
 /// Whether the context in which the memory was opened is gone, and the memory with it.

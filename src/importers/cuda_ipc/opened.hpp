@@ -7,8 +7,8 @@
 #pragma once
 
 #include "cuda/api.hpp"
-#include "cuda/held.hpp"
 #include "cuda/only.hpp"
+#include "cuda/open_table.hpp"
 #include "importers/cuda_ipc/handle.hpp"
 
 #include <cstring>
@@ -23,7 +23,7 @@ struct opened_memory {
   std::size_t bytes = 0;                ///< from `at` on
   std::vector<std::size_t> segments{};  ///< bytes of each mapped segment, in order
   std::uint64_t life = 0;               ///< of the context; segments belong to no context
-  std::uint64_t pool_hold = 0;          ///< for pool memory, the hold on its pool
+  std::uint64_t pool_pin = 0;           ///< for pool memory, the hold on its pool
   std::size_t closed = 0;               ///< how many segments a failed close has unmapped
 };
 
@@ -44,7 +44,7 @@ struct open_place {
   return {device, handle};
 }
 
-using opened_table = cuda::held_table<open_place, opened_memory>;
+using opened_table = cuda::open_table<open_place, opened_memory>;
 
 /// Returns the process's table.
 inline opened_table& all_opened() noexcept { return cuda::only<opened_table>(); }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "importers/cuda_ipc/pools.hpp"
 
-#include "cuda/held.hpp"
 #include "cuda/only.hpp"
+#include "cuda/open_table.hpp"
 #include "importers/cuda_ipc/refusal.hpp"
 
 #include <cerrno>
@@ -22,14 +22,14 @@ namespace {
 using cuda::status;
 
 struct pool_place {
-  exchange::origin exporter;
+  fd_passing::exporter_id exporter;
   std::uint64_t serial;
   int device;
   std::uint64_t life;  // of the context
   friend auto operator<=>(const pool_place&, const pool_place&) noexcept = default;
 };
 
-using pool_table = cuda::held_table<pool_place, cuda::memory_pool>;
+using pool_table = cuda::open_table<pool_place, cuda::memory_pool>;
 
 pool_table& all_pools() noexcept { return cuda::only<pool_table>(); }
 
@@ -68,9 +68,9 @@ class address_set {
 
 address_set& all_addresses() noexcept { return cuda::only<address_set>(); }
 
-result<cuda::memory_pool> import_pool(const cuda::primary_context& in, exchange::link& from,
+result<cuda::memory_pool> import_pool(const cuda::primary_context& in, fd_passing::connection& from,
                                       const cuda_ipc_handle& handle) noexcept {
-  const auto shared = from.fetch(exchange::way::scm, {origin_of(handle), handle.pool});
+  const auto shared = from.fetch(fd_passing::transport::scm, {origin_of(handle), handle.pool});
   if (!shared) return tl::unexpected(shared.error());
   auto* const descriptor = reinterpret_cast<void*>(static_cast<std::uintptr_t>(shared->number()));  // the API's type
   const auto type = cuda::allocation_handle_type::posix_file_descriptor;
@@ -108,14 +108,15 @@ result<void> import_pointer(const cuda::primary_context& in, cuda::memory_pool p
 }
 
 /// Opens the memory. The context is current.
-result<opened_memory> open_here(const cuda::primary_context& in, exchange::link& from, const cuda_ipc_handle& handle) {
+result<opened_memory> open_here(const cuda::primary_context& in, fd_passing::connection& from,
+                                const cuda_ipc_handle& handle) {
   const pool_place place{origin_of(handle), handle.pool, in.ordinal(), in.life()};
   cuda::memory_pool pool = nullptr;
   const auto hold = all_pools().take(
       &all_pools(), place, [&](auto& all) { return all.find(place); }, [](auto) { return result<void>{}; },
       [&] { return import_pool(in, from, handle); }, [&](auto there) { pool = there->second.item; });
   if (!hold) return tl::unexpected(hold.error());
-  opened_memory made{.kind = cuda_memory_kind::pool, .bytes = handle.size, .life = place.life, .pool_hold = *hold};
+  opened_memory made{.kind = cuda_memory_kind::pool, .bytes = handle.size, .life = place.life, .pool_pin = *hold};
   if (auto imported = import_pointer(in, pool, handle, made); !imported) {
     give_pool_back(in.calls(), *hold, false);
     return tl::unexpected(imported.error());
@@ -125,7 +126,7 @@ result<opened_memory> open_here(const cuda::primary_context& in, exchange::link&
 
 }  // namespace
 
-result<opened_memory> open_pooled(const cuda::primary_context& in, exchange::link& from,
+result<opened_memory> open_pooled(const cuda::primary_context& in, fd_passing::connection& from,
                                   const cuda_ipc_handle& handle) noexcept try {
   if (in.calls().mem_pool_import_pointer == nullptr)
     return fail(errc::unsupported, "this CUDA driver has no memory pools");
@@ -145,7 +146,7 @@ cuda::status close_pooled(const cuda::driver_table& calls, opened_memory& memory
   const auto answer =
       all_addresses().free(memory.at, [&] { return life_is_over ? status::success : calls.mem_free(memory.at); });
   if (answer != status::success) return answer;
-  give_pool_back(calls, memory.pool_hold, life_is_over);
+  give_pool_back(calls, memory.pool_pin, life_is_over);
   return status::success;
 }
 

@@ -19,8 +19,8 @@ bool blames_handle(status answer) noexcept {
 }
 
 bool exporter_has_ended(const cuda_ipc_handle& handle) noexcept {
-  const auto process = exchange::open_process(origin_of(handle));
-  return process ? exchange::has_ended(*process) : process.error() == errc::peer_gone;
+  const auto process = fd_passing::open_process(origin_of(handle));
+  return process ? fd_passing::has_ended(*process) : process.error() == errc::peer_gone;
 }
 
 bool sees_device(const cuda::driver_table& calls, const cuda_ipc_handle& handle) noexcept {

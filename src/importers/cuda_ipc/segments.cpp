@@ -37,7 +37,7 @@ class mapped_segments {
 
   [[nodiscard]] status reserve() noexcept { return calls_.mem_address_reserve(&memory_.at, memory_.bytes, 0, 0, 0); }
 
-  [[nodiscard]] status map(const exchange::file& segment, std::size_t bytes) {
+  [[nodiscard]] status map(const fd_passing::file& segment, std::size_t bytes) {
     memory_.segments.reserve(memory_.segments.size() + 1);
     cuda::generic_allocation physical = 0;
     auto* const descriptor =
@@ -70,14 +70,14 @@ class mapped_segments {
   opened_memory memory_{.kind = cuda_memory_kind::segments};
 };
 
-result<opened_memory> map_all(const cuda::primary_context& in, exchange::link& from, const cuda_ipc_handle& handle,
-                              std::span<const std::size_t> segments) {
+result<opened_memory> map_all(const cuda::primary_context& in, fd_passing::connection& from,
+                              const cuda_ipc_handle& handle, std::span<const std::size_t> segments) {
   mapped_segments made(in.calls(), handle.size);
   if (auto got = cuda::checked(made.reserve(), "no addresses for the peer's memory"); !got)
     return tl::unexpected(got.error());
   std::uint64_t serial = handle.serial;
   for (const std::size_t bytes : segments) {
-    const auto segment = from.fetch(exchange::way::scm, {origin_of(handle), ++serial});
+    const auto segment = from.fetch(fd_passing::transport::scm, {origin_of(handle), ++serial});
     if (!segment) return tl::unexpected(segment.error());
     if (auto got = cuda::checked(made.map(*segment, bytes), "cannot map a segment of the peer's memory"); !got)
       return tl::unexpected(got.error());
@@ -89,19 +89,19 @@ result<opened_memory> map_all(const cuda::primary_context& in, exchange::link& f
 
 }  // namespace
 
-result<exchange::file> listed(std::span<const std::size_t> segments) noexcept {
-  exchange::file list(::memfd_create("pinfold-segments", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!list) return exchange::fail_system("cannot make a list of segments");
+result<fd_passing::file> listed(std::span<const std::size_t> segments) noexcept {
+  fd_passing::file list(::memfd_create("pinfold-segments", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!list) return fd_passing::fail_system("cannot make a list of segments");
   const auto bytes = segments.size_bytes();
   if (::pwrite(list.number(), segments.data(), bytes, 0) != static_cast<ssize_t>(bytes) ||
       ::fcntl(list.number(), F_ADD_SEALS, list_seals) != 0)
-    return exchange::fail_system("cannot write a list of segments");
+    return fd_passing::fail_system("cannot write a list of segments");
   return list;
 }
 
-result<std::vector<std::size_t>> read_list(const exchange::file& list, std::size_t total) noexcept try {
+result<std::vector<std::size_t>> read_list(const fd_passing::file& list, std::size_t total) noexcept try {
   struct stat seen{};
-  if (::fstat(list.number(), &seen) != 0) return exchange::fail_system("cannot inspect the list of segments");
+  if (::fstat(list.number(), &seen) != 0) return fd_passing::fail_system("cannot inspect the list of segments");
   const auto bytes = static_cast<std::size_t>(seen.st_size);
   if (!S_ISREG(seen.st_mode) || bytes == 0 || bytes % sizeof(std::size_t) != 0 ||
       bytes / sizeof(std::size_t) > most_segments)
@@ -119,11 +119,11 @@ result<std::vector<std::size_t>> read_list(const exchange::file& list, std::size
   return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the list of segments");
 }
 
-result<opened_memory> open_segments(const cuda::primary_context& in, exchange::link& from,
+result<opened_memory> open_segments(const cuda::primary_context& in, fd_passing::connection& from,
                                     const cuda_ipc_handle& handle) noexcept try {
   if (in.calls().mem_import_from_shareable_handle == nullptr)
     return fail(errc::unsupported, "this CUDA driver has no virtual memory management");
-  const auto list = from.fetch(exchange::way::scm, {origin_of(handle), handle.serial});
+  const auto list = from.fetch(fd_passing::transport::scm, {origin_of(handle), handle.serial});
   if (!list) return tl::unexpected(list.error());
   const auto segments = read_list(*list, handle.size);
   if (!segments) return tl::unexpected(segments.error());

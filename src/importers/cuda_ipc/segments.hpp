@@ -7,7 +7,7 @@
 #pragma once
 
 #include "cuda/context.hpp"
-#include "fd_passing/link.hpp"
+#include "fd_passing/connection.hpp"
 #include "importers/cuda_ipc/opened.hpp"
 
 #include <cstddef>
@@ -17,14 +17,14 @@
 namespace pinfold::cuda_ipc {
 
 /// Makes the sealed memfd that lists segments. `out_of_resources`.
-[[nodiscard]] result<exchange::file> listed(std::span<const std::size_t> segments) noexcept;
+[[nodiscard]] result<fd_passing::file> listed(std::span<const std::size_t> segments) noexcept;
 
 /// Returns the segments in such a memfd. `invalid_handle` when it is not one, or when the segments do not add up to
 /// `total` bytes.
-[[nodiscard]] result<std::vector<std::size_t>> read_list(const exchange::file& list, std::size_t total) noexcept;
+[[nodiscard]] result<std::vector<std::size_t>> read_list(const fd_passing::file& list, std::size_t total) noexcept;
 
 /// Fetches all segments of the handle and maps them side by side.
-[[nodiscard]] result<opened_memory> open_segments(const cuda::primary_context& in, exchange::link& from,
+[[nodiscard]] result<opened_memory> open_segments(const cuda::primary_context& in, fd_passing::connection& from,
                                                   const cuda_ipc_handle& handle) noexcept;
 
 /// Unmaps all that is still mapped. After a failure a later call continues where this one stopped.

@@ -5,7 +5,7 @@
 
 #include "cuda/context.hpp"
 #include "cuda/pointer.hpp"
-#include "fd_passing/source.hpp"
+#include "fd_passing/fd_provider.hpp"
 #include "importers/cuda_ipc/handle.hpp"
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace pinfold::cuda_ipc {
 
 /// Thread-safe. Descriptors are made at each request and closed after they were sent: a kept descriptor would keep
 /// memory that the application has freed.
-class shares final : public exchange::source {
+class shares final : public fd_passing::fd_provider {
  public:
   explicit shares(const cuda::driver_table& calls) noexcept;
 

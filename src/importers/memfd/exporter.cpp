@@ -13,7 +13,7 @@ struct memfd_exporter::state {
   std::uint64_t id = 0;
   std::uint64_t start_time = 0;
   std::shared_ptr<memfd::served_table> buffers;
-  std::unique_ptr<exchange::server> service;
+  std::unique_ptr<fd_passing::server> service;
   std::atomic<std::uint64_t> last_serial{0};
 
   [[nodiscard]] memfd_handle next_handle(const memfd::exported_memory& memory) noexcept {
@@ -75,12 +75,12 @@ result<memfd_exporter> memfd_exporter::create(memfd_exporter_options options) no
   auto made = std::make_shared<state>();
   made->options = options;
   made->buffers = std::make_shared<memfd::served_table>();
-  const auto origin = exchange::new_origin();
+  const auto origin = fd_passing::new_origin();
   if (!origin) return tl::unexpected(origin.error());
   made->id = origin->exporter;
   made->start_time = origin->start_time;
   if (options.serve) {
-    auto service = exchange::server::start(made->id, made->buffers);
+    auto service = fd_passing::server::start(made->id, made->buffers);
     if (!service) return tl::unexpected(service.error());
     made->service = std::move(*service);
   }

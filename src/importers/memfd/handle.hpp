@@ -9,7 +9,7 @@
 #include <pinfold/importers/memfd.hpp>
 
 #include "fd_passing/checksum.hpp"
-#include "fd_passing/origin.hpp"
+#include "fd_passing/exporter_id.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -26,11 +26,11 @@ static_assert(offsetof(memfd_handle, check) == sizeof(memfd_handle) - sizeof(mem
 
 /// Returns the value that `handle.check` has to have.
 [[nodiscard]] inline std::uint32_t checksum_of(const memfd_handle& handle) noexcept {
-  return exchange::crc32c(std::as_bytes(std::span(&handle, 1)).first(offsetof(memfd_handle, check)));
+  return fd_passing::crc32c(std::as_bytes(std::span(&handle, 1)).first(offsetof(memfd_handle, check)));
 }
 
 /// Returns the descriptor to fetch for the handle.
-[[nodiscard]] inline exchange::wanted behind(const memfd_handle& handle) noexcept {
+[[nodiscard]] inline fd_passing::fd_request behind(const memfd_handle& handle) noexcept {
   return {{handle.exporter, handle.start_time, handle.pid}, handle.serial, handle.descriptor};
 }
 

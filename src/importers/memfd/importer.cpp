@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "fd_passing/link.hpp"
+#include "fd_passing/connection.hpp"
 #include "importers/memfd/handle.hpp"
-#include "importers/memfd/held.hpp"
 #include "importers/memfd/mapping.hpp"
+#include "importers/memfd/open_mappings.hpp"
 
 #include <sys/mman.h>
 
@@ -18,29 +18,29 @@ struct memfd_importer::state {
     held.for_each([](void* address, std::uint64_t bytes) { ::munmap(address, bytes); });
   }
 
-  [[nodiscard]] result<exchange::file> fetch_once(const memfd_handle& handle) noexcept;
-  [[nodiscard]] result<exchange::file> fetch(const memfd_handle& handle) noexcept;
-  [[nodiscard]] result<mapping_type> map(const exchange::file& verified, const memfd_handle& handle) noexcept;
+  [[nodiscard]] result<fd_passing::file> fetch_once(const memfd_handle& handle) noexcept;
+  [[nodiscard]] result<fd_passing::file> fetch(const memfd_handle& handle) noexcept;
+  [[nodiscard]] result<mapping_type> map(const fd_passing::file& verified, const memfd_handle& handle) noexcept;
 
   const memfd_importer_options options;
-  exchange::link_table links;
-  memfd::held_table held;
+  fd_passing::connection_table links;
+  memfd::open_mappings held;
 };
 
 namespace {
 
-constexpr exchange::way way_for(memfd_via via) noexcept {
+constexpr fd_passing::transport way_for(memfd_via via) noexcept {
   switch (via) {
-    case memfd_via::pidfd: return exchange::way::pidfd;
-    case memfd_via::scm: return exchange::way::scm;
+    case memfd_via::pidfd: return fd_passing::transport::pidfd;
+    case memfd_via::scm: return fd_passing::transport::scm;
     case memfd_via::automatic: break;
   }
-  return exchange::way::automatic;
+  return fd_passing::transport::automatic;
 }
 
 }  // namespace
 
-result<exchange::file> memfd_importer::state::fetch_once(const memfd_handle& handle) noexcept {
+result<fd_passing::file> memfd_importer::state::fetch_once(const memfd_handle& handle) noexcept {
   const auto what = memfd::behind(handle);
   auto link = links.find_or_make(way_for(options.via), what.from);
   if (!link) return tl::unexpected(link.error());
@@ -50,13 +50,13 @@ result<exchange::file> memfd_importer::state::fetch_once(const memfd_handle& han
 }
 
 /// Retries without the descriptors that the table keeps for speed: an open must not fail because of them.
-result<exchange::file> memfd_importer::state::fetch(const memfd_handle& handle) noexcept {
+result<fd_passing::file> memfd_importer::state::fetch(const memfd_handle& handle) noexcept {
   auto fetched = fetch_once(handle);
   if (fetched || fetched.error() != errc::out_of_resources || !links.forget_all()) return fetched;
   return fetch_once(handle);
 }
 
-result<memfd_importer::mapping_type> memfd_importer::state::map(const exchange::file& verified,
+result<memfd_importer::mapping_type> memfd_importer::state::map(const fd_passing::file& verified,
                                                                 const memfd_handle& handle) noexcept {
   if (auto reserved = held.reserve(handle.exporter, handle.allocation()); !reserved) {
     return tl::unexpected(reserved.error());

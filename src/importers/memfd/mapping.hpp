@@ -12,11 +12,11 @@ namespace pinfold::memfd {
 
 /// Checks that the descriptor is the memfd that the handle names, large enough, and sealed as the options require.
 /// `stale_handle`, `invalid_range`, `not_permitted`.
-[[nodiscard]] result<void> verify(const exchange::file& fetched, const memfd_handle& handle,
+[[nodiscard]] result<void> verify(const fd_passing::file& fetched, const memfd_handle& handle,
                                   const memfd_importer_options& options) noexcept;
 
 /// Maps the file. `out_of_resources` when this process cannot have more mappings, `not_permitted`.
-[[nodiscard]] result<void*> map_imported(const exchange::file& verified, const memfd_handle& handle,
+[[nodiscard]] result<void*> map_imported(const fd_passing::file& verified, const memfd_handle& handle,
                                          const memfd_importer_options& options) noexcept;
 
 }  // namespace pinfold::memfd

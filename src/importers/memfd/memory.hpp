@@ -39,14 +39,14 @@ class exported_memory {
  private:
   friend result<exported_memory> make_memory(std::size_t, void*, memfd_access) noexcept;
 
-  exchange::file file_;
+  fd_passing::file file_;
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
   std::uint64_t inode_ = 0;
 };
 
 /// Returns an empty memfd that can be sealed, or nothing and `errno`.
-[[nodiscard]] exchange::file new_memfd() noexcept;
+[[nodiscard]] fd_passing::file new_memfd() noexcept;
 
 /// Makes zeroed memory of `bytes` bytes, rounded up to pages, exactly at `where` if that is not null. The size is
 /// sealed, and so are the seals; with `read_only`, no other mapping can ever write. `invalid_range`, `in_use_conflict`,

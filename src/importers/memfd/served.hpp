@@ -3,7 +3,7 @@
 /// The buffers of an exporter, by serial.
 #pragma once
 
-#include "fd_passing/source.hpp"
+#include "fd_passing/fd_provider.hpp"
 
 #include <cstdint>
 #include <map>
@@ -18,7 +18,7 @@ namespace pinfold::memfd {
 
 /// Maps serials to descriptors. Thread-safe. Shared by an exporter, its buffers and its server. Only the process that
 /// made it may use it: in a forked child a thread that is not there may hold its lock.
-class served_table final : public exchange::source {
+class served_table final : public fd_passing::fd_provider {
  public:
   /// Returns false when there is no memory.
   [[nodiscard]] bool add(std::uint64_t serial, int descriptor) noexcept try {

@@ -56,11 +56,11 @@ result<bpf_subscription> subscribe(const bpf_source& source) {
 
 }  // namespace
 
-bpf_monitor::bpf_monitor(watch::board& board, watch::watched_memory& watched, bpf_subscription subscription,
-                         bpf_ring ring)
-    : board_(board),
+bpf_monitor::bpf_monitor(invalidation::event_log& event_log, invalidation::registered_filter& watched,
+                         bpf_subscription subscription, bpf_ring ring)
+    : event_log_(event_log),
       watched_(watched),
-      process_(board.process()),
+      process_(event_log.process()),
       links_(std::move(subscription.links)),
       connection_(std::move(subscription.connection)),
       served_(static_cast<bool>(connection_)),
@@ -82,7 +82,7 @@ bool bpf_monitor::works() const noexcept {
 
 std::uint64_t bpf_monitor::drain_slowly() noexcept {
   if (is_child()) return drained().load(std::memory_order_acquire);
-  return ring_.drain(board_, watched_);
+  return ring_.drain(event_log_, watched_);
 }
 
 // The child closes the links, which would keep the programs attached in the whole system. It replaces the ring, which
@@ -93,8 +93,8 @@ void bpf_monitor::leave_to_parent() noexcept {
   ring_.become_empty();
 }
 
-result<std::unique_ptr<bpf_monitor>> make_bpf(watch::board& board, watch::watched_memory& watched,
-                                              const bpf_source& source) {
+result<std::unique_ptr<bpf_monitor>> make_bpf(invalidation::event_log& event_log,
+                                              invalidation::registered_filter& watched, const bpf_source& source) {
   auto subscription = subscribe(source);
   if (!subscription) return tl::unexpected(subscription.error());
   auto ring = bpf_ring::map(subscription->ring, subscription->first_generation);
@@ -103,7 +103,7 @@ result<std::unique_ptr<bpf_monitor>> make_bpf(watch::board& board, watch::watche
   if (ring->generation().load(std::memory_order_acquire) == subscription->first_generation)
     return fail(errc::unsupported, "the kernel programs do not see this process");
   subscription->ring.close();  // the mapping keeps the ring
-  auto made = std::make_unique<bpf_monitor>(board, watched, std::move(*subscription), std::move(*ring));
+  auto made = std::make_unique<bpf_monitor>(event_log, watched, std::move(*subscription), std::move(*ring));
   if (!family::here().add(made.get())) return fail(errc::out_of_resources, "too many monitors in one process");
   return made;
 }

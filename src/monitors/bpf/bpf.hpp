@@ -9,14 +9,14 @@
 /// call. The programs record it all *before* it happens, except what other processes do to files: that, before their
 /// call returns.
 ///
-/// The kernel cannot write to the board. A thread that asks whether memory may be gone compares three words, in this
-/// order, all with acquire:
+/// The kernel cannot write to the event log. A thread that asks whether memory may be gone compares three words, in
+/// this order, all with acquire:
 ///
 ///     if (*monitor.kernel_generation() != monitor.drained()) monitor.drain();
-///     board.generation() ...                                               // as without this monitor
+///     event_log.generation() ...                                               // as without this monitor
 ///
 /// An event that happened before such a check is in the first word, because the kernel counts with a locked instruction
-/// in the system call that makes the event. When the second word has the same value, the event was put on the board
+/// in the system call that makes the event. When the second word has the same value, the event was put on the event log
 /// before the second word was written, so the third word shows it.
 #pragma once
 
@@ -40,14 +40,15 @@ struct bpf_source {
   bool load = true;
 };
 
-class bpf_monitor final : public watch::monitor {
+class bpf_monitor final : public invalidation::monitor {
  public:
-  bpf_monitor(watch::board& board, watch::watched_memory& watched, bpf_subscription subscription, bpf_ring ring);
+  bpf_monitor(invalidation::event_log& event_log, invalidation::registered_filter& watched,
+              bpf_subscription subscription, bpf_ring ring);
   ~bpf_monitor() override;
 
   [[nodiscard]] const char* name() const noexcept override { return "bpf"; }
   [[nodiscard]] result<void> watch(const range& pages) noexcept override;
-  void settle() noexcept override { drain(); }
+  void wait_for_events() noexcept override { drain(); }
 
   /// False in a forked child, when the server has released this process, and when the application has closed
   /// descriptors that it does not own.
@@ -60,9 +61,9 @@ class bpf_monitor final : public watch::monitor {
   [[nodiscard]] bool sees_files() const noexcept override { return true; }
   [[nodiscard]] const std::atomic<std::uint64_t>& drained() const noexcept { return ring_.drained(); }
 
-  /// Puts the kernel's records on the board. On return that is done, by this thread or another, for all records made
-  /// before the call: up to the returned generation. Takes no lock and allocates nothing. For any thread and any signal
-  /// handler. Does nothing in a child of fork(2).
+  /// Puts the kernel's records on the event log. On return that is done, by this thread or another, for all records
+  /// made before the call: up to the returned generation. Takes no lock and allocates nothing. For any thread and any
+  /// signal handler. Does nothing in a child of fork(2).
   std::uint64_t drain() noexcept override {
     const auto seen = ring_.generation().load(std::memory_order_acquire);
     if (seen == drained().load(std::memory_order_acquire)) return seen;
@@ -73,11 +74,11 @@ class bpf_monitor final : public watch::monitor {
   void leave_to_parent() noexcept;
 
  private:
-  [[nodiscard]] bool is_child() const noexcept { return board_.process() != process_; }
+  [[nodiscard]] bool is_child() const noexcept { return event_log_.process() != process_; }
   std::uint64_t drain_slowly() noexcept;
 
-  watch::board& board_;
-  watch::watched_memory& watched_;
+  invalidation::event_log& event_log_;
+  invalidation::registered_filter& watched_;
   const std::uint64_t process_;
   bpf_links links_;
   bpf_descriptor connection_;
@@ -91,7 +92,8 @@ class bpf_monitor final : public watch::monitor {
 ///
 /// Costs 6 descriptors, closed by exec and in children of fork(2), and 100 KB. While a monitor is open in any process,
 /// every system call and every page fault in the system takes longer: docs/monitors.md.
-[[nodiscard]] result<std::unique_ptr<bpf_monitor>> make_bpf(watch::board& board, watch::watched_memory& watched,
+[[nodiscard]] result<std::unique_ptr<bpf_monitor>> make_bpf(invalidation::event_log& event_log,
+                                                            invalidation::registered_filter& watched,
                                                             const bpf_source& source = {});
 
 }  // namespace pinfold::monitors

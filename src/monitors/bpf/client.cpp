@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/bpf/client.hpp"
 
-#include "monitors/bpf/places.hpp"
+#include "monitors/bpf/slots.hpp"
 #include "monitors/bpf/wire.hpp"
 
 #include <fcntl.h>
@@ -12,14 +12,14 @@ namespace pinfold::monitors {
 
 namespace {
 
-constexpr timeval patience{.tv_sec = 5, .tv_usec = 0};
+constexpr timeval answer_limit{.tv_sec = 5, .tv_usec = 0};
 
 result<void> check_server(int socket) noexcept {
-  ucred who{};
-  socklen_t bytes = sizeof who;
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &bytes) != 0)
+  ucred peer{};
+  socklen_t bytes = sizeof peer;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
     return bpf_fail("cannot tell whose the monitor's server is");
-  if (who.uid != 0 && who.uid != ::geteuid())
+  if (peer.uid != 0 && peer.uid != ::geteuid())
     return fail(errc::not_permitted, "the monitor's server is neither root's nor this user's");
   return {};
 }
@@ -30,10 +30,10 @@ result<bpf_descriptor> connect_to(std::string_view path) noexcept {
   const bpf_descriptor made(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   bpf_descriptor socket(::fcntl(made.number(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
   if (!socket) return bpf_fail("cannot make a socket");
-  ::setsockopt(socket.number(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-  ::setsockopt(socket.number(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+  ::setsockopt(socket.number(), SOL_SOCKET, SO_RCVTIMEO, &answer_limit, sizeof answer_limit);
+  ::setsockopt(socket.number(), SOL_SOCKET, SO_SNDTIMEO, &answer_limit, sizeof answer_limit);
   const auto* const name = reinterpret_cast<const sockaddr*>(&address->name);
-  if (::connect(socket.number(), name, address->bytes) != 0) return bpf_fail("nobody serves the monitor there");
+  if (::connect(socket.number(), name, address->bytes) != 0) return bpf_fail("no process serves the monitor there");
   if (auto whose = check_server(socket.number()); !whose) return tl::unexpected(whose.error());
   return socket;
 }
@@ -50,15 +50,15 @@ result<bpf_received> hear(const bpf_descriptor& socket) noexcept {
 }  // namespace
 
 result<bpf_subscription> bpf_subscribe_here() noexcept {
-  auto places = bpf_places::load();
-  if (!places) return tl::unexpected(places.error());
-  auto place = places->reserve();
-  if (!place) return tl::unexpected(place.error());
-  bpf_accept(place->secret);
-  const auto said = places->answer(*place);
+  auto slots = bpf_slots::load();
+  if (!slots) return tl::unexpected(slots.error());
+  auto slot = slots->reserve();
+  if (!slot) return tl::unexpected(slot.error());
+  bpf_accept(slot->secret);
+  const auto said = slots->answer(*slot);
   if (!said) return tl::unexpected(said.error());
   if (said->answer != pinfold_accepted) return fail(errc::unsupported, "the kernel programs do not see system calls");
-  return bpf_subscription{std::move(place->ring), place->first_generation, places->take_links(), bpf_descriptor()};
+  return bpf_subscription{std::move(slot->ring), slot->first_generation, slots->take_links(), bpf_descriptor()};
 }
 
 result<bpf_subscription> bpf_subscribe_at(std::string_view path) noexcept {

@@ -8,7 +8,7 @@
 
 enum {
   pinfold_records = 4096, /* in one ring; a power of two */
-  pinfold_places = 1024,  /* how many processes one set of programs can serve */
+  pinfold_slots = 1024,  /* how many processes one set of programs can serve */
   pinfold_prctl = 0x70696e66,
 };
 
@@ -32,8 +32,8 @@ static inline __u64 pinfold_check(__u64 number, __u64 begin, __u64 end) {
   return (number + 1) * 0x9e3779b97f4a7c15ULL ^ begin ^ (end << 17 | end >> 47);
 }
 
-/* An address space takes a place by the system call prctl(pinfold_prctl, first, second, 0, 0), with a secret number
- * that the process that reserved the place has put into the map of invitations. */
+/* An address space takes a slot by the system call prctl(pinfold_prctl, first, second, 0, 0), with a secret number
+ * that the process that reserved the slot has put into the map of invitations. */
 struct pinfold_secret {
   __u64 first;
   __u64 second;
@@ -42,8 +42,8 @@ struct pinfold_secret {
 enum pinfold_answer { pinfold_waiting = 0, pinfold_accepted = 1, pinfold_second = 2 };
 
 struct pinfold_invitation {
-  __u64 reservation; /* the value in `places` until an address space has it: odd, so that it is no address */
-  __u32 place;
+  __u64 reservation; /* the value in `slots` until an address space has it: odd, so that it is no address */
+  __u32 slot;
   __u32 answer; /* enum pinfold_answer */
   __u32 process; /* process and user of the caller, as numbers of the first namespaces */
   __u32 user;

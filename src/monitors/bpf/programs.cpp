@@ -91,9 +91,9 @@ result<bpf_programs> bpf_programs::load() noexcept {
   if (!loaded) return tl::unexpected(loaded.error());
   bpf_programs made;
   made.rings = map_of(*loaded, "rings");
-  made.places = map_of(*loaded, "places");
+  made.slots = map_of(*loaded, "slots");
   made.invitations = map_of(*loaded, "invitations");
-  if (!made.rings || !made.places || !made.invitations) return bpf_fail("no descriptor for a map");
+  if (!made.rings || !made.slots || !made.invitations) return bpf_fail("no descriptor for a map");
   if (auto attached = attach_all(*loaded, made.links); !attached) return tl::unexpected(attached.error());
   return made;
 }

@@ -20,7 +20,7 @@ using bpf_links = std::array<bpf_descriptor, bpf_link_count>;
 struct bpf_programs {
   bpf_links links;
   bpf_descriptor rings;
-  bpf_descriptor places;
+  bpf_descriptor slots;
   bpf_descriptor invitations;
 
   /// Loads and attaches the programs, in some tens of milliseconds; thread-safe. `not_permitted` without CAP_BPF and

@@ -12,8 +12,8 @@ namespace {
 // From this size on, a look-up in `watched` takes longer than a cache's look-up that finds nothing.
 constexpr std::size_t wide = std::size_t{1} << 32U;
 
-void post(watch::board& to, const watch::watched_memory& watched, const range& gone) noexcept {
-  if (gone.size() >= wide || watched.touches(gone)) to.post(gone, watch::source::bpf);
+void post(invalidation::event_log& to, const invalidation::registered_filter& watched, const range& gone) noexcept {
+  if (gone.size() >= wide || watched.touches(gone)) to.post(gone, invalidation::source::bpf);
 }
 
 }  // namespace
@@ -56,23 +56,23 @@ bool bpf_ring::wait_for(std::uint64_t number, range& gone) const noexcept {
     if (generation().load(std::memory_order_acquire) - number > pinfold_records) return false;
     if (tries < spins) continue;
     const auto time = std::chrono::steady_clock::now();
-    if (tries == spins) until = time + std::chrono::milliseconds(watch::board::patience_ms);
+    if (tries == spins) until = time + std::chrono::milliseconds(invalidation::event_log::wait_limit_ms);
     if (time > until) return false;
     ::sched_yield();
   }
 }
 
-std::uint64_t bpf_ring::skip_all(watch::board& to) noexcept {
+std::uint64_t bpf_ring::skip_all(invalidation::event_log& to) noexcept {
   const auto now = generation().load(std::memory_order_acquire);
-  to.post_everything(watch::source::bpf);
+  to.post_everything(invalidation::source::bpf);
   auto at = drained_.load(std::memory_order_acquire);
   while (at < now && !drained_.compare_exchange_weak(at, now, std::memory_order_acq_rel)) {
   }
   return at < now ? now : at;
 }
 
-// Two threads may put the same event on the board, but neither goes on before that is done.
-std::uint64_t bpf_ring::drain(watch::board& to, const watch::watched_memory& watched) noexcept {
+// Two threads may put the same event on the event log, but neither goes on before that is done.
+std::uint64_t bpf_ring::drain(invalidation::event_log& to, const invalidation::registered_filter& watched) noexcept {
   const auto target = generation().load(std::memory_order_acquire);
   auto at = drained_.load(std::memory_order_acquire);
   while (at < target) {

@@ -3,8 +3,8 @@
 /// The ring of the kernel programs' records about this process, for this process to read.
 #pragma once
 
-#include "invalidation/board.hpp"
-#include "invalidation/watched_memory.hpp"
+#include "invalidation/event_log.hpp"
+#include "invalidation/registered_filter.hpp"
 #include "monitors/bpf/descriptor.hpp"
 #include "monitors/bpf/layout.h"
 
@@ -29,13 +29,13 @@ class bpf_ring {
 
   /// Returns the number of events that the kernel has recorded, plus a start number that no other ring had.
   [[nodiscard]] const std::atomic<std::uint64_t>& generation() const noexcept { return area_->generation; }
-  /// Returns the generation up to which the events are on the board.
+  /// Returns the generation up to which the events are on the event log.
   [[nodiscard]] const std::atomic<std::uint64_t>& drained() const noexcept { return drained_; }
   [[nodiscard]] bool closed() const noexcept { return area_->closed.load(std::memory_order_acquire) != 0; }
 
-  /// Puts the recorded events on the board, except those of unwatched memory. Returns the generation up to which that
-  /// is done, by this thread or another: at least the generation at the time of the call.
-  std::uint64_t drain(watch::board& to, const watch::watched_memory& watched) noexcept;
+  /// Puts the recorded events on the event log, except those of unwatched memory. Returns the generation up to which
+  /// that is done, by this thread or another: at least the generation at the time of the call.
+  std::uint64_t drain(invalidation::event_log& to, const invalidation::registered_filter& watched) noexcept;
 
   /// Replaces the ring in a forked child with zeroed memory of its own.
   void become_empty() noexcept;
@@ -57,7 +57,7 @@ class bpf_ring {
   bpf_ring(const area* mapped, std::uint64_t from) noexcept : area_(mapped), drained_(from) {}
   [[nodiscard]] bool read(std::uint64_t number, range& gone) const noexcept;
   [[nodiscard]] bool wait_for(std::uint64_t number, range& gone) const noexcept;
-  [[nodiscard]] std::uint64_t skip_all(watch::board& to) noexcept;
+  [[nodiscard]] std::uint64_t skip_all(invalidation::event_log& to) noexcept;
 
   const area* area_;
   alignas(64) std::atomic<std::uint64_t> drained_;

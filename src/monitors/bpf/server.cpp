@@ -11,8 +11,8 @@ namespace {
 
 constexpr int rest_ms = 100;
 constexpr std::int64_t linger_ms = 1000;
-constexpr std::int64_t patience_ms = 5000;  // for a client that has a secret and does not come back
-constexpr std::size_t most_clients = pinfold_places;
+constexpr std::int64_t wait_limit_ms = 5000;  // for a client that has a secret and does not come back
+constexpr std::size_t most_clients = pinfold_slots;
 
 std::int64_t now_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -52,7 +52,7 @@ result<bpf_descriptor> listen_at(const bpf_server_options& options) {
 }  // namespace
 
 result<std::unique_ptr<bpf_server>> bpf_server::start(const bpf_server_options& options) {
-  if (const auto tried = bpf_places::load(); !tried) return tl::unexpected(tried.error());
+  if (const auto tried = bpf_slots::load(); !tried) return tl::unexpected(tried.error());
   auto listener = listen_at(options);
   if (!listener) return tl::unexpected(listener.error());
   bpf_descriptor wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -78,15 +78,15 @@ void bpf_server::run() {
   }
 }
 
-// Drops the places a while after the last client has left: at once, each of many short clients would wait for a load.
+// Drops the slots a while after the last client has left: at once, each of many short clients would wait for a load.
 void bpf_server::let_go() {
-  if (!clients_.empty() || !places_) idle_since_ = now_ms();
-  if (now_ms() - idle_since_ >= linger_ms) places_.reset();
+  if (!clients_.empty() || !slots_) idle_since_ = now_ms();
+  if (now_ms() - idle_since_ >= linger_ms) slots_.reset();
 }
 
-int bpf_server::patience() const {
+int bpf_server::poll_timeout() const {
   const bool waiting = std::any_of(clients_.begin(), clients_.end(), [](const auto& one) { return !one.served; });
-  return resting_ || waiting || (places_ && clients_.empty()) ? rest_ms : -1;
+  return resting_ || waiting || (slots_ && clients_.empty()) ? rest_ms : -1;
 }
 
 bool bpf_server::wait() {
@@ -94,16 +94,16 @@ bool bpf_server::wait() {
   polled_.push_back({.fd = wake_.number(), .events = POLLIN, .revents = 0});
   polled_.push_back({.fd = resting_ ? -1 : listener_.number(), .events = POLLIN, .revents = 0});
   for (const auto& one : clients_) polled_.push_back({.fd = one.socket.number(), .events = POLLIN, .revents = 0});
-  ::poll(polled_.data(), polled_.size(), patience());
+  ::poll(polled_.data(), polled_.size(), poll_timeout());
   resting_ = false;
   return polled_[0].revents == 0;
 }
 
 void bpf_server::hear_all() {
-  const auto too_old = now_ms() - patience_ms;
+  const auto too_old = now_ms() - wait_limit_ms;
   std::erase_if(clients_, [&](client& one) {
     if (hear(one) && (one.served || one.since > too_old)) return false;
-    places_->release(one.place);
+    slots_->release(one.slot);
     return true;
   });
 }
@@ -121,26 +121,26 @@ int bpf_server::refusal(const client& asker, const pinfold_invitation& said) con
   if (said.answer == pinfold_second) return EEXIST;
   if (said.answer != pinfold_accepted) return EPROTO;
   static const bool comparable = in_first_namespace();
-  return comparable && said.process != static_cast<std::uint32_t>(asker.who.pid) ? EPERM : 0;
+  return comparable && said.process != static_cast<std::uint32_t>(asker.credentials.pid) ? EPERM : 0;
 }
 
 bool bpf_server::hand_out(client& to) {
-  const auto said = places_->answer(to.place);
+  const auto said = slots_->answer(to.slot);
   bpf_message reply;
   reply.refused = said ? refusal(to, *said) : said.error().native;
   if (reply.refused != 0) {
     static_cast<void>(bpf_send(to.socket.number(), reply));
     return false;
   }
-  reply.first_generation = to.place.first_generation;
-  bpf_passed descriptors{to.place.ring.number()};
-  for (std::size_t i = 0; i < bpf_link_count; ++i) descriptors[i + 1] = places_->links()[i].number();
+  reply.first_generation = to.slot.first_generation;
+  bpf_passed descriptors{to.slot.ring.number()};
+  for (std::size_t i = 0; i < bpf_link_count; ++i) descriptors[i + 1] = slots_->links()[i].number();
   to.served = bpf_send(to.socket.number(), reply, &descriptors);
   return to.served;
 }
 
 // Handles closed connections before each accept, so that a client that closes one and opens another gives back its
-// place first.
+// slot first.
 void bpf_server::accept_all() {
   for (;;) {
     bpf_descriptor socket(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -155,23 +155,23 @@ void bpf_server::accept_all() {
 
 std::size_t bpf_server::rings_of(uid_t user) const {
   const auto count =
-      std::count_if(clients_.begin(), clients_.end(), [&](const auto& one) { return one.who.uid == user; });
+      std::count_if(clients_.begin(), clients_.end(), [&](const auto& one) { return one.credentials.uid == user; });
   return static_cast<std::size_t>(count);
 }
 
-int bpf_server::invite(client& who) {
-  socklen_t bytes = sizeof who.who;
-  if (::getsockopt(who.socket.number(), SOL_SOCKET, SO_PEERCRED, &who.who, &bytes) != 0) return errno;
-  if (who.who.uid != 0 && rings_of(who.who.uid) >= options_.most_per_user) return ENOSPC;
+int bpf_server::invite(client& asker) {
+  socklen_t bytes = sizeof asker.credentials;
+  if (::getsockopt(asker.socket.number(), SOL_SOCKET, SO_PEERCRED, &asker.credentials, &bytes) != 0) return errno;
+  if (asker.credentials.uid != 0 && rings_of(asker.credentials.uid) >= options_.most_per_user) return ENOSPC;
   if (clients_.size() >= most_clients) return ENOSPC;
-  if (!places_) {
-    auto loaded = bpf_places::load();
+  if (!slots_) {
+    auto loaded = bpf_slots::load();
     if (!loaded) return loaded.error().native == 0 ? ENOSYS : loaded.error().native;
-    places_ = std::make_unique<bpf_places>(std::move(*loaded));
+    slots_ = std::make_unique<bpf_slots>(std::move(*loaded));
   }
-  auto place = places_->reserve();
-  if (!place) return place.error().native == 0 ? ENOSPC : place.error().native;
-  who.place = std::move(*place);
+  auto slot = slots_->reserve();
+  if (!slot) return slot.error().native == 0 ? ENOSPC : slot.error().native;
+  asker.slot = std::move(*slot);
   return 0;
 }
 
@@ -179,13 +179,13 @@ void bpf_server::accept(bpf_descriptor socket) {
   client fresh{std::move(socket), {}, {}, false, now_ms()};
   bpf_message greeting;
   greeting.refused = invite(fresh);
-  greeting.secret = fresh.place.secret;
+  greeting.secret = fresh.slot.secret;
   const bool heard = bpf_send(fresh.socket.number(), greeting);
   if (greeting.refused != 0) return;
   if (heard)
     clients_.push_back(std::move(fresh));
   else
-    places_->release(fresh.place);
+    slots_->release(fresh.slot);
 }
 
 }  // namespace pinfold::monitors

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "monitors/bpf/descriptor.hpp"
-#include "monitors/bpf/places.hpp"
+#include "monitors/bpf/slots.hpp"
 #include "monitors/bpf/wire.hpp"
 
 #include <pinfold/error.hpp>
@@ -57,8 +57,8 @@ class bpf_server {
  private:
   struct client {
     bpf_descriptor socket;
-    ucred who;
-    bpf_place place;
+    ucred credentials;
+    bpf_slot slot;
     bool served;         ///< has its ring
     std::int64_t since;  ///< when the client connected, in milliseconds
   };
@@ -67,7 +67,7 @@ class bpf_server {
       : options_(options), listener_(std::move(listener)), wake_(std::move(wake)) {}
 
   [[nodiscard]] bool wait();
-  [[nodiscard]] int patience() const;
+  [[nodiscard]] int poll_timeout() const;
   void let_go();
   void hear_all();
   [[nodiscard]] bool hear(client& from);
@@ -75,13 +75,13 @@ class bpf_server {
   [[nodiscard]] int refusal(const client& asker, const pinfold_invitation& said) const;
   void accept_all();
   void accept(bpf_descriptor socket);
-  [[nodiscard]] int invite(client& who);
+  [[nodiscard]] int invite(client& asker);
   [[nodiscard]] std::size_t rings_of(uid_t user) const;
 
   const bpf_server_options options_;
   const bpf_descriptor listener_;
   const bpf_descriptor wake_;
-  std::unique_ptr<bpf_places> places_;  ///< set while there are clients, and a while longer
+  std::unique_ptr<bpf_slots> slots_;  ///< set while there are clients, and a while longer
   std::int64_t idle_since_ = 0;
   std::vector<client> clients_;
   std::atomic<std::size_t> client_count_{0};

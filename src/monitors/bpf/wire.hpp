@@ -3,7 +3,7 @@
 /// The messages between a process and the process that loads the kernel programs for it, over a SOCK_SEQPACKET socket:
 ///
 ///     server: here is a secret        (or why there is none)
-///     client: I have said it          (by prctl, in its own address space: places.hpp)
+///     client: I have said it          (by prctl, in its own address space: slots.hpp)
 ///     server: here is your ring       and its descriptor and the links (or why not)
 ///
 /// The connection lasts as long as the client wants its ring.

@@ -43,7 +43,7 @@ const char* danger_of(const kernel_entry& entry, const code_region& region, cons
 // Whether the instruction belongs to another copy of this library, which has the same bytes and unmaps no registered
 // memory by them.
 bool is_of_another_copy(std::uintptr_t candidate) {
-  const auto own = watch::own_system_call_code();
+  const auto own = invalidation::own_system_call_code();
   const std::string_view code(reinterpret_cast<const char*>(own.begin), own.size());
   const auto at = code.find("\x0F\x05");
   if (at == std::string_view::npos || candidate < at) return false;
@@ -57,7 +57,7 @@ std::string danger_in_file(const code_region& region, const known_code& known) {
   const auto candidates = finder.candidates();
   if (!candidates) return said_of(region, "its code cannot be read");
   for (const auto candidate : *candidates) {
-    if (watch::is_own_code(candidate)) continue;
+    if (invalidation::is_own_code(candidate)) continue;
     const auto entry = finder.look_at(candidate);
     if (!entry || is_hooked(*entry, known)) continue;
     if (const auto* danger = danger_of(*entry, region, known); danger != nullptr && !is_of_another_copy(candidate))
@@ -73,7 +73,7 @@ std::string danger_in_memory(const code_region& region) {
   const auto candidates = entry_finder(region).candidates();
   if (!candidates) return said_of(region, "its code cannot be read");
   for (const auto candidate : *candidates)
-    if (!watch::is_own_code(candidate))
+    if (!invalidation::is_own_code(candidate))
       return said_of(region, "code that was made while the program runs enters the kernel at ") +
              hexadecimal(candidate);
   return {};

@@ -9,10 +9,10 @@
 
 namespace pinfold::monitors::code_scan {
 
-using watch::code_events;
+using invalidation::code_events;
 
-other_code::other_code(watch::board& board, known_source known)
-    : board_(board), known_(known), clean_(std::make_shared<const regions>()) {
+other_code::other_code(invalidation::event_log& event_log, known_source known)
+    : event_log_(event_log), known_(known), clean_(std::make_shared<const regions>()) {
   code_events.relied_on.fetch_add(1);
   look();
 }
@@ -62,7 +62,7 @@ void other_code::note(const std::string& text) noexcept {
   if (found_.load(std::memory_order_relaxed)) return;
   std::copy_n(text.begin(), std::min(text.size(), text_.size() - 1), text_.begin());
   found_.store(true, std::memory_order_release);
-  board_.post_everything(watch::source::hooks);
+  event_log_.post_everything(invalidation::source::hooks);
 }
 
 }  // namespace pinfold::monitors::code_scan

@@ -3,7 +3,7 @@
 /// Checks what the hooks alone rely on: that no other code in the process can take memory away (R54).
 #pragma once
 
-#include "invalidation/board.hpp"
+#include "invalidation/event_log.hpp"
 #include "invalidation/new_code.hpp"
 #include "monitors/code_scan/dangers.hpp"
 
@@ -26,7 +26,7 @@ class other_code {
  public:
   /// Returns the known code at each scan. The constructor scans at once. Throws `std::bad_alloc`.
   using known_source = known_code (*)();
-  other_code(watch::board& board, known_source known);
+  other_code(invalidation::event_log& event_log, known_source known);
   other_code(const other_code&) = delete;
   other_code& operator=(const other_code&) = delete;
   ~other_code();
@@ -34,7 +34,7 @@ class other_code {
   /// Whether there is no such code, asked before anything is kept. For any thread. Costs one atomic load when no code
   /// is new; else it reads /proc/self/maps and decodes the new code.
   [[nodiscard]] bool none() noexcept {
-    if (!found() && looked_.load(std::memory_order_acquire) != watch::code_events.sum()) look();
+    if (!found() && looked_.load(std::memory_order_acquire) != invalidation::code_events.sum()) look();
     return !found();
   }
 
@@ -49,7 +49,7 @@ class other_code {
   [[nodiscard]] std::string look_at_new(const regions& before, regions& now) const;
   void note(const std::string& text) noexcept;
 
-  watch::board& board_;
+  invalidation::event_log& event_log_;
   known_source known_;
   std::atomic<bool> found_{false};
   std::atomic<std::uint64_t> looked_{UINT64_MAX};  // `new_code::sum` before the last scan

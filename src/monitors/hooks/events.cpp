@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/hooks/events.hpp"
 
-#include "invalidation/leaving.hpp"
+#include "invalidation/early_unregister.hpp"
 #include "invalidation/new_code.hpp"
 #include "monitors/hooks/guard.hpp"
 #include "monitors/hooks/ranges.hpp"
@@ -25,8 +25,8 @@ using address = std::uintptr_t;
 // The data that every call reads, the most common in one cache line: the kernel leaves little in the CPU's caches.
 // Constant-initialised and without a destructor, because a call may come at any time.
 struct alignas(64) wiring {
-  std::atomic<const watch::watched_memory*> memory{nullptr};
-  std::atomic<watch::board*> board{nullptr};
+  std::atomic<const invalidation::registered_filter*> memory{nullptr};
+  std::atomic<invalidation::event_log*> event_log{nullptr};
   std::array<std::array<std::atomic<address>, functions>, layers> originals{};
   std::atomic<const address*> heap_end{nullptr};
 };
@@ -42,9 +42,9 @@ segments attachments;
 
 // When some of the hooks are gone or covered, other events may have been missed.
 [[gnu::noinline]] void post(const range& memory) noexcept {
-  auto* const board = wired.board.load(std::memory_order_relaxed);
-  board->post(memory, watch::source::hooks);
-  if (!guard::intact()) board->post_everything(watch::source::hooks);
+  auto* const event_log = wired.event_log.load(std::memory_order_relaxed);
+  event_log->post(memory, invalidation::source::hooks);
+  if (!guard::intact()) event_log->post_everything(invalidation::source::hooks);
 }
 
 [[gnu::always_inline]] inline bool is_watched(const range& memory) noexcept {
@@ -60,7 +60,7 @@ segments attachments;
 // Leaves userfaultfd before it posts: a thread that registers the memory in between is either watched again or finds
 // the event.
 [[gnu::noinline]] void leave_and_post(const range& memory) noexcept {
-  watch::leave(memory);
+  invalidation::early_unregister(memory);
   post(memory);
 }
 
@@ -76,17 +76,17 @@ bool active() noexcept { return wired.memory.load(std::memory_order_relaxed) != 
 // Called after the call, and before its caller can run the new code.
 [[gnu::noinline]] void new_code(std::atomic<std::uint64_t>& counted) noexcept {
   counted.fetch_add(1, std::memory_order_release);
-  auto* const board = wired.board.load(std::memory_order_relaxed);
-  if (watch::code_events.relied_on.load() != 0 && board != nullptr && active())
-    board->post_everything(watch::source::hooks);
+  auto* const event_log = wired.event_log.load(std::memory_order_relaxed);
+  if (invalidation::code_events.relied_on.load() != 0 && event_log != nullptr && active())
+    event_log->post_everything(invalidation::source::hooks);
 }
 
 [[gnu::always_inline]] inline void mapped(int protection) noexcept {
-  if ((protection & PROT_EXEC) != 0) new_code(watch::code_events.mapped);
+  if ((protection & PROT_EXEC) != 0) new_code(invalidation::code_events.mapped);
 }
 
 [[gnu::always_inline]] inline void protected_anew(int protection) noexcept {
-  if ((protection & PROT_EXEC) != 0) new_code(watch::code_events.changed);
+  if ((protection & PROT_EXEC) != 0) new_code(invalidation::code_events.changed);
 }
 
 template <class F>
@@ -112,7 +112,7 @@ void before_sbrk(std::intptr_t increment) noexcept {
 
 // Another library makes code writable that contains our jumps: hooks may go at any time.
 [[gnu::noinline]] void before_code_changes() noexcept {
-  if (active()) wired.board.load(std::memory_order_relaxed)->post_everything(watch::source::hooks);
+  if (active()) wired.event_log.load(std::memory_order_relaxed)->post_everything(invalidation::source::hooks);
 }
 
 [[gnu::always_inline]] inline void before_mprotect(address at, std::size_t bytes, int protection) noexcept {
@@ -130,7 +130,7 @@ void before_sbrk(std::intptr_t increment) noexcept {
   struct stat found{};
   if (system_call(SYS_fstat, static_cast<unsigned long>(file), reinterpret_cast<address>(&found)) != 0) return;
   if (found.st_ino == loaded.libc_inode.load() && found.st_dev == loaded.libc_device.load())
-    wired.board.load(std::memory_order_relaxed)->post_everything(watch::source::hooks);
+    wired.event_log.load(std::memory_order_relaxed)->post_everything(invalidation::source::hooks);
 }
 
 [[gnu::always_inline]] inline void before_mmap(address at, std::size_t bytes, int protection, int flags,
@@ -290,7 +290,7 @@ void after_syscall(long number, address a, address b, address c, bool done) noex
     case SYS_pkey_mprotect: return after_mprotect(a, b, static_cast<int>(c), done);
     case SYS_shmat: return (static_cast<int>(c) & SHM_EXEC) != 0 ? mapped(PROT_EXEC) : void();
     case io_uring_setup:
-    case io_uring_enter: return new_code(watch::code_events.rings);
+    case io_uring_enter: return new_code(invalidation::code_events.rings);
     default: return;
   }
 }
@@ -355,8 +355,8 @@ void set_libc_file(std::uint64_t device, std::uint64_t inode) noexcept {
   loaded.libc_inode.store(inode);
 }
 
-void post_to(watch::board* board, const watch::watched_memory* memory) noexcept {
-  if (board != nullptr) wired.board.store(board, std::memory_order_relaxed);
+void post_to(invalidation::event_log* event_log, const invalidation::registered_filter* memory) noexcept {
+  if (event_log != nullptr) wired.event_log.store(event_log, std::memory_order_relaxed);
   wired.memory.store(memory, std::memory_order_release);
 }
 

@@ -4,8 +4,8 @@
 /// nothing, take no lock, leave errno as the original does, and are never unloaded.
 #pragma once
 
-#include "invalidation/board.hpp"
-#include "invalidation/watched_memory.hpp"
+#include "invalidation/event_log.hpp"
+#include "invalidation/registered_filter.hpp"
 
 #include <array>
 #include <cstddef>
@@ -56,6 +56,6 @@ void set_heap_end(const std::uintptr_t* known) noexcept;
 void set_libc_file(std::uint64_t device, std::uint64_t inode) noexcept;
 
 /// Sends events there from now on. Both must stay valid; null: pass every call through.
-void post_to(watch::board* board, const watch::watched_memory* memory) noexcept;
+void post_to(invalidation::event_log* event_log, const invalidation::registered_filter* memory) noexcept;
 
 }  // namespace pinfold::monitors::events

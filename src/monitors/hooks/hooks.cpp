@@ -27,7 +27,7 @@ std::atomic<life*> the_life{nullptr};
 life* life_here() noexcept {
   life* found = the_life.load(std::memory_order_acquire);
   if (found != nullptr) return found;
-  void* const page = watch::wiped_pages(sizeof(life));
+  void* const page = invalidation::wiped_pages(sizeof(life));
   if (page == nullptr) return nullptr;
   auto* const made = new (page) life;
   if (the_life.compare_exchange_strong(found, made)) return made;
@@ -41,20 +41,20 @@ libc_copies hooked;
 std::atomic<std::uint64_t> code_looked_at{0};
 
 // Calls through a copy that was not hooked were not seen, so a new copy invalidates everything.
-void add_copies(const libc_copies& found, watch::board& board) noexcept {
+void add_copies(const libc_copies& found, invalidation::event_log& event_log) noexcept {
   if (found.count <= hooked.count) return;
   hooked.all = found.all;
   hooked.bases = found.bases;
   std::atomic_signal_fence(std::memory_order_seq_cst);
   hooked.count = found.count;
-  board.post_everything(watch::source::hooks);
+  event_log.post_everything(invalidation::source::hooks);
 }
 
-class hooks final : public watch::monitor {
+class hooks final : public invalidation::monitor {
  public:
-  explicit hooks(watch::board& board) noexcept : board_(board), process_(board.process()) {}
+  explicit hooks(invalidation::event_log& event_log) noexcept : event_log_(event_log), process_(event_log.process()) {}
   ~hooks() override {
-    if (!counted_ || board_.process() != process_) return;
+    if (!counted_ || event_log_.process() != process_) return;
     const std::lock_guard locked(the_life.load()->mutex);
     if (--the_life.load()->monitors != 0) return;
     jumps::remove();
@@ -63,7 +63,7 @@ class hooks final : public watch::monitor {
 
   /// The caller holds the lock.
   result<void> join(life& all, const libc_copies& found) noexcept {
-    add_copies(found, board_);
+    add_copies(found, event_log_);
     const text_lock alone;
     if (all.monitors == 0 || !jumps::lead_to_us(hooked.found()))
       if (auto done = jumps::install(hooked.found(), alone); !done) return done;
@@ -91,7 +91,7 @@ class hooks final : public watch::monitor {
  private:
   // Called without the lock, because it takes the dynamic linker's lock.
   result<void> look_for_copies() noexcept {
-    if (board_.process() != process_) return fail(errc::closed, "the hooks are the parent process's");
+    if (event_log_.process() != process_) return fail(errc::closed, "the hooks are the parent process's");
     const auto times = events::code_mapped();
     libc_copies known;
     {
@@ -101,7 +101,7 @@ class hooks final : public watch::monitor {
     const auto found = with_new_copies(known);
     if (!found) return tl::unexpected(found.error());
     const std::lock_guard locked(the_life.load()->mutex);
-    add_copies(*found, board_);
+    add_copies(*found, event_log_);
     const text_lock alone;
     if (!jumps::lead_to_us(hooked.found()))
       if (auto done = jumps::install(hooked.found(), alone); !done) return done;
@@ -113,17 +113,17 @@ class hooks final : public watch::monitor {
   // now, because events may have been missed. Nothing is kept until all hooks are in place again, on top of the other
   // library's.
   result<void> regain() noexcept {
-    if (board_.process() != process_) return fail(errc::closed, "the hooks are the parent process's");
+    if (event_log_.process() != process_) return fail(errc::closed, "the hooks are the parent process's");
     const std::lock_guard locked(the_life.load()->mutex);
     const text_lock alone;  // another copy of this library may have been in the middle of a change
     if (works()) return {};
-    board_.post_everything(watch::source::hooks);
+    event_log_.post_everything(invalidation::source::hooks);
     if (guard::writable()) return fail(errc::closed, "another library is changing the code of libc");
     if (jumps::lead_to_us(hooked.found())) return {};  // through another copy of this library
     return jumps::install(hooked.found(), alone);
   }
 
-  watch::board& board_;
+  invalidation::event_log& event_log_;
   std::uint64_t process_;
   bool counted_ = false;
   bool sees_loading_ = false;  // if false, another libc may appear at any time, so every call searches for it
@@ -135,7 +135,8 @@ void prepare_hooks() {
   if (stay_loaded()) static_cast<void>(find_functions());  // `make_hooks` reports what is not found now
 }
 
-result<std::unique_ptr<watch::monitor>> make_hooks(watch::board& board, watch::watched_memory& memory) {
+result<std::unique_ptr<invalidation::monitor>> make_hooks(invalidation::event_log& event_log,
+                                                          invalidation::registered_filter& memory) {
   life* const all = life_here();
   if (all == nullptr) return fail(errc::out_of_resources, "no page that a child finds empty (needs Linux 4.14)");
   if (auto kept = stay_loaded(); !kept) return tl::unexpected(kept.error());
@@ -143,10 +144,10 @@ result<std::unique_ptr<watch::monitor>> make_hooks(watch::board& board, watch::w
   if (!own) return tl::unexpected(own.error());
   const auto found = with_new_copies(*own);
   if (!found) return tl::unexpected(found.error());
-  auto made = std::make_unique<hooks>(board);
+  auto made = std::make_unique<hooks>(event_log);
   const std::lock_guard locked(all->mutex);
   if (auto done = made->join(*all, *found); !done) return tl::unexpected(done.error());
-  events::post_to(&board, &memory);
+  events::post_to(&event_log, &memory);
   return made;
 }
 

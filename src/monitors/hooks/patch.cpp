@@ -67,7 +67,7 @@ result<void> code_page::make_executable() noexcept {
   if (::mprotect(pointer(at_), size, PROT_READ | PROT_EXEC) != 0)
     return fail_errno(errc::not_permitted, errno, "the system does not let this process make code");
   kept_ = true;
-  watch::note_own_code({at_, at_ + size});
+  invalidation::note_own_code({at_, at_ + size});
   return {};
 }
 

@@ -76,7 +76,7 @@ using is_left_over = bool (*)(std::uintptr_t jump, std::uintptr_t at) noexcept;
 [[nodiscard]] code far_jump(std::uintptr_t to) noexcept;  ///< from anywhere; uses no register
 
 /// Returns a `jump` where it reaches, filled up to `far_jump_size`, else a `far_jump`. The CPU has forgotten where
-/// indirect jumps lead after a system call, so that each costs it a wrong guess.
+/// indirect jumps lead after a system call, so that each costs it a wrong hint.
 [[nodiscard]] code shortest_jump(std::uintptr_t from, std::uintptr_t to) noexcept;
 
 }  // namespace pinfold::monitors::x86_64

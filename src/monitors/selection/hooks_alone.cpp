@@ -32,10 +32,10 @@ code_scan::known_code hooked_code() {
 }
 
 /// Holds the hooks for as long as it trusts them: without them it would miss new code.
-class trusted final : public watch::monitor {
+class trusted final : public invalidation::monitor {
  public:
-  explicit trusted(std::shared_ptr<watch::monitor> in_use)
-      : hooks_(std::move(in_use)), other_code_(watch::board::here(), hooked_code) {}
+  explicit trusted(std::shared_ptr<invalidation::monitor> in_use)
+      : hooks_(std::move(in_use)), other_code_(invalidation::event_log::here(), hooked_code) {}
 
   [[nodiscard]] const char* name() const noexcept override { return hooks_->name(); }
   [[nodiscard]] result<void> watch(const range& pages) noexcept override {
@@ -55,7 +55,7 @@ class trusted final : public watch::monitor {
   bool restart() noexcept override { return hooks_->ensure_works() && !other_code_.found(); }
 
  private:
-  std::shared_ptr<watch::monitor> hooks_;
+  std::shared_ptr<invalidation::monitor> hooks_;
   code_scan::other_code other_code_;
 };
 
@@ -66,10 +66,10 @@ struct shared_trust {
   std::weak_ptr<trusted> last;
 };
 
-std::shared_ptr<trusted> shared_or_new(std::shared_ptr<watch::monitor> hooks) {
+std::shared_ptr<trusted> shared_or_new(std::shared_ptr<invalidation::monitor> hooks) {
   static shared_trust all;
-  static const auto process = watch::board::here().process();
-  if (watch::board::here().process() != process) return std::make_shared<trusted>(std::move(hooks));
+  static const auto process = invalidation::event_log::here().process();
+  if (invalidation::event_log::here().process() != process) return std::make_shared<trusted>(std::move(hooks));
   std::shared_ptr<trusted> found;  // declared outside the lock: its destructor may take other locks
   {
     const std::lock_guard locked(all.mutex);
@@ -84,7 +84,7 @@ std::shared_ptr<trusted> shared_or_new(std::shared_ptr<watch::monitor> hooks) {
 
 }  // namespace
 
-hooks_alone trust_hooks_alone(std::shared_ptr<watch::monitor> hooks) {
+hooks_alone trust_hooks_alone(std::shared_ptr<invalidation::monitor> hooks) {
   auto made = shared_or_new(std::move(hooks));
   if (made->other_code().none()) return {std::move(made), {}};
   return {nullptr, made->other_code().text()};

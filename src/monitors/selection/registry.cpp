@@ -14,11 +14,11 @@ namespace pinfold::monitors {
 
 namespace {
 
-using watch::board;
-using watch::source;
-using watch::watched_memory;
+using invalidation::event_log;
+using invalidation::registered_filter;
+using invalidation::source;
 
-result<std::unique_ptr<watch::monitor>> make_bpf_anywhere(board& to, watched_memory& watched) {
+result<std::unique_ptr<invalidation::monitor>> make_bpf_anywhere(event_log& to, registered_filter& watched) {
   bpf_source from;
   if (const char* socket = ::secure_getenv("PINFOLD_MONITORD"); socket != nullptr) from.socket = socket;
   auto made = make_bpf(to, watched, from);
@@ -35,7 +35,7 @@ constexpr std::array<kind, 3> kinds{{
 /// The monitors of one process. A child of fork(2) has its own; its parent's stay as they were.
 struct registry {
   struct known {
-    std::unique_ptr<watch::monitor> monitor;
+    std::unique_ptr<invalidation::monitor> monitor;
     std::size_t users = 0;
     std::optional<std::string> verdict;  ///< of the proof; empty when it was passed
   };
@@ -49,7 +49,7 @@ std::atomic<registry*> current{nullptr};
 
 // The registry is never freed: in a child it may be in the state in which another thread of the parent left it.
 registry& registry_here() {
-  const auto process = board::here().process();
+  const auto process = event_log::here().process();
   registry* found = current.load();
   while (found == nullptr || found->process != process) {
     auto fresh = std::make_unique<registry>();
@@ -69,7 +69,7 @@ class use {
   use(const use&) = delete;
   use& operator=(const use&) = delete;
   ~use() {
-    const board* const here = board::if_there();
+    const event_log* const here = event_log::if_there();
     if (in_ == nullptr || here == nullptr || here->process() != in_->process) return;
     const std::lock_guard guard(in_->mutex);
     if (--of_->users == 0) of_->monitor.reset();
@@ -89,12 +89,12 @@ class use {
 
 // Runs the event, up to three times when the monitor misses it: another thread may have taken the address. After a miss
 // the event has to be seen: an allocator that keeps the second block proves nothing about the first.
-bool is_seen(const probe& event, const watch::monitor_set& by, sources who) noexcept {
+bool is_seen(const probe& event, const invalidation::monitor_set& by, sources by_whom) noexcept {
   bool missed = false;
   for (int tries = 0; tries < 3; ++tries) {
     sources seen = 0;
     const auto what = event.run(by, seen);
-    if (what == outcome::gone && (seen & who) != 0) return true;
+    if (what == outcome::gone && (seen & by_whom) != 0) return true;
     if (what != outcome::gone && !missed) return true;
     missed = true;
   }
@@ -103,8 +103,8 @@ bool is_seen(const probe& event, const watch::monitor_set& by, sources who) noex
 
 // Makes every event that the monitor claims to see, and those of this process's allocator, whose habits are not known
 // before. Returns what the monitor missed, or empty.
-std::string prove(const kind& of, watch::monitor& made) {
-  const watch::monitor_set alone({std::shared_ptr<watch::monitor>(std::shared_ptr<void>(), &made)});
+std::string prove(const kind& of, invalidation::monitor& made) {
+  const invalidation::monitor_set alone({std::shared_ptr<invalidation::monitor>(std::shared_ptr<void>(), &made)});
   std::string missed;
   for (const auto list : {system_calls(), allocator_habits()}) {
     for (const probe& event : list) {
@@ -119,10 +119,10 @@ std::string prove(const kind& of, watch::monitor& made) {
 // Returns why there is no monitor to use, or empty. The caller holds the mutex.
 std::string make_and_prove(const kind& wanted, registry::known& known) {
   if (known.verdict && !known.verdict->empty()) return *known.verdict;
-  std::unique_ptr<watch::monitor> fresh;
+  std::unique_ptr<invalidation::monitor> fresh;
   if (known.monitor != nullptr && !known.monitor->ensure_works()) return known.monitor->why_not();
   if (known.monitor == nullptr) {
-    auto made = wanted.make(board::here(), watched_memory::here());
+    auto made = wanted.make(event_log::here(), registered_filter::here());
     if (!made) return describe(made.error());
     fresh = std::move(*made);
   }
@@ -144,7 +144,7 @@ proven find(const kind& wanted) {
   if (auto why_not = make_and_prove(wanted, known); !why_not.empty()) return {nullptr, std::move(why_not)};
   used->begin(here, known);
   auto* const monitor = known.monitor.get();
-  return {std::shared_ptr<watch::monitor>(std::move(used), monitor), {}};
+  return {std::shared_ptr<invalidation::monitor>(std::move(used), monitor), {}};
 }
 
 }  // namespace pinfold::monitors

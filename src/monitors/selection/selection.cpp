@@ -18,7 +18,7 @@ bool names_unknown(monitor_choice wanted) noexcept {
 }
 
 // The programs in the kernel slow down every process of the system, so they are used only where configured.
-std::shared_ptr<watch::monitor> bpf_where_configured() {
+std::shared_ptr<invalidation::monitor> bpf_where_configured() {
   if (::secure_getenv("PINFOLD_MONITORD") == nullptr) return nullptr;
   for (const kind& one : all_kinds())
     if (one.choice == monitor_choice::bpf) return find(one).monitor;
@@ -31,7 +31,8 @@ void add(std::string& list, const char* between, const std::string& more) {
 
 // Hooks do not see a system call that other code makes by an instruction of its own. If there is such code, another
 // monitor has to see it, or nothing is kept (R54).
-void complete_hooks(bool automatic, watch::monitor_set::members& members, std::string& names, std::string& problems) {
+void complete_hooks(bool automatic, invalidation::monitor_set::members& members, std::string& names,
+                    std::string& problems) {
   auto alone = trust_hooks_alone(members.front());
   if (alone.monitor != nullptr) {
     members.front() = std::move(alone.monitor);
@@ -48,7 +49,7 @@ void complete_hooks(bool automatic, watch::monitor_set::members& members, std::s
 
 chosen choose(monitor_choice wanted, bool with_hints) {
   const bool automatic = wanted == monitor_choice::automatic;
-  watch::monitor_set::members members;
+  invalidation::monitor_set::members members;
   std::string names = includes(wanted, monitor_choice::explicit_) ? "explicit" : "";
   std::string problems = includes(wanted, monitor_choice::none) ? "switched off" : "";
   if (names_unknown(wanted)) add(problems, "; ", "unknown bits in monitor_choice");
@@ -72,8 +73,8 @@ chosen choose(monitor_choice wanted, bool with_hints) {
   if (strict) text += ", strict";
   auto hints = with_hints ? hint_allocator() : nullptr;
   if (with_hints) text += hints != nullptr ? ", allocator hints" : ", no allocator hints: of no effect here";
-  return {true, std::make_shared<const watch::monitor_set>(std::move(members)), std::move(text), std::move(hints),
-          strict};
+  return {true, std::make_shared<const invalidation::monitor_set>(std::move(members)), std::move(text),
+          std::move(hints), strict};
 }
 
 }  // namespace pinfold::monitors

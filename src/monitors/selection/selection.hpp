@@ -20,17 +20,17 @@ namespace pinfold::monitors {
 /// One of the kinds of monitors.
 struct kind {
   monitor_choice choice;
-  watch::source source;
+  invalidation::source source;
   const char* name;
   bool by_default;  ///< whether it is part of `monitor_choice::automatic`
-  result<std::unique_ptr<watch::monitor>> (*make)(watch::board&, watch::watched_memory&);
+  result<std::unique_ptr<invalidation::monitor>> (*make)(invalidation::event_log&, invalidation::registered_filter&);
   void (*prepare)();  ///< what has to be called first, with no lock held; may be null
 };
 [[nodiscard]] std::span<const kind> all_kinds() noexcept;
 
 /// A monitor that has proved itself, or why there is none.
 struct proven {
-  std::shared_ptr<watch::monitor> monitor;
+  std::shared_ptr<invalidation::monitor> monitor;
   std::string why_not;
 };
 
@@ -41,10 +41,10 @@ struct proven {
 /// The selection for one cache.
 struct chosen {
   bool keeps = false;  ///< whether a monitor reports memory that goes, so that registrations may be kept
-  std::shared_ptr<const watch::monitor_set> set;  ///< null where no monitor has to be asked about memory
-  std::string text;                               ///< for people: the monitors' names, or why there are none
-  std::shared_ptr<void> hints;                    ///< the allocator's hints, undone with the last reference
-  bool strict = false;                            ///< exact only when the monitor is asked before every look-up
+  std::shared_ptr<const invalidation::monitor_set> set;  ///< null where no monitor has to be asked about memory
+  std::string text;                                      ///< for people: the monitors' names, or why there are none
+  std::shared_ptr<void> hints;                           ///< the allocator's hints, undone with the last reference
+  bool strict = false;                                   ///< exact only when the monitor is asked before every look-up
 };
 
 /// Selects the monitors for a cache. For any thread. Throws `std::bad_alloc`.

@@ -19,9 +19,9 @@ namespace pinfold::monitors {
 
 namespace {
 
-using watch::source;
+using invalidation::source;
 
-constexpr sources everybody = only(source::hooks) | only(source::userfaultfd) | only(source::bpf);
+constexpr sources all_sources = only(source::hooks) | only(source::userfaultfd) | only(source::bpf);
 constexpr std::size_t mebibyte = std::size_t{1} << 20U;
 
 /// Marks some pages of memory that may go. Only those pages are ever touched.
@@ -56,29 +56,29 @@ range as_range(const std::byte* begin, std::size_t bytes) noexcept {
   return {at, at + bytes};
 }
 
-outcome what_became_of(const marks& written, const bait& watched) noexcept {
+outcome what_became_of(const marks& written, const registered_memory& watched) noexcept {
   if (!watched.is_watched()) return outcome::unknown_here;
   return written.gone() ? outcome::gone : outcome::kept;
 }
 
 template <std::size_t Bytes>
-outcome free_of(const watch::monitor_set& by, sources& seen) noexcept {
+outcome free_of(const invalidation::monitor_set& by, sources& seen) noexcept {
   auto* block = static_cast<std::byte*>(std::malloc(Bytes));
   if (block == nullptr) return outcome::unknown_here;
   const marks written(block, Bytes);
-  const bait watched(by, as_range(block, Bytes));
+  const registered_memory watched(by, as_range(block, Bytes));
   std::free(block);
   seen = watched.seen_by();
   return what_became_of(written, watched);
 }
 
-outcome realloc_down(const watch::monitor_set& by, sources& seen) noexcept {
+outcome realloc_down(const invalidation::monitor_set& by, sources& seen) noexcept {
   constexpr std::size_t before = 64 * mebibyte, after = mebibyte;
   constexpr std::size_t rest = 2 * mebibyte;  // skips the pages in which the smaller block ends
   auto* block = static_cast<std::byte*>(std::malloc(before));
   if (block == nullptr) return outcome::unknown_here;
   const marks written(block + rest, before - rest);
-  const bait watched(by, as_range(block + rest, before - rest));
+  const registered_memory watched(by, as_range(block + rest, before - rest));
   void* const smaller = std::realloc(block, after);
   seen = watched.seen_by();
   const auto became = what_became_of(written, watched);
@@ -88,7 +88,7 @@ outcome realloc_down(const watch::monitor_set& by, sources& seen) noexcept {
 
 // Frees blocks at the end of the heap of glibc's main arena, or of this thread's arena, so that the heap shrinks:
 // enough blocks for that, each too small for a mapping of its own. The topmost block is watched.
-outcome heap_trim(const watch::monitor_set& by, sources& seen) noexcept {
+outcome heap_trim(const invalidation::monitor_set& by, sources& seen) noexcept {
 #if defined(__GLIBC__)
   constexpr std::size_t bytes = mebibyte / 16;
   std::array<std::byte*, 64> blocks{};
@@ -97,7 +97,7 @@ outcome heap_trim(const watch::monitor_set& by, sources& seen) noexcept {
   if (std::find(blocks.begin(), blocks.end(), nullptr) != blocks.end()) return free_all(), outcome::unknown_here;
   std::byte* const top = *std::max_element(blocks.begin(), blocks.end());
   const marks written(top, bytes);
-  const bait watched(by, as_range(top, bytes));
+  const registered_memory watched(by, as_range(top, bytes));
   free_all();
   if (!written.gone()) ::malloc_trim(0);
   seen = watched.seen_by();
@@ -110,7 +110,7 @@ outcome heap_trim(const watch::monitor_set& by, sources& seen) noexcept {
 
 /// Runs a thread until its memory is watched, and then ends it.
 template <class Where>
-outcome end_of_thread(const watch::monitor_set& by, sources& seen, Where&& where) noexcept try {
+outcome end_of_thread(const invalidation::monitor_set& by, sources& seen, Where&& where) noexcept try {
   std::atomic<std::byte*> begin{nullptr};
   std::atomic<bool> go{false};
   std::size_t bytes = 0;
@@ -123,7 +123,7 @@ outcome end_of_thread(const watch::monitor_set& by, sources& seen, Where&& where
   });
   begin.wait(nullptr);
   const marks written(begin.load(), bytes);
-  const bait watched(by, as_range(begin.load(), bytes));
+  const registered_memory watched(by, as_range(begin.load(), bytes));
   go.store(true);
   go.notify_one();
   short_lived.join();
@@ -149,24 +149,24 @@ block stack_of_this_thread() noexcept {
   return {static_cast<std::byte*>(low) + bytes / 4, bytes / 4};
 }
 
-outcome thread_stack(const watch::monitor_set& by, sources& seen) noexcept {
+outcome thread_stack(const invalidation::monitor_set& by, sources& seen) noexcept {
   return end_of_thread(by, seen, stack_of_this_thread);
 }
 
 }  // namespace
 
-outcome free_of_64_mebibytes(const watch::monitor_set& watched_by, sources& seen) noexcept {
+outcome free_of_64_mebibytes(const invalidation::monitor_set& watched_by, sources& seen) noexcept {
   return free_of<64 * mebibyte>(watched_by, seen);
 }
 
 std::span<const probe> allocator_habits() noexcept {
   static constexpr std::array<probe, 6> habits{{
-      {"free of 1 MiB", everybody, free_of<mebibyte>},
-      {"free of 64 MiB", everybody, free_of_64_mebibytes},
-      {"free of 1 GiB", everybody, free_of<1024 * mebibyte>},
-      {"realloc from 64 MiB to 1 MiB", everybody, realloc_down},
-      {"free at the end of the heap", everybody, heap_trim},
-      {"the stack of a thread that ends", everybody, thread_stack},
+      {"free of 1 MiB", all_sources, free_of<mebibyte>},
+      {"free of 64 MiB", all_sources, free_of_64_mebibytes},
+      {"free of 1 GiB", all_sources, free_of<1024 * mebibyte>},
+      {"realloc from 64 MiB to 1 MiB", all_sources, realloc_down},
+      {"free at the end of the heap", all_sources, heap_trim},
+      {"the stack of a thread that ends", all_sources, thread_stack},
   }};
   return habits;
 }

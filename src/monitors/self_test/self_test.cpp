@@ -14,30 +14,33 @@
 
 namespace pinfold::monitors {
 
-using watch::source;
+using invalidation::source;
 
-bait::bait(const watch::monitor_set& watched_by, const range& memory) noexcept
-    : watched_by_(watched_by), memory_(memory), noted_(watch::watched_memory::here().prepare(memory)), cursor_(0) {
-  if (noted_) watch::watched_memory::here().add(memory_);
+registered_memory::registered_memory(const invalidation::monitor_set& watched_by, const range& memory) noexcept
+    : watched_by_(watched_by),
+      memory_(memory),
+      noted_(invalidation::registered_filter::here().prepare(memory)),
+      cursor_(0) {
+  if (noted_) invalidation::registered_filter::here().add(memory_);
   watched_ = watched_by.all().empty() || watched_by.watch(memory_);
   static_cast<void>(watched_by_.drain());
-  cursor_ = watch::board::here().generation().load();
+  cursor_ = invalidation::event_log::here().generation().load();
 }
 
-bait::~bait() {
-  if (noted_) watch::watched_memory::here().remove(memory_);
+registered_memory::~registered_memory() {
+  if (noted_) invalidation::registered_filter::here().remove(memory_);
 }
 
-sources bait::seen_by() const noexcept {
+sources registered_memory::seen_by() const noexcept {
   static_cast<void>(watched_by_.drain());
   sources seen = 0;
   auto at = cursor_;
   range gone;
   source from{};
-  for (auto news = watch::board::here().read(at, gone, from);
-       news != watch::news::nothing && news != watch::news::unfinished;
-       news = watch::board::here().read(at, gone, from))
-    if (news == watch::news::one && gone.overlaps(memory_)) seen |= only(from);
+  for (auto news = invalidation::event_log::here().read(at, gone, from);
+       news != invalidation::read_status::nothing && news != invalidation::read_status::unfinished;
+       news = invalidation::event_log::here().read(at, gone, from))
+    if (news == invalidation::read_status::one && gone.overlaps(memory_)) seen |= only(from);
   return seen;
 }
 
@@ -92,22 +95,22 @@ class memory_file {
 
 // Runs `event(pages&)` on watched memory. The event returns whether it could be made.
 template <class F>
-outcome on(pages& memory, const watch::monitor_set& watched_by, sources& seen, F&& event) noexcept {
+outcome on(pages& memory, const invalidation::monitor_set& watched_by, sources& seen, F&& event) noexcept {
   if (!memory.there()) return outcome::unknown_here;
-  const bait watched(watched_by, as_range(memory.at()));
+  const registered_memory watched(watched_by, as_range(memory.at()));
   const bool done = event(memory);
   seen = watched.seen_by();
   return done ? outcome::gone : outcome::unknown_here;
 }
 
 template <class F>
-outcome on_own(const watch::monitor_set& watched_by, sources& seen, F&& event) noexcept {
+outcome on_own(const invalidation::monitor_set& watched_by, sources& seen, F&& event) noexcept {
   pages memory;
   return on(memory, watched_by, seen, event);
 }
 
 template <class F>
-outcome on_file(const watch::monitor_set& watched_by, sources& seen, F&& event) noexcept {
+outcome on_file(const invalidation::monitor_set& watched_by, sources& seen, F&& event) noexcept {
   const memory_file file;
   if (file.number() < 0) return outcome::unknown_here;
   pages memory(file.number());
@@ -117,11 +120,11 @@ outcome on_file(const watch::monitor_set& watched_by, sources& seen, F&& event) 
 #if defined(__x86_64__)
 // Calls the kernel as a program does that has no libc, or that inlines its system calls.
 long inline_munmap(void* at) noexcept {
-  return watch::own_system_call(SYS_munmap, reinterpret_cast<unsigned long>(at), bytes);
+  return invalidation::own_system_call(SYS_munmap, reinterpret_cast<unsigned long>(at), bytes);
 }
 #endif
 
-outcome unmap(const watch::monitor_set& by, sources& seen) noexcept {
+outcome unmap(const invalidation::monitor_set& by, sources& seen) noexcept {
   return on_own(by, seen, [](pages& memory) {
     const bool done = ::munmap(memory.at(), bytes) == 0;
     memory.forget();
@@ -129,7 +132,7 @@ outcome unmap(const watch::monitor_set& by, sources& seen) noexcept {
   });
 }
 
-outcome unmap_without_libc(const watch::monitor_set& by, sources& seen) noexcept {
+outcome unmap_without_libc(const invalidation::monitor_set& by, sources& seen) noexcept {
 #if defined(__x86_64__)
   return on_own(by, seen, [](pages& memory) {
     const bool done = inline_munmap(memory.at()) == 0;
@@ -142,7 +145,7 @@ outcome unmap_without_libc(const watch::monitor_set& by, sources& seen) noexcept
 #endif
 }
 
-outcome unmap_by_number(const watch::monitor_set& by, sources& seen) noexcept {
+outcome unmap_by_number(const invalidation::monitor_set& by, sources& seen) noexcept {
   return on_own(by, seen, [](pages& memory) {
     const bool done = ::syscall(SYS_munmap, memory.at(), bytes) == 0;
     memory.forget();
@@ -150,12 +153,12 @@ outcome unmap_by_number(const watch::monitor_set& by, sources& seen) noexcept {
   });
 }
 
-outcome map_over(const watch::monitor_set& by, sources& seen) noexcept {
+outcome map_over(const invalidation::monitor_set& by, sources& seen) noexcept {
   return on_own(by, seen,
                 [](pages& memory) { return ::mmap(memory.at(), bytes, usable, own | MAP_FIXED, -1, 0) != MAP_FAILED; });
 }
 
-outcome move_away(const watch::monitor_set& by, sources& seen) noexcept {
+outcome move_away(const invalidation::monitor_set& by, sources& seen) noexcept {
   return on_own(by, seen, [](pages& memory) {
     const pages to;
     if (!to.there()) return false;
@@ -165,7 +168,7 @@ outcome move_away(const watch::monitor_set& by, sources& seen) noexcept {
   });
 }
 
-outcome move_onto(const watch::monitor_set& by, sources& seen) noexcept {
+outcome move_onto(const invalidation::monitor_set& by, sources& seen) noexcept {
   return on_own(by, seen, [](pages& memory) {
     pages from;
     if (!from.there()) return false;
@@ -175,26 +178,26 @@ outcome move_onto(const watch::monitor_set& by, sources& seen) noexcept {
   });
 }
 
-outcome shrink(const watch::monitor_set& by, sources& seen) noexcept {
+outcome shrink(const invalidation::monitor_set& by, sources& seen) noexcept {
   return on_own(by, seen, [](pages& memory) { return ::mremap(memory.at(), bytes, bytes / 2, 0) != MAP_FAILED; });
 }
 
 template <int Advice>
-outcome advise(const watch::monitor_set& by, sources& seen) noexcept {
+outcome advise(const invalidation::monitor_set& by, sources& seen) noexcept {
   return on_own(by, seen, [](pages& memory) { return ::madvise(memory.at(), bytes, Advice) == 0; });
 }
 
-outcome remove_pages(const watch::monitor_set& by, sources& seen) noexcept {
+outcome remove_pages(const invalidation::monitor_set& by, sources& seen) noexcept {
   return on_file(by, seen, [](pages& memory, int) { return ::madvise(memory.at(), bytes, MADV_REMOVE) == 0; });
 }
 
-outcome other_pages(const watch::monitor_set& by, sources& seen) noexcept {
+outcome other_pages(const invalidation::monitor_set& by, sources& seen) noexcept {
   return on_file(by, seen, [](pages& memory, int) {
     return ::syscall(SYS_remap_file_pages, memory.at(), bytes / 2, 0, 8, 0) == 0;
   });
 }
 
-outcome attach_over(const watch::monitor_set& by, sources& seen) noexcept {
+outcome attach_over(const invalidation::monitor_set& by, sources& seen) noexcept {
   return on_own(by, seen, [](pages& memory) {
     const int segment = ::shmget(IPC_PRIVATE, bytes, 0600);
     if (segment < 0) return false;
@@ -204,25 +207,25 @@ outcome attach_over(const watch::monitor_set& by, sources& seen) noexcept {
   });
 }
 
-outcome detach(const watch::monitor_set& by, sources& seen) noexcept {
+outcome detach(const invalidation::monitor_set& by, sources& seen) noexcept {
   const int segment = ::shmget(IPC_PRIVATE, bytes, 0600);
   if (segment < 0) return outcome::unknown_here;
   void* const at = ::shmat(segment, nullptr, 0);
   ::shmctl(segment, IPC_RMID, nullptr);
   if (at == reinterpret_cast<void*>(-1)) return outcome::unknown_here;
-  const bait watched(by, as_range(at));
+  const registered_memory watched(by, as_range(at));
   const bool done = ::shmdt(at) == 0;
   seen = watched.seen_by();
   return done ? outcome::gone : outcome::unknown_here;
 }
 
-outcome punch(const watch::monitor_set& by, sources& seen) noexcept {
+outcome punch(const invalidation::monitor_set& by, sources& seen) noexcept {
   return on_file(by, seen, [](pages&, int file) {
     return ::fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, bytes) == 0;
   });
 }
 
-outcome truncate(const watch::monitor_set& by, sources& seen) noexcept {
+outcome truncate(const invalidation::monitor_set& by, sources& seen) noexcept {
   return on_file(by, seen, [](pages&, int file) { return ::ftruncate(file, 0) == 0 && ::ftruncate(file, bytes) == 0; });
 }
 

@@ -4,10 +4,10 @@
 /// the data for `pinfold info`.
 #pragma once
 
-#include "invalidation/board.hpp"
-#include "invalidation/leaving.hpp"
+#include "invalidation/early_unregister.hpp"
+#include "invalidation/event_log.hpp"
 #include "invalidation/monitor_set.hpp"
-#include "invalidation/watched_memory.hpp"
+#include "invalidation/registered_filter.hpp"
 
 #include <pinfold/error.hpp>
 #include <pinfold/range.hpp>
@@ -19,9 +19,11 @@
 
 namespace pinfold::monitors {
 
-/// A set of `watch::source`.
+/// A set of `invalidation::source`.
 using sources = std::uint32_t;
-[[nodiscard]] constexpr sources only(watch::source one) noexcept { return sources{1} << static_cast<unsigned>(one); }
+[[nodiscard]] constexpr sources only(invalidation::source one) noexcept {
+  return sources{1} << static_cast<unsigned>(one);
+}
 
 /// The result of one event.
 enum class outcome : std::uint8_t {
@@ -32,12 +34,12 @@ enum class outcome : std::uint8_t {
 
 /// Memory that counts as registered for the monitors until the probe ends. Meanwhile no hook removes it from
 /// userfaultfd, so that each monitor sees what it can.
-class bait {
+class registered_memory {
  public:
-  bait(const watch::monitor_set& watched_by, const range& memory) noexcept;
-  ~bait();
-  bait(const bait&) = delete;
-  bait& operator=(const bait&) = delete;
+  registered_memory(const invalidation::monitor_set& watched_by, const range& memory) noexcept;
+  ~registered_memory();
+  registered_memory(const registered_memory&) = delete;
+  registered_memory& operator=(const registered_memory&) = delete;
 
   /// Returns the monitors that have reported any of this memory since this object was made.
   [[nodiscard]] sources seen_by() const noexcept;
@@ -47,8 +49,8 @@ class bait {
   [[nodiscard]] bool is_watched() const noexcept { return watched_; }
 
  private:
-  watch::all_stay each_for_itself_;
-  const watch::monitor_set& watched_by_;
+  invalidation::no_early_unregister each_for_itself_;
+  const invalidation::monitor_set& watched_by_;
   range memory_;
   bool noted_;
   bool watched_ = false;
@@ -60,12 +62,12 @@ struct probe {
   const char* event;   ///< for people: `munmap`, `free of 64 MiB`
   sources claimed_by;  ///< the monitors that have to see the event
   /// Makes the event on watched memory of its own. `seen` gets the monitors that saw it. Leaves nothing behind.
-  outcome (*run)(const watch::monitor_set& watched_by, sources& seen) noexcept;
+  outcome (*run)(const invalidation::monitor_set& watched_by, sources& seen) noexcept;
 };
 
 // In both lists: for any thread; each probe takes about a millisecond.
 [[nodiscard]] std::span<const probe> system_calls() noexcept;
-[[nodiscard]] outcome free_of_64_mebibytes(const watch::monitor_set& watched_by, sources& seen) noexcept;
+[[nodiscard]] outcome free_of_64_mebibytes(const invalidation::monitor_set& watched_by, sources& seen) noexcept;
 [[nodiscard]] std::span<const probe> allocator_habits() noexcept;  ///< of this process's `malloc`
 
 }  // namespace pinfold::monitors

@@ -135,7 +135,7 @@ result<descriptor> open() noexcept {
 
 // System calls by number: other libraries replace the C library's functions, and theirs might allocate, or wait for a
 // thread that waits for this one.
-int wait_for_events(int uffd) noexcept {
+int poll_events(int uffd) noexcept {
   pollfd on{.fd = uffd, .events = POLLIN, .revents = 0};
   if (::syscall(SYS_ppoll, &on, 1, nullptr, nullptr, 0) < 0) return errno == EINTR ? 0 : errno;
   return (on.revents & ~POLLIN) == 0 ? 0 : EBADF;

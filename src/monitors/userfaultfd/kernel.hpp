@@ -53,9 +53,9 @@ struct event {
 };
 
 /// Returns 0 when there may be an event, also after an interruption, or else an errno value.
-[[nodiscard]] int wait_for_events(int uffd) noexcept;
+[[nodiscard]] int poll_events(int uffd) noexcept;
 /// Never waits. Releases the caller of the event that it reads, and no other: a second event in the same read would
-/// release its caller before the board has a number for it.
+/// release its caller before the event log has a number for it.
 [[nodiscard]] event read_event(int uffd) noexcept;
 
 // These return 0 or an errno value.

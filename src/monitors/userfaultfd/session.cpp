@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/userfaultfd/session.hpp"
 
-#include "invalidation/leaving.hpp"
+#include "invalidation/early_unregister.hpp"
 #include "monitors/userfaultfd/fork.hpp"
-#include "monitors/userfaultfd/leave.hpp"
+#include "monitors/userfaultfd/unregister.hpp"
 
 #include <cerrno>
 #include <sched.h>
@@ -35,7 +35,7 @@ result<void> session::start() noexcept {
   if (!started_) return done;
   descriptor_.belong_to(reader_.thread_id());
   leave_for(reader_.thread_id());
-  watch::let_leave(leave, descriptor_.number);
+  invalidation::enable_early_unregister(leave, descriptor_.number);
   return done;
 }
 
@@ -45,10 +45,10 @@ void session::end() noexcept {
   ended_.store(true, std::memory_order_release);
   const bool is_ours = descriptor_.is_this();  // asked while the thread that owns it exists
   if (started_) {
-    watch::let_leave_no_more();
+    invalidation::disable_early_unregister();
     if (is_ours) {
       stop_watching_all(descriptor_.number, maps_, reader_.pages().bell());
-      static_cast<void>(gets_quiet(patience_at_end));
+      static_cast<void>(gets_quiet(quiet_limit_at_end));
     }
     reader_.stop_reading();
   }
@@ -79,14 +79,14 @@ result<void> session::watch(const range& pages) noexcept {
   return refused(native);
 }
 
-void session::settle() noexcept {
+void session::wait_for_events() noexcept {
   if (has_failed()) return;
   if (!descriptor_.is_this()) return lose_descriptor();
-  if (traffic_on(descriptor_.number) == traffic::none || gets_quiet(patience)) {
+  if (traffic_on(descriptor_.number) == traffic::none || gets_quiet(quiet_limit)) {
     if (delays_.load(std::memory_order_relaxed) != 0) delays_.store(0, std::memory_order_relaxed);
     return;
   }
-  board_.post_everything(watch::source::userfaultfd);
+  event_log_.post_everything(invalidation::source::userfaultfd);
   if (delays_.fetch_add(1, std::memory_order_relaxed) >= most_delays) reader_.fail();  // the kernel lost count
 }
 
@@ -105,7 +105,7 @@ bool session::gets_quiet(std::chrono::milliseconds at_most) noexcept {
 }
 
 void session::lose_descriptor() noexcept {
-  if (!lost_.exchange(true, std::memory_order_acq_rel)) board_.post_everything(watch::source::userfaultfd);
+  if (!lost_.exchange(true, std::memory_order_acq_rel)) event_log_.post_everything(invalidation::source::userfaultfd);
 }
 
 }  // namespace pinfold::monitors::uffd

@@ -3,8 +3,8 @@
 /// One userfaultfd with its thread, from its start to its end.
 #pragma once
 
-#include "invalidation/board.hpp"
-#include "invalidation/watched_memory.hpp"
+#include "invalidation/event_log.hpp"
+#include "invalidation/registered_filter.hpp"
 #include "monitors/userfaultfd/kernel.hpp"
 #include "monitors/userfaultfd/maps.hpp"
 #include "monitors/userfaultfd/thread.hpp"
@@ -14,13 +14,13 @@
 
 namespace pinfold::monitors::uffd {
 
-/// Thread-safe, except for `start` and `end`, which one thread calls. `watch` and `settle` may still run in other
-/// threads during `end` and later: they use the descriptor only after a check that its number refers to this
+/// Thread-safe, except for `start` and `end`, which one thread calls. `watch` and `wait_for_events` may still run in
+/// other threads during `end` and later: they use the descriptor only after a check that its number refers to this
 /// userfaultfd. The session's memory has to outlive them.
 class session {
  public:
-  session(watch::board& board, watch::watched_memory& watched, descriptor opened) noexcept
-      : board_(board), descriptor_(opened), reader_(board, watched, opened.number) {}
+  session(invalidation::event_log& event_log, invalidation::registered_filter& watched, descriptor opened) noexcept
+      : event_log_(event_log), descriptor_(opened), reader_(event_log, watched, opened.number) {}
   session(const session&) = delete;
   session& operator=(const session&) = delete;
 
@@ -33,9 +33,9 @@ class session {
   /// system calls.
   [[nodiscard]] const char* trouble() const noexcept;
 
-  // As in `watch::monitor`.
+  // As in `invalidation::monitor`.
   [[nodiscard]] result<void> watch(const range& pages) noexcept;
-  void settle() noexcept;
+  void wait_for_events() noexcept;
 
  private:
   [[nodiscard]] bool gets_quiet(std::chrono::milliseconds at_most) noexcept;
@@ -44,11 +44,11 @@ class session {
     return reader_.failed() || lost_.load(std::memory_order_acquire) || ended_.load(std::memory_order_acquire);
   }
 
-  static constexpr auto patience = std::chrono::milliseconds(watch::board::patience_ms);
-  static constexpr auto patience_at_end = std::chrono::seconds(1);
+  static constexpr auto quiet_limit = std::chrono::milliseconds(invalidation::event_log::wait_limit_ms);
+  static constexpr auto quiet_limit_at_end = std::chrono::seconds(1);
   static constexpr int most_delays = 1000;
 
-  watch::board& board_;
+  invalidation::event_log& event_log_;
   descriptor descriptor_;          // constant after `start`
   descriptor maps_ = open_maps();  // constant
   reader reader_;

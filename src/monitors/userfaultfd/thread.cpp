@@ -57,12 +57,12 @@ void reader::join() noexcept { ::pthread_join(thread_, nullptr); }
 
 void reader::fail() noexcept {
   failed_.store(true, std::memory_order_release);
-  board_.post_everything(watch::source::userfaultfd);
+  event_log_.post_everything(invalidation::source::userfaultfd);
 }
 
 void* reader::main(void* self) noexcept {
   auto& mine = *static_cast<reader*>(self);
-  const int native = mine.settle_in();
+  const int native = mine.unshare_descriptors();
   mine.started_.store(native, std::memory_order_release);
   mine.started_.notify_one();
   if (native == 0) mine.run();
@@ -71,7 +71,7 @@ void* reader::main(void* self) noexcept {
 
 // Keeps one of the process's descriptors, in a table of its own: a program that closes every descriptor it finds does
 // not close this one, and descriptors that other threads close do not stay open here.
-int reader::settle_in() noexcept {
+int reader::unshare_descriptors() noexcept {
   constexpr unsigned unshare = 2;  // CLOSE_RANGE_UNSHARE
   thread_id_ = static_cast<pid_t>(::syscall(SYS_gettid));
   ::prctl(PR_SET_NAME, "pinfold-uffd");
@@ -82,7 +82,7 @@ int reader::settle_in() noexcept {
 
 void reader::run() noexcept {
   while (!rung_) {
-    if (wait_for_events(uffd_) == 0)
+    if (poll_events(uffd_) == 0)
       read_and_publish();
     else
       pause();
@@ -94,7 +94,7 @@ void reader::run() noexcept {
 // finds the number reserved. A read that took a second event would release its caller, too, before the event has a
 // number: that caller could look up, wait for this number alone, and find its old registration.
 void reader::read_and_publish() noexcept {
-  const auto reserved = board_.reserve();
+  const auto reserved = event_log_.reserve();
   const event seen = read_event(uffd_);
   publish(reserved, seen);
   if (!seen.awaited.empty()) let_go_on(uffd_, seen.awaited);
@@ -103,7 +103,7 @@ void reader::read_and_publish() noexcept {
 
 void reader::publish(std::uint64_t reserved, const event& seen) noexcept {
   if (seen.gone == pages_.bell()) rung_ = true;
-  board_.publish(reserved, lost_by(seen), watch::source::userfaultfd);
+  event_log_.publish(reserved, lost_by(seen), invalidation::source::userfaultfd);
 }
 
 // Returns the lost memory that is registered. A move that replaces registered memory loses two ranges, and one number

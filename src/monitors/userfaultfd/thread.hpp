@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The thread that reads the events and puts them on the board.
+/// The thread that reads the events and puts them on the event log.
 #pragma once
 
-#include "invalidation/board.hpp"
-#include "invalidation/watched_memory.hpp"
+#include "invalidation/event_log.hpp"
+#include "invalidation/registered_filter.hpp"
 #include "monitors/userfaultfd/kernel.hpp"
 #include "monitors/userfaultfd/pages.hpp"
 
@@ -18,8 +18,8 @@ namespace pinfold::monitors::uffd {
 class reader {
  public:
   /// The arguments have to outlive `join`.
-  reader(watch::board& board, watch::watched_memory& watched, int uffd) noexcept
-      : board_(board), watched_(watched), uffd_(uffd) {}
+  reader(invalidation::event_log& event_log, invalidation::registered_filter& watched, int uffd) noexcept
+      : event_log_(event_log), watched_(watched), uffd_(uffd) {}
 
   /// Starts the thread, and returns when it reads.
   [[nodiscard]] result<void> start() noexcept;
@@ -46,7 +46,7 @@ class reader {
  private:
   static void* main(void* self) noexcept;
   [[nodiscard]] int create() noexcept;
-  [[nodiscard]] int settle_in() noexcept;
+  [[nodiscard]] int unshare_descriptors() noexcept;
   void run() noexcept;
   void read_and_publish() noexcept;
   void publish(std::uint64_t reserved, const event& seen) noexcept;
@@ -55,8 +55,8 @@ class reader {
 
   static constexpr int starting = -1;
 
-  watch::board& board_;
-  watch::watched_memory& watched_;
+  invalidation::event_log& event_log_;
+  invalidation::registered_filter& watched_;
   int uffd_;
   own_pages pages_;
   pthread_t thread_{};

@@ -16,10 +16,10 @@ namespace {
 
 using uffd::session;
 
-class userfaultfd final : public watch::monitor {
+class userfaultfd final : public invalidation::monitor {
  public:
-  userfaultfd(watch::board& board, watch::watched_memory& watched) noexcept
-      : board_(board), watched_(watched), process_(board.process()) {}
+  userfaultfd(invalidation::event_log& event_log, invalidation::registered_filter& watched) noexcept
+      : event_log_(event_log), watched_(watched), process_(event_log.process()) {}
   userfaultfd(const userfaultfd&) = delete;
   userfaultfd& operator=(const userfaultfd&) = delete;
   ~userfaultfd() override {
@@ -34,8 +34,8 @@ class userfaultfd final : public watch::monitor {
     if (!here()) return fail(errc::closed, "the userfaultfd monitor is the parent process's");
     return current().watch(pages);
   }
-  void settle() noexcept override {
-    if (here()) current().settle();
+  void wait_for_events() noexcept override {
+    if (here()) current().wait_for_events();
   }
   [[nodiscard]] bool works() const noexcept override { return here() && current().trouble() == nullptr; }
   [[nodiscard]] const char* why_not() const noexcept override {
@@ -51,18 +51,19 @@ class userfaultfd final : public watch::monitor {
  private:
   /// A session, kept until the monitor's end: a thread may still use one that has ended.
   struct link {
-    link(watch::board& board, watch::watched_memory& watched, uffd::descriptor opened, link* older) noexcept
-        : one(board, watched, opened), before(older) {}
+    link(invalidation::event_log& event_log, invalidation::registered_filter& watched, uffd::descriptor opened,
+         link* older) noexcept
+        : one(event_log, watched, opened), before(older) {}
     session one;
     link* before;
   };
 
-  // Whether this is the process that made the monitor: a child's board has another number, or there is none.
-  [[nodiscard]] bool here() const noexcept { return board_.process() == process_; }
+  // Whether this is the process that made the monitor: a child's event log has another number, or there is none.
+  [[nodiscard]] bool here() const noexcept { return event_log_.process() == process_; }
   [[nodiscard]] session& current() const noexcept { return now_.load(std::memory_order_acquire)->one; }
 
-  watch::board& board_;
-  watch::watched_memory& watched_;
+  invalidation::event_log& event_log_;
+  invalidation::registered_filter& watched_;
   std::uint64_t process_;
   std::atomic<link*> now_{nullptr};            // never null once `start` succeeded
   std::atomic<const char*> refusal_{nullptr};  // why the last restart failed
@@ -73,7 +74,7 @@ result<void> userfaultfd::start() noexcept {
   const uffd::no_fork until_noted;
   auto opened = uffd::open();
   if (!opened) return tl::unexpected(opened.error());
-  auto* const fresh = new (std::nothrow) link(board_, watched_, *opened, now_.load(std::memory_order_relaxed));
+  auto* const fresh = new (std::nothrow) link(event_log_, watched_, *opened, now_.load(std::memory_order_relaxed));
   if (fresh == nullptr) {
     opened->close();
     return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the monitor");
@@ -98,11 +99,12 @@ bool userfaultfd::restart() noexcept {
 
 }  // namespace
 
-result<std::unique_ptr<watch::monitor>> make_userfaultfd(watch::board& board, watch::watched_memory& watched) {
-  std::unique_ptr<userfaultfd> made(new (std::nothrow) userfaultfd(board, watched));
+result<std::unique_ptr<invalidation::monitor>> make_userfaultfd(invalidation::event_log& event_log,
+                                                                invalidation::registered_filter& watched) {
+  std::unique_ptr<userfaultfd> made(new (std::nothrow) userfaultfd(event_log, watched));
   if (!made) return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the monitor");
   if (auto started = made->start(); !started) return tl::unexpected(started.error());
-  return std::unique_ptr<watch::monitor>(std::move(made));
+  return std::unique_ptr<invalidation::monitor>(std::move(made));
 }
 
 }  // namespace pinfold::monitors

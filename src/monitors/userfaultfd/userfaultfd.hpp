@@ -4,9 +4,9 @@
 /// the events UNMAP, REMOVE and REMAP. Linux 6.7 or later, any user.
 #pragma once
 
-#include "invalidation/board.hpp"
+#include "invalidation/event_log.hpp"
 #include "invalidation/monitor.hpp"
-#include "invalidation/watched_memory.hpp"
+#include "invalidation/registered_filter.hpp"
 
 #include <memory>
 
@@ -17,20 +17,20 @@ namespace pinfold::monitors {
 /// MADV_GUARD_INSTALL, truncation and hole punching.
 ///
 /// Why no stale registration is found: the kernel lets the caller of munmap go on only once this monitor's thread has
-/// read the event, and the thread reserves a number on the board before it reads:
+/// read the event, and the thread reserves a number on the event log before it reads:
 ///
 ///     caller: munmap [memory gone] ......... waits .........| returns, looks up
 ///     thread:                       reserve [gen + 1] | read | publish
 ///
 /// - Same thread, or any thread that learns from the caller that the call returned: it finds the generation past the
-///   number that was reserved for this event, and waits on the board until the range is published there. A read takes
-///   one event, never more: of two events in one read, the second would release its caller before it has a number.
-///   `tests/protocol/userfaultfd.pml` is the model of this; its variant `BATCHED` is that defect.
+///   number that was reserved for this event, and waits on the event log until the range is published there. A read
+///   takes one event, never more: of two events in one read, the second would release its caller before it has a
+///   number. `tests/protocol/userfaultfd.pml` is the model of this; its variant `BATCHED` is that defect.
 /// - Another thread that got the address from the kernel while the caller still waits: the kernel reports UNMAP and
 ///   REMAP after the fact, with its lock on the mappings released. Nothing orders that thread's look-up after the read,
-///   so the thread calls `settle`. The kernel counts the event as in flight from before it releases that lock, which
-///   the thread had to take in order to get the address, until it releases the caller: so the kernel does not report
-///   quiet before the generation has moved. Hence probe first, generation second.
+///   so the thread calls `wait_for_events`. The kernel counts the event as in flight from before it releases that lock,
+///   which the thread had to take in order to get the address, until it releases the caller: so the kernel does not
+///   report quiet before the generation has moved. Hence probe first, generation second.
 /// - REMOVE is reported before the pages go: no look-up that follows the call can be early. A registration that is made
 ///   while another thread discards the same pages is a race of the program's own.
 /// - REMAP: the memory at the source is gone, and the memory at the destination is replaced: both are published.
@@ -45,7 +45,7 @@ namespace pinfold::monitors {
 /// One at a time in a process. `unsupported`: the kernel is too old or lacks userfaultfd, or the process has such a
 /// monitor already; `not_permitted`: forbidden, for example by a container's seccomp filter; `out_of_resources`: no
 /// descriptor, memory or thread.
-[[nodiscard]] result<std::unique_ptr<watch::monitor>> make_userfaultfd(watch::board& board,
-                                                                       watch::watched_memory& watched);
+[[nodiscard]] result<std::unique_ptr<invalidation::monitor>> make_userfaultfd(invalidation::event_log& event_log,
+                                                                              invalidation::registered_filter& watched);
 
 }  // namespace pinfold::monitors

@@ -6,8 +6,8 @@
 #include <pinfold/range.hpp>
 
 #include "cuda/context.hpp"
-#include "cuda/held.hpp"
 #include "cuda/only.hpp"
+#include "cuda/open_table.hpp"
 
 #include <iterator>
 #include <memory>
@@ -28,7 +28,7 @@ struct registered {
   std::uint64_t life = 0;  ///< of the context
 };
 
-using piece_table = cuda::held_table<piece, registered>;
+using piece_table = cuda::open_table<piece, registered>;
 
 /// Returns the process's table.
 inline piece_table& all_pieces() noexcept { return cuda::only<piece_table>(); }

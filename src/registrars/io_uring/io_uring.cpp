@@ -96,7 +96,7 @@ struct io_uring_registrar::state {
     const int changed = update(run.first, std::span(all.memory).subspan(done, run.count));
     const auto good = static_cast<unsigned>(std::max(changed, 0));
     for (unsigned i = 0; i < good; ++i) *all.made[done + i] = registration_type{run.first + i};
-    slots.settle(run, good);
+    slots.commit(run, good);
     if (good > 0) return good;
     // The kernel stops at the first range that it refuses, and gives the reason only if that range is the first of a
     // call.

@@ -72,7 +72,7 @@ class slot_table {
   }
 
   /// Ends a `take`: the first `good` slots are now in use, the others free.
-  void settle(const run& taken, unsigned good) noexcept {
+  void commit(const run& taken, unsigned good) noexcept {
     const std::scoped_lock guard(mutex_);
     used_.insert({taken.first, good});
     give({taken.first + good, taken.count - good});

@@ -96,9 +96,15 @@ struct watching {
   monitor_choice proven{};      ///< the monitors that proved themselves
   bool announces = false;       ///< the application announces each event before it
   bool single_process = false;  ///< set with a sanitizer: no child may share the memory
+  bool strict = false;          ///< the caches ask the kernel before each look-up
 
   [[nodiscard]] bool keeps(memory_kind of) const {
     return announces || !is_shared_with_others(of) || includes(proven, monitor_choice::bpf);
+  }
+  /// Whether a registration is invalidated before another thread can get the unmapped address from the kernel.
+  /// userfaultfd alone reports it a moment later, unless the cache is strict (docs/monitors.md).
+  [[nodiscard]] bool is_first_to_know() const {
+    return announces || strict || includes(proven, monitor_choice::hooks) || includes(proven, monitor_choice::bpf);
   }
   [[nodiscard]] bool sees(memory_event what, mechanism via) const {
     return announces || includes(proven, claimed_by(what, via));

@@ -63,6 +63,7 @@ class disturbances {
   void short_lived_threads(choices& random) {
     const auto by = in_.registered.get(random.number());
     if (by == nullptr) return;
+    const auto alone = in_.alone_with_addresses();
     std::vector<std::jthread> all;
     for (int i = 0; i < 3; ++i)
       all.emplace_back([&] {

@@ -29,6 +29,7 @@ class program_steps {
   void step_of(std::uint64_t number, choices& random) {
     const auto by = begin(number, random);
     if (by == nullptr) return;
+    const auto alone = in_.alone_with_addresses();
     switch (random.below(4)) {
       case 0: return stack(*by);
       case 1: return library(*by);
@@ -39,6 +40,7 @@ class program_steps {
   void step_of_main_thread(std::uint64_t number, choices& random) {
     const auto by = begin(number, random);
     if (by == nullptr || sanitized) return;
+    const auto alone = in_.alone_with_addresses();
     if (random.one_in(2)) return top_of_the_heap(*by);
     const auto via = random.one_in(2) ? mechanism::libc : mechanism::inline_syscall;
     if (in_.by.sees(memory_event::unmap, via)) move_break(*by, via);

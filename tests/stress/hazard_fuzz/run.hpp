@@ -12,6 +12,10 @@
 #include "helper_process.hpp"
 #include "support/watchdog.hpp"
 
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
 namespace pinfold::testing::hazard_fuzz {
 
 /// One round: a number of threads, slots of each thread and of all, caches. Each round has a new one.
@@ -33,6 +37,13 @@ struct run {
   arena slots;
   caches registered;
   std::atomic<bool> over{false};  ///< tells the threads to end their steps
+  std::mutex addresses{};
+
+  /// Held while a thread has registered memory whose address the kernel chose, until that is unmapped: without it
+  /// another thread gets the address before a monitor that is not the first to know has reported it.
+  [[nodiscard]] std::unique_lock<std::mutex> alone_with_addresses() {
+    return by.is_first_to_know() ? std::unique_lock<std::mutex>() : std::unique_lock(addresses);
+  }
 
   [[nodiscard]] slot& own_slot(unsigned thread, std::size_t number) {
     return slots.large(shared_slots + thread * own_slots + number);

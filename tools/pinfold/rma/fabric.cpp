@@ -127,14 +127,14 @@ void fabric_end::stop() noexcept {
   endpoint_.reset();
 }
 
-void limit_fabric_calls(std::chrono::nanoseconds patience, std::size_t rank) {
+void limit_fabric_calls(std::chrono::nanoseconds time_limit, std::size_t rank) {
   fmt::format_to_n(last_words.data(), last_words.size() - 1,
                    "pinfold: rank {}: timed_out: a call of the provider does not return\n", rank);
   struct sigaction at_each{};
   at_each.sa_handler = look_for_a_lost_call;
   at_each.sa_flags = SA_RESTART;
   ::sigaction(SIGALRM, &at_each, nullptr);
-  const auto seconds = std::chrono::ceil<std::chrono::seconds>(patience).count();
+  const auto seconds = std::chrono::ceil<std::chrono::seconds>(time_limit).count();
   const itimerval each{.it_interval = {seconds, 0}, .it_value = {seconds, 0}};
   ::setitimer(ITIMER_REAL, &each, nullptr);
 }

@@ -48,9 +48,9 @@ struct fabric_transfer {
   std::size_t number = 0;  ///< for the caller's use
 };
 
-/// Ends the process, with a message, when a put, a get or a poll does not return within `patience` to twice that: `shm`
+/// Ends the process, with a message, when a put, a get or a poll does not return within `timeout` to twice that: `shm`
 /// waits without end for a lock that a stopped or killed peer holds. Uses SIGALRM.
-void limit_fabric_calls(std::chrono::nanoseconds patience, std::size_t rank);
+void limit_fabric_calls(std::chrono::nanoseconds time_limit, std::size_t rank);
 
 class fabric_end {
  public:

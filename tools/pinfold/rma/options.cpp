@@ -83,7 +83,7 @@ void check_room(const rma_options& options) {
 
 }  // namespace
 
-std::chrono::nanoseconds rma_options::patience() const {
+std::chrono::nanoseconds rma_options::time_limit() const {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(timeout));
 }
 

@@ -37,7 +37,7 @@ struct rma_options {
   unsigned port = 18515;
   double wait = 600;  ///< seconds
 
-  [[nodiscard]] std::chrono::nanoseconds patience() const;
+  [[nodiscard]] std::chrono::nanoseconds time_limit() const;
 
   /// Returns the options that all ranks must agree on, as text.
   [[nodiscard]] std::string agreement() const;

@@ -10,15 +10,15 @@
 
 namespace tool {
 
-everybody rma_peers::all_gather(std::string own, std::chrono::nanoseconds patience,
+everybody rma_peers::all_gather(std::string own, std::chrono::nanoseconds time_limit,
                                 const std::function<void()>& meanwhile) {
-  const auto deadline = std::chrono::steady_clock::now() + patience;
+  const auto deadline = std::chrono::steady_clock::now() + time_limit;
   begin(std::move(own));
   while (!complete()) {
     meanwhile();
     if (std::chrono::steady_clock::now() > deadline)
       throw failure(fmt::format("timed_out: no word from {} within {:.1f} s", missing(),
-                                std::chrono::duration<double>(patience).count()));
+                                std::chrono::duration<double>(time_limit).count()));
     std::this_thread::yield();
   }
   return take();

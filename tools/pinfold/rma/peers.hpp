@@ -37,8 +37,8 @@ class rma_peers {
   [[nodiscard]] virtual bool reports() const noexcept { return rank() == 0; }
 
   /// Sends `own` to all ranks and returns the messages of all. Calls `meanwhile` again and again, since other ranks may
-  /// need this rank's progress to get there. Throws, also when `patience` is over.
-  [[nodiscard]] everybody all_gather(std::string own, std::chrono::nanoseconds patience,
+  /// need this rank's progress to get there. Throws, also when `timeout` is over.
+  [[nodiscard]] everybody all_gather(std::string own, std::chrono::nanoseconds time_limit,
                                      const std::function<void()>& meanwhile);
 
   /// Throws when a rank is known to be gone. Does not wait.

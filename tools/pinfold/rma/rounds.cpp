@@ -25,7 +25,7 @@ std::optional<std::size_t> first_wrong(std::span<const std::byte> bytes, std::ui
 
 rma_rounds::rma_rounds(fabric_end& end, rma_peers& peers, const rma_options& options, rma_window& window)
     : end_(end), peers_(peers), options_(options), window_(window) {
-  const auto all = peers_.all_gather(window.invitation(), options.patience(), [this] { end_.progress(); });
+  const auto all = peers_.all_gather(window.invitation(), options.time_limit(), [this] { end_.progress(); });
   targets_ = targets_of(all[next()], options.buffers);
   constexpr std::uint64_t far = 0x55550000;  // providers may choose consecutive keys
   if (options.spoil == "key") targets_.front().key ^= far;
@@ -33,7 +33,7 @@ rma_rounds::rma_rounds(fabric_end& end, rma_peers& peers, const rma_options& opt
 
 // Calls this rank's provider meanwhile, since other ranks' transfers may need it.
 void rma_rounds::meet(std::chrono::nanoseconds longer) {
-  static_cast<void>(peers_.all_gather("", options_.patience() + longer, [this] { end_.progress(); }));
+  static_cast<void>(peers_.all_gather("", options_.time_limit() + longer, [this] { end_.progress(); }));
 }
 
 rma_outcome rma_rounds::play(const rma_round& round) {
@@ -110,7 +110,7 @@ void rma_rounds::wait(const rma_round& round) {
   if (++idle_ == 1) heard_ = clock::now();
   if (idle_ % polls == 0) {
     const auto now = clock::now();
-    if (now - heard_ > options_.patience())
+    if (now - heard_ > options_.time_limit())
       throw failure(fmt::format("timed_out: no {} to rank {} was completed for {} s; the provider tells no reason",
                                 round.put ? "put" : "get", next(), options_.timeout));
     if (now - looked_ > std::chrono::milliseconds(20)) peers_.look(), looked_ = now;

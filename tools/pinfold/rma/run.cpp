@@ -21,7 +21,7 @@ namespace {
 // their networks.
 std::size_t agree(rma_peers& peers, const rma_options& options) {
   const auto own = options.agreement();
-  const auto all = peers.all_gather(this_network() + "\n" + own, options.patience(), [] {});
+  const auto all = peers.all_gather(this_network() + "\n" + own, options.time_limit(), [] {});
   std::set<std::string> networks;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const auto line = all[rank].find('\n');
@@ -46,7 +46,7 @@ std::string address_for(const rma_peers& peers, const rma_options& options, std:
 
 // Introduces the next rank, and the one before this rank.
 void introduce(fabric_end& end, rma_peers& peers, const rma_options& options) {
-  const auto all = peers.all_gather(end.name(), options.patience(), [&] { end.progress(); });
+  const auto all = peers.all_gather(end.name(), options.time_limit(), [&] { end.progress(); });
   const auto next = (peers.rank() + 1) % all.size();
   const auto before = (peers.rank() + all.size() - 1) % all.size();
   end.meet(all[next]);
@@ -126,7 +126,7 @@ json gather(rma_peers& peers, const rma_options& options, fabric_end& end, std::
             const std::vector<rma_row_plan>& own) {
   auto tallies = json::array();
   for (const auto& row : own) tallies.push_back(as_json(row.tally));
-  const auto all = peers.all_gather(tallies.dump(), options.patience(), [&] { end.progress(); });
+  const auto all = peers.all_gather(tallies.dump(), options.time_limit(), [&] { end.progress(); });
   auto rows = json::array();
   for (std::size_t i = 0; i < own.size(); ++i) {
     std::vector<json> of_row;
@@ -171,7 +171,7 @@ int run_rma(rma_peers& peers, const rma_options& options) {
   const auto networks = agree(peers, options);
   fabric_end end(options.provider, address_for(peers, options, networks));
   check_sizes(end, options);
-  limit_fabric_calls(options.patience(), peers.rank());
+  limit_fabric_calls(options.time_limit(), peers.rank());
   introduce(end, peers, options);
   const auto host = host_facts();
   if (peers.reports() && !options.as_json) print_heading(peers, options, networks, host);

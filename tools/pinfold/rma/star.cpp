@@ -98,13 +98,13 @@ std::string star_peers::missing() const {
 }
 
 void star_peers::give_up(std::string_view why) noexcept try {
-  constexpr int patience_ms = 200;  // for the messages queued before
+  constexpr int wait_limit_ms = 200;  // for the messages queued before
   const auto text = where_.rank == 0 ? fmt::format("rank 0: {}", why) : std::string(why);
   for (auto& link : links_) {
     if (link.ended()) continue;
     link.send(rma_word::failure, text);
     link.pump();
-    if (pollfd room{link.number(), POLLOUT, 0}; !link.sent() && ::poll(&room, 1, patience_ms) > 0) link.pump();
+    if (pollfd room{link.number(), POLLOUT, 0}; !link.sent() && ::poll(&room, 1, wait_limit_ms) > 0) link.pump();
   }
 } catch (const std::exception&) {
   return;  // the other ranks see the socket close

@@ -22,7 +22,7 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 constexpr const char* greeting = "pinfold perf rma 1";  // of the protocol
-constexpr std::chrono::seconds hello_patience{5};
+constexpr std::chrono::seconds hello_timeout{5};
 
 std::string last_problem() { return std::generic_category().message(errno); }
 
@@ -131,7 +131,7 @@ rma_link next_rank(int listening, clock::time_point end, std::size_t missing) {
     if (!came) continue;
     set(came.number(), IPPROTO_TCP, TCP_NODELAY);
     rma_link link(std::move(came));
-    if (hello_from(link, std::min(end, clock::now() + hello_patience)) == greeting) return link;
+    if (hello_from(link, std::min(end, clock::now() + hello_timeout)) == greeting) return link;
     fmt::print(stderr, "pinfold: somebody who is no pinfold perf rma of this version was sent away\n");
   }
 }
@@ -174,7 +174,7 @@ std::unique_ptr<rma_peers> listen_for_peers(const rma_options& options) {
     links.push_back(next_rank(listening.number(), end, options.ranks - 1 - links.size()));
   for (std::size_t i = 0; i < links.size(); ++i) {
     links[i].send(rma_word::hello, fmt::format("{} {}", i + 1, options.ranks));
-    flush(links[i], clock::now() + hello_patience);
+    flush(links[i], clock::now() + hello_timeout);
   }
   const auto address = links.empty() ? std::string("127.0.0.1") : own_address(links.front().number());
   return std::make_unique<star_peers>(star_peers::place{0, options.ranks, address, true}, std::move(links));
@@ -187,7 +187,7 @@ std::unique_ptr<rma_peers> connect_to_peers(const rma_options& options) {
   std::vector<rma_link> links;
   links.emplace_back(std::move(socket));
   links.front().send(rma_word::hello, greeting);
-  flush(links.front(), clock::now() + hello_patience);
+  flush(links.front(), clock::now() + hello_timeout);
   const auto welcome = hello_from(links.front(), clock::now() + seconds(options.wait));
   if (!welcome || std::sscanf(welcome->c_str(), "%zu %zu", &where.rank, &where.ranks) != 2 || where.rank == 0 ||
       where.rank >= where.ranks)

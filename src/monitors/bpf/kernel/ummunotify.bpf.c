@@ -92,35 +92,35 @@ struct ring_map {
   __uint(value_size, sizeof(struct pinfold_area));
 };
 
-/// The ring of each place that has one.
+/// The ring of each slot that has one.
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-  __uint(max_entries, pinfold_places);
+  __uint(max_entries, pinfold_slots);
   __type(key, u32);
   __array(values, struct ring_map);
 } rings SEC(".maps");
 
-/// The owner of each place: 0, a reservation, or the address space. The loader changes it, too, by compare-and-swap.
+/// The owner of each slot: 0, a reservation, or the address space. The loader changes it, too, by compare-and-swap.
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
   __uint(map_flags, BPF_F_MMAPABLE);
   __uint(max_entries, 1);
   __type(key, u32);
-  __type(value, u64[pinfold_places]);
-} places SEC(".maps");
+  __type(value, u64[pinfold_slots]);
+} slots SEC(".maps");
 
-/// The place of each address space. Changed only by the address space's own system calls and by its end, so never
+/// The slot of each address space. Changed only by the address space's own system calls and by its end, so never
 /// wrong.
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
-  __uint(max_entries, pinfold_places);
+  __uint(max_entries, pinfold_slots);
   __type(key, u64);
   __type(value, u32);
 } users SEC(".maps");
 
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
-  __uint(max_entries, pinfold_places);
+  __uint(max_entries, pinfold_slots);
   __type(key, struct pinfold_secret);
   __type(value, struct pinfold_invitation);
 } invitations SEC(".maps");
@@ -136,49 +136,49 @@ INLINE void record(struct pinfold_area *area, u64 begin, u64 end) {
   at->check = pinfold_check(number, begin, end);
 }
 
-INLINE struct pinfold_area *area_of(u32 place) {
+INLINE struct pinfold_area *area_of(u32 slot) {
   const u32 only = 0;
-  void *ring = bpf_map_lookup_elem(&rings, &place);
+  void *ring = bpf_map_lookup_elem(&rings, &slot);
   return ring == 0 ? 0 : bpf_map_lookup_elem(ring, &only);
 }
 
 static __attribute__((noinline)) int record_in(u64 mm, u64 begin, u64 end) {
-  const u32 *place = bpf_map_lookup_elem(&users, &mm);
-  if (place == 0) return 0;
-  struct pinfold_area *area = area_of(*place);
+  const u32 *slot = bpf_map_lookup_elem(&users, &mm);
+  if (slot == 0) return 0;
+  struct pinfold_area *area = area_of(*slot);
   if (area != 0) record(area, begin, end);
   return 0;
 }
 
-INLINE u64 *owner_of(u32 place) {
+INLINE u64 *owner_of(u32 slot) {
   const u32 only = 0;
-  u64 *all = bpf_map_lookup_elem(&places, &only);
-  return all == 0 || place >= pinfold_places ? 0 : &all[place];
+  u64 *all = bpf_map_lookup_elem(&slots, &only);
+  return all == 0 || slot >= pinfold_slots ? 0 : &all[slot];
 }
 
-/// Gives the address space this place, unless it has another whose ring is still in use. Returns false in that case.
-INLINE bool settle(u64 mm, u32 place) {
-  if (bpf_map_update_elem(&users, &mm, &place, BPF_NOEXIST) == 0) return 1;
+/// Gives the address space this slot, unless it has another whose ring is still in use. Returns false in that case.
+INLINE bool assign_slot(u64 mm, u32 slot) {
+  if (bpf_map_update_elem(&users, &mm, &slot, BPF_NOEXIST) == 0) return 1;
   const u32 *old = bpf_map_lookup_elem(&users, &mm);
   if (old == 0 || area_of(*old) != 0) return 0;
   u64 *owner = owner_of(*old);
   if (owner == 0 || __sync_val_compare_and_swap(owner, mm, 0) != mm) return 0;
-  return bpf_map_update_elem(&users, &mm, &place, BPF_ANY) == 0;
+  return bpf_map_update_elem(&users, &mm, &slot, BPF_ANY) == 0;
 }
 
 static __attribute__((noinline)) int accept_invitation(u64 first, u64 second, u64 mm) {
   const struct pinfold_secret secret = {first, second};
   struct pinfold_invitation *invited = bpf_map_lookup_elem(&invitations, &secret);
   if (invited == 0) return 0;
-  u64 *owner = owner_of(invited->place);
+  u64 *owner = owner_of(invited->slot);
   const u64 reserved = invited->reservation;
   if (owner == 0 || __sync_val_compare_and_swap(owner, reserved, mm) != reserved) return 0;
-  const bool settled = settle(mm, invited->place);
-  if (!settled) __sync_val_compare_and_swap(owner, mm, reserved);
+  const bool assigned = assign_slot(mm, invited->slot);
+  if (!assigned) __sync_val_compare_and_swap(owner, mm, reserved);
   invited->process = bpf_get_current_pid_tgid() >> 32;
   invited->user = bpf_get_current_uid_gid();
-  if (settled) record_in(mm, 0, the_end);
-  *(volatile u32 *)&invited->answer = settled ? pinfold_accepted : pinfold_second;
+  if (assigned) record_in(mm, 0, the_end);
+  *(volatile u32 *)&invited->answer = assigned ? pinfold_accepted : pinfold_second;
   return 0;
 }
 
@@ -326,8 +326,8 @@ int BPF_PROG(on_ring_request, struct io_kiocb *request) {
   return goes(mm, BPF_CORE_READ(advised, addr), BPF_CORE_READ(advised, len));
 }
 
-static long record_in_each(void *map, const u64 *mm, u32 *place, void *context) {
-  struct pinfold_area *area = area_of(*place);
+static long record_in_each(void *map, const u64 *mm, u32 *slot, void *context) {
+  struct pinfold_area *area = area_of(*slot);
   if (area != 0) record(area, 0, the_end);
   return 0;
 }
@@ -357,9 +357,9 @@ int BPF_PROG(on_huge_change, struct inode *inode, void *entry, struct iattr *cha
 SEC("tp_btf/exit_mmap")
 int BPF_PROG(on_end, struct mm_struct *space) {
   const u64 mm = (u64)space;
-  const u32 *place = bpf_map_lookup_elem(&users, &mm);
-  if (place == 0) return 0;
-  u64 *owner = owner_of(*place);
+  const u32 *slot = bpf_map_lookup_elem(&users, &mm);
+  if (slot == 0) return 0;
+  u64 *owner = owner_of(*slot);
   bpf_map_delete_elem(&users, &mm);
   if (owner != 0) __sync_val_compare_and_swap(owner, mm, 0);
   return 0;

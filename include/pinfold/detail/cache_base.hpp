@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The common base of all caches. Not for users; it may change in any release.
+#pragma once
+
+#include <pinfold/detail/engine.hpp>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace pinfold::detail {
+
+/// The base of caches: a back end, and the engine that calls it. Every member may be called on any thread at any time,
+/// except that the destructor and a move must not run at the same time as another member. A moved-from object returns
+/// `closed`, finds nothing, and can be assigned to.
+template <class Backend>
+class cache_base {
+ public:
+  cache_base(cache_base&& other) noexcept
+      : backend_(std::move(other.backend_)),
+        engine_(std::move(other.engine_)),
+        hits_(std::exchange(other.hits_, &hits_of(nullptr))) {}
+  cache_base& operator=(cache_base&& other) noexcept {
+    engine_ = std::move(other.engine_);  // first, because the old engine still needs the old back end
+    hits_ = std::exchange(other.hits_, &hits_of(nullptr));
+    backend_ = std::move(other.backend_);
+    return *this;
+  }
+  /// Closes every registration once. Waits for leases up to `drain_timeout`; leases that are still out then read as
+  /// `closed`, and their release does nothing (R42). If another thread is still in the driver, the back end lives until
+  /// that thread returns.
+  ~cache_base() = default;
+
+  /// Closes every registration that has no lease and is not persistent, retries closes that failed before, and waits
+  /// for the closes of other threads. Returns the error of the first close that fails; `timed_out` if another thread's
+  /// close takes longer than `wait_timeout`.
+  result<void> flush() noexcept { return detail::flush(engine_.get()); }
+
+  /// Flushes as `flush` does, for checkpoints: while any lease is out, returns `in_use_conflict` and closes nothing.
+  result<void> quiesce() noexcept { return detail::quiesce(engine_.get()); }
+
+  /// Does the closes that are due: stale entries without a lease, and deferred closes. Returns the error of the first
+  /// that fails.
+  result<void> progress() noexcept { return detail::progress(engine_.get()); }
+
+  /// Returns the counters. Never waits for another thread.
+  [[nodiscard]] pinfold::statistics statistics() const noexcept { return detail::read_statistics(engine_.get()); }
+
+  /// Returns every entry, for people to read. Allocates.
+  [[nodiscard]] std::vector<entry_info> dump() const { return detail::dump(engine_.get()); }
+
+  /// Returns the back end. Its documentation says which members may be called while the cache runs. Throws
+  /// `std::logic_error` if the cache was moved from.
+  [[nodiscard]] Backend& backend() {
+    if (backend_ == nullptr) throw_moved_from();
+    return *backend_;
+  }
+
+ protected:
+  /// Makes the engine; `table_for(Backend&)` returns the driver table.
+  template <class TableFor>
+  cache_base(Backend backend, cache_options options, TableFor&& table_for)
+      : backend_(std::make_shared<Backend>(std::move(backend))),
+        engine_(make_engine(table_for(*backend_), std::move(options), backend_)),
+        hits_(&hits_of(engine_.get())) {}
+
+  /// Returns the engine; null if the cache was moved from.
+  [[nodiscard]] engine* inside() const noexcept { return engine_.get(); }
+  [[nodiscard]] const hit_view& hits() const noexcept { return *hits_; }
+
+ private:
+  std::shared_ptr<Backend> backend_;  // the engine shares it while another thread is in the driver
+  engine_handle engine_;
+  const hit_view* hits_;
+};
+
+}  // namespace pinfold::detail

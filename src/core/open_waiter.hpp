@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Why an open failed, for the threads that waited for it.
+#pragma once
+
+#include "core/entry.hpp"
+
+#include <pinfold/error.hpp>
+
+namespace pinfold::core {
+
+/// A thread that waits for another thread's open. The object lies on that thread's stack: entries have no room for
+/// errors, which are rare. Guarded by the engine's mutex, as is its destruction.
+class open_waiter {
+ public:
+  open_waiter(open_waiter*& all, const entry& on) noexcept : all_(all), on_(on), next_(all) { all = this; }
+  ~open_waiter() {
+    open_waiter** at = &all_;
+    while (*at != this) at = &(*at)->next_;
+    *at = next_;
+  }
+  open_waiter(const open_waiter&) = delete;
+  open_waiter& operator=(const open_waiter&) = delete;
+
+  static void tell(open_waiter* all, const entry& failed, const error& why) noexcept {
+    for (open_waiter* one = all; one != nullptr; one = one->next_)
+      if (&one->on_ == &failed) one->why_ = why;
+  }
+
+  /// Whether any thread still waits for the open of `on`.
+  [[nodiscard]] static bool waits(const open_waiter* all, const entry& on) noexcept {
+    while (all != nullptr && &all->on_ != &on) all = all->next_;
+    return all != nullptr;
+  }
+
+  /// Returns why the open failed. Requires that it has.
+  [[nodiscard]] const error& why() const noexcept { return why_; }
+
+ private:
+  open_waiter*& all_;
+  const entry& on_;
+  open_waiter* next_;
+  error why_{};
+};
+
+}  // namespace pinfold::core

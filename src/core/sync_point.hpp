@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Points in the closing code where a test may stop a thread, to let other threads do what must not matter. Hits have
+/// PINFOLD_SYNC_POINT in <pinfold/detail/hit.hpp>.
+#pragma once
+
+#include <atomic>
+
+namespace pinfold::core {
+
+/// Called at every such point, under the engine's mutex; null outside of tests.
+inline std::atomic<void (*)() noexcept> at_point{nullptr};
+
+inline void sync_point() noexcept {
+  if (auto* call = at_point.load(std::memory_order_relaxed)) call();
+}
+
+}  // namespace pinfold::core

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Counts the holds on driver objects of this process: one table for all caches, because the driver has one, too.
+#pragma once
+
+#include <pinfold/error.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <new>
+#include <utility>
+
+namespace pinfold::cuda {
+
+/// Opens each item once, and closes it when its last hold is given back. Thread-safe: the table calls the driver
+/// without the lock, and a thread that needs an item that another thread is opening or closing waits for that item
+/// alone.
+template <class Key, class Item>
+class open_table {
+ public:
+  struct entry {
+    Item item{};
+    std::size_t holds = 0;
+    bool busy = true;  ///< a thread is opening or closing it
+  };
+  using entries = std::map<Key, entry>;
+  using place = typename entries::iterator;
+
+  /// Takes a new hold for `owner` and returns its number, which no other hold ever gets.
+  ///
+  /// `find(entries&)` returns the place of an item in the way of a new one, or the end. Once that item is open,
+  /// `fits(place)` returns an error, or success to share it. `open()` returns a new item. `use(place)` gets the item.
+  template <class Find, class Fits, class Open, class Use>
+  [[nodiscard]] result<std::uint64_t> take(const void* owner, const Key& key, Find&& find, Fits&& fits, Open&& open,
+                                           Use&& use) noexcept try {
+    entries made;  // allocated before anything can be half done
+    const place fresh = made.try_emplace(key).first;
+    std::unique_lock guard(mutex_);
+    for (place there = find(entries_); there != entries_.end(); there = find(entries_)) {
+      if (there->second.busy) {
+        changed_.wait(guard);  // the item may be gone afterwards
+        continue;
+      }
+      if (auto fit = fits(there); !fit) return tl::unexpected(fit.error());
+      const auto number = note(owner, there);
+      use(there);
+      return number;
+    }
+    const auto number = note(owner, fresh);
+    entries_.merge(made);
+    guard.unlock();
+    auto opened = open();
+    guard.lock();
+    changed_.notify_all();
+    if (!opened) {
+      holders_.erase(number);
+      entries_.erase(fresh);
+      return tl::unexpected(opened.error());
+    }
+    fresh->second.item = std::move(*opened);
+    fresh->second.busy = false;
+    use(fresh);
+    return number;
+  } catch (const std::bad_alloc&) {
+    return fail_errno(errc::out_of_resources, ENOMEM, "no memory for pinfold's own records");
+  }
+
+  /// Gives one hold back; the last calls `close(const Key&, Item&)`. `invalid_argument` when this number is not held. A
+  /// failed close changes nothing.
+  template <class Close>
+  [[nodiscard]] result<void> give_back(std::uint64_t number, Close&& close) noexcept {
+    std::unique_lock guard(mutex_);
+    const auto found = holders_.find(number);
+    if (found == holders_.end() || found->second.of->second.busy)
+      return fail(errc::invalid_argument, "this is not open");
+    const place there = found->second.of;
+    if (there->second.holds > 1) {
+      --there->second.holds;
+      holders_.erase(found);
+      return {};
+    }
+    there->second.busy = true;
+    guard.unlock();
+    auto closed = close(there->first, there->second.item);
+    guard.lock();
+    changed_.notify_all();
+    there->second.busy = false;
+    if (!closed) return closed;
+    holders_.erase(number);
+    entries_.erase(there);
+    return {};
+  }
+
+  /// Gives back all holds of `owner`. An item that the driver refuses to close stays open without an owner.
+  template <class Close>
+  void give_back_all(const void* owner, Close&& close) noexcept {
+    while (const auto number = any_of(owner))
+      if (!give_back(number, close)) disown(number);
+  }
+
+  [[nodiscard]] std::size_t held_by(const void* owner) const noexcept {
+    const std::scoped_lock guard(mutex_);
+    return static_cast<std::size_t>(
+        std::ranges::count(holders_, owner, [](const auto& one) { return one.second.owner; }));
+  }
+
+ private:
+  struct holder {
+    const void* owner;
+    place of;
+  };
+
+  [[nodiscard]] std::uint64_t note(const void* owner, place of) {
+    holders_.emplace(last_number_ + 1, holder{owner, of});
+    ++of->second.holds;
+    return ++last_number_;
+  }
+
+  [[nodiscard]] std::uint64_t any_of(const void* owner) const noexcept {
+    const std::scoped_lock guard(mutex_);
+    const auto found = std::ranges::find(holders_, owner, [](const auto& one) { return one.second.owner; });
+    return found == holders_.end() ? 0 : found->first;
+  }
+
+  void disown(std::uint64_t number) noexcept {
+    const std::scoped_lock guard(mutex_);
+    if (const auto found = holders_.find(number); found != holders_.end()) found->second.owner = nullptr;
+  }
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  entries entries_;
+  std::map<std::uint64_t, holder> holders_;
+  std::uint64_t last_number_ = 0;
+};
+
+}  // namespace pinfold::cuda

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "fd_passing/connection.hpp"
+
+#include "fd_passing/client.hpp"
+#include "fd_passing/process.hpp"
+#include "fd_passing/wire.hpp"
+
+#include <algorithm>
+#include <new>
+
+namespace pinfold::fd_passing {
+
+namespace {
+
+/// A server with too many connections may close a new connection before it has answered.
+constexpr int fresh_attempts = 3;
+
+/// A process that dies closes its sockets shortly before it counts as ended.
+constexpr std::chrono::milliseconds death_takes{100};
+
+bool is_one_of(const error& failure, errc first, errc second) noexcept { return failure == first || failure == second; }
+
+/// Whether the exporter's socket is worth a try where its process could not be opened.
+bool socket_may_do(transport via, const error& failure) noexcept {
+  if (via == transport::pidfd || failure == errc::out_of_resources) return false;
+  return via == transport::scm || failure != errc::peer_gone;
+}
+
+}  // namespace
+
+result<file> connection::fetch(transport via, const fd_request& what) noexcept {
+  if (via == transport::scm) return fetch_by_socket(what);
+  auto direct = fetch_by_pidfd(what);
+  if (direct || via == transport::pidfd) return direct;
+  if (!is_one_of(direct.error(), errc::not_permitted, errc::unsupported)) return direct;
+  auto served = fetch_by_socket(what);
+  // When the exporter does not serve, the error of `pidfd` gives the better advice.
+  return !served && served.error() == errc::unsupported ? std::move(direct) : std::move(served);
+}
+
+result<file> connection::fetch_by_pidfd(const fd_request& what) noexcept {
+  if (!process_) return tl::unexpected(reason_);
+  return duplicate_from(process_, what.descriptor);
+}
+
+result<file> connection::fetch_by_socket(const fd_request& what) noexcept {
+  while (file idle = take_idle()) {
+    auto got = ask_and_keep(std::move(idle), what.serial);
+    if (got || got.error() != errc::closed) return got;
+  }
+  error last{};
+  for (int attempt = 0; attempt < fresh_attempts; ++attempt) {
+    auto fresh = connect(what.from);
+    auto got = fresh ? ask_and_keep(std::move(*fresh), what.serial) : result<file>(tl::unexpected(fresh.error()));
+    if (got || got.error() != errc::closed) return got;
+    last = got.error();
+    if (!fresh) break;
+  }
+  return tl::unexpected(nobody_answers(last));
+}
+
+/// Connects to the exporter's socket. A forked child keeps its dead parent's socket alive, but no thread accepts there.
+/// When the process could not be opened, the pid of the socket's peer tells such a socket from an exporter in another
+/// PID namespace.
+result<file> connection::connect(const exporter_id& from) const noexcept {
+  auto fresh = connect_to(from.exporter);
+  if (!fresh || process_ || reason_ != errc::peer_gone) return fresh;
+  const auto exporter = other_end(*fresh);
+  if (exporter && exporter->pid == from.pid) return tl::unexpected(reason_);
+  return fresh;
+}
+
+result<file> connection::ask_and_keep(file socket, std::uint64_t serial) noexcept {
+  auto got = ask(socket, process_, serial);
+  if (got || got.error() == errc::stale_handle) keep(std::move(socket));
+  return got;
+}
+
+error connection::nobody_answers(const error& seen) const noexcept {
+  if (!process_ || readable_within(process_, death_takes)) {
+    return {errc::peer_gone, seen.kind, seen.native, "the exporting process has ended"};
+  }
+  return {errc::unsupported, seen.kind, seen.native, "the exporter does not serve its buffers over a socket"};
+}
+
+file connection::take_idle() noexcept {
+  const std::scoped_lock hold(mutex_);
+  return idle_count_ == 0 ? file() : std::move(idle_[--idle_count_]);
+}
+
+void connection::keep(file socket) noexcept {
+  const std::scoped_lock hold(mutex_);
+  if (idle_count_ < most_idle) idle_[idle_count_++] = std::move(socket);
+}
+
+result<std::shared_ptr<connection>> connection_table::find_or_make(transport via, const exporter_id& to) noexcept try {
+  if (auto known = find(to)) return known;
+  auto process = open_process(to);
+  if (!process && !socket_may_do(via, process.error())) return tl::unexpected(process.error());
+  slots made;
+  auto way_there = process ? std::make_shared<connection>(std::move(*process), error{})
+                           : std::make_shared<connection>(file(), process.error());
+  made.emplace(to, slot{std::move(way_there), 0});
+  return add(std::move(made));
+} catch (const std::bad_alloc&) {
+  return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the importer's own records");
+}
+
+std::shared_ptr<connection> connection_table::find(const exporter_id& to) noexcept {
+  slots inherited;
+  const std::scoped_lock hold(mutex_);
+  if (process_ != ::getpid()) {  // a forked child would read its parent's answers, and leave its own to the parent
+    inherited.swap(slots_);
+    process_ = ::getpid();
+  }
+  const auto found = slots_.find(to);
+  if (found == slots_.end()) return nullptr;
+  found->second.last_use = ++uses_;
+  return found->second.to;
+}
+
+/// Adds a link and returns the one in the table: when another thread has added a link first, that one.
+std::shared_ptr<connection> connection_table::add(slots made) noexcept {
+  const exporter_id to = made.begin()->first;
+  slots::node_type removed;
+  const std::scoped_lock hold(mutex_);
+  if (slots_.size() >= most) {
+    const auto use = [](const auto& one) { return one.second.last_use; };
+    removed = slots_.extract(std::ranges::min_element(slots_, {}, use));
+  }
+  slots_.merge(made);
+  slot& there = slots_.find(to)->second;
+  there.last_use = ++uses_;
+  return there.to;
+}
+
+void connection_table::forget(const exporter_id& to) noexcept {
+  slots::node_type removed;
+  const std::scoped_lock hold(mutex_);
+  removed = slots_.extract(to);
+}
+
+bool connection_table::forget_all() noexcept {
+  slots removed;
+  const std::scoped_lock hold(mutex_);
+  removed.swap(slots_);
+  return !removed.empty();
+}
+
+}  // namespace pinfold::fd_passing

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "invalidation/early_unregister.hpp"
+
+#include "os/wiped_pages.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <new>
+#include <sched.h>
+
+namespace pinfold::invalidation {
+
+namespace {
+
+/// The state of `early_unregister`, on a page that the kernel wipes in a child: there the copy of the descriptor would
+/// act on the parent's memory.
+struct state {
+  std::atomic<std::uint64_t> word{0};  ///< `opened`, and `one_inside` for each thread that uses the descriptor
+  std::atomic<unsigned> staying{0};    ///< how many `no_early_unregister` objects exist
+  std::atomic<int> descriptor{-1};
+  std::atomic<unregister_function> how{nullptr};
+};
+constexpr std::uint64_t opened = 1;
+constexpr std::uint64_t one_inside = 2;
+
+std::atomic<state*> the_state{nullptr};
+
+state* state_here() noexcept {
+  state* found = the_state.load(std::memory_order_acquire);
+  if (found != nullptr) return found;
+  void* const page = wiped_pages(sizeof(state));
+  if (page == nullptr) return nullptr;
+  auto* const made = new (page) state;
+  if (the_state.compare_exchange_strong(found, made)) return made;
+  ::munmap(page, sizeof(state));
+  return found;
+}
+
+}  // namespace
+
+void enable_early_unregister(unregister_function how, int descriptor) noexcept {
+  state* const here = state_here();
+  if (here == nullptr || here->word.load() != 0) return;
+  here->how.store(how, std::memory_order_relaxed);
+  here->descriptor.store(descriptor, std::memory_order_relaxed);
+  here->word.fetch_or(opened);
+}
+
+void disable_early_unregister() noexcept {
+  using std::chrono::steady_clock;
+  constexpr std::chrono::seconds longest_wait{1};
+  state* const here = the_state.load(std::memory_order_acquire);
+  if (here == nullptr) return;
+  here->word.fetch_and(~opened);
+  for (const auto until = steady_clock::now() + longest_wait; here->word.load() != 0 && steady_clock::now() < until;)
+    ::sched_yield();
+}
+
+// A thread inside keeps the descriptor from being closed, and so its number from being another file's.
+void early_unregister(const range& pages) noexcept {
+  state* const here = the_state.load(std::memory_order_acquire);
+  if (here == nullptr || (here->word.load(std::memory_order_relaxed) & opened) == 0 || here->staying.load() != 0)
+    return;
+  if ((here->word.fetch_add(one_inside) & opened) != 0)
+    here->how.load(std::memory_order_relaxed)(here->descriptor.load(std::memory_order_relaxed), pages);
+  here->word.fetch_sub(one_inside);
+}
+
+no_early_unregister::no_early_unregister() noexcept : state_(state_here()) {
+  if (state_ != nullptr) static_cast<state*>(state_)->staying.fetch_add(1);
+}
+
+no_early_unregister::~no_early_unregister() {
+  if (state_ != nullptr) static_cast<state*>(state_)->staying.fetch_sub(1);
+}
+
+}  // namespace pinfold::invalidation

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The log in which monitors write what memory is going away, and which caches read: one generation for all, and the
+/// last few thousand ranges. It also identifies the process. `docs/protocol.md` says what a reader may conclude.
+#pragma once
+
+#include <pinfold/range.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace pinfold::invalidation {
+
+/// The source of an event.
+enum class source : std::uint8_t { user, hooks, userfaultfd, bpf };
+
+/// The result of reading the event log at a cursor.
+enum class read_status : std::uint8_t {
+  nothing,     ///< the cursor is at the end
+  one,         ///< a range; it may be empty
+  everything,  ///< the cursor came too late: any memory may be gone. The ranges still on the event log are yet to be
+               ///< read
+  unfinished,  ///< the number is reserved and not published: any memory may be gone, and more until it is
+};
+
+/// The process's log of events, in memory that the kernel wipes in a child of fork(2): a child's event log is empty,
+/// and no cache of its parent finds its generation there.
+///
+/// Writing takes no lock, allocates nothing, makes no system call, and is allowed on any thread and in any signal
+/// handler. An event has happened for every acquire that begins after `post` or `reserve` returned: their increment is
+/// a locked instruction.
+class event_log {
+ public:
+  /// Returns this process's event_log. Throws `std::bad_alloc` when there is no memory for it.
+  [[nodiscard]] static event_log& here();
+  /// Returns null before the first call of `here`; in a child, the wiped event_log.
+  [[nodiscard]] static event_log* if_there() noexcept { return made.load(std::memory_order_acquire); }
+
+  /// Returns a number that is never 0 in a process that called `here`, and never the same in parent and child. It is 0
+  /// in a child that did not call `here`.
+  [[nodiscard]] std::uint64_t process() const noexcept { return process_.load(std::memory_order_acquire); }
+
+  /// Returns a word that has the value of `process()`.
+  [[nodiscard]] const std::atomic<std::uint64_t>& process_word() const noexcept { return process_; }
+
+  /// Returns how many events there were, on top of a number that this process's parent does not have.
+  [[nodiscard]] const std::atomic<std::uint64_t>& generation() const noexcept { return generation_; }
+
+  /// Posts that memory is going away. Has to be called before the memory can go.
+  void post(const range& gone, source from = source::user) noexcept;
+  void post_everything(source from = source::user) noexcept { post({0, UINTPTR_MAX}, from); }
+
+  /// Posts in two steps, for a monitor that learns only later what memory goes: from `reserve` on, readers of that
+  /// number wait. One thread at a time; between the two calls it does nothing that could wait, and it publishes soon.
+  [[nodiscard]] std::uint64_t reserve() noexcept;
+  void publish(std::uint64_t reserved, const range& gone, source from = source::user) noexcept;
+
+  /// Reads the event at `cursor`, and moves `cursor` on. A cursor begins as a value of the generation. Waits for a
+  /// number that is reserved and not published, at most `wait_limit_ms`, and never moves past it: memory may go until
+  /// the monitor publishes, without any other number being taken. A cursor that comes a whole ring late skips the
+  /// events that it missed if none of them touched registered memory (empty ranges); otherwise the result is
+  /// `everything`.
+  [[nodiscard]] read_status read(std::uint64_t& cursor, range& gone) const noexcept {
+    source from{};
+    return read(cursor, gone, from);
+  }
+  [[nodiscard]] read_status read(std::uint64_t& cursor, range& gone, source& from) const noexcept;
+
+  static constexpr std::size_t capacity = 8192;
+  static constexpr int wait_limit_ms = 100;
+
+ private:
+  /// A place of the ring, written once a round. `mark` is the event's number plus 1 when the range is there, with
+  /// `changing` while a writer changes it. A writer that was stopped for a whole round leaves the slot to the newer
+  /// event. It may still write the words of its own range: `check` detects that, as it depends on number and range.
+  struct slot {
+    std::atomic<std::uint64_t> mark{0};
+    std::atomic<std::uintptr_t> begin{0};
+    std::atomic<std::uintptr_t> end{0};
+    std::atomic<std::uint64_t> check{0};
+    std::atomic<source> from{};
+  };
+  static constexpr std::uint64_t changing = std::uint64_t{1} << 63U;
+
+  /// Returns false when the event has to be posted anew: a reader may have skipped its number.
+  [[nodiscard]] bool write(std::uint64_t number, const range& gone, source from) noexcept;
+  void note_filled(std::uint64_t number) noexcept;
+  [[nodiscard]] bool is_outstanding_before(std::uint64_t number) const noexcept {
+    const auto bound = outstanding_.load(std::memory_order_seq_cst);
+    return bound != 0 && bound <= number;
+  }
+  [[nodiscard]] read_status catch_up(std::uint64_t& cursor, std::uint64_t now) const noexcept;
+  [[nodiscard]] read_status look_at(const slot& at, std::uint64_t number, range& gone, source& from) const noexcept;
+
+  [[nodiscard]] read_status wait_for(std::uint64_t number, range& gone, source& from) const noexcept;
+
+  static event_log* make();
+  static void wipe() noexcept;
+
+  static std::atomic<event_log*> made;
+
+  std::atomic<std::uint64_t> process_{0};
+  alignas(64) std::atomic<std::uint64_t> generation_{0};
+  std::atomic<std::uint64_t> outstanding_{0};  // plus 1: at most the number that `reserve` gave out; 0 for none
+  std::atomic<std::uint64_t> filled_{0};       // plus 1: the latest number whose range is not empty
+  alignas(64) std::array<slot, capacity> slots_{};
+};
+
+}  // namespace pinfold::invalidation

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Makes the process's event_log. Separate from event_log.cpp, which the thread sanitizer must not look into: here it
+// has to see that a thread that finds the event log finds it constructed.
+#include "invalidation/event_log.hpp"
+
+#include "os/wiped_pages.hpp"
+
+#include <new>
+#include <pthread.h>
+#include <sys/mman.h>
+
+namespace pinfold::invalidation {
+
+std::atomic<event_log*> event_log::made{nullptr};
+
+namespace {
+
+std::atomic<std::uint64_t> last_process{0};  // inherited by children, so that their numbers differ from their parents'
+
+// A process's generations begin at its number, shifted by this. Hooks may count up in a child before it has a number,
+// and do not get that far.
+constexpr unsigned process_shift = 44;
+
+}  // namespace
+
+// Wipes the event log in a child where the kernel does not (before Linux 4.14).
+void event_log::wipe() noexcept {
+  event_log* here = if_there();
+  here->process_.store(0);
+  here->generation_.store(0);
+  here->outstanding_.store(0);
+  here->filled_.store(0);
+}
+
+event_log* event_log::make() {
+  void* fresh = wiped_pages(sizeof(event_log));
+  const bool wiped = fresh != nullptr;
+  if (!wiped) fresh = ::mmap(nullptr, sizeof(event_log), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (fresh == MAP_FAILED) throw std::bad_alloc();
+  auto* mine = new (fresh) event_log;
+  event_log* none = nullptr;
+  if (!made.compare_exchange_strong(none, mine)) {
+    ::munmap(fresh, sizeof(event_log));
+    return none;
+  }
+  if (!wiped && ::pthread_atfork(nullptr, nullptr, wipe) != 0) throw std::bad_alloc();
+  return mine;
+}
+
+event_log& event_log::here() {
+  event_log* mine = if_there();
+  if (mine == nullptr) mine = make();
+  std::uint64_t wiped = 0;
+  if (mine->process_.load() != 0) return *mine;
+  const auto number = ++last_process;
+  if (mine->process_.compare_exchange_strong(wiped, number)) mine->generation_.fetch_add(number << process_shift);
+  return *mine;
+}
+
+}  // namespace pinfold::invalidation

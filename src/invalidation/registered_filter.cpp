@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "invalidation/registered_filter.hpp"
+
+#include "os/wiped_pages.hpp"
+
+#include <algorithm>
+#include <new>
+
+namespace pinfold::invalidation {
+
+std::atomic<registered_filter*> registered_filter::made{nullptr};
+
+registered_filter& registered_filter::here() {
+  if (auto* there = if_there()) return *there;
+  void* const fresh = wiped_pages(sizeof(registered_filter));
+  if (fresh == nullptr) throw std::bad_alloc();
+  auto* mine = new (fresh) registered_filter;
+  registered_filter* none = nullptr;
+  if (made.compare_exchange_strong(none, mine)) return *mine;
+  ::munmap(fresh, sizeof(registered_filter));
+  return *none;
+}
+
+// Makes the counters of 4 GiB of the address space, when memory there is first registered. They stay.
+bool registered_filter::make_part(std::size_t number) noexcept {
+  auto& slot = parts_[number].in;
+  if (slot.load(std::memory_order_acquire) != nullptr) return true;
+  void* const fresh = wiped_pages(sizeof(part));
+  if (fresh == nullptr) return false;
+  part* none = nullptr;
+  if (!slot.compare_exchange_strong(none, new (fresh) part)) ::munmap(fresh, sizeof(part));
+  return true;
+}
+
+namespace {
+
+/// Calls `each(unit, part)` for each unit of 2^`shift` bytes that the range touches; `part` is what the range has of
+/// the unit.
+template <class F>
+void for_each_unit(const range& memory, unsigned shift, F&& each) noexcept {
+  for (auto at = memory.begin; at < memory.end;) {
+    const auto unit = at >> shift;
+    const auto end = std::min(memory.end, (unit + 1) << shift);
+    each(unit, range{at, end});
+    at = end;
+  }
+}
+
+bool is_whole(const range& unit, unsigned shift) noexcept { return unit.size() == std::uintptr_t{1} << shift; }
+
+// The pages of a granule have two words of eight counts each.
+constexpr unsigned pages_shift = 12;
+std::uint64_t lanes(const range& in_granule, std::uintptr_t word) noexcept {
+  const auto first = in_granule.begin >> pages_shift & 15U;
+  const auto last = (in_granule.end - 1) >> pages_shift & 15U;
+  std::uint64_t found = 0;
+  for (auto page = std::max(first, 8 * word); page <= std::min(last, 8 * word + 7); ++page)
+    found |= std::uint64_t{0xff} << 8 * (page - 8 * word);
+  return found;
+}
+
+}  // namespace
+
+template <class F>
+void registered_filter::for_each_count_in(part& in, const range& memory, F&& each) noexcept {
+  for_each_unit(memory, chunk_shift, [&](std::uintptr_t chunk, const range& in_chunk) {
+    if (is_whole(in_chunk, chunk_shift)) return each(in.chunks[chunk % in.chunks.size()], whole);
+    for_each_unit(in_chunk, granule_shift, [&](std::uintptr_t granule, const range& in_granule) {
+      const auto number = granule % in.granules.size();
+      if (is_whole(in_granule, granule_shift)) return each(in.granules[number], whole);
+      each(in.granules[number], partly);
+      for (const std::uintptr_t word : {0U, 1U})
+        if (const auto which = lanes(in_granule, word); which != 0) each(in.pages[2 * number + word], which);
+    });
+  });
+}
+
+template <class F>
+void registered_filter::for_each_count(const range& memory, F&& each) noexcept {
+  const range counted{memory.begin, std::min(memory.end, std::uintptr_t{1} << address_bits)};
+  for_each_unit(counted, part_shift, [&](std::uintptr_t number, const range& in_part) {
+    if (is_whole(in_part, part_shift)) return each(parts_[number].whole, whole);
+    part* const in = parts_[number].in.load(std::memory_order_acquire);
+    if (in != nullptr) for_each_count_in(*in, in_part, each);
+  });
+}
+
+void registered_filter::add(const range& memory) noexcept {
+  if (memory.empty()) return;
+  if ((memory.end - 1) >> address_bits != 0) beyond_.store(true);
+  for_each_count(memory, [](auto& counts, auto which) { counts.add(which); });
+}
+
+void registered_filter::remove(const range& memory) noexcept {
+  for_each_count(memory, [](auto& counts, auto which) { counts.remove(which); });
+}
+
+bool registered_filter::touches_in(const part& in, const range& memory) noexcept {
+  for (auto at = memory.begin; at < memory.end;) {
+    if (in.chunks[(at >> chunk_shift) % in.chunks.size()].any(whole)) return true;
+    const auto chunk_end = std::min(memory.end, ((at >> chunk_shift) + 1) << chunk_shift);
+    while (at < chunk_end) {
+      const auto granule = at >> granule_shift;
+      const range in_granule{at, std::min(chunk_end, (granule + 1) << granule_shift)};
+      const auto& counts = in.granules[granule % in.granules.size()];
+      at = in_granule.end;
+      if (!counts.any(whole | partly)) continue;
+      if (counts.any(whole) || is_whole(in_granule, granule_shift)) return true;
+      const auto number = granule % in.granules.size();
+      for (const std::uintptr_t word : {0U, 1U})
+        if (in.pages[2 * number + word].any(lanes(in_granule, word))) return true;
+    }
+  }
+  return false;
+}
+
+bool registered_filter::touches(const range& memory) const noexcept {
+  if (memory.empty()) return false;
+  if ((memory.end - 1) >> address_bits != 0 && beyond_.load(std::memory_order_relaxed)) return true;
+  const auto end = std::min(memory.end, std::uintptr_t{1} << address_bits);
+  for (auto at = memory.begin; at < end;) {
+    const auto number = at >> part_shift;
+    const range in_part{at, std::min(end, (number + 1) << part_shift)};
+    at = in_part.end;
+    if (parts_[number].whole.any(whole)) return true;
+    const part* const in = parts_[number].in.load(std::memory_order_acquire);
+    if (in != nullptr && touches_in(*in, in_part)) return true;
+  }
+  return false;
+}
+
+}  // namespace pinfold::invalidation

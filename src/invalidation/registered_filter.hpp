@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Which memory any cache has registered: memory that is unmapped all day long, and was never registered, costs a few
+/// loads and disturbs no cache.
+#pragma once
+
+#include "invalidation/packed_counts.hpp"
+
+#include <pinfold/range.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace pinfold::invalidation {
+
+/// Counts registrations, exactly by pages of 4 KiB: memory beside registered memory does not touch it. A count is kept
+/// at the largest unit that a registration covers as a whole (4 GiB, 16 MiB, 64 KiB, a page), so that `add` costs at
+/// most a thousand increments whatever the size (5 us), and one or two for a page. Counts that are full stay full. One
+/// for the process; a child of fork(2) finds it empty.
+///
+/// Any thread may call any member; a signal handler may call `touches`. `touches` sees memory that was added before its
+/// caller could know of that memory. For memory that is added at the same time either answer is right.
+class registered_filter {
+ public:
+  /// Returns this process's counts. Throws `std::bad_alloc` when there is no memory for them.
+  [[nodiscard]] static registered_filter& here();
+  /// Returns null before the first call of `here`.
+  [[nodiscard]] static registered_filter* if_there() noexcept { return made.load(std::memory_order_acquire); }
+
+  /// Allocates the counters that `add` needs. Returns false when there is no memory for them.
+  [[nodiscard]] bool prepare(const range& memory) noexcept {
+    if (memory.empty()) return true;
+    return has_part(memory.begin >> part_shift) && has_part((memory.end - 1) >> part_shift);
+  }
+
+  // Called once for each registration, after `prepare`, with the same range for both.
+  void add(const range& memory) noexcept;
+  void remove(const range& memory) noexcept;
+
+  /// Whether registered memory lies in the pages of the range.
+  [[nodiscard]] bool touches(const range& memory) const noexcept;
+
+ private:
+  static constexpr unsigned page_shift = 12;
+  static constexpr unsigned granule_shift = 16;
+  static constexpr unsigned chunk_shift = 24;
+  static constexpr unsigned part_shift = 32;
+  static constexpr unsigned address_bits = 47;
+  static constexpr std::size_t part_count = std::size_t{1} << (address_bits - part_shift);
+
+  static constexpr std::uint16_t whole = 0xff;     // of a unit's two counts: registrations that cover all of it
+  static constexpr std::uint16_t partly = 0xff00;  // and those that cover some of its pages
+
+  /// The counters of 4 GiB. The kernel allocates only their used pages.
+  struct part {
+    std::array<packed_counts<std::uint16_t>, std::size_t{1} << (part_shift - chunk_shift)> chunks;
+    std::array<packed_counts<std::uint16_t>, std::size_t{1} << (part_shift - granule_shift)> granules;
+    std::array<packed_counts<std::uint64_t>, std::size_t{1} << (part_shift - page_shift - 3)> pages;
+  };
+
+  /// 4 GiB of the address space. In one cache line, as every unmap reads both.
+  struct alignas(16) part_slot {
+    std::atomic<part*> in{nullptr};
+    packed_counts<std::uint16_t> whole;
+  };
+
+  template <class F>
+  void for_each_count(const range& memory, F&& each) noexcept;
+  template <class F>
+  static void for_each_count_in(part& in, const range& memory, F&& each) noexcept;
+  [[nodiscard]] bool has_part(std::size_t number) noexcept {
+    return number >= part_count || parts_[number].in.load(std::memory_order_acquire) != nullptr || make_part(number);
+  }
+  [[nodiscard]] bool make_part(std::size_t number) noexcept;
+  [[nodiscard]] static bool touches_in(const part& in, const range& memory) noexcept;
+
+  static std::atomic<registered_filter*> made;
+
+  std::array<part_slot, part_count> parts_{};
+  std::atomic<bool> beyond_{false};  // whether memory was registered above the addresses that have counters
+};
+
+}  // namespace pinfold::invalidation

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The address spaces that one set of kernel programs serves: each has a slot, and there a ring of its own.
+#pragma once
+
+#include "monitors/bpf/descriptor.hpp"
+#include "monitors/bpf/layout.h"
+#include "monitors/bpf/programs.hpp"
+
+#include <pinfold/error.hpp>
+
+#include <cstdint>
+
+namespace pinfold::monitors {
+
+/// A ring that an address space may take with the secret.
+struct bpf_slot {
+  pinfold_secret secret{};
+  bpf_descriptor ring;
+  std::uint64_t first_generation = 0;
+  std::uint64_t reservation = 0;
+  std::uint32_t number = 0;
+};
+
+/// Passes the secret to the kernel programs, with this process's address space. The caller sees only by the ring
+/// whether they received it.
+void bpf_accept(const pinfold_secret& secret) noexcept;
+
+/// Not thread-safe. Its end leaves the slots as they are: an address space that has a slot and the links is still
+/// served.
+class bpf_slots {
+ public:
+  /// Loads the programs; the errors are those of `bpf_programs::load`.
+  [[nodiscard]] static result<bpf_slots> load() noexcept;
+  bpf_slots(bpf_slots&& other) noexcept;
+  bpf_slots& operator=(bpf_slots&&) = delete;
+  ~bpf_slots();
+
+  [[nodiscard]] const bpf_links& links() const noexcept { return programs_.links; }
+  [[nodiscard]] bpf_links take_links() noexcept { return std::move(programs_.links); }
+
+  /// Reserves a slot with a fresh ring, for the first process that passes the secret. `out_of_resources` when no slot
+  /// is free.
+  [[nodiscard]] result<bpf_slot> reserve() noexcept;
+
+  /// Returns the answer to the secret. From then on no process can use the secret.
+  [[nodiscard]] result<pinfold_invitation> answer(const bpf_slot& at) noexcept;
+
+  /// Whether an address space has taken the slot.
+  [[nodiscard]] bool is_taken(const bpf_slot& at) const noexcept;
+
+  /// Closes the ring for every process that maps it, and records nothing more there. The slot is free as soon as the
+  /// address space that took it ends or takes another slot.
+  void release(bpf_slot& at) noexcept;
+
+ private:
+  bpf_slots(bpf_programs programs, std::uint64_t* owners) noexcept : programs_(std::move(programs)), owners_(owners) {}
+  [[nodiscard]] bool replace(std::uint32_t number, std::uint64_t before, std::uint64_t now) noexcept;
+  [[nodiscard]] bool find_free(bpf_slot& at) noexcept;
+
+  bpf_programs programs_;
+  std::uint64_t* owners_;  ///< mapped; the kernel programs compare and swap there, too
+  std::uint64_t reservations_ = 1;
+};
+
+}  // namespace pinfold::monitors

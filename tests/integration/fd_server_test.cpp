@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The exporter's thread with peers that misbehave, and through the life of its process.
+#include "fd_passing/client.hpp"
+#include "fd_passing/server.hpp"
+#include "support/memfd_test.hpp"
+
+#include <chrono>
+#include <optional>
+#include <thread>
+#include <vector>
+
+namespace pinfold::testing {
+namespace {
+
+using std::chrono::steady_clock;
+
+struct exchange_server : ::testing::Test {
+  exporter_peer peer{{.serve = true}};
+  memfd_handle handle = peer.allocate(4 * kib, 1);
+  memfd_importer reader{{.via = memfd_via::scm}};
+
+  [[nodiscard]] fd_passing::file connection() const { return fd_passing::connect_to(handle.exporter).value(); }
+
+  static bool say(const fd_passing::file& socket, const void* what, std::size_t bytes) {
+    return ::send(socket.number(), what, bytes, MSG_NOSIGNAL) == static_cast<ssize_t>(bytes);
+  }
+
+  /// Returns whether the server hangs up within a second.
+  static bool hangs_up(const fd_passing::file& socket) {
+    char byte = 0;
+    return fd_passing::readable_within(socket, std::chrono::seconds{1}) &&
+           ::recv(socket.number(), &byte, sizeof byte, MSG_DONTWAIT) <= 0;
+  }
+};
+
+TEST_F(exchange_server, hangs_up_on_garbage_and_serves_the_others) {
+  const fd_passing::request right{fd_passing::wire_magic, handle.serial};
+  const fd_passing::request wrong{fd_passing::wire_magic + 1, handle.serial};
+  const std::string endless(4096, 'x');
+  const std::vector<std::pair<const void*, std::size_t>> garbage{
+      {&wrong, sizeof wrong}, {&right, sizeof right - 1}, {&right, 1}, {&right, 0}, {endless.data(), endless.size()}};
+  for (const auto& [bytes, count] : garbage) {
+    const fd_passing::file socket = connection();
+    ASSERT_TRUE(say(socket, bytes, count));
+    EXPECT_TRUE(hangs_up(socket)) << count << " bytes";
+    expect_round_trip(reader, handle, 1);
+  }
+}
+
+TEST_F(exchange_server, peers_that_connect_and_say_nothing_hold_up_nobody) {
+  std::vector<fd_passing::file> silent;
+  for (int i = 0; i < 50; ++i) silent.push_back(connection());
+  const auto before = steady_clock::now();
+  for (int i = 0; i < 20; ++i) expect_round_trip(reader, handle, 1);
+  EXPECT_LT(steady_clock::now() - before, std::chrono::seconds{2});
+}
+
+TEST_F(exchange_server, a_peer_that_asks_and_never_reads_is_cut_off) {
+  const fd_passing::file socket = connection();
+  const fd_passing::request question{fd_passing::wire_magic, handle.serial};
+  int asked = 0;
+  while (asked < 100'000 && say(socket, &question, sizeof question)) ++asked;
+  EXPECT_LT(asked, 100'000);
+  expect_round_trip(reader, handle, 1);
+}
+
+TEST_F(exchange_server, a_flood_of_connections_ends_those_that_are_silent_for_longest) {
+  expect_round_trip(reader, handle, 1);  // leaves a connection that will be among those cut off
+  std::vector<fd_passing::file> flood;
+  for (std::size_t i = 0; i < 2 * fd_passing::server::most_clients; ++i) flood.push_back(connection());
+  for (int i = 0; i < 5; ++i) expect_round_trip(reader, handle, 1);
+  EXPECT_TRUE(hangs_up(flood.front()));
+  EXPECT_FALSE(fd_passing::readable_within(flood.back(), std::chrono::milliseconds{0})) << "the newest one was cut off";
+}
+
+TEST_F(exchange_server, a_serial_that_never_was_is_stale_and_the_connection_goes_on) {
+  const fd_passing::file socket = connection();
+  auto unknown = handle;
+  unknown.serial += 1000;
+  EXPECT_EQ(fd_passing::ask(socket, fd_passing::file(), unknown.serial).error(), errc::stale_handle);
+  EXPECT_TRUE(fd_passing::ask(socket, fd_passing::file(), handle.serial));
+}
+
+TEST_F(exchange_server, an_exporter_that_is_killed_with_a_question_before_it_is_gone) {
+  const auto process = fd_passing::open_process(memfd::behind(handle).from);
+  ASSERT_TRUE(process);
+  const fd_passing::file socket = connection();
+  peer.process().stop();
+  const fd_passing::request question{fd_passing::wire_magic, handle.serial};
+  ASSERT_TRUE(say(socket, &question, sizeof question));
+  peer.process().kill();
+  EXPECT_TRUE(hangs_up(socket));
+  EXPECT_EQ(reader.open(any_peer, handle).error(), errc::peer_gone);
+}
+
+TEST_F(exchange_server, R46_a_kill_while_an_importer_waits_ends_the_wait) {
+  expect_round_trip(reader, handle, 1);
+  peer.process().stop();
+  std::optional<error> seen;
+  const auto before = steady_clock::now();
+  {
+    const std::jthread waiting([&] { seen = reader.open(any_peer, handle).error(); });
+    std::this_thread::sleep_for(std::chrono::milliseconds{50});
+    peer.process().kill();
+  }
+  ASSERT_TRUE(seen);
+  EXPECT_EQ(*seen, errc::peer_gone) << describe(*seen);
+  EXPECT_LT(steady_clock::now() - before, fd_passing::answer_timeout / 2);
+}
+
+TEST_F(exchange_server, a_child_that_inherited_the_exporter_does_not_keep_the_dead_one_alive) {
+  // The child has the listening socket and every memfd, but no serving thread.
+  child_process exporting([](line& parent) {
+    auto exporter = memfd_exporter::create({.serve = true}).value();
+    const auto buffer = exporter.allocate(4 * kib).value();
+    const pid_t grandchild = ::fork();
+    if (grandchild == 0) {
+      ::prctl(PR_SET_PDEATHSIG, 0);
+      ::sleep(30);
+      std::_Exit(0);
+    }
+    parent.send(buffer.handle());
+    parent.send(grandchild);
+    return parent.receive<int>() ? 1 : 0;
+  });
+  const auto orphaned = exporting.talk().receive<memfd_handle>();
+  const auto grandchild = exporting.talk().receive<pid_t>();
+  ASSERT_TRUE(orphaned && grandchild);
+  ASSERT_TRUE(reader.open(any_peer, *orphaned));
+  exporting.kill();
+  const auto before = steady_clock::now();
+  const auto refusals = [&] {
+    EXPECT_EQ(reader.open(any_peer, *orphaned).error(), errc::peer_gone);
+    EXPECT_EQ(memfd_importer({.via = memfd_via::scm}).open(any_peer, *orphaned).error(), errc::peer_gone);
+  };
+  refusals();
+  exporting.reap();
+  refusals();
+  EXPECT_LT(steady_clock::now() - before, fd_passing::answer_timeout);
+  ::kill(*grandchild, SIGKILL);
+}
+
+TEST(memfd_server_life, a_forked_child_can_destroy_what_it_inherited_and_the_parent_goes_on) {
+  child_process exporting([](line& parent) {
+    std::optional<memfd_exporter> exporter = memfd_exporter::create({.serve = true}).value();
+    std::optional<memfd_buffer> buffer = exporter->allocate(4 * kib).value();
+    write_pattern(buffer->data(), buffer->size(), 1);
+    child_process inheriting([&](line&) {
+      const bool refused = !exporter->allocate(4 * kib);
+      buffer.reset();
+      exporter.reset();
+      return refused ? 0 : 1;
+    });
+    const int status = inheriting.reap();
+    parent.send(buffer->handle());
+    parent.receive<int>();
+    return status;
+  });
+  const auto handle = exporting.talk().receive<memfd_handle>();
+  ASSERT_TRUE(handle);
+  memfd_importer reader({.via = memfd_via::scm});
+  expect_round_trip(reader, *handle, 1);
+  EXPECT_EQ(exporting.finish(), 0);
+}
+
+TEST(memfd_server_life, stops_at_once_with_peers_connected) {
+  auto exporter = memfd_exporter::create({.serve = true}).value();
+  std::vector<fd_passing::file> peers;
+  for (int i = 0; i < 20; ++i) peers.push_back(fd_passing::connect_to(exporter.id()).value());
+  const auto before = steady_clock::now();
+  {
+    const auto ending = std::move(exporter);
+  }
+  EXPECT_LT(steady_clock::now() - before, std::chrono::seconds{1});
+}
+
+TEST(memfd_server_life, survives_having_no_descriptors_left_and_serves_again) {
+  auto exporter = memfd_exporter::create({.serve = true}).value();
+  const auto buffer = exporter.allocate(4 * kib).value();
+  write_pattern(buffer.data(), buffer.size(), 1);
+  child_process asking([handle = buffer.handle()](line& parent) {
+    if (!parent.receive<int>()) return 1;
+    memfd_importer reader({.via = memfd_via::scm});
+    const auto made = reader.open(any_peer, handle);
+    return made && holds_pattern(made->data, made->bytes, 1) ? 0 : 2;
+  });
+  {
+    const lowered_limit none(RLIMIT_NOFILE, lowest_free_descriptor());
+    ASSERT_TRUE(asking.talk().send(0));
+    std::this_thread::sleep_for(std::chrono::milliseconds{200});
+  }
+  EXPECT_EQ(asking.reap(), 0) << "the question that came meanwhile is answered late, but it is";
+}
+
+}  // namespace
+}  // namespace pinfold::testing

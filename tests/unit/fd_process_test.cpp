@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "fd_passing/process.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <unistd.h>
+
+namespace {
+
+using pinfold::errc;
+using pinfold::fd_passing::parse_start_time;
+
+/// Returns a line of /proc/<pid>/stat: fields 4 to 52 hold their own numbers, except field 22.
+std::string stat_line(const std::string& name, const std::string& start_time) {
+  std::string line = "4711 (" + name + ") S";
+  for (int field = 4; field <= 52; ++field) line += " " + (field == 22 ? start_time : std::to_string(field));
+  return line + "\n";
+}
+
+TEST(exchange_process, start_time_is_field_22_whatever_the_name) {
+  for (const char* name : {"sh", "a b", ") S 1 2 3 (", "", "((", "))"}) {
+    EXPECT_EQ(parse_start_time(stat_line(name, "987654321")).value(), 987654321U) << name;
+  }
+}
+
+TEST(exchange_process, lines_of_another_form_are_errors) {
+  const std::string whole = stat_line("sh", "77");
+  const std::string cut = whole.substr(0, whole.find(" 77") + 3);
+  for (const std::string& line :
+       {std::string{}, std::string{"4711 (sh"}, std::string{"1 (sh)"}, cut, stat_line("sh", "later"),
+        stat_line("sh", "99999999999999999999999"), stat_line("sh", "-1"), stat_line("sh", "7x")}) {
+    EXPECT_EQ(parse_start_time(line).error(), errc::driver_error) << line;
+  }
+}
+
+TEST(exchange_process, this_process_started_after_init) {
+  const auto own = pinfold::fd_passing::start_time_of(::getpid());
+  const auto first = pinfold::fd_passing::start_time_of(1);
+  ASSERT_TRUE(own && first);
+  EXPECT_GE(*own, *first);
+  EXPECT_EQ(pinfold::fd_passing::start_time_of(::getpid()).value(), *own);
+}
+
+TEST(exchange_process, no_process_has_the_highest_number) {
+  const auto none = pinfold::fd_passing::start_time_of(0x7fff'fffe);
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error(), errc::peer_gone);
+}
+
+}  // namespace

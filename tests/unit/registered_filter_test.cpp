@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The memory that is registered, by pages, which monitors ask for before they post an event (R35).
+#include "invalidation/registered_filter.hpp"
+
+#include "support/settings.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <gtest/gtest.h>
+#include <random>
+#include <vector>
+
+namespace pinfold::invalidation {
+namespace {
+
+TEST(registered_filter, knows_what_was_added_and_not_removed) {
+  registered_filter& watched = registered_filter::here();
+  const range low{0x7000'0000'0000, 0x7000'0000'3000};
+  const range wide{0x6fff'fff0'0000, 0x7002'0000'0000};
+  EXPECT_FALSE(watched.touches(low));
+  ASSERT_TRUE(watched.prepare(low) && watched.prepare(wide));
+  watched.add(low);
+  EXPECT_TRUE(watched.touches({0x7000'0000'2fff, 0x7000'0000'3000}));
+  EXPECT_TRUE(watched.touches({0, UINTPTR_MAX}));
+  EXPECT_TRUE(watched.touches({0x6000'0000'0000, 0x7000'0000'0001}));
+  EXPECT_FALSE(watched.touches({0x6000'0000'0000, 0x7000'0000'0000}));
+  EXPECT_FALSE(watched.touches({0x7000'0000'3000, 0x7001'0000'0000}));
+  watched.add(wide);
+  watched.remove(low);
+  EXPECT_TRUE(watched.touches({0x7001'ffff'ffff, 0x7002'0000'0000}));
+  watched.remove(wide);
+  EXPECT_FALSE(watched.touches({0, UINTPTR_MAX}));
+}
+
+TEST(registered_filter, a_full_counter_stays_full) {
+  registered_filter& watched = registered_filter::here();
+  const range spot{0x5000'0000'0000, 0x5000'0000'1000};
+  ASSERT_TRUE(watched.prepare(spot));
+  for (int i = 0; i < 300; ++i) watched.add(spot);
+  for (int i = 0; i < 300; ++i) watched.remove(spot);
+  EXPECT_TRUE(watched.touches(spot)) << "more were added than it can count: it must not forget one";
+}
+
+TEST(registered_filter, beyond_what_has_counters_all_is_touched) {
+  registered_filter& watched = registered_filter::here();
+  const range high{UINTPTR_MAX - 4096, UINTPTR_MAX};
+  EXPECT_FALSE(watched.touches(high));
+  ASSERT_TRUE(watched.prepare(high));
+  watched.add(high);
+  EXPECT_TRUE(watched.touches(high));
+  watched.remove(high);
+}
+
+TEST(registered_filter, what_lies_beside_a_registration_does_not_touch_it) {
+  registered_filter& watched = registered_filter::here();
+  const range kept{0x4000'0000'4000, 0x4000'0000'6000};
+  ASSERT_TRUE(watched.prepare(kept));
+  watched.add(kept);
+  EXPECT_FALSE(watched.touches({0x4000'0000'3000, 0x4000'0000'4000}));
+  EXPECT_FALSE(watched.touches({0x4000'0000'6000, 0x4000'0001'0000}));
+  EXPECT_TRUE(watched.touches({0x4000'0000'5fff, 0x4000'0000'6000}));
+  EXPECT_TRUE(watched.touches({0x4000'0000'4001, 0x4000'0000'4002})) << "the page is registered";
+  watched.remove(kept);
+  EXPECT_FALSE(watched.touches({0x4000'0000'0000, 0x4000'0001'0000}));
+}
+
+TEST(registered_filter, R59_an_absurd_length_costs_no_more_than_its_gibibytes) {
+  registered_filter& watched = registered_filter::here();
+  const range absurd{0x1000'0000'1000, 0x1000'0000'1000 + (std::uintptr_t{1} << 45U)};
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_TRUE(watched.prepare(absurd));
+  watched.add(absurd);
+  EXPECT_TRUE(watched.touches({0x2000'0000'0000, 0x2000'0000'1000}));
+  EXPECT_TRUE(watched.touches({absurd.end - 1, absurd.end}));
+  EXPECT_FALSE(watched.touches({absurd.end, absurd.end + 4096}));
+  watched.remove(absurd);
+  EXPECT_FALSE(watched.touches(absurd));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(500));
+}
+
+// The reference: a list of registrations, which is searched as a whole.
+TEST(registered_filter, R35_is_a_list_of_registrations_by_pages) {
+  registered_filter& watched = registered_filter::here();
+  constexpr std::uintptr_t base = 0x3000'0000'0000, page = 4096;
+  std::mt19937_64 random(testing::test_seed());
+  const auto some = [&] {
+    const auto bits = random() % 34;  // from a byte to 16 GiB
+    const auto begin = base + (random() & ((std::uintptr_t{1} << (12 + random() % 23)) - 1));
+    return range{begin, begin + 1 + (random() & ((std::uintptr_t{1} << bits) - 1))};
+  };
+  std::vector<range> all;
+  const auto out = [](const range& one) { return range{one.begin / page * page, (one.end + page - 1) / page * page}; };
+  for (int step = 0; step < 20'000; ++step) {
+    if (all.size() < 4 || (all.size() < 40 && random() % 2 == 0)) {
+      all.push_back(some());
+      ASSERT_TRUE(watched.prepare(all.back()));
+      watched.add(all.back());
+    } else {
+      std::swap(all[random() % all.size()], all.back());
+      watched.remove(all.back());
+      all.pop_back();
+    }
+    const range asked = some();
+    const bool expected =
+        std::any_of(all.begin(), all.end(), [&](const range& one) { return out(one).overlaps(out(asked)); });
+    ASSERT_EQ(watched.touches(asked), expected) << std::hex << asked.begin << ' ' << asked.end << " at step " << step;
+  }
+  for (const range& one : all) watched.remove(one);
+  EXPECT_FALSE(watched.touches({base, base + (std::uintptr_t{1} << 36U)}));
+}
+
+}  // namespace
+}  // namespace pinfold::invalidation
