@@ -37,23 +37,23 @@ class budget {
 
   [[nodiscard]] std::size_t bytes_now() const noexcept { return bytes_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::size_t count_now() const noexcept { return count_.load(std::memory_order_relaxed); }
-  [[nodiscard]] std::size_t peak_bytes() const noexcept { return bytes_most_.load(std::memory_order_relaxed); }
-  [[nodiscard]] std::size_t count_most() const noexcept { return count_most_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::size_t peak_bytes() const noexcept { return peak_bytes_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::size_t peak_count() const noexcept { return peak_count_.load(std::memory_order_relaxed); }
 
  private:
   void set(std::size_t bytes, std::size_t count) noexcept {
     bytes_.store(bytes, std::memory_order_relaxed);
     count_.store(count, std::memory_order_relaxed);
-    bytes_most_.store(std::max(peak_bytes(), bytes), std::memory_order_relaxed);
-    count_most_.store(std::max(count_most(), count), std::memory_order_relaxed);
+    peak_bytes_.store(std::max(peak_bytes(), bytes), std::memory_order_relaxed);
+    peak_count_.store(std::max(peak_count(), count), std::memory_order_relaxed);
   }
 
   const std::size_t max_bytes_;
   const std::size_t max_count_;
   std::atomic<std::size_t> bytes_{0};
   std::atomic<std::size_t> count_{0};
-  std::atomic<std::size_t> bytes_most_{0};
-  std::atomic<std::size_t> count_most_{0};
+  std::atomic<std::size_t> peak_bytes_{0};
+  std::atomic<std::size_t> peak_count_{0};
 };
 
 }  // namespace pinfold::core

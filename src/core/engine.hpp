@@ -65,7 +65,7 @@ class engine {
   [[nodiscard]] grant look_up(peer_id peer, const range& wanted, const void* token, asked_by caller) noexcept;
   [[nodiscard]] grant look_up(const request& what) noexcept;
   [[nodiscard]] static const hit_view& no_hits() noexcept;
-  /// Returns the view for the inline hits of the fronts: one that never hits when a monitor has to be asked first.
+  /// Returns the view for the inline hits of caches: one that never hits when a monitor has to be asked first.
   [[nodiscard]] const hit_view& inline_view() const noexcept {
     return options_.strict && monitors_ != nullptr ? no_hits() : view_;
   }

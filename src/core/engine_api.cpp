@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The engine as the typed fronts call it.
+// The engine as the caches call it.
 #include "core/engine.hpp"
 #include "monitors/selection/selection.hpp"
 #include "os/backing.hpp"

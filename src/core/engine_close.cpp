@@ -13,7 +13,7 @@ bool home_of_this_process(const core::control_block& control) noexcept {
 
 }  // namespace
 
-// Settles a pin that was given back on an entry that is not hittable, or while a thread waits for releases. The call
+// Finishes the release of a pin on an entry that is not hittable, or while a thread waits for releases. The call
 // may be late: if the entry, the engine or even the page has moved on, there is nothing to do.
 result<void> engine::finish_release(const record* given_back, asked_by caller, std::uint32_t cache) noexcept {
   auto& page = core::record_page::of(given_back);

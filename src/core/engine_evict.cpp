@@ -89,7 +89,7 @@ void engine::begin_evict_idle() noexcept {
   keep_unpinned(chosen);
 }
 
-// Queues the closes of entries that only failing hits had pinned, or that were released and are not settled yet: the
+// Queues the closes of entries that only failing hits had pinned, or that were released and are not finished yet: the
 // releasing thread is between two steps.
 void engine::queue_released() noexcept {
   queue_draining();
@@ -125,7 +125,7 @@ core::deadline engine::end_of_transient(const deadlines& until) const noexcept {
   return lately ? std::min(until.transient(), now + core::longest_transient_pin / 50) : until.transient();
 }
 
-// Waits until a release was settled, which may have been that of a transient pin. Returns false when no pin can be
+// Waits until a release was finished, which may have been that of a transient pin. Returns false when no pin can be
 // transient, or when no release came in time.
 bool engine::wait_for_transient(release_watch& watch, const deadlines& until) noexcept {
   if (!any_transient()) return false;

@@ -45,7 +45,7 @@ statistics engine::read_statistics() const noexcept {
   now.bytes_now = budget_.bytes_now();
   now.entries_now = budget_.count_now();
   now.peak_bytes = budget_.peak_bytes();
-  now.peak_entries = budget_.count_most();
+  now.peak_entries = budget_.peak_count();
   now.leases_now = leases_out();
   now.quarantined = sum(counter::quarantined);
   now.bypass_bytes = sum(counter::bypass_bytes);

@@ -13,7 +13,7 @@
 namespace pinfold::core {
 
 /// How many entries one call marks stale at most, as other threads wait for the mutex.
-inline constexpr std::size_t most_evicting = 64;
+inline constexpr std::size_t most_invalidated = 64;
 
 /// The entries that were marked, to be checked again after the barrier.
 class invalidated_entries {
@@ -27,7 +27,7 @@ class invalidated_entries {
 
  private:
   std::size_t count_ = 0;
-  std::array<entry*, most_evicting> all_;
+  std::array<entry*, most_invalidated> all_;
 };
 
 /// Notices with copies of what they say, as the entries may be reused before the sink is told.
@@ -55,7 +55,7 @@ class leased_notices {
 
  private:
   std::size_t count_ = 0;
-  std::array<notice, most_evicting> all_;
+  std::array<notice, most_invalidated> all_;
 };
 
 }  // namespace pinfold::core

@@ -10,7 +10,7 @@
 namespace pinfold::core {
 
 /// The announcement of one waiting thread. While a watch exists that has `begun`, every release in the process is
-/// settled, and so wakes the threads that wait.
+/// finished, and so wakes the threads that wait.
 class release_watch {
  public:
   release_watch() noexcept = default;

@@ -33,9 +33,9 @@ enum class read_status : std::uint8_t {
 /// a locked instruction.
 class event_log {
  public:
-  /// Returns this process's event_log. Throws `std::bad_alloc` when there is no memory for it.
+  /// Returns this process's event log. Throws `std::bad_alloc` when there is no memory for it.
   [[nodiscard]] static event_log& here();
-  /// Returns null before the first call of `here`; in a child, the wiped event_log.
+  /// Returns null before the first call of `here`; in a child, the wiped event log.
   [[nodiscard]] static event_log* if_there() noexcept { return made.load(std::memory_order_acquire); }
 
   /// Returns a number that is never 0 in a process that called `here`, and never the same in parent and child. It is 0

@@ -146,17 +146,18 @@ constexpr std::array<setting, 17> table{
     row<&o::max_bytes>("PINFOLD_MAX_BYTES", "most bytes registered at any time: a number with K, M, G or T, or inf"),
     row<&o::max_count>("PINFOLD_MAX_COUNT", "most registrations open at any time: a number, or inf"),
     row<&o::monitor>("PINFOLD_MONITOR",
-                     "who tells that local memory is gone: automatic, or explicit, hooks, userfaultfd, bpf, none, "
+                     "the monitors of local memory: automatic, or explicit, hooks, userfaultfd, bpf, none, "
                      "several joined with +"),
     row<&o::strict>("PINFOLD_STRICT", "ask userfaultfd before every hit whether an event is under way: on, off"),
-    row<&o::program_data>("PINFOLD_PROGRAM_DATA",
-                          "keep registrations of programs' and libraries' text and data, which nobody truncates: on, "
-                          "off"),
+    row<&o::program_data>(
+        "PINFOLD_PROGRAM_DATA",
+        "keep registrations of programs' and libraries' text and data, if no process truncates the files: on, "
+        "off"),
     row<&o::audit_one_in>("PINFOLD_AUDIT",
                           "compare the pages behind one hit in so many with those that were registered: a number, or "
                           "0 for never"),
     row<&o::full>("PINFOLD_WHEN_FULL", "what to do when the budget is used up and nothing is idle: fail, wait, bypass"),
-    row<&o::closes>("PINFOLD_CLOSES", "where registrations that nobody needs are closed: inline, deferred"),
+    row<&o::closes>("PINFOLD_CLOSES", "where unused registrations are closed: inline, deferred"),
     row<&o::reaper>("PINFOLD_REAPER",
                     "run a thread that does deferred closes, and closes what went away or is idle too long: on, off"),
     row<&o::idle_timeout>("PINFOLD_IDLE_TIMEOUT_MS",

@@ -110,10 +110,10 @@ using engine_handle = std::unique_ptr<engine, engine_closer>;
 [[nodiscard]] PINFOLD_EXPORT engine_handle make_engine(const driver& table, cache_options options,
                                                        std::shared_ptr<void> backend = {});
 /// Pins a live entry, without a lock and without a write to shared memory. Returns an empty grant if that is not
-/// possible; there may be a live entry nevertheless. Try `guess_hit` (detail/hit.hpp) first.
+/// possible; there may be a live entry nevertheless. Try `hinted_hit` (detail/hit.hpp) first.
 [[nodiscard]] PINFOLD_EXPORT grant look_up(engine* on, std::uintptr_t begin, std::uintptr_t end, rights need) noexcept;
 [[nodiscard]] PINFOLD_EXPORT grant look_up(engine* on, peer_id peer, range wanted, const void* token) noexcept;
-/// Looks up any request, `guess_hit` included. Returns an empty grant for requests that a hit must not serve.
+/// Looks up any request, `hinted_hit` included. Returns an empty grant for requests that a hit must not serve.
 [[nodiscard]] PINFOLD_EXPORT grant look_up(engine* on, const request& what) noexcept;
 [[nodiscard]] PINFOLD_EXPORT result<grant> acquire(engine* on, const request& what) noexcept;
 /// Acquires a group of at most `most_in_group` requests; as many results as requests.
