@@ -323,14 +323,14 @@ class libfabric_cache : public ::testing::Test {
 
 TEST_F(libfabric_cache, is_for_hardware) {
   EXPECT_TRUE(caches_too("verbs;ofi_rxm"));
-  EXPECT_TRUE(libfabric_caches_too(nullptr)) << "who knows";
+  EXPECT_TRUE(libfabric_caches_too(nullptr)) << "unknown: assumed";
   for (const auto* copies : {"tcp", "tcp;ofi_rxm", "net", "udp;ofi_rxd", "sockets", "shm"})
     EXPECT_FALSE(caches_too(copies)) << copies;
 }
 
 TEST_F(libfabric_cache, is_turned_off_unless_the_environment_says_otherwise) {
   set("FI_MR_CACHE_MAX_COUNT", "100");
-  EXPECT_FALSE(turn_off_libfabric_cache()) << "somebody wants it";
+  EXPECT_FALSE(turn_off_libfabric_cache()) << "the environment asks for it";
   EXPECT_EQ(get("FI_MR_CACHE_MAX_COUNT"), "100");
   EXPECT_EQ(get("FI_EFA_MR_CACHE_ENABLE"), "0");
   EXPECT_TRUE(caches_too("verbs"));

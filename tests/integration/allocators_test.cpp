@@ -79,16 +79,16 @@ TEST(allocators, R30_no_wrong_byte_in_a_static_program) {
   const int status = run(PINFOLD_STATIC_WORKLOAD, "", "malloc", "automatic");
   if (status == 77) GTEST_SKIP() << "no monitor proved itself";
   EXPECT_EQ(status, 0) << "1: wrong bytes; 2: it could not be tried; negative: died of that signal";
-  EXPECT_EQ(run(PINFOLD_STATIC_WORKLOAD, "", "mappings", "nobody"), 1) << "it would show them";
+  EXPECT_EQ(run(PINFOLD_STATIC_WORKLOAD, "", "mappings", "unannounced"), 1) << "it would show them";
 #else
   GTEST_SKIP() << (sanitized ? "sanitizers need the C library's shared one" : "there are no static libraries here");
 #endif
 }
 
 // The control: without a monitor such a program gets wrong bytes.
-TEST(allocators, wrong_bytes_where_nobody_tells) {
+TEST(allocators, wrong_bytes_where_memory_goes_unannounced) {
   if (!std::filesystem::exists(PINFOLD_WORKLOAD)) GTEST_SKIP() << "not to be read: " << PINFOLD_WORKLOAD;
-  EXPECT_EQ(run(PINFOLD_WORKLOAD, "", "mappings", "nobody"), 1);
+  EXPECT_EQ(run(PINFOLD_WORKLOAD, "", "mappings", "unannounced"), 1);
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ TEST(cli_monitors, R33_info_tells_of_each_monitor_whether_it_proved_itself) {
   EXPECT_EQ(automatic.starts_with("none"), proven_in(whole).empty() || hooks_do_not_suffice) << automatic;
 }
 
-TEST(cli_monitors, R33_info_tells_of_each_hazard_who_covers_it) {
+TEST(cli_monitors, R33_info_lists_the_monitors_that_cover_each_hazard) {
   const auto whole = facts();
   const auto proven = proven_in(whole);
   std::map<std::string, json> hazards;
@@ -64,10 +64,10 @@ std::string in_one_line(const std::string& text) {
   return all;
 }
 
-TEST(cli_monitors, people_see_who_tells_and_what_only_explicit_calls_cover) {
+TEST(cli_monitors, people_see_the_monitors_and_what_only_explicit_calls_cover) {
   const auto whole = facts();
   const auto seen = run("info");
-  for (const char* word : {"Monitors", "announce_gone", "automatic", "takes ", "Who tells when memory goes"})
+  for (const char* word : {"Monitors", "announce_gone", "automatic", "takes ", "Monitors that see memory go"})
     EXPECT_NE(seen.out.find(word), std::string::npos) << word << "\n" << seen.out;
   const auto& all = whole.at("hazards");
   const bool uncovered = std::any_of(all.begin(), all.end(), [](const json& one) {
@@ -83,7 +83,7 @@ TEST(cli_monitors, settings_choose_them) {
   EXPECT_EQ(seen.status, 0) << seen.complaints;
   for (const char* line : {"\nPINFOLD_MONITOR=explicit+userfaultfd\n", "\nPINFOLD_STRICT=on\n"})
     EXPECT_NE(seen.out.find(line), std::string::npos) << line << seen.out;
-  const auto wrong = run("info --config", "PINFOLD_MONITOR=nobody");
+  const auto wrong = run("info --config", "PINFOLD_MONITOR=nothing");
   EXPECT_EQ(wrong.status, 2);
   EXPECT_NE(wrong.complaints.find("userfaultfd"), std::string::npos) << wrong.complaints;
 }
@@ -137,7 +137,7 @@ TEST(cli_perf_monitor, R35_cached_munmap_registers_again_each_time) {
     expect_difference(row);
     placements.insert(row.at("placement"));
     if (subject == "none") {
-      EXPECT_GT(row.at("stale"), 0) << "nobody registers there: the count cannot fail";
+      EXPECT_GT(row.at("stale"), 0) << "nothing is registered there: the count cannot fail";
     } else {
       EXPECT_EQ(row.at("stale"), 0) << row;
     }

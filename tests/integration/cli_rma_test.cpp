@@ -158,7 +158,7 @@ int connected_to(const std::string& port) {
   return stranger;
 }
 
-TEST_F(cli_rma_tcp, who_speaks_another_language_is_sent_away) {
+TEST_F(cli_rma_tcp, a_connection_in_another_language_is_refused) {
   background_run listening("perf rma --json --listen --port 0" + quick);
   const auto port = listening.said_after("listening on port ");
   ASSERT_NE(port, "");
@@ -171,10 +171,10 @@ TEST_F(cli_rma_tcp, who_speaks_another_language_is_sent_away) {
   const auto seen = listening.ended_within(20s);
   ASSERT_TRUE(seen);
   EXPECT_EQ(seen->status, 0);
-  EXPECT_NE(seen->complaints.find("sent away"), std::string::npos);
+  EXPECT_NE(seen->complaints.find("refused a connection"), std::string::npos);
 }
 
-TEST_F(cli_rma_tcp, who_has_no_descriptor_for_a_rank_says_so) {
+TEST_F(cli_rma_tcp, a_rank_without_a_descriptor_reports_it) {
   background_run listening("perf rma --listen --port 0" + quick);
   const auto port = listening.said_after("listening on port ");
   ASSERT_NE(port, "");

@@ -20,7 +20,7 @@ class cuda_events : public cuda_test {
   }
 };
 
-TEST_F(cuda_events, who_waits_reads_what_a_delayed_write_has_written) {
+TEST_F(cuda_events, a_waiting_reader_gets_the_bytes_of_a_delayed_write) {
   cuda_peer peer(true);
   cuda_ipc_importer importer;
   const auto memory = peer.allocate(64 * kib, 1);

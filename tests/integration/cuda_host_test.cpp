@@ -83,7 +83,7 @@ TEST_F(cuda_host, R6_partly_overlapping_idle_ones_are_closed_and_registered_anew
   const auto now = cache.statistics();
   EXPECT_EQ(now.conflicts, 2U);
   EXPECT_EQ(now.open, 2U);
-  EXPECT_TRUE(cache.find(memory.at(20), page)) << "it was in nobody's way";
+  EXPECT_TRUE(cache.find(memory.at(20), page)) << "it was not in the way";
 }
 
 TEST_F(cuda_host, R6_a_partly_overlapping_lease_is_in_use_conflict) {

@@ -283,7 +283,7 @@ TEST_F(cuda_contexts, R37_a_forked_child_is_refused_and_harms_nothing) {
   EXPECT_EQ(gpu().counters().closes, gpu().counters().opens);
 }
 
-TEST_F(cuda_contexts, R37_a_child_forked_while_a_context_is_made_waits_for_nobody) {
+TEST_F(cuda_contexts, R37_a_child_forked_while_a_context_is_made_does_not_wait) {
   PINFOLD_EMULATION_ONLY();
   cuda_ipc_importer importer;
   const auto memory = peer.allocate(32 * kib, 1);

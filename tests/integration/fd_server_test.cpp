@@ -14,7 +14,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-struct exchange_server : ::testing::Test {
+struct fd_server : ::testing::Test {
   exporter_peer peer{{.serve = true}};
   memfd_handle handle = peer.allocate(4 * kib, 1);
   memfd_importer reader{{.via = memfd_via::scm}};
@@ -33,7 +33,7 @@ struct exchange_server : ::testing::Test {
   }
 };
 
-TEST_F(exchange_server, hangs_up_on_garbage_and_serves_the_others) {
+TEST_F(fd_server, hangs_up_on_garbage_and_serves_the_others) {
   const fd_passing::request right{fd_passing::wire_magic, handle.serial};
   const fd_passing::request wrong{fd_passing::wire_magic + 1, handle.serial};
   const std::string endless(4096, 'x');
@@ -47,7 +47,7 @@ TEST_F(exchange_server, hangs_up_on_garbage_and_serves_the_others) {
   }
 }
 
-TEST_F(exchange_server, peers_that_connect_and_say_nothing_hold_up_nobody) {
+TEST_F(fd_server, silent_peers_do_not_delay_other_peers) {
   std::vector<fd_passing::file> silent;
   for (int i = 0; i < 50; ++i) silent.push_back(connection());
   const auto before = steady_clock::now();
@@ -55,7 +55,7 @@ TEST_F(exchange_server, peers_that_connect_and_say_nothing_hold_up_nobody) {
   EXPECT_LT(steady_clock::now() - before, std::chrono::seconds{2});
 }
 
-TEST_F(exchange_server, a_peer_that_asks_and_never_reads_is_cut_off) {
+TEST_F(fd_server, a_peer_that_asks_and_never_reads_is_cut_off) {
   const fd_passing::file socket = connection();
   const fd_passing::request question{fd_passing::wire_magic, handle.serial};
   int asked = 0;
@@ -64,7 +64,7 @@ TEST_F(exchange_server, a_peer_that_asks_and_never_reads_is_cut_off) {
   expect_round_trip(reader, handle, 1);
 }
 
-TEST_F(exchange_server, a_flood_of_connections_ends_those_that_are_silent_for_longest) {
+TEST_F(fd_server, a_flood_of_connections_ends_those_that_are_silent_for_longest) {
   expect_round_trip(reader, handle, 1);  // leaves a connection that will be among those cut off
   std::vector<fd_passing::file> flood;
   for (std::size_t i = 0; i < 2 * fd_passing::server::most_clients; ++i) flood.push_back(connection());
@@ -73,7 +73,7 @@ TEST_F(exchange_server, a_flood_of_connections_ends_those_that_are_silent_for_lo
   EXPECT_FALSE(fd_passing::readable_within(flood.back(), std::chrono::milliseconds{0})) << "the newest one was cut off";
 }
 
-TEST_F(exchange_server, a_serial_that_never_was_is_stale_and_the_connection_goes_on) {
+TEST_F(fd_server, a_serial_that_never_was_is_stale_and_the_connection_goes_on) {
   const fd_passing::file socket = connection();
   auto unknown = handle;
   unknown.serial += 1000;
@@ -81,7 +81,7 @@ TEST_F(exchange_server, a_serial_that_never_was_is_stale_and_the_connection_goes
   EXPECT_TRUE(fd_passing::ask(socket, fd_passing::file(), handle.serial));
 }
 
-TEST_F(exchange_server, an_exporter_that_is_killed_with_a_question_before_it_is_gone) {
+TEST_F(fd_server, an_exporter_that_is_killed_with_a_question_before_it_is_gone) {
   const auto process = fd_passing::open_process(memfd::behind(handle).from);
   ASSERT_TRUE(process);
   const fd_passing::file socket = connection();
@@ -93,7 +93,7 @@ TEST_F(exchange_server, an_exporter_that_is_killed_with_a_question_before_it_is_
   EXPECT_EQ(reader.open(any_peer, handle).error(), errc::peer_gone);
 }
 
-TEST_F(exchange_server, R46_a_kill_while_an_importer_waits_ends_the_wait) {
+TEST_F(fd_server, R46_a_kill_while_an_importer_waits_ends_the_wait) {
   expect_round_trip(reader, handle, 1);
   peer.process().stop();
   std::optional<error> seen;
@@ -108,7 +108,7 @@ TEST_F(exchange_server, R46_a_kill_while_an_importer_waits_ends_the_wait) {
   EXPECT_LT(steady_clock::now() - before, fd_passing::answer_timeout / 2);
 }
 
-TEST_F(exchange_server, a_child_that_inherited_the_exporter_does_not_keep_the_dead_one_alive) {
+TEST_F(fd_server, a_child_that_inherited_the_exporter_does_not_keep_the_dead_one_alive) {
   // The child has the listening socket and every memfd, but no serving thread.
   child_process exporting([](line& parent) {
     auto exporter = memfd_exporter::create({.serve = true}).value();

@@ -42,7 +42,7 @@ void hazards_of::compare(const hazard& what, const verdict& seen) {
       << "docs/monitors.md says otherwise: scripts/hazards-table writes what is so";
 }
 
-TEST_P(hazards_of, R30_no_old_bytes_where_somebody_says_that_he_sees_it) {
+TEST_P(hazards_of, R30_no_old_bytes_where_a_monitor_claims_the_event) {
   const bool with_hooks =
       includes(who_.monitor, monitor_choice::hooks) || std::string_view(who_.name) == "strict_automatic";
   if (thread_sanitized && with_hooks)

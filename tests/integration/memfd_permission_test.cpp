@@ -23,7 +23,7 @@ TEST(memfd_permission, where_ptrace_is_forbidden_the_socket_still_works) {
   expect_round_trip(automatic, handle, 1);
 }
 
-TEST(memfd_permission, automatic_says_that_ptrace_is_forbidden_when_nobody_serves) {
+TEST(memfd_permission, automatic_reports_forbidden_ptrace_when_no_server_runs) {
   exporter_peer peer;
   const auto handle = peer.allocate(4 * kib, 1);
   peer.forbid_ptrace();

@@ -55,7 +55,7 @@ bool brings_old_bytes(const watch_case& who, const hazard& what, const char* way
   return seen.what == answer::stale;
 }
 
-TEST_P(verbs_hazards, R30_no_old_bytes_where_somebody_says_that_he_sees_it) {
+TEST_P(verbs_hazards, R30_no_old_bytes_where_a_monitor_claims_the_event) {
   if (!keeps_here(GetParam())) return skip_without_monitor(GetParam());
   const auto pinned = counted_by_kernel("VmPin");
   int stale = 0;

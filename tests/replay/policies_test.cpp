@@ -65,7 +65,7 @@ TEST(policies, lru_evicts_the_least_recently_used) {
   EXPECT_EQ(evicted<tool::lru>(alike(5, {0, 1, 2, 0, 3, 4}), 3), (objects{1, 2}));
 }
 
-TEST(policies, second_chance_spares_who_was_used) {
+TEST(policies, second_chance_spares_used_entries) {
   EXPECT_EQ(evicted<tool::second_chance>(alike(5, {0, 1, 2, 0, 3, 4}), 3), (objects{1, 2}));
   EXPECT_EQ(evicted<tool::second_chance>(alike(6, {0, 1, 2, 0, 3, 4, 5}), 3), (objects{1, 2, 0}));
 }

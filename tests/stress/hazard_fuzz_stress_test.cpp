@@ -143,10 +143,10 @@ INSTANTIATE_TEST_SUITE_P(watched_by, hazard_fuzz_of,
 
 // The control: no monitor invalidates these registrations. A fault that is not found here would not be found elsewhere.
 TEST_F(hazard_fuzz_on, finds_memory_of_before_where_no_monitor_tells) {
-  const watch_case nobody{"nobody", nullptr, monitor_choice::explicit_};
+  const watch_case unannounced{"unannounced", nullptr, monitor_choice::explicit_};
   const auto all = monitor_choice::hooks | monitor_choice::userfaultfd | monitor_choice::bpf;
   program_steps::own_arenas();
-  run_rounds(nobody, {all, false, sanitized}, std::min(time_of_each(), std::chrono::milliseconds(5000)));
+  run_rounds(unannounced, {all, false, sanitized}, std::min(time_of_each(), std::chrono::milliseconds(5000)));
   found_.print(std::cout);
   EXPECT_GT(found_.count(), 0U);
 }

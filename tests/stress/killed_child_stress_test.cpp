@@ -101,7 +101,7 @@ struct killed_children : ::testing::Test {
     for (bool kill = true; steady_clock::now() < until && !HasFatalFailure(); kill = !kill)
       one_child(through_libc, kill, kill ? killed : spared);
     for (const auto* one : {&killed, &spared})
-      std::printf("%s: of %llu children %s, %llu unmapped it, and of these %llu told nobody\n",
+      std::printf("%s: of %llu children %s, %llu unmapped it, and of these %llu were not reported\n",
                   through_libc ? "munmap" : "inline munmap", static_cast<unsigned long long>(one->children),
                   one == &killed ? "that were killed" : "that lived", static_cast<unsigned long long>(one->unmapped),
                   static_cast<unsigned long long>(one->lost));

@@ -183,7 +183,7 @@ class monitor_deadlock : public ::testing::TestWithParam<watched_by> {
   watchdog guard_{std::chrono::seconds(60), [this] { report(); }};
 };
 
-TEST_P(monitor_deadlock, R35_R37_everybody_goes_on) {
+TEST_P(monitor_deadlock, R35_R37_every_thread_goes_on) {
   const signals handler;
   const auto until = std::chrono::steady_clock::now() + stress_time();
   int forks = 0;

@@ -101,7 +101,7 @@ void use_memory(const std::stop_token& stop, invalidation::monitor& watching, st
   }
 }
 
-TEST_F(userfaultfd_stress, R35_R37_nobody_waits_for_ever) {
+TEST_F(userfaultfd_stress, R35_R37_no_thread_waits_for_ever) {
   const auto seed = test_seed();
   std::size_t rounds = 0;
   for (const auto on = for_a_while(rounds, 2); on();) {

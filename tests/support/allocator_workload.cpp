@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// allocator_workload <seconds> <malloc|mappings|inline> <monitors: automatic|strict|bpf|nobody>
+// allocator_workload <seconds> <malloc|mappings|inline> <monitors: automatic|strict|bpf|unannounced>
 //
 // Threads begin and end; they allocate, resize, free and send memory through registered buffers of an io_uring, by one
 // cache. Every byte that arrives is compared with the byte that was sent. Exits with 0 when all were right, 1 when some
@@ -206,7 +206,7 @@ class workload {
 
 int run(std::string_view seconds, std::string_view memory, std::string_view monitors) {
   cache_options how;
-  if (monitors == "nobody") how.monitor = monitor_choice::explicit_;
+  if (monitors == "unannounced") how.monitor = monitor_choice::explicit_;
   if (monitors == "bpf") how.monitor = monitor_choice::bpf;
   how.strict = monitors == "strict";
   const source& from = memory == "malloc" ? from_malloc : memory == "mappings" ? from_mappings : from_inline_calls;

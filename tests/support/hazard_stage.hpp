@@ -32,7 +32,7 @@ inline void PrintTo(const watch_case& who, std::ostream* to) { *to << who.name; 
 
 inline const std::vector<watch_case>& all_watch_cases() {
   static const std::vector<watch_case> list{
-      {"nobody_tells", "nobody tells", monitor_choice::explicit_},
+      {"unannounced", "unannounced", monitor_choice::explicit_},
       {"none", nullptr, monitor_choice::none},
       {"explicit", "`explicit`", monitor_choice::explicit_, false, true},
       // Hooks alone: the application answers for the events that they do not see, and says nothing.

@@ -194,7 +194,7 @@ void expect_survival(Driver& driver, const std::vector<const char*>& calls, cons
           while (faults.survives({call, code, nth, for_good}) && !::testing::Test::HasFailure()) ++nth;
           if (::testing::Test::HasFailure()) return;
           EXPECT_GT(nth, 1U) << "the scenario never calls " << call;
-          EXPECT_LE(faults.made_good, 1U) << "only who asked for less than was around it: " << call << ' ' << code;
+          EXPECT_LE(faults.made_good, 1U) << "only requests smaller than their surroundings: " << call << ' ' << code;
         }
     for (const char* const call : calls)
       for (const int code : codes)

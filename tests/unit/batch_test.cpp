@@ -182,7 +182,7 @@ class meeting_registrar : public fake_registrar {
  public:
   explicit meeting_registrar(const std::shared_ptr<fake_device>& device) : fake_registrar(device) {}
   [[nodiscard]] result<registration_type> open(range memory, rights access) noexcept {
-    if (!place_->meet()) return fail(errc::timed_out, "nobody else came");
+    if (!place_->meet()) return fail(errc::timed_out, "no other thread came");
     return fake_registrar::open(memory, access);
   }
 

@@ -102,7 +102,7 @@ TEST_F(bpf, R35_drained_by_many_at_once) {
   EXPECT_EQ(monitor->drain(), monitor->drained());
 }
 
-TEST_F(bpf, R30_who_knows_of_an_unmapping_finds_it_on_the_event_log) {
+TEST_F(bpf, R30_a_thread_that_knows_of_an_unmapping_finds_it_on_the_event_log) {
   constexpr std::uint64_t rounds = 200'000;
   memory at(bytes);
   std::atomic<std::uint64_t> done{0};
@@ -210,7 +210,7 @@ TEST(bpf_without_privileges, says_so) {
   EXPECT_EQ(child.reap(), 0);
 }
 
-TEST(bpf_without_privileges, nobody_serves) {
+TEST(bpf_without_privileges, no_server_runs) {
   const auto made = monitors::make_bpf(event_log::here(), invalidation::registered_filter::here(),
                                        {.socket = "/nowhere/pinfold", .load = false});
   ASSERT_FALSE(made);

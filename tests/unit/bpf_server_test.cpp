@@ -150,7 +150,7 @@ TEST_F(bpf_served, ring_of_another_process_is_not_handed_out) {
   EXPECT_TRUE(clients_become(0));
 }
 
-TEST_F(bpf_served, who_has_not_said_the_secret_gets_nothing) {
+TEST_F(bpf_served, a_client_without_the_secret_gets_nothing) {
   for (const bool wrong : {false, true}) {
     const auto socket = connect(name());
     auto invited = bpf_receive(socket.number());
@@ -221,7 +221,7 @@ TEST_F(bpf_served, programs_go_with_the_last_client) {
   EXPECT_TRUE(sees_its_own(**monitor, 10)) << "and they come again";
 }
 
-TEST_F(bpf_served, who_is_given_up_knows_it) {
+TEST_F(bpf_served, an_abandoned_client_knows_it) {
   const auto monitor = join();
   ASSERT_TRUE(monitor) << describe(monitor.error());
   std::vector<int> sockets;

@@ -89,7 +89,7 @@ TEST_F(bpf, R30_harmless_calls_are_not_told) {
   auto* const other = ::mmap(nullptr, 2 * far, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   EXPECT_TRUE(seen.take().empty());
   ::munmap(static_cast<std::byte*>(other) + far, page);
-  EXPECT_TRUE(seen.take().empty()) << "nobody has registered that";
+  EXPECT_TRUE(seen.take().empty()) << "not registered";
 }
 
 TEST_F(bpf, R30_unknown_advice_is_taken_for_the_worst) {
@@ -207,7 +207,7 @@ TEST_F(bpf, R30_huge_pages_punched_by_another_process) {
     return ::ftruncate(other, static_cast<off_t>(huge)) == 0 ? ::ftruncate(other, 0) : 1;
   };
   EXPECT_EQ(child_process(unmapped).finish(), 0);
-  EXPECT_TRUE(seen.take().empty()) << "nobody maps that";
+  EXPECT_TRUE(seen.take().empty()) << "not mapped";
   EXPECT_EQ(child_process(truncate).finish(), 0);
   EXPECT_TRUE(seen.take_cover({begin, begin + huge}));
   ::munmap(at, huge);
@@ -226,7 +226,7 @@ TEST_F(bpf, R30_file_of_its_own_is_emptied_by_opening_it) {
   ::close(emptied);
 }
 
-TEST_F(bpf, R31_memory_files_that_nobody_maps_may_be_truncated) {
+TEST_F(bpf, R31_unmapped_memory_files_may_be_truncated) {
   const int file = ::memfd_create("unmapped", MFD_CLOEXEC);
   events seen(*monitor);
   for (const auto size : {bytes, page, bytes}) EXPECT_EQ(::ftruncate(file, static_cast<off_t>(size)), 0);

@@ -82,7 +82,7 @@ TEST(concurrency, R8_waiting_for_anothers_open_has_a_deadline) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, errc::timed_out);
   opener.join();
-  EXPECT_TRUE(f.find(handle)) << "who did not wait has not disturbed who opened";
+  EXPECT_TRUE(f.find(handle)) << "the thread that did not wait has not disturbed the opener";
   f.expect_sound();
 }
 

@@ -63,7 +63,7 @@ class early_unregister : public hooked {
   watchdog guard{std::chrono::seconds(30), [] {}};
 };
 
-TEST_F(early_unregister, R35_nobody_waits_for_what_a_hook_has_posted) {
+TEST_F(early_unregister, R35_no_thread_waits_for_memory_that_a_hook_has_posted) {
   mapped memory(64 * page);
   memory.touch();
   watch(memory.all());
@@ -118,7 +118,7 @@ TEST_F(early_unregister, R30_what_cannot_leave_is_told) {
   memory.forget();
 }
 
-TEST_F(early_unregister, R33_a_probe_sees_who_would_see_it) {
+TEST_F(early_unregister, R33_the_self_test_finds_the_monitors_that_see_an_event) {
   mapped memory(page);
   const invalidation::monitor_set nobody({});
   watch(memory.all());
@@ -206,7 +206,7 @@ TEST_F(early_unregister, R37_a_child_takes_nothing_out_of_its_parents_watch) {
 
 // Between the two calls of `leave`, a thread may touch a page that is not there yet: in a signal handler, even the
 // thread that makes the calls, and in memory that munmap does not take in the end.
-TEST(userfaultfd_leave_by_hand, R35_who_runs_into_a_page_that_is_leaving_goes_on) {
+TEST(early_unregister_by_hand, R35_a_thread_that_faults_on_a_page_being_unregistered_goes_on) {
   const watchdog guard(std::chrono::seconds(30), [] {});
   auto opened = monitors::uffd::open();
   if (!opened) GTEST_SKIP() << describe(opened.error());
@@ -242,7 +242,7 @@ bool make_fail(unsigned number, int native) {
 }
 
 // Memory that has left the watch and is still mapped is unwatched; the next registration has it watched again.
-TEST(userfaultfd_leave_by_hand, R30_a_munmap_that_fails_leaves_nothing_unwatched_behind) {
+TEST(early_unregister_by_hand, R30_a_munmap_that_fails_leaves_nothing_unwatched_behind) {
   if (!has_raw_calls) GTEST_SKIP() << "no system calls past libc on this architecture";
   child_process child([](line&) {
     const auto device = std::make_shared<fake_device>();

@@ -35,7 +35,7 @@ TEST(event_log, has_every_range_in_its_order) {
   EXPECT_EQ(r.next(), read_status::nothing);
 }
 
-TEST(event_log, R35_who_is_too_late_is_told_that_all_may_be_gone) {
+TEST(event_log, R35_a_late_reader_learns_that_any_memory_may_be_gone) {
   reader in_time;
   for (std::size_t i = 0; i < event_log::capacity; ++i) here().post({4096, 8192});
   reader just_in_time = in_time;
@@ -47,7 +47,7 @@ TEST(event_log, R35_who_is_too_late_is_told_that_all_may_be_gone) {
   EXPECT_EQ(in_time.next(), read_status::nothing);
 }
 
-TEST(event_log, who_reads_waits_for_who_has_reserved) {
+TEST(event_log, a_reader_waits_for_a_reserved_number) {
   reader r;
   const auto mine = here().reserve();
   std::thread later([&] {
@@ -59,7 +59,7 @@ TEST(event_log, who_reads_waits_for_who_has_reserved) {
   later.join();
 }
 
-TEST(event_log, R35_who_was_too_late_still_waits_for_who_has_reserved) {
+TEST(event_log, R35_a_late_reader_still_waits_for_a_reserved_number) {
   reader r;
   for (std::size_t i = 0; i < event_log::capacity; ++i) here().post({4096, 8192});
   const auto mine = here().reserve();
@@ -71,7 +71,7 @@ TEST(event_log, R35_who_was_too_late_still_waits_for_who_has_reserved) {
   EXPECT_EQ(r.gone.begin, 12288U);
 }
 
-TEST(event_log, who_does_not_publish_blocks_nobody_and_is_not_passed) {
+TEST(event_log, an_unpublished_number_blocks_no_writer_and_is_not_passed) {
   reader r;
   const auto mine = here().reserve();
   const auto start = std::chrono::steady_clock::now();

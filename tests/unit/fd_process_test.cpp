@@ -18,13 +18,13 @@ std::string stat_line(const std::string& name, const std::string& start_time) {
   return line + "\n";
 }
 
-TEST(exchange_process, start_time_is_field_22_whatever_the_name) {
+TEST(fd_process, start_time_is_field_22_whatever_the_name) {
   for (const char* name : {"sh", "a b", ") S 1 2 3 (", "", "((", "))"}) {
     EXPECT_EQ(parse_start_time(stat_line(name, "987654321")).value(), 987654321U) << name;
   }
 }
 
-TEST(exchange_process, lines_of_another_form_are_errors) {
+TEST(fd_process, lines_of_another_form_are_errors) {
   const std::string whole = stat_line("sh", "77");
   const std::string cut = whole.substr(0, whole.find(" 77") + 3);
   for (const std::string& line :
@@ -34,7 +34,7 @@ TEST(exchange_process, lines_of_another_form_are_errors) {
   }
 }
 
-TEST(exchange_process, this_process_started_after_init) {
+TEST(fd_process, this_process_started_after_init) {
   const auto own = pinfold::fd_passing::start_time_of(::getpid());
   const auto first = pinfold::fd_passing::start_time_of(1);
   ASSERT_TRUE(own && first);
@@ -42,7 +42,7 @@ TEST(exchange_process, this_process_started_after_init) {
   EXPECT_EQ(pinfold::fd_passing::start_time_of(::getpid()).value(), *own);
 }
 
-TEST(exchange_process, no_process_has_the_highest_number) {
+TEST(fd_process, no_process_has_the_highest_number) {
   const auto none = pinfold::fd_passing::start_time_of(0x7fff'fffe);
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error(), errc::peer_gone);

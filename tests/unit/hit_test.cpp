@@ -175,7 +175,7 @@ TEST(hit, R42_a_release_and_the_end_of_the_cache_may_meet) {
   }
 }
 
-TEST(hit, R14_who_waits_for_room_is_woken_by_a_release_that_shares_nothing) {
+TEST(hit, R14_a_thread_that_waits_for_room_is_woken_by_a_release_that_shares_nothing) {
   local f({.max_count = 1, .full = when_full::wait, .full_timeout = 30s});
   f.touch(4096, 8192);
   auto held = f.acquire(4096, 8192);

@@ -49,7 +49,7 @@ class busy_mutex {
     while (!inside) std::this_thread::yield();
   }
   ~busy_mutex() {
-    EXPECT_FALSE(gave_up) << "somebody waited for the mutex";
+    EXPECT_FALSE(gave_up) << "a thread waited for the mutex";
     leave = true;
     holder_.join();
     core::at_point = nullptr;

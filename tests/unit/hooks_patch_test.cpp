@@ -86,7 +86,7 @@ TEST(hooks_patch, comes_and_goes_without_a_trace) {
   }
 }
 
-TEST(hooks_patch, R38_who_was_there_before_is_still_called) {
+TEST(hooks_patch, R38_an_earlier_hook_is_still_called) {
   in_child([] {
     const some_pages memory(8);
     const watched them(memory.at(), 8 * page);
@@ -123,7 +123,7 @@ TEST(hooks_patch, R38_dynamic_linkers_functions_are_found_under_jumps) {
   EXPECT_EQ(monitors::find_linker_functions(munmap.segment, "", 0).munmap, 0U) << "no file";
 }
 
-TEST(hooks_patch, R38_who_came_while_we_were_away_is_still_called) {
+TEST(hooks_patch, R38_a_hook_installed_while_ours_were_removed_is_still_called) {
   in_child([] {
     const some_pages memory(4);
     const watched them(memory.at(), 4 * page);

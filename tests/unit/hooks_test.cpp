@@ -54,7 +54,7 @@ TEST_F(hooks, R35_errno_stays) {
   EXPECT_EQ(errno, 1234);
 }
 
-TEST_F(hooks, what_nobody_registered_disturbs_nobody) {
+TEST_F(hooks, unregistered_memory_posts_no_event) {
   const some_pages memory(4);
   const auto before = invalidation::event_log::here().generation().load();
   EXPECT_EQ(::madvise(memory.at(), page, MADV_DONTNEED), 0);

@@ -69,7 +69,7 @@ TEST_F(late_release, of_an_invalidated_entry_finds_the_cache_gone) {
   const auto* due = unpin(hit.held);
   ASSERT_NE(due, nullptr);
   engine_.reset();
-  EXPECT_EQ(device_.closes, 1) << "whoever ends the cache does what is due";
+  EXPECT_EQ(device_.closes, 1) << "the thread that ends the cache does the due closes";
   EXPECT_TRUE(finish_release(due));
   EXPECT_EQ(device_.closes, device_.opens);
 }

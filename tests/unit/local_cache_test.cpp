@@ -182,7 +182,7 @@ TEST(local_cache, R27_bypass_is_for_its_lease_only) {
   EXPECT_NE(beside->handle().key, counted->handle().key);
   EXPECT_EQ(f.cache.statistics().bypass_bytes, 0x1000U);
   f.invalidate(0x1000, 0x1001);
-  EXPECT_TRUE(beside->stale()) << "whoever holds it is told all the same";
+  EXPECT_TRUE(beside->stale()) << "the holder of the lease is notified all the same";
   EXPECT_EQ(f.cache.statistics().invalidated_while_leased, 2U);
   EXPECT_TRUE(beside->release());
   EXPECT_EQ(f.device->open_count(), 1U);

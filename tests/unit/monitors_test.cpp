@@ -225,7 +225,7 @@ TEST(monitors, R30_a_programs_data_is_kept_where_that_is_asked_for) {
   }
 }
 
-TEST(monitors, the_report_tells_who_sees_what) {
+TEST(monitors, the_report_lists_what_each_monitor_sees) {
   const auto report = report_monitors();
   ASSERT_FALSE(report.monitors.empty());
   const bool any = std::any_of(report.monitors.begin(), report.monitors.end(), [](auto& one) { return one.proven; });

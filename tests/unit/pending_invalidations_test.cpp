@@ -45,7 +45,7 @@ TEST(pending_invalidations, all_caches_hear_of_it) {
   EXPECT_FALSE(b.cached(base, base + size));
 }
 
-TEST(pending_invalidations, R31_memory_that_nobody_registered_disturbs_nobody) {
+TEST(pending_invalidations, R31_unregistered_memory_does_not_disturb_hits) {
   local_fixture f;
   f.touch(base, base + size);
   const auto before = generation();
@@ -72,7 +72,7 @@ TEST(pending_invalidations, R49_a_lease_on_it_turns_stale_and_the_sink_is_told) 
   auto held = f.acquire(base, base + size);
   auto other = f.acquire(base + 0x100000, base + 0x110000);
   announce(base, base + 1);
-  EXPECT_FALSE(held->stale()) << "nobody has looked yet";
+  EXPECT_FALSE(held->stale()) << "no thread has looked yet";
   f.touch(base + 0x100000, base + 0x110000);
   EXPECT_TRUE(held->stale());
   EXPECT_FALSE(other->stale());
@@ -109,7 +109,7 @@ struct big_event : ::testing::Test {
   }
 };
 
-TEST_F(big_event, who_asks_for_something_else_does_not_wait_for_all) {
+TEST_F(big_event, a_request_for_other_memory_does_not_wait_for_all) {
   f.touch(elsewhere, elsewhere + size);
   EXPECT_EQ(f.device->opened, count + 1) << "a hit";
   std::size_t stale = 0;

@@ -54,7 +54,7 @@ TEST(pool_lifetime, R51_slab_with_a_lease_of_the_cache_stays_mapped) {
   pool.deallocate(data, 4096);
   EXPECT_EQ(pool.trim(), 0U);
   EXPECT_TRUE(mapped(data));
-  EXPECT_TRUE(in_flight->stale()) << "and who asks is told";
+  EXPECT_TRUE(in_flight->stale()) << "and the lease says so";
   EXPECT_EQ(f.device->open_count(), 1U);
   EXPECT_TRUE(in_flight->release());
   EXPECT_EQ(pool.trim(), 2 * mib);

@@ -78,7 +78,7 @@ double bytes_an_entry(const std::vector<std::size_t>& order, std::mt19937_64& ra
   for (std::size_t i = 0; i < order.size(); ++i)
     EXPECT_EQ(made.found(region(order[i])), std::vector<const entry*>{made.all[i].get()});
   const auto bytes = static_cast<double>(made.index.bytes_in_use());
-  EXPECT_LE(made.index.bytes(), made.index.bytes_in_use() + 2 * 65536) << "little that nobody uses";
+  EXPECT_LE(made.index.bytes(), made.index.bytes_in_use() + 2 * 65536) << "little unused memory";
   made.erase_all(random);
   EXPECT_TRUE(made.index.consistent());
   EXPECT_EQ(made.index.bytes_in_use(), 0U);

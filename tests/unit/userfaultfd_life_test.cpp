@@ -140,7 +140,8 @@ TEST_F(userfaultfd_monitor, R38_refuses_what_another_userfaultfd_watches) {
   auto third = monitors::uffd::open();
   ASSERT_TRUE(third);
   EXPECT_EQ(monitors::uffd::start_watching(third->number, memory.part(page, 2 * page)), EBUSY) << "still the other's";
-  EXPECT_EQ(monitors::uffd::start_watching(third->number, memory.part(0, page)), 0) << "nobody's any more";
+  EXPECT_EQ(monitors::uffd::start_watching(third->number, memory.part(0, page)), 0)
+      << "no descriptor watches it any more";
   third->close();
   other->close();
 }
@@ -198,7 +199,7 @@ TEST_F(userfaultfd_monitor, settles_at_once_when_nothing_happens) {
 }
 
 // The monitor does not own the process's descriptor numbers: the program may close its descriptor.
-TEST_F(userfaultfd_monitor, R35_releases_who_waits_when_the_program_closed_all_descriptors) {
+TEST_F(userfaultfd_monitor, R35_waiting_threads_go_on_when_the_program_closed_all_descriptors) {
   in.monitor.reset();
   child_process child([](line&) {
     uffd_monitor own;
@@ -236,7 +237,7 @@ TEST_F(userfaultfd_monitor, R32_works_for_an_ordinary_user) {
 }
 
 // An ordinary user may not see which pages are watched. A copy of the descriptor in a child keeps the watch alive.
-TEST_F(userfaultfd_monitor, R37_nobody_waits_after_its_end_for_an_ordinary_user_either) {
+TEST_F(userfaultfd_monitor, R37_no_thread_waits_after_its_end_for_an_ordinary_user_either) {
   in.monitor.reset();
   child_process child([](line&) {
     if (::geteuid() == 0 && !become_nobody()) return 1;

@@ -13,7 +13,7 @@
 namespace pinfold::testing {
 namespace {
 
-TEST_F(userfaultfd_monitor, says_who_it_is_and_works) {
+TEST_F(userfaultfd_monitor, reports_its_name_and_works) {
   EXPECT_STREQ(in->name(), "userfaultfd");
   EXPECT_TRUE(in->works());
 }
@@ -172,7 +172,7 @@ TEST_F(userfaultfd_monitor, R30_sees_parts_of_this_stack_go) {
               [&] { return ::madvise(reinterpret_cast<void*>(begin), page, MADV_DONTNEED) == 0; });
 }
 
-TEST_F(userfaultfd_monitor, R31_says_nothing_of_memory_that_nobody_registered) {
+TEST_F(userfaultfd_monitor, R31_reports_nothing_of_unregistered_memory) {
   mapped memory(64 * page);
   ASSERT_TRUE(in->watch(memory.all()));  // but not added to in.watched
   event_log_reader reader(in.event_log);

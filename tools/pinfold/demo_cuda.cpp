@@ -75,7 +75,7 @@ void show_hits(cuda_stage& stage, gpu_reader& reader) {
            fmt::format("1 MiB of the peer's GPU memory read {} times through the cache: opened once, {} hits", reads,
                        stage.cache.statistics().hits),
            stage.take_checked());
-  need(stage.cache.flush(), "cannot close what nobody uses");
+  need(stage.cache.flush(), "cannot close unused mappings");
   need(stage.peer.free(message), "the peer cannot free");
 }
 
@@ -91,7 +91,7 @@ void show_stale(cuda_stage& stage) {
   need(importer.close(kept.mapping), "cannot close the peer's memory");
   print_ok("by address",
            fmt::format("without the cache: the peer freed its buffer, allocated again, got the same address {:#x}, and "
-                       "wrote new bytes; who keeps a mapping for that address reads the OLD ones, without any error: "
+                       "wrote new bytes; a mapping kept for that address reads the OLD ones, without any error: "
                        "this is what has to be prevented (a real driver calls such a read undefined)",
                        old.handle.base),
            stage.take_checked());

@@ -128,11 +128,10 @@ written write_replaced(local_stage& stage, bool tell_the_cache) {
 // The old registration still pins the old pages: the cache does not know that until it is told.
 void show_stale(local_stage& blind) {
   require(write_replaced(blind, false) == written::old_bytes, "without notice, the device writes the old pages");
-  print_ok(
-      "without notice",
-      "nobody watches. The buffer was unmapped and its address mapped again without telling the cache; the program "
-      "wrote new bytes there, and the kernel wrote the OLD ones to the file: this is what has to be prevented",
-      2 * part_bytes);
+  print_ok("without notice",
+           "no monitor. The buffer was unmapped and its address mapped again without telling the cache; the program "
+           "wrote new bytes there, and the kernel wrote the OLD ones to the file: this is what has to be prevented",
+           2 * part_bytes);
   require(write_replaced(blind, true) == written::new_bytes, "with invalidate, the device writes the new pages");
   print_ok("invalidate", "the same again, with cache.invalidate() before: registered anew, and the new bytes arrived",
            2 * part_bytes);
@@ -148,12 +147,12 @@ void show_monitors(local_stage& watched) {
   require(write_replaced(watched, false) == written::new_bytes, "a monitor sees that the pages are replaced");
   const auto after = watched.cache.statistics();
   require(after.misses_invalidated == before.misses_invalidated + 1, "the cache registered the new pages");
-  print_ok(
-      "a stale byte caught",
-      fmt::format("the same once more, told by nobody, with the default monitors ({}): the cache knew that the old "
-                  "pages were gone, registered the new ones, and the new bytes arrived",
-                  who),
-      2 * part_bytes);
+  print_ok("a stale byte caught",
+           fmt::format(
+               "the same once more, without invalidate(), with the default monitors ({}): the cache knew that the old "
+               "pages were gone, registered the new ones, and the new bytes arrived",
+               who),
+           2 * part_bytes);
 }
 
 latency time_writes(uring& ring, const file_in_memory& file, const char* subject) {

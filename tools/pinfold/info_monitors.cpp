@@ -72,7 +72,7 @@ void print_monitors(const json& facts) {
                paragraph(fmt::format("  {:<12}  ", ""),
                          "(hooks alone suffice in a program without such code; this tool has some, to measure it. "
                          "What your program has, its cache's monitors() says: docs/containers.md)"));
-  fmt::print("\nWho tells when memory goes\n");
+  fmt::print("\nMonitors that see memory go\n");
   print_hazards(facts.at("hazards"));
 }
 

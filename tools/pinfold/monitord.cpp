@@ -46,7 +46,7 @@ void add_monitord(CLI::App& app, action& chosen) {
   auto mode = std::make_shared<std::string>("0666");
   auto* own = app.add_subcommand("monitord", "Serves the monitor bpf to programs without privileges");
   own->add_option("--socket", options->socket, "where it listens; where caches ask")->capture_default_str();
-  own->add_option("--mode", *mode, "who may ask: the socket's permissions, in octal")
+  own->add_option("--mode", *mode, "the socket's permissions, in octal")
       ->capture_default_str()
       ->check([](const std::string& text) {
         const bool octal = !text.empty() && text.size() <= 4 && text.find_first_not_of("01234567") == std::string::npos;
@@ -54,7 +54,7 @@ void add_monitord(CLI::App& app, action& chosen) {
       });
   own->footer(
       "Needs CAP_BPF and CAP_PERFMON. Each process gets what the kernel records about its own memory, and nothing\n"
-      "else. While somebody is served, every system call in the system takes about 24 ns longer.");
+      "else. While it serves a process, every system call in the system takes about 24 ns longer.");
   own->callback([options, mode, &chosen] {
     options->mode = static_cast<unsigned>(std::stoul(*mode, nullptr, 8));
     chosen = [options] { return serve(*options); };

@@ -39,7 +39,7 @@ void print_heading(const import_options& options, const json& host) {
 // Emulated times must not be taken for a GPU's.
 std::vector<std::string> notes_on(bool emulated) {
   if (!emulated) return {"The driver's own times: nothing is emulated, nothing is delayed."};
-  const char* const delays = std::getenv("EMULATED_CUDA_DELAY");  // NOLINT(concurrency-mt-unsafe): nobody sets it
+  const char* const delays = std::getenv("EMULATED_CUDA_DELAY");  // NOLINT(concurrency-mt-unsafe): no thread sets it
   if (delays == nullptr)
     return {
         "EMULATED: there is no GPU in these figures, and no delay. Copies are the CPU's; an open costs what mapping "

@@ -88,7 +88,7 @@ std::vector<column> hits_columns() {
 }
 
 constexpr std::array<monitor_case, 5> cases{{
-    {"unrelated-munmap", "mmap and munmap of memory that nobody registered", unrelated_columns},
+    {"unrelated-munmap", "mmap and munmap of unregistered memory", unrelated_columns},
     {"big-munmap", "one munmap of everything that is cached, but one region", big_columns},
     {"cached-munmap", "munmap, mmap at the same place, and acquire of one region, again and again", cached_columns},
     {"hits-beside-munmap", "hits while another thread unmaps memory", beside_columns},
@@ -198,7 +198,7 @@ void add_length(CLI::App& own, bench::parameters& how) {
 
 void add_perf_monitor(CLI::App& perf, action& chosen) {
   auto command = std::make_shared<monitor_command>();
-  auto* own = perf.add_subcommand("monitor", "What it costs that somebody watches the program's memory");
+  auto* own = perf.add_subcommand("monitor", "Cost of the monitors of the program's memory");
   std::vector<std::string> names{"all"};
   for (const auto& one : cases) names.emplace_back(one.name);
   own->add_option("--case", command->which, "what to measure")->check(CLI::IsMember(names))->capture_default_str();

@@ -53,7 +53,8 @@ std::vector<workload> recorded_workloads(const replay_command& command) {
   auto all = workloads_of(*trace, costs_named(command.costs));
   std::erase_if(all, [](const workload& one) { return one.objects.size() < 2; });
   if (all.empty())
-    throw usage_failure(fmt::format("{}: no cache has two registrations, so there is nobody to choose", command.trace));
+    throw usage_failure(
+        fmt::format("{}: no cache has two registrations, so there is no victim to choose", command.trace));
   return all;
 }
 

@@ -75,7 +75,7 @@ bool scratch_file::holds_content(std::uint64_t seed, std::size_t bytes) const {
 }
 
 std::string scratch_directory() {
-  const char* chosen = std::getenv("TMPDIR");  // NOLINT(concurrency-mt-unsafe): nobody sets it
+  const char* chosen = std::getenv("TMPDIR");  // NOLINT(concurrency-mt-unsafe): no thread sets it
   return chosen != nullptr && *chosen != '\0' ? chosen : "/var/tmp";
 }
 

@@ -44,7 +44,7 @@ constexpr std::array policies{
                  [](const workload& of) -> std::unique_ptr<policy> { return std::make_unique<second_chance>(of, 1); }},
     known_policy{"sieve", "SIEVE", make<sieve>},
     known_policy{"fifo", "first in, first out", make<fifo>},
-    known_policy{"random", "anybody", make<at_random>},
+    known_policy{"random", "any entry", make<at_random>},
     known_policy{"gds", "GreedyDual-Size", make_greedy_dual<false>},
     known_policy{"gdsf", "GreedyDual-Size with frequencies", make_greedy_dual<true>},
     known_policy{"cost-clock", "CLOCK with rounds by cost", make<cost_clock>},

@@ -39,7 +39,7 @@ void add_what(CLI::App& app, rma_options& into, std::string& sizes) {
 
 void add_meeting(CLI::App& app, rma_options& into) {
   app.add_option("HOST", into.host, "where another one listens");
-  app.add_flag("--listen", into.listen, "wait for others, who are told this HOST");
+  app.add_flag("--listen", into.listen, "wait for the other ranks, which get this HOST");
   app.add_flag("--mpi", into.mpi, "the ranks are those of mpirun");
   app.add_option("--ranks", into.ranks, "how many, without --mpi; each puts to the next")
       ->check(CLI::Range(1, 256))

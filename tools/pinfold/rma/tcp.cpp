@@ -132,7 +132,7 @@ rma_link next_rank(int listening, clock::time_point end, std::size_t missing) {
     set(came.number(), IPPROTO_TCP, TCP_NODELAY);
     rma_link link(std::move(came));
     if (hello_from(link, std::min(end, clock::now() + hello_timeout)) == greeting) return link;
-    fmt::print(stderr, "pinfold: somebody who is no pinfold perf rma of this version was sent away\n");
+    fmt::print(stderr, "pinfold: refused a connection that is not from pinfold perf rma of this version\n");
   }
 }
 
