@@ -12,10 +12,14 @@ namespace {
 
 constexpr std::size_t mib = std::size_t{1} << 20U;
 
+// Without those that a mapping has reserved.
 std::size_t free_huge_pages() {
-  std::size_t count = 0;
-  std::ifstream("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages") >> count;
-  return count;
+  const auto count_of = [](const std::string& name) {
+    std::size_t count = 0;
+    std::ifstream("/sys/kernel/mm/hugepages/hugepages-2048kB/" + name) >> count;
+    return count;
+  };
+  return count_of("free_hugepages") - count_of("resv_hugepages");
 }
 
 // Returns a field of the kernel's report on one mapping, in KiB.
