@@ -26,7 +26,7 @@ constinit table not_wiped;
 table& here() noexcept {
   table* found = current.load(std::memory_order_acquire);
   if (found != nullptr) return *found;
-  void* const page = invalidation::wiped_pages(sizeof(table));
+  void* const page = os::wiped_pages(sizeof(table));
   table* const made = page == nullptr ? &not_wiped : new (page) table;
   if (current.compare_exchange_strong(found, made, std::memory_order_acq_rel)) return *made;
   if (page != nullptr) ::munmap(page, sizeof(table));  // another thread was faster

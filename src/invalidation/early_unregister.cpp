@@ -29,7 +29,7 @@ std::atomic<state*> the_state{nullptr};
 state* state_here() noexcept {
   state* found = the_state.load(std::memory_order_acquire);
   if (found != nullptr) return found;
-  void* const page = wiped_pages(sizeof(state));
+  void* const page = os::wiped_pages(sizeof(state));
   if (page == nullptr) return nullptr;
   auto* const made = new (page) state;
   if (the_state.compare_exchange_strong(found, made)) return made;

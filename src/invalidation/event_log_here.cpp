@@ -33,7 +33,7 @@ void event_log::wipe() noexcept {
 }
 
 event_log* event_log::make() {
-  void* fresh = wiped_pages(sizeof(event_log));
+  void* fresh = os::wiped_pages(sizeof(event_log));
   const bool wiped = fresh != nullptr;
   if (!wiped) fresh = ::mmap(nullptr, sizeof(event_log), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (fresh == MAP_FAILED) throw std::bad_alloc();

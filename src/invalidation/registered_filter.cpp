@@ -12,7 +12,7 @@ std::atomic<registered_filter*> registered_filter::made{nullptr};
 
 registered_filter& registered_filter::here() {
   if (auto* there = if_there()) return *there;
-  void* const fresh = wiped_pages(sizeof(registered_filter));
+  void* const fresh = os::wiped_pages(sizeof(registered_filter));
   if (fresh == nullptr) throw std::bad_alloc();
   auto* mine = new (fresh) registered_filter;
   registered_filter* none = nullptr;
@@ -25,7 +25,7 @@ registered_filter& registered_filter::here() {
 bool registered_filter::make_part(std::size_t number) noexcept {
   auto& slot = parts_[number].in;
   if (slot.load(std::memory_order_acquire) != nullptr) return true;
-  void* const fresh = wiped_pages(sizeof(part));
+  void* const fresh = os::wiped_pages(sizeof(part));
   if (fresh == nullptr) return false;
   part* none = nullptr;
   if (!slot.compare_exchange_strong(none, new (fresh) part)) ::munmap(fresh, sizeof(part));

@@ -67,7 +67,7 @@ class kept_descriptor {
 // Makes the object on a page that the kernel wipes in a child: the parent's descriptor would show the parent's
 // mappings. (The process id would need a system call each time, and change under vfork, where the mappings do not.)
 kept_descriptor* make_kept() noexcept {
-  void* const page = invalidation::wiped_pages(sizeof(kept_descriptor));
+  void* const page = os::wiped_pages(sizeof(kept_descriptor));
   return page == nullptr ? nullptr : new (page) kept_descriptor;
 }
 

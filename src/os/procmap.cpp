@@ -14,13 +14,13 @@ constexpr std::uint64_t vma_shared = 8;
 }  // namespace
 
 std::optional<procmap> mapping_at(const own_maps& maps, std::uintptr_t address, std::span<char> path) noexcept {
-  invalidation::procmap_query asked{};
+  os::procmap_query asked{};
   asked.size = sizeof asked;
   asked.query_addr = address;
   asked.vma_name_addr = path.empty() ? 0 : reinterpret_cast<std::uintptr_t>(path.data());
   asked.vma_name_size = static_cast<std::uint32_t>(path.size());
   if (!path.empty()) path[0] = '\0';
-  if (::ioctl(maps.descriptor(), invalidation::procmap_query_request, &asked) != 0) return std::nullopt;
+  if (::ioctl(maps.descriptor(), os::procmap_query_request, &asked) != 0) return std::nullopt;
   return procmap{asked.vma_start,
                  asked.vma_end,
                  asked.vma_page_size,

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <sys/ioctl.h>
 
-namespace pinfold::invalidation {
+namespace pinfold::os {
 
 struct procmap_query {
   std::uint64_t size;
@@ -27,4 +27,4 @@ struct procmap_query {
 };
 inline constexpr unsigned long procmap_query_request = _IOWR('f', 17, procmap_query);
 
-}  // namespace pinfold::invalidation
+}  // namespace pinfold::os

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <sys/mman.h>
 
-namespace pinfold::invalidation {
+namespace pinfold::os {
 
 /// Maps zeroed pages, as many as hold `bytes`, that the kernel wipes in a child (MADV_WIPEONFORK, Linux 4.14). Returns
 /// null where the kernel cannot do that, or has no memory.
@@ -18,4 +18,4 @@ namespace pinfold::invalidation {
   return nullptr;
 }
 
-}  // namespace pinfold::invalidation
+}  // namespace pinfold::os

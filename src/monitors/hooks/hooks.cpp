@@ -27,7 +27,7 @@ std::atomic<life*> the_life{nullptr};
 life* life_here() noexcept {
   life* found = the_life.load(std::memory_order_acquire);
   if (found != nullptr) return found;
-  void* const page = invalidation::wiped_pages(sizeof(life));
+  void* const page = os::wiped_pages(sizeof(life));
   if (page == nullptr) return nullptr;
   auto* const made = new (page) life;
   if (the_life.compare_exchange_strong(found, made)) return made;

@@ -18,11 +18,11 @@ namespace {
 constexpr std::uint64_t or_next = 0x10;
 
 int ask(const descriptor& maps, std::uintptr_t address, std::uint64_t flags, range& found) noexcept {
-  invalidation::procmap_query asked{};
+  os::procmap_query asked{};
   asked.size = sizeof asked;
   asked.query_flags = flags;
   asked.query_addr = address;
-  if (::ioctl(maps.number, invalidation::procmap_query_request, &asked) != 0) return errno;
+  if (::ioctl(maps.number, os::procmap_query_request, &asked) != 0) return errno;
   found = {static_cast<std::uintptr_t>(asked.vma_start), static_cast<std::uintptr_t>(asked.vma_end)};
   return 0;
 }
