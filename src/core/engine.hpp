@@ -132,8 +132,7 @@ class engine {
   [[nodiscard]] result<grant> join(entry& opening, const request& what, const deadlines& until) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
   void notify_open_waiters(const entry& failed, const error& why) noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] result<void> wait_out(entry& twin, const deadlines& until) noexcept
-      PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] result<void> wait_out(entry& one, const deadlines& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] miss_reason reason_of_miss(const request& what, const range& extent,
                                            const lookup_result& seen) const noexcept PINFOLD_REQUIRES(mutex_);
   void count_miss(miss_reason reason) noexcept;
@@ -282,9 +281,8 @@ class engine {
   enum class reading : std::uint8_t { done, more, unfinished };
   [[nodiscard]] reading read_log(std::uint64_t target) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] bool given_up() noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] bool invalidate_where(const range& wanted, invalidated_entries& invalidated) noexcept
-      PINFOLD_REQUIRES(mutex_);
-  void invalidate_some(invalidated_entries& invalidated) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] bool invalidate_where(const range& wanted, invalidated_entries& into) noexcept PINFOLD_REQUIRES(mutex_);
+  void invalidate_some(invalidated_entries& into) noexcept PINFOLD_REQUIRES(mutex_);
   void say_seen(const happened& known) noexcept PINFOLD_REQUIRES(mutex_);
   void doom_if_gone(entry& opening) noexcept PINFOLD_REQUIRES(mutex_) {
     if (!view_.current()) [[unlikely]]
@@ -350,9 +348,8 @@ class engine {
   std::shared_ptr<void> backend_ PINFOLD_GUARDED_BY(mutex_);
   const cache_options options_;
   const invalidation::event_log& event_log_;
-  const std::uint64_t process_;  // a copy, as the control block's cache line has the mutex
-  invalidation::registered_filter* const
-      watched_;  // null for imported memory: only its token shows that it was replaced
+  const std::uint64_t process_;                     // a copy, as the control block's cache line has the mutex
+  invalidation::registered_filter* const watched_;  // null for imported memory, which has tokens
   const std::shared_ptr<const invalidation::monitor_set> monitors_;
   const std::uint64_t failures_before_;  // of its monitors, before this cache was made
   std::atomic<std::uint64_t> changes_told_;

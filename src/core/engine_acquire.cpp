@@ -243,26 +243,26 @@ void engine::notify_open_waiters(const entry& failed, const error& why) noexcept
   open_waiter::tell(open_waiters_, failed, why);
 }
 
-result<void> engine::wait_out(entry& twin, const deadlines& until) noexcept {
-  switch (twin.now()) {
+result<void> engine::wait_out(entry& one, const deadlines& until) noexcept {
+  switch (one.now()) {
     case entry_state::quarantined: {
-      if (open_waiter::waits(open_waiters_, twin)) break;
-      auto closed = close(twin);
+      if (open_waiter::waits(open_waiters_, one)) break;
+      auto closed = close(one);
       if (closed) return {};
       error why = closed.error();
       why.code = errc::in_use_conflict;
       return tl::unexpected(why);
     }
     case entry_state::draining:
-      if (twin.queued || twin.pins() == 0) {
-        static_cast<void>(close(twin));  // if it fails, the next look finds the twin in quarantine
+      if (one.queued || one.pins() == 0) {
+        static_cast<void>(close(one));  // if it fails, the next look finds it in quarantine
         return {};
       }
-      if (wait_for(&twin, end_of_conflict(twin, until))) return {};
+      if (wait_for(&one, end_of_conflict(one, until))) return {};
       return fail(errc::in_use_conflict, "leases still hold an invalidated registration of this handle");
     default: break;
   }
-  if (wait_for(&twin, until.others())) return {};
+  if (wait_for(&one, until.others())) return {};
   return fail(errc::timed_out, "another thread is still closing this handle");
 }
 

@@ -87,23 +87,23 @@ bool engine::given_up() noexcept {
   return true;
 }
 
-// Marks the affected entries that could serve a request there. Returns false when `invalidated` has no room for all.
-bool engine::invalidate_where(const range& wanted, invalidated_entries& invalidated) noexcept {
+// Marks the affected entries that could serve a request there. Returns false when `into` has no room for all.
+bool engine::invalidate_where(const range& wanted, invalidated_entries& into) noexcept {
   if (wanted.empty() || pending_.empty()) return true;
   return index_.find_overlap({}, wanted, [&](entry& one) {
     mutex_is_held();
     if (!one.findable() || one.hot()->is(record::stale) || !pending_.affects(one)) return false;
-    if (invalidated.full()) return true;
+    if (into.full()) return true;
     invalidate_entry(one);
-    invalidated.add(&one);
+    into.add(&one);
     return false;
   }) == nullptr;
 }
 
-void engine::invalidate_some(invalidated_entries& invalidated) noexcept {
+void engine::invalidate_some(invalidated_entries& into) noexcept {
   pending_.finish([&](core::pending_invalidations::item& known) {
     mutex_is_held();
-    invalidated.grow(invalidate_next({}, known.left, invalidated.rest(), known.era));
+    into.grow(invalidate_next({}, known.left, into.rest(), known.era));
     return known.left.empty();
   });
 }

@@ -52,16 +52,15 @@ class PINFOLD_THREAD_ATTRIBUTE(capability("mutex")) mutex {
 /// Holds a mutex for a scope.
 class PINFOLD_THREAD_ATTRIBUTE(scoped_lockable) scoped_lock {
  public:
-  explicit scoped_lock(mutex& held) noexcept PINFOLD_THREAD_ATTRIBUTE(acquire_capability(held))
-      : draining_pinned_(held) {
-    draining_pinned_.lock();
+  explicit scoped_lock(mutex& held) noexcept PINFOLD_THREAD_ATTRIBUTE(acquire_capability(held)) : mutex_(held) {
+    mutex_.lock();
   }
-  ~scoped_lock() PINFOLD_THREAD_ATTRIBUTE(release_capability()) { draining_pinned_.unlock(); }
+  ~scoped_lock() PINFOLD_THREAD_ATTRIBUTE(release_capability()) { mutex_.unlock(); }
   scoped_lock(const scoped_lock&) = delete;
   scoped_lock& operator=(const scoped_lock&) = delete;
 
  private:
-  mutex& draining_pinned_;
+  mutex& mutex_;
 };
 
 }  // namespace pinfold::core

@@ -151,7 +151,7 @@ void range_index::insert_beside(path& way, range_leaf& other, const new_slot& ad
   } else {
     auto& [above, at] = way.last();
     above->child[at] = &first;
-    static_cast<void>(above->set_furthest(at, first.max_end()));
+    static_cast<void>(above->set_max_end(at, first.max_end()));
   }
   add_node(way, key_of(second.peer, 0), &second, second.max_end(), false);
 }
@@ -170,7 +170,7 @@ void range_index::insert_in_full(path& way, range_leaf& full, const new_slot& ad
     full.move_to(*fresh, range_leaf::capacity / 2);
     added.insert_into(added.goes_before(*fresh, 0) ? full : *fresh);
   }
-  if (way.depth > 0) static_cast<void>(way.last().node->set_furthest(way.last().at, full.max_end()));
+  if (way.depth > 0) static_cast<void>(way.last().node->set_max_end(way.last().at, full.max_end()));
   add_node(way, key_of(fresh->peer, fresh->begin[0]), fresh, fresh->max_end(), appending);
 }
 
@@ -187,8 +187,8 @@ bool range_index::insert_balanced(range_inner& above, std::size_t left, const ne
   }
   above.keys[left] = key_of(high.peer, high.begin[0]);
   added.insert_into(added.goes_before(high, 0) ? low : high);
-  static_cast<void>(above.set_furthest(left, low.max_end()));
-  static_cast<void>(above.set_furthest(left + 1, high.max_end()));
+  static_cast<void>(above.set_max_end(left, low.max_end()));
+  static_cast<void>(above.set_max_end(left + 1, high.max_end()));
   return true;
 }
 
@@ -210,17 +210,17 @@ void range_index::add_node(path& way, range_key key, void* node, std::uint64_t m
     }
     if (way.depth > 1) {
       const auto& higher = way.steps[way.depth - 2];
-      static_cast<void>(higher.node->set_furthest(higher.at, above->furthest_of_all()));
+      static_cast<void>(higher.node->set_max_end(higher.at, above->max_end_of_all()));
     }
     node = fresh;
-    max_end = fresh->furthest_of_all();
+    max_end = fresh->max_end_of_all();
   }
   add_root(key, node, max_end);
 }
 
 void range_index::add_root(range_key key, void* node, std::uint64_t max_end) noexcept {
   const auto reach =
-      height_ == 0 ? static_cast<range_leaf*>(root_)->max_end() : static_cast<range_inner*>(root_)->furthest_of_all();
+      height_ == 0 ? static_cast<range_leaf*>(root_)->max_end() : static_cast<range_inner*>(root_)->max_end_of_all();
   auto* top = pool_.take_inner(root_, reach);
   top->insert(1, key, node, max_end);
   root_ = top;

@@ -57,7 +57,7 @@ struct range_index::check {
 
   static std::uint64_t reach(const void* at, std::size_t level) noexcept {
     return level == 0 ? static_cast<const range_leaf*>(at)->max_end()
-                      : static_cast<const range_inner*>(at)->furthest_of_all();
+                      : static_cast<const range_inner*>(at)->max_end_of_all();
   }
 
   // Of two neighbouring leaves of a peer under one node, one is more than a quarter full.

@@ -38,7 +38,7 @@ void range_index::shrink_leaf(path& way, range_leaf& leaf, std::uint64_t erased_
     pool_.put(&leaf);
     above->remove(at);
   } else {
-    changed = above->max_end[at] == erased_reach && above->set_furthest(at, leaf.max_end());
+    changed = above->max_end[at] == erased_reach && above->set_max_end(at, leaf.max_end());
     if (leaf.count <= range_leaf::capacity / 2 && merge_leaf(*above, at)) changed = true;
   }
   if (changed) propagate(way);
@@ -51,7 +51,7 @@ bool range_index::merge_leaf(range_inner& above, std::size_t at) noexcept {
     range_leaf& high = above.leaf_at(right);
     if (low.peer != high.peer || low.count + high.count > comfortable) continue;
     low.move_from(high, high.count);
-    static_cast<void>(above.set_furthest(right - 1, std::max(above.max_end[right - 1], above.max_end[right])));
+    static_cast<void>(above.set_max_end(right - 1, std::max(above.max_end[right - 1], above.max_end[right])));
     pool_.put(&high);
     above.remove(right);
     return true;
@@ -66,7 +66,7 @@ bool range_index::merge_inner(range_inner& above, std::size_t at) noexcept {
     range_inner& high = above.inner_at(right);
     if (low.count + high.count > comfortable) continue;
     low.append(high, above.keys[right - 1]);
-    static_cast<void>(above.set_furthest(right - 1, std::max(above.max_end[right - 1], above.max_end[right])));
+    static_cast<void>(above.set_max_end(right - 1, std::max(above.max_end[right - 1], above.max_end[right])));
     pool_.put(&high);
     above.remove(right);
     return true;
@@ -85,7 +85,7 @@ void range_index::propagate(path& way) noexcept {
       above->remove(at);
       continue;
     }
-    const bool changed = above->set_furthest(at, node->furthest_of_all());
+    const bool changed = above->set_max_end(at, node->max_end_of_all());
     const bool merged = node->count <= comfortable / 2 && merge_inner(*above, at);
     if (!changed && !merged) return;
   }

@@ -208,7 +208,7 @@ struct alignas(64) range_inner {
     if (at + 1 < count && max_end[at + 1] < page) ends_sorted = false;
   }
   /// Sets how far a child reaches. Returns whether that is a change.
-  bool set_furthest(std::size_t at, std::uint64_t page) noexcept {
+  bool set_max_end(std::size_t at, std::uint64_t page) noexcept {
     if (max_end[at] == page) return false;
     max_end[at] = page;
     look_beside(at);
@@ -223,7 +223,7 @@ struct alignas(64) range_inner {
     };
     return from_four(0) | from_four(4) | from_four(8) | from_four(12);
   }
-  [[nodiscard]] std::uint64_t furthest_of_all() const noexcept {
+  [[nodiscard]] std::uint64_t max_end_of_all() const noexcept {
     if (ends_sorted && count > 0) return max_end[count - 1];
     return *std::max_element(max_end.begin(), max_end.end());
   }

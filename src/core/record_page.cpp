@@ -15,7 +15,7 @@ namespace {
 // the mutex.
 struct store {
   mutex guard;
-  control_block* gates PINFOLD_GUARDED_BY(guard) = nullptr;
+  control_block* unused PINFOLD_GUARDED_BY(guard) = nullptr;
   std::array<record_page*, largest_stride / 32 + 1> pages PINFOLD_GUARDED_BY(guard){};
   std::byte* fresh PINFOLD_GUARDED_BY(guard) = nullptr;  // pages that never had records
   std::size_t fresh_left PINFOLD_GUARDED_BY(guard) = 0;
@@ -74,8 +74,8 @@ control_block* take_control_block() noexcept {
   control_block* taken = nullptr;
   {
     scoped_lock guard(from->guard);
-    taken = from->gates;
-    if (taken != nullptr) from->gates = taken->next;
+    taken = from->unused;
+    if (taken != nullptr) from->unused = taken->next;
   }
   if (taken == nullptr) taken = new (std::nothrow) control_block;
   if (taken != nullptr) taken->process = from->process;
@@ -86,8 +86,8 @@ void give_back(control_block* done) noexcept {
   store* to = store_here();
   if (to == nullptr || to->process != done->process) return;
   scoped_lock guard(to->guard);
-  done->next = to->gates;
-  to->gates = done;
+  done->next = to->unused;
+  to->unused = done;
 }
 
 record_page* take_page(std::size_t stride) noexcept {

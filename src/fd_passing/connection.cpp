@@ -56,7 +56,7 @@ result<file> connection::fetch_by_socket(const fd_request& what) noexcept {
     last = got.error();
     if (!fresh) break;
   }
-  return tl::unexpected(nobody_answers(last));
+  return tl::unexpected(no_answer(last));
 }
 
 /// Connects to the exporter's socket. A forked child keeps its dead parent's socket alive, but no thread accepts there.
@@ -76,7 +76,7 @@ result<file> connection::ask_and_keep(file socket, std::uint64_t serial) noexcep
   return got;
 }
 
-error connection::nobody_answers(const error& seen) const noexcept {
+error connection::no_answer(const error& seen) const noexcept {
   if (!process_ || readable_within(process_, death_takes)) {
     return {errc::peer_gone, seen.kind, seen.native, "the exporting process has ended"};
   }

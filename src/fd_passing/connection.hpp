@@ -35,7 +35,7 @@ class connection {
   [[nodiscard]] result<file> fetch_by_socket(const fd_request& what) noexcept;
   [[nodiscard]] result<file> connect(const exporter_id& from) const noexcept;
   [[nodiscard]] result<file> ask_and_keep(file socket, std::uint64_t serial) noexcept;
-  [[nodiscard]] error nobody_answers(const error& seen) const noexcept;
+  [[nodiscard]] error no_answer(const error& seen) const noexcept;
   [[nodiscard]] file take_idle() noexcept;
   void keep(file socket) noexcept;
 
