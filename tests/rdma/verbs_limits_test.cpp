@@ -20,7 +20,7 @@ namespace pinfold::testing {
 namespace {
 
 constexpr std::size_t limit_bytes = std::size_t{8} << 20U, piece = 65536;
-constexpr uid_t nobody = 65534;
+constexpr uid_t unprivileged = 65534;
 
 // Runs `what` in a child that has become that user. Returns its status, or a negative number when a signal killed it.
 int as_ordinary_user(const std::function<int()>& what) {
@@ -29,8 +29,8 @@ int as_ordinary_user(const std::function<int()>& what) {
     const rlimit limit{limit_bytes, limit_bytes};
     int status = 99;
     try {
-      if (::setrlimit(RLIMIT_MEMLOCK, &limit) == 0 && ::setresgid(nobody, nobody, nobody) == 0 &&
-          ::setresuid(nobody, nobody, nobody) == 0)
+      if (::setrlimit(RLIMIT_MEMLOCK, &limit) == 0 && ::setresgid(unprivileged, unprivileged, unprivileged) == 0 &&
+          ::setresuid(unprivileged, unprivileged, unprivileged) == 0)
         status = what();
     } catch (const std::exception& failed) {
       std::fprintf(stderr, "%s\n", failed.what());

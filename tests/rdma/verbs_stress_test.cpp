@@ -24,10 +24,10 @@ namespace {
 constexpr std::size_t bytes = 16384;
 using cache_type = pinfold::cache<verbs_registrar>;
 
-using everybody = std::array<cache_type*, 2>;
+using both_caches = std::array<cache_type*, 2>;
 
 // Replaces the memory, after invalidating it in the caches that no monitor tells.
-void replace(const everybody& told, std::uint32_t* memory, bool by_discarding) {
+void replace(const both_caches& told, std::uint32_t* memory, bool by_discarding) {
   for (auto* const one : told)
     if (one != nullptr) one->invalidate(memory, bytes);
   if (by_discarding) {
@@ -43,7 +43,7 @@ struct outcome {
 
 // The loop of one thread: it writes its own buffer into another, both through a cache, and now and then replaces the
 // first.
-void move(cache_type& cache, const everybody& told, const rdma_device& device, unsigned seed,
+void move(cache_type& cache, const both_caches& told, const rdma_device& device, unsigned seed,
           std::chrono::steady_clock::time_point until, outcome& all) {
   std::mt19937 random(seed);
   auto* const from = static_cast<std::uint32_t*>(attacks::elsewhere(bytes));
@@ -86,7 +86,7 @@ TEST(verbs_stress, R30_two_caches_eight_threads_no_wrong_byte) {
     const auto who = monitor_here();
     cache_type first(device.registrar(), {.monitor = who}),
         second(device.registrar(), {.max_count = 12, .monitor = who});
-    const auto told = who == monitor_choice::explicit_ ? everybody{&first, &second} : everybody{};
+    const auto told = who == monitor_choice::explicit_ ? both_caches{&first, &second} : both_caches{};
     std::cout << "watched by " << first.monitors() << '\n';
     const auto until = std::chrono::steady_clock::now() + stress_time();
     {

@@ -83,9 +83,9 @@ inline answer segments(stage& on, bool other) {
 inline const std::vector<hazard>& of_files() {
   constexpr auto private_file = MAP_PRIVATE, shared_file = MAP_SHARED;
   static const std::vector<hazard> list{
-      {"shared memfd: madvise DONTNEED", everybody, false, on_memory_file(shared_file, advised<MADV_DONTNEED>)},
-      {"shared memfd: unmapped and mapped again", everybody, false, on_memory_file(shared_file, mapped_again)},
-      {"shared memfd: madvise REMOVE", everybody, true, on_memory_file(shared_file, advised<MADV_REMOVE>)},
+      {"shared memfd: madvise DONTNEED", all_monitors, false, on_memory_file(shared_file, advised<MADV_DONTNEED>)},
+      {"shared memfd: unmapped and mapped again", all_monitors, false, on_memory_file(shared_file, mapped_again)},
+      {"shared memfd: madvise REMOVE", all_monitors, true, on_memory_file(shared_file, advised<MADV_REMOVE>)},
       {"shared memfd: madvise REMOVE by a child", bpf, true, on_memory_file(shared_file, removed_by_child)},
       {"shared memfd: remap_file_pages", hooks | bpf, true,
        on_memory_file(shared_file, [](const target& at, int) { return attacks::other_pages_of_the_file(at); })},
@@ -94,10 +94,10 @@ inline const std::vector<hazard>& of_files() {
        on_memory_file(shared_file, by_another_process(punched))},
       {"shared memfd: truncated and grown by another process", bpf, true,
        on_memory_file(shared_file, by_another_process(truncated))},
-      {"private memfd: madvise DONTNEED", everybody, true, on_memory_file(private_file, advised<MADV_DONTNEED>)},
+      {"private memfd: madvise DONTNEED", all_monitors, true, on_memory_file(private_file, advised<MADV_DONTNEED>)},
       {"private memfd: truncated and grown by another process", bpf, true,
        on_memory_file(private_file, by_another_process(truncated))},
-      {"shared file on a disk", everybody, false, on_file_in(".", shared_file, nothing)},
+      {"shared file on a disk", all_monitors, false, on_file_in(".", shared_file, nothing)},
       {"private file on a disk: truncated and grown", bpf, true, on_file_in(".", private_file, truncated)},
       {"private file on a disk: truncated and grown by another process", bpf, true,
        on_file_in(".", private_file, by_another_process(truncated))},

@@ -63,13 +63,14 @@ inline int file_called_as_a_library() {
 
 inline const std::vector<hazard>& of_identity() {
   static const std::vector<hazard> list{
-      {"System V segment with the id 0: madvise REMOVE by a child", everybody, true, first_segment_punched},
-      {"System V segment with the id 0: inline shmdt, and shmat of another", everybody, true, first_segment_replaced},
-      {"private file called /anon_hugepage: truncated and grown by another process", everybody, true,
+      {"System V segment with the id 0: madvise REMOVE by a child", all_monitors, true, first_segment_punched},
+      {"System V segment with the id 0: inline shmdt, and shmat of another", all_monitors, true,
+       first_segment_replaced},
+      {"private file called /anon_hugepage: truncated and grown by another process", all_monitors, true,
        [](stage& on) {
          return on_file_of(on, file_called_anon_hugepage(), MAP_PRIVATE, by_another_process(truncated));
        }},
-      {"private file called x.so.db: truncated and grown by another process", everybody, true,
+      {"private file called x.so.db: truncated and grown by another process", all_monitors, true,
        [](stage& on) {
          return on_file_of(on, file_called_as_a_library(), MAP_PRIVATE, by_another_process(truncated));
        }},

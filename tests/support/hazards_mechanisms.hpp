@@ -88,10 +88,10 @@ inline answer two_threads_discard(stage& on) {
 
 inline const std::vector<hazard>& of_mechanisms() {
   static const std::vector<hazard> list{
-      {"madvise DONTNEED by process_madvise", everybody, true, on_anonymous(process_discards<false>)},
+      {"madvise DONTNEED by process_madvise", all_monitors, true, on_anonymous(process_discards<false>)},
       {"madvise DONTNEED by process_madvise, inline", uffd | bpf, true, on_anonymous(process_discards<true>)},
       {"madvise DONTNEED, inline, by two threads at a time", uffd | bpf, true, two_threads_discard},
-      {"munmap by a second libc (dlmopen)", everybody, true, on_anonymous(second_libc_unmaps)},
+      {"munmap by a second libc (dlmopen)", all_monitors, true, on_anonymous(second_libc_unmaps)},
       {"sbrk back and forth by an inline system call", uffd | bpf, true, break_moves_inline},
   };
   return list;

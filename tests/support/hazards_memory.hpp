@@ -13,7 +13,7 @@ namespace pinfold::testing::hazards {
 
 inline constexpr std::size_t usual_bytes = 65536;
 inline constexpr auto hooks = monitor_choice::hooks, uffd = monitor_choice::userfaultfd, bpf = monitor_choice::bpf;
-inline constexpr auto everybody = hooks | uffd | bpf;
+inline constexpr auto all_monitors = hooks | uffd | bpf;
 
 /// Maps the memory of one event. It is never unmapped: the process ends with the event.
 inline target mapping(int flags = attacks::private_memory, int file = -1, std::size_t bytes = usual_bytes) {
@@ -174,29 +174,29 @@ inline answer child_uses_the_cache(stage& on) {
 inline const std::vector<hazard>& of_memory() {
   using namespace attacks;
   static const std::vector<hazard> list{
-      {"munmap, and mmap at the address", everybody, true,
+      {"munmap, and mmap at the address", all_monitors, true,
        on_anonymous([](const target& at) { return ::munmap(at.data, at.bytes) == 0; })},
-      {"munmap, and nothing is mapped there", everybody, true, used_after_unmap},
-      {"munmap through `syscall()`", everybody, true, on_anonymous(unmap)},
+      {"munmap, and nothing is mapped there", all_monitors, true, used_after_unmap},
+      {"munmap through `syscall()`", all_monitors, true, on_anonymous(unmap)},
       {"munmap by an inline system call", uffd | bpf, true, on_anonymous(raw(SYS_munmap))},
-      {"munmap by a child of vfork", everybody, true, on_anonymous(in_vfork_child<unmap_in_vfork_child>)},
+      {"munmap by a child of vfork", all_monitors, true, on_anonymous(in_vfork_child<unmap_in_vfork_child>)},
       {"munmap inline by a child of vfork", uffd | bpf, true,
        on_anonymous(in_vfork_child<unmap_inline_in_vfork_child>)},
-      {"munmap of huge pages (hugetlb)", everybody, true, huge_pages},
-      {"mmap MAP_FIXED over it", everybody, true, on_anonymous(map_over)},
+      {"munmap of huge pages (hugetlb)", all_monitors, true, huge_pages},
+      {"mmap MAP_FIXED over it", all_monitors, true, on_anonymous(map_over)},
       {"mmap MAP_FIXED by an inline system call", uffd | bpf, true, on_anonymous(raw_map_over)},
-      {"mremap away", everybody, true, on_anonymous(move_away(0))},
-      {"mremap away, used at the new address", everybody, false, moved_memory},
-      {"mremap away, DONTUNMAP", everybody, true, on_anonymous(move_away(MREMAP_DONTUNMAP))},
-      {"mremap of something else onto it", everybody, true, on_anonymous(move_onto)},
-      {"mremap to half its size and back", everybody, true, on_anonymous(shrink_and_grow)},
-      {"madvise DONTNEED", everybody, true, on_anonymous(advise(MADV_DONTNEED))},
-      {"madvise DONTNEED of a part of a huge page", everybody, true,
+      {"mremap away", all_monitors, true, on_anonymous(move_away(0))},
+      {"mremap away, used at the new address", all_monitors, false, moved_memory},
+      {"mremap away, DONTUNMAP", all_monitors, true, on_anonymous(move_away(MREMAP_DONTUNMAP))},
+      {"mremap of something else onto it", all_monitors, true, on_anonymous(move_onto)},
+      {"mremap to half its size and back", all_monitors, true, on_anonymous(shrink_and_grow)},
+      {"madvise DONTNEED", all_monitors, true, on_anonymous(advise(MADV_DONTNEED))},
+      {"madvise DONTNEED of a part of a huge page", all_monitors, true,
        [](stage& on) { return in_huge_page<usual_bytes>(on, MADV_DONTNEED); }},
       {"madvise DONTNEED by an inline system call", uffd | bpf, true, on_anonymous(raw(SYS_madvise, MADV_DONTNEED))},
       {"madvise DONTNEED from an io_uring", uffd | bpf, true, on_anonymous(advise_from_the_ring)},
-      {"madvise DONTNEED_LOCKED", everybody, true, on_anonymous(advise(24))},
-      {"madvise FREE", everybody, false, on_anonymous(advise(MADV_FREE))},
+      {"madvise DONTNEED_LOCKED", all_monitors, true, on_anonymous(advise(24))},
+      {"madvise FREE", all_monitors, false, on_anonymous(advise(MADV_FREE))},
       {"madvise PAGEOUT", hooks, false, on_anonymous(advise(MADV_PAGEOUT))},
       {"madvise COLLAPSE", hooks, false, [](stage& on) { return in_huge_page<2 * 1048576>(on, 25); }},
       {"madvise GUARD_INSTALL", hooks | bpf, true, on_anonymous(guard_pages)},
@@ -205,10 +205,10 @@ inline const std::vector<hazard>& of_memory() {
       {"shmat SHM_REMAP over it", hooks | bpf, true, on_anonymous(hazards::attach_over<false>)},
       {"shmat SHM_REMAP by an inline system call", bpf, true, on_anonymous(hazards::attach_over<true>)},
       {"mprotect to NONE and back", hooks, false, on_anonymous(change_protection)},
-      {"first written after it was registered", everybody, false, never_written_before},
-      {"fork, and the parent writes", everybody, false, parent_writes_after_fork},
-      {"fork, and the child discards", everybody, false, on_anonymous(child_discards)},
-      {"fork, and the child uses the cache", everybody, false, child_uses_the_cache},
+      {"first written after it was registered", all_monitors, false, never_written_before},
+      {"fork, and the parent writes", all_monitors, false, parent_writes_after_fork},
+      {"fork, and the child discards", all_monitors, false, on_anonymous(child_discards)},
+      {"fork, and the child uses the cache", all_monitors, false, child_uses_the_cache},
   };
   return list;
 }

@@ -160,16 +160,16 @@ inline answer libraries(stage&) { return answer::unknown_here; }
 
 inline const std::vector<hazard>& of_programs() {
   static const std::vector<hazard> list{
-      {"free of 1 MiB, and malloc", everybody, true, free_and_malloc<mebibyte>},
-      {"free of 64 MiB, and malloc", everybody, true, free_and_malloc<64 * mebibyte>},
-      {"free of 64 KiB, and malloc", everybody, false, free_and_malloc<64 * kibibyte>},
-      {"free at the top of the heap, and malloc", everybody, true, top_of_the_heap},
-      {"free at the top of a thread's arena, and malloc", everybody, true, in_the_arena_of_a_thread},
-      {"malloc_trim in the middle of the heap, and malloc", everybody, true, trimmed_in_the_middle},
-      {"realloc to another place, and mmap", everybody, true, realloc_moves},
-      {"sbrk back and forth", everybody, true, break_moves},
-      {"the stack of a thread that ends, and of the next", everybody, true, stacks},
-      {"dlclose and dlopen of a library: its data", everybody, true, libraries},
+      {"free of 1 MiB, and malloc", all_monitors, true, free_and_malloc<mebibyte>},
+      {"free of 64 MiB, and malloc", all_monitors, true, free_and_malloc<64 * mebibyte>},
+      {"free of 64 KiB, and malloc", all_monitors, false, free_and_malloc<64 * kibibyte>},
+      {"free at the top of the heap, and malloc", all_monitors, true, top_of_the_heap},
+      {"free at the top of a thread's arena, and malloc", all_monitors, true, in_the_arena_of_a_thread},
+      {"malloc_trim in the middle of the heap, and malloc", all_monitors, true, trimmed_in_the_middle},
+      {"realloc to another place, and mmap", all_monitors, true, realloc_moves},
+      {"sbrk back and forth", all_monitors, true, break_moves},
+      {"the stack of a thread that ends, and of the next", all_monitors, true, stacks},
+      {"dlclose and dlopen of a library: its data", all_monitors, true, libraries},
   };
   return list;
 }

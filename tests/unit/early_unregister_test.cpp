@@ -120,9 +120,9 @@ TEST_F(early_unregister, R30_what_cannot_leave_is_told) {
 
 TEST_F(early_unregister, R33_the_self_test_finds_the_monitors_that_see_an_event) {
   mapped memory(page);
-  const invalidation::monitor_set nobody({});
+  const invalidation::monitor_set no_monitors({});
   watch(memory.all());
-  const monitors::registered_memory watched(nobody, memory.all());
+  const monitors::registered_memory watched(no_monitors, memory.all());
   EXPECT_EQ(told_of(memory.all(), [&] { return unmap(memory, memory.all()); }), by_hooks | by_userfaultfd);
   memory.forget();
 }

@@ -10,8 +10,8 @@
 
 namespace tool {
 
-everybody rma_peers::all_gather(std::string own, std::chrono::nanoseconds time_limit,
-                                const std::function<void()>& meanwhile) {
+per_rank rma_peers::all_gather(std::string own, std::chrono::nanoseconds time_limit,
+                               const std::function<void()>& meanwhile) {
   const auto deadline = std::chrono::steady_clock::now() + time_limit;
   begin(std::move(own));
   while (!complete()) {

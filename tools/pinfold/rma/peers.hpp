@@ -16,7 +16,7 @@ namespace tool {
 struct rma_options;
 
 /// A message of each rank, by rank.
-using everybody = std::vector<std::string>;
+using per_rank = std::vector<std::string>;
 
 /// One rank's view of all ranks. For one thread. Members marked so throw `failure` when a rank is gone, or reported a
 /// failure.
@@ -38,8 +38,8 @@ class rma_peers {
 
   /// Sends `own` to all ranks and returns the messages of all. Calls `meanwhile` again and again, since other ranks may
   /// need this rank's progress to get there. Throws, also when `timeout` is over.
-  [[nodiscard]] everybody all_gather(std::string own, std::chrono::nanoseconds time_limit,
-                                     const std::function<void()>& meanwhile);
+  [[nodiscard]] per_rank all_gather(std::string own, std::chrono::nanoseconds time_limit,
+                                    const std::function<void()>& meanwhile);
 
   /// Throws when a rank is known to be gone. Does not wait.
   virtual void look() {}
@@ -50,7 +50,7 @@ class rma_peers {
  private:
   virtual void begin(std::string own) = 0;
   [[nodiscard]] virtual bool complete() = 0;
-  [[nodiscard]] virtual everybody take() = 0;
+  [[nodiscard]] virtual per_rank take() = 0;
   [[nodiscard]] virtual std::string missing() const = 0;  ///< the ranks that it waits for, in words
 };
 

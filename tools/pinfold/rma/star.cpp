@@ -12,14 +12,14 @@ namespace tool {
 namespace {
 
 // Joins the messages for rank 0 to hand on. They may contain any bytes, so this is no text format.
-std::string joined(const everybody& all) {
+std::string joined(const per_rank& all) {
   std::string text;
   for (const auto& one : all) text += fmt::format("{}:{}", one.size(), one);
   return text;
 }
 
-everybody parted(std::string_view text, std::size_t ranks) {
-  everybody all;
+per_rank parted(std::string_view text, std::size_t ranks) {
+  per_rank all;
   while (!text.empty()) {
     const auto colon = text.find(':');
     std::size_t bytes = 0;
@@ -69,7 +69,7 @@ void star_peers::begin(std::string own) {
 }
 
 void star_peers::hand_on() {
-  everybody all{own_};
+  per_rank all{own_};
   for (const auto& one : said_) all.push_back(one.text);
   own_ = joined(all);
   for (auto& link : links_) link.send(rma_word::data, own_);
@@ -84,7 +84,7 @@ bool star_peers::complete() {
   return std::ranges::all_of(links_, [](const auto& link) { return link.sent() || link.ended(); });
 }
 
-everybody star_peers::take() {
+per_rank star_peers::take() {
   auto all = parted(where_.rank == 0 ? own_ : said_.front().text, where_.ranks);
   std::ranges::fill(said_, word{});
   return all;

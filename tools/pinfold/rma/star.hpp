@@ -32,7 +32,7 @@ class star_peers : public rma_peers {
  private:
   void begin(std::string own) override;
   bool complete() override;
-  everybody take() override;
+  per_rank take() override;
   [[nodiscard]] std::string missing() const override;
 
   void pump();

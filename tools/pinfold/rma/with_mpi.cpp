@@ -64,8 +64,8 @@ class peers_of_mpi : public rma_peers {
     return false;
   }
 
-  everybody take() override {
-    everybody all;
+  per_rank take() override {
+    per_rank all;
     for (std::size_t i = 0; i < ranks(); ++i)
       all.push_back(whole_.substr(static_cast<std::size_t>(first_[i]), static_cast<std::size_t>(bytes_[i])));
     return all;
