@@ -15,7 +15,7 @@ namespace {
 
 thread_local constinit bool at_its_end = false;
 
-// The record that a thread hints before its first hit. The page around the record has no owner.
+// The record to which all hints of a thread lead before its first hit. The page around the record has no owner.
 struct alignas(record_page_bytes) {
   std::array<std::byte, record_page_bytes - sizeof(record)> page{};
   record one;

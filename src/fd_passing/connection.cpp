@@ -98,9 +98,9 @@ result<std::shared_ptr<connection>> connection_table::find_or_make(transport via
   auto process = open_process(to);
   if (!process && !socket_may_do(via, process.error())) return tl::unexpected(process.error());
   slots made;
-  auto way_there = process ? std::make_shared<connection>(std::move(*process), error{})
-                           : std::make_shared<connection>(file(), process.error());
-  made.emplace(to, slot{std::move(way_there), 0});
+  auto made_now = process ? std::make_shared<connection>(std::move(*process), error{})
+                          : std::make_shared<connection>(file(), process.error());
+  made.emplace(to, slot{std::move(made_now), 0});
   return add(std::move(made));
 } catch (const std::bad_alloc&) {
   return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the importer's own records");

@@ -61,7 +61,7 @@ extern PINFOLD_EXPORT std::atomic<std::uint32_t> releases_awaited;
 PINFOLD_EXPORT void give_up(pin held, asked_by caller, std::uint32_t cache) noexcept;
 PINFOLD_EXPORT void sample_hits(const record* found) noexcept;
 
-/// Tries to hit the record that this thread hints under `key`; returns 0 if it does not match. `matches(const
+/// Tries to hit the record that is this thread's hint for `key`; returns 0 if it does not match. `matches(const
 /// record&)` compares the rest, such as peer and token. During that call the record is pinned, live, and of this cache.
 template <asked_by Who, class Matches>
 [[nodiscard, gnu::always_inline]] inline pin hinted_hit(const hit_view& in, std::uintptr_t key, std::uintptr_t begin,
