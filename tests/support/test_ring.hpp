@@ -8,7 +8,7 @@
 #include <liburing.h>
 #include <memory>
 #include <stdexcept>
-#include <string>
+#include <system_error>
 #include <utility>
 
 namespace pinfold::testing {
@@ -16,9 +16,10 @@ namespace pinfold::testing {
 /// A ring at a fixed place.
 class test_ring {
  public:
+  /// Throws std::system_error with the kernel's error, which is ENOMEM where the user has reached RLIMIT_MEMLOCK.
   test_ring() {
     if (const int refused = ::io_uring_queue_init(8, &ring_, 0); refused != 0)
-      throw std::runtime_error("no io_uring here: error " + std::to_string(-refused));
+      throw std::system_error(-refused, std::generic_category(), "no io_uring here");
   }
   ~test_ring() { ::io_uring_queue_exit(&ring_); }
   test_ring(const test_ring&) = delete;
