@@ -29,6 +29,7 @@ struct alignas(64) wiring {
   std::atomic<invalidation::event_log*> event_log{nullptr};
   std::array<std::array<std::atomic<address>, functions>, layers> originals{};
   std::atomic<const address*> heap_end{nullptr};
+  std::atomic<code_lock*> code{nullptr};
 };
 wiring wired;
 
@@ -113,6 +114,10 @@ void before_sbrk(std::intptr_t increment) noexcept {
 // Another library makes code writable that contains our jumps: hooks may go at any time.
 [[gnu::noinline]] void before_code_changes() noexcept {
   if (active()) wired.event_log.load(std::memory_order_relaxed)->post_everything(invalidation::source::hooks);
+}
+
+code_lock* lock_for(address at, std::size_t bytes) noexcept {
+  return guard::may_touch(ranges::pages(at, bytes)) ? wired.code.load(std::memory_order_relaxed) : nullptr;
 }
 
 [[gnu::always_inline]] inline void before_mprotect(address at, std::size_t bytes, int protection) noexcept {
@@ -227,6 +232,7 @@ address on_sbrk(std::intptr_t increment) {
 
 template <std::size_t Layer, function Which>
 int on_mprotect(address at, std::size_t bytes, int protection) {
+  const code_lock::shared no_change(lock_for(at, bytes));
   before_mprotect(at, bytes, protection);
   const int answer = original<int(address, std::size_t, int)>(Layer, Which)(at, bytes, protection);
   after_mprotect(at, bytes, protection, answer == 0);
@@ -235,6 +241,7 @@ int on_mprotect(address at, std::size_t bytes, int protection) {
 
 template <std::size_t Layer>
 int on_pkey_mprotect(address at, std::size_t bytes, int protection, int key) {
+  const code_lock::shared no_change(lock_for(at, bytes));
   before_mprotect(at, bytes, protection);
   using pkey_mprotect_function = int(address, std::size_t, int, int);
   const int answer = original<pkey_mprotect_function>(Layer, function::pkey_mprotect)(at, bytes, protection, key);
@@ -299,6 +306,8 @@ void after_syscall(long number, address a, address b, address c, bool done) noex
 // there.
 template <std::size_t Layer>
 long on_syscall(long number, address a, address b, address c, address d, address e, address f) {
+  const bool protects = number == SYS_mprotect || number == SYS_pkey_mprotect;
+  const code_lock::shared no_change(protects ? lock_for(a, b) : nullptr);
   before_syscall(number, a, b, c, d, e);
   using syscall_function = long(long, address, address, address, address, address, address);
   const long answer = original<syscall_function>(Layer, function::syscall)(number, a, b, c, d, e, f);
@@ -324,12 +333,12 @@ constexpr auto replacements_of = [] {
                                         at(on_shmat<Layer>),
                                         at(on_shmdt<Layer>),
                                         at(on_remap_file_pages<Layer>),
-                                        at(on_syscall<Layer>),
-                                        at(on_mprotect<Layer, function::mprotect>),
-                                        at(on_pkey_mprotect<Layer>),
                                         at(on_munmap<Layer, function::linker_munmap>),
                                         at(on_mmap<Layer, function::linker_mmap>),
-                                        at(on_mprotect<Layer, function::linker_mprotect>)};
+                                        at(on_mprotect<Layer, function::linker_mprotect>),
+                                        at(on_syscall<Layer>),
+                                        at(on_pkey_mprotect<Layer>),
+                                        at(on_mprotect<Layer, function::mprotect>)};
 };
 
 }  // namespace
@@ -347,6 +356,8 @@ void set_original(std::size_t layer, function which, std::uintptr_t address) noe
 }
 
 void set_heap_end(const std::uintptr_t* known) noexcept { wired.heap_end.store(known, std::memory_order_relaxed); }
+
+void set_code_lock(code_lock* lock) noexcept { wired.code.store(lock); }
 
 std::uint64_t code_mapped() noexcept { return loaded.times.load(); }
 

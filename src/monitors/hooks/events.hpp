@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
 /// The replacements of libc's functions, which post the memory that goes away and then call the original. They allocate
-/// nothing, take no lock, leave errno as the original does, and are never unloaded.
+/// nothing, wait for no thread but one that changes libc's code, leave errno as the original does, and are never
+/// unloaded.
 #pragma once
 
 #include "invalidation/event_log.hpp"
 #include "invalidation/registered_filter.hpp"
+#include "monitors/hooks/code_lock.hpp"
 
 #include <array>
 #include <cstddef>
@@ -16,6 +18,7 @@ namespace pinfold::monitors::events {
 /// The hooked functions. Not mmap64, which is mmap, nor munlock, which leaves the pages the same. sbrk calls brk in
 /// glibc, but other libraries (UCX) replace it by a function that does not. mprotect takes no memory away: its hook
 /// reports when another library is about to change the code that contains our jumps, and when a library makes new code.
+/// The last is hooked first, and the common ones are first because they share a cache line.
 enum class function : std::uint8_t {
   munmap,
   mmap,
@@ -28,12 +31,12 @@ enum class function : std::uint8_t {
   shmat,
   shmdt,
   remap_file_pages,
-  syscall,
-  mprotect,
-  pkey_mprotect,
   linker_munmap,  ///< the dynamic linker's own, for dlclose
   linker_mmap,
   linker_mprotect,
+  syscall,
+  pkey_mprotect,
+  mprotect,
 };
 inline constexpr std::size_t functions = 17;
 
@@ -54,6 +57,9 @@ void set_heap_end(const std::uintptr_t* known) noexcept;
 /// the file of `set_libc_file` is mapped, the hook posts everything as gone, because that copy is not hooked yet.
 [[nodiscard]] std::uint64_t code_mapped() noexcept;
 void set_libc_file(std::uint64_t device, std::uint64_t inode) noexcept;
+
+/// Calls that change the protection of guarded code hold this lock from now on. It must stay valid.
+void set_code_lock(code_lock* lock) noexcept;
 
 /// Sends events there from now on. Both must stay valid; null: pass every call through.
 void post_to(invalidation::event_log* event_log, const invalidation::registered_filter* memory) noexcept;

@@ -43,13 +43,6 @@ void cover(std::uintptr_t at) noexcept {
   }
 }
 
-bool may_touch(const range& pages) noexcept {
-  return std::any_of(spans.begin(), spans.end(), [&](const span& one) {
-    return pages.begin < one.end.load(std::memory_order_relaxed) &&
-           pages.end > one.begin.load(std::memory_order_relaxed);
-  });
-}
-
 void set_writable(std::atomic<bool>& state, bool now) noexcept {
   if (state.exchange(now) != now) writable_words.fetch_add(now ? 1 : -1);
 }
@@ -98,6 +91,13 @@ bool intact() noexcept {
     if (held_by(at) != one.expected.load(std::memory_order_acquire)) same = false;
   });
   return same;
+}
+
+bool may_touch(const range& pages) noexcept {
+  return std::any_of(spans.begin(), spans.end(), [&](const span& one) {
+    return pages.begin < one.end.load(std::memory_order_relaxed) &&
+           pages.end > one.begin.load(std::memory_order_relaxed);
+  });
 }
 
 bool protect(const range& pages, bool now_writable) noexcept {

@@ -29,6 +29,9 @@ void forget_all() noexcept;
 /// Returns true while every word is unchanged. For any thread and any signal handler.
 [[nodiscard]] bool intact() noexcept;
 
+/// Returns true if the pages may contain code that leads to our hooks, now or earlier.
+[[nodiscard]] bool may_touch(const range& pages) noexcept;
+
 /// Notes a change of the pages' protection. Returns true if it makes any of the words writable: then their values
 /// cannot be relied on until the words are read-only again.
 bool protect(const range& pages, bool writable) noexcept;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/hooks/hooks.hpp"
 
+#include "monitors/hooks/code_lock.hpp"
 #include "monitors/hooks/copies.hpp"
 #include "monitors/hooks/events.hpp"
 #include "monitors/hooks/find.hpp"
@@ -20,6 +21,7 @@ namespace {
 /// the lock, and where there are no monitors. The code stays patched in the child, but the next `install` finds that.
 struct life {
   std::mutex mutex;
+  code_lock code;         // held alone within the mutex
   unsigned monitors = 0;  // guarded by mutex
 };
 std::atomic<life*> the_life{nullptr};
@@ -57,7 +59,7 @@ class hooks final : public invalidation::monitor {
     if (!counted_ || event_log_.process() != process_) return;
     const std::lock_guard locked(the_life.load()->mutex);
     if (--the_life.load()->monitors != 0) return;
-    jumps::remove();
+    jumps::remove(the_life.load()->code);
     events::post_to(nullptr, nullptr);
   }
 
@@ -66,7 +68,7 @@ class hooks final : public invalidation::monitor {
     add_copies(found, event_log_);
     const text_lock alone;
     if (all.monitors == 0 || !jumps::lead_to_us(hooked.found()))
-      if (auto done = jumps::install(hooked.found(), alone); !done) return done;
+      if (auto done = jumps::install(hooked.found(), alone, all.code); !done) return done;
     ++all.monitors;
     counted_ = true;
     sees_loading_ = found.all.front()[static_cast<std::size_t>(events::function::linker_mmap)].entry != 0;
@@ -104,7 +106,7 @@ class hooks final : public invalidation::monitor {
     add_copies(*found, event_log_);
     const text_lock alone;
     if (!jumps::lead_to_us(hooked.found()))
-      if (auto done = jumps::install(hooked.found(), alone); !done) return done;
+      if (auto done = jumps::install(hooked.found(), alone, the_life.load()->code); !done) return done;
     code_looked_at.store(times);
     return {};
   }
@@ -120,7 +122,7 @@ class hooks final : public invalidation::monitor {
     event_log_.post_everything(invalidation::source::hooks);
     if (guard::writable()) return fail(errc::closed, "another library is changing the code of libc");
     if (jumps::lead_to_us(hooked.found())) return {};  // through another copy of this library
-    return jumps::install(hooked.found(), alone);
+    return jumps::install(hooked.found(), alone, the_life.load()->code);
   }
 
   invalidation::event_log& event_log_;
@@ -146,6 +148,7 @@ result<std::unique_ptr<invalidation::monitor>> make_hooks(invalidation::event_lo
   if (!found) return tl::unexpected(found.error());
   auto made = std::make_unique<hooks>(event_log);
   const std::lock_guard locked(all->mutex);
+  events::set_code_lock(&all->code);
   if (auto done = made->join(*all, *found); !done) return tl::unexpected(done.error());
   events::post_to(&event_log, &memory);
   return made;

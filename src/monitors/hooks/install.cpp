@@ -210,16 +210,21 @@ result<void> put_in_all(const plan& wanted) noexcept {
   return done;
 }
 
+result<void> no_change_by_others(const code_lock::exclusive& change) noexcept {
+  if (change.held() && !guard::writable()) return {};
+  return fail(errc::closed, "another library is changing the code of libc");
+}
+
 }  // namespace
 
-result<void> install(std::span<const found_functions> found, const text_lock& /*alone*/) noexcept {
+result<void> install(std::span<const found_functions> found, const text_lock& /*alone*/, code_lock& code) noexcept {
   new_pages fresh;
   plan wanted;
   for (const auto& in : all_layers)
     for (const auto& one : in)
       if (one.made) wanted.take(one);
   for (const auto& copy : found)
-    for (std::size_t i = 0; i < copy.size(); ++i)
+    for (std::size_t i = copy.size(); i-- > 0;)
       if (auto added = add_step(wanted, i, copy[i], fresh); !added) return added;
   for (auto& page : fresh.pages)
     if (page)
@@ -227,6 +232,8 @@ result<void> install(std::span<const found_functions> found, const text_lock& /*
   for (std::size_t i = 0; i < wanted.count; ++i)
     if (const auto& one = wanted.steps[i]; one.fresh) keep(one.in, one.which, one.jump);
   all_processors_see_code();
+  const code_lock::exclusive change(code);
+  if (auto possible = no_change_by_others(change); !possible) return possible;
   const auto done = put_in_all(wanted);
   all_processors_see_code();
   if (!done) return done;
@@ -234,9 +241,12 @@ result<void> install(std::span<const found_functions> found, const text_lock& /*
 }
 
 // The newest goes first, because it lies on top of the others.
-void remove() noexcept {
+void remove(code_lock& code) noexcept {
   const text_lock alone;
+  const code_lock::exclusive change(code);
+  const bool possible = no_change_by_others(change).has_value();
   guard::forget_all();
+  if (!possible) return;
   for (auto in = all_layers.rbegin(); in != all_layers.rend(); ++in)
     for (const auto& one : *in)
       if (one.made) take_out(one);

@@ -9,6 +9,7 @@
 /// jump.
 #pragma once
 
+#include "monitors/hooks/code_lock.hpp"
 #include "monitors/hooks/find.hpp"
 #include "monitors/hooks/text_lock.hpp"
 
@@ -17,11 +18,14 @@
 namespace pinfold::monitors::jumps {
 
 /// Makes every entry lead to a replacement; on an error it changes nothing further. Not concurrent with `install` or
-/// `remove` of this copy of the library; `alone` keeps other copies in the process out.
-[[nodiscard]] result<void> install(std::span<const found_functions> found, const text_lock& alone) noexcept;
+/// `remove` of this copy of the library; `alone` keeps other copies in the process out, and `code`
+/// other threads' calls of mprotect, as soon as that is hooked.
+[[nodiscard]] result<void> install(std::span<const found_functions> found, const text_lock& alone,
+                                   code_lock& code) noexcept;
 
-/// Restores the original code, except under another library's later change, through which calls may still come.
-void remove() noexcept;
+/// Restores the original code, except under another library's later change, through which calls may still come, or
+/// while another library changes the code. Not concurrent with `install` or `remove` of this copy of the library.
+void remove(code_lock& code) noexcept;
 
 /// Returns true if every entry leads to one of our replacements: directly, or through hooks of other copies of this
 /// library. Call it after `install`, and not concurrently with `install` or `remove`. If true, `guard` compares those

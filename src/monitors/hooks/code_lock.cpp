@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "monitors/hooks/code_lock.hpp"
+
+#include "monitors/hooks/system_call.hpp"
+
+#include <ctime>
+#include <sys/syscall.h>
+
+namespace pinfold::monitors {
+
+namespace {
+
+constexpr std::uint32_t change = UINT32_MAX;
+
+std::uint32_t this_thread() noexcept { return static_cast<std::uint32_t>(system_call(SYS_gettid)); }
+
+// Returns false if that takes about half a second.
+template <class F>
+bool try_for_long(F&& done) noexcept {
+  constexpr timespec pause{0, 50'000};  // takes twice as long with the kernel's slack
+  constexpr int most = 5'000, without_pause = 100;
+  for (int tries = 0; tries < most; ++tries) {
+    if (done()) return true;
+    if (tries < without_pause)
+      system_call(SYS_sched_yield);
+    else
+      system_call(SYS_nanosleep, reinterpret_cast<unsigned long>(&pause));
+  }
+  return false;
+}
+
+}  // namespace
+
+code_lock::shared::shared(code_lock* of) noexcept : of_(of) {
+  if (of_ == nullptr) return;
+  const auto enter = [&] {
+    if (of_->changed_by_.load() != 0) return false;  // also while that thread still waits, or it would wait for ever
+    auto calls = of_->calls_.load();
+    while (calls != change)
+      if (of_->calls_.compare_exchange_weak(calls, calls + 1)) return true;
+    return false;
+  };
+  if (enter()) return;
+  if (of_->changed_by_.load() == this_thread() || !try_for_long(enter)) of_ = nullptr;
+}
+
+// In a child that was forked by a signal handler within the call, no call is counted.
+code_lock::shared::~shared() {
+  if (of_ == nullptr) return;
+  auto calls = of_->calls_.load();
+  while (calls != 0 && calls != change && !of_->calls_.compare_exchange_weak(calls, calls - 1)) {
+  }
+}
+
+code_lock::exclusive::exclusive(code_lock& of) noexcept : of_(of) {
+  of_.changed_by_.store(this_thread());  // first: a signal handler may call from here on
+  held_ = try_for_long([&] {
+    std::uint32_t none = 0;
+    return of_.calls_.compare_exchange_strong(none, change);
+  });
+}
+
+code_lock::exclusive::~exclusive() {
+  if (held_) of_.calls_.store(0);
+  of_.changed_by_.store(0);
+}
+
+}  // namespace pinfold::monitors
