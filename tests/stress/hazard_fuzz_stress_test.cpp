@@ -62,7 +62,7 @@ watching proven_of(const watch_case& who, std::string& text) {
   std::atomic<std::uint64_t> hits{0};
   cache_and_device probe(none, hits, false, {.monitor = who.monitor, .strict = who.strict});
   text = probe.cache().monitors();
-  watching by{{}, who.announces, sanitized, who.strict};
+  watching by{{}, who.announces, sanitized, who.strict, probe.monitors()};
   for (const auto& [name, one] : {std::pair{"hooks", monitor_choice::hooks},
                                   {"userfaultfd", monitor_choice::userfaultfd},
                                   {"bpf", monitor_choice::bpf}})
@@ -109,7 +109,7 @@ void hazard_fuzz_on::run_rounds(const watch_case& who, const watching& by, std::
             done_,
             guard,
             arena(run::shared_slots + threads * run::own_slots, run::shared_small_slots + threads, who.announces),
-            caches(one.slots, done_.hits, who, devices)};
+            caches(one.slots, done_.hits, who, devices, by.names)};
     using std::chrono::milliseconds;
     const auto left = std::chrono::duration_cast<milliseconds>(end - steady_clock::now());
     run_round(one, std::clamp(left, milliseconds(100), milliseconds(500 + random.below(1500))));

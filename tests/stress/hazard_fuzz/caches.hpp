@@ -88,18 +88,23 @@ class caches {
  public:
   static constexpr std::size_t count = 4;
 
-  caches(const arena& slots, std::atomic<std::uint64_t>& hits, const watch_case& who, bool devices)
-      : slots_(slots), hits_(hits), who_(who), devices_(devices) {}
+  caches(const arena& slots, std::atomic<std::uint64_t>& hits, const watch_case& who, bool devices,
+         const std::string& monitors)
+      : slots_(slots), hits_(hits), who_(who), devices_(devices), monitors_(monitors) {}
 
   [[nodiscard]] std::shared_ptr<cache_and_device> get(std::size_t number) {
     const std::lock_guard guard(mutex_);
     return all_.at(number % count);
   }
 
-  /// Makes a cache in that place; those in the first two places have a device.
+  /// Makes a cache in that place; those in the first two places have a device. Leaves the place empty if the cache
+  /// relies on fewer monitors than were proven, as one does that begins while a foreign patch covers the hooks: the
+  /// round's claims are not its claims.
   void make(std::size_t number, choices& random) {
     const auto with_device = devices_ && number % count < 2;
-    replace(number, std::make_shared<cache_and_device>(slots_, hits_, with_device, options(random)));
+    auto made = std::make_shared<cache_and_device>(slots_, hits_, with_device, options(random));
+    if (!monitors_.empty() && made->monitors() != monitors_) made.reset();
+    replace(number, std::move(made));
   }
   /// Leaves the place empty.
   void drop(std::size_t number) { replace(number, nullptr); }
@@ -127,6 +132,7 @@ class caches {
   std::atomic<std::uint64_t>& hits_;
   const watch_case& who_;
   bool devices_;
+  const std::string& monitors_;
   std::mutex mutex_;
   std::array<std::shared_ptr<cache_and_device>, count> all_;
 };

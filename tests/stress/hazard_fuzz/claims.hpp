@@ -9,6 +9,8 @@
 
 #include <pinfold/options.hpp>
 
+#include <string>
+
 namespace pinfold::testing::hazard_fuzz {
 
 /// Returns the system call that causes an event.
@@ -97,6 +99,7 @@ struct watching {
   bool announces = false;       ///< the application announces each event before it
   bool single_process = false;  ///< set with a sanitizer: no child may share the memory
   bool strict = false;          ///< the caches ask the kernel before each look-up
+  std::string names{};          ///< as `cache_and_device::monitors` names the proven ones; empty: any
 
   [[nodiscard]] bool keeps(memory_kind of) const {
     return announces || !is_shared_with_others(of) || includes(proven, monitor_choice::bpf);
