@@ -4,22 +4,19 @@
 #pragma once
 
 #include <pinfold/batch.hpp>
-#include <pinfold/detail/cache_base.hpp>
+#include <pinfold/cache_base.hpp>
+#include <pinfold/detail/local_driver.hpp>
 #include <pinfold/detail/or_error.hpp>
-#include <pinfold/detail/pages.hpp>
 #include <pinfold/lease.hpp>
 #include <pinfold/options.hpp>
 #include <pinfold/registrar.hpp>
 #include <pinfold/statistics.hpp>
 
-#include <array>
-#include <cstring>
-#include <new>
 #include <optional>
 #include <ranges>
 #include <span>
 #include <string>
-#include <system_error>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -37,6 +34,22 @@ struct acquire_options {
   /// nothing.
   int file = -1;
 };
+
+namespace detail {
+
+/// Returns `invalid_argument`, the error of a request to write to const memory.
+[[nodiscard]] inline tl::unexpected<error> write_to_const() noexcept {
+  return fail(errc::invalid_argument, "access to write was asked for a pointer to const");
+}
+
+}  // namespace detail
+
+/// The access that a request for a container asks for by default: to read, and also to write if its elements are not
+/// const.
+template <std::ranges::contiguous_range B>
+inline constexpr access_flags default_access =
+    std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<B>>> ? access_flags::local_read
+                                                                                : local_access;
 
 /// A cache that registers memory once and reuses the registration, for ranges that nest, overlap, and need different
 /// rights.
@@ -61,32 +74,43 @@ struct acquire_options {
 /// call, and the cancellation stays pending. A registrar that is called without a cache does not protect its callers in
 /// this way.
 template <registrar R>
-class cache : public detail::cache_base<R> {
+class cache : public cache_base<R> {
  public:
   using lease = pinfold::lease<R>;
 
   /// Takes over the registrar. Throws only `std::bad_alloc`, or `std::system_error` when the reaper's thread cannot
   /// start.
   explicit cache(R registrar, cache_options options = {})
-      : detail::cache_base<R>(std::move(registrar), with_monitor(std::move(options)), driver_for),
+      : cache_base<R>(std::move(registrar), with_monitor(std::move(options)), detail::local_driver<R>::table),
         keeps_(detail::keeps(this->inside())) {}
 
-  /// Returns a lease on the `bytes` bytes at `address`, registered with at least the rights `need`.
+  /// Returns a lease on the `bytes` bytes at `address`, registered with at least the access `need`.
   ///
-  /// Errors: `invalid_range`, `invalid_argument` (no rights, or a wrong `acquire_options::file`), `too_large` (use
-  /// `acquire_chunks`), `unsupported` (rights that the registrar cannot grant), `over_budget`, `larger_than_budget`,
+  /// Errors: `invalid_range`, `invalid_argument` (no access, or a wrong `acquire_options::file`), `too_large` (use
+  /// `acquire_chunks`), `unsupported` (access that the registrar cannot grant), `over_budget`, `larger_than_budget`,
   /// `out_of_resources`, `timed_out`, `closed`, and what the registrar's `open` returns.
-  [[nodiscard, gnu::always_inline]] result<lease> acquire(const void* address, std::size_t bytes,
-                                                          rights need = local_access,
+  [[nodiscard, gnu::always_inline]] result<lease> acquire(void* address, std::size_t bytes,
+                                                          access_flags need = local_access,
                                                           acquire_options how = {}) noexcept {
     if constexpr (identifying_registrar<R>) return acquire_identified(address, bytes, need, how);
     return acquire_any(address, bytes, need, how);
   }
 
-  /// As above, for the bytes of the elements of a container, an array or a span.
+  /// As above, for memory that this process does not write through the pointer: the device and peers may read it. Also
+  /// returns `invalid_argument` if `need` contains access to write.
+  [[nodiscard, gnu::always_inline]] result<lease> acquire(const void* address, std::size_t bytes,
+                                                          access_flags need = access_flags::local_read,
+                                                          acquire_options how = {}) noexcept {
+    if (any_write(need)) [[unlikely]]
+      return detail::write_to_const();
+    return acquire(const_cast<void*>(address), bytes, need, how);
+  }
+
+  /// As above, for the bytes of the elements of a container, an array or a span, which decide whether they are const.
   template <std::ranges::contiguous_range B>
     requires std::ranges::sized_range<B>
-  [[nodiscard]] result<lease> acquire(const B& buffer, rights need = local_access, acquire_options how = {}) noexcept {
+  [[nodiscard]] result<lease> acquire(B&& buffer, access_flags need = default_access<B>,
+                                      acquire_options how = {}) noexcept {
     return acquire(std::ranges::data(buffer), std::ranges::size(buffer) * sizeof(std::ranges::range_value_t<B>), need,
                    how);
   }
@@ -94,7 +118,8 @@ class cache : public detail::cache_base<R> {
   /// Returns a lease as `acquire` does, but only on memory that is already registered: never opens a registration,
   /// never waits (R48). With an identifying registrar, the cache asks whether the registration is current, and may
   /// close it if it is stale.
-  [[nodiscard]] std::optional<lease> find(const void* address, std::size_t bytes, rights need = local_access) noexcept {
+  [[nodiscard]] std::optional<lease> find(const void* address, std::size_t bytes,
+                                          access_flags need = local_access) noexcept {
     auto found = find_any(address, bytes, need);
     if constexpr (identifying_registrar<R>) {
       if (found && !is_current(*found, address, bytes)) found.reset();
@@ -105,7 +130,7 @@ class cache : public detail::cache_base<R> {
   /// Returns leases on many ranges at once (R26). Merges duplicates and neighbours, and registers the rest on several
   /// threads; if the registrar takes groups, several ranges with one driver call. All or nothing: on an error the
   /// caller holds no lease.
-  [[nodiscard]] result<batch_lease<R>> acquire_batch(std::span<const range> ranges, rights need = local_access,
+  [[nodiscard]] result<batch_lease<R>> acquire_batch(std::span<const range> ranges, access_flags need = local_access,
                                                      const batch_options& how = {}) noexcept
     requires(!identifying_registrar<R>)
   {
@@ -115,12 +140,23 @@ class cache : public detail::cache_base<R> {
 
   /// Returns leases on the pieces of one range, in order, while later pieces are being registered (R25). The
   /// registrar's largest registration does not limit the range.
-  [[nodiscard]] result<chunk_stream<R>> acquire_chunks(const void* address, std::size_t bytes,
-                                                       rights need = local_access, chunk_options how = {}) noexcept
+  [[nodiscard]] result<chunk_stream<R>> acquire_chunks(void* address, std::size_t bytes,
+                                                       access_flags need = local_access,
+                                                       chunk_options how = {}) noexcept
     requires(!identifying_registrar<R>)
   {
     return detail::or_error("no memory for the chunks", "no thread to register chunks with",
                             [&] { return acquire_pieces(address, bytes, need, how); });
+  }
+
+  /// As above, for memory that this process does not write through the pointer, as in `acquire`.
+  [[nodiscard]] result<chunk_stream<R>> acquire_chunks(const void* address, std::size_t bytes,
+                                                       access_flags need = access_flags::local_read,
+                                                       chunk_options how = {}) noexcept
+    requires(!identifying_registrar<R>)
+  {
+    if (any_write(need)) return detail::write_to_const();
+    return acquire_chunks(const_cast<void*>(address), bytes, need, how);
   }
 
   /// Invalidates memory that is about to be unmapped, or whose pages are about to be replaced: no later acquire returns
@@ -135,6 +171,9 @@ class cache : public detail::cache_base<R> {
   /// the cache then keeps nothing (R33). Allocates.
   [[nodiscard]] std::string monitors() const { return detail::monitors_of(this->inside()); }
 
+  /// Returns whether a lease of this cache is on a registration that touches the memory. Waits for the cache's mutex.
+  [[nodiscard]] bool is_leased(const range& memory) const noexcept { return detail::is_leased(this->inside(), memory); }
+
   /// Makes registrations that touch the range no longer persistent: the cache keeps or closes them like any other.
   void unpersist(const void* address, std::size_t bytes) noexcept {
     if (auto where = range::of(reinterpret_cast<std::uintptr_t>(address), bytes))
@@ -143,7 +182,7 @@ class cache : public detail::cache_base<R> {
 
  private:
   // Throws std::bad_alloc.
-  [[nodiscard]] result<batch_lease<R>> acquire_ranges(std::span<const range> ranges, rights need,
+  [[nodiscard]] result<batch_lease<R>> acquire_ranges(std::span<const range> ranges, access_flags need,
                                                       const batch_options& how)
     requires(!identifying_registrar<R>)
   {
@@ -168,7 +207,7 @@ class cache : public detail::cache_base<R> {
   }
 
   // Throws std::bad_alloc, and std::system_error when no thread can be started.
-  [[nodiscard]] result<chunk_stream<R>> acquire_pieces(const void* address, std::size_t bytes, rights need,
+  [[nodiscard]] result<chunk_stream<R>> acquire_pieces(const void* address, std::size_t bytes, access_flags need,
                                                        const chunk_options& how)
     requires(!identifying_registrar<R>)
   {
@@ -190,11 +229,11 @@ class cache : public detail::cache_base<R> {
                            detail::pipeline(this->inside(), std::move(wanted), how.depth, how.workers));
   }
 
-  static bool may_hit(std::uintptr_t begin, std::size_t bytes, rights need, acquire_options how) noexcept {
-    return begin < begin + bytes && need != rights::none && !how.persistent && !how.bypass;
+  static bool may_hit(std::uintptr_t begin, std::size_t bytes, access_flags need, acquire_options how) noexcept {
+    return begin < begin + bytes && need != access_flags::none && !how.persistent && !how.bypass;
   }
 
-  [[nodiscard, gnu::always_inline]] result<lease> acquire_any(const void* address, std::size_t bytes, rights need,
+  [[nodiscard, gnu::always_inline]] result<lease> acquire_any(const void* address, std::size_t bytes, access_flags need,
                                                               acquire_options how) noexcept {
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
     if (may_hit(begin, bytes, need, how)) [[likely]] {
@@ -211,7 +250,7 @@ class cache : public detail::cache_base<R> {
   // A bound, because another thread may keep freeing and reallocating the memory meanwhile.
   static constexpr int most_identities = 16;
 
-  [[nodiscard]] result<lease> acquire_identified(const void* address, std::size_t bytes, rights need,
+  [[nodiscard]] result<lease> acquire_identified(const void* address, std::size_t bytes, access_flags need,
                                                  acquire_options how) noexcept
     requires identifying_registrar<R>
   {
@@ -227,12 +266,12 @@ class cache : public detail::cache_base<R> {
     requires identifying_registrar<R>
   {
     const auto wanted = range::of(reinterpret_cast<std::uintptr_t>(address), bytes);
-    if (wanted && this->backend().still_is(held.handle(), *wanted)) return true;
+    if (wanted && this->backend().still_is(held.registration(), *wanted)) return true;
     invalidate(address, bytes);
     return false;
   }
 
-  [[nodiscard]] std::optional<lease> find_any(const void* address, std::size_t bytes, rights need) noexcept {
+  [[nodiscard]] std::optional<lease> find_any(const void* address, std::size_t bytes, access_flags need) noexcept {
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
     if (may_hit(begin, bytes, need, {})) [[likely]] {
       const auto held = detail::hinted_hit<detail::asked_by::find>(this->hits(), begin, begin + bytes, need);
@@ -248,12 +287,12 @@ class cache : public detail::cache_base<R> {
 
   // Monitors see host memory only, so an identifying registrar uses none.
   static cache_options with_monitor(cache_options options) {
-    if constexpr (identifying_registrar<R>) options.monitor = monitor_choice::explicit_;
+    if constexpr (identifying_registrar<R>) options.monitor = monitor_choice::manual;
     return options;
   }
 
-  [[nodiscard, gnu::noinline]] result<detail::grant> acquire_slowly(const void* address, std::size_t bytes, rights need,
-                                                                    acquire_options how) noexcept {
+  [[nodiscard, gnu::noinline]] result<detail::grant> acquire_slowly(const void* address, std::size_t bytes,
+                                                                    access_flags need, acquire_options how) noexcept {
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
     if (may_hit(begin, bytes, need, how)) {
       if (const auto hit = detail::look_up(this->inside(), begin, begin + bytes, need); hit.held != 0) return hit;
@@ -263,11 +302,11 @@ class cache : public detail::cache_base<R> {
     return detail::acquire(this->inside(), *what);
   }
 
-  [[nodiscard]] result<detail::request> asked(const void* address, std::size_t bytes, rights need,
+  [[nodiscard]] result<detail::request> asked(const void* address, std::size_t bytes, access_flags need,
                                               acquire_options how) const noexcept {
     auto wanted = range::of(reinterpret_cast<std::uintptr_t>(address), bytes);
     if (!wanted) return tl::unexpected(wanted.error());
-    if (need == rights::none) return fail(errc::invalid_argument, "a registration without rights is of no use");
+    if (need == access_flags::none) return fail(errc::invalid_argument, "a registration without rights is of no use");
     return detail::request{.wanted = *wanted,
                            .need = need,
                            .persistent = how.persistent && keeps_,
@@ -280,74 +319,9 @@ class cache : public detail::cache_base<R> {
   static constexpr std::size_t together = group_registrar<R> ? detail::most_in_group : 1;
 
   // Ranges with remote rights are registered exactly, others in whole pages.
-  [[nodiscard]] detail::piece_limits limits_for(rights need) noexcept {
+  [[nodiscard]] detail::piece_limits limits_for(access_flags need) noexcept {
     const registrar_limits limits = this->backend().limits();
     return {limits.max_bytes, any_remote(need) ? 1 : limits.granularity};
-  }
-
-  static detail::driver driver_for(R& registrar) noexcept {
-    detail::driver table{
-        .self = &registrar,
-        .name = R::name,
-        .token_bytes = 0,
-        .object_bytes = sizeof(typename R::registration_type),
-        .allows_duplicates = true,
-        .check = check,
-        .open = open,
-        .close = close,
-    };
-    if constexpr (group_registrar<R>) table.open_many = open_many;
-    return table;
-  }
-
-  static detail::opened as_opened(const detail::open_request& what,
-                                  const typename R::registration_type& made) noexcept {
-    detail::opened plain{what.extent, reinterpret_cast<void*>(what.extent.begin), what.extent.size(), {}};
-    std::memcpy(plain.object.bytes.data(), &made, sizeof made);
-    return plain;
-  }
-
-  // All requests of a group have the rights of the batch, plus those that the engine added from entries around a
-  // request. Passes each run of equal rights to the registrar in one call.
-  static void open_many(void* self, std::span<const detail::open_request> what,
-                        std::span<result<detail::opened>> made) noexcept
-    requires group_registrar<R>
-  {
-    std::array<range, detail::most_in_group> extents;
-    std::array<result<typename R::registration_type>, detail::most_in_group> answers;
-    for (std::size_t first = 0, last = 0; first < what.size(); first = last) {
-      while (last < what.size() && what[last].access == what[first].access) extents[last] = what[last].extent, ++last;
-      static_cast<R*>(self)->open_many(std::span<const range>(extents).subspan(first, last - first), what[first].access,
-                                       std::span(answers).subspan(first, last - first));
-    }
-    for (std::size_t i = 0; i < what.size(); ++i) {
-      if (answers[i]) made[i] = as_opened(what[i], *answers[i]);
-      if (!answers[i]) made[i] = tl::unexpected(answers[i].error());
-    }
-  }
-
-  static result<range> check(const void* self, const detail::request& what) noexcept {
-    const registrar_limits limits = static_cast<const R*>(self)->limits();
-    if (!includes(limits.supported, what.need))
-      return fail(errc::unsupported, "the registrar cannot give these rights");
-    range extent = any_remote(what.need) ? what.wanted : detail::rounded_out(what.wanted, limits.granularity);
-    if (extent.size() > limits.max_bytes && !any_remote(what.need))
-      extent = detail::aligned_out(what.wanted, limits.granularity);  // huge pages alone must not make it too large
-    if (extent.size() > limits.max_bytes)
-      return fail(errc::too_large, "more than the registrar takes in one piece: use acquire_chunks");
-    return extent;
-  }
-
-  static result<detail::opened> open(void* self, const detail::open_request& what) noexcept {
-    auto made = static_cast<R*>(self)->open(what.extent, what.access);
-    if (!made) return tl::unexpected(made.error());
-    return as_opened(what, *made);
-  }
-
-  static result<void> close(void* self, const detail::registration& object) noexcept {
-    typename R::registration_type made;
-    std::memcpy(&made, object.bytes.data(), sizeof made);
-    return static_cast<R*>(self)->close(made);
   }
 
   bool keeps_;  // whether a monitor reports memory that goes, so that the cache may keep registrations

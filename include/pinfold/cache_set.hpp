@@ -59,15 +59,27 @@ class cache_set {
   ///
   /// Errors: `invalid_argument` (no such member), and those of `cache::acquire`, from the first choice that failed. If
   /// the caches wait for room (`when_full::wait`), two calls can wait for each other until `full_timeout`.
-  [[nodiscard]] result<set_lease<R>> acquire(const void* address, std::size_t bytes, rights need,
+  [[nodiscard]] result<set_lease<R>> acquire(void* address, std::size_t bytes, access_flags need,
                                              std::span<const std::size_t> chosen) noexcept {
     return detail::or_error(no_memory, no_memory, [&] { return acquire_chosen(address, bytes, need, chosen); });
   }
 
   /// As above, from every member. Returns `closed` if the set has no members, as when it was moved from.
-  [[nodiscard]] result<set_lease<R>> acquire(const void* address, std::size_t bytes,
-                                             rights need = local_access) noexcept {
+  [[nodiscard]] result<set_lease<R>> acquire(void* address, std::size_t bytes,
+                                             access_flags need = local_access) noexcept {
     return detail::or_error(no_memory, no_memory, [&] { return acquire_all(address, bytes, need); });
+  }
+
+  /// As above, for memory that this process does not write through the pointer, as in `cache::acquire`.
+  [[nodiscard]] result<set_lease<R>> acquire(const void* address, std::size_t bytes, access_flags need,
+                                             std::span<const std::size_t> chosen) noexcept {
+    if (any_write(need)) return detail::write_to_const();
+    return acquire(const_cast<void*>(address), bytes, need, chosen);
+  }
+  [[nodiscard]] result<set_lease<R>> acquire(const void* address, std::size_t bytes,
+                                             access_flags need = access_flags::local_read) noexcept {
+    if (any_write(need)) return detail::write_to_const();
+    return acquire(const_cast<void*>(address), bytes, need);
   }
 
   /// Calls `cache::invalidate` on every member.
@@ -79,7 +91,7 @@ class cache_set {
   static constexpr const char* no_memory = "no memory for the leases of a set";
 
   // This function and the next throw std::bad_alloc.
-  [[nodiscard]] result<set_lease<R>> acquire_chosen(const void* address, std::size_t bytes, rights need,
+  [[nodiscard]] result<set_lease<R>> acquire_chosen(void* address, std::size_t bytes, access_flags need,
                                                     std::span<const std::size_t> chosen) {
     for (const std::size_t number : chosen)
       if (number >= members_.size()) return fail(errc::invalid_argument, "the set has no cache with this number");
@@ -96,7 +108,7 @@ class cache_set {
     return set_lease<R>(std::move(leases));
   }
 
-  [[nodiscard]] result<set_lease<R>> acquire_all(const void* address, std::size_t bytes, rights need) {
+  [[nodiscard]] result<set_lease<R>> acquire_all(void* address, std::size_t bytes, access_flags need) {
     if (members_.empty()) return fail(errc::closed, "the set has no caches");
     std::vector<std::size_t> all(members_.size());
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
@@ -104,7 +116,7 @@ class cache_set {
   }
 
   // Throws std::bad_alloc, before it acquires anything.
-  [[nodiscard]] result<void> acquire_missing(const void* address, std::size_t bytes, rights need,
+  [[nodiscard]] result<void> acquire_missing(void* address, std::size_t bytes, access_flags need,
                                              std::span<const std::size_t> chosen,
                                              const std::vector<std::size_t>& missing, std::vector<lease<R>>& leases) {
     std::vector<std::optional<error>> failures(missing.size());

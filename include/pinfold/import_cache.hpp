@@ -3,7 +3,8 @@
 /// A cache of remote memory, opened by handle: CUDA IPC, or memfd where there is no GPU.
 #pragma once
 
-#include <pinfold/detail/cache_base.hpp>
+#include <pinfold/cache_base.hpp>
+#include <pinfold/detail/import_driver.hpp>
 #include <pinfold/import_lease.hpp>
 #include <pinfold/importer.hpp>
 #include <pinfold/options.hpp>
@@ -24,7 +25,7 @@ namespace pinfold {
 /// time as another member. The cache holds no lock while the importer works, so opens of different handles run in
 /// parallel. A moved-from cache returns `closed` and finds nothing.
 template <importer I>
-class import_cache : public detail::cache_base<I> {
+class import_cache : public cache_base<I> {
  public:
   using handle_type = typename I::handle_type;
   using lease = import_lease<I>;
@@ -32,7 +33,7 @@ class import_cache : public detail::cache_base<I> {
   /// Takes over the importer. Throws only `std::bad_alloc`, or `std::system_error` when the reaper's thread cannot
   /// start.
   explicit import_cache(I importer, cache_options options = {})
-      : detail::cache_base<I>(std::move(importer), std::move(options), driver_for) {}
+      : cache_base<I>(std::move(importer), std::move(options), detail::import_driver<I>::table) {}
 
   /// Returns a lease on the `bytes` bytes at `address` in the peer's address space, inside the allocation that `handle`
   /// names. A hit costs a look-up and a comparison of the whole handle; a miss opens the handle (R1–R10).
@@ -80,7 +81,7 @@ class import_cache : public detail::cache_base<I> {
     const auto end = address + bytes;
     if (address >= end) return got;
     const auto key = this->hits().key(peer, address);
-    got.held = detail::hinted_hit<Who>(this->hits(), key, address, end, rights::none,
+    got.held = detail::hinted_hit<Who>(this->hits(), key, address, end, access_flags::none,
                                        [&](const detail::record& one) __attribute__((always_inline)) {
                                          if (!is_for(one, peer, handle)) return false;
                                          got.data = detail::local_address(one, address);
@@ -104,42 +105,6 @@ class import_cache : public detail::cache_base<I> {
     if (!wanted) return tl::unexpected(wanted.error());
     if (const auto hit = detail::look_up(this->inside(), peer, *wanted, &handle); hit.held != 0) return hit;
     return detail::acquire(this->inside(), {peer, *wanted, &handle});
-  }
-
-  static const handle_type& as_handle(const void* token) noexcept { return *static_cast<const handle_type*>(token); }
-
-  static detail::driver driver_for(I& importer) noexcept {
-    return {
-        .self = &importer,
-        .name = I::name,
-        .token_bytes = sizeof(handle_type),
-        .object_bytes = sizeof(typename I::mapping_type),
-        .allows_duplicates = I::allows_duplicates,
-        .check = check,
-        .open = open,
-        .close = close,
-    };
-  }
-
-  static result<range> check(const void* self, const detail::request& what) noexcept {
-    auto allocation = static_cast<const I*>(self)->check(as_handle(what.token));
-    if (allocation && !allocation->contains(what.wanted))
-      return fail(errc::invalid_range, "the request reaches outside the allocation of its handle");
-    return allocation;
-  }
-
-  static result<detail::opened> open(void* self, const detail::open_request& what) noexcept {
-    auto made = static_cast<I*>(self)->open(what.peer, as_handle(what.token));
-    if (!made) return tl::unexpected(made.error());
-    detail::opened plain{made->covered, made->data, made->bytes, {}};
-    std::memcpy(plain.object.bytes.data(), &made->mapping, sizeof made->mapping);
-    return plain;
-  }
-
-  static result<void> close(void* self, const detail::registration& object) noexcept {
-    typename I::mapping_type mapping;
-    std::memcpy(&mapping, object.bytes.data(), sizeof mapping);
-    return static_cast<I*>(self)->close(mapping);
   }
 };
 

@@ -3,8 +3,8 @@
 /// The caller's lease on imported memory.
 #pragma once
 
-#include <pinfold/detail/pin_guard.hpp>
 #include <pinfold/importer.hpp>
+#include <pinfold/lease_base.hpp>
 
 namespace pinfold {
 
@@ -15,7 +15,7 @@ class import_cache;
 /// may be moved to, and released on, another thread; two threads must not use one lease object at the same time. Do not
 /// acquire or release in a signal handler. A close that fails in the destructor is reported to the cache's event sink.
 template <importer I>
-class [[nodiscard]] import_lease : public detail::pin_guard {
+class [[nodiscard]] import_lease : public lease_base {
  public:
   /// Holds nothing.
   import_lease() noexcept = default;
@@ -23,14 +23,18 @@ class [[nodiscard]] import_lease : public detail::pin_guard {
   import_lease& operator=(import_lease&&) noexcept = default;
   [[gnu::always_inline]] ~import_lease() = default;
 
+  /// Returns where the acquired memory is in this process; null if the lease is empty, or if the cache was destroyed
+  /// after its drain time-out while this lease was out.
+  [[nodiscard]] void* data() const noexcept { return address(); }
+
   /// Returns the importer's own record of the mapping; `mapping_type{}` if the lease is empty.
-  [[nodiscard]] typename I::mapping_type mapping() const noexcept {
+  [[nodiscard]] typename I::mapping_type registration() const noexcept {
     return object<typename I::mapping_type>(detail::imported_object_offset);
   }
 
  private:
   friend class import_cache<I>;
-  explicit import_lease(const detail::grant& granted) noexcept : pin_guard(granted) {}
+  explicit import_lease(const detail::grant& granted) noexcept : lease_base(granted) {}
 };
 
 }  // namespace pinfold

@@ -3,7 +3,7 @@
 /// The caller's lease on a registration of local memory.
 #pragma once
 
-#include <pinfold/detail/pin_guard.hpp>
+#include <pinfold/lease_base.hpp>
 #include <pinfold/registrar.hpp>
 
 namespace pinfold {
@@ -18,7 +18,7 @@ class chunk_stream;
 /// outlive the I/O that uses it. Do not acquire or release in a signal handler. A close that fails in the destructor is
 /// reported to the cache's event sink.
 template <registrar R>
-class [[nodiscard]] lease : public detail::pin_guard {
+class [[nodiscard]] lease : public lease_base {
  public:
   /// Holds nothing.
   lease() noexcept = default;
@@ -26,16 +26,20 @@ class [[nodiscard]] lease : public detail::pin_guard {
   lease& operator=(lease&&) noexcept = default;
   [[gnu::always_inline]] ~lease() = default;
 
+  /// Returns the address that was acquired; null if the lease is empty, or if the cache was destroyed after its drain
+  /// time-out while this lease was out.
+  [[nodiscard]] const void* data() const noexcept { return address(); }
+
   /// Returns what the driver made, to be passed to the device: buffer index, keys. `registration_type{}` if the lease
   /// is empty.
-  [[nodiscard]] typename R::registration_type handle() const noexcept {
+  [[nodiscard]] typename R::registration_type registration() const noexcept {
     return object<typename R::registration_type>(detail::local_object_offset);
   }
 
  private:
   friend class cache<R>;
   friend class chunk_stream<R>;
-  explicit lease(const detail::grant& granted) noexcept : pin_guard(granted) {}
+  explicit lease(const detail::grant& granted) noexcept : lease_base(granted) {}
 };
 
 }  // namespace pinfold

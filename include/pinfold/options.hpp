@@ -4,6 +4,7 @@
 #pragma once
 
 #include <pinfold/events.hpp>
+#include <pinfold/limits.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -21,8 +22,8 @@ enum class when_full : std::uint8_t {
 
 /// The thread that closes registrations that are no longer needed (R5). The cache never closes inside an event.
 enum class close_policy : std::uint8_t {
-  inline_,   ///< on the thread that made them closable, in its release or other call
-  deferred,  ///< by the next miss, `progress()`, `flush()`, or the reaper
+  immediate,  ///< on the thread that made them closable, in its release or other call
+  deferred,   ///< by the next miss, `progress()`, `flush()`, or the reaper
 };
 
 /// The monitors that tell a `cache` that memory of this process is gone (R32, R33). Import caches need none: they
@@ -31,8 +32,8 @@ enum class close_policy : std::uint8_t {
 /// what each monitor sees and what it costs. If `automatic` selects userfaultfd alone, it is `strict`.
 enum class monitor_choice : std::uint8_t {
   automatic = 0,    ///< hooks and userfaultfd, those that prove themselves here; if none does, the cache keeps nothing
-  explicit_ = 1,    ///< the application calls `cache::invalidate`, or `announce_gone` (monitors/explicit.hpp)
-  hooks = 2,        ///< patches libc's functions; alone only if no other code unmaps, or with `explicit_`
+  manual = 1,       ///< the application calls `cache::invalidate`, or `announce_gone` (monitors/announce.hpp)
+  hooks = 2,        ///< patches libc's functions; alone only if no other code unmaps, or with `manual`
   userfaultfd = 4,  ///< the kernel reports each registered range that goes
   bpf = 8,          ///< programs in the kernel; needs privileges, or a helper process that has them
   none = 128,       ///< no monitor: the cache keeps nothing
@@ -41,7 +42,7 @@ enum class monitor_choice : std::uint8_t {
   return static_cast<monitor_choice>(static_cast<std::uint8_t>(a) | static_cast<std::uint8_t>(b));
 }
 /// Returns whether `all` contains the monitor `one`.
-[[nodiscard]] constexpr bool includes(monitor_choice all, monitor_choice one) noexcept {
+[[nodiscard]] constexpr bool contains_any(monitor_choice all, monitor_choice one) noexcept {
   return (static_cast<std::uint8_t>(all) & static_cast<std::uint8_t>(one)) != 0;
 }
 
@@ -49,17 +50,16 @@ enum class monitor_choice : std::uint8_t {
 /// last release. With a budget the open registrations never exceed it, leased ones included.
 struct cache_options {
   std::string name = "pinfold";  ///< shown in events and statistics
+  bool retain = true;            ///< keep registrations without a lease for reuse (R11)
 
-  bool retain = true;         ///< keep registrations without a lease for reuse (R11)
-  std::size_t max_bytes = 0;  ///< most bytes registered at any time, 0 = no limit (R12)
-  std::size_t max_count = 0;  ///< most registrations open at any time, 0 = no limit (R12)
+  // Budget
 
-  /// For caches of imported memory: the cache closes mappings that no lease used for this long, because no event tells
-  /// an importer that the exporter freed a buffer, and a mapping keeps that buffer allocated. The next miss,
-  /// `progress()` or the reaper closes them, within twice this time. 0 = never.
-  std::chrono::milliseconds idle_timeout{60000};
+  std::size_t max_bytes = unlimited;  ///< most bytes registered at any time (R12)
+  std::size_t max_count = unlimited;  ///< most registrations open at any time (R12)
+  when_full full = when_full::fail;
 
-  // For caches of local memory:
+  // Staleness, for caches of local memory
+
   monitor_choice monitor = monitor_choice::automatic;  ///< the monitors that report memory that goes
   bool strict = false;  ///< with userfaultfd: exact even if a thread reuses an address that another thread unmapped
                         ///< with a raw system call. Adds 0.2 to 0.7 us to every hit
@@ -68,32 +68,41 @@ struct cache_options {
   bool program_data = false;     ///< keep registrations of text and data of programs and libraries: assumes that no
                                  ///< process truncates those files
 
-  when_full full = when_full::fail;
-  close_policy closes = close_policy::inline_;
+  // Closing
+
+  close_policy closes = close_policy::immediate;
   bool reaper = false;  ///< run a thread that does the deferred closes, deregisters within 100 ms local memory that
                         ///< went away (R60), and closes imports that are idle for `idle_timeout`
+
+  /// For caches of imported memory: the cache closes mappings that no lease used for this long, because no event tells
+  /// an importer that the exporter freed a buffer, and a mapping keeps that buffer allocated. The next miss,
+  /// `progress()` or the reaper closes them, within twice this time. 0 = never.
+  std::chrono::milliseconds idle_timeout{60000};
+
+  // Time-outs
 
   std::chrono::milliseconds full_timeout{1000};   ///< longest wait for room, with `when_full::wait`
   std::chrono::milliseconds conflict_timeout{0};  ///< longest wait for a conflicting lease to end (R6)
   std::chrono::milliseconds wait_timeout{30000};  ///< longest wait for another thread's open or close
   std::chrono::milliseconds drain_timeout{1000};  ///< longest wait for leases and closes at destruction (R42)
 
+  // Observation and debugging
+
+  event_sink sink{};                ///< receives the events; may be empty
   bool entry_statistics = false;    ///< exact hit counts per entry in `dump()`, else sampled (R45)
   bool statistics_at_exit = false;  ///< send a `statistics` event at destruction (R44)
 
-  /// For debugging a `cache` whose registrar pins pages: audits one hit in this many; 0 = none. An audit asks the
-  /// kernel whether the pages behind the hit are still the registered ones. If they are not, the cache tells the sink,
-  /// counts the failure, and does not hand out the registration. Needs CAP_SYS_ADMIN (`cache::monitors` says so when it
-  /// is missing). Costs: every hit takes the cache's mutex; an audit takes about 0.3 us, and 5.5 ns for each page of
-  /// the registration.
+  /// For a `cache` whose registrar pins pages: audits one hit in this many; 0 = none. An audit asks the kernel whether
+  /// the pages behind the hit are still the registered ones. If they are not, the cache tells the sink, counts the
+  /// failure, and does not hand out the registration. Needs CAP_SYS_ADMIN (`cache::monitors` says so when it is
+  /// missing). Costs: every hit takes the cache's mutex; an audit takes about 0.3 us, and 5.5 ns for each page of the
+  /// registration.
   std::uint32_t audit_one_in = 0;
 
   /// Send an event to the sink for every acquire that succeeds (`event_kind::requested`), for recording
   /// (`trace_file.hpp`). `find` sends none. Costs: every hit takes the cache's mutex and calls the sink, and the cache
   /// opens the ranges of a batch one by one.
   bool trace_requests = false;
-
-  event_sink sink{};  ///< receives the events; may be empty
 };
 
 }  // namespace pinfold

@@ -4,9 +4,10 @@
 /// porting page. A new registrar has to pass the suite in `tests/conformance`.
 #pragma once
 
+#include <pinfold/access.hpp>
 #include <pinfold/error.hpp>
+#include <pinfold/limits.hpp>
 #include <pinfold/range.hpp>
-#include <pinfold/rights.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -25,17 +26,17 @@ struct registrar_limits {
   /// Alignment in bytes, a power of 2: the cache rounds local registrations out to it. At most the system's page size,
   /// because memory beyond the requested pages may be going away at this moment.
   std::size_t granularity = 1;
-  std::size_t max_bytes = SIZE_MAX;  ///< largest single registration
-  rights supported = local_access;   ///< rights that it can grant
+  std::size_t max_bytes = unlimited;      ///< largest single registration
+  access_flags supported = local_access;  ///< rights that it can grant
 };
 
 /// Returns the error that every `open` returns without a driver call: `invalid_range` (empty, or end before begin),
 /// `invalid_argument` (no rights), `unsupported` (rights that the registrar cannot grant), `too_large`.
 [[nodiscard]] constexpr result<void> check_request(const registrar_limits& limits, const range& memory,
-                                                   rights access) noexcept {
+                                                   access_flags access) noexcept {
   if (memory.empty()) return fail(errc::invalid_range, "the range is empty or wraps around");
-  if (access == rights::none) return fail(errc::invalid_argument, "a registration without rights is of no use");
-  if (!includes(limits.supported, access)) return fail(errc::unsupported, "the registrar cannot give these rights");
+  if (access == access_flags::none) return fail(errc::invalid_argument, "a registration without rights is of no use");
+  if (!contains_all(limits.supported, access)) return fail(errc::unsupported, "the registrar cannot give these rights");
   if (memory.size() > limits.max_bytes) return fail(errc::too_large, "more than the registrar takes in one piece");
   return {};
 }
@@ -56,7 +57,7 @@ template <class R>
 concept registrar = std::move_constructible<R> && std::is_trivially_copyable_v<typename R::registration_type> &&
                     std::default_initializable<typename R::registration_type> &&
                     (sizeof(typename R::registration_type) <= max_registration_bytes) &&
-                    requires(R& registrar, const R& constant, range memory, rights access,
+                    requires(R& registrar, const R& constant, range memory, access_flags access,
                              const typename R::registration_type& registration) {
                       { R::name } -> std::convertible_to<const char*>;
                       { constant.limits() } noexcept -> std::same_as<registrar_limits>;
@@ -68,7 +69,7 @@ concept registrar = std::move_constructible<R> && std::is_trivially_copyable_v<t
 
 /// A registrar that can register many ranges with fewer calls of its driver. Each range has a result of its own.
 template <class R>
-concept group_registrar = registrar<R> && requires(R& registrar, std::span<const range> memory, rights access,
+concept group_registrar = registrar<R> && requires(R& registrar, std::span<const range> memory, access_flags access,
                                                    std::span<result<typename R::registration_type>> made) {
   { registrar.open_many(memory, access, made) } noexcept -> std::same_as<void>;
 };

@@ -15,8 +15,8 @@
 
 namespace pinfold {
 
-/// Parses a number of bytes or of things: digits, then K, M, G or T for powers of 1024 (a B may follow), or `inf` for
-/// no limit, which is 0. Returns `invalid_argument` for any other text, and on overflow.
+/// Parses a number of bytes or of things: digits, then K, M, G or T for powers of 1024 (a B may follow), or
+/// `unlimited`. Returns `invalid_argument` for any other text, and on overflow.
 [[nodiscard]] PINFOLD_EXPORT result<std::size_t> parse_size(std::string_view text) noexcept;
 
 /// An error in a setting, and its place.

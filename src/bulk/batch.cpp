@@ -3,7 +3,7 @@
 
 #include <pinfold/detail/batch.hpp>
 #include <pinfold/detail/pages.hpp>
-#include <pinfold/detail/pin_guard.hpp>
+#include <pinfold/lease_base.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -55,9 +55,9 @@ class batch_run {
 
   /// Gives back what `outcome` did not hand over: an exception may come between.
   ~batch_run() {
-    for (const auto& one : held_) static_cast<void>(pin_guard(one));  // a failed close stays with the cache
+    for (const auto& one : held_) static_cast<void>(lease_base(one));  // a failed close stays with the cache
     for (const auto& one : granted_)
-      if (one) static_cast<void>(pin_guard(*one));
+      if (one) static_cast<void>(lease_base(*one));
   }
 
   /// Returns how many groups there are to take.

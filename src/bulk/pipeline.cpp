@@ -2,7 +2,7 @@
 #include "os/no_cancellation.hpp"
 
 #include <pinfold/detail/batch.hpp>
-#include <pinfold/detail/pin_guard.hpp>
+#include <pinfold/lease_base.hpp>
 
 #include <algorithm>
 #include <condition_variable>
@@ -83,7 +83,7 @@ pipeline::~pipeline() {
   state_->changed.notify_all();
   state_->workers.clear();  // joins
   for (auto& one : state_->made)
-    if (one && *one) static_cast<void>(pin_guard(**one));  // a failed close stays with the cache
+    if (one && *one) static_cast<void>(lease_base(**one));  // a failed close stays with the cache
 }
 
 std::size_t pipeline::size() const noexcept { return state_ ? state_->what.size() : 0; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Counts what is registered, and limits it (R12). A limit of 0 means no limit.
+/// Counts what is registered, and limits it (R12).
 #pragma once
 
 #include "core/check.hpp"
@@ -17,12 +17,12 @@ class budget {
  public:
   budget(std::size_t max_bytes, std::size_t max_count) noexcept : max_bytes_(max_bytes), max_count_(max_count) {}
 
-  [[nodiscard]] bool can_ever_hold(std::size_t bytes) const noexcept { return max_bytes_ == 0 || bytes <= max_bytes_; }
+  [[nodiscard]] bool can_ever_hold(std::size_t bytes) const noexcept { return bytes <= max_bytes_ && max_count_ != 0; }
 
   /// Takes room for `count` more entries and `bytes` more bytes, or nothing.
   [[nodiscard]] bool take(std::size_t bytes, std::size_t count) noexcept {
-    if (max_bytes_ != 0 && (bytes > max_bytes_ || bytes_now() > max_bytes_ - bytes)) return false;
-    if (max_count_ != 0 && (count > max_count_ || count_now() > max_count_ - count)) return false;
+    if (bytes > max_bytes_ || bytes_now() > max_bytes_ - bytes) return false;
+    if (count > max_count_ || count_now() > max_count_ - count) return false;
     set(bytes_now() + bytes, count_now() + count);
     return true;
   }

@@ -18,7 +18,7 @@ enum class counter : std::uint8_t {
   invalid,
   misses_cold,  // the five kinds of misses in the order of `miss_reason`
   misses_invalidated,
-  misses_rights,
+  misses_access,
   misses_extent,
   misses_evicted,
   failed_acquires,

@@ -61,7 +61,7 @@ class engine {
   engine(const engine&) = delete;
   engine& operator=(const engine&) = delete;
 
-  [[nodiscard]] grant look_up(std::uintptr_t begin, std::uintptr_t end, rights need, asked_by caller) noexcept;
+  [[nodiscard]] grant look_up(std::uintptr_t begin, std::uintptr_t end, access_flags need, asked_by caller) noexcept;
   [[nodiscard]] grant look_up(peer_id peer, const range& wanted, const void* token, asked_by caller) noexcept;
   [[nodiscard]] grant look_up(const request& what) noexcept;
   [[nodiscard]] static const hit_view& no_hits() noexcept;
@@ -89,6 +89,7 @@ class engine {
   result<void> progress() noexcept PINFOLD_EXCLUDES(mutex_);
 
   [[nodiscard]] statistics read_statistics() const noexcept;
+  [[nodiscard]] bool is_leased(peer_id peer, const range& where) const noexcept PINFOLD_EXCLUDES(mutex_);
   [[nodiscard]] std::vector<entry_info> dump() const PINFOLD_EXCLUDES(mutex_);
 
   /// Ends the engine (R42) and frees it, now or with the last lease.

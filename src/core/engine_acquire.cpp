@@ -120,7 +120,7 @@ bool engine::same_token(const entry& one, const request& what) const noexcept {
 // Goes over the entries that overlap `extent`, which contains the request, until it finds one to hand out at once.
 void engine::scan(const request& what, const range& extent, lookup_result& seen) const noexcept {
   seen.match = seen.other_token = seen.twin = nullptr;
-  seen.around = rights::none;
+  seen.around = access_flags::none;
   seen.beside = seen.near = false;
   seen.alone = index_.find_alone(what.peer, extent, seen.place);
   if (seen.alone) return;
@@ -138,7 +138,7 @@ void engine::scan(const request& what, const range& extent, lookup_result& seen)
       return false;
     }
     seen.around = seen.around | one.access;
-    if (!includes(one.access, what.need)) return false;
+    if (!contains_all(one.access, what.need)) return false;
     seen.match = &one;
     return one.now() != entry_state::opening;
   });
@@ -192,7 +192,7 @@ result<grant> engine::acquire_slowly(const request& what, const range& extent) n
     if (seen.other_token != nullptr) {
       was_replaced = true;
       replace(*seen.other_token);
-      if (options_.closes == close_policy::inline_) static_cast<void>(close_queued(SIZE_MAX));
+      if (options_.closes == close_policy::immediate) static_cast<void>(close_queued(SIZE_MAX));
       continue;
     }
     if (seen.twin == nullptr) break;
@@ -223,7 +223,7 @@ result<grant> engine::join(entry& opening, const request& what, const deadlines&
   }
   const bool made = opening.now() == entry_state::live || opening.now() == entry_state::draining;
   const bool stays = !what.persistent || !opening.bypass;
-  const bool suits = made ? stays && includes(opening.access, what.need) : opening.access == what.need;
+  const bool suits = made ? stays && contains_all(opening.access, what.need) : opening.access == what.need;
   if (made && suits) {
     counters_.add(counter::hits);
     counters_.add(counter::valid);
@@ -268,7 +268,7 @@ result<void> engine::wait_out(entry& one, const deadlines& until) noexcept {
 
 engine::miss_reason engine::reason_of_miss(const request& what, const range& extent,
                                            const lookup_result& seen) const noexcept {
-  if (seen.around != rights::none) return miss_reason::rights;
+  if (seen.around != access_flags::none) return miss_reason::access;
   const auto past = history_.recall(what.peer, extent.begin);
   if (past != miss_reason::cold) return past;
   return seen.beside ? miss_reason::extent : miss_reason::cold;

@@ -57,7 +57,7 @@ void throw_moved_from() { throw std::logic_error("pinfold: this cache was moved 
 
 const hit_view& hits_of(const engine* on) noexcept { return on == nullptr ? engine::no_hits() : on->inline_view(); }
 
-grant look_up(engine* on, std::uintptr_t begin, std::uintptr_t end, rights need) noexcept {
+grant look_up(engine* on, std::uintptr_t begin, std::uintptr_t end, access_flags need) noexcept {
   return on == nullptr ? grant{} : on->look_up(begin, end, need, asked_by::acquire);
 }
 grant look_up(engine* on, peer_id peer, range wanted, const void* token) noexcept {
@@ -86,6 +86,10 @@ result<void> finish_release(const record* unpinned) noexcept {
 void invalidate(engine* on, peer_id peer, range gone) noexcept {
   const no_cancellation guard;
   if (here(on)) on->invalidate(peer, gone);
+}
+bool is_leased(const engine* on, const range& memory) noexcept {
+  const no_cancellation guard;
+  return here(on) && on->is_leased({}, memory);
 }
 void unpersist(engine* on, peer_id peer, range where) noexcept {
   const no_cancellation guard;

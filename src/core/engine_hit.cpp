@@ -82,7 +82,7 @@ void engine::count_hit(ledger* mine, record* found, asked_by caller) noexcept {
   if (mine->count_hit(number_)) sample_hits(found);
 }
 
-grant engine::look_up(std::uintptr_t begin, std::uintptr_t end, rights need, asked_by caller) noexcept {
+grant engine::look_up(std::uintptr_t begin, std::uintptr_t end, access_flags need, asked_by caller) noexcept {
   if (options_.strict && monitors_ != nullptr) monitors_->wait_for_events();
   ledger* mine = ledger::of_this_thread();
   pin held = 0;
@@ -102,7 +102,7 @@ grant engine::look_up(std::uintptr_t begin, std::uintptr_t end, rights need, ask
 }
 
 bool engine::serves(const record& one, peer_id peer, const range& wanted, const void* token) const noexcept {
-  if (!view_.current() || !view_.serves(one, wanted.begin, wanted.end, rights::none)) return false;
+  if (!view_.current() || !view_.serves(one, wanted.begin, wanted.end, access_flags::none)) return false;
   const auto* own = reinterpret_cast<const std::byte*>(&one) + token_offset_;
   return imported_part_of(one).peer == peer && std::memcmp(own, token, driver_.token_bytes) == 0;
 }

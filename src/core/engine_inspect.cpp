@@ -23,10 +23,10 @@ statistics engine::read_statistics() const noexcept {
   now.failed_acquires = sum(counter::failed_acquires);
   now.misses_cold = sum(counter::misses_cold);
   now.misses_invalidated = sum(counter::misses_invalidated);
-  now.misses_rights = sum(counter::misses_rights);
+  now.misses_access = sum(counter::misses_access);
   now.misses_extent = sum(counter::misses_extent);
   now.misses_evicted = sum(counter::misses_evicted);
-  now.misses = now.misses_cold + now.misses_invalidated + now.misses_rights + now.misses_extent + now.misses_evicted;
+  now.misses = now.misses_cold + now.misses_invalidated + now.misses_access + now.misses_extent + now.misses_evicted;
   now.opens = sum(counter::opens);
   now.closes = sum(counter::closes);
   now.failed_opens = sum(counter::failed_opens);
@@ -56,6 +56,11 @@ statistics engine::read_statistics() const noexcept {
   }
   now.peak_leases = std::max(most, now.leases_now);
   return now;
+}
+
+bool engine::is_leased(peer_id peer, const range& where) const noexcept {
+  core::scoped_lock guard(mutex_);
+  return index_.find_overlap(peer, where, [&](const entry& one) { return pins_of(one) > 0; }) != nullptr;
 }
 
 std::vector<entry_info> engine::dump() const {

@@ -224,7 +224,7 @@ void engine::supersede(entry& by) noexcept {
   index_.find_overlap(by.peer(), by.covered(), [&](entry& one) {
     mutex_is_held();
     const bool lesser = &one != &by && one.findable() && one.now() != entry_state::opening && !one.persistent &&
-                        by.covered().contains(one.covered()) && includes(by.access, one.access);
+                        by.covered().contains(one.covered()) && contains_all(by.access, one.access);
     if (lesser) retire(one);
     return false;
   });

@@ -18,7 +18,7 @@ namespace pinfold::core {
 using detail::engine;
 
 /// The reason of a miss: why the next request for the same memory has to open it again.
-enum class miss_reason : std::uint8_t { cold, invalidated, rights, extent, evicted };
+enum class miss_reason : std::uint8_t { cold, invalidated, access, extent, evicted };
 
 /// Returns the pins in an entry's own counter. Under the policy `fences` all hits pin there. Then adding 0 orders this
 /// read after the word's last change and before every later hit: both sides modify the one variable.
@@ -42,7 +42,7 @@ struct entry {
   std::uint32_t opened_at = 0;                    ///< in `ticks`
 
   entry_state state = entry_state::free;
-  rights access = rights::none;
+  access_flags access = access_flags::none;
   bool doomed : 1 = false;      ///< opening, and hidden from requests, also once it is open
   bool persistent : 1 = false;  ///< never evicted or flushed, until `unpersist`
   bool unshared : 1 = false;    ///< for one lease: never found by another request

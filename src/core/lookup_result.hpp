@@ -13,10 +13,11 @@ struct lookup_result {
   entry* match = nullptr;        ///< can serve the request, at once unless it is still `opening`
   entry* other_token = nullptr;  ///< covers the request, but its memory has another token by now
   entry* twin = nullptr;         ///< has the request's token, but is hidden
-  rights around = rights::none;  ///< of all entries that contain the request: adds no remote right beyond them (R23)
-  bool beside = false;           ///< whether a findable entry overlaps the request
-  bool near = false;             ///< whether a findable entry overlaps what would be registered for the request
-  bool alone = false;            ///< no entry at all overlaps that, and `place` is valid
+  access_flags around =
+      access_flags::none;  ///< of all entries that contain the request: adds no remote right beyond them (R23)
+  bool beside = false;     ///< whether a findable entry overlaps the request
+  bool near = false;       ///< whether a findable entry overlaps what would be registered for the request
+  bool alone = false;      ///< no entry at all overlaps that, and `place` is valid
   range_index::place place{};
 };
 

@@ -29,7 +29,7 @@ constexpr std::array all_counters{
     counter{"failed_acquires", &s::failed_acquires},
     counter{"misses_cold", &s::misses_cold},
     counter{"misses_invalidated", &s::misses_invalidated},
-    counter{"misses_rights", &s::misses_rights},
+    counter{"misses_access", &s::misses_access},
     counter{"misses_extent", &s::misses_extent},
     counter{"misses_evicted", &s::misses_evicted},
     counter{"opens", &s::opens},

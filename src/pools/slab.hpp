@@ -31,7 +31,7 @@ struct slab {
   std::size_t touched;      ///< bytes from the beginning that may not be zero
   pools::block_map blocks;  ///< in granules
 
-  pin_guard held{};
+  lease_base held{};
   registration object{};
 
   std::size_t used = 0;  ///< bytes in allocations, or resting

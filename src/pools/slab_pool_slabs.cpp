@@ -78,7 +78,7 @@ result<slab*> slab_pool::grow(const wish& what, lock& guard) noexcept try {
 }
 
 result<void> slab_pool::reserve(std::size_t bytes, lock& guard) noexcept {
-  const std::size_t limit = options_.max_bytes == 0 ? SIZE_MAX : options_.max_bytes;
+  const std::size_t limit = options_.max_bytes;
   if (bytes > limit) return fail(errc::larger_than_budget, "one slab exceeds pool_options::max_bytes");
   const auto full = [&] { return bytes_ > limit || bytes > limit - bytes_; };
   if (full()) give_back(guard);
@@ -154,15 +154,11 @@ std::size_t slab_pool::give_back(lock& guard) noexcept {
 }
 
 // Unmaps the slabs that no lease of the cache uses for I/O, and returns the chain of the others (R51).
-slab* slab_pool::free_unleased(slab* chain, std::size_t& freed) const noexcept try {
-  std::vector<range> memory;
-  for (const slab* one = chain; one != nullptr; one = one->next) memory.push_back(one->mapping.memory);
-  const auto held = std::make_unique<bool[]>(memory.size());
-  if (!driver_.leased(driver_.cache.get(), memory, {held.get(), memory.size()})) return chain;
+slab* slab_pool::free_unleased(slab* chain, std::size_t& freed) const noexcept {
   slab* kept = nullptr;
-  for (std::size_t i = 0; chain != nullptr; ++i) {
+  while (chain != nullptr) {
     slab* const one = std::exchange(chain, chain->next);
-    if (held[i]) {
+    if (driver_.is_leased(driver_.cache.get(), one->mapping.memory)) {
       one->next = std::exchange(kept, one);
     } else {
       freed += one->mapping.memory.size();
@@ -171,8 +167,6 @@ slab* slab_pool::free_unleased(slab* chain, std::size_t& freed) const noexcept t
     }
   }
   return kept;
-} catch (const std::bad_alloc&) {
-  return chain;
 }
 
 std::size_t slab_pool::trim() noexcept {

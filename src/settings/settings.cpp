@@ -28,7 +28,7 @@ constexpr std::string_view monitord_name = "PINFOLD_MONITORD";  // where the mon
 constexpr std::size_t largest_file = std::size_t{64} * 1024;
 
 constexpr const char* not_a_size =
-    "expected a number, with K, M, G or T after it if wanted (also KB, KiB, and a blank before them), or inf";
+    "expected a number, with K, M, G or T after it if wanted (also KB, KiB, and a blank before them), or unlimited";
 
 std::optional<unsigned> shift_for(std::string_view unit) noexcept {
   if (unit.empty()) return 0;
@@ -119,7 +119,7 @@ outcome options_from_variables(cache_options options) {
 }  // namespace
 
 result<std::size_t> parse_size(std::string_view text) noexcept {
-  if (text == "inf") return std::size_t{0};
+  if (text == "unlimited") return unlimited;
   std::uint64_t number = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (code == std::errc::result_out_of_range) return fail(errc::invalid_argument, "the number is too large");

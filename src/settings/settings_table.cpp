@@ -23,10 +23,10 @@ constexpr std::array<std::pair<std::string_view, bool>, 6> switch_words{
 constexpr std::array<std::pair<std::string_view, when_full>, 3> full_words{
     {{"fail", when_full::fail}, {"wait", when_full::wait}, {"bypass", when_full::bypass}}};
 constexpr std::array<std::pair<std::string_view, close_policy>, 2> close_words{
-    {{"inline", close_policy::inline_}, {"deferred", close_policy::deferred}}};
+    {{"immediate", close_policy::immediate}, {"deferred", close_policy::deferred}}};
 constexpr std::string_view automatic_word = "automatic";
 constexpr std::array<std::pair<std::string_view, monitor_choice>, 5> monitor_words{
-    {{"explicit", monitor_choice::explicit_},
+    {{"manual", monitor_choice::manual},
      {"hooks", monitor_choice::hooks},
      {"userfaultfd", monitor_choice::userfaultfd},
      {"bpf", monitor_choice::bpf},
@@ -62,7 +62,7 @@ result<void> read(std::string_view text, when_full& into) noexcept {
 
 result<void> read(std::string_view text, close_policy& into) noexcept {
   if (read_word(close_words, text, into)) return {};
-  return fail(errc::invalid_argument, "expected inline or deferred");
+  return fail(errc::invalid_argument, "expected immediate or deferred");
 }
 
 result<void> read(std::string_view text, monitor_choice& into) noexcept {
@@ -72,7 +72,7 @@ result<void> read(std::string_view text, monitor_choice& into) noexcept {
     monitor_choice one{};
     if (!read_word(monitor_words, text.substr(begin, end - begin), one)) {
       return fail(errc::invalid_argument,
-                  "expected automatic, or explicit, hooks, userfaultfd, bpf, none, several joined with +");
+                  "expected automatic, or manual, hooks, userfaultfd, bpf, none, several joined with +");
     }
     chosen = chosen | one;
     begin = end + 1;
@@ -115,7 +115,7 @@ std::string print(close_policy value) { return word_for(close_words, value); }
 std::string print(monitor_choice value) {
   std::string text;
   for (const auto& [word, one] : monitor_words) {
-    if (includes(value, one)) text.append(text.empty() ? "" : "+").append(word);
+    if (contains_any(value, one)) text.append(text.empty() ? "" : "+").append(word);
   }
   return text.empty() ? std::string(automatic_word) : text;
 }
@@ -124,10 +124,10 @@ std::string print(std::uint32_t value) { return std::to_string(value); }
 std::string print(milliseconds value) { return std::to_string(value.count()); }
 
 std::string print(std::size_t value) {
-  if (value == 0) return "inf";
+  if (value == unlimited) return "unlimited";
   constexpr std::string_view units = "KMGT";
   std::size_t unit = 0;
-  while (unit < units.size() && value % 1024 == 0) {
+  while (unit < units.size() && value != 0 && value % 1024 == 0) {
     value /= 1024;
     ++unit;
   }
@@ -143,10 +143,11 @@ constexpr setting row(std::string_view name, std::string_view comment) noexcept 
 using o = cache_options;
 constexpr std::array<setting, 17> table{
     row<&o::retain>("PINFOLD_RETAIN", "keep unused registrations for reuse: on, off"),
-    row<&o::max_bytes>("PINFOLD_MAX_BYTES", "most bytes registered at any time: a number with K, M, G or T, or inf"),
-    row<&o::max_count>("PINFOLD_MAX_COUNT", "most registrations open at any time: a number, or inf"),
+    row<&o::max_bytes>("PINFOLD_MAX_BYTES",
+                       "most bytes registered at any time: a number with K, M, G or T, or unlimited"),
+    row<&o::max_count>("PINFOLD_MAX_COUNT", "most registrations open at any time: a number, or unlimited"),
     row<&o::monitor>("PINFOLD_MONITOR",
-                     "the monitors of local memory: automatic, or explicit, hooks, userfaultfd, bpf, none, "
+                     "the monitors of local memory: automatic, or manual, hooks, userfaultfd, bpf, none, "
                      "several joined with +"),
     row<&o::strict>("PINFOLD_STRICT", "ask userfaultfd before every hit whether an event is under way: on, off"),
     row<&o::program_data>(
@@ -157,7 +158,7 @@ constexpr std::array<setting, 17> table{
                           "compare the pages behind one hit in so many with those that were registered: a number, or "
                           "0 for never"),
     row<&o::full>("PINFOLD_WHEN_FULL", "what to do when the budget is used up and nothing is idle: fail, wait, bypass"),
-    row<&o::closes>("PINFOLD_CLOSES", "where unused registrations are closed: inline, deferred"),
+    row<&o::closes>("PINFOLD_CLOSES", "where unused registrations are closed: immediate, deferred"),
     row<&o::reaper>("PINFOLD_REAPER",
                     "run a thread that does deferred closes, and closes what went away or is idle too long: on, off"),
     row<&o::idle_timeout>("PINFOLD_IDLE_TIMEOUT_MS",

@@ -14,7 +14,7 @@ struct large_registrar : pinfold::null_registrar {
     std::array<std::uint64_t, 9> words;
 #endif
   };
-  pinfold::result<registration_type> open(pinfold::range, pinfold::rights) noexcept;
+  pinfold::result<registration_type> open(pinfold::range, pinfold::access_flags) noexcept;
   pinfold::result<void> close(const registration_type&) noexcept;
 };
 

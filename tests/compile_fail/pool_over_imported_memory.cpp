@@ -11,7 +11,7 @@ struct good_registrar {
     int key;
   };
   pinfold::registrar_limits limits() const noexcept;
-  pinfold::result<registration_type> open(pinfold::range, pinfold::rights) noexcept;
+  pinfold::result<registration_type> open(pinfold::range, pinfold::access_flags) noexcept;
   pinfold::result<void> close(const registration_type&) noexcept;
 };
 

@@ -35,7 +35,7 @@ class registrar_suite : public ::testing::Test {
   static constexpr std::size_t page = test_pages::page;
 
   static cache_options keeping(cache_options options = {}) {
-    options.monitor = monitor_choice::explicit_;
+    options.monitor = monitor_choice::manual;
     return options;
   }
 
@@ -149,9 +149,9 @@ TYPED_TEST_P(registrar_suite, refuses_bad_requests_without_a_cache_too) {
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code, why) << describe(refused.error());
   }
-  EXPECT_EQ(registrar.open(good, rights::none).error().code, errc::invalid_argument);
-  for (const auto one : {rights::remote_read, rights::remote_write, rights::remote_atomic})
-    if (!includes(limits.supported, one)) {
+  EXPECT_EQ(registrar.open(good, access_flags::none).error().code, errc::invalid_argument);
+  for (const auto one : {access_flags::remote_read, access_flags::remote_write, access_flags::remote_atomic})
+    if (!contains_all(limits.supported, one)) {
       auto refused = registrar.open(good, local_access | one);
       ASSERT_FALSE(refused);
       EXPECT_EQ(refused.error().code, errc::unsupported) << describe(refused.error());
@@ -178,7 +178,7 @@ TYPED_TEST_P(registrar_suite, one_that_was_moved_from_does_not_crash) {
   auto made = first.open(this->memory.pages(0, 1), local_access);
   ASSERT_TRUE(made);
   auto second = std::move(first);
-  EXPECT_TRUE(includes(first.limits().supported, local_access));
+  EXPECT_TRUE(contains_all(first.limits().supported, local_access));
   if (auto again = first.open(this->memory.pages(0, 1), local_access)) {
     EXPECT_TRUE(first.close(*again)) << "nothing was there to be moved";
   } else {
@@ -211,7 +211,7 @@ TYPED_TEST_P(registrar_suite, R26_registers_batches) {
 TYPED_TEST_P(registrar_suite, R25_limits_are_honest) {
   const auto limits = this->rig.make().limits();
   EXPECT_EQ(limits.granularity & (limits.granularity - 1), 0U);
-  EXPECT_TRUE(includes(limits.supported, local_access));
+  EXPECT_TRUE(contains_all(limits.supported, local_access));
   if (limits.max_bytes == SIZE_MAX) return;
   cache cache(this->rig.make(), this->keeping());
   EXPECT_EQ(cache.acquire(this->memory.at(0), limits.max_bytes + 1).error().code, errc::too_large);

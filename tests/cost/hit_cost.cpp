@@ -14,12 +14,12 @@ using namespace pinfold::testing;
 int main(int count, char** arguments) {
   if (count != 3) return std::fprintf(stderr, "usage: hit_cost <regions> <acquires>\n"), 2;
   const auto all = addresses(std::strtoull(arguments[1], nullptr, 10));
-  pinfold::cache cache(pinfold::null_registrar(), {.monitor = pinfold::monitor_choice::explicit_});
+  pinfold::cache cache(pinfold::null_registrar(), {.monitor = pinfold::monitor_choice::manual});
   std::size_t failed = 0;
-  for (const auto one : all) failed += !cache.acquire(reinterpret_cast<const void*>(one), region);
+  for (const auto one : all) failed += !cache.acquire(reinterpret_cast<void*>(one), region);
   auto left = std::strtoull(arguments[2], nullptr, 10);
   for (std::size_t at = 0; left > 0; --left) {
-    failed += !cache.acquire(reinterpret_cast<const void*>(all[at]), region);
+    failed += !cache.acquire(reinterpret_cast<void*>(all[at]), region);
     if (++at == all.size()) at = 0;
   }
   return failed == 0 ? 0 : 1;

@@ -50,7 +50,7 @@ status copy(device_pointer to, device_pointer from, std::uint64_t bytes) noexcep
   if (!accessible(all, to, bytes, access_rights::read_write) || !accessible(all, from, bytes, access_rights::read)) {
     return status::invalid_value;
   }
-  std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+  std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes);
   return status::success;
 }
 

@@ -25,7 +25,7 @@ libfabric_registrar on(fake_domain& domain, libfabric_registrar_options options 
   return std::move(*made);
 }
 
-std::uint64_t flags_for(rights access, int mr_mode = 0) {
+std::uint64_t flags_for(access_flags access, int mr_mode = 0) {
   fake_domain domain(mr_mode, FI_MSG | FI_RMA | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_ATOMIC);
   auto registrar = on(domain);
   auto made = registrar.open(memory, access);
@@ -34,32 +34,32 @@ std::uint64_t flags_for(rights access, int mr_mode = 0) {
 }
 
 TEST(libfabric_domain, rights_are_flags) {
-  EXPECT_EQ(flags_for(rights::local_read), FI_SEND | FI_WRITE);
-  EXPECT_EQ(flags_for(rights::local_write), FI_RECV | FI_READ);
-  EXPECT_EQ(flags_for(rights::remote_read), FI_REMOTE_READ);
-  EXPECT_EQ(flags_for(rights::remote_write), FI_REMOTE_WRITE);
-  EXPECT_EQ(flags_for(rights::remote_atomic), FI_REMOTE_READ | FI_REMOTE_WRITE);
-  EXPECT_EQ(flags_for(rights::local_read, FI_MR_COLLECTIVE), FI_SEND | FI_WRITE | FI_COLLECTIVE);
-  EXPECT_EQ(flags_for(rights::remote_read, FI_MR_COLLECTIVE), FI_REMOTE_READ);
+  EXPECT_EQ(flags_for(access_flags::local_read), FI_SEND | FI_WRITE);
+  EXPECT_EQ(flags_for(access_flags::local_write), FI_RECV | FI_READ);
+  EXPECT_EQ(flags_for(access_flags::remote_read), FI_REMOTE_READ);
+  EXPECT_EQ(flags_for(access_flags::remote_write), FI_REMOTE_WRITE);
+  EXPECT_EQ(flags_for(access_flags::remote_atomic), FI_REMOTE_READ | FI_REMOTE_WRITE);
+  EXPECT_EQ(flags_for(access_flags::local_read, FI_MR_COLLECTIVE), FI_SEND | FI_WRITE | FI_COLLECTIVE);
+  EXPECT_EQ(flags_for(access_flags::remote_read, FI_MR_COLLECTIVE), FI_REMOTE_READ);
 }
 
 TEST(libfabric_domain, rights_follow_the_capabilities) {
   fake_domain messages(0, FI_MSG);
   EXPECT_EQ(on(messages).limits().supported, local_access);
-  EXPECT_EQ(on(messages).open(memory, rights::remote_read).error().code, errc::unsupported);
+  EXPECT_EQ(on(messages).open(memory, access_flags::remote_read).error().code, errc::unsupported);
   EXPECT_TRUE(messages.asked.empty());
 }
 
 TEST(libfabric_domain, RMA_without_a_direction_is_all_directions) {
-  const auto remote = rights::remote_read | rights::remote_write;
+  const auto remote = access_flags::remote_read | access_flags::remote_write;
   const auto with = [](std::uint64_t capabilities) {
     fake_domain domain(0, capabilities);
     return on(domain).limits().supported;
   };
   EXPECT_EQ(with(FI_RMA), local_access | remote);
-  EXPECT_EQ(with(FI_ATOMIC), local_access | remote | rights::remote_atomic);
+  EXPECT_EQ(with(FI_ATOMIC), local_access | remote | access_flags::remote_atomic);
   EXPECT_EQ(with(FI_RMA | FI_WRITE), local_access);
-  EXPECT_EQ(with(FI_RMA | FI_REMOTE_READ), local_access | rights::remote_read);
+  EXPECT_EQ(with(FI_RMA | FI_REMOTE_READ), local_access | access_flags::remote_read);
 }
 
 TEST(libfabric_domain, exactly_the_range_is_registered) {
@@ -72,13 +72,13 @@ TEST(libfabric_domain, exactly_the_range_is_registered) {
 }
 
 TEST(libfabric_domain, peers_say_offsets_or_addresses) {
-  const auto* const mine = reinterpret_cast<const void*>(0x11000);
+  auto* const mine = reinterpret_cast<void*>(0x11000);
   for (const auto& [mode, said] : {std::pair{0, 0x1000U},
                                    {int{FI_MR_SCALABLE}, 0x1000U},
                                    {FI_MR_VIRT_ADDR, 0x11000U},
                                    {int{FI_MR_BASIC}, 0x11000U}}) {
     fake_domain domain(mode);
-    auto made = on(domain).open(memory, rights::remote_read);
+    auto made = on(domain).open(memory, access_flags::remote_read);
     ASSERT_TRUE(made);
     EXPECT_EQ(made->peer_address(mine), said) << mode;
   }
@@ -243,7 +243,7 @@ TEST(libfabric_domain, a_refused_close_leaves_all_as_it_was) {
 TEST(libfabric_domain, a_close_that_failed_otherwise_is_not_tried_again) {
   for (const int refused : {FI_EINVAL, FI_EIO, FI_ENODEV}) {
     fake_domain domain(0);
-    cache keeping{on(domain), {.monitor = monitor_choice::explicit_}};
+    cache keeping{on(domain), {.monitor = monitor_choice::manual}};
     const std::vector<char> bytes(100);
     ASSERT_TRUE(keeping.acquire(bytes.data(), bytes.size()));
     domain.refuse_close = -refused;

@@ -52,7 +52,7 @@ TYPED_TEST(libfabric_keys_of, threads_and_registrars_are_unique_while_they_live)
   const auto work = [&](libfabric_registrar& registrar) {
     std::vector<libfabric_registrar::registration_type> made;
     for (int i = 0; i < 200; ++i) {
-      auto one = registrar.open(memory.pages(0, 1), local_access | rights::remote_write);
+      auto one = registrar.open(memory.pages(0, 1), local_access | access_flags::remote_write);
       ASSERT_TRUE(one) << describe(one.error());
       made.push_back(*one);
       const std::lock_guard lock(mutex);

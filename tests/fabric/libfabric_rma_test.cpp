@@ -20,7 +20,7 @@ namespace {
 using std::string_view_literals::operator""sv;
 
 using cache_type = pinfold::cache<libfabric_registrar>;
-constexpr auto for_peers = local_access | rights::remote_read | rights::remote_write;
+constexpr auto for_peers = local_access | access_flags::remote_read | access_flags::remote_write;
 
 class libfabric_rma : public ::testing::TestWithParam<const char*> {
  protected:
@@ -39,34 +39,34 @@ class libfabric_rma : public ::testing::TestWithParam<const char*> {
   }
   static cache_options options() {
     cache_options keeping;
-    keeping.monitor = monitor_choice::explicit_;
+    keeping.monitor = monitor_choice::manual;
     return keeping;
   }
 
   /// Puts, from memory of the near end that its cache registers, to `to` of the far end by the lease on it.
   int put(const std::vector<char>& bytes, const lease<libfabric_registrar>& theirs, const void* to) {
-    auto mine = near->acquire(bytes.data(), bytes.size(), rights::local_read);
+    auto mine = near->acquire(bytes.data(), bytes.size(), access_flags::local_read);
     if (!mine) throw std::runtime_error(describe(mine.error()));
-    const auto target = theirs.handle();
-    return nodes->put(bytes.data(), bytes.size(), mine->handle().desc, target.peer_address(to), target.key);
+    const auto target = theirs.registration();
+    return nodes->put(bytes.data(), bytes.size(), mine->registration().desc, target.peer_address(to), target.key);
   }
   int get(std::vector<char>& into, const lease<libfabric_registrar>& theirs, const void* from) {
     auto mine = near->acquire(into.data(), into.size());
     if (!mine) throw std::runtime_error(describe(mine.error()));
-    const auto source = theirs.handle();
-    return nodes->get(into.data(), into.size(), mine->handle().desc, source.peer_address(from), source.key);
+    const auto source = theirs.registration();
+    return nodes->get(into.data(), into.size(), mine->registration().desc, source.peer_address(from), source.key);
   }
 
   /// Returns whether a put of 'n's is refused. udp and shm do not answer what they refuse, so the timeout is short.
   bool refuses(std::size_t bytes, std::uint64_t peer_address, std::uint64_t key) {
     late_.assign(bytes, 'n');
-    auto mine = near->acquire(late_.data(), bytes, rights::local_read);
+    auto mine = near->acquire(late_.data(), bytes, access_flags::local_read);
     if (!mine) throw std::runtime_error(describe(mine.error()));
     nodes->timeout = std::chrono::seconds(1);
-    return nodes->put(late_.data(), bytes, mine->handle().desc, peer_address, key) != 0;
+    return nodes->put(late_.data(), bytes, mine->registration().desc, peer_address, key) != 0;
   }
   bool refuses(std::size_t bytes, const lease<libfabric_registrar>& theirs, const void* to) {
-    return refuses(bytes, theirs.handle().peer_address(to), theirs.handle().key);
+    return refuses(bytes, theirs.registration().peer_address(to), theirs.registration().key);
   }
 
   std::vector<char> late_;  // outlives the endpoints, which may still send from it
@@ -120,7 +120,7 @@ TEST_P(libfabric_rma, R24_a_peer_reaches_the_bytes_that_were_opened_to_it_and_no
 
 TEST_P(libfabric_rma, a_peer_without_the_right_is_refused) {
   std::vector<char> there(4096, 'o');
-  auto theirs = far->acquire(there.data(), there.size(), local_access | rights::remote_read);
+  auto theirs = far->acquire(there.data(), there.size(), local_access | access_flags::remote_read);
   ASSERT_TRUE(theirs);
   EXPECT_TRUE(refuses(4096, *theirs, there.data()));
   EXPECT_EQ(std::count(there.begin(), there.end(), 'o'), 4096);
@@ -131,14 +131,14 @@ TEST_P(libfabric_rma, a_key_that_was_withdrawn_reaches_nothing) {
   std::vector<char> other(4096, 'o');
   auto theirs = far->acquire(there.data(), there.size(), for_peers);
   ASSERT_TRUE(theirs);
-  const auto old = theirs->handle();
+  const auto old = theirs->registration();
   ASSERT_EQ(put(numbered(4096, 2), *theirs, there.data()), 0);
   std::ranges::fill(there, 'o');
   ASSERT_TRUE(theirs->release());
   ASSERT_TRUE(far->flush());
   auto next = far->acquire(other.data(), other.size(), for_peers);
   ASSERT_TRUE(next);
-  EXPECT_NE(next->handle().key, old.key);
+  EXPECT_NE(next->registration().key, old.key);
   EXPECT_TRUE(refuses(4096, old.peer_address(there.data()), old.key));
   EXPECT_EQ(std::count(there.begin(), there.end(), 'o'), 4096);
   EXPECT_EQ(std::count(other.begin(), other.end(), 'o'), 4096);

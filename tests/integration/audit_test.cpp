@@ -17,7 +17,7 @@ struct audited : ::testing::Test {
   std::vector<event> heard;
   test_ring ring;
   pinfold::cache<io_uring_registrar> cache{
-      registrar_on(ring), keeping({.audit_one_in = 1, .sink = [this](const event& one) { heard.push_back(one); }})};
+      registrar_on(ring), keeping({.sink = [this](const event& one) { heard.push_back(one); }, .audit_one_in = 1})};
   int file = ::memfd_create("pinfold-test", MFD_CLOEXEC);
   void* at = mapped(nullptr, 0);
 
@@ -62,7 +62,7 @@ TEST_F(audited, other_pages_are_found_told_and_registered_again) {
   std::memset(at, 'B', bytes);
   auto again = cache.acquire(at, bytes);
   ASSERT_TRUE(again) << describe(again.error());
-  EXPECT_EQ(sent(again->handle().index), 'B');
+  EXPECT_EQ(sent(again->registration().index), 'B');
   EXPECT_EQ(cache.statistics().failed_audits, 1U);
   EXPECT_EQ(cache.statistics().opens, 2U);
   ASSERT_FALSE(heard.empty());

@@ -73,15 +73,15 @@ TEST(cli_monitors, people_see_the_monitors_and_what_only_explicit_calls_cover) {
   const bool uncovered = std::any_of(all.begin(), all.end(), [](const json& one) {
     return one.at("happens") == true && one.at("covered_by").empty();
   });
-  EXPECT_EQ(seen.out.find("explicit calls only") != std::string::npos, uncovered) << seen.out;
+  EXPECT_EQ(seen.out.find("manual calls only") != std::string::npos, uncovered) << seen.out;
   const auto shown = in_one_line(seen.out);
   for (const auto& one : all) EXPECT_NE(shown.find(one.at("event").get<std::string>()), std::string::npos) << one;
 }
 
 TEST(cli_monitors, settings_choose_them) {
-  const auto seen = run("info --config", "PINFOLD_MONITOR=userfaultfd+explicit PINFOLD_STRICT=on");
+  const auto seen = run("info --config", "PINFOLD_MONITOR=userfaultfd+manual PINFOLD_STRICT=on");
   EXPECT_EQ(seen.status, 0) << seen.complaints;
-  for (const char* line : {"\nPINFOLD_MONITOR=explicit+userfaultfd\n", "\nPINFOLD_STRICT=on\n"})
+  for (const char* line : {"\nPINFOLD_MONITOR=manual+userfaultfd\n", "\nPINFOLD_STRICT=on\n"})
     EXPECT_NE(seen.out.find(line), std::string::npos) << line << seen.out;
   const auto wrong = run("info --config", "PINFOLD_MONITOR=nothing");
   EXPECT_EQ(wrong.status, 2);
@@ -101,7 +101,7 @@ std::multimap<std::string, json> measured(const std::string& which) {
       found.emplace(row.at("subject"), row);
     }
   }
-  EXPECT_GT(found.count("explicit"), 0U) << which;
+  EXPECT_GT(found.count("manual"), 0U) << which;
   for (const auto& name : proven_in(facts())) EXPECT_GT(found.count(name), 0U) << which << ": " << name;
   return found;
 }
@@ -161,7 +161,7 @@ TEST(cli_perf_monitor, hits_beside_munmap_are_timed_beside_each_kind) {
 
 TEST(cli_perf_monitor, hits_are_compared_with_explicit) {
   const auto rows = measured("hits");
-  EXPECT_EQ(rows.find("explicit")->second.at("ns_extra"), 0);
+  EXPECT_EQ(rows.find("manual")->second.at("ns_extra"), 0);
   for (const auto& [subject, row] : rows) EXPECT_GT(row.at("ns_per_op"), 0) << row;
 }
 
@@ -169,7 +169,7 @@ TEST(cli_perf_monitor, people_see_a_table_for_each_case) {
   const auto seen = run("perf monitor --repeats 1 --seconds 0.01 --regions 100 --many 1000");
   EXPECT_EQ(seen.status, 0) << seen.complaints;
   for (const char* word : {"unrelated-munmap: ", "big-munmap: ", "cached-munmap: ", "hits-beside-munmap: ", "hits: ",
-                           "extra[ns]", "next acquire[us]", "x quiet", "explicit"})
+                           "extra[ns]", "next acquire[us]", "x quiet", "manual"})
     EXPECT_NE(seen.out.find(word), std::string::npos) << word << "\n" << seen.out;
 }
 

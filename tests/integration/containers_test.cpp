@@ -64,7 +64,7 @@ bool is_stale(cache<pipe_registrar>& kept, void* at, unmap_function* unmap) {
   if (::mmap(at, bytes, usable, own | MAP_FIXED_NOREPLACE, -1, 0) != at) return true;
   std::memset(at, 'B', bytes);
   const auto held = kept.acquire(at, bytes);
-  const auto arrived = held ? bytes_behind(held->handle()) : std::vector<char>{};
+  const auto arrived = held ? bytes_behind(held->registration()) : std::vector<char>{};
   return arrived.size() != bytes || std::ranges::count(arrived, 'B') != static_cast<std::ptrdiff_t>(bytes);
 }
 
@@ -161,10 +161,9 @@ TEST_F(containers, R54_the_rule_is_the_same_for_hooks_that_were_asked_for) {
 
 // The control: without the rule, wrong bytes arrive.
 TEST_F(containers, the_application_may_answer_for_the_rest_and_is_wrong_here) {
-  const auto found =
-      in_container(docker_refuses, true, with_library(monitor_choice::hooks | monitor_choice::explicit_));
+  const auto found = in_container(docker_refuses, true, with_library(monitor_choice::hooks | monitor_choice::manual));
   if (!found.possible) GTEST_SKIP() << "no user namespace or no filter here";
-  EXPECT_EQ(found.text(), "explicit+hooks");
+  EXPECT_EQ(found.text(), "manual+hooks");
   EXPECT_GT(found.stale, 0) << "these tests could not fail";
 }
 

@@ -35,7 +35,7 @@ constexpr std::array faults{status::invalid_value, status::out_of_memory, status
 class cuda_faults : public cuda_peer_test, public ::testing::WithParamInterface<close_policy> {
  public:
   static std::string name(const ::testing::TestParamInfo<close_policy>& info) {
-    return info.param == close_policy::inline_ ? "inline" : "deferred";
+    return info.param == close_policy::immediate ? "inline" : "deferred";
   }
 
  protected:
@@ -134,7 +134,7 @@ TEST_P(cuda_faults, R10_R41_any_single_fault_leaves_nothing_behind) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(closes, cuda_faults, ::testing::Values(close_policy::inline_, close_policy::deferred),
+INSTANTIATE_TEST_SUITE_P(closes, cuda_faults, ::testing::Values(close_policy::immediate, close_policy::deferred),
                          cuda_faults::name);
 
 /// Faults of the exporter's side, in this process.

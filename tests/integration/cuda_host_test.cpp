@@ -21,7 +21,7 @@ class cuda_host : public cuda_test {
   static constexpr std::size_t page = test_pages::page;
 
   static host_cache make(cache_options options = {}) {
-    options.monitor = monitor_choice::explicit_;
+    options.monitor = monitor_choice::manual;
     return host_cache(cuda_host_registrar(), std::move(options));
   }
   void TearDown() override {
@@ -30,7 +30,7 @@ class cuda_host : public cuda_test {
   }
 
   void expect_refused(host_cache& cache, const range& what, errc code, status native) {
-    const auto refused = cache.acquire(reinterpret_cast<const void*>(what.begin), what.size());
+    const auto refused = cache.acquire(reinterpret_cast<void*>(what.begin), what.size());
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error(), code) << describe(refused.error());
     EXPECT_EQ(refused.error().native, static_cast<int>(native)) << describe(refused.error());
@@ -47,7 +47,7 @@ TEST_F(cuda_host, the_device_reads_and_writes_what_the_host_has) {
   auto cache = make();
   auto lease = acquire(cache, 0, 2);
   ASSERT_TRUE(lease) << describe(lease.error());
-  const auto device = lease->handle().device_address;
+  const auto device = lease->registration().device_address;
   auto* const bytes = const_cast<void*>(memory.at(0));
   write_pattern(bytes, page, 1);
   EXPECT_TRUE(gpu().holds(device, page, 1));
@@ -63,12 +63,12 @@ TEST_F(cuda_host, R20_what_lies_inside_another_caches_registration_shares_it) {
   auto inner = acquire(two, 2, 3);
   ASSERT_TRUE(outer && inner);
   EXPECT_TRUE(real_gpu() || registrations() == 1U);
-  EXPECT_EQ(inner->handle().device_address, outer->handle().device_address + 2 * page);
-  EXPECT_NE(inner->handle().number, outer->handle().number);
+  EXPECT_EQ(inner->registration().device_address, outer->registration().device_address + 2 * page);
+  EXPECT_NE(inner->registration().number, outer->registration().number);
   EXPECT_TRUE(outer->release());
   EXPECT_TRUE(one.flush());
   EXPECT_TRUE(real_gpu() || registrations() == 1U) << "the inner user still holds it";
-  gpu().write(inner->handle().device_address, page, 3);
+  gpu().write(inner->registration().device_address, page, 3);
   EXPECT_TRUE(inner->release());
   EXPECT_TRUE(two.flush());
 }

@@ -43,7 +43,7 @@ class device_memory {
     EXPECT_TRUE(real_gpu() || at_ == before);
     return at_ == before;
   }
-  [[nodiscard]] const void* at(std::size_t offset = 0) const { return reinterpret_cast<const void*>(at_ + offset); }
+  [[nodiscard]] void* at(std::size_t offset = 0) const { return reinterpret_cast<void*>(at_ + offset); }
   [[nodiscard]] range all() const { return {at_, at_ + bytes_}; }
 
  private:
@@ -64,7 +64,7 @@ class cuda_identified : public cuda_test {
   }
   void expect_error(errc code, const range& what) {
     auto cache = make();
-    const auto refused = cache.acquire(reinterpret_cast<const void*>(what.begin), what.size());
+    const auto refused = cache.acquire(reinterpret_cast<void*>(what.begin), what.size());
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error(), code) << describe(refused.error());
     EXPECT_EQ(cache.statistics().open, 0U);
@@ -92,7 +92,7 @@ TEST_F(cuda_identified, R32_compared_memory_allocated_again_is_never_a_hit) {
   for (int round = 0; round < 20; ++round) {
     const auto lease = cache.acquire(memory.at(), size);
     ASSERT_TRUE(lease) << describe(lease.error());
-    EXPECT_EQ(lease->handle().identity, identify_cuda_memory(memory.all()));
+    EXPECT_EQ(lease->registration().identity, identify_cuda_memory(memory.all()));
     SKIP_UNLESS_SAME(memory.allocate_again());
     EXPECT_FALSE(cache.find(memory.at(), size)) << "nor is it found";
   }
@@ -109,7 +109,7 @@ TEST_F(cuda_identified, R32_a_part_of_a_larger_allocation_than_before_is_not_a_h
   SKIP_UNLESS_SAME(larger.all().begin == before);
   const auto lease = cache.acquire(larger.at(), 100);
   ASSERT_TRUE(lease);
-  EXPECT_EQ(lease->handle().identity, identify_cuda_memory(larger.all()));
+  EXPECT_EQ(lease->registration().identity, identify_cuda_memory(larger.all()));
   EXPECT_EQ(cache.statistics().opens, 2U);
 }
 
@@ -124,7 +124,7 @@ TEST_F(cuda_identified, R32_announced_memory_is_a_hit_until_it_is_announced) {
   EXPECT_FALSE(cache.find(memory.at(), size));
   const auto lease = cache.acquire(memory.at(), size);
   ASSERT_TRUE(lease);
-  EXPECT_EQ(lease->handle().identity, identify_cuda_memory(memory.all()));
+  EXPECT_EQ(lease->registration().identity, identify_cuda_memory(memory.all()));
 }
 
 TEST_F(cuda_identified, R5_a_lease_on_freed_memory_stays_and_is_stale) {
@@ -136,7 +136,7 @@ TEST_F(cuda_identified, R5_a_lease_on_freed_memory_stays_and_is_stale) {
   ASSERT_TRUE(fresh);
   EXPECT_TRUE(old->stale());
   EXPECT_FALSE(fresh->stale());
-  EXPECT_NE(old->handle().identity, fresh->handle().identity);
+  EXPECT_NE(old->registration().identity, fresh->registration().identity);
   EXPECT_TRUE(old->release());
   EXPECT_EQ(cache.statistics().open, 1U);
 }
@@ -145,7 +145,7 @@ TEST_F(cuda_identified, memory_that_was_freed_is_not_found_and_not_registered) {
   auto cache = make();
   ASSERT_TRUE(cache.acquire(memory.at(), size));
   const auto gone = memory.all();
-  const void* const at = memory.at();
+  void* const at = memory.at();
   memory.free();
   EXPECT_FALSE(cache.find(at, size));
   EXPECT_EQ(cache.acquire(at, size).error(), errc::invalid_argument);
@@ -197,7 +197,7 @@ class cuda_identified_segments : public cuda_test {
     gpu().demand([&] { return gpu().calls().mem_unmap(at_ + which * segment, segment); });
     map(which);
   }
-  [[nodiscard]] const void* at(std::size_t offset) const { return reinterpret_cast<const void*>(at_ + offset); }
+  [[nodiscard]] void* at(std::size_t offset) const { return reinterpret_cast<void*>(at_ + offset); }
 
  private:
   void map(std::size_t which) {
@@ -233,7 +233,7 @@ TEST_F(cuda_identified_segments, a_range_over_two_segments_is_refused) {
 
 TEST_F(cuda_identified, R46_nothing_stale_while_a_thread_frees_and_allocates) {
   auto cache = make();
-  const void* const at = memory.at();
+  void* const at = memory.at();
   std::atomic<std::uint64_t> published{identify_cuda_memory(memory.all())->id};
   std::atomic<bool> over{false};
   std::atomic<int> stale{0};
@@ -244,10 +244,10 @@ TEST_F(cuda_identified, R46_nothing_stale_while_a_thread_frees_and_allocates) {
       const auto lease = cache.acquire(at, size);
       if (!lease) continue;  // the memory was just free
       ++leased;
-      if (lease->handle().identity.id < before) ++stale;
+      if (lease->registration().identity.id < before) ++stale;
       const auto between = published.load();
       const auto found = cache.find(at, size);
-      if (found && found->handle().identity.id < between) ++stale;
+      if (found && found->registration().identity.id < between) ++stale;
     }
   };
   {

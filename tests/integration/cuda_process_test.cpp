@@ -271,7 +271,7 @@ TEST_F(cuda_contexts, R37_a_forked_child_is_refused_and_harms_nothing) {
   EXPECT_EQ(in_child([&] {
               cuda_ipc_importer& inherited = cache.backend();
               EXPECT_EQ(inherited.open(any_peer, memory.handle).error(), errc::unsupported);
-              EXPECT_FALSE(inherited.close(lease->mapping()));
+              EXPECT_FALSE(inherited.close(lease->registration()));
               EXPECT_EQ(exporter->share(memory.address).error(), errc::unsupported);
               EXPECT_EQ(cuda_ipc_importer().open(any_peer, memory.handle).error(), errc::unsupported);
               auto moved = std::move(inherited);  // and the moved object ends here

@@ -94,7 +94,7 @@ TEST(fault_injection, R10_R41_any_single_fault_leaves_nothing_behind) {
                           {errc::already_mapped, native_kind::posix, 16, "injected: already mapped"},
                           {errc::stale_handle, native_kind::posix, 9, "injected: stale handle"}};
   for (const bool retain : {true, false})
-    for (const auto closes : {close_policy::inline_, close_policy::deferred}) {
+    for (const auto closes : {close_policy::immediate, close_policy::deferred}) {
       const cache_options options{.retain = retain, .max_count = 4, .closes = closes};
       const auto calls = run_with(SIZE_MAX, faults[0], options);
       ASSERT_GT(calls, 15U) << "the scenario must reach the driver";

@@ -41,8 +41,8 @@ TEST(io_uring_cache, bytes_arrive_through_containment_hits) {
     auto part = cache.acquire(sent.data() + at, 65536);
     auto into = cache.acquire(got.data() + at, 65536);
     ASSERT_TRUE(part && into);
-    ASSERT_EQ(ring.write(file.descriptor, sent.data() + at, 65536, at, part->handle().index), 65536);
-    ASSERT_EQ(ring.read(file.descriptor, got.data() + at, 65536, at, into->handle().index), 65536);
+    ASSERT_EQ(ring.write(file.descriptor, sent.data() + at, 65536, at, part->registration().index), 65536);
+    ASSERT_EQ(ring.read(file.descriptor, got.data() + at, 65536, at, into->registration().index), 65536);
   }
   EXPECT_EQ(sent, got);
   EXPECT_EQ(cache.statistics().hits, sent.size() / 65536);
@@ -61,7 +61,7 @@ TEST(io_uring_cache, R37_a_child_that_ends_its_copy_takes_nothing_from_the_paren
     return 0;
   });
   EXPECT_EQ(child.reap(), 0);
-  EXPECT_EQ(ring.write(file.descriptor, sent.data(), 4096, 0, held->handle().index), 4096);
+  EXPECT_EQ(ring.write(file.descriptor, sent.data(), 4096, 0, held->registration().index), 4096);
 }
 
 TEST(io_uring_cache, stale_registration_brings_old_bytes_and_the_cache_does_not) {
@@ -87,10 +87,10 @@ TEST(io_uring_cache, stale_registration_brings_old_bytes_and_the_cache_does_not)
     return seen[0] == seen[bytes - 1] ? seen[0] : '?';
   };
   EXPECT_TRUE(kept->stale());
-  EXPECT_EQ(arrived(kept->handle().index), 'A') << "the danger is real: the old registration moves the old bytes";
+  EXPECT_EQ(arrived(kept->registration().index), 'A') << "the danger is real: the old registration moves the old bytes";
   auto fresh = cache.acquire(first, bytes);
   ASSERT_TRUE(fresh);
-  EXPECT_EQ(arrived(fresh->handle().index), 'B');
+  EXPECT_EQ(arrived(fresh->registration().index), 'B');
   ::munmap(first, bytes);
 }
 
@@ -108,7 +108,7 @@ int move_as_ordinary_user() {
   for (std::size_t at = 0; at < sent.size(); at += 65536) {
     auto part = cache.acquire(sent.data() + at, 65536);
     if (!part) return std::fprintf(stderr, "%s\n", describe(part.error()).c_str()), 1;
-    if (ring.write(file.descriptor, sent.data() + at, 65536, 0, part->handle().index) != 65536) return 1;
+    if (ring.write(file.descriptor, sent.data() + at, 65536, 0, part->registration().index) != 65536) return 1;
     if (::pread(file.descriptor, got.data(), got.size(), 0) != 65536) return 1;
     if (std::memcmp(got.data(), sent.data() + at, got.size()) != 0) return 1;
   }

@@ -108,7 +108,7 @@ TEST_P(io_uring_pool, R51_lease_keeps_a_freed_buffer_usable_for_the_kernel) {
       in_flight = std::move(*pool.lease(data));
       pool.deallocate(data, 4 * kib);
     }
-    EXPECT_EQ(ring.write(file.descriptor, data, 4 * kib, 0, in_flight.handle().index), static_cast<int>(4 * kib));
+    EXPECT_EQ(ring.write(file.descriptor, data, 4 * kib, 0, in_flight.registration().index), static_cast<int>(4 * kib));
     expect_in_file(file.descriptor, std::vector<std::byte>(4 * kib, std::byte{7}), 0);
   }
   expect_pinned(start);
@@ -135,10 +135,9 @@ TEST_P(io_uring_pool, R50_threads_share_one_ring_and_one_pool) {
   expect_pinned(start);
 }
 
-INSTANTIATE_TEST_SUITE_P(monitors, io_uring_pool,
-                         ::testing::Values(monitor_choice::automatic, monitor_choice::explicit_),
+INSTANTIATE_TEST_SUITE_P(monitors, io_uring_pool, ::testing::Values(monitor_choice::automatic, monitor_choice::manual),
                          [](const auto& which) {
-                           return std::string(which.param == monitor_choice::automatic ? "automatic" : "explicit");
+                           return std::string(which.param == monitor_choice::automatic ? "automatic" : "manual");
                          });
 
 }  // namespace

@@ -76,7 +76,7 @@ TEST(io_uring_cache, R26_batch_is_not_slower_than_one_call_a_buffer) {
     std::vector<cache_type::lease> leases;
     auto start = clock::now();
     for (const range& one : buffers.ranges)
-      leases.push_back(std::move(*cache.acquire(reinterpret_cast<const void*>(one.begin), one.size())));
+      leases.push_back(std::move(*cache.acquire(reinterpret_cast<void*>(one.begin), one.size())));
     single = std::min(single, clock::now() - start);
     leases.clear();
     ASSERT_TRUE(cache.flush());

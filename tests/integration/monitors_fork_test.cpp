@@ -100,12 +100,12 @@ TEST_P(fork_of_a_monitored_process, the_parent_may_end_before_the_child) {
 }
 
 INSTANTIATE_TEST_SUITE_P(monitors, fork_of_a_monitored_process,
-                         ::testing::Values(monitor_choice::hooks | monitor_choice::explicit_,
-                                           monitor_choice::userfaultfd, monitor_choice::automatic),
+                         ::testing::Values(monitor_choice::hooks | monitor_choice::manual, monitor_choice::userfaultfd,
+                                           monitor_choice::automatic),
                          [](const auto& one) {
-                           return std::string(includes(one.param, monitor_choice::hooks) ? "hooks"
-                                              : one.param == monitor_choice::userfaultfd ? "userfaultfd"
-                                                                                         : "automatic");
+                           return std::string(contains_any(one.param, monitor_choice::hooks) ? "hooks"
+                                              : one.param == monitor_choice::userfaultfd     ? "userfaultfd"
+                                                                                             : "automatic");
                          });
 
 // The kernel copies pinned pages for the child (Linux 5.12), so the parent's registration stays right.
@@ -124,7 +124,7 @@ TEST(fork_of_registered_memory, R37_the_parent_sends_what_it_writes_afterwards) 
     return told && first == 'A' ? 0 : 1;
   });
   std::memset(at, 'B', bytes);
-  EXPECT_EQ(ring.write(file, at, bytes, 0, held->handle().index), static_cast<int>(bytes));
+  EXPECT_EQ(ring.write(file, at, bytes, 0, held->registration().index), static_cast<int>(bytes));
   std::vector<char> got(bytes);
   EXPECT_EQ(::pread(file, got.data(), bytes, 0), static_cast<ssize_t>(bytes));
   EXPECT_EQ(got, std::vector<char>(bytes, 'B'));

@@ -64,7 +64,7 @@ class two_copies : public ::testing::Test {
 };
 
 // Each copy contains code that enters the kernel by itself; the application answers for that code here.
-constexpr monitor_choice only_hooks = monitor_choice::hooks | monitor_choice::explicit_;
+constexpr monitor_choice only_hooks = monitor_choice::hooks | monitor_choice::manual;
 
 /// Expects both copies to be told when a part of the memory goes by any of the calls.
 void expect_both_are_told(const monitors::chosen& mine, const another_copy& theirs) {
@@ -89,7 +89,7 @@ TEST_F(two_copies, R33_R38_both_prove_themselves_and_are_told) {
     const auto mine = monitors::choose(only_hooks);
     ASSERT_TRUE(mine.keeps) << mine.text;
     const another_copy theirs(only_hooks);
-    EXPECT_EQ(theirs.text(), "explicit+hooks");
+    EXPECT_EQ(theirs.text(), "manual+hooks");
     expect_both_are_told(mine, theirs);
     expect_both_are_told(mine, theirs);  // neither copy puts its hooks on top of the other's again
     EXPECT_TRUE(mine.set->all().front()->works());
@@ -131,7 +131,7 @@ TEST_F(two_copies, R33_library_that_is_loaded_after_ucm_proves_itself) {
       ASSERT_TRUE(load_ucm(mode));
       for (int i = 0; i < 20; ++i) {
         const another_copy theirs(only_hooks);
-        ASSERT_EQ(theirs.text(), "explicit+hooks");
+        ASSERT_EQ(theirs.text(), "manual+hooks");
         const some_pages memory(2);
         EXPECT_TRUE(theirs.watch(memory.pages(0, 2))) << theirs.why();
         ::madvise(memory.at(), page, MADV_DONTNEED);
@@ -180,7 +180,7 @@ TEST_F(two_copies, R38_come_and_go_at_the_same_time_while_threads_call) {
     std::thread theirs([&] {
       while (clock::now() < until) {
         another_copy made(only_hooks);
-        ASSERT_EQ(made.text(), "explicit+hooks");
+        ASSERT_EQ(made.text(), "manual+hooks");
         const some_pages memory(1);
         ASSERT_TRUE(made.watch(memory.pages(0, 1))) << made.why();
         ::madvise(memory.at(), page, MADV_DONTNEED);

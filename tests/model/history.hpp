@@ -89,10 +89,10 @@ struct Arbitrary<pinfold::testing::setup> {
       using namespace pinfold;
       pinfold::testing::setup made;
       made.options.retain = *gen::arbitrary<bool>();
-      made.options.max_count = *gen::elementOf(std::vector<std::size_t>{0, 0, 1, 3, 5});
-      made.options.max_bytes = *gen::elementOf(std::vector<std::size_t>{0, 0, 192, 512});
+      made.options.max_count = *gen::elementOf(std::vector<std::size_t>{unlimited, unlimited, 1, 3, 5});
+      made.options.max_bytes = *gen::elementOf(std::vector<std::size_t>{unlimited, unlimited, 192, 512});
       made.options.full = *gen::element(when_full::fail, when_full::bypass);
-      made.options.closes = *gen::element(close_policy::inline_, close_policy::deferred);
+      made.options.closes = *gen::element(close_policy::immediate, close_policy::deferred);
       made.capacity = *gen::elementOf(std::vector<std::size_t>{SIZE_MAX, SIZE_MAX, 2, 4});
       return made;
     });

@@ -101,10 +101,10 @@ struct Arbitrary<pinfold::testing::local_setup> {
       pinfold::testing::local_setup made;
       made.options = pinfold::testing::keeping();
       made.options.retain = *gen::weightedElement<bool>({{3, true}, {1, false}});
-      made.options.max_count = *gen::elementOf(std::vector<std::size_t>{0, 0, 2, 4});
-      made.options.max_bytes = *gen::elementOf(std::vector<std::size_t>{0, 0, 100, 300});
+      made.options.max_count = *gen::elementOf(std::vector<std::size_t>{unlimited, unlimited, 2, 4});
+      made.options.max_bytes = *gen::elementOf(std::vector<std::size_t>{unlimited, unlimited, 100, 300});
       made.options.full = *gen::element(when_full::fail, when_full::bypass);
-      made.options.closes = *gen::element(close_policy::inline_, close_policy::deferred);
+      made.options.closes = *gen::element(close_policy::immediate, close_policy::deferred);
       made.capacity = *gen::elementOf(std::vector<std::size_t>{SIZE_MAX, SIZE_MAX, 2, 4});
       return made;
     });

@@ -16,7 +16,7 @@
 #include "model/local_history.hpp"
 #include "model/local_oracle.hpp"
 
-#include <pinfold/monitors/explicit.hpp>
+#include <pinfold/monitors/announce.hpp>
 
 #include <cstdio>
 #include <memory>
@@ -35,14 +35,14 @@ class local_model {
         oracle_(options(as), as.capacity),
         cache_(world.registrar(), keeping(options(as))),
         every_right_(static_cast<std::uint32_t>(cache_.backend().limits().supported)),
-        limited_(as.options.max_bytes != 0 || as.options.max_count != 0 || as.capacity != SIZE_MAX) {
+        limited_(as.options.max_bytes != unlimited || as.options.max_count != unlimited || as.capacity != SIZE_MAX) {
     world_.device->capacity = as.capacity;
     inject();
   }
 
   void take(const local_step& s) {
     const auto memory = some_range(s.a);
-    const auto need = static_cast<rights>(1 + s.b % every_right_);
+    const auto need = static_cast<access_flags>(1 + s.b % every_right_);
     switch (s.what) {
       case local_kind::acquire: return acquire(memory, need, {});
       case local_kind::persistent: return acquire(memory, need, {.persistent = true});
@@ -105,7 +105,7 @@ class local_model {
 
   [[nodiscard]] cache_options options(const local_setup& as) const {
     auto made = as.options;
-    made.max_bytes *= world_.unit;
+    if (made.max_bytes != unlimited) made.max_bytes *= world_.unit;
     return made;
   }
   [[nodiscard]] range units(std::uintptr_t first, std::uintptr_t count) const {
@@ -116,9 +116,9 @@ class local_model {
     constexpr std::uintptr_t lengths[] = {1, 8, 32, 64};
     return units(16 + number % 96, lengths[number / 96 % 4]);
   }
-  static const void* at(const range& memory) { return reinterpret_cast<const void*>(memory.begin); }
+  static void* at(const range& memory) { return reinterpret_cast<void*>(memory.begin); }
 
-  void acquire(const range& memory, rights need, const acquire_options& how) {
+  void acquire(const range& memory, access_flags need, const acquire_options& how) {
     auto got = cache_.acquire(at(memory), memory.size(), need, how);
     local_oracle::item* item = nullptr;
     const auto expected = oracle_.acquire(memory, need, how.persistent, how.bypass, item, taken(got));
@@ -133,13 +133,13 @@ class local_model {
   template <class Lease>
   std::optional<local_oracle::choice> taken(const Lease& got) const {
     if (!got) return std::nullopt;
-    const auto one = world_.device->now().at(world_.number_of(got->handle()));
+    const auto one = world_.device->now().at(world_.number_of(got->registration()));
     return local_oracle::choice{one.memory, one.access};
   }
 
   // A batch does the same as single requests, but may close due entries later and in another order. So the model tries
   // batches only where nothing runs short, and compares when all due closes are done.
-  void batch(std::uint32_t a, std::uint32_t b, rights need) {
+  void batch(std::uint32_t a, std::uint32_t b, access_flags need) {
     if (limited_ || failing_opens_ > 0 || oracle_.failing_closes > 0 || refuse_unions_) return;
     std::vector<range> ranges;
     for (std::uint32_t i = 0; i <= a % 5; ++i) ranges.push_back(units(1000 + 100 * i, 16 + b % 16));
@@ -157,7 +157,7 @@ class local_model {
     same(oracle_.progress(), cache_.progress());
   }
 
-  void find(const range& memory, rights need) {
+  void find(const range& memory, access_flags need) {
     auto got = cache_.find(at(memory), memory.size(), need);
     auto* item = oracle_.find(memory, need, taken(got));
     RC_ASSERT(got.has_value() == (item != nullptr));
@@ -179,7 +179,7 @@ class local_model {
   }
 
   void inject() {
-    world_.device->fail_opens([this](const range&, rights access) -> std::optional<error> {
+    world_.device->fail_opens([this](const range&, access_flags access) -> std::optional<error> {
       if (failing_opens_ > 0) {
         --failing_opens_;
         return error{open_failure_, native_kind::posix, 5, "injected"};

@@ -5,8 +5,8 @@
 
 #include "model/second_chance.hpp"
 
+#include <pinfold/access.hpp>
 #include <pinfold/options.hpp>
-#include <pinfold/rights.hpp>
 #include <pinfold/statistics.hpp>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ class local_oracle {
  public:
   struct item {
     range memory;
-    rights access;
+    access_flags access;
     entry_state state = entry_state::live;
     int leases = 0;
     bool persistent = false;
@@ -43,20 +43,20 @@ class local_oracle {
   /// The entry that the cache took. Where several entries serve a request, any of them is right.
   struct choice {
     range memory;
-    rights access;
+    access_flags access;
   };
 
   /// Sets `held` to the item that the lease is on, when the request succeeds.
-  outcome acquire(const range& wanted, rights need, bool persistent, bool bypass, item*& held,
+  outcome acquire(const range& wanted, access_flags need, bool persistent, bool bypass, item*& held,
                   const std::optional<choice>& taken) {
     if (item* found = bypass ? nullptr : live(wanted, need, taken, persistent))
       return lease(*(held = found), persistent);
-    if (!bypass && options_.max_bytes != 0 && wanted.size() > options_.max_bytes) return errc::larger_than_budget;
+    if (!bypass && wanted.size() > options_.max_bytes) return errc::larger_than_budget;
     close_queued(4);
     const auto access = bypass ? need : need | around(wanted, persistent);
     return open({wanted, access, entry_state::live, 0, persistent, bypass}, need, held);
   }
-  item* find(const range& wanted, rights need, const std::optional<choice>& taken) {
+  item* find(const range& wanted, access_flags need, const std::optional<choice>& taken) {
     item* found = live(wanted, need, taken);
     if (found != nullptr) lease(*found, false);
     return found;
@@ -65,7 +65,7 @@ class local_oracle {
     if (--one.leases > 0) return true;
     if (one.state == entry_state::live && one.persistent && !one.bypass) return true;
     if (one.state == entry_state::live && options_.retain && !one.bypass) return true;
-    if (options_.closes == close_policy::inline_) return close(one);
+    if (options_.closes == close_policy::immediate) return close(one);
     if (one.state == entry_state::live) hide(one);
     queued_.push_back(&one);
     return true;
@@ -102,7 +102,7 @@ class local_oracle {
     return all;
   }
   [[nodiscard]] auto registered() const {
-    std::multiset<std::tuple<std::uintptr_t, std::uintptr_t, rights>> all;
+    std::multiset<std::tuple<std::uintptr_t, std::uintptr_t, access_flags>> all;
     for (const auto& i : items_) all.emplace(i.memory.begin, i.memory.end, i.access);
     return all;
   }
@@ -122,18 +122,18 @@ class local_oracle {
     return one.state == entry_state::live && options_.retain && !one.bypass && !one.persistent;
   }
   // A persistent request is not served by a bypass entry, which its last lease closes.
-  item* live(const range& wanted, rights need, const std::optional<choice>& taken, bool persistent = false) {
+  item* live(const range& wanted, access_flags need, const std::optional<choice>& taken, bool persistent = false) {
     item* first = nullptr;
     for (item* i : in_order()) {
       if (persistent && i->bypass) continue;
-      if (!findable(*i) || !i->memory.contains(wanted) || !includes(i->access, need)) continue;
+      if (!findable(*i) || !i->memory.contains(wanted) || !contains_all(i->access, need)) continue;
       if (taken && i->memory == taken->memory && i->access == taken->access) return i;
       if (first == nullptr) first = i;
     }
     return first;
   }
-  rights around(const range& wanted, bool persistent) {
-    rights all = rights::none;
+  access_flags around(const range& wanted, bool persistent) {
+    access_flags all = access_flags::none;
     for (auto& i : items_)
       if (findable(i) && !(persistent && i.bypass) && i.memory.contains(wanted)) all = all | i.access;
     return all;
@@ -189,10 +189,9 @@ class local_oracle {
     std::size_t count = 0;
     for (const auto& i : items_)
       if (!i.bypass) used += i.memory.size(), ++count;
-    return (options_.max_bytes == 0 || used + bytes <= options_.max_bytes) &&
-           (options_.max_count == 0 || count + 1 <= options_.max_count);
+    return used + bytes <= options_.max_bytes && count + 1 <= options_.max_count;
   }
-  outcome open(item fresh, rights need, item*& held) {
+  outcome open(item fresh, access_flags need, item*& held) {
     const bool unshared = fresh.bypass;
     const auto bytes = fresh.memory.size();
     for (bool retried = false; !fresh.bypass && !fits(bytes);) {
@@ -225,17 +224,18 @@ class local_oracle {
     if (!unshared) supersede(*held);
     return {};
   }
-  outcome device_says(rights access) {
+  outcome device_says(access_flags access) {
     if (failing_opens > 0) return --failing_opens, open_failure;
     if (refuse_unions && count(access) > 3) return errc::driver_error;
     if (items_.size() >= capacity_) return errc::out_of_resources;
     return {};
   }
-  static int count(rights access) { return __builtin_popcount(static_cast<unsigned>(access)); }
+  static int count(access_flags access) { return __builtin_popcount(static_cast<unsigned>(access)); }
 
   void supersede(const item& by) {
     for (item* i : in_order())
-      if (i != &by && findable(*i) && !i->persistent && by.memory.contains(i->memory) && includes(by.access, i->access))
+      if (i != &by && findable(*i) && !i->persistent && by.memory.contains(i->memory) &&
+          contains_all(by.access, i->access))
         retire(*i);
   }
 

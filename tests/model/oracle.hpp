@@ -51,7 +51,7 @@ class oracle {
     for (;;) {
       if (item* stale = replaced(wanted, part)) {
         mark(*stale);
-        if (options_.closes == close_policy::inline_) close_queued(SIZE_MAX);
+        if (options_.closes == close_policy::immediate) close_queued(SIZE_MAX);
       } else if (item* twin = counts_opens ? nullptr : unusable(wanted)) {
         if (twin->leases > 0) return errc::in_use_conflict;
         const bool owed = twin->state == entry_state::quarantined;
@@ -75,7 +75,7 @@ class oracle {
   bool release(item& one) {
     if (--one.leases > 0) return true;
     if (one.state == entry_state::live && options_.retain && !one.bypass) return true;
-    if (options_.closes == close_policy::inline_) return close(one);
+    if (options_.closes == close_policy::immediate) return close(one);
     one.state = entry_state::draining;
     queued_.push_back(&one);
     return true;
@@ -183,12 +183,11 @@ class oracle {
     std::size_t count = 0;
     for (const auto& i : items_)
       if (!i.bypass) used += i.handle.size, ++count;
-    return (options_.max_bytes == 0 || used + bytes <= options_.max_bytes) &&
-           (options_.max_count == 0 || count + 1 <= options_.max_count);
+    return used + bytes <= options_.max_bytes && count + 1 <= options_.max_count;
   }
   outcome open(item fresh) {
     const auto& wanted = fresh.handle;
-    if (options_.max_bytes != 0 && wanted.size > options_.max_bytes) return errc::larger_than_budget;
+    if (wanted.size > options_.max_bytes) return errc::larger_than_budget;
     for (bool retried = false; !fits(wanted.size);) {
       if (close_one_for_room()) continue;
       if (!retried && !owed_.empty()) {

@@ -38,7 +38,7 @@ TEST(verbs_cost, R11_a_hit_costs_the_same_for_every_size_and_less_than_registeri
   std::printf("%10s %16s %10s %8s\n", "bytes", "registered, us", "cached, us", "gain");
   for (std::size_t bytes = 4096; bytes <= most; bytes *= 4) {
     cache_type each(device.registrar(), {.monitor = monitor_choice::none});
-    cache_type kept(device.registrar(), {.monitor = monitor_choice::explicit_});
+    cache_type kept(device.registrar(), {.monitor = monitor_choice::manual});
     const double registered = cost(each, memory, bytes, 51), cached = cost(kept, memory, bytes, 501);
     EXPECT_EQ(each.statistics().opens, 51U);
     EXPECT_EQ(kept.statistics().opens, 1U);

@@ -50,7 +50,7 @@ std::optional<verbs_dma_buf> some_dma_buf(const range& memory) {
 
 TEST(verbs_fault_injection_pretend, R10_R41_any_fault_of_dma_bufs_leaves_nothing_behind) {
   fake_driver driver({.paging = verbs_paging::on_demand, .dma_buf_of = some_dma_buf});
-  local_faults<fake_driver>(driver, close_policy::inline_).survives({"", 0, 1, false});
+  local_faults<fake_driver>(driver, close_policy::immediate).survives({"", 0, 1, false});
   const int before = open_descriptors();  // includes the descriptors that a process's first cache opens and keeps
   expect_survival(driver, {"ibv_reg_mr_iova2", "ibv_reg_dmabuf_mr", "ibv_dereg_mr"}, codes);
   EXPECT_EQ(open_descriptors(), before);
@@ -82,7 +82,7 @@ TEST(verbs_fault_injection_pretend, a_device_that_goes_at_any_call_leaves_an_emp
     for (std::uint64_t nth = 1, struck = 1; struck > 0; ++nth) {
       SCOPED_TRACE(nth);
       fake_driver driver;
-      pinfold::cache cache(driver.registrar(), {.max_count = 3, .monitor = monitor_choice::explicit_});
+      pinfold::cache cache(driver.registrar(), {.max_count = 3, .monitor = monitor_choice::manual});
       const test_pages memory(8);
       verbs_now.faults.fail("any", nth, code, true);
       for (std::size_t page = 0; page < 8; ++page)

@@ -51,7 +51,7 @@ struct verbs_faults : ::testing::Test {
 
   rdma_device device;
   std::byte* memory = static_cast<std::byte*>(attacks::elsewhere(16 * page));
-  pinfold::cache<verbs_registrar> cache{device.registrar(), {.monitor = monitor_choice::explicit_}};
+  pinfold::cache<verbs_registrar> cache{device.registrar(), {.monitor = monitor_choice::manual}};
 };
 
 TEST_F(verbs_faults, R28_no_room_evicts_and_tries_again) {

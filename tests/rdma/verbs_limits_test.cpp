@@ -47,11 +47,12 @@ int move_64_MiB() {
   std::vector<std::byte> got(piece), sent(std::size_t{64} << 20U);
   for (std::size_t at = 0; at < sent.size(); ++at) sent[at] = static_cast<std::byte>(at / 509 + at);
   const rdma_sink sink(device, got.data(), got.size());
-  cache cache(device.registrar(), {.monitor = monitor_choice::explicit_});
+  cache cache(device.registrar(), {.monitor = monitor_choice::manual});
   for (std::size_t at = 0; at < sent.size(); at += piece) {
     auto part = cache.acquire(sent.data() + at, piece);
     if (!part) return std::fprintf(stderr, "%s\n", describe(part.error()).c_str()), 1;
-    if (pair.write(sent.data() + at, piece, part->handle().lkey, {got.data(), sink.rkey()}) != IBV_WC_SUCCESS) return 2;
+    if (pair.write(sent.data() + at, piece, part->registration().lkey, {got.data(), sink.rkey()}) != IBV_WC_SUCCESS)
+      return 2;
     if (std::memcmp(got.data(), sent.data() + at, piece) != 0) return 3;
   }
   const auto now = cache.statistics();

@@ -15,7 +15,7 @@ namespace pinfold::testing {
 namespace {
 
 constexpr std::size_t bytes = 65536;
-constexpr rights to_peers = rights::remote_write | rights::remote_read;
+constexpr access_flags to_peers = access_flags::remote_write | access_flags::remote_read;
 
 struct verbs_peers : ::testing::Test {
   ~verbs_peers() override {
@@ -47,13 +47,13 @@ struct verbs_peers : ::testing::Test {
 TEST_F(verbs_peers, what_a_peer_writes_through_a_stale_key_is_lost_with_success) {
   const auto pinned = counted_by_kernel("VmPin");
   {
-    cache cache(device.registrar(), {.monitor = monitor_choice::explicit_});
+    cache cache(device.registrar(), {.monitor = monitor_choice::manual});
     auto held = cache.acquire(memory, bytes, to_peers);
     ASSERT_TRUE(held) << describe(held.error());
-    EXPECT_EQ(peer_writes('1', held->handle().rkey), IBV_WC_SUCCESS);
+    EXPECT_EQ(peer_writes('1', held->registration().rkey), IBV_WC_SUCCESS);
     EXPECT_TRUE(memory_is('1'));
     replace_memory();
-    EXPECT_EQ(peer_writes('2', held->handle().rkey), IBV_WC_SUCCESS);
+    EXPECT_EQ(peer_writes('2', held->registration().rkey), IBV_WC_SUCCESS);
     EXPECT_TRUE(memory_is('N')) << "the danger is real: the peer is told of success, and its bytes are nowhere";
   }
   EXPECT_EQ(counted_by_kernel("VmPin"), pinned);
@@ -61,10 +61,10 @@ TEST_F(verbs_peers, what_a_peer_writes_through_a_stale_key_is_lost_with_success)
 
 // The owner invalidates, releases its lease, and only then unmaps the memory: the key is worthless from then on.
 TEST_F(verbs_peers, R30_a_key_that_was_withdrawn_is_refused) {
-  cache cache(device.registrar(), {.monitor = monitor_choice::explicit_});
+  cache cache(device.registrar(), {.monitor = monitor_choice::manual});
   auto held = cache.acquire(memory, bytes, to_peers);
   ASSERT_TRUE(held) << describe(held.error());
-  const auto old_key = held->handle().rkey;
+  const auto old_key = held->registration().rkey;
   cache.invalidate(memory, bytes);
   EXPECT_TRUE(held->stale());
   EXPECT_TRUE(held->release());
@@ -75,21 +75,21 @@ TEST_F(verbs_peers, R30_a_key_that_was_withdrawn_is_refused) {
 
   auto again = cache.acquire(memory, bytes, to_peers);
   ASSERT_TRUE(again) << describe(again.error());
-  EXPECT_NE(again->handle().rkey, old_key);
-  EXPECT_EQ(peer_writes('3', again->handle().rkey), IBV_WC_SUCCESS);
+  EXPECT_NE(again->registration().rkey, old_key);
+  EXPECT_EQ(peer_writes('3', again->registration().rkey), IBV_WC_SUCCESS);
   EXPECT_TRUE(memory_is('3'));
 }
 
 // The message arrives in pages that are no longer mapped; the lease tells that it is stale.
 TEST_F(verbs_peers, R49_a_posted_receive_whose_memory_is_replaced_is_stale) {
-  cache cache(device.registrar(), {.monitor = monitor_choice::explicit_});
+  cache cache(device.registrar(), {.monitor = monitor_choice::manual});
   rdma_pair pair(device);
   std::memset(own, 'M', bytes);
   const rdma_sink message(device, own, bytes);
   {
     auto held = cache.acquire(memory, bytes);
     ASSERT_TRUE(held) << describe(held.error());
-    pair.post_receive(memory, bytes, held->handle().lkey);
+    pair.post_receive(memory, bytes, held->registration().lkey);
     cache.invalidate(memory, bytes);
     replace_memory();
     EXPECT_TRUE(pair.send(own, bytes, message.lkey())) << "both ends are told of success";
@@ -99,7 +99,7 @@ TEST_F(verbs_peers, R49_a_posted_receive_whose_memory_is_replaced_is_stale) {
   EXPECT_EQ(cache.statistics().invalidated_while_leased, 1U);
   auto again = cache.acquire(memory, bytes);
   ASSERT_TRUE(again) << describe(again.error());
-  pair.post_receive(memory, bytes, again->handle().lkey);
+  pair.post_receive(memory, bytes, again->registration().lkey);
   EXPECT_TRUE(pair.send(own, bytes, message.lkey()));
   EXPECT_TRUE(memory_is('M'));
 }

@@ -40,7 +40,7 @@ TEST(verbs_removed, a_device_that_goes_with_leases_out_gives_errors_and_a_clean_
   std::jthread removal;
   std::uint64_t failed_closes = 0;
   {
-    cache cache(device->registrar(), {.monitor = monitor_choice::explicit_});
+    cache cache(device->registrar(), {.monitor = monitor_choice::manual});
     auto held = cache.acquire(memory, bytes);
     ASSERT_TRUE(held) << describe(held.error());
     removal = std::jthread([] { run("rdma link delete rxe9"); });

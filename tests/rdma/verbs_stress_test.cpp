@@ -52,10 +52,11 @@ void move(cache_type& cache, const both_caches& told, const rdma_device& device,
   for (std::uint32_t round = 1; std::chrono::steady_clock::now() < until; ++round) {
     if (random() % 4 == 0) replace(told, from, random() % 2 == 0);
     std::fill_n(from, bytes / 4, seed * 1000003 + round);
-    auto read = cache.acquire(from, bytes, rights::local_read);
-    auto written = cache.acquire(to, bytes, rights::remote_write);
+    auto read = cache.acquire(from, bytes, access_flags::local_read);
+    auto written = cache.acquire(to, bytes, access_flags::remote_write);
     const bool good =
-        read && written && pair.write(from, bytes, read->handle().lkey, {to, written->handle().rkey}) == IBV_WC_SUCCESS;
+        read && written &&
+        pair.write(from, bytes, read->registration().lkey, {to, written->registration().rkey}) == IBV_WC_SUCCESS;
     if (!good) {
       ++all.refused;
       break;  // a pair cannot be used after an error
@@ -74,7 +75,7 @@ void move(cache_type& cache, const both_caches& told, const rdma_device& device,
 monitor_choice monitor_here() {
   const rdma_device device;
   const cache_type probe(device.registrar());
-  return probe.monitors().starts_with("none") ? monitor_choice::explicit_ : monitor_choice::automatic;
+  return probe.monitors().starts_with("none") ? monitor_choice::manual : monitor_choice::automatic;
 }
 
 TEST(verbs_stress, R30_two_caches_eight_threads_no_wrong_byte) {
@@ -86,7 +87,7 @@ TEST(verbs_stress, R30_two_caches_eight_threads_no_wrong_byte) {
     const auto who = monitor_here();
     cache_type first(device.registrar(), {.monitor = who}),
         second(device.registrar(), {.max_count = 12, .monitor = who});
-    const auto told = who == monitor_choice::explicit_ ? both_caches{&first, &second} : both_caches{};
+    const auto told = who == monitor_choice::manual ? both_caches{&first, &second} : both_caches{};
     std::cout << "watched by " << first.monitors() << '\n';
     const auto until = std::chrono::steady_clock::now() + stress_time();
     {

@@ -26,7 +26,7 @@ struct verbs : ::testing::Test {
 
   // Returns whether a peer may do the operation on memory registered with these rights. Each call uses a new pair,
   // since a pair cannot be used after an error.
-  bool peer_may(rights access, ibv_wr_opcode what) {
+  bool peer_may(access_flags access, ibv_wr_opcode what) {
     auto registrar = device.registrar();
     auto made = registrar.open(all(), access);
     EXPECT_TRUE(made) << describe(made.error());
@@ -49,29 +49,31 @@ struct verbs : ::testing::Test {
 TEST_F(verbs, R23_access_flags_are_the_rights_and_what_they_imply) {
   using ::pinfold::verbs::access_flags;
   constexpr unsigned local = IBV_ACCESS_LOCAL_WRITE;
-  EXPECT_EQ(access_flags(rights::local_read), 0U);
+  EXPECT_EQ(access_flags(access_flags::local_read), 0U);
   EXPECT_EQ(access_flags(local_access), local);
-  EXPECT_EQ(access_flags(rights::remote_read), unsigned{IBV_ACCESS_REMOTE_READ}) << "reading needs no right to write";
-  EXPECT_EQ(access_flags(rights::remote_write), local | IBV_ACCESS_REMOTE_WRITE);
-  EXPECT_EQ(access_flags(rights::remote_atomic), local | IBV_ACCESS_REMOTE_ATOMIC);
+  EXPECT_EQ(access_flags(access_flags::remote_read), unsigned{IBV_ACCESS_REMOTE_READ})
+      << "reading needs no right to write";
+  EXPECT_EQ(access_flags(access_flags::remote_write), local | IBV_ACCESS_REMOTE_WRITE);
+  EXPECT_EQ(access_flags(access_flags::remote_atomic), local | IBV_ACCESS_REMOTE_ATOMIC);
 }
 
 TEST_F(verbs, R23_peers_can_do_what_the_rights_say_and_nothing_else) {
-  for (const auto& [right, what] : {std::pair{rights::remote_read, IBV_WR_RDMA_READ},
-                                    {rights::remote_write, IBV_WR_RDMA_WRITE},
-                                    {rights::remote_atomic, IBV_WR_ATOMIC_FETCH_AND_ADD}})
-    for (const auto access : {local_access, rights::remote_read, rights::remote_write, rights::remote_atomic})
+  for (const auto& [right, what] : {std::pair{access_flags::remote_read, IBV_WR_RDMA_READ},
+                                    {access_flags::remote_write, IBV_WR_RDMA_WRITE},
+                                    {access_flags::remote_atomic, IBV_WR_ATOMIC_FETCH_AND_ADD}})
+    for (const auto access :
+         {local_access, access_flags::remote_read, access_flags::remote_write, access_flags::remote_atomic})
       EXPECT_EQ(peer_may(access, what), access == right) << static_cast<int>(access) << ' ' << what;
 }
 
 TEST_F(verbs, R24_peers_reach_no_byte_beside_what_was_opened_to_them) {
-  cache cache(device.registrar(), {.monitor = monitor_choice::explicit_});
-  auto lease = cache.acquire(memory.data() + 100, 1000, rights::remote_write);
+  cache cache(device.registrar(), {.monitor = monitor_choice::manual});
+  auto lease = cache.acquire(memory.data() + 100, 1000, access_flags::remote_write);
   ASSERT_TRUE(lease) << describe(lease.error());
   std::array<std::byte, 64> own{};
   const rdma_sink from(device, own.data(), sizeof own);
   const auto write = [&](std::size_t at) {
-    return rdma_pair(device).write(own.data(), 64, from.lkey(), {memory.data() + at, lease->handle().rkey});
+    return rdma_pair(device).write(own.data(), 64, from.lkey(), {memory.data() + at, lease->registration().rkey});
   };
   EXPECT_EQ(write(100), IBV_WC_SUCCESS);
   EXPECT_EQ(write(1100 - 64), IBV_WC_SUCCESS);
@@ -85,12 +87,13 @@ TEST_F(verbs, R25_limits_are_the_devices) {
   const auto registrar = device.registrar();
   EXPECT_EQ(registrar.limits().max_bytes, says.max_mr_size);
   EXPECT_EQ(registrar.capabilities().max_mr, static_cast<std::uint32_t>(says.max_mr));
-  EXPECT_EQ(includes(registrar.limits().supported, rights::remote_atomic), says.atomic_cap != IBV_ATOMIC_NONE);
+  EXPECT_EQ(contains_all(registrar.limits().supported, access_flags::remote_atomic),
+            says.atomic_cap != IBV_ATOMIC_NONE);
 }
 
 TEST_F(verbs, registers_with_relaxed_ordering) {
   auto registrar = device.registrar({.relaxed_ordering = true});
-  auto made = registrar.open(all(), local_access | rights::remote_write);
+  auto made = registrar.open(all(), local_access | access_flags::remote_write);
   ASSERT_TRUE(made) << describe(made.error());
   EXPECT_TRUE(registrar.close(*made));
 }

@@ -16,7 +16,7 @@ namespace {
 
 cache_options with_budget(std::size_t bytes, std::size_t count) {
   cache_options options;
-  options.monitor = monitor_choice::explicit_;
+  options.monitor = monitor_choice::manual;
   options.max_bytes = bytes;
   options.max_count = count;
   return options;
@@ -26,7 +26,7 @@ cache_options with_budget(std::size_t bytes, std::size_t count) {
 statistics play(const tool::workload& of, cache_options options) {
   cache really(null_registrar{}, std::move(options));
   for (const auto one : of.requests) {
-    const auto* address = reinterpret_cast<const void*>((std::uintptr_t{one} + 1) << 26);
+    auto* const address = reinterpret_cast<void*>((std::uintptr_t{one} + 1) << 26);
     const auto held = really.acquire(address, of.objects[one].bytes);
     EXPECT_TRUE(held) << describe(held.error());
   }
@@ -38,7 +38,7 @@ void expect_same(tool::workload of, std::size_t share, bool in_entries) {
   const auto budget = (in_entries ? of.objects.size() : of.footprint()) / share;
   tool::second_chance ours(of);
   const auto simulated = tool::simulate(of, ours, budget);
-  const auto real = play(of, in_entries ? with_budget(0, budget) : with_budget(budget, 0));
+  const auto real = play(of, in_entries ? with_budget(unlimited, budget) : with_budget(budget, unlimited));
   EXPECT_GT(simulated.evictions, 0U);
   EXPECT_EQ(real.misses, simulated.misses) << of.name << " 1/" << share;
   EXPECT_EQ(real.evicted, simulated.evictions) << of.name << " 1/" << share;

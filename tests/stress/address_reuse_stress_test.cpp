@@ -6,7 +6,7 @@
 #include "support/watchdog.hpp"
 
 #include <pinfold/cache.hpp>
-#include <pinfold/monitors/explicit.hpp>
+#include <pinfold/monitors/announce.hpp>
 
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ struct version_registrar {
   const std::atomic<std::uint64_t>* version;
 
   [[nodiscard]] static registrar_limits limits() noexcept { return {.granularity = 4096}; }
-  [[nodiscard]] result<registration_type> open(range, rights) const noexcept {
+  [[nodiscard]] result<registration_type> open(range, access_flags) const noexcept {
     return registration_type{version->load()};
   }
   [[nodiscard]] static result<void> close(const registration_type&) noexcept { return {}; }
@@ -67,8 +67,8 @@ struct protocol {
 void PrintTo(const protocol& one, std::ostream* to) { *to << one.name; }
 
 const std::vector<protocol> protocols{
-    {"explicit_before", monitor_choice::explicit_, false, say_so_and_unmap, true},
-    {"hooks", monitor_choice::hooks | monitor_choice::explicit_, false, unmap, true},
+    {"explicit_before", monitor_choice::manual, false, say_so_and_unmap, true},
+    {"hooks", monitor_choice::hooks | monitor_choice::manual, false, unmap, true},
     {"automatic", monitor_choice::automatic, false, unmap, true},
     {"strict_userfaultfd", monitor_choice::userfaultfd, true, unmap_inline, true},
     {"bpf", monitor_choice::bpf, false, unmap_inline, true},
@@ -164,7 +164,7 @@ class race {
     const auto held = cache_.acquire(at(), bytes);
     if (!held) {
       ++refused_;
-    } else if (held->handle().version != version_.load()) {
+    } else if (held->registration().version != version_.load()) {
       ++stale_;
     }
   }
@@ -215,7 +215,7 @@ INSTANTIATE_TEST_SUITE_P(by, address_reuse,
 
 // The other tests of this file can fail.
 TEST(address_reuse, an_announcement_after_the_call_is_too_late) {
-  const protocol naive{"told afterwards", monitor_choice::explicit_, false, unmap, false, true};
+  const protocol naive{"told afterwards", monitor_choice::manual, false, unmap, false, true};
   std::string monitors;
   EXPECT_GT(outcome_of(naive, placement::one_cpu, monitors).stale, 0U);
 }

@@ -34,7 +34,9 @@ struct counting_registrar {
   static inline thread_local std::uint64_t discards = 0;
 
   [[nodiscard]] static registrar_limits limits() noexcept { return {.granularity = page}; }
-  [[nodiscard]] static result<registration_type> open(range, rights) noexcept { return registration_type{discards}; }
+  [[nodiscard]] static result<registration_type> open(range, access_flags) noexcept {
+    return registration_type{discards};
+  }
   [[nodiscard]] static result<void> close(const registration_type&) noexcept { return {}; }
 };
 
@@ -85,7 +87,7 @@ class concurrent_discards : public ::testing::TestWithParam<shape> {
       const auto held = cache.acquire(own, page);
       if (!held)
         ++all_.refused;
-      else if (held->handle().discards != counting_registrar::discards)
+      else if (held->registration().discards != counting_registrar::discards)
         ++all_.stale;
       ++all_.rounds;
       if (!GetParam().discard(own)) ++all_.refused;

@@ -33,7 +33,7 @@ struct content_registrar {
     std::uint64_t content;
   };
   [[nodiscard]] static registrar_limits limits() noexcept { return {.granularity = page_bytes}; }
-  [[nodiscard]] static result<registration_type> open(range memory, rights) noexcept {
+  [[nodiscard]] static result<registration_type> open(range memory, access_flags) noexcept {
     std::uint64_t content = 0;
     const iovec here{&content, sizeof content};
     const iovec there{reinterpret_cast<void*>(memory.begin), sizeof content};
@@ -65,8 +65,8 @@ TEST(early_unregister, R30_what_is_registered_while_it_is_unmapped_does_not_stay
     ASSERT_TRUE(map());
     std::atomic_ref(*place()).store(round);
     // 0: registered between the map and the store, which is right as well.
-    if (const auto held = cache.acquire(place(), bytes); held && held->handle().content != round)
-      stale += held->handle().content != 0 ? 1 : 0;
+    if (const auto held = cache.acquire(place(), bytes); held && held->registration().content != round)
+      stale += held->registration().content != 0 ? 1 : 0;
     ASSERT_EQ(::munmap(place(), bytes), 0);
     guard.beat();
   }

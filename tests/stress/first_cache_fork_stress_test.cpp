@@ -47,7 +47,7 @@ TEST_P(first_cache, R37_a_fork_while_it_is_made_leaves_the_child_able_to_make_it
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(monitors, first_cache, ::testing::Values(monitor_choice::explicit_, monitor_choice::automatic),
+INSTANTIATE_TEST_SUITE_P(monitors, first_cache, ::testing::Values(monitor_choice::manual, monitor_choice::automatic),
                          [](const auto& one) { return one.index == 0 ? "none" : "automatic"; });
 
 }  // namespace

@@ -22,8 +22,8 @@ using namespace hazard_fuzz;
 
 const std::vector<watch_case>& fuzzed_sets() {
   static const std::vector<watch_case> list{
-      {"explicit", nullptr, monitor_choice::explicit_, false, true},
-      {"hooks", nullptr, monitor_choice::hooks | monitor_choice::explicit_},  // this program has inline calls
+      {"manual", nullptr, monitor_choice::manual, false, true},
+      {"hooks", nullptr, monitor_choice::hooks | monitor_choice::manual},  // this program has inline calls
       {"userfaultfd", nullptr, monitor_choice::userfaultfd},
       {"strict_userfaultfd", nullptr, monitor_choice::userfaultfd, true},
       {"hooks_and_userfaultfd", nullptr, monitor_choice::hooks | monitor_choice::userfaultfd},
@@ -143,7 +143,7 @@ INSTANTIATE_TEST_SUITE_P(watched_by, hazard_fuzz_of,
 
 // The control: no monitor invalidates these registrations. A fault that is not found here would not be found elsewhere.
 TEST_F(hazard_fuzz_on, finds_memory_of_before_where_no_monitor_tells) {
-  const watch_case unannounced{"unannounced", nullptr, monitor_choice::explicit_};
+  const watch_case unannounced{"unannounced", nullptr, monitor_choice::manual};
   const auto all = monitor_choice::hooks | monitor_choice::userfaultfd | monitor_choice::bpf;
   program_steps::own_arenas();
   run_rounds(unannounced, {all, false, sanitized}, std::min(time_of_each(), std::chrono::milliseconds(5000)));

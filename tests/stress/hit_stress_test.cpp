@@ -26,7 +26,7 @@ inline void dawdle() noexcept {
 #include "support/watchdog.hpp"
 
 #include <pinfold/cache.hpp>
-#include <pinfold/monitors/explicit.hpp>
+#include <pinfold/monitors/announce.hpp>
 
 #include <gtest/gtest.h>
 
@@ -73,7 +73,7 @@ class watched_registrar {
   };
   explicit watched_registrar(std::shared_ptr<world> in) : in_(std::move(in)) {}
   [[nodiscard]] registrar_limits limits() const noexcept { return {}; }
-  [[nodiscard]] result<registration_type> open(const range& where, rights) noexcept {
+  [[nodiscard]] result<registration_type> open(const range& where, access_flags) noexcept {
     if (finding) ++in_->called_by_find;
     const auto version = in_->version[where.begin / region % regions].load();
     const auto key = in_->next++ % world::keys;
@@ -114,7 +114,7 @@ class known {
   ~known() { give_back(); }
 
  private:
-  world::registered& of() { return in_->all[held_.handle().key]; }
+  world::registered& of() { return in_->all[held_.registration().key]; }
   void give_back() {
     if (!held_) return;
     if (!of().open.load()) ++in_->closed_under_a_lease;
@@ -134,7 +134,7 @@ struct arena {
   std::array<known, 32> shelf;  // leases that stay until a thread puts its own in their place
 
   explicit arena(std::size_t budget)
-      : cache(watched_registrar(in), {.max_count = budget, .monitor = monitor_choice::explicit_}) {}
+      : cache(watched_registrar(in), {.max_count = budget, .monitor = monitor_choice::manual}) {}
 
   cache_type::lease acquired(const void* wanted) {
     auto got = cache.acquire(wanted, 4096);
@@ -153,10 +153,10 @@ struct arena {
     const auto which = random() % regions;
     const auto begin = region * (regions + which);
     const auto oldest = in->oldest[which].load();
-    const auto* wanted = reinterpret_cast<const void*>(begin + random() % 4 * 4096);
+    auto* const wanted = reinterpret_cast<void*>(begin + random() % 4 * 4096);
     auto got = random() % 4 == 0 ? found(wanted) : acquired(wanted);
     if (!got) return;
-    const auto& made = in->all[got.handle().key];
+    const auto& made = in->all[got.registration().key];
     if (!made.open || made.begin / region % regions != which) ++in->wrong;
     if (made.version < oldest) ++in->stale;
     known held(*in, std::move(got));
@@ -167,7 +167,7 @@ struct arena {
 
   // Invalidates every second region, and announces the others on the event log, as a monitor does.
   void tell(std::size_t which) {
-    const auto* begin = reinterpret_cast<const void*>(region * (regions + which));
+    auto* const begin = reinterpret_cast<void*>(region * (regions + which));
     which % 2 == 0 ? cache.invalidate(begin, region) : announce_gone(begin, region);
   }
 

@@ -6,7 +6,7 @@
 #include "support/short_lived_cache.hpp"
 #include "support/watchdog.hpp"
 
-#include <pinfold/monitors/explicit.hpp>
+#include <pinfold/monitors/announce.hpp>
 
 #include <array>
 #include <random>
@@ -42,13 +42,14 @@ class versioned_registrar : public fake_group_registrar {
   versioned_registrar(std::shared_ptr<fake_device> device, replaceable_memory& memory, std::shared_ptr<ledger> kept)
       : fake_group_registrar(std::move(device)), memory_(&memory), ledger_(std::move(kept)) {}
 
-  [[nodiscard]] result<registration_type> open(range asked, rights access) noexcept {
+  [[nodiscard]] result<registration_type> open(range asked, access_flags access) noexcept {
     const auto now = look();
     auto made = fake_group_registrar::open(asked, access);
     if (made) note(made->key, now);
     return made;
   }
-  void open_many(std::span<const range> asked, rights access, std::span<result<registration_type>> made) noexcept {
+  void open_many(std::span<const range> asked, access_flags access,
+                 std::span<result<registration_type>> made) noexcept {
     const auto now = look();
     fake_group_registrar::open_many(asked, access, made);
     for (const auto& one : made)
@@ -135,7 +136,7 @@ class arena {
     versioned_registrar::seen seen;
     {
       std::lock_guard guard(kept->mutex);
-      seen = kept->by_key[held.handle().key];
+      seen = kept->by_key[held.registration().key];
     }
     for (std::size_t i = first; i < first + count; ++i)
       if (seen.version[i] != memory.version[i].load()) ++stale;
@@ -149,12 +150,12 @@ class arena {
 
   void use(std::mt19937_64& random, std::size_t first, std::size_t count) {
     const claim mine(memory, first, count);
-    const auto need = random() % 4 == 0 ? rights::remote_read : local_access;
-    auto got = cache.acquire(reinterpret_cast<const void*>(base + first * page), count * page, need,
+    const auto need = random() % 4 == 0 ? access_flags::remote_read : local_access;
+    auto got = cache.acquire(reinterpret_cast<void*>(base + first * page), count * page, need,
                              {.persistent = random() % 200 == 0, .bypass = random() % 50 == 0});
     if (!got) return refused(got.error());
     check(*got, first, count);
-    if (random() % 200 == 0) cache.unpersist(reinterpret_cast<const void*>(base), pages * page);
+    if (random() % 200 == 0) cache.unpersist(reinterpret_cast<void*>(base), pages * page);
   }
 
   void use_batch(std::size_t first, std::size_t count) {
@@ -171,7 +172,7 @@ class arena {
     const claim mine(memory, first, count);
     other.use([&](auto& beside) {
       for (int n = 0; n < 2; ++n) {
-        auto got = beside.acquire(reinterpret_cast<const void*>(base + first * page), count * page);
+        auto got = beside.acquire(reinterpret_cast<void*>(base + first * page), count * page);
         if (!got) refused(got.error());
       }
     });
@@ -194,7 +195,7 @@ class arena {
 
   void replace(std::size_t which) {
     const std::unique_lock mine(memory.in_use[which]);
-    const auto* begin = reinterpret_cast<const void*>(base + which * page);
+    auto* const begin = reinterpret_cast<void*>(base + which * page);
     which % 2 == 0 ? cache.invalidate(begin, page) : announce_gone(begin, page);
     ++memory.version[which];
   }
@@ -214,7 +215,7 @@ class arena {
 TEST(local_cache_stress, never_stale_never_hangs_leaks_nothing) {
   const auto each = std::chrono::milliseconds(stress_time()) / 4;
   for (const std::uint64_t threads : {2U, 8U})
-    for (const auto closes : {close_policy::inline_, close_policy::deferred}) {
+    for (const auto closes : {close_policy::immediate, close_policy::deferred}) {
       cache_options options{.max_count = room, .closes = closes};
       options.reaper = closes == close_policy::deferred;
       options.wait_timeout = std::chrono::milliseconds(500);
@@ -231,7 +232,7 @@ TEST(local_cache_stress, never_stale_never_hangs_leaks_nothing) {
           }
         });
       workers.clear();
-      all.cache.unpersist(reinterpret_cast<const void*>(base), pages * page);
+      all.cache.unpersist(reinterpret_cast<void*>(base), pages * page);
       all.finish();
     }
 }

@@ -233,8 +233,7 @@ TEST_P(monitor_deadlock, R35_monitors_end_and_begin_while_threads_unmap) {
 }
 
 INSTANTIATE_TEST_SUITE_P(by, monitor_deadlock,
-                         ::testing::Values(watched_by{"hooks", monitor_choice::hooks | monitor_choice::explicit_,
-                                                      false},
+                         ::testing::Values(watched_by{"hooks", monitor_choice::hooks | monitor_choice::manual, false},
                                            watched_by{"userfaultfd", monitor_choice::userfaultfd, false},
                                            watched_by{"bpf", monitor_choice::bpf, false},
                                            watched_by{"strict_automatic", monitor_choice::automatic, true}),

@@ -64,7 +64,7 @@ struct arena {
   void give_back(lease held) {
     if (!held) return;
     ++handed_over;
-    if (!all.device->now().contains(held.handle().key) || !held.release()) ++wrong;
+    if (!all.device->now().contains(held.registration().key) || !held.release()) ++wrong;
   }
 
   void live(std::uint64_t life) {

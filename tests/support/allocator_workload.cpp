@@ -181,7 +181,7 @@ class workload {
     }
     const std::lock_guard guard(ring_mutex_);
     const auto size = static_cast<unsigned>(bytes);
-    if (ring_.write(file_, at, size, 0, held->handle().index) != static_cast<int>(size)) {
+    if (ring_.write(file_, at, size, 0, held->registration().index) != static_cast<int>(size)) {
       wrong_.fetch_add(1);
       return;
     }
@@ -206,7 +206,7 @@ class workload {
 
 int run(std::string_view seconds, std::string_view memory, std::string_view monitors) {
   cache_options how;
-  if (monitors == "unannounced") how.monitor = monitor_choice::explicit_;
+  if (monitors == "unannounced") how.monitor = monitor_choice::manual;
   if (monitors == "bpf") how.monitor = monitor_choice::bpf;
   how.strict = monitors == "strict";
   const source& from = memory == "malloc" ? from_malloc : memory == "mappings" ? from_mappings : from_inline_calls;

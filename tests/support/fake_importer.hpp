@@ -92,7 +92,7 @@ class fake_world {
 
  private:
   template <bool>
-  friend class basic_pretend_importer;
+  friend class basic_fake_importer;
 
   struct mapping {
     fake_handle handle;
@@ -131,7 +131,7 @@ class fake_world {
 
 /// An importer over a `fake_world`. With `Duplicates`, the driver opens a handle again that it already has open.
 template <bool Duplicates>
-class basic_pretend_importer {
+class basic_fake_importer {
  public:
   static constexpr const char* name = "pretend";
   static constexpr bool allows_duplicates = Duplicates;
@@ -140,7 +140,7 @@ class basic_pretend_importer {
     std::uint64_t id;
   };
 
-  explicit basic_pretend_importer(std::shared_ptr<fake_world> world) : world_(std::move(world)) {}
+  explicit basic_fake_importer(std::shared_ptr<fake_world> world) : world_(std::move(world)) {}
 
   [[nodiscard]] result<range> check(const fake_handle& handle) const noexcept {
     if (handle.serial == 0) return fail(errc::invalid_handle, "a pretend handle has a serial");
@@ -188,8 +188,8 @@ class basic_pretend_importer {
   std::shared_ptr<fake_world> world_;
 };
 
-using fake_importer = basic_pretend_importer<false>;
-using fake_duplicating_importer = basic_pretend_importer<true>;
+using fake_importer = basic_fake_importer<false>;
+using fake_duplicating_importer = basic_fake_importer<true>;
 
 /// Returns the serial in the mapped memory, which must be that of the handle it was acquired with.
 inline std::uint64_t serial_at(const void* data) {

@@ -23,11 +23,11 @@ class fake_device {
  public:
   struct registered {
     range memory;
-    rights access;
+    access_flags access;
   };
-  using fault = std::function<std::optional<error>(const range&, rights)>;
+  using fault = std::function<std::optional<error>(const range&, access_flags)>;
 
-  registrar_limits limits{.granularity = 1, .supported = static_cast<rights>(31)};
+  registrar_limits limits{.granularity = 1, .supported = static_cast<access_flags>(31)};
   std::size_t capacity = SIZE_MAX;
   std::chrono::microseconds call_takes{0};  ///< for every call of the driver, however many ranges it registers
 
@@ -48,7 +48,7 @@ class fake_device {
   }
   [[nodiscard]] std::size_t open_count() const { return now().size(); }
 
-  [[nodiscard]] result<std::uint64_t> enter(const range& memory, rights access) {
+  [[nodiscard]] result<std::uint64_t> enter(const range& memory, access_flags access) {
     std::lock_guard guard(mutex_);
     if (open_fault_)
       if (auto failure = open_fault_(memory, access)) return tl::unexpected(*failure);
@@ -89,7 +89,7 @@ class fake_registrar {
   explicit fake_registrar(std::shared_ptr<fake_device> device) : device_(std::move(device)) {}
 
   [[nodiscard]] registrar_limits limits() const noexcept { return device_->limits; }
-  [[nodiscard]] result<registration_type> open(range memory, rights access) noexcept {
+  [[nodiscard]] result<registration_type> open(range memory, access_flags access) noexcept {
     device_->call();
     return device_->enter(memory, access).map([](std::uint64_t key) { return registration_type{key}; });
   }
@@ -103,7 +103,8 @@ class fake_registrar {
 class fake_group_registrar : public fake_registrar {
  public:
   using fake_registrar::fake_registrar;
-  void open_many(std::span<const range> memory, rights access, std::span<result<registration_type>> made) noexcept {
+  void open_many(std::span<const range> memory, access_flags access,
+                 std::span<result<registration_type>> made) noexcept {
     device_->call();
     for (std::size_t i = 0; i < memory.size(); ++i)
       made[i] = device_->enter(memory[i], access).map([](std::uint64_t key) { return registration_type{key}; });

@@ -32,11 +32,11 @@ inline void PrintTo(const watch_case& who, std::ostream* to) { *to << who.name; 
 
 inline const std::vector<watch_case>& all_watch_cases() {
   static const std::vector<watch_case> list{
-      {"unannounced", "unannounced", monitor_choice::explicit_},
+      {"unannounced", "unannounced", monitor_choice::manual},
       {"none", nullptr, monitor_choice::none},
-      {"explicit", "`explicit`", monitor_choice::explicit_, false, true},
+      {"manual", "`manual`", monitor_choice::manual, false, true},
       // Hooks alone: the application answers for the events that they do not see, and says nothing.
-      {"hooks", "`hooks`", monitor_choice::hooks | monitor_choice::explicit_},
+      {"hooks", "`hooks`", monitor_choice::hooks | monitor_choice::manual},
       {"userfaultfd", "`userfaultfd`", monitor_choice::userfaultfd},
       {"strict_userfaultfd", nullptr, monitor_choice::userfaultfd, true},
       {"hooks_and_userfaultfd", nullptr, monitor_choice::hooks | monitor_choice::userfaultfd},
@@ -135,7 +135,7 @@ class stage_on : public stage {
     const auto held = cache_.acquire(at.data, at.bytes);
     if (!held) return answer::refused;
     const bool hit = cache_.statistics().hits > hits;
-    const auto arrived = device_.send(at, held->handle(), 'B');
+    const auto arrived = device_.send(at, held->registration(), 'B');
     if (!arrived) return answer::refused;
     if (*arrived != at.bytes) return answer::stale;
     return hit ? answer::fresh : kept_ ? answer::registered_again : answer::not_kept;

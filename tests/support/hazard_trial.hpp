@@ -55,7 +55,7 @@ verdict try_in_child(const watch_case& who, const hazard& what) {
 
 /// Whether this is the control: nothing tells the cache of events, though it keeps registrations, so dangerous events
 /// must bring old bytes.
-inline bool is_control(const watch_case& who) { return who.monitor == monitor_choice::explicit_ && !who.announces; }
+inline bool is_control(const watch_case& who) { return who.monitor == monitor_choice::manual && !who.announces; }
 
 inline void expect_sound(const watch_case& who, const hazard& what, const verdict& seen) {
   const bool brings_old_bytes = seen.what == answer::stale;

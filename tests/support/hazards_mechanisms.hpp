@@ -20,9 +20,8 @@ bool process_discards(const target& at) {
   if (self < 0) return false;
   const iovec memory{at.data, at.bytes};
   const auto descriptor = static_cast<std::uintptr_t>(self), vector = reinterpret_cast<std::uintptr_t>(&memory);
-  const long done =
-      Raw ? raw_call(SYS_process_madvise, reinterpret_cast<const void*>(descriptor), vector, 1, MADV_DONTNEED)
-          : ::syscall(SYS_process_madvise, descriptor, vector, 1L, static_cast<long>(MADV_DONTNEED), 0L);
+  const long done = Raw ? raw_call(SYS_process_madvise, reinterpret_cast<void*>(descriptor), vector, 1, MADV_DONTNEED)
+                        : ::syscall(SYS_process_madvise, descriptor, vector, 1L, static_cast<long>(MADV_DONTNEED), 0L);
   ::close(self);
   return done == static_cast<long>(at.bytes);
 }

@@ -75,10 +75,9 @@ bool attach_over(const target& at) {
   if (segment < 0) return false;
   const auto number = static_cast<unsigned long>(segment);
   // the arguments of shmat are (id, address, flags), so raw_call's parameter names do not fit
-  const bool done =
-      Raw ? raw_call(SYS_shmat, reinterpret_cast<const void*>(number), reinterpret_cast<unsigned long>(at.data),
-                     SHM_REMAP) == static_cast<long>(reinterpret_cast<std::uintptr_t>(at.data))
-          : ::shmat(segment, at.data, SHM_REMAP) == at.data;
+  const bool done = Raw ? raw_call(SYS_shmat, reinterpret_cast<void*>(number), reinterpret_cast<unsigned long>(at.data),
+                                   SHM_REMAP) == static_cast<long>(reinterpret_cast<std::uintptr_t>(at.data))
+                        : ::shmat(segment, at.data, SHM_REMAP) == at.data;
   ::shmctl(segment, IPC_RMID, nullptr);
   return done;
 }

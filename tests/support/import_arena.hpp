@@ -224,7 +224,7 @@ void run_in_every_mode() {
   const auto each = std::chrono::milliseconds(stress_time()) / 8;
   for (const std::uint64_t threads : {2U, 8U})
     for (const bool retain : {true, false})
-      for (const auto closes : {close_policy::inline_, close_policy::deferred}) {
+      for (const auto closes : {close_policy::immediate, close_policy::deferred}) {
         SCOPED_TRACE(::testing::Message() << threads << " threads, retain " << retain);
         cache_options options{.retain = retain, .max_count = arena_room, .closes = closes};
         options.full = retain ? when_full::fail : when_full::wait;

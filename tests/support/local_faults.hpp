@@ -102,14 +102,14 @@ class local_faults {
     cache_options made;
     made.max_count = 6;
     made.closes = closes_;
-    made.monitor = monitor_choice::explicit_;
+    made.monitor = monitor_choice::manual;
     made.sink = [&said](const event& what) {
       if (what.kind == event_kind::close_failed) said.failed_closes.push_back(*what.cause);
     };
     return made;
   }
 
-  auto acquire(cache_type& cache, told& said, std::size_t page, std::size_t count, rights need = local_access,
+  auto acquire(cache_type& cache, told& said, std::size_t page, std::size_t count, access_flags need = local_access,
                acquire_options how = {}) {
     auto got = cache.acquire(memory_.at(page), count * test_pages::page, need, how);
     said.note(got);
@@ -124,7 +124,7 @@ class local_faults {
     for (int round = 0; round < 2; ++round)
       for (std::size_t page = 0; page < 10; page += 2) static_cast<void>(acquire(cache, said, page, 1));
     static_cast<void>(acquire(cache, said, 0, 5));
-    static_cast<void>(acquire(cache, said, 8, 4, rights::remote_write));
+    static_cast<void>(acquire(cache, said, 8, 4, access_flags::remote_write));
     auto shared = acquire(cache, said, 12, 2);
     auto kept = acquire(cache, said, 20, 1, local_access, {.persistent = true});
     auto alone = acquire(cache, said, 12, 1, local_access, {.bypass = true});
@@ -184,7 +184,7 @@ class local_faults {
 template <class Driver>
 void expect_survival(Driver& driver, const std::vector<const char*>& calls, const std::vector<int>& codes) {
   std::uint64_t runs = 0, injected = 0;
-  for (const auto closes : {close_policy::inline_, close_policy::deferred}) {
+  for (const auto closes : {close_policy::immediate, close_policy::deferred}) {
     local_faults<Driver> faults(driver, closes);
     for (const char* const call : calls)
       for (const int code : codes)

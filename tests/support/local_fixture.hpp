@@ -14,7 +14,7 @@ namespace pinfold::testing {
 
 /// Returns the options with the monitor that lets a cache keep anything.
 inline cache_options keeping(cache_options options = {}) {
-  options.monitor = monitor_choice::explicit_;
+  options.monitor = monitor_choice::manual;
   return options;
 }
 
@@ -29,22 +29,22 @@ struct local_fixture {
   local_fixture(const local_fixture&) = delete;
   local_fixture& operator=(const local_fixture&) = delete;
 
-  auto acquire(std::uintptr_t begin, std::uintptr_t end, rights need = local_access, acquire_options how = {}) {
-    return cache.acquire(reinterpret_cast<const void*>(begin), end - begin, need, how);
+  auto acquire(std::uintptr_t begin, std::uintptr_t end, access_flags need = local_access, acquire_options how = {}) {
+    return cache.acquire(reinterpret_cast<void*>(begin), end - begin, need, how);
   }
-  bool cached(std::uintptr_t begin, std::uintptr_t end, rights need = local_access) {
-    return cache.find(reinterpret_cast<const void*>(begin), end - begin, need).has_value();
+  bool cached(std::uintptr_t begin, std::uintptr_t end, access_flags need = local_access) {
+    return cache.find(reinterpret_cast<void*>(begin), end - begin, need).has_value();
   }
   void invalidate(std::uintptr_t begin, std::uintptr_t end) {
-    cache.invalidate(reinterpret_cast<const void*>(begin), end - begin);
+    cache.invalidate(reinterpret_cast<void*>(begin), end - begin);
   }
   /// Acquires and releases.
-  void touch(std::uintptr_t begin, std::uintptr_t end, rights need = local_access) {
+  void touch(std::uintptr_t begin, std::uintptr_t end, access_flags need = local_access) {
     auto lease = acquire(begin, end, need);
     ASSERT_TRUE(lease) << describe(lease.error());
-    const auto made = device->now().at(lease->handle().key);
+    const auto made = device->now().at(lease->registration().key);
     EXPECT_TRUE(made.memory.contains({begin, end}));
-    EXPECT_TRUE(includes(made.access, need));
+    EXPECT_TRUE(contains_all(made.access, need));
   }
   void expect_sound() {
     const auto now = cache.statistics();

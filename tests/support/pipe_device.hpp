@@ -28,7 +28,7 @@ class pipe_registrar {
 
   [[nodiscard]] registrar_limits limits() const noexcept { return {.granularity = 4096, .max_bytes = 65536}; }
 
-  [[nodiscard]] result<registration_type> open(range memory, rights access) noexcept {
+  [[nodiscard]] result<registration_type> open(range memory, access_flags access) noexcept {
     if (auto fine = check_request(limits(), memory, access); !fine) return tl::unexpected(fine.error());
     std::array<int, 2> ends{};
     if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) return fail_errno(errc::out_of_resources, errno, "no pipe");

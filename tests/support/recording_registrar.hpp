@@ -44,7 +44,7 @@ class recording_registrar {
       : real_(std::move(real)), device_(std::move(device)), numbers_(std::move(numbers)) {}
 
   [[nodiscard]] registrar_limits limits() const noexcept { return real_.limits(); }
-  [[nodiscard]] result<registration_type> open(range memory, rights access) noexcept {
+  [[nodiscard]] result<registration_type> open(range memory, access_flags access) noexcept {
     const auto number = device_->enter(memory, access);
     if (!number) return tl::unexpected(number.error());
     auto made = real_.open(memory, access);  // a failed open stays recorded, so that the test sees it

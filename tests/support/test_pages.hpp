@@ -28,9 +28,7 @@ class test_pages {
   [[nodiscard]] range pages(std::size_t first, std::size_t count) const {
     return {begin_ + first * page, begin_ + (first + count) * page};
   }
-  [[nodiscard]] const void* at(std::size_t number) const {
-    return reinterpret_cast<const void*>(begin_ + number * page);
-  }
+  [[nodiscard]] void* at(std::size_t number) const { return reinterpret_cast<void*>(begin_ + number * page); }
 
  private:
   static constexpr std::size_t guard = 8 * page;

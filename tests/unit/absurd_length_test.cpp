@@ -56,7 +56,7 @@ TEST(absurd_length, R59_above_the_registrars_limit_it_is_refused_before_anything
 
 TEST(absurd_length, R59_without_limits_it_is_for_the_registrar_to_refuse) {
   local_fixture f;
-  f.device->fail_opens([](const range&, rights) { return std::optional(error{errc::invalid_range}); });
+  f.device->fail_opens([](const range&, access_flags) { return std::optional(error{errc::invalid_range}); });
   const cost of_all;
   EXPECT_EQ(f.acquire(0x10000, 0x10000 + absurd).error().code, errc::invalid_range);
   of_all.expect_small();

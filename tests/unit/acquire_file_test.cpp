@@ -29,7 +29,7 @@ struct mapped_memfd {
   }
 };
 
-void expect_refused(const void* memory, int file) {
+void expect_refused(void* memory, int file) {
   local_fixture f;
   const auto got = f.cache.acquire(memory, page, local_access, {.file = file});
   ASSERT_FALSE(got);

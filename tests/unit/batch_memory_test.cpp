@@ -51,7 +51,7 @@ struct counting_registrar {
   std::atomic<int>* live;
 
   [[nodiscard]] static registrar_limits limits() noexcept { return {.granularity = 1}; }
-  [[nodiscard]] result<registration_type> open(range, rights) noexcept { return ++*live, registration_type{}; }
+  [[nodiscard]] result<registration_type> open(range, access_flags) noexcept { return ++*live, registration_type{}; }
   [[nodiscard]] result<void> close(const registration_type&) noexcept { return --*live, result<void>(); }
 };
 
@@ -62,7 +62,7 @@ TEST(batch_memory, R26_without_memory_nothing_is_held) {
   for (int left = 0; left < 100; ++left) {
     std::atomic<int> live{0};
     pinfold::cache cache(counting_registrar{&live}, keeping({.drain_timeout = 0s}));
-    for (std::size_t i = 0; i < 10; ++i) ASSERT_TRUE(cache.acquire(reinterpret_cast<const void*>(all[i].begin), 64));
+    for (std::size_t i = 0; i < 10; ++i) ASSERT_TRUE(cache.acquire(reinterpret_cast<void*>(all[i].begin), 64));
     allocations_left = left;
     auto got = cache.acquire_batch(all, local_access, {.workers = 2});
     allocations_left = -1;

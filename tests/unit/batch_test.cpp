@@ -48,7 +48,7 @@ TEST(batch, R26_views_of_few_blocks_register_each_block_once) {
   EXPECT_EQ(batch->registrations(), 51U);
   const auto now = f.device->now();
   for (std::size_t i = 0; i < views.size(); ++i)
-    ASSERT_TRUE(now.at((*batch)[i].handle().key).memory.contains(views[i])) << i;
+    ASSERT_TRUE(now.at((*batch)[i].registration().key).memory.contains(views[i])) << i;
 }
 
 TEST(batch, R26_ranges_with_a_gap_are_not_joined) {
@@ -84,12 +84,13 @@ TEST(batch, R26_merging_stops_where_the_whole_pages_would_be_too_large) {
   auto batch = f.cache.acquire_batch(both);
   ASSERT_TRUE(batch) << describe(batch.error());
   EXPECT_EQ(batch->registrations(), 2U);
-  EXPECT_EQ(f.cache.acquire_batch(both, rights::remote_read)->registrations(), 1U) << "what is exact, is not rounded";
+  EXPECT_EQ(f.cache.acquire_batch(both, access_flags::remote_read)->registrations(), 1U)
+      << "what is exact, is not rounded";
 }
 
 TEST(batch, R26_all_or_nothing) {
   local_fixture f;
-  f.device->fail_opens([](const range& memory, rights) -> std::optional<error> {
+  f.device->fail_opens([](const range& memory, access_flags) -> std::optional<error> {
     if (memory.begin != 0x100000 + 500 * 0x10000) return std::nullopt;
     return error{errc::invalid_range, native_kind::posix, 14, "bad memory"};
   });
@@ -181,7 +182,7 @@ class meeting_place {
 class meeting_registrar : public fake_registrar {
  public:
   explicit meeting_registrar(const std::shared_ptr<fake_device>& device) : fake_registrar(device) {}
-  [[nodiscard]] result<registration_type> open(range memory, rights access) noexcept {
+  [[nodiscard]] result<registration_type> open(range memory, access_flags access) noexcept {
     if (!place_->meet()) return fail(errc::timed_out, "no other thread came");
     return fake_registrar::open(memory, access);
   }

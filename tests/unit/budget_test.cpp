@@ -11,6 +11,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
+TEST(budget, R12_a_limit_of_zero_admits_nothing) {
+  for (const auto& none : {cache_options{.max_bytes = 0}, cache_options{.max_count = 0}}) {
+    local_fixture f(none);
+    EXPECT_EQ(f.acquire(0x1000, 0x2000).error().code, errc::larger_than_budget);
+    EXPECT_TRUE(f.acquire(0x1000, 0x2000, local_access, {.bypass = true}));
+    f.expect_sound();
+  }
+}
+
 TEST(budget, R27_a_bypass_request_may_be_larger_than_the_whole_budget) {
   for (const auto full : {when_full::fail, when_full::wait, when_full::bypass}) {
     local_fixture f({.max_bytes = 0x1000, .full = full});
@@ -50,7 +59,7 @@ TEST(budget, R27_a_persistent_request_does_not_share_a_bypass) {
   EXPECT_TRUE(held->release());
   auto kept = f.acquire(0x10000, 0x11000, local_access, {.persistent = true});
   ASSERT_TRUE(kept) << describe(kept.error());
-  EXPECT_NE(kept->handle().key, beside->handle().key);
+  EXPECT_NE(kept->registration().key, beside->registration().key);
   EXPECT_TRUE(kept->release());
   EXPECT_TRUE(beside->release());
   EXPECT_TRUE(f.cached(0x10000, 0x11000));

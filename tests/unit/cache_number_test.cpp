@@ -72,7 +72,7 @@ TEST(cache_number, R37_a_childs_cache_does_not_find_its_parents_registrations) {
     std::vector<std::unique_ptr<numbered_cache>> all;
     for (std::size_t i = 0; i < numbers; ++i) {
       all.push_back(std::make_unique<numbered_cache>());
-      if (all.back()->find(reinterpret_cast<const void*>(0x10000), 0x1000)) return 3;
+      if (all.back()->find(reinterpret_cast<void*>(0x10000), 0x1000)) return 3;
     }
     return 0;
   });

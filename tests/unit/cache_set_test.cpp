@@ -23,7 +23,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::uintptr_t place = 0x100000;
-const auto* const memory = reinterpret_cast<const void*>(place);
+auto* const memory = reinterpret_cast<void*>(place);
 constexpr std::size_t bytes = 0x2000;
 
 struct three {
@@ -40,7 +40,7 @@ struct three {
     return total;
   }
   void refuse(std::size_t number, errc why) {
-    each[number].device->fail_opens([why](const range&, rights) { return error{why}; });
+    each[number].device->fail_opens([why](const range&, access_flags) { return error{why}; });
   }
 };
 
@@ -50,7 +50,7 @@ TEST(cache_set, registers_with_every_member) {
   ASSERT_TRUE(all) << describe(all.error());
   ASSERT_EQ(all->size(), 3U);
   for (std::size_t i = 0; i < 3; ++i)
-    EXPECT_TRUE(t.each[i].device->now().at((*all)[i].handle().key).memory.contains({place, place + bytes}));
+    EXPECT_TRUE(t.each[i].device->now().at((*all)[i].registration().key).memory.contains({place, place + bytes}));
   EXPECT_EQ(t.leases(), 3U);
 }
 
@@ -60,8 +60,8 @@ TEST(cache_set, registers_with_the_chosen_ones_in_the_order_of_choosing) {
   auto some = t.set.acquire(memory, bytes, local_access, std::array<std::size_t, 2>{2, 0});
   ASSERT_TRUE(some) << describe(some.error());
   ASSERT_EQ(some->size(), 2U);
-  EXPECT_EQ((*some)[0].handle().key, 1U) << "of the last member";
-  EXPECT_EQ((*some)[1].handle().key, 2U) << "of the first";
+  EXPECT_EQ((*some)[0].registration().key, 1U) << "of the last member";
+  EXPECT_EQ((*some)[1].registration().key, 2U) << "of the first";
   EXPECT_EQ(t.opened(), (std::array<std::size_t, 3>{2, 0, 1}));
 }
 
@@ -123,7 +123,7 @@ TEST(cache_set, members_register_at_the_same_time) {
   three t;
   meeting inside(3);
   for (auto& one : t.each)
-    one.device->fail_opens([&](const range&, rights) -> std::optional<error> {
+    one.device->fail_opens([&](const range&, access_flags) -> std::optional<error> {
       if (!inside.come()) return error{errc::timed_out};
       return std::nullopt;
     });

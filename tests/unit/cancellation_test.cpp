@@ -32,7 +32,7 @@ struct gated_registrar : fake_registrar {
   gated_registrar(std::shared_ptr<fake_device> device, std::shared_ptr<gate> with)
       : fake_registrar(std::move(device)), at(std::move(with)) {}
 
-  [[nodiscard]] result<registration_type> open(range memory, rights access) noexcept {
+  [[nodiscard]] result<registration_type> open(range memory, access_flags access) noexcept {
     at->pass(at->opens);
     return fake_registrar::open(memory, access);
   }
@@ -49,7 +49,7 @@ class cancellation : public ::testing::Test {
   [[nodiscard]] cache_type made(cache_options options = {}) {
     return cache_type(gated_registrar(device_, gate_), keeping(std::move(options)));
   }
-  static const void* at(std::uintptr_t address) { return reinterpret_cast<const void*>(address); }
+  static void* at(std::uintptr_t address) { return reinterpret_cast<void*>(address); }
 
   /// Waits until this many calls of the driver have begun, in all.
   void wait_for_calls(int count) const {

@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 TEST(chunks, R25_come_in_order_and_cover_everything) {
   local_fixture f;
   f.device->limits.max_bytes = 0x3000;
-  auto stream = f.cache.acquire_chunks(reinterpret_cast<const void*>(0x10000), 0x10000, local_access,
+  auto stream = f.cache.acquire_chunks(reinterpret_cast<void*>(0x10000), 0x10000, local_access,
                                        {.chunk_bytes = 0x4000, .depth = 3, .workers = 2});
   ASSERT_TRUE(stream);
   EXPECT_EQ(stream->size(), 6U) << "clipped to the registrar's largest";
@@ -23,7 +23,7 @@ TEST(chunks, R25_come_in_order_and_cover_everything) {
     auto chunk = stream->next();
     ASSERT_TRUE(chunk) << describe(chunk.error());
     EXPECT_EQ(chunk->where.begin, expected);
-    EXPECT_TRUE(f.device->now().at(chunk->held.handle().key).memory.contains(chunk->where));
+    EXPECT_TRUE(f.device->now().at(chunk->held.registration().key).memory.contains(chunk->where));
     expected = chunk->where.end;
   }
   EXPECT_EQ(expected, 0x20000U);
@@ -35,7 +35,7 @@ TEST(chunks, R25_unaligned_ranges_are_cut_so_that_whole_pages_fit) {
   local_fixture f;
   f.device->limits.granularity = 0x1000;
   f.device->limits.max_bytes = gib;
-  auto stream = f.cache.acquire_chunks(reinterpret_cast<const void*>(0x100123), 3 * gib, local_access,
+  auto stream = f.cache.acquire_chunks(reinterpret_cast<void*>(0x100123), 3 * gib, local_access,
                                        {.chunk_bytes = gib, .workers = 2});
   ASSERT_TRUE(stream);
   EXPECT_EQ(stream->size(), 4U);
@@ -55,7 +55,7 @@ TEST(chunks, R25_remote_rights_are_cut_exactly) {
   local_fixture f;
   f.device->limits.granularity = 0x1000;
   f.device->limits.max_bytes = 0x2000;
-  auto stream = f.cache.acquire_chunks(reinterpret_cast<const void*>(0x10123), 0x4000, rights::remote_read);
+  auto stream = f.cache.acquire_chunks(reinterpret_cast<void*>(0x10123), 0x4000, access_flags::remote_read);
   ASSERT_TRUE(stream);
   EXPECT_EQ(stream->size(), 2U);
   for (const std::uintptr_t end : {0x12123U, 0x14123U}) {
@@ -68,8 +68,7 @@ TEST(chunks, R25_remote_rights_are_cut_exactly) {
 TEST(chunks, R25_pieces_shorter_than_a_page_still_come) {
   local_fixture f;
   f.device->limits.granularity = 0x1000;
-  auto stream =
-      f.cache.acquire_chunks(reinterpret_cast<const void*>(0x10700), 0x1000, local_access, {.chunk_bytes = 0x400});
+  auto stream = f.cache.acquire_chunks(reinterpret_cast<void*>(0x10700), 0x1000, local_access, {.chunk_bytes = 0x400});
   ASSERT_TRUE(stream);
   std::size_t bytes = 0;
   while (!stream->done()) bytes += stream->next()->where.size();
@@ -79,7 +78,7 @@ TEST(chunks, R25_pieces_shorter_than_a_page_still_come) {
 
 TEST(chunks, R25_later_ones_are_registered_while_the_reader_works) {
   local_fixture f;
-  auto stream = f.cache.acquire_chunks(reinterpret_cast<const void*>(0x10000), 0x10000, local_access,
+  auto stream = f.cache.acquire_chunks(reinterpret_cast<void*>(0x10000), 0x10000, local_access,
                                        {.chunk_bytes = 0x1000, .depth = 4});
   auto first = stream->next();
   for (int i = 0; i < 2000 && f.device->opened < 5; ++i) std::this_thread::sleep_for(1ms);
@@ -91,7 +90,7 @@ TEST(chunks, R25_later_ones_are_registered_while_the_reader_works) {
 TEST(chunks, R25_abandoned_stream_holds_nothing) {
   local_fixture f;
   {
-    auto stream = f.cache.acquire_chunks(reinterpret_cast<const void*>(0x10000), 0x100000, local_access,
+    auto stream = f.cache.acquire_chunks(reinterpret_cast<void*>(0x10000), 0x100000, local_access,
                                          {.chunk_bytes = 0x1000, .depth = 8, .workers = 3});
     auto first = stream->next();
   }
@@ -101,12 +100,12 @@ TEST(chunks, R25_abandoned_stream_holds_nothing) {
 
 TEST(chunks, R25_failure_comes_at_its_place) {
   local_fixture f;
-  f.device->fail_opens([](const range& memory, rights) -> std::optional<error> {
+  f.device->fail_opens([](const range& memory, access_flags) -> std::optional<error> {
     if (memory.begin < 0x13000) return std::nullopt;
     return error{errc::driver_error, native_kind::posix, 5, "no"};
   });
   auto stream =
-      f.cache.acquire_chunks(reinterpret_cast<const void*>(0x10000), 0x10000, local_access, {.chunk_bytes = 0x1000});
+      f.cache.acquire_chunks(reinterpret_cast<void*>(0x10000), 0x10000, local_access, {.chunk_bytes = 0x1000});
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(stream->next());
   EXPECT_EQ(stream->next().error().native, 5);
   EXPECT_EQ(stream->next().error().code, errc::closed);
@@ -114,12 +113,11 @@ TEST(chunks, R25_failure_comes_at_its_place) {
 
 TEST(chunks, R25_failure_of_the_last_one_is_the_end) {
   local_fixture f;
-  f.device->fail_opens([](const range& memory, rights) -> std::optional<error> {
+  f.device->fail_opens([](const range& memory, access_flags) -> std::optional<error> {
     if (memory.begin < 0x11000) return std::nullopt;
     return error{errc::driver_error, native_kind::posix, 5, "no"};
   });
-  auto stream =
-      f.cache.acquire_chunks(reinterpret_cast<const void*>(0x10000), 0x2000, local_access, {.chunk_bytes = 0x1000});
+  auto stream = f.cache.acquire_chunks(reinterpret_cast<void*>(0x10000), 0x2000, local_access, {.chunk_bytes = 0x1000});
   EXPECT_TRUE(stream->next());
   EXPECT_EQ(stream->next().error().native, 5);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(stream->next().error().code, errc::closed);
@@ -128,7 +126,7 @@ TEST(chunks, R25_failure_of_the_last_one_is_the_end) {
 /// A registrar that refuses the chunk at 0x11000, once the two behind it are registered.
 struct late_refusal : fake_registrar {
   using fake_registrar::fake_registrar;
-  [[nodiscard]] result<registration_type> open(range memory, rights access) noexcept {
+  [[nodiscard]] result<registration_type> open(range memory, access_flags access) noexcept {
     if (memory.begin != 0x11000) return fake_registrar::open(memory, access);
     while (device_->opened < 3) std::this_thread::yield();
     return fail_errno(errc::driver_error, 5, "no");
@@ -138,7 +136,7 @@ struct late_refusal : fake_registrar {
 TEST(chunks, R56_after_a_failure_no_lease_comes_with_the_range_of_another_chunk) {
   local_fixture<late_refusal> f;
   {
-    auto stream = f.cache.acquire_chunks(reinterpret_cast<const void*>(0x10000), 0x4000, local_access,
+    auto stream = f.cache.acquire_chunks(reinterpret_cast<void*>(0x10000), 0x4000, local_access,
                                          {.chunk_bytes = 0x1000, .depth = 4, .workers = 2});
     ASSERT_TRUE(stream);
     EXPECT_TRUE(stream->next());
@@ -146,8 +144,9 @@ TEST(chunks, R56_after_a_failure_no_lease_comes_with_the_range_of_another_chunk)
     EXPECT_TRUE(stream->done());
     for (int i = 0; i < 4; ++i) {
       const auto later = stream->next();
-      ASSERT_FALSE(later) << "a lease on " << std::hex << f.device->now().at(later->held.handle().key).memory.begin
-                          << " for the chunk at " << later->where.begin;
+      ASSERT_FALSE(later) << "a lease on " << std::hex
+                          << f.device->now().at(later->held.registration().key).memory.begin << " for the chunk at "
+                          << later->where.begin;
       EXPECT_EQ(later.error().code, errc::closed);
     }
   }
@@ -159,7 +158,7 @@ TEST(chunks, R25_goes_on_with_the_threads_that_there_are) {
   if (sanitized) GTEST_SKIP() << "the sanitizer needs the address space for itself";
   local_fixture f;
   const auto stream_of = [&] {
-    return f.cache.acquire_chunks(reinterpret_cast<const void*>(0x10000), 0x10000, local_access,
+    return f.cache.acquire_chunks(reinterpret_cast<void*>(0x10000), 0x10000, local_access,
                                   {.chunk_bytes = 0x1000, .workers = 4});
   };
   {
@@ -175,8 +174,7 @@ TEST(chunks, R25_goes_on_with_the_threads_that_there_are) {
 
 TEST(chunks, moved_from_stream_is_done) {
   local_fixture f;
-  auto stream =
-      f.cache.acquire_chunks(reinterpret_cast<const void*>(0x10000), 0x3000, local_access, {.chunk_bytes = 0x1000});
+  auto stream = f.cache.acquire_chunks(reinterpret_cast<void*>(0x10000), 0x3000, local_access, {.chunk_bytes = 0x1000});
   ASSERT_TRUE(stream && stream->next());
   auto rest = std::move(*stream);
   EXPECT_TRUE(stream->done());

@@ -159,7 +159,7 @@ TEST_F(hooks_alone, R54_a_library_that_unmaps_by_itself_ends_the_trust) {
   const auto again = choose();
   EXPECT_FALSE(again.keeps);
   EXPECT_NE(again.text.find("inline_munmap.so: munmap by its own instruction at +0x"), std::string::npos) << again.text;
-  EXPECT_TRUE(monitors::choose(monitor_choice::hooks | monitor_choice::explicit_).keeps);
+  EXPECT_TRUE(monitors::choose(monitor_choice::hooks | monitor_choice::manual).keeps);
   ::dlclose(library);
   EXPECT_FALSE(may_keep()) << "what it did is done";
   EXPECT_TRUE(choose().keeps);

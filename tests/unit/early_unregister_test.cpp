@@ -32,7 +32,7 @@ bool unmap(const mapped& memory, const range& pages) {
   return ::munmap(memory.at(pages.begin - memory.begin()), pages.size()) == 0;
 }
 bool unmap_inline(const range& pages) {
-  return raw_call(SYS_munmap, reinterpret_cast<const void*>(pages.begin), pages.size()) == 0;
+  return raw_call(SYS_munmap, reinterpret_cast<void*>(pages.begin), pages.size()) == 0;
 }
 
 class early_unregister : public hooked {

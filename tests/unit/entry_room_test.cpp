@@ -55,7 +55,7 @@ TEST(entry_room, holds_the_largest_handle) {
     for (std::uint64_t i = 1; i <= 500; ++i) {
       const auto lease = cache.acquire({1}, wide_handle(i), i * 0x10000, 64);
       ASSERT_TRUE(lease) << describe(lease.error());
-      for (const auto word : lease->mapping().words) EXPECT_EQ(word, i);
+      for (const auto word : lease->registration().words) EXPECT_EQ(word, i);
     }
   EXPECT_EQ(cache.statistics().hits, 500U);
 }
@@ -76,7 +76,7 @@ struct wide_registrar : fake_registrar {
     std::uint64_t key;
     std::array<std::uint64_t, max_registration_bytes / 8 - 1> copies;
   };
-  [[nodiscard]] result<registration_type> open(range memory, rights access) noexcept {
+  [[nodiscard]] result<registration_type> open(range memory, access_flags access) noexcept {
     auto made = fake_registrar::open(memory, access);
     if (!made) return tl::unexpected(made.error());
     registration_type wide{made->key, {}};

@@ -80,7 +80,7 @@ TEST(failed_close, the_sink_is_told_of_a_registration_that_came_too_late_and_can
     where = what.where;
     native = what.cause == nullptr ? 0 : what.cause->native;
   }});
-  f.device->fail_opens([&](const range&, rights) -> std::optional<error> {
+  f.device->fail_opens([&](const range&, access_flags) -> std::optional<error> {
     f.invalidate(0x1000, 0x1001);
     return std::nullopt;
   });

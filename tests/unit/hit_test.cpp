@@ -106,8 +106,8 @@ TEST(hit, many_caches_over_the_same_memory_do_not_mix) {
     for (auto& one : caches) {
       auto got = one->acquire(4096, 8192);
       ASSERT_TRUE(got);
-      EXPECT_EQ(one->device->now().count(got->handle().key), 1U);
-      EXPECT_EQ(got->handle().key, 1U);
+      EXPECT_EQ(one->device->now().count(got->registration().key), 1U);
+      EXPECT_EQ(got->registration().key, 1U);
     }
   for (auto& one : caches) {
     EXPECT_EQ(one->cache.statistics().hits, 2U);

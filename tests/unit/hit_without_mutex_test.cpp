@@ -140,7 +140,7 @@ TEST(hit_without_mutex, R26_batch_of_a_thousand) {
       ASSERT_TRUE(batch);
       const auto open = f.device->now();
       for (std::size_t i = 0; i < all.size(); ++i)
-        ASSERT_TRUE(open.at((*batch)[i].handle().key).memory.contains(all[i])) << i;
+        ASSERT_TRUE(open.at((*batch)[i].registration().key).memory.contains(all[i])) << i;
       EXPECT_EQ(told, std::vector<std::size_t>{1000}) << "done all at once";
     }
     EXPECT_EQ(f.cache.statistics().hits, hits + 1000U);
@@ -154,7 +154,7 @@ TEST(hit_without_mutex, R26_batch_of_a_thousand) {
 TEST(hit_without_mutex, R25_chunks) {
   local_fixture f;
   const auto read = [&] {
-    auto chunks = f.cache.acquire_chunks(reinterpret_cast<const void*>(0x100000), 0x40000, local_access,
+    auto chunks = f.cache.acquire_chunks(reinterpret_cast<void*>(0x100000), 0x40000, local_access,
                                          {.chunk_bytes = 0x1000, .workers = 2});
     ASSERT_TRUE(chunks);
     while (!chunks->done()) ASSERT_TRUE(chunks->next());
@@ -174,7 +174,7 @@ TEST(hit_without_mutex, R26_a_batch_of_hits_and_misses_keeps_its_order) {
   auto batch = f.cache.acquire_batch(all);
   ASSERT_TRUE(batch);
   const auto open = f.device->now();
-  for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(open.at((*batch)[i].handle().key).memory, all[i]) << i;
+  for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(open.at((*batch)[i].registration().key).memory, all[i]) << i;
   EXPECT_EQ(f.cache.statistics().hits, 100U);
   EXPECT_EQ(f.cache.statistics().misses, 300U);
   f.expect_sound();
@@ -184,7 +184,7 @@ TEST(hit_without_mutex, R26_a_batch_that_fails_gives_its_hits_back) {
   local_fixture f;
   const auto all = blocks(10);
   for (std::size_t i = 0; i < 5; ++i) f.touch(all[i].begin, all[i].end);
-  f.device->fail_opens([](const range&, rights) { return std::optional(error{errc::driver_error}); });
+  f.device->fail_opens([](const range&, access_flags) { return std::optional(error{errc::driver_error}); });
   EXPECT_FALSE(f.cache.acquire_batch(all));
   EXPECT_EQ(f.cache.statistics().leases_now, 0U);
   EXPECT_TRUE(f.cache.flush());
@@ -194,9 +194,9 @@ TEST(hit_without_mutex, R26_a_batch_that_fails_gives_its_hits_back) {
 TEST(hit_without_mutex, R26_a_batch_may_ask_for_rights_that_are_not_there) {
   local_fixture f;
   const auto all = blocks(3);
-  for (const auto& one : all) f.touch(one.begin, one.end, rights::local_read);
-  EXPECT_TRUE(f.cache.acquire_batch(all, rights::local_read | rights::local_write));
-  EXPECT_EQ(f.cache.statistics().misses_rights, 3U);
+  for (const auto& one : all) f.touch(one.begin, one.end, access_flags::local_read);
+  EXPECT_TRUE(f.cache.acquire_batch(all, access_flags::local_read | access_flags::local_write));
+  EXPECT_EQ(f.cache.statistics().misses_access, 3U);
 }
 
 TEST(hit_without_mutex, R43_finds_are_no_acquires) {

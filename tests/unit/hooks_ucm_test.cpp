@@ -72,10 +72,10 @@ TEST_P(hooks_ucm, R33_monitors_prove_themselves) {
   for (const bool first : {true, false}) {
     run_in_child([this, first] {
       if (first) load();
-      const auto before = monitors::choose(monitor_choice::hooks | monitor_choice::explicit_);
+      const auto before = monitors::choose(monitor_choice::hooks | monitor_choice::manual);
       EXPECT_TRUE(before.keeps) << before.text;
       if (!first) load();
-      const auto after = monitors::choose(monitor_choice::hooks | monitor_choice::explicit_);
+      const auto after = monitors::choose(monitor_choice::hooks | monitor_choice::manual);
       EXPECT_TRUE(after.keeps) << after.text;
       EXPECT_TRUE(after.set->watch({page, 2 * page}));
       expect_told_of_trim();

@@ -26,8 +26,8 @@ struct idle_imports : ::testing::Test {
 };
 
 TEST_F(idle_imports, R60_are_closed_by_the_reaper_without_another_call) {
-  for (const auto closes : {close_policy::inline_, close_policy::deferred}) {
-    fake_fixture f({.idle_timeout = timeout, .closes = closes, .reaper = true});
+  for (const auto closes : {close_policy::immediate, close_policy::deferred}) {
+    fake_fixture f({.closes = closes, .reaper = true, .idle_timeout = timeout});
     for (std::uint64_t i = 0; i < count; ++i) f.touch(make(*f.world, i));
     EXPECT_TRUE(comes([&] { return f.world->open_count() == 0; })) << f.world->open_count() << " are open";
     EXPECT_EQ(f.cache.statistics().expired, count);
@@ -73,7 +73,7 @@ TEST_F(idle_imports, stay_while_they_are_hit_or_leased) {
 }
 
 TEST_F(idle_imports, stay_for_ever_without_a_timeout) {
-  fake_fixture f({.idle_timeout = 0ms, .reaper = true});
+  fake_fixture f({.reaper = true, .idle_timeout = 0ms});
   f.touch(make(*f.world, 0));
   for (int i = 0; i < 100; ++i) {
     f.cache.progress();

@@ -9,7 +9,7 @@
 namespace pinfold::testing {
 namespace {
 
-constexpr auto all_local = rights::local_read | rights::local_write;
+constexpr auto all_local = access_flags::local_read | access_flags::local_write;
 
 /// A device that refuses local writes together with a peer's reads, and tells the test of the first such request.
 struct refusing_device {
@@ -17,9 +17,9 @@ struct refusing_device {
   std::shared_ptr<std::atomic<bool>> asked = std::make_shared<std::atomic<bool>>(false);
   std::shared_ptr<std::atomic<bool>> answer = std::make_shared<std::atomic<bool>>(false);
 
-  void refuse(rights refused) {
-    device->fail_opens([=, asked = asked, answer = answer](const range&, rights access) -> std::optional<error> {
-      if (!includes(access, refused)) return std::nullopt;
+  void refuse(access_flags refused) {
+    device->fail_opens([=, asked = asked, answer = answer](const range&, access_flags access) -> std::optional<error> {
+      if (!contains_all(access, refused)) return std::nullopt;
       *asked = true;
       while (!*answer) std::this_thread::yield();
       return error{errc::not_permitted, native_kind::posix, 13, "not both"};
@@ -38,15 +38,15 @@ TEST(join_rights, R56_a_joiner_looks_again_when_the_opener_got_fewer_rights) {
   refusing_device on;
   local_fixture f({}, on.device);
   f.touch(0x10000, 0x11000, all_local);
-  on.refuse(all_local | rights::remote_read);
+  on.refuse(all_local | access_flags::remote_read);
 
-  std::thread opener([&] { EXPECT_TRUE(f.acquire(0x10000, 0x11000, rights::remote_read)); });
+  std::thread opener([&] { EXPECT_TRUE(f.acquire(0x10000, 0x11000, access_flags::remote_read)); });
   while (!*on.asked) std::this_thread::yield();
   std::thread joiner([&] {
-    const auto need = rights::local_read | rights::remote_read;
+    const auto need = access_flags::local_read | access_flags::remote_read;
     auto got = f.acquire(0x10000, 0x11000, need);
     ASSERT_TRUE(got) << describe(got.error());
-    EXPECT_TRUE(includes(on.device->now().at(got->handle().key).access, need));
+    EXPECT_TRUE(contains_all(on.device->now().at(got->registration().key).access, need));
   });
   wait_for_joiner(f);
   *on.answer = true;
@@ -61,12 +61,12 @@ TEST(join_rights, R56_and_is_refused_when_the_driver_refuses_its_own_rights_too)
   refusing_device on;
   local_fixture f({}, on.device);
   f.touch(0x10000, 0x11000, all_local);
-  on.refuse(rights::local_write | rights::remote_read);
+  on.refuse(access_flags::local_write | access_flags::remote_read);
 
-  std::thread opener([&] { EXPECT_TRUE(f.acquire(0x10000, 0x11000, rights::remote_read)); });
+  std::thread opener([&] { EXPECT_TRUE(f.acquire(0x10000, 0x11000, access_flags::remote_read)); });
   while (!*on.asked) std::this_thread::yield();
   std::thread joiner([&] {
-    auto got = f.acquire(0x10000, 0x11000, rights::local_write | rights::remote_read);
+    auto got = f.acquire(0x10000, 0x11000, access_flags::local_write | access_flags::remote_read);
     ASSERT_FALSE(got);
     EXPECT_EQ(got.error().code, errc::not_permitted);
   });
@@ -80,8 +80,8 @@ TEST(join_rights, R56_and_is_refused_when_the_driver_refuses_its_own_rights_too)
 TEST(join_rights, R56_an_openers_refusal_is_not_that_of_a_joiner_that_asks_for_less) {
   refusing_device on;
   local_fixture f({}, on.device);
-  on.refuse(rights::remote_read);
-  std::thread opener([&] { EXPECT_FALSE(f.acquire(0x10000, 0x11000, all_local | rights::remote_read)); });
+  on.refuse(access_flags::remote_read);
+  std::thread opener([&] { EXPECT_FALSE(f.acquire(0x10000, 0x11000, all_local | access_flags::remote_read)); });
   while (!*on.asked) std::this_thread::yield();
   std::thread joiner([&] { EXPECT_TRUE(f.acquire(0x10000, 0x11000, all_local)); });
   wait_for_joiner(f);

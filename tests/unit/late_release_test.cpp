@@ -42,7 +42,7 @@ constexpr range memory{0x10000, 0x20000};
 class late_release : public ::testing::Test {
  protected:
   void begin(cache_options options) {
-    options.monitor = monitor_choice::explicit_;
+    options.monitor = monitor_choice::manual;
     engine_ = make_engine(device_.table(), std::move(options));
   }
   pin acquired() {
@@ -63,7 +63,7 @@ class late_release : public ::testing::Test {
 TEST_F(late_release, of_an_invalidated_entry_finds_the_cache_gone) {
   begin({});
   released(acquired());
-  const auto hit = look_up(engine_.get(), memory.begin, memory.end, rights::none);
+  const auto hit = look_up(engine_.get(), memory.begin, memory.end, access_flags::none);
   ASSERT_NE(hit.held, 0U);
   invalidate(engine_.get(), {}, memory);
   const auto* due = unpin(hit.held);

@@ -202,7 +202,7 @@ TEST(life, R43_counters_are_read_while_others_are_busy) {
 TEST(life, R44_statistics_line_at_exit) {
   listener heard;
   {
-    fake_fixture f({.name = "gpu0", .statistics_at_exit = true, .sink = heard.sink()});
+    fake_fixture f({.name = "gpu0", .sink = heard.sink(), .statistics_at_exit = true});
     f.touch(f.world->allocate(1, 0x10000, 64));
   }
   ASSERT_EQ(heard.count(event_kind::statistics), 1U);

@@ -3,7 +3,9 @@
 #include "support/local_fixture.hpp"
 
 #include <array>
+#include <span>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 namespace pinfold::testing {
@@ -11,7 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr rights remote = rights::remote_read | rights::local_read;
+constexpr access_flags remote = access_flags::remote_read | access_flags::local_read;
 
 TEST(local_cache, R20_request_inside_an_entry_is_a_hit) {
   local_fixture f;
@@ -19,7 +21,7 @@ TEST(local_cache, R20_request_inside_an_entry_is_a_hit) {
   f.touch(0x1000, 0x9000);
   f.touch(0x2345, 0x2346);
   f.touch(0x8fff, 0x9000);
-  f.touch(0x3000, 0x4000, rights::local_read);
+  f.touch(0x3000, 0x4000, access_flags::local_read);
   EXPECT_EQ(f.device->opened, 1U);
   EXPECT_EQ(f.cache.statistics().hits, 4U);
 }
@@ -72,9 +74,9 @@ TEST(local_cache, R22_larger_request_replaces_what_it_covers) {
 
 TEST(local_cache, R23_missing_rights_are_registered_as_a_union) {
   local_fixture f;
-  f.touch(0x1000, 0x2000, rights::local_read);
-  f.touch(0x1000, 0x2000, rights::local_write);
-  EXPECT_EQ(f.cache.statistics().misses_rights, 1U);
+  f.touch(0x1000, 0x2000, access_flags::local_read);
+  f.touch(0x1000, 0x2000, access_flags::local_write);
+  EXPECT_EQ(f.cache.statistics().misses_access, 1U);
   EXPECT_TRUE(f.cached(0x1000, 0x2000, local_access));
   EXPECT_TRUE(f.cache.progress());
   EXPECT_EQ(f.device->open_count(), 1U) << "the lesser entry has drained";
@@ -83,30 +85,30 @@ TEST(local_cache, R23_missing_rights_are_registered_as_a_union) {
 TEST(local_cache, R23_remote_right_is_added_only_inside_the_entry_that_has_it) {
   local_fixture f;
   f.touch(0x1000, 0x2000, remote);
-  f.touch(0x0800, 0x2800, rights::local_write);  // reaches outside, to bytes that were not opened to peers
+  f.touch(0x0800, 0x2800, access_flags::local_write);  // reaches outside, to bytes that were not opened to peers
   for (const auto& [key, one] : f.device->now())
     EXPECT_FALSE(any_remote(one.access) && one.memory != (range{0x1000, 0x2000}));
-  f.touch(0x1400, 0x1800, rights::local_write | rights::remote_write);
+  f.touch(0x1400, 0x1800, access_flags::local_write | access_flags::remote_write);
   const auto now = f.device->now();
   const auto& made = now.rbegin()->second;
   EXPECT_EQ(made.memory, (range{0x1400, 0x1800}));
-  EXPECT_TRUE(includes(made.access, remote | rights::remote_write));
+  EXPECT_TRUE(contains_all(made.access, remote | access_flags::remote_write));
 }
 
 TEST(local_cache, R23_refused_union_falls_back_to_what_was_asked_for) {
   local_fixture f;
-  f.touch(0x1000, 0x2000, rights::local_read);
-  f.device->fail_opens([](const range&, rights access) -> std::optional<error> {
-    if (!includes(access, local_access)) return std::nullopt;
+  f.touch(0x1000, 0x2000, access_flags::local_read);
+  f.device->fail_opens([](const range&, access_flags access) -> std::optional<error> {
+    if (!contains_all(access, local_access)) return std::nullopt;
     return error{errc::driver_error, native_kind::posix, 22, "no such combination"};
   });
-  f.touch(0x1000, 0x2000, rights::local_write);
+  f.touch(0x1000, 0x2000, access_flags::local_write);
   EXPECT_EQ(f.device->open_count(), 2U) << "the old entry stays";
-  f.device->fail_opens([](const range&, rights) {
+  f.device->fail_opens([](const range&, access_flags) {
     return std::optional(error{errc::driver_error, native_kind::posix, 22, "nothing at all"});
   });
-  EXPECT_EQ(f.acquire(0x1000, 0x2000, rights::remote_read).error().native, 22);
-  EXPECT_TRUE(f.cached(0x1000, 0x2000, rights::local_read));
+  EXPECT_EQ(f.acquire(0x1000, 0x2000, access_flags::remote_read).error().native, 22);
+  EXPECT_TRUE(f.cached(0x1000, 0x2000, access_flags::local_read));
   f.expect_sound();
 }
 
@@ -124,8 +126,8 @@ TEST(local_cache, R24_local_rights_are_rounded_out_and_remote_ones_are_exact) {
 TEST(local_cache, R24_union_with_a_remote_right_is_exact_too) {
   local_fixture f;
   f.device->limits.granularity = 4096;
-  f.touch(0x1010, 0x1020, rights::remote_read);
-  f.touch(0x1012, 0x1018, rights::local_write);
+  f.touch(0x1010, 0x1020, access_flags::remote_read);
+  f.touch(0x1012, 0x1018, access_flags::local_write);
   EXPECT_EQ(f.device->now().rbegin()->second.memory, (range{0x1012, 0x1018}));
 }
 
@@ -148,7 +150,7 @@ TEST(local_cache, R27_persistent_entries_stay_until_told) {
   EXPECT_TRUE(f.cached(0x1000, 0x2000)) << "nor flushed";
   f.touch(0x0, 0x3000);
   EXPECT_TRUE(f.cached(0x1000, 0x2000));
-  f.cache.unpersist(reinterpret_cast<const void*>(0x1000), 1);
+  f.cache.unpersist(reinterpret_cast<void*>(0x1000), 1);
   EXPECT_TRUE(f.cache.flush());
   EXPECT_EQ(f.device->open_count(), 0U);
   f.expect_sound();
@@ -179,7 +181,7 @@ TEST(local_cache, R27_bypass_is_for_its_lease_only) {
   auto counted = f.acquire(0x1000, 0x2000);
   auto beside = f.acquire(0x1000, 0x2000, local_access, {.bypass = true});
   ASSERT_TRUE(beside) << "outside the budget";
-  EXPECT_NE(beside->handle().key, counted->handle().key);
+  EXPECT_NE(beside->registration().key, counted->registration().key);
   EXPECT_EQ(f.cache.statistics().bypass_bytes, 0x1000U);
   f.invalidate(0x1000, 0x1001);
   EXPECT_TRUE(beside->stale()) << "the holder of the lease is notified all the same";
@@ -199,11 +201,41 @@ TEST(local_cache, R28_lack_of_resources_evicts_one_and_tries_again) {
   f.expect_sound();
 }
 
+TEST(local_cache, const_memory_is_registered_for_reading) {
+  local_fixture f;
+  const std::array<char, 64> text{};
+  std::array<char, 64> buffer{};
+  const auto access_of = [&](const auto& lease) { return f.device->now().at(lease->registration().key).access; };
+  const auto sent = f.cache.acquire(text);
+  ASSERT_TRUE(sent);
+  EXPECT_EQ(access_of(sent), access_flags::local_read);
+  EXPECT_EQ(access_of(f.cache.acquire(std::span<const char>(buffer))), access_flags::local_read);
+  EXPECT_TRUE(contains_all(access_of(f.cache.acquire(buffer)), local_access));
+  EXPECT_TRUE(contains_all(access_of(f.cache.acquire(std::span(buffer))), local_access));
+  EXPECT_TRUE(f.cache.acquire(text, access_flags::remote_read));
+  for (const auto writes : {access_flags::local_write, access_flags::remote_write, access_flags::remote_atomic}) {
+    EXPECT_EQ(f.cache.acquire(text, writes | access_flags::local_read).error().code, errc::invalid_argument);
+    const auto chunks = f.cache.acquire_chunks(static_cast<const void*>(text.data()), text.size(), writes);
+    EXPECT_EQ(chunks.error().code, errc::invalid_argument);
+  }
+  static_assert(std::is_same_v<decltype(sent->data()), const void*>);
+  EXPECT_EQ(sent->data(), text.data());
+}
+
+TEST(local_cache, says_which_memory_is_leased) {
+  local_fixture f;
+  f.touch(0x1000, 0x3000);
+  EXPECT_FALSE(f.cache.is_leased({0x1000, 0x3000}));
+  const auto held = f.acquire(0x2000, 0x3000);
+  EXPECT_TRUE(f.cache.is_leased({0x2fff, 0x9000}));
+  EXPECT_FALSE(f.cache.is_leased({0x3000, 0x9000}));
+}
+
 TEST(local_cache, R33_without_a_monitor_nothing_is_kept) {
   auto device = std::make_shared<fake_device>();
   pinfold::cache cache(fake_registrar{device}, {.monitor = monitor_choice::none});
   for (int i = 0; i < 3; ++i) {
-    auto lease = cache.acquire(reinterpret_cast<const void*>(0x1000), 64);
+    auto lease = cache.acquire(reinterpret_cast<void*>(0x1000), 64);
     ASSERT_TRUE(lease);
     EXPECT_EQ(device->open_count(), 1U);
   }
@@ -216,8 +248,8 @@ TEST(local_cache, R33_without_a_monitor_nothing_is_kept) {
 TEST(local_cache, R33_and_the_budget_holds_nevertheless) {
   auto device = std::make_shared<fake_device>();
   pinfold::cache cache(fake_registrar{device}, {.max_count = 1, .monitor = monitor_choice::none});
-  auto first = cache.acquire(reinterpret_cast<const void*>(0x1000), 64);
-  EXPECT_EQ(cache.acquire(reinterpret_cast<const void*>(0x2000), 64).error().code, errc::over_budget);
+  auto first = cache.acquire(reinterpret_cast<void*>(0x1000), 64);
+  EXPECT_EQ(cache.acquire(reinterpret_cast<void*>(0x2000), 64).error().code, errc::over_budget);
 }
 
 TEST(local_cache, R36_invalidated_memory_is_registered_again) {
@@ -250,7 +282,7 @@ TEST(local_cache, invalidation_during_a_registration_makes_it_start_again) {
 
 TEST(local_cache, invalidation_that_never_ends_gets_an_unindexed_registration) {
   local_fixture f;
-  f.device->fail_opens([&](const range&, rights) -> std::optional<error> {
+  f.device->fail_opens([&](const range&, access_flags) -> std::optional<error> {
     f.invalidate(0x1000, 0x1001);  // during every registration
     return std::nullopt;
   });
@@ -269,9 +301,9 @@ TEST(local_cache, bad_input_changes_nothing) {
   local_fixture f;
   f.device->limits.supported = local_access;
   EXPECT_EQ(f.acquire(0x1000, 0x1000).error().code, errc::invalid_range);
-  EXPECT_EQ(f.cache.acquire(reinterpret_cast<const void*>(UINTPTR_MAX - 5), 10).error().code, errc::invalid_range);
-  EXPECT_EQ(f.acquire(0x1000, 0x2000, rights::none).error().code, errc::invalid_argument);
-  EXPECT_EQ(f.acquire(0x1000, 0x2000, rights::remote_write).error().code, errc::unsupported);
+  EXPECT_EQ(f.cache.acquire(reinterpret_cast<void*>(UINTPTR_MAX - 5), 10).error().code, errc::invalid_range);
+  EXPECT_EQ(f.acquire(0x1000, 0x2000, access_flags::none).error().code, errc::invalid_argument);
+  EXPECT_EQ(f.acquire(0x1000, 0x2000, access_flags::remote_write).error().code, errc::unsupported);
   EXPECT_EQ(f.device->calls, 0U);
 }
 

@@ -45,7 +45,7 @@ struct trusting {
   }
   /// Acquires and releases twice; returns whether the second acquire was a hit. The first may register twice: the
   /// registration that it made while a monitor was made anew is closed again.
-  bool keeps(const void* at) {
+  bool keeps(void* at) {
     if (!cache.acquire(at, bytes)) return false;
     const std::uint64_t before = device->opened;
     return cache.acquire(at, bytes) && device->opened == before;

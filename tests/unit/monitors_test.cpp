@@ -35,7 +35,7 @@ struct monitored {
     return options;
   }
   [[nodiscard]] bool works() const { return !cache.monitors().starts_with("none"); }
-  void touch(const void* at, acquire_options how = {}) { ASSERT_TRUE(cache.acquire(at, bytes, local_access, how)); }
+  void touch(void* at, acquire_options how = {}) { ASSERT_TRUE(cache.acquire(at, bytes, local_access, how)); }
 };
 
 TEST(monitors, R33_a_cache_keeps_what_a_proven_monitor_watches) {

@@ -22,7 +22,7 @@ namespace {
 
 // NOLINTBEGIN(bugprone-use-after-move): that is what is tested
 
-const auto* const memory = reinterpret_cast<const void*>(0x10000);
+auto* const memory = reinterpret_cast<void*>(0x10000);
 
 TEST(moved_from, R42_cache_finds_nothing_in_the_cache_that_it_became) {
   local_fixture f;
@@ -164,18 +164,18 @@ TEST(moved_from, trace_file_records_nothing) {
 // NOLINTEND(bugprone-use-after-move)
 
 TEST(empty_lease, has_an_empty_handle) {
-  EXPECT_EQ(lease<fake_registrar>().handle().key, 0U);
-  EXPECT_EQ(import_lease<fake_importer>().mapping().id, 0U);
-  EXPECT_EQ(pool_lease<fake_registrar>().handle().key, 0U);
+  EXPECT_EQ(lease<fake_registrar>().registration().key, 0U);
+  EXPECT_EQ(import_lease<fake_importer>().registration().id, 0U);
+  EXPECT_EQ(pool_lease<fake_registrar>().registration().key, 0U);
   local_fixture f;
   auto lease = f.acquire(0x10000, 0x11000);
   ASSERT_TRUE(lease);
   ASSERT_TRUE(lease->release());
-  EXPECT_EQ(lease->handle().key, 0U);
+  EXPECT_EQ(lease->registration().key, 0U);
 }
 
 TEST(empty_lease, of_io_uring_names_no_buffer) {
-  EXPECT_EQ(lease<io_uring_registrar>().handle().index, UINT32_MAX) << "0 is the first buffer of the table";
+  EXPECT_EQ(lease<io_uring_registrar>().registration().index, UINT32_MAX) << "0 is the first buffer of the table";
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include "invalidation/event_log.hpp"
 #include "support/local_fixture.hpp"
 
-#include <pinfold/monitors/explicit.hpp>
+#include <pinfold/monitors/announce.hpp>
 
 #include <memory_resource>
 #include <sys/mman.h>
@@ -16,9 +16,7 @@ namespace {
 constexpr std::uintptr_t base = 0x7100'0000'0000;
 constexpr std::uintptr_t size = 0x10000;
 
-void announce(std::uintptr_t begin, std::uintptr_t end) {
-  announce_gone(reinterpret_cast<const void*>(begin), end - begin);
-}
+void announce(std::uintptr_t begin, std::uintptr_t end) { announce_gone(reinterpret_cast<void*>(begin), end - begin); }
 
 std::uint64_t generation() { return invalidation::event_log::here().generation().load(); }
 
@@ -186,7 +184,7 @@ TEST(pending_invalidations, nothing_is_trusted_while_a_place_on_the_event_log_is
 TEST(pending_invalidations, R6_memory_that_goes_while_it_is_opened_is_opened_again) {
   local_fixture f;
   int left = 1;
-  f.device->fail_opens([&](const range& memory, rights) -> std::optional<error> {
+  f.device->fail_opens([&](const range& memory, access_flags) -> std::optional<error> {
     if (left-- > 0) announce(memory.begin, memory.end);
     return std::nullopt;
   });
@@ -201,7 +199,7 @@ TEST(pending_invalidations, R6_memory_that_goes_while_it_is_opened_is_opened_aga
 
 TEST(pending_invalidations, memory_that_always_goes_is_handed_out_and_not_kept) {
   local_fixture f;
-  f.device->fail_opens([&](const range& memory, rights) -> std::optional<error> {
+  f.device->fail_opens([&](const range& memory, access_flags) -> std::optional<error> {
     announce(memory.begin, memory.end);
     return std::nullopt;
   });

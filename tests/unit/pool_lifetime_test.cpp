@@ -68,7 +68,7 @@ TEST(pool_lifetime, R51_memory_freed_under_a_pool_lease_is_not_given_out) {
   void* const data = pool.allocate(4096);
   auto in_flight = pool.lease(data);
   ASSERT_TRUE(in_flight);
-  EXPECT_EQ(in_flight->handle().key, pool.registration(data)->key);
+  EXPECT_EQ(in_flight->registration().key, pool.registration(data)->key);
   pool.deallocate(data, 4096);
   EXPECT_FALSE(pool.try_deallocate(data, 4096)) << "it is freed all the same";
   void* const other = pool.allocate(4096);
@@ -160,8 +160,8 @@ TEST(pool_lifetime, R50_sub_registrations_of_trimmed_slabs_are_never_found_again
   pool_type pool(f.cache);
   void* const data = pool.allocate(4096);
   const auto begin = reinterpret_cast<std::uintptr_t>(data);
-  f.touch(begin, begin + 64, rights::remote_read);
-  EXPECT_TRUE(f.cached(begin, begin + 64, rights::remote_read));
+  f.touch(begin, begin + 64, access_flags::remote_read);
+  EXPECT_TRUE(f.cached(begin, begin + 64, access_flags::remote_read));
   pool.deallocate(data, 4096);
   EXPECT_EQ(pool.trim(), 2 * mib);
   EXPECT_FALSE(f.cached(begin, begin + 64));
@@ -224,7 +224,7 @@ TEST(pool_lifetime, driver_is_called_without_the_lock) {
   local_fixture f;
   shared_pool pool(f.cache);
   void* const one = pool.allocate(1);
-  f.device->fail_opens([&](const range&, rights) -> std::optional<error> {
+  f.device->fail_opens([&](const range&, access_flags) -> std::optional<error> {
     std::thread([&] { EXPECT_TRUE(pool.registration(one)); }).join();
     return std::nullopt;
   });

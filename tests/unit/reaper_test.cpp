@@ -2,7 +2,7 @@
 // What the reaper does without another call of the cache: R36, R60.
 #include "support/local_fixture.hpp"
 
-#include <pinfold/monitors/explicit.hpp>
+#include <pinfold/monitors/announce.hpp>
 
 #include <chrono>
 #include <cstdio>
@@ -19,9 +19,7 @@ constexpr std::uintptr_t count = 1000;
 
 std::uintptr_t nth(std::uintptr_t i) { return base + 2 * i * size; }
 
-void announce(std::uintptr_t begin, std::uintptr_t end) {
-  announce_gone(reinterpret_cast<const void*>(begin), end - begin);
-}
+void announce(std::uintptr_t begin, std::uintptr_t end) { announce_gone(reinterpret_cast<void*>(begin), end - begin); }
 
 /// Returns how long it took until `done` was true, at most ten seconds. Calls nothing else.
 template <class Done>
@@ -32,7 +30,7 @@ std::chrono::milliseconds until(Done&& done) {
 }
 
 TEST(reaper, R60_unmapped_regions_are_deregistered_without_another_call) {
-  for (const auto closes : {close_policy::inline_, close_policy::deferred}) {
+  for (const auto closes : {close_policy::immediate, close_policy::deferred}) {
     local_fixture f({.closes = closes, .reaper = true});
     for (std::uintptr_t i = 0; i < count; ++i) f.touch(nth(i), nth(i) + size);
     announce(base, nth(count / 2));

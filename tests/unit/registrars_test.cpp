@@ -184,13 +184,13 @@ TEST(mlock_registrar, what_it_held_is_unlocked_when_it_is_assigned_to) {
 TEST(trace_registrar, tells_every_call) {
   std::vector<traced_call> heard;
   trace_registrar registrar(null_registrar{}, [&](const traced_call& call) { heard.push_back(call); });
-  auto made = registrar.open({100, 200}, rights::local_read);
+  auto made = registrar.open({100, 200}, access_flags::local_read);
   ASSERT_TRUE(made);
   EXPECT_TRUE(registrar.close(*made));
   ASSERT_EQ(heard.size(), 2U);
   EXPECT_EQ(heard[0].what, traced_call::kind::open);
   EXPECT_EQ(heard[0].memory, (range{100, 200}));
-  EXPECT_EQ(heard[0].access, rights::local_read);
+  EXPECT_EQ(heard[0].access, access_flags::local_read);
   EXPECT_EQ(heard[0].failure, nullptr);
   EXPECT_EQ(heard[1].what, traced_call::kind::close);
   EXPECT_EQ(heard[1].memory, (range{100, 200}));
@@ -212,7 +212,7 @@ TEST(trace_registrar, R26_batches_are_one_call_of_the_registrar_inside) {
   static_assert(!group_registrar<trace_registrar<fake_registrar>>);
   std::vector<range> ranges;
   for (std::uintptr_t i = 1; i <= 50; ++i) ranges.push_back({i * 0x10000, i * 0x10000 + 64});
-  device->fail_opens([](const range& memory, rights) -> std::optional<error> {
+  device->fail_opens([](const range& memory, access_flags) -> std::optional<error> {
     if (memory.begin != 0x30000) return std::nullopt;
     return error{errc::driver_error, native_kind::posix, 5, "no"};
   });
@@ -231,13 +231,13 @@ TEST(trace_registrar, R26_batches_are_one_call_of_the_registrar_inside) {
 
 TEST(trace_registrar, R26_cache_sees_the_group_through_it) {
   auto device = std::make_shared<fake_device>();
-  cache cache(trace_registrar(fake_group_registrar{device}, nullptr), {.monitor = monitor_choice::explicit_});
+  cache cache(trace_registrar(fake_group_registrar{device}, nullptr), {.monitor = monitor_choice::manual});
   std::vector<range> ranges;
   for (std::uintptr_t i = 1; i <= 640; ++i) ranges.push_back({i * 0x10000, i * 0x10000 + 64});
   auto batch = cache.acquire_batch(ranges, local_access, {.workers = 1});
   ASSERT_TRUE(batch);
   EXPECT_EQ(device->calls, 10U);
-  EXPECT_EQ(device->now().at((*batch)[7].handle().key).memory, ranges[7]) << "a handle is the registrar's own";
+  EXPECT_EQ(device->now().at((*batch)[7].registration().key).memory, ranges[7]) << "a handle is the registrar's own";
 }
 
 struct large_registrar {
@@ -246,7 +246,7 @@ struct large_registrar {
     std::array<std::byte, max_registration_bytes> all{};
   };
   [[nodiscard]] registrar_limits limits() const noexcept { return {}; }
-  [[nodiscard]] result<registration_type> open(range, rights) noexcept { return registration_type{}; }
+  [[nodiscard]] result<registration_type> open(range, access_flags) noexcept { return registration_type{}; }
   [[nodiscard]] result<void> close(const registration_type&) noexcept { return {}; }
 };
 

@@ -114,7 +114,7 @@ TEST(sandbox, R12_threads_that_hit_meanwhile_lose_nothing) {
         for (long n = 0; !stop; ++n) {
           auto lease = f.acquire(block, block + 4096);
           ASSERT_TRUE(lease) << describe(lease.error());
-          if (!f.device->now().contains(lease->handle().key)) ADD_FAILURE() << "closed under a lease";
+          if (!f.device->now().contains(lease->registration().key)) ADD_FAILURE() << "closed under a lease";
           if (n == 1000) ++warm;
         }
       });

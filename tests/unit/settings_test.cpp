@@ -24,7 +24,7 @@ cache_options unusual() {
   options.retain = false;
   options.max_bytes = std::size_t{3} << 20;
   options.max_count = 17;
-  options.monitor = pinfold::monitor_choice::explicit_ | pinfold::monitor_choice::userfaultfd;
+  options.monitor = pinfold::monitor_choice::manual | pinfold::monitor_choice::userfaultfd;
   options.strict = true;
   options.program_data = true;
   options.audit_one_in = 100;
@@ -97,7 +97,7 @@ TEST(parse_size, reads_numbers_and_units) {
   EXPECT_EQ(pinfold::parse_size("3M"), 3U << 20);
   EXPECT_EQ(pinfold::parse_size("1G"), 1U << 30);
   EXPECT_EQ(pinfold::parse_size("2T"), std::size_t{2} << 40);
-  EXPECT_EQ(pinfold::parse_size("inf"), 0U);
+  EXPECT_EQ(pinfold::parse_size("unlimited"), pinfold::unlimited);
   EXPECT_EQ(pinfold::parse_size("18446744073709551615"), SIZE_MAX);
 }
 
@@ -177,15 +177,14 @@ TEST(options_from_text, refuses_bad_lines) {
 
 TEST(options_from_text, R32_monitors_are_joined) {
   using choice = pinfold::monitor_choice;
-  const std::pair<const char*, choice> all[] = {
-      {"automatic", choice::automatic},
-      {"explicit", choice::explicit_},
-      {"hooks", choice::hooks},
-      {"userfaultfd", choice::userfaultfd},
-      {"bpf", choice::bpf},
-      {"none", choice::none},
-      {"userfaultfd+hooks", choice::hooks | choice::userfaultfd},
-      {"explicit+bpf+hooks", choice::explicit_ | choice::bpf | choice::hooks}};
+  const std::pair<const char*, choice> all[] = {{"automatic", choice::automatic},
+                                                {"manual", choice::manual},
+                                                {"hooks", choice::hooks},
+                                                {"userfaultfd", choice::userfaultfd},
+                                                {"bpf", choice::bpf},
+                                                {"none", choice::none},
+                                                {"userfaultfd+hooks", choice::hooks | choice::userfaultfd},
+                                                {"manual+bpf+hooks", choice::manual | choice::bpf | choice::hooks}};
   for (const auto& [text, wanted] : all) {
     const auto options = pinfold::options_from_text(std::string("PINFOLD_MONITOR=") + text, "test", unusual());
     ASSERT_TRUE(options) << text;

@@ -100,7 +100,7 @@ TEST(trace_requests, tells_peers_and_whole_allocations) {
 TEST(trace_requests, failures_are_not_told) {
   request_log log;
   local_fixture f(log.options());
-  f.device->fail_opens([](const range&, rights) { return std::optional(error{errc::driver_error}); });
+  f.device->fail_opens([](const range&, access_flags) { return std::optional(error{errc::driver_error}); });
   EXPECT_FALSE(f.acquire(0x1000, 0x2000));
   EXPECT_TRUE(log.take().empty());
 }
@@ -114,12 +114,12 @@ struct nested_registrar {
   cache<fake_registrar>* inner;
 
   [[nodiscard]] registrar_limits limits() const noexcept { return {}; }
-  [[nodiscard]] result<registration_type> open(range memory, rights access) noexcept {
+  [[nodiscard]] result<registration_type> open(range memory, access_flags access) noexcept {
     std::this_thread::sleep_for(2ms);
-    const auto* first = reinterpret_cast<const void*>(memory.begin);
+    auto* const first = reinterpret_cast<void*>(memory.begin);
     auto held = inner->acquire(first, memory.size(), access);
     if (!held) return tl::unexpected(held.error());
-    return registration_type{held->handle().key};
+    return registration_type{held->registration().key};
   }
   [[nodiscard]] result<void> close(const registration_type& /*made*/) noexcept { return {}; }
 };
@@ -130,7 +130,7 @@ TEST(trace_requests, nested_caches_are_told_apart) {
   local_fixture f(inner_log.options());
   f.device->call_takes = 2ms;
   cache<nested_registrar> outer(nested_registrar{&f.cache}, keeping(outer_log.options()));
-  ASSERT_TRUE(outer.acquire(reinterpret_cast<const void*>(0x1000), 0x1000));
+  ASSERT_TRUE(outer.acquire(reinterpret_cast<void*>(0x1000), 0x1000));
   const auto inner = inner_log.take();
   const auto seen = outer_log.take();
   ASSERT_EQ(inner.size(), 1U);

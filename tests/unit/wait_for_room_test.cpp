@@ -28,7 +28,7 @@ void expect_room_after(const std::function<void(local_fixture<>&)>& what) {
 }
 
 TEST(wait_for_room, R14_ends_when_an_entry_is_persistent_no_more) {
-  expect_room_after([](auto& f) { f.cache.unpersist(reinterpret_cast<const void*>(0x10000), 0x1000); });
+  expect_room_after([](auto& f) { f.cache.unpersist(reinterpret_cast<void*>(0x10000), 0x1000); });
 }
 
 TEST(wait_for_room, R14_ends_when_a_persistent_entry_is_invalidated) {

@@ -77,7 +77,8 @@ struct local_stage {
 
 void write(local_stage& stage, std::span<std::byte> from) {
   const auto lease = need(stage.cache.acquire(from), "cannot register a buffer");
-  need(stage.ring.perform({true, stage.file.descriptor(), from, 0, lease.handle().index}), "cannot write a buffer");
+  need(stage.ring.perform({true, stage.file.descriptor(), from, 0, lease.registration().index}),
+       "cannot write a buffer");
 }
 
 void show_hits_inside(local_stage& stage) {
@@ -215,7 +216,7 @@ void show_local() {
     return;
   }
   {
-    local_stage blind{**ring, (*ring)->cache({.name = "demo", .monitor = pinfold::monitor_choice::explicit_}), {}};
+    local_stage blind{**ring, (*ring)->cache({.name = "demo", .monitor = pinfold::monitor_choice::manual}), {}};
     show_hits_inside(blind);
     show_stale(blind);
   }

@@ -27,7 +27,7 @@ std::string told_by(const json& hazard) {
   if (!hazard.at("happens").get<bool>()) return "gives nothing back";
   std::string names;
   for (const auto& one : hazard.at("covered_by")) append(names, one.get<std::string>());
-  return names.empty() ? "explicit calls only" : names;
+  return names.empty() ? "manual calls only" : names;
 }
 
 void print_hazards(const json& hazards) {
@@ -62,7 +62,7 @@ void print_monitors(const json& facts) {
     fmt::print("{}", paragraph(fmt::format("  {:<12}  ", one.at("name").get<std::string>()),
                                proven ? "sees what it claims to" : one.at("why_not").get<std::string>()));
   }
-  fmt::print("{}", paragraph(fmt::format("  {:<12}  ", "explicit"),
+  fmt::print("{}", paragraph(fmt::format("  {:<12}  ", "manual"),
                              "always: cache::invalidate, announce_gone; for imports import_cache::invalidate, "
                              "import_cache::drop_peer"));
   fmt::print("{}",

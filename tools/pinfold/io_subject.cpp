@@ -64,7 +64,7 @@ class cached : public side_by_side {
     auto lease = cache_.acquire(buffer(number));
     if (!lease) return tl::unexpected(lease.error());
     held_[number] = std::move(*lease);
-    return held_[number].handle().index;
+    return held_[number].registration().index;
   }
   pinfold::result<void> end(std::size_t number) noexcept override { return held_[number].release(); }
 

@@ -6,7 +6,7 @@
 #include "speed_subjects.hpp"
 
 #include <pinfold/cache.hpp>
-#include <pinfold/monitors/explicit.hpp>
+#include <pinfold/monitors/announce.hpp>
 #include <pinfold/options.hpp>
 #include <pinfold/registrars/null.hpp>
 
@@ -20,7 +20,7 @@ namespace tool {
 
 /// The hooks without another monitor. This tool makes system calls past libc to measure them, so the hooks alone do not
 /// suffice here: the tool answers for those calls itself, as it never goes on using the memory that they unmap.
-inline constexpr auto hooks_alone = pinfold::monitor_choice::hooks | pinfold::monitor_choice::explicit_;
+inline constexpr auto hooks_alone = pinfold::monitor_choice::hooks | pinfold::monitor_choice::manual;
 
 /// Throws `bench::cannot_be_measured` where the monitor does not prove itself.
 template <pinfold::monitor_choice Who, bool Strict = false>
@@ -29,7 +29,7 @@ class monitored_subject {
 
  public:
   static constexpr const char* name = Strict                                         ? "strict"
-                                      : Who == choice::explicit_                     ? "explicit"
+                                      : Who == choice::manual                        ? "manual"
                                       : Who == hooks_alone                           ? "hooks"
                                       : Who == choice::userfaultfd                   ? "userfaultfd"
                                       : Who == (choice::hooks | choice::userfaultfd) ? "hooks+userfaultfd"
@@ -48,7 +48,7 @@ class monitored_subject {
 
   /// Announces that memory goes, where no monitor does.
   void going(const void* address, std::size_t bytes) noexcept {
-    if constexpr (Who == choice::explicit_) pinfold::announce_gone(address, bytes);
+    if constexpr (Who == choice::manual) pinfold::announce_gone(address, bytes);
   }
   /// Does the cache's deferred work. A close that fails is counted.
   void tidy() noexcept { static_cast<void>(cache_.progress()); }

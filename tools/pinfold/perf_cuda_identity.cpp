@@ -25,7 +25,7 @@ struct hits {
 
 hits measure_hits(const cuda_run& run, const gpu_memory& memory, cuda_freed freed) {
   pinfold::cache<registrar> cache(registrar(pinfold::null_registrar{}, freed));
-  const auto* const at = reinterpret_cast<const void*>(memory.at);
+  auto* const at = reinterpret_cast<void*>(memory.at);
   static_cast<void>(need(cache.acquire(at, memory.bytes), "cannot register GPU memory"));
   hits done;
   for (stint rest(run.options); rest.goes_on();) {

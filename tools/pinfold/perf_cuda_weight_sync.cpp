@@ -32,7 +32,9 @@ std::size_t tensor_bytes(const cuda_run& run, std::size_t size) {
 // With a cache that may keep all allocations, each is opened exactly once.
 std::uint64_t opens_too_many(const cuda_run& run, std::string_view subject, std::uint64_t opens) {
   const auto& cache = run.options.cache;
-  if (subject != "pinfold" || !cache.retain || cache.max_bytes != 0 || cache.max_count != 0) return 0;
+  if (subject != "pinfold" || !cache.retain || cache.max_bytes != pinfold::unlimited ||
+      cache.max_count != pinfold::unlimited)
+    return 0;
   const auto distinct = std::min(run.options.cuda.allocations, run.options.cuda.requests);
   return opens == distinct ? 0 : 1;
 }

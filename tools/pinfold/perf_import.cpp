@@ -60,8 +60,8 @@ std::optional<int> pin(const std::string& where) {
 
 std::string budget_text(const pinfold::cache_options& cache) {
   std::string text;
-  if (cache.max_bytes != 0) text += fmt::format("at most {}, ", size_text(cache.max_bytes));
-  if (cache.max_count != 0) text += fmt::format("at most {} registrations, ", cache.max_count);
+  if (cache.max_bytes != pinfold::unlimited) text += fmt::format("at most {}, ", size_text(cache.max_bytes));
+  if (cache.max_count != pinfold::unlimited) text += fmt::format("at most {} registrations, ", cache.max_count);
   return text.empty() ? "no budget" : text + "when full " + name_of(cache.full);
 }
 

@@ -22,7 +22,7 @@ namespace tool {
 namespace {
 
 using choice = pinfold::monitor_choice;
-using by_explicit = monitored_subject<choice::explicit_>;
+using by_manual = monitored_subject<choice::manual>;
 using by_hooks = monitored_subject<hooks_alone>;
 using by_userfaultfd = monitored_subject<choice::userfaultfd>;
 using by_both = monitored_subject<choice::hooks | choice::userfaultfd>;
@@ -108,11 +108,11 @@ void add_hits_beside(json& rows, const bench::parameters& how) {
 json measure_own(const bench::parameters& how) try {
   const bench::process_without_cache without;
   auto rows = json::array();
-  add_unmapping<no_cache, by_explicit, by_hooks, by_userfaultfd, by_both, by_bpf>(rows, how, without);
-  add_hits_beside<by_explicit, by_hooks, by_userfaultfd, by_both, by_bpf>(rows, how);
+  add_unmapping<no_cache, by_manual, by_hooks, by_userfaultfd, by_both, by_bpf>(rows, how, without);
+  add_hits_beside<by_manual, by_hooks, by_userfaultfd, by_both, by_bpf>(rows, how);
   if (bench::wants(how, "hits"))
     bench::append(rows, bench::compare_hits(
-                            how, bench::lanes_of<by_explicit, by_hooks, by_userfaultfd, by_both, by_bpf, by_strict>()));
+                            how, bench::lanes_of<by_manual, by_hooks, by_userfaultfd, by_both, by_bpf, by_strict>()));
   return rows;
 } catch (const std::exception& problem) {
   throw failure(fmt::format("perf monitor: {}", problem.what()));

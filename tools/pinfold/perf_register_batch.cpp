@@ -60,7 +60,7 @@ pinfold::result<std::vector<typename Cache::lease>> one_by_one(Cache& cache, con
   std::vector<typename Cache::lease> leases;
   leases.reserve(what.wanted.size());
   for (const auto& one : what.wanted) {
-    auto lease = cache.acquire(reinterpret_cast<const void*>(one.begin), one.size());
+    auto lease = cache.acquire(reinterpret_cast<void*>(one.begin), one.size());
     if (!lease) return tl::unexpected(lease.error());
     leases.push_back(std::move(*lease));
     progress.step();
@@ -135,7 +135,7 @@ json rows_for(const register_run& run, std::size_t size) {
   const auto in_ring = [&] { return run.ring.cache(options.cache); };
   const auto sleeping = [&] {
     auto cache_options = options.cache;
-    cache_options.monitor = pinfold::monitor_choice::explicit_;
+    cache_options.monitor = pinfold::monitor_choice::manual;
     return pinfold::cache(slow_registrar(std::chrono::milliseconds(options.delay_ms)), cache_options);
   };
   progress_bar progress(options.repeats * (3 * many.size() + 2 * few.size() + shared.size() + blocks));

@@ -34,7 +34,7 @@ pinfold::result<void> register_then_write(const stage& on, uring_cache& cache) {
   file_writer writer(on.run.ring, on.file.descriptor(), on.run.options.queue_depth);
   for (std::size_t at = 0; at < on.size(); at += on.run.options.chunk) {
     const auto piece = on.memory.bytes().subspan(at, std::min(on.run.options.chunk, on.size() - at));
-    if (auto begun = writer.write(piece, at, lease->handle().index); !begun) return begun;
+    if (auto begun = writer.write(piece, at, lease->registration().index); !begun) return begun;
   }
   return writer.finish();
 }
@@ -48,7 +48,7 @@ pinfold::result<void> register_while_writing(const stage& on, uring_cache& cache
     auto next = pieces->next();
     if (!next) return tl::unexpected(next.error());
     const auto at = next->where.begin - on.memory.where().begin;
-    const auto index = next->held.handle().index;
+    const auto index = next->held.registration().index;
     if (auto begun = writer.write(on.memory.bytes().subspan(at, next->where.size()), at, index, std::move(next->held));
         !begun)
       return begun;

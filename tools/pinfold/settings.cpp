@@ -39,8 +39,8 @@ void cache_flags::add_to(CLI::App& command) {
   command.add_flag_callback(
              "--no-retain", [this] { retain_ = false; }, "close registrations with their last use")
       ->excludes(keep);
-  command.add_option("--max-bytes", max_bytes_, "budget: most bytes registered at any time, as 64M or inf");
-  command.add_option("--max-count", max_count_, "budget: most registrations open at any time, or inf");
+  command.add_option("--max-bytes", max_bytes_, "budget: most bytes registered at any time, as 64M or unlimited");
+  command.add_option("--max-count", max_count_, "budget: most registrations open at any time, or unlimited");
   command.add_option("--when-full", when_full_, "budget used up and nothing idle: fail, wait or bypass");
 }
 

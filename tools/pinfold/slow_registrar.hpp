@@ -3,10 +3,10 @@
 /// A registrar as slow as a network card's: each call sleeps and does nothing else.
 #pragma once
 
+#include <pinfold/access.hpp>
 #include <pinfold/error.hpp>
 #include <pinfold/range.hpp>
 #include <pinfold/registrars/null.hpp>
-#include <pinfold/rights.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -27,7 +27,7 @@ class slow_registrar {
 
   [[nodiscard]] pinfold::registrar_limits limits() const noexcept { return inner_.limits(); }
 
-  [[nodiscard]] pinfold::result<registration_type> open(pinfold::range memory, pinfold::rights access) noexcept {
+  [[nodiscard]] pinfold::result<registration_type> open(pinfold::range memory, pinfold::access_flags access) noexcept {
     calls_->fetch_add(1, std::memory_order_relaxed);
     std::this_thread::sleep_for(delay_);
     return inner_.open(memory, access);

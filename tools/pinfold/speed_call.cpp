@@ -14,13 +14,13 @@ static_assert(sizeof(cache::lease) == 16 && alignof(cache::lease) <= alignof(voi
 }  // namespace
 
 void* pinfold_call_create(std::size_t max_count) {
-  const bench::setup how{.most = max_count == 0 ? SIZE_MAX : max_count};
+  const bench::setup how{.most = max_count};
   return new cache(pinfold::null_registrar(), tool::options_for(how));
 }
 
 void pinfold_call_destroy(void* of) { delete static_cast<cache*>(of); }
 
-int pinfold_call_acquire(void* from, const void* address, std::size_t bytes, void* lease) {
+int pinfold_call_acquire(void* from, void* address, std::size_t bytes, void* lease) {
   auto acquired = static_cast<cache*>(from)->acquire(address, bytes);
   if (!acquired) return -1;
   new (lease) cache::lease(*std::move(acquired));
@@ -28,6 +28,8 @@ int pinfold_call_acquire(void* from, const void* address, std::size_t bytes, voi
 }
 
 // Returns the handle by value, as a program gives it to a device.
-std::uint64_t pinfold_call_key(const void* lease) { return static_cast<const cache::lease*>(lease)->handle().key; }
+std::uint64_t pinfold_call_key(const void* lease) {
+  return static_cast<const cache::lease*>(lease)->registration().key;
+}
 
 void pinfold_call_release(void* lease) { std::destroy_at(static_cast<cache::lease*>(lease)); }

@@ -13,7 +13,7 @@
 extern "C" {
 void* pinfold_call_create(std::size_t max_count);
 void pinfold_call_destroy(void* cache);
-int pinfold_call_acquire(void* cache, const void* address, std::size_t bytes, void* lease);
+int pinfold_call_acquire(void* cache, void* address, std::size_t bytes, void* lease);
 std::uint64_t pinfold_call_key(const void* lease);
 void pinfold_call_release(void* lease);
 }
@@ -24,8 +24,7 @@ class call_subject {
  public:
   static constexpr const char* name = "pinfold-call";
 
-  call_subject(const bench::region_set& /*regions*/, const bench::setup& how)
-      : cache_(pinfold_call_create(how.most == SIZE_MAX ? 0 : how.most)) {}
+  call_subject(const bench::region_set& /*regions*/, const bench::setup& how) : cache_(pinfold_call_create(how.most)) {}
   call_subject(const call_subject&) = delete;
   call_subject& operator=(const call_subject&) = delete;
   ~call_subject() { pinfold_call_destroy(cache_); }
@@ -41,8 +40,7 @@ class call_subject {
 
     [[nodiscard]] held get(const bench::request& wanted) noexcept {
       held made;
-      made.ok =
-          pinfold_call_acquire(cache_, reinterpret_cast<const void*>(wanted.address), wanted.bytes, made.lease) == 0;
+      made.ok = pinfold_call_acquire(cache_, reinterpret_cast<void*>(wanted.address), wanted.bytes, made.lease) == 0;
       return made;
     }
     [[nodiscard]] std::uint64_t key(const held& made) const noexcept {

@@ -71,7 +71,7 @@ class import_subject {
       auto lease = cache_->acquire(pinfold::peer_id{1}, handle, wanted.address, wanted.bytes);
       return lease ? *std::move(lease) : held();
     }
-    [[nodiscard]] std::uint64_t key(const held& lease) const noexcept { return lease ? lease.mapping().key : 0; }
+    [[nodiscard]] std::uint64_t key(const held& lease) const noexcept { return lease ? lease.registration().key : 0; }
     void put(held& lease) noexcept { static_cast<void>(lease.release()); }
 
    private:

@@ -3,10 +3,10 @@
 /// A registrar whose calls sleep, opens and closes alike.
 #pragma once
 
+#include <pinfold/access.hpp>
 #include <pinfold/error.hpp>
 #include <pinfold/range.hpp>
 #include <pinfold/registrars/null.hpp>
-#include <pinfold/rights.hpp>
 
 #include <chrono>
 #include <thread>
@@ -24,7 +24,7 @@ class pausing_registrar {
 
   [[nodiscard]] pinfold::registrar_limits limits() const noexcept { return inner_.limits(); }
 
-  [[nodiscard]] pinfold::result<registration_type> open(pinfold::range memory, pinfold::rights access) noexcept {
+  [[nodiscard]] pinfold::result<registration_type> open(pinfold::range memory, pinfold::access_flags access) noexcept {
     if (open_delay_.count() > 0) std::this_thread::sleep_for(open_delay_);
     return inner_.open(memory, access);
   }

@@ -19,8 +19,8 @@ namespace tool {
 /// Returns options that keep registrations: the application announces when memory goes, and here none does.
 [[nodiscard]] inline pinfold::cache_options options_for(const bench::setup& how) {
   pinfold::cache_options options;
-  options.monitor = pinfold::monitor_choice::explicit_;
-  if (how.most != SIZE_MAX) options.max_count = how.most;
+  options.monitor = pinfold::monitor_choice::manual;
+  options.max_count = how.most;
   options.full = pinfold::when_full::wait;
   return options;
 }
@@ -34,16 +34,16 @@ class cache_user {
   explicit cache_user(Cache& cache) noexcept : cache_(&cache) {}
 
   [[nodiscard, gnu::always_inline]] held get(const bench::request& wanted) noexcept {
-    return cache_->acquire(reinterpret_cast<const void*>(wanted.address), wanted.bytes);
+    return cache_->acquire(reinterpret_cast<void*>(wanted.address), wanted.bytes);
   }
-  [[nodiscard]] std::uint64_t key(const held& lease) const noexcept { return lease ? lease->handle().key : 0; }
+  [[nodiscard]] std::uint64_t key(const held& lease) const noexcept { return lease ? lease->registration().key : 0; }
   [[gnu::always_inline]] void put(held& lease) noexcept {
     if (lease) static_cast<void>(lease->release());
   }
 
   /// Makes the last release close the registration.
   void forget(const held& lease) noexcept {
-    if (lease) cache_->invalidate(reinterpret_cast<const void*>(key(lease)), 1);
+    if (lease) cache_->invalidate(reinterpret_cast<void*>(key(lease)), 1);
   }
 
  private:

@@ -4,6 +4,7 @@
 /// release.
 #pragma once
 
+#include <pinfold/access.hpp>
 #include <pinfold/detail/record.hpp>
 #include <pinfold/error.hpp>
 #include <pinfold/importer.hpp>
@@ -11,7 +12,6 @@
 #include <pinfold/peer.hpp>
 #include <pinfold/range.hpp>
 #include <pinfold/registrar.hpp>
-#include <pinfold/rights.hpp>
 #include <pinfold/statistics.hpp>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ struct request {
   peer_id peer{};
   range wanted{};
   const void* token = nullptr;  ///< may be null if the table says that tokens have no bytes
-  rights need = rights::none;
+  access_flags need = access_flags::none;
   bool persistent = false;  ///< neither evicted nor flushed until `unpersist` or an invalidation
   bool unshared = false;    ///< for this lease only: neither looked up nor findable
   bool unbudgeted = false;  ///< outside the budget
@@ -50,7 +50,7 @@ struct open_request {
   peer_id peer;
   range extent;
   const void* token;
-  rights access;
+  access_flags access;
 };
 
 /// The result of a driver's open, type-erased.
@@ -111,7 +111,8 @@ using engine_handle = std::unique_ptr<engine, engine_closer>;
                                                        std::shared_ptr<void> backend = {});
 /// Pins a live entry, without a lock and without a write to shared memory. Returns an empty grant if that is not
 /// possible; there may be a live entry nevertheless. Try `hinted_hit` (detail/hit.hpp) first.
-[[nodiscard]] PINFOLD_EXPORT grant look_up(engine* on, std::uintptr_t begin, std::uintptr_t end, rights need) noexcept;
+[[nodiscard]] PINFOLD_EXPORT grant look_up(engine* on, std::uintptr_t begin, std::uintptr_t end,
+                                           access_flags need) noexcept;
 [[nodiscard]] PINFOLD_EXPORT grant look_up(engine* on, peer_id peer, range wanted, const void* token) noexcept;
 /// Looks up any request, `hinted_hit` included. Returns an empty grant for requests that a hit must not serve.
 [[nodiscard]] PINFOLD_EXPORT grant look_up(engine* on, const request& what) noexcept;
@@ -125,6 +126,8 @@ PINFOLD_EXPORT void acquire_group(engine* on, std::span<const request> what, std
 /// Finishes a release for which `unpin` returned a record: wakes waiters, and closes the entry if that is due.
 PINFOLD_EXPORT result<void> finish_release(const record* unpinned) noexcept;
 PINFOLD_EXPORT void invalidate(engine* on, peer_id peer, range gone) noexcept;
+/// Returns whether a lease of this cache is on a registration that touches the memory.
+[[nodiscard]] PINFOLD_EXPORT bool is_leased(const engine* on, const range& memory) noexcept;
 PINFOLD_EXPORT void unpersist(engine* on, peer_id peer, range where) noexcept;
 PINFOLD_EXPORT result<void> drop_peer(engine* on, peer_id peer) noexcept;
 PINFOLD_EXPORT result<void> flush(engine* on) noexcept;

@@ -4,10 +4,10 @@
 /// explains why it is correct. Not for users; it may change in any release.
 #pragma once
 
+#include <pinfold/access.hpp>
 #include <pinfold/detail/ledger.hpp>
 #include <pinfold/detail/record.hpp>
 #include <pinfold/export.hpp>
-#include <pinfold/rights.hpp>
 
 #include <atomic>
 #include <cstdint>
@@ -46,7 +46,7 @@ struct hit_view {
   /// Returns whether the record, which must be pinned, is live, belongs to this cache, and grants the rights on the
   /// whole range. Reads the word first: it says whether the other fields are valid.
   [[nodiscard, gnu::always_inline]] bool serves(const record& one, std::uintptr_t begin, std::uintptr_t end,
-                                                rights need) const noexcept {
+                                                access_flags need) const noexcept {
     const auto asked = static_cast<std::uint32_t>(need) << record::rights_shift | record::hittable;
     const auto word = one.word.load(std::memory_order_acquire) ^ number_in_word;
     return (word & (asked | cache_mask)) == asked && one.covers(begin, end);
@@ -65,7 +65,8 @@ PINFOLD_EXPORT void sample_hits(const record* found) noexcept;
 /// record&)` compares the rest, such as peer and token. During that call the record is pinned, live, and of this cache.
 template <asked_by Who, class Matches>
 [[nodiscard, gnu::always_inline]] inline pin hinted_hit(const hit_view& in, std::uintptr_t key, std::uintptr_t begin,
-                                                        std::uintptr_t end, rights need, Matches&& matches) noexcept {
+                                                        std::uintptr_t end, access_flags need,
+                                                        Matches&& matches) noexcept {
   ledger* mine = ledger::if_there();
   if (mine == nullptr) [[unlikely]]
     return 0;
@@ -97,7 +98,7 @@ template <asked_by Who, class Matches>
 /// Tries to hit a record of local memory that this thread hit recently; returns 0 if none matches.
 template <asked_by Who = asked_by::acquire>
 [[nodiscard, gnu::always_inline]] inline pin hinted_hit(const hit_view& in, std::uintptr_t begin, std::uintptr_t end,
-                                                        rights need) noexcept {
+                                                        access_flags need) noexcept {
   return hinted_hit<Who>(in, in.key(begin), begin, end, need, [](const record&) { return true; });
 }
 

@@ -3,7 +3,7 @@
 /// The interface between the typed pools and their one compiled core. Not for users; it may change in any release.
 #pragma once
 
-#include <pinfold/detail/pin_guard.hpp>
+#include <pinfold/lease_base.hpp>
 #include <pinfold/pools/options.hpp>
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct slab;
 
 /// The registration of a slab.
 struct slab_registration {
-  pin_guard held;
+  lease_base held;
   registration object;
 };
 
@@ -27,12 +27,11 @@ struct slab_registration {
 /// them at once.
 struct slab_driver {
   std::shared_ptr<void> cache;
-  result<slab_registration> (*acquire)(void* cache, const range& memory, rights access) noexcept;
+  result<slab_registration> (*acquire)(void* cache, const range& memory, access_flags access) noexcept;
   /// Releases the registration, and closes all registrations without a lease that touch the memory.
-  void (*give_back)(void* cache, const range& memory, pin_guard& held) noexcept;
-  /// Sets `held` for each range: whether a lease of the cache touches it. Returns false if there is no memory to find
-  /// out.
-  bool (*leased)(void* cache, std::span<const range> memory, std::span<bool> held) noexcept;
+  void (*give_back)(void* cache, const range& memory, lease_base& held) noexcept;
+  /// Returns whether a lease of the cache touches the memory.
+  bool (*is_leased)(void* cache, const range& memory) noexcept;
 };
 
 /// Allocated memory, and the registration of its slab.

@@ -3,9 +3,10 @@
 /// Options of a pool of registered memory, and the usage that it reports.
 #pragma once
 
+#include <pinfold/access.hpp>
 #include <pinfold/error.hpp>
+#include <pinfold/limits.hpp>
 #include <pinfold/range.hpp>
-#include <pinfold/rights.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -53,7 +54,7 @@ struct pool_options {
   std::size_t slab_bytes = std::size_t{2} << 20U;
 
   page_kind pages = page_kind::best;  ///< if the system does not provide a kind other than `best`, the allocation fails
-  rights access = local_access;       ///< rights that slabs are registered with
+  access_flags access = local_access;  ///< rights that slabs are registered with
 
   /// Clear memory when it is allocated. Without it, **nothing is cleared**: an allocation can contain data of an
   /// earlier owner of its bytes, or of a device. With `sealed`, the earlier owner can be another pool of this process.
@@ -62,7 +63,7 @@ struct pool_options {
   /// Use slabs that cannot be unmapped, replaced, punched or truncated until the process ends: `sealed_arena`.
   bool sealed = false;
 
-  std::size_t max_bytes = 0;  ///< largest number of bytes in slabs, 0 = no limit
+  std::size_t max_bytes = unlimited;  ///< largest number of bytes in slabs
 
   /// Called at the end of the pool, with the slabs that stay because allocations in them were never returned.
   std::function<void(std::span<const slab_info>)> abandoned{};

@@ -37,7 +37,7 @@ class [[nodiscard]] pool_lease {
   explicit operator bool() const noexcept { return pin_.on != nullptr; }
 
   /// Returns what the driver made, to be passed to the device; `registration_type{}` if the lease is empty.
-  [[nodiscard]] typename R::registration_type handle() const noexcept {
+  [[nodiscard]] typename R::registration_type registration() const noexcept {
     typename R::registration_type copy{};
     if (pin_.on != nullptr) std::memcpy(&copy, detail::registration_of(pin_).bytes.data(), sizeof copy);
     return copy;

@@ -10,7 +10,6 @@
 #include <pinfold/pools/options.hpp>
 #include <pinfold/pools/pool_lease.hpp>
 
-#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <memory_resource>
@@ -54,8 +53,8 @@ class basic_registered_pool : public std::pmr::memory_resource {
 
   /// As above, with shared ownership of the cache. Requires that the pointer is not null.
   explicit basic_registered_pool(std::shared_ptr<cache<R>> with, pool_options options = {})
-      : core_(detail::make_slab_pool({std::move(with), acquire, give_back, leased}, std::move(options), Synchronized)) {
-  }
+      : core_(detail::make_slab_pool({std::move(with), acquire, give_back, is_leased}, std::move(options),
+                                     Synchronized)) {}
 
   basic_registered_pool(const basic_registered_pool&) = delete;
   basic_registered_pool& operator=(const basic_registered_pool&) = delete;
@@ -137,36 +136,29 @@ class basic_registered_pool : public std::pmr::memory_resource {
     return copy;
   }
 
-  static result<detail::slab_registration> acquire(void* with, const range& memory, rights access) noexcept {
-    const auto* address = reinterpret_cast<const void*>(memory.begin);
+  static result<detail::slab_registration> acquire(void* with, const range& memory, access_flags access) noexcept {
+    auto* const address = reinterpret_cast<void*>(memory.begin);
     auto& own = *static_cast<cache<R>*>(with);
     own.invalidate(address, memory.size());  // entries at these addresses are of earlier memory
     auto got = own.acquire(address, memory.size(), access);
     if (!got) return tl::unexpected(got.error());
     detail::slab_registration made{};
-    const registration_type plain = got->handle();
+    const registration_type plain = got->registration();
     std::memcpy(made.object.bytes.data(), &plain, sizeof plain);
-    made.held = detail::pin_guard(std::move(*got));
+    made.held = lease_base(std::move(*got));
     return made;
   }
 
   // Releases before it invalidates, so that the cache does not report the pool's own lease as invalidated while leased.
-  static void give_back(void* with, const range& memory, detail::pin_guard& held) noexcept {
+  static void give_back(void* with, const range& memory, lease_base& held) noexcept {
     auto& own = *static_cast<cache<R>*>(with);
     static_cast<void>(held.release());  // after a failed close the cache keeps the entry and tells its sink; so below
     own.invalidate(reinterpret_cast<const void*>(memory.begin), memory.size());
     static_cast<void>(own.progress());
   }
 
-  static bool leased(void* with, std::span<const range> memory, std::span<bool> held) noexcept {
-    const auto looked = detail::or_error("", "", [&]() -> result<void> {
-      const auto entries = static_cast<cache<R>*>(with)->dump();
-      std::ranges::transform(memory, held.begin(), [&](const range& one) {
-        return std::ranges::any_of(entries, [&](const auto& e) { return e.leases > 0 && e.covered.overlaps(one); });
-      });
-      return {};
-    });
-    return looked.has_value();
+  static bool is_leased(void* with, const range& memory) noexcept {
+    return static_cast<cache<R>*>(with)->is_leased(memory);
   }
 
   detail::slab_pool_handle core_;

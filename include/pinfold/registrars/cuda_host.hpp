@@ -3,11 +3,11 @@
 /// Host memory that a GPU accesses directly: page-locked and mapped for the device by cuMemHostRegister.
 #pragma once
 
+#include <pinfold/access.hpp>
 #include <pinfold/error.hpp>
 #include <pinfold/export.hpp>
 #include <pinfold/range.hpp>
 #include <pinfold/registrar.hpp>
-#include <pinfold/rights.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -46,7 +46,7 @@ class PINFOLD_EXPORT cuda_host_registrar {
   ~cuda_host_registrar();  ///< unregisters what it has registered
 
   [[nodiscard]] registrar_limits limits() const noexcept;
-  [[nodiscard]] result<registration_type> open(range memory, rights access) noexcept;
+  [[nodiscard]] result<registration_type> open(range memory, access_flags access) noexcept;
   /// Succeeds if the registration's context is gone: nothing is left to close.
   [[nodiscard]] result<void> close(const registration_type& registration) noexcept;
 

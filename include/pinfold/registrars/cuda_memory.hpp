@@ -3,11 +3,11 @@
 /// GPU memory of this process, registered with a device that accesses it directly: a NIC, another GPU, a disk.
 #pragma once
 
+#include <pinfold/access.hpp>
 #include <pinfold/error.hpp>
 #include <pinfold/export.hpp>
 #include <pinfold/range.hpp>
 #include <pinfold/registrar.hpp>
-#include <pinfold/rights.hpp>
 
 #include <cstdint>
 #include <utility>
@@ -58,7 +58,7 @@ class cuda_memory {
   }
 
   /// Errors: those of `identify_cuda_memory` and of the registrar.
-  [[nodiscard]] result<registration_type> open(range memory, rights access) noexcept {
+  [[nodiscard]] result<registration_type> open(range memory, access_flags access) noexcept {
     if (auto fit = check_request(limits(), memory, access); !fit) return tl::unexpected(fit.error());
     const auto before = identify_cuda_memory(memory);
     if (!before) return tl::unexpected(before.error());

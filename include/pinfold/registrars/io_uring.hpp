@@ -3,10 +3,10 @@
 /// Fixed buffers of an io_uring: the kernel pins the pages once, not for every read and write.
 #pragma once
 
+#include <pinfold/access.hpp>
 #include <pinfold/error.hpp>
 #include <pinfold/range.hpp>
 #include <pinfold/registrar.hpp>
-#include <pinfold/rights.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -56,8 +56,9 @@ class PINFOLD_EXPORT io_uring_registrar {
   ~io_uring_registrar();
 
   [[nodiscard]] registrar_limits limits() const noexcept;
-  [[nodiscard]] result<registration_type> open(range memory, rights access) noexcept;
-  void open_many(std::span<const range> memory, rights access, std::span<result<registration_type>> made) noexcept;
+  [[nodiscard]] result<registration_type> open(range memory, access_flags access) noexcept;
+  void open_many(std::span<const range> memory, access_flags access,
+                 std::span<result<registration_type>> made) noexcept;
   [[nodiscard]] result<void> close(const registration_type& registration) noexcept;
 
   [[nodiscard]] unsigned slots() const noexcept;       ///< size of the table

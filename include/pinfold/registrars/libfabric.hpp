@@ -4,11 +4,12 @@
 /// `-lpinfold-libfabric`. Needs no header of libfabric. The rules of fi_mr(3) and fi_domain(3) apply.
 #pragma once
 
+#include <pinfold/access.hpp>
 #include <pinfold/error.hpp>
 #include <pinfold/export.hpp>
+#include <pinfold/limits.hpp>
 #include <pinfold/range.hpp>
 #include <pinfold/registrar.hpp>
-#include <pinfold/rights.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -35,7 +36,7 @@ struct libfabric_rules {
   bool device_memory = false;  ///< FI_HMEM: the domain accepts GPU memory
   std::size_t key_bytes = 8;   ///< width of a peer's key
   std::size_t regions = 0;     ///< `mr_cnt`: the optimal number of regions; 0 if the domain does not say
-  rights supported = local_access;  ///< from the capabilities: FI_REMOTE_READ, FI_REMOTE_WRITE, FI_ATOMIC
+  access_flags supported = local_access;  ///< from the capabilities: FI_REMOTE_READ, FI_REMOTE_WRITE, FI_ATOMIC
 };
 
 /// Returns the rules in `info`, which the domain was, or will be, opened with. Thread-safe. Errors: `invalid_argument`
@@ -67,7 +68,7 @@ struct libfabric_registrar_options {
   /// registers by itself at the same domain should use keys far from these.
   std::optional<std::uint64_t> first_key{};
 
-  std::size_t max_bytes = SIZE_MAX;  ///< largest region, if the provider has a limit: libfabric has no way to query it
+  std::size_t max_bytes = unlimited;  ///< largest region, if the provider has a limit: libfabric has no way to query it
 
   /// Accept a provider for which `libfabric_caches_too` returns true. Such a provider registers with all rights,
   /// whatever the request, and gives one key to all requests that share its registration. So peers may write memory
@@ -126,7 +127,7 @@ class PINFOLD_EXPORT libfabric_registrar {
   ~libfabric_registrar();
 
   [[nodiscard]] registrar_limits limits() const noexcept;
-  [[nodiscard]] result<registration_type> open(range memory, rights access) noexcept;
+  [[nodiscard]] result<registration_type> open(range memory, access_flags access) noexcept;
   [[nodiscard]] result<void> close(const registration_type& registration) noexcept;
 
   [[nodiscard]] libfabric_rules rules() const noexcept;

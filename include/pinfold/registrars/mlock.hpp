@@ -3,10 +3,10 @@
 /// Memory that stays resident: no device, only mlock(2).
 #pragma once
 
+#include <pinfold/access.hpp>
 #include <pinfold/error.hpp>
 #include <pinfold/range.hpp>
 #include <pinfold/registrar.hpp>
-#include <pinfold/rights.hpp>
 
 #include <memory>
 
@@ -32,7 +32,7 @@ class PINFOLD_EXPORT mlock_registrar {
   ~mlock_registrar();  ///< unlocks everything that is still registered
 
   [[nodiscard]] registrar_limits limits() const noexcept;
-  [[nodiscard]] result<registration_type> open(range memory, rights access) noexcept;
+  [[nodiscard]] result<registration_type> open(range memory, access_flags access) noexcept;
   [[nodiscard]] result<void> close(const registration_type& registration) noexcept;
 
  private:

@@ -18,9 +18,10 @@ class null_registrar {
   };
 
   [[nodiscard]] registrar_limits limits() const noexcept {
-    return {.supported = local_access | rights::remote_read | rights::remote_write | rights::remote_atomic};
+    return {.supported =
+                local_access | access_flags::remote_read | access_flags::remote_write | access_flags::remote_atomic};
   }
-  [[nodiscard]] result<registration_type> open(range memory, rights access) noexcept {
+  [[nodiscard]] result<registration_type> open(range memory, access_flags access) noexcept {
     if (auto fit = check_request(limits(), memory, access); !fit) return tl::unexpected(fit.error());
     return registration_type{memory.begin};
   }

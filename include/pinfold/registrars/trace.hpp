@@ -22,7 +22,7 @@ struct traced_call {
   enum class kind : std::uint8_t { open, close };
   kind what;
   range memory;                   ///< the range that is opened or closed
-  rights access;                  ///< for `open`
+  access_flags access;            ///< for `open`
   std::chrono::nanoseconds took;  ///< of the call
   const error* failure;           ///< null when it succeeded; valid during the callback
   std::size_t together = 1;       ///< number of ranges in the same call of the registrar; each is reported
@@ -68,7 +68,7 @@ class trace_registrar {
 
   [[nodiscard]] registrar_limits limits() const noexcept { return inner_.limits(); }
 
-  [[nodiscard]] result<registration_type> open(range memory, rights access) noexcept {
+  [[nodiscard]] result<registration_type> open(range memory, access_flags access) noexcept {
     const auto start = clock::now();
     const auto made = inner_.open(memory, access);
     tell({traced_call::kind::open, memory, access, clock::now() - start, made ? nullptr : &made.error()});
@@ -76,7 +76,7 @@ class trace_registrar {
   }
 
   /// Calls the inner registrar's `open_many`, so that the trace shows the real cost of a batch.
-  void open_many(std::span<const range> memory, rights access, std::span<result<registration_type>> made) noexcept
+  void open_many(std::span<const range> memory, access_flags access, std::span<result<registration_type>> made) noexcept
     requires group_registrar<R>
   {
     for (std::size_t first = 0; first < memory.size(); first += most_together) {
@@ -88,7 +88,7 @@ class trace_registrar {
   [[nodiscard]] result<void> close(const registration_type& registration) noexcept {
     const auto start = clock::now();
     const auto closed = inner_.close(registration);
-    tell({traced_call::kind::close, range_of(registration), rights::none, clock::now() - start,
+    tell({traced_call::kind::close, range_of(registration), access_flags::none, clock::now() - start,
           closed ? nullptr : &closed.error()});
     return closed;
   }
@@ -102,7 +102,8 @@ class trace_registrar {
     if (told_) told_(call);
   }
 
-  void open_together(std::span<const range> memory, rights access, std::span<result<registration_type>> made) noexcept {
+  void open_together(std::span<const range> memory, access_flags access,
+                     std::span<result<registration_type>> made) noexcept {
     std::array<result<inner_type>, most_together> answers;
     const auto start = clock::now();
     inner_.open_many(memory, access, std::span(answers).first(memory.size()));

@@ -4,11 +4,11 @@
 /// `docs/rdma.md` has the rules in full. Needs no header of libibverbs.
 #pragma once
 
+#include <pinfold/access.hpp>
 #include <pinfold/error.hpp>
 #include <pinfold/export.hpp>
 #include <pinfold/range.hpp>
 #include <pinfold/registrar.hpp>
-#include <pinfold/rights.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -96,7 +96,7 @@ class PINFOLD_EXPORT verbs_registrar {
   ~verbs_registrar();
 
   [[nodiscard]] registrar_limits limits() const noexcept;
-  [[nodiscard]] result<registration_type> open(range memory, rights access) noexcept;
+  [[nodiscard]] result<registration_type> open(range memory, access_flags access) noexcept;
   [[nodiscard]] result<void> close(const registration_type& registration) noexcept;
 
   [[nodiscard]] verbs_capabilities capabilities() const noexcept;  ///< of the device, queried at creation

@@ -12,7 +12,7 @@ namespace {
 
 // Whether `wanted` has unknown bits: a monitor of a later version, or no valid value. No monitor here would cover it.
 bool names_unknown(monitor_choice wanted) noexcept {
-  constexpr auto known = monitor_choice::explicit_ | monitor_choice::hooks | monitor_choice::userfaultfd |
+  constexpr auto known = monitor_choice::manual | monitor_choice::hooks | monitor_choice::userfaultfd |
                          monitor_choice::bpf | monitor_choice::none;
   return (static_cast<unsigned>(wanted) & ~static_cast<unsigned>(known)) != 0;
 }
@@ -50,11 +50,11 @@ void complete_hooks(bool automatic, invalidation::monitor_set::members& members,
 chosen choose(monitor_choice wanted, bool with_hints) {
   const bool automatic = wanted == monitor_choice::automatic;
   invalidation::monitor_set::members members;
-  std::string names = includes(wanted, monitor_choice::explicit_) ? "explicit" : "";
-  std::string problems = includes(wanted, monitor_choice::none) ? "switched off" : "";
+  std::string names = contains_any(wanted, monitor_choice::manual) ? "manual" : "";
+  std::string problems = contains_any(wanted, monitor_choice::none) ? "switched off" : "";
   if (names_unknown(wanted)) add(problems, "; ", "unknown bits in monitor_choice");
   for (const kind& one : all_kinds()) {
-    if (automatic ? !one.by_default : !includes(wanted, one.choice)) continue;
+    if (automatic ? !one.by_default : !contains_any(wanted, one.choice)) continue;
     auto found = find(one);
     if (found.monitor == nullptr) {
       add(problems, "; ", one.name + (": " + found.why_not));

@@ -90,7 +90,7 @@ registrar_limits cuda_host_registrar::limits() const noexcept {
   return {.granularity = page, .supported = local_access};
 }
 
-result<cuda_host_registrar::registration_type> cuda_host_registrar::open(range memory, rights access) noexcept {
+result<cuda_host_registrar::registration_type> cuda_host_registrar::open(range memory, access_flags access) noexcept {
   if (!state_) return fail(errc::closed, "this registrar was moved from");
   if (auto fit = check_request(limits(), memory, access); !fit) return tl::unexpected(fit.error());
   const auto in = state_->device.get(state_->options.device);

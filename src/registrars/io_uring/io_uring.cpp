@@ -137,13 +137,13 @@ registrar_limits io_uring_registrar::limits() const noexcept {
   return {.granularity = page, .max_bytes = largest_buffer, .supported = local_access};
 }
 
-result<io_uring_registrar::registration_type> io_uring_registrar::open(range memory, rights access) noexcept {
+result<io_uring_registrar::registration_type> io_uring_registrar::open(range memory, access_flags access) noexcept {
   result<registration_type> made;
   open_many({&memory, 1}, access, {&made, 1});
   return made;
 }
 
-void io_uring_registrar::open_many(std::span<const range> memory, rights access,
+void io_uring_registrar::open_many(std::span<const range> memory, access_flags access,
                                    std::span<result<registration_type>> made) noexcept {
   wave next;
   for (std::size_t i = 0; i < memory.size(); ++i) {

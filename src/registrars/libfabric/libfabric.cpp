@@ -58,7 +58,7 @@ struct libfabric_registrar::state {
     });
   }
 
-  [[nodiscard]] std::uint64_t flags_for(rights access) const noexcept {
+  [[nodiscard]] std::uint64_t flags_for(access_flags access) const noexcept {
     const auto flags = libfabric::access_flags(access);
     return rules.collective && (flags & (FI_SEND | FI_RECV)) != 0 ? flags | FI_COLLECTIVE : flags;
   }
@@ -144,7 +144,8 @@ registrar_limits libfabric_registrar::limits() const noexcept {
 
 libfabric_rules libfabric_registrar::rules() const noexcept { return state_ ? state_->rules : libfabric_rules{}; }
 
-result<libfabric_registrar::registration_type> libfabric_registrar::open(range memory, rights access) noexcept try {
+result<libfabric_registrar::registration_type> libfabric_registrar::open(range memory, access_flags access) noexcept
+    try {
   if (!state_) return moved_away();
   if (auto fit = check_request(limits(), memory, access); !fit) return tl::unexpected(fit.error());
   const ::iovec where{reinterpret_cast<void*>(memory.begin), memory.size()};

@@ -26,13 +26,13 @@ std::uint64_t assumed(std::uint64_t capabilities) noexcept {
   return coarse ? capabilities | finer : capabilities;
 }
 
-rights rights_with(std::uint64_t capabilities) noexcept {
-  rights can = local_access;
+access_flags access_with(std::uint64_t capabilities) noexcept {
+  access_flags can = local_access;
   const bool reads = (capabilities & FI_REMOTE_READ) != 0;
   const bool writes = (capabilities & FI_REMOTE_WRITE) != 0;
-  if (reads) can = can | rights::remote_read;
-  if (writes) can = can | rights::remote_write;
-  if (reads && writes && (capabilities & FI_ATOMIC) != 0) can = can | rights::remote_atomic;
+  if (reads) can = can | access_flags::remote_read;
+  if (writes) can = can | access_flags::remote_write;
+  if (reads && writes && (capabilities & FI_ATOMIC) != 0) can = can | access_flags::remote_atomic;
   return can;
 }
 
@@ -57,7 +57,7 @@ result<libfabric_rules> libfabric_rules_of(const ::fi_info* info) noexcept {
       .device_memory = (info->caps & FI_HMEM) != 0,
       .key_bytes = domain.mr_key_size == 0 ? sizeof(std::uint64_t) : domain.mr_key_size,
       .regions = domain.mr_cnt,
-      .supported = rights_with(assumed(info->caps)),
+      .supported = access_with(assumed(info->caps)),
   };
 }
 

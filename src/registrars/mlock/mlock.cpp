@@ -73,7 +73,7 @@ registrar_limits mlock_registrar::limits() const noexcept {
   return {.granularity = page_bytes(), .supported = local_access};
 }
 
-result<mlock_registrar::registration_type> mlock_registrar::open(range memory, rights access) noexcept try {
+result<mlock_registrar::registration_type> mlock_registrar::open(range memory, access_flags access) noexcept try {
   if (!state_) return moved_away();
   if (auto fit = check_request(limits(), memory, access); !fit) return tl::unexpected(fit.error());
   if (auto fit = state_->usable(); !fit) return tl::unexpected(fit.error());

@@ -18,13 +18,14 @@ static_assert(registrar<verbs_registrar>);
 
 namespace {
 
-constexpr rights every_right = local_access | rights::remote_read | rights::remote_write | rights::remote_atomic;
+constexpr access_flags all_access =
+    local_access | access_flags::remote_read | access_flags::remote_write | access_flags::remote_atomic;
 
 std::size_t page_bytes() noexcept { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
 
-rights rights_on(const verbs_capabilities& device, verbs_paging paging) noexcept {
+access_flags access_on(const verbs_capabilities& device, verbs_paging paging) noexcept {
   if (paging == verbs_paging::implicit) return local_access;
-  return device.atomics ? every_right : local_access | rights::remote_read | rights::remote_write;
+  return device.atomics ? all_access : local_access | access_flags::remote_read | access_flags::remote_write;
 }
 
 result<void> check_paging(const verbs_capabilities& device, verbs_paging wanted) noexcept {
@@ -72,7 +73,7 @@ struct verbs_registrar::state {
     if (everything != nullptr && ::getpid() == process) ::ibv_dereg_mr(everything);
   }
 
-  [[nodiscard]] unsigned flags_for(rights access) const noexcept {
+  [[nodiscard]] unsigned flags_for(access_flags access) const noexcept {
     unsigned flags = verbs::access_flags(access);
     if (options.relaxed_ordering) flags |= IBV_ACCESS_RELAXED_ORDERING;
     if (options.paging != verbs_paging::pinned) flags |= IBV_ACCESS_ON_DEMAND;
@@ -126,14 +127,14 @@ registrar_limits verbs_registrar::limits() const noexcept {
   const bool implicit = state_->options.paging == verbs_paging::implicit;
   return {.granularity = page_bytes(),
           .max_bytes = implicit ? SIZE_MAX : state_->device.max_mr_bytes,
-          .supported = rights_on(state_->device, state_->options.paging)};
+          .supported = access_on(state_->device, state_->options.paging)};
 }
 
 verbs_capabilities verbs_registrar::capabilities() const noexcept {
   return state_ ? state_->device : verbs_capabilities{};
 }
 
-result<verbs_registrar::registration_type> verbs_registrar::open(range memory, rights access) noexcept {
+result<verbs_registrar::registration_type> verbs_registrar::open(range memory, access_flags access) noexcept {
   if (!state_) return moved_away();
   if (auto fit = check_request(limits(), memory, access); !fit) return tl::unexpected(fit.error());
   if (state_->everything != nullptr) return keys_of(state_->everything);

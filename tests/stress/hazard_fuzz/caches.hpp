@@ -122,9 +122,9 @@ class caches {
     made.strict = who_.strict;
     made.program_data = true;
     made.reaper = random.one_in(4);
-    made.max_count = random.one_in(3) ? 24 : 0;
+    made.max_count = random.one_in(3) ? 24 : unlimited;
     made.full = when_full::bypass;
-    made.closes = random.one_in(3) ? close_policy::deferred : close_policy::inline_;
+    made.closes = random.one_in(3) ? close_policy::deferred : close_policy::immediate;
     return made;
   }
 

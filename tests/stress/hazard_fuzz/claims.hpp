@@ -102,15 +102,16 @@ struct watching {
   std::string names{};          ///< as `cache_and_device::monitors` names the proven ones; empty: any
 
   [[nodiscard]] bool keeps(memory_kind of) const {
-    return announces || !is_shared_with_others(of) || includes(proven, monitor_choice::bpf);
+    return announces || !is_shared_with_others(of) || contains_any(proven, monitor_choice::bpf);
   }
   /// Whether a registration is invalidated before another thread can get the unmapped address from the kernel.
   /// userfaultfd alone reports it a moment later, unless the cache is strict (docs/monitors.md).
   [[nodiscard]] bool is_first_to_know() const {
-    return announces || strict || includes(proven, monitor_choice::hooks) || includes(proven, monitor_choice::bpf);
+    return announces || strict || contains_any(proven, monitor_choice::hooks) ||
+           contains_any(proven, monitor_choice::bpf);
   }
   [[nodiscard]] bool sees(memory_event what, mechanism via) const {
-    return announces || includes(proven, claimed_by(what, via));
+    return announces || contains_any(proven, claimed_by(what, via));
   }
 };
 

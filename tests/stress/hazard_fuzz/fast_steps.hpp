@@ -50,7 +50,7 @@ class fast_steps {
     if (causes) of.note({number_, thread_, event.what, event.via, of.kind(), all, true, false});
     if (!of.mend()) return false;
     const auto got = by.cache().acquire(of.at(), of.bytes());
-    if (got && of.went_after(got->handle().stamp, all))
+    if (got && of.went_after(got->registration().stamp, all))
       in_.found.add({in_.seed, thread_, number_}, {"acquire", "fast stamp", by.monitors()}, of, all);
     return true;
   }

@@ -66,7 +66,7 @@ class look_up {
     const bool fill_before = can_be_sent(of, where, *by) && random_.one_in(2);
     if (fill_before) fill(of.at(where.begin), window(where), random_.number());
     const int file = of.kind() == memory_kind::sealed_memfd ? of.file() : -1;
-    const auto need = random_.one_in(8) ? rights::local_read : local_access;
+    const auto need = random_.one_in(8) ? access_flags::local_read : local_access;
     auto got = by->cache().acquire(of.at(where.begin), where.size(), need, {.file = file});
     if (!got) return count(in_.done.refused);
     check(of, where, *by, *got, {"acquire", "stamp", by->monitors()}, fill_before);
@@ -104,10 +104,10 @@ class look_up {
 
   void check(slot& of, const part& where, cache_and_device& by, const lease_type& held, wrong_lease what, bool filled) {
     count(in_.done.leases);
-    if (of.went_after(held.handle().stamp, where)) return in_.found.add(when_, what, of, where);
+    if (of.went_after(held.registration().stamp, where)) return in_.found.add(when_, what, of, where);
     if (!can_be_sent(of, where, by)) return;
     if (!filled) fill(of.at(where.begin), window(where), random_.number());
-    const auto answer = by.send(of.at(where.begin), window(where), held.handle());
+    const auto answer = by.send(of.at(where.begin), window(where), held.registration());
     if (answer == cache_and_device::answer::refused) return count(in_.done.not_sent);
     count(in_.done.sent);
     what.oracle = "bytes";

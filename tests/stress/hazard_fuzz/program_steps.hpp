@@ -64,7 +64,7 @@ class program_steps {
     if (!got) return count(in_.done.refused);
     count(in_.done.leases);
     fill(at, sent, ++fill_with_);
-    const auto answer = by.send(at, sent, got->handle());
+    const auto answer = by.send(at, sent, got->registration());
     count(answer == cache_and_device::answer::refused ? in_.done.not_sent : in_.done.sent);
     if (answer == cache_and_device::answer::wrong)
       in_.found.add(when_, std::string(what) + " (" + by.monitors() + ", bytes)", "");

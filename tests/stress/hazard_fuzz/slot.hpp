@@ -6,7 +6,7 @@
 #include "support/process_limits.hpp"
 #include "vocabulary.hpp"
 
-#include <pinfold/monitors/explicit.hpp>
+#include <pinfold/monitors/announce.hpp>
 
 #include <algorithm>
 #include <array>

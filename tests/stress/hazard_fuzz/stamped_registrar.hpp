@@ -31,7 +31,7 @@ class stamped_registrar {
     return real_ ? real_->limits() : registrar_limits{.granularity = page_bytes};
   }
 
-  [[nodiscard]] result<registration_type> open(range memory, rights access) noexcept {
+  [[nodiscard]] result<registration_type> open(range memory, access_flags access) noexcept {
     const auto stamp = slots_->now_at(memory.begin);  // before the pages are pinned
     if (!real_) return pinned(memory, stamp);
     const auto made = real_->open(memory, access);

@@ -95,7 +95,7 @@ bool rma_rounds::post(const rma_round& round, std::size_t number) {
   auto& one = transfers_[number];
   if (one.data == nullptr) {
     const auto bytes = round.with.buffer(number);
-    const auto access = round.put ? pinfold::rights::local_read : pinfold::rights::local_write;
+    const auto access = round.put ? pinfold::access_flags::local_read : pinfold::access_flags::local_write;
     one = {.data = bytes.data(),
            .bytes = bytes.size(),
            .desc = need(round.with.begin(number, access), "cannot register a buffer"),

@@ -34,7 +34,7 @@ class per_transfer : public side_by_side {
  public:
   per_transfer(const rma_buffers& buffers, pinfold::libfabric_registrar registrar)
       : side_by_side(buffers), registrar_(std::move(registrar)), made_(buffers.count) {}
-  pinfold::result<void*> begin(std::size_t number, pinfold::rights access) noexcept override {
+  pinfold::result<void*> begin(std::size_t number, pinfold::access_flags access) noexcept override {
     const auto where = buffer(number);
     const auto first = reinterpret_cast<std::uintptr_t>(where.data());
     auto made = registrar_.open({first, first + where.size()}, access);
@@ -54,11 +54,11 @@ class cached : public side_by_side {
  public:
   cached(const rma_buffers& buffers, fabric_cache cache)
       : side_by_side(buffers), cache_(std::move(cache)), held_(buffers.count) {}
-  pinfold::result<void*> begin(std::size_t number, pinfold::rights access) noexcept override {
+  pinfold::result<void*> begin(std::size_t number, pinfold::access_flags access) noexcept override {
     auto lease = cache_.acquire(buffer(number), access);
     if (!lease) return tl::unexpected(lease.error());
     held_[number] = std::move(*lease);
-    return held_[number].handle().desc;
+    return held_[number].registration().desc;
   }
   pinfold::result<void> end(std::size_t number) noexcept override { return held_[number].release(); }
   [[nodiscard]] std::string monitors() const override { return cache_.monitors(); }
@@ -83,7 +83,7 @@ class pooled : public rma_subject {
   std::span<std::byte> buffer(std::size_t number) noexcept override {
     return {static_cast<std::byte*>(buffers_[number].data), size_};
   }
-  pinfold::result<void*> begin(std::size_t number, pinfold::rights) noexcept override {
+  pinfold::result<void*> begin(std::size_t number, pinfold::access_flags) noexcept override {
     return buffers_[number].registration.desc;
   }
   pinfold::result<void> end(std::size_t) noexcept override { return {}; }

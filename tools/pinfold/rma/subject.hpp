@@ -29,7 +29,7 @@ class rma_subject {
 
   /// Run before and after a transfer. `begin` returns the provider's descriptor of the buffer. `access` is the
   /// transfer's use of it.
-  [[nodiscard]] virtual pinfold::result<void*> begin(std::size_t number, pinfold::rights access) noexcept = 0;
+  [[nodiscard]] virtual pinfold::result<void*> begin(std::size_t number, pinfold::access_flags access) noexcept = 0;
   [[nodiscard]] virtual pinfold::result<void> end(std::size_t number) noexcept = 0;
 
   /// Maps new pages under the buffers, at the same addresses: all registrations of them become stale.

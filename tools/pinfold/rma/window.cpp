@@ -9,7 +9,8 @@ namespace tool {
 
 rma_window::rma_window(const fabric_end& end, const rma_buffers& slots, const pinfold::cache_options& cache)
     : memory_(slots.count * slots.size), size_(slots.size), cache_(end.registrar(), cache) {
-  constexpr auto for_peers = pinfold::local_access | pinfold::rights::remote_read | pinfold::rights::remote_write;
+  constexpr auto for_peers =
+      pinfold::local_access | pinfold::access_flags::remote_read | pinfold::access_flags::remote_write;
   for (std::size_t i = 0; i < slots.count; ++i)
     held_.push_back(need(cache_.acquire(slot(i), for_peers), "cannot register what others put to"));
 }
@@ -17,7 +18,7 @@ rma_window::rma_window(const fabric_end& end, const rma_buffers& slots, const pi
 std::string rma_window::invitation() {
   std::string bytes;
   for (std::size_t i = 0; i < held_.size(); ++i) {
-    const auto handle = held_[i].handle();
+    const auto handle = held_[i].registration();
     const fabric_target where{handle.peer_address(slot(i).data()), handle.key};
     bytes.append(reinterpret_cast<const char*>(&where), sizeof where);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The common base of all caches. Not for users; it may change in any release.
+/// The members that all caches have: flush, progress, statistics.
 #pragma once
 
 #include <pinfold/detail/engine.hpp>
@@ -9,9 +9,10 @@
 #include <utility>
 #include <vector>
 
-namespace pinfold::detail {
+namespace pinfold {
 
-/// The base of caches: a back end, and the engine that calls it. Every member may be called on any thread at any time,
+/// The common part of `cache` and `import_cache`: a back end (registrar or importer), and the engine that calls it. Not
+/// for use alone. Every member may be called on any thread at any time,
 /// except that the destructor and a move must not run at the same time as another member. A moved-from object returns
 /// `closed`, finds nothing, and can be assigned to.
 template <class Backend>
@@ -20,10 +21,10 @@ class cache_base {
   cache_base(cache_base&& other) noexcept
       : backend_(std::move(other.backend_)),
         engine_(std::move(other.engine_)),
-        hits_(std::exchange(other.hits_, &hits_of(nullptr))) {}
+        hits_(std::exchange(other.hits_, &detail::hits_of(nullptr))) {}
   cache_base& operator=(cache_base&& other) noexcept {
     engine_ = std::move(other.engine_);  // first, because the old engine still needs the old back end
-    hits_ = std::exchange(other.hits_, &hits_of(nullptr));
+    hits_ = std::exchange(other.hits_, &detail::hits_of(nullptr));
     backend_ = std::move(other.backend_);
     return *this;
   }
@@ -53,7 +54,7 @@ class cache_base {
   /// Returns the back end. Its documentation says which members may be called while the cache runs. Throws
   /// `std::logic_error` if the cache was moved from.
   [[nodiscard]] Backend& backend() {
-    if (backend_ == nullptr) throw_moved_from();
+    if (backend_ == nullptr) detail::throw_moved_from();
     return *backend_;
   }
 
@@ -62,17 +63,17 @@ class cache_base {
   template <class TableFor>
   cache_base(Backend backend, cache_options options, TableFor&& table_for)
       : backend_(std::make_shared<Backend>(std::move(backend))),
-        engine_(make_engine(table_for(*backend_), std::move(options), backend_)),
-        hits_(&hits_of(engine_.get())) {}
+        engine_(detail::make_engine(table_for(*backend_), std::move(options), backend_)),
+        hits_(&detail::hits_of(engine_.get())) {}
 
   /// Returns the engine; null if the cache was moved from.
-  [[nodiscard]] engine* inside() const noexcept { return engine_.get(); }
-  [[nodiscard]] const hit_view& hits() const noexcept { return *hits_; }
+  [[nodiscard]] detail::engine* inside() const noexcept { return engine_.get(); }
+  [[nodiscard]] const detail::hit_view& hits() const noexcept { return *hits_; }
 
  private:
   std::shared_ptr<Backend> backend_;  // the engine shares it while another thread is in the driver
-  engine_handle engine_;
-  const hit_view* hits_;
+  detail::engine_handle engine_;
+  const detail::hit_view* hits_;
 };
 
-}  // namespace pinfold::detail
+}  // namespace pinfold

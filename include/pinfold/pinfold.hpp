@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Everything but the back ends, of which a program includes those that it uses: `registrars/`, `importers/`.
+#pragma once
+
+#include <pinfold/cache.hpp>
+#include <pinfold/cache_set.hpp>
+#include <pinfold/import_cache.hpp>
+#include <pinfold/monitors/announce.hpp>
+#include <pinfold/monitors/report.hpp>
+#include <pinfold/monitors/server.hpp>
+#include <pinfold/pools/registered_pool.hpp>
+#include <pinfold/settings.hpp>
+#include <pinfold/trace_file.hpp>
+#include <pinfold/version.hpp>
