@@ -34,7 +34,7 @@ const std::vector<allocator> allocators{
     {"inline_system_calls_seen_by_bpf", nullptr, "inline", "bpf"},
 };
 
-std::string seconds() { return std::to_string(setting("PINFOLD_TEST_SECONDS", 5)); }
+std::string seconds() { return std::to_string(setting("PINFOLD_TEST_SECONDS", 2)); }
 
 std::string path_of(const char* library) {
   for (const char* folder : {"/usr/lib/x86_64-linux-gnu/", "/usr/lib/aarch64-linux-gnu/", "/usr/lib64/", "/usr/lib/"})

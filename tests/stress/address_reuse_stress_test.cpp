@@ -114,7 +114,7 @@ class race {
   /// Runs at most that many rounds, and not much longer than tests are to take. Ends early once an inexact protocol has
   /// shown enough stale leases.
   outcome run(std::uint64_t most_rounds) {
-    const auto until = std::chrono::steady_clock::now() + stress_time();
+    const auto until = std::chrono::steady_clock::now() + stress_time(4);
     stay_on(0);
     if (!map()) throw std::runtime_error("cannot map the memory");
     look();

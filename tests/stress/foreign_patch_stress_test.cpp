@@ -65,7 +65,7 @@ void change_both() {
   std::uint64_t installed = 0, refused = 0;
   {
     const other_library other(cover, put_back);
-    const auto until = std::chrono::steady_clock::now() + stress_time();
+    const auto until = std::chrono::steady_clock::now() + stress_time(2);
     while (std::chrono::steady_clock::now() < until)
       if (!(*hooks)->works()) ++((*hooks)->watch(memory.pages(0, 1)) ? installed : refused);
   }

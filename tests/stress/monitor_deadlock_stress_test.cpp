@@ -185,7 +185,7 @@ class monitor_deadlock : public ::testing::TestWithParam<watched_by> {
 
 TEST_P(monitor_deadlock, R35_R37_every_thread_goes_on) {
   const signals handler;
-  const auto until = std::chrono::steady_clock::now() + stress_time();
+  const auto until = std::chrono::steady_clock::now() + stress_time(2);
   int forks = 0;
   std::vector<std::jthread> all;
   for (std::size_t i = 0; i < threads; ++i) all.emplace_back([this, i](const std::stop_token& stop) { work(stop, i); });
@@ -210,7 +210,7 @@ TEST_P(monitor_deadlock, R35_R37_every_thread_goes_on) {
 
 // The last cache ends, and the monitors with it, and another begins, while all the other threads unmap.
 TEST_P(monitor_deadlock, R35_monitors_end_and_begin_while_threads_unmap) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(stress_time()) / 2;
+  const auto until = std::chrono::steady_clock::now() + stress_time(4);
   std::vector<std::jthread> all;
   for (std::size_t i = 0; i + 1 < threads; ++i)
     all.emplace_back([this, i](const std::stop_token& stop) {

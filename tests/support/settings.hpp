@@ -16,7 +16,11 @@ inline std::uint64_t setting(const char* name, std::uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-inline std::chrono::seconds stress_time() { return std::chrono::seconds(setting("PINFOLD_TEST_SECONDS", 5)); }
+/// Returns how long a stress test runs: PINFOLD_TEST_SECONDS. Without that, `cases` of one kind share five seconds.
+inline std::chrono::milliseconds stress_time(unsigned cases = 1) {
+  const auto chosen = setting("PINFOLD_TEST_SECONDS", 0);
+  return std::chrono::milliseconds(chosen == 0 ? 5000 / cases : chosen * 1000);
+}
 
 inline std::uint64_t model_steps() { return setting("PINFOLD_TEST_STEPS", 100'000); }
 
