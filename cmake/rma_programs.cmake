@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The programs that `pinfold perf rma` becomes: separate ones, so that the tool itself neither needs nor loads libfabric
 # or MPI. They differ only in how the ranks meet.
-set(rma_directory ${PROJECT_SOURCE_DIR}/tools/pinfold/rma)
+set(rma_directory ${PROJECT_SOURCE_DIR}/tools/pinfold/perf/rma)
 file(GLOB rma_sources CONFIGURE_DEPENDS ${rma_directory}/*.cpp)
 list(FILTER rma_sources EXCLUDE REGEX "/(with|without)_mpi.cpp$")
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The policy called second-chance here does the same as the real cache, miss by miss.
-#include "replay/second_chance.hpp"
-#include "replay/simulate.hpp"
-#include "replay/synthetic.hpp"
+#include "trace/replay/second_chance.hpp"
+#include "trace/replay/simulate.hpp"
+#include "trace/replay/synthetic.hpp"
 
 #include <pinfold/cache.hpp>
 #include <pinfold/registrars/null.hpp>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Each policy does what its name says, and evicts only cached objects.
-#include "replay/policies.hpp"
-#include "replay/lru.hpp"
-#include "replay/offline.hpp"
-#include "replay/second_chance.hpp"
-#include "replay/sieve.hpp"
-#include "replay/simulate.hpp"
+#include "trace/replay/policies.hpp"
+#include "trace/replay/lru.hpp"
+#include "trace/replay/offline.hpp"
+#include "trace/replay/second_chance.hpp"
+#include "trace/replay/sieve.hpp"
+#include "trace/replay/simulate.hpp"
 
 #include "support/settings.hpp"
 

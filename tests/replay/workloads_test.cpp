@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Recorded traces are replayed as recorded, and synthetic ones are always the same.
-#include "replay/misjudge.hpp"
-#include "replay/recorded.hpp"
-#include "replay/second_chance.hpp"
-#include "replay/simulate.hpp"
-#include "replay/synthetic.hpp"
+#include "trace/replay/misjudge.hpp"
+#include "trace/replay/recorded.hpp"
+#include "trace/replay/second_chance.hpp"
+#include "trace/replay/simulate.hpp"
+#include "trace/replay/synthetic.hpp"
 
 #include <gtest/gtest.h>
 

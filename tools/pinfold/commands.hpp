@@ -3,7 +3,7 @@
 /// The subcommands. Each adds itself to the command line, and stores its work in `chosen`.
 #pragma once
 
-#include "command_line.hpp"
+#include "cli/command_line.hpp"
 
 #include <functional>
 

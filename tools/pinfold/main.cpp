@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "cli/failure.hpp"
+#include "cli/output.hpp"
 #include "commands.hpp"
-#include "failure.hpp"
-#include "output.hpp"
 
 #include <pinfold/version.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "cli/failure.hpp"
 #include "commands.hpp"
-#include "failure.hpp"
 
 #include <pinfold/monitors/server.hpp>
 

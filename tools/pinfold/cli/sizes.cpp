@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "cli/sizes.hpp"
+
+#include "cli/failure.hpp"
+
+#include <pinfold/settings.hpp>
+
+#include <array>
+#include <fmt/format.h>
+#include <string_view>
+
+namespace tool {
+namespace {
+
+constexpr std::size_t smallest_message = 8;  // room for one word of the content
+
+}  // namespace
+
+std::size_t parse_one_size(std::string_view text) {
+  const auto size = pinfold::parse_size(text);
+  if (!size) throw usage_failure(fmt::format("'{}' is not a size: {}", text, size.error().message));
+  if (*size < smallest_message) throw usage_failure(fmt::format("'{}': 8 bytes at least are needed", text));
+  return *size;
+}
+
+std::vector<std::size_t> parse_sizes(const std::string& text) {
+  std::vector<std::size_t> sizes;
+  std::string_view rest = text;
+  for (auto comma = rest.find(','); comma != std::string_view::npos; comma = rest.find(',')) {
+    sizes.push_back(parse_one_size(rest.substr(0, comma)));
+    rest.remove_prefix(comma + 1);
+  }
+  sizes.push_back(parse_one_size(rest));
+  return sizes;
+}
+
+std::string size_text(std::size_t bytes) {
+  constexpr std::array units{"B", "KiB", "MiB", "GiB", "TiB"};
+  auto scaled = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  std::size_t divisor = 1;
+  for (; unit + 1 < units.size() && scaled >= 1024; ++unit, divisor *= 1024) scaled /= 1024;
+  return bytes % divisor == 0 ? fmt::format("{} {}", bytes / divisor, units[unit])
+                              : fmt::format("{:.1f} {}", scaled, units[unit]);
+}
+
+}  // namespace tool

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Common parts of the cases of `pinfold perf import --cuda`.
+#pragma once
+
+#include "gpu/cuda_peer.hpp"
+#include "gpu/gpu.hpp"
+#include "gpu/gpu_reader.hpp"
+#include "perf/import/import.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tool {
+
+/// The peer, the device and the options of one run.
+struct cuda_run {
+  const import_options& options;
+  cuda_peer& peer;
+  gpu& device;
+  bool emulated;
+
+  /// Returns the kind that `--memory` says.
+  [[nodiscard]] pinfold::cuda_memory_kind kind() const;
+
+  /// Returns `count` messages of `bytes` bytes, or why the peer cannot make them all; then it has freed those it made.
+  [[nodiscard]] pinfold::result<std::vector<gpu_message>> provide(pinfold::cuda_memory_kind kind, std::size_t count,
+                                                                  std::size_t bytes) const;
+
+  /// Returns a row with the parameters that all cases have.
+  [[nodiscard]] json row(const char* subject, std::size_t size, pinfold::cuda_memory_kind kind) const;
+};
+
+/// Copies of messages or of parts of them, which are timed, counted and verified.
+class gpu_copies {
+ public:
+  gpu_copies(gpu_reader& how, gpu_target& into) noexcept : how_(how), into_(into) {}
+
+  /// Wipes before and checks after the copy, outside the timed region: only this copy can have brought the right bytes.
+  /// Prints the first error on standard error.
+  void copy(const gpu_part& wanted);
+
+  nanoseconds samples;
+  std::uint64_t errors = 0;
+
+ private:
+  [[nodiscard]] pinfold::result<std::uint64_t> timed(const gpu_part& wanted);
+
+  gpu_reader& how_;
+  gpu_target& into_;
+};
+
+/// Returns "allocations" or "segments", as in `--memory`.
+[[nodiscard]] const char* name_of(pinfold::cuda_memory_kind kind) noexcept;
+
+// The cases. Each returns its rows and throws `failure` when it cannot even start.
+[[nodiscard]] json run_cuda_copy(const cuda_run& run);
+[[nodiscard]] json run_cuda_open(const cuda_run& run);
+[[nodiscard]] json run_cuda_identity(const cuda_run& run);
+[[nodiscard]] json run_weight_sync(const cuda_run& run);
+
+/// The columns that people see of each case.
+[[nodiscard]] std::vector<column> cuda_open_columns();
+[[nodiscard]] std::vector<column> cuda_identity_columns();
+[[nodiscard]] std::vector<column> weight_sync_columns();
+
+}  // namespace tool

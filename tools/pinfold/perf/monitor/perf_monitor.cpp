@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// `pinfold perf monitor`: the cost to a program of monitors that watch its memory.
+#include "cli/failure.hpp"
+#include "commands.hpp"
+#include "info/host.hpp"
+#include "perf/monitor/monitor_subjects.hpp"
+#include "perf/perf.hpp"
+#include "perf/speed/peers.hpp"
+
+#include "bench/monitor.hpp"
+#include "bench/parameters.hpp"
+
+#include <array>
+#include <chrono>
+#include <exception>
+#include <fmt/format.h>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace tool {
+namespace {
+
+using choice = pinfold::monitor_choice;
+using by_manual = monitored_subject<choice::manual>;
+using by_hooks = monitored_subject<hooks_alone>;
+using by_userfaultfd = monitored_subject<choice::userfaultfd>;
+using by_both = monitored_subject<choice::hooks | choice::userfaultfd>;
+using by_bpf = monitored_subject<choice::bpf>;
+using by_strict = monitored_subject<choice::userfaultfd, true>;
+
+struct monitor_command {
+  bench::parameters how{.command = "monitor", .regions = {100'000}, .threads = {1}, .repeats = 5, .time_limit = 20};
+  std::string which = "all";
+  bool with_peers = false;
+  std::string peers_directory;
+  unsigned peer_limit = 300;
+  bool as_json = false;
+};
+
+struct monitor_case {
+  const char* name;
+  const char* title;
+  std::vector<column> (*columns)();
+};
+
+std::vector<column> unrelated_columns() {
+  return {words("subject", "subject"),           number("#cached", "regions", 1, 0),
+          number("pair[ns]", "ns_per_op", 1, 1), number("past libc[ns]", "ns_without", 1, 1),
+          number("extra[ns]", "ns_extra", 1, 1), number("x hooks", "ratio", 1, 1)};
+}
+
+std::vector<column> big_columns() {
+  return {words("subject", "subject"),
+          number("#cached", "regions", 1, 0),
+          number("munmap[us]", "ns_per_op", 1e-3, 1),
+          number("no cache[us]", "ns_without", 1e-3, 1),
+          number("extra[us]", "ns_extra", 1e-3, 1),
+          number("next acquire[us]", "next_ns", 1e-3, 1),
+          number("longest after[us]", "longest_ns", 1e-3, 1),
+          number("drained[ms]", "drain_ns", 1e-6, 1),
+          number("left", "left", 1, 0),
+          number("x hooks", "ratio", 1, 1)};
+}
+
+std::vector<column> cached_columns() {
+  return {words("subject", "subject"),
+          words("made on", "placement"),
+          number("round[us]", "ns_per_op", 1e-3, 2),
+          number("no cache[us]", "ns_without", 1e-3, 2),
+          number("extra[us]", "ns_extra", 1e-3, 2),
+          number("stale", "stale", 1, 0)};
+}
+
+std::vector<column> beside_columns() {
+  return {words("subject", "subject"),
+          words("unmapped meanwhile", "meanwhile"),
+          number("p50[ns]", "p50_ns", 1, 1),
+          number("x quiet", "x_quiet", 1, 2),
+          number("p99[ns]", "p99_ns", 1, 1),
+          number("longest[us]", "longest_ns", 1e-3 * 32, 1),
+          number("unmaps/s", "unmaps_per_s", 1, 0)};
+}
+
+std::vector<column> hits_columns() {
+  return {words("subject", "subject"), number("#cached", "regions", 1, 0), number("hit[ns]", "ns_per_op", 1, 1),
+          number("extra[ns]", "ns_extra", 1, 1)};
+}
+
+constexpr std::array<monitor_case, 5> cases{{
+    {"unrelated-munmap", "mmap and munmap of unregistered memory", unrelated_columns},
+    {"big-munmap", "one munmap of everything that is cached, but one region", big_columns},
+    {"cached-munmap", "munmap, mmap at the same place, and acquire of one region, again and again", cached_columns},
+    {"hits-beside-munmap", "hits while another thread unmaps memory", beside_columns},
+    {"hits", "hits when nothing happens", hits_columns},
+}};
+
+template <class... Subjects>
+void add_unmapping(json& rows, const bench::parameters& how, const bench::process_without_cache& without) {
+  (bench::append(rows, bench::measure_unmapping<Subjects>(how, without)), ...);
+}
+
+template <class... Subjects>
+void add_hits_beside(json& rows, const bench::parameters& how) {
+  (bench::append(rows, bench::measure_hits_beside<Subjects>(how)), ...);
+}
+
+json measure_own(const bench::parameters& how) try {
+  const bench::process_without_cache without;
+  auto rows = json::array();
+  add_unmapping<no_cache, by_manual, by_hooks, by_userfaultfd, by_both, by_bpf>(rows, how, without);
+  add_hits_beside<by_manual, by_hooks, by_userfaultfd, by_both, by_bpf>(rows, how);
+  if (bench::wants(how, "hits"))
+    bench::append(rows, bench::compare_hits(
+                            how, bench::lanes_of<by_manual, by_hooks, by_userfaultfd, by_both, by_bpf, by_strict>()));
+  return rows;
+} catch (const std::exception& problem) {
+  throw failure(fmt::format("perf monitor: {}", problem.what()));
+}
+
+// Sorts the rows by case, in the order of the cases.
+json by_case(const json& rows) {
+  auto sorted = json::array();
+  for (const auto& one : cases) {
+    for (const auto& row : rows)
+      if (row.at("case") == one.name) sorted.push_back(row);
+  }
+  return sorted;
+}
+
+// Adds each row's extra cost over that of the hooks.
+void add_ratios(json& rows) {
+  for (auto& row : rows) {
+    for (const auto& own : rows) {
+      if (own.at("subject") != "hooks" || own.at("case") != row.at("case") || row.at("subject") == "hooks") continue;
+      if (row.contains("ns_extra") && own.value("ns_extra", 0.0) >= 1 && !row.contains("placement"))
+        row["ratio"] = rounded(row.at("ns_extra").get<double>() / own.at("ns_extra").get<double>());
+    }
+  }
+}
+
+void print_tables(const json& rows) {
+  for (const auto& one : cases) {
+    auto own = json::array();
+    for (const auto& row : rows)
+      if (row.at("case") == one.name) own.push_back(row);
+    if (own.empty()) continue;
+    fmt::print("{}: {}\n{}", one.name, one.title, table(one.columns(), own));
+    for (const auto& row : own) {
+      if (row.contains("skipped"))
+        fmt::print("{}", paragraph("  skipped: ",
+                                   row.at("subject").get<std::string>() + ": " + row.at("skipped").get<std::string>()));
+    }
+    fmt::print("\n");
+  }
+}
+
+int measure(monitor_command command) {
+  if (command.which != "all") command.how.only = command.which;
+  const auto host = host_facts();
+  auto rows = measure_own(command.how);
+  peer_results peers;
+  if (command.with_peers)
+    peers = measure_peers(command.how, command.peers_directory, std::chrono::seconds(command.peer_limit));
+  for (auto& row : peers.rows) rows.push_back(std::move(row));
+  rows = by_case(rows);
+  add_ratios(rows);
+  if (command.as_json) {
+    print_json(host, rows, peers.notes);
+  } else {
+    fmt::print("pinfold perf monitor\nhost:  {}\n\n", host_line(host));
+    print_tables(rows);
+    for (const auto& note : peers.notes) fmt::print("{}", paragraph("  ", note));
+  }
+  for (const auto& problem : peers.failures) fmt::print(stderr, "pinfold: {}\n", problem);
+  return peers.failures.empty() && total_errors(rows) == 0 ? 0 : 1;
+}
+
+void add_length(CLI::App& own, bench::parameters& how) {
+  own.add_option("--regions", how.regions.front(), "how many 64 KiB regions are cached while others are unmapped")
+      ->check(CLI::Range(1, 10'000'000))
+      ->capture_default_str();
+  own.add_option("--many", how.many, "how many cached regions one munmap takes")
+      ->check(CLI::Range(1, 10'000'000))
+      ->capture_default_str();
+  own.add_option("--repeats", how.repeats, "measurements, of which the median is shown")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  own.add_option("--seconds", how.seconds, "length of each measurement")
+      ->check(CLI::Range(0.001, 3600.0))
+      ->capture_default_str();
+  own.add_option("--time-limit", how.time_limit, "seconds after which filling a cache is given up")
+      ->check(CLI::Range(0.1, 86'400.0))
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void add_perf_monitor(CLI::App& perf, action& chosen) {
+  auto command = std::make_shared<monitor_command>();
+  auto* own = perf.add_subcommand("monitor", "Cost of the monitors of the program's memory");
+  std::vector<std::string> names{"all"};
+  for (const auto& one : cases) names.emplace_back(one.name);
+  own->add_option("--case", command->which, "what to measure")->check(CLI::IsMember(names))->capture_default_str();
+  add_length(*own, command->how);
+  auto* peers = own->add_flag("--peers", command->with_peers, "compare with the caches of UCX and Open MPI, if built");
+  own->add_option("--peers-dir", command->peers_directory, "where their programs are [beside this one]")
+      ->check(CLI::ExistingDirectory)
+      ->needs(peers);
+  own->add_option("--peer-limit", command->peer_limit, "seconds after which such a program is ended")
+      ->needs(peers)
+      ->check(CLI::Range(1, 86'400))
+      ->capture_default_str();
+  own->add_flag("--json", command->as_json, "print one JSON object");
+  own->callback([command, &chosen] { chosen = [command] { return measure(*command); }; });
+}
+
+}  // namespace tool

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "perf/perf.hpp"
+
+#include "cli/sizes.hpp"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <utility>
+
+namespace tool {
+namespace {
+
+std::string extent_of(const json& row) {
+  if (row.contains("size")) return size_text(row.at("size").get<std::size_t>());
+  return fmt::format("{} regions on {} threads,", row.at("regions").get<std::size_t>(),
+                     row.at("threads").get<unsigned>());
+}
+
+std::vector<std::string> reasons_in(const json& rows) {
+  std::vector<std::string> reasons;
+  for (const auto& row : rows) {
+    if (!row.contains("skipped")) continue;
+    auto reason = fmt::format("skipped: {} {}{}: {}", extent_of(row), row.at("subject").get<std::string>(),
+                              row.contains("pages") ? " on " + row.at("pages").get<std::string>() + " pages" : "",
+                              row.at("skipped").get<std::string>());
+    if (std::ranges::find(reasons, reason) == reasons.end()) reasons.push_back(std::move(reason));
+  }
+  return reasons;
+}
+
+void print_notes(const std::vector<std::string>& notes) {
+  for (const auto& note : notes) fmt::print("{}", paragraph("  ", note));
+}
+
+}  // namespace
+
+void measuring::add_to(CLI::App& command, const char* what) {
+  command.add_option("--iterations", iterations, fmt::format("{} of each measurement", what))
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{100'000'000}));
+  command.add_option("--seconds", seconds, "length of each measurement, without --iterations")
+      ->check(CLI::Range(0.001, 3600.0))
+      ->capture_default_str();
+  command.add_option("--repeats", repeats, "measurements, of which the median is shown")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+}
+
+stint::stint(const measuring& how)
+    : left_(how.iterations),
+      end_(std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                                                  std::chrono::duration<double>(how.seconds))) {}
+
+bool stint::goes_on() {
+  if (left_) return (*left_)-- > 0;
+  return !std::exchange(begun_, true) || std::chrono::steady_clock::now() < end_;
+}
+
+void check_memory(std::size_t count, const std::vector<std::size_t>& sizes, const json& host) {
+  const auto most = host.at("memory").get<std::size_t>() / 2;
+  for (const auto size : sizes) {
+    if (size <= most / count) continue;
+    throw usage_failure(
+        fmt::format("{} buffers of {} are more than half of this machine's memory", count, size_text(size)));
+  }
+}
+
+int show_results(const json& host, const json& rows, const std::vector<column>& columns, bool as_json,
+                 const std::vector<std::string>& notes) {
+  if (as_json) {
+    print_json(host, rows, notes);
+  } else {
+    fmt::print("{}", table(columns, rows));
+    const auto reasons = reasons_in(rows);
+    if (!notes.empty() || !reasons.empty()) fmt::print("\n");
+    print_notes(notes);
+    print_notes(reasons);
+  }
+  return total_errors(rows) == 0 ? 0 : 1;
+}
+
+void report_error(std::string_view subject, const pinfold::error& why) {
+  fmt::print(stderr, "pinfold: {}: {}\n", subject, pinfold::describe(why));
+}
+
+}  // namespace tool

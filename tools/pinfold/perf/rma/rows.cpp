@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "perf/rma/rows.hpp"
+
+#include "cli/failure.hpp"
+#include "cli/sizes.hpp"
+
+#include <algorithm>
+
+namespace tool {
+namespace {
+
+constexpr double megabyte = 1 << 20;
+
+double sum(const std::vector<json>& tallies, const char* key) {
+  double total = 0;
+  for (const auto& one : tallies) total += one.at(key).get<double>();
+  return total;
+}
+
+std::size_t count(const std::vector<json>& tallies, const char* key) {
+  std::size_t total = 0;
+  for (const auto& one : tallies) total += one.at(key).get<std::size_t>();
+  return total;
+}
+
+std::size_t count(const json& rows, const char* key) {
+  std::size_t total = 0;
+  for (const auto& row : rows) total += row.at(key).get<std::size_t>();
+  return total;
+}
+
+}  // namespace
+
+void rma_tally::add(const rma_round& round, const rma_outcome& came, bool warm_up) {
+  transfers += round.count;
+  wrong += came.wrong;
+  if (warm_up) return;
+  timed += round.count;
+  seconds += came.seconds;
+  best = std::max(best, static_cast<double>(round.count) / came.seconds);
+}
+
+json as_json(const rma_tally& tally) {
+  return {{"transfers", tally.transfers},
+          {"wrong", tally.wrong},
+          {"timed", tally.timed},
+          {"rate", static_cast<double>(tally.timed) / tally.seconds},
+          {"best", tally.best}};
+}
+
+json rma_row(const json& what, const std::vector<json>& tallies) {
+  auto row = what;
+  const auto bytes = row.at("size").get<double>();
+  const auto rate = sum(tallies, "rate") / static_cast<double>(tallies.size());
+  double best = 0;
+  for (const auto& one : tallies) best = std::max(best, one.at("best").get<double>());
+  row["iterations"] = tallies.front().at("timed");
+  row["peak_mb_per_s"] = rounded(best * bytes / megabyte);
+  row["mb_per_s"] = rounded(rate * bytes / megabyte);
+  row["transfers_per_s"] = rounded(rate);
+  row["transfers"] = count(tallies, "transfers");
+  row["errors"] = count(tallies, "wrong");
+  row["verified"] = count(tallies, "transfers") - count(tallies, "wrong");
+  return row;
+}
+
+void add_rma_gains(json& rows) {
+  for (auto& row : rows) {
+    const auto base = std::ranges::find_if(rows, [&](const json& other) {
+      return other.at("subject") == "per-transfer" && other.at("size") == row.at("size") &&
+             other.at("operation") == row.at("operation");
+    });
+    if (base != rows.end())
+      row["gain"] = rounded(row.at("transfers_per_s").get<double>() / base->at("transfers_per_s").get<double>());
+  }
+}
+
+std::vector<column> rma_columns() {
+  return {number("#bytes", "size", 1, 0),
+          words("operation", "operation"),
+          words("subject", "subject"),
+          number("#iterations", "iterations", 1, 0),
+          number("BW peak[MB/sec]", "peak_mb_per_s", 1, 2),
+          number("BW average[MB/sec]", "mb_per_s", 1, 2),
+          number("MsgRate[Mpps]", "transfers_per_s", 1e-6, 6),
+          number("x per-transfer", "gain", 1, 2),
+          number("verified", "verified", 1, 0),
+          number("errors", "errors", 1, 0)};
+}
+
+std::string rma_summary(const json& rows) {
+  return fmt::format("verified {} of {} transfers, every byte of each, where they arrived", count(rows, "verified"),
+                     count(rows, "transfers"));
+}
+
+}  // namespace tool

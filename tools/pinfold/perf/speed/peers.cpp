@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "perf/speed/peers.hpp"
+
+#include "cli/child_program.hpp"
+#include "cli/failure.hpp"
+
+#include <array>
+#include <filesystem>
+#include <fmt/format.h>
+#include <optional>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+namespace tool {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A peer, and the Debian package that its build needs.
+struct peer {
+  const char* name;
+  const char* program;
+  const char* package;
+};
+constexpr std::array<peer, 2> peers{{
+    {"UCX", "pinfold-peer-ucx", "libucx-dev"},
+    {"Open MPI", "pinfold-peer-openmpi", "libopenmpi-dev"},
+}};
+
+std::vector<fs::path> places(const std::string& directory) {
+  if (!directory.empty()) return {directory};
+  std::error_code unknown;
+  const auto own = fs::read_symlink("/proc/self/exe", unknown).parent_path();
+  return {own, own.parent_path() / "libexec" / "pinfold"};
+}
+
+std::optional<std::string> found(const peer& wanted, const std::string& directory) {
+  for (const auto& place : places(directory)) {
+    const auto path = place / wanted.program;
+    if (::access(path.c_str(), X_OK) == 0) return path.string();
+  }
+  return std::nullopt;
+}
+
+json rows_of(const std::string& path, const bench::parameters& how, std::chrono::seconds limit) {
+  const auto seen = run_program(path, {bench::as_json(how).dump()}, limit);
+  if (seen.status != 0) throw failure(ending_of(seen.status));
+  auto rows = json::parse(seen.output, nullptr, false);
+  if (!rows.is_array()) throw failure("printed something other than rows");
+  for (const auto& row : rows) {
+    if (!row.is_object() || !row.contains("subject")) throw failure("printed something other than rows");
+  }
+  return rows;
+}
+
+}  // namespace
+
+peer_results measure_peers(const bench::parameters& how, const std::string& directory, std::chrono::seconds limit) {
+  peer_results results;
+  for (const auto& one : peers) {
+    const auto path = found(one, directory);
+    if (!path) {
+      results.notes.push_back(fmt::format("{} is not compared: there is no {}, which is built where {} is installed",
+                                          one.name, one.program, one.package));
+      continue;
+    }
+    try {
+      for (auto& row : rows_of(*path, how, limit)) results.rows.push_back(std::move(row));
+    } catch (const std::exception& problem) {
+      results.failures.push_back(fmt::format("{}: {} {}", one.name, *path, problem.what()));
+    }
+  }
+  return results;
+}
+
+}  // namespace tool

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "perf/speed/speed.hpp"
+
+#include "cli/failure.hpp"
+#include "perf/speed/call.hpp"
+#include "perf/speed/floors.hpp"
+#include "perf/speed/import.hpp"
+#include "perf/speed/subjects.hpp"
+
+#include "bench/cases.hpp"
+
+#include <exception>
+#include <fmt/format.h>
+
+namespace tool {
+namespace {
+
+void add_other_hits(json& rows, const bench::parameters& how) {
+  bench::append(rows, bench::measure_hits<call_subject>(how));
+  bench::append(rows, bench::measure_hits<three_caches_subject>(how));
+  bench::append(rows, bench::measure_hits<import_subject>(how));
+  bench::append(rows, bench::measure_hits<atomics_floor>(how));
+  bench::append(rows, bench::measure_hits<record_floor>(how));
+}
+
+}  // namespace
+
+json measure_pinfold(const bench::parameters& how) try {
+  auto rows = bench::measure<inline_subject, pausing_subject>(how);
+  if (how.command == "hit") add_other_hits(rows, how);
+  if (how.command == "memory") bench::append(rows, bench::measure_memory<import_subject>(how));
+  return rows;
+} catch (const std::exception& problem) {
+  throw failure(fmt::format("perf {}: {}", how.command, problem.what()));
+}
+
+}  // namespace tool

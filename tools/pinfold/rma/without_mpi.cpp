@@ -1,9 +1,0 @@
-// SPDX-License-Identifier: BSD-3-Clause
-#include "failure.hpp"
-#include "peers.hpp"
-
-namespace tool {
-
-std::unique_ptr<rma_peers> mpi_peers() { throw failure("unsupported: this program is without MPI"); }
-
-}  // namespace tool

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// `pinfold replay`: the cost of other eviction policies on the same requests.
+#include "cli/failure.hpp"
+#include "cli/report.hpp"
+#include "cli/sizes.hpp"
+#include "commands.hpp"
+#include "info/host.hpp"
+#include "perf/perf.hpp"
+#include "trace/replay/misjudge.hpp"
+#include "trace/replay/policies.hpp"
+#include "trace/replay/recorded.hpp"
+#include "trace/replay/simulate.hpp"
+#include "trace/replay/synthetic.hpp"
+#include "trace/replay_budget.hpp"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tool {
+namespace {
+
+struct replay_command {
+  std::string trace;
+  std::vector<std::string> synthetic;
+  std::vector<std::string> budgets{"10%", "25%", "50%"};
+  std::vector<std::string> policies;
+  std::string costs;
+  std::uint64_t seed = 1;
+  double misjudge = 1;
+  bool as_json = false;
+};
+
+template <class Known>
+std::vector<std::string> names_of(const Known& known) {
+  std::vector<std::string> names;
+  for (const auto& one : known) names.emplace_back(one.name);
+  return names;
+}
+
+const cost_model* costs_named(const std::string& name) {
+  for (const auto& one : all_cost_models())
+    if (name == one.name) return &one;
+  return nullptr;
+}
+
+std::vector<workload> recorded_workloads(const replay_command& command) {
+  const auto trace = pinfold::read_trace(command.trace);
+  if (!trace) throw usage_failure(fmt::format("{}: {}", trace.error().where, pinfold::describe(trace.error().cause)));
+  if (trace->requests.empty()) throw usage_failure(fmt::format("{}: there is no request in it", command.trace));
+  auto all = workloads_of(*trace, costs_named(command.costs));
+  std::erase_if(all, [](const workload& one) { return one.objects.size() < 2; });
+  if (all.empty())
+    throw usage_failure(
+        fmt::format("{}: no cache has two registrations, so there is no victim to choose", command.trace));
+  return all;
+}
+
+std::vector<workload> synthetic_workloads(const replay_command& command) {
+  const auto* costs = costs_named(command.costs);
+  if (costs == nullptr) costs = &all_cost_models().front();
+  std::vector<workload> all;
+  for (const auto& wanted : command.synthetic) {
+    for (const auto& one : all_synthetic()) {
+      if (wanted != "all" && wanted != one.name) continue;
+      all.push_back(one.make(*costs, command.seed));
+      all.back().name = one.name;
+    }
+  }
+  return all;
+}
+
+json row_of(const workload& of, const std::string& costs, const replay_budget& budget, const known_policy& how,
+            double lru_ns) {
+  const auto chooser = how.make(of);
+  const auto seen = simulate(of, *chooser, budget.room);
+  const auto total = static_cast<double>(of.requests.size());
+  json row{{"trace", of.name},
+           {"costs", costs},
+           {"budget", budget.text},
+           {budget.in_entries ? "budget_entries" : "budget_bytes", budget.room},
+           {"policy", how.name},
+           {"objects", of.objects.size()},
+           {"footprint", of.footprint()},
+           {"requests", of.requests.size()},
+           {"hits", seen.hits},
+           {"misses", seen.misses},
+           {"evictions", seen.evictions},
+           {"too_large", seen.too_large},
+           {"hit_rate", static_cast<double>(seen.hits) / total},
+           {"cost_ns", seen.cost_ns}};
+  row["x_lru"] = lru_ns > 0 ? seen.cost_ns / lru_ns : 1.0;
+  return row;
+}
+
+// Runs LRU first: the others are compared with it, shown or not.
+void replay_with(workload& of, const replay_command& command, const replay_budget& budget, json& rows) {
+  count_room(of, budget.in_entries);
+  const auto costs = command.costs.empty() ? (command.trace.empty() ? "uring" : "recorded") : command.costs;
+  double lru_ns = 0;
+  for (const auto& how : all_policies()) {
+    const bool first = lru_ns == 0;
+    const bool shown =
+        command.policies.empty() || std::ranges::find(command.policies, how.name) != command.policies.end();
+    if (!first && !shown) continue;
+    auto row = row_of(of, costs, budget, how, lru_ns);
+    if (first) lru_ns = row.at("cost_ns").get<double>();
+    if (shown) rows.push_back(std::move(row));
+  }
+}
+
+std::vector<column> columns() {
+  return {{"trace",
+           [](const json& row) {
+             return fmt::format("{}, {}", row.at("trace").get<std::string>(), row.at("budget").get<std::string>());
+           },
+           true},
+          words("policy", "policy"),
+          number("hits[%]", "hit_rate", 100, 2),
+          number("#misses", "misses", 1, 0),
+          number("#evictions", "evictions", 1, 0),
+          number("cost[ms]", "cost_ns", 1e-6, 2),
+          number("x lru", "x_lru", 1, 3)};
+}
+
+void print_heading(const std::vector<workload>& all, const json& rows) {
+  fmt::print("pinfold replay: opens, and closes of evictions, as each policy would have had them\n");
+  fmt::print("costs: {}\n\n", rows.front().at("costs").get<std::string>());
+  for (const auto& one : all)
+    fmt::print("{}: {} requests of {} registrations, {}\n", one.name, one.requests.size(), one.objects.size(),
+               size_text(one.footprint()));
+  fmt::print("\n");
+}
+
+int replay(const replay_command& command) {
+  if (command.trace.empty() == command.synthetic.empty())
+    throw usage_failure("either a trace or --synthetic is needed");
+  auto all = command.trace.empty() ? synthetic_workloads(command) : recorded_workloads(command);
+  for (auto& one : all) misjudge(one, command.misjudge, command.seed);
+  auto rows = json::array();
+  for (auto& one : all)
+    for (const auto& text : command.budgets) replay_with(one, command, budget_for(text, one), rows);
+  if (!command.as_json) print_heading(all, rows);
+  return show_results(host_facts(), rows, columns(), command.as_json);
+}
+
+std::string legend() {
+  std::string text = "Policies:\n";
+  for (const auto& one : all_policies()) text += fmt::format("  {:<15} {}\n", one.name, one.what);
+  text += "Made-up traces:\n";
+  for (const auto& one : all_synthetic()) text += fmt::format("  {:<15} {}\n", one.name, one.what);
+  text += "Costs:\n";
+  for (const auto& one : all_cost_models()) text += fmt::format("  {:<15} {}\n", one.name, one.source);
+  return text;
+}
+
+void add_options(CLI::App& command, replay_command& into) {
+  auto* trace = command.add_option(
+      "trace", into.trace, "a file that `pinfold trace` wrote; each cache that has two registrations is for itself");
+  auto synthetic = names_of(all_synthetic());
+  synthetic.emplace_back("all");
+  command.add_option("--synthetic", into.synthetic, "made-up traces instead")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(CLI::IsMember(synthetic))
+      ->excludes(trace);
+  command
+      .add_option("--budget", into.budgets,
+                  "room: 25% of all bytes, bytes as 64M, or with no unit a number of registrations")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->capture_default_str();
+  command.add_option("--policies", into.policies, "only these")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(CLI::IsMember(names_of(all_policies())));
+  command.add_option("--costs", into.costs, "what registering costs; else as recorded, or uring")
+      ->check(CLI::IsMember(names_of(all_cost_models())));
+  command.add_option("--seed", into.seed, "of the made-up traces, and of --misjudge")->capture_default_str();
+  command.add_option("--misjudge", into.misjudge, "policies believe costs that are up to so many times off")
+      ->check(CLI::Range(1.0, 1e6))
+      ->capture_default_str();
+  command.add_flag("--json", into.as_json, "print one JSON object");
+  command.footer(legend());
+}
+
+}  // namespace
+
+void add_replay(CLI::App& app, action& chosen) {
+  auto command = std::make_shared<replay_command>();
+  auto* own = app.add_subcommand("replay", "Compares eviction policies on a recorded trace, by cost");
+  add_options(*own, *command);
+  own->callback([command, &chosen] { chosen = [command] { return replay(*command); }; });
+}
+
+}  // namespace tool
