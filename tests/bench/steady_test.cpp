@@ -48,7 +48,7 @@ outcome measured_on_one_cpu(unsigned threads, double seconds) {
   return seen;
 }
 
-TEST(steady, threads_on_one_cpu_get_no_more_done_than_it_can) {
+TEST(steady, throughput_of_threads_on_one_cpu_is_at_most_that_of_the_cpu) {
   if (usable_cpus().empty()) GTEST_SKIP() << "the system does not tell its CPUs";
   for (const unsigned threads : {2U, 4U, 16U}) {
     const auto seen = measured_on_one_cpu(threads, 0.001);  // less than a time slice, so the threads run in turn
@@ -58,7 +58,7 @@ TEST(steady, threads_on_one_cpu_get_no_more_done_than_it_can) {
   }
 }
 
-TEST(steady, lasts_longer_where_threads_share_a_cpu) {
+TEST(steady, run_lasts_longer_where_threads_share_a_cpu) {
   if (usable_cpus().empty()) GTEST_SKIP() << "the system does not tell its CPUs";
   constexpr double seconds = 0.02;
   for (const unsigned threads : {1U, 4U}) {

@@ -13,7 +13,7 @@ window at_ms(std::uint64_t begin, bool disturbed = false) {
   return {begin * window_ns, (begin + 1) * window_ns, operations_of_a_window, disturbed};
 }
 
-TEST(windows, threads_beside_each_other_are_added_up) {
+TEST(windows, throughput_of_concurrent_threads_is_summed) {
   const run_windows run{{at_ms(0), at_ms(1), at_ms(2)}, {at_ms(0), at_ms(1), at_ms(2)}};
   const auto seen = figure_of(run, typical_cost, false);
   EXPECT_DOUBLE_EQ(seen.operations_per_us, 200);
@@ -21,7 +21,7 @@ TEST(windows, threads_beside_each_other_are_added_up) {
   EXPECT_EQ(seen.undisturbed, 6U);
 }
 
-TEST(windows, threads_after_each_other_are_not_added_up) {
+TEST(windows, throughput_of_consecutive_threads_is_not_summed) {
   const run_windows run{{at_ms(0), at_ms(1)}, {at_ms(2), at_ms(3)}, {at_ms(4), at_ms(5)}, {at_ms(6), at_ms(7)}};
   for (const bool in_turn : {false, true}) {
     const auto seen = figure_of(run, typical_cost, in_turn);
@@ -31,7 +31,7 @@ TEST(windows, threads_after_each_other_are_not_added_up) {
   }
 }
 
-TEST(windows, threads_that_alternate_on_a_cpu_are_not_added_up) {
+TEST(windows, throughput_of_threads_that_alternate_on_a_cpu_is_not_summed) {
   const run_windows run{{at_ms(0), at_ms(2), at_ms(4)}, {at_ms(1), at_ms(3), at_ms(5)}};
   const auto seen = figure_of(run, typical_cost, true);
   EXPECT_DOUBLE_EQ(seen.operations_per_us, 100);
@@ -45,7 +45,7 @@ TEST(windows, time_off_the_cpu_counts_where_threads_take_turns) {
   EXPECT_DOUBLE_EQ(seen.operations_per_us, 75);
 }
 
-TEST(windows, disturbed_ones_are_left_out_of_all_threads) {
+TEST(windows, disturbed_windows_are_left_out_of_all_threads) {
   window slow = at_ms(1, true);
   slow.operations = 1;
   const auto seen = figure_of({{at_ms(0), slow, at_ms(2)}, {at_ms(0), at_ms(1), at_ms(2)}}, mean_cost, false);
@@ -54,7 +54,7 @@ TEST(windows, disturbed_ones_are_left_out_of_all_threads) {
   EXPECT_EQ(seen.undisturbed, 4U);
 }
 
-TEST(windows, a_thread_that_did_nothing_changes_nothing) {
+TEST(windows, idle_thread_does_not_change_the_figures) {
   const auto seen = figure_of({{at_ms(0), at_ms(1)}, {}}, mean_cost, false);
   EXPECT_DOUBLE_EQ(seen.operations_per_us, 100);
   EXPECT_DOUBLE_EQ(figure_of({{}, {}}, mean_cost, false).operations_per_us, 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "conformance/importer_suite.hpp"
-#include "support/cuda_peer.hpp"
+#include "support/processes/cuda_peer.hpp"
 
 namespace pinfold::testing {
 

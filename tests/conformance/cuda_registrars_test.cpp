@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "conformance/registrar_suite.hpp"
-#include "support/cuda_here.hpp"
+#include "support/fixtures/cuda_here.hpp"
 
 #include <pinfold/registrars/cuda_host.hpp>
 

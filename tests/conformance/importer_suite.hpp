@@ -63,7 +63,7 @@ class importer_suite : public ::testing::Test {
 
 TYPED_TEST_SUITE_P(importer_suite);
 
-TYPED_TEST_P(importer_suite, opens_the_exporters_bytes_whatever_the_size) {
+TYPED_TEST_P(importer_suite, mapping_of_any_size_shows_the_exporters_bytes) {
   auto importer = this->rig.make_importer();
   std::uint32_t seed = 0;
   for (const std::size_t bytes : {this->page, 3 * this->page, std::size_t{1} << 20U}) {
@@ -77,7 +77,7 @@ TYPED_TEST_P(importer_suite, opens_the_exporters_bytes_whatever_the_size) {
   }
 }
 
-TYPED_TEST_P(importer_suite, no_two_allocations_have_equal_handles_even_at_one_address) {
+TYPED_TEST_P(importer_suite, handles_are_unique_even_at_one_address) {
   std::set<std::string> seen;
   for (std::uint32_t seed = 0; seed < 20; ++seed) {
     const auto handle = this->rig.allocate(this->page, seed);
@@ -95,7 +95,7 @@ TYPED_TEST_P(importer_suite, opens_again_after_each_close) {
   }
 }
 
-TYPED_TEST_P(importer_suite, a_second_open_does_what_allows_duplicates_says) {
+TYPED_TEST_P(importer_suite, second_open_succeeds_if_the_importer_allows_duplicates) {
   auto importer = this->rig.make_importer();
   const auto handle = this->rig.allocate(this->page, 6);
   const auto first = this->opened(importer, handle, this->page, 6);
@@ -110,7 +110,7 @@ TYPED_TEST_P(importer_suite, a_second_open_does_what_allows_duplicates_says) {
   EXPECT_TRUE(importer.close(first.mapping));
 }
 
-TYPED_TEST_P(importer_suite, what_is_no_handle_is_refused_by_check_and_open) {
+TYPED_TEST_P(importer_suite, invalid_handle_is_refused_by_check_and_open) {
   auto importer = this->rig.make_importer();
   const typename TypeParam::importer_type::handle_type nothing{};
   const auto checked = importer.check(nothing);
@@ -121,7 +121,7 @@ TYPED_TEST_P(importer_suite, what_is_no_handle_is_refused_by_check_and_open) {
   EXPECT_EQ(made.error(), errc::invalid_handle);
 }
 
-TYPED_TEST_P(importer_suite, a_freed_allocation_is_stale_and_its_refusal_leaves_nothing_behind) {
+TYPED_TEST_P(importer_suite, freed_allocation_is_refused_as_stale_without_leaks) {
   auto importer = this->rig.make_importer();
   const auto kept = this->rig.allocate(this->page, 7);
   const auto freed = this->rig.allocate(this->page, 8);
@@ -172,11 +172,11 @@ TYPED_TEST_P(importer_suite, mappings_move_with_their_importer) {
   EXPECT_TRUE(moved.close(made.mapping));
 }
 
-REGISTER_TYPED_TEST_SUITE_P(importer_suite, opens_the_exporters_bytes_whatever_the_size,
-                            no_two_allocations_have_equal_handles_even_at_one_address, opens_again_after_each_close,
-                            a_second_open_does_what_allows_duplicates_says,
-                            what_is_no_handle_is_refused_by_check_and_open,
-                            a_freed_allocation_is_stale_and_its_refusal_leaves_nothing_behind, a_mapping_closes_once,
+REGISTER_TYPED_TEST_SUITE_P(importer_suite, mapping_of_any_size_shows_the_exporters_bytes,
+                            handles_are_unique_even_at_one_address, opens_again_after_each_close,
+                            second_open_succeeds_if_the_importer_allows_duplicates,
+                            invalid_handle_is_refused_by_check_and_open,
+                            freed_allocation_is_refused_as_stale_without_leaks, a_mapping_closes_once,
                             R8_different_handles_open_and_close_on_many_threads, mappings_move_with_their_importer);
 
 }  // namespace pinfold::testing

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "conformance/registrar_suite.hpp"
-#include "support/test_ring.hpp"
+#include "support/doubles/test_ring.hpp"
 
 #include <pinfold/registrars/trace.hpp>
 

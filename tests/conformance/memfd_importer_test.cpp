@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "conformance/importer_suite.hpp"
-#include "support/exporter_peer.hpp"
+#include "support/processes/exporter_peer.hpp"
 
 namespace pinfold::testing {
 

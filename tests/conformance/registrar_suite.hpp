@@ -12,8 +12,8 @@
 ///     INSTANTIATE_TYPED_TEST_SUITE_P(mine, registrar_suite, rig);
 #pragma once
 
-#include "support/process_limits.hpp"
-#include "support/test_pages.hpp"
+#include "support/host/process_limits.hpp"
+#include "support/host/test_pages.hpp"
 
 #include <pinfold/cache.hpp>
 
@@ -62,7 +62,7 @@ TYPED_TEST_P(registrar_suite, opens_and_closes) {
   }
 }
 
-TYPED_TEST_P(registrar_suite, R22_overlapping_nested_and_equal_ranges_stand_side_by_side) {
+TYPED_TEST_P(registrar_suite, R22_overlapping_nested_and_equal_ranges_coexist) {
   if (!this->overlaps()) GTEST_SKIP() << "this driver registers nothing twice";
   auto registrar = this->rig.make();
   std::vector<decltype(registrar.open({}, local_access))> made;
@@ -75,7 +75,7 @@ TYPED_TEST_P(registrar_suite, R22_overlapping_nested_and_equal_ranges_stand_side
   for (const std::size_t which : {2U, 0U, 4U, 1U, 3U}) EXPECT_TRUE(registrar.close(*made[which]));
 }
 
-TYPED_TEST_P(registrar_suite, bad_memory_is_the_callers_error_and_leaves_nothing) {
+TYPED_TEST_P(registrar_suite, unmapped_memory_is_refused_as_invalid_range_without_leaks) {
   if (!TypeParam::touches_memory) GTEST_SKIP() << "this registrar does not look at memory";
   auto registrar = this->rig.make();
   auto made = registrar.open(this->memory.pages(60, 8), local_access);
@@ -101,7 +101,7 @@ TYPED_TEST_P(registrar_suite, works_on_many_threads) {
     });
 }
 
-TYPED_TEST_P(registrar_suite, R20_R21_hits_through_a_cache) {
+TYPED_TEST_P(registrar_suite, R20_R21_cache_hits_inside_a_registration) {
   cache cache(this->rig.make(), this->keeping());
   auto outer = cache.acquire(this->memory.at(1), 3 * this->page);
   ASSERT_TRUE(outer) << describe(outer.error());
@@ -136,7 +136,7 @@ TYPED_TEST_P(registrar_suite, R21_the_kernel_counts_one_registration_and_none_af
   EXPECT_EQ(cache.statistics().closes, 1U);
 }
 
-TYPED_TEST_P(registrar_suite, refuses_bad_requests_without_a_cache_too) {
+TYPED_TEST_P(registrar_suite, refuses_bad_requests_without_a_cache) {
   auto registrar = this->rig.make();
   const auto limits = registrar.limits();
   const range good = this->memory.pages(0, 1);
@@ -173,7 +173,7 @@ TYPED_TEST_P(registrar_suite, refuses_bad_requests_without_a_cache_too) {
   }
 }
 
-TYPED_TEST_P(registrar_suite, one_that_was_moved_from_does_not_crash) {
+TYPED_TEST_P(registrar_suite, moved_from_registrar_does_not_crash) {
   auto first = this->rig.make();
   auto made = first.open(this->memory.pages(0, 1), local_access);
   ASSERT_TRUE(made);
@@ -196,7 +196,7 @@ TYPED_TEST_P(registrar_suite, R12_evicts_under_a_budget) {
   EXPECT_EQ(now.evicted, 16U);
 }
 
-TYPED_TEST_P(registrar_suite, R26_registers_batches) {
+TYPED_TEST_P(registrar_suite, R26_registers_batches_through_a_cache) {
   cache cache(this->rig.make(), this->keeping());
   std::vector<range> ranges;
   for (std::size_t i = 0; i < 60; i += 2) ranges.push_back(this->memory.pages(i, 1));
@@ -208,7 +208,7 @@ TYPED_TEST_P(registrar_suite, R26_registers_batches) {
   EXPECT_EQ(cache.acquire_batch(ranges).error().code, errc::invalid_range);
 }
 
-TYPED_TEST_P(registrar_suite, R25_limits_are_honest) {
+TYPED_TEST_P(registrar_suite, R25_limits_are_consistent_and_enforced) {
   const auto limits = this->rig.make().limits();
   EXPECT_EQ(limits.granularity & (limits.granularity - 1), 0U);
   EXPECT_TRUE(contains_all(limits.supported, local_access));
@@ -217,11 +217,12 @@ TYPED_TEST_P(registrar_suite, R25_limits_are_honest) {
   EXPECT_EQ(cache.acquire(this->memory.at(0), limits.max_bytes + 1).error().code, errc::too_large);
 }
 
-REGISTER_TYPED_TEST_SUITE_P(registrar_suite, opens_and_closes,
-                            R22_overlapping_nested_and_equal_ranges_stand_side_by_side,
-                            bad_memory_is_the_callers_error_and_leaves_nothing, works_on_many_threads,
-                            R20_R21_hits_through_a_cache, R21_the_kernel_counts_one_registration_and_none_after_flush,
-                            refuses_bad_requests_without_a_cache_too, one_that_was_moved_from_does_not_crash,
-                            R12_evicts_under_a_budget, R26_registers_batches, R25_limits_are_honest);
+REGISTER_TYPED_TEST_SUITE_P(registrar_suite, opens_and_closes, R22_overlapping_nested_and_equal_ranges_coexist,
+                            unmapped_memory_is_refused_as_invalid_range_without_leaks, works_on_many_threads,
+                            R20_R21_cache_hits_inside_a_registration,
+                            R21_the_kernel_counts_one_registration_and_none_after_flush,
+                            refuses_bad_requests_without_a_cache, moved_from_registrar_does_not_crash,
+                            R12_evicts_under_a_budget, R26_registers_batches_through_a_cache,
+                            R25_limits_are_consistent_and_enforced);
 
 }  // namespace pinfold::testing

@@ -3,7 +3,7 @@
 /// A domain without a provider: it registers nothing, records the requests, and refuses those that a test chooses.
 #pragma once
 
-#include "support/fault_points.hpp"
+#include "support/doubles/fault_points.hpp"
 
 #include <cstdint>
 #include <functional>

@@ -33,7 +33,7 @@ std::uint64_t flags_for(access_flags access, int mr_mode = 0) {
   return registrar.close(*made) ? domain.asked.at(0).access : 0;
 }
 
-TEST(libfabric_domain, rights_are_flags) {
+TEST(libfabric_domain, rights_are_translated_to_flags) {
   EXPECT_EQ(flags_for(access_flags::local_read), FI_SEND | FI_WRITE);
   EXPECT_EQ(flags_for(access_flags::local_write), FI_RECV | FI_READ);
   EXPECT_EQ(flags_for(access_flags::remote_read), FI_REMOTE_READ);
@@ -71,7 +71,7 @@ TEST(libfabric_domain, exactly_the_range_is_registered) {
   EXPECT_EQ(domain.asked.at(0).iface, FI_HMEM_SYSTEM);
 }
 
-TEST(libfabric_domain, peers_say_offsets_or_addresses) {
+TEST(libfabric_domain, peer_address_is_an_offset_or_an_address_by_mode) {
   auto* const mine = reinterpret_cast<void*>(0x11000);
   for (const auto& [mode, said] : {std::pair{0, 0x1000U},
                                    {int{FI_MR_SCALABLE}, 0x1000U},
@@ -84,12 +84,12 @@ TEST(libfabric_domain, peers_say_offsets_or_addresses) {
   }
 }
 
-TEST(libfabric_domain, the_provider_chooses_keys_where_it_says_so) {
+TEST(libfabric_domain, provider_chooses_the_keys_with_FI_MR_PROV_KEY) {
   fake_domain domain(FI_MR_PROV_KEY);
   EXPECT_EQ(on(domain).open(memory, local_access)->key, 70U);
 }
 
-TEST(libfabric_domain, a_narrow_key_wraps_and_skips_those_that_live) {
+TEST(libfabric_domain, narrow_key_wraps_and_skips_keys_in_use) {
   fake_domain domain(0);
   domain.attributes.mr_key_size = 1;
   auto registrar = on(domain, {.first_key = 254});
@@ -107,7 +107,7 @@ TEST(libfabric_domain, a_narrow_key_wraps_and_skips_those_that_live) {
   EXPECT_EQ(registrar.open(memory, local_access)->key, 254U) << "the only one that was given back";
 }
 
-TEST(libfabric_domain, keys_of_others_are_passed_over) {
+TEST(libfabric_domain, keys_of_other_registrars_are_skipped) {
   fake_domain domain(0);
   domain.keys = {100, 101, 102};
   auto registrar = on(domain, {.first_key = 100});
@@ -119,7 +119,7 @@ TEST(libfabric_domain, keys_of_others_are_passed_over) {
   EXPECT_EQ(refused.error().native, FI_ENOKEY);
 }
 
-TEST(libfabric_domain, the_key_that_means_none_is_never_asked_for) {
+TEST(libfabric_domain, key_FI_KEY_NOTAVAIL_is_never_requested) {
   fake_domain domain(0);
   auto registrar = on(domain, {.first_key = FI_KEY_NOTAVAIL});
   EXPECT_NE(registrar.open(memory, local_access)->key, FI_KEY_NOTAVAIL);
@@ -141,7 +141,7 @@ TEST(libfabric_domain, a_region_of_an_endpoint_is_bound_and_enabled) {
   }
 }
 
-TEST(libfabric_domain, a_domain_of_no_endpoint_binds_none) {
+TEST(libfabric_domain, domain_without_FI_MR_ENDPOINT_binds_no_endpoint) {
   fake_domain domain(0);
   ::fid_ep endpoint{};
   ASSERT_TRUE(on(domain, {.endpoint = &endpoint}).open(memory, local_access));
@@ -149,7 +149,7 @@ TEST(libfabric_domain, a_domain_of_no_endpoint_binds_none) {
   EXPECT_EQ(domain.enabled, 0);
 }
 
-TEST(libfabric_domain, memory_of_a_device_is_said_to_be) {
+TEST(libfabric_domain, device_memory_is_registered_with_its_interface) {
   fake_domain without(0);
   const libfabric_registrar_options options{.device_of = [](const range& asked) {
     return asked.begin == memory.begin ? std::optional(libfabric_device_memory{libfabric_interface::cuda, 3})
@@ -165,7 +165,7 @@ TEST(libfabric_domain, memory_of_a_device_is_said_to_be) {
   EXPECT_EQ(domain.asked.at(1).iface, FI_HMEM_SYSTEM);
 }
 
-TEST(libfabric_domain, rules_that_cannot_be_kept_are_refused) {
+TEST(libfabric_domain, unsupported_rules_are_refused) {
   for (const int mode : {FI_MR_RAW, FI_MR_MMU_NOTIFY}) {
     fake_domain domain(mode);
     EXPECT_EQ(libfabric_registrar::create(&domain.domain, &domain.info).error().code, errc::unsupported) << mode;
@@ -177,7 +177,7 @@ TEST(libfabric_domain, rules_that_cannot_be_kept_are_refused) {
   EXPECT_EQ(libfabric_registrar::create(nullptr, &wide.info).error().code, errc::invalid_argument);
 }
 
-TEST(libfabric_domain, rules_are_told) {
+TEST(libfabric_domain, rules_are_reported) {
   fake_domain domain(FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR, FI_MSG | FI_HMEM);
   domain.attributes.mr_cnt = 12;
   const auto rules = on(domain).rules();
@@ -213,7 +213,7 @@ TEST(libfabric_domain, refusals_keep_the_providers_code) {
   }
 }
 
-TEST(libfabric_domain, a_full_domain_is_told_from_other_shortages) {
+TEST(libfabric_domain, full_domain_is_reported_with_mr_cnt) {
   fake_domain domain(0);
   domain.attributes.mr_cnt = 1;
   auto registrar = on(domain);
@@ -223,7 +223,7 @@ TEST(libfabric_domain, a_full_domain_is_told_from_other_shortages) {
   EXPECT_NE(said.find("mr_cnt"), std::string::npos) << said;
 }
 
-TEST(libfabric_domain, a_refused_close_leaves_all_as_it_was) {
+TEST(libfabric_domain, refused_close_keeps_the_region_and_its_key) {
   fake_domain domain(0);
   auto registrar = on(domain, {.first_key = 5});
   auto made = registrar.open(memory, local_access);
@@ -240,7 +240,7 @@ TEST(libfabric_domain, a_refused_close_leaves_all_as_it_was) {
   EXPECT_EQ(registrar.close({}).error().code, errc::invalid_argument);
 }
 
-TEST(libfabric_domain, a_close_that_failed_otherwise_is_not_tried_again) {
+TEST(libfabric_domain, close_that_failed_with_a_final_error_is_not_retried) {
   for (const int refused : {FI_EINVAL, FI_EIO, FI_ENODEV}) {
     fake_domain domain(0);
     cache keeping{on(domain), {.monitor = monitor_choice::manual}};
@@ -255,7 +255,7 @@ TEST(libfabric_domain, a_close_that_failed_otherwise_is_not_tried_again) {
   }
 }
 
-TEST(libfabric_domain, a_key_whose_region_could_not_be_closed_is_not_used_again) {
+TEST(libfabric_domain, key_of_a_region_that_could_not_be_closed_is_not_reused) {
   fake_domain domain(0);
   domain.attributes.mr_key_size = 1;
   auto registrar = on(domain, {.first_key = 5});
@@ -268,7 +268,7 @@ TEST(libfabric_domain, a_key_whose_region_could_not_be_closed_is_not_used_again)
   EXPECT_EQ(registrar.open(memory, local_access).error().code, errc::out_of_resources);
 }
 
-TEST(libfabric_domain, a_failed_open_whose_region_stays_keeps_its_key) {
+TEST(libfabric_domain, key_of_a_failed_open_whose_region_stays_is_not_reused) {
   fake_domain domain(FI_MR_ENDPOINT);
   ::fid_ep endpoint{};
   domain.attributes.mr_key_size = 1;
@@ -281,7 +281,7 @@ TEST(libfabric_domain, a_failed_open_whose_region_stays_keeps_its_key) {
   for (int i = 0; i < 255; ++i) ASSERT_NE(registrar.open(memory, local_access)->key, 5U);
 }
 
-TEST(libfabric_domain, a_region_that_could_be_neither_enabled_nor_closed_is_closed_later) {
+TEST(libfabric_domain, region_that_could_be_neither_enabled_nor_closed_is_closed_later) {
   for (const bool by_its_end : {false, true}) {
     fake_domain domain(FI_MR_ENDPOINT);
     ::fid_ep endpoint{};
@@ -321,14 +321,14 @@ class libfabric_cache : public ::testing::Test {
   }
 };
 
-TEST_F(libfabric_cache, is_for_hardware) {
+TEST_F(libfabric_cache, libfabric_caches_only_for_hardware_providers) {
   EXPECT_TRUE(caches_too("verbs;ofi_rxm"));
   EXPECT_TRUE(libfabric_caches_too(nullptr)) << "unknown: assumed";
   for (const auto* copies : {"tcp", "tcp;ofi_rxm", "net", "udp;ofi_rxd", "sockets", "shm"})
     EXPECT_FALSE(caches_too(copies)) << copies;
 }
 
-TEST_F(libfabric_cache, is_turned_off_unless_the_environment_says_otherwise) {
+TEST_F(libfabric_cache, cache_is_turned_off_unless_the_environment_enables_it) {
   set("FI_MR_CACHE_MAX_COUNT", "100");
   EXPECT_FALSE(turn_off_libfabric_cache()) << "the environment asks for it";
   EXPECT_EQ(get("FI_MR_CACHE_MAX_COUNT"), "100");
@@ -341,7 +341,7 @@ TEST_F(libfabric_cache, is_turned_off_unless_the_environment_says_otherwise) {
   EXPECT_FALSE(turn_off_libfabric_cache());
 }
 
-TEST_F(libfabric_cache, no_monitor_of_the_system_is_no_cache_of_its_memory_only) {
+TEST_F(libfabric_cache, disabled_monitor_turns_off_the_cache_of_system_memory_only) {
   set("FI_MR_CACHE_MONITOR", "disabled");
   EXPECT_FALSE(caches_too("verbs"));
   EXPECT_TRUE(caches_too("verbs", FI_MR_HMEM, FI_MSG | FI_HMEM));
@@ -349,7 +349,7 @@ TEST_F(libfabric_cache, no_monitor_of_the_system_is_no_cache_of_its_memory_only)
   EXPECT_FALSE(caches_too("verbs", FI_MR_HMEM, FI_MSG | FI_HMEM));
 }
 
-TEST_F(libfabric_cache, of_EFA_has_its_own_switch) {
+TEST_F(libfabric_cache, cache_of_EFA_has_its_own_variable) {
   set("FI_MR_CACHE_MAX_COUNT", "0");
   EXPECT_TRUE(caches_too("efa"));
   EXPECT_FALSE(caches_too("efa", FI_MR_LOCAL)) << "the program registers";
@@ -361,7 +361,7 @@ TEST_F(libfabric_cache, of_EFA_has_its_own_switch) {
   EXPECT_TRUE(caches_too("efa;ofi_rxd"));
 }
 
-TEST_F(libfabric_cache, beside_pinfolds_has_to_be_accepted) {
+TEST_F(libfabric_cache, second_cache_has_to_be_accepted) {
   fake_domain domain(0);
   std::string verbs = "verbs;ofi_rxm";
   domain.fabric.prov_name = verbs.data();

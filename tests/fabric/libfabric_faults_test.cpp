@@ -4,7 +4,7 @@
 #include "fabric/fake_domain.hpp"
 #include "fabric/node.hpp"
 #include "fabric/watched_domain.hpp"
-#include "support/local_faults.hpp"
+#include "support/fixtures/local_faults.hpp"
 
 #include <string_view>
 
@@ -40,11 +40,11 @@ struct fake_driver {
   ::fid_ep endpoint{};
 };
 
-TEST(libfabric_faults, R10_R41_of_a_region_of_an_endpoint_leave_nothing_behind) {
+TEST(libfabric_faults, R10_R41_faults_of_endpoint_regions_leak_nothing) {
   fake_driver driver(FI_MR_ENDPOINT);
   expect_survival(driver, {"fi_mr_regattr", "fi_mr_bind", "fi_mr_enable", "fi_close"}, codes);
 }
-TEST(libfabric_faults, R10_R41_of_a_region_with_the_providers_key_leave_nothing_behind) {
+TEST(libfabric_faults, R10_R41_faults_of_regions_with_provider_keys_leak_nothing) {
   fake_driver driver(FI_MR_PROV_KEY | FI_MR_ENDPOINT);
   expect_survival(driver, {"fi_mr_regattr", "fi_mr_bind", "fi_mr_enable", "fi_close"}, codes);
 }
@@ -61,7 +61,7 @@ struct real_driver {
   fault_points& faults{domain.faults};
 };
 
-TEST(libfabric_faults, R10_R41_over_a_real_provider_leave_nothing_behind) {
+TEST(libfabric_faults, R10_R41_faults_over_a_real_provider_leak_nothing) {
   if (!offered_by("tcp;ofi_rxm")) GTEST_SKIP() << "libfabric has no provider tcp;ofi_rxm here";
   real_driver driver;
   expect_survival(driver, {"fi_mr_regattr", "fi_close"}, codes);

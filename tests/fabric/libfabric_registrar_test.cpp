@@ -43,7 +43,7 @@ class libfabric_keys_of : public ::testing::Test {
 };
 TYPED_TEST_SUITE(libfabric_keys_of, rigs);
 
-TYPED_TEST(libfabric_keys_of, threads_and_registrars_are_unique_while_they_live) {
+TYPED_TEST(libfabric_keys_of, keys_are_unique_across_threads_and_registrars) {
   auto first = this->rig.make();
   auto second = this->rig.make();
   const test_pages memory(4);

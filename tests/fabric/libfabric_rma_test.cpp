@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Bytes that one end puts into, and gets from, the memory of another by the key and address of a lease.
 #include "fabric/node.hpp"
-#include "support/sanitized.hpp"
+#include "support/host/sanitized.hpp"
 
 #include <pinfold/cache.hpp>
 #include <pinfold/registrars/libfabric.hpp>
@@ -80,7 +80,7 @@ std::vector<char> numbered(std::size_t bytes, unsigned seed) {
   return made;
 }
 
-TEST_P(libfabric_rma, puts_and_gets_arrive) {
+TEST_P(libfabric_rma, puts_and_gets_transfer_the_right_bytes) {
   for (const std::size_t bytes : {1UL, 4096UL, 100'001UL, 1UL << 20U}) {
     const auto sent = numbered(bytes, 5);
     std::vector<char> there(bytes, 'o');
@@ -108,7 +108,7 @@ TEST_P(libfabric_rma, a_hit_inside_a_larger_registration_reaches_its_own_bytes) 
   EXPECT_EQ(std::count(there.begin() + 8000, there.end(), 'o'), 65536 - 8000);
 }
 
-TEST_P(libfabric_rma, R24_a_peer_reaches_the_bytes_that_were_opened_to_it_and_none_beside) {
+TEST_P(libfabric_rma, R24_peer_reaches_only_the_registered_bytes) {
   std::vector<char> there(4096, 'o');
   auto theirs = far->acquire(there.data() + 1000, 100, for_peers);
   ASSERT_TRUE(theirs);
@@ -126,7 +126,7 @@ TEST_P(libfabric_rma, a_peer_without_the_right_is_refused) {
   EXPECT_EQ(std::count(there.begin(), there.end(), 'o'), 4096);
 }
 
-TEST_P(libfabric_rma, a_key_that_was_withdrawn_reaches_nothing) {
+TEST_P(libfabric_rma, key_of_a_closed_registration_reaches_nothing) {
   std::vector<char> there(4096, 'o');
   std::vector<char> other(4096, 'o');
   auto theirs = far->acquire(there.data(), there.size(), for_peers);
@@ -146,7 +146,7 @@ TEST_P(libfabric_rma, a_key_that_was_withdrawn_reaches_nothing) {
 
 // docs/registrars.md on providers that copy: they look up the address when the bytes come. A provider that pins
 // (FI_MR_ALLOCATED) would put the bytes into the old pages.
-TEST_P(libfabric_rma, a_provider_that_pins_nothing_has_no_stale_registrations) {
+TEST_P(libfabric_rma, provider_without_pinning_has_no_stale_registrations) {
   if (nodes->far.registrar().rules().allocated) GTEST_SKIP() << "this provider pins";
   constexpr std::size_t bytes = 65536;
   void* const place = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

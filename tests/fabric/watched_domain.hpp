@@ -3,7 +3,7 @@
 /// A provider's domain with its memory-region calls intercepted: counted, and failed when a test says so.
 #pragma once
 
-#include "support/fault_points.hpp"
+#include "support/doubles/fault_points.hpp"
 
 #include <cstdint>
 #include <map>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Takes any bytes as a handle: check never crashes, and open gives the right bytes or an error.
 #include "importers/memfd/handle.hpp"
-#include "support/pattern.hpp"
+#include "support/host/pattern.hpp"
 
 #include <fuzzer/FuzzedDataProvider.h>
 

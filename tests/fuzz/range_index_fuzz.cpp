@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Inserts and erases any ranges in any order: the index finds what a list finds.
-#include "support/index_pair.hpp"
+#include "support/fixtures/index_pair.hpp"
 
 #include <fuzzer/FuzzedDataProvider.h>
 

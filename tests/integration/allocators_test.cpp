@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A busy program over every allocator that is installed: no wrong byte (R30, R33).
-#include "support/child_process.hpp"
-#include "support/sanitized.hpp"
-#include "support/settings.hpp"
+#include "support/host/sanitized.hpp"
+#include "support/host/settings.hpp"
+#include "support/processes/child_process.hpp"
 
 #include <gtest/gtest.h>
 
@@ -55,7 +55,7 @@ int run(const std::string& program, const std::string& preloaded, const char* me
 
 class allocators_of : public ::testing::TestWithParam<allocator> {};
 
-TEST_P(allocators_of, R30_no_wrong_byte) {
+TEST_P(allocators_of, R30_program_with_this_allocator_sends_no_stale_bytes) {
   const auto& one = GetParam();
   const std::string program = PINFOLD_WORKLOAD;
   if (!std::filesystem::exists(program)) GTEST_SKIP() << "not built here, or not to be read: " << program;
@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(over, allocators_of, ::testing::ValuesIn(allocators),
                          [](const auto& one) { return one.param.name; });
 
 // Nothing can be hooked or preloaded in a static program: userfaultfd sees its unmaps.
-TEST(allocators, R30_no_wrong_byte_in_a_static_program) {
+TEST(allocators, R30_static_program_sends_no_stale_bytes) {
 #if defined(PINFOLD_STATIC_WORKLOAD)
   const int status = run(PINFOLD_STATIC_WORKLOAD, "", "malloc", "automatic");
   if (status == 77) GTEST_SKIP() << "no monitor proved itself";
@@ -86,7 +86,7 @@ TEST(allocators, R30_no_wrong_byte_in_a_static_program) {
 }
 
 // The control: without a monitor such a program gets wrong bytes.
-TEST(allocators, wrong_bytes_where_memory_goes_unannounced) {
+TEST(allocators, program_without_a_monitor_sends_stale_bytes) {
   if (!std::filesystem::exists(PINFOLD_WORKLOAD)) GTEST_SKIP() << "not to be read: " << PINFOLD_WORKLOAD;
   EXPECT_EQ(run(PINFOLD_WORKLOAD, "", "mappings", "unannounced"), 1);
 }

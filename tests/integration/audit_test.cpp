@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The audit: it detects memory that went without a monitor's event by its pages, and does not hand it out.
-#include "support/local_fixture.hpp"
-#include "support/test_ring.hpp"
+#include "support/doubles/test_ring.hpp"
+#include "support/fixtures/local_fixture.hpp"
 
 #include <cstring>
 #include <sys/mman.h>
@@ -46,7 +46,7 @@ struct audited : ::testing::Test {
   }
 };
 
-TEST_F(audited, hits_on_the_same_pages_pass) {
+TEST_F(audited, hits_on_unchanged_pages_pass_the_audit) {
   std::memset(at, 'A', bytes);
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(cache.acquire(at, bytes));
   EXPECT_TRUE(cache.find(at, bytes));
@@ -55,7 +55,7 @@ TEST_F(audited, hits_on_the_same_pages_pass) {
   EXPECT_EQ(cache.statistics().opens, 1U);
 }
 
-TEST_F(audited, other_pages_are_found_told_and_registered_again) {
+TEST_F(audited, replaced_pages_are_detected_reported_and_registered_again) {
   std::memset(at, 'A', bytes);
   ASSERT_TRUE(cache.acquire(at, bytes));
   replace_memory();
@@ -70,7 +70,7 @@ TEST_F(audited, other_pages_are_found_told_and_registered_again) {
   EXPECT_TRUE(heard.front().where.contains(*range::of(reinterpret_cast<std::uintptr_t>(at), bytes)));
 }
 
-TEST_F(audited, a_discarded_part_is_enough) {
+TEST_F(audited, discarded_part_fails_the_audit) {
   std::memset(at, 'A', bytes);
   ASSERT_TRUE(cache.acquire(at, bytes));
   ASSERT_EQ(::madvise(static_cast<std::byte*>(at) + 4096, 4096, MADV_DONTNEED), 0);
@@ -78,7 +78,7 @@ TEST_F(audited, a_discarded_part_is_enough) {
   EXPECT_EQ(cache.statistics().failed_audits, 1U);
 }
 
-TEST_F(audited, the_event_says_what_is_known) {
+TEST_F(audited, failed_audit_is_reported_before_the_invalidation) {
   std::memset(at, 'A', bytes);
   ASSERT_TRUE(cache.acquire(at, bytes));
   replace_memory();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The tool with GPU memory. Runs over the emulated driver, also where there is a GPU: the figures are not tested.
-#include "support/tool_run.hpp"
+#include "support/processes/tool_run.hpp"
 
 #include <map>
 #include <set>
@@ -24,7 +24,7 @@ void expect_words(const outcome& seen, const std::set<std::string>& words) {
 
 json whole(const outcome& seen) { return json::parse(seen.out, nullptr, false); }
 
-TEST(cli_cuda, info_calls_the_emulation_what_it_is) {
+TEST(cli_cuda, info_marks_the_emulation) {
   const auto seen = run_emulated("info", "EMULATED_CUDA_DEVICES=2 EMULATED_CUDA_MEMORY_MIB=512");
   EXPECT_EQ(seen.status, 0) << seen.complaints;
   expect_words(seen, {"CUDA", "(emulated)", "device 0", "device 1", "512 MiB", "mapped segments", "pools"});
@@ -45,17 +45,17 @@ TEST(cli_cuda, info_json_lists_devices) {
   }
 }
 
-TEST(cli_cuda, without_a_driver_info_says_why) {
+TEST(cli_cuda, info_without_a_driver_prints_the_reason) {
   const auto seen = run("info", without_driver);
   EXPECT_EQ(seen.status, 0) << seen.complaints;
-  expect_words(seen, {"no CUDA driver", "/nowhere/libcuda.so.1"});
+  expect_words(seen, {"cannot load the CUDA driver", "/nowhere/libcuda.so.1"});
   const auto cuda = whole(run("info --json", without_driver)).at("cuda");
   EXPECT_FALSE(cuda.at("works"));
   EXPECT_FALSE(cuda.at("emulated"));
   EXPECT_TRUE(cuda.at("devices").empty());
 }
 
-TEST(cli_cuda, without_a_driver_or_a_device_the_rest_ends_with_1_and_says_why) {
+TEST(cli_cuda, other_subcommands_without_a_driver_or_device_exit_with_1_and_the_reason) {
   for (const auto& [settings, word] : {std::pair{without_driver, "/nowhere/libcuda.so.1"},
                                        std::pair{over_emulation + " EMULATED_CUDA_DEVICES=0", "no device"}}) {
     for (const char* arguments : {"perf import --cuda", "perf import --cuda --case weight-sync", "demo --emulated"}) {
@@ -107,7 +107,7 @@ INSTANTIATE_TEST_SUITE_P(all, cli_cuda_copy,
                                            std::pair{"segments", "device"}, std::pair{"segments", "host"}),
                          [](const auto& one) { return std::string(one.param.first) + "_to_" + one.param.second; });
 
-TEST(cli_cuda, what_does_not_fit_is_skipped_and_said) {
+TEST(cli_cuda, sizes_that_do_not_fit_are_skipped_with_a_message) {
   const auto seen =
       run_emulated("perf import --cuda --sizes 4K,64M --iterations 2 --repeats 1", "EMULATED_CUDA_MEMORY_MIB=64");
   EXPECT_EQ(seen.status, 0) << seen.complaints;
@@ -122,7 +122,7 @@ TEST(cli_cuda, a_budget_holds_with_gpu_memory) {
   }
 }
 
-TEST(cli_cuda, opens_and_closes_are_measured_by_kind_by_size_and_beside_others) {
+TEST(cli_cuda, opens_and_closes_are_measured_by_memory_size_and_held_mappings) {
   std::multiset<std::string> points;
   for (const auto& row : rows_of(run_emulated(
            "perf import --cuda --case open --json --sizes 4K,4M --held 0,5 --iterations 10 --repeats 1"))) {
@@ -175,7 +175,7 @@ TEST_P(cli_weight_sync, opens_each_allocation_once_with_the_cache) {
 
 INSTANTIATE_TEST_SUITE_P(of, cli_weight_sync, ::testing::Values("allocations", "segments"));
 
-TEST(cli_cuda, a_budget_may_cost_opens_and_is_no_error) {
+TEST(cli_cuda, budget_causes_more_opens_and_no_error) {
   for (const auto& row : rows_of(
            run_emulated("perf import --cuda --case weight-sync --json --allocations 8 --requests 32 --max-count 4"))) {
     EXPECT_EQ(row.at("errors"), 0);
@@ -185,17 +185,17 @@ TEST(cli_cuda, a_budget_may_cost_opens_and_is_no_error) {
   }
 }
 
-TEST(cli_cuda, the_demo_shows_what_is_prevented) {
+TEST(cli_cuda, demo_shows_stale_bytes_and_how_handles_prevent_them) {
   for (const auto& settings : {std::pair{std::string("demo --emulated"), over_emulation},
                                std::pair{"demo --emulated --library '" + emulation + "'", std::string()}}) {
     const auto seen = run(settings.first, settings.second);
     EXPECT_EQ(seen.status, 0) << seen.out << seen.complaints;
     expect_words(seen, {"EMULATED", "(not real)", "one open", "by address", "OLD", "by handle", "stale_handle",
-                        "clean end", "All as it should be."});
+                        "clean end", "All checks passed."});
   }
 }
 
-TEST(cli_cuda, the_demo_needs_to_know_where_the_emulation_is) {
+TEST(cli_cuda, demo_without_the_emulations_path_exits_with_2) {
   const auto seen = run("demo --emulated", "env -u PINFOLD_CUDA_LIBRARY");
   EXPECT_EQ(seen.status, 2);
   EXPECT_NE(seen.complaints.find("--library"), std::string::npos) << seen.complaints;

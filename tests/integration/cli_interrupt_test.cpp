@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Ctrl-C ends the tool at once, whatever signal handlers its libraries install.
-#include "support/background_run.hpp"
-#include "support/tool_run.hpp"
+#include "support/processes/background_run.hpp"
+#include "support/processes/tool_run.hpp"
 
 #include <chrono>
 #include <csignal>
@@ -27,14 +27,14 @@ int interrupted_after(std::chrono::milliseconds time, const std::string& argumen
   return seen ? seen->status : by_signal;
 }
 
-TEST(cli_interrupt, ends_info) {
+TEST(cli_interrupt, interrupt_ends_info) {
   for (int i = 0; i < tries; ++i) {
     const auto status = interrupted_after(20ms + 60ms * i, "info");
     EXPECT_TRUE(status == by_signal || status == 0) << status;  // 0: the run was faster than the signal
   }
 }
 
-TEST(cli_interrupt, ends_perf_rma_and_leaves_no_file) {
+TEST(cli_interrupt, interrupt_ends_perf_rma_and_leaves_no_file) {
   if (run("perf rma --sizes 64 --iterations 1 --ranks 1 --provider shm").status != 0) GTEST_SKIP() << "no shm provider";
   for (const char* provider : {"shm", "'tcp;ofi_rxm'"})
     for (int i = 0; i < tries; ++i) {

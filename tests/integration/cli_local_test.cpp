@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The tool with this process's own memory. Passes also as an ordinary user with a limit of 8 MiB.
-#include "support/process_limits.hpp"
-#include "support/tool_run.hpp"
+#include "support/host/process_limits.hpp"
+#include "support/processes/tool_run.hpp"
 
 #include <array>
 #include <filesystem>
@@ -49,7 +49,7 @@ std::set<std::string> left_behind() {
   return names;
 }
 
-TEST_F(cli_local, info_says_what_io_uring_and_memory_allow) {
+TEST_F(cli_local, info_reports_limits_of_io_uring_and_memory) {
   const auto seen = run("info --json");
   const auto ring = row_named(rows_of(seen), "io_uring");
   expect_flat(ring);
@@ -64,7 +64,7 @@ TEST_F(cli_local, info_says_what_io_uring_and_memory_allow) {
     EXPECT_NE(words.out.find(word), std::string::npos) << word << "\n" << words.out;
 }
 
-TEST(cli_info, tells_the_limit_on_locked_memory) {
+TEST(cli_info, info_reports_the_limit_on_locked_memory) {
   const lowered_limit low(RLIMIT_MEMLOCK, 65536);
   const auto seen = run("info --json");
   rows_of(seen);
@@ -80,7 +80,7 @@ TEST(cli_info, the_limit_on_locked_memory_binds_in_a_user_namespace) {
   EXPECT_EQ(json::parse(seen.out).at("host").at("memlock_exempt"), false);
 }
 
-TEST_F(cli_local, registration_cost_by_size_and_pages) {
+TEST_F(cli_local, registration_cost_is_measured_by_size_and_pages) {
   const auto seen = run("perf register --json --sizes 100,4K,1M --iterations 20 --repeats 1");
   std::map<std::pair<std::size_t, std::string>, json> found;
   for (const auto& row : rows_of(seen)) {
@@ -103,7 +103,7 @@ TEST_F(cli_local, registration_cost_by_size_and_pages) {
   }
 }
 
-TEST_F(cli_local, what_cannot_be_pinned_is_skipped_with_a_reason) {
+TEST_F(cli_local, sizes_that_cannot_be_pinned_are_skipped_with_a_reason) {
   if (::geteuid() == 0) GTEST_SKIP() << "root may pin everything";
   const lowered_limit low(RLIMIT_MEMLOCK, 2 << 20);
   for (const char* what : {"--sizes 4K,16M --pages 4k", "--case batch --sizes 4K --count 2000",
@@ -144,7 +144,7 @@ TEST_F(cli_local, R26_batches_make_few_calls) {
   EXPECT_EQ(kinds.size(), 7U);
 }
 
-TEST_F(cli_local, R25_pipelined_writes_arrive) {
+TEST_F(cli_local, R25_pipelined_writes_transfer_the_right_bytes) {
   std::set<std::string> subjects;
   const auto before = left_behind();
   for (const auto& row :
@@ -160,7 +160,7 @@ TEST_F(cli_local, R25_pipelined_writes_arrive) {
   EXPECT_EQ(left_behind(), before) << "a file was left behind";
 }
 
-TEST_F(cli_local, file_io_brings_the_right_bytes_in_all_four_ways) {
+TEST_F(cli_local, file_io_transfers_the_right_bytes_with_all_four_subjects) {
   const auto before = left_behind();
   for (const char* share : {"0", "0.5", "1"}) {
     std::multiset<std::string> subjects;
@@ -182,14 +182,14 @@ TEST_F(cli_local, file_io_brings_the_right_bytes_in_all_four_ways) {
 }
 
 // The cache evicts when the small table is full, and no byte goes astray.
-TEST_F(cli_local, R28_file_io_through_a_small_table) {
+TEST_F(cli_local, R28_file_io_through_a_small_table_has_no_errors) {
   for (const auto& row : rows_of(run("perf io --json --sizes 4K --file-size 1M --depth 2 --buffers 64 --slots 8 "
                                      "--iterations 200 --repeats 1" +
                                      here)))
     EXPECT_EQ(row.at("errors"), 0) << row;
 }
 
-TEST_F(cli_local, people_see_labelled_columns) {
+TEST_F(cli_local, text_output_has_labelled_columns) {
   for (const char* what :
        {"perf io --sizes 4K --file-size 1M --iterations 5 --repeats 1",
         "perf register --sizes 4K --iterations 5 --repeats 1", "perf register --case batch --count 64 --repeats 1",
@@ -202,15 +202,15 @@ TEST_F(cli_local, people_see_labelled_columns) {
   }
 }
 
-TEST_F(cli_local, the_demo_shows_stale_bytes_and_how_to_prevent_them) {
+TEST_F(cli_local, demo_shows_stale_bytes_and_how_to_prevent_them) {
   const auto seen = run("demo");
   EXPECT_EQ(seen.status, 0) << seen.out << seen.complaints;
   for (const char* word : {"hit inside", "without notice", "OLD", "invalidate", "a stale byte caught", "per-io",
-                           "Every byte and every counter is as it should be."})
+                           "Every byte and every counter is correct."})
     EXPECT_NE(seen.out.find(word), std::string::npos) << word << "\n" << seen.out;
 }
 
-TEST(cli_demo, says_why_it_leaves_local_memory_out) {
+TEST(cli_demo, demo_prints_why_it_skips_local_memory) {
   if (::geteuid() == 0) GTEST_SKIP() << "root may pin everything";
   const lowered_limit low(RLIMIT_MEMLOCK, 65536);
   const auto seen = run("demo");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The tool's report on monitors, and its measurements of them. No time is judged.
-#include "support/tool_run.hpp"
+#include "support/processes/tool_run.hpp"
 
 #include <algorithm>
 #include <map>
@@ -26,7 +26,7 @@ std::set<std::string> proven_in(const json& whole) {
   return names;
 }
 
-TEST(cli_monitors, R33_info_tells_of_each_monitor_whether_it_proved_itself) {
+TEST(cli_monitors, R33_info_reports_for_each_monitor_whether_it_passed_the_self_test) {
   const auto whole = facts();
   std::set<std::string> names;
   for (const auto& one : whole.at("monitors")) {
@@ -64,10 +64,11 @@ std::string in_one_line(const std::string& text) {
   return all;
 }
 
-TEST(cli_monitors, people_see_the_monitors_and_what_only_explicit_calls_cover) {
+TEST(cli_monitors, text_output_lists_monitors_and_hazards_of_explicit_calls) {
   const auto whole = facts();
   const auto seen = run("info");
-  for (const char* word : {"Monitors", "announce_gone", "automatic", "takes ", "Monitors that see memory go"})
+  for (const char* word :
+       {"Monitors", "announce_gone", "automatic", "takes ", "Monitors that see memory unmapped or replaced"})
     EXPECT_NE(seen.out.find(word), std::string::npos) << word << "\n" << seen.out;
   const auto& all = whole.at("hazards");
   const bool uncovered = std::any_of(all.begin(), all.end(), [](const json& one) {
@@ -78,7 +79,7 @@ TEST(cli_monitors, people_see_the_monitors_and_what_only_explicit_calls_cover) {
   for (const auto& one : all) EXPECT_NE(shown.find(one.at("event").get<std::string>()), std::string::npos) << one;
 }
 
-TEST(cli_monitors, settings_choose_them) {
+TEST(cli_monitors, settings_choose_the_monitors) {
   const auto seen = run("info --config", "PINFOLD_MONITOR=userfaultfd+manual PINFOLD_STRICT=on");
   EXPECT_EQ(seen.status, 0) << seen.complaints;
   for (const char* line : {"\nPINFOLD_MONITOR=manual+userfaultfd\n", "\nPINFOLD_STRICT=on\n"})
@@ -145,7 +146,7 @@ TEST(cli_perf_monitor, R35_cached_munmap_registers_again_each_time) {
   EXPECT_TRUE(placements.contains("same-cpu"));
 }
 
-TEST(cli_perf_monitor, hits_beside_munmap_are_timed_beside_each_kind) {
+TEST(cli_perf_monitor, hits_beside_munmap_are_measured_for_each_kind_of_memory) {
   std::set<std::string> kinds;
   for (const auto& row : rows_of(run("perf monitor --case hits-beside-munmap" + quick))) {
     if (row.contains("skipped")) continue;
@@ -159,13 +160,13 @@ TEST(cli_perf_monitor, hits_beside_munmap_are_timed_beside_each_kind) {
   EXPECT_EQ(kinds, (std::set<std::string>{"nothing", "registered", "unrelated"}));
 }
 
-TEST(cli_perf_monitor, hits_are_compared_with_explicit) {
+TEST(cli_perf_monitor, hits_are_compared_with_the_manual_monitor) {
   const auto rows = measured("hits");
   EXPECT_EQ(rows.find("manual")->second.at("ns_extra"), 0);
   for (const auto& [subject, row] : rows) EXPECT_GT(row.at("ns_per_op"), 0) << row;
 }
 
-TEST(cli_perf_monitor, people_see_a_table_for_each_case) {
+TEST(cli_perf_monitor, text_output_has_a_table_for_each_case) {
   const auto seen = run("perf monitor --repeats 1 --seconds 0.01 --regions 100 --many 1000");
   EXPECT_EQ(seen.status, 0) << seen.complaints;
   for (const char* word : {"unrelated-munmap: ", "big-munmap: ", "cached-munmap: ", "hits-beside-munmap: ", "hits: ",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `pinfold monitord`: an ordinary program uses the monitor bpf through it.
-#include "support/local_fixture.hpp"
-#include "support/privileges.hpp"
-#include "support/tool_run.hpp"
+#include "support/fixtures/local_fixture.hpp"
+#include "support/host/privileges.hpp"
+#include "support/processes/tool_run.hpp"
 
 #include <csignal>
 #include <sys/mman.h>
@@ -82,13 +82,13 @@ TEST_F(monitord, serves_a_program_without_privileges) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-TEST_F(monitord, is_not_started_twice_at_one_place) {
+TEST_F(monitord, second_monitord_at_the_same_socket_is_refused) {
   const auto seen = run("monitord --socket " + socket_);
   EXPECT_EQ(seen.status, 1);
   EXPECT_NE(seen.complaints.find(socket_), std::string::npos) << seen.complaints;
 }
 
-TEST(monitord_usage, refuses_what_are_no_permissions) {
+TEST(monitord_usage, refuses_invalid_permissions) {
   expect_refused("monitord --mode 9", "octal");
   expect_refused("monitord --mode 066666", "octal");
 }

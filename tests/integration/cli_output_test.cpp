@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The tool's output: a failed write is an error, and written output is not lost.
-#include "support/background_run.hpp"
-#include "support/tool_run.hpp"
+#include "support/processes/background_run.hpp"
+#include "support/processes/tool_run.hpp"
 
 #include <array>
 #include <chrono>
@@ -49,7 +49,7 @@ TEST(cli_output, a_closed_output_is_an_error) {
 }
 
 // A pipe or a file is not a terminal: without flushing, a heading of a hundred bytes would come at the end, or never.
-TEST(cli_output, what_was_printed_is_there_at_once_and_stays_after_ctrl_c) {
+TEST(cli_output, output_is_flushed_at_once_and_kept_after_an_interrupt) {
   background_run running("perf import --sizes 4K --seconds 3600 --repeats 1");
   std::string seen;
   for (int tries = 0; tries < 1000 && seen.find("host:") == std::string::npos; ++tries) {
@@ -64,7 +64,7 @@ TEST(cli_output, what_was_printed_is_there_at_once_and_stays_after_ctrl_c) {
 }
 
 // As the tables print them.
-TEST(cli_output, sizes_are_read_as_they_are_printed) {
+TEST(cli_output, printed_sizes_are_accepted_as_arguments) {
   for (const char* size : {"4KiB", "'4 KiB'", "4KB", "4K", "4096"}) {
     const auto rows = rows_of(run(std::string("perf import --json --iterations 5 --repeats 1 --sizes ") + size));
     for (const auto& row : rows) EXPECT_EQ(row.at("size"), 4096) << size;

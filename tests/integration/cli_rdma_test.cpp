@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The report of `pinfold info` on RDMA devices and libfabric. For hosts with a device see
 // tests/rdma/driver_facts_test.cpp.
-#include "support/tool_run.hpp"
+#include "support/processes/tool_run.hpp"
 
 #include <filesystem>
 
@@ -10,7 +10,7 @@ namespace {
 
 json rdma_of(const outcome& seen) { return json::parse(seen.out, nullptr, false).at("rdma"); }
 
-TEST(cli_rdma, info_tells_of_both_or_says_why_not) {
+TEST(cli_rdma, info_reports_verbs_and_libfabric_or_the_reason) {
   const auto seen = run("info");
   EXPECT_EQ(seen.status, 0) << seen.complaints;
   const auto facts = rdma_of(run("info --json"));
@@ -25,20 +25,20 @@ TEST(cli_rdma, info_tells_of_both_or_says_why_not) {
   }
 }
 
-TEST(cli_rdma, libfabric_is_told_with_version_and_providers) {
+TEST(cli_rdma, info_reports_version_and_providers_of_libfabric) {
   const auto libfabric = rdma_of(run("info --json")).at("libfabric");
   if (!libfabric.at("works").get<bool>()) GTEST_SKIP() << libfabric.at("why_not").get<std::string>();
   EXPECT_TRUE(libfabric.at("version").get<std::string>().find('.') != std::string::npos);
   const auto seen = run("info");
   for (const auto& one : libfabric.at("providers"))
     EXPECT_NE(seen.out.find(one.at("name").get<std::string>()), std::string::npos) << seen.out;
-  EXPECT_NE(seen.out.find(libfabric.at("caches_too").get<bool>() ? "two caches" : "its own registration cache is off"),
+  EXPECT_NE(seen.out.find(libfabric.at("caches_too").get<bool>() ? "two caches" : "own registration cache is off"),
             std::string::npos)
       << seen.out;
 }
 
 // A copy of the tool has none of its modules beside it.
-TEST(cli_rdma, a_tool_that_was_built_without_says_so) {
+TEST(cli_rdma, tool_without_rdma_modules_reports_that) {
   const auto folder = ::testing::TempDir() + "pinfold_cli_rdma_" + std::to_string(getpid());
   std::filesystem::create_directories(folder + "/bin");
   std::filesystem::copy_file(tool(), folder + "/bin/pinfold");
@@ -47,7 +47,7 @@ TEST(cli_rdma, a_tool_that_was_built_without_says_so) {
   ::unsetenv("PINFOLD_TEST_TOOL");
   std::filesystem::remove_all(folder);
   for (const char* const driver : {"verbs", "libfabric"})
-    EXPECT_EQ(facts.at(driver).at("why_not"), "this pinfold was built without it");
+    EXPECT_EQ(facts.at(driver).at("why_not"), "this pinfold was built without this driver");
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `pinfold replay` on made-up traces, on files, and on files that are no trace.
-#include "support/tool_run.hpp"
+#include "support/processes/tool_run.hpp"
 
 #include <map>
 #include <string>
@@ -44,14 +44,14 @@ TEST_F(cli_replay, every_policy_is_compared_with_lru) {
     EXPECT_EQ(seen[name], 2) << name;
 }
 
-TEST_F(cli_replay, the_same_run_prints_the_same) {
+TEST_F(cli_replay, runs_with_the_same_seed_print_the_same) {
   const auto text = run("replay --synthetic shift --budget 25% --policies second-chance,random");
   EXPECT_EQ(text.status, 0) << text.complaints;
   EXPECT_EQ(text.out, run("replay --synthetic shift --budget 25% --policies second-chance,random").out);
   EXPECT_NE(text.out, run("replay --synthetic shift --budget 25% --policies second-chance,random --seed 2").out);
 }
 
-TEST_F(cli_replay, a_recorded_trace_costs_what_it_recorded) {
+TEST_F(cli_replay, costs_of_a_recorded_trace_are_the_recorded_ones) {
   const auto rows =
       rows_of(run("replay --json --budget 8K --policies lru,second-chance " + trace_of(cache_and_requests)));
   ASSERT_EQ(rows.size(), 2U);
@@ -74,7 +74,7 @@ TEST_F(cli_replay, a_recorded_trace_costs_what_it_recorded) {
   EXPECT_EQ(modelled[0].at("cost_ns"), 300'000.0);
 }
 
-TEST_F(cli_replay, people_see_a_table) {
+TEST_F(cli_replay, text_output_has_a_table) {
   const auto seen = run("replay " + trace_of(cache_and_requests));
   EXPECT_EQ(seen.status, 0) << seen.complaints;
   for (const char* word :

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `pinfold perf rma`: ranks that put and get, on this machine.
-#include "support/background_run.hpp"
-#include "support/sanitized.hpp"
-#include "support/tool_run.hpp"
+#include "support/host/sanitized.hpp"
+#include "support/processes/background_run.hpp"
+#include "support/processes/tool_run.hpp"
 
 #include <arpa/inet.h>
 #include <array>
@@ -66,11 +66,11 @@ TEST_P(cli_rma, every_byte_of_every_transfer_is_verified) {
   expect_all_verified(rows_of(run("perf rma --json --ranks 3" + quick + provider)), 3);
 }
 
-TEST_P(cli_rma, new_pages_at_old_addresses_are_seen) {
+TEST_P(cli_rma, replaced_pages_are_transferred_correctly) {
   expect_all_verified(rows_of(run("perf rma --json --remap" + quick + provider)), 2);
 }
 
-TEST_P(cli_rma, two_commands_meet_at_a_port_and_both_tell) {
+TEST_P(cli_rma, two_commands_connect_at_a_port_and_both_print_rows) {
   background_run listening("perf rma --json --listen --port 0" + quick + provider);
   const auto port = listening.said_after("listening on port ");
   ASSERT_NE(port, "");
@@ -80,7 +80,7 @@ TEST_P(cli_rma, two_commands_meet_at_a_port_and_both_tell) {
   expect_all_verified(rows_of(*other), 2);
 }
 
-TEST_P(cli_rma, a_wrong_byte_is_found_on_the_rank_that_has_it) {
+TEST_P(cli_rma, wrong_byte_is_reported_by_the_receiving_rank) {
   const auto seen = run("perf rma --spoil byte --json" + quick + provider);
   EXPECT_EQ(seen.status, 1);
   EXPECT_NE(
@@ -95,7 +95,7 @@ TEST_P(cli_rma, a_wrong_byte_is_found_on_the_rank_that_has_it) {
 }
 
 // shm does not report refused operations.
-TEST_P(cli_rma, what_a_peer_refuses_ends_with_an_error) {
+TEST_P(cli_rma, refused_operation_ends_the_run_with_an_error) {
   for (const char* operation : {"put", "get"}) {
     background_run refused(std::string("perf rma --json --spoil key --timeout 1 --operations ") + operation + quick +
                            provider);
@@ -139,7 +139,7 @@ class cli_rma_tcp : public ::testing::Test {
   }
 };
 
-TEST_F(cli_rma_tcp, people_see_the_columns_of_perftest_and_what_was_verified) {
+TEST_F(cli_rma_tcp, text_output_has_the_columns_of_perftest_and_the_verified_transfers) {
   const auto seen = run("perf rma" + quick);
   EXPECT_EQ(seen.status, 0) << seen.complaints;
   for (const char* word : {"#bytes", "#iterations", "BW peak[MB/sec]", "BW average[MB/sec]", "MsgRate[Mpps]",
@@ -158,7 +158,7 @@ int connected_to(const std::string& port) {
   return stranger;
 }
 
-TEST_F(cli_rma_tcp, a_connection_in_another_language_is_refused) {
+TEST_F(cli_rma_tcp, connection_with_another_protocol_is_refused) {
   background_run listening("perf rma --json --listen --port 0" + quick);
   const auto port = listening.said_after("listening on port ");
   ASSERT_NE(port, "");
@@ -188,7 +188,7 @@ TEST_F(cli_rma_tcp, a_rank_without_a_descriptor_reports_it) {
   EXPECT_NE(seen->complaints.find("out_of_resources"), std::string::npos) << seen->complaints;
 }
 
-TEST_F(cli_rma_tcp, ranks_of_different_options_say_so) {
+TEST_F(cli_rma_tcp, ranks_with_different_options_are_refused) {
   background_run listening("perf rma --listen --port 0 --sizes 4K");
   const auto port = listening.said_after("listening on port ");
   const auto seen = run("perf rma localhost --sizes 8K --port " + port);
@@ -200,12 +200,12 @@ TEST_F(cli_rma_tcp, ranks_of_different_options_say_so) {
   EXPECT_NE(other->complaints.find("--sizes 8192"), std::string::npos) << other->complaints;
 }
 
-TEST_F(cli_rma_tcp, what_is_not_there_is_told_with_the_code_of_the_provider) {
+TEST_F(cli_rma_tcp, missing_provider_or_peer_is_reported_with_the_native_code) {
   const std::array<std::tuple<const char*, int, const char*>, 5> wrong{
       {{"--provider nonsense", 1, "fi_getinfo: No data available (fi_errno 61)"},
        {"localhost --port 1 --timeout 0.3", 1, "Connection refused"},
        {"nowhere.invalid", 1, "nowhere.invalid"},
-       {"--listen --port 0 --wait 0.2", 1, "did not come"},
+       {"--listen --port 0 --wait 0.2", 1, "did not connect"},
        {"--address 203.0.113.9", 2, "127.0.0.1 (lo)"}}};
   for (const auto& [arguments, status, word] : wrong) {
     const auto seen = run(std::string("perf rma ") + arguments);
@@ -236,7 +236,7 @@ TEST_F(cli_rma_tcp, help_exits_with_0) {
   EXPECT_NE(run("perf --help").out.find("rma"), std::string::npos);
 }
 
-TEST(cli_rma_alone, the_tool_says_what_it_was_built_without) {
+TEST(cli_rma_alone, tool_without_modules_names_the_missing_one) {
   const auto alone = std::filesystem::path(::testing::TempDir()) / ("pinfold_alone_" + std::to_string(getpid()));
   std::filesystem::create_directories(alone);
   std::filesystem::copy_file(tool(), alone / "pinfold");

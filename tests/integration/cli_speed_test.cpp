@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `pinfold perf hit|miss|scale|memory|evict`: everything requested is measured and reported. No time is judged.
-#include "support/tool_run.hpp"
+#include "support/processes/tool_run.hpp"
 
 #include <algorithm>
 #include <array>
@@ -110,7 +110,7 @@ TEST(cli_speed, evict_keeps_about_half_of_twice_the_budget) {
   }
 }
 
-TEST(cli_speed, people_see_labelled_columns) {
+TEST(cli_speed, text_output_has_labelled_columns) {
   const auto seen = run("perf hit --regions 10 --repeats 1 --seconds 0.002");
   EXPECT_EQ(seen.status, 0) << seen.complaints;
   for (const char* word : {"#regions", "ns/op", "x pinfold", "kept", "random", "floor-atomics"})
@@ -133,7 +133,7 @@ TEST(cli_speed, wrong_usage_is_explained_and_exits_with_2) {
 }
 
 // A folder of programs that stand in for the real peers.
-class pretended_peers : public ::testing::Test {
+class fake_peers : public ::testing::Test {
  protected:
   void SetUp() override { std::filesystem::create_directory(directory_); }
   void TearDown() override { std::filesystem::remove_all(directory_); }
@@ -155,7 +155,7 @@ class pretended_peers : public ::testing::Test {
 const std::string good_rows =
     R"(echo '[{"subject":"ucx","regions":10,"threads":1,"pattern":"random","ns_per_op":1e9,"errors":0}]')";
 
-TEST_F(pretended_peers, are_told_what_to_measure_and_their_rows_are_compared) {
+TEST_F(fake_peers, peers_get_the_cases_and_their_rows_are_compared) {
   pretend("ucx", R"(case $1 in *'"command":"hit","regions":[10]'*) ;; *) exit 3 ;; esac; )" + good_rows);
   const auto rows = rows_of(compare());
   const auto found = std::ranges::find_if(rows, [](const json& row) { return row.at("subject") == "ucx"; });
@@ -163,13 +163,13 @@ TEST_F(pretended_peers, are_told_what_to_measure_and_their_rows_are_compared) {
   EXPECT_GT(found->at("ratio"), 1);
 }
 
-TEST_F(pretended_peers, that_are_missing_are_named_and_are_no_error) {
+TEST_F(fake_peers, missing_peers_are_named_and_are_no_error) {
   const auto seen = compare();
   EXPECT_EQ(seen.status, 0);
   for (const char* word : {"libucx-dev", "libopenmpi-dev"}) EXPECT_NE(seen.out.find(word), std::string::npos) << word;
 }
 
-TEST_F(pretended_peers, that_fail_are_reported_and_do_not_break_the_rest) {
+TEST_F(fake_peers, failed_peers_are_reported_and_do_not_affect_other_peers) {
   for (const char* bad : {"exit 3", "kill -SEGV $$", "echo nonsense", "echo '[1]'"}) {
     pretend("openmpi", bad);
     pretend("ucx", good_rows);
@@ -180,7 +180,7 @@ TEST_F(pretended_peers, that_fail_are_reported_and_do_not_break_the_rest) {
   }
 }
 
-TEST_F(pretended_peers, that_hang_are_ended) {
+TEST_F(fake_peers, peers_that_hang_are_killed) {
   pretend("ucx", "exec sleep 100");
   const auto seen = compare("--peer-limit 1");
   EXPECT_EQ(seen.status, 1);
@@ -188,7 +188,7 @@ TEST_F(pretended_peers, that_hang_are_ended) {
 }
 
 // Peers that were built lie beside the tool.
-TEST(real_peers, measure_the_same_as_pinfold) {
+TEST(real_peers, peers_measure_the_same_cases_as_pinfold) {
   const auto rows = rows_of(run("perf hit --regions 1,50 --peers" + quick));
   for (const auto& row : rows) {
     const auto subject = row.at("subject").get<std::string>();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The tool's general behaviour, and its subcommands for other processes' memory.
-#include "support/tool_run.hpp"
+#include "support/processes/tool_run.hpp"
 
 #include <array>
 #include <cstdio>
@@ -51,14 +51,14 @@ void expect_losses_explained(const std::string& demo) {
   EXPECT_EQ(losses, demo.find("no gain at ") != std::string::npos);
 }
 
-class over_each_way : public ::testing::TestWithParam<const char*> {
+class over_each_transport : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     if (!works(GetParam())) GTEST_SKIP() << "memfd via " << GetParam() << " does not work here";
   }
 };
 
-TEST(cli_info, says_version_host_and_back_ends) {
+TEST(cli_info, prints_version_host_and_back_ends) {
   const auto seen = run("info");
   EXPECT_EQ(seen.status, 0) << seen.complaints;
   for (const char* word : {"pinfold ", "kernel", "memory", "memfd", "pidfd", "scm", "import_cache::invalidate"}) {
@@ -76,7 +76,7 @@ TEST(cli_info, json_lists_every_registrar_with_a_reason_where_it_does_not_work) 
   EXPECT_EQ(ways, (std::set<std::string>{"io_uring via ring", "memfd via pidfd", "memfd via scm", "mlock via mlock"}));
 }
 
-TEST(cli_info, config_can_be_fed_back) {
+TEST(cli_info, printed_config_can_be_read_back) {
   const auto first = run("info --config", "PINFOLD_MAX_BYTES=64M PINFOLD_RETAIN=off");
   ASSERT_EQ(first.status, 0) << first.complaints;
   EXPECT_NE(first.out.find("\nPINFOLD_MAX_BYTES=64M\n"), std::string::npos) << first.out;
@@ -121,7 +121,7 @@ TEST(cli, help_and_version_exit_with_0) {
   }
 }
 
-TEST_P(over_each_way, copy_reports_flat_rows_without_errors) {
+TEST_P(over_each_transport, copy_reports_flat_rows_without_errors) {
   const auto rows = rows_of(
       run(std::string("perf import --json --sizes 100,4K,64K --iterations 50 --repeats 1 --via ") + GetParam()));
   std::multiset<std::string> subjects;
@@ -141,7 +141,7 @@ TEST_P(over_each_way, copy_reports_flat_rows_without_errors) {
   for (const char* subject : {"pinfold", "uncached", "floor"}) EXPECT_EQ(subjects.count(subject), 3U) << subject;
 }
 
-TEST_P(over_each_way, R12_all_four_modes_bring_the_right_bytes) {
+TEST_P(over_each_transport, R12_all_four_modes_transfer_the_right_bytes) {
   for (const char* mode : {"--retain", "--no-retain", "--retain --max-bytes 128K", "--no-retain --max-count 1"}) {
     const auto rows = rows_of(run(std::string("perf import --json --sizes 64K --iterations 40 --repeats 1 --via ") +
                                   GetParam() + " " + mode));
@@ -149,7 +149,7 @@ TEST_P(over_each_way, R12_all_four_modes_bring_the_right_bytes) {
   }
 }
 
-TEST_P(over_each_way, copy_works_on_several_threads) {
+TEST_P(over_each_transport, copy_works_on_several_threads) {
   for (const auto& row :
        rows_of(run(std::string("perf import --json --sizes 4K --iterations 200 --repeats 1 --threads 3 --via ") +
                    GetParam()))) {
@@ -158,11 +158,11 @@ TEST_P(over_each_way, copy_works_on_several_threads) {
   }
 }
 
-TEST_P(over_each_way, the_demo_ends_well) {
+TEST_P(over_each_transport, demo_succeeds) {
   const auto seen = run(std::string("demo --via ") + GetParam());
   EXPECT_EQ(seen.status, 0) << seen.out << seen.complaints;
   for (const char* word : {"16 MiB", "stale handle", "already mapped", "over budget", "peer death",
-                           "stand-in for GPU memory", "Every byte and every counter is as it should be."}) {
+                           "stand-in for GPU memory", "Every byte and every counter is correct."}) {
     EXPECT_NE(seen.out.find(word), std::string::npos) << word << "\n" << seen.out;
   }
   expect_titles_apart(seen.out);
@@ -173,7 +173,7 @@ TEST_P(over_each_way, the_demo_ends_well) {
       << "the last table is not explained";
 }
 
-INSTANTIATE_TEST_SUITE_P(memfd, over_each_way, ::testing::Values("pidfd", "scm"),
+INSTANTIATE_TEST_SUITE_P(memfd, over_each_transport, ::testing::Values("pidfd", "scm"),
                          [](const auto& way) { return std::string(way.param); });
 
 TEST(cli_perf, errors_are_counted_explained_and_exit_with_1) {
@@ -187,7 +187,7 @@ TEST(cli_perf, errors_are_counted_explained_and_exit_with_1) {
 }
 
 // No request can succeed: the tool finds that out at once, and prints no figure.
-TEST(cli_perf, what_cannot_succeed_is_not_measured) {
+TEST(cli_perf, case_that_cannot_succeed_is_not_measured) {
   const auto seen = run("perf import --sizes 64K --max-bytes 1K --seconds 1 --repeats 2 --json");
   EXPECT_EQ(seen.status, 1);
   const auto parsed = json::parse(seen.out, nullptr, false);
@@ -217,7 +217,7 @@ TEST(cli_perf, opens_of_different_handles_run_in_parallel) {
   }
 }
 
-TEST(cli_perf, hits_do_not_wait_for_the_opens_of_others) {
+TEST(cli_perf, hits_do_not_wait_for_opens_of_other_handles) {
   const auto rows = rows_of(run("perf import --json --case hit-during-open --iterations 20000 --open-ms 100"));
   ASSERT_EQ(rows.size(), 2U);
   EXPECT_EQ(rows[0].at("meanwhile"), "nothing");
@@ -227,7 +227,7 @@ TEST(cli_perf, hits_do_not_wait_for_the_opens_of_others) {
   EXPECT_LT(rows[1].at("p99_ns"), 50e6) << "half of one open";
 }
 
-TEST(cli_perf, people_see_labelled_columns) {
+TEST(cli_perf, text_output_has_labelled_columns) {
   const auto seen = run("perf import --sizes 4K --iterations 20 --repeats 1");
   EXPECT_EQ(seen.status, 0) << seen.complaints;
   for (const char* word : {"#bytes", "p50[us]", "p99[us]", "p99.9[us]", "GB/s", "4 KiB", "uncached", "pinfold"}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `pinfold trace`: records other programs, here the tool itself and shells around it.
-#include "support/tool_run.hpp"
+#include "support/processes/tool_run.hpp"
 
 #include <pinfold/trace_file.hpp>
 
@@ -25,7 +25,7 @@ class cli_trace : public ::testing::Test {
   const std::string imports_ = "'" + tool() + "' perf import --json --sizes 4K --iterations 50 --repeats 1";
 };
 
-TEST_F(cli_trace, records_a_program_as_it_is) {
+TEST_F(cli_trace, records_an_unmodified_program) {
   const auto seen = record(imports_);
   EXPECT_EQ(seen.status, 0) << seen.complaints;
   EXPECT_NE(seen.complaints.find(" caches in " + path_), std::string::npos) << seen.complaints;
@@ -45,7 +45,7 @@ TEST_F(cli_trace, an_earlier_trace_is_replaced) {
   EXPECT_EQ(recorded().caches.size(), caches);
 }
 
-TEST_F(cli_trace, processes_side_by_side_share_the_file) {
+TEST_F(cli_trace, concurrent_processes_share_the_file) {
   record(imports_);
   const auto alone = recorded();
   const auto seen = record("sh -c \"cd / && (" + imports_ + " >/dev/null & " + imports_ + " >/dev/null; wait)\"");
@@ -58,10 +58,10 @@ TEST_F(cli_trace, processes_side_by_side_share_the_file) {
   EXPECT_EQ(processes.size(), 2U);
 }
 
-TEST_F(cli_trace, a_program_without_a_cache_is_told) {
+TEST_F(cli_trace, program_without_a_cache_is_reported) {
   const auto seen = record("true");
   EXPECT_EQ(seen.status, 1);
-  EXPECT_NE(seen.complaints.find("true made no cache"), std::string::npos) << seen.complaints;
+  EXPECT_NE(seen.complaints.find("true created no cache"), std::string::npos) << seen.complaints;
   EXPECT_EQ(record("sh -c 'exit 7'").status, 7) << "its own failure goes first";
 }
 
@@ -70,13 +70,13 @@ TEST_F(cli_trace, the_programs_status_is_passed_on) {
   EXPECT_FALSE(recorded().requests.empty());
 }
 
-TEST_F(cli_trace, a_killed_program_is_told) {
+TEST_F(cli_trace, killed_program_is_reported) {
   const auto seen = record("sh -c 'kill -TERM $$'");
   EXPECT_EQ(seen.status, 128 + 15);
   EXPECT_NE(seen.complaints.find("killed by signal 15"), std::string::npos) << seen.complaints;
 }
 
-TEST_F(cli_trace, a_program_that_cannot_be_run_is_told) {
+TEST_F(cli_trace, program_that_cannot_be_run_is_reported) {
   EXPECT_EQ(record("/nonexistent/program").status, 127);
   EXPECT_EQ(record("/etc/hostname").status, 126);
   const auto seen = record("/nonexistent/program");
@@ -88,7 +88,7 @@ TEST_F(cli_trace, wrong_usage_is_explained_and_exits_with_2) {
   expect_refused("trace -o '" + path_ + "'", "program");
   expect_refused("trace -o /nonexistent/trace -- true", "/nonexistent/trace");
   std::ofstream(path_) << "a letter\n";
-  expect_refused("trace -o '" + path_ + "' -- true", "no trace");
+  expect_refused("trace -o '" + path_ + "' -- true", "not a trace");
   EXPECT_EQ(contents_of(path_), "a letter\n");
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What `automatic` becomes under the default filters of containers: R54. Each test runs in a process of its own.
-#include "support/child_process.hpp"
-#include "support/container_filter.hpp"
-#include "support/pipe_device.hpp"
-#include "support/privileges.hpp"
-#include "support/sanitized.hpp"
+#include "support/doubles/pipe_device.hpp"
+#include "support/host/container_filter.hpp"
+#include "support/host/privileges.hpp"
+#include "support/host/sanitized.hpp"
+#include "support/processes/child_process.hpp"
 
 #include <pinfold/cache.hpp>
 
@@ -120,7 +120,7 @@ class containers : public ::testing::Test {
   }
 };
 
-TEST_F(containers, R54_hooks_alone_keep_where_no_other_code_enters_the_kernel) {
+TEST_F(containers, R54_hooks_alone_keep_registrations_if_no_other_code_makes_system_calls) {
   const auto found = in_container(docker_refuses, true, with_libc_only());
   if (!found.possible) GTEST_SKIP() << "no user namespace or no filter here";
   EXPECT_TRUE(found.text().starts_with("hooks (userfaultfd: ")) << found.text();
@@ -129,7 +129,7 @@ TEST_F(containers, R54_hooks_alone_keep_where_no_other_code_enters_the_kernel) {
   EXPECT_EQ(found.unmonitored, 0U);
 }
 
-TEST_F(containers, R54_a_library_with_a_system_call_of_its_own_means_that_nothing_is_kept) {
+TEST_F(containers, R54_cache_keeps_nothing_beside_a_library_with_inline_system_calls) {
   const auto found = in_container(docker_refuses, true, with_library());
   if (!found.possible) GTEST_SKIP() << "no user namespace or no filter here";
   EXPECT_TRUE(found.text().starts_with("none (userfaultfd: ")) << found.text();
@@ -140,7 +140,7 @@ TEST_F(containers, R54_a_library_with_a_system_call_of_its_own_means_that_nothin
   EXPECT_GE(found.unmonitored, static_cast<std::uint64_t>(rounds));
 }
 
-TEST_F(containers, R54_such_a_library_that_comes_later_ends_the_keeping) {
+TEST_F(containers, R54_cache_keeps_nothing_after_a_library_with_inline_calls_is_loaded) {
   const auto found = in_container(docker_refuses, true, [] {
     return use_cache(monitor_choice::automatic, true, [] { return static_cast<unmap_function*>(nullptr); });
   });
@@ -152,7 +152,7 @@ TEST_F(containers, R54_such_a_library_that_comes_later_ends_the_keeping) {
   EXPECT_GE(found.unmonitored, static_cast<std::uint64_t>(rounds));
 }
 
-TEST_F(containers, R54_the_rule_is_the_same_for_hooks_that_were_asked_for) {
+TEST_F(containers, R54_hooks_chosen_explicitly_keep_nothing_beside_inline_system_calls) {
   const auto found = in_container(docker_refuses, true, with_library(monitor_choice::hooks));
   if (!found.possible) GTEST_SKIP() << "no user namespace or no filter here";
   EXPECT_TRUE(found.text().starts_with("none (hooks alone: inline_munmap.so: munmap")) << found.text();
@@ -160,14 +160,14 @@ TEST_F(containers, R54_the_rule_is_the_same_for_hooks_that_were_asked_for) {
 }
 
 // The control: without the rule, wrong bytes arrive.
-TEST_F(containers, the_application_may_answer_for_the_rest_and_is_wrong_here) {
+TEST_F(containers, manual_monitor_overrides_the_rule_and_stale_bytes_arrive) {
   const auto found = in_container(docker_refuses, true, with_library(monitor_choice::hooks | monitor_choice::manual));
   if (!found.possible) GTEST_SKIP() << "no user namespace or no filter here";
   EXPECT_EQ(found.text(), "manual+hooks");
   EXPECT_GT(found.stale, 0) << "these tests could not fail";
 }
 
-TEST_F(containers, podman_refuses_other_calls_and_the_rule_holds) {
+TEST_F(containers, rule_holds_with_the_calls_that_podman_refuses) {
   const auto found = in_container(
       podman_refuses, true, [] { return use_cache(monitor_choice::automatic, false, [] { return &unmap_by_libc; }); });
   if (!found.possible) GTEST_SKIP() << "no user namespace or no filter here";
@@ -177,7 +177,7 @@ TEST_F(containers, podman_refuses_other_calls_and_the_rule_holds) {
   EXPECT_NE(other.text().find("inline_munmap.so: munmap by its own instruction"), std::string::npos) << other.text();
 }
 
-TEST_F(containers, the_device_file_gives_userfaultfd_where_the_system_call_is_refused) {
+TEST_F(containers, device_file_gives_userfaultfd_when_the_system_call_is_refused) {
   if (::access("/dev/userfaultfd", R_OK | W_OK) != 0) GTEST_SKIP() << "/dev/userfaultfd is not there, or not ours";
   const auto found = in_container(docker_refuses, false, with_library());
   if (!found.possible) GTEST_SKIP() << "no filter here";
@@ -186,7 +186,7 @@ TEST_F(containers, the_device_file_gives_userfaultfd_where_the_system_call_is_re
   EXPECT_GE(found.hits, static_cast<std::uint64_t>(rounds));
 }
 
-TEST_F(containers, the_system_call_allowed_gives_userfaultfd) {
+TEST_F(containers, allowed_system_call_gives_userfaultfd) {
   std::vector<refused_call> others;
   std::ranges::copy_if(docker_refuses, std::back_inserter(others),
                        [](const refused_call& one) { return one.number != SYS_userfaultfd; });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // An exporter's event orders the importer's reads behind the exporter's writes.
-#include "support/cuda_test.hpp"
+#include "support/fixtures/cuda_test.hpp"
 
 namespace pinfold::testing {
 namespace {
@@ -35,7 +35,7 @@ TEST_F(cuda_events, a_waiting_reader_gets_the_bytes_of_a_delayed_write) {
   EXPECT_TRUE(importer.close(made->mapping));
 }
 
-TEST_F(cuda_events, without_the_wait_the_old_bytes_are_there) {
+TEST_F(cuda_events, reader_without_the_wait_gets_the_old_bytes) {
   PINFOLD_EMULATION_ONLY();
   cuda_peer peer(true);
   cuda_ipc_importer importer;
@@ -49,7 +49,7 @@ TEST_F(cuda_events, without_the_wait_the_old_bytes_are_there) {
   EXPECT_TRUE(importer.close(made->mapping));
 }
 
-TEST_F(cuda_events, an_exporter_without_events_has_none_to_wait_for_or_to_record) {
+TEST_F(cuda_events, exporter_without_events_needs_no_wait_and_cannot_record) {
   cuda_peer peer;
   cuda_ipc_importer importer;
   const auto memory = peer.allocate(32 * kib, 1);
@@ -73,7 +73,7 @@ TEST_F(cuda_events, an_event_is_opened_once_and_destroyed_with_the_importer) {
   EXPECT_EQ(emulation().calls("cuEventDestroy"), 1U);
 }
 
-TEST_F(cuda_events, an_event_of_a_process_that_has_ended_is_an_error) {
+TEST_F(cuda_events, event_of_an_ended_process_is_an_error) {
   cuda_ipc_importer importer;
   cuda_shared memory;
   {
@@ -86,7 +86,7 @@ TEST_F(cuda_events, an_event_of_a_process_that_has_ended_is_an_error) {
   EXPECT_FALSE(importer.wait(memory)) << "nothing is kept of one that could not be opened";
 }
 
-TEST_F(cuda_events, a_wait_that_fails_once_works_the_next_time) {
+TEST_F(cuda_events, wait_succeeds_after_a_failed_wait) {
   PINFOLD_EMULATION_ONLY();
   cuda_peer peer(true);
   const auto memory = peer.allocate(32 * kib, 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Every driver call of a long scenario fails once, in every way: nothing leaks, nothing is closed twice or without
 // having been opened, the counters add up, and the next call works (R7, R10, R41, R43).
-#include "support/cuda_test.hpp"
+#include "support/fixtures/cuda_test.hpp"
 
 #include <array>
 #include <string_view>
@@ -124,7 +124,7 @@ class cuda_faults : public cuda_peer_test, public ::testing::WithParamInterface<
   const char* failing_ = "";
 };
 
-TEST_P(cuda_faults, R10_R41_any_single_fault_leaves_nothing_behind) {
+TEST_P(cuda_faults, R10_R41_any_single_fault_leaks_nothing) {
   for (const char* const call : calls) {
     std::uint64_t reached = 0;
     for (const status code : faults)
@@ -151,7 +151,7 @@ class cuda_exporter_faults : public cuda_test {
   cuda::device_pointer own_ = 0;
 };
 
-TEST_F(cuda_exporter_faults, R10_a_share_that_fails_leaves_nothing_behind_and_works_the_next_time) {
+TEST_F(cuda_exporter_faults, R10_failed_share_leaks_nothing_and_succeeds_when_repeated) {
   for (const char* const call : {"cuDevicePrimaryCtxRetain", "cuEventCreate", "cuIpcGetEventHandle",
                                  "cuIpcGetMemHandle", "cuCtxPushCurrent", "cuCtxPopCurrent"}) {
     SCOPED_TRACE(call);
@@ -171,7 +171,7 @@ TEST_F(cuda_exporter_faults, R10_a_share_that_fails_leaves_nothing_behind_and_wo
   }
 }
 
-TEST_F(cuda_exporter_faults, a_record_that_fails_says_so) {
+TEST_F(cuda_exporter_faults, failed_record_returns_the_drivers_error) {
   auto exporter = cuda_ipc_exporter::create({.events = true});
   const auto shared = exporter->share(own_);
   ASSERT_TRUE(shared) << describe(shared.error());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Host memory registered with the CUDA driver, which takes no page twice: shared registrations, conflicts, and the
 // application's own registrations.
-#include "support/cuda_test.hpp"
-#include "support/test_pages.hpp"
+#include "support/fixtures/cuda_test.hpp"
+#include "support/host/test_pages.hpp"
 
 #include <pinfold/cache.hpp>
 #include <pinfold/registrars/cuda_host.hpp>
@@ -43,7 +43,7 @@ class cuda_host : public cuda_test {
   test_pages memory{64};
 };
 
-TEST_F(cuda_host, the_device_reads_and_writes_what_the_host_has) {
+TEST_F(cuda_host, device_reads_and_writes_registered_host_memory) {
   auto cache = make();
   auto lease = acquire(cache, 0, 2);
   ASSERT_TRUE(lease) << describe(lease.error());
@@ -56,7 +56,7 @@ TEST_F(cuda_host, the_device_reads_and_writes_what_the_host_has) {
   EXPECT_TRUE(holds_pattern(memory.at(1), page, 2));
 }
 
-TEST_F(cuda_host, R20_what_lies_inside_another_caches_registration_shares_it) {
+TEST_F(cuda_host, R20_range_inside_another_caches_registration_shares_it) {
   auto one = make();
   auto two = make();
   auto outer = acquire(one, 0, 8);
@@ -73,7 +73,7 @@ TEST_F(cuda_host, R20_what_lies_inside_another_caches_registration_shares_it) {
   EXPECT_TRUE(two.flush());
 }
 
-TEST_F(cuda_host, R6_partly_overlapping_idle_ones_are_closed_and_registered_anew) {
+TEST_F(cuda_host, R6_partly_overlapping_idle_registrations_are_closed_and_replaced) {
   auto cache = make();
   ASSERT_TRUE(acquire(cache, 0, 4));
   ASSERT_TRUE(acquire(cache, 6, 4));
@@ -96,7 +96,7 @@ TEST_F(cuda_host, R6_a_partly_overlapping_lease_is_in_use_conflict) {
   EXPECT_TRUE(acquire(cache, 2, 4));
 }
 
-TEST_F(cuda_host, R6_waits_for_the_lease_until_the_deadline) {
+TEST_F(cuda_host, R6_acquire_waits_for_the_conflicting_lease_until_the_deadline) {
   auto cache = make({.conflict_timeout = 10s});
   auto lease = acquire(cache, 0, 4);
   ASSERT_TRUE(lease);
@@ -107,7 +107,7 @@ TEST_F(cuda_host, R6_waits_for_the_lease_until_the_deadline) {
   EXPECT_TRUE(acquire(cache, 2, 4));
 }
 
-TEST_F(cuda_host, R6_what_the_application_registered_itself_is_in_use_and_stays) {
+TEST_F(cuda_host, R6_registration_of_the_application_is_in_use_conflict_and_stays) {
   auto cache = make();
   ASSERT_TRUE(acquire(cache, 20, 2));
   void* const own = const_cast<void*>(memory.at(4));
@@ -119,7 +119,7 @@ TEST_F(cuda_host, R6_what_the_application_registered_itself_is_in_use_and_stays)
   EXPECT_TRUE(acquire(cache, 4, 1));
 }
 
-TEST_F(cuda_host, R41_what_the_application_unregistered_behind_our_back_is_a_failed_close) {
+TEST_F(cuda_host, R41_memory_unregistered_by_the_application_is_a_failed_close) {
   cuda_host_registrar registrar;
   const auto made = registrar.open(memory.pages(0, 1), local_access);
   ASSERT_TRUE(made);
@@ -146,7 +146,7 @@ TEST_F(cuda_host, a_read_only_registration_is_not_shared_for_writing) {
   EXPECT_TRUE(reads.close(*inside) && writes.close(*written));
 }
 
-TEST_F(cuda_host, R7_R28_out_of_memory_closes_idle_ones_one_at_a_time) {
+TEST_F(cuda_host, R7_R28_out_of_memory_closes_idle_registrations_one_at_a_time) {
   PINFOLD_EMULATION_ONLY();
   auto cache = make();
   ASSERT_TRUE(acquire(cache, 0, 1));
@@ -161,7 +161,7 @@ TEST_F(cuda_host, R7_R28_out_of_memory_closes_idle_ones_one_at_a_time) {
   EXPECT_EQ(cache.statistics().open, 0U);
 }
 
-TEST_F(cuda_host, R10_any_single_fault_leaves_nothing_behind) {
+TEST_F(cuda_host, R10_any_single_fault_leaks_nothing) {
   PINFOLD_EMULATION_ONLY();
   for (const char* const call :
        {"cuMemHostRegister", "cuMemHostGetDevicePointer", "cuMemHostUnregister", "cuCtxPushCurrent", "cuCtxPopCurrent"})
@@ -179,7 +179,7 @@ TEST_F(cuda_host, R10_any_single_fault_leaves_nothing_behind) {
     }
 }
 
-TEST_F(cuda_host, R42_a_registrar_unregisters_what_it_still_has_and_nothing_else) {
+TEST_F(cuda_host, R42_destroyed_registrar_unregisters_only_its_own_registrations) {
   cuda_host_registrar kept;
   const auto mine = kept.open(memory.pages(0, 4), local_access);
   ASSERT_TRUE(mine);
@@ -193,7 +193,7 @@ TEST_F(cuda_host, R42_a_registrar_unregisters_what_it_still_has_and_nothing_else
   EXPECT_TRUE(kept.close(*mine));
 }
 
-TEST_F(cuda_host, threads_of_two_caches_on_the_same_pages) {
+TEST_F(cuda_host, threads_of_two_caches_share_the_same_pages) {
   auto one = make({.retain = false});
   auto two = make({.retain = false});
   const auto work = [&](host_cache& cache, std::size_t first) {

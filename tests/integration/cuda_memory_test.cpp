@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Registrations of GPU memory are identified by the driver's buffer id: memory that was freed and allocated again at
 // its address is never a hit.
-#include "support/cuda_test.hpp"
+#include "support/fixtures/cuda_test.hpp"
 
 #include <pinfold/cache.hpp>
 #include <pinfold/registrars/cuda_memory.hpp>
@@ -77,7 +77,7 @@ class cuda_identified : public cuda_test {
 #define SKIP_UNLESS_SAME(again) \
   if (!(again)) GTEST_SKIP() << "this driver gave another address"
 
-TEST_F(cuda_identified, R20_a_request_inside_is_a_hit) {
+TEST_F(cuda_identified, R20_request_inside_a_registration_is_a_hit) {
   auto cache = make();
   ASSERT_TRUE(cache.acquire(memory.at(), size));
   for (const std::size_t offset : {std::size_t{0}, std::size_t{1}, size - 1})
@@ -100,7 +100,7 @@ TEST_F(cuda_identified, R32_compared_memory_allocated_again_is_never_a_hit) {
   EXPECT_EQ(cache.statistics().opens, 20U);
 }
 
-TEST_F(cuda_identified, R32_a_part_of_a_larger_allocation_than_before_is_not_a_hit) {
+TEST_F(cuda_identified, R32_part_of_a_new_larger_allocation_is_not_a_hit) {
   auto cache = make();
   ASSERT_TRUE(cache.acquire(memory.at(), 100));
   const auto before = memory.all().begin;
@@ -113,7 +113,7 @@ TEST_F(cuda_identified, R32_a_part_of_a_larger_allocation_than_before_is_not_a_h
   EXPECT_EQ(cache.statistics().opens, 2U);
 }
 
-TEST_F(cuda_identified, R32_announced_memory_is_a_hit_until_it_is_announced) {
+TEST_F(cuda_identified, R32_announced_memory_is_a_hit_until_invalidate) {
   auto cache = make(cuda_freed::announced);
   ASSERT_TRUE(cache.acquire(memory.at(), size));
   SKIP_UNLESS_SAME(memory.allocate_again());
@@ -127,7 +127,7 @@ TEST_F(cuda_identified, R32_announced_memory_is_a_hit_until_it_is_announced) {
   EXPECT_EQ(lease->registration().identity, identify_cuda_memory(memory.all()));
 }
 
-TEST_F(cuda_identified, R5_a_lease_on_freed_memory_stays_and_is_stale) {
+TEST_F(cuda_identified, R5_lease_on_freed_memory_stays_valid_and_is_stale) {
   auto cache = make();
   auto old = cache.acquire(memory.at(), size);
   ASSERT_TRUE(old);
@@ -152,7 +152,7 @@ TEST_F(cuda_identified, memory_that_was_freed_is_not_found_and_not_registered) {
   expect_error(errc::invalid_argument, gone);
 }
 
-TEST_F(cuda_identified, several_allocations_are_refused_one_by_one_is_right) {
+TEST_F(cuda_identified, range_over_several_allocations_is_refused_and_each_is_accepted) {
   SKIP_UNLESS_SAME(memory.all().begin == neighbour.all().end);
   expect_error(errc::invalid_range, {neighbour.all().begin, memory.all().end});
   expect_error(errc::invalid_range, {neighbour.all().end - 1, memory.all().begin + 1});
@@ -161,7 +161,7 @@ TEST_F(cuda_identified, several_allocations_are_refused_one_by_one_is_right) {
   EXPECT_TRUE(cache.acquire(memory.at(), size));
 }
 
-TEST_F(cuda_identified, R2_nothing_beside_what_was_asked_for_is_registered) {
+TEST_F(cuda_identified, R2_exactly_the_requested_range_is_registered) {
   EXPECT_EQ(memory_registrar(null_registrar()).limits().granularity, 1U);
   auto cache = make();
   const auto lease = cache.acquire(memory.at(100), 10);
@@ -169,7 +169,7 @@ TEST_F(cuda_identified, R2_nothing_beside_what_was_asked_for_is_registered) {
   EXPECT_EQ(cache.dump().front().covered, (range{memory.all().begin + 100, memory.all().begin + 110}));
 }
 
-TEST_F(cuda_identified, what_is_no_memory_of_the_gpu_is_refused) {
+TEST_F(cuda_identified, memory_that_is_not_on_the_gpu_is_refused) {
   std::vector<std::byte> host(size);
   const auto begin = reinterpret_cast<std::uintptr_t>(host.data());
   expect_error(errc::invalid_argument, {begin, begin + 1});
@@ -214,7 +214,7 @@ class cuda_identified_segments : public cuda_test {
   cuda::device_pointer at_ = 0;
 };
 
-TEST_F(cuda_identified_segments, R32_a_replaced_segment_is_not_a_hit_and_its_neighbour_is) {
+TEST_F(cuda_identified_segments, R32_replaced_segment_is_no_hit_and_its_neighbour_is_one) {
   memory_cache cache{memory_registrar(null_registrar())};
   ASSERT_TRUE(cache.acquire(at(0), segment));
   ASSERT_TRUE(cache.acquire(at(segment), segment));
@@ -231,7 +231,7 @@ TEST_F(cuda_identified_segments, a_range_over_two_segments_is_refused) {
   EXPECT_EQ(cache.acquire(at(segment - 1), 2).error(), errc::invalid_range);
 }
 
-TEST_F(cuda_identified, R46_nothing_stale_while_a_thread_frees_and_allocates) {
+TEST_F(cuda_identified, R46_no_lease_is_stale_while_a_thread_frees_and_allocates) {
   auto cache = make();
   void* const at = memory.at();
   std::atomic<std::uint64_t> published{identify_cuda_memory(memory.all())->id};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // State that CUDA ties to a process or a thread: the driver itself, a device that is reset, the current context. The
 // order of the tests matters: children have no driver once this process has one.
-#include "support/cuda_test.hpp"
+#include "support/fixtures/cuda_test.hpp"
 
 #include <pinfold/cuda.hpp>
 #include <pinfold/registrars/cuda_host.hpp>
@@ -39,7 +39,7 @@ range whole_pages() {
   return {first, first + 8 * kib};
 }
 
-TEST(cuda_process, without_a_driver_everything_is_unsupported_and_says_why) {
+TEST(cuda_process, without_a_driver_every_call_is_unsupported_with_a_reason) {
   cuda_peer peer;
   const auto memory = peer.allocate(32 * kib, 1);
   EXPECT_EQ(in_child([&] {
@@ -48,7 +48,7 @@ TEST(cuda_process, without_a_driver_everything_is_unsupported_and_says_why) {
               const auto refused = cache.acquire(any_peer, memory.handle, memory.address, 1);
               ASSERT_FALSE(refused);
               EXPECT_EQ(refused.error(), errc::unsupported);
-              EXPECT_STREQ(refused.error().message, "there is no CUDA driver that can be loaded (libcuda.so.1)");
+              EXPECT_STREQ(refused.error().message, "cannot load the CUDA driver (libcuda.so.1)");
               EXPECT_FALSE(cuda_ipc_exporter::create());
               EXPECT_EQ(cuda_devices().error(), errc::unsupported);
               EXPECT_EQ(cuda_host_registrar().open(whole_pages(), local_access).error(), errc::unsupported);
@@ -59,11 +59,11 @@ TEST(cuda_process, without_a_driver_everything_is_unsupported_and_says_why) {
             0);
 }
 
-TEST(cuda_process, a_library_that_is_no_driver_says_what_it_lacks) {
+TEST(cuda_process, library_that_is_no_driver_is_refused_with_the_missing_function) {
   EXPECT_EQ(in_child([] {
               set_variable("PINFOLD_CUDA_LIBRARY", "libm.so.6");
               EXPECT_EQ(cuda_devices().error(), errc::unsupported);
-              EXPECT_NE(cuda_driver_text().find("it has no cuInit"), std::string::npos) << cuda_driver_text();
+              EXPECT_NE(cuda_driver_text().find("missing symbol cuInit"), std::string::npos) << cuda_driver_text();
             }),
             0);
 }
@@ -93,7 +93,7 @@ class cuda_reset : public ::testing::Test {
   }
 };
 
-TEST_F(cuda_reset, our_own_context_reset_while_leases_are_out) {
+TEST_F(cuda_reset, leases_can_be_released_after_a_reset_of_the_own_context) {
   EXPECT_EQ(run([](cuda_cache& cache, const cuda_peer::memory& memory) {
               auto lease = cache.acquire(any_peer, memory.handle, memory.address, 1);
               ASSERT_TRUE(lease) << describe(lease.error());
@@ -117,7 +117,7 @@ void reset_and_go_on() {
   ASSERT_EQ(gpu().calls().device_primary_ctx_retain(&again, 0), cuda::status::success);
 }
 
-TEST_F(cuda_reset, what_was_open_before_is_gone_and_its_addresses_are_others) {
+TEST_F(cuda_reset, entry_of_a_reset_context_conflicts_until_it_is_closed) {
   EXPECT_EQ(run([](cuda_cache& cache, const cuda_peer::memory& memory) {
               auto lease = cache.acquire(any_peer, memory.handle, memory.address, memory.size());
               ASSERT_TRUE(lease) << describe(lease.error());
@@ -136,7 +136,7 @@ TEST_F(cuda_reset, what_was_open_before_is_gone_and_its_addresses_are_others) {
             0);
 }
 
-TEST_F(cuda_reset, a_late_close_of_pool_memory_frees_nothing_of_ours) {
+TEST_F(cuda_reset, late_close_of_pool_memory_frees_no_other_allocation) {
   cuda_peer peer;
   EXPECT_EQ(in_child([&] {
               const auto memory = peer.allocate_pooled(32 * kib, 3);
@@ -156,7 +156,7 @@ TEST_F(cuda_reset, a_late_close_of_pool_memory_frees_nothing_of_ours) {
             0);
 }
 
-TEST_F(cuda_reset, host_memory_of_before_is_registered_anew) {
+TEST_F(cuda_reset, host_memory_can_be_registered_again_after_a_reset) {
   EXPECT_EQ(run([](cuda_cache&, const cuda_peer::memory&) {
               cuda_host_registrar registrar;
               const auto held = registrar.open(whole_pages(), local_access);
@@ -171,7 +171,7 @@ TEST_F(cuda_reset, host_memory_of_before_is_registered_anew) {
             0);
 }
 
-TEST_F(cuda_reset, exporters_and_registrars_of_a_context_that_was_reset) {
+TEST_F(cuda_reset, exporters_and_registrars_of_a_reset_context_are_refused) {
   EXPECT_EQ(run([](cuda_cache&, const cuda_peer::memory&) {
               cuda_host_registrar registrar;
               const auto held = registrar.open(whole_pages(), local_access);
@@ -244,13 +244,13 @@ class cuda_contexts : public cuda_peer_test {
   }
 };
 
-TEST_F(cuda_contexts, none_is_current_before_and_none_afterwards) {
+TEST_F(cuda_contexts, calls_without_a_current_context_leave_none_current) {
   ASSERT_EQ(gpu().calls().ctx_set_current(nullptr), cuda::status::success);
   use_everything();
   EXPECT_EQ(current(), nullptr);
 }
 
-TEST_F(cuda_contexts, the_callers_is_current_before_and_afterwards) {
+TEST_F(cuda_contexts, calls_leave_the_callers_context_current) {
   cuda::context mine = nullptr;
   ASSERT_EQ(gpu().calls().device_primary_ctx_retain(&mine, 0), cuda::status::success);
   ASSERT_EQ(gpu().calls().ctx_set_current(mine), cuda::status::success);
@@ -261,7 +261,7 @@ TEST_F(cuda_contexts, the_callers_is_current_before_and_afterwards) {
   EXPECT_EQ(gpu().calls().device_primary_ctx_release(0), cuda::status::success);
 }
 
-TEST_F(cuda_contexts, R37_a_forked_child_is_refused_and_harms_nothing) {
+TEST_F(cuda_contexts, R37_fork_child_is_refused_and_does_not_affect_the_parent) {
   cuda_cache cache{cuda_ipc_importer()};
   const auto memory = peer.allocate(32 * kib, 1);
   auto lease = acquire(cache, memory);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // GPU memory that was freed and allocated again at its address, which is what made the seed crash: a stale handle, a
 // driver that still has the old memory mapped, and the way out of it.
-#include "support/cuda_test.hpp"
+#include "support/fixtures/cuda_test.hpp"
 
 #include <thread>
 
@@ -24,7 +24,7 @@ class cuda_reuse : public cuda_peer_test {
 #define SKIP_UNLESS_AT(memory, address) \
   if (!lies_at(memory, address)) GTEST_SKIP() << "this driver gave another address"
 
-TEST_F(cuda_reuse, R6_32_KiB_freed_and_64_KiB_allocated_at_the_same_base) {
+TEST_F(cuda_reuse, R6_larger_allocation_at_the_same_base_replaces_the_old_entry) {
   cuda_cache cache{cuda_ipc_importer()};
   const auto small = peer.allocate(32 * kib, 1);
   touch(cache, small, 1);
@@ -38,7 +38,7 @@ TEST_F(cuda_reuse, R6_32_KiB_freed_and_64_KiB_allocated_at_the_same_base) {
   EXPECT_EQ(cache.statistics().hits, 1U);
 }
 
-TEST_F(cuda_reuse, R4_the_stale_handle_itself_is_refused_after_the_hit_on_it) {
+TEST_F(cuda_reuse, R4_stale_handle_is_refused_after_its_memory_was_reused) {
   cuda_cache cache{cuda_ipc_importer()};
   const auto small = peer.allocate(32 * kib, 1);
   touch(cache, small, 1);
@@ -51,7 +51,7 @@ TEST_F(cuda_reuse, R4_the_stale_handle_itself_is_refused_after_the_hit_on_it) {
   touch(cache, large, 2);
 }
 
-TEST_F(cuda_reuse, R4_an_equal_buffer_at_the_same_address_is_another) {
+TEST_F(cuda_reuse, R4_buffer_of_equal_size_at_the_same_address_is_no_hit) {
   cuda_cache cache{cuda_ipc_importer()};
   for (std::uint32_t seed = 1; seed <= 20; ++seed) {
     const auto memory = peer.allocate(32 * kib, seed);
@@ -67,7 +67,7 @@ TEST_F(cuda_reuse, R4_an_equal_buffer_at_the_same_address_is_another) {
   }
 }
 
-TEST_F(cuda_reuse, R6_the_new_allocation_begins_below_the_old_one) {
+TEST_F(cuda_reuse, R6_new_allocation_may_begin_below_the_old_one) {
   cuda_cache cache{cuda_ipc_importer()};
   const auto lower = peer.allocate(32 * kib, 1);
   const auto upper = peer.allocate(32 * kib, 2);
@@ -79,7 +79,7 @@ TEST_F(cuda_reuse, R6_the_new_allocation_begins_below_the_old_one) {
   expect_recovered(cache, both, 3, 1);
 }
 
-TEST_F(cuda_reuse, R6_the_new_allocation_begins_above_the_old_one_and_ends_with_it) {
+TEST_F(cuda_reuse, R6_new_allocation_may_be_the_upper_part_of_the_old_one) {
   cuda_cache cache{cuda_ipc_importer()};
   const auto old = peer.allocate(64 * kib, 1);
   touch(cache, old, 1);
@@ -92,7 +92,7 @@ TEST_F(cuda_reuse, R6_the_new_allocation_begins_above_the_old_one_and_ends_with_
   EXPECT_EQ(cache.statistics().open, 1U);
 }
 
-TEST_F(cuda_reuse, R6_the_new_allocation_begins_above_the_old_one_and_ends_after_it) {
+TEST_F(cuda_reuse, R6_new_allocation_may_begin_inside_the_old_one_and_end_after_it) {
   cuda_cache cache{cuda_ipc_importer()};
   const auto old = peer.allocate(64 * kib, 1);
   touch(cache, old, 1);
@@ -103,7 +103,7 @@ TEST_F(cuda_reuse, R6_the_new_allocation_begins_above_the_old_one_and_ends_after
   expect_recovered(cache, fresh, 3, 1);
 }
 
-TEST_F(cuda_reuse, R6_several_old_ones_under_one_new_and_no_other_is_closed) {
+TEST_F(cuda_reuse, R6_only_the_old_entries_under_the_new_allocation_are_closed) {
   cuda_cache cache{cuda_ipc_importer()};
   const auto before = peer.allocate(32 * kib, 1);
   std::vector<cuda_peer::memory> old;
@@ -120,7 +120,7 @@ TEST_F(cuda_reuse, R6_several_old_ones_under_one_new_and_no_other_is_closed) {
   EXPECT_TRUE(cache.find(any_peer, after.handle, after.address, 1));
 }
 
-TEST_F(cuda_reuse, R6_a_stale_one_that_is_leased_is_in_use_conflict_at_once) {
+TEST_F(cuda_reuse, R6_leased_stale_entry_is_in_use_conflict_at_once) {
   cuda_cache cache{cuda_ipc_importer()};
   const auto old = peer.allocate(32 * kib, 1);
   auto lease = acquire(cache, old);
@@ -135,7 +135,7 @@ TEST_F(cuda_reuse, R6_a_stale_one_that_is_leased_is_in_use_conflict_at_once) {
   touch(cache, fresh, 2);
 }
 
-TEST_F(cuda_reuse, R5_R6_a_stale_one_at_the_same_address_and_size_that_is_leased) {
+TEST_F(cuda_reuse, R5_R6_leased_stale_entry_of_the_same_range_is_in_use_conflict) {
   cuda_cache cache{cuda_ipc_importer()};
   const auto old = peer.allocate(32 * kib, 1);
   auto lease = acquire(cache, old);
@@ -151,7 +151,7 @@ TEST_F(cuda_reuse, R5_R6_a_stale_one_at_the_same_address_and_size_that_is_leased
   touch(cache, fresh, 2);
 }
 
-TEST_F(cuda_reuse, R6_waits_for_the_lease_until_the_deadline) {
+TEST_F(cuda_reuse, R6_acquire_waits_for_the_conflicting_lease_until_the_deadline) {
   const auto old = peer.allocate(32 * kib, 1);
   peer.free(old.address);
   const auto again = peer.allocate(32 * kib, 2);
@@ -168,7 +168,7 @@ TEST_F(cuda_reuse, R6_waits_for_the_lease_until_the_deadline) {
   touch(patient, fresh, 3);
 }
 
-TEST_F(cuda_reuse, R6_and_gives_up_at_the_deadline) {
+TEST_F(cuda_reuse, R6_acquire_returns_in_use_conflict_at_the_deadline) {
   cuda_cache cache(cuda_ipc_importer(), {.conflict_timeout = 20ms});
   const auto old = peer.allocate(32 * kib, 1);
   const auto lease = acquire(cache, old);
@@ -193,7 +193,7 @@ TEST_F(cuda_reuse, R3_another_peers_memory_at_the_same_address_is_no_conflict) {
   EXPECT_EQ(cache.statistics().conflicts, 0U);
 }
 
-TEST_F(cuda_reuse, R1_R2_a_part_is_at_its_own_place_to_the_byte) {
+TEST_F(cuda_reuse, R1_R2_lease_on_a_part_points_to_its_exact_byte) {
   cuda_cache cache{cuda_ipc_importer()};
   const auto memory = peer.allocate(64 * kib, 4);
   const auto whole = acquire(cache, memory);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Drivers differ when a handle is opened twice: some count it, some refuse it. Caches must not see the difference, and
 // must not harm the application's own opens.
-#include "support/cuda_test.hpp"
+#include "support/fixtures/cuda_test.hpp"
 
 #include <cstring>
 #include <thread>
@@ -60,7 +60,7 @@ TEST_P(cuda_second_open, two_caches_share_one_open_of_the_driver) {
   EXPECT_EQ(gpu().counters().closes, 1U);
 }
 
-TEST_P(cuda_second_open, R9_open_and_close_of_many_caches_at_once) {
+TEST_P(cuda_second_open, R9_caches_open_and_close_the_same_handle_concurrently) {
   const auto memory = peer.allocate(32 * kib, 1);
   const auto work = [&] {
     cuda_cache cache(cuda_ipc_importer(), {.retain = false});
@@ -73,7 +73,7 @@ TEST_P(cuda_second_open, R9_open_and_close_of_many_caches_at_once) {
   EXPECT_EQ(gpu().counters().mapped, gpu().counters().opens) << "the driver never saw a second open";
 }
 
-TEST_P(cuda_second_open, R6_what_the_application_opened_itself_evicts_nothing) {
+TEST_P(cuda_second_open, R6_mapping_of_the_application_evicts_nothing) {
   cuda_cache cache{cuda_ipc_importer()};
   const auto innocent = peer.allocate(32 * kib, 1);
   const auto memory = peer.allocate(32 * kib, 2);
@@ -93,7 +93,7 @@ TEST_P(cuda_second_open, R6_what_the_application_opened_itself_evicts_nothing) {
   touch(cache, memory, 2);
 }
 
-TEST_P(cuda_second_open, R6_what_the_application_opened_of_the_old_memory_is_in_the_way) {
+TEST_P(cuda_second_open, R6_applications_mapping_of_freed_memory_is_in_use_conflict) {
   cuda_cache cache{cuda_ipc_importer()};
   const auto old = peer.allocate(32 * kib, 1);
   const auto at = open_directly(old.handle);
@@ -105,7 +105,7 @@ TEST_P(cuda_second_open, R6_what_the_application_opened_of_the_old_memory_is_in_
   touch(cache, fresh, 2);
 }
 
-TEST_P(cuda_second_open, R6_an_idle_stale_entry_of_another_cache_is_reported_not_closed) {
+TEST_P(cuda_second_open, R6_idle_stale_entry_of_another_cache_is_in_use_conflict) {
   cuda_cache one{cuda_ipc_importer()};
   cuda_cache two{cuda_ipc_importer()};
   const auto old = peer.allocate(32 * kib, 1);
@@ -119,7 +119,7 @@ TEST_P(cuda_second_open, R6_an_idle_stale_entry_of_another_cache_is_reported_not
   touch(two, fresh, 2);
 }
 
-TEST_P(cuda_second_open, R41_a_close_that_failed_does_not_spoil_it_for_another_cache) {
+TEST_P(cuda_second_open, R41_failed_close_does_not_affect_another_cache) {
   cuda_cache one{cuda_ipc_importer()};
   cuda_cache two{cuda_ipc_importer()};
   const auto memory = peer.allocate(32 * kib, 1);

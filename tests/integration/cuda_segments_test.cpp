@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // An import of memory of the virtual memory API is whole, segment by segment; the error of unshareable memory says why.
-#include "support/cuda_test.hpp"
+#include "support/fixtures/cuda_test.hpp"
 
 #include <string>
 #include <sys/mman.h>
@@ -19,7 +19,7 @@ class cuda_segments : public cuda_peer_test {
   }
 };
 
-TEST_F(cuda_segments, several_come_over_whole_as_one_range) {
+TEST_F(cuda_segments, several_segments_are_imported_as_one_range) {
   cuda_cache cache{cuda_ipc_importer()};
   const auto memory = peer.map_segments(3, segment, 7);
   EXPECT_EQ(memory.handle.size, 3 * segment);
@@ -33,7 +33,7 @@ TEST_F(cuda_segments, several_come_over_whole_as_one_range) {
   EXPECT_EQ(cache.statistics().opens, 1U);
 }
 
-TEST_F(cuda_segments, what_the_importer_writes_the_exporter_reads) {
+TEST_F(cuda_segments, exporter_reads_what_the_importer_wrote) {
   cuda_cache cache{cuda_ipc_importer()};
   const auto memory = peer.map_segments(2, segment, 1);
   const auto lease = acquire(cache, memory);
@@ -43,7 +43,7 @@ TEST_F(cuda_segments, what_the_importer_writes_the_exporter_reads) {
   EXPECT_TRUE(peer.holds(memory.address, 2 * segment, 9));
 }
 
-TEST_F(cuda_segments, ranges_that_overlap_are_shared_side_by_side) {
+TEST_F(cuda_segments, overlapping_ranges_can_be_shared) {
   cuda_cache cache{cuda_ipc_importer()};
   const auto all = peer.map_segments(4, segment, 5);
   const auto left = peer.share(all.address, 2 * segment);
@@ -88,7 +88,7 @@ TEST_F(cuda_segments, R4_a_replaced_segment_turns_the_open_entry_stale) {
   EXPECT_EQ(cache.backend().held(), 1U);
 }
 
-TEST_F(cuda_segments, a_part_is_shared_as_the_segments_that_it_touches) {
+TEST_F(cuda_segments, part_of_a_range_is_shared_as_the_segments_that_it_touches) {
   cuda_cache cache{cuda_ipc_importer()};
   const auto memory = peer.map_segments(4, segment, 1);
   peer.write(memory.address + segment, 2 * segment, 2);
@@ -101,7 +101,7 @@ TEST_F(cuda_segments, a_part_is_shared_as_the_segments_that_it_touches) {
   touch(cache, *part, 2);
 }
 
-TEST_F(cuda_segments, a_part_that_ends_behind_the_memory_is_refused) {
+TEST_F(cuda_segments, part_that_ends_behind_the_allocation_is_refused) {
   const auto memory = peer.map_segments(2, segment, 1);
   EXPECT_EQ(peer.share(memory.address + segment, segment + 1).error(), errc::invalid_range);
   const auto plain = peer.allocate(32 * kib, 1);
@@ -109,7 +109,7 @@ TEST_F(cuda_segments, a_part_that_ends_behind_the_memory_is_refused) {
   EXPECT_EQ(peer.share(4096).error(), errc::invalid_argument);
 }
 
-TEST_F(cuda_segments, a_handle_is_the_same_until_the_memory_is_another) {
+TEST_F(cuda_segments, handle_stays_equal_until_the_memory_is_replaced) {
   const auto plain = peer.allocate(32 * kib, 1);
   const auto inside = peer.share(plain.address + 100, 10);
   ASSERT_TRUE(inside);
@@ -121,7 +121,7 @@ TEST_F(cuda_segments, a_handle_is_the_same_until_the_memory_is_another) {
   EXPECT_EQ(peer.share(pooled.address + 1)->handle, pooled.handle);
 }
 
-TEST_F(cuda_segments, memory_of_a_pool_comes_over) {
+TEST_F(cuda_segments, memory_of_a_pool_is_imported) {
   cuda_cache cache{cuda_ipc_importer()};
   std::vector<cuda_peer::memory> all;
   for (std::uint32_t seed = 0; seed < 5; ++seed)
@@ -134,7 +134,7 @@ TEST_F(cuda_segments, memory_of_a_pool_comes_over) {
   touch(cache, all[1], 1);
 }
 
-TEST_F(cuda_segments, R6_a_pools_memory_allocated_again_larger_at_its_address) {
+TEST_F(cuda_segments, R6_larger_pool_allocation_at_the_same_address_replaces_the_old_entry) {
   cuda_cache cache{cuda_ipc_importer()};
   const auto old = peer.allocate_pooled(32 * kib, 1);
   touch(cache, old, 1);
@@ -165,21 +165,21 @@ class cuda_unshareable : public cuda_test {
   cuda_ipc_exporter exporter_ = cuda_ipc_exporter::create().value();
 };
 
-TEST_F(cuda_unshareable, the_default_pool) {
+TEST_F(cuda_unshareable, memory_of_the_default_pool_is_refused) {
   cuda::device_pointer at = 0;
   gpu().demand([&] { return gpu().calls().mem_alloc_async(&at, 32 * kib, nullptr); });
   expect_sentence(at, "default pool");
   gpu().demand([&] { return gpu().calls().mem_free(at); });
 }
 
-TEST_F(cuda_unshareable, managed_memory) {
+TEST_F(cuda_unshareable, managed_memory_is_refused) {
   cuda::device_pointer at = 0;
   gpu().demand([&] { return gpu().calls().mem_alloc_managed(&at, 32 * kib, cuda::attach_global); });
   expect_sentence(at, "managed memory");
   gpu().demand([&] { return gpu().calls().mem_free(at); });
 }
 
-TEST_F(cuda_unshareable, memory_of_the_host) {
+TEST_F(cuda_unshareable, host_memory_is_refused) {
   void* const page = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   gpu().demand([&] { return gpu().calls().mem_host_register(page, 4096, cuda::host_register_device_map); });
   expect_sentence(reinterpret_cast<std::uintptr_t>(page), "host memory");
@@ -187,7 +187,7 @@ TEST_F(cuda_unshareable, memory_of_the_host) {
   ::munmap(page, 4096);
 }
 
-TEST_F(cuda_unshareable, segments_without_a_handle_type) {
+TEST_F(cuda_unshareable, segments_without_a_handle_type_are_refused) {
   const auto& cu = gpu().calls();
   cuda::allocation_properties wanted{};
   wanted.type = cuda::allocation_type::pinned;
@@ -203,7 +203,7 @@ TEST_F(cuda_unshareable, segments_without_a_handle_type) {
   gpu().demand([&] { return cu.mem_address_free(at, segment); });
 }
 
-TEST_F(cuda_unshareable, memory_that_was_opened_from_another_process) {
+TEST_F(cuda_unshareable, memory_imported_from_another_process_is_refused) {
   cuda_peer peer;
   cuda_ipc_importer importer;
   const auto memory = peer.allocate(32 * kib, 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Failures around GPU memory: no room, ended processes, reset devices. They give errors, and never a crash.
-#include "support/cuda_test.hpp"
+#include "support/fixtures/cuda_test.hpp"
 
 #include "cuda/driver.hpp"
 
@@ -14,7 +14,7 @@ namespace {
 
 class cuda_trouble : public cuda_peer_test {};
 
-TEST_F(cuda_trouble, R7_idle_mappings_make_room_one_at_a_time) {
+TEST_F(cuda_trouble, R7_idle_mappings_are_evicted_one_at_a_time) {
   PINFOLD_EMULATION_ONLY();
   cuda_cache cache{cuda_ipc_importer()};
   emulation().max_mappings(3);
@@ -27,7 +27,7 @@ TEST_F(cuda_trouble, R7_idle_mappings_make_room_one_at_a_time) {
   EXPECT_EQ(gpu().counters().live_mappings, 3U);
 }
 
-TEST_F(cuda_trouble, R7_out_of_resources_when_all_is_leased_and_nothing_is_closed) {
+TEST_F(cuda_trouble, R7_out_of_resources_is_returned_when_every_mapping_is_leased) {
   PINFOLD_EMULATION_ONLY();
   cuda_cache cache{cuda_ipc_importer()};
   emulation().max_mappings(1);
@@ -41,7 +41,7 @@ TEST_F(cuda_trouble, R7_out_of_resources_when_all_is_leased_and_nothing_is_close
   touch(cache, wanted, 2);
 }
 
-TEST_F(cuda_trouble, R7_any_other_refusal_is_returned_as_it_is_and_evicts_nothing) {
+TEST_F(cuda_trouble, R7_other_driver_errors_are_returned_unchanged_and_evict_nothing) {
   PINFOLD_EMULATION_ONLY();
   cuda_cache cache{cuda_ipc_importer()};
   const auto idle = peer.allocate(32 * kib, 1);
@@ -54,7 +54,7 @@ TEST_F(cuda_trouble, R7_any_other_refusal_is_returned_as_it_is_and_evicts_nothin
   touch(cache, wanted, 2);
 }
 
-TEST_F(cuda_trouble, a_driver_that_cannot_name_the_context_for_a_moment_does_not_end_it) {
+TEST_F(cuda_trouble, failed_query_of_the_context_does_not_end_its_registrations) {
   PINFOLD_EMULATION_ONLY();
   const auto fail_once = [] {
     emulation().fail("cuCtxGetId", 1, static_cast<int>(cuda::status::launch_failed), false);
@@ -71,7 +71,7 @@ TEST_F(cuda_trouble, a_driver_that_cannot_name_the_context_for_a_moment_does_not
   }
 }
 
-TEST_F(cuda_trouble, R37_a_forked_child_is_told_that_the_driver_is_its_parents) {
+TEST_F(cuda_trouble, R37_driver_is_unsupported_in_a_fork_child) {
   ASSERT_TRUE(cuda::driver());
   const pid_t child = ::fork();
   if (child == 0) ::_exit(!cuda::driver() && cuda::driver().error() == errc::unsupported ? 0 : 1);
@@ -80,7 +80,7 @@ TEST_F(cuda_trouble, R37_a_forked_child_is_told_that_the_driver_is_its_parents) 
   EXPECT_EQ(status, 0);
 }
 
-TEST_F(cuda_trouble, R8_two_threads_that_want_one_handle_cause_one_open) {
+TEST_F(cuda_trouble, R8_threads_that_acquire_one_handle_cause_one_open) {
   PINFOLD_EMULATION_ONLY();
   cuda_cache cache{cuda_ipc_importer()};
   const auto memory = peer.allocate(32 * kib, 1);
@@ -123,7 +123,7 @@ class cuda_peer_death : public cuda_peer_test, public ::testing::WithParamInterf
   }
 };
 
-TEST_P(cuda_peer_death, R3_a_killed_peer_is_gone_and_its_leases_can_be_released) {
+TEST_P(cuda_peer_death, R3_killed_peer_is_peer_gone_and_its_leases_can_be_released) {
   cuda_cache cache{cuda_ipc_importer()};
   const auto leased = allocate(1);
   const auto idle = allocate(2);
@@ -143,7 +143,7 @@ TEST_P(cuda_peer_death, R3_a_killed_peer_is_gone_and_its_leases_can_be_released)
   EXPECT_EQ(acquire(cache, idle).error(), errc::peer_gone);
 }
 
-TEST_P(cuda_peer_death, memory_that_was_freed_is_stale_and_not_a_peer_that_is_gone) {
+TEST_P(cuda_peer_death, freed_memory_is_stale_handle_and_not_peer_gone) {
   cuda_cache cache{cuda_ipc_importer()};
   const auto memory = allocate(1);
   const auto kept = allocate(2);
@@ -159,7 +159,7 @@ INSTANTIATE_TEST_SUITE_P(kind, cuda_peer_death,
                                            cuda_memory_kind::pool),
                          cuda_peer_death::name);
 
-TEST_F(cuda_trouble, a_peer_that_resets_its_device_has_freed_all_its_memory) {
+TEST_F(cuda_trouble, memory_of_a_peer_that_reset_its_device_is_stale) {
   cuda_cache cache{cuda_ipc_importer()};
   const auto leased = peer.allocate(32 * kib, 1);
   const auto unopened = peer.allocate(32 * kib, 2);
@@ -174,7 +174,7 @@ TEST_F(cuda_trouble, a_peer_that_resets_its_device_has_freed_all_its_memory) {
   EXPECT_EQ(cache.backend().held(), 0U);
 }
 
-TEST_F(cuda_trouble, a_device_that_is_not_there_is_said_by_open_alone) {
+TEST_F(cuda_trouble, missing_device_is_refused_by_open_and_not_by_check) {
   cuda_ipc_importer nowhere({.device = 1000});
   const auto memory = peer.allocate(32 * kib, 1);
   EXPECT_TRUE(nowhere.check(memory.handle));
@@ -184,7 +184,7 @@ TEST_F(cuda_trouble, a_device_that_is_not_there_is_said_by_open_alone) {
   EXPECT_EQ(nowhere.close({}).error(), errc::invalid_argument);
 }
 
-TEST_F(cuda_trouble, a_damaged_handle_is_refused_before_the_driver_sees_it) {
+TEST_F(cuda_trouble, damaged_handle_is_refused_without_a_driver_call) {
   cuda_cache cache{cuda_ipc_importer()};
   const auto memory = peer.allocate(32 * kib, 1);
   for (std::size_t at = 0; at < sizeof memory.handle; ++at) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The emulated driver between processes. The test's own process never calls cuInit: see support/emulated_cuda.hpp.
-#include "support/child_process.hpp"
-#include "support/emulated_cuda.hpp"
+// The emulated driver between processes. The test's own process never calls cuInit: see
+// support/fixtures/emulated_cuda.hpp.
+#include "support/fixtures/emulated_cuda.hpp"
+#include "support/processes/child_process.hpp"
 
 #include <gtest/gtest.h>
 
@@ -90,7 +91,7 @@ int in_importer(const std::function<void(importer&)>& body) {
   return child.reap();
 }
 
-TEST(emulated_cuda_ipc, an_importer_sees_the_exporters_bytes_and_writes_them) {
+TEST(emulated_cuda_ipc, importer_reads_and_writes_the_exporters_bytes) {
   exporter there;
   const device_pointer padding = there.allocate(4 * kib);
   const device_pointer at = there.allocate(32 * kib);
@@ -113,7 +114,7 @@ TEST(emulated_cuda_ipc, an_importer_sees_the_exporters_bytes_and_writes_them) {
             0);
 }
 
-TEST(emulated_cuda_ipc, the_second_open_counts_or_is_refused) {
+TEST(emulated_cuda_ipc, second_open_is_counted_or_refused) {
   exporter there;
   const auto handle = there.handle(there.allocate(32 * kib));
   EXPECT_EQ(in_importer([&](importer& here) {
@@ -138,7 +139,7 @@ TEST(emulated_cuda_ipc, the_second_open_counts_or_is_refused) {
             0);
 }
 
-TEST(emulated_cuda_ipc, freed_memory_keeps_its_old_bytes_and_is_in_the_way) {
+TEST(emulated_cuda_ipc, mapping_of_freed_memory_keeps_its_bytes_and_conflicts) {
   exporter there;
   const device_pointer old = there.allocate(32 * kib);
   there.fill(old, 32 * kib, 1);
@@ -160,7 +161,7 @@ TEST(emulated_cuda_ipc, freed_memory_keeps_its_old_bytes_and_is_in_the_way) {
             0);
 }
 
-TEST(emulated_cuda_ipc, what_shares_a_page_is_told_apart) {
+TEST(emulated_cuda_ipc, allocations_that_share_a_page_are_distinguished) {
   exporter there;
   const device_pointer first = there.allocate(600);
   const device_pointer second = there.allocate(600);
@@ -178,7 +179,7 @@ TEST(emulated_cuda_ipc, what_shares_a_page_is_told_apart) {
             0);
 }
 
-TEST(emulated_cuda_ipc, a_dead_exporter_has_nothing) {
+TEST(emulated_cuda_ipc, memory_of_a_dead_exporter_cannot_be_opened) {
   child_process importing_parent([](line&) noexcept {
     exporter there;
     const device_pointer at = there.allocate(4096 * kib);
@@ -201,7 +202,7 @@ TEST(emulated_cuda_ipc, a_dead_exporter_has_nothing) {
   EXPECT_EQ(importing_parent.reap(), 0);
 }
 
-TEST(emulated_cuda_ipc, mappings_come_to_an_end_and_go_with_the_context) {
+TEST(emulated_cuda_ipc, mappings_are_limited_and_end_with_the_context) {
   exporter there;
   const auto one = there.handle(there.allocate(kib));
   const auto two = there.handle(there.allocate(8 * kib));
@@ -218,7 +219,7 @@ TEST(emulated_cuda_ipc, mappings_come_to_an_end_and_go_with_the_context) {
             0);
 }
 
-TEST(emulated_cuda_ipc, threads_open_and_close_side_by_side) {
+TEST(emulated_cuda_ipc, threads_open_and_close_concurrently) {
   exporter there;
   std::vector<ipc_memory_handle> handles;
   for (std::size_t i = 0; i < 8; ++i) {
@@ -254,7 +255,7 @@ TEST(emulated_cuda_ipc, threads_open_and_close_side_by_side) {
             0);
 }
 
-TEST(emulated_cuda_ipc, a_forked_process_has_no_driver) {
+TEST(emulated_cuda_ipc, fork_child_has_no_driver) {
   EXPECT_EQ(in_importer([&](importer& here) {
               child_process forked([&](line&) {
                 int count = 0;

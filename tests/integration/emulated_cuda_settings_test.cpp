@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The emulated driver's environment, which it reads when it is loaded: in this file only in children.
-#include "support/child_process.hpp"
-#include "support/emulated_cuda.hpp"
+#include "support/fixtures/emulated_cuda.hpp"
+#include "support/processes/child_process.hpp"
 
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ int with(std::initializer_list<setting> settings, const std::function<void(emula
   return child.reap();
 }
 
-TEST(emulated_cuda_settings, without_devices_there_is_no_driver) {
+TEST(emulated_cuda_settings, init_without_devices_returns_no_device) {
   EXPECT_EQ(with({{"EMULATED_CUDA_DEVICES", "0"}},
                  [](emulated_driver& own) {
                    EXPECT_EQ(own.cu.init(0), status::no_device);
@@ -57,7 +57,7 @@ TEST(emulated_cuda_settings, each_device_has_memory_and_a_context_of_its_own) {
             0);
 }
 
-TEST(emulated_cuda_settings, failures_and_delays) {
+TEST(emulated_cuda_settings, failures_and_delays_are_set_by_environment) {
   EXPECT_EQ(with({{"EMULATED_CUDA_FAIL", "cuMemAlloc=2:2,cuMemFree=1:999:forever"},
                   {"EMULATED_CUDA_DELAY", "cuCtxGetCurrent=10,cuMemGetInfo=20000"}},
                  [](emulated_driver& own) {
@@ -109,14 +109,14 @@ status open_on(device own_device, std::initializer_list<setting> settings, bool 
   return code;
 }
 
-TEST(emulated_cuda_settings, memory_of_another_device_takes_a_peer) {
+TEST(emulated_cuda_settings, memory_of_another_device_requires_peer_access) {
   EXPECT_EQ(open_on(1, {{"EMULATED_CUDA_DEVICES", "2"}}, false), status::success);
   EXPECT_EQ(open_on(1, {{"EMULATED_CUDA_DEVICES", "2"}, {"EMULATED_CUDA_PEERS", "0"}}, false),
             status::peer_access_unsupported);
   EXPECT_EQ(open_on(0, {{"EMULATED_CUDA_PEERS", "0"}}, false), status::success);
 }
 
-TEST(emulated_cuda_settings, limits_and_codes_of_opening) {
+TEST(emulated_cuda_settings, limits_and_error_codes_of_open_are_set_by_environment) {
   EXPECT_EQ(open_on(0, {{"EMULATED_CUDA_MAX_MAPPINGS", "0"}}, false), status::out_of_memory);
   EXPECT_EQ(open_on(0, {}, true), status::invalid_handle);
   EXPECT_EQ(open_on(0, {{"EMULATED_CUDA_FREED", "1"}}, true), status::invalid_value);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What processes share over the emulated driver besides IPC memory handles. Only children call cuInit.
-#include "support/child_process.hpp"
-#include "support/emulated_cuda.hpp"
+#include "support/fixtures/emulated_cuda.hpp"
+#include "support/processes/child_process.hpp"
 
 #include <gtest/gtest.h>
 
@@ -73,7 +73,7 @@ device_pointer map_segment(driver_table& cu, generic_allocation memory, device_p
   return at;
 }
 
-TEST(emulated_cuda_sharing, a_descriptor_carries_physical_memory_and_outlives_its_maker) {
+TEST(emulated_cuda_sharing, descriptor_exports_memory_and_outlives_the_exporting_process) {
   descriptor_line descriptors;
   child_process maker([&](line& parent) noexcept {
     emulated_driver own;
@@ -241,7 +241,7 @@ TEST(emulated_cuda_sharing, an_event_orders_two_processes) {
   EXPECT_EQ(writer.reap(), 0);
 }
 
-TEST(emulated_cuda_sharing, work_of_a_dead_process_is_not_awaited_for_ever) {
+TEST(emulated_cuda_sharing, wait_for_work_of_a_dead_process_ends) {
   child_process writer([](line& parent) noexcept {
     emulated_driver own;
     own.start();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Every driver call of a long scenario fails once, in every way, over real memfd mappings: nothing leaks, the counters
 // add up, and the next call works (R7, R10, R41, R43).
-#include "support/cache_checks.hpp"
-#include "support/faulty_importer.hpp"
+#include "support/doubles/faulty_importer.hpp"
+#include "support/fixtures/cache_checks.hpp"
 
 #include <pinfold/importers/memfd.hpp>
 
@@ -88,7 +88,7 @@ std::size_t run_with(std::size_t failing, const error& with, const cache_options
   return calls;
 }
 
-TEST(fault_injection, R10_R41_any_single_fault_leaves_nothing_behind) {
+TEST(fault_injection, R10_R41_any_single_fault_leaks_nothing) {
   const error faults[] = {{errc::driver_error, native_kind::posix, 5, "injected: permanent"},
                           {errc::out_of_resources, native_kind::posix, 12, "injected: out of resources"},
                           {errc::already_mapped, native_kind::posix, 16, "injected: already mapped"},

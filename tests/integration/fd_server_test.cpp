@@ -2,7 +2,7 @@
 // The exporter's thread with peers that misbehave, and through the life of its process.
 #include "fd_passing/client.hpp"
 #include "fd_passing/server.hpp"
-#include "support/memfd_test.hpp"
+#include "support/fixtures/memfd_test.hpp"
 
 #include <chrono>
 #include <optional>
@@ -33,7 +33,7 @@ struct fd_server : ::testing::Test {
   }
 };
 
-TEST_F(fd_server, hangs_up_on_garbage_and_serves_the_others) {
+TEST_F(fd_server, malformed_request_closes_the_connection_and_others_are_served) {
   const fd_passing::request right{fd_passing::wire_magic, handle.serial};
   const fd_passing::request wrong{fd_passing::wire_magic + 1, handle.serial};
   const std::string endless(4096, 'x');
@@ -55,7 +55,7 @@ TEST_F(fd_server, silent_peers_do_not_delay_other_peers) {
   EXPECT_LT(steady_clock::now() - before, std::chrono::seconds{2});
 }
 
-TEST_F(fd_server, a_peer_that_asks_and_never_reads_is_cut_off) {
+TEST_F(fd_server, peer_that_never_reads_its_answers_is_disconnected) {
   const fd_passing::file socket = connection();
   const fd_passing::request question{fd_passing::wire_magic, handle.serial};
   int asked = 0;
@@ -64,7 +64,7 @@ TEST_F(fd_server, a_peer_that_asks_and_never_reads_is_cut_off) {
   expect_round_trip(reader, handle, 1);
 }
 
-TEST_F(fd_server, a_flood_of_connections_ends_those_that_are_silent_for_longest) {
+TEST_F(fd_server, flood_of_connections_closes_the_longest_silent_ones) {
   expect_round_trip(reader, handle, 1);  // leaves a connection that will be among those cut off
   std::vector<fd_passing::file> flood;
   for (std::size_t i = 0; i < 2 * fd_passing::server::most_clients; ++i) flood.push_back(connection());
@@ -73,7 +73,7 @@ TEST_F(fd_server, a_flood_of_connections_ends_those_that_are_silent_for_longest)
   EXPECT_FALSE(fd_passing::readable_within(flood.back(), std::chrono::milliseconds{0})) << "the newest one was cut off";
 }
 
-TEST_F(fd_server, a_serial_that_never_was_is_stale_and_the_connection_goes_on) {
+TEST_F(fd_server, unknown_serial_is_stale_and_the_connection_stays_open) {
   const fd_passing::file socket = connection();
   auto unknown = handle;
   unknown.serial += 1000;
@@ -81,7 +81,7 @@ TEST_F(fd_server, a_serial_that_never_was_is_stale_and_the_connection_goes_on) {
   EXPECT_TRUE(fd_passing::ask(socket, fd_passing::file(), handle.serial));
 }
 
-TEST_F(fd_server, an_exporter_that_is_killed_with_a_question_before_it_is_gone) {
+TEST_F(fd_server, exporter_killed_with_a_pending_request_is_peer_gone) {
   const auto process = fd_passing::open_process(memfd::behind(handle).from);
   ASSERT_TRUE(process);
   const fd_passing::file socket = connection();
@@ -93,7 +93,7 @@ TEST_F(fd_server, an_exporter_that_is_killed_with_a_question_before_it_is_gone) 
   EXPECT_EQ(reader.open(any_peer, handle).error(), errc::peer_gone);
 }
 
-TEST_F(fd_server, R46_a_kill_while_an_importer_waits_ends_the_wait) {
+TEST_F(fd_server, R46_wait_of_an_importer_ends_when_the_exporter_is_killed) {
   expect_round_trip(reader, handle, 1);
   peer.process().stop();
   std::optional<error> seen;
@@ -108,7 +108,7 @@ TEST_F(fd_server, R46_a_kill_while_an_importer_waits_ends_the_wait) {
   EXPECT_LT(steady_clock::now() - before, fd_passing::answer_timeout / 2);
 }
 
-TEST_F(fd_server, a_child_that_inherited_the_exporter_does_not_keep_the_dead_one_alive) {
+TEST_F(fd_server, fork_child_does_not_keep_a_dead_exporter_alive) {
   // The child has the listening socket and every memfd, but no serving thread.
   child_process exporting([](line& parent) {
     auto exporter = memfd_exporter::create({.serve = true}).value();
@@ -140,7 +140,7 @@ TEST_F(fd_server, a_child_that_inherited_the_exporter_does_not_keep_the_dead_one
   ::kill(*grandchild, SIGKILL);
 }
 
-TEST(memfd_server_life, a_forked_child_can_destroy_what_it_inherited_and_the_parent_goes_on) {
+TEST(memfd_server_life, fork_child_can_destroy_its_copy_and_the_parent_keeps_serving) {
   child_process exporting([](line& parent) {
     std::optional<memfd_exporter> exporter = memfd_exporter::create({.serve = true}).value();
     std::optional<memfd_buffer> buffer = exporter->allocate(4 * kib).value();
@@ -163,7 +163,7 @@ TEST(memfd_server_life, a_forked_child_can_destroy_what_it_inherited_and_the_par
   EXPECT_EQ(exporting.finish(), 0);
 }
 
-TEST(memfd_server_life, stops_at_once_with_peers_connected) {
+TEST(memfd_server_life, server_stops_at_once_with_peers_connected) {
   auto exporter = memfd_exporter::create({.serve = true}).value();
   std::vector<fd_passing::file> peers;
   for (int i = 0; i < 20; ++i) peers.push_back(fd_passing::connect_to(exporter.id()).value());
@@ -174,7 +174,7 @@ TEST(memfd_server_life, stops_at_once_with_peers_connected) {
   EXPECT_LT(steady_clock::now() - before, std::chrono::seconds{1});
 }
 
-TEST(memfd_server_life, survives_having_no_descriptors_left_and_serves_again) {
+TEST(memfd_server_life, server_survives_a_lack_of_descriptors) {
   auto exporter = memfd_exporter::create({.serve = true}).value();
   const auto buffer = exporter.allocate(4 * kib).value();
   write_pattern(buffer.data(), buffer.size(), 1);

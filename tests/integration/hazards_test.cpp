@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // All events that take the pages from under a registration, and the bytes that the device then sends: R30, R32, R37.
-#include "support/hazard_table.hpp"
-#include "support/hazard_trial.hpp"
-#include "support/hazards_files.hpp"
-#include "support/hazards_identity.hpp"
-#include "support/hazards_mechanisms.hpp"
-#include "support/hazards_program.hpp"
-#include "support/ring_device.hpp"
-#include "support/sanitized.hpp"
+#include "support/doubles/ring_device.hpp"
+#include "support/hazards/hazard_table.hpp"
+#include "support/hazards/hazard_trial.hpp"
+#include "support/hazards/hazards_files.hpp"
+#include "support/hazards/hazards_identity.hpp"
+#include "support/hazards/hazards_mechanisms.hpp"
+#include "support/hazards/hazards_program.hpp"
+#include "support/host/sanitized.hpp"
 
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ void hazards_of::compare(const hazard& what, const verdict& seen) {
       << "docs/monitors.md says otherwise: scripts/hazards-table writes what is so";
 }
 
-TEST_P(hazards_of, R30_no_old_bytes_where_a_monitor_claims_the_event) {
+TEST_P(hazards_of, R30_no_stale_bytes_are_sent_when_a_monitor_covers_the_event) {
   const bool with_hooks =
       contains_any(who_.monitor, monitor_choice::hooks) || std::string_view(who_.name) == "strict_automatic";
   if (thread_sanitized && with_hooks)
@@ -64,7 +64,7 @@ TEST_P(hazards_of, R30_no_old_bytes_where_a_monitor_claims_the_event) {
 }
 
 // The page also lists events that the machine that wrote it could not cause; another machine can, and compares them.
-TEST(hazards_page, names_what_comes_of_every_event_under_every_monitor) {
+TEST(hazards_page, page_has_an_answer_for_every_event_and_monitor) {
   const hazard_table table(PINFOLD_MONITORS_PAGE);
   if (!table.readable()) GTEST_SKIP() << "docs/monitors.md is not readable by this user";
   for (const auto& what : all_hazards())

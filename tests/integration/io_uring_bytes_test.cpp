@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Real bytes through registered buffers: they arrive, old bytes do not, and an ordinary user's limits suffice.
-#include "support/child_process.hpp"
-#include "support/local_fixture.hpp"
-#include "support/test_ring.hpp"
+#include "support/doubles/test_ring.hpp"
+#include "support/fixtures/local_fixture.hpp"
+#include "support/processes/child_process.hpp"
 
 #include <cstdio>
 #include <cstring>
@@ -29,7 +29,7 @@ struct scratch_file {
   ~scratch_file() { ::close(descriptor); }
 };
 
-TEST(io_uring_cache, bytes_arrive_through_containment_hits) {
+TEST(io_uring_cache, hits_inside_a_registration_transfer_the_right_bytes) {
   test_ring ring;
   cache_type cache(registrar_on(ring), keeping());
   scratch_file file;
@@ -49,7 +49,7 @@ TEST(io_uring_cache, bytes_arrive_through_containment_hits) {
 }
 
 // The ring and its buffer table are the parent's.
-TEST(io_uring_cache, R37_a_child_that_ends_its_copy_takes_nothing_from_the_parent) {
+TEST(io_uring_cache, R37_fork_child_that_destroys_its_cache_does_not_affect_the_parent) {
   test_ring ring;
   scratch_file file;
   const auto sent = pattern(4096, 7);
@@ -64,7 +64,7 @@ TEST(io_uring_cache, R37_a_child_that_ends_its_copy_takes_nothing_from_the_paren
   EXPECT_EQ(ring.write(file.descriptor, sent.data(), 4096, 0, held->registration().index), 4096);
 }
 
-TEST(io_uring_cache, stale_registration_brings_old_bytes_and_the_cache_does_not) {
+TEST(io_uring_cache, stale_registration_sends_old_bytes_and_the_cache_does_not) {
   test_ring ring;
   scratch_file file;
   cache_type cache(registrar_on(ring), keeping());
@@ -115,7 +115,7 @@ int move_as_ordinary_user() {
   return cache.statistics().evicted > 0 ? 0 : 3;
 }
 
-TEST(io_uring_cache, R28_an_ordinary_user_with_8_MiB_goes_on_by_eviction) {
+TEST(io_uring_cache, R28_ordinary_user_with_8_MiB_moves_more_by_eviction) {
   const auto child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A pool over io_uring: its memory goes to a file by the pool's own registration (R50), and the kernel has nothing
 // pinned afterwards.
-#include "support/process_limits.hpp"
-#include "support/test_ring.hpp"
+#include "support/doubles/test_ring.hpp"
+#include "support/host/process_limits.hpp"
 
 #include <pinfold/pools/registered_pool.hpp>
 
@@ -46,7 +46,7 @@ pool_options small_slabs() { return {.slab_bytes = 512 * kib, .pages = page_kind
 
 class io_uring_pool : public ::testing::TestWithParam<monitor_choice> {};
 
-TEST_P(io_uring_pool, R50_vectors_reach_a_file_without_another_registration) {
+TEST_P(io_uring_pool, R50_vectors_are_written_to_a_file_without_another_registration) {
   const auto start = counted_by_kernel("VmPin");
   test_ring ring;
   scratch_file file;
@@ -77,7 +77,7 @@ TEST_P(io_uring_pool, R50_vectors_reach_a_file_without_another_registration) {
   expect_pinned(start);
 }
 
-TEST_P(io_uring_pool, R50_trim_unpins) {
+TEST_P(io_uring_pool, R50_trim_unpins_unused_slabs) {
   const auto start = counted_by_kernel("VmPin");
   test_ring ring;
   cache cache(registrar_on(ring), {.monitor = GetParam()});
@@ -93,7 +93,7 @@ TEST_P(io_uring_pool, R50_trim_unpins) {
   expect_pinned(start);
 }
 
-TEST_P(io_uring_pool, R51_lease_keeps_a_freed_buffer_usable_for_the_kernel) {
+TEST_P(io_uring_pool, R51_lease_keeps_a_freed_buffer_registered_for_the_kernel) {
   const auto start = counted_by_kernel("VmPin");
   test_ring ring;
   scratch_file file;

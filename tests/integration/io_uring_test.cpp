@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The buffer table: how many system calls batches take, which requests are refused and why, and what a full table does.
 // tests/conformance checks the kernel's own count of pinned memory.
-#include "support/local_fixture.hpp"
-#include "support/test_ring.hpp"
+#include "support/doubles/test_ring.hpp"
+#include "support/fixtures/local_fixture.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -18,7 +18,7 @@ namespace {
 
 using cache_type = pinfold::cache<io_uring_registrar>;
 
-TEST(io_uring_cache, R28_full_table_evicts_and_goes_on) {
+TEST(io_uring_cache, R28_full_table_evicts_and_registers) {
   test_ring ring;
   cache_type cache(registrar_on(ring, 8), keeping());
   std::vector<std::vector<std::byte>> buffers;
@@ -55,7 +55,7 @@ class small_buffers {
   void* memory_;
 };
 
-TEST(io_uring_cache, R26_many_slots_with_one_system_call) {
+TEST(io_uring_cache, R26_batch_fills_many_slots_with_one_system_call) {
   test_ring ring;
   cache_type cache(registrar_on(ring, 16384), keeping());
   const small_buffers buffers;
@@ -65,7 +65,7 @@ TEST(io_uring_cache, R26_many_slots_with_one_system_call) {
   EXPECT_LE(cache.backend().calls() - before, buffers.count / 64 + 1);
 }
 
-TEST(io_uring_cache, R26_batch_is_not_slower_than_one_call_a_buffer) {
+TEST(io_uring_cache, R26_batch_is_not_slower_than_one_call_per_buffer) {
   using clock = std::chrono::steady_clock;
   const small_buffers buffers;
   auto single = clock::duration::max();
@@ -160,7 +160,7 @@ TEST(io_uring_registrar, another_threads_ring_is_not_permitted) {
   EXPECT_EQ(registrar->close(*made).error().code, errc::invalid_argument);
 }
 
-TEST(io_uring_registrar, says_why_it_refuses) {
+TEST(io_uring_registrar, refusals_return_the_reason) {
   EXPECT_EQ(io_uring_registrar::create(nullptr).error().code, errc::invalid_argument);
   test_ring ring;
   auto first = registrar_on(ring);
@@ -174,13 +174,13 @@ TEST(io_uring_registrar, says_why_it_refuses) {
 }
 
 // More slots would make huge pages expensive: the kernel searches the whole table for them.
-TEST(io_uring_registrar, has_1024_slots_unless_told_otherwise) {
+TEST(io_uring_registrar, table_has_1024_slots_by_default) {
   test_ring ring;
   EXPECT_EQ(registrar_on(ring).slots(), 1024U);
   EXPECT_EQ(registrar_on(ring, 7).slots(), 7U);
 }
 
-TEST(io_uring_registrar, takes_fewer_slots_where_the_kernel_gives_fewer) {
+TEST(io_uring_registrar, table_takes_the_number_of_slots_that_the_kernel_allows) {
   test_ring ring;
   for (const unsigned wanted : {0U, 1U << 20U, 20'000U, 16'385U, UINT32_MAX}) {
     auto made = io_uring_registrar::create(ring.get(), {.slots = wanted});

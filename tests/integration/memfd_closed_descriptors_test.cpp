@@ -2,8 +2,8 @@
 // A program that closes descriptors which are not its own (closefrom(3)). Their numbers then mean files of the program,
 // which the library leaves alone.
 #include "fd_passing/client.hpp"
-#include "support/memfd_test.hpp"
-#include "support/sanitized.hpp"
+#include "support/fixtures/memfd_test.hpp"
+#include "support/host/sanitized.hpp"
 
 #include <fcntl.h>
 #include <optional>

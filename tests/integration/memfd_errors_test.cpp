@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Every error of the memfd importer, provoked for real.
-#include "support/memfd_test.hpp"
+#include "support/fixtures/memfd_test.hpp"
 
 #include <optional>
 #include <string>
@@ -11,7 +11,7 @@ namespace {
 
 class memfd_errors : public each_via {};
 
-TEST_P(memfd_errors, a_killed_exporter_is_gone_at_once_and_after_it_was_reaped) {
+TEST_P(memfd_errors, killed_exporter_is_peer_gone_before_and_after_it_is_reaped) {
   exporter_peer peer(serving());
   auto reader = importer();
   const auto handle = peer.allocate(4 * kib, 1);
@@ -50,7 +50,7 @@ TEST_P(memfd_errors, R4_a_freed_buffer_whose_descriptor_is_another_memfd_is_stal
   expect_refused(reader, handle, errc::stale_handle);
 }
 
-TEST_P(memfd_errors, a_damaged_handle_is_refused_whichever_bit_it_is) {
+TEST_P(memfd_errors, handle_with_any_flipped_bit_is_refused) {
   exporter_peer peer(serving());
   auto reader = importer();
   const auto handle = peer.allocate(4 * kib, 1);
@@ -71,7 +71,7 @@ TEST_P(memfd_errors, a_size_beyond_the_file_is_refused) {
   expect_refused(reader, memfd::completed(handle), errc::invalid_range);
 }
 
-TEST_P(memfd_errors, reading_only_does_not_open_for_writing) {
+TEST_P(memfd_errors, read_only_buffer_is_refused_for_writing) {
   exporter_peer peer(serving());
   auto writer = importer(memfd_access::read_write);
   auto handle = peer.allocate(4 * kib, 1);
@@ -80,7 +80,7 @@ TEST_P(memfd_errors, reading_only_does_not_open_for_writing) {
   expect_refused(writer, memfd::completed(handle), errc::not_permitted, EPERM);
 }
 
-TEST_P(memfd_errors, R7_running_out_of_descriptors_is_said_so_leaks_nothing_and_passes) {
+TEST_P(memfd_errors, R7_lack_of_descriptors_is_out_of_resources_and_leaks_nothing) {
   exporter_peer peer(serving());
   auto reader = importer();
   const auto handle = peer.allocate(4 * kib, 1);
@@ -102,7 +102,7 @@ TEST_P(memfd_errors, R7_running_out_of_descriptors_is_said_so_leaks_nothing_and_
   EXPECT_LE(open_descriptors(), before);
 }
 
-TEST_P(memfd_errors, descriptors_that_are_kept_for_speed_make_room_for_those_that_are_needed) {
+TEST_P(memfd_errors, cached_descriptors_are_closed_when_descriptors_run_out) {
   exporter_peer one(serving());
   exporter_peer two(serving());
   exporter_peer three(serving());
@@ -115,7 +115,7 @@ TEST_P(memfd_errors, descriptors_that_are_kept_for_speed_make_room_for_those_tha
   EXPECT_TRUE(holds_pattern(made->data, made->bytes, 2));
 }
 
-TEST_P(memfd_errors, R7_running_out_of_address_space_is_said_so_and_passes) {
+TEST_P(memfd_errors, R7_lack_of_address_space_is_out_of_resources_until_it_ends) {
   if (sanitized) GTEST_SKIP() << "the sanitizer needs the address space for itself";
   exporter_peer peer(serving());
   auto reader = importer();
@@ -131,7 +131,7 @@ TEST_P(memfd_errors, R7_running_out_of_address_space_is_said_so_and_passes) {
 
 INSTANTIATE_TEST_SUITE_P(memfd, memfd_errors, ::testing::Values(memfd_via::pidfd, memfd_via::scm), each_via::name);
 
-TEST(memfd_errors_pidfd, a_process_with_the_same_number_that_started_later_is_another_one) {
+TEST(memfd_errors_pidfd, process_with_the_same_pid_and_another_start_time_is_peer_gone) {
   exporter_peer peer;
   auto handle = peer.allocate(4 * kib, 1);
   memfd_importer reader({.via = memfd_via::pidfd});
@@ -140,7 +140,7 @@ TEST(memfd_errors_pidfd, a_process_with_the_same_number_that_started_later_is_an
   expect_refused(reader, memfd::completed(handle), errc::peer_gone);
 }
 
-TEST(memfd_errors_pidfd, a_descriptor_that_is_no_memfd_now_is_stale) {
+TEST(memfd_errors_pidfd, descriptor_that_is_no_longer_a_memfd_is_stale) {
   const fd_passing::file file = sealed_file(4 * kib, all_seals);
   const auto handle = handle_of(file, 4 * kib);
   memfd_importer reader({.via = memfd_via::pidfd});
@@ -151,7 +151,7 @@ TEST(memfd_errors_pidfd, a_descriptor_that_is_no_memfd_now_is_stale) {
   expect_refused(reader, memfd::completed(other), errc::stale_handle);
 }
 
-TEST(memfd_errors_seals, each_missing_seal_is_named) {
+TEST(memfd_errors_seals, error_names_each_missing_seal) {
   memfd_importer reader({.via = memfd_via::pidfd});
   const std::pair<int, std::string> seals[] = {
       {F_SEAL_SHRINK, "SHRINK"}, {F_SEAL_GROW, "GROW"}, {F_SEAL_FUTURE_WRITE, "FUTURE_WRITE"}};
@@ -164,7 +164,7 @@ TEST(memfd_errors_seals, each_missing_seal_is_named) {
   }
 }
 
-TEST(memfd_errors_seals, a_reader_refuses_what_others_can_write_unless_told_otherwise) {
+TEST(memfd_errors_seals, reader_refuses_writable_memory_unless_require_seals_is_off) {
   exporter_peer peer({.access = memfd_access::read_write});
   const auto handle = peer.allocate(4 * kib, 1);
   memfd_importer careful({.via = memfd_via::pidfd});
@@ -173,7 +173,7 @@ TEST(memfd_errors_seals, a_reader_refuses_what_others_can_write_unless_told_othe
   expect_round_trip(trusting, handle, 1);
 }
 
-TEST(memfd_errors_seals, a_file_sealed_against_all_writes_will_do_and_so_will_none_when_told_so) {
+TEST(memfd_errors_seals, seal_against_all_writes_suffices_and_none_without_require_seals) {
   const fd_passing::file finished = sealed_file(4 * kib, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
   memfd_importer careful({.via = memfd_via::pidfd});
   EXPECT_TRUE(careful.open(any_peer, handle_of(finished, 4 * kib)));
@@ -182,7 +182,7 @@ TEST(memfd_errors_seals, a_file_sealed_against_all_writes_will_do_and_so_will_no
   EXPECT_TRUE(trusting.open(any_peer, handle_of(open_file, 4 * kib)));
 }
 
-TEST(memfd_errors_scm, an_exporter_that_does_not_serve_is_told_from_one_that_has_ended) {
+TEST(memfd_errors_scm, exporter_that_does_not_serve_is_unsupported_and_an_ended_one_is_gone) {
   exporter_peer peer;
   const auto handle = peer.allocate(4 * kib, 1);
   memfd_importer reader({.via = memfd_via::scm});
@@ -191,7 +191,7 @@ TEST(memfd_errors_scm, an_exporter_that_does_not_serve_is_told_from_one_that_has
   expect_refused(reader, handle, errc::peer_gone, ECONNREFUSED);
 }
 
-TEST(memfd_errors_scm, an_exporter_that_is_stopped_times_out_and_works_when_it_goes_on) {
+TEST(memfd_errors_scm, stopped_exporter_times_out_and_works_when_continued) {
   exporter_peer peer({.serve = true});
   const auto handle = peer.allocate(4 * kib, 1);
   memfd_importer reader({.via = memfd_via::scm});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The rule that this importer shares with CUDA: it opens nothing twice, and nothing that overlaps. Also its closes.
-#include "support/memfd_test.hpp"
+#include "support/fixtures/memfd_test.hpp"
 
 #include <sys/syscall.h>
 #include <utility>
@@ -35,7 +35,7 @@ TEST_P(memfd_overlap, R6_a_buffer_regrown_at_the_same_base_conflicts_with_the_ol
   expect_round_trip(reader, large, 2);
 }
 
-TEST_P(memfd_overlap, R6_a_conflict_that_begins_later_is_found) {
+TEST_P(memfd_overlap, R6_conflict_that_begins_inside_the_new_allocation_is_found) {
   exporter_peer peer(serving());
   auto reader = importer();
   const auto upper = peer.allocate(4 * kib, 2, quiet_address + 32 * kib);
@@ -46,7 +46,7 @@ TEST_P(memfd_overlap, R6_a_conflict_that_begins_later_is_found) {
   expect_refused(reader, again, errc::already_mapped, EBUSY);
 }
 
-TEST_P(memfd_overlap, what_is_stale_or_wrong_is_said_before_what_is_mapped) {
+TEST_P(memfd_overlap, stale_or_invalid_handle_is_reported_before_a_conflict) {
   exporter_peer peer(serving());
   auto reader = importer();
   const auto handle = peer.allocate(32 * kib, 1);
@@ -70,7 +70,7 @@ TEST_P(memfd_overlap, neighbours_do_not_conflict) {
   EXPECT_TRUE(holds_pattern(two->data, two->bytes, 3));
 }
 
-TEST_P(memfd_overlap, importers_do_not_see_each_other) {
+TEST_P(memfd_overlap, importers_do_not_conflict_with_each_other) {
   exporter_peer peer(serving());
   auto one = importer();
   auto two = importer();
@@ -95,7 +95,7 @@ TEST(memfd_close, a_mapping_that_is_not_open_is_refused_and_nothing_is_unmapped)
   EXPECT_EQ(reader.close({}).error(), errc::invalid_argument);
 }
 
-TEST(memfd_close, R41_a_refused_unmap_is_an_error_and_all_stays_as_it_was) {
+TEST(memfd_close, R41_refused_unmap_is_an_error_and_keeps_the_mapping) {
 #ifndef SYS_mseal
   constexpr long SYS_mseal = 462;
 #endif
@@ -116,7 +116,7 @@ TEST(memfd_close, R41_a_refused_unmap_is_an_error_and_all_stays_as_it_was) {
   expect_refused(reader, handle, errc::already_mapped, EBUSY);
 }
 
-TEST(memfd_close, R42_an_importer_unmaps_what_it_still_holds) {
+TEST(memfd_close, R42_destroyed_importer_unmaps_its_open_mappings) {
   exporter_peer peer({.serve = true});
   const int mappings = memfd_mappings();
   const int descriptors = open_descriptors();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which users may open a handle, and which access an open gives.
-#include "support/memfd_test.hpp"
-#include "support/privileges.hpp"
+#include "support/fixtures/memfd_test.hpp"
+#include "support/host/privileges.hpp"
 
 #include <csignal>
 #include <sys/mman.h>
@@ -9,7 +9,7 @@
 namespace pinfold::testing {
 namespace {
 
-TEST(memfd_permission, where_ptrace_is_forbidden_the_socket_still_works) {
+TEST(memfd_permission, socket_works_when_ptrace_is_forbidden) {
   exporter_peer peer({.serve = true});
   const auto handle = peer.allocate(4 * kib, 1);
   peer.forbid_ptrace();
@@ -40,7 +40,7 @@ struct seen_by_nobody {
   error automatic;
 };
 
-TEST(memfd_permission, another_user_gets_nothing_by_any_way) {
+TEST(memfd_permission, another_user_is_refused_over_every_transport) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can run the importer as another user";
   exporter_peer peer({.serve = true});
   const auto handle = peer.allocate(4 * kib, 1);
@@ -66,7 +66,7 @@ TEST(memfd_permission, another_user_gets_nothing_by_any_way) {
   expect_round_trip(own, handle, 1);
 }
 
-TEST(memfd_permission, root_may_open_what_another_user_serves) {
+TEST(memfd_permission, root_can_open_memory_that_another_user_serves) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can make an exporter of another user";
   child_process other([](line& parent) {
     if (!become_nobody()) return 1;
@@ -103,7 +103,7 @@ TEST(memfd_permission, a_read_only_mapping_cannot_be_made_writable_and_faults_on
   EXPECT_TRUE(holds_pattern(made->data, made->bytes, 1));
 }
 
-TEST(memfd_permission, with_the_seals_a_peer_cannot_cut_the_memory_off) {
+TEST(memfd_permission, peer_cannot_truncate_sealed_memory) {
   auto exporter = memfd_exporter::create().value();
   const auto buffer = exporter.allocate(64 * kib).value();
   write_pattern(buffer.data(), buffer.size(), 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "support/memfd_test.hpp"
-#include "support/privileges.hpp"
+#include "support/fixtures/memfd_test.hpp"
+#include "support/host/privileges.hpp"
 
 #include <thread>
 
@@ -9,7 +9,7 @@ namespace {
 
 class memfd_probe : public each_via {};
 
-TEST_P(memfd_probe, agrees_with_what_an_import_finds) {
+TEST_P(memfd_probe, probe_agrees_with_an_import) {
   exporter_peer peer({.serve = GetParam() != memfd_via::pidfd});
   auto reader = importer();
   const auto made = reader.open(any_peer, peer.allocate(4 * kib, 1));
@@ -17,7 +17,7 @@ TEST_P(memfd_probe, agrees_with_what_an_import_finds) {
   EXPECT_EQ(probed.has_value(), made.has_value()) << (probed ? "" : describe(probed.error()));
 }
 
-TEST_P(memfd_probe, leaves_nothing_behind_in_a_process_with_threads) {
+TEST_P(memfd_probe, probe_leaks_nothing_in_a_process_with_threads) {
   const int before = open_descriptors();
   const int mappings = memfd_mappings();
   std::atomic<bool> done{false};
@@ -35,7 +35,7 @@ TEST_P(memfd_probe, leaves_nothing_behind_in_a_process_with_threads) {
 INSTANTIATE_TEST_SUITE_P(memfd, memfd_probe, ::testing::Values(memfd_via::pidfd, memfd_via::scm, memfd_via::automatic),
                          each_via::name);
 
-TEST(memfd_probe_failure, says_why_it_does_not_work) {
+TEST(memfd_probe_failure, failed_probe_returns_the_reason) {
   // Without privileges and not dumpable: the probe's child cannot fetch from this process.
   child_process confined([](line& parent) {
     const without_ptrace_privilege guard;

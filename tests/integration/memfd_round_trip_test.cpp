@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One process writes, and another one reads exactly that.
-#include "support/memfd_test.hpp"
+#include "support/fixtures/memfd_test.hpp"
 
 #include <atomic>
 #include <thread>
@@ -11,7 +11,7 @@ namespace {
 
 class memfd_round_trip : public each_via {};
 
-TEST_P(memfd_round_trip, every_byte_of_every_size) {
+TEST_P(memfd_round_trip, every_byte_of_every_size_is_read) {
   exporter_peer peer(serving());
   auto reader = importer();
   std::uint32_t seed = 100;
@@ -22,7 +22,7 @@ TEST_P(memfd_round_trip, every_byte_of_every_size) {
   EXPECT_EQ(reader.held(), 0U);
 }
 
-TEST_P(memfd_round_trip, later_writes_show_in_a_mapping_that_is_open) {
+TEST_P(memfd_round_trip, later_writes_are_visible_in_an_open_mapping) {
   exporter_peer peer(serving());
   auto reader = importer();
   const auto handle = peer.allocate(64 * kib, 1);
@@ -42,13 +42,13 @@ TEST_P(memfd_round_trip, read_write_imports_write_into_the_exporter) {
   EXPECT_TRUE(peer.holds(handle, 2));
 }
 
-TEST_P(memfd_round_trip, populated_mappings_hold_the_same) {
+TEST_P(memfd_round_trip, populated_mappings_hold_the_same_bytes) {
   exporter_peer peer(serving());
   memfd_importer reader({.via = GetParam(), .populate = true});
   expect_round_trip(reader, peer.allocate(1024 * kib, 3), 3);
 }
 
-TEST_P(memfd_round_trip, R4_reallocated_at_the_same_address_is_other_memory) {
+TEST_P(memfd_round_trip, R4_allocation_reused_at_the_same_address_has_another_handle) {
   exporter_peer peer(serving());
   auto reader = importer();
   const auto before = peer.allocate(32 * kib, 1, quiet_address);
@@ -66,7 +66,7 @@ TEST_P(memfd_round_trip, R4_reallocated_at_the_same_address_is_other_memory) {
   expect_round_trip(reader, after, 2);
 }
 
-TEST_P(memfd_round_trip, several_exporters_with_memory_at_one_address) {
+TEST_P(memfd_round_trip, exporters_with_memory_at_the_same_address_are_distinguished) {
   exporter_peer one(serving());
   exporter_peer two(serving());
   auto reader = importer();
@@ -78,7 +78,7 @@ TEST_P(memfd_round_trip, several_exporters_with_memory_at_one_address) {
   EXPECT_TRUE(holds_pattern(both.second->data, 32 * kib, 2));
 }
 
-TEST_P(memfd_round_trip, opens_run_on_four_threads_while_others_overlap) {
+TEST_P(memfd_round_trip, four_threads_open_the_same_buffers_concurrently) {
   exporter_peer peer(serving());
   auto reader = importer();
   std::vector<memfd_handle> handles;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Monitors across fork, vfork and exec (R37): a child has its own or none, and the parent's stay right.
-#include "support/child_process.hpp"
-#include "support/local_fixture.hpp"
-#include "support/test_ring.hpp"
-#include "support/watched_pages.hpp"
+#include "support/doubles/test_ring.hpp"
+#include "support/fixtures/local_fixture.hpp"
+#include "support/fixtures/watched_pages.hpp"
+#include "support/processes/child_process.hpp"
 
 #include <cstring>
 #include <fcntl.h>
@@ -43,14 +43,14 @@ struct fork_of_a_monitored_process : ::testing::TestWithParam<monitor_choice> {
   }
 };
 
-TEST_P(fork_of_a_monitored_process, what_the_child_unmaps_is_no_news_to_the_parent) {
+TEST_P(fork_of_a_monitored_process, munmap_in_the_child_causes_no_event_in_the_parent) {
   child_process child([&](line&) { return ::munmap(at, bytes) == 0 ? 0 : 1; });
   EXPECT_EQ(child.finish(), 0);
   EXPECT_TRUE(cache.find(at, bytes)) << "the parent's memory is where it was";
   EXPECT_TRUE(notices(cache, at));
 }
 
-TEST_P(fork_of_a_monitored_process, the_child_uses_nothing_of_the_parents) {
+TEST_P(fork_of_a_monitored_process, child_uses_no_registration_of_the_parent) {
   child_process child([&](line&) {
     if (cache.find(at, bytes)) return 1;
     auto got = cache.acquire(at, bytes);
@@ -61,7 +61,7 @@ TEST_P(fork_of_a_monitored_process, the_child_uses_nothing_of_the_parents) {
   EXPECT_TRUE(notices(cache, at));
 }
 
-TEST_P(fork_of_a_monitored_process, a_cache_of_the_childs_own_is_monitored) {
+TEST_P(fork_of_a_monitored_process, cache_made_in_the_child_is_monitored) {
   child_process child([&](line& talk) {
     cache_type mine(fake_registrar{std::make_shared<fake_device>()}, {.monitor = GetParam()});
     if (mine.monitors() != cache.monitors()) return 1;
@@ -109,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(monitors, fork_of_a_monitored_process,
                          });
 
 // The kernel copies pinned pages for the child (Linux 5.12), so the parent's registration stays right.
-TEST(fork_of_registered_memory, R37_the_parent_sends_what_it_writes_afterwards) {
+TEST(fork_of_registered_memory, R37_parent_sends_the_bytes_that_it_writes_after_the_fork) {
   test_ring ring;
   pinfold::cache<io_uring_registrar> cache(registrar_on(ring));
   const int file = ::memfd_create("pinfold-test", MFD_CLOEXEC);

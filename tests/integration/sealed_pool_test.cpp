@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Sealed slabs are never stale, whatever a program tries: R50. io_uring shows what the kernel really reads.
-#include "support/child_process.hpp"
-#include "support/local_fixture.hpp"
-#include "support/memory_attacks.hpp"
+#include "support/fixtures/local_fixture.hpp"
+#include "support/hazards/memory_attacks.hpp"
+#include "support/processes/child_process.hpp"
 
 #include <pinfold/pools/registered_pool.hpp>
 #include <pinfold/pools/sealed_arena.hpp>
@@ -73,14 +73,14 @@ void expect_never_stale(page_kind pages) {
   pool.deallocate(*memory, size);
 }
 
-TEST_F(sealed_pool, R50_no_attack_makes_it_stale) {
+TEST_F(sealed_pool, R50_no_attack_makes_a_sealed_slab_stale) {
   if (auto why = why_no_ring()) GTEST_SKIP() << *why;
   expect_never_stale(page_kind::best);
   expect_never_stale(page_kind::plain);
 }
 
 // The control: the same attacks on unsealed memory. A test that could not find a stale byte would prove nothing.
-TEST(unsealed_memory, R50_the_attacks_bite_where_nothing_is_sealed) {
+TEST(unsealed_memory, R50_attacks_make_unsealed_memory_stale) {
   if (auto why = why_no_ring()) GTEST_SKIP() << *why;
   for (const attack& one : attacks::all()) {
     long worst = -1;
@@ -103,7 +103,7 @@ TEST(unsealed_memory, R50_the_attacks_bite_where_nothing_is_sealed) {
   }
 }
 
-TEST_F(sealed_pool, R50_slabs_go_back_to_the_arena_and_to_the_next_pool) {
+TEST_F(sealed_pool, R50_slabs_return_to_the_arena_and_are_reused_by_the_next_pool) {
   local_fixture f;
   const auto before = sealed_arena::usage();
   void* first = nullptr;
@@ -144,7 +144,7 @@ TEST_F(sealed_pool, R50_arena_is_bounded) {
   sealed_arena::set_limit(before.limit);
 }
 
-TEST_F(sealed_pool, R50_refused_registration_gives_the_slab_back) {
+TEST_F(sealed_pool, R50_refused_registration_returns_the_slab_to_the_arena) {
   local_fixture f;
   f.device->capacity = 0;
   pool_type pool(f.cache, {.sealed = true});
@@ -162,7 +162,7 @@ bool has_sealed_mappings() {
   return all.find("pinfold-sealed") != std::string::npos;
 }
 
-TEST_F(sealed_pool, R50_children_have_none_of_it) {
+TEST_F(sealed_pool, R50_fork_children_have_no_sealed_mappings) {
   local_fixture f;
   pool_type pool(f.cache, {.slab_bytes = size, .pages = page_kind::plain, .sealed = true});
   void* const memory = pool.allocate(1);
@@ -175,7 +175,7 @@ TEST_F(sealed_pool, R50_children_have_none_of_it) {
   pool.deallocate(memory, 1);
 }
 
-TEST(sealed_pool_elsewhere, R37_a_fork_while_another_thread_uses_the_arena_leaves_the_child_one_that_works) {
+TEST(sealed_pool_in_child, R37_fork_while_a_thread_uses_the_arena_leaves_it_usable_in_the_child) {
   std::jthread user([](const std::stop_token& stop) {
     while (!stop.stop_requested()) static_cast<void>(sealed_arena::usage());
   });
@@ -202,7 +202,7 @@ bool forget_mseal() {
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
-TEST(sealed_pool_elsewhere, R50_without_mseal_the_error_says_so) {
+TEST(sealed_pool_in_child, R50_missing_mseal_is_reported) {
   child_process child([](line& talk) {
     if (!forget_mseal()) return 77;
     local_fixture f;

@@ -2,11 +2,11 @@
 // Two copies of pinfold in one process: one in the program, one in a library that the program loads (R38). Each test
 // runs in a child, since the library stays loaded.
 #include "monitors/selection/selection.hpp"
-#include "support/hooked.hpp"
-#include "support/in_child.hpp"
-#include "support/raw_calls.hpp"
-#include "support/sanitized.hpp"
-#include "support/ucm.hpp"
+#include "support/fixtures/hooked.hpp"
+#include "support/host/raw_calls.hpp"
+#include "support/host/sanitized.hpp"
+#include "support/host/ucm.hpp"
+#include "support/processes/in_child.hpp"
 
 #include <array>
 #include <atomic>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t page = hooked_page;
 
-/// The library's copy, see `support/another_copy.cpp`.
+/// The library's copy, see `support/libraries/another_copy.cpp`.
 class another_copy {
  public:
   explicit another_copy(monitor_choice choice) : library_(::dlopen(PINFOLD_ANOTHER_COPY, RTLD_NOW | RTLD_LOCAL)) {
@@ -84,7 +84,7 @@ void expect_both_are_told(const monitors::chosen& mine, const another_copy& thei
   }
 }
 
-TEST_F(two_copies, R33_R38_both_prove_themselves_and_are_told) {
+TEST_F(two_copies, R33_R38_hooks_of_both_copies_pass_the_self_test_and_get_events) {
   run_in_child([] {
     const auto mine = monitors::choose(only_hooks);
     ASSERT_TRUE(mine.keeps) << mine.text;
@@ -96,7 +96,7 @@ TEST_F(two_copies, R33_R38_both_prove_themselves_and_are_told) {
   });
 }
 
-TEST_F(two_copies, R38_either_goes_first_and_comes_back) {
+TEST_F(two_copies, R38_hooks_of_either_copy_can_be_removed_first_and_installed_again) {
   for (const bool mine_first : {true, false}) {
     run_in_child([mine_first] {
       for (int i = 0; i < 20; ++i) {
@@ -124,7 +124,7 @@ TEST_F(two_copies, R38_either_goes_first_and_comes_back) {
 
 // UCX's hooks came first, and the library's table has UCX's dlopen, which did not find the dynamic linker for the
 // library.
-TEST_F(two_copies, R33_library_that_is_loaded_after_ucm_proves_itself) {
+TEST_F(two_copies, R33_copy_loaded_after_ucm_passes_the_self_test) {
   if (!ucm_is_here()) GTEST_SKIP() << "libucm.so.0 is not installed (Debian: libucx0)";
   for (const auto mode : {ucm_mode::bistro, ucm_mode::reloc}) {
     run_in_child([mode] {
@@ -143,7 +143,7 @@ TEST_F(two_copies, R33_library_that_is_loaded_after_ucm_proves_itself) {
 
 // The library's copy cannot watch memory that the program's userfaultfd watches. It can watch other memory, and proves
 // that.
-TEST_F(two_copies, R38_memory_that_the_other_ones_userfaultfd_has_is_not_kept) {
+TEST_F(two_copies, R38_memory_watched_by_the_other_copys_userfaultfd_is_not_kept) {
   run_in_child([] {
     const auto mine = monitors::choose(monitor_choice::userfaultfd);
     if (!mine.keeps) return;
@@ -161,7 +161,7 @@ TEST_F(two_copies, R38_memory_that_the_other_ones_userfaultfd_has_is_not_kept) {
   });
 }
 
-TEST_F(two_copies, R38_come_and_go_at_the_same_time_while_threads_call) {
+TEST_F(two_copies, R38_both_copies_install_and_remove_hooks_while_threads_call) {
   run_in_child([] {
     using clock = std::chrono::steady_clock;
     const auto until = clock::now() + std::chrono::seconds(1);

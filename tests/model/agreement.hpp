@@ -3,7 +3,7 @@
 /// How long a property is tried with random histories, and how to replay a failure.
 #pragma once
 
-#include "support/settings.hpp"
+#include "support/host/settings.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Checks the merging of a batch's ranges (R26): everything is covered, nothing is added, and no range is too big.
-#include "support/settings.hpp"
+#include "support/host/settings.hpp"
 
 #include <pinfold/detail/batch.hpp>
 
@@ -23,7 +23,7 @@ bool seamless(const range& merged, std::vector<range> members) {
   return reached == merged.end;
 }
 
-TEST(batch_plan_model, R26_covers_everything_adds_nothing_and_stays_small) {
+TEST(batch_plan_model, R26_plan_covers_exactly_the_requested_bytes_within_the_limits) {
   std::mt19937_64 random(test_seed());
   for (std::uint64_t round = 0; round < model_steps() / 50; ++round) {
     std::vector<range> asked(random() % 40);

@@ -3,7 +3,7 @@
 // import_cache_model_test.cpp: R3-R7, R9-R17, R40-R43, R47, R48. The driver is the emulation.
 #include "model/history.hpp"
 #include "model/oracle.hpp"
-#include "support/cuda_test.hpp"
+#include "support/fixtures/cuda_test.hpp"
 
 #include <array>
 #include <map>

@@ -2,7 +2,7 @@
 // Random histories of one cache, compared step by step with the oracle: R3-R7, R9-R17, R40-R43, R47, R48.
 #include "model/history.hpp"
 #include "model/oracle.hpp"
-#include "support/cache_checks.hpp"
+#include "support/fixtures/cache_checks.hpp"
 
 #include <thread>
 

@@ -3,7 +3,7 @@
 /// Random histories of a cache of local memory: its setup, and the operations on it step by step.
 #pragma once
 
-#include "support/local_fixture.hpp"
+#include "support/fixtures/local_fixture.hpp"
 
 #include <pinfold/options.hpp>
 

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "model/second_chance.hpp"
-#include "support/fake_importer.hpp"
+#include "support/doubles/fake_importer.hpp"
 
 #include <pinfold/options.hpp>
 #include <pinfold/statistics.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The range index against a list: nested, adjacent, equal, one-byte and huge ranges (invariant 1 of the protocol).
-#include "support/index_pair.hpp"
-#include "support/settings.hpp"
+#include "support/fixtures/index_pair.hpp"
+#include "support/host/settings.hpp"
 
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ range some_range(std::mt19937_64& random) {
   return {begin, begin + bytes};
 }
 
-TEST(range_index_model, finds_what_a_list_finds) {
+TEST(range_index_model, index_finds_what_a_list_finds) {
   std::mt19937_64 random(test_seed());
   index_pair both;
   for (std::uint64_t step = 0; step < model_steps() / 20; ++step) {
@@ -35,7 +35,7 @@ TEST(range_index_model, finds_what_a_list_finds) {
 }
 
 // Enough entries for several levels; few places, so that some ranges are equal; few peers or many.
-TEST(range_index_model, large_ones_find_what_a_list_finds) {
+TEST(range_index_model, large_index_finds_what_a_list_finds) {
   std::mt19937_64 random(test_seed());
   for (const std::uint64_t peers : {1U, 5U, 500U}) {
     index_pair both;
@@ -57,7 +57,7 @@ TEST(range_index_model, large_ones_find_what_a_list_finds) {
   }
 }
 
-TEST(range_index_model, ranges_beyond_four_gigabytes_are_ordered_rightly) {
+TEST(range_index_model, ranges_beyond_four_gigabytes_are_ordered_correctly) {
   index_pair both;  // the differences of these do not fit an int: Open MPI's tree loses such ranges
   for (std::uintptr_t i = 0; i < 64; ++i) both.insert({1}, {i << 33U, (i << 33U) + 1});
   for (std::uintptr_t i = 0; i < 64; ++i) EXPECT_TRUE(both.agree_on({1}, {i << 33U, (i << 33U) + 1}));

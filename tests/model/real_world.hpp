@@ -3,8 +3,8 @@
 /// A `local_model`'s world over a real registrar, with real memory.
 #pragma once
 
-#include "support/recording_registrar.hpp"
-#include "support/test_pages.hpp"
+#include "support/doubles/recording_registrar.hpp"
+#include "support/host/test_pages.hpp"
 
 #include <cstdint>
 #include <functional>

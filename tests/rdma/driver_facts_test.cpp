@@ -18,7 +18,7 @@ json facts_from(const char* module) {
   return json::parse(reinterpret_cast<const char* (*)()>(::dlsym(loaded, "pinfold_driver_facts"))());
 }
 
-TEST(driver_facts, verbs_tells_of_soft_RoCE) {
+TEST(driver_facts, verbs_reports_the_soft_RoCE_device) {
   const auto facts = facts_from(PINFOLD_VERBS_FACTS);
   EXPECT_TRUE(facts.at("works"));
   const auto& device = facts.at("devices").at(0);
@@ -33,7 +33,7 @@ TEST(driver_facts, verbs_tells_of_soft_RoCE) {
 #if defined(PINFOLD_LIBFABRIC_FACTS)
 bool caches_too() { return facts_from(PINFOLD_LIBFABRIC_FACTS).at("caches_too"); }
 
-TEST(driver_facts, libfabric_over_hardware_has_a_cache_of_its_own_until_it_is_turned_off) {
+TEST(driver_facts, libfabric_over_hardware_has_its_own_cache_until_it_is_turned_off) {
   // NOLINTBEGIN(concurrency-mt-unsafe): no other thread here
   ::unsetenv("FI_MR_CACHE_MAX_COUNT");
   EXPECT_TRUE(caches_too());

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "rdma/pair.hpp"
-#include "support/memory_attacks.hpp"
+#include "support/hazards/memory_attacks.hpp"
 
 #include <algorithm>
 #include <cstddef>

@@ -4,7 +4,7 @@
 /// over `fake_verbs`, records the registration. Include it in one source of a program: it defines them.
 #pragma once
 
-#include "support/fault_points.hpp"
+#include "support/doubles/fault_points.hpp"
 
 #include <cerrno>
 #include <cstdint>

@@ -2,7 +2,7 @@
 // The table of docs/rdma.md: an acquire and its release, registering each time and cached. In an emulated machine only
 // the table's shape means anything.
 #include "rdma/pair.hpp"
-#include "support/memory_attacks.hpp"
+#include "support/hazards/memory_attacks.hpp"
 
 #include <pinfold/cache.hpp>
 

@@ -3,8 +3,8 @@
 // all the calls, and over a real one.
 #include "rdma/pair.hpp"
 #include "rdma/struck_verbs.hpp"
-#include "support/local_faults.hpp"
-#include "support/process_limits.hpp"
+#include "support/fixtures/local_faults.hpp"
+#include "support/host/process_limits.hpp"
 
 #include <fcntl.h>
 #include <string_view>
@@ -36,7 +36,7 @@ struct fake_driver : driver_calls {
   verbs_registrar_options options;
 };
 
-TEST(verbs_fault_injection_pretend, R10_R41_any_fault_leaves_nothing_behind) {
+TEST(verbs_fault_injection_fake, R10_R41_any_fault_leaks_nothing) {
   fake_driver driver;
   expect_survival(driver, {"ibv_reg_mr_iova2", "ibv_dereg_mr"}, codes);
 }
@@ -48,7 +48,7 @@ std::optional<verbs_dma_buf> some_dma_buf(const range& memory) {
   return verbs_dma_buf{::open("/dev/null", O_RDONLY | O_CLOEXEC), 0};
 }
 
-TEST(verbs_fault_injection_pretend, R10_R41_any_fault_of_dma_bufs_leaves_nothing_behind) {
+TEST(verbs_fault_injection_fake, R10_R41_any_fault_of_dma_bufs_leaks_nothing) {
   fake_driver driver({.paging = verbs_paging::on_demand, .dma_buf_of = some_dma_buf});
   local_faults<fake_driver>(driver, close_policy::immediate).survives({"", 0, 1, false});
   const int before = open_descriptors();  // includes the descriptors that a process's first cache opens and keeps
@@ -57,7 +57,7 @@ TEST(verbs_fault_injection_pretend, R10_R41_any_fault_of_dma_bufs_leaves_nothing
 }
 #endif
 
-TEST(verbs_fault_injection_pretend, a_creation_that_fails_says_why_and_works_the_next_time) {
+TEST(verbs_fault_injection_fake, failed_creation_returns_the_reason_and_succeeds_when_repeated) {
   for (const auto paging : {verbs_paging::pinned, verbs_paging::implicit})
     for (const char* const call : {"ibv_query_device_ex", "ibv_reg_mr_iova2"})
       for (const int code : codes) {
@@ -77,7 +77,7 @@ TEST(verbs_fault_injection_pretend, a_creation_that_fails_says_why_and_works_the
 }
 
 // The kernel has destroyed the device's registrations: no close is owed, though libibverbs keeps its records.
-TEST(verbs_fault_injection_pretend, a_device_that_goes_at_any_call_leaves_an_empty_cache) {
+TEST(verbs_fault_injection_fake, device_removed_at_any_call_leaves_an_empty_cache) {
   for (const int code : {EIO, ENODEV})
     for (std::uint64_t nth = 1, struck = 1; struck > 0; ++nth) {
       SCOPED_TRACE(nth);
@@ -105,7 +105,7 @@ struct real_driver : driver_calls {
   rdma_device device;
 };
 
-TEST(verbs_fault_injection, R10_R41_any_fault_over_a_device_leaves_nothing_behind) {
+TEST(verbs_fault_injection, R10_R41_any_fault_over_a_device_leaks_nothing) {
   const auto before = counted_by_kernel("VmPin");
   real_driver driver;
   expect_survival(driver, {"ibv_reg_mr_iova2", "ibv_dereg_mr"}, codes);

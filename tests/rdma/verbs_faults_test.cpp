@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Failures that a device in software does not have: libibverbs' functions are replaced by functions that can fail.
 #include "rdma/pair.hpp"
-#include "support/memory_attacks.hpp"
+#include "support/hazards/memory_attacks.hpp"
 
 #include <pinfold/cache.hpp>
 
@@ -54,7 +54,7 @@ struct verbs_faults : ::testing::Test {
   pinfold::cache<verbs_registrar> cache{device.registrar(), {.monitor = monitor_choice::manual}};
 };
 
-TEST_F(verbs_faults, R28_no_room_evicts_and_tries_again) {
+TEST_F(verbs_faults, R28_lack_of_memory_evicts_and_retries) {
   for (std::size_t i = 0; i < 4; ++i) ASSERT_TRUE(cache.acquire(at(2 * i), page));
   fail_next(register_fails, ENOMEM);
   auto held = cache.acquire(at(10), page);
@@ -71,7 +71,7 @@ TEST_F(verbs_faults, other_errors_are_final_and_keep_their_errno) {
   EXPECT_EQ(cache.statistics().failed_opens, 1U);
 }
 
-TEST_F(verbs_faults, a_close_that_fails_leaves_the_registration_and_is_tried_again) {
+TEST_F(verbs_faults, failed_close_keeps_the_registration_and_can_be_repeated) {
   auto registrar = device.registrar();
   const auto first = reinterpret_cast<std::uintptr_t>(at(0));
   auto made = registrar.open({first, first + page}, local_access);
@@ -84,7 +84,7 @@ TEST_F(verbs_faults, a_close_that_fails_leaves_the_registration_and_is_tried_aga
   EXPECT_TRUE(registrar.close(*made));
 }
 
-TEST_F(verbs_faults, EIO_means_closed_only_where_the_device_is_gone) {
+TEST_F(verbs_faults, EIO_means_closed_only_if_the_device_was_removed) {
   auto registrar = device.registrar();
   const auto first = reinterpret_cast<std::uintptr_t>(at(0));
   auto made = registrar.open({first, first + page}, local_access);

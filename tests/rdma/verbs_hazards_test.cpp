@@ -2,10 +2,10 @@
 // All events that take the pages from under a memory region, and the bytes that the device then writes to a peer: R30,
 // R32, R37.
 #include "rdma/sending.hpp"
-#include "support/hazard_trial.hpp"
-#include "support/hazards_program.hpp"
-#include "support/process_limits.hpp"
-#include "support/sanitized.hpp"
+#include "support/hazards/hazard_trial.hpp"
+#include "support/hazards/hazards_program.hpp"
+#include "support/host/process_limits.hpp"
+#include "support/host/sanitized.hpp"
 
 #include <string_view>
 
@@ -55,7 +55,7 @@ bool brings_old_bytes(const watch_case& who, const hazard& what, const char* way
   return seen.what == answer::stale;
 }
 
-TEST_P(verbs_hazards, R30_no_old_bytes_where_a_monitor_claims_the_event) {
+TEST_P(verbs_hazards, R30_no_stale_bytes_are_sent_when_a_monitor_covers_the_event) {
   if (!keeps_here(GetParam())) return skip_without_monitor(GetParam());
   const auto pinned = counted_by_kernel("VmPin");
   int stale = 0;
@@ -69,7 +69,7 @@ TEST_P(verbs_hazards, R30_no_old_bytes_where_a_monitor_claims_the_event) {
 }
 
 // The device looks the memory up in the same way for messages: a few events show that, at both ends.
-TEST_P(verbs_hazards, R30_messages_neither_carry_old_bytes_nor_arrive_in_old_memory) {
+TEST_P(verbs_hazards, R30_messages_neither_carry_stale_bytes_nor_arrive_in_old_memory) {
   if (!keeps_here(GetParam())) return skip_without_monitor(GetParam());
   int stale = 0;
   for (const auto& what : hazards::of_memory()) {

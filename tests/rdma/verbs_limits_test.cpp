@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // An ordinary user with a limit of 8 MiB of locked memory.
 #include "rdma/pair.hpp"
-#include "support/memory_attacks.hpp"
+#include "support/hazards/memory_attacks.hpp"
 
 #include <pinfold/cache.hpp>
 
@@ -59,7 +59,7 @@ int move_64_MiB() {
   return now.opens == sent.size() / piece && now.evicted > 0 ? 0 : 4;
 }
 
-TEST(verbs_limits, R28_an_ordinary_user_with_8_MiB_moves_64_by_eviction) {
+TEST(verbs_limits, R28_ordinary_user_with_8_MiB_moves_64_MiB_by_eviction) {
   EXPECT_EQ(as_ordinary_user(move_64_MiB), 0) << "1: no lease, 2: not sent, 3: wrong bytes, 4: nothing was evicted";
 }
 

@@ -4,7 +4,7 @@
 #include "model/local_model.hpp"
 #include "model/real_world.hpp"
 #include "rdma/pair.hpp"
-#include "support/process_limits.hpp"
+#include "support/host/process_limits.hpp"
 
 namespace pinfold::testing {
 namespace {

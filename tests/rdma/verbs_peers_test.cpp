@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A peer that has the key of memory which has gone since: R30 from the other side.
 #include "rdma/pair.hpp"
-#include "support/memory_attacks.hpp"
-#include "support/process_limits.hpp"
+#include "support/hazards/memory_attacks.hpp"
+#include "support/host/process_limits.hpp"
 
 #include <pinfold/cache.hpp>
 
@@ -44,7 +44,7 @@ struct verbs_peers : ::testing::Test {
   void* own = attacks::elsewhere(bytes);
 };
 
-TEST_F(verbs_peers, what_a_peer_writes_through_a_stale_key_is_lost_with_success) {
+TEST_F(verbs_peers, write_of_a_peer_through_a_stale_key_is_lost_with_success) {
   const auto pinned = counted_by_kernel("VmPin");
   {
     cache cache(device.registrar(), {.monitor = monitor_choice::manual});
@@ -60,7 +60,7 @@ TEST_F(verbs_peers, what_a_peer_writes_through_a_stale_key_is_lost_with_success)
 }
 
 // The owner invalidates, releases its lease, and only then unmaps the memory: the key is worthless from then on.
-TEST_F(verbs_peers, R30_a_key_that_was_withdrawn_is_refused) {
+TEST_F(verbs_peers, R30_key_of_a_closed_registration_is_refused) {
   cache cache(device.registrar(), {.monitor = monitor_choice::manual});
   auto held = cache.acquire(memory, bytes, to_peers);
   ASSERT_TRUE(held) << describe(held.error());

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The device is removed while leases are out. Needs root and a disposable machine: the test makes a device of its own.
 #include "rdma/pair.hpp"
-#include "support/memory_attacks.hpp"
-#include "support/process_limits.hpp"
-#include "support/watchdog.hpp"
+#include "support/hazards/memory_attacks.hpp"
+#include "support/host/process_limits.hpp"
+#include "support/host/watchdog.hpp"
 
 #include <pinfold/cache.hpp>
 
@@ -31,7 +31,7 @@ struct removable_device {
   ~removable_device() { static_cast<void>(std::system("ip link delete dum9")); }
 };
 
-TEST(verbs_removed, a_device_that_goes_with_leases_out_gives_errors_and_a_clean_close) {
+TEST(verbs_removed, device_removed_under_leases_gives_errors_and_a_clean_close) {
   const auto pinned = counted_by_kernel("VmPin");
   const removable_device there;
   const watchdog timeout(std::chrono::seconds(60), [] { std::cerr << "the device's removal hangs\n"; });

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Two caches on one device and many threads, which replace their memory all the time: no wrong byte, nothing left open.
 #include "rdma/pair.hpp"
-#include "support/memory_attacks.hpp"
-#include "support/process_limits.hpp"
-#include "support/settings.hpp"
+#include "support/hazards/memory_attacks.hpp"
+#include "support/host/process_limits.hpp"
+#include "support/host/settings.hpp"
 
 #include <pinfold/cache.hpp>
 
@@ -78,7 +78,7 @@ monitor_choice monitor_here() {
   return probe.monitors().starts_with("none") ? monitor_choice::manual : monitor_choice::automatic;
 }
 
-TEST(verbs_stress, R30_two_caches_eight_threads_no_wrong_byte) {
+TEST(verbs_stress, R30_eight_threads_with_two_caches_send_no_stale_bytes) {
   const auto pinned = counted_by_kernel("VmPin");
   const auto seed = static_cast<unsigned>(test_seed());
   outcome all;

@@ -3,7 +3,7 @@
 #include "rdma/pair.hpp"
 #include "registrars/verbs/access.hpp"
 #include "registrars/verbs/refusal.hpp"
-#include "support/process_limits.hpp"
+#include "support/host/process_limits.hpp"
 
 #include <pinfold/cache.hpp>
 
@@ -46,7 +46,7 @@ struct verbs : ::testing::Test {
   std::vector<std::byte> memory = std::vector<std::byte>(bytes);
 };
 
-TEST_F(verbs, R23_access_flags_are_the_rights_and_what_they_imply) {
+TEST_F(verbs, R23_access_flags_include_the_rights_and_implied_flags) {
   using ::pinfold::verbs::access_flags;
   constexpr unsigned local = IBV_ACCESS_LOCAL_WRITE;
   EXPECT_EQ(access_flags(access_flags::local_read), 0U);
@@ -57,7 +57,7 @@ TEST_F(verbs, R23_access_flags_are_the_rights_and_what_they_imply) {
   EXPECT_EQ(access_flags(access_flags::remote_atomic), local | IBV_ACCESS_REMOTE_ATOMIC);
 }
 
-TEST_F(verbs, R23_peers_can_do_what_the_rights_say_and_nothing_else) {
+TEST_F(verbs, R23_peers_can_do_only_what_the_rights_allow) {
   for (const auto& [right, what] : {std::pair{access_flags::remote_read, IBV_WR_RDMA_READ},
                                     {access_flags::remote_write, IBV_WR_RDMA_WRITE},
                                     {access_flags::remote_atomic, IBV_WR_ATOMIC_FETCH_AND_ADD}})
@@ -66,7 +66,7 @@ TEST_F(verbs, R23_peers_can_do_what_the_rights_say_and_nothing_else) {
       EXPECT_EQ(peer_may(access, what), access == right) << static_cast<int>(access) << ' ' << what;
 }
 
-TEST_F(verbs, R24_peers_reach_no_byte_beside_what_was_opened_to_them) {
+TEST_F(verbs, R24_peers_reach_only_the_registered_bytes) {
   cache cache(device.registrar(), {.monitor = monitor_choice::manual});
   auto lease = cache.acquire(memory.data() + 100, 1000, access_flags::remote_write);
   ASSERT_TRUE(lease) << describe(lease.error());
@@ -81,7 +81,7 @@ TEST_F(verbs, R24_peers_reach_no_byte_beside_what_was_opened_to_them) {
   EXPECT_NE(write(1101 - 64), IBV_WC_SUCCESS);
 }
 
-TEST_F(verbs, R25_limits_are_the_devices) {
+TEST_F(verbs, R25_limits_are_those_of_the_device) {
   ibv_device_attr says{};
   ASSERT_EQ(::ibv_query_device(device.context(), &says), 0);
   const auto registrar = device.registrar();
@@ -98,7 +98,7 @@ TEST_F(verbs, registers_with_relaxed_ordering) {
   EXPECT_TRUE(registrar.close(*made));
 }
 
-TEST_F(verbs, paging_on_demand_is_refused_unless_the_device_has_it) {
+TEST_F(verbs, on_demand_paging_is_refused_unless_the_device_supports_it) {
   const auto device_has = verbs_capabilities_of(device.context());
   ASSERT_TRUE(device_has);
   for (const auto& [paging, has] : {std::pair{verbs_paging::on_demand, device_has->on_demand_paging},
@@ -116,7 +116,7 @@ TEST_F(verbs, paging_on_demand_is_refused_unless_the_device_has_it) {
 }
 
 // This device has no dma-bufs: the registrar asks it, and the device refuses.
-TEST_F(verbs, dma_bufs_go_to_the_device_and_their_descriptors_are_closed) {
+TEST_F(verbs, dma_bufs_are_passed_to_the_device_and_their_descriptors_closed) {
   const auto before = open_descriptors();
   std::vector<range> asked;
   auto registrar = device.registrar({.dma_buf_of = [&](const range& one) -> std::optional<verbs_dma_buf> {
@@ -135,13 +135,13 @@ TEST_F(verbs, dma_bufs_go_to_the_device_and_their_descriptors_are_closed) {
   EXPECT_EQ(open_descriptors(), before);
 }
 
-TEST_F(verbs, R37_says_what_makes_fork_safe) {
+TEST_F(verbs, R37_make_verbs_fork_safe_returns_the_mechanism) {
   auto safe = make_verbs_fork_safe();
   ASSERT_TRUE(safe) << describe(safe.error());
   EXPECT_EQ(*safe, verbs_fork::kernel_copies) << "this kernel is newer than 5.12";
 }
 
-TEST_F(verbs, refuses_to_be_made_of_nothing) {
+TEST_F(verbs, null_domain_and_context_are_refused) {
   EXPECT_EQ(verbs_registrar::create(nullptr).error().code, errc::invalid_argument);
   EXPECT_EQ(verbs_capabilities_of(nullptr).error().code, errc::invalid_argument);
   EXPECT_EQ(device.registrar().close({}).error().code, errc::invalid_argument);
@@ -154,7 +154,7 @@ TEST_F(verbs, errors_of_closes_keep_their_errno) {
   EXPECT_EQ(refused_close(EINVAL).native, EINVAL);
 }
 
-TEST_F(verbs, R28_errors_say_which_limit_was_met) {
+TEST_F(verbs, R28_errors_name_the_limit_that_was_reached) {
   using ::pinfold::verbs::refused_open;
   for (const int native : {ENOMEM, EAGAIN, ENOSPC})
     EXPECT_EQ(refused_open(native, 0, false).code, errc::out_of_resources);

@@ -44,7 +44,7 @@ void expect_same(tool::workload of, std::size_t share, bool in_entries) {
   EXPECT_EQ(real.evicted, simulated.evictions) << of.name << " 1/" << share;
 }
 
-TEST(own_policy, the_simulation_misses_where_the_cache_does) {
+TEST(own_policy, simulation_misses_where_the_cache_misses) {
   for (const auto& one : tool::all_synthetic()) {
     auto of = one.make(tool::all_cost_models().front(), 1);
     of.name = one.name;

@@ -7,7 +7,7 @@
 #include "trace/replay/sieve.hpp"
 #include "trace/replay/simulate.hpp"
 
-#include "support/settings.hpp"
+#include "support/host/settings.hpp"
 
 #include <gtest/gtest.h>
 
@@ -75,7 +75,7 @@ TEST(policies, sieve_leaves_survivors_in_their_place) {
   EXPECT_EQ(evicted<tool::sieve>(alike(7, {0, 1, 2, 0, 3, 4, 5, 6}), 3), (objects{1, 2, 3, 4}));
 }
 
-TEST(policies, lru_is_as_a_list_has_it) {
+TEST(policies, lru_agrees_with_a_list) {
   std::mt19937_64 chance(test_seed());
   for (int round = 0; round < 20; ++round) {
     const auto of = random_one(chance, 40, 2000, true);
@@ -113,7 +113,7 @@ std::uint64_t fewest_misses(const workload& of, std::size_t at, const objects& c
   return best;
 }
 
-TEST(policies, offline_is_the_best_where_all_are_alike) {
+TEST(policies, offline_has_the_fewest_misses_with_equal_costs) {
   std::mt19937_64 chance(test_seed());
   for (int round = 0; round < 200; ++round) {
     const auto of = random_one(chance, 6, 14, true);
@@ -154,7 +154,7 @@ class watched : public policy {
   std::vector<bool> cached_;
 };
 
-TEST(policies, each_evicts_only_what_is_cached) {
+TEST(policies, each_policy_evicts_only_cached_objects) {
   std::mt19937_64 chance(test_seed());
   for (const auto& how : tool::all_policies()) {
     for (const bool same : {true, false}) {
@@ -170,7 +170,7 @@ TEST(policies, each_evicts_only_what_is_cached) {
   }
 }
 
-TEST(policies, none_is_better_than_offline_where_all_are_alike) {
+TEST(policies, no_policy_has_fewer_misses_than_offline_with_equal_costs) {
   std::mt19937_64 chance(test_seed());
   const auto of = random_one(chance, 200, 20000, true);
   const auto misses = [&](const tool::known_policy& how) { return tool::simulate(of, *how.make(of), 50).misses; };
@@ -180,7 +180,7 @@ TEST(policies, none_is_better_than_offline_where_all_are_alike) {
 }
 
 // Large and cheap objects against small and expensive ones: the policies that know costs keep the small ones.
-TEST(policies, those_that_know_costs_pay_less) {
+TEST(policies, cost_aware_policies_pay_less) {
   workload of;
   for (int i = 0; i < 64; ++i) of.objects.push_back({1, 1, 1000, 0});
   for (int i = 0; i < 64; ++i) of.objects.push_back({16, 16, 10, 0});
@@ -197,7 +197,7 @@ TEST(policies, those_that_know_costs_pay_less) {
 }
 
 // Where all costs are equal there is one queue, and the policy is second chance.
-TEST(policies, classes_are_second_chance_where_all_are_alike) {
+TEST(policies, classes_agree_with_second_chance_with_equal_costs) {
   std::mt19937_64 chance(test_seed());
   const auto of = random_one(chance, 500, 50000, true);
   std::vector<std::uint64_t> misses;

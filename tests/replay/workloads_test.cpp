@@ -32,7 +32,7 @@ constexpr const char* two_caches =
     "1.1 0 0x1000 1 0x1000 4096 200\n"
     "1.1 0 0x9000 1 0x9000 8192 hit\n";
 
-TEST(recorded_workload, registrations_are_objects_and_caches_are_apart) {
+TEST(recorded_workload, registrations_become_objects_of_one_workload_per_cache) {
   const auto all = tool::workloads_of(parsed(two_caches), nullptr);
   ASSERT_EQ(all.size(), 2U);
   EXPECT_EQ(all[0].name, "1.1 a");
@@ -45,14 +45,14 @@ TEST(recorded_workload, registrations_are_objects_and_caches_are_apart) {
   EXPECT_EQ(all[1].objects[0].open_ns, 900);
 }
 
-TEST(recorded_workload, costs_can_be_those_of_a_model) {
+TEST(recorded_workload, costs_can_be_taken_from_a_model) {
   const auto& model = tool::all_cost_models().front();
   const auto all = tool::workloads_of(parsed(two_caches), &model);
   EXPECT_DOUBLE_EQ(all[0].objects[0].open_ns, model.open_fixed + 4 * model.open_per_kib);
   EXPECT_DOUBLE_EQ(all[0].objects[0].close_ns, model.close_fixed + 4 * model.close_per_kib);
 }
 
-TEST(simulation, costs_are_opens_and_the_closes_of_evictions) {
+TEST(simulation, cost_is_the_sum_of_opens_and_closes_of_evictions) {
   tool::workload of;
   of.objects = {{10, 10, 100, 7}, {10, 10, 1000, 70}, {25, 25, 5, 3}};
   of.requests = {0, 0, 1, 0, 2};
@@ -65,7 +65,7 @@ TEST(simulation, costs_are_opens_and_the_closes_of_evictions) {
   EXPECT_DOUBLE_EQ(seen.cost_ns, 100 + (7 + 1000) + (70 + 100) + (5 + 3));
 }
 
-TEST(simulation, room_can_be_counted_in_entries) {
+TEST(simulation, budget_can_be_counted_in_entries) {
   tool::workload of;
   of.objects = {{10, 10, 1, 0}, {1000, 1000, 1, 0}, {10, 10, 1, 0}};
   of.requests = {0, 1, 2, 1};
@@ -77,7 +77,7 @@ TEST(simulation, room_can_be_counted_in_entries) {
   EXPECT_EQ(tool::simulate(of, weighed, 2).too_large, 4U);
 }
 
-TEST(simulation, misjudged_costs_are_believed_and_not_paid) {
+TEST(simulation, misjudged_costs_affect_the_policy_and_not_the_result) {
   tool::workload of;
   for (std::size_t i = 0; i < 200; ++i) of.objects.push_back({8, 8, 1000, 0});
   tool::misjudge(of, 10, 1);
@@ -96,7 +96,7 @@ TEST(simulation, misjudged_costs_are_believed_and_not_paid) {
   EXPECT_EQ(of.objects[0].density(), 125);
 }
 
-TEST(synthetic_workload, the_same_seed_makes_the_same) {
+TEST(synthetic_workload, same_seed_makes_the_same_requests) {
   const auto& costs = tool::all_cost_models().front();
   for (const auto& one : tool::all_synthetic()) {
     const auto first = one.make(costs, 5);

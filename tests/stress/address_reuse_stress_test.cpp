@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One thread unmaps, another gets the address as soon as it can, and asks the cache: R30, for a long time.
-#include "support/process_limits.hpp"
-#include "support/raw_calls.hpp"
-#include "support/settings.hpp"
-#include "support/watchdog.hpp"
+#include "support/host/process_limits.hpp"
+#include "support/host/raw_calls.hpp"
+#include "support/host/settings.hpp"
+#include "support/host/watchdog.hpp"
 
 #include <pinfold/cache.hpp>
 #include <pinfold/monitors/announce.hpp>
@@ -195,7 +195,7 @@ race::outcome outcome_of(const protocol& how, placement where, std::string& moni
 
 class address_reuse : public ::testing::TestWithParam<std::tuple<protocol, placement>> {};
 
-TEST_P(address_reuse, R30_no_registration_of_before) {
+TEST_P(address_reuse, R30_no_stale_registration_is_returned_for_a_reused_address) {
   const auto& [how, where] = GetParam();
   if (where == placement::two_cpus && !has_two_cpus()) GTEST_SKIP() << "only one CPU";
   std::string monitors;
@@ -214,7 +214,7 @@ INSTANTIATE_TEST_SUITE_P(by, address_reuse,
                          });
 
 // The other tests of this file can fail.
-TEST(address_reuse, an_announcement_after_the_call_is_too_late) {
+TEST(address_reuse, announcement_after_the_call_gives_stale_registrations) {
   const protocol naive{"told afterwards", monitor_choice::manual, false, unmap, false, true};
   std::string monitors;
   EXPECT_GT(outcome_of(naive, placement::one_cpu, monitors).stale, 0U);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Caches that begin while another thread's last one ends (R53): each gets the same monitors as every other cache.
-#include "support/sanitized.hpp"
-#include "support/settings.hpp"
-#include "support/watchdog.hpp"
+#include "support/host/sanitized.hpp"
+#include "support/host/settings.hpp"
+#include "support/host/watchdog.hpp"
 
 #include <pinfold/cache.hpp>
 #include <pinfold/registrars/null.hpp>
@@ -67,7 +67,7 @@ void unmap_all_day(std::atomic<bool>& stop) {
   }
 }
 
-TEST(cache_life, R53_a_cache_made_while_the_last_other_ends_has_all_monitors) {
+TEST(cache_life, R53_cache_made_while_the_last_one_ends_has_all_monitors) {
   const auto expected = monitors_now();
   if (expected.starts_with("none")) GTEST_SKIP() << expected;
   outcome seen;

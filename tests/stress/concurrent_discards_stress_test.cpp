@@ -2,10 +2,10 @@
 // Several threads discard memory at the same time, each a buffer of its own, and acquire it again at once: R55. One
 // read of userfaultfd can release several callers, so each of them has to find its own event, in its own program order,
 // without any help from a probe (`strict`).
-#include "support/process_limits.hpp"
-#include "support/raw_calls.hpp"
-#include "support/settings.hpp"
-#include "support/watchdog.hpp"
+#include "support/host/process_limits.hpp"
+#include "support/host/raw_calls.hpp"
+#include "support/host/settings.hpp"
+#include "support/host/watchdog.hpp"
 
 #include <pinfold/cache.hpp>
 
@@ -99,7 +99,7 @@ class concurrent_discards : public ::testing::TestWithParam<shape> {
   counts all_;
 };
 
-TEST_P(concurrent_discards, R55_each_thread_finds_its_own_event) {
+TEST_P(concurrent_discards, R55_each_thread_observes_its_own_discard) {
   if (GetParam().discard != discard_through_libc && !has_raw_calls) GTEST_SKIP() << "no inline system calls here";
   pinfold::cache<counting_registrar> cache({}, {.monitor = GetParam().monitor, .strict = GetParam().strict});
   if (cache.monitors().find("userfaultfd") == std::string::npos || cache.monitors().starts_with("none"))

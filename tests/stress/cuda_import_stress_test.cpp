@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Does the same as import_cache_stress_test.cpp, over GPU memory of two other processes: all three kinds of it.
-#include "support/cuda_test.hpp"
-#include "support/import_arena.hpp"
+#include "support/fixtures/cuda_test.hpp"
+#include "support/fixtures/import_arena.hpp"
 
 namespace pinfold::testing {
 namespace {
@@ -85,7 +85,7 @@ class cuda_import_stress : public ::testing::Test {
 using sources = ::testing::Types<cuda_source<second_open::counted>, cuda_source<second_open::refused>>;
 TYPED_TEST_SUITE(cuda_import_stress, sources);
 
-TYPED_TEST(cuda_import_stress, never_hangs_leaks_or_gives_wrong_bytes) { run_in_every_mode<TypeParam>(); }
+TYPED_TEST(cuda_import_stress, threads_never_hang_leak_or_read_wrong_bytes) { run_in_every_mode<TypeParam>(); }
 
 }  // namespace
 }  // namespace pinfold::testing

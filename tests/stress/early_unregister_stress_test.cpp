@@ -2,9 +2,9 @@
 // One thread unmaps memory and maps it again, while another registers it all the time: a race in the program, of which
 // nothing may stay in the cache (R30). A hook that took the memory out of userfaultfd's watch after posting the event
 // would leave unwatched registrations behind.
-#include "support/process_limits.hpp"
-#include "support/settings.hpp"
-#include "support/watchdog.hpp"
+#include "support/host/process_limits.hpp"
+#include "support/host/settings.hpp"
+#include "support/host/watchdog.hpp"
 
 #include <pinfold/cache.hpp>
 
@@ -48,7 +48,7 @@ bool map() {
   return ::mmap(place(), bytes, PROT_READ | PROT_WRITE, flags, -1, 0) != MAP_FAILED;
 }
 
-TEST(early_unregister, R30_what_is_registered_while_it_is_unmapped_does_not_stay) {
+TEST(early_unregister, R30_memory_registered_during_its_munmap_is_not_kept) {
   pinfold::cache<content_registrar> cache(content_registrar{},
                                           {.monitor = monitor_choice::hooks | monitor_choice::userfaultfd});
   if (cache.monitors().starts_with("none")) GTEST_SKIP() << cache.monitors();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Forks a process in which another thread makes the first cache: a thread that the child does not have must not hold
 // the once-only initialisation for ever. A program of its own: its process must not have had a cache before.
-#include "support/child_process.hpp"
-#include "support/sanitized.hpp"
+#include "support/host/sanitized.hpp"
+#include "support/processes/child_process.hpp"
 
 #include <pinfold/cache.hpp>
 #include <pinfold/registrars/null.hpp>
@@ -36,7 +36,7 @@ int fork_while_a_cache_is_made(monitor_choice monitor, std::chrono::microseconds
 
 class first_cache : public ::testing::TestWithParam<monitor_choice> {};
 
-TEST_P(first_cache, R37_a_fork_while_it_is_made_leaves_the_child_able_to_make_its_own) {
+TEST_P(first_cache, R37_fork_while_the_first_cache_is_made_lets_the_child_make_its_own) {
   if (thread_sanitized && GetParam() == monitor_choice::automatic)
     GTEST_SKIP() << "ThreadSanitizer's own lock around dlopen stays taken in a child";
   constexpr int forks = sanitized ? 10 : 60;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Another library that changes libc's munmap in one thread while the hooks are installed again in another (R53): both
 // make the page writable and then read-only. Neither thread may write when the other has just made it read-only.
-#include "support/hooked.hpp"
-#include "support/in_child.hpp"
-#include "support/settings.hpp"
+#include "support/fixtures/hooked.hpp"
+#include "support/host/settings.hpp"
+#include "support/processes/in_child.hpp"
 
 #include <gtest/gtest.h>
 
@@ -76,9 +76,9 @@ void change_both() {
   EXPECT_TRUE((*hooks)->works());
 }
 
-TEST(foreign_patch_stress, R53_hooks_are_installed_again_beside_changes_of_the_same_page) { run_in_child(change_both); }
+TEST(foreign_patch_stress, R53_hooks_are_installed_again_during_changes_of_the_same_page) { run_in_child(change_both); }
 
-TEST(foreign_patch_stress, R53_the_same_on_one_processor) {
+TEST(foreign_patch_stress, R53_hooks_are_installed_again_during_changes_on_one_processor) {
   run_in_child([] {
     stay_on_one_processor();
     change_both();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Forks a process whose threads are in the middle of hits, misses and closes: the child finds the cache closed and
 // never waits for a lock that no thread of it will release, and the parent is not affected.
-#include "support/child_process.hpp"
-#include "support/local_fixture.hpp"
-#include "support/sanitized.hpp"
-#include "support/settings.hpp"
-#include "support/watchdog.hpp"
+#include "support/fixtures/local_fixture.hpp"
+#include "support/host/sanitized.hpp"
+#include "support/host/settings.hpp"
+#include "support/host/watchdog.hpp"
+#include "support/processes/child_process.hpp"
 
 #include <memory>
 #include <random>
@@ -45,7 +45,7 @@ int use_what_was_inherited(fixture& in, cache_type::lease& held) {
   return 0;
 }
 
-TEST(fork, R37_of_a_busy_cache_with_leases_out_leaves_both_sides_sound) {
+TEST(fork, R37_fork_of_a_busy_cache_leaves_parent_and_child_sound) {
   fixture in({.max_count = budget});
   auto held = in.acquire(region, region + 4096);
   ASSERT_TRUE(held);

@@ -6,9 +6,9 @@
 // Without PINFOLD_TEST_SECONDS all tests together take ten seconds; with it, each takes that long. PINFOLD_TEST_SEED
 // replays the choices of each thread; PINFOLD_FUZZ_ONLY limits the choices (hazard_fuzz/filter.hpp).
 #include "stress/hazard_fuzz/round.hpp"
-#include "support/reused_address.hpp"
-#include "support/sanitized.hpp"
-#include "support/settings.hpp"
+#include "support/fixtures/reused_address.hpp"
+#include "support/host/sanitized.hpp"
+#include "support/host/settings.hpp"
 
 #include <gtest/gtest.h>
 
@@ -117,7 +117,7 @@ void hazard_fuzz_on::run_rounds(const watch_case& who, const watching& by, std::
   }
 }
 
-TEST_P(hazard_fuzz_of, R30_R55_no_lease_on_memory_of_before) {
+TEST_P(hazard_fuzz_of, R30_R55_no_lease_is_on_replaced_memory) {
   const auto& [who, where] = GetParam();
   const on_one_cpu here(where == placement::one_cpu);
   program_steps::own_arenas();
@@ -142,7 +142,7 @@ INSTANTIATE_TEST_SUITE_P(watched_by, hazard_fuzz_of,
                          });
 
 // The control: no monitor invalidates these registrations. A fault that is not found here would not be found elsewhere.
-TEST_F(hazard_fuzz_on, finds_memory_of_before_where_no_monitor_tells) {
+TEST_F(hazard_fuzz_on, fuzzer_finds_stale_leases_without_a_monitor) {
   const watch_case unannounced{"unannounced", nullptr, monitor_choice::manual};
   const auto all = monitor_choice::hooks | monitor_choice::userfaultfd | monitor_choice::bpf;
   program_steps::own_arenas();

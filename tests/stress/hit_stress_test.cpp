@@ -21,9 +21,9 @@ inline void dawdle() noexcept {
 #define PINFOLD_SYNC_POINT(name) ::pinfold::testing::dawdle()
 
 #include "core/sync_point.hpp"
-#include "support/cache_checks.hpp"
-#include "support/settings.hpp"
-#include "support/watchdog.hpp"
+#include "support/fixtures/cache_checks.hpp"
+#include "support/host/settings.hpp"
+#include "support/host/watchdog.hpp"
 
 #include <pinfold/cache.hpp>
 #include <pinfold/monitors/announce.hpp>
@@ -227,7 +227,7 @@ void run(std::size_t budget, std::uint64_t threads, std::chrono::milliseconds ea
   all.finish();
 }
 
-TEST(hit_stress, nothing_is_closed_under_a_lease_and_nothing_stays_open) {
+TEST(hit_stress, no_entry_is_closed_under_a_lease_or_left_open) {
   const auto each = std::chrono::milliseconds(stress_time()) / 6;
   for (const std::uint64_t threads : {2U, 3U, 8U})
     for (const std::size_t budget : {std::size_t{0}, 3 * regions}) run(budget, threads, each);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Many threads, with more regions than room, and handles that are replaced meanwhile: no hang, no leak, no wrong byte.
-#include "support/import_arena.hpp"
+#include "support/fixtures/import_arena.hpp"
 
 #include <pinfold/importers/memfd.hpp>
 
@@ -80,7 +80,7 @@ class import_cache_stress : public ::testing::Test {};
 using sources = ::testing::Types<fake_source, memfd_source>;
 TYPED_TEST_SUITE(import_cache_stress, sources);
 
-TYPED_TEST(import_cache_stress, never_hangs_leaks_or_gives_wrong_bytes) { run_in_every_mode<TypeParam>(); }
+TYPED_TEST(import_cache_stress, threads_never_hang_leak_or_read_wrong_bytes) { run_in_every_mode<TypeParam>(); }
 
 }  // namespace
 }  // namespace pinfold::testing

@@ -2,10 +2,10 @@
 // Children that share the parent's memory (vfork, CLONE_VM) and are killed while they unmap some of it. The kernel
 // drops the event of a caller that dies before the event is read: userfaultfd alone loses it, and `docs/monitors.md`
 // says how often. Hooks post before the call, so nothing is lost where the child calls libc.
-#include "support/raw_calls.hpp"
-#include "support/sanitized.hpp"
-#include "support/settings.hpp"
-#include "support/watchdog.hpp"
+#include "support/host/raw_calls.hpp"
+#include "support/host/sanitized.hpp"
+#include "support/host/settings.hpp"
+#include "support/host/watchdog.hpp"
 
 #include <pinfold/cache.hpp>
 #include <pinfold/registrars/null.hpp>
@@ -116,13 +116,13 @@ struct killed_children : ::testing::Test {
   }
 };
 
-TEST_F(killed_children, R30_lose_nothing_where_they_call_libc) {
+TEST_F(killed_children, R30_killed_children_lose_no_event_of_calls_through_libc) {
   many_children(true);
   EXPECT_EQ(killed.lost, 0U);
 }
 
 // The printed counts of killed children are the documented limit; they depend on how soon the monitor's thread runs.
-TEST_F(killed_children, R30_by_an_inline_call_lose_nothing_where_they_live) {
+TEST_F(killed_children, R30_surviving_children_lose_no_event_of_inline_calls) {
   if (!has_raw_calls) GTEST_SKIP() << "no inline system calls here";
   many_children(false);
 }

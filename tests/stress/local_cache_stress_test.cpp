@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Threads that register overlapping memory while others replace it, in two caches, one of which is destroyed and made
 // again: no stale registration, no hang, no leak.
-#include "support/local_fixture.hpp"
-#include "support/settings.hpp"
-#include "support/short_lived_cache.hpp"
-#include "support/watchdog.hpp"
+#include "support/fixtures/local_fixture.hpp"
+#include "support/fixtures/short_lived_cache.hpp"
+#include "support/host/settings.hpp"
+#include "support/host/watchdog.hpp"
 
 #include <pinfold/monitors/announce.hpp>
 
@@ -212,7 +212,7 @@ class arena {
   pinfold::cache<versioned_registrar> cache;
 };
 
-TEST(local_cache_stress, never_stale_never_hangs_leaks_nothing) {
+TEST(local_cache_stress, threads_never_hang_leak_or_get_stale_registrations) {
   const auto each = std::chrono::milliseconds(stress_time()) / 4;
   for (const std::uint64_t threads : {2U, 8U})
     for (const auto closes : {close_policy::immediate, close_policy::deferred}) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Events from everywhere: inside malloc, in signal handlers, while libraries are loaded and unloaded, around forks;
 // with caches, and so monitors, that begin and end meanwhile. No thread may wait for ever (R35, R37).
-#include "support/child_process.hpp"
-#include "support/fake_registrar.hpp"
-#include "support/process_limits.hpp"
-#include "support/settings.hpp"
-#include "support/watchdog.hpp"
+#include "support/doubles/fake_registrar.hpp"
+#include "support/host/process_limits.hpp"
+#include "support/host/settings.hpp"
+#include "support/host/watchdog.hpp"
+#include "support/processes/child_process.hpp"
 
 #include <pinfold/cache.hpp>
 
@@ -183,7 +183,7 @@ class monitor_deadlock : public ::testing::TestWithParam<watched_by> {
   watchdog guard_{std::chrono::seconds(60), [this] { report(); }};
 };
 
-TEST_P(monitor_deadlock, R35_R37_every_thread_goes_on) {
+TEST_P(monitor_deadlock, R35_R37_no_thread_deadlocks_with_the_monitors) {
   const signals handler;
   const auto until = std::chrono::steady_clock::now() + stress_time(2);
   int forks = 0;
@@ -209,7 +209,7 @@ TEST_P(monitor_deadlock, R35_R37_every_thread_goes_on) {
 }
 
 // The last cache ends, and the monitors with it, and another begins, while all the other threads unmap.
-TEST_P(monitor_deadlock, R35_monitors_end_and_begin_while_threads_unmap) {
+TEST_P(monitor_deadlock, R35_monitors_stop_and_start_while_threads_unmap) {
   const auto until = std::chrono::steady_clock::now() + stress_time(4);
   std::vector<std::jthread> all;
   for (std::size_t i = 0; i + 1 < threads; ++i)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Thousands of threads that begin, hit, leave leases to others and end: nothing is lost, and a ledger made for one
 // thread serves later ones.
-#include "support/local_fixture.hpp"
-#include "support/sanitized.hpp"
-#include "support/settings.hpp"
-#include "support/watchdog.hpp"
+#include "support/fixtures/local_fixture.hpp"
+#include "support/host/sanitized.hpp"
+#include "support/host/settings.hpp"
+#include "support/host/watchdog.hpp"
 
 #include <pinfold/detail/ledger.hpp>
 
@@ -85,7 +85,7 @@ struct arena {
   }
 };
 
-TEST(short_threads, leave_nothing_open_and_no_memory_behind_each) {
+TEST(short_threads, short_threads_leave_no_open_entry_and_share_ledgers) {
   arena in;
   watchdog guard(std::chrono::seconds(30),
                  [&] { std::fprintf(stderr, "%s\n", describe(in.all.cache.statistics()).c_str()); });

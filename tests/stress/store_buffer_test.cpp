@@ -3,7 +3,7 @@
 // word and then loads the pins. Without the barrier both may see the old values; with it they never do. The test shows
 // both cases, so it can fail.
 #include "core/barrier.hpp"
-#include "support/settings.hpp"
+#include "support/host/settings.hpp"
 
 #include <pinfold/detail/ledger.hpp>
 
@@ -79,7 +79,7 @@ class duel {
   bool saw_live_ = false;
 };
 
-TEST(store_buffer, the_barrier_makes_one_of_them_see_the_other) {
+TEST(store_buffer, barrier_makes_one_thread_observe_the_other) {
 #if defined(PINFOLD_THREAD_SANITIZER)
   GTEST_SKIP() << "its builds pin with locked instructions, which are barriers";
 #endif

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The userfaultfd monitor on the real kernel, for a long time: addresses that are used again, and threads that unmap,
 // fork and end while the monitor begins and ends.
-#include "support/child_process.hpp"
-#include "support/reused_address.hpp"
-#include "support/settings.hpp"
-#include "support/watchdog.hpp"
+#include "support/fixtures/reused_address.hpp"
+#include "support/host/settings.hpp"
+#include "support/host/watchdog.hpp"
+#include "support/processes/child_process.hpp"
 
 #include <random>
 
@@ -38,7 +38,7 @@ class userfaultfd_stress : public ::testing::Test {
   watchdog guard{std::chrono::seconds(30), [] {}};
 };
 
-TEST_F(userfaultfd_stress, R30_nothing_stale_in_the_thread_that_unmapped) {
+TEST_F(userfaultfd_stress, R30_thread_that_unmapped_finds_no_stale_registration) {
   for (const bool pinned : {false, true}) {
     const on_one_cpu here(pinned);
     in.monitor.reset();
@@ -50,7 +50,7 @@ TEST_F(userfaultfd_stress, R30_nothing_stale_in_the_thread_that_unmapped) {
   }
 }
 
-TEST_F(userfaultfd_stress, R30_nothing_stale_in_another_thread_that_settles) {
+TEST_F(userfaultfd_stress, R30_thread_that_waits_for_events_finds_no_stale_registration) {
   for (const bool pinned : {false, true}) {
     const on_one_cpu here(pinned);
     in.monitor.reset();
@@ -63,13 +63,13 @@ TEST_F(userfaultfd_stress, R30_nothing_stale_in_another_thread_that_settles) {
 }
 
 // What `settle` prevents. The test prints how often, and judges nothing.
-TEST_F(userfaultfd_stress, two_threads_that_do_not_settle) {
+TEST_F(userfaultfd_stress, stale_registrations_without_wait_for_events_are_counted) {
   std::size_t rounds = 0;
   const auto stale = memory(false).by_two_threads(for_a_while(rounds, 8));
   report("two threads, not settled", stale, rounds);
 }
 
-TEST_F(userfaultfd_stress, what_reads_before_it_says_so_is_caught) {
+TEST_F(userfaultfd_stress, monitor_that_reads_before_it_reserves_a_number_is_detected) {
   const on_one_cpu here;
   const naive_monitor naive(in.event_log);
   std::size_t rounds = 0;
@@ -101,7 +101,7 @@ void use_memory(const std::stop_token& stop, invalidation::monitor& watching, st
   }
 }
 
-TEST_F(userfaultfd_stress, R35_R37_no_thread_waits_for_ever) {
+TEST_F(userfaultfd_stress, R35_R37_no_thread_waits_forever) {
   const auto seed = test_seed();
   std::size_t rounds = 0;
   for (const auto on = for_a_while(rounds, 2); on();) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Requests of absurd lengths, and of honest large ones: their cost does not depend on the length (R59).
-#include "support/local_fixture.hpp"
-#include "support/process_limits.hpp"
+#include "support/fixtures/local_fixture.hpp"
+#include "support/host/process_limits.hpp"
 
 #include <ctime>
 #include <fstream>
@@ -38,7 +38,7 @@ struct cost {
   }
 };
 
-TEST(absurd_length, R59_above_the_budget_it_is_refused_before_anything_else) {
+TEST(absurd_length, R59_range_above_the_budget_is_refused_without_a_driver_call) {
   local_fixture f({.max_bytes = 1U << 20U});
   const cost of_all;
   EXPECT_EQ(f.acquire(0x10000, 0x10000 + absurd).error().code, errc::larger_than_budget);
@@ -46,7 +46,7 @@ TEST(absurd_length, R59_above_the_budget_it_is_refused_before_anything_else) {
   of_all.expect_small();
 }
 
-TEST(absurd_length, R59_above_the_registrars_limit_it_is_refused_before_anything_else) {
+TEST(absurd_length, R59_range_above_the_registrars_limit_is_refused_at_once) {
   local_fixture f;
   f.device->limits.max_bytes = 1U << 30U;
   const cost of_all;
@@ -54,7 +54,7 @@ TEST(absurd_length, R59_above_the_registrars_limit_it_is_refused_before_anything
   of_all.expect_small();
 }
 
-TEST(absurd_length, R59_without_limits_it_is_for_the_registrar_to_refuse) {
+TEST(absurd_length, R59_range_without_limits_is_refused_by_the_registrar) {
   local_fixture f;
   f.device->fail_opens([](const range&, access_flags) { return std::optional(error{errc::invalid_range}); });
   const cost of_all;
@@ -63,7 +63,7 @@ TEST(absurd_length, R59_without_limits_it_is_for_the_registrar_to_refuse) {
   EXPECT_EQ(f.device->calls, 1U);
 }
 
-TEST(absurd_length, R59_memory_that_is_not_mapped_does_not_come_to_the_registrar) {
+TEST(absurd_length, R59_unmapped_memory_is_refused_without_a_driver_call) {
   auto device = std::make_shared<fake_device>();
   pinfold::cache cache(fake_registrar{device}, {.monitor = monitor_choice::hooks});
   if (cache.monitors() != "hooks") GTEST_SKIP() << cache.monitors();
@@ -77,7 +77,7 @@ TEST(absurd_length, R59_memory_that_is_not_mapped_does_not_come_to_the_registrar
   ::munmap(page, 4096);
 }
 
-TEST(absurd_length, R59_an_honest_terabyte_is_registered_at_once) {
+TEST(absurd_length, R59_mapped_terabyte_is_registered_at_once) {
   void* const memory = ::mmap(nullptr, large, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) GTEST_SKIP() << "no address space for it";
   auto device = std::make_shared<fake_device>();
@@ -97,7 +97,7 @@ TEST(absurd_length, R59_an_honest_terabyte_is_registered_at_once) {
 }
 
 // A request of any length that no entry serves is not compared with all the entries that it overlaps.
-TEST(absurd_length, R59_a_find_of_everything_costs_no_more_than_one_of_a_page) {
+TEST(absurd_length, R59_find_of_a_huge_range_costs_no_more_than_find_of_a_page) {
   local_fixture f;
   constexpr std::uintptr_t base = 0x10000000;
   for (std::uintptr_t i = 0; i < 20'000; ++i) ASSERT_TRUE(f.acquire(base + i * 0x10000, base + i * 0x10000 + 0x1000));

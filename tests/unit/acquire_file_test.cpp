@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `acquire_options::file`: a descriptor of another file than the caller says is refused.
 #include "os/procmap.hpp"
-#include "support/local_fixture.hpp"
+#include "support/fixtures/local_fixture.hpp"
 
 #include <array>
 #include <fcntl.h>
@@ -38,12 +38,12 @@ void expect_refused(void* memory, int file) {
   EXPECT_EQ(f.cache.statistics().acquires, f.cache.statistics().failed_acquires);
 }
 
-TEST(acquire_file, R59_one_that_is_not_open_is_refused) {
+TEST(acquire_file, R59_descriptor_that_is_not_open_is_refused) {
   const mapped_memfd memory;
   expect_refused(memory.data, 9999);
 }
 
-TEST(acquire_file, R59_what_has_no_pages_is_refused) {
+TEST(acquire_file, R59_descriptor_of_a_pipe_is_refused) {
   const mapped_memfd memory;
   std::array<int, 2> ends{};
   ASSERT_EQ(::pipe(ends.data()), 0);
@@ -51,7 +51,7 @@ TEST(acquire_file, R59_what_has_no_pages_is_refused) {
   for (const int end : ends) ::close(end);
 }
 
-TEST(acquire_file, R59_a_memfd_that_is_not_mapped_there_is_refused) {
+TEST(acquire_file, R59_descriptor_of_a_memfd_not_mapped_in_the_range_is_refused) {
   const mapped_memfd memory;
   const mapped_memfd other;
   if (!detail::mapping_at(detail::own_maps(), reinterpret_cast<std::uintptr_t>(memory.data)))
@@ -59,13 +59,13 @@ TEST(acquire_file, R59_a_memfd_that_is_not_mapped_there_is_refused) {
   expect_refused(memory.data, other.file);
 }
 
-TEST(acquire_file, the_right_one_is_taken) {
+TEST(acquire_file, descriptor_of_the_mapped_memfd_is_accepted) {
   const mapped_memfd memory;
   local_fixture f;
   EXPECT_TRUE(f.cache.acquire(memory.data, page, local_access, {.file = memory.file}));
 }
 
-TEST(acquire_file, files_without_seals_are_taken_at_their_word) {
+TEST(acquire_file, descriptor_of_a_file_without_seals_is_accepted_unverified) {
   const mapped_memfd memory;
   local_fixture f;
   const int program = ::open("/proc/self/exe", O_RDONLY | O_CLOEXEC);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What backs memory: recognised by identity and not by name (R30).
 #include "os/backing.hpp"
-#include "support/child_process.hpp"
+#include "support/processes/child_process.hpp"
 
 #include <gtest/gtest.h>
 
@@ -34,14 +34,14 @@ TEST(backing, R30_private_anonymous_memory_is_the_processs_own) {
   ::munmap(memory, page);
 }
 
-TEST(backing, R30_shared_anonymous_memory_is_not) {
+TEST(backing, R30_shared_anonymous_memory_is_shared) {
   void* const memory = ::mmap(nullptr, page, usable, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   EXPECT_EQ(backing_of(at(memory)), backing::shared);
   ::munmap(memory, page);
 }
 
 // The kernel lists a segment's id as its inode, and the first segment of each IPC namespace has the id 0.
-TEST(backing, R30_the_first_segment_of_an_ipc_namespace_is_not) {
+TEST(backing, R30_first_segment_of_an_ipc_namespace_is_shared) {
   testing::child_process child([](testing::line&) {
     if (::unshare(CLONE_NEWIPC) != 0 && ::unshare(CLONE_NEWUSER | CLONE_NEWIPC) != 0) return 77;
     const int segment = ::shmget(IPC_PRIVATE, page, 0600);
@@ -66,7 +66,7 @@ TEST(backing, R30_private_memory_in_huge_pages_is_the_processs_own) {
 }
 
 // The kernel lists a file that is the root of its mount, or lies at the root, by that name alone.
-TEST(backing, R30_a_file_with_the_name_of_huge_memory_is_not) {
+TEST(backing, R30_file_named_anon_hugepage_is_shared) {
   testing::child_process child([](testing::line&) {
     if (::unshare(CLONE_NEWNS) != 0 && ::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return 77;
     std::array<char, 32> folder{"/tmp/pinfold-backing-XXXXXX"};
@@ -95,7 +95,7 @@ TEST(backing, R30_data_of_the_program_and_of_libraries_is_program_data) {
   EXPECT_EQ(backing_of({library, library + page}), backing::program);
 }
 
-TEST(backing, R30_a_data_file_named_like_a_library_is_not) {
+TEST(backing, R30_data_file_named_like_a_library_is_shared) {
   std::array<char, 40> name{"/tmp/pinfold-backing-XXXXXX.so.db"};
   const int file = ::mkstemps(name.data(), 6);
   ASSERT_GE(file, 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A batch that runs out of memory at each of its allocations: R26.
-#include "support/local_fixture.hpp"
-#include "support/sanitized.hpp"
+#include "support/fixtures/local_fixture.hpp"
+#include "support/host/sanitized.hpp"
 
 #include <atomic>
 #include <cstdlib>
@@ -55,7 +55,7 @@ struct counting_registrar {
   [[nodiscard]] result<void> close(const registration_type&) noexcept { return --*live, result<void>(); }
 };
 
-TEST(batch_memory, R26_without_memory_nothing_is_held) {
+TEST(batch_memory, R26_batch_that_runs_out_of_memory_holds_no_lease) {
   if (sanitized) GTEST_SKIP() << "the sanitizer has an operator new of its own";
   const auto all = blocks(20);
   int failures = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Many ranges at once (R26).
-#include "support/local_fixture.hpp"
-#include "support/room_for_threads.hpp"
-#include "support/settings.hpp"
+#include "support/fixtures/local_fixture.hpp"
+#include "support/host/room_for_threads.hpp"
+#include "support/host/settings.hpp"
 
 #include <chrono>
 #include <condition_variable>
@@ -88,7 +88,7 @@ TEST(batch, R26_merging_stops_where_the_whole_pages_would_be_too_large) {
       << "what is exact, is not rounded";
 }
 
-TEST(batch, R26_all_or_nothing) {
+TEST(batch, R26_batch_with_a_failed_member_holds_no_lease) {
   local_fixture f;
   f.device->fail_opens([](const range& memory, access_flags) -> std::optional<error> {
     if (memory.begin != 0x100000 + 500 * 0x10000) return std::nullopt;
@@ -106,7 +106,7 @@ TEST(batch, R26_all_or_nothing) {
   f.expect_sound();
 }
 
-TEST(batch, R26_several_slots_with_one_call) {
+TEST(batch, R26_open_many_registers_several_ranges_in_one_call) {
   local_fixture<fake_group_registrar> f;
   auto batch = f.cache.acquire_batch(blocks(10'000, 4096), local_access, {.workers = 1});
   ASSERT_TRUE(batch);
@@ -118,7 +118,7 @@ TEST(batch, R26_several_slots_with_one_call) {
   f.expect_sound();
 }
 
-TEST(batch, R26_a_group_that_runs_out_of_resources_evicts_and_goes_on) {
+TEST(batch, R26_group_that_runs_out_of_resources_evicts_and_retries) {
   local_fixture<fake_group_registrar> f;
   for (const auto& one : blocks(40, 64, 0x1000)) f.touch(0x90000000 + one.begin, 0x90000000 + one.end);
   f.device->capacity = 100;
@@ -191,7 +191,7 @@ class meeting_registrar : public fake_registrar {
   std::shared_ptr<meeting_place> place_ = std::make_shared<meeting_place>(4);
 };
 
-TEST(batch, R26_without_open_many_each_worker_takes_one_at_a_time) {
+TEST(batch, R26_each_worker_without_open_many_opens_one_range_at_a_time) {
   local_fixture<meeting_registrar> f;
   auto batch = f.cache.acquire_batch(blocks(4, 64), local_access, {.workers = 4});
   EXPECT_TRUE(batch) << describe(batch.error());
@@ -203,7 +203,7 @@ TEST(batch, R26_with_open_many_workers_take_whole_groups) {
   EXPECT_EQ(f.device->calls, 10U);
 }
 
-TEST(batch, progress_is_told_on_the_callers_thread) {
+TEST(batch, progress_callback_runs_on_the_callers_thread) {
   local_fixture f;
   const auto here = std::this_thread::get_id();
   std::size_t last = 0;
@@ -218,7 +218,7 @@ TEST(batch, progress_is_told_on_the_callers_thread) {
   EXPECT_EQ(last, 1000U) << "whichever thread did the last of them";
 }
 
-TEST(batch, R26_throwing_progress_leaves_nothing_held) {
+TEST(batch, R26_throwing_progress_callback_leaves_no_lease) {
   local_fixture f;
   const auto progress = [](std::size_t, std::size_t) { throw std::bad_alloc(); };
   auto batch = f.cache.acquire_batch(blocks(1000, 64), local_access, {.workers = 2, .progress = progress});
@@ -228,14 +228,14 @@ TEST(batch, R26_throwing_progress_leaves_nothing_held) {
   f.expect_sound();
 }
 
-TEST(batch, R26_more_ranges_than_can_be_numbered_are_refused) {
+TEST(batch, R26_batch_of_2_to_the_32_ranges_is_refused) {
   local_fixture f;
   const std::vector<range> some = blocks(1, 64);
   const std::span<const range> too_many(some.data(), std::size_t{1} << 32U);  // only `some` may be read
   EXPECT_EQ(f.cache.acquire_batch(too_many).error().code, errc::too_large);
 }
 
-TEST(batch, R26_goes_on_without_more_threads) {
+TEST(batch, R26_batch_succeeds_when_no_thread_can_be_started) {
   if (sanitized) GTEST_SKIP() << "the sanitizer needs the address space for itself";
   local_fixture f;
   const room_for_threads none(0);

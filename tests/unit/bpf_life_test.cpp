@@ -3,9 +3,9 @@
 // Skipped where the programs cannot be loaded.
 #include "monitors/bpf/bpf.hpp"
 #include "monitors/bpf/slots.hpp"
-#include "support/bpf_events.hpp"
-#include "support/child_process.hpp"
-#include "support/privileges.hpp"
+#include "support/fixtures/bpf_events.hpp"
+#include "support/host/privileges.hpp"
+#include "support/processes/child_process.hpp"
 
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ using monitors::bpf_monitor;
 constexpr std::size_t page = 4096;
 constexpr std::size_t bytes = 8 * page;
 
-TEST_F(bpf, R37_child_of_fork_is_not_heard_and_hears_nothing) {
+TEST_F(bpf, R37_fork_child_causes_no_events_in_the_parent_and_reads_none) {
   memory at(bytes);
   events seen(*monitor);
   auto* const watching = monitor.get();
@@ -46,7 +46,7 @@ TEST_F(bpf, R37_child_of_fork_is_not_heard_and_hears_nothing) {
   EXPECT_TRUE(monitor->works());
 }
 
-TEST_F(bpf, R37_child_may_have_a_monitor_of_its_own) {
+TEST_F(bpf, R37_fork_child_can_load_its_own_monitor) {
   auto* const parents = monitor.release();
   child_process child([&](line&) {
     delete parents;
@@ -65,7 +65,7 @@ TEST_F(bpf, R37_child_may_have_a_monitor_of_its_own) {
   EXPECT_TRUE(seen.take_cover(at.all())) << "the child has undone nothing of ours";
 }
 
-TEST_F(bpf, R35_more_than_the_ring_holds_means_everything) {
+TEST_F(bpf, R35_ring_overflow_invalidates_all_memory) {
   memory at(bytes);
   events seen(*monitor);
   for (int i = 0; i < pinfold_records + 1; ++i) ::madvise(at.data(), page, MADV_DONTNEED);
@@ -75,7 +75,7 @@ TEST_F(bpf, R35_more_than_the_ring_holds_means_everything) {
   EXPECT_EQ(told, std::vector<range>(pinfold_records - 1, {at.begin(), at.begin() + page})) << "not one is lost";
 }
 
-TEST_F(bpf, R35_drained_by_many_at_once) {
+TEST_F(bpf, R35_concurrent_drains_lose_no_event) {
   memory at(bytes);
   std::atomic<bool> stop{false};
   std::atomic<int> missed{0};
@@ -102,7 +102,7 @@ TEST_F(bpf, R35_drained_by_many_at_once) {
   EXPECT_EQ(monitor->drain(), monitor->drained());
 }
 
-TEST_F(bpf, R30_a_thread_that_knows_of_an_unmapping_finds_it_on_the_event_log) {
+TEST_F(bpf, R30_thread_that_observes_an_unmapping_reads_it_from_the_event_log) {
   constexpr std::uint64_t rounds = 200'000;
   memory at(bytes);
   std::atomic<std::uint64_t> done{0};
@@ -128,7 +128,7 @@ TEST_F(bpf, R30_a_thread_that_knows_of_an_unmapping_finds_it_on_the_event_log) {
 }
 
 // The next process may get the same address for its address space.
-TEST_F(bpf, place_is_given_back_when_its_address_space_ends) {
+TEST_F(bpf, slot_is_freed_when_its_address_space_ends) {
   auto places = monitors::bpf_slots::load();
   ASSERT_TRUE(places) << describe(places.error());
   for (const bool by_exec : {false, true}) {
@@ -153,7 +153,7 @@ TEST_F(bpf, place_is_given_back_when_its_address_space_ends) {
   }
 }
 
-TEST_F(bpf, ring_of_an_ended_address_space_stays_silent) {
+TEST_F(bpf, ring_of_an_ended_address_space_receives_no_events) {
   auto places = monitors::bpf_slots::load();
   ASSERT_TRUE(places) << describe(places.error());
   const auto place = places->reserve();
@@ -178,7 +178,7 @@ TEST_F(bpf, ring_of_an_ended_address_space_stays_silent) {
   EXPECT_EQ(ring->generation().load(), last);
 }
 
-TEST_F(bpf, its_address_space_ends_with_exec) {
+TEST_F(bpf, exec_closes_all_bpf_descriptors) {
   child_process child([&](line&) {
     auto own = load();
     if (!own) return 1;
@@ -188,7 +188,7 @@ TEST_F(bpf, its_address_space_ends_with_exec) {
   EXPECT_EQ(child.reap(), 1) << "grep finds none";
 }
 
-TEST_F(bpf, everything_is_detached_with_the_last_user) {
+TEST_F(bpf, programs_are_detached_with_the_last_monitor_while_a_child_lives) {
   if (!may_find_programs()) GTEST_SKIP() << "needs CAP_SYS_ADMIN to look programs up";
   auto programs = programs_of_this_process();
   ASSERT_EQ(programs.size(), monitors::bpf_link_count);
@@ -199,7 +199,7 @@ TEST_F(bpf, everything_is_detached_with_the_last_user) {
   EXPECT_EQ(child.finish(), 0);
 }
 
-TEST(bpf_without_privileges, says_so) {
+TEST(bpf_without_privileges, loading_is_refused_as_not_permitted_or_unsupported) {
   child_process child([](line&) {
     if (::geteuid() != 0 || !become_nobody()) return 0;
     const auto made =
@@ -210,7 +210,7 @@ TEST(bpf_without_privileges, says_so) {
   EXPECT_EQ(child.reap(), 0);
 }
 
-TEST(bpf_without_privileges, no_server_runs) {
+TEST(bpf_without_privileges, missing_server_is_reported_as_unsupported) {
   const auto made = monitors::make_bpf(event_log::here(), invalidation::registered_filter::here(),
                                        {.socket = "/nowhere/pinfold", .load = false});
   ASSERT_FALSE(made);

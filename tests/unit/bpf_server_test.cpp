@@ -2,9 +2,9 @@
 // Processes without privileges get their own ring, and no other process's, from a privileged process (R32).
 #include "monitors/bpf/client.hpp"
 #include "monitors/bpf/server.hpp"
-#include "support/bpf_events.hpp"
-#include "support/child_process.hpp"
-#include "support/privileges.hpp"
+#include "support/fixtures/bpf_events.hpp"
+#include "support/host/privileges.hpp"
+#include "support/processes/child_process.hpp"
 
 #include <gtest/gtest.h>
 
@@ -86,7 +86,7 @@ TEST_F(bpf_served, process_without_privileges_sees_all_it_unmaps) {
   EXPECT_EQ(server().finish(), 0);
 }
 
-TEST_F(bpf_served, clients_do_not_see_each_other) {
+TEST_F(bpf_served, clients_do_not_receive_each_others_events) {
   child_process other([](line& parent) {
     const auto monitor = join(name_of_parent());
     if (!monitor) return 1;
@@ -107,7 +107,7 @@ TEST_F(bpf_served, clients_do_not_see_each_other) {
   EXPECT_TRUE((*monitor)->works());
 }
 
-TEST_F(bpf_served, second_monitor_of_one_process_is_refused_and_the_first_goes_on) {
+TEST_F(bpf_served, second_monitor_of_a_process_is_refused_and_the_first_keeps_working) {
   auto first = join();
   ASSERT_TRUE(first) << describe(first.error());
   const auto second = join();
@@ -150,7 +150,7 @@ TEST_F(bpf_served, ring_of_another_process_is_not_handed_out) {
   EXPECT_TRUE(clients_become(0));
 }
 
-TEST_F(bpf_served, a_client_without_the_secret_gets_nothing) {
+TEST_F(bpf_served, client_without_the_secret_is_refused) {
   for (const bool wrong : {false, true}) {
     const auto socket = connect(name());
     auto invited = bpf_receive(socket.number());
@@ -165,7 +165,7 @@ TEST_F(bpf_served, a_client_without_the_secret_gets_nothing) {
   }
 }
 
-TEST_F(bpf_served, secret_is_good_for_one) {
+TEST_F(bpf_served, secret_accepted_by_one_process_cannot_be_taken_by_another) {
   const auto socket = connect(name());
   const auto invited = bpf_receive(socket.number());
   ASSERT_TRUE(invited);
@@ -182,7 +182,7 @@ TEST_F(bpf_served, secret_is_good_for_one) {
   EXPECT_TRUE(got->ring);
 }
 
-TEST_F(bpf_served, links_do_not_let_a_client_detach_anything) {
+TEST_F(bpf_served, client_cannot_detach_programs_through_link_descriptors) {
   const auto monitor = join();
   ASSERT_TRUE(monitor) << describe(monitor.error());
   int links = 0;
@@ -196,7 +196,7 @@ TEST_F(bpf_served, links_do_not_let_a_client_detach_anything) {
   EXPECT_TRUE(sees_its_own(**monitor, 10));
 }
 
-TEST_F(bpf_served, goes_on_when_the_server_is_killed) {
+TEST_F(bpf_served, monitor_keeps_working_when_the_server_is_killed) {
   const auto monitor = join();
   ASSERT_TRUE(monitor) << describe(monitor.error());
   const auto programs = programs_of_this_process();
@@ -208,7 +208,7 @@ TEST_F(bpf_served, goes_on_when_the_server_is_killed) {
   EXPECT_TRUE(!may_find_programs() || program_exists(programs.front()));
 }
 
-TEST_F(bpf_served, programs_go_with_the_last_client) {
+TEST_F(bpf_served, programs_are_unloaded_with_the_last_client) {
   auto monitor = join();
   ASSERT_TRUE(monitor) << describe(monitor.error());
   const auto programs = programs_of_this_process();
@@ -221,7 +221,7 @@ TEST_F(bpf_served, programs_go_with_the_last_client) {
   EXPECT_TRUE(sees_its_own(**monitor, 10)) << "and they come again";
 }
 
-TEST_F(bpf_served, an_abandoned_client_knows_it) {
+TEST_F(bpf_served, client_detects_that_its_connection_was_closed) {
   const auto monitor = join();
   ASSERT_TRUE(monitor) << describe(monitor.error());
   std::vector<int> sockets;
@@ -242,7 +242,7 @@ TEST_F(bpf_served, an_abandoned_client_knows_it) {
   EXPECT_TRUE(seen.take_cover({0, UINTPTR_MAX}));
 }
 
-TEST_F(bpf_served, one_user_cannot_take_all_places) {
+TEST_F(bpf_served, one_user_cannot_take_all_slots) {
   child_process client([](line&) {
     const auto socket = name_of_parent();
     if (!become_nobody()) return 0;
@@ -258,7 +258,7 @@ TEST_F(bpf_served, one_user_cannot_take_all_places) {
   EXPECT_EQ(client.reap(), 0);
 }
 
-TEST_F(bpf_served, junk_is_cut_off) {
+TEST_F(bpf_served, client_that_sends_junk_is_disconnected) {
   for (int round = 0; round < 100; ++round) {
     const auto socket = connect(name());
     ASSERT_EQ(::send(socket.number(), &round, sizeof round, MSG_NOSIGNAL), static_cast<ssize_t>(sizeof round));
@@ -270,7 +270,7 @@ TEST_F(bpf_served, junk_is_cut_off) {
   EXPECT_TRUE(clients_become(1));
 }
 
-TEST_F(bpf_served, path_that_is_taken_stays_whose_it_is) {
+TEST_F(bpf_served, second_server_at_the_same_socket_path_is_refused) {
   child_process second([](line& parent) { return serve(parent, {.socket = name_of_parent()}); });
   EXPECT_EQ(second.talk().receive<int>(), 2);
   EXPECT_TRUE(join());

@@ -2,10 +2,10 @@
 // The kernel programs put every event of this process on the event log before the system call that caused it returns
 // (R30, R32, R35, R37). Skipped where the programs cannot be loaded.
 #include "monitors/bpf/bpf.hpp"
-#include "support/bpf_events.hpp"
-#include "support/child_process.hpp"
-#include "support/memory_attacks.hpp"
-#include "support/sanitized.hpp"
+#include "support/fixtures/bpf_events.hpp"
+#include "support/hazards/memory_attacks.hpp"
+#include "support/host/sanitized.hpp"
+#include "support/processes/child_process.hpp"
 
 #include <gtest/gtest.h>
 
@@ -24,13 +24,13 @@ using monitors::bpf_monitor;
 constexpr std::size_t page = 4096;
 constexpr std::size_t bytes = 8 * page;
 
-TEST_F(bpf, R32_has_a_name_and_works) {
+TEST_F(bpf, R32_monitor_reports_its_name_and_works) {
   EXPECT_STREQ(monitor->name(), "bpf");
   EXPECT_TRUE(monitor->works());
   EXPECT_TRUE(monitor->watch({page, 2 * page}));
 }
 
-TEST_F(bpf, R30_what_was_unmapped_is_told_exactly) {
+TEST_F(bpf, R30_events_name_exactly_the_unmapped_pages) {
   memory at(bytes);
   events seen(*monitor);
   ::munmap(at.data() + page, 2 * page);
@@ -39,7 +39,7 @@ TEST_F(bpf, R30_what_was_unmapped_is_told_exactly) {
   EXPECT_EQ(seen.take(), (std::vector<range>{{at.begin() + 4 * page, at.begin() + 6 * page}})) << "rounded up";
 }
 
-TEST_F(bpf, R30_every_attack_on_memory_of_its_own_is_seen) {
+TEST_F(bpf, R30_every_attack_on_anonymous_memory_is_reported) {
   for (const attack& each : attacks::all()) {
     if (std::string(each.name) == "discard in a child") continue;
     memory at(bytes);
@@ -52,7 +52,7 @@ TEST_F(bpf, R30_every_attack_on_memory_of_its_own_is_seen) {
   }
 }
 
-TEST_F(bpf, R30_every_attack_on_a_shared_file_is_seen) {
+TEST_F(bpf, R30_every_attack_on_a_shared_file_is_reported) {
   for (const attack& each : attacks::all()) {
     memory at(bytes, memory::shared_file);
     events seen(*monitor);
@@ -65,7 +65,7 @@ TEST_F(bpf, R30_every_attack_on_a_shared_file_is_seen) {
 }
 
 // The oracle is a device that has registered the memory.
-TEST_F(bpf, R30_whenever_a_device_would_be_stale_that_was_told) {
+TEST_F(bpf, R30_every_attack_that_makes_a_registration_stale_is_reported) {
   int stale = 0;
   for (const auto kind : {memory::anonymous, memory::shared_file})
     for (const attack& each : attacks::all()) {
@@ -78,7 +78,7 @@ TEST_F(bpf, R30_whenever_a_device_would_be_stale_that_was_told) {
   EXPECT_GT(stale, 15);
 }
 
-TEST_F(bpf, R30_harmless_calls_are_not_told) {
+TEST_F(bpf, R30_harmless_calls_are_not_reported) {
   memory at(bytes);
   events seen(*monitor);
   ::mprotect(at.data(), bytes, PROT_NONE);
@@ -92,14 +92,14 @@ TEST_F(bpf, R30_harmless_calls_are_not_told) {
   EXPECT_TRUE(seen.take().empty()) << "not registered";
 }
 
-TEST_F(bpf, R30_unknown_advice_is_taken_for_the_worst) {
+TEST_F(bpf, R30_unknown_advice_is_reported_as_a_discard) {
   memory at(bytes);
   events seen(*monitor);
   ::madvise(at.data(), bytes, 77);
   EXPECT_EQ(seen.take(), std::vector<range>{at.all()});
 }
 
-TEST_F(bpf, R30_both_ends_of_mremap) {
+TEST_F(bpf, R30_mremap_reports_source_and_destination) {
   memory from(bytes), onto(bytes);
   events seen(*monitor);
   ASSERT_NE(::mremap(from.data(), bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, onto.data()), MAP_FAILED);
@@ -109,7 +109,7 @@ TEST_F(bpf, R30_both_ends_of_mremap) {
   EXPECT_EQ(seen.take(), (std::vector<range>{{onto.begin() + bytes - page, onto.begin() + bytes}}));
 }
 
-TEST_F(bpf, R30_heap_that_shrinks) {
+TEST_F(bpf, R30_shrinking_the_heap_is_reported) {
   void* const before = ::sbrk(0);
   ASSERT_NE(::sbrk(16 * page), reinterpret_cast<void*>(-1));
   const auto end = reinterpret_cast<std::uintptr_t>(::sbrk(0));
@@ -120,7 +120,7 @@ TEST_F(bpf, R30_heap_that_shrinks) {
   ::brk(before);
 }
 
-TEST_F(bpf, R30_segments) {
+TEST_F(bpf, R30_replaced_and_detached_segments_are_reported) {
   const int segment = ::shmget(IPC_PRIVATE, bytes, 0600);
   auto* const attached = static_cast<std::byte*>(::shmat(segment, nullptr, 0));
   ASSERT_NE(attached, reinterpret_cast<std::byte*>(-1));
@@ -134,7 +134,7 @@ TEST_F(bpf, R30_segments) {
   ::shmctl(segment, IPC_RMID, nullptr);
 }
 
-TEST_F(bpf, R30_process_madvise_on_itself) {
+TEST_F(bpf, R30_process_madvise_on_the_own_process_is_reported) {
   memory at(bytes);
   const auto self = static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0));
   const iovec part{at.data(), bytes};
@@ -145,7 +145,7 @@ TEST_F(bpf, R30_process_madvise_on_itself) {
 }
 
 #if defined(__x86_64__)
-TEST_F(bpf, R30_calls_of_32_bit_programs) {
+TEST_F(bpf, R30_32_bit_system_calls_are_reported) {
   constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT;
   void* const low = ::mmap(nullptr, page, PROT_READ | PROT_WRITE, flags, -1, 0);
   const auto begin = reinterpret_cast<std::uintptr_t>(low);
@@ -158,7 +158,7 @@ TEST_F(bpf, R30_calls_of_32_bit_programs) {
 }
 #endif
 
-TEST_F(bpf, R30_hole_and_truncation_by_another_process) {
+TEST_F(bpf, R30_hole_and_truncation_by_another_process_are_reported) {
   memory at(bytes, memory::shared_file);
   child_process other([&](line& parent) {
     while (const auto what = parent.receive<int>()) {
@@ -187,7 +187,7 @@ TEST_F(bpf, R30_hole_and_truncation_by_another_process) {
   EXPECT_EQ(other.finish(), 0);
 }
 
-TEST_F(bpf, R30_huge_pages_punched_by_another_process) {
+TEST_F(bpf, R30_huge_pages_punched_by_another_process_are_reported) {
   constexpr std::size_t huge = std::size_t{2} << 20U;
   const int file = ::memfd_create("huge", MFD_CLOEXEC | MFD_HUGETLB);
   if (file < 0 || ::ftruncate(file, huge) != 0) GTEST_SKIP() << "no huge pages";
@@ -214,7 +214,7 @@ TEST_F(bpf, R30_huge_pages_punched_by_another_process) {
   ::close(file);
 }
 
-TEST_F(bpf, R30_file_of_its_own_is_emptied_by_opening_it) {
+TEST_F(bpf, R30_open_with_truncation_of_the_registered_file_is_reported) {
   memory at(bytes, memory::shared_file);
   const auto path = "/proc/self/fd/" + std::to_string(at.file());
   events seen(*monitor);
@@ -226,7 +226,7 @@ TEST_F(bpf, R30_file_of_its_own_is_emptied_by_opening_it) {
   ::close(emptied);
 }
 
-TEST_F(bpf, R31_unmapped_memory_files_may_be_truncated) {
+TEST_F(bpf, R31_resizing_an_unmapped_memfd_is_not_reported) {
   const int file = ::memfd_create("unmapped", MFD_CLOEXEC);
   events seen(*monitor);
   for (const auto size : {bytes, page, bytes}) EXPECT_EQ(::ftruncate(file, static_cast<off_t>(size)), 0);
@@ -234,7 +234,7 @@ TEST_F(bpf, R31_unmapped_memory_files_may_be_truncated) {
   ::close(file);
 }
 
-TEST_F(bpf, R30_vfork_child_shares_the_memory) {
+TEST_F(bpf, R30_munmap_by_a_vfork_child_is_reported) {
   if (sanitized) GTEST_SKIP() << "ThreadSanitizer makes a fork of a vfork";
   alignas(16) static std::array<std::byte, 65536> stack;
   const memory at(bytes);
@@ -247,7 +247,7 @@ TEST_F(bpf, R30_vfork_child_shares_the_memory) {
   EXPECT_TRUE(monitor->works());
 }
 
-TEST_F(bpf, R30_threads_share_the_memory) {
+TEST_F(bpf, R30_munmap_by_another_thread_is_reported) {
   const memory at(bytes);
   events seen(*monitor);
   std::thread([&] { at.unmap(); }).join();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Requests and the budget: R14, R15, R27.
-#include "support/local_fixture.hpp"
+#include "support/fixtures/local_fixture.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -36,7 +36,7 @@ TEST(budget, R27_a_bypass_request_may_be_larger_than_the_whole_budget) {
   }
 }
 
-TEST(budget, R27_a_persistent_request_is_refused_where_only_a_bypass_is_left) {
+TEST(budget, R27_persistent_request_is_refused_when_only_a_bypass_is_possible) {
   local_fixture f({.max_count = 1, .full = when_full::bypass});
   auto held = f.acquire(0x1000, 0x2000);
   const auto refused = f.acquire(0x10000, 0x11000, local_access, {.persistent = true});

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The end of a cache while threads of other caches, or releases of its own leases, are between two steps (R42, R57):
 // nothing stays open, the driver is not called afterwards, and no thread waits without end.
-#include "support/stopped_hit.hpp"
+#include "support/fixtures/stopped_hit.hpp"
 
 #include "core/deadlines.hpp"
 #include "core/sync_point.hpp"
-#include "support/local_fixture.hpp"
+#include "support/fixtures/local_fixture.hpp"
 
 #include <pinfold/detail/ledger.hpp>
 
@@ -193,7 +193,7 @@ class close_in_flight : public cache_end {
   }
 };
 
-TEST_F(close_in_flight, R42_of_a_release_is_waited_for_until_the_drain_timeout) {
+TEST_F(close_in_flight, R42_close_by_a_release_is_waited_for_until_the_drain_timeout) {
   std::optional<fixture> f;
   f.emplace(listening({.retain = false, .drain_timeout = 20ms}));
   const auto device = f->device;
@@ -206,7 +206,7 @@ TEST_F(close_in_flight, R42_of_a_release_is_waited_for_until_the_drain_timeout) 
   expect_gone();
 }
 
-TEST_F(close_in_flight, R42_of_the_reaper_is_waited_for_until_the_drain_timeout) {
+TEST_F(close_in_flight, R42_close_by_the_reaper_is_waited_for_until_the_drain_timeout) {
   std::optional<fixture> f;
   f.emplace(listening({.closes = close_policy::deferred, .reaper = true, .drain_timeout = 20ms}));
   const auto device = f->device;

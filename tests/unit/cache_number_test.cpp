@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The numbers that tell caches apart in hits: there are 255, and none may be lost.
-#include "support/child_process.hpp"
-#include "support/local_fixture.hpp"
-#include "support/room_for_threads.hpp"
-#include "support/sanitized.hpp"
+#include "support/fixtures/local_fixture.hpp"
+#include "support/host/room_for_threads.hpp"
+#include "support/host/sanitized.hpp"
+#include "support/processes/child_process.hpp"
 
 #include <memory>
 #include <system_error>
@@ -22,7 +22,7 @@ struct numbered_cache : pinfold::cache<fake_registrar> {
   [[nodiscard]] std::uint32_t number() const { return this->hits().number; }
 };
 
-TEST(cache_number, a_constructor_that_throws_keeps_none) {
+TEST(cache_number, constructor_that_throws_frees_its_number) {
   if (sanitized) GTEST_SKIP() << "sanitizers need address space";
   static_cast<void>(numbered_cache().number());  // allocates what the first cache of a process allocates
   const room_for_threads none(0);
@@ -48,7 +48,7 @@ int descend(std::size_t generations) {
   return child.finish();
 }
 
-TEST(cache_number, R37_a_child_has_all_of_them) {
+TEST(cache_number, R37_fork_child_can_use_all_numbers) {
   std::vector<std::unique_ptr<numbered_cache>> all;
   for (std::size_t i = 0; i < numbers; ++i) all.push_back(std::make_unique<numbered_cache>());
   EXPECT_NE(all.back()->number(), 0U);

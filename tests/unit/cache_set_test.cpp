@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "support/local_fixture.hpp"
-#include "support/room_for_threads.hpp"
-#include "support/sanitized.hpp"
+#include "support/fixtures/local_fixture.hpp"
+#include "support/host/room_for_threads.hpp"
+#include "support/host/sanitized.hpp"
 
 #include <pinfold/cache_set.hpp>
 
@@ -54,7 +54,7 @@ TEST(cache_set, registers_with_every_member) {
   EXPECT_EQ(t.leases(), 3U);
 }
 
-TEST(cache_set, registers_with_the_chosen_ones_in_the_order_of_choosing) {
+TEST(cache_set, registers_with_the_selected_members_in_the_given_order) {
   three t;
   t.each[0].touch(0x900000, 0x901000);  // so that keys differ
   auto some = t.set.acquire(memory, bytes, local_access, std::array<std::size_t, 2>{2, 0});
@@ -65,7 +65,7 @@ TEST(cache_set, registers_with_the_chosen_ones_in_the_order_of_choosing) {
   EXPECT_EQ(t.opened(), (std::array<std::size_t, 3>{2, 0, 1}));
 }
 
-TEST(cache_set, what_is_registered_is_found) {
+TEST(cache_set, repeated_acquire_hits_in_every_member) {
   three t;
   t.each[1].touch(place, place + bytes);
   ASSERT_TRUE(t.set.acquire(memory, bytes));
@@ -77,7 +77,7 @@ TEST(cache_set, what_is_registered_is_found) {
   EXPECT_EQ(t.opened(), (std::array<std::size_t, 3>{2, 2, 2}));
 }
 
-TEST(cache_set, all_or_nothing) {
+TEST(cache_set, failed_member_releases_all_leases) {
   three t;
   t.refuse(1, errc::invalid_range);
   const auto refused = t.set.acquire(memory, bytes);
@@ -93,7 +93,7 @@ TEST(cache_set, all_or_nothing) {
   EXPECT_TRUE(t.set.acquire(memory, bytes));
 }
 
-TEST(cache_set, a_wrong_number_is_refused_before_anything_is_done) {
+TEST(cache_set, invalid_member_index_is_refused_before_any_registration) {
   three t;
   EXPECT_EQ(t.set.acquire(memory, bytes, local_access, std::array<std::size_t, 2>{0, 3}).error().code,
             errc::invalid_argument);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A thread that is cancelled (pthread_cancel(3)) while it waits in the library finishes its call, and ends after it.
-#include "support/local_fixture.hpp"
+#include "support/fixtures/local_fixture.hpp"
 
 #include <pinfold/cache_set.hpp>
 

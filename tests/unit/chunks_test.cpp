@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Long ranges piece by piece (R25).
-#include "support/local_fixture.hpp"
-#include "support/room_for_threads.hpp"
+#include "support/fixtures/local_fixture.hpp"
+#include "support/host/room_for_threads.hpp"
 
 #include <chrono>
 #include <thread>
@@ -11,7 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(chunks, R25_come_in_order_and_cover_everything) {
+TEST(chunks, R25_chunks_come_in_order_and_cover_the_range) {
   local_fixture f;
   f.device->limits.max_bytes = 0x3000;
   auto stream = f.cache.acquire_chunks(reinterpret_cast<void*>(0x10000), 0x10000, local_access,
@@ -51,7 +51,7 @@ TEST(chunks, R25_unaligned_ranges_are_cut_so_that_whole_pages_fit) {
   f.expect_sound();
 }
 
-TEST(chunks, R25_remote_rights_are_cut_exactly) {
+TEST(chunks, R25_chunks_with_remote_rights_are_cut_exactly) {
   local_fixture f;
   f.device->limits.granularity = 0x1000;
   f.device->limits.max_bytes = 0x2000;
@@ -65,7 +65,7 @@ TEST(chunks, R25_remote_rights_are_cut_exactly) {
   }
 }
 
-TEST(chunks, R25_pieces_shorter_than_a_page_still_come) {
+TEST(chunks, R25_chunk_size_below_a_page_still_covers_the_range) {
   local_fixture f;
   f.device->limits.granularity = 0x1000;
   auto stream = f.cache.acquire_chunks(reinterpret_cast<void*>(0x10700), 0x1000, local_access, {.chunk_bytes = 0x400});
@@ -76,7 +76,7 @@ TEST(chunks, R25_pieces_shorter_than_a_page_still_come) {
   EXPECT_EQ(f.device->opened, 2U) << "two pages";
 }
 
-TEST(chunks, R25_later_ones_are_registered_while_the_reader_works) {
+TEST(chunks, R25_later_chunks_are_registered_while_the_reader_works) {
   local_fixture f;
   auto stream = f.cache.acquire_chunks(reinterpret_cast<void*>(0x10000), 0x10000, local_access,
                                        {.chunk_bytes = 0x1000, .depth = 4});
@@ -87,7 +87,7 @@ TEST(chunks, R25_later_ones_are_registered_while_the_reader_works) {
   EXPECT_EQ(f.device->opened, 5U) << "and no more";
 }
 
-TEST(chunks, R25_abandoned_stream_holds_nothing) {
+TEST(chunks, R25_abandoned_stream_holds_no_lease) {
   local_fixture f;
   {
     auto stream = f.cache.acquire_chunks(reinterpret_cast<void*>(0x10000), 0x100000, local_access,
@@ -98,7 +98,7 @@ TEST(chunks, R25_abandoned_stream_holds_nothing) {
   f.expect_sound();
 }
 
-TEST(chunks, R25_failure_comes_at_its_place) {
+TEST(chunks, R25_failure_is_returned_for_its_own_chunk) {
   local_fixture f;
   f.device->fail_opens([](const range& memory, access_flags) -> std::optional<error> {
     if (memory.begin < 0x13000) return std::nullopt;
@@ -111,7 +111,7 @@ TEST(chunks, R25_failure_comes_at_its_place) {
   EXPECT_EQ(stream->next().error().code, errc::closed);
 }
 
-TEST(chunks, R25_failure_of_the_last_one_is_the_end) {
+TEST(chunks, R25_failure_of_the_last_chunk_ends_the_stream) {
   local_fixture f;
   f.device->fail_opens([](const range& memory, access_flags) -> std::optional<error> {
     if (memory.begin < 0x11000) return std::nullopt;
@@ -133,7 +133,7 @@ struct late_refusal : fake_registrar {
   }
 };
 
-TEST(chunks, R56_after_a_failure_no_lease_comes_with_the_range_of_another_chunk) {
+TEST(chunks, R56_stream_returns_no_lease_after_a_failure) {
   local_fixture<late_refusal> f;
   {
     auto stream = f.cache.acquire_chunks(reinterpret_cast<void*>(0x10000), 0x4000, local_access,
@@ -154,7 +154,7 @@ TEST(chunks, R56_after_a_failure_no_lease_comes_with_the_range_of_another_chunk)
   f.expect_sound();
 }
 
-TEST(chunks, R25_goes_on_with_the_threads_that_there_are) {
+TEST(chunks, R25_stream_works_with_fewer_threads_than_requested) {
   if (sanitized) GTEST_SKIP() << "the sanitizer needs the address space for itself";
   local_fixture f;
   const auto stream_of = [&] {

@@ -2,7 +2,7 @@
 // The lock between changes of libc's code and other threads' calls of mprotect on it (R53).
 #include "monitors/hooks/code_lock.hpp"
 #include "os/wiped_pages.hpp"
-#include "support/in_child.hpp"
+#include "support/processes/in_child.hpp"
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using monitors::code_lock;
 
 bool can_change(code_lock& lock) { return code_lock::exclusive(lock).held(); }
 
-TEST(code_lock, a_change_gives_up_while_a_call_goes_on) {
+TEST(code_lock, change_gives_up_while_a_call_is_under_way) {
   code_lock lock;
   {
     const code_lock::shared call(&lock), another(&lock);
@@ -46,7 +46,7 @@ TEST(code_lock, a_call_waits_for_a_change) {
   EXPECT_TRUE(can_change(lock));
 }
 
-TEST(code_lock, a_call_of_the_changing_thread_goes_on_at_once) {
+TEST(code_lock, call_by_the_changing_thread_does_not_wait) {
   code_lock lock;
   const auto begin = std::chrono::steady_clock::now();
   {
@@ -58,7 +58,7 @@ TEST(code_lock, a_call_of_the_changing_thread_goes_on_at_once) {
   EXPECT_TRUE(can_change(lock));
 }
 
-TEST(code_lock, a_forked_child_does_not_wait_for_its_parents_threads) {
+TEST(code_lock, fork_child_does_not_wait_for_its_parents_threads) {
   auto* const lock = new (os::wiped_pages(sizeof(code_lock))) code_lock;
   {
     const code_lock::shared call(lock);

@@ -54,7 +54,7 @@ struct code_scan : ::testing::Test {
   }
 };
 
-TEST_F(code_scan, a_constant_that_reaches_the_instruction) {
+TEST_F(code_scan, constant_system_call_number_is_found) {
   expect_known(assembled{0xB8, 11, 0, 0, 0, 0x0F, 0x05, 0xC3}.numbers(), {11});                    // mov $11,%eax
   expect_known(assembled{0x31, 0xC0, 0x0F, 0x05, 0xC3}.numbers(), {0});                            // xor %eax,%eax
   expect_known(assembled{0x48, 0xC7, 0xC0, 28, 0, 0, 0, 0x90, 0x0F, 0x05, 0xC3}.numbers(), {28});  // mov $28,%rax
@@ -62,7 +62,7 @@ TEST_F(code_scan, a_constant_that_reaches_the_instruction) {
                {202});  // by way of r8d
 }
 
-TEST_F(code_scan, all_ways_to_the_instruction_count) {
+TEST_F(code_scan, numbers_on_all_paths_to_the_instruction_are_found) {
   // test %edi,%edi; je 1f; mov $39,%eax; jmp 2f; 1: mov $11,%eax; 2: syscall; ret
   const assembled two{0x85, 0xFF, 0x74, 7, 0xB8, 39, 0, 0, 0, 0xEB, 5, 0xB8, 11, 0, 0, 0, 0x0F, 0x05, 0xC3};
   expect_known(two.numbers(), {11, 39});
@@ -71,7 +71,7 @@ TEST_F(code_scan, all_ways_to_the_instruction_count) {
   expect_known(loop.numbers(), {202});
 }
 
-TEST_F(code_scan, a_number_that_comes_from_elsewhere_is_unknown) {
+TEST_F(code_scan, number_set_outside_the_function_is_unknown) {
   EXPECT_TRUE((assembled{0x0F, 0x05, 0xC3}.numbers().unknown)) << "the caller's";
   EXPECT_TRUE((assembled{0x48, 0x89, 0xF8, 0x0F, 0x05, 0xC3}.numbers().unknown)) << "an argument";
   EXPECT_TRUE((assembled{0xB8, 39, 0, 0, 0, 0xE8, 0, 0, 0, 0, 0x0F, 0x05, 0xC3}.numbers().unknown)) << "a call's";
@@ -83,13 +83,13 @@ TEST_F(code_scan, a_number_that_comes_from_elsewhere_is_unknown) {
   EXPECT_TRUE((assembled{0xB8, 39, 0, 0, 0, 0xFF, 0xE2, 0x0F, 0x05, 0xC3}.numbers().unknown)) << "through a table";
 }
 
-TEST_F(code_scan, calls_that_are_not_known_are_dangerous) {
+TEST_F(code_scan, unknown_system_calls_are_dangerous) {
   for (const std::uint32_t harmless : {0U, 1U, 39U, 186U, 202U, 228U, 15U, 427U}) EXPECT_FALSE(is_dangerous(harmless));
   for (const std::uint32_t other : {9U, 10U, 11U, 12U, 25U, 28U, 216U, 425U, 426U, 440U, 1000U, 0x4000000BU})
     EXPECT_TRUE(is_dangerous(other)) << other;
 }
 
-TEST(executable_memory, regions_are_joined_and_know_their_file) {
+TEST(executable_memory, regions_of_one_file_are_joined_and_named) {
   const auto found = executable_memory_in(
       "1000-2000 r--p 00000000 fd:00 77    /lib/libx.so\n"
       "2000-3000 r-xp 00001000 fd:00 77    /lib/libx.so\n"
@@ -142,7 +142,7 @@ TEST_F(hooks_alone, R54_libc_and_this_library_are_trusted) {
 }
 #endif
 
-TEST_F(hooks_alone, R54_a_harmless_library_is_trusted_when_it_was_looked_at) {
+TEST_F(hooks_alone, R54_harmless_library_is_trusted_after_its_scan) {
   PINFOLD_NEEDS_KEPT;
   const auto before = generation();
   void* const library = load(PINFOLD_HARMLESS_CALLS);
@@ -152,7 +152,7 @@ TEST_F(hooks_alone, R54_a_harmless_library_is_trusted_when_it_was_looked_at) {
   EXPECT_TRUE(may_keep());
 }
 
-TEST_F(hooks_alone, R54_a_library_that_unmaps_by_itself_ends_the_trust) {
+TEST_F(hooks_alone, R54_library_with_an_inline_munmap_is_not_trusted) {
   PINFOLD_NEEDS_KEPT;
   void* const library = load(PINFOLD_INLINE_MUNMAP);
   EXPECT_FALSE(may_keep());
@@ -179,7 +179,7 @@ struct made_code {
   [[nodiscard]] bool becomes(int protection) const { return ::mprotect(at, page, protection) == 0; }
 };
 
-TEST_F(hooks_alone, R54_code_that_is_made_later_is_looked_at) {
+TEST_F(hooks_alone, R54_code_made_executable_later_is_scanned) {
   PINFOLD_NEEDS_KEPT;
   const made_code made;
   made.at[0] = 0xC3;
@@ -198,10 +198,10 @@ TEST_F(hooks_alone, R54_writable_code_is_not_trusted) {
   const made_code made;
   ASSERT_EQ(::syscall(SYS_mprotect, made.at, page, PROT_READ | PROT_WRITE | PROT_EXEC), 0);
   EXPECT_FALSE(may_keep());
-  EXPECT_NE(choose().text.find("code that is writable"), std::string::npos) << choose().text;
+  EXPECT_NE(choose().text.find("writable code"), std::string::npos) << choose().text;
 }
 
-TEST_F(hooks_alone, R54_other_mappings_of_the_same_code_are_not_trusted) {
+TEST_F(hooks_alone, R54_shared_executable_mapping_is_not_trusted) {
   PINFOLD_NEEDS_KEPT;
   const int file = ::memfd_create("code", MFD_CLOEXEC);
   ASSERT_EQ(::ftruncate(file, page), 0);
@@ -212,7 +212,7 @@ TEST_F(hooks_alone, R54_other_mappings_of_the_same_code_are_not_trusted) {
   ::close(file);
 }
 
-TEST_F(hooks_alone, R54_a_look_costs_one_load_while_nothing_is_new) {
+TEST_F(hooks_alone, R54_check_posts_no_event_while_no_code_is_new) {
   PINFOLD_NEEDS_KEPT;
   const auto before = generation();
   for (int i = 0; i < 100'000; ++i) ASSERT_TRUE(may_keep());

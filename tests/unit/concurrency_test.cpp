@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Threads that meet in one cache: R8, R9, R10, R46. The stress tests try further interleavings.
-#include "support/cache_checks.hpp"
+#include "support/fixtures/cache_checks.hpp"
 
 #include <latch>
 #include <thread>
@@ -31,7 +31,7 @@ TEST(concurrency, R8_same_handle_is_opened_once) {
   f.expect_sound();
 }
 
-TEST(concurrency, R8_an_opens_error_goes_to_all_its_waiters) {
+TEST(concurrency, R8_error_of_an_open_is_returned_to_all_its_waiters) {
   fake_fixture f;
   f.world->open_takes = 500ms;
   f.world->inject([](driver_call, const fake_handle&) {
@@ -56,7 +56,7 @@ TEST(concurrency, R8_an_opens_error_goes_to_all_its_waiters) {
   f.expect_sound();
 }
 
-TEST(concurrency, R8_different_handles_are_opened_in_parallel_and_hits_go_on) {
+TEST(concurrency, R8_different_handles_are_opened_in_parallel_while_hits_continue) {
   fake_fixture f;
   const auto cached = f.world->allocate(2, 0x10000, 64);
   f.touch(cached);
@@ -72,7 +72,7 @@ TEST(concurrency, R8_different_handles_are_opened_in_parallel_and_hits_go_on) {
   EXPECT_EQ(f.world->busy_most, count);
 }
 
-TEST(concurrency, R8_waiting_for_anothers_open_has_a_deadline) {
+TEST(concurrency, R8_wait_for_another_threads_open_has_a_deadline) {
   fake_fixture f({.wait_timeout = 20ms});
   f.world->open_takes = 300ms;
   const auto handle = f.world->allocate(1, 0x10000, 64);
@@ -123,7 +123,7 @@ TEST(concurrency, R10_open_that_cannot_be_kept_is_closed) {
   f.expect_sound();
 }
 
-TEST(concurrency, R10_and_if_that_close_fails_it_is_owed_not_lost) {
+TEST(concurrency, R10_open_that_cannot_be_kept_or_closed_is_quarantined) {
   fake_fixture f({.max_bytes = 8192});
   f.world->extra_bytes = 8192;
   f.world->inject([](driver_call call, const fake_handle&) -> std::optional<error> {
@@ -139,7 +139,7 @@ TEST(concurrency, R10_and_if_that_close_fails_it_is_owed_not_lost) {
   f.expect_sound();
 }
 
-TEST(concurrency, invalidation_during_an_open_keeps_it_out_of_the_index) {
+TEST(concurrency, invalidation_during_an_open_keeps_the_entry_out_of_the_index) {
   fake_fixture f;
   f.world->open_takes = 500ms;
   const auto handle = f.world->allocate(1, 0x10000, 64);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Refusals of the driver: already mapped (R6), out of resources (R7), anything else.
-#include "support/cache_checks.hpp"
+#include "support/fixtures/cache_checks.hpp"
 
 #include <thread>
 
@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(conflict, R6_regrown_at_the_same_base) {
+TEST(conflict, R6_allocation_regrown_at_the_same_base_replaces_the_old_entry) {
   fake_fixture f;
   f.touch(f.world->allocate(1, 0x10000, 0x8000));
   f.touch(f.world->allocate(1, 0x10000, 0x10000));
@@ -54,7 +54,7 @@ TEST(conflict, R6_leased_conflict_is_reported_and_nothing_is_closed) {
   f.expect_sound();
 }
 
-TEST(conflict, R6_waits_for_a_leased_conflict_until_the_deadline) {
+TEST(conflict, R6_acquire_waits_for_a_leased_conflict_until_the_deadline) {
   fake_fixture f({.conflict_timeout = 10s});
   auto lease = f.acquire(f.world->allocate(1, 0x10000, 0x1000));
   const auto grown = f.world->allocate(1, 0x10000, 0x2000);
@@ -85,7 +85,7 @@ TEST(conflict, R6_mapping_of_the_application_itself_evicts_nothing) {
   EXPECT_EQ(f.cache.statistics().evicted, 0U);
 }
 
-TEST(conflict, R6_stale_idle_entries_in_the_way_are_closed_first) {
+TEST(conflict, R6_overlapping_stale_idle_entries_are_closed_first) {
   fake_fixture f({.closes = close_policy::deferred});
   const auto old = f.world->allocate(1, 0x10000, 0x1000);
   f.touch(old);
@@ -95,7 +95,7 @@ TEST(conflict, R6_stale_idle_entries_in_the_way_are_closed_first) {
   f.expect_sound();
 }
 
-TEST(conflict, R6_quarantined_conflict_is_retried_before_anyone_is_refused) {
+TEST(conflict, R6_close_of_a_quarantined_conflict_is_retried_before_a_refusal) {
   fake_fixture f;
   const auto old = f.world->allocate(1, 0x10000, 0x1000);
   f.touch(old);
@@ -114,7 +114,7 @@ TEST(conflict, R6_quarantined_conflict_is_retried_before_anyone_is_refused) {
   f.expect_sound();
 }
 
-TEST(conflict, R7_one_victim_at_a_time_least_recently_used_first) {
+TEST(conflict, R7_only_the_least_recently_used_entry_is_evicted) {
   fake_fixture f;
   f.world->capacity = 3;
   std::vector<fake_handle> handles;
@@ -129,7 +129,7 @@ TEST(conflict, R7_one_victim_at_a_time_least_recently_used_first) {
   f.expect_sound();
 }
 
-TEST(conflict, R7_out_of_resources_when_nothing_idle_is_left) {
+TEST(conflict, R7_out_of_resources_is_returned_when_no_entry_is_idle) {
   fake_fixture f;
   f.world->capacity = 2;
   auto kept = f.acquire(f.world->allocate(1, 0x10000, 64));
@@ -144,7 +144,7 @@ TEST(conflict, R7_out_of_resources_when_nothing_idle_is_left) {
   f.expect_sound();
 }
 
-TEST(conflict, R7_waits_for_a_close_in_flight) {
+TEST(conflict, R7_acquire_waits_for_a_close_in_flight) {
   fake_fixture f({.retain = false});
   f.world->capacity = 1;
   f.world->close_takes = 50ms;
@@ -156,7 +156,7 @@ TEST(conflict, R7_waits_for_a_close_in_flight) {
   releasing.join();
 }
 
-TEST(conflict, R7_any_other_driver_error_is_returned_as_it_is_and_evicts_nothing) {
+TEST(conflict, R7_other_driver_errors_are_returned_unchanged_and_evict_nothing) {
   fake_fixture f;
   const auto innocent = f.world->allocate(1, 0x10000, 64);
   f.touch(innocent);

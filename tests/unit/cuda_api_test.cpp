@@ -17,7 +17,7 @@ namespace {
 
 using namespace pinfold::cuda;
 
-TEST(cuda_api, each_entry_point_has_a_place_of_its_own) {
+TEST(cuda_api, each_entry_point_has_its_own_slot) {
   std::set<std::string_view> symbols;
   std::size_t offset = 0;
   for (const entry_point& each : entry_points) {
@@ -299,7 +299,7 @@ COMPARE(mem_host_get_device_pointer, cuMemHostGetDevicePointer);
 
 #else
 
-TEST(cuda_api, is_that_of_cuda_h) { GTEST_SKIP() << "cuda.h is not installed: nothing to compare with"; }
+TEST(cuda_api, declarations_match_cuda_h) { GTEST_SKIP() << "cuda.h is not installed: nothing to compare with"; }
 
 #endif
 

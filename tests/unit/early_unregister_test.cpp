@@ -4,12 +4,12 @@
 #include "invalidation/early_unregister.hpp"
 #include "monitors/self_test/self_test.hpp"
 #include "monitors/userfaultfd/thread.hpp"
-#include "support/child_process.hpp"
-#include "support/hooked.hpp"
-#include "support/local_fixture.hpp"
-#include "support/raw_calls.hpp"
-#include "support/watchdog.hpp"
-#include "support/watched_pages.hpp"
+#include "support/fixtures/hooked.hpp"
+#include "support/fixtures/local_fixture.hpp"
+#include "support/fixtures/watched_pages.hpp"
+#include "support/host/raw_calls.hpp"
+#include "support/host/watchdog.hpp"
+#include "support/processes/child_process.hpp"
 
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -63,7 +63,7 @@ class early_unregister : public hooked {
   watchdog guard{std::chrono::seconds(30), [] {}};
 };
 
-TEST_F(early_unregister, R35_no_thread_waits_for_memory_that_a_hook_has_posted) {
+TEST_F(early_unregister, R35_munmap_posted_by_the_hooks_raises_no_userfaultfd_event) {
   mapped memory(64 * page);
   memory.touch();
   watch(memory.all());
@@ -76,7 +76,7 @@ TEST_F(early_unregister, R35_no_thread_waits_for_memory_that_a_hook_has_posted) 
   memory.forget();
 }
 
-TEST_F(early_unregister, R30_what_is_around_stays_watched) {
+TEST_F(early_unregister, R30_neighbouring_pages_stay_watched) {
   mapped memory(16 * page);
   memory.touch();
   watch(memory.all());
@@ -85,7 +85,7 @@ TEST_F(early_unregister, R30_what_is_around_stays_watched) {
     EXPECT_EQ(told_of(beside, [&] { return unmap_inline(beside); }), by_userfaultfd);
 }
 
-TEST_F(early_unregister, R30_what_is_watched_again_is_told_again) {
+TEST_F(early_unregister, R30_memory_watched_again_is_reported_again) {
   for (int round = 0; round < 3; ++round) {
     const mapped memory(8 * page, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, PROT_READ | PROT_WRITE,
                         quiet_address);
@@ -96,7 +96,7 @@ TEST_F(early_unregister, R30_what_is_watched_again_is_told_again) {
   }
 }
 
-TEST_F(early_unregister, R30_other_calls_are_told_as_before) {
+TEST_F(early_unregister, R30_madvise_is_reported_by_hooks_and_userfaultfd) {
   const mapped memory(8 * page);
   memory.touch();
   watch(memory.all());
@@ -108,7 +108,7 @@ TEST_F(early_unregister, R30_other_calls_are_told_as_before) {
 }
 
 // A file's pages cannot leave in this way: the kernel has no missing-page faults for them.
-TEST_F(early_unregister, R30_what_cannot_leave_is_told) {
+TEST_F(early_unregister, R30_file_mapping_is_reported_by_hooks_and_userfaultfd) {
   const int file = ::open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
   mapped memory(2 * page, MAP_PRIVATE, file);
   ::close(file);
@@ -118,7 +118,7 @@ TEST_F(early_unregister, R30_what_cannot_leave_is_told) {
   memory.forget();
 }
 
-TEST_F(early_unregister, R33_the_self_test_finds_the_monitors_that_see_an_event) {
+TEST_F(early_unregister, R33_self_test_memory_is_reported_by_hooks_and_userfaultfd) {
   mapped memory(page);
   const invalidation::monitor_set no_monitors({});
   watch(memory.all());
@@ -167,7 +167,7 @@ class foreign {
   std::jthread thread_;
 };
 
-TEST_F(early_unregister, R35_what_another_userfaultfd_watches_is_left_to_it) {
+TEST_F(early_unregister, R35_memory_watched_by_another_userfaultfd_stays_watched) {
   foreign other;
   mapped memory(8 * page);
   ASSERT_TRUE(other.watch(memory.part(4 * page, 6 * page)));
@@ -178,7 +178,7 @@ TEST_F(early_unregister, R35_what_another_userfaultfd_watches_is_left_to_it) {
 }
 
 // The number may mean another file by then.
-TEST_F(early_unregister, R35_nothing_is_done_when_the_monitor_is_gone) {
+TEST_F(early_unregister, R35_early_unregister_does_nothing_after_the_monitor_ended) {
   in.monitor.reset();
   foreign other;
   mapped memory(page);
@@ -190,7 +190,7 @@ TEST_F(early_unregister, R35_nothing_is_done_when_the_monitor_is_gone) {
 }
 
 // After a fork that the C library does not see, the child has its parent's descriptor.
-TEST_F(early_unregister, R37_a_child_takes_nothing_out_of_its_parents_watch) {
+TEST_F(early_unregister, R37_fork_child_unregisters_nothing_from_its_parents_userfaultfd) {
   mapped memory(4 * page);
   watch(memory.all());
   const long child = raw_call(SYS_fork, nullptr, 0);
@@ -206,7 +206,7 @@ TEST_F(early_unregister, R37_a_child_takes_nothing_out_of_its_parents_watch) {
 
 // Between the two calls of `leave`, a thread may touch a page that is not there yet: in a signal handler, even the
 // thread that makes the calls, and in memory that munmap does not take in the end.
-TEST(early_unregister_by_hand, R35_a_thread_that_faults_on_a_page_being_unregistered_goes_on) {
+TEST(early_unregister_edge_cases, R35_thread_that_faults_on_a_page_being_unregistered_continues) {
   const watchdog guard(std::chrono::seconds(30), [] {});
   auto opened = monitors::uffd::open();
   if (!opened) GTEST_SKIP() << describe(opened.error());
@@ -242,7 +242,7 @@ bool make_fail(unsigned number, int native) {
 }
 
 // Memory that has left the watch and is still mapped is unwatched; the next registration has it watched again.
-TEST(early_unregister_by_hand, R30_a_munmap_that_fails_leaves_nothing_unwatched_behind) {
+TEST(early_unregister_edge_cases, R30_memory_of_a_failed_munmap_is_watched_again) {
   if (!has_raw_calls) GTEST_SKIP() << "no system calls past libc on this architecture";
   child_process child([](line&) {
     const auto device = std::make_shared<fake_device>();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The emulated driver's streams, events and pools.
-#include "support/emulated_cuda_test.hpp"
+#include "support/fixtures/emulated_cuda_test.hpp"
 
 #include <chrono>
 #include <thread>
@@ -34,7 +34,7 @@ class emulated_cuda_streams : public pinfold::testing::emulated_cuda_fixture {
   char first_of(device_pointer at) { return *reinterpret_cast<const volatile char*>(at); }
 };
 
-TEST_F(emulated_cuda_streams, work_comes_later_and_in_order) {
+TEST_F(emulated_cuda_streams, work_is_asynchronous_and_in_order) {
   const device_pointer at = alloc(kib);
   const std::vector<char> first(kib, 'a');
   const std::vector<char> second(kib, 'b');
@@ -73,7 +73,7 @@ TEST_F(emulated_cuda_streams, an_event_orders_two_streams) {
   EXPECT_EQ(cu.event_record(done, writes), status::invalid_handle);
 }
 
-TEST_F(emulated_cuda_streams, the_default_stream_waits_for_others_and_they_for_it) {
+TEST_F(emulated_cuda_streams, default_stream_and_blocking_streams_wait_for_each_other) {
   const device_pointer at = alloc(kib);
   const std::vector<char> first(kib, 'f');
   const std::vector<char> second(kib, 's');
@@ -90,7 +90,7 @@ TEST_F(emulated_cuda_streams, the_default_stream_waits_for_others_and_they_for_i
   }
 }
 
-TEST_F(emulated_cuda_streams, a_failure_in_a_stream_comes_out_when_it_is_awaited) {
+TEST_F(emulated_cuda_streams, failure_in_a_stream_is_returned_by_synchronize) {
   const device_pointer at = alloc(kib);
   const std::vector<char> bytes(kib, 'x');
   const stream in = create();
@@ -100,7 +100,7 @@ TEST_F(emulated_cuda_streams, a_failure_in_a_stream_comes_out_when_it_is_awaited
   EXPECT_EQ(cu.ctx_synchronize(), status::illegal_address);
 }
 
-TEST_F(emulated_cuda_streams, an_interprocess_event_keeps_no_time) {
+TEST_F(emulated_cuda_streams, interprocess_event_requires_disabled_timing) {
   event made = nullptr;
   EXPECT_EQ(cu.event_create(&made, event_interprocess), status::invalid_value);
   ipc_event_handle handle{};
@@ -155,7 +155,7 @@ class emulated_cuda_pools : public emulated_cuda_streams {
   }
 };
 
-TEST_F(emulated_cuda_pools, memory_of_a_pool_is_no_memory_for_ipc_handles) {
+TEST_F(emulated_cuda_pools, pool_memory_has_no_ipc_handle) {
   const memory_pool pool = create_pool(allocation_handle_type::posix_file_descriptor);
   device_pointer at = 0;
   ASSERT_EQ(cu.mem_alloc_from_pool_async(&at, kib, pool, nullptr), status::success);
@@ -175,7 +175,7 @@ TEST_F(emulated_cuda_pools, memory_of_a_pool_is_no_memory_for_ipc_handles) {
   EXPECT_EQ(cu.memset_d8(at, 1, kib), status::invalid_value);
 }
 
-TEST_F(emulated_cuda_pools, only_pools_made_for_it_are_exported) {
+TEST_F(emulated_cuda_pools, only_pools_with_a_shareable_handle_type_are_exported) {
   const memory_pool plain = create_pool(allocation_handle_type::none);
   device_pointer at = 0;
   ASSERT_EQ(cu.mem_alloc_async(&at, kib, nullptr), status::success);
@@ -191,7 +191,7 @@ TEST_F(emulated_cuda_pools, only_pools_made_for_it_are_exported) {
   EXPECT_EQ(cu.mem_pool_destroy(plain), status::success);
 }
 
-TEST_F(emulated_cuda_pools, an_imported_pool_makes_no_memory) {
+TEST_F(emulated_cuda_pools, imported_pool_cannot_allocate) {
   const memory_pool pool = create_pool(allocation_handle_type::posix_file_descriptor);
   constexpr auto posix = allocation_handle_type::posix_file_descriptor;
   int number = -1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The emulated driver alone, in one process: tests that use it are worth as much as it is.
-#include "support/emulated_cuda_test.hpp"
+#include "support/fixtures/emulated_cuda_test.hpp"
 
 #include <string>
 #include <thread>
@@ -14,7 +14,7 @@ using pinfold::testing::kib;
 using pinfold::testing::mib;
 using emulated_cuda_driver = pinfold::testing::emulated_cuda_fixture;
 
-TEST_F(emulated_cuda_driver, says_that_it_is_not_real) {
+TEST_F(emulated_cuda_driver, device_name_marks_the_emulation) {
   char name[64];
   ASSERT_EQ(cu.device_get_name(name, sizeof name, 0), status::success);
   EXPECT_STREQ(name, "emulated GPU 0 (not real)");
@@ -24,7 +24,7 @@ TEST_F(emulated_cuda_driver, says_that_it_is_not_real) {
   EXPECT_EQ(cu.get_error_name(static_cast<status>(-5), &text), status::invalid_value);
 }
 
-TEST_F(emulated_cuda_driver, devices_are_counted_and_told_apart) {
+TEST_F(emulated_cuda_driver, devices_are_counted_and_identified) {
   int count = 0;
   ASSERT_EQ(cu.device_get_count(&count), status::success);
   device found = -1;
@@ -46,7 +46,7 @@ TEST_F(emulated_cuda_driver, a_thread_without_a_context_is_refused) {
   }).join();
 }
 
-TEST_F(emulated_cuda_driver, contexts_are_a_stack) {
+TEST_F(emulated_cuda_driver, contexts_form_a_stack) {
   context mine = nullptr;
   ASSERT_EQ(cu.ctx_get_current(&mine), status::success);
   EXPECT_EQ(cu.ctx_push_current(mine), status::success);
@@ -59,7 +59,7 @@ TEST_F(emulated_cuda_driver, contexts_are_a_stack) {
   EXPECT_EQ(cu.ctx_push_current(reinterpret_cast<context>(&of)), status::invalid_context);
 }
 
-TEST_F(emulated_cuda_driver, a_reset_destroys_the_context_and_all_that_it_has) {
+TEST_F(emulated_cuda_driver, reset_destroys_the_context_and_its_allocations) {
   const device_pointer gone = alloc(64 * kib);
   ASSERT_EQ(cu.device_primary_ctx_reset(0), status::success);
   EXPECT_EQ(emulated().counters().allocations, 0U);
@@ -95,7 +95,7 @@ TEST_F(emulated_cuda_driver, small_allocations_share_a_block_at_multiples_of_512
   for (const device_pointer each : {second, first, third, large}) EXPECT_EQ(cu.mem_free(each), status::success);
 }
 
-TEST_F(emulated_cuda_driver, what_was_freed_is_used_again_from_below) {
+TEST_F(emulated_cuda_driver, freed_memory_is_reused_from_the_lowest_address) {
   const device_pointer a = alloc(32 * kib);
   const device_pointer b = alloc(32 * kib);
   const device_pointer c = alloc(32 * kib);
@@ -108,7 +108,7 @@ TEST_F(emulated_cuda_driver, what_was_freed_is_used_again_from_below) {
   EXPECT_EQ(alloc(32 * kib), c + 32 * kib);
 }
 
-TEST_F(emulated_cuda_driver, freeing_wants_the_first_byte_of_what_is_there) {
+TEST_F(emulated_cuda_driver, free_accepts_only_the_base_of_a_live_allocation) {
   const device_pointer made = alloc(8 * kib);
   EXPECT_EQ(cu.mem_free(made + 512), status::invalid_value);
   EXPECT_EQ(cu.mem_free(made), status::success);
@@ -116,7 +116,7 @@ TEST_F(emulated_cuda_driver, freeing_wants_the_first_byte_of_what_is_there) {
   EXPECT_EQ(cu.mem_free(0), status::success);
 }
 
-TEST_F(emulated_cuda_driver, memory_comes_to_an_end) {
+TEST_F(emulated_cuda_driver, allocation_beyond_the_device_memory_is_refused) {
   std::size_t free = 0;
   std::size_t total = 0;
   ASSERT_EQ(cu.mem_get_info(&free, &total), status::success);
@@ -133,7 +133,7 @@ TEST_F(emulated_cuda_driver, memory_comes_to_an_end) {
   EXPECT_EQ(free, total);
 }
 
-TEST_F(emulated_cuda_driver, attributes_tell_what_an_address_is) {
+TEST_F(emulated_cuda_driver, pointer_attributes_describe_the_address) {
   using enum pointer_attribute;
   const device_pointer made = alloc(10000);
   const device_pointer inside = made + 9999;
@@ -158,7 +158,7 @@ TEST_F(emulated_cuda_driver, attributes_tell_what_an_address_is) {
   EXPECT_EQ(cu.mem_get_address_range(&base, &bytes, made + 10000), status::not_found);
 }
 
-TEST_F(emulated_cuda_driver, many_attributes_of_nothing_are_nothing) {
+TEST_F(emulated_cuda_driver, attributes_of_an_unknown_address_are_zero) {
   int here = 0;
   unsigned long long id = 1;
   EXPECT_EQ(cu.pointer_get_attribute(&id, pointer_attribute::buffer_id, reinterpret_cast<device_pointer>(&here)),
@@ -171,7 +171,7 @@ TEST_F(emulated_cuda_driver, many_attributes_of_nothing_are_nothing) {
   EXPECT_EQ(type, 0);
 }
 
-TEST_F(emulated_cuda_driver, bytes_go_in_and_out) {
+TEST_F(emulated_cuda_driver, copies_transfer_bytes_in_both_directions) {
   const device_pointer a = alloc(64 * kib);
   const device_pointer b = alloc(64 * kib);
   std::vector<char> sent(64 * kib, 'x');
@@ -188,7 +188,7 @@ TEST_F(emulated_cuda_driver, bytes_go_in_and_out) {
   EXPECT_EQ(cu.memcpy_d_to_h(got.data(), b, 1), status::invalid_value) << "freed";
 }
 
-TEST_F(emulated_cuda_driver, managed_memory_is_the_hosts_too) {
+TEST_F(emulated_cuda_driver, managed_memory_is_accessible_from_the_host) {
   device_pointer made = 0;
   EXPECT_EQ(cu.mem_alloc_managed(&made, kib, 0), status::invalid_value);
   ASSERT_EQ(cu.mem_alloc_managed(&made, kib, attach_global), status::success);
@@ -199,7 +199,7 @@ TEST_F(emulated_cuda_driver, managed_memory_is_the_hosts_too) {
   EXPECT_EQ(cu.ipc_get_mem_handle(&handle, made), status::invalid_value);
 }
 
-TEST_F(emulated_cuda_driver, an_own_handle_cannot_be_opened) {
+TEST_F(emulated_cuda_driver, own_ipc_handle_cannot_be_opened) {
   ipc_memory_handle handle{};
   const device_pointer made = alloc(64 * kib);
   ASSERT_EQ(cu.ipc_get_mem_handle(&handle, made + 5), status::success);
@@ -212,7 +212,7 @@ TEST_F(emulated_cuda_driver, an_own_handle_cannot_be_opened) {
   EXPECT_EQ(emulated().counters().wrong_closes, 1U);
 }
 
-TEST_F(emulated_cuda_driver, fails_where_a_test_wants_it) {
+TEST_F(emulated_cuda_driver, injected_failure_hits_the_requested_call) {
   device_pointer made = 0;
   ASSERT_TRUE(control.fail("cuMemAlloc", 2, 2, false));
   EXPECT_EQ(cu.mem_alloc(&made, kib), status::success);
@@ -227,7 +227,7 @@ TEST_F(emulated_cuda_driver, fails_where_a_test_wants_it) {
   EXPECT_FALSE(control.fail("cuNothing", 1, 1, false));
 }
 
-TEST_F(emulated_cuda_driver, takes_the_time_that_a_test_wants) {
+TEST_F(emulated_cuda_driver, injected_delay_is_applied) {
   ASSERT_TRUE(control.delay("cuMemGetInfo", 20000));
   const auto before = std::chrono::steady_clock::now();
   std::size_t free = 0;
@@ -236,7 +236,7 @@ TEST_F(emulated_cuda_driver, takes_the_time_that_a_test_wants) {
   EXPECT_GE(std::chrono::steady_clock::now() - before, std::chrono::milliseconds(20));
 }
 
-TEST_F(emulated_cuda_driver, threads_allocate_and_free_side_by_side) {
+TEST_F(emulated_cuda_driver, threads_allocate_and_free_concurrently) {
   context mine = nullptr;
   ASSERT_EQ(cu.ctx_get_current(&mine), status::success);
   std::vector<std::jthread> threads;

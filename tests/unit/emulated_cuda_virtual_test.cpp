@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The emulated driver's virtual memory management, and host memory that is registered with it.
-#include "support/emulated_cuda_test.hpp"
+#include "support/fixtures/emulated_cuda_test.hpp"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -93,7 +93,7 @@ TEST_F(emulated_cuda_virtual, several_segments_lie_in_one_reservation) {
   EXPECT_EQ(free_memory(), before);
 }
 
-TEST_F(emulated_cuda_virtual, a_mapping_outlives_the_handle_and_gives_it_back) {
+TEST_F(emulated_cuda_virtual, mapping_outlives_its_released_handle_and_can_return_it) {
   const auto before = free_memory();
   const device_pointer at = reserve(2 * mib);
   const generic_allocation made = create(2 * mib);
@@ -113,7 +113,7 @@ TEST_F(emulated_cuda_virtual, a_mapping_outlives_the_handle_and_gives_it_back) {
   EXPECT_EQ(cu.mem_address_free(at, 2 * mib), status::success);
 }
 
-TEST_F(emulated_cuda_virtual, a_descriptor_holds_the_memory) {
+TEST_F(emulated_cuda_virtual, exported_descriptor_keeps_the_memory_alive) {
   const device_pointer at = reserve(2 * mib);
   const generic_allocation made = create(2 * mib);
   ASSERT_EQ(cu.mem_map(at, 2 * mib, 0, made, 0), status::success);
@@ -141,7 +141,7 @@ TEST_F(emulated_cuda_virtual, a_descriptor_holds_the_memory) {
   EXPECT_EQ(cu.mem_address_free(at, 2 * mib), status::success);
 }
 
-TEST_F(emulated_cuda_virtual, what_was_not_made_for_export_is_not_exported) {
+TEST_F(emulated_cuda_virtual, allocation_without_a_handle_type_is_not_exported) {
   auto plain = shareable;
   plain.requested_handle_types = allocation_handle_type::none;
   const generic_allocation made = create(2 * mib, plain);

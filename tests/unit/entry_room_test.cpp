@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The room that an entry has for a back end's own data: the largest handles and registrations work, larger ones are
 // refused.
-#include "support/local_fixture.hpp"
+#include "support/fixtures/local_fixture.hpp"
 
 #include <pinfold/import_cache.hpp>
 #include <pinfold/registrars/cuda_memory.hpp>
@@ -98,7 +98,7 @@ TEST(entry_room, holds_the_largest_registration) {
   EXPECT_EQ(f.device->open_count(), 0U);
 }
 
-TEST(entry_room, refuses_larger_ones_before_anything_is_made) {
+TEST(entry_room, refuses_larger_handles_and_registrations_at_construction) {
   const auto driver_with = [](std::size_t token_bytes, std::size_t object_bytes) {
     return detail::driver{.self = nullptr,
                           .name = "too large",

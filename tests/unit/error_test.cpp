@@ -16,7 +16,7 @@ using pinfold::native_kind;
 
 static_assert(std::is_trivially_copyable_v<error>);
 
-TEST(name_of, every_code_has_a_name_of_its_own) {
+TEST(name_of, every_code_has_a_unique_name) {
   std::set<std::string> names;
   for (int code = 0; code <= static_cast<int>(errc::closed); ++code) {
     names.insert(pinfold::name_of(static_cast<errc>(code)));
@@ -26,12 +26,12 @@ TEST(name_of, every_code_has_a_name_of_its_own) {
   EXPECT_STREQ(pinfold::name_of(static_cast<errc>(200)), "unknown");
 }
 
-TEST(describe_error, says_code_sentence_and_native_code_in_words) {
+TEST(describe_error, prints_code_message_and_name_of_the_native_code) {
   EXPECT_EQ(pinfold::describe(pinfold::fail_errno(errc::stale_handle, EBADF, "the exporter has freed it").value()),
             "stale_handle: the exporter has freed it (EBADF 9: Bad file descriptor)");
 }
 
-TEST(describe_error, leaves_out_what_there_is_not) {
+TEST(describe_error, omits_missing_parts) {
   EXPECT_EQ(pinfold::describe(error{.code = errc::closed}), "closed");
   EXPECT_EQ(pinfold::describe(pinfold::fail(errc::too_large, "too much").value()), "too_large: too much");
 }
@@ -42,7 +42,7 @@ TEST(describe_error, takes_an_error_without_a_message) {
             "driver_error (EIO 5: Input/output error)");
 }
 
-TEST(describe_error, gives_the_number_where_there_are_no_words) {
+TEST(describe_error, prints_the_number_of_an_unnamed_native_code) {
   EXPECT_EQ(pinfold::describe({errc::driver_error, native_kind::posix, 99999, ""}), "driver_error (errno 99999)");
   EXPECT_EQ(pinfold::describe({errc::already_mapped, native_kind::cuda, 208, "mapped"}),
             "already_mapped: mapped (CUresult 208: CUDA_ERROR_ALREADY_MAPPED)");
@@ -52,7 +52,7 @@ TEST(describe_error, gives_the_number_where_there_are_no_words) {
             "driver_error: odd (fi_errno 4711)");
 }
 
-TEST(describe_error, tells_libfabrics_own_codes_from_the_systems) {
+TEST(describe_error, distinguishes_libfabric_codes_from_errno) {
   EXPECT_EQ(pinfold::describe({errc::in_use_conflict, native_kind::libfabric, 266, "keys"}),
             "in_use_conflict: keys (fi_errno 266: FI_ENOKEY)");
   EXPECT_EQ(pinfold::describe({errc::out_of_resources, native_kind::libfabric, ENOMEM, "full"}),

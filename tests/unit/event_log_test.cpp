@@ -2,7 +2,7 @@
 // The event log that monitors write and caches read: R35, R37, and R49 for memory that goes.
 #include "invalidation/event_log.hpp"
 #include "invalidation/registered_filter.hpp"
-#include "support/child_process.hpp"
+#include "support/processes/child_process.hpp"
 
 #include <chrono>
 #include <csignal>
@@ -24,7 +24,7 @@ struct reader {
   invalidation::read_status next() { return here().read(cursor, gone); }
 };
 
-TEST(event_log, has_every_range_in_its_order) {
+TEST(event_log, ranges_are_read_in_the_order_of_posting) {
   reader r;
   EXPECT_EQ(r.next(), read_status::nothing);
   for (std::uintptr_t i = 1; i <= 100; ++i) here().post({i << 12U, (i + 1) << 12U});
@@ -35,7 +35,7 @@ TEST(event_log, has_every_range_in_its_order) {
   EXPECT_EQ(r.next(), read_status::nothing);
 }
 
-TEST(event_log, R35_a_late_reader_learns_that_any_memory_may_be_gone) {
+TEST(event_log, R35_overtaken_reader_reads_status_everything) {
   reader in_time;
   for (std::size_t i = 0; i < event_log::capacity; ++i) here().post({4096, 8192});
   reader just_in_time = in_time;
@@ -59,7 +59,7 @@ TEST(event_log, a_reader_waits_for_a_reserved_number) {
   later.join();
 }
 
-TEST(event_log, R35_a_late_reader_still_waits_for_a_reserved_number) {
+TEST(event_log, R35_overtaken_reader_still_waits_for_a_reserved_number) {
   reader r;
   for (std::size_t i = 0; i < event_log::capacity; ++i) here().post({4096, 8192});
   const auto mine = here().reserve();
@@ -71,7 +71,7 @@ TEST(event_log, R35_a_late_reader_still_waits_for_a_reserved_number) {
   EXPECT_EQ(r.gone.begin, 12288U);
 }
 
-TEST(event_log, an_unpublished_number_blocks_no_writer_and_is_not_passed) {
+TEST(event_log, unpublished_number_reads_as_unfinished) {
   reader r;
   const auto mine = here().reserve();
   const auto start = std::chrono::steady_clock::now();
@@ -83,7 +83,7 @@ TEST(event_log, an_unpublished_number_blocks_no_writer_and_is_not_passed) {
   EXPECT_EQ(r.next(), read_status::nothing);
 }
 
-TEST(event_log, R35_a_writer_a_whole_round_late_takes_another_number) {
+TEST(event_log, R35_writer_late_by_a_whole_ring_takes_another_number) {
   const auto stopped = here().reserve();
   here().post({4096, 8192});
   reader r;
@@ -100,7 +100,7 @@ TEST(event_log, R35_a_writer_a_whole_round_late_takes_another_number) {
 
 // The monitor has reserved a number, and may still read an event of any memory: until it publishes, no reader passes
 // that number.
-TEST(event_log, R35_a_number_that_is_not_published_is_not_passed_by_a_reader_that_is_too_late) {
+TEST(event_log, R35_overtaken_reader_does_not_pass_an_unpublished_number) {
   reader r;
   const auto stopped = here().reserve();
   for (std::size_t i = 0; i < 2 * event_log::capacity; ++i) here().post({4096, 8192});
@@ -110,7 +110,7 @@ TEST(event_log, R35_a_number_that_is_not_published_is_not_passed_by_a_reader_tha
   EXPECT_EQ(r.next(), read_status::everything);
 }
 
-TEST(event_log, R31_events_of_no_registered_memory_are_skipped_by_a_reader_that_is_too_late) {
+TEST(event_log, R31_overtaken_reader_skips_events_of_unregistered_memory) {
   here().post({4096, 8192});
   reader r;
   for (std::size_t i = 0; i < 2 * event_log::capacity; ++i) here().publish(here().reserve(), {});
@@ -122,7 +122,7 @@ TEST(event_log, R31_events_of_no_registered_memory_are_skipped_by_a_reader_that_
   EXPECT_EQ(again.next(), read_status::everything);
 }
 
-TEST(event_log, R35_many_threads_lose_nothing) {
+TEST(event_log, R35_concurrent_posts_lose_no_range) {
   constexpr std::uintptr_t each = 1000, threads = 4;
   reader r;
   std::vector<std::thread> writers;
@@ -150,7 +150,7 @@ TEST(event_log, R35_a_signal_handler_may_post) {
   EXPECT_EQ(seen, 10);
 }
 
-TEST(event_log, R37_a_child_has_an_empty_one_and_another_number) {
+TEST(event_log, R37_fork_child_has_an_empty_log_and_another_process_number) {
   const auto number = here().process();
   const auto generation = here().generation().load();
   registered_filter& watched = registered_filter::here();

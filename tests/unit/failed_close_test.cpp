@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The driver refuses to close a registration that was never handed out: R41.
-#include "support/local_fixture.hpp"
+#include "support/fixtures/local_fixture.hpp"
 
 #include <algorithm>
 #include <vector>
@@ -28,7 +28,7 @@ auto acquire(fake_fixture<cautious_importer>& f, const fake_handle& handle) {
   return f.cache.acquire({handle.exporter}, handle, handle.base, cautious_importer::known);
 }
 
-TEST(failed_close, R41_an_import_that_was_too_large_is_quarantined_with_the_range_and_bytes_that_are_open) {
+TEST(failed_close, R41_oversized_import_is_quarantined_with_its_open_range_and_bytes) {
   fake_fixture<cautious_importer> f({.max_bytes = 0x800});
   const auto handle = f.world->allocate(1, 0x10000, 0x1000);
   f.world->inject(closes_fail);
@@ -46,7 +46,7 @@ TEST(failed_close, R41_an_import_that_was_too_large_is_quarantined_with_the_rang
   f.expect_sound();
 }
 
-TEST(failed_close, R6_what_is_in_the_way_beyond_the_range_asked_for_is_found_and_closed) {
+TEST(failed_close, R6_conflict_beyond_the_requested_range_is_found_and_closed) {
   fake_fixture<cautious_importer> f({.max_bytes = 0x800});
   const auto large = f.world->allocate(1, 0x10000, 0x1000);
   f.world->inject(closes_fail);
@@ -58,7 +58,7 @@ TEST(failed_close, R6_what_is_in_the_way_beyond_the_range_asked_for_is_found_and
   f.expect_sound();
 }
 
-TEST(failed_close, R41_a_bypass_that_fits_no_more_counts_the_bytes_that_are_open) {
+TEST(failed_close, R41_bypass_over_the_budget_counts_its_open_bytes) {
   fake_fixture<cautious_importer> f({.max_bytes = 0x1000, .full = when_full::bypass});
   f.world->extra_bytes = 0x1000;
   f.world->inject(closes_fail);
@@ -70,7 +70,7 @@ TEST(failed_close, R41_a_bypass_that_fits_no_more_counts_the_bytes_that_are_open
   f.expect_sound();
 }
 
-TEST(failed_close, the_sink_is_told_of_a_registration_that_came_too_late_and_cannot_be_closed) {
+TEST(failed_close, sink_is_notified_of_a_stale_registration_that_cannot_be_closed) {
   std::vector<event_kind> told;
   range where{};
   std::int32_t native = 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "fd_passing/connection.hpp"
 
-#include "support/child_process.hpp"
-#include "support/forged.hpp"
-#include "support/process_limits.hpp"
+#include "support/doubles/forged.hpp"
+#include "support/host/process_limits.hpp"
+#include "support/processes/child_process.hpp"
 
 #include <gtest/gtest.h>
 
@@ -16,14 +16,14 @@ struct fd_connection : ::testing::Test {
   fd_passing::connection_table links;
 };
 
-TEST_F(fd_connection, one_exporter_has_one_link_and_another_has_another) {
+TEST_F(fd_connection, each_exporter_has_one_connection) {
   const auto first = links.find_or_make(fd_passing::transport::pidfd, what.from).value();
   EXPECT_EQ(links.find_or_make(fd_passing::transport::pidfd, what.from).value(), first);
   what.from.exporter += 1;
   EXPECT_NE(links.find_or_make(fd_passing::transport::pidfd, what.from).value(), first);
 }
 
-TEST_F(fd_connection, a_forgotten_connection_is_made_again_and_the_old_one_stays_usable) {
+TEST_F(fd_connection, forgotten_connection_is_replaced_and_the_old_one_stays_usable) {
   const auto first = links.find_or_make(fd_passing::transport::pidfd, what.from).value();
   links.forget(what.from);
   EXPECT_NE(links.find_or_make(fd_passing::transport::pidfd, what.from).value(), first);
@@ -32,7 +32,7 @@ TEST_F(fd_connection, a_forgotten_connection_is_made_again_and_the_old_one_stays
   EXPECT_TRUE(first->fetch(fd_passing::transport::pidfd, what));
 }
 
-TEST_F(fd_connection, R4_a_forked_child_does_not_share_links_with_its_parent) {
+TEST_F(fd_connection, R4_fork_child_does_not_share_connections_with_its_parent) {
   // Both processes would read the other's answers, and a leftover answer could grant a buffer that has been freed
   // since.
   const auto first = links.find_or_make(fd_passing::transport::pidfd, what.from).value();
@@ -42,7 +42,7 @@ TEST_F(fd_connection, R4_a_forked_child_does_not_share_links_with_its_parent) {
   EXPECT_EQ(links.find_or_make(fd_passing::transport::pidfd, what.from).value(), first);
 }
 
-TEST_F(fd_connection, there_are_never_more_than_the_most_and_the_least_recently_used_one_goes) {
+TEST_F(fd_connection, least_recently_used_connection_is_closed_at_the_limit) {
   const int before = open_descriptors();
   const auto first = links.find_or_make(fd_passing::transport::pidfd, what.from).value();
   fd_passing::exporter_id other = what.from;
@@ -54,7 +54,7 @@ TEST_F(fd_connection, there_are_never_more_than_the_most_and_the_least_recently_
   EXPECT_EQ(open_descriptors() - before, static_cast<int>(fd_passing::connection_table::most));
 }
 
-TEST_F(fd_connection, without_the_process_only_the_socket_is_left) {
+TEST_F(fd_connection, only_scm_connects_after_the_exporter_process_ended) {
   what.from.start_time -= 1;
   EXPECT_EQ(links.find_or_make(fd_passing::transport::pidfd, what.from).error(), errc::peer_gone);
   EXPECT_EQ(links.find_or_make(fd_passing::transport::automatic, what.from).error(), errc::peer_gone);

@@ -24,7 +24,7 @@ TEST(fd_process, start_time_is_field_22_whatever_the_name) {
   }
 }
 
-TEST(fd_process, lines_of_another_form_are_errors) {
+TEST(fd_process, malformed_lines_are_errors) {
   const std::string whole = stat_line("sh", "77");
   const std::string cut = whole.substr(0, whole.find(" 77") + 3);
   for (const std::string& line :
@@ -42,7 +42,7 @@ TEST(fd_process, this_process_started_after_init) {
   EXPECT_EQ(pinfold::fd_passing::start_time_of(::getpid()).value(), *own);
 }
 
-TEST(fd_process, no_process_has_the_highest_number) {
+TEST(fd_process, start_time_of_a_missing_process_is_peer_gone) {
   const auto none = pinfold::fd_passing::start_time_of(0x7fff'fffe);
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error(), errc::peer_gone);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The hits' table, compared with a list.
 #include "core/hit_table.hpp"
-#include "support/settings.hpp"
+#include "support/host/settings.hpp"
 
 #include <gtest/gtest.h>
 
@@ -47,7 +47,7 @@ record* found(const hit_table& table, range wanted, peer_id peer = {}) {
   return table.find(peer, wanted, [&](const record* one) { return one->covered().contains(wanted); });
 }
 
-TEST(hit_table, is_empty_before_it_has_memory) {
+TEST(hit_table, table_without_memory_is_empty) {
   hit_table table(false);
   records some(1);
   EXPECT_EQ(found(table, {0, 1}), nullptr);
@@ -58,7 +58,7 @@ TEST(hit_table, is_empty_before_it_has_memory) {
   EXPECT_GT(table.bytes(), 0U);
 }
 
-TEST(hit_table, finds_any_part_of_any_size_at_any_place) {
+TEST(hit_table, finds_any_part_of_a_range_of_any_size_and_address) {
   const std::uintptr_t sizes[] = {1, 2, 63, 64, 65, 4095, 4096, 65536, 100'000, std::uintptr_t{5} << 30U};
   const std::uintptr_t places[] = {
       0, 1, 63, 4096, 0x7fffffff, 0x7fff'ffff'f000, UINTPTR_MAX - (std::uintptr_t{5} << 30U)};
@@ -78,7 +78,7 @@ TEST(hit_table, finds_any_part_of_any_size_at_any_place) {
     }
 }
 
-TEST(hit_table, peers_do_not_see_each_others) {
+TEST(hit_table, peers_do_not_find_each_others_records) {
   hit_table table(true);
   records some(2);
   grow(table, some);
@@ -89,7 +89,7 @@ TEST(hit_table, peers_do_not_see_each_others) {
   EXPECT_EQ(found(table, {4096, 8192}, {1}), &some.all[0].one);
 }
 
-TEST(hit_table, too_many_in_one_place_are_refused_and_the_others_stay) {
+TEST(hit_table, too_many_records_in_one_place_are_refused) {
   hit_table table(false);
   records some(200);
   std::size_t listed = 0;
@@ -110,7 +110,7 @@ range some_buffer(std::size_t number) {
   return {begin, begin + 0x10000};
 }
 
-TEST(hit_table, large_ones_grow_by_halves_to_what_two_slots_a_record_need) {
+TEST(hit_table, large_tables_grow_by_half_up_to_two_slots_per_record) {
   constexpr std::size_t count = 100'000;
   hit_table table(false);
   records some(count);

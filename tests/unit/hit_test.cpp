@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Hits without the mutex, and all their outcomes: R5, R36, R37, R42, R43, R46.
-#include "support/child_process.hpp"
-#include "support/local_fixture.hpp"
+#include "support/fixtures/local_fixture.hpp"
+#include "support/processes/child_process.hpp"
 
 #include <latch>
 #include <thread>
@@ -38,7 +38,7 @@ TEST(hit, R45_hits_of_an_entry_are_sampled) {
   EXPECT_LE(listed[0].hits, 52000U);
 }
 
-TEST(hit, R45_exactly_where_that_is_asked_for) {
+TEST(hit, R45_hits_of_an_entry_are_exact_with_entry_statistics) {
   local f({.entry_statistics = true});
   for (int n = 0; n < 100; ++n) f.touch(4096, 8192);
   ASSERT_EQ(f.cache.dump().size(), 1U);
@@ -84,7 +84,7 @@ TEST(hit, threads_may_end_with_leases_out) {
   EXPECT_EQ(f.device->open_count(), 0U);
 }
 
-TEST(hit, R5_an_invalidated_entry_is_closed_by_its_last_release_wherever_that_is) {
+TEST(hit, R5_invalidated_entry_is_closed_by_its_last_release_on_any_thread) {
   local f;
   f.touch(4096, 8192);
   auto here = f.acquire(4096, 8192);
@@ -99,7 +99,7 @@ TEST(hit, R5_an_invalidated_entry_is_closed_by_its_last_release_wherever_that_is
   EXPECT_EQ(f.device->open_count(), 0U);
 }
 
-TEST(hit, many_caches_over_the_same_memory_do_not_mix) {
+TEST(hit, caches_over_the_same_memory_return_their_own_registrations) {
   std::vector<std::unique_ptr<local>> caches;
   for (int i = 0; i < 300; ++i) caches.push_back(std::make_unique<local>());  // more than have own counters
   for (int round = 0; round < 3; ++round)
@@ -115,7 +115,7 @@ TEST(hit, many_caches_over_the_same_memory_do_not_mix) {
   }
 }
 
-TEST(hit, R42_a_lease_that_outlives_its_cache_stays_what_it_is_while_other_caches_come) {
+TEST(hit, R42_lease_that_outlives_its_cache_stays_closed_while_caches_are_made) {
   auto first = std::make_unique<local>(cache_options{.drain_timeout = 1ms});
   first->touch(4096, 8192);
   auto left = first->acquire(4096, 8192);
@@ -136,7 +136,7 @@ TEST(hit, R42_a_lease_that_outlives_its_cache_stays_what_it_is_while_other_cache
 
 // A lease that was pinned in one thread's slot, and given back on a thread whose slot was taken, is balanced in the
 // entry's counter. The next cache may get that entry's memory.
-TEST(hit, R42_pins_that_were_given_back_elsewhere_are_gone_for_later_caches_too) {
+TEST(hit, R42_pins_released_on_another_thread_do_not_affect_later_caches) {
   constexpr std::uintptr_t regions = 3000;  // more than a ledger has slots
   for (int round = 0; round < 3; ++round) {
     local f;
@@ -158,7 +158,7 @@ TEST(hit, R42_pins_that_were_given_back_elsewhere_are_gone_for_later_caches_too)
   }
 }
 
-TEST(hit, R42_a_release_and_the_end_of_the_cache_may_meet) {
+TEST(hit, R42_release_can_race_with_the_end_of_the_cache) {
   for (int round = 0; round < 300; ++round) {
     auto f = std::make_unique<local>(cache_options{.drain_timeout = 10s});
     f->touch(4096, 8192);
@@ -175,7 +175,7 @@ TEST(hit, R42_a_release_and_the_end_of_the_cache_may_meet) {
   }
 }
 
-TEST(hit, R14_a_thread_that_waits_for_room_is_woken_by_a_release_that_shares_nothing) {
+TEST(hit, R14_release_of_another_entry_wakes_a_thread_that_waits_for_room) {
   local f({.max_count = 1, .full = when_full::wait, .full_timeout = 30s});
   f.touch(4096, 8192);
   auto held = f.acquire(4096, 8192);

@@ -22,8 +22,8 @@ inline void reached(std::string_view where) {
 #define PINFOLD_SYNC_POINT(name) ::pinfold::testing::reached(#name)
 
 #include "core/sync_point.hpp"
-#include "support/cache_checks.hpp"
-#include "support/local_fixture.hpp"
+#include "support/fixtures/cache_checks.hpp"
+#include "support/fixtures/local_fixture.hpp"
 
 #include <pinfold/detail/ledger.hpp>
 
@@ -81,7 +81,7 @@ std::vector<range> blocks(std::size_t count) {
 
 bool counts_without_membarrier() { return detail::ledger::of_this_thread() == nullptr; }
 
-TEST(hit_without_mutex, local_acquire_and_find) {
+TEST(hit_without_mutex, local_acquire_and_find_take_no_mutex) {
   local_fixture f;
   for (const auto& one : blocks(100)) f.touch(one.begin, one.end);
   {
@@ -95,7 +95,7 @@ TEST(hit_without_mutex, local_acquire_and_find) {
   f.expect_sound();
 }
 
-TEST(hit_without_mutex, imported_acquire_and_find) {
+TEST(hit_without_mutex, imported_acquire_and_find_take_no_mutex) {
   fake_fixture f;
   std::vector<fake_handle> handles;
   for (std::uint64_t i = 0; i < 100; ++i) handles.push_back(f.world->allocate(i % 3, 0x10000 * (1 + i), 4096));
@@ -113,7 +113,7 @@ TEST(hit_without_mutex, imported_acquire_and_find) {
   f.expect_sound();
 }
 
-TEST(hit_without_mutex, on_a_thread_that_never_hit_before) {
+TEST(hit_without_mutex, first_find_of_a_thread_takes_no_mutex) {
   local_fixture f;
   f.touch(0x10000, 0x11000);
   {
@@ -122,7 +122,7 @@ TEST(hit_without_mutex, on_a_thread_that_never_hit_before) {
   }
 }
 
-TEST(hit_without_mutex, R26_batch_of_a_thousand) {
+TEST(hit_without_mutex, R26_batch_of_a_thousand_hits_takes_no_mutex) {
   local_fixture<fake_group_registrar> groups;
   local_fixture singly;
   const auto all = blocks(1000);
@@ -151,7 +151,7 @@ TEST(hit_without_mutex, R26_batch_of_a_thousand) {
   check(singly);
 }
 
-TEST(hit_without_mutex, R25_chunks) {
+TEST(hit_without_mutex, R25_chunks_that_hit_take_no_mutex) {
   local_fixture f;
   const auto read = [&] {
     auto chunks = f.cache.acquire_chunks(reinterpret_cast<void*>(0x100000), 0x40000, local_access,
@@ -167,7 +167,7 @@ TEST(hit_without_mutex, R25_chunks) {
   EXPECT_EQ(f.cache.statistics().hits, 64U);
 }
 
-TEST(hit_without_mutex, R26_a_batch_of_hits_and_misses_keeps_its_order) {
+TEST(hit_without_mutex, R26_batch_of_hits_and_misses_keeps_its_order) {
   local_fixture<fake_group_registrar> f;
   const auto all = blocks(300);
   for (std::size_t i = 0; i < all.size(); i += 3) f.touch(all[i].begin, all[i].end);
@@ -180,7 +180,7 @@ TEST(hit_without_mutex, R26_a_batch_of_hits_and_misses_keeps_its_order) {
   f.expect_sound();
 }
 
-TEST(hit_without_mutex, R26_a_batch_that_fails_gives_its_hits_back) {
+TEST(hit_without_mutex, R26_failed_batch_releases_its_hits) {
   local_fixture f;
   const auto all = blocks(10);
   for (std::size_t i = 0; i < 5; ++i) f.touch(all[i].begin, all[i].end);
@@ -191,7 +191,7 @@ TEST(hit_without_mutex, R26_a_batch_that_fails_gives_its_hits_back) {
   EXPECT_EQ(f.device->open_count(), 0U);
 }
 
-TEST(hit_without_mutex, R26_a_batch_may_ask_for_rights_that_are_not_there) {
+TEST(hit_without_mutex, R26_batch_with_missing_rights_counts_access_misses) {
   local_fixture f;
   const auto all = blocks(3);
   for (const auto& one : all) f.touch(one.begin, one.end, access_flags::local_read);
@@ -199,7 +199,7 @@ TEST(hit_without_mutex, R26_a_batch_may_ask_for_rights_that_are_not_there) {
   EXPECT_EQ(f.cache.statistics().misses_access, 3U);
 }
 
-TEST(hit_without_mutex, R43_finds_are_no_acquires) {
+TEST(hit_without_mutex, R43_finds_do_not_count_as_acquires) {
   for (int round = 0; round < 3; ++round) {  // the next cache gets the number of this one
     local_fixture f;
     f.touch(0x10000, 0x11000);
@@ -222,7 +222,7 @@ TEST(hit_without_mutex, R43_finds_are_no_acquires) {
   }
 }
 
-TEST(hit_without_mutex, R48_a_find_that_comes_too_late_leaves_the_close_to_others) {
+TEST(hit_without_mutex, R48_find_that_races_with_invalidate_defers_the_close) {
   if (counts_without_membarrier()) GTEST_SKIP() << "hints need membarrier";
   local_fixture f;
   f.touch(0x10000, 0x11000);
@@ -235,7 +235,7 @@ TEST(hit_without_mutex, R48_a_find_that_comes_too_late_leaves_the_close_to_other
   EXPECT_EQ(f.device->open_count(), 0U);
 }
 
-TEST(hit_without_mutex, R48_the_same_of_imported_memory) {
+TEST(hit_without_mutex, R48_find_of_an_import_that_races_with_invalidate_defers_the_close) {
   if (counts_without_membarrier()) GTEST_SKIP() << "hints need membarrier";
   fake_fixture f;
   const auto old = f.world->allocate(1, 0x10000, 4096);
@@ -248,7 +248,7 @@ TEST(hit_without_mutex, R48_the_same_of_imported_memory) {
   EXPECT_EQ(f.world->open_count(), 1U) << "the next miss has closed it";
 }
 
-TEST(hit_without_mutex, an_acquire_that_comes_too_late_closes_and_opens_again) {
+TEST(hit_without_mutex, acquire_that_races_with_invalidate_closes_and_opens_again) {
   if (counts_without_membarrier()) GTEST_SKIP() << "hints need membarrier";
   local_fixture f;
   f.touch(0x10000, 0x11000);
@@ -260,7 +260,7 @@ TEST(hit_without_mutex, an_acquire_that_comes_too_late_closes_and_opens_again) {
 }
 
 // Between the hint and the pin the memory went to another allocation: the same peer and range, another token.
-TEST(hit_without_mutex, R4_a_guess_of_imported_memory_is_compared_by_its_whole_token) {
+TEST(hit_without_mutex, R4_hint_of_imported_memory_is_compared_by_its_whole_token) {
   if (counts_without_membarrier()) GTEST_SKIP() << "hints need membarrier";
   fake_fixture f;
   const auto old = f.world->allocate(1, 0x10000, 4096);
@@ -274,7 +274,7 @@ TEST(hit_without_mutex, R4_a_guess_of_imported_memory_is_compared_by_its_whole_t
   EXPECT_TRUE(got->stale()) << "since `find` replaces what has another token";
 }
 
-TEST(hit_without_mutex, peers_do_not_see_each_others_guesses) {
+TEST(hit_without_mutex, peers_do_not_use_each_others_hints) {
   fake_fixture f;
   const auto one = f.world->allocate(1, 0x10000, 4096);
   constexpr std::uint64_t hints = 2048;  // of a thread: peers that differ by this number share a hint

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Hooks that another library removes or covers (R53): found out, posted, and installed again on top.
-#include "support/code_changes.hpp"
-#include "support/hooked.hpp"
+#include "support/fixtures/code_changes.hpp"
+#include "support/fixtures/hooked.hpp"
 
 #include <cerrno>
 #include <sys/shm.h>
@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t page = hooked_page;
 using ranges = std::vector<range>;
 
-TEST(hooks_covered, notices_that_it_was_removed) {
+TEST(hooks_covered, removed_hook_is_detected) {
   in_child([] {
     auto own = change(entry_of(function::shmdt), {});
     auto ours = hooks_here();
@@ -29,7 +29,7 @@ TEST(hooks_covered, notices_that_it_was_removed) {
 
 // The hooks cannot tell whether a jump over theirs leads to them: they put a jump on top that leads to the other
 // library's.
-TEST(hooks_covered, R38_R53_library_that_came_later_is_covered_and_both_see_all) {
+TEST(hooks_covered, R38_R53_hook_of_a_later_library_is_covered_and_both_are_called) {
   in_child([] {
     const some_pages memory(8);
     const watched them(memory.at(), 8 * page);
@@ -63,7 +63,7 @@ TEST(hooks_covered, R38_R53_library_that_came_later_is_covered_and_both_see_all)
   });
 }
 
-TEST(hooks_covered, R53_code_that_is_put_back_is_posted_at_once_and_hooked_again) {
+TEST(hooks_covered, R53_restored_code_invalidates_all_memory_and_is_hooked_again) {
   in_child([] {
     const auto entry = entry_of(function::munmap);
     const auto original = code_at(entry, 16);
@@ -94,7 +94,7 @@ TEST(hooks_covered, R53_jump_to_an_inline_system_call_is_covered) {
   });
 }
 
-TEST(hooks_covered, R53_change_behind_mprotects_back_is_found_by_the_next_event) {
+TEST(hooks_covered, R53_code_change_without_mprotect_is_found_by_the_next_event) {
   in_child([] {
     auto own = change(entry_of(function::shmdt), {});
     const auto ours = hooks_here();
@@ -107,7 +107,7 @@ TEST(hooks_covered, R53_change_behind_mprotects_back_is_found_by_the_next_event)
   });
 }
 
-TEST(hooks_covered, R53_nothing_is_kept_while_the_code_can_be_written) {
+TEST(hooks_covered, R53_watch_is_refused_while_the_code_is_writable) {
   in_child([] {
     const auto ours = hooks_here();
     ASSERT_TRUE(ours);
@@ -139,7 +139,7 @@ TEST(hooks_covered, R31_mprotect_of_other_memory_is_no_event) {
   });
 }
 
-TEST(hooks_covered, R53_gives_up_where_others_cover_it_each_time) {
+TEST(hooks_covered, R53_watch_is_refused_when_the_hook_is_covered_each_time) {
   in_child([] {
     const auto ours = hooks_here();
     ASSERT_TRUE(ours);
@@ -154,7 +154,7 @@ TEST(hooks_covered, R53_gives_up_where_others_cover_it_each_time) {
 }
 
 // The hooks' new jump covers one that leads to their old jump: calls must not loop between them.
-TEST(hooks_covered, R38_no_circle_when_one_is_covered_and_one_removed) {
+TEST(hooks_covered, R38_calls_do_not_loop_when_one_hook_is_covered_and_one_removed) {
   in_child([] {
     const some_pages memory(4);
     const watched them(memory.at(), 4 * page);

@@ -63,21 +63,21 @@ TEST(hooks_decode, long_first_instruction_is_replaced) {
   EXPECT_TRUE(found->pad.empty());
 }
 
-TEST(hooks_decode, short_first_instruction_uses_bytes_that_nothing_runs) {
+TEST(hooks_decode, short_first_instruction_uses_fill_bytes_that_are_never_executed) {
   const auto found = way(move_register + move_number + system_call + ret + nop5 + ret);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->length, 3U);
   EXPECT_EQ(found->pad, (range{base + 11, base + 16}));
 }
 
-TEST(hooks_decode, fill_bytes_that_are_run_are_left_alone) {
+TEST(hooks_decode, executed_fill_bytes_are_not_used) {
   EXPECT_FALSE(way(move_register + nop5 + nop5 + ret + nop4 + ret)) << "run, or too few";
   EXPECT_TRUE(way(move_register + nop5 + nop5 + ret + nop4 + bytes{0x90} + ret));
   EXPECT_TRUE(way(move_register + bytes{0xEB, 0x05} + nop5 + ret)) << "jumped over";
   EXPECT_FALSE(way(move_register + bytes{0x74, 0x05} + nop5 + ret)) << "not always jumped over";
 }
 
-TEST(hooks_decode, pad_too_far_away) {
+TEST(hooks_decode, pad_out_of_reach_is_refused) {
   const bytes much(140, 0xF8);  // clc
   EXPECT_FALSE(way(move_register + much + ret + nop5 + ret));
   const bytes less(120, 0xF8);
@@ -92,7 +92,7 @@ TEST(hooks_decode, pad_of_another_function_is_not_taken_again) {
   EXPECT_EQ(found->pad, (range{base + 10, base + 20}));
 }
 
-TEST(hooks_decode, R38_jump_in_a_pad_lies_in_one_word_where_it_can) {
+TEST(hooks_decode, R38_jump_in_a_pad_lies_in_one_word_if_possible) {
   const bytes nop9{0x66, 0x0F, 0x1F, 0x84, 0, 0, 0, 0, 0};
   const auto found = way(move_register + move_number + ret + nop9 + ret);  // unused from 9 to 18
   ASSERT_TRUE(found);
@@ -116,7 +116,7 @@ TEST(hooks_decode, R38_jump_behind_a_short_jump_is_replaced_where_there_is_no_ro
   EXPECT_FALSE(way(bytes{0xEB, 6} + bytes(6, 0xF8) + rest)) << "no jump";
 }
 
-TEST(hooks_decode, target_of_jumps) {
+TEST(hooks_decode, targets_of_jumps_are_decoded) {
   const auto target = [](const bytes& code) { return jump_target(code.data(), base); };
   EXPECT_EQ(target({0xE9, 0, 1, 0, 0}), base + 0x105);
   EXPECT_EQ(target({0xEB, 0xF0}), base - 14);
@@ -126,7 +126,7 @@ TEST(hooks_decode, target_of_jumps) {
   EXPECT_EQ(target({0xFF, 0x25, 8, 0, 0, 0}), 0U) << "an address elsewhere, which may change";
 }
 
-TEST(hooks_decode, R38_entry_after_endbr64) {
+TEST(hooks_decode, R38_entry_after_endbr64_is_patched) {
   const auto found = way(endbr64 + move_register + move_number + system_call + ret + nop5 + ret);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->at, base + 4);
@@ -137,14 +137,14 @@ TEST(hooks_decode, R38_entry_after_endbr64) {
   EXPECT_EQ(crossing->pad, (range{base + 12, base + 17}));
 }
 
-TEST(hooks_decode, entry_on_endbr64_where_push_follows) {
+TEST(hooks_decode, endbr64_is_replaced_when_a_push_follows) {
   const auto found = way(endbr64 + bytes{0x55} + ret + nop5 + ret);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->at, base);
   EXPECT_EQ(found->length, 4U);
 }
 
-TEST(hooks_decode, refused) {
+TEST(hooks_decode, unsupported_instructions_are_refused) {
   EXPECT_FALSE(way(bytes{0x55} + ret + nop5 + ret)) << "one byte";
   EXPECT_FALSE(way(bytes{0xCC} + ret + nop5 + ret)) << "a debugger's";
   EXPECT_FALSE(way(bytes{0x06} + ret + nop5 + ret)) << "no instruction";
@@ -189,14 +189,14 @@ TEST(hooks_decode, R38_call_of_another_hook_is_kept) {
   EXPECT_EQ(moved_bytes({0xE8, 0x00, 0x01, 0, 0}, base + 0x5000), expected + near(base + 0x5010, base + 5));
 }
 
-TEST(hooks_decode, conditional_jumps_near_and_far) {
+TEST(hooks_decode, conditional_jumps_are_relocated) {
   EXPECT_EQ(moved_bytes({0x74, 0x10}, base + 0x5000),
             (bytes{0x75, 14}) + far(base + 0x12) + near(base + 0x5010, base + 2));
   EXPECT_EQ(moved_bytes({0x0F, 0x87, 0x00, 0x01, 0, 0}, base + 0x5000),
             (bytes{0x76, 14}) + far(base + 0x106) + near(base + 0x5010, base + 6));
 }
 
-TEST(hooks_decode, what_hooks_begin_with) {
+TEST(hooks_decode, first_instructions_of_hooks_are_recognized) {
   const auto away = [](const bytes& code) { return leads_away(at_base(code)); };
   EXPECT_TRUE(away({0xE9, 0, 0, 0, 0}));
   EXPECT_TRUE(away({0xEB, 0}));
@@ -207,7 +207,7 @@ TEST(hooks_decode, what_hooks_begin_with) {
   EXPECT_FALSE(away(move_register));
 }
 
-TEST(hooks_decode, begin_of_a_function_without_a_symbol) {
+TEST(hooks_decode, begin_of_a_function_without_a_symbol_is_found) {
   const bytes before = bytes(27, 0xF8) + nop5;  // 32 bytes
   const bytes function = move_register + bytes{0x41, 0xF7, 0xC1, 0xFF, 0x0F, 0, 0} + bytes{0x75, 0x14} + move_number;
   const auto all = before + function;
@@ -219,7 +219,7 @@ TEST(hooks_decode, begin_of_a_function_without_a_symbol) {
   EXPECT_EQ(begin_of_function(at_base(guarded), base + 36), base + 32);
 }
 
-TEST(hooks_decode, reach_of_jumps) {
+TEST(hooks_decode, jumps_reach_two_gibibytes) {
   EXPECT_TRUE(reaches(base, base + 0x7FFF0000));
   EXPECT_FALSE(reaches(base, base + 0x80010000));
   EXPECT_TRUE(reaches(base, base - 0x7FFF0000));

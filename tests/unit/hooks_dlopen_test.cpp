@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A program whose dlopen is not libc's, and does not find loaded libraries: like UCX's, which searches paths of its
 // own. The hooks find libc and the dynamic linker without it.
-#include "support/hooked.hpp"
-#include "support/sanitized.hpp"
+#include "support/fixtures/hooked.hpp"
+#include "support/host/sanitized.hpp"
 
 #include <dlfcn.h>
 
@@ -22,7 +22,7 @@ extern "C" [[gnu::visibility("default")]] void* dlopen(const char* /*file*/, int
 namespace pinfold::testing {
 namespace {
 
-TEST(hooks_dlopen, R38_nothing_is_asked_of_a_dlopen_that_is_not_libcs) {
+TEST(hooks_dlopen, R38_dlopen_that_is_not_libcs_is_never_called) {
   ASSERT_EQ(::dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD), nullptr);
   ASSERT_EQ(std::exchange(asked, 0), 1);
   const auto made = hooks_here();
@@ -37,7 +37,7 @@ TEST(hooks_dlopen, R38_nothing_is_asked_of_a_dlopen_that_is_not_libcs) {
 
 #else
 
-TEST(hooks_dlopen, R38_nothing_is_asked_of_a_dlopen_that_is_not_libcs) {
+TEST(hooks_dlopen, R38_dlopen_that_is_not_libcs_is_never_called) {
   GTEST_SKIP() << "the sanitizers and clang's runtime have a dlopen of their own";
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Memory that libc and the dynamic linker give back by themselves: no call of the program names the range (R30).
 #include "monitors/self_test/self_test.hpp"
-#include "support/child_process.hpp"
-#include "support/hooked.hpp"
-#include "support/sanitized.hpp"
+#include "support/fixtures/hooked.hpp"
+#include "support/host/sanitized.hpp"
+#include "support/processes/child_process.hpp"
 
 #include <atomic>
 #include <csignal>
@@ -37,7 +37,7 @@ range block(const void* at, std::size_t bytes) { return {address_of(at), address
 
 void keep(void* at) { asm volatile("" : : "r"(at) : "memory"); }
 
-TEST_F(hooks_malloc, R30_free_of_big_blocks) {
+TEST_F(hooks_malloc, R30_free_of_big_blocks_is_posted) {
   for (const std::size_t bytes : {64 * mib, 1024 * mib}) {
     void* const at = std::malloc(bytes);
     ASSERT_NE(at, nullptr);
@@ -50,7 +50,7 @@ TEST_F(hooks_malloc, R30_free_of_big_blocks) {
   }
 }
 
-TEST_F(hooks_malloc, R30_aligned_blocks) {
+TEST_F(hooks_malloc, R30_free_of_aligned_blocks_is_posted) {
   void* at = nullptr;
   ASSERT_EQ(::posix_memalign(&at, mib, 64 * mib), 0);
   const auto memory = block(at, 64 * mib);
@@ -60,7 +60,7 @@ TEST_F(hooks_malloc, R30_aligned_blocks) {
   EXPECT_TRUE(seen.front().contains(memory));
 }
 
-TEST_F(hooks_malloc, R30_realloc_that_moves_or_shrinks) {
+TEST_F(hooks_malloc, R30_realloc_that_moves_or_shrinks_is_posted) {
   void* at = std::malloc(64 * mib);
   ASSERT_NE(at, nullptr);
   keep(at);
@@ -79,7 +79,7 @@ TEST_F(hooks_malloc, R30_realloc_that_moves_or_shrinks) {
   std::free(at);
 }
 
-TEST_F(hooks_malloc, R30_R31_trim_of_the_heap) {
+TEST_F(hooks_malloc, R30_R31_trim_of_the_heap_is_posted) {
   std::vector<void*> blocks;
   for (int i = 0; i < 64; ++i) blocks.push_back(std::malloc(100 << 10));
   const auto begin = address_of(blocks.front());
@@ -94,7 +94,7 @@ TEST_F(hooks_malloc, R30_R31_trim_of_the_heap) {
 }
 
 // A habit of the self-test: it must not pass where no monitor sees the trim.
-TEST_F(hooks_malloc, R33_self_test_looks_at_a_trim_of_the_heap) {
+TEST_F(hooks_malloc, R33_self_test_includes_a_trim_of_the_heap) {
   const auto habits = monitors::allocator_habits();
   const auto trim = std::find_if(habits.begin(), habits.end(), [](const auto& one) {
     return std::string(one.event) == "free at the end of the heap";
@@ -109,7 +109,7 @@ TEST_F(hooks_malloc, R33_self_test_looks_at_a_trim_of_the_heap) {
   EXPECT_EQ(seen, 0U);
 }
 
-TEST_F(hooks_malloc, R31_reuse_of_small_blocks_is_no_event) {
+TEST_F(hooks_malloc, R31_reuse_of_small_blocks_posts_no_event) {
   const auto seen = posted([] {
     for (int i = 0; i < 1000; ++i) {
       void* const at = std::malloc(64 << 10);
@@ -120,7 +120,7 @@ TEST_F(hooks_malloc, R31_reuse_of_small_blocks_is_no_event) {
   EXPECT_TRUE(seen.empty());
 }
 
-TEST_F(hooks_malloc, R30_arena_of_a_thread) {
+TEST_F(hooks_malloc, R30_trim_of_a_threads_arena_is_posted) {
   std::vector<void*> blocks;
   range memory;
   const auto all = posted([&] {
@@ -138,7 +138,7 @@ TEST_F(hooks_malloc, R30_arena_of_a_thread) {
 }
 
 // glibc keeps the stack for the next thread but discards its pages, or gives the stack back.
-TEST_F(hooks_libc, R30_stack_of_a_thread_that_ends) {
+TEST_F(hooks_libc, R30_stack_of_a_thread_that_ends_is_posted) {
   range stack;
   std::unique_ptr<watched> them;
   const auto seen = posted([&] {
@@ -150,7 +150,7 @@ TEST_F(hooks_libc, R30_stack_of_a_thread_that_ends) {
   EXPECT_TRUE(any_overlaps(seen, stack));
 }
 
-TEST_F(hooks_libc, R30_stack_larger_than_what_glibc_keeps) {
+TEST_F(hooks_libc, R30_stack_larger_than_glibcs_stack_cache_is_posted) {
   pthread_attr_t large;
   ASSERT_EQ(::pthread_attr_init(&large), 0);
   ASSERT_EQ(::pthread_attr_setstacksize(&large, 256 * mib), 0);
@@ -179,7 +179,7 @@ void* some_library() {
   return nullptr;
 }
 
-TEST_F(hooks_libc, R30_dlclose) {
+TEST_F(hooks_libc, R30_dlclose_is_posted) {
   void* const library = some_library();
   if (library == nullptr) GTEST_SKIP() << "no library that is not loaded anyway";
   link_map* map = nullptr;
@@ -190,7 +190,7 @@ TEST_F(hooks_libc, R30_dlclose) {
 }
 
 // The linker maps a library's parts over a place that it has reserved, mostly that of the library unloaded last.
-TEST_F(hooks_libc, R30_dlopen_maps_over) {
+TEST_F(hooks_libc, R30_dlopen_over_registered_memory_is_posted) {
   const auto place = [](void* library) {
     link_map* map = nullptr;
     EXPECT_EQ(::dlinfo(library, RTLD_DI_LINKMAP, static_cast<void*>(&map)), 0);
@@ -207,7 +207,7 @@ TEST_F(hooks_libc, R30_dlopen_maps_over) {
   ::dlclose(library);
 }
 
-TEST_F(hooks_libc, libraries_are_loaded_as_ever) {
+TEST_F(hooks_libc, loading_libraries_posts_no_event) {
   const auto seen = posted([] {
     for (int i = 0; i < 10; ++i)
       if (void* const library = some_library()) ::dlclose(library);
@@ -215,7 +215,7 @@ TEST_F(hooks_libc, libraries_are_loaded_as_ever) {
   EXPECT_TRUE(seen.empty());
 }
 
-TEST_F(hooks_libc, R35_events_in_a_signal_handler) {
+TEST_F(hooks_libc, R35_signal_handler_can_post_events) {
   static const some_pages* memory = nullptr;
   const some_pages mine(4);
   memory = &mine;
@@ -228,7 +228,7 @@ TEST_F(hooks_libc, R35_events_in_a_signal_handler) {
   ::sigaction(SIGUSR1, &old, nullptr);
 }
 
-TEST_F(hooks_libc, R37_child_says_nothing_and_works) {
+TEST_F(hooks_libc, R37_fork_child_posts_no_events_and_keeps_working) {
   const some_pages memory(4);
   const watched them(memory.at(), 4 * page);
   const auto seen = posted([&] {
@@ -246,7 +246,7 @@ TEST_F(hooks_libc, R37_child_says_nothing_and_works) {
   EXPECT_EQ(posted([&] { ::munmap(memory.at(2), page); }), (std::vector<range>{memory.pages(2, 3)}));
 }
 
-TEST_F(hooks_libc, R37_child_may_have_its_own) {
+TEST_F(hooks_libc, R37_fork_child_can_install_its_own_hooks) {
   const some_pages memory(8);
   child_process child([&](line&) {
     auto mine = hooks_here();
@@ -264,7 +264,7 @@ TEST_F(hooks_libc, R37_child_may_have_its_own) {
   EXPECT_EQ(posted([&] { ::munmap(memory.at(1), page); }), (std::vector<range>{memory.pages(1, 2)}));
 }
 
-TEST_F(hooks_libc, R30_vfork_child_shares_the_memory) {
+TEST_F(hooks_libc, R30_munmap_by_a_vfork_child_is_posted) {
   if (sanitized) GTEST_SKIP() << "sanitizers make a fork of vfork";
   const some_pages memory(4);
   const watched them(memory.at(), 4 * page);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Another libc in the process, in a namespace of its own (dlmopen): its functions are hooked, too.
-#include "support/code_changes.hpp"
-#include "support/sanitized.hpp"
+#include "support/fixtures/code_changes.hpp"
+#include "support/host/sanitized.hpp"
 
 #include <algorithm>
 #include <dlfcn.h>
@@ -52,7 +52,7 @@ void expect_both_are_seen(const another_libc& other) {
   EXPECT_TRUE(any_overlaps(seen([&] { ::munmap(memory.at(3), page); }), memory.pages(3, 4)));
 }
 
-TEST_F(hooks_namespaces, R30_copy_that_was_there_before_is_hooked) {
+TEST_F(hooks_namespaces, R30_copy_of_libc_loaded_earlier_is_hooked) {
   run_in_child([] {
     const another_libc other;
     const auto ours = hooks_here();
@@ -61,7 +61,7 @@ TEST_F(hooks_namespaces, R30_copy_that_was_there_before_is_hooked) {
   });
 }
 
-TEST_F(hooks_namespaces, R30_copy_that_comes_later_is_posted_and_hooked) {
+TEST_F(hooks_namespaces, R30_copy_of_libc_loaded_later_invalidates_all_memory_and_is_hooked) {
   run_in_child([] {
     const auto ours = hooks_here();
     ASSERT_TRUE(ours);
@@ -73,7 +73,7 @@ TEST_F(hooks_namespaces, R30_copy_that_comes_later_is_posted_and_hooked) {
   });
 }
 
-TEST_F(hooks_namespaces, copy_that_is_hooked_stays_loaded) {
+TEST_F(hooks_namespaces, hooked_copy_of_libc_stays_loaded) {
   run_in_child([] {
     another_libc other;
     for (int i = 0; i < 3; ++i) {
@@ -87,7 +87,7 @@ TEST_F(hooks_namespaces, copy_that_is_hooked_stays_loaded) {
   });
 }
 
-TEST_F(hooks_namespaces, R53_nothing_is_kept_beside_more_copies_than_can_be_hooked) {
+TEST_F(hooks_namespaces, R53_watch_is_refused_with_more_copies_of_libc_than_can_be_hooked) {
   run_in_child([] {
     const auto ours = hooks_here();
     ASSERT_TRUE(ours);
@@ -106,7 +106,7 @@ TEST_F(hooks_namespaces, R53_nothing_is_kept_beside_more_copies_than_can_be_hook
   });
 }
 
-TEST_F(hooks_namespaces, R31_other_libraries_are_no_event) {
+TEST_F(hooks_namespaces, R31_loading_other_libraries_posts_no_event) {
   run_in_child([] {
     const auto ours = hooks_here();
     ASSERT_TRUE(ours);

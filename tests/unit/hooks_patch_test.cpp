@@ -3,9 +3,9 @@
 #include "monitors/hooks/find.hpp"
 #include "monitors/hooks/linker.hpp"
 #include "monitors/hooks/patch.hpp"
-#include "support/code_changes.hpp"
-#include "support/hooked.hpp"
-#include "support/sanitized.hpp"
+#include "support/fixtures/code_changes.hpp"
+#include "support/fixtures/hooked.hpp"
+#include "support/host/sanitized.hpp"
 
 #include <array>
 #include <atomic>
@@ -65,7 +65,7 @@ std::pair<std::string, std::size_t> file_behind(std::uintptr_t at) {
   return {};
 }
 
-TEST(hooks_patch, comes_and_goes_without_a_trace) {
+TEST(hooks_patch, removing_the_hooks_restores_the_code) {
   if (!supported()) GTEST_SKIP() << describe(hooks_here().error());
   const some_pages memory(8);
   const watched them(memory.at(), 8 * page);
@@ -123,7 +123,7 @@ TEST(hooks_patch, R38_dynamic_linkers_functions_are_found_under_jumps) {
   EXPECT_EQ(monitors::find_linker_functions(munmap.segment, "", 0).munmap, 0U) << "no file";
 }
 
-TEST(hooks_patch, R38_a_hook_installed_while_ours_were_removed_is_still_called) {
+TEST(hooks_patch, R38_hook_installed_while_the_hooks_were_removed_is_still_called) {
   in_child([] {
     const some_pages memory(4);
     const watched them(memory.at(), 4 * page);
@@ -149,7 +149,7 @@ TEST(hooks_patch, breakpoint_of_a_debugger_is_refused) {
   });
 }
 
-TEST(hooks_patch, comes_and_goes_while_threads_call) {
+TEST(hooks_patch, hooks_are_installed_and_removed_while_threads_call) {
   if (!supported()) GTEST_SKIP() << describe(hooks_here().error());
   std::atomic<bool> stop{false};
   std::atomic<std::uint64_t> calls{0};
@@ -202,7 +202,7 @@ bool refuse_writable_code() {
 }
 
 // The kernel stops at the call, and a handler looks at the event log.
-TEST(hooks_patch, R30_event_is_there_when_the_kernel_is_called) {
+TEST(hooks_patch, R30_event_is_posted_before_the_system_call) {
   in_child([] {
     static std::uint64_t before = 0;
     static std::uint64_t seen = 0;
@@ -235,7 +235,7 @@ TEST(hooks_patch, text_that_cannot_be_written_is_refused) {
   });
 }
 
-TEST(hooks_patch, process_that_may_make_no_code_is_refused) {
+TEST(hooks_patch, process_that_may_not_map_executable_memory_is_refused) {
   in_child([] {
     constexpr int set_mdwe = 65;
     if (::prctl(set_mdwe, 1, 0, 0, 0) != 0) return;  // Linux 6.3
@@ -247,7 +247,7 @@ TEST(hooks_patch, process_that_may_make_no_code_is_refused) {
   });
 }
 
-TEST(hooks_patch, page_is_near_and_goes_if_unused) {
+TEST(hooks_patch, code_page_is_in_reach_and_unmapped_if_unused) {
   const auto found = monitors::find_functions();
   if (!found) GTEST_SKIP() << describe(found.error());
   const auto& segment = found->front().segment;

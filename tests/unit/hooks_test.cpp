@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which range each call posts (R30), and that calls behave the same otherwise.
-#include "support/hooked.hpp"
-#include "support/sanitized.hpp"
+#include "support/fixtures/hooked.hpp"
+#include "support/host/sanitized.hpp"
 
 #include <cerrno>
 #include <linux/mman.h>
@@ -21,7 +21,7 @@ using ranges = std::vector<range>;
 
 class hooks : public hooked {};
 
-TEST_F(hooks, name_and_state) {
+TEST_F(hooks, monitor_reports_its_name_and_works) {
   EXPECT_STREQ(monitor_->name(), "hooks");
   EXPECT_TRUE(monitor_->works());
   EXPECT_TRUE(monitor_->watch({page, 2 * page}));
@@ -34,7 +34,7 @@ TEST_F(hooks, R30_munmap_posts_whole_pages) {
   EXPECT_EQ(posted([&] { EXPECT_EQ(::munmap(memory.at(3), page + 1), 0); }), (ranges{memory.pages(3, 5)}));
 }
 
-TEST_F(hooks, posts_before_the_call_even_if_that_fails) {
+TEST_F(hooks, event_is_posted_even_if_the_call_fails) {
   const some_pages memory(2);
   const watched them(memory.at(), 2 * page);
   EXPECT_EQ(posted([&] {
@@ -45,7 +45,7 @@ TEST_F(hooks, posts_before_the_call_even_if_that_fails) {
             (ranges{memory.pages(0, 1)}));
 }
 
-TEST_F(hooks, R35_errno_stays) {
+TEST_F(hooks, R35_hooks_preserve_errno) {
   const some_pages memory(2);
   const watched them(memory.at(), 2 * page);
   errno = 1234;
@@ -63,7 +63,7 @@ TEST_F(hooks, unregistered_memory_posts_no_event) {
   EXPECT_EQ(invalidation::event_log::here().generation().load(), before);
 }
 
-TEST_F(hooks, R30_mmap_over_only_if_fixed) {
+TEST_F(hooks, R30_mmap_posts_an_event_only_with_map_fixed) {
   const some_pages memory(8);
   const watched them(memory.at(), 8 * page);
   void* got = nullptr;
@@ -79,7 +79,7 @@ TEST_F(hooks, R30_mmap_over_only_if_fixed) {
   ::munmap(got, 2 * page);
 }
 
-TEST_F(hooks, R30_mmap_of_huge_pages_is_rounded_to_those) {
+TEST_F(hooks, R30_mmap_of_huge_pages_posts_whole_huge_pages) {
   constexpr std::size_t huge = std::size_t{2} << 20U;
   void* const all = ::mmap(nullptr, 4 * huge, PROT_NONE, anonymous | MAP_NORESERVE, -1, 0);
   ASSERT_NE(all, MAP_FAILED);
@@ -103,7 +103,7 @@ TEST_F(hooks, R30_mremap_that_shrinks_posts_the_tail) {
   EXPECT_EQ(posted([&] { EXPECT_EQ(::mremap(memory.at(6), page, page, MREMAP_MAYMOVE), memory.at(6)); }), ranges{});
 }
 
-TEST_F(hooks, R30_mremap_posts_both_ends) {
+TEST_F(hooks, R30_mremap_posts_source_and_destination) {
   const some_pages memory(16);
   const watched them(memory.at(), 16 * page);
   EXPECT_EQ(posted([&] {
@@ -113,7 +113,7 @@ TEST_F(hooks, R30_mremap_posts_both_ends) {
             (ranges{memory.pages(1, 3), memory.pages(9, 11)}));
 }
 
-TEST_F(hooks, R30_mremap_that_may_move_posts_the_old_place) {
+TEST_F(hooks, R30_mremap_that_may_move_posts_the_old_range) {
   const some_pages memory(8);
   const watched them(memory.at(), 8 * page);
   void* moved = nullptr;
@@ -128,7 +128,7 @@ TEST_F(hooks, R30_mremap_that_may_move_posts_the_old_place) {
   if (moved != MAP_FAILED) ::munmap(moved, page);
 }
 
-TEST_F(hooks, R30_advice_counts_unless_harmless) {
+TEST_F(hooks, R30_madvise_posts_an_event_unless_the_advice_is_harmless) {
   const some_pages memory(4);
   const watched them(memory.at(), 4 * page);
   const ranges whole{memory.pages(0, 2)};
@@ -141,7 +141,7 @@ TEST_F(hooks, R30_advice_counts_unless_harmless) {
     EXPECT_EQ(posted([&] { ::madvise(memory.at(), page + 1, advice); }), ranges{}) << advice;
 }
 
-TEST_F(hooks, R30_posix_madvise_is_harmless_but_for_numbers_of_linux) {
+TEST_F(hooks, R30_posix_madvise_posts_an_event_only_for_linux_advice) {
   const some_pages memory(4);
   const watched them(memory.at(), 4 * page);
   memory.at()[0] = std::byte{7};
@@ -152,7 +152,7 @@ TEST_F(hooks, R30_posix_madvise_is_harmless_but_for_numbers_of_linux) {
 }
 
 #if defined(__GLIBC_PREREQ) && __GLIBC_PREREQ(2, 36)
-TEST_F(hooks, R30_process_madvise_counts_each_range) {
+TEST_F(hooks, R30_process_madvise_posts_each_range) {
   const some_pages memory(64);
   const watched them(memory.at(), 64 * page);
   const int self = static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0));
@@ -177,7 +177,7 @@ TEST_F(hooks, R30_process_madvise_counts_each_range) {
 }
 #endif
 
-TEST_F(hooks, R30_shrinking_the_heap) {
+TEST_F(hooks, R30_shrinking_the_heap_is_posted) {
   auto* const end = static_cast<std::byte*>(::sbrk(0));
   const auto begin = (address_of(end) + page - 1) / page * page;
   ASSERT_NE(::sbrk(static_cast<std::intptr_t>(begin + 8 * page - address_of(end))), reinterpret_cast<void*>(-1));
@@ -211,7 +211,7 @@ class segment {
   int id_;
 };
 
-TEST_F(hooks, R30_shared_segments_come_and_go) {
+TEST_F(hooks, R30_attached_and_detached_segments_are_posted) {
   const segment shared(3 * page - 1);
   if (shared.id() < 0) GTEST_SKIP() << "no System V memory here";
   const some_pages memory(16);
@@ -223,7 +223,7 @@ TEST_F(hooks, R30_shared_segments_come_and_go) {
   EXPECT_EQ(posted([&] { EXPECT_EQ(::shmdt(memory.at(4)), 0); }), (ranges{memory.pages(4, 7)}));
 }
 
-TEST_F(hooks, R30_shmdt_of_what_was_not_seen_coming_takes_all_behind) {
+TEST_F(hooks, R30_shmdt_of_an_unknown_segment_posts_all_memory_behind_its_start) {
   const segment shared(3 * page);
   if (shared.id() < 0) GTEST_SKIP() << "no System V memory here";
   auto* const attached = ::shmat(shared.id(), nullptr, 0);
@@ -234,13 +234,13 @@ TEST_F(hooks, R30_shmdt_of_what_was_not_seen_coming_takes_all_behind) {
   EXPECT_EQ(posted([&] { EXPECT_EQ(::shmdt(attached), 0); }), (ranges{{address_of(attached), UINTPTR_MAX}}));
 }
 
-TEST_F(hooks, R30_remap_file_pages) {
+TEST_F(hooks, R30_remap_file_pages_is_posted) {
   const some_pages memory(8, MAP_SHARED | MAP_ANONYMOUS);
   const watched them(memory.at(), 8 * page);
   EXPECT_EQ(posted([&] { ::remap_file_pages(memory.at(2), 2 * page, 0, 0, 0); }), (ranges{memory.pages(2, 4)}));
 }
 
-TEST_F(hooks, R30_calls_through_syscall) {
+TEST_F(hooks, R30_calls_through_syscall_are_posted) {
   const some_pages memory(32);
   const watched them(memory.at(), 32 * page);
   const auto seen = [](auto... arguments) { return posted([&] { ::syscall(arguments...); }); };

@@ -2,9 +2,9 @@
 // The hooks beside UCX's (libucm), which is loaded before or after: it changes the same functions of libc, and shrinks
 // the heap by a system call of its own (R30, R38). Each test runs in a child, since all of that stays.
 #include "monitors/selection/selection.hpp"
-#include "support/code_changes.hpp"
-#include "support/sanitized.hpp"
-#include "support/ucm.hpp"
+#include "support/fixtures/code_changes.hpp"
+#include "support/host/sanitized.hpp"
+#include "support/host/ucm.hpp"
 
 #include <malloc.h>
 #include <unistd.h>
@@ -43,7 +43,7 @@ void expect_told_of_trim() {
   EXPECT_TRUE(any_overlaps(seen, memory));
 }
 
-TEST_P(hooks_ucm, R30_heap_trim_is_seen_when_ucm_came_first) {
+TEST_P(hooks_ucm, R30_heap_trim_is_reported_when_ucm_is_loaded_first) {
   run_in_child([this] {
     load();
     const auto ours = hooks_here();
@@ -54,7 +54,7 @@ TEST_P(hooks_ucm, R30_heap_trim_is_seen_when_ucm_came_first) {
 
 // libucm's patch covers ours. Registrations kept until then are posted as gone when that is found out; later ones are
 // watched again.
-TEST_P(hooks_ucm, R30_R53_heap_trim_is_seen_when_ucm_came_later) {
+TEST_P(hooks_ucm, R30_R53_heap_trim_is_reported_when_ucm_is_loaded_later) {
   run_in_child([this] {
     const auto ours = hooks_here();
     ASSERT_TRUE(ours);
@@ -68,7 +68,7 @@ TEST_P(hooks_ucm, R30_R53_heap_trim_is_seen_when_ucm_came_later) {
 }
 
 // libucm enters the kernel by itself, so hooks alone are trusted only where the application answers for the rest.
-TEST_P(hooks_ucm, R33_monitors_prove_themselves) {
+TEST_P(hooks_ucm, R33_monitors_pass_the_self_test_beside_ucm) {
   for (const bool first : {true, false}) {
     run_in_child([this, first] {
       if (first) load();
@@ -83,7 +83,7 @@ TEST_P(hooks_ucm, R33_monitors_prove_themselves) {
   }
 }
 
-TEST_P(hooks_ucm, R38_come_and_go_beside_it) {
+TEST_P(hooks_ucm, R38_hooks_are_installed_and_removed_beside_ucm) {
   for (const bool first : {true, false}) {
     run_in_child([this, first] {
       if (first) load();

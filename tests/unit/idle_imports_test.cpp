@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Imports that no request used for `idle_timeout` are closed: nothing tells that their exporter freed them.
-#include "support/cache_checks.hpp"
+#include "support/fixtures/cache_checks.hpp"
 
 #include <chrono>
 #include <thread>
@@ -25,7 +25,7 @@ struct idle_imports : ::testing::Test {
   }
 };
 
-TEST_F(idle_imports, R60_are_closed_by_the_reaper_without_another_call) {
+TEST_F(idle_imports, R60_idle_imports_are_closed_by_the_reaper_without_another_call) {
   for (const auto closes : {close_policy::immediate, close_policy::deferred}) {
     fake_fixture f({.closes = closes, .reaper = true, .idle_timeout = timeout});
     for (std::uint64_t i = 0; i < count; ++i) f.touch(make(*f.world, i));
@@ -35,7 +35,7 @@ TEST_F(idle_imports, R60_are_closed_by_the_reaper_without_another_call) {
   }
 }
 
-TEST_F(idle_imports, are_closed_by_misses_and_by_progress) {
+TEST_F(idle_imports, idle_imports_are_closed_by_misses_and_by_progress) {
   for (const bool by_misses : {false, true}) {
     fake_fixture f({.idle_timeout = timeout});
     for (std::uint64_t i = 0; i < count; ++i) f.touch(make(*f.world, i));
@@ -51,7 +51,7 @@ TEST_F(idle_imports, are_closed_by_misses_and_by_progress) {
   }
 }
 
-TEST_F(idle_imports, stay_while_they_are_hit_or_leased) {
+TEST_F(idle_imports, imports_stay_open_while_they_are_hit_or_leased) {
   fake_fixture f({.idle_timeout = timeout});
   const auto hit = make(*f.world, 0), leased = make(*f.world, 1), idle = make(*f.world, 2);
   f.touch(idle);
@@ -72,7 +72,7 @@ TEST_F(idle_imports, stay_while_they_are_hit_or_leased) {
   EXPECT_EQ(f.cache.statistics().misses_evicted, 1U);
 }
 
-TEST_F(idle_imports, stay_for_ever_without_a_timeout) {
+TEST_F(idle_imports, imports_stay_open_without_an_idle_timeout) {
   fake_fixture f({.reaper = true, .idle_timeout = 0ms});
   f.touch(make(*f.world, 0));
   for (int i = 0; i < 100; ++i) {
@@ -82,7 +82,7 @@ TEST_F(idle_imports, stay_for_ever_without_a_timeout) {
   EXPECT_EQ(f.world->open_count(), 1U);
 }
 
-TEST_F(idle_imports, a_sweep_does_not_make_the_eviction_forget_what_was_hit) {
+TEST_F(idle_imports, sweep_of_idle_imports_keeps_the_hit_marks_of_the_eviction) {
   fake_fixture f({.max_count = 2, .idle_timeout = timeout});
   const auto hot = make(*f.world, 0), cold = make(*f.world, 1);
   f.touch(hot);

@@ -2,7 +2,7 @@
 // The choice of slots in a buffer table: long runs for batches, however fragmented the table is (R26).
 #include "registrars/io_uring/slots.hpp"
 
-#include "support/settings.hpp"
+#include "support/host/settings.hpp"
 
 #include <gtest/gtest.h>
 
@@ -64,7 +64,7 @@ TEST(io_uring_slots, R26_batch_takes_the_longest_runs_when_none_is_long_enough) 
   EXPECT_EQ(takes_for(table, 64), 2U);
 }
 
-TEST(io_uring_slots, R26_run_is_not_cut_where_the_last_one_ended) {
+TEST(io_uring_slots, R26_run_is_not_cut_where_the_last_search_ended) {
   slot_table table(128);
   fill(table);
   empty(table, 0, 128);
@@ -75,7 +75,7 @@ TEST(io_uring_slots, R26_run_is_not_cut_where_the_last_one_ended) {
   EXPECT_EQ(takes_for(table, 100), 1U);
 }
 
-TEST(io_uring_slots, slot_rests_as_long_as_possible) {
+TEST(io_uring_slots, freed_slot_is_reused_last) {
   slot_table table(4);
   std::vector<unsigned> seen;
   for (int i = 0; i < 6; ++i) {
@@ -87,7 +87,7 @@ TEST(io_uring_slots, slot_rests_as_long_as_possible) {
   EXPECT_EQ(seen, (std::vector<unsigned>{0, 1, 2, 3, 0, 1}));
 }
 
-TEST(io_uring_slots, only_what_is_in_use_can_be_left_and_only_once) {
+TEST(io_uring_slots, only_a_slot_in_use_can_be_left_and_only_once) {
   slot_table table(8);
   const auto got = table.take(4);
   EXPECT_FALSE(table.leave(0)) << "still being filled";

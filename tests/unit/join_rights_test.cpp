@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A request that waits for another thread's open gets at least the rights that it asked for (R56), even when the driver
 // refuses the union of rights and the opener falls back to its own.
-#include "support/local_fixture.hpp"
+#include "support/fixtures/local_fixture.hpp"
 
 #include <algorithm>
 #include <thread>
@@ -34,7 +34,7 @@ void wait_for_joiner(local_fixture<>& f) {
     std::this_thread::yield();
 }
 
-TEST(join_rights, R56_a_joiner_looks_again_when_the_opener_got_fewer_rights) {
+TEST(join_rights, R56_open_waiter_looks_again_when_the_opener_got_fewer_rights) {
   refusing_device on;
   local_fixture f({}, on.device);
   f.touch(0x10000, 0x11000, all_local);
@@ -57,7 +57,7 @@ TEST(join_rights, R56_a_joiner_looks_again_when_the_opener_got_fewer_rights) {
   f.expect_sound();
 }
 
-TEST(join_rights, R56_and_is_refused_when_the_driver_refuses_its_own_rights_too) {
+TEST(join_rights, R56_open_waiter_is_refused_when_the_driver_refuses_its_own_rights) {
   refusing_device on;
   local_fixture f({}, on.device);
   f.touch(0x10000, 0x11000, all_local);
@@ -77,7 +77,7 @@ TEST(join_rights, R56_and_is_refused_when_the_driver_refuses_its_own_rights_too)
   EXPECT_EQ(f.cache.statistics().leases_now, 0U);
 }
 
-TEST(join_rights, R56_an_openers_refusal_is_not_that_of_a_joiner_that_asks_for_less) {
+TEST(join_rights, R56_open_waiter_with_fewer_rights_does_not_take_the_openers_error) {
   refusing_device on;
   local_fixture f({}, on.device);
   on.refuse(access_flags::remote_read);

@@ -60,7 +60,7 @@ class late_release : public ::testing::Test {
   engine_handle engine_;
 };
 
-TEST_F(late_release, of_an_invalidated_entry_finds_the_cache_gone) {
+TEST_F(late_release, release_of_an_invalidated_entry_after_the_cache_ended_is_harmless) {
   begin({});
   released(acquired());
   const auto hit = look_up(engine_.get(), memory.begin, memory.end, access_flags::none);
@@ -74,7 +74,7 @@ TEST_F(late_release, of_an_invalidated_entry_finds_the_cache_gone) {
   EXPECT_EQ(device_.closes, device_.opens);
 }
 
-TEST_F(late_release, of_an_entry_that_is_not_kept_finds_the_cache_gone) {
+TEST_F(late_release, release_of_an_unretained_entry_after_the_cache_ended_is_harmless) {
   begin({.retain = false});
   const auto* due = unpin(acquired());
   ASSERT_NE(due, nullptr);
@@ -84,7 +84,7 @@ TEST_F(late_release, of_an_entry_that_is_not_kept_finds_the_cache_gone) {
   EXPECT_EQ(device_.closes, device_.opens);
 }
 
-TEST_F(late_release, finds_it_done_by_flush) {
+TEST_F(late_release, release_after_flush_closed_the_entry_is_harmless) {
   for (const bool retain : {true, false}) {
     begin({.retain = retain});
     const auto held = acquired();
@@ -98,7 +98,7 @@ TEST_F(late_release, finds_it_done_by_flush) {
   }
 }
 
-TEST_F(late_release, finds_its_entry_used_for_something_else) {
+TEST_F(late_release, release_does_not_affect_the_next_use_of_the_entry) {
   begin({});
   const auto held = acquired();
   invalidate(engine_.get(), {}, memory);
@@ -112,7 +112,7 @@ TEST_F(late_release, finds_its_entry_used_for_something_else) {
   EXPECT_EQ(device_.closes, 1) << "kept";
 }
 
-TEST_F(late_release, of_the_last_lease_ends_a_cache_that_was_destroyed) {
+TEST_F(late_release, release_of_the_last_lease_after_the_cache_ended_is_harmless) {
   begin({.drain_timeout = std::chrono::milliseconds(0)});
   const auto one = acquired();
   const auto other = acquired();

@@ -32,7 +32,7 @@ TEST(ledger, one_thread_counts_up_and_down) {
   EXPECT_EQ(ledger::sum(&some->one), 0);
 }
 
-TEST(ledger, what_another_thread_gives_back_cancels_out) {
+TEST(ledger, pins_released_by_another_thread_cancel_out) {
   const auto some = std::make_unique<lone_record>();
   auto* mine = ledger::of_this_thread();
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(mine->add(&some->one));
@@ -61,7 +61,7 @@ TEST(ledger, a_slot_in_use_is_not_taken) {
   EXPECT_TRUE(mine->subtract(same_place));
 }
 
-TEST(ledger, counts_do_not_run_over) {
+TEST(ledger, counts_do_not_overflow) {
   const auto some = std::make_unique<lone_record>();
   auto* mine = ledger::of_this_thread();
   std::int64_t held = 0;
@@ -76,13 +76,13 @@ TEST(ledger, counts_do_not_run_over) {
   EXPECT_EQ(ledger::sum(&some->one), 0);
 }
 
-TEST(ledger, threads_that_end_leave_theirs_to_later_ones) {
+TEST(ledger, ledger_of_an_ended_thread_is_reused) {
   std::set<const ledger*> seen;
   for (int i = 0; i < 1000; ++i) std::thread([&] { seen.insert(ledger::of_this_thread()); }).join();
   EXPECT_EQ(seen.size(), 1U);
 }
 
-TEST(ledger, everything_written_down_is_listed) {
+TEST(ledger, for_each_lists_cells_and_slots) {
   const auto some = std::make_unique<lone_record>();
   auto* mine = ledger::of_this_thread();
   auto& cell = mine->cell_of(&some->one);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The life of a cache and its entries: R36, R40-R45, R47, R49.
-#include "support/cache_checks.hpp"
+#include "support/fixtures/cache_checks.hpp"
 
 #include "core/entry.hpp"
 
@@ -44,7 +44,7 @@ std::optional<error> closes_fail(driver_call call, const fake_handle&) {
   return error{errc::driver_error, native_kind::posix, 5, "the close fails"};
 }
 
-TEST(life, R36_invalidation_only_marks) {
+TEST(life, R36_invalidation_defers_the_close) {
   fake_fixture f;
   const auto handle = f.world->allocate(1, 0x10000, 64);
   f.touch(handle);
@@ -55,7 +55,7 @@ TEST(life, R36_invalidation_only_marks) {
   EXPECT_EQ(f.world->closes, 1U) << "the next miss does it";
 }
 
-TEST(life, R36_reaper_closes_by_itself) {
+TEST(life, R36_reaper_closes_invalidated_entries) {
   fake_fixture f({.closes = close_policy::deferred, .reaper = true});
   for (std::uint64_t i = 1; i <= 50; ++i) f.touch(f.world->allocate(1, 0x10000 * i, 64));
   f.cache.invalidate({1}, {0, UINTPTR_MAX});
@@ -165,7 +165,7 @@ TEST(life, R42_quiesce_refuses_while_leases_are_out) {
   EXPECT_EQ(f.world->open_count(), 0U);
 }
 
-TEST(life, R43_misses_say_why) {
+TEST(life, R43_misses_are_counted_by_cause) {
   fake_fixture f({.max_count = 1});
   const auto a = f.world->allocate(1, 0x100000, 64);
   const auto b = f.world->allocate(1, 0x200000, 64);
@@ -184,7 +184,7 @@ TEST(life, R43_misses_say_why) {
   f.expect_sound();
 }
 
-TEST(life, R43_counters_are_read_while_others_are_busy) {
+TEST(life, R43_statistics_do_not_wait_for_an_open) {
   fake_fixture f;
   const auto cached = f.world->allocate(1, 0x10000, 64);
   auto kept = f.acquire(cached);
@@ -199,7 +199,7 @@ TEST(life, R43_counters_are_read_while_others_are_busy) {
   opener.join();
 }
 
-TEST(life, R44_statistics_line_at_exit) {
+TEST(life, R44_statistics_are_sent_to_the_sink_at_exit) {
   listener heard;
   {
     fake_fixture f({.name = "gpu0", .sink = heard.sink(), .statistics_at_exit = true});
@@ -232,14 +232,14 @@ TEST(life, R45_dump_lists_every_entry) {
   EXPECT_NE(listed[1].owner, 0);
 }
 
-TEST(life, R45_hits_are_sampled_otherwise) {
+TEST(life, R45_hits_are_sampled_without_entry_statistics) {
   fake_fixture f;
   const auto handle = f.world->allocate(1, 0x10000, 64);
   for (int i = 0; i < 5121; ++i) f.touch(handle);
   EXPECT_EQ(f.cache.dump()[0].hits, 5120U);
 }
 
-TEST(life, R47_release_returns_what_the_close_returned) {
+TEST(life, R47_release_returns_the_error_of_the_close) {
   fake_fixture f({.retain = false});
   const auto handle = f.world->allocate(1, 0x10000, 64);
   auto lease = f.acquire(handle);
@@ -265,7 +265,7 @@ TEST(life, R47_destructor_reports_a_failed_close_to_the_sink) {
   f.world->heal();
 }
 
-TEST(life, R47_destructor_tries_a_refused_close_once_more) {
+TEST(life, R47_destructor_retries_a_refused_close_once) {
   listener heard;
   std::shared_ptr<fake_world> world;
   int left = 1;
@@ -282,7 +282,7 @@ TEST(life, R47_destructor_tries_a_refused_close_once_more) {
   EXPECT_EQ(world->open_count(), 0U);
 }
 
-TEST(life, R49_memory_that_goes_away_under_a_lease_is_told) {
+TEST(life, R49_invalidation_under_a_lease_is_sent_to_the_sink) {
   listener heard;
   fake_fixture f({.sink = heard.sink()});
   const auto handle = f.world->allocate(1, 0x10000, 64);
@@ -295,7 +295,7 @@ TEST(life, R49_memory_that_goes_away_under_a_lease_is_told) {
   EXPECT_EQ(f.cache.dump()[0].state, entry_state::draining);
 }
 
-TEST(life, R49_many_at_once_are_all_told) {
+TEST(life, R49_every_lease_invalidated_at_once_is_sent_to_the_sink) {
   listener heard;
   fake_fixture f({.sink = heard.sink()});
   std::vector<import_cache<fake_importer>::lease> leases;

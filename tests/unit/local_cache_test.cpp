@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Registrations of local memory: R20-R24, R27, R28, R33, R36, R49.
-#include "support/local_fixture.hpp"
+#include "support/fixtures/local_fixture.hpp"
 
 #include <array>
 #include <span>
@@ -35,7 +35,7 @@ TEST(local_cache, R20_lease_gives_the_callers_own_address) {
   EXPECT_FALSE(f.cache.find(numbers.data(), 401));
 }
 
-TEST(local_cache, R21_both_users_hold_the_outer_registration) {
+TEST(local_cache, R21_nested_leases_hold_the_outer_registration) {
   local_fixture f;
   auto outer = f.acquire(0x1000, 0x4000);
   auto inner = f.acquire(0x2000, 0x3000);
@@ -59,7 +59,7 @@ TEST(local_cache, R22_partial_overlap_is_registered_exactly_and_both_stay) {
   EXPECT_FALSE(f.cached(0x1000, 0x4000)) << "never merged";
 }
 
-TEST(local_cache, R22_larger_request_replaces_what_it_covers) {
+TEST(local_cache, R22_larger_request_replaces_the_entries_that_it_covers) {
   local_fixture f;
   f.touch(0x1000, 0x2000);
   auto used = f.acquire(0x2000, 0x3000);
@@ -95,7 +95,7 @@ TEST(local_cache, R23_remote_right_is_added_only_inside_the_entry_that_has_it) {
   EXPECT_TRUE(contains_all(made.access, remote | access_flags::remote_write));
 }
 
-TEST(local_cache, R23_refused_union_falls_back_to_what_was_asked_for) {
+TEST(local_cache, R23_refused_union_falls_back_to_the_requested_rights) {
   local_fixture f;
   f.touch(0x1000, 0x2000, access_flags::local_read);
   f.device->fail_opens([](const range&, access_flags access) -> std::optional<error> {
@@ -112,7 +112,7 @@ TEST(local_cache, R23_refused_union_falls_back_to_what_was_asked_for) {
   f.expect_sound();
 }
 
-TEST(local_cache, R24_local_rights_are_rounded_out_and_remote_ones_are_exact) {
+TEST(local_cache, R24_ranges_with_local_rights_are_rounded_out_and_remote_ones_are_exact) {
   local_fixture f;
   f.device->limits.granularity = 4096;
   f.touch(0x1010, 0x1020);
@@ -123,7 +123,7 @@ TEST(local_cache, R24_local_rights_are_rounded_out_and_remote_ones_are_exact) {
   EXPECT_EQ(f.device->now().rbegin()->second.memory, (range{0x5010, 0x5020})) << "no neighbour's byte for a peer";
 }
 
-TEST(local_cache, R24_union_with_a_remote_right_is_exact_too) {
+TEST(local_cache, R24_union_with_a_remote_right_is_registered_exactly) {
   local_fixture f;
   f.device->limits.granularity = 4096;
   f.touch(0x1010, 0x1020, access_flags::remote_read);
@@ -131,7 +131,7 @@ TEST(local_cache, R24_union_with_a_remote_right_is_exact_too) {
   EXPECT_EQ(f.device->now().rbegin()->second.memory, (range{0x1012, 0x1018}));
 }
 
-TEST(local_cache, R25_too_large_for_one_registration) {
+TEST(local_cache, R25_request_above_the_registrars_limit_is_too_large) {
   local_fixture f;
   f.device->limits.max_bytes = 0x4000;
   EXPECT_EQ(f.acquire(0x1000, 0x5001).error().code, errc::too_large);
@@ -139,7 +139,7 @@ TEST(local_cache, R25_too_large_for_one_registration) {
   f.touch(0x1000, 0x5000);
 }
 
-TEST(local_cache, R27_persistent_entries_stay_until_told) {
+TEST(local_cache, R27_persistent_entries_stay_until_unpersist) {
   local_fixture f({.max_count = 2});
   {
     auto kept = f.acquire(0x1000, 0x2000, local_access, {.persistent = true});
@@ -192,7 +192,7 @@ TEST(local_cache, R27_bypass_is_for_its_lease_only) {
   f.expect_sound();
 }
 
-TEST(local_cache, R28_lack_of_resources_evicts_one_and_tries_again) {
+TEST(local_cache, R28_lack_of_resources_evicts_one_entry_and_retries) {
   local_fixture f;
   f.device->capacity = 3;
   for (std::uintptr_t i = 1; i <= 10; ++i) f.touch(i * 0x10000, i * 0x10000 + 64);
@@ -222,7 +222,7 @@ TEST(local_cache, const_memory_is_registered_for_reading) {
   EXPECT_EQ(sent->data(), text.data());
 }
 
-TEST(local_cache, says_which_memory_is_leased) {
+TEST(local_cache, is_leased_reports_leased_memory) {
   local_fixture f;
   f.touch(0x1000, 0x3000);
   EXPECT_FALSE(f.cache.is_leased({0x1000, 0x3000}));
@@ -231,7 +231,7 @@ TEST(local_cache, says_which_memory_is_leased) {
   EXPECT_FALSE(f.cache.is_leased({0x3000, 0x9000}));
 }
 
-TEST(local_cache, R33_without_a_monitor_nothing_is_kept) {
+TEST(local_cache, R33_cache_without_a_monitor_keeps_no_registration) {
   auto device = std::make_shared<fake_device>();
   pinfold::cache cache(fake_registrar{device}, {.monitor = monitor_choice::none});
   for (int i = 0; i < 3; ++i) {
@@ -245,7 +245,7 @@ TEST(local_cache, R33_without_a_monitor_nothing_is_kept) {
   EXPECT_EQ(cache.monitors(), "none (switched off)");
 }
 
-TEST(local_cache, R33_and_the_budget_holds_nevertheless) {
+TEST(local_cache, R33_budget_holds_without_a_monitor) {
   auto device = std::make_shared<fake_device>();
   pinfold::cache cache(fake_registrar{device}, {.max_count = 1, .monitor = monitor_choice::none});
   auto first = cache.acquire(reinterpret_cast<void*>(0x1000), 64);
@@ -263,7 +263,7 @@ TEST(local_cache, R36_invalidated_memory_is_registered_again) {
   EXPECT_TRUE(f.cached(0x20000, 0x21000)) << "what was not touched is still there";
 }
 
-TEST(local_cache, invalidation_during_a_registration_makes_it_start_again) {
+TEST(local_cache, invalidation_during_an_open_repeats_the_open) {
   local_fixture f;
   f.device->call_takes = 400ms;
   std::thread opener([&] {
@@ -280,7 +280,7 @@ TEST(local_cache, invalidation_during_a_registration_makes_it_start_again) {
   f.expect_sound();
 }
 
-TEST(local_cache, invalidation_that_never_ends_gets_an_unindexed_registration) {
+TEST(local_cache, invalidation_during_every_open_gives_an_unindexed_registration) {
   local_fixture f;
   f.device->fail_opens([&](const range&, access_flags) -> std::optional<error> {
     f.invalidate(0x1000, 0x1001);  // during every registration

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a look-up finds, and what it must not find: R1-R5, R48, and bad input.
-#include "support/cache_checks.hpp"
+#include "support/fixtures/cache_checks.hpp"
 
 namespace pinfold::testing {
 namespace {
 
-TEST(lookup, R1_lease_points_to_the_address_that_was_asked_for) {
+TEST(lookup, R1_lease_points_to_the_requested_address) {
   fake_fixture f;
   const auto handle = f.world->allocate(1, 0x10000, 4096);
   auto whole = f.acquire(handle);
@@ -17,7 +17,7 @@ TEST(lookup, R1_lease_points_to_the_address_that_was_asked_for) {
   EXPECT_EQ(f.cache.statistics().opens, 1U);
 }
 
-TEST(lookup, R1_entry_covers_what_was_really_opened) {
+TEST(lookup, R1_entry_covers_the_opened_range) {
   fake_fixture f;
   const auto handle = f.world->allocate(1, 0x10000, 4096);
   ASSERT_TRUE(f.cache.acquire({1}, handle, 0x10800, 16));
@@ -37,7 +37,7 @@ TEST(lookup, R2_addresses_are_keyed_byte_exactly) {
   EXPECT_EQ(f.cache.dump()[0].covered, (range{0x10003, 0x10003 + 64}));
 }
 
-TEST(lookup, R3_peers_never_see_each_others_entries) {
+TEST(lookup, R3_peers_never_find_each_others_entries) {
   fake_fixture f;
   const auto mine = f.world->allocate(1, 0x10000, 4096);
   const auto theirs = f.world->allocate(2, 0x10000, 4096);
@@ -74,7 +74,7 @@ TEST(lookup, R3_dropped_peer_loses_idle_entries_at_once_and_leased_ones_at_relea
   f.expect_sound();
 }
 
-TEST(lookup, R4_other_token_makes_the_entry_stale_and_opens_anew) {
+TEST(lookup, R4_different_token_makes_the_entry_stale_and_opens_again) {
   fake_fixture f;
   const auto old = f.world->allocate(1, 0x10000, 4096);
   f.touch(old);
@@ -88,7 +88,7 @@ TEST(lookup, R4_other_token_makes_the_entry_stale_and_opens_anew) {
   f.expect_sound();
 }
 
-TEST(lookup, R4_every_byte_of_the_token_counts) {
+TEST(lookup, R4_every_byte_of_the_token_is_compared) {
   fake_fixture f;
   const auto real = f.world->allocate(1, 0x10000, 4096);
   f.touch(real);
@@ -101,7 +101,7 @@ TEST(lookup, R4_every_byte_of_the_token_counts) {
   EXPECT_EQ(f.cache.statistics().invalid, 8U);
 }
 
-TEST(lookup, R4_find_compares_the_token_too) {
+TEST(lookup, R4_find_compares_the_token) {
   fake_fixture f;
   const auto old = f.world->allocate(1, 0x10000, 4096);
   f.touch(old);
@@ -131,7 +131,7 @@ TEST(lookup, R5_stale_entry_stays_usable_for_its_leases) {
   f.expect_sound();
 }
 
-TEST(lookup, R5_stale_and_leased_the_new_allocation_is_refused_without_harm) {
+TEST(lookup, R5_new_allocation_over_a_stale_lease_is_refused_without_harm) {
   fake_fixture f;
   const auto old = f.world->allocate(1, 0x10000, 4096);
   auto lease = f.acquire(old);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "importers/memfd/handle.hpp"
-#include "support/process_limits.hpp"
+#include "support/host/process_limits.hpp"
 
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ TEST(memfd_exporter, a_buffer_is_zeroed_writable_and_whole_pages) {
   buffer.data()[buffer.size() - 1] = std::byte{7};
 }
 
-TEST(memfd_exporter, the_handle_says_what_the_buffer_is) {
+TEST(memfd_exporter, handle_describes_its_buffer) {
   auto exporter = memfd_exporter::create().value();
   const auto buffer = exporter.allocate(page).value();
   const auto& handle = buffer.handle();
@@ -56,7 +56,7 @@ TEST(memfd_exporter, read_write_buffers_lack_only_the_seal_against_writes) {
   EXPECT_EQ(seals & (F_SEAL_FUTURE_WRITE | F_SEAL_WRITE), 0);
 }
 
-TEST(memfd_exporter, impossible_sizes_and_places_are_refused_and_leave_nothing) {
+TEST(memfd_exporter, impossible_sizes_and_addresses_are_refused_without_leaks) {
   auto exporter = memfd_exporter::create().value();
   const int before = pinfold::testing::open_descriptors();
   for (const std::size_t bytes : {std::size_t{0}, SIZE_MAX, SIZE_MAX / 2, SIZE_MAX / 2 - page + 1}) {
@@ -68,7 +68,7 @@ TEST(memfd_exporter, impossible_sizes_and_places_are_refused_and_leave_nothing) 
   EXPECT_EQ(pinfold::testing::open_descriptors(), before);
 }
 
-TEST(memfd_exporter, allocates_exactly_where_it_is_told_or_says_that_something_is_there) {
+TEST(memfd_exporter, allocates_at_the_requested_address_or_returns_in_use_conflict) {
   auto exporter = memfd_exporter::create().value();
   void* const place = reinterpret_cast<void*>(pinfold::testing::quiet_address);
   {
@@ -86,7 +86,7 @@ TEST(memfd_exporter, allocates_exactly_where_it_is_told_or_says_that_something_i
   EXPECT_EQ(again->data(), place);
 }
 
-TEST(memfd_exporter, handles_never_repeat_though_addresses_and_descriptors_do) {
+TEST(memfd_exporter, handles_are_unique_when_addresses_and_descriptors_repeat) {
   auto exporter = memfd_exporter::create().value();
   std::set<std::uint64_t> serials;
   void* const place = reinterpret_cast<void*>(pinfold::testing::quiet_address);
@@ -100,7 +100,7 @@ TEST(memfd_exporter, handles_never_repeat_though_addresses_and_descriptors_do) {
   EXPECT_NE(memfd_exporter::create().value().id(), exporter.id());
 }
 
-TEST(memfd_exporter, buffers_outlive_it_and_leave_nothing_behind) {
+TEST(memfd_exporter, buffers_outlive_the_exporter_and_leak_nothing) {
   const int descriptors = pinfold::testing::open_descriptors();
   const int mappings = pinfold::testing::memfd_mappings();
   memfd_buffer kept;
@@ -114,7 +114,7 @@ TEST(memfd_exporter, buffers_outlive_it_and_leave_nothing_behind) {
   EXPECT_EQ(pinfold::testing::memfd_mappings(), mappings);
 }
 
-TEST(memfd_exporter, what_was_moved_from_is_empty) {
+TEST(memfd_exporter, moved_from_buffer_and_exporter_are_empty) {
   auto exporter = memfd_exporter::create().value();
   auto buffer = exporter.allocate(page).value();
   const auto taken = std::move(buffer);

@@ -37,18 +37,18 @@ memfd_handle changed(Change change) {
   return completed(made);
 }
 
-TEST(memfd_handle, checksum_is_the_well_known_one) {
+TEST(memfd_handle, checksum_is_crc32c) {
   constexpr std::string_view digits = "123456789";  // the check value in catalogues of CRCs
   EXPECT_EQ(pinfold::fd_passing::crc32c(std::as_bytes(std::span(digits))), 0xe306'9283U);
 }
 
-TEST(memfd_handle, stands_for_its_allocation) {
+TEST(memfd_handle, valid_handle_gives_its_allocation) {
   const auto allocation = checked(good());
   ASSERT_TRUE(allocation);
   EXPECT_EQ(*allocation, (pinfold::range{good().base, good().base + good().size}));
 }
 
-TEST(memfd_handle, every_flipped_bit_is_found) {
+TEST(memfd_handle, every_flipped_bit_is_detected) {
   for (std::size_t bit = 0; bit < 8 * sizeof(memfd_handle); ++bit) {
     memfd_handle damaged = good();
     auto* bytes = reinterpret_cast<unsigned char*>(&damaged);
@@ -59,7 +59,7 @@ TEST(memfd_handle, every_flipped_bit_is_found) {
   }
 }
 
-TEST(memfd_handle, nothing_and_noise_are_refused) {
+TEST(memfd_handle, handles_of_all_zeros_and_all_ones_are_refused) {
   EXPECT_EQ(checked(memfd_handle{}).error(), errc::invalid_handle);
   memfd_handle noise;
   std::memset(static_cast<void*>(&noise), 0xff, sizeof noise);
@@ -73,7 +73,7 @@ TEST(memfd_handle, another_version_is_refused) {
   EXPECT_EQ(checked(later).error(), errc::invalid_handle);
 }
 
-TEST(memfd_handle, values_that_no_exporter_gives_are_refused_even_with_a_right_checksum) {
+TEST(memfd_handle, impossible_values_are_refused_even_with_a_valid_checksum) {
   const std::uint64_t page = pinfold::memfd::page_bytes();
   const std::array impossible{
       changed([](memfd_handle& h) { h.exporter = 0; }),

@@ -21,7 +21,7 @@ mapping hold(open_mappings& table, std::uint64_t exporter, range where) {
   return made;
 }
 
-TEST(memfd_held, R6_every_kind_of_overlap_is_refused) {
+TEST(memfd_open_mappings, R6_every_kind_of_overlap_is_refused) {
   open_mappings table;
   hold(table, 1, {0x4000, 0x8000});
   for (const range wanted : {range{0x4000, 0x8000}, range{0x3000, 0x5000}, range{0x7000, 0x9000}, range{0x5000, 0x6000},
@@ -34,7 +34,7 @@ TEST(memfd_held, R6_every_kind_of_overlap_is_refused) {
   EXPECT_EQ(table.size(), 1U);
 }
 
-TEST(memfd_held, neighbours_and_other_exporters_do_not_overlap) {
+TEST(memfd_open_mappings, neighbours_and_other_exporters_do_not_overlap) {
   open_mappings table;
   hold(table, 2, {0x4000, 0x8000});
   EXPECT_TRUE(table.reserve(2, {0x3000, 0x4000}));
@@ -43,7 +43,7 @@ TEST(memfd_held, neighbours_and_other_exporters_do_not_overlap) {
   EXPECT_TRUE(table.reserve(3, {0x0000, 0x9000}));
 }
 
-TEST(memfd_held, an_open_under_way_is_in_the_way_but_cannot_be_closed) {
+TEST(memfd_open_mappings, mapping_that_is_being_opened_conflicts_but_cannot_be_closed) {
   open_mappings table;
   ASSERT_TRUE(table.reserve(1, {0x1000, 0x2000}));
   EXPECT_EQ(table.reserve(1, {0x1000, 0x2000}).error(), errc::already_mapped);
@@ -52,7 +52,7 @@ TEST(memfd_held, an_open_under_way_is_in_the_way_but_cannot_be_closed) {
   EXPECT_TRUE(table.reserve(1, {0x1000, 0x2000}));
 }
 
-TEST(memfd_held, R9_a_close_under_way_is_in_the_way_and_has_one_closer) {
+TEST(memfd_open_mappings, R9_mapping_that_is_being_closed_conflicts_and_has_one_closer) {
   open_mappings table;
   const mapping made = hold(table, 1, {0x1000, 0x2000});
   ASSERT_TRUE(table.begin_close(made));
@@ -65,7 +65,7 @@ TEST(memfd_held, R9_a_close_under_way_is_in_the_way_and_has_one_closer) {
   EXPECT_EQ(table.begin_close(made).error(), errc::invalid_argument);
 }
 
-TEST(memfd_held, only_the_very_mapping_can_be_closed) {
+TEST(memfd_open_mappings, only_the_exact_mapping_can_be_closed) {
   open_mappings table;
   const mapping made = hold(table, 1, {0x1000, 0x2000});
   for (const mapping& other : {mapping{memory + 1, 0x1000, 1, 0x1000}, mapping{memory, 0x2000, 1, 0x1000},

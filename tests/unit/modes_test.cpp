@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The four modes and their budgets: R11-R17.
-#include "support/cache_checks.hpp"
+#include "support/fixtures/cache_checks.hpp"
 
 #include <thread>
 
@@ -15,7 +15,7 @@ std::vector<fake_handle> several(fake_world& world, std::uint64_t count, std::ui
   return made;
 }
 
-TEST(modes, R11_retain_keeps_and_its_absence_closes_at_the_last_release) {
+TEST(modes, R11_last_release_closes_the_entry_only_without_retain) {
   for (const bool retain : {true, false}) {
     fake_fixture f({.retain = retain});
     const auto handle = f.world->allocate(1, 0x10000, 64);
@@ -29,14 +29,14 @@ TEST(modes, R11_retain_keeps_and_its_absence_closes_at_the_last_release) {
   }
 }
 
-TEST(modes, R12_mode_1_no_retain_no_limit) {
+TEST(modes, R12_mode_1_closes_at_release_without_a_limit) {
   fake_fixture f({.retain = false});
   for (const auto& handle : several(*f.world, 100)) f.touch(handle);
   EXPECT_EQ(f.world->open_count(), 0U);
   EXPECT_EQ(f.cache.statistics().misses, 100U);
 }
 
-TEST(modes, R12_mode_2_no_retain_with_limit) {
+TEST(modes, R12_mode_2_closes_at_release_and_refuses_over_the_limit) {
   fake_fixture f({.retain = false, .max_count = 2});
   const auto handles = several(*f.world, 3);
   auto first = f.acquire(handles[0]);
@@ -47,7 +47,7 @@ TEST(modes, R12_mode_2_no_retain_with_limit) {
   f.expect_sound();
 }
 
-TEST(modes, R12_mode_3_retain_no_limit) {
+TEST(modes, R12_mode_3_retains_without_a_limit) {
   fake_fixture f;
   const auto handles = several(*f.world, 200);
   for (int round = 0; round < 2; ++round)
@@ -58,7 +58,7 @@ TEST(modes, R12_mode_3_retain_no_limit) {
   EXPECT_EQ(now.evicted, 0U);
 }
 
-TEST(modes, R12_mode_4_retain_with_limit_holds_at_all_times) {
+TEST(modes, R12_mode_4_retains_within_the_limit_at_all_times) {
   fake_fixture f({.max_bytes = 5 * 64, .max_count = 4});
   for (const auto& handle : several(*f.world, 20)) {
     f.touch(handle);
@@ -70,7 +70,7 @@ TEST(modes, R12_mode_4_retain_with_limit_holds_at_all_times) {
   f.expect_sound();
 }
 
-TEST(modes, R12_bytes_limit_counts_what_is_really_registered) {
+TEST(modes, R12_bytes_limit_counts_the_registered_bytes) {
   fake_fixture f({.max_bytes = 10 * 4096});
   f.world->extra_bytes = 4096;  // the driver registers twice the requested size
   for (const auto& handle : several(*f.world, 12, 4096)) f.touch(handle);
@@ -80,7 +80,7 @@ TEST(modes, R12_bytes_limit_counts_what_is_really_registered) {
   EXPECT_LE(now.peak_bytes, 10U * 4096);
 }
 
-TEST(modes, R12_real_size_that_does_not_fit_evicts_or_fails_cleanly) {
+TEST(modes, R12_registered_size_over_the_budget_is_refused_and_closed) {
   fake_fixture f({.max_bytes = 4 * 4096});
   f.world->extra_bytes = 4096;
   const auto handles = several(*f.world, 3, 4096);
@@ -101,7 +101,7 @@ TEST(modes, R13_two_uses_of_one_buffer_share_one_registration_in_mode_1) {
   EXPECT_EQ(f.world->opens, 1U);
 }
 
-TEST(modes, R14_when_full_fail) {
+TEST(modes, R14_when_full_fail_refuses_with_over_budget) {
   fake_fixture f({.max_count = 1, .full = when_full::fail});
   const auto handles = several(*f.world, 2);
   auto lease = f.acquire(handles[0]);
@@ -109,7 +109,7 @@ TEST(modes, R14_when_full_fail) {
   EXPECT_EQ(f.world->opens, 1U) << "the driver was not asked";
 }
 
-TEST(modes, R14_when_full_wait) {
+TEST(modes, R14_when_full_wait_waits_for_a_release_until_full_timeout) {
   fake_fixture f({.max_count = 1, .full = when_full::wait, .full_timeout = 10s});
   const auto handles = several(*f.world, 2);
   auto lease = f.acquire(handles[0]);
@@ -127,7 +127,7 @@ TEST(modes, R14_when_full_wait) {
   EXPECT_EQ(g.acquire(more[1]).error().code, errc::over_budget);
 }
 
-TEST(modes, R14_when_full_bypass) {
+TEST(modes, R14_when_full_bypass_registers_outside_the_budget) {
   fake_fixture f({.max_count = 1, .full = when_full::bypass});
   const auto handles = several(*f.world, 2);
   auto counted = f.acquire(handles[0]);
@@ -147,7 +147,7 @@ TEST(modes, R14_when_full_bypass) {
   f.expect_sound();
 }
 
-TEST(modes, R14_bypass_found_out_only_after_the_open_is_accounted_whole) {
+TEST(modes, R14_bypass_decided_after_the_open_counts_all_its_bytes) {
   fake_fixture f({.max_bytes = 3 * 4096, .full = when_full::bypass});
   f.world->extra_bytes = 4096;
   const auto handles = several(*f.world, 2, 4096);
@@ -161,7 +161,7 @@ TEST(modes, R14_bypass_found_out_only_after_the_open_is_accounted_whole) {
   f.expect_sound();
 }
 
-TEST(modes, R15_larger_than_the_whole_budget_evicts_nothing) {
+TEST(modes, R15_request_larger_than_the_whole_budget_evicts_nothing) {
   for (const auto full : {when_full::fail, when_full::wait, when_full::bypass}) {
     fake_fixture f({.max_bytes = 128, .full = full});
     const auto small = f.world->allocate(1, 0x10000, 64);
@@ -172,7 +172,7 @@ TEST(modes, R15_larger_than_the_whole_budget_evicts_nothing) {
   }
 }
 
-TEST(modes, R16_what_was_used_again_gets_a_second_chance) {
+TEST(modes, R16_entry_that_was_used_again_gets_a_second_chance) {
   fake_fixture f({.max_count = 3});
   const auto handles = several(*f.world, 4);
   for (std::size_t i = 0; i < 3; ++i) f.touch(handles[i]);
@@ -184,7 +184,7 @@ TEST(modes, R16_what_was_used_again_gets_a_second_chance) {
   EXPECT_TRUE(f.find(handles[2])) << "the seed would have evicted this one";
 }
 
-TEST(modes, R16_of_those_never_used_again_the_first_goes) {
+TEST(modes, R16_oldest_entry_without_a_hit_is_evicted) {
   fake_fixture f({.max_count = 3});
   const auto handles = several(*f.world, 4);
   for (std::size_t i = 0; i < 4; ++i) f.touch(handles[i]);
@@ -192,7 +192,7 @@ TEST(modes, R16_of_those_never_used_again_the_first_goes) {
   EXPECT_TRUE(f.find(handles[1]));
 }
 
-TEST(modes, R17_idle_entries_stay_until_there_is_a_reason) {
+TEST(modes, R17_idle_entries_stay_until_flush) {
   fake_fixture f;
   const auto handles = several(*f.world, 10);
   for (const auto& handle : handles) f.touch(handle);

@@ -50,7 +50,7 @@ struct monitor_sets : ::testing::Test {
   [[nodiscard]] std::uint64_t events() const { return event_log.generation().load(); }
 };
 
-TEST_F(monitor_sets, R53_watch_only_what_all_of_them_watch) {
+TEST_F(monitor_sets, R53_set_watches_only_memory_that_all_its_monitors_watch) {
   EXPECT_TRUE(both.watch(pages));
   first->watches = false;
   EXPECT_EQ(both.watch(pages).error(), errc::unsupported);
@@ -62,7 +62,7 @@ TEST_F(monitor_sets, R53_watch_only_what_all_of_them_watch) {
   EXPECT_EQ(both.changes(), 0U) << "a refusal is not a failure";
 }
 
-TEST_F(monitor_sets, R53_a_failed_one_is_made_anew_after_all_was_invalidated) {
+TEST_F(monitor_sets, R53_failed_monitor_is_restarted_after_all_memory_is_invalidated) {
   const auto before = events();
   second->healthy = false;
   EXPECT_EQ(both.not_working(), "second: broken by the test");
@@ -77,7 +77,7 @@ TEST_F(monitor_sets, R53_a_failed_one_is_made_anew_after_all_was_invalidated) {
   EXPECT_EQ(events(), before + 1);
 }
 
-TEST_F(monitor_sets, R53_one_that_cannot_be_made_anew_is_tried_again_only_now_and_then) {
+TEST_F(monitor_sets, R53_restart_of_a_failed_monitor_is_retried_at_intervals) {
   first->healthy = first->restarts = false;
   const auto before = events();
   const auto start = std::chrono::steady_clock::now();
@@ -92,7 +92,7 @@ TEST_F(monitor_sets, R53_one_that_cannot_be_made_anew_is_tried_again_only_now_an
 }
 
 // Another copy of pinfold may change libc's code at any time; what is registered meanwhile is kept all the same.
-TEST_F(monitor_sets, R53_a_restart_counts_also_when_another_library_stops_it_again_at_once) {
+TEST_F(monitor_sets, R53_restart_succeeds_even_if_the_monitor_breaks_again_at_once) {
   const auto before = events();
   second->healthy = false;
   second->broken_at_once = true;
@@ -103,7 +103,7 @@ TEST_F(monitor_sets, R53_a_restart_counts_also_when_another_library_stops_it_aga
   EXPECT_EQ(events(), before + 2) << "a failure each time";
 }
 
-TEST_F(monitor_sets, R53_what_it_kept_is_invalidated_also_where_it_works_again_by_itself_meanwhile) {
+TEST_F(monitor_sets, R53_second_failure_of_a_recovered_monitor_invalidates_all_memory) {
   first->healthy = first->restarts = false;
   EXPECT_FALSE(first->ensure_works());
   first->healthy = true;

@@ -2,11 +2,11 @@
 // A cache keeps only memory that all of its monitors watch; a monitor that has failed is found out and made anew (R53).
 #include "invalidation/event_log.hpp"
 #include "monitors/userfaultfd/kernel.hpp"
-#include "support/child_process.hpp"
-#include "support/local_fixture.hpp"
-#include "support/raw_calls.hpp"
-#include "support/refused_call.hpp"
-#include "support/sanitized.hpp"
+#include "support/fixtures/local_fixture.hpp"
+#include "support/host/raw_calls.hpp"
+#include "support/host/refused_call.hpp"
+#include "support/host/sanitized.hpp"
+#include "support/processes/child_process.hpp"
 
 #include <pinfold/monitors/report.hpp>
 
@@ -74,14 +74,14 @@ int the_userfaultfd() {
   return -1;
 }
 
-class both_or_nothing : public ::testing::TestWithParam<monitor_choice> {
+class combined_monitors : public ::testing::TestWithParam<monitor_choice> {
  protected:
   void SetUp() override {
     if (const trusting here(both); here.cache.monitors() != "hooks+userfaultfd") GTEST_SKIP() << here.cache.monitors();
   }
 };
 
-TEST_P(both_or_nothing, R53_memory_that_another_userfaultfd_has_is_not_kept) {
+TEST_P(combined_monitors, R53_memory_watched_by_another_userfaultfd_is_not_kept) {
   trusting here(GetParam());
   void* const at = mapped();
   auto others = monitors::uffd::open();
@@ -97,7 +97,7 @@ TEST_P(both_or_nothing, R53_memory_that_another_userfaultfd_has_is_not_kept) {
   ::munmap(at, bytes);
 }
 
-TEST_P(both_or_nothing, R53_memory_that_the_kernel_may_drop_is_not_kept) {
+TEST_P(combined_monitors, R53_droppable_memory_is_not_kept) {
   constexpr int droppable = 8;  // MAP_DROPPABLE of Linux 6.11, which older headers lack
   void* const at = mapped(droppable | MAP_ANONYMOUS);
   if (at == MAP_FAILED) GTEST_SKIP() << "no droppable memory before Linux 6.11";
@@ -108,7 +108,7 @@ TEST_P(both_or_nothing, R53_memory_that_the_kernel_may_drop_is_not_kept) {
   ::munmap(at, bytes);
 }
 
-INSTANTIATE_TEST_SUITE_P(sets, both_or_nothing, ::testing::Values(both, monitor_choice::automatic),
+INSTANTIATE_TEST_SUITE_P(sets, combined_monitors, ::testing::Values(both, monitor_choice::automatic),
                          [](const auto& one) { return one.index == 0 ? "chosen" : "automatic"; });
 
 // Runs the body in a process of its own, which has no other cache.
@@ -136,7 +136,8 @@ int finds_out_and_goes_on(trusting& here, void* kept) {
   if (here.cache.monitors() != "hooks+userfaultfd") return __LINE__;
   if (here.cache.statistics().monitor_failures != 1) return __LINE__;
   if (here.changes.size() != 1) return __LINE__;
-  if (here.changes[0] != "userfaultfd failed: the program closed its descriptor; it works again") return __LINE__;
+  if (here.changes[0] != "userfaultfd failed: the program closed the userfaultfd descriptor; the monitor works again")
+    return __LINE__;
   if (!here.keeps(kept) || !here.keeps(fresh)) return __LINE__;
   if (has_raw_calls && !is_gone_when_discarded_inline(here, fresh)) return __LINE__;
   if (has_raw_calls && !is_gone_when_discarded_inline(here, kept)) return __LINE__;
@@ -148,9 +149,9 @@ int finds_out_and_goes_on(trusting& here, void* kept) {
   return here.cache.statistics().monitor_failures == 1 ? 0 : __LINE__;
 }
 
-struct lost_descriptor : both_or_nothing {};
+struct lost_descriptor : combined_monitors {};
 
-TEST_P(lost_descriptor, R53_is_found_out_before_the_next_keep_and_made_anew) {
+TEST_P(lost_descriptor, R53_closed_userfaultfd_is_detected_before_the_next_keep_and_replaced) {
   EXPECT_EQ(alone([&] {
               trusting here(GetParam());
               void* const kept = mapped();
@@ -162,7 +163,7 @@ TEST_P(lost_descriptor, R53_is_found_out_before_the_next_keep_and_made_anew) {
 }
 
 // The number is taken again, as by a program that closes its inherited descriptors and then opens its own.
-TEST_P(lost_descriptor, R53_also_where_its_number_is_another_userfaultfds) {
+TEST_P(lost_descriptor, R53_number_reused_by_the_programs_userfaultfd_is_detected) {
   EXPECT_EQ(alone([&] {
               trusting here(GetParam());
               void* const kept = mapped();
@@ -179,7 +180,7 @@ TEST_P(lost_descriptor, R53_also_where_its_number_is_another_userfaultfds) {
             0);
 }
 
-TEST_P(lost_descriptor, R53_the_programs_file_of_that_number_stays_open_when_the_cache_ends) {
+TEST_P(lost_descriptor, R53_programs_file_at_the_reused_number_stays_open_when_the_cache_ends) {
   EXPECT_EQ(alone([&] {
               const auto programs = monitors::uffd::open();
               int number = -1;
@@ -198,19 +199,20 @@ TEST_P(lost_descriptor, R53_the_programs_file_of_that_number_stays_open_when_the
 }
 
 // Makes this process unable to make a userfaultfd from now on.
-TEST_P(lost_descriptor, R53_nothing_is_kept_where_it_cannot_be_made_anew) {
+TEST_P(lost_descriptor, R53_cache_keeps_nothing_when_the_userfaultfd_cannot_be_replaced) {
   EXPECT_EQ(alone([&] {
               trusting here(GetParam());
               void* const kept = mapped();
               if (!here.keeps(kept) || !refuse_call(SYS_userfaultfd, EPERM)) return __LINE__;
               if (::syscall(SYS_close_range, 3U, ~0U, 0U) != 0) return __LINE__;
-              if (here.cache.monitors() != "none (userfaultfd: the program closed its descriptor)") return __LINE__;
+              if (here.cache.monitors() != "none (userfaultfd: the program closed the userfaultfd descriptor)")
+                return __LINE__;
               void* const fresh = mapped();
               if (here.keeps(fresh) || here.keeps(kept)) return __LINE__;
               if (here.cache.statistics().unmonitored != 4) return __LINE__;
               if (here.cache.monitors() != "none (userfaultfd: this process may not use userfaultfd)") return __LINE__;
               if (here.changes.size() != 1) return __LINE__;
-              if (here.changes[0].find("it does not work now: this process may not use") == std::string::npos)
+              if (here.changes[0].find("the monitor does not work: this process may not use") == std::string::npos)
                 return __LINE__;
               const trusting another(both);
               return another.cache.monitors().starts_with("none (userfaultfd") ? 0 : __LINE__;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The monitors that a cache gets, and their effect on it: R30-R33.
-#include "support/local_fixture.hpp"
+#include "support/fixtures/local_fixture.hpp"
 
 #include <pinfold/monitors/report.hpp>
 #include <pinfold/registrars/null.hpp>
@@ -38,7 +38,7 @@ struct monitored {
   void touch(void* at, acquire_options how = {}) { ASSERT_TRUE(cache.acquire(at, bytes, local_access, how)); }
 };
 
-TEST(monitors, R33_a_cache_keeps_what_a_proven_monitor_watches) {
+TEST(monitors, R33_cache_keeps_registrations_that_a_proven_monitor_watches) {
   monitored m;
   if (!m.works()) GTEST_SKIP() << m.cache.monitors();
   void* const at = mapped();
@@ -94,7 +94,7 @@ TEST(monitors, R31_memory_that_is_freed_and_never_unmapped_stays_a_hit) {
   EXPECT_LE(m.device->opened, 1 + moved);
 }
 
-TEST(monitors, R32_one_that_cannot_be_had_means_that_nothing_is_kept) {
+TEST(monitors, R32_cache_with_an_unavailable_monitor_keeps_nothing) {
   monitored m(monitor_choice::hooks | monitor_choice::none);
   EXPECT_TRUE(m.cache.monitors().starts_with("none (switched off")) << m.cache.monitors();
   void* const at = mapped();
@@ -103,7 +103,7 @@ TEST(monitors, R32_one_that_cannot_be_had_means_that_nothing_is_kept) {
   ::munmap(at, bytes);
 }
 
-TEST(monitors, R33_unknown_bits_mean_that_nothing_is_kept) {
+TEST(monitors, R33_cache_with_unknown_monitor_bits_keeps_nothing) {
   for (const unsigned bits : {16U, 32U, 64U, 17U, 0x72U}) {
     monitored m(static_cast<monitor_choice>(bits));
     EXPECT_TRUE(m.cache.monitors().starts_with("none (")) << m.cache.monitors();
@@ -117,7 +117,7 @@ TEST(monitors, R33_unknown_bits_mean_that_nothing_is_kept) {
   }
 }
 
-TEST(monitors, strict_hits_are_hits) {
+TEST(monitors, strict_cache_hits_and_sees_munmap) {
   monitored m(monitor_choice::userfaultfd, {.strict = true});
   if (!m.works()) GTEST_SKIP() << m.cache.monitors();
   void* const at = mapped();
@@ -129,7 +129,7 @@ TEST(monitors, strict_hits_are_hits) {
   EXPECT_FALSE(m.cache.find(at, bytes));
 }
 
-TEST(monitors, R34_hints_are_given_where_they_are_honoured_and_taken_back) {
+TEST(monitors, R34_allocator_hints_are_set_where_honoured_and_restored) {
   const auto habit = [] {
     for (const auto& one : report_monitors().hazards)
       if (one.event == "free of 64 MiB") return one.what;
@@ -170,25 +170,25 @@ struct file_backed : ::testing::Test {
   }
 };
 
-TEST_F(file_backed, R30_is_not_kept_and_the_reason_is_counted) {
+TEST_F(file_backed, R30_shared_file_mapping_is_not_kept_and_is_counted) {
   EXPECT_EQ(opens_for_three(), 3U);
   EXPECT_EQ(m.device->open_count(), 0U);
   EXPECT_EQ(m.cache.statistics().file_backed, 3U);
   EXPECT_EQ(m.cache.statistics().unmonitored, 3U);
 }
 
-TEST_F(file_backed, R30_is_kept_when_its_seals_hold) {
+TEST_F(file_backed, R30_sealed_memfd_is_kept) {
   ASSERT_EQ(::fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE), 0);
   EXPECT_EQ(opens_for_three({.file = file}), 1U);
   EXPECT_EQ(m.cache.statistics().file_backed, 0U);
 }
 
-TEST_F(file_backed, R30_is_not_kept_with_seals_that_do_not_suffice) {
+TEST_F(file_backed, R30_memfd_with_insufficient_seals_is_not_kept) {
   ASSERT_EQ(::fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK), 0);
   EXPECT_EQ(opens_for_three({.file = file}), 3U) << "a hole could be punched";
 }
 
-TEST_F(file_backed, R30_is_refused_with_the_descriptor_of_another_file) {
+TEST_F(file_backed, R30_descriptor_of_another_file_is_refused) {
   const int other = ::memfd_create("pinfold-other", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   ASSERT_EQ(::fcntl(other, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE), 0);
   const auto refused = m.cache.acquire(at, bytes, local_access, {.file = other});
@@ -198,13 +198,13 @@ TEST_F(file_backed, R30_is_refused_with_the_descriptor_of_another_file) {
   ::close(other);
 }
 
-TEST_F(file_backed, R30_private_mappings_lose_their_pages_too) {
+TEST_F(file_backed, R30_private_file_mapping_is_not_kept) {
   ::munmap(at, bytes);
   at = mapped(MAP_PRIVATE, file);
   EXPECT_EQ(opens_for_three(), 3U);
 }
 
-TEST_F(file_backed, R30_also_where_only_a_part_of_the_range_is) {
+TEST_F(file_backed, R30_partly_file_backed_range_is_not_kept) {
   void* const two = ::mmap(nullptr, 2 * bytes, usable, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   auto* second = static_cast<std::byte*>(two) + bytes;
   ASSERT_EQ(::mmap(second, bytes, usable, MAP_SHARED | MAP_FIXED, file, 0), second);
@@ -215,7 +215,7 @@ TEST_F(file_backed, R30_also_where_only_a_part_of_the_range_is) {
 
 alignas(4096) std::byte program_data[2 * bytes] = {std::byte{1}};
 
-TEST(monitors, R30_a_programs_data_is_kept_where_that_is_asked_for) {
+TEST(monitors, R30_program_data_is_kept_only_with_the_program_data_option) {
   for (const bool wanted : {false, true}) {
     monitored m(monitor_choice::automatic, {.program_data = wanted});
     if (!m.works()) GTEST_SKIP() << m.cache.monitors();
@@ -225,7 +225,7 @@ TEST(monitors, R30_a_programs_data_is_kept_where_that_is_asked_for) {
   }
 }
 
-TEST(monitors, the_report_lists_what_each_monitor_sees) {
+TEST(monitors, report_lists_the_events_that_each_monitor_covers) {
   const auto report = report_monitors();
   ASSERT_FALSE(report.monitors.empty());
   const bool any = std::any_of(report.monitors.begin(), report.monitors.end(), [](auto& one) { return one.proven; });

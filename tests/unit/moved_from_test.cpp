@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Objects that were moved from, and leases that hold nothing: each member gives an answer, and none touches missing
 // state.
-#include "support/fake_importer.hpp"
-#include "support/local_fixture.hpp"
+#include "support/doubles/fake_importer.hpp"
+#include "support/fixtures/local_fixture.hpp"
 
 #include <pinfold/cache_set.hpp>
 #include <pinfold/import_cache.hpp>
@@ -24,7 +24,7 @@ namespace {
 
 auto* const memory = reinterpret_cast<void*>(0x10000);
 
-TEST(moved_from, R42_cache_finds_nothing_in_the_cache_that_it_became) {
+TEST(moved_from, R42_moved_from_cache_finds_nothing_in_its_successor) {
   local_fixture f;
   f.touch(0x10000, 0x11000);
   f.touch(0x10000, 0x11000);  // the thread's hint
@@ -35,7 +35,7 @@ TEST(moved_from, R42_cache_finds_nothing_in_the_cache_that_it_became) {
   EXPECT_EQ(became.statistics().leases_now, 0U);
 }
 
-TEST(moved_from, R42_cache_finds_nothing_in_a_cache_that_has_ended) {
+TEST(moved_from, R42_moved_from_cache_finds_nothing_after_its_successor_ended) {
   local_fixture f;
   f.touch(0x10000, 0x11000);
   f.touch(0x10000, 0x11000);
@@ -46,7 +46,7 @@ TEST(moved_from, R42_cache_finds_nothing_in_a_cache_that_has_ended) {
   EXPECT_FALSE(f.cached(0x10000, 0x11000));
 }
 
-TEST(moved_from, every_member_of_a_cache_answers) {
+TEST(moved_from, every_function_of_a_moved_from_cache_returns_closed) {
   local_fixture f;
   const auto became = std::move(f.cache);
   const std::array some{range{0x10000, 0x11000}};
@@ -64,7 +64,7 @@ TEST(moved_from, every_member_of_a_cache_answers) {
   EXPECT_THROW(static_cast<void>(f.cache.backend()), std::logic_error);
 }
 
-TEST(moved_from, cache_can_be_moved_again_and_assigned_to) {
+TEST(moved_from, moved_from_cache_can_be_moved_again_and_assigned_to) {
   local_fixture f;
   auto became = std::move(f.cache);
   auto nothing = std::move(f.cache);
@@ -77,7 +77,7 @@ TEST(moved_from, cache_can_be_moved_again_and_assigned_to) {
   EXPECT_EQ(f.acquire(0x10000, 0x11000).error(), errc::closed);
 }
 
-TEST(moved_from, every_member_of_an_import_cache_answers) {
+TEST(moved_from, every_function_of_a_moved_from_import_cache_returns_closed) {
   const auto world = std::make_shared<fake_world>();
   const auto handle = world->allocate(1, 0x10000, 64);
   import_cache first(fake_importer{world});
@@ -96,14 +96,14 @@ TEST(moved_from, every_member_of_an_import_cache_answers) {
   EXPECT_THROW(static_cast<void>(first.backend()), std::logic_error);
 }
 
-TEST(moved_from, pool_over_such_a_cache_says_that_it_is_closed) {
+TEST(moved_from, pool_over_a_moved_from_cache_returns_closed) {
   cache first(null_registrar{}, keeping());
   registered_pool pool(first);
   const auto second = std::move(first);
   EXPECT_EQ(pool.allocate_registered(64).error(), errc::closed);
 }
 
-TEST(moved_from, set_with_such_a_cache_says_that_it_is_closed) {
+TEST(moved_from, set_with_a_moved_from_cache_returns_closed) {
   local_fixture f;
   const std::array members{&f.cache};
   cache_set<fake_registrar> set(members);
@@ -111,7 +111,7 @@ TEST(moved_from, set_with_such_a_cache_says_that_it_is_closed) {
   EXPECT_EQ(set.acquire(memory, 0x1000).error(), errc::closed);
 }
 
-TEST(moved_from, set_says_that_it_has_no_caches) {
+TEST(moved_from, moved_from_set_has_no_caches) {
   local_fixture f;
   const std::array members{&f.cache};
   cache_set<fake_registrar> set(members);
@@ -128,7 +128,7 @@ TEST(moved_from, set_says_that_it_has_no_caches) {
   EXPECT_FALSE(kept[1]);
 }
 
-TEST(moved_from, batch_has_empty_leases) {
+TEST(moved_from, moved_from_batch_has_empty_leases) {
   local_fixture f;
   const std::array some{range{0x10000, 0x11000}};
   auto batch = f.cache.acquire_batch(some);
@@ -141,7 +141,7 @@ TEST(moved_from, batch_has_empty_leases) {
   EXPECT_FALSE(batch_lease<fake_registrar>()[0]);
 }
 
-TEST(moved_from, monitor_server_serves_nothing) {
+TEST(moved_from, moved_from_monitor_server_serves_nothing) {
   const auto socket = std::filesystem::temp_directory_path() / ("pinfold-moved-" + std::to_string(::getpid()));
   auto started = monitor_server::start({.socket = socket.string()});
   if (!started) GTEST_SKIP() << describe(started.error());
@@ -150,7 +150,7 @@ TEST(moved_from, monitor_server_serves_nothing) {
   started->run();
 }
 
-TEST(moved_from, trace_file_records_nothing) {
+TEST(moved_from, moved_from_trace_file_records_nothing) {
   const auto path = std::filesystem::temp_directory_path() / ("pinfold-moved-trace-" + std::to_string(::getpid()));
   auto file = trace_file::open(path.string());
   ASSERT_TRUE(file);
@@ -174,7 +174,7 @@ TEST(empty_lease, has_an_empty_handle) {
   EXPECT_EQ(lease->registration().key, 0U);
 }
 
-TEST(empty_lease, of_io_uring_names_no_buffer) {
+TEST(empty_lease, io_uring_lease_names_no_buffer) {
   EXPECT_EQ(lease<io_uring_registrar>().registration().index, UINT32_MAX) << "0 is the first buffer of the table";
 }
 

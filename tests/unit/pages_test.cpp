@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What pinfold knows of the mappings under a range, and the descriptor that it keeps open for the query (R24).
-#include "support/child_process.hpp"
-#include "support/process_limits.hpp"
+#include "support/host/process_limits.hpp"
+#include "support/processes/child_process.hpp"
 
 #include <pinfold/detail/pages.hpp>
 
@@ -68,7 +68,7 @@ class pages : public ::testing::Test {
   }
 };
 
-TEST_F(pages, R24_huge_pages_are_rounded_out_to_whole_ones) {
+TEST_F(pages, R24_ranges_in_huge_pages_are_rounded_out_to_whole_huge_pages) {
   constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | (21 << MAP_HUGE_SHIFT);
   void* const memory = ::mmap(nullptr, 2 * huge, PROT_READ | PROT_WRITE, flags, -1, 0);
   if (memory == MAP_FAILED) GTEST_SKIP() << "no huge pages are reserved (vm.nr_hugepages)";
@@ -79,7 +79,7 @@ TEST_F(pages, R24_huge_pages_are_rounded_out_to_whole_ones) {
   ::munmap(memory, 2 * huge);
 }
 
-TEST_F(pages, R24_each_end_is_rounded_as_its_own_mapping_wants) {
+TEST_F(pages, R24_each_end_is_rounded_to_the_page_size_of_its_own_mapping) {
   two_pages memory;
   const auto at = memory.begin();
   for (const bool split : {false, true}) {
@@ -126,7 +126,7 @@ void close_it_once() {
   EXPECT_EQ(open_maps().size(), 1U);
 }
 
-TEST_F(pages, closed_descriptor_is_opened_anew) { in_child(close_it_once); }
+TEST_F(pages, closed_descriptor_is_opened_again) { in_child(close_it_once); }
 
 // Makes every number that was ours mean the other file, which must be neither queried nor closed.
 void reuse_for(int other, const two_pages& memory, bool expected) {
@@ -155,7 +155,7 @@ void reuse_its_number() {
   ::close(nothing);
 }
 
-TEST_F(pages, reused_number_is_not_taken_for_ours) { in_child(reuse_its_number); }
+TEST_F(pages, reused_descriptor_number_is_neither_queried_nor_closed) { in_child(reuse_its_number); }
 
 void close_it_again_and_again() {
   const two_pages memory;
@@ -167,9 +167,9 @@ void close_it_again_and_again() {
   EXPECT_EQ(open_descriptors(), open) << "by now each question opens and closes its own";
 }
 
-TEST_F(pages, keeps_answering_a_program_that_keeps_closing) { in_child(close_it_again_and_again); }
+TEST_F(pages, query_works_while_the_program_keeps_closing_descriptors) { in_child(close_it_again_and_again); }
 
-TEST_F(pages, answers_without_room_for_a_descriptor_of_its_own) {
+TEST_F(pages, query_works_without_a_free_descriptor) {
   two_pages memory;
   ASSERT_TRUE(memory.seen_as_one());
   const lowered_limit none(RLIMIT_NOFILE, lowest_free_descriptor());
@@ -178,7 +178,7 @@ TEST_F(pages, answers_without_room_for_a_descriptor_of_its_own) {
   EXPECT_FALSE(memory.seen_as_one());
 }
 
-TEST_F(pages, threads_ask_at_once) {
+TEST_F(pages, threads_query_mappings_concurrently) {
   for (const int number : open_maps()) ::close(number);
   std::atomic<int> wrong{0};
   {

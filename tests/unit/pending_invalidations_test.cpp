@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a cache does about memory that a monitor posts as gone: R31, R35, R36, R49.
 #include "invalidation/event_log.hpp"
-#include "support/local_fixture.hpp"
+#include "support/fixtures/local_fixture.hpp"
 
 #include <pinfold/monitors/announce.hpp>
 
@@ -20,7 +20,7 @@ void announce(std::uintptr_t begin, std::uintptr_t end) { announce_gone(reinterp
 
 std::uint64_t generation() { return invalidation::event_log::here().generation().load(); }
 
-TEST(pending_invalidations, R30_what_was_announced_is_registered_again) {
+TEST(pending_invalidations, R30_announced_memory_is_registered_again) {
   local_fixture f;
   f.touch(base, base + size);
   f.touch(base, base + size);
@@ -34,7 +34,7 @@ TEST(pending_invalidations, R30_what_was_announced_is_registered_again) {
   f.expect_sound();
 }
 
-TEST(pending_invalidations, all_caches_hear_of_it) {
+TEST(pending_invalidations, event_invalidates_in_all_caches) {
   local_fixture a, b;
   a.touch(base, base + size);
   b.touch(base, base + size);
@@ -54,7 +54,7 @@ TEST(pending_invalidations, R31_unregistered_memory_does_not_disturb_hits) {
   EXPECT_EQ(f.device->opened, 1U);
 }
 
-TEST(pending_invalidations, a_closed_registration_is_not_watched_any_more) {
+TEST(pending_invalidations, closed_registration_causes_no_events) {
   {
     local_fixture f;
     f.touch(base, base + size);
@@ -64,7 +64,7 @@ TEST(pending_invalidations, a_closed_registration_is_not_watched_any_more) {
   EXPECT_EQ(generation(), before);
 }
 
-TEST(pending_invalidations, R49_a_lease_on_it_turns_stale_and_the_sink_is_told) {
+TEST(pending_invalidations, R49_lease_on_invalidated_memory_turns_stale_and_the_sink_is_notified) {
   std::vector<event> heard;
   local_fixture f({.sink = [&](const event& one) { heard.push_back(one); }});
   auto held = f.acquire(base, base + size);
@@ -83,7 +83,7 @@ TEST(pending_invalidations, R49_a_lease_on_it_turns_stale_and_the_sink_is_told) 
   EXPECT_EQ(f.device->open_count(), 1U);
 }
 
-TEST(pending_invalidations, R36_progress_closes_what_is_gone) {
+TEST(pending_invalidations, R36_progress_closes_invalidated_registrations) {
   local_fixture f;
   for (std::uintptr_t i = 0; i < 1000; ++i) f.touch(base + 2 * i * size, base + (2 * i + 1) * size);
   announce(base, base + 2000 * size);
@@ -107,7 +107,7 @@ struct big_event : ::testing::Test {
   }
 };
 
-TEST_F(big_event, a_request_for_other_memory_does_not_wait_for_all) {
+TEST_F(big_event, request_for_other_memory_processes_only_a_part_of_the_event) {
   f.touch(elsewhere, elsewhere + size);
   EXPECT_EQ(f.device->opened, count + 1) << "a hit";
   std::size_t stale = 0;
@@ -121,14 +121,14 @@ TEST_F(big_event, a_request_for_other_memory_does_not_wait_for_all) {
   EXPECT_EQ(f.device->opened, count + 1);
 }
 
-TEST_F(big_event, nothing_of_it_is_handed_out_in_any_order) {
+TEST_F(big_event, invalidated_entries_are_never_found_in_any_order) {
   for (std::uintptr_t i = 0; i < count; ++i) {
     const auto one = nth(i * 37 % count);
     ASSERT_FALSE(f.cached(one, one + size)) << i;
   }
 }
 
-TEST_F(big_event, what_is_registered_again_meanwhile_stays) {
+TEST_F(big_event, memory_registered_again_during_the_event_stays_cached) {
   for (std::uintptr_t i = count; i-- > 0;) f.touch(nth(i), nth(i) + size);
   EXPECT_EQ(f.device->opened, 2 * count + 1);
   for (std::uintptr_t i = 0; i < count; ++i) f.touch(nth(i), nth(i) + size);
@@ -136,7 +136,7 @@ TEST_F(big_event, what_is_registered_again_meanwhile_stays) {
   f.expect_sound();
 }
 
-TEST_F(big_event, another_one_in_the_middle_of_it_counts) {
+TEST_F(big_event, second_event_during_the_first_invalidates) {
   f.touch(nth(900), nth(900) + size);
   announce(nth(900), nth(900) + size);
   EXPECT_FALSE(f.cached(nth(900), nth(900) + size));
@@ -144,7 +144,7 @@ TEST_F(big_event, another_one_in_the_middle_of_it_counts) {
   EXPECT_TRUE(f.cached(nth(900), nth(900) + size));
 }
 
-TEST_F(big_event, many_more_of_them_are_taken_together) {
+TEST_F(big_event, many_pending_events_are_merged) {
   for (std::uintptr_t i = 0; i < 100; ++i) {
     f.touch(nth(999) + 3 * i, nth(999) + size);  // new entries, which the next events cover
     announce(base, nth(count));
@@ -156,7 +156,7 @@ TEST_F(big_event, many_more_of_them_are_taken_together) {
   EXPECT_EQ(f.device->open_count(), 1U);
 }
 
-TEST(pending_invalidations, R35_overflow_means_that_all_is_gone) {
+TEST(pending_invalidations, R35_overflow_of_the_event_log_invalidates_all_memory) {
   local_fixture f;
   f.touch(base, base + size);
   f.touch(base + 0x100'0000'0000, base + 0x100'0000'1000);
@@ -166,7 +166,7 @@ TEST(pending_invalidations, R35_overflow_means_that_all_is_gone) {
   EXPECT_TRUE(f.cached(base + 0x100'0000'0000, base + 0x100'0000'1000));
 }
 
-TEST(pending_invalidations, nothing_is_trusted_while_a_place_on_the_event_log_is_empty) {
+TEST(pending_invalidations, no_entry_is_found_while_an_event_number_is_unpublished) {
   local_fixture f;
   f.touch(base, base + size);
   auto& event_log = invalidation::event_log::here();
@@ -181,7 +181,7 @@ TEST(pending_invalidations, nothing_is_trusted_while_a_place_on_the_event_log_is
 }
 
 // The device calls back in the middle of an open.
-TEST(pending_invalidations, R6_memory_that_goes_while_it_is_opened_is_opened_again) {
+TEST(pending_invalidations, R6_memory_invalidated_during_its_open_is_opened_again) {
   local_fixture f;
   int left = 1;
   f.device->fail_opens([&](const range& memory, access_flags) -> std::optional<error> {
@@ -197,7 +197,7 @@ TEST(pending_invalidations, R6_memory_that_goes_while_it_is_opened_is_opened_aga
   f.expect_sound();
 }
 
-TEST(pending_invalidations, memory_that_always_goes_is_handed_out_and_not_kept) {
+TEST(pending_invalidations, memory_invalidated_during_every_open_is_leased_but_not_kept) {
   local_fixture f;
   f.device->fail_opens([&](const range& memory, access_flags) -> std::optional<error> {
     announce(memory.begin, memory.end);
@@ -221,7 +221,7 @@ struct mapping_resource final : std::pmr::memory_resource {
   [[nodiscard]] bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
 };
 
-TEST(pending_invalidations, R31_an_allocator_says_what_it_gives_back_and_what_it_reuses_stays) {
+TEST(pending_invalidations, R31_memory_reused_by_an_announcing_resource_stays_registered) {
   local_fixture f;
   mapping_resource pages;
   announcing_resource system(&pages);

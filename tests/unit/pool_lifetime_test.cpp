@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which code may unmap a slab of a pool, and when: R50, R51.
-#include "support/local_fixture.hpp"
+#include "support/fixtures/local_fixture.hpp"
 
 #include <pinfold/pools/registered_pool.hpp>
 
@@ -26,7 +26,7 @@ bool mapped(const void* address) {
   return ::mincore(page, 1, &present) == 0;
 }
 
-TEST(pool_lifetime, R50_trim_gives_unused_slabs_back) {
+TEST(pool_lifetime, R50_trim_unmaps_unused_slabs) {
   local_fixture f;
   pool_type pool(f.cache);
   void* const stays = pool.allocate(1);
@@ -62,7 +62,7 @@ TEST(pool_lifetime, R51_slab_with_a_lease_of_the_cache_stays_mapped) {
   EXPECT_EQ(f.device->open_count(), 0U);
 }
 
-TEST(pool_lifetime, R51_memory_freed_under_a_pool_lease_is_not_given_out) {
+TEST(pool_lifetime, R51_memory_freed_under_a_pool_lease_is_not_reused) {
   local_fixture f;
   pool_type pool(f.cache);
   void* const data = pool.allocate(4096);
@@ -116,7 +116,7 @@ TEST(pool_lifetime, R51_slab_outlives_its_pool_under_both_kinds_of_lease) {
   EXPECT_EQ(f.device->open_count(), 0U);
 }
 
-TEST(pool_lifetime, R50_registration_may_be_asked_for_while_slabs_go) {
+TEST(pool_lifetime, R50_registration_can_be_read_while_slabs_are_trimmed) {
   local_fixture f;
   shared_pool pool(f.cache, {.slab_bytes = 64 * 1024, .pages = page_kind::plain});
   std::atomic<void*> last{nullptr};
@@ -168,7 +168,7 @@ TEST(pool_lifetime, R50_sub_registrations_of_trimmed_slabs_are_never_found_again
   EXPECT_EQ(f.device->open_count(), 0U);
 }
 
-TEST(pool_lifetime, slab_is_not_mistaken_for_what_was_there_before) {
+TEST(pool_lifetime, slab_does_not_hit_an_older_registration_of_its_range) {
   constexpr std::uintptr_t around = std::uintptr_t{64} << 30U;
   local_fixture f;
   // A registration that was never invalidated covers the place of the slab, which will be near the last mapping. A
@@ -189,7 +189,7 @@ TEST(pool_lifetime, slab_is_not_mistaken_for_what_was_there_before) {
   pool.deallocate(one->data, 1);
 }
 
-TEST(pool_lifetime, R51_threads_allocate_free_trim_and_lease_at_once) {
+TEST(pool_lifetime, R51_threads_allocate_free_trim_and_lease_concurrently) {
   local_fixture f;
   shared_pool pool(f.cache, {.slab_bytes = 64 * 1024, .pages = page_kind::plain});
   std::vector<std::thread> threads;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Random histories of a pool, compared with a list of its allocations: R50.
-#include "support/local_fixture.hpp"
-#include "support/settings.hpp"
+#include "support/fixtures/local_fixture.hpp"
+#include "support/host/settings.hpp"
 
 #include <pinfold/pools/registered_pool.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which pages a slab got, and why not better ones: R50.
-#include "support/local_fixture.hpp"
+#include "support/fixtures/local_fixture.hpp"
 
 #include <pinfold/pools/registered_pool.hpp>
 
@@ -52,7 +52,7 @@ struct one_slab {
   slab_info info() { return pool.slabs().at(0); }
 };
 
-TEST(pool_pages, R50_best_says_what_it_got_and_why) {
+TEST(pool_pages, R50_best_reports_the_page_kind_and_the_reason) {
   one_slab s({.slab_bytes = 4 * mib});
   ASSERT_TRUE(s.data) << describe(s.data.error());
   const auto got = s.info();
@@ -67,7 +67,7 @@ TEST(pool_pages, R50_best_says_what_it_got_and_why) {
   EXPECT_EQ(got.pages == page_kind::thp, smaps(*s.data, "AnonHugePages") >= 4096U);
 }
 
-TEST(pool_pages, R50_hugetlb_exactly_or_an_error) {
+TEST(pool_pages, R50_hugetlb_gives_huge_pages_or_an_error) {
   const bool there = free_huge_pages() >= 2;
   one_slab s({.slab_bytes = 3 * mib, .pages = page_kind::hugetlb});
   if (there) {
@@ -81,7 +81,7 @@ TEST(pool_pages, R50_hugetlb_exactly_or_an_error) {
   }
 }
 
-TEST(pool_pages, R50_thp_exactly_or_an_error) {
+TEST(pool_pages, R50_thp_gives_transparent_huge_pages_or_an_error) {
   one_slab s({.pages = page_kind::thp});
   if (!s.data) {
     EXPECT_EQ(s.data.error().code, errc::unsupported);
@@ -93,7 +93,7 @@ TEST(pool_pages, R50_thp_exactly_or_an_error) {
   }
 }
 
-TEST(pool_pages, R50_plain_is_plain) {
+TEST(pool_pages, R50_plain_gives_plain_pages) {
   one_slab s({.pages = page_kind::plain});
   ASSERT_TRUE(s.data);
   EXPECT_EQ(s.info().pages, page_kind::plain);
@@ -101,11 +101,11 @@ TEST(pool_pages, R50_plain_is_plain) {
   EXPECT_EQ(smaps(*s.data, "AnonHugePages"), 0U);
 }
 
-TEST(pool_pages, R50_small_slabs_say_why_they_are_plain) {
+TEST(pool_pages, R50_small_slabs_report_why_they_are_plain) {
   one_slab s({.slab_bytes = 64 * 1024});
   ASSERT_TRUE(s.data);
   EXPECT_EQ(s.info().pages, page_kind::plain);
-  EXPECT_STREQ(s.info().reason, "shorter than a huge page");
+  EXPECT_STREQ(s.info().reason, "the slab is smaller than a huge page");
   EXPECT_EQ(s.info().memory.size(), 64U * 1024);
   EXPECT_EQ(s.info().memory.begin % (64U * 1024), 0U) << "aligned to itself";
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The range index with many entries: its memory, the entries that a look-up reads, and the ends of the address space.
 #include "core/range_index.hpp"
-#include "support/pooled_entries.hpp"
-#include "support/settings.hpp"
+#include "support/fixtures/pooled_entries.hpp"
+#include "support/host/settings.hpp"
 
 #include <gtest/gtest.h>
 
@@ -85,7 +85,7 @@ double bytes_an_entry(const std::vector<std::size_t>& order, std::mt19937_64& ra
   return bytes / static_cast<double>(many);
 }
 
-TEST(range_index, memory_is_small_in_any_order) {
+TEST(range_index, memory_per_entry_is_bounded_in_any_order_of_insertion) {
   std::mt19937_64 random(test_seed());
   auto order = in_order();
   EXPECT_LT(bytes_an_entry(order, random), 19.5);
@@ -95,13 +95,13 @@ TEST(range_index, memory_is_small_in_any_order) {
   EXPECT_LT(bytes_an_entry(order, random), 26);
 }
 
-TEST(range_index, a_few_entries_take_a_page) {
+TEST(range_index, few_entries_take_one_page) {
   entries made;
   for (std::size_t i = 0; i < 3; ++i) made.add(region(i));
   EXPECT_LE(made.index.bytes(), 4096U);
 }
 
-TEST(range_index, leaves_are_merged_as_entries_go) {
+TEST(range_index, leaves_are_merged_as_entries_are_erased) {
   entries made;
   for (std::size_t i = 0; i < many; ++i) made.add(region(i));
   const auto before = made.index.bytes_in_use();
@@ -111,7 +111,7 @@ TEST(range_index, leaves_are_merged_as_entries_go) {
   EXPECT_LT(made.index.bytes_in_use(), before / 5);
 }
 
-TEST(range_index, peers_in_turn_have_leaves_of_their_own) {
+TEST(range_index, interleaved_peers_have_separate_leaves) {
   std::mt19937_64 random(test_seed());
   entries made;
   constexpr std::size_t peers = 50;
@@ -130,7 +130,7 @@ TEST(range_index, peers_in_turn_have_leaves_of_their_own) {
   EXPECT_TRUE(made.index.consistent());
 }
 
-TEST(range_index, a_peer_for_each_entry) {
+TEST(range_index, entries_with_one_peer_each_are_found) {
   std::mt19937_64 random(test_seed());
   entries made;
   auto order = in_order();
@@ -143,7 +143,7 @@ TEST(range_index, a_peer_for_each_entry) {
   EXPECT_TRUE(made.index.consistent());
 }
 
-TEST(range_index, equal_ranges_are_told_apart) {
+TEST(range_index, equal_ranges_are_distinguished) {
   std::mt19937_64 random(test_seed());
   entries made;
   for (std::size_t i = 0; i < 1000; ++i) made.add(region(i % 3 == 0 ? i : 500));
@@ -162,7 +162,7 @@ TEST(range_index, equal_ranges_are_told_apart) {
 
 // Two ranges longer than a slot can encode lie over everything; a look-up must still not walk over the entries that
 // they cover.
-TEST(range_index, a_range_over_everything_costs_its_finders_nothing_else) {
+TEST(range_index, range_over_all_memory_is_found_without_a_full_scan) {
   entries made;
   for (std::size_t i = 1; i < many; ++i) made.add(region(i, 4096));
   const entry* over = made.add({0, UINTPTR_MAX});  // number many - 1
@@ -179,7 +179,7 @@ TEST(range_index, a_range_over_everything_costs_its_finders_nothing_else) {
   EXPECT_TRUE(made.found({region(5).begin + 32768, region(5).begin + 32769}).empty());
 }
 
-TEST(range_index, ranges_at_both_ends_of_the_address_space) {
+TEST(range_index, ranges_at_both_ends_of_the_address_space_are_found) {
   entries made;
   const entry* last_byte = made.add({UINTPTR_MAX - 1, UINTPTR_MAX});
   const entry* last_page = made.add({UINTPTR_MAX - 4095, UINTPTR_MAX});
@@ -195,7 +195,7 @@ TEST(range_index, ranges_at_both_ends_of_the_address_space) {
 }
 
 // A slot counts pages: tests lengths around the largest that it can encode, and ranges that begin and end inside pages.
-TEST(range_index, reaches_of_any_length) {
+TEST(range_index, ranges_of_any_length_are_found) {
   const std::uintptr_t lengths[] = {1, 4095, 4096, 4097, 0xfffd000, 0xfffe000, 0xfffe001, 0xffff000, 0x10000000};
   for (const auto length : lengths)
     for (const std::uintptr_t begin : {0x7000U, 0x7001U, 0x7fffU}) {
@@ -221,7 +221,7 @@ TEST(range_index, entries_beside_the_range_are_not_read) {
   EXPECT_TRUE(made.index.consistent());
 }
 
-TEST(range_index, stops_at_the_first_that_will_do) {
+TEST(range_index, find_overlap_stops_at_the_first_match) {
   entries made;
   for (std::size_t i = 0; i < 1000; ++i) made.add({i, 2000});
   std::size_t asked = 0;
@@ -233,7 +233,7 @@ TEST(range_index, stops_at_the_first_that_will_do) {
   EXPECT_EQ(asked, 701U);
 }
 
-TEST(range_index, says_when_it_has_no_room) {
+TEST(range_index, ready_is_false_without_room) {
   entries made;
   EXPECT_FALSE(made.index.ready());
   made.index.adopt(range_index::make_chunk(made.index.next_chunk()));
@@ -252,7 +252,7 @@ TEST(range_index, says_when_it_has_no_room) {
 }
 
 // The promise of `ready` holds in the worst order: each entry has a peer of its own, so each takes a leaf.
-TEST(range_index, is_ready_for_as_many_as_it_says) {
+TEST(range_index, ready_guarantees_room_for_the_given_number_of_entries) {
   std::mt19937_64 random(test_seed());
   for (const std::size_t ahead : {1U, 2U, 66U, 1000U}) {
     entries made;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What the reaper does without another call of the cache: R36, R60.
-#include "support/local_fixture.hpp"
+#include "support/fixtures/local_fixture.hpp"
 
 #include <pinfold/monitors/announce.hpp>
 
@@ -41,7 +41,7 @@ TEST(reaper, R60_unmapped_regions_are_deregistered_without_another_call) {
   }
 }
 
-TEST(reaper, R60_it_finds_out_again_after_the_cache_was_empty) {
+TEST(reaper, R60_reaper_resumes_after_the_cache_was_empty) {
   local_fixture f({.reaper = true});
   for (int round = 0; round < 3; ++round) {
     f.touch(base, base + size);
@@ -52,7 +52,7 @@ TEST(reaper, R60_it_finds_out_again_after_the_cache_was_empty) {
   }
 }
 
-TEST(reaper, R60_superseded_registrations_go_by_themselves) {
+TEST(reaper, R60_superseded_registrations_are_closed_without_another_call) {
   local_fixture f({.closes = close_policy::deferred, .reaper = true});
   for (std::uintptr_t i = 0; i < count; ++i) f.touch(nth(i), nth(i) + size);
   f.touch(base, nth(count));

@@ -2,7 +2,7 @@
 // The memory that is registered, by pages, which monitors ask for before they post an event (R35).
 #include "invalidation/registered_filter.hpp"
 
-#include "support/settings.hpp"
+#include "support/host/settings.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -13,7 +13,7 @@
 namespace pinfold::invalidation {
 namespace {
 
-TEST(registered_filter, knows_what_was_added_and_not_removed) {
+TEST(registered_filter, touches_only_added_and_not_removed_ranges) {
   registered_filter& watched = registered_filter::here();
   const range low{0x7000'0000'0000, 0x7000'0000'3000};
   const range wide{0x6fff'fff0'0000, 0x7002'0000'0000};
@@ -32,7 +32,7 @@ TEST(registered_filter, knows_what_was_added_and_not_removed) {
   EXPECT_FALSE(watched.touches({0, UINTPTR_MAX}));
 }
 
-TEST(registered_filter, a_full_counter_stays_full) {
+TEST(registered_filter, saturated_counter_is_not_decremented) {
   registered_filter& watched = registered_filter::here();
   const range spot{0x5000'0000'0000, 0x5000'0000'1000};
   ASSERT_TRUE(watched.prepare(spot));
@@ -41,7 +41,7 @@ TEST(registered_filter, a_full_counter_stays_full) {
   EXPECT_TRUE(watched.touches(spot)) << "more were added than it can count: it must not forget one";
 }
 
-TEST(registered_filter, beyond_what_has_counters_all_is_touched) {
+TEST(registered_filter, range_beyond_the_counters_is_touched) {
   registered_filter& watched = registered_filter::here();
   const range high{UINTPTR_MAX - 4096, UINTPTR_MAX};
   EXPECT_FALSE(watched.touches(high));
@@ -51,7 +51,7 @@ TEST(registered_filter, beyond_what_has_counters_all_is_touched) {
   watched.remove(high);
 }
 
-TEST(registered_filter, what_lies_beside_a_registration_does_not_touch_it) {
+TEST(registered_filter, neighbouring_pages_do_not_touch_a_registration) {
   registered_filter& watched = registered_filter::here();
   const range kept{0x4000'0000'4000, 0x4000'0000'6000};
   ASSERT_TRUE(watched.prepare(kept));
@@ -64,7 +64,7 @@ TEST(registered_filter, what_lies_beside_a_registration_does_not_touch_it) {
   EXPECT_FALSE(watched.touches({0x4000'0000'0000, 0x4000'0001'0000}));
 }
 
-TEST(registered_filter, R59_an_absurd_length_costs_no_more_than_its_gibibytes) {
+TEST(registered_filter, R59_huge_range_costs_time_per_gibibyte_only) {
   registered_filter& watched = registered_filter::here();
   const range absurd{0x1000'0000'1000, 0x1000'0000'1000 + (std::uintptr_t{1} << 45U)};
   const auto start = std::chrono::steady_clock::now();
@@ -79,7 +79,7 @@ TEST(registered_filter, R59_an_absurd_length_costs_no_more_than_its_gibibytes) {
 }
 
 // The reference: a list of registrations, which is searched as a whole.
-TEST(registered_filter, R35_is_a_list_of_registrations_by_pages) {
+TEST(registered_filter, R35_filter_agrees_with_a_list_of_registrations) {
   registered_filter& watched = registered_filter::here();
   constexpr std::uintptr_t base = 0x3000'0000'0000, page = 4096;
   std::mt19937_64 random(testing::test_seed());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The special features of the small registrars; tests/conformance has their common ones.
-#include "support/fake_registrar.hpp"
-#include "support/process_limits.hpp"
+#include "support/doubles/fake_registrar.hpp"
+#include "support/host/process_limits.hpp"
 
 #include <pinfold/cache.hpp>
 #include <pinfold/registrars/mlock.hpp>
@@ -24,7 +24,7 @@ namespace {
 
 std::size_t locked_pages() { return counted_by_kernel("VmLck") / 4096; }
 
-TEST(mlock_registrar, locks_do_not_nest_so_it_counts) {
+TEST(mlock_registrar, nested_locks_are_counted) {
   void* const memory = ::mmap(nullptr, 8 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   const auto base = reinterpret_cast<std::uintptr_t>(memory);
   const auto start = locked_pages();
@@ -47,7 +47,7 @@ TEST(mlock_registrar, locks_do_not_nest_so_it_counts) {
 /// Locks memory directly, as a program would.
 void lock_here(std::uintptr_t begin, std::size_t pages) { ASSERT_EQ(::syscall(SYS_mlock, begin, pages * 4096), 0); }
 
-TEST(mlock_registrar, what_the_program_locked_before_stays_locked) {
+TEST(mlock_registrar, memory_locked_by_the_program_stays_locked) {
   void* const memory = ::mmap(nullptr, 16 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   const auto base = reinterpret_cast<std::uintptr_t>(memory);
   const auto start = locked_pages();
@@ -70,7 +70,7 @@ TEST(mlock_registrar, what_the_program_locked_before_stays_locked) {
   ::munmap(memory, 16 * 4096);
 }
 
-TEST(mlock_registrar, an_open_that_is_refused_leaves_what_the_program_locked) {
+TEST(mlock_registrar, refused_open_keeps_the_locks_of_the_program) {
   void* const memory = ::mmap(nullptr, 8 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   const auto base = reinterpret_cast<std::uintptr_t>(memory);
   ::mprotect(static_cast<char*>(memory) + 6 * 4096, 2 * 4096, PROT_NONE);
@@ -82,7 +82,7 @@ TEST(mlock_registrar, an_open_that_is_refused_leaves_what_the_program_locked) {
   ::munmap(memory, 8 * 4096);
 }
 
-TEST(mlock_registrar, two_of_them_count_together) {
+TEST(mlock_registrar, two_registrars_share_their_counts) {
   void* const memory = ::mmap(nullptr, 4 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   const auto base = reinterpret_cast<std::uintptr_t>(memory);
   const auto start = locked_pages();
@@ -98,7 +98,7 @@ TEST(mlock_registrar, two_of_them_count_together) {
   ::munmap(memory, 4 * 4096);
 }
 
-TEST(mlock_registrar, a_forked_child_has_locks_of_its_own) {
+TEST(mlock_registrar, fork_child_has_its_own_locks) {
   void* const memory = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   const auto base = reinterpret_cast<std::uintptr_t>(memory);
   mlock_registrar registrar;
@@ -119,7 +119,7 @@ TEST(mlock_registrar, a_forked_child_has_locks_of_its_own) {
   ::munmap(memory, 4096);
 }
 
-TEST(mlock_registrar, hole_in_the_middle_does_not_keep_the_rest_locked) {
+TEST(mlock_registrar, close_of_a_partly_unmapped_range_unlocks_the_other_pages) {
   const auto start = locked_pages();
   void* const memory = ::mmap(nullptr, 8 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   const auto base = reinterpret_cast<std::uintptr_t>(memory);
@@ -132,7 +132,7 @@ TEST(mlock_registrar, hole_in_the_middle_does_not_keep_the_rest_locked) {
   ::munmap(memory, 8 * 4096);
 }
 
-TEST(mlock_registrar, memory_that_was_unmapped_is_not_locked_any_more) {
+TEST(mlock_registrar, close_of_an_unmapped_range_succeeds) {
   void* const memory = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   mlock_registrar registrar;
   auto made = registrar.open({reinterpret_cast<std::uintptr_t>(memory), reinterpret_cast<std::uintptr_t>(memory) + 64},
@@ -142,7 +142,7 @@ TEST(mlock_registrar, memory_that_was_unmapped_is_not_locked_any_more) {
   EXPECT_TRUE(registrar.close(*made));
 }
 
-TEST(mlock_registrar, memory_that_cannot_be_accessed_is_no_lack_of_room) {
+TEST(mlock_registrar, inaccessible_memory_is_not_reported_as_out_of_resources) {
   void* const memory = ::mmap(nullptr, 8 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   const auto base = reinterpret_cast<std::uintptr_t>(memory);
   ::mprotect(static_cast<char*>(memory) + 6 * 4096, 2 * 4096, PROT_NONE);
@@ -165,12 +165,12 @@ TEST(mlock_registrar, memory_that_cannot_be_accessed_is_no_lack_of_room) {
   ::munmap(memory, 8 * 4096);
 }
 
-TEST(mlock_registrar, says_at_once_that_half_the_address_space_is_too_much) {
+TEST(mlock_registrar, half_the_address_space_is_refused_at_once) {
   mlock_registrar registrar;
   EXPECT_EQ(registrar.open({0, std::uintptr_t{1} << 46U}, local_access).error().code, errc::invalid_range);
 }
 
-TEST(mlock_registrar, what_it_held_is_unlocked_when_it_is_assigned_to) {
+TEST(mlock_registrar, assignment_to_a_registrar_unlocks_its_memory) {
   void* const memory = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   const auto base = reinterpret_cast<std::uintptr_t>(memory);
   const auto start = locked_pages();
@@ -181,7 +181,7 @@ TEST(mlock_registrar, what_it_held_is_unlocked_when_it_is_assigned_to) {
   ::munmap(memory, 4096);
 }
 
-TEST(trace_registrar, tells_every_call) {
+TEST(trace_registrar, reports_every_call) {
   std::vector<traced_call> heard;
   trace_registrar registrar(null_registrar{}, [&](const traced_call& call) { heard.push_back(call); });
   auto made = registrar.open({100, 200}, access_flags::local_read);
@@ -196,7 +196,7 @@ TEST(trace_registrar, tells_every_call) {
   EXPECT_EQ(heard[1].memory, (range{100, 200}));
 }
 
-TEST(trace_registrar, R26_batches_are_one_call_of_the_registrar_inside) {
+TEST(trace_registrar, R26_batch_is_one_call_of_the_inner_registrar) {
   std::size_t told = 0;
   std::size_t closed = 0;
   auto device = std::make_shared<fake_device>();
@@ -229,7 +229,7 @@ TEST(trace_registrar, R26_batches_are_one_call_of_the_registrar_inside) {
   EXPECT_EQ(device->open_count(), 0U);
 }
 
-TEST(trace_registrar, R26_cache_sees_the_group_through_it) {
+TEST(trace_registrar, R26_cache_uses_open_many_through_the_trace_registrar) {
   auto device = std::make_shared<fake_device>();
   cache cache(trace_registrar(fake_group_registrar{device}, nullptr), {.monitor = monitor_choice::manual});
   std::vector<range> ranges;
@@ -250,7 +250,7 @@ struct large_registrar {
   [[nodiscard]] result<void> close(const registration_type&) noexcept { return {}; }
 };
 
-TEST(trace_registrar, registrations_without_room_for_a_range_do_without) {
+TEST(trace_registrar, large_registrations_are_traced_without_a_range) {
   std::vector<range> heard;
   trace_registrar registrar(large_registrar{}, [&](const traced_call& call) { heard.push_back(call.memory); });
   auto made = registrar.open({100, 200}, local_access);

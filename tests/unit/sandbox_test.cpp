@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A process that forbids itself membarrier(2) when it already has a cache: hits take the mutex from then on, and
 // everything is evicted, invalidated and closed as before (R5, R12, R42).
-#include "support/child_process.hpp"
-#include "support/local_fixture.hpp"
+#include "support/fixtures/local_fixture.hpp"
+#include "support/processes/child_process.hpp"
 
 #include <pinfold/detail/ledger.hpp>
 
@@ -87,7 +87,7 @@ TEST(sandbox, R42_flush_and_destruction_close_everything) {
   });
 }
 
-TEST(sandbox, R5_a_lease_from_before_is_closed_by_its_release) {
+TEST(sandbox, R5_lease_taken_before_the_sandbox_is_closed_by_its_release) {
   in_sandbox([] {
     local_fixture f;
     f.touch(block, block + 4096);
@@ -102,7 +102,7 @@ TEST(sandbox, R5_a_lease_from_before_is_closed_by_its_release) {
 }
 
 // Threads go on with hits while the barrier fails: nothing is closed under a lease.
-TEST(sandbox, R12_threads_that_hit_meanwhile_lose_nothing) {
+TEST(sandbox, R12_nothing_is_closed_under_leases_of_concurrent_hits) {
   in_sandbox([] {
     local_fixture f({.max_count = 3});
     f.touch(block, block + 4096);

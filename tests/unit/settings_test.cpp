@@ -101,7 +101,7 @@ TEST(parse_size, reads_numbers_and_units) {
   EXPECT_EQ(pinfold::parse_size("18446744073709551615"), SIZE_MAX);
 }
 
-TEST(parse_size, refuses_what_is_not_a_size) {
+TEST(parse_size, refuses_malformed_sizes) {
   for (const char* bad : {"",    "K",   "B",    "-1",   "+1", " 1",    "1 ",    "1.5K", "4k",  "4KK",
                           "4BK", "4iB", "4 iB", "4  K", "4 ", "4KBiB", "4KiBB", "0x10", "INF", "infinite"}) {
     const auto parsed = pinfold::parse_size(bad);
@@ -117,7 +117,7 @@ TEST(parse_size, refuses_overflow) {
   EXPECT_EQ(pinfold::parse_size("16777215T"), std::size_t{16777215} << 40);
 }
 
-TEST(options_from_text, changes_what_is_named_and_keeps_the_rest) {
+TEST(options_from_text, changes_only_the_named_options) {
   const auto options = pinfold::options_from_text(
       "# a comment\n\n  PINFOLD_MAX_BYTES=64M  # the rest of a line\r\nPINFOLD_WHEN_FULL = "
       "wait\nPINFOLD_FULL_TIMEOUT_MS=5",
@@ -136,7 +136,7 @@ TEST(options_from_text, the_last_assignment_wins) {
   EXPECT_EQ(options->max_count, 2U);
 }
 
-TEST(options_from_text, an_error_says_where_and_what) {
+TEST(options_from_text, error_names_the_line_and_the_assignment) {
   const auto options = pinfold::options_from_text("\nPINFOLD_RETAIN=on\nPINFOLD_RETAIN=maybe # no\n", "my.conf");
   ASSERT_FALSE(options);
   EXPECT_EQ(options.error().cause, errc::invalid_argument);
@@ -175,7 +175,7 @@ TEST(options_from_text, refuses_bad_lines) {
   }
 }
 
-TEST(options_from_text, R32_monitors_are_joined) {
+TEST(options_from_text, R32_monitors_are_combined_with_plus) {
   using choice = pinfold::monitor_choice;
   const std::pair<const char*, choice> all[] = {{"automatic", choice::automatic},
                                                 {"manual", choice::manual},
@@ -192,7 +192,7 @@ TEST(options_from_text, R32_monitors_are_joined) {
   }
 }
 
-TEST(to_text, every_choice_of_monitors_reads_back) {
+TEST(to_text, every_monitor_choice_reads_back) {
   for (unsigned bits = 0; bits < 256; ++bits) {
     cache_options options;
     options.monitor = static_cast<pinfold::monitor_choice>(bits & 0x8fU);
@@ -210,7 +210,7 @@ TEST(to_text, reads_back_as_the_same_options) {
   }
 }
 
-TEST(to_text, a_shell_reads_it_as_the_same_variables) {
+TEST(to_text, shell_reads_the_text_as_the_same_variables) {
   const auto path = testing::TempDir() + "pinfold_shell_" + std::to_string(getpid());
   std::ofstream(path) << pinfold::to_text(unusual());
   const auto script = "set -eu; . '" + path + "'; test \"$PINFOLD_MAX_BYTES $PINFOLD_WHEN_FULL\" = '3M bypass'";
@@ -224,7 +224,7 @@ TEST_F(environment, without_variables_the_base_is_returned) {
   expect_same(*options, unusual());
 }
 
-TEST_F(environment, variables_win_over_the_file) {
+TEST_F(environment, variables_override_the_file) {
   const auto path = file_with("PINFOLD_RETAIN=off\nPINFOLD_MAX_COUNT=3\n");
   setenv("PINFOLD_CONFIG", path.c_str(), 1);
   setenv("PINFOLD_MAX_COUNT", "4", 1);
@@ -248,7 +248,7 @@ TEST_F(environment, variables_of_the_tests_are_ignored) {
   unsetenv("PINFOLD_TEST_ANYTHING");
 }
 
-TEST_F(environment, the_trace_is_no_setting) {
+TEST_F(environment, trace_variable_is_no_option) {
   setenv("PINFOLD_TRACE", "somewhere", 1);
   const auto options = pinfold::options_from_environment(unusual());
   unsetenv("PINFOLD_TRACE");
@@ -256,7 +256,7 @@ TEST_F(environment, the_trace_is_no_setting) {
   expect_same(*options, unusual());
 }
 
-TEST_F(environment, the_name_of_the_cuda_driver_is_no_setting) {
+TEST_F(environment, cuda_library_variable_is_no_option) {
   setenv("PINFOLD_CUDA_LIBRARY", "somewhere", 1);
   const auto options = pinfold::options_from_environment(unusual());
   unsetenv("PINFOLD_CUDA_LIBRARY");
@@ -264,7 +264,7 @@ TEST_F(environment, the_name_of_the_cuda_driver_is_no_setting) {
   expect_same(*options, unusual());
 }
 
-TEST_F(environment, the_socket_of_monitord_is_no_setting) {
+TEST_F(environment, monitord_variable_is_no_option) {
   setenv("PINFOLD_MONITORD", "/run/somewhere", 1);
   const auto options = pinfold::options_from_environment(unusual());
   unsetenv("PINFOLD_MONITORD");

@@ -18,7 +18,7 @@ using pinfold::event;
 using pinfold::event_kind;
 using pinfold::severity;
 
-TEST(name_of, every_event_kind_has_a_name_of_its_own) {
+TEST(name_of, every_event_kind_has_a_unique_name) {
   std::set<std::string> names;
   for (int kind = 0; kind <= static_cast<int>(event_kind::monitor_degraded); ++kind) {
     names.insert(pinfold::name_of(static_cast<event_kind>(kind)));
@@ -28,7 +28,7 @@ TEST(name_of, every_event_kind_has_a_name_of_its_own) {
   EXPECT_STREQ(pinfold::name_of(event_kind::close_failed), "close_failed");
 }
 
-TEST(name_of, every_entry_state_has_a_name_of_its_own) {
+TEST(name_of, every_entry_state_has_a_unique_name) {
   std::set<std::string> names;
   for (int state = 0; state <= static_cast<int>(entry_state::quarantined); ++state) {
     names.insert(pinfold::name_of(static_cast<entry_state>(state)));
@@ -38,12 +38,12 @@ TEST(name_of, every_entry_state_has_a_name_of_its_own) {
   EXPECT_STREQ(pinfold::name_of(entry_state::draining), "draining");
 }
 
-TEST(name_of, values_that_do_not_exist_are_named_so) {
+TEST(name_of, invalid_values_are_named_unknown) {
   EXPECT_STREQ(pinfold::name_of(static_cast<event_kind>(200)), "unknown");
   EXPECT_STREQ(pinfold::name_of(static_cast<entry_state>(200)), "unknown");
 }
 
-TEST(describe_event, R49_says_range_leases_and_owner) {
+TEST(describe_event, R49_prints_range_leases_and_owner) {
   const event what{.kind = event_kind::invalidated_while_leased,
                    .level = severity::warning,
                    .cache = "halo",
@@ -55,14 +55,14 @@ TEST(describe_event, R49_says_range_leases_and_owner) {
             "halo: warning: invalidated_while_leased peer 3 [0x1000, 0x3000), 2 leases out, opened by thread 4711");
 }
 
-TEST(describe_event, says_the_drivers_failure) {
+TEST(describe_event, prints_the_error_of_the_driver) {
   const pinfold::error cause{pinfold::errc::driver_error, pinfold::native_kind::posix, EINVAL, "munmap failed"};
   const event what{
       .kind = event_kind::close_failed, .level = severity::failure, .cache = "c", .leases = 1, .cause = &cause};
   EXPECT_EQ(pinfold::describe(what), "c: failure: close_failed, 1 lease out: " + pinfold::describe(cause));
 }
 
-TEST(describe_event, says_what_a_request_cost) {
+TEST(describe_event, prints_the_cost_of_a_request) {
   using std::chrono::nanoseconds;
   event what{.kind = event_kind::requested,
              .level = severity::debug,
@@ -77,12 +77,12 @@ TEST(describe_event, says_what_a_request_cost) {
   EXPECT_EQ(pinfold::describe(what), "c: debug: requested peer 3 [0x1010, 0x1020), hit, registered [0x1000, 0x3000)");
 }
 
-TEST(describe_event, says_no_more_than_it_knows) {
+TEST(describe_event, omits_unset_fields) {
   const event what{.kind = event_kind::statistics, .level = severity::info, .cache = "c", .text = "hits=1"};
   EXPECT_EQ(pinfold::describe(what), "c: info: statistics: hits=1");
 }
 
-TEST(describe_statistics, R44_is_one_line_of_pairs) {
+TEST(describe_statistics, R44_prints_one_line_of_pairs) {
   pinfold::statistics counters;
   counters.hits = 12;
   counters.bypass_bytes = 34;
@@ -107,7 +107,7 @@ TEST(describe_statistics, R43_shows_every_counter_once) {
   }
 }
 
-TEST(log_to_stderr, writes_what_matters_enough) {
+TEST(log_to_stderr, writes_events_of_the_given_severity_or_higher) {
   const auto sink = pinfold::log_to_stderr(severity::warning);
   testing::internal::CaptureStderr();
   sink({.kind = event_kind::evicted, .level = severity::info, .cache = "c"});

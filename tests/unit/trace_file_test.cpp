@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A recorded trace can be read back, even when other processes write to the same file.
-#include "support/local_fixture.hpp"
-#include "support/process_limits.hpp"
+#include "support/fixtures/local_fixture.hpp"
+#include "support/host/process_limits.hpp"
 
 #include <pinfold/trace_file.hpp>
 
@@ -65,7 +65,7 @@ cache_options recording(trace_file into, const std::string& name) {
   return options;
 }
 
-TEST_F(trace_files, what_is_recorded_is_read_back) {
+TEST_F(trace_files, recorded_requests_are_read_back) {
   auto file = trace_file::open(path_);
   ASSERT_TRUE(file) << describe(file.error());
   local_fixture first(recording(*file, "first one"));
@@ -92,7 +92,7 @@ TEST_F(trace_files, what_is_recorded_is_read_back) {
   EXPECT_EQ(trace.requests[2].asked, (range{0xfffffffff000, 0xfffffffff001}));
 }
 
-TEST_F(trace_files, the_last_sink_writes_the_rest) {
+TEST_F(trace_files, last_sink_flushes_the_buffer) {
   {
     local_fixture f(recording(*trace_file::open(path_), "c"));
     for (std::uintptr_t i = 0; i < 5000; ++i) f.touch(i * 0x1000, i * 0x1000 + 1);
@@ -100,7 +100,7 @@ TEST_F(trace_files, the_last_sink_writes_the_rest) {
   EXPECT_EQ(recorded().requests.size(), 5000U);
 }
 
-TEST_F(trace_files, a_second_run_adds_to_the_first) {
+TEST_F(trace_files, second_run_appends_to_the_file) {
   for (int run = 0; run < 2; ++run) {
     local_fixture f(recording(*trace_file::open(path_), "c"));
     f.touch(0x1000, 0x2000);
@@ -180,7 +180,7 @@ TEST_F(trace_files, a_killed_process_leaves_whole_lines) {
   EXPECT_LE(trace.requests.size(), 5000U);
 }
 
-TEST_F(trace_files, the_environment_leaves_the_own_sink_as_it_is) {
+TEST_F(trace_files, tracing_by_environment_keeps_the_applications_sink) {
   use_environment();
   std::vector<event_kind> told;
   cache_options options{.max_count = 1, .statistics_at_exit = true};
@@ -203,7 +203,7 @@ TEST_F(trace_files, without_a_sink_the_statistics_still_go_to_stderr) {
   EXPECT_TRUE(::testing::internal::GetCapturedStderr().starts_with("mine: hits=0"));
 }
 
-TEST_F(trace_files, an_unwritable_file_is_told_and_the_cache_works) {
+TEST_F(trace_files, unwritable_file_is_reported_and_the_cache_works) {
   ::setenv("PINFOLD_TRACE", "/nonexistent/trace", 1);
   ::testing::internal::CaptureStderr();
   local_fixture f;
@@ -213,7 +213,7 @@ TEST_F(trace_files, an_unwritable_file_is_told_and_the_cache_works) {
   f.touch(0x1000, 0x2000);
 }
 
-TEST_F(trace_files, other_files_are_not_added_to) {
+TEST_F(trace_files, files_that_are_no_trace_are_not_appended_to) {
   std::ofstream(path_) << "a letter\n";
   const auto file = trace_file::open(path_);
   ASSERT_FALSE(file);
@@ -245,7 +245,7 @@ constexpr const char* good =
     "# a comment\n"
     "1.1 7 0x1fff 1 0x1000 4096 hit\n";
 
-TEST(trace_reader, reads_what_the_format_says) {
+TEST(trace_reader, reads_the_documented_format) {
   const auto trace = parse_trace(good, "here");
   ASSERT_TRUE(trace) << trace.error().where;
   EXPECT_EQ(trace->caches, std::vector<std::string>{"1.1 name of it"});
@@ -256,7 +256,7 @@ TEST(trace_reader, reads_what_the_format_says) {
   EXPECT_TRUE(trace->requests[1].hit);
 }
 
-TEST(trace_reader, the_same_number_again_is_another_cache) {
+TEST(trace_reader, repeated_cache_number_is_another_cache) {
   const auto trace =
       parse_trace(std::string(good) + "# pinfold trace 1\ncache 1.1 later\n1.1 0 0x0 1 0x0 1 5\n", "here");
   ASSERT_TRUE(trace) << trace.error().where;
@@ -264,7 +264,7 @@ TEST(trace_reader, the_same_number_again_is_another_cache) {
   EXPECT_EQ(trace->requests.back().cache, 1U);
 }
 
-TEST(trace_reader, says_which_line_is_wrong) {
+TEST(trace_reader, error_names_the_malformed_line) {
   for (const char* bad :
        {"1.1 7 0x1000 64 0x1000 4096", "1.1 7 0x1000 64 0x1000 4096 hit more", "1.1 7 0x1000 64 0x1000 4096 ",
         "1.1  7 0x1000 64 0x1000 4096 hit", "2.1 7 0x1000 64 0x1000 4096 hit", "1.1 x 0x1000 64 0x1000 4096 hit",
@@ -279,7 +279,7 @@ TEST(trace_reader, says_which_line_is_wrong) {
   }
 }
 
-TEST(trace_reader, refuses_what_is_no_trace) {
+TEST(trace_reader, refuses_files_that_are_no_trace) {
   EXPECT_EQ(parse_trace("", "t").error().where, "t");
   EXPECT_EQ(parse_trace("hello\n", "t").error().where, "t:1");
   EXPECT_EQ(parse_trace("\n# pinfold trace 1\n", "t").error().where, "t:1");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // With `trace_requests`, the sink gets every request that was granted, including those that would have been hits
 // without the mutex.
-#include "support/cache_checks.hpp"
-#include "support/local_fixture.hpp"
+#include "support/fixtures/cache_checks.hpp"
+#include "support/fixtures/local_fixture.hpp"
 
 #include <algorithm>
 #include <mutex>
@@ -36,7 +36,7 @@ class request_log {
   std::vector<event> seen_;
 };
 
-TEST(trace_requests, tells_range_registration_and_cost) {
+TEST(trace_requests, event_has_range_registration_and_cost) {
   request_log log;
   local_fixture f(log.options());
   f.device->limits.granularity = 0x1000;
@@ -56,7 +56,7 @@ TEST(trace_requests, tells_range_registration_and_cost) {
   EXPECT_EQ(seen[1].opened_for, 0ns);
 }
 
-TEST(trace_requests, tells_every_hit_of_every_thread) {
+TEST(trace_requests, every_hit_of_every_thread_is_traced) {
   request_log log;
   local_fixture f(log.options());
   constexpr std::size_t each = 500;
@@ -72,7 +72,7 @@ TEST(trace_requests, tells_every_hit_of_every_thread) {
             static_cast<std::ptrdiff_t>(2 * each - 1));
 }
 
-TEST(trace_requests, tells_of_batches_one_by_one) {
+TEST(trace_requests, members_of_a_batch_are_traced_one_by_one) {
   request_log log;
   local_fixture<fake_group_registrar> f(log.options());
   const std::vector<range> apart = {{0x1000, 0x2000}, {0x3000, 0x4000}, {0x8000, 0x9000}};
@@ -83,7 +83,7 @@ TEST(trace_requests, tells_of_batches_one_by_one) {
   EXPECT_EQ(f.device->calls, 3U);
 }
 
-TEST(trace_requests, tells_peers_and_whole_allocations) {
+TEST(trace_requests, event_has_peer_and_whole_allocation) {
   request_log log;
   fake_fixture f(log.options());
   const auto handle = f.world->allocate(7, 0x10000, 4096);
@@ -97,7 +97,7 @@ TEST(trace_requests, tells_peers_and_whole_allocations) {
   EXPECT_TRUE(seen[1].hit);
 }
 
-TEST(trace_requests, failures_are_not_told) {
+TEST(trace_requests, failures_are_not_traced) {
   request_log log;
   local_fixture f(log.options());
   f.device->fail_opens([](const range&, access_flags) { return std::optional(error{errc::driver_error}); });
@@ -124,7 +124,7 @@ struct nested_registrar {
   [[nodiscard]] result<void> close(const registration_type& /*made*/) noexcept { return {}; }
 };
 
-TEST(trace_requests, nested_caches_are_told_apart) {
+TEST(trace_requests, nested_caches_are_traced_separately) {
   request_log inner_log;
   request_log outer_log;
   local_fixture f(inner_log.options());
@@ -139,7 +139,7 @@ TEST(trace_requests, nested_caches_are_told_apart) {
   EXPECT_GE(seen[0].opened_for, inner[0].opened_for + 2ms);
 }
 
-TEST(trace_requests, is_off_unless_asked_for) {
+TEST(trace_requests, tracing_is_off_by_default) {
   request_log log;
   auto options = log.options();
   options.trace_requests = false;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A hit that fails holds a pin for some instructions, during which its thread may lose the processor. Such a pin is no
 // lease: no request is refused because of it, and no entry is skipped (R58).
-#include "support/stopped_hit.hpp"
+#include "support/fixtures/stopped_hit.hpp"
 
 #include "core/deadlines.hpp"
 #include "core/sync_point.hpp"
-#include "support/cache_checks.hpp"
-#include "support/local_fixture.hpp"
+#include "support/fixtures/cache_checks.hpp"
+#include "support/fixtures/local_fixture.hpp"
 
 #include <pinfold/detail/ledger.hpp>
 
@@ -63,14 +63,14 @@ struct hit_in_between {
   stopped_hit thread;
 };
 
-TEST_F(transient_pin, R58_does_not_use_up_the_budget) {
+TEST_F(transient_pin, R58_transient_pin_does_not_use_up_the_budget) {
   local_fixture f({.max_count = 1});
   const hit_in_between other(f);
   auto got = f.acquire(second, second + size);
   EXPECT_TRUE(got) << describe(got.error());
 }
 
-TEST_F(transient_pin, R58_does_not_use_up_the_driver) {
+TEST_F(transient_pin, R58_transient_pin_does_not_use_up_the_drivers_resources) {
   local_fixture f;
   f.device->capacity = 1;
   const hit_in_between other(f);
@@ -78,7 +78,7 @@ TEST_F(transient_pin, R58_does_not_use_up_the_driver) {
   EXPECT_TRUE(got) << describe(got.error());
 }
 
-TEST_F(transient_pin, R58_a_lease_on_one_victim_does_not_keep_another) {
+TEST_F(transient_pin, R58_lease_on_one_victim_does_not_protect_another) {
   local_fixture f({.max_count = 2});
   f.touch(first, first + size);
   f.touch(second, second + size);
@@ -90,7 +90,7 @@ TEST_F(transient_pin, R58_a_lease_on_one_victim_does_not_keep_another) {
   EXPECT_TRUE(got) << describe(got.error());
 }
 
-TEST_F(transient_pin, R6_is_no_conflict) {
+TEST_F(transient_pin, R6_transient_pin_is_no_conflict) {
   fake_fixture f;
   const auto old = f.world->allocate(1, first, size);
   stopped_hit other("after_pin", [&] { f.touch(old), f.touch(old); }, [&] { static_cast<void>(f.find(old)); });
@@ -101,7 +101,7 @@ TEST_F(transient_pin, R6_is_no_conflict) {
   EXPECT_TRUE(got) << describe(got.error());
 }
 
-TEST_F(transient_pin, is_no_lease_for_quiesce) {
+TEST_F(transient_pin, transient_pin_is_no_lease_for_quiesce) {
   local_fixture f;
   std::atomic<bool> counting{false};
   stopped_hit other(
@@ -115,14 +115,14 @@ TEST_F(transient_pin, is_no_lease_for_quiesce) {
   EXPECT_EQ(f.device->open_count(), 0U);
 }
 
-TEST_F(transient_pin, does_not_keep_an_entry_from_flush) {
+TEST_F(transient_pin, transient_pin_does_not_keep_an_entry_from_flush) {
   local_fixture f;
   const hit_in_between other(f);
   EXPECT_TRUE(f.cache.flush());
   EXPECT_EQ(f.device->open_count(), 0U);
 }
 
-TEST_F(transient_pin, R41_does_not_keep_an_entry_in_quarantine) {
+TEST_F(transient_pin, R41_transient_pin_does_not_keep_an_entry_in_quarantine) {
   local_fixture f;
   stopped_hit other(
       "before_pin", [&] { f.touch(first, first + size), f.touch(first, first + size); },
@@ -137,7 +137,7 @@ TEST_F(transient_pin, R41_does_not_keep_an_entry_in_quarantine) {
   EXPECT_EQ(f.device->open_count(), 0U);
 }
 
-TEST_F(transient_pin, R42_quiesce_sees_a_lease_that_was_hit_while_it_looked) {
+TEST_F(transient_pin, R42_quiesce_refuses_when_a_hit_takes_a_lease_meanwhile) {
   local_fixture f;
   f.touch(first, first + size);
   f.touch(first, first + size);

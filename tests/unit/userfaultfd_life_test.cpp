@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which memory the userfaultfd monitor refuses to watch, whose memory it watches, and how it ends (R32, R33, R35, R37,
 // R38).
-#include "support/child_process.hpp"
-#include "support/privileges.hpp"
-#include "support/refused_call.hpp"
-#include "support/userfaultfd_fixture.hpp"
+#include "support/fixtures/userfaultfd_fixture.hpp"
+#include "support/host/privileges.hpp"
+#include "support/host/refused_call.hpp"
+#include "support/processes/child_process.hpp"
 
 #include <atomic>
 #include <cerrno>
@@ -72,7 +72,7 @@ TEST_F(userfaultfd_monitor, watches_whole_mappings_so_that_they_are_not_split) {
 }
 
 // A mapping that is split because a part of it is watched cannot be moved in one piece (EFAULT).
-TEST_F(userfaultfd_monitor, leaves_a_mapping_movable_of_which_a_part_is_watched) {
+TEST_F(userfaultfd_monitor, partly_watched_mapping_stays_movable) {
   constexpr std::size_t bytes = std::size_t{16} << 20U;
   void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(at, MAP_FAILED);
@@ -84,7 +84,7 @@ TEST_F(userfaultfd_monitor, leaves_a_mapping_movable_of_which_a_part_is_watched)
 }
 
 // The price: the program's own userfaultfd cannot watch the rest of the mapping.
-TEST_F(userfaultfd_monitor, R38_keeps_another_userfaultfd_from_the_rest_of_a_mapping) {
+TEST_F(userfaultfd_monitor, R38_partly_watched_mapping_is_busy_for_another_userfaultfd) {
   mapped memory(1024 * page);
   ASSERT_TRUE(in->watch(memory.part(0, page)));
   auto other = monitors::uffd::open();
@@ -93,7 +93,7 @@ TEST_F(userfaultfd_monitor, R38_keeps_another_userfaultfd_from_the_rest_of_a_map
   other->close();
 }
 
-TEST_F(userfaultfd_monitor, watches_again_what_was_mapped_again) {
+TEST_F(userfaultfd_monitor, watches_memory_again_after_mmap_over_it) {
   mapped memory(4 * page);
   ASSERT_TRUE(in.watch_for(memory.all()));
   constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
@@ -123,7 +123,7 @@ TEST_F(userfaultfd_monitor, refuses_shared_mappings_of_files_opened_for_reading)
   EXPECT_EQ(told.error().native, EPERM);
 }
 
-TEST_F(userfaultfd_monitor, R38_refuses_what_another_userfaultfd_watches) {
+TEST_F(userfaultfd_monitor, R38_refuses_memory_that_another_userfaultfd_watches) {
   auto other = monitors::uffd::open();
   ASSERT_TRUE(other);
   mapped memory(4 * page);
@@ -146,7 +146,7 @@ TEST_F(userfaultfd_monitor, R38_refuses_what_another_userfaultfd_watches) {
   other->close();
 }
 
-TEST_F(userfaultfd_monitor, one_at_a_time) {
+TEST_F(userfaultfd_monitor, second_monitor_is_refused) {
   const auto second = monitors::make_userfaultfd(in.event_log, in.watched);
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error(), errc::unsupported);
@@ -173,7 +173,7 @@ TEST_F(userfaultfd_monitor, leaves_no_descriptor_thread_or_mapping_behind) {
   EXPECT_TRUE(sanitized || address_space_used() < bytes + (std::size_t{1} << 20U));
 }
 
-TEST_F(userfaultfd_monitor, R35_takes_no_signals_and_says_its_name) {
+TEST_F(userfaultfd_monitor, R35_monitors_thread_blocks_all_signals_and_has_a_name) {
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
     std::string name;
     std::getline(std::ifstream(task.path() / "comm"), name);
@@ -189,7 +189,7 @@ TEST_F(userfaultfd_monitor, R35_takes_no_signals_and_says_its_name) {
   FAIL() << "no thread of that name";
 }
 
-TEST_F(userfaultfd_monitor, settles_at_once_when_nothing_happens) {
+TEST_F(userfaultfd_monitor, wait_for_events_returns_at_once_without_events) {
   mapped memory(4 * page);
   ASSERT_TRUE(in->watch(memory.all()));
   const auto before = in.event_log.generation().load();
@@ -199,7 +199,7 @@ TEST_F(userfaultfd_monitor, settles_at_once_when_nothing_happens) {
 }
 
 // The monitor does not own the process's descriptor numbers: the program may close its descriptor.
-TEST_F(userfaultfd_monitor, R35_waiting_threads_go_on_when_the_program_closed_all_descriptors) {
+TEST_F(userfaultfd_monitor, R35_waiting_threads_continue_after_the_program_closed_all_descriptors) {
   in.monitor.reset();
   child_process child([](line&) {
     uffd_monitor own;
@@ -237,7 +237,7 @@ TEST_F(userfaultfd_monitor, R32_works_for_an_ordinary_user) {
 }
 
 // An ordinary user may not see which pages are watched. A copy of the descriptor in a child keeps the watch alive.
-TEST_F(userfaultfd_monitor, R37_no_thread_waits_after_its_end_for_an_ordinary_user_either) {
+TEST_F(userfaultfd_monitor, R37_no_thread_of_an_ordinary_user_waits_after_the_monitor_ended) {
   in.monitor.reset();
   child_process child([](line&) {
     if (::geteuid() == 0 && !become_nobody()) return 1;
@@ -263,7 +263,7 @@ TEST_F(userfaultfd_monitor, R37_no_thread_waits_after_its_end_for_an_ordinary_us
 }
 
 // Locked pages are discarded only by calls that ask for it explicitly.
-TEST_F(userfaultfd_monitor, R35_ends_where_all_memory_is_locked) {
+TEST_F(userfaultfd_monitor, R35_monitor_ends_when_all_memory_is_locked) {
   in.monitor.reset();
   constexpr int not_allowed = 77;
   child_process child([](line&) {
@@ -299,7 +299,7 @@ error refusal_where(int number, int native) {
   return said.value_or(error{});
 }
 
-TEST_F(userfaultfd_monitor, R33_says_why_there_is_none) {
+TEST_F(userfaultfd_monitor, R33_failed_creation_returns_the_reason) {
   in.monitor.reset();
   const auto forbidden = refusal_where(SYS_userfaultfd, EPERM);
   EXPECT_EQ(forbidden, errc::not_permitted);
@@ -312,7 +312,7 @@ TEST_F(userfaultfd_monitor, R33_says_why_there_is_none) {
   EXPECT_EQ(no_table.native, EPERM);
 }
 
-TEST_F(userfaultfd_monitor, R37_a_child_has_nothing_of_it_and_the_parent_goes_on) {
+TEST_F(userfaultfd_monitor, R37_fork_child_has_no_userfaultfd_and_the_parent_keeps_working) {
   mapped memory(4 * page);
   ASSERT_TRUE(in.watch_for(memory.all()));
   const int before = open_descriptors();

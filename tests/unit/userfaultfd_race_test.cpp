@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // No address is found in a cache after its memory was replaced (R30). The control: a naive monitor fails this test.
-#include "support/reused_address.hpp"
-#include "support/watchdog.hpp"
+#include "support/fixtures/reused_address.hpp"
+#include "support/host/watchdog.hpp"
 
 namespace pinfold::testing {
 namespace {
@@ -24,16 +24,16 @@ class userfaultfd_race : public ::testing::TestWithParam<bool> {
 INSTANTIATE_TEST_SUITE_P(on, userfaultfd_race, ::testing::Bool(),
                          [](const auto& one) { return one.param ? "one_cpu" : "all_cpus"; });
 
-TEST_P(userfaultfd_race, R30_no_thread_finds_what_it_unmapped_itself) {
+TEST_P(userfaultfd_race, R30_thread_does_not_hit_memory_that_it_unmapped) {
   reused_address memory(in, [this](const range& pages) { return in->watch(pages).has_value(); }, [] {});
   EXPECT_EQ(memory.by_one_thread(times(rounds)), 0U);
 }
 
-TEST_P(userfaultfd_race, R30_settled_no_thread_finds_what_another_unmapped) {
+TEST_P(userfaultfd_race, R30_thread_that_waits_for_events_does_not_hit_memory_unmapped_elsewhere) {
   EXPECT_EQ(tried().by_two_threads(times(rounds)), 0U);
 }
 
-TEST(userfaultfd_race_by_hand, a_monitor_that_reads_before_it_says_so_is_caught) {
+TEST(userfaultfd_race_control, monitor_that_reads_before_it_reserves_a_number_is_detected) {
   uffd_monitor in;
   PINFOLD_NEED_MONITOR(in);
   const watchdog guard(std::chrono::seconds(50), [] {});

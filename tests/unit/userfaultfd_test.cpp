@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The events that the userfaultfd monitor sees (R30, R31).
-#include "support/sanitized.hpp"
-#include "support/userfaultfd_fixture.hpp"
+#include "support/fixtures/userfaultfd_fixture.hpp"
+#include "support/host/sanitized.hpp"
 
 #include <csignal>
 #include <fcntl.h>
@@ -26,7 +26,7 @@ TEST_F(userfaultfd_monitor, R30_sees_munmap_of_all_and_of_a_part) {
   memory.forget();
 }
 
-TEST_F(userfaultfd_monitor, R30_says_exactly_what_went) {
+TEST_F(userfaultfd_monitor, R30_events_name_exactly_the_discarded_pages) {
   mapped memory(8 * page);
   memory.touch();
   ASSERT_TRUE(in.watch_for(memory.all()));
@@ -37,7 +37,7 @@ TEST_F(userfaultfd_monitor, R30_says_exactly_what_went) {
   in.watched.remove(memory.all());
 }
 
-TEST_F(userfaultfd_monitor, R30_sees_a_mapping_put_over) {
+TEST_F(userfaultfd_monitor, R30_sees_mmap_over_watched_memory) {
   mapped memory(4 * page);
   constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
   expect_seen(memory.all(), memory.all(),
@@ -62,7 +62,7 @@ TEST_F(userfaultfd_monitor, R30_sees_both_ends_of_mremap) {
   in.watched.remove(to.all());
 }
 
-TEST_F(userfaultfd_monitor, R30_sees_where_mremap_moved_to_though_nothing_was_watched_there) {
+TEST_F(userfaultfd_monitor, R30_sees_the_unwatched_destination_of_mremap) {
   mapped from(4 * page);
   mapped to(4 * page);
   ASSERT_TRUE(in.watch_for(from.all()));
@@ -76,7 +76,7 @@ TEST_F(userfaultfd_monitor, R30_sees_where_mremap_moved_to_though_nothing_was_wa
   in.watched.remove(to.all());
 }
 
-TEST_F(userfaultfd_monitor, R30_sees_mremap_shrink_and_leave_behind) {
+TEST_F(userfaultfd_monitor, R30_sees_mremap_that_shrinks_or_leaves_the_range_mapped) {
   mapped memory(4 * page);
   expect_seen(memory.all(), memory.part(page, 4 * page),
               [&] { return ::mremap(memory.at(), 4 * page, page, 0) == memory.at(); });
@@ -102,7 +102,7 @@ TEST_F(userfaultfd_monitor, R30_sees_advice_that_discards) {
   expect_seen(shared.all(), shared.part(0, page), [&] { return ::madvise(shared.at(), page, MADV_REMOVE) == 0; });
 }
 
-TEST_F(userfaultfd_monitor, R30_sees_system_calls_that_no_library_makes) {
+TEST_F(userfaultfd_monitor, R30_sees_inline_system_calls) {
 #if defined(__x86_64__)
   mapped memory(4 * page);
   expect_seen(memory.all(), memory.all(), [&] {
@@ -116,7 +116,7 @@ TEST_F(userfaultfd_monitor, R30_sees_system_calls_that_no_library_makes) {
 }
 
 // The child has this process's memory, and this thread stands still until it ends, as with vfork. Here without libc.
-TEST_F(userfaultfd_monitor, R30_sees_what_a_vfork_child_unmaps) {
+TEST_F(userfaultfd_monitor, R30_sees_munmap_by_a_vfork_child) {
   if (thread_sanitized) GTEST_SKIP() << "ThreadSanitizer ends a child that has its parent's memory";
   mapped memory(4 * page);
   const mapped stack(16 * page);
@@ -129,7 +129,7 @@ TEST_F(userfaultfd_monitor, R30_sees_what_a_vfork_child_unmaps) {
   memory.forget();
 }
 
-TEST_F(userfaultfd_monitor, R30_sees_every_kind_of_memory_go) {
+TEST_F(userfaultfd_monitor, R30_sees_munmap_of_every_kind_of_memory) {
   const int memory_file = ::memfd_create("watched", MFD_CLOEXEC);
   const int file = ::open(".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   const int segment = ::shmget(IPC_PRIVATE, 4 * page, IPC_CREAT | 0600);
@@ -158,14 +158,14 @@ TEST_F(userfaultfd_monitor, R30_sees_every_kind_of_memory_go) {
   ::close(memory_file);
 }
 
-TEST_F(userfaultfd_monitor, R30_sees_huge_pages_go) {
+TEST_F(userfaultfd_monitor, R30_sees_munmap_of_huge_pages) {
   constexpr std::size_t huge = std::size_t{2} << 20U;
   mapped memory(2 * huge, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | (21 << MAP_HUGE_SHIFT));
   if (!memory.there()) GTEST_SKIP() << "no huge pages are reserved (vm.nr_hugepages)";
   expect_seen(memory.part(0, huge), memory.part(0, huge), [&] { return ::munmap(memory.at(), huge) == 0; });
 }
 
-TEST_F(userfaultfd_monitor, R30_sees_parts_of_this_stack_go) {
+TEST_F(userfaultfd_monitor, R30_sees_discarded_pages_of_the_stack) {
   volatile char here[4 * page] = {};
   const auto begin = (reinterpret_cast<std::uintptr_t>(here) + page) / page * page;
   expect_seen({begin, begin + page}, {begin, begin + page},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Everything that makes room wakes a request that waits for room, not only releases (R14).
-#include "support/local_fixture.hpp"
+#include "support/fixtures/local_fixture.hpp"
 
 #include <pinfold/detail/hit.hpp>
 
@@ -27,11 +27,11 @@ void expect_room_after(const std::function<void(local_fixture<>&)>& what) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, longest);
 }
 
-TEST(wait_for_room, R14_ends_when_an_entry_is_persistent_no_more) {
+TEST(wait_for_room, R14_wait_for_room_ends_after_unpersist) {
   expect_room_after([](auto& f) { f.cache.unpersist(reinterpret_cast<void*>(0x10000), 0x1000); });
 }
 
-TEST(wait_for_room, R14_ends_when_a_persistent_entry_is_invalidated) {
+TEST(wait_for_room, R14_wait_for_room_ends_when_a_persistent_entry_is_invalidated) {
   expect_room_after([](auto& f) { f.invalidate(0x10000, 0x11000); });
 }
 

@@ -6,8 +6,8 @@
 #include "choices.hpp"
 #include "findings.hpp"
 #include "stamped_registrar.hpp"
-#include "support/hazard_stage.hpp"
-#include "support/test_ring.hpp"
+#include "support/doubles/test_ring.hpp"
+#include "support/hazards/hazard_stage.hpp"
 
 #include <pinfold/cache.hpp>
 

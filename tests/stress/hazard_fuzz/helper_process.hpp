@@ -4,7 +4,7 @@
 #pragma once
 
 #include "mechanisms.hpp"
-#include "support/child_process.hpp"
+#include "support/processes/child_process.hpp"
 
 #include <mutex>
 #include <string>

@@ -3,8 +3,8 @@
 /// One system call, made in each of the ways that a program has.
 #pragma once
 
-#include "support/raw_calls.hpp"
-#include "support/sanitized.hpp"
+#include "support/host/raw_calls.hpp"
+#include "support/host/sanitized.hpp"
 #include "vocabulary.hpp"
 
 #include <array>

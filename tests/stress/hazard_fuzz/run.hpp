@@ -10,7 +10,7 @@
 #include "findings.hpp"
 #include "foreign_patch.hpp"
 #include "helper_process.hpp"
-#include "support/watchdog.hpp"
+#include "support/host/watchdog.hpp"
 
 #include <atomic>
 #include <cstdint>

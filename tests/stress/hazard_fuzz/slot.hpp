@@ -3,7 +3,7 @@
 /// Memory of any kind at a fixed place, and the state of each of its pages.
 #pragma once
 
-#include "support/process_limits.hpp"
+#include "support/host/process_limits.hpp"
 #include "vocabulary.hpp"
 
 #include <pinfold/monitors/announce.hpp>

@@ -48,7 +48,7 @@ class stamped_registrar {
     constexpr int populate_write = 23;  // Linux 5.14
     const auto begin = memory.begin / page_bytes * page_bytes;
     if (::madvise(reinterpret_cast<void*>(begin), memory.end - begin, populate_write) != 0)
-      return fail_errno(errc::invalid_range, errno, "memory that is not mapped");
+      return fail_errno(errc::invalid_range, errno, "the memory is not mapped");
     return registration_type{stamp, 0};
   }
 
