@@ -37,7 +37,7 @@ json measure(const parameters& how) {
   if constexpr (unmapping_subject<Subject>) {
     if (how.command == "monitor") return measure_monitor<Subject>(how);
   }
-  throw std::invalid_argument("there is nothing called " + how.command + " to measure");
+  throw std::invalid_argument("unknown measurement: " + how.command);
 }
 
 }  // namespace bench

@@ -27,17 +27,17 @@ namespace bench {
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with("Anonymous:")) return std::stoull(line.substr(line.find(':') + 1)) * 1024;
   }
-  throw std::runtime_error("/proc/self/smaps_rollup does not tell how much memory this process has");
+  throw std::runtime_error("/proc/self/smaps_rollup does not report the memory of this process");
 }
 
 /// Runs `work()` in a process of its own, whose heap has not grown yet, and returns its result.
 template <class Work>
 auto in_child(Work work) {
   int ends[2];
-  if (::pipe(ends) != 0) throw std::runtime_error("no pipe to a child process");
+  if (::pipe(ends) != 0) throw std::runtime_error("cannot create a pipe to a child process");
   std::fflush(nullptr);
   const auto child = ::fork();
-  if (child < 0) throw std::runtime_error("no child process");
+  if (child < 0) throw std::runtime_error("cannot fork a child process");
   if (child == 0) {
     int status = 1;
     try {

@@ -144,7 +144,7 @@ struct beside_result {
 
 template <unmapping_subject Subject>
 json hits_beside(const parameters& how, const json& begun) {
-  if (cpus_at_start().size() < 2) throw cannot_be_measured("there is only one CPU");
+  if (cpus_at_start().size() < 2) throw cannot_be_measured("the measurement needs more than one CPU");
   constexpr std::size_t count = 100;
   constexpr std::array all{meanwhile::nothing, meanwhile::unrelated, meanwhile::registered};
   const mapped_area area(count);

@@ -24,7 +24,7 @@ class mapped_area {
   explicit mapped_area(std::size_t regions) : bytes_(regions * region_bytes) {
     const auto all = bytes_ + 3 * region_bytes;
     around_ = ::mmap(nullptr, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (around_ == MAP_FAILED) throw std::runtime_error("there are not enough addresses for so many regions");
+    if (around_ == MAP_FAILED) throw std::runtime_error("the address space is too small for this number of regions");
     const auto first = reinterpret_cast<std::uintptr_t>(around_) + region_bytes;
     begin_ = reinterpret_cast<void*>((first + region_bytes - 1) / region_bytes * region_bytes);
     if (::mprotect(begin_, bytes_, PROT_READ | PROT_WRITE) != 0) throw std::runtime_error("no memory for the regions");
@@ -107,9 +107,10 @@ class process_without_cache {
     static_cast<void>(cpus_at_start());
     int questions[2];
     int answers[2];
-    if (::pipe(questions) != 0 || ::pipe(answers) != 0) throw std::runtime_error("no pipe to another process");
+    if (::pipe(questions) != 0 || ::pipe(answers) != 0)
+      throw std::runtime_error("cannot create a pipe to another process");
     child_ = ::fork();
-    if (child_ < 0) throw std::runtime_error("no other process to compare with");
+    if (child_ < 0) throw std::runtime_error("cannot fork a process to compare with");
     if (child_ == 0) {
       ::close(questions[1]);
       ::close(answers[0]);

@@ -92,7 +92,7 @@ int main() {
   buffer_cache cache{std::move(*registrar)};  // by default its monitors report memory that goes
   const int file = open_temporary_file();
   if (file < 0) {
-    std::perror("cannot make a file");
+    std::perror("cannot create a file");
     return 1;
   }
 

@@ -123,7 +123,7 @@ int main(int argc, char** argv) {
   options->monitor = pinfold::monitor_choice::manual;  // the values outlive the cache and do not move
   const int file = open_temporary_file();
   if (file < 0) {
-    std::perror("cannot make a file");
+    std::perror("cannot create a file");
     return 1;
   }
 

@@ -39,7 +39,7 @@ namespace detail {
 
 /// Returns `invalid_argument`, the error of a request to write to const memory.
 [[nodiscard]] inline tl::unexpected<error> write_to_const() noexcept {
-  return fail(errc::invalid_argument, "access to write was asked for a pointer to const");
+  return fail(errc::invalid_argument, "write access was requested for a pointer to const");
 }
 
 }  // namespace detail
@@ -134,7 +134,7 @@ class cache : public cache_base<R> {
                                                      const batch_options& how = {}) noexcept
     requires(!identifying_registrar<R>)
   {
-    return detail::or_error("no memory for the batch", "no thread for the batch",
+    return detail::or_error("no memory for the batch", "cannot start a thread for the batch",
                             [&] { return acquire_ranges(ranges, need, how); });
   }
 
@@ -145,7 +145,7 @@ class cache : public cache_base<R> {
                                                        chunk_options how = {}) noexcept
     requires(!identifying_registrar<R>)
   {
-    return detail::or_error("no memory for the chunks", "no thread to register chunks with",
+    return detail::or_error("no memory for the chunks", "cannot start a thread to register chunks",
                             [&] { return acquire_pieces(address, bytes, need, how); });
   }
 
@@ -258,7 +258,7 @@ class cache : public cache_base<R> {
       auto got = acquire_any(address, bytes, need, how);
       if (!got || is_current(*got, address, bytes)) return got;
     }
-    return fail(errc::invalid_range, "the memory is freed and allocated again all the time");
+    return fail(errc::invalid_range, "the memory was freed and allocated again during every attempt");
   }
 
   // Returns whether the lease is on the allocation that is at the address now; if it is not, invalidates the range.
@@ -306,7 +306,7 @@ class cache : public cache_base<R> {
                                               acquire_options how) const noexcept {
     auto wanted = range::of(reinterpret_cast<std::uintptr_t>(address), bytes);
     if (!wanted) return tl::unexpected(wanted.error());
-    if (need == access_flags::none) return fail(errc::invalid_argument, "a registration without rights is of no use");
+    if (need == access_flags::none) return fail(errc::invalid_argument, "a registration needs at least one right");
     return detail::request{.wanted = *wanted,
                            .need = need,
                            .persistent = how.persistent && keeps_,

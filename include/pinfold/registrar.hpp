@@ -35,9 +35,11 @@ struct registrar_limits {
 [[nodiscard]] constexpr result<void> check_request(const registrar_limits& limits, const range& memory,
                                                    access_flags access) noexcept {
   if (memory.empty()) return fail(errc::invalid_range, "the range is empty or wraps around");
-  if (access == access_flags::none) return fail(errc::invalid_argument, "a registration without rights is of no use");
-  if (!contains_all(limits.supported, access)) return fail(errc::unsupported, "the registrar cannot give these rights");
-  if (memory.size() > limits.max_bytes) return fail(errc::too_large, "more than the registrar takes in one piece");
+  if (access == access_flags::none) return fail(errc::invalid_argument, "a registration needs at least one right");
+  if (!contains_all(limits.supported, access))
+    return fail(errc::unsupported, "the registrar cannot grant these rights");
+  if (memory.size() > limits.max_bytes)
+    return fail(errc::too_large, "the range exceeds the registrar's largest registration");
   return {};
 }
 

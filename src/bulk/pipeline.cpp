@@ -89,14 +89,14 @@ pipeline::~pipeline() {
 std::size_t pipeline::size() const noexcept { return state_ ? state_->what.size() : 0; }
 
 result<grant> pipeline::next() noexcept {
-  if (!state_) return fail(errc::closed, "the chunks were moved away");
+  if (!state_) return fail(errc::closed, "the chunks were moved from");
   const no_cancellation whole;
   std::unique_lock lock(state_->mutex);
   if (state_->read == state_->what.size()) return fail(errc::closed, "there are no more chunks");
   if (state_->failed) return fail(errc::closed, "an earlier chunk failed");
   auto& mine = state_->made[state_->read];
   state_->changed.wait(lock, [&] { return mine || (state_->stop && state_->taken <= state_->read); });
-  if (!mine) return fail(errc::closed, "an earlier chunk failed, so that this one was not registered");
+  if (!mine) return fail(errc::closed, "an earlier chunk failed, and this one was not registered");
   const result<grant> got = *mine;
   state_->failed = !got;
   mine.reset();

@@ -31,7 +31,7 @@ class budget {
   void charge(std::size_t bytes) noexcept { set(bytes_now() + bytes, count_now()); }
 
   void give(std::size_t bytes, std::size_t count) noexcept {
-    PINFOLD_INVARIANT(bytes <= bytes_now() && count <= count_now(), "only what was taken can be given back");
+    PINFOLD_INVARIANT(bytes <= bytes_now() && count <= count_now(), "the budget gets back no more than was taken");
     set(bytes_now() - bytes, count_now() - count);
   }
 

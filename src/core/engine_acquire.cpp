@@ -60,7 +60,7 @@ result<range> engine::checked(const request& what) const noexcept {
   const auto [begin, end] = what.wanted;
   if (!what.unbudgeted && !budget_.can_ever_hold(end - begin)) return tl::unexpected(larger_than_budget());
   if (monitors_ != nullptr && end - begin >= huge && !(core::is_mapped(begin) && core::is_mapped(end - 1)))
-    return fail(errc::invalid_range, "the memory is not mapped from its first byte to its last");
+    return fail(errc::invalid_range, "part of the range is not mapped");
   return extent;
 }
 

@@ -19,7 +19,7 @@ bool here(const engine* on) noexcept { return on != nullptr && on->here(); }
 
 error elsewhere(const engine* on) noexcept {
   return {errc::closed, native_kind::none, 0,
-          on == nullptr ? "this cache was moved from" : "this cache belongs to the process that forked this one"};
+          on == nullptr ? "this cache was moved from" : "this cache belongs to the parent process"};
 }
 
 static_assert(token_offset(imported_object_offset, sizeof(registration)) + max_handle_bytes <= core::largest_stride);
@@ -40,7 +40,7 @@ void engine_closer::operator()(engine* closing) const noexcept {
 
 engine_handle make_engine(const driver& table, cache_options options, std::shared_ptr<void> backend) {
   const no_cancellation guard;
-  if (!fits_in_record(table)) throw std::invalid_argument("pinfold: a driver's handles or objects are too large");
+  if (!fits_in_record(table)) throw std::invalid_argument("pinfold: the driver's handle or object type is too large");
   auto with = traced_by_environment(std::move(options));
   if (table.token_bytes > 0) return engine_handle(engine::make(table, std::move(with), {}, std::move(backend)));
   auto chosen = monitors::choose(with.monitor, with.retain && with.allocator_hints);

@@ -21,8 +21,9 @@ bool engine::passes_audit(const grant& granted) noexcept {
 // The entry is pinned, so it cannot change meanwhile.
 void engine::tell_failed_audit(const entry& found) noexcept try {
   event what = about(found, event_kind::audit_failed, severity::failure);
-  const std::string history = "other pages than were registered are behind it: " + std::to_string(found.hits()) +
-                              " hits sampled, monitors: " + monitors_text_;
+  const std::string history =
+      "other pages than were registered are mapped at this range: " + std::to_string(found.hits()) +
+      " hits sampled, monitors: " + monitors_text_;
   what.text = history.c_str();
   tell(what);
 } catch (const std::bad_alloc&) {  // the failure is counted already
@@ -37,7 +38,7 @@ result<grant> engine::acquire_audited(const request& what) noexcept {
     invalidate(what.peer, record_of(granted->held)->covered());
     give_up(granted->held, asked_by::acquire, number_);
   }
-  return fail(errc::driver_error, "the pages are others each time that they are registered");
+  return fail(errc::driver_error, "the pages changed during every attempt to register them");
 }
 
 grant engine::find_audited(const request& what) noexcept {

@@ -80,7 +80,7 @@ void engine::queue_close(entry& stale) noexcept {
 
 // Takes a closable entry out of its list and out of the hit table.
 void engine::detach(entry& closable) noexcept {
-  PINFOLD_INVARIANT(!closable.hot()->is(record::hittable), "what can still be hit is not closed");
+  PINFOLD_INVARIANT(!closable.hot()->is(record::hittable), "a hittable entry is not closed");
   switch (closable.now()) {
     case entry_state::live:
     case entry_state::evicting:

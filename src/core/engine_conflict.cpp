@@ -69,7 +69,7 @@ result<void> engine::clear_conflicts(entry& opening, const error& refused, const
       if (!wait_for_release(watch, end_of_conflict(*found.leased, until))) return tl::unexpected(as_conflict(refused));
     } else if (found.moving != nullptr) {
       if (!wait_for(found.moving, until.others()))
-        return fail(errc::timed_out, "another thread is still busy with overlapping memory");
+        return fail(errc::timed_out, "another thread is still opening or closing overlapping memory");
     } else if (found.closable != nullptr) {
       if (found.closable->now() == entry_state::live && !begin_evict_if_idle(*found.closable)) {  // hit meanwhile
         if (!wait_for_release(watch, end_of_conflict(*found.closable, until)))

@@ -47,7 +47,7 @@ result<void> engine::close_unheld() noexcept {
 result<void> engine::wait_for_closes() noexcept {
   const deadlines until(options_);
   while (closes_in_flight_ > 0)
-    if (!wait_for(this, until.others())) return fail(errc::timed_out, "another thread's close does not end");
+    if (!wait_for(this, until.others())) return fail(errc::timed_out, "another thread's close did not finish in time");
   return {};
 }
 
@@ -71,9 +71,9 @@ result<void> engine::quiesce_without_hits() noexcept {
   const deadlines until(options_);
   while (const auto out = leases_out())
     if (out > ledger::others() || !wait_for(this, until.transient()))
-      return fail(errc::in_use_conflict, "leases are out");
+      return fail(errc::in_use_conflict, "leases are still held");
   auto closed = close_unheld();
-  if (closed && leases_out() > 0) return fail(errc::in_use_conflict, "a lease was taken in the meantime");
+  if (closed && leases_out() > 0) return fail(errc::in_use_conflict, "a lease was acquired meanwhile");
   return closed;
 }
 

@@ -136,7 +136,7 @@ request engine::for_one_lease(request what) noexcept {
 }
 
 error engine::cannot_be_noted() noexcept {
-  return {errc::out_of_resources, native_kind::none, 0, "no memory to note what is registered"};
+  return {errc::out_of_resources, native_kind::none, 0, "no memory to count the registered pages"};
 }
 
 void engine::tell(const core::leased_notices& notices) noexcept {

@@ -12,8 +12,8 @@ namespace {
 
 std::string what_became_of(const invalidation::monitor& one) {
   std::string text = std::string(one.name()) + " failed: " + one.last_failure();
-  if (one.works()) return text + "; it works again";
-  return text + "; it does not work now: " + one.why_not();
+  if (one.works()) return text + "; the monitor works again";
+  return text + "; the monitor does not work: " + one.why_not();
 }
 
 }  // namespace

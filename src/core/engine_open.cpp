@@ -167,7 +167,7 @@ result<opened> engine::call_open(entry& opening) noexcept {
 result<void> engine::accept(entry& opening, const opened& made, const deadlines& until) noexcept {
   const bool whole = made.covered.contains(opening.covered()) && made.bytes >= made.covered.size();
   if (!made.covered.empty()) index_again(opening, made.covered);
-  if (!whole) return fail(errc::driver_error, "the driver opened less than the handle stands for");
+  if (!whole) return fail(errc::driver_error, "the driver opened less memory than the handle describes");
   if (made.bytes < opening.bytes) shrink(opening, made.bytes);
   return made.bytes > opening.bytes ? reserve(opening, made.bytes - opening.bytes, 0, until) : result<void>{};
 }

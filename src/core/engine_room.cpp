@@ -17,7 +17,7 @@ result<void> engine::reserve(entry& opening, std::size_t more_bytes, std::size_t
     if (close_one_for_room()) continue;
     if (closes_in_flight_ > 0) {
       if (wait_for(this, until.others())) continue;
-      return fail(errc::timed_out, "another thread's close, which would make room, does not end");
+      return fail(errc::timed_out, "the budget is used up, and another thread's close did not finish in time");
     }
     if (!retried && !quarantined_.empty()) {
       retried = true;
@@ -28,12 +28,12 @@ result<void> engine::reserve(entry& opening, std::size_t more_bytes, std::size_t
     if (refused && wait_for_transient(watch, until)) continue;
     if (options_.full == when_full::bypass) {
       if (opening.persistent)  // a bypass would end with its last lease, while the caller relies on it
-        return fail(errc::over_budget, "the budget is used up, and a persistent registration has to count in it");
+        return fail(errc::over_budget, "the budget is used up, and a persistent registration cannot bypass it");
       turn_into_bypass(opening, more_bytes);
       return {};
     }
     if (options_.full == when_full::wait && wait_for_release(watch, until.room())) continue;
-    return fail(errc::over_budget, "the budget is used up and nothing idle is left to close");
+    return fail(errc::over_budget, "the budget is used up and no idle registration is left to evict");
   }
   opening.bytes += more_bytes;
   opening.counted = true;
@@ -41,7 +41,7 @@ result<void> engine::reserve(entry& opening, std::size_t more_bytes, std::size_t
 }
 
 error engine::larger_than_budget() noexcept {
-  return {errc::larger_than_budget, native_kind::none, 0, "this one registration exceeds the whole budget"};
+  return {errc::larger_than_budget, native_kind::none, 0, "this registration alone exceeds the budget"};
 }
 
 void engine::go_without_room(entry& opening, std::size_t bytes) noexcept {
@@ -84,7 +84,7 @@ result<void> engine::free_resources(const error& refused, std::uint64_t closes_b
   } while (closes_in_flight_ == 0 && wait_for_transient(watch, until));
   if (closes_in_flight_ > 0) {
     if (wait_for(this, until.others())) return {};
-    return fail(errc::timed_out, "another thread's close, which would make room, does not end");
+    return fail(errc::timed_out, "the budget is used up, and another thread's close did not finish in time");
   }
   static_cast<void>(retry_quarantined());
   if (closes_done_ != closes_before) return {};

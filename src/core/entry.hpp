@@ -112,7 +112,7 @@ struct entry {
 
   /// Makes a transition of the table in `docs/protocol.md`; any other is a broken invariant.
   void become(entry_state next_state) noexcept {
-    PINFOLD_INVARIANT(may_become(now(), next_state), "a transition that the protocol does not have");
+    PINFOLD_INVARIANT(may_become(now(), next_state), "the protocol allows this change of state");
     state = next_state;
   }
 

@@ -225,7 +225,7 @@ void range_index::add_root(range_key key, void* node, std::uint64_t max_end) noe
   top->insert(1, key, node, max_end);
   root_ = top;
   ++height_;
-  PINFOLD_INVARIANT(height_ <= most_levels, "a range index has a few levels");
+  PINFOLD_INVARIANT(height_ <= most_levels, "a range index has at most most_levels levels");
 }
 
 // --- the way to a leaf

@@ -36,7 +36,7 @@ void range_node_pool::adopt(chunk made) noexcept {
 }
 
 range_leaf* range_node_pool::take_leaf(peer_id of) noexcept {
-  PINFOLD_INVARIANT(has(1, 0), "a node pool is asked first whether it has room");
+  PINFOLD_INVARIANT(has(1, 0), "the caller checks has() before it takes a node");
   if (leaves_.size == 0 && fresh_units_ == 0) {
     auto* pair = static_cast<std::byte*>(inners_.pop());
     leaves_.push(pair + unit);
@@ -47,7 +47,7 @@ range_leaf* range_node_pool::take_leaf(peer_id of) noexcept {
 }
 
 range_inner* range_node_pool::take_inner(void* first, std::uint64_t max_end) noexcept {
-  PINFOLD_INVARIANT(has(0, 1), "a node pool is asked first whether it has room");
+  PINFOLD_INVARIANT(has(0, 1), "the caller checks has() before it takes a node");
   bytes_out_ += sizeof(range_inner);
   return new (inners_.size > 0 ? inners_.pop() : take_fresh(2)) range_inner(first, max_end);
 }

@@ -81,7 +81,7 @@ struct alignas(64) record_page {
     return reinterpret_cast<entry*>(reinterpret_cast<std::byte*>(this) + entries_from);
   }
 };
-static_assert(sizeof(record_page) == 64 && sizeof(entry) == 40, "what a cached region takes is a promise");
+static_assert(sizeof(record_page) == 64 && sizeof(entry) == 40, "the documents state the bytes of a cached region");
 
 inline record* entry::hot() const noexcept {
   record_page& page = record_page::of(this);

@@ -36,15 +36,15 @@ result<std::shared_ptr<primary_context>> primary_context::of(int ordinal) noexce
   const driver_table& calls = **there;
   device number{};
   if (const status answer = calls.device_get(&number, ordinal); answer != status::success)
-    return fail_cuda(answer, "there is no CUDA device of that number", errc::invalid_argument);
+    return fail_cuda(answer, "no CUDA device has this number", errc::invalid_argument);
   uuid id{};
-  if (auto got = checked(calls.device_get_uuid(&id, number), "cannot tell which device this is"); !got)
+  if (auto got = checked(calls.device_get_uuid(&id, number), "cannot read the UUID of the CUDA device"); !got)
     return tl::unexpected(got.error());
   context held = nullptr;
   const auto retained =
-      checked(calls.device_primary_ctx_retain(&held, number), "cannot have the device's primary context");
+      checked(calls.device_primary_ctx_retain(&held, number), "cannot retain the device's primary context");
   if (!retained) return tl::unexpected(retained.error());
-  constexpr auto no_memory = "no memory for the context's own record";
+  constexpr auto no_memory = "no memory for the record of a CUDA context";
   auto* const made = new (std::nothrow) primary_context(calls, ordinal, number, held, id);
   if (made == nullptr) {
     static_cast<void>(calls.device_primary_ctx_release(number));

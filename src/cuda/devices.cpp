@@ -13,7 +13,7 @@ namespace {
 using cuda::device_attribute;
 using cuda::status;
 
-constexpr auto unknown_device = "the CUDA driver does not tell of a device";
+constexpr auto unknown_device = "the CUDA driver cannot describe a device";
 
 bool has(const cuda::driver_table& calls, cuda::device of, device_attribute wanted) noexcept {
   int value = 0;

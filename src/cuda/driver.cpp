@@ -35,7 +35,7 @@ struct loaded {
     void* library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
       words = ::dlerror();  // NOLINT(concurrency-mt-unsafe): each thread has its own
-      return fail(errc::unsupported, "there is no CUDA driver that can be loaded (libcuda.so.1)");
+      return fail(errc::unsupported, "cannot load the CUDA driver (libcuda.so.1)");
     }
     if (auto found = find_entry_points(library); !found) return found;
     return start();
@@ -47,7 +47,7 @@ struct loaded {
     for (const entry_point& one : entry_points) {
       void* const address = symbol_for(library, one);
       if (address == nullptr && one.wanted == need::required) {
-        words = std::string("it has no ") + one.symbol;
+        words = std::string("missing symbol ") + one.symbol;
         return fail(errc::unsupported, "the CUDA driver is too old: an entry point is missing");
       }
       std::memcpy(reinterpret_cast<std::byte*>(&table) + one.offset, static_cast<const void*>(&address),
@@ -59,7 +59,7 @@ struct loaded {
   result<void> start() const noexcept {
     const status answer = table.init(0);
     if (answer == status::no_device) return fail_cuda(answer, "the CUDA driver has no device");
-    return checked(answer, "the CUDA driver does not start", errc::unsupported);
+    return checked(answer, "cannot initialize the CUDA driver", errc::unsupported);
   }
 };
 

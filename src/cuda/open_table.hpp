@@ -77,7 +77,7 @@ class open_table {
     std::unique_lock guard(mutex_);
     const auto found = holders_.find(number);
     if (found == holders_.end() || found->second.of->second.busy)
-      return fail(errc::invalid_argument, "this is not open");
+      return fail(errc::invalid_argument, "this registration is not open");
     const place there = found->second.of;
     if (there->second.holds > 1) {
       --there->second.holds;

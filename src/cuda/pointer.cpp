@@ -7,7 +7,7 @@ namespace pinfold::cuda {
 
 namespace {
 
-constexpr auto unknown = "not memory that CUDA knows";
+constexpr auto unknown = "CUDA does not know this memory";
 
 /// Narrows the range: the attributes may describe a reservation that contains several allocations.
 void narrow_down(const driver_table& calls, device_pointer pointer, memory_facts& facts) noexcept {
@@ -63,9 +63,9 @@ result<segment_facts> segment_at(const driver_table& calls, device_pointer point
                     pointer_attribute::memory_block_id};
   std::array<void*, wanted.size()> values{&mapped, &facts.base, &facts.size, &facts.block_id};
   const auto answer = ask(calls, pointer, wanted, values);
-  if (answer != status::success) return fail_cuda(answer, "no segment is mapped there", errc::invalid_range);
+  if (answer != status::success) return fail_cuda(answer, "no segment is mapped at this address", errc::invalid_range);
   if (mapped == 0 || facts.size == 0 || facts.base > pointer)
-    return fail(errc::invalid_range, "no segment is mapped there");
+    return fail(errc::invalid_range, "no segment is mapped at this address");
   return facts;
 }
 

@@ -27,7 +27,7 @@ result<void> begin_trace(int descriptor) noexcept {
   std::string start(heading.size(), '\0');
   const auto got = ::pread(descriptor, start.data(), start.size(), 0);
   if (got < 0) return fail_errno(errc::driver_error, errno, "cannot read the trace file");
-  if (start != heading) return fail(errc::invalid_argument, "the file is there already and is no trace");
+  if (start != heading) return fail(errc::invalid_argument, "the file exists and is not a trace");
   return {};
 }
 

@@ -44,9 +44,9 @@ class trace_parser {
  public:
   result<void> add(std::string_view line) {
     if (!std::exchange(begun_, true) && line != detail::trace_heading)
-      return wrong("not a trace of pinfold: the first line has to be '# pinfold trace 1'");
+      return wrong("not a trace of pinfold: the first line must be '# pinfold trace 1'");
     if (line.starts_with("# pinfold trace ") && line != detail::trace_heading)
-      return wrong("a trace of a version that is not known here");
+      return wrong("this version of the trace format is not supported");
     if (line.empty() || line.front() == '#') return {};
     return line.starts_with(cache_word) ? add_cache(line.substr(cache_word.size())) : add_request(line);
   }
@@ -57,7 +57,7 @@ class trace_parser {
   // Adds a cache. A line that comes again is from another process that got the same process id.
   result<void> add_cache(std::string_view rest) {
     const auto called = rest.substr(0, rest.find(' '));
-    if (called.empty()) return wrong("expected 'cache', what it is called, and its name");
+    if (called.empty()) return wrong("expected 'cache', the cache's identifier, and its name");
     caches_[std::string(called)] = static_cast<std::uint32_t>(trace_.caches.size());
     trace_.caches.emplace_back(rest);
     return {};
@@ -66,16 +66,17 @@ class trace_parser {
   result<void> add_request(std::string_view line) {
     std::array<std::string_view, most_fields> fields;
     if (!split(line, fields))
-      return wrong("expected 7 fields: cache, peer, begin and bytes twice, and the nanoseconds or 'hit'");
+      return wrong("expected 7 fields: cache, peer, begin and bytes requested and registered, nanoseconds or 'hit'");
     const auto cache = caches_.find(std::string(fields[0]));
-    if (cache == caches_.end()) return wrong("a request of a cache that no line before it names");
+    if (cache == caches_.end()) return wrong("the request's cache is not declared on an earlier line");
     const auto peer = number_in(fields[1]);
     if (!peer) return wrong("the peer is not a number");
     const auto asked = range_in(fields[2], fields[3]);
-    if (!asked) return wrong("what was asked for is not a range: 0x and hexadecimal digits, then its bytes");
+    if (!asked) return wrong("the requested range is malformed: expected 0x and hexadecimal digits, then its bytes");
     const auto registered = range_in(fields[4], fields[5]);
-    if (!registered) return wrong("what was registered is not a range: 0x and hexadecimal digits, then its bytes");
-    if (!registered->contains(*asked)) return wrong("what was asked for lies outside of what was registered");
+    if (!registered)
+      return wrong("the registered range is malformed: expected 0x and hexadecimal digits, then its bytes");
+    if (!registered->contains(*asked)) return wrong("the requested range is not inside the registered range");
     const bool hit = fields[6] == "hit";
     const auto took = hit ? 0 : number_in(fields[6]);
     if (!took || *took > INT64_MAX) return wrong("the last field is neither nanoseconds nor 'hit'");

@@ -38,19 +38,20 @@ error failure_in(const reply& said) noexcept {
 }
 
 result<file> accepted(received_reply got, std::uint64_t serial) noexcept {
-  if (got.what.serial != serial) return fail(errc::closed, "the exporter answered another question");
+  if (got.what.serial != serial) return fail(errc::closed, "the exporter answered a different request");
   switch (got.what.state) {
     case reply_state::granted:
       if (got.descriptor && !got.cut_off) return std::move(got.descriptor);
-      return fail_errno(errc::out_of_resources, EMFILE, "this process has no room for the exporter's descriptor");
+      return fail_errno(errc::out_of_resources, EMFILE,
+                        "this process has too many open files to receive the exporter's descriptor");
     case reply_state::freed: return fail(errc::stale_handle, "the exporter has freed this buffer");
     case reply_state::refused:
-      return fail_errno(errc::not_permitted, got.what.native, "the exporter serves its own user and root only");
+      return fail_errno(errc::not_permitted, got.what.native, "the exporter serves only its own user and root");
     case reply_state::failed: return tl::unexpected(failure_in(got.what));
     case reply_state::exhausted:
       return fail_errno(errc::out_of_resources, got.what.native, "the exporter could not send its descriptor");
   }
-  return fail(errc::closed, "the exporter's answer makes no sense");
+  return fail(errc::closed, "the exporter's answer is malformed");
 }
 
 /// Whether the socket's owner is this user or root. Any process can take an abstract name once its owner has gone.
@@ -64,7 +65,7 @@ bool trusted(const file& socket) noexcept {
 
 result<file> connect_to(std::uint64_t exporter) noexcept {
   file socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (!socket) return fail_system("cannot make a socket");
+  if (!socket) return fail_system("cannot create a socket");
   const timeval limit{.tv_sec = answer_timeout.count() / 1000, .tv_usec = 0};
   ::setsockopt(socket.number(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   const socket_address address = address_of(exporter);

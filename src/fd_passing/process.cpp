@@ -45,7 +45,7 @@ result<std::uint64_t> random_id() noexcept {
 }  // namespace
 
 result<std::uint64_t> parse_start_time(std::string_view line) noexcept {
-  constexpr auto bad = "a line of /proc/<pid>/stat cannot be understood";
+  constexpr auto bad = "cannot parse /proc/<pid>/stat";
   const std::size_t name_end = line.rfind(')');  // the name may hold blanks and parentheses itself
   if (name_end == std::string_view::npos) return fail(errc::driver_error, bad);
   line.remove_prefix(name_end + 1);
@@ -85,7 +85,7 @@ result<file> open_process(const exporter_id& of) noexcept {
     const int native = errno;
     const bool none = native == ESRCH || native == EINVAL;
     return fail_errno(none ? errc::peer_gone : code_for(native), native,
-                      none ? ended_text : "cannot refer to the exporting process (pidfd_open)");
+                      none ? ended_text : "cannot open the exporting process (pidfd_open)");
   }
   const auto started = start_time_of(of.pid);
   // Without an entry in /proc the process has ended, or /proc is not mounted or hides the process.
@@ -94,7 +94,7 @@ result<file> open_process(const exporter_id& of) noexcept {
   }
   if (!started) return tl::unexpected(started.error());
   if (*started != of.start_time) {
-    return fail(errc::peer_gone, "the exporting process has ended, and another has its number");
+    return fail(errc::peer_gone, "the exporting process has ended, and another process reused its ID");
   }
   return process;
 }
@@ -109,9 +109,8 @@ result<file> duplicate_from(const file& process, int descriptor) noexcept {
   }
   if (native == EBADF) return fail_errno(errc::stale_handle, native, "the exporter has freed this buffer");
   if (native == EPERM) {
-    return fail_errno(
-        errc::not_permitted, native,
-        "ptrace rules forbid to fetch the descriptor; an exporter that serves and the scm transport avoid them");
+    return fail_errno(errc::not_permitted, native,
+                      "ptrace rules forbid fetching the descriptor: let the exporter serve, and use the scm transport");
   }
   return fail_errno(code_for(native), native, "cannot fetch the exporter's descriptor (pidfd_getfd)");
 }

@@ -18,7 +18,7 @@ constexpr int send_buffer_bytes = 4096;  // a few replies: a peer that reads non
 
 result<file> listen_at(std::uint64_t exporter) noexcept {
   file listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!listener) return fail_system("cannot make the exporter's socket");
+  if (!listener) return fail_system("cannot create the exporter's socket");
   const socket_address address = address_of(exporter);
   if (::bind(listener.number(), reinterpret_cast<const sockaddr*>(&address.name), address.bytes) != 0 ||
       ::listen(listener.number(), SOMAXCONN) != 0) {
@@ -59,7 +59,7 @@ result<std::unique_ptr<server>> server::start(std::uint64_t exporter, std::share
   if (!listener) return tl::unexpected(listener.error());
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
-    return fail_system("cannot make the exporter's wake-up sockets");
+    return fail_system("cannot create the exporter's wake-up sockets");
   std::array<file, 2> wake{file(ends[0]), file(ends[1])};
   std::unique_ptr<server> made(new server(exporter, std::move(*listener), std::move(wake), std::move(from)));
   if (const int native = made->launch(); native != 0) {

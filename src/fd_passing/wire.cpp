@@ -42,7 +42,7 @@ result<ucred> other_end(const file& socket) noexcept {
   ucred seen{};
   socklen_t bytes = sizeof seen;
   if (::getsockopt(socket.number(), SOL_SOCKET, SO_PEERCRED, &seen, &bytes) != 0) {
-    return fail_system("cannot read the credentials of a socket's other end");
+    return fail_system("cannot read the credentials of the socket's other end");
   }
   return seen;
 }
@@ -79,7 +79,8 @@ result<received_reply> receive_reply(const file& socket) noexcept {
   got.descriptor = descriptor_in(message);
   got.cut_off = (message.msg_flags & MSG_CTRUNC) != 0;
   const bool whole = bytes == sizeof got.what && (message.msg_flags & MSG_TRUNC) == 0;
-  if (!whole || got.what.magic != wire_magic) return fail(errc::closed, "the exporter hung up");
+  if (!whole || got.what.magic != wire_magic)
+    return fail(errc::closed, "the exporter closed the connection or sent a malformed message");
   return got;
 }
 

@@ -52,7 +52,7 @@ class monitor {
   [[nodiscard]] virtual bool works() const noexcept { return true; }
 
   /// Returns why `works` is false: a constant text.
-  [[nodiscard]] virtual const char* why_not() const noexcept { return "it has failed"; }
+  [[nodiscard]] virtual const char* why_not() const noexcept { return "the monitor has failed"; }
 
   /// Returns whether the monitor works, after restarting it where that was necessary and possible. The first thread
   /// that finds it failed counts that, posts that any memory may be gone, and restarts it; a failed attempt is repeated

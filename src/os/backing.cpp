@@ -129,7 +129,7 @@ result<void> check_file(const range& memory, int file) noexcept {
     const auto here = mapping_at(maps, at);
     if (!here) return {};  // a hole is the registrar's business; before Linux 6.11 the kernel does not say
     if (!is_mapping_of(*here, file))
-      return fail(errc::invalid_argument, "acquire_options::file is not what is mapped there");
+      return fail(errc::invalid_argument, "acquire_options::file is not the file that is mapped at the range");
     at = here->end;
   }
   return {};

@@ -71,7 +71,7 @@ result<mapping> arena::take(std::size_t bytes, page_kind wanted) noexcept try {
   if (made) pieces_.back().made.used_before = true;  // from the next `take` on
   return made;
 } catch (const std::bad_alloc&) {
-  return fail(errc::out_of_resources, "no memory to remember a sealed mapping with");
+  return fail(errc::out_of_resources, "no memory for the record of a sealed mapping");
 }
 
 void arena::give_back(const mapping& unused) noexcept {

@@ -77,7 +77,7 @@ result<range> mapper::obtain(std::size_t bytes, page_kind kind) noexcept {
   // Not over a reservation: a failed mmap could remove the reservation all the same.
   constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_HUGE_2MB;
   void* const got = ::mmap(nullptr, bytes, readable_writable, flags, -1, 0);
-  if (got == MAP_FAILED) return fail_errno(errc::out_of_resources, errno, "too few free pages in vm.nr_hugepages");
+  if (got == MAP_FAILED) return fail_errno(errc::out_of_resources, errno, "too few free huge pages (vm.nr_hugepages)");
   return range{reinterpret_cast<std::uintptr_t>(got), reinterpret_cast<std::uintptr_t>(got) + bytes};
 }
 
@@ -92,16 +92,18 @@ result<void> mapper::fill(mapping& made) noexcept {
     return fail_errno(errc::unsupported, errno, "the kernel has no transparent huge pages");
   // EINVAL: before Linux 5.14. The registrar will fault in the pages.
   if (::madvise(memory, bytes, MADV_POPULATE_WRITE) != 0 && errno != EINVAL)
-    return fail_errno(errc::out_of_resources, errno, "no memory behind a slab");
+    return fail_errno(errc::out_of_resources, errno, "no memory for the pages of a slab");
   if (made.pages != page_kind::thp) return {};
   const int huge = all_huge(made.memory);
-  if (huge == 0) return fail(errc::unsupported, "the kernel gave no transparent huge pages, or not for all of it");
-  if (huge < 0) made.reason = "asked for; this kernel cannot tell whether it gave them (before Linux 6.7)";
+  if (huge == 0)
+    return fail(errc::unsupported, "the kernel provided no transparent huge pages, or only for part of the slab");
+  if (huge < 0) made.reason = "requested; a kernel before Linux 6.7 cannot confirm that it provided them";
   return {};
 }
 
 result<mapping> mapper::attempt(page_kind kind) noexcept {
-  if (kind != page_kind::plain && bytes_ < huge_page) return fail(errc::unsupported, "shorter than a huge page");
+  if (kind != page_kind::plain && bytes_ < huge_page)
+    return fail(errc::unsupported, "the slab is smaller than a huge page");
   const auto place = obtain(bytes_as(bytes_, kind), kind);
   if (!place) return tl::unexpected(place.error());
   mapping made{.memory = *place, .pages = kind};

@@ -33,9 +33,9 @@ result<range> sealed_mapper::obtain(std::size_t bytes, page_kind kind) noexcept 
   close_file();
   const unsigned huge = kind == page_kind::hugetlb ? MFD_HUGETLB | MFD_HUGE_2MB : 0U;
   file_ = ::memfd_create("pinfold-sealed", MFD_CLOEXEC | MFD_ALLOW_SEALING | huge);
-  if (file_ < 0) return fail_errno(errc::out_of_resources, errno, "cannot make a memfd for a slab");
+  if (file_ < 0) return fail_errno(errc::out_of_resources, errno, "cannot create a memfd for a slab");
   if (::ftruncate(file_, static_cast<off_t>(bytes)) != 0)
-    return fail_errno(errc::out_of_resources, errno, "cannot give a memfd its size");
+    return fail_errno(errc::out_of_resources, errno, "cannot set the size of a slab's memfd");
   return map_file(bytes, kind);
 }
 
@@ -56,7 +56,7 @@ result<range> sealed_mapper::map_file(std::size_t bytes, page_kind kind) const n
 // Keeps the memory from children: through the shared mapping they would see, and change, the parent's data.
 result<void> sealed_mapper::finish(const range& memory) noexcept {
   if (::madvise(reinterpret_cast<void*>(memory.begin), memory.size(), MADV_DONTFORK) != 0)
-    return fail_errno(errc::unsupported, errno, "cannot keep sealed memory from child processes");
+    return fail_errno(errc::unsupported, errno, "cannot exclude sealed memory from child processes");
   if (::fcntl(file_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) != 0)
     return fail_errno(errc::unsupported, errno, "cannot seal the memfd of a slab");
   if (mseal(memory.begin, memory.size()) != 0)

@@ -38,10 +38,10 @@ slab_pool::slab_pool(slab_driver driver, pool_options options, bool synchronized
       mutex_(synchronized) {}
 
 result<slab_pool::wish> slab_pool::understood(std::size_t bytes, std::size_t alignment) const noexcept {
-  if (!std::has_single_bit(alignment)) return fail(errc::invalid_argument, "an alignment is a power of 2");
+  if (!std::has_single_bit(alignment)) return fail(errc::invalid_argument, "the alignment is not a power of 2");
   if (alignment > std::clamp(std::bit_floor(options_.slab_bytes), pools::small_page(), pools::huge_page))
-    return fail(errc::invalid_argument, "the alignment is above that of a slab");
-  if (bytes > SIZE_MAX / 4) return fail(errc::out_of_resources, "there is no such amount of memory");
+    return fail(errc::invalid_argument, "the alignment exceeds that of a slab");
+  if (bytes > SIZE_MAX / 4) return fail(errc::out_of_resources, "the size exceeds a quarter of the address space");
   wish what{.bytes = bytes, .alignment = alignment, .large = bytes > options_.slab_bytes / 2};
   if (what.large) return what;
   const auto exact = (std::max<std::size_t>(bytes, 1) + granule_ - 1) / granule_;
@@ -126,7 +126,7 @@ result<void> slab_pool::deallocate(void* data, std::size_t bytes) noexcept {
   slab* const in = owner_of(data, bytes, at);
   if (in == nullptr) {
     ++misuses_;
-    return fail(errc::invalid_argument, "the pool has no such allocation of that size");
+    return fail(errc::invalid_argument, "the pool has no allocation of this size at this address");
   }
   --in->allocations;
   const std::size_t freed = in->blocks.allocated(at) * in->granule;

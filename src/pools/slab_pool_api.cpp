@@ -40,7 +40,7 @@ std::optional<registration> registration_of(slab_pool& in, const void* data) noe
 }
 result<slab_pin> hold_slab(const std::shared_ptr<slab_pool>& of, const void* data) noexcept {
   slab* const on = of->lease(data);
-  if (on == nullptr) return fail(errc::invalid_range, "the memory is not of this pool");
+  if (on == nullptr) return fail(errc::invalid_range, "the memory does not belong to this pool");
   return slab_pin{of, on};
 }
 void release(slab_pin& held) noexcept {

@@ -74,7 +74,7 @@ result<slab*> slab_pool::grow(const wish& what, lock& guard) noexcept try {
   static_cast<void>(fresh->blocks.take(what.granules, what.alignment_granules, pools::block_map::effort::little));
   return fresh;
 } catch (const std::bad_alloc&) {
-  return fail(errc::out_of_resources, "no memory to remember another slab with");
+  return fail(errc::out_of_resources, "no memory for the record of another slab");
 }
 
 result<void> slab_pool::reserve(std::size_t bytes, lock& guard) noexcept {

@@ -28,7 +28,7 @@ constexpr std::string_view monitord_name = "PINFOLD_MONITORD";  // where the mon
 constexpr std::size_t largest_file = std::size_t{64} * 1024;
 
 constexpr const char* not_a_size =
-    "expected a number, with K, M, G or T after it if wanted (also KB, KiB, and a blank before them), or unlimited";
+    "expected a number, optionally followed by K, M, G or T (also KB, KiB, or after a blank), or unlimited";
 
 std::optional<unsigned> shift_for(std::string_view unit) noexcept {
   if (unit.empty()) return 0;
@@ -66,7 +66,7 @@ tl::unexpected<settings_error> refused(error cause, std::string where) {
 
 result<void> assign(cache_options& options, std::string_view name, std::string_view value) noexcept {
   const auto* setting = detail::find_setting(name);
-  if (setting == nullptr) return fail(errc::invalid_argument, "there is no setting of this name");
+  if (setting == nullptr) return fail(errc::invalid_argument, "unknown setting");
   return setting->assign(options, value);
 }
 

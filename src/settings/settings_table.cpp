@@ -72,7 +72,7 @@ result<void> read(std::string_view text, monitor_choice& into) noexcept {
     monitor_choice one{};
     if (!read_word(monitor_words, text.substr(begin, end - begin), one)) {
       return fail(errc::invalid_argument,
-                  "expected automatic, or manual, hooks, userfaultfd, bpf, none, several joined with +");
+                  "expected automatic, or one or more of manual, hooks, userfaultfd, bpf, none, joined with +");
     }
     chosen = chosen | one;
     begin = end + 1;
@@ -102,7 +102,7 @@ result<void> read(std::string_view text, milliseconds& into) noexcept {
   std::uint64_t number = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (code != std::errc{} || end != text.data() + text.size() || number > longest_timeout) {
-    return fail(errc::invalid_argument, "expected whole milliseconds, a year at most");
+    return fail(errc::invalid_argument, "expected whole milliseconds, at most a year");
   }
   into = milliseconds(number);
   return {};
@@ -144,34 +144,37 @@ using o = cache_options;
 constexpr std::array<setting, 17> table{
     row<&o::retain>("PINFOLD_RETAIN", "keep unused registrations for reuse: on, off"),
     row<&o::max_bytes>("PINFOLD_MAX_BYTES",
-                       "most bytes registered at any time: a number with K, M, G or T, or unlimited"),
-    row<&o::max_count>("PINFOLD_MAX_COUNT", "most registrations open at any time: a number, or unlimited"),
+                       "maximum bytes registered at any time: a number with K, M, G or T, or unlimited"),
+    row<&o::max_count>("PINFOLD_MAX_COUNT", "maximum registrations open at any time: a number, or unlimited"),
     row<&o::monitor>("PINFOLD_MONITOR",
-                     "the monitors of local memory: automatic, or manual, hooks, userfaultfd, bpf, none, "
-                     "several joined with +"),
+                     "the monitors of local memory: automatic, or one or more of manual, hooks, userfaultfd, bpf, "
+                     "none, joined with +"),
     row<&o::strict>("PINFOLD_STRICT", "ask userfaultfd before every hit whether an event is under way: on, off"),
     row<&o::program_data>(
         "PINFOLD_PROGRAM_DATA",
         "keep registrations of programs' and libraries' text and data, if no process truncates the files: on, "
         "off"),
-    row<&o::audit_one_in>("PINFOLD_AUDIT",
-                          "compare the pages behind one hit in so many with those that were registered: a number, or "
-                          "0 for never"),
-    row<&o::full>("PINFOLD_WHEN_FULL", "what to do when the budget is used up and nothing is idle: fail, wait, bypass"),
-    row<&o::closes>("PINFOLD_CLOSES", "where unused registrations are closed: immediate, deferred"),
+    row<&o::audit_one_in>(
+        "PINFOLD_AUDIT",
+        "compare the mapped pages with the registered pages at one hit in N: a number N, or 0 for never"),
+    row<&o::full>("PINFOLD_WHEN_FULL",
+                  "what to do when the budget is used up and no registration is idle: fail, wait, bypass"),
+    row<&o::closes>("PINFOLD_CLOSES", "when unused registrations are closed: immediate, deferred"),
     row<&o::reaper>("PINFOLD_REAPER",
-                    "run a thread that does deferred closes, and closes what went away or is idle too long: on, off"),
+                    "run a thread that does deferred closes, and closes invalidated registrations and those idle too "
+                    "long: on, off"),
     row<&o::idle_timeout>("PINFOLD_IDLE_TIMEOUT_MS",
-                          "close imports that were not used for so long, whose exporter may have freed them, in "
+                          "close imports that are idle for this long, as their exporter may have freed them, in "
                           "milliseconds; 0 for never"),
     row<&o::full_timeout>("PINFOLD_FULL_TIMEOUT_MS", "longest wait for room in the budget, in milliseconds"),
     row<&o::conflict_timeout>("PINFOLD_CONFLICT_TIMEOUT_MS",
                               "longest wait for a conflicting use to end, in milliseconds"),
     row<&o::wait_timeout>("PINFOLD_WAIT_TIMEOUT_MS",
                           "longest wait for another thread's open or close, in milliseconds"),
-    row<&o::drain_timeout>("PINFOLD_DRAIN_TIMEOUT_MS", "longest wait for users when a cache ends, in milliseconds"),
+    row<&o::drain_timeout>("PINFOLD_DRAIN_TIMEOUT_MS",
+                           "longest wait for leases and closes when a cache is destroyed, in milliseconds"),
     row<&o::entry_statistics>("PINFOLD_ENTRY_STATISTICS", "count the hits of each entry exactly: on, off"),
-    row<&o::statistics_at_exit>("PINFOLD_STATISTICS_AT_EXIT", "report the counters when a cache ends: on, off"),
+    row<&o::statistics_at_exit>("PINFOLD_STATISTICS_AT_EXIT", "report the counters when a cache is destroyed: on, off"),
 };
 
 }  // namespace

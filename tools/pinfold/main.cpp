@@ -21,7 +21,8 @@ int complain(const std::exception& problem, exit_status status) noexcept {
 int run(int argc, char** argv) {
   tool::hand_over_rma(argc, argv);
   tool::answer_driver_facts(argc, argv);
-  tool::CLI::App app("pinfold: registers memory once, reuses it safely, and never hands out what is stale.", "pinfold");
+  tool::CLI::App app("pinfold: registers memory once, reuses registrations safely, and never returns a stale one.",
+                     "pinfold");
   app.set_version_flag("--version", "pinfold " PINFOLD_VERSION);
   app.require_subcommand(0, 1);  // with 1, 1 a misspelt subcommand would be reported as missing
   tool::action chosen;
@@ -30,7 +31,7 @@ int run(int argc, char** argv) {
   tool::add_trace(app, chosen);
   tool::add_replay(app, chosen);
   tool::add_monitord(app, chosen);
-  auto* perf = app.add_subcommand("perf", "Measures what the cache brings on this machine");
+  auto* perf = app.add_subcommand("perf", "Measures what the cache gains on this machine");
   perf->require_subcommand(0, 1);
   tool::add_perf_import(*perf, chosen);
   tool::add_perf_register(*perf, chosen);

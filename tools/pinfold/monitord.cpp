@@ -44,8 +44,9 @@ int serve(const pinfold::monitor_server_options& options) {
 void add_monitord(CLI::App& app, action& chosen) {
   auto options = std::make_shared<pinfold::monitor_server_options>();
   auto mode = std::make_shared<std::string>("0666");
-  auto* own = app.add_subcommand("monitord", "Serves the monitor bpf to programs without privileges");
-  own->add_option("--socket", options->socket, "where it listens; where caches ask")->capture_default_str();
+  auto* own = app.add_subcommand("monitord", "Serves the bpf monitor to programs without privileges");
+  own->add_option("--socket", options->socket, "path of the server's socket, to which caches connect")
+      ->capture_default_str();
   own->add_option("--mode", *mode, "the socket's permissions, in octal")
       ->capture_default_str()
       ->check([](const std::string& text) {
@@ -53,8 +54,8 @@ void add_monitord(CLI::App& app, action& chosen) {
         return octal ? std::string() : std::string("permissions are up to four octal digits");
       });
   own->footer(
-      "Needs CAP_BPF and CAP_PERFMON. Each process gets what the kernel records about its own memory, and nothing\n"
-      "else. While it serves a process, every system call in the system takes about 24 ns longer.");
+      "Needs CAP_BPF and CAP_PERFMON. Each process gets only what the kernel records about its own memory. While\n"
+      "the server serves a process, every system call in the system takes about 24 ns longer.");
   own->callback([options, mode, &chosen] {
     options->mode = static_cast<unsigned>(std::stoul(*mode, nullptr, 8));
     chosen = [options] { return serve(*options); };

@@ -61,12 +61,12 @@ class local_driver {
   static result<range> check(const void* self, const request& what) noexcept {
     const registrar_limits limits = static_cast<const R*>(self)->limits();
     if (!contains_all(limits.supported, what.need))
-      return fail(errc::unsupported, "the registrar cannot give these rights");
+      return fail(errc::unsupported, "the registrar cannot grant these rights");
     range extent = any_remote(what.need) ? what.wanted : rounded_out(what.wanted, limits.granularity);
     if (extent.size() > limits.max_bytes && !any_remote(what.need))
       extent = aligned_out(what.wanted, limits.granularity);  // huge pages alone must not make it too large
     if (extent.size() > limits.max_bytes)
-      return fail(errc::too_large, "more than the registrar takes in one piece: use acquire_chunks");
+      return fail(errc::too_large, "the range exceeds the registrar's largest registration: use acquire_chunks");
     return extent;
   }
 

@@ -93,7 +93,7 @@ class basic_registered_pool : public std::pmr::memory_resource {
   /// other memory.
   [[nodiscard]] result<registration_type> registration(const void* data) const noexcept {
     const auto object = detail::registration_of(core(), data);
-    if (!object) return fail(errc::invalid_range, "the memory is not of this pool");
+    if (!object) return fail(errc::invalid_range, "the memory does not belong to this pool");
     return typed(*object);
   }
 

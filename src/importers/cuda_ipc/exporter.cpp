@@ -23,15 +23,16 @@ result<cuda_memory_kind> shareable(const cuda::memory_facts& facts) noexcept {
   constexpr auto descriptor = static_cast<std::uint64_t>(cuda::allocation_handle_type::posix_file_descriptor);
   const bool by_descriptor = (facts.handle_types & descriptor) != 0;
   if (facts.managed)
-    return fail(errc::unsupported, "managed memory moves between host and device: CUDA cannot share it");
+    return fail(errc::unsupported, "CUDA cannot share managed memory, which moves between host and device");
   if (facts.type == cuda::memory_type::host_memory)
-    return fail(errc::unsupported, "host memory: CUDA shares device memory only; use a memfd");
+    return fail(errc::unsupported, "CUDA cannot share host memory: use a memfd");
   if (facts.pool != nullptr && by_descriptor) return cuda_memory_kind::pool;
   if (facts.pool != nullptr)
-    return fail(errc::unsupported, "memory of a pool that was made without POSIX descriptors, as the default pool is");
+    return fail(errc::unsupported,
+                "CUDA cannot share memory of a pool without POSIX descriptors, such as the default pool");
   if (facts.legacy_capable) return cuda_memory_kind::allocation;
   if (by_descriptor) return cuda_memory_kind::segments;
-  return fail(errc::unsupported, "memory of cuMemCreate that was made without POSIX descriptors");
+  return fail(errc::unsupported, "CUDA cannot share memory of cuMemCreate without POSIX descriptors");
 }
 
 /// A device that the exporter uses.
@@ -98,7 +99,7 @@ result<void> cuda_ipc_exporter::state::make_event(exporting_device& on) const no
   std::memcpy(on.shared_event.bytes.data(), handle.reserved, sizeof handle.reserved);
   if (answer != status::success && on.event != nullptr)
     static_cast<void>(on.context->with([&] { return calls.event_destroy(on.event); }));
-  return cuda::checked(answer, "cannot make an event that other processes can wait for");
+  return cuda::checked(answer, "cannot create an interprocess event");
 }
 
 result<void> cuda_ipc_exporter::state::serve() noexcept {
@@ -121,7 +122,8 @@ result<cuda_ipc::shares::subject> cuda_ipc_exporter::state::subject_of(cuda_memo
     }
     what.where = {what.segments.front().base, what.segments.back().base + what.segments.back().size};
   }
-  if (!what.where.contains(wanted)) return fail(errc::invalid_range, "the allocation ends before that");
+  if (!what.where.contains(wanted))
+    return fail(errc::invalid_range, "the range extends beyond the end of the allocation");
   return what;
 }
 

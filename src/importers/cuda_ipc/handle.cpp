@@ -22,10 +22,10 @@ bool known_kind(const cuda_ipc_handle& handle) noexcept {
 }  // namespace
 
 result<range> checked(const cuda_ipc_handle& handle) noexcept {
-  if (handle.magic != handle_magic) return fail(errc::invalid_handle, "not a handle of GPU memory of this version");
-  if (handle.check != checksum_of(handle)) return fail(errc::invalid_handle, "the handle of GPU memory is damaged");
+  if (handle.magic != handle_magic) return fail(errc::invalid_handle, "not a GPU memory handle of this version");
+  if (handle.check != checksum_of(handle)) return fail(errc::invalid_handle, "the GPU memory handle is damaged");
   if (!possible(handle) || !known_kind(handle))
-    return fail(errc::invalid_handle, "no exporter makes such a handle of GPU memory");
+    return fail(errc::invalid_handle, "the GPU memory handle has impossible contents");
   return handle.allocation();
 }
 

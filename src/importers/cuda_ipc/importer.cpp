@@ -41,10 +41,10 @@ namespace {
 
 result<void> may_share(const primary_context& in, const cuda_ipc::opened_memory& there) noexcept {
   if (cuda_ipc::is_gone(in, there))
-    return cuda::fail_cuda(cuda::status::context_is_destroyed,
-                           "a mapping from before the device was reset is not closed", errc::already_mapped);
+    return cuda::fail_cuda(cuda::status::context_is_destroyed, "a mapping from before the device reset is still open",
+                           errc::already_mapped);
   if (there.closed == 0) return {};
-  return cuda::fail_cuda(cuda::status::already_mapped, "a close of this memory has failed half-way");
+  return cuda::fail_cuda(cuda::status::already_mapped, "an earlier close of this memory is incomplete");
 }
 
 bool is_own(const cuda_ipc_handle& handle) noexcept {
@@ -70,7 +70,7 @@ result<imported<cuda_ipc_importer::mapping_type>> cuda_ipc_importer::open(peer_i
   if (!allocation) return tl::unexpected(allocation.error());
   const auto in = state_->context();
   if (!in) return tl::unexpected(in.error());
-  if (is_own(handle)) return fail(errc::unsupported, "memory of this very process: use its own pointer");
+  if (is_own(handle)) return fail(errc::unsupported, "the memory belongs to this process: use its own pointer");
   const auto place = cuda_ipc::place_of(state_->options.device, handle);
   cuda::device_pointer at = 0;
   const auto number = cuda_ipc::all_opened().take(

@@ -101,7 +101,7 @@ result<void> import_pointer(const cuda::primary_context& in, cuda::memory_pool p
                                           [&] { return in.calls().mem_pool_import_pointer(&made.at, pool, &pointer); });
   if (got != status::success) return tl::unexpected(refusal_of(in.calls(), got, handle));
   if (!taken) return {};
-  return cuda::fail_cuda(status::already_mapped, "other memory of a pool is open at this address",
+  return cuda::fail_cuda(status::already_mapped, "other memory of a pool is already open at this address",
                          errc::already_mapped);
 } catch (const std::bad_alloc&) {
   return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the importer's own records");

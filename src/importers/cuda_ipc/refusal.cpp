@@ -45,7 +45,7 @@ error refusal_of(const cuda::driver_table& calls, status answer, const cuda_ipc_
   if (exporter_has_ended(handle)) return cuda::as_error(answer, "the exporting process has ended", errc::peer_gone);
   if (!blames_handle(answer)) return plain;
   if (!sees_device(calls, handle))
-    return cuda::as_error(answer, "on a device that this process does not see (CUDA_VISIBLE_DEVICES)",
+    return cuda::as_error(answer, "the memory is on a device hidden from this process (CUDA_VISIBLE_DEVICES)",
                           errc::unsupported);
   return cuda::as_error(answer, "the exporter has freed this memory", errc::stale_handle);
 }

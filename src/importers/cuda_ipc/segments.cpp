@@ -16,7 +16,7 @@ using cuda::status;
 
 constexpr int list_seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
 constexpr std::size_t most_segments = std::size_t{1} << 20U;  // 2 TiB of the smallest segments
-constexpr auto no_list = "the exporter's list of segments makes no sense";
+constexpr auto no_list = "the exporter's list of segments is malformed";
 
 std::size_t sum(std::span<const std::size_t> segments) noexcept {
   return std::accumulate(segments.begin(), segments.end(), std::size_t{0});
@@ -73,7 +73,7 @@ class mapped_segments {
 result<opened_memory> map_all(const cuda::primary_context& in, fd_passing::connection& from,
                               const cuda_ipc_handle& handle, std::span<const std::size_t> segments) {
   mapped_segments made(in.calls(), handle.size);
-  if (auto got = cuda::checked(made.reserve(), "no addresses for the peer's memory"); !got)
+  if (auto got = cuda::checked(made.reserve(), "cannot reserve addresses for the peer's memory"); !got)
     return tl::unexpected(got.error());
   std::uint64_t serial = handle.serial;
   for (const std::size_t bytes : segments) {
@@ -91,7 +91,7 @@ result<opened_memory> map_all(const cuda::primary_context& in, fd_passing::conne
 
 result<fd_passing::file> listed(std::span<const std::size_t> segments) noexcept {
   fd_passing::file list(::memfd_create("pinfold-segments", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!list) return fd_passing::fail_system("cannot make a list of segments");
+  if (!list) return fd_passing::fail_system("cannot create a list of segments");
   const auto bytes = segments.size_bytes();
   if (::pwrite(list.number(), segments.data(), bytes, 0) != static_cast<ssize_t>(bytes) ||
       ::fcntl(list.number(), F_ADD_SEALS, list_seals) != 0)

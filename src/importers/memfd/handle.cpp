@@ -26,7 +26,7 @@ result<range> checked(const memfd_handle& handle) noexcept {
   if (handle.magic != handle_magic) return fail(errc::invalid_handle, "not a memfd handle of this version");
   if (handle.check != checksum_of(handle)) return fail(errc::invalid_handle, "the memfd handle is damaged");
   if (!possible_range(handle) || !possible_origin(handle)) {
-    return fail(errc::invalid_handle, "no exporter makes such a memfd handle");
+    return fail(errc::invalid_handle, "the memfd handle has impossible contents");
   }
   return handle.allocation();
 }

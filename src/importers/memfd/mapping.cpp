@@ -20,7 +20,7 @@ result<dev_t> memfd_device() noexcept {
   const fd_passing::file sample = new_memfd();
   struct stat seen{};
   if (!sample || ::fstat(sample.number(), &seen) != 0)
-    return fd_passing::fail_system("cannot make a memfd to compare with");
+    return fd_passing::fail_system("cannot create a memfd to compare with");
   shared_device.store(seen.st_dev, std::memory_order_relaxed);
   return seen.st_dev;
 }
@@ -31,7 +31,7 @@ result<void> verify_identity(const fd_passing::file& fetched, const memfd_handle
   struct stat seen{};
   if (::fstat(fetched.number(), &seen) != 0) return fd_passing::fail_system("cannot inspect the exporter's descriptor");
   if (!S_ISREG(seen.st_mode) || seen.st_dev != *device || seen.st_ino != handle.inode) {
-    return fail(errc::stale_handle, "the exporter has freed this buffer, and uses its descriptor for something else");
+    return fail(errc::stale_handle, "the exporter has freed this buffer and reused its descriptor");
   }
   if (static_cast<std::uint64_t>(seen.st_size) < handle.size) {
     return fail(errc::invalid_range, "the buffer's file is smaller than its handle says");
@@ -46,7 +46,8 @@ result<void> verify_seals(const fd_passing::file& fetched, memfd_access access) 
   if ((seals & F_SEAL_GROW) == 0) return fail(errc::not_permitted, "the buffer lacks the seal GROW");
   const bool writes_end = (seals & (F_SEAL_FUTURE_WRITE | F_SEAL_WRITE)) != 0;
   if (access == memfd_access::read_only && !writes_end) {
-    return fail(errc::not_permitted, "the buffer lacks the seal FUTURE_WRITE: others than its exporter can write");
+    return fail(errc::not_permitted,
+                "the buffer lacks the seal FUTURE_WRITE: other processes than its exporter can write");
   }
   return {};
 }

@@ -17,9 +17,9 @@ result<std::size_t> whole_pages(std::size_t bytes, const void* where) noexcept {
   constexpr auto most = static_cast<std::size_t>(std::numeric_limits<off_t>::max());
   const std::size_t page = page_bytes();
   const auto at = reinterpret_cast<std::uintptr_t>(where);
-  if (bytes == 0) return fail(errc::invalid_range, "a buffer of no bytes");
-  if (bytes > most - page) return fail(errc::invalid_range, "more bytes than a file can have");
-  if (at % page != 0) return fail(errc::invalid_range, "the address is not a page boundary");
+  if (bytes == 0) return fail(errc::invalid_range, "the buffer is empty");
+  if (bytes > most - page) return fail(errc::invalid_range, "the buffer exceeds the largest file size");
+  if (at % page != 0) return fail(errc::invalid_range, "the address is not page-aligned");
   const std::size_t rounded = (bytes + page - 1) / page * page;
   if (rounded > UINTPTR_MAX - at) return fail(errc::invalid_range, "the range wraps around the address space");
   return rounded;
@@ -27,13 +27,14 @@ result<std::size_t> whole_pages(std::size_t bytes, const void* where) noexcept {
 
 result<fd_passing::file> make_file(std::size_t bytes) noexcept {
   fd_passing::file made = new_memfd();
-  if (!made) return fd_passing::fail_system("cannot make a memfd");
-  if (::ftruncate(made.number(), static_cast<off_t>(bytes)) != 0) return fd_passing::fail_system("cannot size a memfd");
+  if (!made) return fd_passing::fail_system("cannot create a memfd");
+  if (::ftruncate(made.number(), static_cast<off_t>(bytes)) != 0)
+    return fd_passing::fail_system("cannot set the size of a memfd");
   return made;
 }
 
 result<std::byte*> map_whole(const fd_passing::file& memfd, std::size_t bytes, void* where) noexcept {
-  constexpr auto taken = "something is mapped at the address already";
+  constexpr auto taken = "the address range is already mapped";
   const int flags = MAP_SHARED | (where != nullptr ? MAP_FIXED_NOREPLACE : 0);
   void* const at = ::mmap(where, bytes, PROT_READ | PROT_WRITE, flags, memfd.number(), 0);
   if (at == MAP_FAILED && errno == EEXIST) return fail_errno(errc::in_use_conflict, EEXIST, taken);
@@ -47,7 +48,7 @@ result<void> seal(const fd_passing::file& memfd, memfd_access access) noexcept {
   const int writes = access == memfd_access::read_only ? F_SEAL_FUTURE_WRITE : 0;
   const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | writes;
   if (::fcntl(memfd.number(), F_ADD_SEALS, seals) == 0) return {};
-  return fail_errno(errc::unsupported, errno, "cannot seal a memfd, which needs Linux 5.1");
+  return fail_errno(errc::unsupported, errno, "cannot seal a memfd (needs Linux 5.1)");
 }
 
 }  // namespace

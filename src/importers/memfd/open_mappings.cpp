@@ -20,7 +20,7 @@ result<void> open_mappings::reserve(std::uint64_t exporter, range wanted) noexce
   std::map<key, held> made{{at, {wanted.end, nullptr, state::opening}}};
   const std::scoped_lock hold(mutex_);
   if (overlaps(at, wanted.end)) {
-    return fail_errno(errc::already_mapped, EBUSY, "this importer has memory of the exporter open that overlaps");
+    return fail_errno(errc::already_mapped, EBUSY, "this importer already has overlapping memory of the exporter open");
   }
   ranges_.merge(made);
   return {};

@@ -43,7 +43,7 @@ result<void> import_once(memfd_via via, const memfd_handle& handle) noexcept {
   if (!mapped) return tl::unexpected(mapped.error());
   const auto* bytes = static_cast<const std::byte*>(*mapped);
   if (std::all_of(bytes, bytes + handle.size, [](std::byte one) { return one == written; })) return {};
-  return fail(errc::driver_error, "the imported memory does not hold what the exporter wrote");
+  return fail(errc::driver_error, "the imported memory does not contain what the exporter wrote");
 }
 
 /// The child's result, as sent through the pipe; the message is a literal, at the same address in the parent.
@@ -62,16 +62,16 @@ struct verdict {
 result<void> read_verdict(const fd_passing::file& pipe_end) noexcept {
   verdict said{};
   if (!fd_passing::readable_within(pipe_end, child_timeout))
-    return fail(errc::timed_out, "the probe's child does not answer");
+    return fail(errc::timed_out, "the probe's child process did not answer");
   if (::read(pipe_end.number(), &said, sizeof said) != sizeof said) {
-    return fail(errc::driver_error, "the probe's child ended without an answer");
+    return fail(errc::driver_error, "the probe's child process ended without an answer");
   }
   return said.works ? result<void>{} : tl::unexpected(said.failure);
 }
 
 result<void> try_in_child(memfd_via via, const memfd_handle& handle) noexcept {
   std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return fd_passing::fail_system("cannot make a pipe");
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return fd_passing::fail_system("cannot create a pipe");
   const fd_passing::file reading(ends[0]);
   fd_passing::file writing(ends[1]);
   const pid_t child = ::fork();

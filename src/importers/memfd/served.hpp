@@ -41,7 +41,7 @@ class served_table final : public fd_passing::fd_provider {
   [[nodiscard]] result<void> lend(std::uint64_t serial, const std::function<void(int)>& use) noexcept override {
     const std::scoped_lock hold(mutex_);
     const auto found = descriptors_.find(serial);
-    if (found == descriptors_.end()) return fail(errc::stale_handle, "there is no such buffer");
+    if (found == descriptors_.end()) return fail(errc::stale_handle, "the exporter has no such buffer");
     if (inode_of(found->second.descriptor) != found->second.inode)
       return fail(errc::stale_handle, "the exporting program has closed the buffer's descriptor");
     use(found->second.descriptor);

@@ -48,7 +48,8 @@ class family {
 };
 
 result<bpf_subscription> subscribe(const bpf_source& source) {
-  result<bpf_subscription> got = fail(errc::invalid_argument, "no source of kernel programs is allowed");
+  result<bpf_subscription> got =
+      fail(errc::invalid_argument, "neither a server's socket nor loading the kernel programs is allowed");
   if (!source.socket.empty()) got = bpf_subscribe_at(source.socket);
   if (!got && source.load) got = bpf_subscribe_here();
   return got;
@@ -71,7 +72,7 @@ bpf_monitor::~bpf_monitor() { family::here().remove(this); }
 // The kernel programs see the whole address space.
 result<void> bpf_monitor::watch(const range& /*pages*/) noexcept {
   if (works()) return {};
-  return fail(errc::closed, "the kernel programs do not serve this process any more");
+  return fail(errc::closed, "the kernel programs no longer serve this process");
 }
 
 // When a server holds the links open too, only the server can release this process, and it says so in the ring.

@@ -18,9 +18,9 @@ result<void> check_server(int socket) noexcept {
   ucred peer{};
   socklen_t bytes = sizeof peer;
   if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
-    return bpf_fail("cannot tell whose the monitor's server is");
+    return bpf_fail("cannot read the user of the monitor's server");
   if (peer.uid != 0 && peer.uid != ::geteuid())
-    return fail(errc::not_permitted, "the monitor's server is neither root's nor this user's");
+    return fail(errc::not_permitted, "the monitor's server runs as neither root nor this user");
   return {};
 }
 
@@ -29,11 +29,12 @@ result<bpf_descriptor> connect_to(std::string_view path) noexcept {
   if (!address) return tl::unexpected(address.error());
   const bpf_descriptor made(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   bpf_descriptor socket(::fcntl(made.number(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
-  if (!socket) return bpf_fail("cannot make a socket");
+  if (!socket) return bpf_fail("cannot create a socket");
   ::setsockopt(socket.number(), SOL_SOCKET, SO_RCVTIMEO, &answer_limit, sizeof answer_limit);
   ::setsockopt(socket.number(), SOL_SOCKET, SO_SNDTIMEO, &answer_limit, sizeof answer_limit);
   const auto* const name = reinterpret_cast<const sockaddr*>(&address->name);
-  if (::connect(socket.number(), name, address->bytes) != 0) return bpf_fail("no process serves the monitor there");
+  if (::connect(socket.number(), name, address->bytes) != 0)
+    return bpf_fail("no process serves the monitor at this socket");
   if (auto whose = check_server(socket.number()); !whose) return tl::unexpected(whose.error());
   return socket;
 }
@@ -43,8 +44,8 @@ result<bpf_received> hear(const bpf_descriptor& socket) noexcept {
   if (!heard || heard->message.refused == 0) return heard;
   const int native = heard->message.refused;
   if (native == EEXIST)
-    return fail_errno(errc::unsupported, native, "another monitor of this address space is served already");
-  return fail_errno(bpf_code_for(native), native, "the monitor's server refuses");
+    return fail_errno(errc::unsupported, native, "the server already serves another monitor of this address space");
+  return fail_errno(bpf_code_for(native), native, "the monitor's server refused the request");
 }
 
 }  // namespace
@@ -67,10 +68,10 @@ result<bpf_subscription> bpf_subscribe_at(std::string_view path) noexcept {
   const auto invited = hear(*socket);
   if (!invited) return tl::unexpected(invited.error());
   bpf_accept(invited->message.secret);
-  if (!bpf_send(socket->number(), bpf_message{})) return bpf_fail("the monitor's server does not listen");
+  if (!bpf_send(socket->number(), bpf_message{})) return bpf_fail("cannot send to the monitor's server");
   auto got = hear(*socket);
   if (!got) return tl::unexpected(got.error());
-  if (!got->ring) return fail(errc::out_of_resources, "no room for the descriptors of the monitor's server");
+  if (!got->ring) return fail(errc::out_of_resources, "cannot receive the descriptors of the monitor's server");
   return bpf_subscription{std::move(got->ring), got->message.first_generation, std::move(got->links),
                           std::move(*socket)};
 }

@@ -75,7 +75,7 @@ result<void> attach_all(const object& loaded, bpf_links& links) noexcept {
     if (!made) return bpf_fail("cannot attach the monitor's kernel programs");
     // A program that closed 0, 1 or 2 wants those numbers back.
     links[count] = bpf_descriptor(::fcntl(made.number(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
-    if (!links[count++]) return bpf_fail("no descriptor for a kernel program");
+    if (!links[count++]) return bpf_fail("cannot get a descriptor of a kernel program");
   }
   if (count != links.size()) return fail(errc::unsupported, "there are fewer kernel programs than links");
   return {};
@@ -93,7 +93,7 @@ result<bpf_programs> bpf_programs::load() noexcept {
   made.rings = map_of(*loaded, "rings");
   made.slots = map_of(*loaded, "slots");
   made.invitations = map_of(*loaded, "invitations");
-  if (!made.rings || !made.slots || !made.invitations) return bpf_fail("no descriptor for a map");
+  if (!made.rings || !made.slots || !made.invitations) return bpf_fail("cannot get a descriptor of a map");
   if (auto attached = attach_all(*loaded, made.links); !attached) return tl::unexpected(attached.error());
   return made;
 }

@@ -39,7 +39,7 @@ result<bpf_descriptor> listen_at(const bpf_server_options& options) {
   const auto address = bpf_address::of(options.socket);
   if (!address) return tl::unexpected(address.error());
   bpf_descriptor made(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!made) return bpf_fail("cannot make a socket");
+  if (!made) return bpf_fail("cannot create a socket");
   if (is_left_over(options, *address)) ::unlink(options.socket.c_str());
   const auto* const name = reinterpret_cast<const sockaddr*>(&address->name);
   if (::bind(made.number(), name, address->bytes) != 0)
@@ -56,7 +56,7 @@ result<std::unique_ptr<bpf_server>> bpf_server::start(const bpf_server_options& 
   auto listener = listen_at(options);
   if (!listener) return tl::unexpected(listener.error());
   bpf_descriptor wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake) return bpf_fail("cannot make an eventfd");
+  if (!wake) return bpf_fail("cannot create an eventfd");
   return std::unique_ptr<bpf_server>(new bpf_server(options, std::move(*listener), std::move(wake)));
 }
 

@@ -88,22 +88,25 @@ bool bpf_slots::find_free(bpf_slot& at) noexcept {
 
 result<bpf_slot> bpf_slots::reserve() noexcept {
   bpf_slot made;
-  if (!make_ring(made)) return bpf_fail("cannot make a ring");
-  if (::getrandom(&made.secret, sizeof made.secret, 0) != sizeof made.secret) return bpf_fail("no random numbers");
-  if (!find_free(made)) return fail(errc::out_of_resources, "the kernel programs serve as many processes as they can");
+  if (!make_ring(made)) return bpf_fail("cannot create a ring");
+  if (::getrandom(&made.secret, sizeof made.secret, 0) != sizeof made.secret)
+    return bpf_fail("cannot get random numbers");
+  if (!find_free(made))
+    return fail(errc::out_of_resources, "the kernel programs already serve the maximum number of processes");
   int ring = made.ring.number();
   pinfold_invitation invitation{made.reservation, made.number, pinfold_waiting, 0, 0};
   if (bpf_update(programs_.rings.number(), &made.number, &ring) &&
       bpf_update(programs_.invitations.number(), &made.secret, &invitation))
     return made;
-  auto failure = bpf_fail("cannot make room for a process");
+  auto failure = bpf_fail("cannot add a process to the kernel programs' maps");
   release(made);
   return failure;
 }
 
 result<pinfold_invitation> bpf_slots::answer(const bpf_slot& at) noexcept {
   pinfold_invitation found{};
-  if (!bpf_look_up(programs_.invitations.number(), &at.secret, &found)) return bpf_fail("there is no such invitation");
+  if (!bpf_look_up(programs_.invitations.number(), &at.secret, &found))
+    return bpf_fail("the kernel programs have no such invitation");
   bpf_remove(programs_.invitations.number(), &at.secret);
   return found;
 }

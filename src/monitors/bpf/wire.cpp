@@ -41,7 +41,7 @@ result<bpf_address> bpf_address::of(std::string_view path) noexcept {
   bpf_address made;
   made.name.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof made.name.sun_path)
-    return fail(errc::invalid_argument, "a socket's path has 1 to 107 characters");
+    return fail(errc::invalid_argument, "a socket's path must have 1 to 107 characters");
   std::copy(path.begin(), path.end(), made.name.sun_path);
   made.bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size());
   if (path.front() == '@')
@@ -87,11 +87,11 @@ result<bpf_received> bpf_receive(int socket) noexcept {
   do {
     bytes = ::recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
   } while (bytes < 0 && errno == EINTR);
-  if (bytes < 0) return bpf_fail("cannot hear the other end of the monitor's socket");
+  if (bytes < 0) return bpf_fail("cannot receive from the monitor's socket");
   taken passed = take_descriptors(header);
   if (bytes == 0) return fail(errc::peer_gone, "the other end of the monitor's socket is closed");
   if (bytes != static_cast<ssize_t>(sizeof got.message) || got.message.version != bpf_wire_version)
-    return fail(errc::unsupported, "the other end of the monitor's socket is of another version");
+    return fail(errc::unsupported, "the other end of the monitor's socket has another version");
   if (passed.count == passed.all.size()) {
     got.ring = std::move(passed.all[0]);
     for (std::size_t i = 0; i < got.links.size(); ++i) got.links[i] = std::move(passed.all[i + 1]);

@@ -55,7 +55,7 @@ bool is_of_another_copy(std::uintptr_t candidate) {
 std::string danger_in_file(const code_region& region, const known_code& known) {
   entry_finder finder(region);
   const auto candidates = finder.candidates();
-  if (!candidates) return said_of(region, "its code cannot be read");
+  if (!candidates) return said_of(region, "the code cannot be read");
   for (const auto candidate : *candidates) {
     if (invalidation::is_own_code(candidate)) continue;
     const auto entry = finder.look_at(candidate);
@@ -71,11 +71,10 @@ std::string danger_in_file(const code_region& region, const known_code& known) {
 // instruction.
 std::string danger_in_memory(const code_region& region) {
   const auto candidates = entry_finder(region).candidates();
-  if (!candidates) return said_of(region, "its code cannot be read");
+  if (!candidates) return said_of(region, "the code cannot be read");
   for (const auto candidate : *candidates)
     if (!invalidation::is_own_code(candidate))
-      return said_of(region, "code that was made while the program runs enters the kernel at ") +
-             hexadecimal(candidate);
+      return said_of(region, "code generated at run time enters the kernel at ") + hexadecimal(candidate);
   return {};
 }
 
@@ -83,8 +82,8 @@ std::string danger_in_memory(const code_region& region) {
 
 std::string danger_in(const code_region& region, const known_code& known) {
   if (region.is_of_the_kernel()) return {};
-  if (!region.readable) return said_of(region, "its code cannot be read");
-  if (region.writable) return said_of(region, "code that is writable, at ") + hexadecimal(region.at.begin);
+  if (!region.readable) return said_of(region, "the code cannot be read");
+  if (region.writable) return said_of(region, "writable code at ") + hexadecimal(region.at.begin);
   if (region.is_of_a_file()) return danger_in_file(region, known);
   if (!region.file.empty()) return said_of(region, "code that can be changed through another mapping");
   return danger_in_memory(region);

@@ -39,13 +39,13 @@ void other_code::look() noexcept try {
   looked_.store(sum, std::memory_order_release);
 } catch (const std::bad_alloc&) {
   const std::lock_guard locked(mutex_);
-  note("no memory to look for it");
+  note("no memory to scan the program's code");
 }
 
 std::string other_code::look_at_new(const regions& before, regions& now) const {
   if (!can_decode()) return "code cannot be decoded in this build";
   if (code_events.rings.load(std::memory_order_acquire) != 0 || has_rings())
-    return "an io_uring, which can discard memory";
+    return "the process has an io_uring, which can discard memory";
   auto all = executable_memory();
   if (!all) return "/proc/self/maps cannot be read";
   const auto known = known_();

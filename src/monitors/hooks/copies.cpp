@@ -46,7 +46,7 @@ std::uintptr_t begin_of_a_libc(std::string_view line) noexcept {
 template <class F>
 result<void> for_each_mapping(F&& each) noexcept {
   const int file = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-  if (file < 0) return fail_errno(errc::unsupported, errno, "copies of libc cannot be looked for without /proc");
+  if (file < 0) return fail_errno(errc::unsupported, errno, "cannot search for copies of libc without /proc");
   std::array<char, 8192> buffer{};
   std::size_t held = 0;
   for (ssize_t got = 0; (got = ::read(file, buffer.data() + held, buffer.size() - held)) > 0;) {
@@ -78,7 +78,7 @@ result<void> keep_loaded(const loaded_image& own, link_map* map) noexcept {
   const auto open = reinterpret_cast<decltype(&::dlmopen)>(own.symbol("dlmopen"));
   if (::dlinfo(map, RTLD_DI_LMID, &space) != 0 || open == nullptr ||
       open(space, map->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) == nullptr)
-    return fail(errc::unsupported, "another copy of libc cannot be kept loaded");
+    return fail(errc::unsupported, "cannot keep another copy of libc loaded");
   return {};
 }
 

@@ -49,7 +49,7 @@ found_function& at(found_functions& all, function which) noexcept { return all[s
 result<void> find_named(const loaded_image& libc, found_functions& all) noexcept {
   for (const auto& each : names) {
     const auto entry = libc.symbol(each.name);
-    if (entry == 0 && each.needed) return fail(errc::unsupported, "libc lacks a function that has to be hooked");
+    if (entry == 0 && each.needed) return fail(errc::unsupported, "libc lacks a function that must be hooked");
     if (entry != 0) at(all, each.which) = {entry, libc.code_around(entry).text};
   }
   return {};
@@ -67,14 +67,14 @@ loaded_image linker_here() noexcept {
 result<void> find_in_linker(found_functions& all) noexcept {
   const auto linker = linker_here();
   const auto code = linker.code_around(0);
-  if (code.text.bytes.empty()) return fail(errc::unsupported, "the dynamic linker cannot be found");
+  if (code.text.bytes.empty()) return fail(errc::unsupported, "cannot find the dynamic linker");
   Dl_info info{};
   const bool named = ::dladdr(reinterpret_cast<const void*>(linker.base()), &info) != 0 && info.dli_fname != nullptr;
   const auto own = find_linker_functions(code.text, named ? info.dli_fname : "", code.offset);
   at(all, function::linker_munmap) = {own.munmap, code.text};
   at(all, function::linker_mmap) = {own.mmap, code.text};
   at(all, function::linker_mprotect) = {own.mprotect, code.text};
-  if (own.munmap == 0) return fail(errc::unsupported, "the dynamic linker's own munmap cannot be found");
+  if (own.munmap == 0) return fail(errc::unsupported, "cannot find the dynamic linker's own munmap");
   return {};
 }
 
@@ -102,13 +102,13 @@ result<void> stay_loaded() noexcept {
   link_map* map = nullptr;
   const auto* here = reinterpret_cast<const void*>(events::replacements(0).front());
   if (::dladdr1(here, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0 || map == nullptr)
-    return fail(errc::unsupported, "the library that this is part of cannot be found");
+    return fail(errc::unsupported, "cannot find the library that contains pinfold");
   const auto libc = libc_here();
   const auto open = libc.symbol("dlopen"), close = libc.symbol("dlclose");  // glibc 2.34; before that in libdl
   const auto own_dlopen = open != 0 ? reinterpret_cast<decltype(&::dlopen)>(open) : &::dlopen;
   const auto own_dlclose = close != 0 ? reinterpret_cast<decltype(&::dlclose)>(close) : &::dlclose;
   void* const handle = own_dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);  // "": the program
-  if (handle == nullptr) return fail(errc::unsupported, "the library that this is part of cannot be kept loaded");
+  if (handle == nullptr) return fail(errc::unsupported, "cannot keep the library that contains pinfold loaded");
   own_dlclose(handle);
   done.store(true);
   return {};
@@ -118,7 +118,7 @@ namespace {
 
 result<found_functions> find_anew() noexcept {
   const auto libc = libc_here();
-  if (!libc) return fail(errc::unsupported, "no shared glibc in this process");
+  if (!libc) return fail(errc::unsupported, "this process has no shared glibc");
   auto all = find_functions_of(libc);
   if (!all) return all;
   if (auto linked = find_in_linker(*all); !linked) return tl::unexpected(linked.error());
@@ -151,16 +151,16 @@ result<found_functions> find_functions() noexcept {
 
 #else
 
-result<void> stay_loaded() noexcept { return fail(errc::unsupported, "functions are hooked in glibc on x86-64 only"); }
+result<void> stay_loaded() noexcept { return fail(errc::unsupported, "hooks work only in glibc on x86-64"); }
 
 loaded_image libc_here() noexcept { return {}; }
 
 result<found_functions> find_functions_of(const loaded_image& /*libc*/) noexcept {
-  return fail(errc::unsupported, "functions are hooked in glibc on x86-64 only");
+  return fail(errc::unsupported, "hooks work only in glibc on x86-64");
 }
 
 result<found_functions> find_functions() noexcept {
-  return fail(errc::unsupported, "functions are hooked in glibc on x86-64 only");
+  return fail(errc::unsupported, "hooks work only in glibc on x86-64");
 }
 
 #endif

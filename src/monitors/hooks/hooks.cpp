@@ -93,7 +93,7 @@ class hooks final : public invalidation::monitor {
  private:
   // Called without the lock, because it takes the dynamic linker's lock.
   result<void> look_for_copies() noexcept {
-    if (event_log_.process() != process_) return fail(errc::closed, "the hooks are the parent process's");
+    if (event_log_.process() != process_) return fail(errc::closed, "the hooks belong to the parent process");
     const auto times = events::code_mapped();
     libc_copies known;
     {
@@ -115,7 +115,7 @@ class hooks final : public invalidation::monitor {
   // now, because events may have been missed. Nothing is kept until all hooks are in place again, on top of the other
   // library's.
   result<void> regain() noexcept {
-    if (event_log_.process() != process_) return fail(errc::closed, "the hooks are the parent process's");
+    if (event_log_.process() != process_) return fail(errc::closed, "the hooks belong to the parent process");
     const std::lock_guard locked(the_life.load()->mutex);
     const text_lock alone;  // another copy of this library may have been in the middle of a change
     if (works()) return {};
@@ -140,7 +140,8 @@ void prepare_hooks() {
 result<std::unique_ptr<invalidation::monitor>> make_hooks(invalidation::event_log& event_log,
                                                           invalidation::registered_filter& memory) {
   life* const all = life_here();
-  if (all == nullptr) return fail(errc::out_of_resources, "no page that a child finds empty (needs Linux 4.14)");
+  if (all == nullptr)
+    return fail(errc::out_of_resources, "cannot map a page that fork clears in the child (needs Linux 4.14)");
   if (auto kept = stay_loaded(); !kept) return tl::unexpected(kept.error());
   const auto own = own_copy();  // before the lock: constructors, which may get here, hold the dynamic linker's lock
   if (!own) return tl::unexpected(own.error());

@@ -61,7 +61,7 @@ result<code_page*> page_for(new_pages& fresh, const x86_64::text& segment) noexc
     if (page->reached_from(text)) return &*page;
     break;
   }
-  return fail(errc::out_of_resources, "there is no free page near libc's code");
+  return fail(errc::out_of_resources, "no page near libc's code is free");
 }
 
 result<entry_jump> make_one(const found_function& found, std::uintptr_t replacement, std::span<const range> taken,
@@ -163,7 +163,7 @@ result<void> add_step(plan& to, std::size_t which, const found_function& found, 
     next.jump = all_layers[*known][which];
   } else {
     const auto in = free_layer(which, to);
-    if (!in) return fail(errc::unsupported, "other libraries have changed a libc function over ours too often");
+    if (!in) return fail(errc::unsupported, "other libraries have overwritten the hook of a libc function too often");
     auto made = make_one(found, events::replacements(*in)[which], std::span(to.taken).first(to.pads), fresh);
     if (!made) return tl::unexpected(made.error());
     next.in = *in;
@@ -183,11 +183,11 @@ result<void> put_in(const entry_jump& one) noexcept {
     if (target_of(hop) == 0)
       write_unused(one.way.pad, hop, jump);
     else if (!word_change::of(hop, jump).make())  // left over: a thread may just be running it
-      return fail(errc::unsupported, "another library changes the same libc function now");
+      return fail(errc::unsupported, "another library is changing the same libc function");
     all_processors_see_code();
   }
   if (one.change.make()) return {};
-  return fail(errc::unsupported, "another library changes the same libc function now");
+  return fail(errc::unsupported, "another library is changing the same libc function");
 }
 
 // Removes a jump if no library has changed it. Where our short jump leads to a later library's jump, calls go on
@@ -237,7 +237,7 @@ result<void> install(std::span<const found_functions> found, const text_lock& /*
   const auto done = put_in_all(wanted);
   all_processors_see_code();
   if (!done) return done;
-  return lead_to_us(found) ? done : fail(errc::unsupported, "another library changes the same libc function now");
+  return lead_to_us(found) ? done : fail(errc::unsupported, "another library is changing the same libc function");
 }
 
 // The newest goes first, because it lies on top of the others.

@@ -41,7 +41,7 @@ result<code_page> code_page::make(const range& near) noexcept {
     if (away < middle) made.at_ = page_at(middle - away);
     if (made.at_ == 0) made.at_ = page_at(middle + away);
   }
-  if (made.at_ == 0) return fail(errc::out_of_resources, "there is no free page near libc's code");
+  if (made.at_ == 0) return fail(errc::out_of_resources, "no page near libc's code is free");
   return made;
 }
 
@@ -65,7 +65,7 @@ void code_page::append(const x86_64::code& more) noexcept {
 result<void> code_page::make_executable() noexcept {
   if (at_ == 0) return {};
   if (::mprotect(pointer(at_), size, PROT_READ | PROT_EXEC) != 0)
-    return fail_errno(errc::not_permitted, errno, "the system does not let this process make code");
+    return fail_errno(errc::not_permitted, errno, "the system does not allow this process to create code");
   kept_ = true;
   invalidation::note_own_code({at_, at_ + size});
   return {};
@@ -84,7 +84,7 @@ int protect(const range& pages, int protection) noexcept {
 writable_text::writable_text(const range& text) noexcept
     : pages_{text.begin & ~page_mask, (text.end + page_mask) & ~page_mask} {
   if (const auto failed = protect(pages_, PROT_READ | PROT_WRITE | PROT_EXEC); failed != 0)
-    made_ = fail_errno(errc::not_permitted, failed, "the system does not let this process change libc's code");
+    made_ = fail_errno(errc::not_permitted, failed, "the system does not allow this process to change libc's code");
 }
 
 // Also after a failure, which may have come half-way.

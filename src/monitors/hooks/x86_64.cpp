@@ -99,13 +99,14 @@ found_pad find_pad(const text& segment, std::uintptr_t at, std::span<const range
 result<way_in> way_at(const text& segment, std::uintptr_t at, std::span<const range> taken,
                       is_left_over left_over) noexcept {
   instruction first;
-  if (!decode(segment.from(at), first)) return fail(errc::unsupported, "a libc function does not begin with code");
-  if (first.mnemonic == ZYDIS_MNEMONIC_INT3) return fail(errc::unsupported, "a breakpoint stands on a libc function");
+  if (!decode(segment.from(at), first))
+    return fail(errc::unsupported, "cannot decode the first instruction of a libc function");
+  if (first.mnemonic == ZYDIS_MNEMONIC_INT3) return fail(errc::unsupported, "a libc function begins with a breakpoint");
   if (first.length >= jump_size && in_one_word(at, jump_size)) return way_in{at, first.length};
   if (first.length < short_jump_size || !in_one_word(at, short_jump_size))
-    return fail(errc::unsupported, "the first instruction of a libc function is too short to be replaced at once");
+    return fail(errc::unsupported, "the first instruction of a libc function is too short to be replaced atomically");
   const auto found = find_pad(segment, at, taken, left_over);
-  if (found.hop == 0) return fail(errc::unsupported, "there is no room for a jump near a libc function");
+  if (found.hop == 0) return fail(errc::unsupported, "no room for a jump near a libc function");
   return way_in{at, first.length, found.pad, found.hop};
 }
 
@@ -117,7 +118,7 @@ result<way_in> way_behind(const text& segment, std::uintptr_t at) noexcept {
   const bool inside = target >= segment.at && target + jump_size <= segment.end();
   if (inside && in_one_word(target, jump_size) && *segment.from(target).bytes.data() == 0xE9)
     return way_in{target, jump_size};
-  return fail(errc::unsupported, "there is no room for a jump near a libc function");
+  return fail(errc::unsupported, "no room for a jump near a libc function");
 }
 
 std::uintptr_t target_of(const text& from, const instruction& seen) noexcept {
@@ -150,18 +151,18 @@ result<code> moved_branch(const text& from, const instruction& seen) noexcept {
   const bool on_flags = (seen.opcode_map == ZYDIS_OPCODE_MAP_DEFAULT && seen.opcode >> 4U == 7) ||
                         (seen.opcode_map == ZYDIS_OPCODE_MAP_0F && seen.opcode >> 4U == 8);
   if (seen.meta.category == ZYDIS_CATEGORY_COND_BR && on_flags) return moved_condition(seen, target);
-  return fail(errc::unsupported, "a libc function begins with a branch that cannot be moved");
+  return fail(errc::unsupported, "a libc function begins with a branch that cannot be relocated");
 }
 
 result<code> moved_alone(const text& from, const instruction& seen, std::uintptr_t to) noexcept {
-  if (seen.mnemonic == ZYDIS_MNEMONIC_INT3) return fail(errc::unsupported, "a breakpoint stands on a libc function");
+  if (seen.mnemonic == ZYDIS_MNEMONIC_INT3) return fail(errc::unsupported, "a libc function begins with a breakpoint");
   if (seen.raw.imm[0].is_relative != ZYAN_FALSE) return moved_branch(from, seen);
   code made;
   add(made, from.bytes.first(seen.length));
   if ((seen.attributes & ZYDIS_ATTRIB_IS_RELATIVE) == 0) return made;
   const auto shifted = seen.raw.disp.value + distance(to, from.at);
   if (seen.raw.disp.size != 32 || shifted != static_cast<std::int32_t>(shifted))
-    return fail(errc::unsupported, "a libc function begins with an access that cannot be moved");
+    return fail(errc::unsupported, "a libc function begins with a memory access that cannot be relocated");
   const auto disp = static_cast<std::int32_t>(shifted);
   std::memcpy(made.bytes.data() + seen.raw.disp.offset, &disp, sizeof disp);
   return made;
@@ -188,7 +189,7 @@ bool behind_unused(const text& segment, std::uintptr_t at) noexcept {
 result<way_in> find_way_in(const text& segment, std::uintptr_t entry, std::span<const range> taken,
                            is_left_over left_over) noexcept {
   if (entry < segment.at || entry >= segment.end())
-    return fail(errc::unsupported, "a libc function lies outside of its library's code");
+    return fail(errc::unsupported, "a libc function is outside its library's code");
   instruction first;
   const bool guarded = decode(segment.from(entry), first) && first.mnemonic == ZYDIS_MNEMONIC_ENDBR64;
   const auto at = guarded ? entry + first.length : entry;
@@ -201,7 +202,7 @@ result<way_in> find_way_in(const text& segment, std::uintptr_t entry, std::span<
 
 result<code> moved(const text& from, std::uintptr_t to) noexcept {
   instruction seen;
-  if (!decode(from, seen)) return fail(errc::unsupported, "a libc function does not begin with code");
+  if (!decode(from, seen)) return fail(errc::unsupported, "cannot decode the first instruction of a libc function");
   auto made = moved_alone(from, seen, to);
   if (made) add(*made, shortest_jump(to + made->size, from.at + seen.length));
   return made;
@@ -291,7 +292,7 @@ code shortest_jump(std::uintptr_t from, std::uintptr_t to) noexcept {
 namespace pinfold::monitors::x86_64 {
 
 namespace {
-constexpr auto elsewhere = "functions are hooked on x86-64 only, and with Zydis";
+constexpr auto elsewhere = "hooks work only on x86-64, and with Zydis";
 }
 
 result<way_in> find_way_in(const text& /*segment*/, std::uintptr_t /*entry*/, std::span<const range> /*taken*/,

@@ -72,7 +72,7 @@ chosen choose(monitor_choice wanted, bool with_hints) {
   const bool strict = automatic && names == "userfaultfd";
   if (strict) text += ", strict";
   auto hints = with_hints ? hint_allocator() : nullptr;
-  if (with_hints) text += hints != nullptr ? ", allocator hints" : ", no allocator hints: of no effect here";
+  if (with_hints) text += hints != nullptr ? ", allocator hints" : ", no allocator hints: no effect here";
   return {true, std::make_shared<const invalidation::monitor_set>(std::move(members)), std::move(text),
           std::move(hints), strict};
 }

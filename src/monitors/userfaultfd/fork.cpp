@@ -87,7 +87,7 @@ result<void> keep_from_children(const descriptor& uffd, const descriptor& maps) 
     return fail(errc::unsupported, "this process has a userfaultfd monitor already");
   if (const int native = have_handlers(); native != 0) {
     state.store(keeping::nothing, std::memory_order_release);
-    return fail_errno(errc::out_of_resources, native, "no memory to be told of forks");
+    return fail_errno(errc::out_of_resources, native, "no memory to track forks");
   }
   kept = {uffd, maps};
   state.store(keeping::these, std::memory_order_release);

@@ -30,7 +30,7 @@ tl::unexpected<error> refused(int native) noexcept {
     case EINVAL: return fail_errno(errc::unsupported, native, "this kernel's userfaultfd is too old (Linux 6.7)");
     case EPERM:
     case EACCES: return fail_errno(errc::not_permitted, native, "this process may not use userfaultfd");
-    default: return fail_errno(errc::out_of_resources, native, "no userfaultfd to be had");
+    default: return fail_errno(errc::out_of_resources, native, "cannot create a userfaultfd");
   }
 }
 

@@ -17,8 +17,10 @@ using std::chrono::steady_clock;
 tl::unexpected<error> refused(int native) noexcept {
   switch (native) {
     case EBUSY: return fail_errno(errc::unsupported, native, "another userfaultfd watches this memory");
-    case EPERM: return fail_errno(errc::unsupported, native, "a shared mapping of what this process may not write to");
-    case ENOMEM: return fail_errno(errc::out_of_resources, native, "no room for more mappings (vm.max_map_count)");
+    case EPERM:
+      return fail_errno(errc::unsupported, native, "a shared mapping of a file that this process may not write");
+    case ENOMEM:
+      return fail_errno(errc::out_of_resources, native, "the limit on mappings is reached (vm.max_map_count)");
     case EINVAL: return fail_errno(errc::unsupported, native, "the kernel cannot watch this kind of mapping");
     default: return fail_errno(errc::driver_error, native, "the kernel refused to watch the memory");
   }
@@ -60,17 +62,17 @@ void session::end() noexcept {
 }
 
 const char* session::trouble() const noexcept {
-  if (ended_.load(std::memory_order_acquire)) return "it has ended";
-  if (reader_.failed()) return "its events could not be read";
+  if (ended_.load(std::memory_order_acquire)) return "the monitor has ended";
+  if (reader_.failed()) return "cannot read the events of userfaultfd";
   const bool complete =
       !lost_.load(std::memory_order_acquire) && descriptor_.is_this() && (maps_.number < 0 || maps_.is_this());
-  return complete ? nullptr : "the program closed its descriptor";
+  return complete ? nullptr : "the program closed the userfaultfd descriptor";
 }
 
 result<void> session::watch(const range& pages) noexcept {
   if (has_failed()) return fail(errc::closed, "the userfaultfd monitor has failed");
   const auto under = mappings_under(maps_, pages);
-  if (under.known ? !under.whole : !is_mapped(pages)) return fail(errc::invalid_range, "memory that is not mapped");
+  if (under.known ? !under.whole : !is_mapped(pages)) return fail(errc::invalid_range, "the memory is not mapped");
   int native = start_watching(descriptor_.number, under.all);
   if (native != 0 && under.all != pages)  // the mappings around the pages may have changed since
     native = start_watching(descriptor_.number, pages);

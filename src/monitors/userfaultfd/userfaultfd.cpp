@@ -31,7 +31,7 @@ class userfaultfd final : public invalidation::monitor {
 
   [[nodiscard]] const char* name() const noexcept override { return "userfaultfd"; }
   [[nodiscard]] result<void> watch(const range& pages) noexcept override {
-    if (!here()) return fail(errc::closed, "the userfaultfd monitor is the parent process's");
+    if (!here()) return fail(errc::closed, "the userfaultfd monitor belongs to the parent process");
     return current().watch(pages);
   }
   void wait_for_events() noexcept override {
@@ -39,10 +39,10 @@ class userfaultfd final : public invalidation::monitor {
   }
   [[nodiscard]] bool works() const noexcept override { return here() && current().trouble() == nullptr; }
   [[nodiscard]] const char* why_not() const noexcept override {
-    if (!here()) return "it is the parent process's";
+    if (!here()) return "the monitor belongs to the parent process";
     if (const char* const refusal = refusal_.load(std::memory_order_acquire); refusal != nullptr) return refusal;
     const char* const trouble = current().trouble();
-    return trouble != nullptr ? trouble : "it has failed";
+    return trouble != nullptr ? trouble : "the monitor has failed";
   }
 
  protected:

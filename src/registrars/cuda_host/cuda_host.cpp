@@ -28,7 +28,7 @@ struct cuda_host_registrar::state {
 
 namespace {
 
-constexpr auto overlap_text = "overlaps what is registered with CUDA";
+constexpr auto overlap_text = "the range overlaps memory registered with CUDA";
 
 bool is_gone(const registered& one) noexcept { return one.in->is_over(one.life); }
 
@@ -42,7 +42,7 @@ error refusal(status answer) noexcept {
   if (answer == status::host_memory_already_registered)
     return cuda::as_error(answer, overlap_text, errc::already_mapped);
   if (answer == status::invalid_value)
-    return cuda::as_error(answer, "memory that the driver cannot lock", errc::invalid_range);
+    return cuda::as_error(answer, "the driver cannot lock this memory", errc::invalid_range);
   return cuda::as_error(answer, "the driver refuses to register the memory");
 }
 

@@ -12,7 +12,7 @@ using cuda::status;
 
 namespace {
 
-constexpr auto several = "more than one allocation: register each by itself";
+constexpr auto several = "the range spans several allocations: register each separately";
 
 result<cuda_identity> identity_of_segment(const cuda::driver_table& calls, range memory) noexcept {
   const auto segment = cuda::segment_at(calls, memory.begin);
@@ -28,9 +28,9 @@ result<cuda_identity> identify_cuda_memory(range memory) noexcept {
   if (!there) return tl::unexpected(there.error());
   const auto facts = cuda::facts_of(**there, memory.begin);
   if (!facts) return tl::unexpected(facts.error());
-  if (facts->managed) return fail(errc::unsupported, "managed memory moves between host and device");
+  if (facts->managed) return fail(errc::unsupported, "managed memory is unsupported: it moves between host and device");
   if (facts->type != cuda::memory_type::device_memory)
-    return fail(errc::unsupported, "memory of the host: a cache without cuda_memory is for that");
+    return fail(errc::unsupported, "host memory: use a cache without cuda_memory");
   if (facts->is_mapped_by_application()) return identity_of_segment(**there, memory);
   if (memory.end > facts->base + facts->size) return fail(errc::invalid_range, several);
   return cuda_identity{facts->buffer_id, 0};

@@ -30,12 +30,15 @@ constexpr const char* another_thread = "the ring takes registrations from its ow
 error as_error(int native) noexcept {
   switch (native) {
     case ENOMEM:
-    case EAGAIN: return {errc::out_of_resources, native_kind::posix, native, "no room in the locked-memory limit"};
+    case EAGAIN:
+      return {errc::out_of_resources, native_kind::posix, native,
+              "the locked-memory limit is reached (RLIMIT_MEMLOCK)"};
     case EFAULT:
-      return {errc::invalid_range, native_kind::posix, native, "memory that the kernel cannot pin for writing"};
+      return {errc::invalid_range, native_kind::posix, native, "the kernel cannot pin this memory for writing"};
     case EOPNOTSUPP: return {errc::unsupported, native_kind::posix, native, "the kernel cannot pin pages of this file"};
     case EEXIST: return {errc::not_permitted, native_kind::posix, native, another_thread};
-    case EACCES: return {errc::not_permitted, native_kind::posix, native, "the ring's restrictions forbid it"};
+    case EACCES:
+      return {errc::not_permitted, native_kind::posix, native, "the ring's restrictions forbid registering buffers"};
     default: return {errc::driver_error, native_kind::posix, native, "the kernel refused to change the buffer table"};
   }
 }
@@ -44,8 +47,9 @@ error refused_table(int native) noexcept {
   switch (native) {
     case EBUSY: return {errc::in_use_conflict, native_kind::posix, native, "the ring has buffers registered already"};
     case EEXIST: return {errc::not_permitted, native_kind::posix, native, another_thread};
-    case EACCES: return {errc::not_permitted, native_kind::posix, native, "the ring's restrictions forbid it"};
-    case EINVAL: return {errc::unsupported, native_kind::posix, native, "no sparse buffer tables before Linux 5.19"};
+    case EACCES:
+      return {errc::not_permitted, native_kind::posix, native, "the ring's restrictions forbid registering buffers"};
+    case EINVAL: return {errc::unsupported, native_kind::posix, native, "sparse buffer tables need Linux 5.19"};
     case ENOMEM: return {errc::out_of_resources, native_kind::posix, native, "no memory for a buffer table"};
     default: return {errc::driver_error, native_kind::posix, native, "the kernel refused a buffer table"};
   }
@@ -117,7 +121,7 @@ io_uring_registrar::~io_uring_registrar() = default;
 
 result<io_uring_registrar> io_uring_registrar::create(::io_uring* ring, io_uring_registrar_options options) noexcept
     try {
-  if (ring == nullptr) return fail(errc::invalid_argument, "a ring is needed");
+  if (ring == nullptr) return fail(errc::invalid_argument, "the ring must not be null");
   constexpr unsigned most = 16384;  // IORING_MAX_REG_BUFFERS
   int refused = -EINVAL;
   for (unsigned wanted = options.slots == 0 ? most : options.slots; wanted > 0;

@@ -120,18 +120,19 @@ libfabric_registrar::~libfabric_registrar() = default;
 
 result<libfabric_registrar> libfabric_registrar::create(::fid_domain* domain, const ::fi_info* info,
                                                         libfabric_registrar_options options) noexcept try {
-  if (domain == nullptr) return fail(errc::invalid_argument, "a domain is needed");
+  if (domain == nullptr) return fail(errc::invalid_argument, "the domain must not be null");
   const auto rules = libfabric_rules_of(info);
   if (!rules) return tl::unexpected(rules.error());
   if (rules->endpoint && options.endpoint == nullptr)
-    return fail(errc::invalid_argument,
-                "the domain's memory regions are of an endpoint (FI_MR_ENDPOINT): none is given");
+    return fail(
+        errc::invalid_argument,
+        "the domain's memory regions need an endpoint (FI_MR_ENDPOINT): set libfabric_registrar_options::endpoint");
   if (options.device_of && !rules->device_memory)
-    return fail(errc::unsupported, "the domain was opened without memory of devices (FI_HMEM)");
+    return fail(errc::unsupported, "the domain was opened without device memory (FI_HMEM)");
   if (!options.accept_second_cache && libfabric_caches_too(info))
     return fail(errc::unsupported,
-                "libfabric has a registration cache too, which undoes rights and withdrawn keys: "
-                "turn_off_libfabric_cache() before the first fi_getinfo, or accept_second_cache");
+                "libfabric's own registration cache breaks rights and withdrawn keys: call turn_off_libfabric_cache() "
+                "before the first fi_getinfo, or set accept_second_cache");
   return libfabric_registrar(std::make_unique<state>(domain, std::move(options), *rules));
 } catch (const std::bad_alloc&) {
   return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the registrar");
@@ -171,12 +172,12 @@ result<libfabric_registrar::registration_type> libfabric_registrar::open(range m
   state_->regions_now.fetch_add(1, std::memory_order_relaxed);
   return state_->described(made, what);
 } catch (const std::bad_alloc&) {
-  return fail_errno(errc::out_of_resources, ENOMEM, "no memory to note the key");
+  return fail_errno(errc::out_of_resources, ENOMEM, "no memory to record the key");
 }
 
 result<void> libfabric_registrar::close(const registration_type& registration) noexcept {
   if (!state_) return moved_away();
-  if (registration.mr == nullptr) return fail(errc::invalid_argument, "this is not a registration");
+  if (registration.mr == nullptr) return fail(errc::invalid_argument, "the registration has no memory region");
   const int refused = fi_close(&registration.mr->fid);
   if (libfabric::stays_open(refused)) return tl::unexpected(libfabric::refused_close(-refused));
   if (refused == 0 && !state_->rules.provider_keys) state_->keys.give_back(registration.key);

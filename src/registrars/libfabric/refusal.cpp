@@ -23,16 +23,16 @@ error refused_open(int native, bool many) noexcept {
     case FI_EAGAIN:
     case no_region_left:
       return make(errc::out_of_resources, native,
-                  many ? "the domain has room for no more memory regions (mr_cnt)"
-                       : "no memory for the registration, or a limit on memory regions or on locked memory is met");
-    case FI_EFAULT: return make(errc::invalid_range, native, "memory that cannot be registered with these rights");
+                  many ? "the domain's limit on memory regions is reached (mr_cnt)"
+                       : "no memory for the registration, or the limit on memory regions or locked memory is reached");
+    case FI_EFAULT: return make(errc::invalid_range, native, "the memory cannot be registered with these rights");
     case FI_EPERM:
     case FI_EACCES: return make(errc::not_permitted, native, "this process may not register memory with the domain");
     case FI_ENOSYS:
     case FI_EOPNOTSUPP:
     case FI_EBADFLAGS: return make(errc::unsupported, native, "the provider cannot register such memory");
-    case FI_EKEYREJECTED: return make(errc::unsupported, native, "the provider does not take the keys of its domain");
-    case FI_ENOKEY: return make(errc::in_use_conflict, native, "others at the domain hold the keys (FI_ENOKEY)");
+    case FI_EKEYREJECTED: return make(errc::unsupported, native, "the provider rejects the keys of its domain");
+    case FI_ENOKEY: return make(errc::in_use_conflict, native, "other users of the domain hold the keys (FI_ENOKEY)");
     case FI_EIO:
     case FI_ENODEV: return make(errc::driver_error, native, "the fabric's device was removed, or failed");
     default: return make(errc::driver_error, native, "the provider refused to register the memory");

@@ -40,13 +40,13 @@ access_flags access_with(std::uint64_t capabilities) noexcept {
 
 result<libfabric_rules> libfabric_rules_of(const ::fi_info* info) noexcept {
   if (info == nullptr || info->domain_attr == nullptr)
-    return fail(errc::invalid_argument, "the fi_info that the domain was opened with is needed");
+    return fail(errc::invalid_argument, "the fi_info must be the one that the domain was opened with, not null");
   const auto& domain = *info->domain_attr;
   const unsigned mode = mode_of(*info);
   if ((mode & FI_MR_RAW) != 0 || domain.mr_key_size > sizeof(std::uint64_t))
-    return fail(errc::unsupported, "the domain has raw keys (FI_MR_RAW), which peers would have to map");
+    return fail(errc::unsupported, "the domain has raw keys (FI_MR_RAW), which peers must map");
   if ((mode & FI_MR_MMU_NOTIFY) != 0)
-    return fail(errc::unsupported, "the domain wants to be told when pages come (FI_MR_MMU_NOTIFY)");
+    return fail(errc::unsupported, "the domain needs notifications of new pages (FI_MR_MMU_NOTIFY)");
   return libfabric_rules{
       .local = (mode & FI_MR_LOCAL) != 0,
       .virtual_addresses = (mode & FI_MR_VIRT_ADDR) != 0,

@@ -26,8 +26,8 @@ error error_of(const mlocks::refusal& why) noexcept {
   const int native = why.native;
   if (native == EPERM) return {errc::not_permitted, native_kind::posix, native, "this process may not lock memory"};
   if (native == EAGAIN || why.over_limit)
-    return {errc::out_of_resources, native_kind::posix, native, "no room in the locked-memory limit"};
-  if (native == ENOMEM) return {errc::invalid_range, native_kind::posix, native, "memory that cannot be accessed"};
+    return {errc::out_of_resources, native_kind::posix, native, "the locked-memory limit is reached (RLIMIT_MEMLOCK)"};
+  if (native == ENOMEM) return {errc::invalid_range, native_kind::posix, native, "the memory cannot be accessed"};
   return {errc::driver_error, native_kind::posix, native, "the kernel refused to lock the memory"};
 }
 
@@ -46,7 +46,7 @@ struct mlock_registrar::state {
 
   [[nodiscard]] result<void> usable() const noexcept {
     if (table.is_of_this_process()) return {};
-    return fail(errc::closed, "this registrar belongs to the process that forked this one");
+    return fail(errc::closed, "this registrar belongs to the parent process");
   }
 
   void add(mlocks::range_list::node&& one) noexcept {

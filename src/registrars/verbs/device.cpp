@@ -29,10 +29,10 @@ bool verbs::is_gone(::ibv_context* context) noexcept {
 }
 
 result<verbs_capabilities> verbs_capabilities_of(::ibv_context* context) noexcept {
-  if (context == nullptr) return fail(errc::invalid_argument, "a device's context is needed");
+  if (context == nullptr) return fail(errc::invalid_argument, "the device context must not be null");
   ibv_device_attr_ex answer{};
   if (const int refused = ask(context, answer); refused != 0)
-    return fail_errno(errc::driver_error, refused, "the device does not tell its limits");
+    return fail_errno(errc::driver_error, refused, "cannot query the limits of the device");
   const auto& basic = answer.orig_attr;
   const auto paging = answer.odp_caps.general_caps;
   return verbs_capabilities{

@@ -13,8 +13,8 @@ constexpr const char* device_gone = "the RDMA device was removed, or failed";
 
 // One errno stands for three limits, and closing other regions helps against each. The message tells people which.
 const char* what_ran_out(std::size_t pinned, bool full) noexcept {
-  if (exceeds_memlock(pinned)) return "no room in the locked-memory limit (RLIMIT_MEMLOCK)";
-  if (full) return "the device has room for no more memory regions (max_mr)";
+  if (exceeds_memlock(pinned)) return "the locked-memory limit is reached (RLIMIT_MEMLOCK)";
+  if (full) return "the device's limit on memory regions is reached (max_mr)";
   return "no memory for the registration, or other processes hold all memory regions of the device";
 }
 
@@ -26,7 +26,7 @@ error refused_open(int native, std::size_t pinned, bool full) noexcept {
     case EAGAIN:
     case ENOSPC: return {errc::out_of_resources, native_kind::posix, native, what_ran_out(pinned, full)};
     case EFAULT:
-      return {errc::invalid_range, native_kind::posix, native, "memory that the kernel cannot pin with these rights"};
+      return {errc::invalid_range, native_kind::posix, native, "the kernel cannot pin this memory with these rights"};
     case EOPNOTSUPP: return {errc::unsupported, native_kind::posix, native, "the device cannot register such memory"};
     case EPERM:
     case EACCES:

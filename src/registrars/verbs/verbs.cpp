@@ -31,7 +31,7 @@ access_flags access_on(const verbs_capabilities& device, verbs_paging paging) no
 result<void> check_paging(const verbs_capabilities& device, verbs_paging wanted) noexcept {
   const bool can = wanted == verbs_paging::pinned || (device.on_demand_paging && wanted == verbs_paging::on_demand) ||
                    (device.implicit_on_demand_paging && wanted == verbs_paging::implicit);
-  if (!can) return fail(errc::unsupported, "the device does not have this kind of on-demand paging");
+  if (!can) return fail(errc::unsupported, "the device does not support this kind of on-demand paging");
   return {};
 }
 
@@ -107,13 +107,13 @@ verbs_registrar& verbs_registrar::operator=(verbs_registrar&&) noexcept = defaul
 verbs_registrar::~verbs_registrar() = default;
 
 result<verbs_registrar> verbs_registrar::create(::ibv_pd* domain, verbs_registrar_options options) noexcept try {
-  if (domain == nullptr) return fail(errc::invalid_argument, "a protection domain is needed");
+  if (domain == nullptr) return fail(errc::invalid_argument, "the protection domain must not be null");
   const auto device = verbs_capabilities_of(domain->context);
   if (!device) return tl::unexpected(device.error());
   if (auto can = check_paging(*device, options.paging); !can) return tl::unexpected(can.error());
   const bool implicit = options.paging == verbs_paging::implicit;
   if (implicit && options.dma_buf_of)
-    return fail(errc::unsupported, "one region for the whole address space has no memory of devices (dma_buf_of)");
+    return fail(errc::unsupported, "a region for the whole address space cannot hold device memory (dma_buf_of)");
   auto made = std::make_unique<state>(domain, std::move(options), *device);
   if (implicit)
     if (auto all = made->register_everything(); !all) return tl::unexpected(all.error());
@@ -150,7 +150,7 @@ result<verbs_registrar::registration_type> verbs_registrar::open(range memory, a
 
 result<void> verbs_registrar::close(const registration_type& registration) noexcept {
   if (!state_) return moved_away();
-  if (registration.mr == nullptr) return fail(errc::invalid_argument, "this is not a registration");
+  if (registration.mr == nullptr) return fail(errc::invalid_argument, "the registration has no memory region");
   if (registration.mr == state_->everything) return {};
   const int native = ::ibv_dereg_mr(registration.mr);
   // Removing a device destroys all its objects: the pages are free, though libibverbs keeps its record.

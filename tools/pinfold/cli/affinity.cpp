@@ -9,7 +9,7 @@ namespace tool {
 pinfold::result<std::vector<int>> allowed_cpus() {
   cpu_set_t set;
   if (::sched_getaffinity(0, sizeof set, &set) != 0) {
-    return pinfold::fail_errno(pinfold::errc::unsupported, errno, "cannot read which CPUs may be used");
+    return pinfold::fail_errno(pinfold::errc::unsupported, errno, "cannot read the CPUs that this process may use");
   }
   std::vector<int> cpus;
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
@@ -23,7 +23,7 @@ pinfold::result<void> run_only_on(int cpu) noexcept {
   CPU_ZERO(&set);
   CPU_SET(cpu, &set);
   if (::sched_setaffinity(0, sizeof set, &set) != 0) {
-    return pinfold::fail_errno(pinfold::errc::unsupported, errno, "cannot pin to that CPU");
+    return pinfold::fail_errno(pinfold::errc::unsupported, errno, "cannot pin the thread to this CPU");
   }
   return {};
 }

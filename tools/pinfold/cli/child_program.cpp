@@ -67,7 +67,7 @@ pid_t start_program(std::string path, std::vector<std::string> given, int output
 
 finished_program run_program(std::string path, std::vector<std::string> arguments, std::chrono::seconds limit) {
   std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw failure("cannot be run: there is no pipe");
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw failure("cannot be run: cannot create a pipe");
   const descriptor reading(ends[0]);
   pid_t child = 0;
   {
@@ -79,13 +79,13 @@ finished_program run_program(std::string path, std::vector<std::string> argument
   finished_program seen;
   while (::waitpid(child, &seen.status, 0) < 0 && errno == EINTR) {
   }
-  if (!output) throw failure(fmt::format("was ended, as it took longer than {} s", limit.count()));
+  if (!output) throw failure(fmt::format("was killed because it took longer than {} s", limit.count()));
   seen.output = *output;
   return seen;
 }
 
 std::string ending_of(int status) {
-  if (WIFSIGNALED(status)) return fmt::format("was ended by signal {}", WTERMSIG(status));
+  if (WIFSIGNALED(status)) return fmt::format("was killed by signal {}", WTERMSIG(status));
   return fmt::format("exited with {}", WEXITSTATUS(status));
 }
 

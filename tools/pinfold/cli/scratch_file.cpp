@@ -20,7 +20,7 @@ namespace {
 constexpr std::size_t piece = std::size_t{4} << 20;
 
 std::string words_for(int native) {
-  return pinfold::describe({pinfold::errc::driver_error, pinfold::native_kind::posix, native, "the system refuses"});
+  return pinfold::describe({pinfold::errc::driver_error, pinfold::native_kind::posix, native, "the system refused"});
 }
 
 void check_room(const std::string& directory, std::size_t bytes) {
@@ -30,7 +30,7 @@ void check_room(const std::string& directory, std::size_t bytes) {
   const auto room = static_cast<std::size_t>(found.f_bavail) * found.f_frsize;
   if (bytes > room)
     throw usage_failure(
-        fmt::format("--dir {}: {} are free, {} are needed", directory, size_text(room), size_text(bytes)));
+        fmt::format("--dir {}: {} are free, but {} are needed", directory, size_text(room), size_text(bytes)));
 }
 
 // For file systems without O_TMPFILE: makes a file with a name, and removes the name at once.
@@ -56,7 +56,7 @@ scratch_file::scratch_file(const std::string& directory, std::size_t bytes) {
   direct_ = descriptor_ >= 0;
   if (!direct_ && errno == EINVAL) descriptor_ = open_unnamed(directory, 0);
   if (descriptor_ < 0)
-    throw usage_failure(fmt::format("--dir {}: cannot make a file: {}", directory, words_for(errno)));
+    throw usage_failure(fmt::format("--dir {}: cannot create a file: {}", directory, words_for(errno)));
 }
 
 scratch_file::~scratch_file() {

@@ -37,11 +37,12 @@ pinfold::cache_options options_of_environment() { return checked(pinfold::option
 void cache_flags::add_to(CLI::App& command) {
   auto* keep = command.add_flag_callback("--retain", [this] { retain_ = true; }, "keep unused registrations");
   command.add_flag_callback(
-             "--no-retain", [this] { retain_ = false; }, "close registrations with their last use")
+             "--no-retain", [this] { retain_ = false; }, "close registrations at their last release")
       ->excludes(keep);
-  command.add_option("--max-bytes", max_bytes_, "budget: most bytes registered at any time, as 64M or unlimited");
-  command.add_option("--max-count", max_count_, "budget: most registrations open at any time, or unlimited");
-  command.add_option("--when-full", when_full_, "budget used up and nothing idle: fail, wait or bypass");
+  command.add_option("--max-bytes", max_bytes_, "budget: maximum bytes registered at any time, e.g. 64M or unlimited");
+  command.add_option("--max-count", max_count_, "budget: maximum registrations open at any time, or unlimited");
+  command.add_option("--when-full", when_full_,
+                     "when the budget is used up and no registration is idle: fail, wait or bypass");
 }
 
 pinfold::cache_options cache_flags::resolve() const {

@@ -19,7 +19,7 @@ constexpr std::size_t smallest_message = 8;  // room for one word of the content
 std::size_t parse_one_size(std::string_view text) {
   const auto size = pinfold::parse_size(text);
   if (!size) throw usage_failure(fmt::format("'{}' is not a size: {}", text, size.error().message));
-  if (*size < smallest_message) throw usage_failure(fmt::format("'{}': 8 bytes at least are needed", text));
+  if (*size < smallest_message) throw usage_failure(fmt::format("'{}' is too small: the minimum is 8 bytes", text));
   return *size;
 }
 

@@ -21,7 +21,7 @@ constexpr auto kind = pinfold::cuda_memory_kind::allocation;
 
 struct cuda_stage {
   cuda_peer peer{0};
-  gpu device = need(gpu::start(0), "no GPU memory here");
+  gpu device = need(gpu::start(0), "GPU memory is unavailable");
   gpu_target into{device, "device", bytes};
   gpu_cache cache{pinfold::cuda_ipc_importer{}, {.name = "demo"}};
   std::uint64_t checked = 0;
@@ -38,7 +38,7 @@ struct cuda_stage {
 
   bool holds(const gpu_message& expected) {
     checked += bytes;
-    return need(into.holds(bytes, expected.seed), "cannot look at what was copied");
+    return need(into.holds(bytes, expected.seed), "cannot read the copied bytes");
   }
 
   void read_and_check(gpu_reader& how, const gpu_message& wanted) {
@@ -52,9 +52,9 @@ struct cuda_stage {
 
 // The scene shows what a real driver leaves undefined.
 void require_emulation() {
-  if (!pinfold::cuda_devices()) throw failure("no CUDA driver: " + pinfold::cuda_driver_text());
+  if (!pinfold::cuda_devices()) throw failure("the CUDA driver is unavailable: " + pinfold::cuda_driver_text());
   const auto facts = cuda_facts();
-  if (!facts.at("emulated").get<bool>()) throw failure("not the emulation, but " + cuda_line(facts, 0));
+  if (!facts.at("emulated").get<bool>()) throw failure("the library is not the emulation, but " + cuda_line(facts, 0));
 }
 
 void choose_library(const std::string& library) {
@@ -91,8 +91,8 @@ void show_stale(cuda_stage& stage) {
   need(importer.close(kept.mapping), "cannot close the peer's memory");
   print_ok("by address",
            fmt::format("without the cache: the peer freed its buffer, allocated again, got the same address {:#x}, and "
-                       "wrote new bytes; a mapping kept for that address reads the OLD ones, without any error: "
-                       "this is what has to be prevented (a real driver calls such a read undefined)",
+                       "wrote new bytes; a mapping kept for that address reads the OLD bytes, without any error: a "
+                       "cache must prevent this (for a real driver, such a read is undefined)",
                        old.handle.base),
            stage.take_checked());
   need(stage.peer.free(fresh), "the peer cannot free");
@@ -105,7 +105,7 @@ void show_noticed(cuda_stage& stage, gpu_reader& reader) {
   const auto fresh = stage.replace(old);
   stage.read_and_check(reader, fresh);
   const auto after = stage.cache.statistics();
-  require(after.invalid == before.invalid + 1, "the cache saw that the handle is another");
+  require(after.invalid == before.invalid + 1, "the cache detected the new handle");
   require(after.opens == before.opens + 1, "the cache opened the new memory");
   const auto refused = stage.cache.acquire(old.peer, old.handle, old.handle.base, bytes);
   require(!refused && refused.error() == pinfold::errc::stale_handle, "the freed buffer's handle is refused");
@@ -138,7 +138,7 @@ void show_cuda(const std::string& library) {
   show_stale(stage);
   show_noticed(stage, *reader);
   show_end(stage);
-  fmt::print("\nAll as it should be.\n");
+  fmt::print("\nAll checks passed.\n");
 }
 
 }  // namespace tool

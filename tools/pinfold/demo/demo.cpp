@@ -41,7 +41,7 @@ int play(pinfold::memfd_via via) {
   fmt::print("\nThis process's own memory, registered with io_uring and written to a file\n\n");
   show_local();
   fmt::print("\nCounters of the messages' cache\n\n{}", paragraph("  ", pinfold::describe(stage.counters())));
-  fmt::print("\nEvery byte and every counter is as it should be. Times are this run's, and prove nothing.\n");
+  fmt::print("\nEvery byte and every counter is correct. The times are of this run only, and are no benchmark.\n");
   return 0;
 }
 
@@ -55,10 +55,10 @@ int play_emulated(const std::string& library) {
 
 void add_demo(CLI::App& app, action& chosen) {
   auto options = std::make_shared<demo_options>();
-  auto* command = app.add_subcommand("demo", "Shows on real processes what the cache does, and checks every byte");
+  auto* command = app.add_subcommand("demo", "Shows with real processes what the cache does, and checks every byte");
   add_via(*command, options->via, {"auto", "pidfd", "scm"});
   auto* emulated = command->add_flag("--emulated", options->emulated,
-                                     "GPU memory instead, over pinfold's emulation of the CUDA driver");
+                                     "use GPU memory instead, over pinfold's emulation of the CUDA driver");
   emulated->excludes(command->get_option("--via"));
   command->add_option("--library", options->library, "path of the emulation [PINFOLD_CUDA_LIBRARY]")->needs(emulated);
   command->callback([options, &chosen] {

@@ -27,7 +27,7 @@ constexpr std::size_t part_bytes = 64 * kib;
 class file_in_memory {
  public:
   file_in_memory() : descriptor_(::memfd_create("pinfold-demo", MFD_CLOEXEC)) {
-    if (descriptor_ < 0) throw failure("cannot make a file in memory");
+    if (descriptor_ < 0) throw failure("cannot create a file in memory");
   }
   file_in_memory(const file_in_memory&) = delete;
   file_in_memory& operator=(const file_in_memory&) = delete;
@@ -98,8 +98,8 @@ void show_hits_inside(local_stage& stage) {
   require(hits == buffer_bytes / part_bytes, "each part was found inside the whole");
   require(stage.cache.backend().calls() == calls, "no part was registered again");
   print_ok("hit inside",
-           fmt::format("1 MiB registered once; {} parts of 64 KiB inside it written to a file: {} hits, "
-                       "no call of the kernel to register",
+           fmt::format("1 MiB registered once; {} parts of 64 KiB inside this buffer written to a file: {} hits, no "
+                       "further registration by the kernel",
                        hits, hits),
            2 * buffer_bytes);
   stage.cache.invalidate(memory.data(), memory.size());
@@ -131,10 +131,12 @@ void show_stale(local_stage& blind) {
   require(write_replaced(blind, false) == written::old_bytes, "without notice, the device writes the old pages");
   print_ok("without notice",
            "no monitor. The buffer was unmapped and its address mapped again without telling the cache; the program "
-           "wrote new bytes there, and the kernel wrote the OLD ones to the file: this is what has to be prevented",
+           "wrote new bytes to the address, and the kernel wrote the OLD bytes to the file: a cache must prevent this",
            2 * part_bytes);
   require(write_replaced(blind, true) == written::new_bytes, "with invalidate, the device writes the new pages");
-  print_ok("invalidate", "the same again, with cache.invalidate() before: registered anew, and the new bytes arrived",
+  print_ok("invalidate",
+           "the same again, but with cache.invalidate() first: the cache registered the new pages, and the new bytes "
+           "arrived",
            2 * part_bytes);
 }
 
@@ -149,10 +151,9 @@ void show_monitors(local_stage& watched) {
   const auto after = watched.cache.statistics();
   require(after.misses_invalidated == before.misses_invalidated + 1, "the cache registered the new pages");
   print_ok("a stale byte caught",
-           fmt::format(
-               "the same once more, without invalidate(), with the default monitors ({}): the cache knew that the old "
-               "pages were gone, registered the new ones, and the new bytes arrived",
-               who),
+           fmt::format("the same once more, without invalidate(), with the default monitors ({}): the cache detected "
+                       "that the old pages were unmapped, registered the new pages, and the new bytes arrived",
+                       who),
            2 * part_bytes);
 }
 
@@ -160,7 +161,7 @@ latency time_writes(uring& ring, const file_in_memory& file, const char* subject
   constexpr std::size_t count = 4;
   constexpr std::size_t writes = 500;
   const auto how = need(make_io_subject(subject, ring, {count, part_bytes, pinfold::page_kind::plain, {}}),
-                        "cannot have registered buffers");
+                        "cannot use registered buffers");
   nanoseconds samples;
   for (std::size_t i = 0; i < writes; ++i) {
     const auto number = i % count;
@@ -186,12 +187,12 @@ void show_times(uring& ring) {
   fmt::print("\n{}", table({size("write", "size"), words("buffer", "subject"), number("writes", "iterations", 1, 0),
                             number("p50[us]", "p50_ns", 1e-3, 2), number("p99[us]", "p99_ns", 1e-3, 2)},
                            rows));
-  fmt::print("\n{}",
-             paragraph("  ",
-                       "The file is in memory: such a write is a copy, and pinning the pages of a buffer is a small "
-                       "part of it, so that a registered buffer gains little here. What registering for each I/O costs "
-                       "is between the rows per I/O and the others. Files on devices that move the bytes themselves: "
-                       "pinfold perf io"));
+  fmt::print(
+      "\n{}",
+      paragraph("  ",
+                "The file is in memory: a write to it is a copy, and pinning the pages of a buffer takes a small part "
+                "of that time, so a registered buffer gains little here. The cost of registering for each I/O is the "
+                "difference between the rows per I/O and the others. For files on devices with DMA: pinfold perf io"));
 }
 
 // Returns the error of registering a buffer on this machine, if any: io_uring is often forbidden, and memory limits can

@@ -69,10 +69,10 @@ void require_reuse(const pinfold::statistics& off, const pinfold::statistics& on
 void require_sharp_check() {
   std::array<std::byte, 100> bytes{};
   fill(bytes, 1);
-  require(holds(bytes, 1) && !holds(bytes, 2), "the check tells one message from another");
+  require(holds(bytes, 1) && !holds(bytes, 2), "the check distinguishes one message from another");
   for (auto& byte : bytes) {
     byte ^= std::byte{1};
-    require(!holds(bytes, 1), "the check sees one changed bit");
+    require(!holds(bytes, 1), "the check detects one changed bit");
     byte ^= std::byte{1};
   }
 }
@@ -84,9 +84,10 @@ void explain_losses(const json& rows) {
     if (row.at("speedup").get<double>() < least_gain)
       sizes += (sizes.empty() ? "" : ", ") + size_text(row.at("size").get<std::size_t>());
   if (sizes.empty()) return;
-  fmt::print("{}", paragraph("  ", "no gain at " + sizes +
-                                       ": the copy itself takes the time there, and differs from run to run by what "
-                                       "else this machine does"));
+  fmt::print(
+      "{}",
+      paragraph("  ", "no gain at " + sizes +
+                          ": the copy takes most of the time at this size, and varies with the load of this machine"));
 }
 
 }  // namespace

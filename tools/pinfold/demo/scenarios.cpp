@@ -27,14 +27,14 @@ std::string reallocated(demo_stage& stage) {
   stage.read_and_check(fresh);
   const auto after = stage.counters();
   require(fresh.handle.base == old.handle.base, "the peer got the same address again");
-  require(after.invalid == before.invalid + 1, "the cache saw that the handle is another");
+  require(after.invalid == before.invalid + 1, "the cache detected the new handle");
   require(after.misses_invalidated == before.misses_invalidated + 1, "the cache opened the new memory");
   const auto refused = stage.cache().acquire(old.peer, old.handle, old.handle.base, old.size);
   require(!refused && refused.error() == pinfold::errc::stale_handle, "the freed buffer's handle is refused");
   stage.read_and_check(fresh);
   return fmt::format(
-      "peer 0 freed 64 KiB and got the same address {:#x} again; the cache saw the other handle "
-      "(invalid +1) and read the new bytes; the old handle is refused (stale_handle)",
+      "peer 0 freed 64 KiB and got the same address {:#x} again; the cache detected the new handle (invalid +1) and "
+      "read the new bytes; the old handle is refused (stale_handle)",
       old.handle.base);
 }
 
@@ -51,11 +51,11 @@ std::string regrown(demo_stage& stage) {
   stage.read_and_check(large, 32 * kib);
   stage.read_and_check(large);
   const auto after = stage.counters();
-  require(after.conflicts == before.conflicts + 1, "the driver said already mapped, and one idle entry was closed");
+  require(after.conflicts == before.conflicts + 1, "the driver returned already_mapped, and one idle entry was closed");
   require(after.failed_opens > before.failed_opens, "the driver refused the first open");
   return fmt::format(
-      "peer 1 replaced 32 KiB by 64 KiB at the same base {:#x}; the driver said already_mapped, the cache "
-      "closed the one entry in the way (conflicts +1) and opened again",
+      "peer 1 replaced 32 KiB by 64 KiB at the same base {:#x}; the driver returned already_mapped, the cache closed "
+      "the one overlapping entry (conflicts +1) and opened again",
       large.handle.base);
 }
 
@@ -72,7 +72,7 @@ std::string over_budget(demo_stage& stage) {
   for (const auto& wanted : messages) stage.read_and_check(wanted);
   const auto after = stage.counters();
   require(after.evicted > before.evicted, "idle entries were closed to make room");
-  require(after.misses_evicted > before.misses_evicted, "what was closed was opened again when needed");
+  require(after.misses_evicted > before.misses_evicted, "evicted entries were opened again when needed");
   require(after.peak_bytes <= demo_stage::budget, "the budget held at every moment");
   return fmt::format(
       "{} messages of 4 MiB, twice, under a budget of {}: {} idle entries closed to make room, never more "
@@ -86,24 +86,24 @@ std::string peer_death(demo_stage& stage) {
   std::array leases{stage.acquire(messages[0]), stage.acquire(messages[1])};
   const auto peer = messages[0].peer;
   const auto told = stage.told(pinfold::event_kind::invalidated_while_leased);
-  require(stage.counters().leases_now == leases.size(), "two leases are out");
+  require(stage.counters().leases_now == leases.size(), "two leases are held");
   stage.peer(1).kill();
   for (std::size_t i = 0; i < leases.size(); ++i) stage.check(leases.at(i), messages.at(i));
   need(stage.cache().drop_peer(peer), "cannot drop the dead peer");
   for (std::size_t i = 0; i < leases.size(); ++i) {
-    require(leases.at(i).stale(), "a lease on a dead peer's memory says so");
+    require(leases.at(i).stale(), "a lease on a dead peer's memory is stale");
     stage.check(leases.at(i), messages.at(i));
     need(leases.at(i).release(), "cannot release a dead peer's memory");
   }
   require(stage.told(pinfold::event_kind::invalidated_while_leased) == told + leases.size(),
-          "the owner was told of each lease on lost memory");
+          "the event sink was notified of each lease on lost memory");
   const auto refused = stage.cache().acquire(peer, messages[0].handle, messages[0].handle.base, messages[0].size);
   require(!refused && refused.error() == pinfold::errc::peer_gone, "a dead peer's handle is refused");
   const auto left = stage.cache().dump();
   require(std::none_of(left.begin(), left.end(), [&](const auto& entry) { return entry.peer == peer; }),
           "nothing of the dead peer is left open");
-  return "peer 1 was killed with 2 leases out: they stayed readable, before drop_peer and after, and the "
-         "application was told; its entries are closed, and a new acquire says peer_gone";
+  return "peer 1 was killed while 2 leases were held: their memory stayed readable before and after drop_peer, and the "
+         "application was notified; the peer's entries are closed, and a new acquire returns peer_gone";
 }
 
 // At the end everything that was opened is closed, and the counters add up.

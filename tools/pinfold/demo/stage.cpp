@@ -22,7 +22,7 @@ pinfold::event_sink demo_stage::sink() const {
 }
 
 message demo_stage::provide(std::size_t peer, std::uint32_t buffer, std::size_t bytes, std::uint64_t where) {
-  return need(peers_.at(peer).provide(buffer, bytes, where), "a peer cannot make a buffer");
+  return need(peers_.at(peer).provide(buffer, bytes, where), "a peer cannot create a buffer");
 }
 
 void demo_stage::take_back(std::size_t peer, std::uint32_t buffer) {
@@ -41,7 +41,7 @@ void demo_stage::check(std::span<const std::byte> bytes, const message& expected
 }
 
 void demo_stage::check(const memfd_lease& lease, const message& expected, std::size_t offset) {
-  require(lease.data() != nullptr, "a lease has its memory");
+  require(lease.data() != nullptr, "a lease has the address of its memory");
   check({static_cast<const std::byte*>(lease.data()), expected.size - offset}, expected, offset);
 }
 
@@ -57,7 +57,7 @@ void print_ok(std::string_view title, const std::string& story, std::uint64_t by
 }
 
 void require(bool holds, std::string_view claim) {
-  if (!holds) throw failure("not as it should be: " + std::string(claim));
+  if (!holds) throw failure("check failed: " + std::string(claim));
 }
 
 }  // namespace tool

@@ -47,7 +47,7 @@ pinfold::result<cuda_calls> load() noexcept {
   const char* const chosen = ::secure_getenv("PINFOLD_CUDA_LIBRARY");
   const char* const name = chosen != nullptr && *chosen != '\0' ? chosen : "libcuda.so.1";
   void* const library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return pinfold::fail(errc::unsupported, "there is no CUDA driver that can be loaded");
+  if (library == nullptr) return pinfold::fail(errc::unsupported, "cannot load the CUDA driver");
   cuda_calls found{};
   std::size_t offset = 0;
   for (const auto& [symbol, required] : entries) {
@@ -56,7 +56,7 @@ pinfold::result<cuda_calls> load() noexcept {
     std::memcpy(reinterpret_cast<std::byte*>(&found) + offset, static_cast<const void*>(&address), sizeof address);
     offset += sizeof address;
   }
-  const auto started = cuda_answer(found.init(0), "the CUDA driver does not start");
+  const auto started = cuda_answer(found.init(0), "cannot initialize the CUDA driver");
   if (!started) return tl::unexpected(started.error());
   return found;
 }

@@ -23,13 +23,13 @@ result<gpu_reply> received(int socket) {
 }
 
 result<gpu_reply> exchange(int socket, const gpu_request& request) {
-  if (!send_packet(socket, request)) return pinfold::fail(pinfold::errc::peer_gone, "the peer does not listen");
+  if (!send_packet(socket, request)) return pinfold::fail(pinfold::errc::peer_gone, "cannot send to the peer");
   return received(socket);
 }
 
 // This process asks the driver itself, since its explanation is longer than an error can be.
 [[noreturn]] void explain(const pinfold::error& why) {
-  if (!pinfold::cuda_devices()) throw failure("no GPU memory here: " + pinfold::cuda_driver_text());
+  if (!pinfold::cuda_devices()) throw failure("GPU memory is unavailable: " + pinfold::cuda_driver_text());
   throw failure("cannot start a peer with GPU memory: " + pinfold::describe(why));
 }
 

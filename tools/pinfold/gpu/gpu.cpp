@@ -43,13 +43,16 @@ result<gpu_memory> gpu::allocate(cuda_memory_kind kind, std::size_t bytes) const
 }
 
 result<gpu_memory> gpu::map_segment(std::size_t bytes) const noexcept {
-  if (calls_->set_access == nullptr) return pinfold::fail(pinfold::errc::unsupported, "this CUDA driver maps nothing");
+  if (calls_->set_access == nullptr)
+    return pinfold::fail(pinfold::errc::unsupported, "this CUDA driver cannot map memory");
   const auto wanted = shareable();
   std::size_t step = 0;
   if (const auto told = cuda_answer(calls_->granularity(&step, &wanted, 0), "cannot map GPU memory"); !told)
     return tl::unexpected(told.error());
   gpu_memory made{cuda_memory_kind::segments, 0, (bytes + step - 1) / step * step};
-  if (const auto got = cuda_answer(calls_->reserve(&made.at, made.bytes, 0, 0, 0), "no addresses for GPU memory"); !got)
+  if (const auto got =
+          cuda_answer(calls_->reserve(&made.at, made.bytes, 0, 0, 0), "cannot reserve addresses for GPU memory");
+      !got)
     return tl::unexpected(got.error());
   const int answer = put_physical(made);
   if (answer != 0) static_cast<void>(calls_->unreserve(made.at, made.bytes));
@@ -80,7 +83,7 @@ result<void> gpu::free(const gpu_memory& memory) const noexcept {
 result<std::size_t> gpu::free_bytes() const noexcept {
   std::size_t free = 0;
   std::size_t total = 0;
-  return cuda_answer(calls_->memory_info(&free, &total), "the driver does not tell of memory").map([&] {
+  return cuda_answer(calls_->memory_info(&free, &total), "the driver does not report its free memory").map([&] {
     return free;
   });
 }

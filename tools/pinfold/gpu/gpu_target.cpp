@@ -13,7 +13,7 @@ gpu_target::gpu_target(gpu& device, std::string_view where, std::size_t bytes) :
   if (where == "host") {
     here_.resize(bytes);
   } else {
-    there_ = need(device_.allocate(pinfold::cuda_memory_kind::allocation, bytes), "no room for messages");
+    there_ = need(device_.allocate(pinfold::cuda_memory_kind::allocation, bytes), "no GPU memory for messages");
   }
 }
 

@@ -122,7 +122,7 @@ int show(const info_options& options) {
 void add_info(CLI::App& app, action& chosen) {
   auto options = std::make_shared<info_options>();
   auto* command = app.add_subcommand(
-      "info", "Shows version, host, which back ends work here, and which monitors see that memory goes");
+      "info", "Shows the version, the host, the back ends that work here, and which monitors see memory unmapped");
   auto* as_json = command->add_flag("--json", options->as_json, "print one JSON object");
   command->add_flag("--config", options->config, "print the settings in force as a file for PINFOLD_CONFIG")
       ->excludes(as_json);

@@ -75,8 +75,9 @@ void add_memory_facts(json& host) {
 std::string memlock_line(const json& host) {
   const auto& limit = host.at("memlock");
   if (limit.is_null()) return "memory can be pinned without limit";
-  return fmt::format("RLIMIT_MEMLOCK {}{}", size_text(limit.get<std::size_t>()),
-                     host.at("memlock_exempt").get<bool>() ? ", which does not bind this process (CAP_IPC_LOCK)" : "");
+  return fmt::format(
+      "RLIMIT_MEMLOCK {}{}", size_text(limit.get<std::size_t>()),
+      host.at("memlock_exempt").get<bool>() ? ", which does not apply to this process (CAP_IPC_LOCK)" : "");
 }
 
 std::string huge_pages_line(const json& host) {

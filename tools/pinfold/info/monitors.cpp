@@ -24,7 +24,7 @@ void append(std::string& list, const std::string& more) { list += (list.empty() 
 // Returns the group of lines that a hazard belongs to.
 std::string told_by(const json& hazard) {
   if (hazard.at("happens").is_null()) return "not possible here";
-  if (!hazard.at("happens").get<bool>()) return "gives nothing back";
+  if (!hazard.at("happens").get<bool>()) return "unmaps nothing";
   std::string names;
   for (const auto& one : hazard.at("covered_by")) append(names, one.get<std::string>());
   return names.empty() ? "manual calls only" : names;
@@ -60,7 +60,7 @@ void print_monitors(const json& facts) {
   for (const auto& one : facts.at("monitors")) {
     const auto proven = one.at("proven").get<bool>();
     fmt::print("{}", paragraph(fmt::format("  {:<12}  ", one.at("name").get<std::string>()),
-                               proven ? "sees what it claims to" : one.at("why_not").get<std::string>()));
+                               proven ? "passed its self-test" : one.at("why_not").get<std::string>()));
   }
   fmt::print("{}", paragraph(fmt::format("  {:<12}  ", "manual"),
                              "always: cache::invalidate, announce_gone; for imports import_cache::invalidate, "
@@ -68,11 +68,10 @@ void print_monitors(const json& facts) {
   fmt::print("{}",
              paragraph(fmt::format("  {:<12}  ", "automatic"), "takes " + facts.at("automatic").get<std::string>()));
   if (facts.at("automatic").get<std::string>().find("hooks alone: ") != std::string::npos)
-    fmt::print("{}",
-               paragraph(fmt::format("  {:<12}  ", ""),
-                         "(hooks alone suffice in a program without such code; this tool has some, to measure it. "
-                         "What your program has, its cache's monitors() says: docs/containers.md)"));
-  fmt::print("\nMonitors that see memory go\n");
+    fmt::print("{}", paragraph(fmt::format("  {:<12}  ", ""),
+                               "(hooks alone suffice in a program without such code; this tool contains such code to "
+                               "measure its cost. For your program, call its cache's monitors(): docs/containers.md)"));
+  fmt::print("\nMonitors that see memory unmapped or replaced\n");
   print_hazards(facts.at("hazards"));
 }
 

@@ -39,12 +39,12 @@ std::filesystem::path module_of(const char* driver) {
 
 json facts_from_module(const char* driver) try {
   const auto module = module_of(driver);
-  if (!std::filesystem::exists(module)) return missing("this pinfold was built without it");
+  if (!std::filesystem::exists(module)) return missing("this pinfold was built without this driver");
   void* const loaded = ::dlopen(module.c_str(), RTLD_NOW | RTLD_LOCAL);
   // NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread asks the loader
   if (loaded == nullptr) return missing(::dlerror());
   auto* const ask = reinterpret_cast<decltype(&::pinfold_driver_facts)>(::dlsym(loaded, "pinfold_driver_facts"));
-  return ask == nullptr ? missing("its module is damaged") : json::parse(ask());
+  return ask == nullptr ? missing("the driver's module is damaged") : json::parse(ask());
 } catch (const std::exception& failed) {
   return missing(failed.what());
 }
@@ -52,9 +52,9 @@ json facts_from_module(const char* driver) try {
 // Runs in a process of its own: a provider's libraries install signal handlers when they are loaded (libinfinipath's
 // handler of SIGINT calls exit(), which can wait for ever for a lock that fi_getinfo holds), and may crash.
 json facts_from(const char* driver) try {
-  if (!std::filesystem::exists(module_of(driver))) return missing("this pinfold was built without it");
+  if (!std::filesystem::exists(module_of(driver))) return missing("this pinfold was built without this driver");
   const auto seen = run_program("/proc/self/exe", {std::string(facts_word), driver}, longest);
-  if (seen.status != 0) return missing("the program that asks the driver " + ending_of(seen.status));
+  if (seen.status != 0) return missing("the program that queries the driver " + ending_of(seen.status));
   return json::parse(seen.output);
 } catch (const std::exception& failed) {
   return missing(failed.what());
@@ -78,7 +78,7 @@ std::string limits_of(const json& device) {
 std::string paging_of(const json& device) {
   if (!device.at("on_demand_paging").get<bool>()) return "no on-demand paging";
   const bool implicit = device.at("implicit_on_demand_paging").get<bool>();
-  return fmt::format("on-demand paging{}, off unless asked for", implicit ? ", also implicit" : "");
+  return fmt::format("on-demand paging{}, off by default", implicit ? ", also implicit" : "");
 }
 
 std::string line_of(const json& device) {
@@ -99,10 +99,12 @@ std::string names(const json& providers, const char* only = nullptr) {
 }
 
 std::string cache_of(const json& libfabric) {
-  if (!libfabric.at("caches_too").get<bool>()) return "its own registration cache is off, or not for these providers";
+  if (!libfabric.at("caches_too").get<bool>())
+    return "libfabric's own registration cache is off, or does not serve these providers";
   return fmt::format(
-      "two caches: libfabric may keep registrations of {} too, and pinfold refuses these. FI_MR_CACHE_MAX_COUNT=0 "
-      "(efa: FI_EFA_MR_CACHE_ENABLE=0) or turn_off_libfabric_cache() turns that off",
+      "two caches: libfabric may also keep registrations of {}, and pinfold refuses these providers. "
+      "FI_MR_CACHE_MAX_COUNT=0 (efa: FI_EFA_MR_CACHE_ENABLE=0) or turn_off_libfabric_cache() turns libfabric's cache "
+      "off",
       names(libfabric.at("providers"), "caches_too"));
 }
 

@@ -44,7 +44,7 @@ void peer_child::state_closer::operator()(state* ending) const noexcept {
 pinfold::result<peer_child> peer_child::start(const std::function<void(int socket)>& serve) {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
-    return pinfold::fail_errno(pinfold::errc::out_of_resources, errno, "cannot make a socket for a peer");
+    return pinfold::fail_errno(pinfold::errc::out_of_resources, errno, "cannot create a socket for a peer");
   }
   peer_child peer(std::unique_ptr<state, state_closer>(new state{ends[0], -1}));
   std::fflush(nullptr);

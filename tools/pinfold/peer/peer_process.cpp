@@ -28,7 +28,7 @@ pinfold::result<peer_reply> exchange(int socket, const peer_request& request) {
 
 pinfold::result<void> wait_until_ready(int socket) {
   peer_reply reply{};
-  if (!receive_packet(socket, reply)) return pinfold::fail(pinfold::errc::peer_gone, "the peer ended at its start");
+  if (!receive_packet(socket, reply)) return pinfold::fail(pinfold::errc::peer_gone, "the peer ended during its start");
   if (!reply.ok) return tl::unexpected(reply.failure);
   return {};
 }

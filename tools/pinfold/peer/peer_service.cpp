@@ -17,7 +17,7 @@ peer_reply refused(const pinfold::error& why) { return {false, why, {}}; }
 peer_reply allocate(pinfold::memfd_exporter& exporter, buffers& owned, const peer_request& request) {
   if (owned.contains(request.buffer)) {
     return refused(
-        {pinfold::errc::invalid_argument, pinfold::native_kind::none, 0, "the peer has that buffer already"});
+        {pinfold::errc::invalid_argument, pinfold::native_kind::none, 0, "the peer already has this buffer"});
   }
   auto buffer = exporter.allocate(request.bytes, reinterpret_cast<void*>(request.where));
   if (!buffer) return refused(buffer.error());

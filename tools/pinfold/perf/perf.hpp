@@ -57,7 +57,7 @@ const auto& case_named(const Cases& cases, std::string_view name) {
   for (const auto& known : cases) {
     if (name == known.name) return known;
   }
-  throw usage_failure("there is no case " + std::string(name));
+  throw usage_failure("unknown case " + std::string(name));
 }
 
 /// Throws `usage_failure` when `count` buffers of one of the sizes need more than half of the machine's memory.

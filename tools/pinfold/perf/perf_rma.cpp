@@ -46,10 +46,10 @@ void hand_over_rma(int argc, char** argv) {
   if (given.size() < 3 || std::string_view(given[1]) != "perf" || std::string_view(given[2]) != "rma") return;
   if (std::ranges::any_of(given, [](const char* one) { return std::string_view(one) == "--mpi"; })) {
     become("pinfold-rma-mpi", argv + 2);
-    throw failure("unsupported: built without MPI, so there is no pinfold-rma-mpi (Debian: libopenmpi-dev)");
+    throw failure("unsupported: built without MPI, so pinfold-rma-mpi is missing (Debian: libopenmpi-dev)");
   }
   become("pinfold-rma", argv + 2);
-  throw failure("unsupported: built without libfabric, so there is no pinfold-rma (Debian: libfabric-dev)");
+  throw failure("unsupported: built without libfabric, so pinfold-rma is missing (Debian: libfabric-dev)");
 }
 
 // For --help only: `hand_over_rma` comes first.

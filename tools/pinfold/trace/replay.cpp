@@ -49,7 +49,7 @@ const cost_model* costs_named(const std::string& name) {
 std::vector<workload> recorded_workloads(const replay_command& command) {
   const auto trace = pinfold::read_trace(command.trace);
   if (!trace) throw usage_failure(fmt::format("{}: {}", trace.error().where, pinfold::describe(trace.error().cause)));
-  if (trace->requests.empty()) throw usage_failure(fmt::format("{}: there is no request in it", command.trace));
+  if (trace->requests.empty()) throw usage_failure(fmt::format("{}: the trace has no requests", command.trace));
   auto all = workloads_of(*trace, costs_named(command.costs));
   std::erase_if(all, [](const workload& one) { return one.objects.size() < 2; });
   if (all.empty())
@@ -126,7 +126,7 @@ std::vector<column> columns() {
 }
 
 void print_heading(const std::vector<workload>& all, const json& rows) {
-  fmt::print("pinfold replay: opens, and closes of evictions, as each policy would have had them\n");
+  fmt::print("pinfold replay: opens and evictions of each policy\n");
   fmt::print("costs: {}\n\n", rows.front().at("costs").get<std::string>());
   for (const auto& one : all)
     fmt::print("{}: {} requests of {} registrations, {}\n", one.name, one.requests.size(), one.objects.size(),
@@ -136,7 +136,7 @@ void print_heading(const std::vector<workload>& all, const json& rows) {
 
 int replay(const replay_command& command) {
   if (command.trace.empty() == command.synthetic.empty())
-    throw usage_failure("either a trace or --synthetic is needed");
+    throw usage_failure("either a trace or --synthetic is required");
   auto all = command.trace.empty() ? synthetic_workloads(command) : recorded_workloads(command);
   for (auto& one : all) misjudge(one, command.misjudge, command.seed);
   auto rows = json::array();
@@ -149,7 +149,7 @@ int replay(const replay_command& command) {
 std::string legend() {
   std::string text = "Policies:\n";
   for (const auto& one : all_policies()) text += fmt::format("  {:<15} {}\n", one.name, one.what);
-  text += "Made-up traces:\n";
+  text += "Synthetic traces:\n";
   for (const auto& one : all_synthetic()) text += fmt::format("  {:<15} {}\n", one.name, one.what);
   text += "Costs:\n";
   for (const auto& one : all_cost_models()) text += fmt::format("  {:<15} {}\n", one.name, one.source);
@@ -158,28 +158,30 @@ std::string legend() {
 
 void add_options(CLI::App& command, replay_command& into) {
   auto* trace = command.add_option(
-      "trace", into.trace, "a file that `pinfold trace` wrote; each cache that has two registrations is for itself");
+      "trace", into.trace,
+      "a file written by `pinfold trace`; each cache with two or more registrations is replayed separately");
   auto synthetic = names_of(all_synthetic());
   synthetic.emplace_back("all");
-  command.add_option("--synthetic", into.synthetic, "made-up traces instead")
+  command.add_option("--synthetic", into.synthetic, "synthetic traces instead of a recorded one")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(CLI::IsMember(synthetic))
       ->excludes(trace);
   command
       .add_option("--budget", into.budgets,
-                  "room: 25% of all bytes, bytes as 64M, or with no unit a number of registrations")
+                  "budget: 25% of all bytes, bytes such as 64M, or without a unit a number of registrations")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->capture_default_str();
-  command.add_option("--policies", into.policies, "only these")
+  command.add_option("--policies", into.policies, "only these policies")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(CLI::IsMember(names_of(all_policies())));
-  command.add_option("--costs", into.costs, "what registering costs; else as recorded, or uring")
+  command.add_option("--costs", into.costs, "model of the costs of registering [as recorded, or uring]")
       ->check(CLI::IsMember(names_of(all_cost_models())));
-  command.add_option("--seed", into.seed, "of the made-up traces, and of --misjudge")->capture_default_str();
-  command.add_option("--misjudge", into.misjudge, "policies believe costs that are up to so many times off")
+  command.add_option("--seed", into.seed, "random seed of the synthetic traces, and of --misjudge")
+      ->capture_default_str();
+  command.add_option("--misjudge", into.misjudge, "maximum factor by which the policies misestimate costs")
       ->check(CLI::Range(1.0, 1e6))
       ->capture_default_str();
   command.add_flag("--json", into.as_json, "print one JSON object");

@@ -13,7 +13,7 @@ namespace tool {
 namespace {
 
 [[noreturn]] void refuse(const std::string& text) {
-  throw usage_failure(fmt::format("--budget {}: expected 25%, bytes as 64M, or a number of registrations", text));
+  throw usage_failure(fmt::format("--budget {}: expected 25%, bytes such as 64M, or a number of registrations", text));
 }
 
 std::size_t share_of(const std::string& text, std::size_t footprint) {

@@ -37,7 +37,7 @@ std::string fresh_trace(const std::string& wanted) {
   if (const auto made = pinfold::trace_file::open(path); !made)
     throw usage_failure(fmt::format("{}: {}", wanted, pinfold::describe(made.error())));
   if (::truncate(path.c_str(), 0) != 0)
-    throw usage_failure(fmt::format("{}: cannot empty it: {}", wanted, strerrordesc_np(errno)));
+    throw usage_failure(fmt::format("{}: cannot truncate the file: {}", wanted, strerrordesc_np(errno)));
   static_cast<void>(need(pinfold::trace_file::open(path), wanted));  // with its first line
   return path;
 }
@@ -82,7 +82,7 @@ int conclude(const trace_command& command, int status, const pinfold::recorded_t
     fmt::print(stderr, "pinfold: {} was killed by signal {} ({}): its last requests may be missing\n", name,
                WTERMSIG(status), sigdescr_np(WTERMSIG(status)));
   if (trace.caches.empty())
-    fmt::print(stderr, "pinfold: {} made no cache, or with another version of the library: nothing is recorded\n",
+    fmt::print(stderr, "pinfold: {} created no cache, or used another version of the library: nothing was recorded\n",
                name);
   if (!trace.caches.empty())
     fmt::print(stderr, "pinfold: {} requests of {} {} in {}\n", trace.requests.size(), trace.caches.size(),
@@ -110,11 +110,11 @@ int record(trace_command& command) {
 void add_trace(CLI::App& app, action& chosen) {
   auto command = std::make_shared<trace_command>();
   auto* own = app.add_subcommand("trace", "Records the requests of a program that uses the library, for `replay`");
-  own->add_option("-o,--output", command->file, "the file; an earlier trace in it is replaced")->required();
+  own->add_option("-o,--output", command->file, "output file; an earlier trace in the file is replaced")->required();
   own->add_option("program", command->program, "the program and its arguments, after --")->required();
   own->footer(
-      "The exit status is the program's, 128 and the signal that killed it, 127 when it is not found, or 1\n"
-      "when it made no cache. It must use the shared library of pinfold, or one linked into it.");
+      "The exit status is that of the program, 128 plus the signal that killed the program, 127 when the program is\n"
+      "not found, or 1 when the program created no cache. The program must use pinfold's shared or static library.");
   own->callback([command, &chosen] { chosen = [command] { return record(*command); }; });
 }
 

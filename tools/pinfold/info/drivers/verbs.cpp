@@ -32,7 +32,7 @@ json facts_of(::ibv_device* device) {
   const std::unique_ptr<::ibv_context, decltype(&::ibv_close_device)> opened(::ibv_open_device(device),
                                                                              &::ibv_close_device);
   const auto can = pinfold::verbs_capabilities_of(opened.get());
-  facts["why_not"] = can ? "" : opened ? pinfold::describe(can.error()) : "it cannot be opened";
+  facts["why_not"] = can ? "" : opened ? pinfold::describe(can.error()) : "the device cannot be opened";
   if (!can) return facts;
   facts["regions"] = can->max_mr;
   facts["largest"] = can->max_mr_bytes;
@@ -52,7 +52,7 @@ json all_facts() {
   }
   bool works = false;
   for (const auto& one : devices) works = works || one.at("why_not").get<std::string>().empty();
-  const char* const why_not = works ? "" : devices.empty() ? "no RDMA device" : "no RDMA device that can be used";
+  const char* const why_not = works ? "" : devices.empty() ? "no RDMA device" : "no usable RDMA device";
   return {{"works", works}, {"why_not", why_not}, {"devices", devices}};
 }
 

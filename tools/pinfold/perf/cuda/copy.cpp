@@ -72,7 +72,7 @@ void add_skipped(json& rows, const cuda_run& run, std::size_t size, const std::s
 
 // Uses half of the free memory for messages, so that there is room for a copy of one.
 std::size_t buffers_for(const cuda_run& run, std::size_t size) {
-  return std::min(run.options.buffers, need(run.device.free_bytes(), "no GPU memory here") / 2 / size);
+  return std::min(run.options.buffers, need(run.device.free_bytes(), "GPU memory is unavailable") / 2 / size);
 }
 
 }  // namespace
@@ -83,7 +83,7 @@ json run_cuda_copy(const cuda_run& run) {
   for (const auto size : run.options.sizes) {
     const auto count = buffers_for(run, size);
     if (count == 0) {
-      add_skipped(rows, run, size, "less than twice that is free on the device");
+      add_skipped(rows, run, size, "the device has less free memory than twice this size");
       continue;
     }
     const auto messages = run.provide(run.kind(), count, size);

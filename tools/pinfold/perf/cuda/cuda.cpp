@@ -42,11 +42,11 @@ std::vector<std::string> notes_on(bool emulated) {
   const char* const delays = std::getenv("EMULATED_CUDA_DELAY");  // NOLINT(concurrency-mt-unsafe): no thread sets it
   if (delays == nullptr)
     return {
-        "EMULATED: there is no GPU in these figures, and no delay. Copies are the CPU's; an open costs what mapping "
-        "a file costs."};
+        "EMULATED: no GPU was involved, and nothing was delayed. The CPU makes the copies; an open costs as much as "
+        "mapping a file."};
   return {
-      fmt::format("EMULATED: there is no GPU in these figures. Copies are the CPU's; calls of the driver are "
-                  "delayed, in microseconds, by EMULATED_CUDA_DELAY={}",
+      fmt::format("EMULATED: no GPU was involved. The CPU makes the copies; calls of the driver are delayed, in "
+                  "microseconds, by EMULATED_CUDA_DELAY={}",
                   delays)};
 }
 
@@ -109,7 +109,7 @@ int measure_cuda(import_options& options, const std::string& sizes, bool as_json
   options.sizes = parse_sizes(sizes.empty() ? chosen.default_sizes : sizes);
   auto host = host_facts();
   cuda_peer peer(options.cuda.device);
-  auto device = need(gpu::start(options.cuda.device), "no GPU memory here");
+  auto device = need(gpu::start(options.cuda.device), "GPU memory is unavailable");
   host["cuda"] = cuda_facts();
   if (!as_json) print_heading(options, host);
   const auto emulated = host.at("cuda").at("emulated").get<bool>();

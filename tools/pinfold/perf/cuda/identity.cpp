@@ -55,7 +55,7 @@ json hits_row(const cuda_run& run, const gpu_memory& memory, const char* subject
 json run_cuda_identity(const cuda_run& run) {
   auto rows = json::array();
   for (const auto size : run.options.sizes) {
-    const auto memory = need(run.device.allocate(run.kind(), size), "no GPU memory here");
+    const auto memory = need(run.device.allocate(run.kind(), size), "GPU memory is unavailable");
     rows.push_back(hits_row(run, memory, "announced", cuda_freed::announced));
     rows.push_back(hits_row(run, memory, "compared", cuda_freed::compared));
     need(run.device.free(memory), "cannot free GPU memory");

@@ -60,7 +60,8 @@ void open_and_close(pinfold::cuda_ipc_importer& importer, const gpu_message& mes
 opens_and_closes measure_opens(const cuda_run& run, const std::vector<gpu_message>& messages, unsigned held) {
   pinfold::cuda_ipc_importer importer({.device = run.options.cuda.device});
   opens_and_closes done;
-  for (unsigned i = 0; i < held; ++i) need(importer.open(messages[i].peer, messages[i].handle), "cannot hold memory");
+  for (unsigned i = 0; i < held; ++i)
+    need(importer.open(messages[i].peer, messages[i].handle), "cannot keep other memory open");
   stint rest(run.options);
   for (std::size_t i = 0; rest.goes_on(); ++i)
     open_and_close(importer, messages[held + i % (messages.size() - held)], done);
@@ -88,7 +89,7 @@ json median_row(const cuda_run& run, const point& at, const std::vector<gpu_mess
 
 // Returns how many messages take turns: fewer for large sizes.
 std::size_t turns(const cuda_run& run, std::size_t size) {
-  const auto room = need(run.device.free_bytes(), "no GPU memory here") / 2 / size;
+  const auto room = need(run.device.free_bytes(), "GPU memory is unavailable") / 2 / size;
   return std::clamp<std::size_t>(room, 1, run.options.buffers);
 }
 

@@ -25,7 +25,7 @@ std::size_t tensor_bytes(const cuda_run& run, std::size_t size) {
   const auto& cuda = run.options.cuda;
   const auto each = (cuda.requests + cuda.allocations - 1) / cuda.allocations;
   const auto bytes = size / each / sizeof(std::uint64_t) * sizeof(std::uint64_t);
-  if (bytes == 0) throw usage_failure(fmt::format("weight-sync: no {} tensors fit in {} bytes", each, size));
+  if (bytes == 0) throw usage_failure(fmt::format("weight-sync: {} tensors do not fit in {} bytes", each, size));
   return bytes;
 }
 
@@ -71,7 +71,8 @@ json run_weight_sync(const cuda_run& run) {
   progress_bar progress(run.options.sizes.size() * subjects.size() * run.options.cuda.requests);
   for (const auto size : run.options.sizes) {
     static_cast<void>(tensor_bytes(run, size));
-    const auto allocations = need(run.provide(run.kind(), run.options.cuda.allocations, size), "no room for weights");
+    const auto allocations =
+        need(run.provide(run.kind(), run.options.cuda.allocations, size), "no GPU memory for weights");
     double uncached = 0;
     for (const char* subject : subjects) {
       rows.push_back(sync_once(run, subject, allocations, progress));

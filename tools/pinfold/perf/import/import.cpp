@@ -38,7 +38,7 @@ std::size_t messages_of(const import_options& options) {
 void check_pinning(const import_options& options) {
   if (options.pin_peer == "none") return;
   if (options.case_name == "copy" && options.threads.value_or(1) == 1) return;
-  throw usage_failure("--pin-peer is for the copy case with one thread");
+  throw usage_failure("--pin-peer needs the copy case with one thread");
 }
 
 // Without retain there are no hits: each request would open.
@@ -52,9 +52,9 @@ bool is_cuda_only(std::string_view name) { return name == "open" || name == "ide
 // Pins this process if requested, and returns the CPU for the peers.
 std::optional<int> pin(const std::string& where) {
   if (where == "none") return std::nullopt;
-  const auto cpus = need(allowed_cpus(), "cannot pin");
+  const auto cpus = need(allowed_cpus(), "cannot pin this process to a CPU");
   if (where == "other" && cpus.size() < 2) throw usage_failure("--pin-peer other: only one CPU may be used here");
-  need(run_only_on(cpus.front()), "cannot pin");
+  need(run_only_on(cpus.front()), "cannot pin this process to a CPU");
   return where == "same" ? cpus[0] : cpus[1];
 }
 
@@ -94,11 +94,11 @@ void add_what(CLI::App& command, import_command& into) {
   auto& options = into.options;
   command
       .add_option("--case", options.case_name,
-                  "messages, many slow opens on several threads, or hits while another thread opens; with --cuda, "
-                  "messages, opens and closes alone, or the tensors of one step of weight synchronisation")
+                  "what to measure: messages, many slow opens on several threads, or hits while another thread opens; "
+                  "with --cuda: messages, opens and closes alone, or the tensors of one step of weight synchronization")
       ->check(CLI::IsMember({"copy", "parallel-opens", "hit-during-open", "open", "identity", "weight-sync"}))
       ->capture_default_str();
-  command.add_option("--sizes", into.sizes, "message sizes, as 4K,64K,1M");
+  command.add_option("--sizes", into.sizes, "message sizes, e.g. 4K,64K,1M");
   add_via(command, options.via, {"pidfd", "scm"});
   command.add_option("--peers", options.peers, "exporting processes")->check(CLI::Range(1, 64))->capture_default_str();
   command.add_option("--buffers", options.buffers, "buffers of each peer, for copy")
@@ -114,8 +114,7 @@ void add_how(CLI::App& command, import_command& into) {
   command.add_option("--opens", options.opens, "handles, for parallel-opens")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  command
-      .add_option("--open-ms", options.open_ms, "how slow each open is made [parallel-opens: 50, hit-during-open: 300]")
+  command.add_option("--open-ms", options.open_ms, "duration of each open [parallel-opens: 50, hit-during-open: 300]")
       ->check(CLI::Range(0, 60'000));
   command.add_option("--pin-peer", options.pin_peer, "keep the peers on the same CPU as this process, or on another")
       ->check(CLI::IsMember({"none", "same", "other"}))
@@ -131,11 +130,11 @@ void add_cuda(CLI::App& command, cuda_options& cuda) {
     return command.add_option(name, into, what)->needs(chosen)->capture_default_str();
   };
   add("--device", cuda.device, "number of the device")->check(CLI::Range(0, 63));
-  add("--to", cuda.to, "where messages are copied to")->check(CLI::IsMember({"device", "host"}));
+  add("--to", cuda.to, "destination of the messages")->check(CLI::IsMember({"device", "host"}));
   add("--memory", cuda.memory, "how the peer allocates: by cuMemAlloc, or mapped [allocations; open: both]")
       ->check(CLI::IsMember({"allocations", "segments"}));
-  add("--held", cuda.held, "how many others are open, for open")->delimiter(',')->check(CLI::Range(0, 100'000));
-  add("--allocations", cuda.allocations, "distinct ones, for weight-sync")->check(CLI::Range(1, 1'000'000));
+  add("--held", cuda.held, "number of other open allocations, for open")->delimiter(',')->check(CLI::Range(0, 100'000));
+  add("--allocations", cuda.allocations, "distinct allocations, for weight-sync")->check(CLI::Range(1, 1'000'000));
   add("--requests", cuda.requests, "tensors, for weight-sync")->check(CLI::Range(1, 100'000'000));
 }
 
@@ -149,7 +148,7 @@ std::vector<message> import_run::provide(std::size_t count, std::size_t bytes) c
   std::vector<message> messages;
   for (std::size_t i = 0; i < count; ++i) {
     auto& peer = peers[i % peers.size()];
-    messages.push_back(need(peer.provide(static_cast<std::uint32_t>(i), bytes), "a peer cannot make a buffer"));
+    messages.push_back(need(peer.provide(static_cast<std::uint32_t>(i), bytes), "a peer cannot create a buffer"));
   }
   return messages;
 }
@@ -176,7 +175,7 @@ json import_run::row(const char* subject, std::size_t size, unsigned threads) co
 
 void add_perf_import(CLI::App& perf, action& chosen) {
   auto command = std::make_shared<import_command>();
-  auto* import = perf.add_subcommand("import", "Opening peers' memory, with the cache and without");
+  auto* import = perf.add_subcommand("import", "Opening peers' memory, with and without the cache");
   add_what(*import, *command);
   add_how(*import, *command);
   add_cuda(*import, command->options.cuda);

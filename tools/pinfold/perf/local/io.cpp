@@ -154,11 +154,12 @@ void check(const io_options& options) {
   for (const auto size : options.sizes) {
     check_block("--sizes", size, largest_io);
     if (options.file_size / size >= options.depth) continue;
-    throw usage_failure(fmt::format("--file-size {}: too small for {} I/Os of {} at a time",
+    throw usage_failure(fmt::format("--file-size {}: too small for {} concurrent I/Os of {}",
                                     size_text(options.file_size), options.depth, size_text(size)));
   }
   if (options.buffers < options.depth)
-    throw usage_failure(fmt::format("--buffers {}: {} I/Os at a time need as many", options.buffers, options.depth));
+    throw usage_failure(
+        fmt::format("--buffers {}: {} concurrent I/Os need at least as many buffers", options.buffers, options.depth));
 }
 
 std::vector<column> columns() {
@@ -198,11 +199,11 @@ int measure(io_command& command) {
 
 void add_options(CLI::App& command, io_command& into) {
   auto& options = into.options;
-  command.add_option("--sizes", into.sizes, "bytes of each I/O, as 4K,64K")->capture_default_str();
+  command.add_option("--sizes", into.sizes, "bytes of each I/O, e.g. 4K,64K")->capture_default_str();
   command.add_option("--file-size", into.file_size, "bytes of the file")->capture_default_str();
   add_directory(command, options.directory);
-  command.add_option("--depth", options.depth, "I/Os at a time")->check(CLI::Range(1, 4096))->capture_default_str();
-  command.add_option("--buffers", options.buffers, "buffers, which take turns")
+  command.add_option("--depth", options.depth, "concurrent I/Os")->check(CLI::Range(1, 4096))->capture_default_str();
+  command.add_option("--buffers", options.buffers, "number of buffers, used in turn")
       ->check(CLI::Range(1, 16384))
       ->capture_default_str();
   command.add_option("--write-share", options.write_share, "share of writes, from 0 to 1")

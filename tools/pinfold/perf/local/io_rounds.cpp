@@ -13,7 +13,7 @@ namespace {
 using clock = std::chrono::steady_clock;
 
 constexpr pinfold::error wrong_bytes{pinfold::errc::driver_error, pinfold::native_kind::none, 0,
-                                     "a read brought wrong bytes"};
+                                     "a read returned wrong bytes"};
 
 std::uint64_t since(clock::time_point start) {
   return static_cast<std::uint64_t>(std::chrono::nanoseconds(clock::now() - start).count());
@@ -23,7 +23,8 @@ std::uint64_t since(clock::time_point start) {
 
 block_file::block_file(const scratch_file& file, uring& ring, std::size_t block, std::size_t bytes)
     : file_(file.descriptor()), block_(block), generations_(bytes / block) {
-  const auto memory = need(paged_memory::map(block, pinfold::page_kind::plain), "no memory to fill the file from");
+  const auto memory =
+      need(paged_memory::map(block, pinfold::page_kind::plain), "no memory for the content of the file");
   for (std::size_t i = 0; i < blocks(); ++i) {
     fill(memory.bytes(), seed(i));
     need(ring.perform({true, file_, memory.bytes(), offset(i), std::nullopt}), "cannot fill the file");

@@ -31,8 +31,8 @@ void add_pages(CLI::App& command, std::optional<pinfold::page_kind>& into) {
 void add_slots(CLI::App& command, std::optional<unsigned>& into) {
   command
       .add_option("--slots", into,
-                  "size of the ring's buffer table; 0: as large as the kernel allows, 16384 "
-                  "[1024, or what is registered at a time]")
+                  "size of the ring's buffer table; 0: the kernel's maximum, 16384 [1024, or more if more buffers are "
+                  "registered at a time]")
       ->check(CLI::Range(0, 1 << 20));
 }
 
@@ -42,14 +42,13 @@ unsigned slots_for(std::size_t registrations) noexcept {
 }
 
 void add_directory(CLI::App& command, std::string& into) {
-  command.add_option("--dir", into, "where the file is made, which is gone at the end [$TMPDIR, or /var/tmp]");
+  command.add_option("--dir", into, "directory of the temporary file [$TMPDIR, or /var/tmp]");
 }
 
 void check_block(const char* what, std::size_t size, std::size_t most) {
   constexpr std::size_t block = 4096;
-  if (size % block != 0)
-    throw usage_failure(fmt::format("{} {}: a multiple of 4 KiB is needed", what, size_text(size)));
-  if (size > most) throw usage_failure(fmt::format("{} {}: at most {}", what, size_text(size), size_text(most)));
+  if (size % block != 0) throw usage_failure(fmt::format("{} {}: not a multiple of 4 KiB", what, size_text(size)));
+  if (size > most) throw usage_failure(fmt::format("{} {}: the maximum is {}", what, size_text(size), size_text(most)));
 }
 
 const char* direct_text(bool direct) noexcept {

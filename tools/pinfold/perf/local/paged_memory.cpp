@@ -73,7 +73,7 @@ std::string missing_pages_note(page_kind kind, std::size_t bytes, const pinfold:
   auto note = fmt::format("no {} pages for {}: {}", pages_name(kind), size_text(bytes), pinfold::describe(why));
   if (kind == page_kind::hugetlb)
     note += fmt::format("; root can reserve them: sysctl vm.nr_hugepages={}", in_huge_pages(bytes));
-  if (kind == page_kind::thp) note += "; see /sys/kernel/mm/transparent_hugepage/enabled, which must not be never";
+  if (kind == page_kind::thp) note += "; /sys/kernel/mm/transparent_hugepage/enabled must not be never";
   return note;
 }
 

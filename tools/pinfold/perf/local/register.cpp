@@ -77,11 +77,12 @@ int measure(register_command& command) {
 void add_what(CLI::App& command, register_command& into) {
   auto& options = into.options;
   command
-      .add_option("--case", options.case_name,
-                  "cost by size and kind of pages, many buffers at once, or one long buffer written to a file")
+      .add_option(
+          "--case", options.case_name,
+          "what to measure: cost by size and kind of pages, many buffers at once, or one long buffer written to a file")
       ->check(CLI::IsMember({"size", "batch", "pipeline"}))
       ->capture_default_str();
-  command.add_option("--sizes", into.sizes, "buffer sizes, as 4K,64K,1M");
+  command.add_option("--sizes", into.sizes, "buffer sizes, e.g. 4K,64K,1M");
   add_pages(command, options.pages);
   add_slots(command, options.slots);
   command.add_option("--count", options.count, "buffers, for batch")
@@ -99,11 +100,11 @@ void add_how(CLI::App& command, register_command& into) {
   command.add_option("--delay-ms", options.delay_ms, "duration of a call of the sleeping registrar, for batch")
       ->check(CLI::Range(0, 1000))
       ->capture_default_str();
-  command.add_option("--chunk", into.chunk, "bytes of a piece, for pipeline")->capture_default_str();
-  command.add_option("--depth", options.depth, "pieces registered ahead, for pipeline")
+  command.add_option("--chunk", into.chunk, "bytes of a chunk, for pipeline")->capture_default_str();
+  command.add_option("--depth", options.depth, "chunks registered ahead, for pipeline")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  command.add_option("--queue-depth", options.queue_depth, "writes at a time, for pipeline")
+  command.add_option("--queue-depth", options.queue_depth, "concurrent writes, for pipeline")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   add_directory(command, options.directory);
@@ -121,7 +122,7 @@ json register_run::row(std::string_view subject, std::size_t size) const {
 
 void add_perf_register(CLI::App& perf, action& chosen) {
   auto command = std::make_shared<register_command>();
-  auto* own = perf.add_subcommand("register", "Registering this process's memory: by size, many at once, in pieces");
+  auto* own = perf.add_subcommand("register", "Registering this process's memory: by size, many at once, in chunks");
   add_what(*own, *command);
   add_how(*own, *command);
   own->callback([command, &chosen] { chosen = [command] { return measure(*command); }; });

@@ -47,7 +47,7 @@ pinfold::result<double> time_of_hit(uring_cache& cache, const paged_memory& memo
 pinfold::result<costs> measure(const register_run& run, uring_cache& cache, const paged_memory& memory) {
   auto& registrar = cache.backend();
   if (memory.bytes().size() > registrar.limits().max_bytes)
-    return pinfold::fail(pinfold::errc::too_large, "more than io_uring takes as one buffer");
+    return pinfold::fail(pinfold::errc::too_large, "the size exceeds io_uring's largest buffer");
   nanoseconds opens;
   nanoseconds closes;
   for (stint rest(run.options); rest.goes_on();) {

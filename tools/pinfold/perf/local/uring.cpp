@@ -21,7 +21,7 @@ pinfold::error refused_ring(int native) noexcept {
       return {errc::unsupported, posix, native,
               "io_uring is forbidden here (sysctl kernel.io_uring_disabled, or a container's seccomp filter)"};
     case ENOMEM: return {errc::out_of_resources, posix, native, "no memory for a ring"};
-    default: return {errc::driver_error, posix, native, "the kernel refused a ring"};
+    default: return {errc::driver_error, posix, native, "the kernel refused to create a ring"};
   }
 }
 
@@ -89,12 +89,12 @@ pinfold::result<void> uring::perform(const file_io& what) noexcept {
 pinfold::result<void> checked(int answer, std::size_t bytes) noexcept {
   if (answer < 0) return pinfold::fail_errno(errc::driver_error, -answer, "the kernel refused a read or write");
   if (static_cast<std::size_t>(answer) != bytes)
-    return pinfold::fail(errc::driver_error, "a read or write was cut short");
+    return pinfold::fail(errc::driver_error, "a read or write was incomplete");
   return {};
 }
 
 std::unique_ptr<uring> need_uring(unsigned depth, unsigned slots) {
-  return need(uring::open(depth, slots), "io_uring is not to be had");
+  return need(uring::open(depth, slots), "io_uring is unavailable");
 }
 
 }  // namespace tool

@@ -89,10 +89,10 @@ std::vector<column> hits_columns() {
 
 constexpr std::array<monitor_case, 5> cases{{
     {"unrelated-munmap", "mmap and munmap of unregistered memory", unrelated_columns},
-    {"big-munmap", "one munmap of everything that is cached, but one region", big_columns},
-    {"cached-munmap", "munmap, mmap at the same place, and acquire of one region, again and again", cached_columns},
+    {"big-munmap", "one munmap of all cached regions but one", big_columns},
+    {"cached-munmap", "munmap, mmap at the same address, and acquire of one region, repeatedly", cached_columns},
     {"hits-beside-munmap", "hits while another thread unmaps memory", beside_columns},
-    {"hits", "hits when nothing happens", hits_columns},
+    {"hits", "hits while no memory is unmapped", hits_columns},
 }};
 
 template <class... Subjects>
@@ -177,19 +177,19 @@ int measure(monitor_command command) {
 }
 
 void add_length(CLI::App& own, bench::parameters& how) {
-  own.add_option("--regions", how.regions.front(), "how many 64 KiB regions are cached while others are unmapped")
+  own.add_option("--regions", how.regions.front(), "number of 64 KiB regions that are cached while others are unmapped")
       ->check(CLI::Range(1, 10'000'000))
       ->capture_default_str();
-  own.add_option("--many", how.many, "how many cached regions one munmap takes")
+  own.add_option("--many", how.many, "number of cached regions that one munmap unmaps")
       ->check(CLI::Range(1, 10'000'000))
       ->capture_default_str();
-  own.add_option("--repeats", how.repeats, "measurements, of which the median is shown")
+  own.add_option("--repeats", how.repeats, "number of measurements; the median is shown")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  own.add_option("--seconds", how.seconds, "length of each measurement")
+  own.add_option("--seconds", how.seconds, "seconds of each measurement")
       ->check(CLI::Range(0.001, 3600.0))
       ->capture_default_str();
-  own.add_option("--time-limit", how.time_limit, "seconds after which filling a cache is given up")
+  own.add_option("--time-limit", how.time_limit, "seconds after which the filling of a cache is abandoned")
       ->check(CLI::Range(0.1, 86'400.0))
       ->capture_default_str();
 }
@@ -204,10 +204,10 @@ void add_perf_monitor(CLI::App& perf, action& chosen) {
   own->add_option("--case", command->which, "what to measure")->check(CLI::IsMember(names))->capture_default_str();
   add_length(*own, command->how);
   auto* peers = own->add_flag("--peers", command->with_peers, "compare with the caches of UCX and Open MPI, if built");
-  own->add_option("--peers-dir", command->peers_directory, "where their programs are [beside this one]")
+  own->add_option("--peers-dir", command->peers_directory, "directory of their programs [that of this program]")
       ->check(CLI::ExistingDirectory)
       ->needs(peers);
-  own->add_option("--peer-limit", command->peer_limit, "seconds after which such a program is ended")
+  own->add_option("--peer-limit", command->peer_limit, "seconds after which such a program is killed")
       ->needs(peers)
       ->check(CLI::Range(1, 86'400))
       ->capture_default_str();

@@ -82,8 +82,8 @@ std::string own_address(const std::string& wanted) {
     if (wanted == one->ifa_name || inside(where, *one->ifa_addr)) return text;
     others += fmt::format("{}{} ({})", others.empty() ? "" : ", ", text, one->ifa_name);
   }
-  throw usage_failure(fmt::format("--address {}: this host has no such address, network or interface, but {}", wanted,
-                                  others.empty() ? "none at all" : others));
+  throw usage_failure(fmt::format("--address {}: not an address, network or interface of this host, which has: {}",
+                                  wanted, others.empty() ? "none" : others));
 }
 
 std::string this_network() {

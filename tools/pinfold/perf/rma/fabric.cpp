@@ -99,8 +99,8 @@ fabric_end::fabric_end(const std::string& provider, const std::string& address) 
   info_.reset(found);
   if (answer != 0)
     throw failure(
-        fmt::format("unsupported: fi_getinfo: {}: no provider {}{} here that puts and gets, and tells when the "
-                    "bytes are there; fi_info lists those that are",
+        fmt::format("unsupported: fi_getinfo: {}: no provider {}{} with puts, gets and delivery completions on this "
+                    "host; fi_info lists the available providers",
                     words_of(answer), provider, chosen ? " at " + address : ""));
   provider_ = info_->fabric_attr->prov_name;
   must("fi_fabric", ::fi_fabric(info_->fabric_attr, made(fabric_), nullptr));
@@ -129,7 +129,7 @@ void fabric_end::stop() noexcept {
 
 void limit_fabric_calls(std::chrono::nanoseconds time_limit, std::size_t rank) {
   fmt::format_to_n(last_words.data(), last_words.size() - 1,
-                   "pinfold: rank {}: timed_out: a call of the provider does not return\n", rank);
+                   "pinfold: rank {}: timed_out: a call of the provider did not return\n", rank);
   struct sigaction at_each{};
   at_each.sa_handler = look_for_a_lost_call;
   at_each.sa_flags = SA_RESTART;
@@ -151,12 +151,12 @@ std::string fabric_end::name() const {
 void fabric_end::know(const std::string& peer) {
   ::fi_addr_t ignored = 0;
   if (::fi_av_insert(addresses_.get(), peer.data(), 1, &ignored, 0, nullptr) != 1)
-    throw failure(fmt::format("fi_av_insert: a peer's address is not accepted, provider {}", provider_));
+    throw failure(fmt::format("fi_av_insert: a peer's address was rejected, provider {}", provider_));
 }
 
 void fabric_end::meet(const std::string& peer) {
   if (::fi_av_insert(addresses_.get(), peer.data(), 1, &peer_, 0, nullptr) != 1)
-    throw failure(fmt::format("fi_av_insert: a peer's address is not accepted, provider {}", provider_));
+    throw failure(fmt::format("fi_av_insert: a peer's address was rejected, provider {}", provider_));
 }
 
 pinfold::libfabric_registrar fabric_end::registrar() const {

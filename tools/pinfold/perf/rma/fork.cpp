@@ -39,7 +39,7 @@ class forked_peers : public star_peers {
     if (ends_by(child, deadline)) return;
     ::kill(child, SIGKILL);
     if (!ends_by(child, deadline + std::chrono::seconds(5)))
-      fmt::print(stderr, "pinfold: process {} does not end, killed as it is\n", child);
+      fmt::print(stderr, "pinfold: process {} did not end and was killed\n", child);
   }
 
   static bool ends_by(pid_t child, std::chrono::steady_clock::time_point deadline) {

@@ -31,7 +31,7 @@ head head_of(const std::string& text) {
 void check(const head& read) {
   const bool known = read.word >= static_cast<std::uint32_t>(rma_word::hello) &&
                      read.word <= static_cast<std::uint32_t>(rma_word::failure);
-  if (!known || read.bytes > most) throw failure("the other side is no pinfold perf rma");
+  if (!known || read.bytes > most) throw failure("the other side is not pinfold perf rma");
 }
 
 }  // namespace
@@ -42,11 +42,11 @@ rma_socket::~rma_socket() {
 
 rma_link::rma_link(rma_socket connected) : socket_(std::move(connected)) {
   if (::fcntl(socket_.number(), F_SETFL, O_NONBLOCK) != 0)
-    throw failure(fmt::format("a socket: {}", std::generic_category().message(errno)));
+    throw failure(fmt::format("cannot make a socket non-blocking: {}", std::generic_category().message(errno)));
 }
 
 void rma_link::send(rma_word word, std::string_view text) {
-  if (text.size() > most) throw failure("too_large: the ranks have more to tell each other than 16 MiB");
+  if (text.size() > most) throw failure("too_large: a message between ranks exceeds 16 MiB");
   const head header{static_cast<std::uint32_t>(word), static_cast<std::uint32_t>(text.size())};
   outgoing_.append(reinterpret_cast<const char*>(&header), sizeof header).append(text);
 }

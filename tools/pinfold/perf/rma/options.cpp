@@ -16,38 +16,38 @@ namespace tool {
 namespace {
 
 void add_what(CLI::App& app, rma_options& into, std::string& sizes) {
-  app.add_option("--provider", into.provider, "libfabric's, as 'tcp;ofi_rxm', shm or 'verbs;ofi_rxm'")
+  app.add_option("--provider", into.provider, "libfabric provider, e.g. 'tcp;ofi_rxm', shm or 'verbs;ofi_rxm'")
       ->capture_default_str();
-  app.add_option("--address", into.address, "this host's address for the transfers, where the provider goes over IP");
-  app.add_option("--sizes", sizes, "bytes of each transfer, as 4K,64K,1M")->capture_default_str();
+  app.add_option("--address", into.address, "this host's address for the transfers, if the provider uses IP");
+  app.add_option("--sizes", sizes, "bytes of each transfer, e.g. 4K,64K,1M")->capture_default_str();
   app.add_option("--operations", into.operations, "put, get")
       ->delimiter(',')
       ->check(CLI::IsMember({"put", "get"}))
       ->default_str("put,get");
-  app.add_option("--subjects", into.subjects, "how the own buffers are registered: per-transfer, pinfold, pool")
+  app.add_option("--subjects", into.subjects, "how each rank registers its buffers: per-transfer, pinfold, pool")
       ->delimiter(',')
       ->check(CLI::IsMember({"per-transfer", "pinfold", "pool"}))
       ->default_str("per-transfer,pinfold,pool");
-  app.add_option("--buffers", into.buffers, "buffers of each rank, which take turns")
+  app.add_option("--buffers", into.buffers, "buffers of each rank, used in turn")
       ->check(CLI::Range(1, 16384))
       ->capture_default_str();
-  app.add_option("--depth", into.depth, "transfers at a time")->check(CLI::Range(1, 4096))->capture_default_str();
+  app.add_option("--depth", into.depth, "concurrent transfers")->check(CLI::Range(1, 4096))->capture_default_str();
   app.add_option("--iterations", into.iterations, "transfers of each row and rank")
       ->check(CLI::Range(std::size_t{1}, std::size_t{100'000'000}))
       ->capture_default_str();
 }
 
 void add_meeting(CLI::App& app, rma_options& into) {
-  app.add_option("HOST", into.host, "where another one listens");
-  app.add_flag("--listen", into.listen, "wait for the other ranks, which get this HOST");
-  app.add_flag("--mpi", into.mpi, "the ranks are those of mpirun");
-  app.add_option("--ranks", into.ranks, "how many, without --mpi; each puts to the next")
+  app.add_option("HOST", into.host, "host on which another rank runs with --listen");
+  app.add_flag("--listen", into.listen, "wait for the other ranks, which are started with this host as HOST");
+  app.add_flag("--mpi", into.mpi, "use the ranks of mpirun");
+  app.add_option("--ranks", into.ranks, "number of ranks, without --mpi; each puts to the next")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
-  app.add_option("--port", into.port, "TCP port of --listen; 0: any, which is then told")
+  app.add_option("--port", into.port, "TCP port of --listen; 0: any free port, which is printed")
       ->check(CLI::Range(0, 65535))
       ->capture_default_str();
-  app.add_option("--wait", into.wait, "seconds that --listen waits for the others")
+  app.add_option("--wait", into.wait, "seconds that --listen waits for the other ranks")
       ->check(CLI::Range(0.1, 86400.0))
       ->capture_default_str();
   app.add_option("--timeout", into.timeout, "seconds without an answer after which a rank gives up")
@@ -57,14 +57,16 @@ void add_meeting(CLI::App& app, rma_options& into) {
 
 void add_output(CLI::App& app, rma_options& into) {
   app.add_flag("--remap", into.remap,
-               "new pages under the own buffers before each round, but for the pool's: old ones would be seen");
+               "map new pages under each rank's buffers before each round, except the pool's, so that stale "
+               "registrations are detected");
   app.add_option("--spoil", into.spoil,
-                 "to show what happens then: changes a byte that arrived, or says a wrong key to the next rank")
+                 "inject a fault: change a byte that arrived, or send a wrong key to the next rank")
       ->check(CLI::IsMember({"byte", "key"}));
   app.add_flag("--json", into.as_json, "print one JSON object");
   app.footer(
-      "Alone it forks its ranks. On two hosts: --listen on one, its name on the other, the same options on both.\n"
-      "Many hosts: mpirun -n N pinfold perf rma --mpi. Exit status: 1 when a byte was wrong or a rank failed.");
+      "Without HOST, --listen or --mpi the command forks its ranks. On two hosts: --listen on one host, that host's\n"
+      "name on the other, the same options on both. On many hosts: mpirun -n N pinfold perf rma --mpi.\n"
+      "Exit status: 1 when a byte was wrong or a rank failed.");
 }
 
 void check_meeting(const rma_options& options) {
@@ -78,7 +80,7 @@ void check_room(const rma_options& options) {
   const auto here = options.mpi || options.listen || !options.host.empty() ? 1 : options.ranks;
   check_memory(options.buffers * (options.subjects.size() + 1) * here, options.sizes, host_facts());
   if (options.depth > options.buffers)
-    throw usage_failure(fmt::format("--depth {}: as many --buffers are needed", options.depth));
+    throw usage_failure(fmt::format("--depth {}: needs at least as many --buffers", options.depth));
 }
 
 }  // namespace

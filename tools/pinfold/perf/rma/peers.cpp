@@ -17,7 +17,7 @@ per_rank rma_peers::all_gather(std::string own, std::chrono::nanoseconds time_li
   while (!complete()) {
     meanwhile();
     if (std::chrono::steady_clock::now() > deadline)
-      throw failure(fmt::format("timed_out: no word from {} within {:.1f} s", missing(),
+      throw failure(fmt::format("timed_out: no message from {} within {:.1f} s", missing(),
                                 std::chrono::duration<double>(time_limit).count()));
     std::this_thread::yield();
   }

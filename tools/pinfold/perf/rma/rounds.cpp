@@ -111,7 +111,7 @@ void rma_rounds::wait(const rma_round& round) {
   if (idle_ % polls == 0) {
     const auto now = clock::now();
     if (now - heard_ > options_.time_limit())
-      throw failure(fmt::format("timed_out: no {} to rank {} was completed for {} s; the provider tells no reason",
+      throw failure(fmt::format("timed_out: no {} to rank {} was completed for {} s; the provider reports no reason",
                                 round.put ? "put" : "get", next(), options_.timeout));
     if (now - looked_ > std::chrono::milliseconds(20)) peers_.look(), looked_ = now;
   }

@@ -27,7 +27,7 @@ std::size_t agree(rma_peers& peers, const rma_options& options) {
     const auto line = all[rank].find('\n');
     networks.insert(all[rank].substr(0, line));
     if (all[rank].substr(line + 1) != own)
-      throw usage_failure(fmt::format("all ranks need the same options: rank {} is {}; rank {} is {}", peers.rank(),
+      throw usage_failure(fmt::format("all ranks need the same options: rank {} has {}; rank {} has {}", peers.rank(),
                                       own, rank, all[rank].substr(line + 1)));
   }
   return networks.size();
@@ -182,7 +182,7 @@ int run_rma(rma_peers& peers, const rma_options& options) {
   add_rma_gains(rows);
   if (!peers.reports()) return total_errors(rows) == 0 ? 0 : 1;
   std::vector<std::string> notes{rma_summary(rows)};
-  if (!monitors.empty()) notes.push_back("pinfold's cache learns of memory that goes by: " + monitors);
+  if (!monitors.empty()) notes.push_back("pinfold's cache detects unmapped memory by: " + monitors);
   return show_results(host, rows, rma_columns(), options.as_json, notes);
 }
 

@@ -26,11 +26,11 @@ per_rank parted(std::string_view text, std::size_t ranks) {
     for (const char digit : text.substr(0, std::min<std::size_t>(colon, 8)))
       bytes = bytes * 10 + static_cast<std::size_t>(digit - '0');
     if (colon == std::string_view::npos || bytes > text.size() - colon - 1)
-      throw failure("rank 0 says what no rank says");
+      throw failure("rank 0 sent a malformed message");
     all.emplace_back(text.substr(colon + 1, bytes));
     text.remove_prefix(colon + 1 + bytes);
   }
-  if (all.size() != ranks) throw failure("rank 0 says what no rank says");
+  if (all.size() != ranks) throw failure("rank 0 sent a malformed message");
   return all;
 }
 
@@ -51,7 +51,7 @@ void star_peers::pump() {
         throw failure(where_.rank == 0 ? fmt::format("rank {}: {}", i + 1, message->text) : message->text);
       said_[i] = {true, std::move(message->text)};
     }
-    if (!said_[i].here && link.ended()) throw failure(fmt::format("peer_gone: rank {} has gone", rank_at(i)));
+    if (!said_[i].here && link.ended()) throw failure(fmt::format("peer_gone: rank {} has ended", rank_at(i)));
   }
 }
 
@@ -59,7 +59,7 @@ void star_peers::pump() {
 void star_peers::look() {
   pump();
   for (std::size_t i = 0; i < links_.size(); ++i)
-    if (links_[i].ended()) throw failure(fmt::format("peer_gone: rank {} has gone", rank_at(i)));
+    if (links_[i].ended()) throw failure(fmt::format("peer_gone: rank {} has ended", rank_at(i)));
 }
 
 void star_peers::begin(std::string own) {

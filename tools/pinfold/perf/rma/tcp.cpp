@@ -126,13 +126,13 @@ rma_socket accepted(int listening) {
 // Returns the link of the next rank; turns other clients away.
 rma_link next_rank(int listening, clock::time_point end, std::size_t missing) {
   for (;;) {
-    if (!readable(listening, end)) throw failure(fmt::format("timed_out: {} ranks did not come", missing));
+    if (!readable(listening, end)) throw failure(fmt::format("timed_out: {} ranks did not connect", missing));
     rma_socket came = accepted(listening);
     if (!came) continue;
     set(came.number(), IPPROTO_TCP, TCP_NODELAY);
     rma_link link(std::move(came));
     if (hello_from(link, std::min(end, clock::now() + hello_timeout)) == greeting) return link;
-    fmt::print(stderr, "pinfold: refused a connection that is not from pinfold perf rma of this version\n");
+    fmt::print(stderr, "pinfold: refused a connection from a program other than this version of pinfold perf rma\n");
   }
 }
 
@@ -191,8 +191,8 @@ std::unique_ptr<rma_peers> connect_to_peers(const rma_options& options) {
   const auto welcome = hello_from(links.front(), clock::now() + seconds(options.wait));
   if (!welcome || std::sscanf(welcome->c_str(), "%zu %zu", &where.rank, &where.ranks) != 2 || where.rank == 0 ||
       where.rank >= where.ranks)
-    throw failure(fmt::format("{} port {}: no pinfold perf rma of this version is there, or it has ended", options.host,
-                              options.port));
+    throw failure(fmt::format("{} port {}: this version of pinfold perf rma does not listen there, or has ended",
+                              options.host, options.port));
   return std::make_unique<star_peers>(std::move(where), std::move(links));
 }
 

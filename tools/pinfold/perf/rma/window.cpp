@@ -12,7 +12,7 @@ rma_window::rma_window(const fabric_end& end, const rma_buffers& slots, const pi
   constexpr auto for_peers =
       pinfold::local_access | pinfold::access_flags::remote_read | pinfold::access_flags::remote_write;
   for (std::size_t i = 0; i < slots.count; ++i)
-    held_.push_back(need(cache_.acquire(slot(i), for_peers), "cannot register what others put to"));
+    held_.push_back(need(cache_.acquire(slot(i), for_peers), "cannot register the buffers that other ranks put to"));
 }
 
 std::string rma_window::invitation() {
@@ -27,7 +27,8 @@ std::string rma_window::invitation() {
 
 std::vector<fabric_target> targets_of(const std::string& invitation, std::size_t count) {
   std::vector<fabric_target> targets(count);
-  if (invitation.size() != count * sizeof(fabric_target)) throw failure("the next rank has another number of buffers");
+  if (invitation.size() != count * sizeof(fabric_target))
+    throw failure("the next rank has a different number of buffers");
   std::memcpy(targets.data(), invitation.data(), invitation.size());
   return targets;
 }

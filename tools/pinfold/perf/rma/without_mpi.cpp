@@ -4,6 +4,6 @@
 
 namespace tool {
 
-std::unique_ptr<rma_peers> mpi_peers() { throw failure("unsupported: this program is without MPI"); }
+std::unique_ptr<rma_peers> mpi_peers() { throw failure("unsupported: this program was built without MPI"); }
 
 }  // namespace tool

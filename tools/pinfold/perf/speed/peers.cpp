@@ -47,9 +47,9 @@ json rows_of(const std::string& path, const bench::parameters& how, std::chrono:
   const auto seen = run_program(path, {bench::as_json(how).dump()}, limit);
   if (seen.status != 0) throw failure(ending_of(seen.status));
   auto rows = json::parse(seen.output, nullptr, false);
-  if (!rows.is_array()) throw failure("printed something other than rows");
+  if (!rows.is_array()) throw failure("printed malformed output");
   for (const auto& row : rows) {
-    if (!row.is_object() || !row.contains("subject")) throw failure("printed something other than rows");
+    if (!row.is_object() || !row.contains("subject")) throw failure("printed malformed output");
   }
   return rows;
 }
@@ -61,7 +61,7 @@ peer_results measure_peers(const bench::parameters& how, const std::string& dire
   for (const auto& one : peers) {
     const auto path = found(one, directory);
     if (!path) {
-      results.notes.push_back(fmt::format("{} is not compared: there is no {}, which is built where {} is installed",
+      results.notes.push_back(fmt::format("{} is not compared: {} is missing, which is built if {} is installed",
                                           one.name, one.program, one.package));
       continue;
     }

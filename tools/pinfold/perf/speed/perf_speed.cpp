@@ -36,11 +36,11 @@ struct speed_kind {
 };
 
 std::vector<speed_kind> kinds() {
-  return {{"hit", "What a get and a put of a cached region take", {1, 1000, 100'000}, {}, hit_columns},
-          {"miss", "What it takes to cache a region, also beside slow drivers", {1000, 100'000}, {1, 2}, miss_columns},
+  return {{"hit", "Cost of a get and a put of a cached region", {1, 1000, 100'000}, {}, hit_columns},
+          {"miss", "Cost of caching a region, also during slow driver calls", {1000, 100'000}, {1, 2}, miss_columns},
           {"scale", "How hits scale with threads", {1, 1000, 100'000}, {1, 2}, scale_columns},
           {"memory", "Bytes of memory for each cached region", {1'000'000}, {}, memory_columns},
-          {"evict", "Random use of twice what the budget allows", {1000, 100'000}, {1, 2}, evict_columns}};
+          {"evict", "Random use of twice the memory that the budget allows", {1000, 100'000}, {1, 2}, evict_columns}};
 }
 
 // Adds each row's figure over that of pinfold's own row of the same kind.
@@ -96,46 +96,46 @@ int measure(const speed_command& command, const speed_kind& kind) {
 }
 
 void add_length(CLI::App& command, bench::parameters& how, std::string_view kind) {
-  command.add_option("--time-limit", how.time_limit, "seconds after which filling a cache is given up")
+  command.add_option("--time-limit", how.time_limit, "seconds after which the filling of a cache is abandoned")
       ->check(CLI::Range(0.1, 86'400.0))
       ->capture_default_str();
-  command.add_option("--repeats", how.repeats, "measurements, of which the median is shown")
+  command.add_option("--repeats", how.repeats, "number of measurements; the median is shown")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   if (kind == "miss" || kind == "memory") return;
-  command.add_option("--seconds", how.seconds, "length of each measurement, times the threads on a CPU")
+  command.add_option("--seconds", how.seconds, "seconds of each measurement, multiplied by the threads on a CPU")
       ->check(CLI::Range(0.001, 3600.0))
       ->capture_default_str();
 }
 
 void add_slow(CLI::App& command, bench::parameters& how) {
-  command.add_option("--delay-ms", how.delay_ms, "duration of the registrations that run side by side")
+  command.add_option("--delay-ms", how.delay_ms, "duration of concurrent registrations")
       ->check(CLI::Range(0, 1000))
       ->capture_default_str();
-  command.add_option("--pause-ms", how.pause_ms, "duration of the calls beside which hits are timed")
+  command.add_option("--pause-ms", how.pause_ms, "duration of the calls during which hits are timed")
       ->check(CLI::Range(1, 10'000))
       ->capture_default_str();
-  command.add_option("--hits", how.hits, "hits timed beside slow calls")
+  command.add_option("--hits", how.hits, "number of hits timed during slow calls")
       ->check(CLI::Range(std::size_t{100}, std::size_t{100'000'000}))
       ->capture_default_str();
 }
 
 void add_what(CLI::App& command, speed_command& into, const speed_kind& kind) {
-  command.add_option("--regions", into.how.regions, "how many 64 KiB regions are cached, as 1,1000,100000")
+  command.add_option("--regions", into.how.regions, "number of 64 KiB regions that are cached, e.g. 1,1000,100000")
       ->delimiter(',')
       ->check(CLI::Range(std::size_t{1}, std::size_t{100'000'000}))
       ->capture_default_str();
   if (!kind.threads.empty()) {
-    command.add_option("--threads", into.how.threads, "threads, as 1,2")
+    command.add_option("--threads", into.how.threads, "threads, e.g. 1,2")
         ->delimiter(',')
         ->check(CLI::Range(1, 1024))
         ->capture_default_str();
   }
   auto* peers = command.add_flag("--peers", into.with_peers, "compare with the caches of UCX and Open MPI, if built");
-  command.add_option("--peers-dir", into.peers_directory, "where their programs are [beside this one]")
+  command.add_option("--peers-dir", into.peers_directory, "directory of their programs [that of this program]")
       ->check(CLI::ExistingDirectory)
       ->needs(peers);
-  command.add_option("--peer-limit", into.peer_limit, "seconds after which such a program is ended")
+  command.add_option("--peer-limit", into.peer_limit, "seconds after which such a program is killed")
       ->needs(peers)
       ->check(CLI::Range(1, 86'400))
       ->capture_default_str();

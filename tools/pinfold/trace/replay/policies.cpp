@@ -39,7 +39,7 @@ std::unique_ptr<policy> make_classes(const workload& of) {
 
 constexpr std::array policies{
     known_policy{"lru", "true least recently used", make<lru>},
-    known_policy{"second-chance", "CLOCK, as the cache has it: in batches", make<second_chance>},
+    known_policy{"second-chance", "CLOCK in batches, as the cache implements it", make<second_chance>},
     known_policy{"clock-single", "CLOCK, one victim at a time",
                  [](const workload& of) -> std::unique_ptr<policy> { return std::make_unique<second_chance>(of, 1); }},
     known_policy{"sieve", "SIEVE", make<sieve>},

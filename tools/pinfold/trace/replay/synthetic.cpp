@@ -128,9 +128,9 @@ workload make_pages(const cost_model& costs, std::uint64_t seed) {
 }
 
 constexpr std::array workloads{
-    synthetic_workload{"zipf", "64 KiB each, popular ones and others", make_zipf},
+    synthetic_workload{"zipf", "64 KiB each, of unequal popularity", make_zipf},
     synthetic_workload{"scan", "a hot set, and passes over everything else", make_scan},
-    synthetic_workload{"loop", "all in turn, again and again", make_loop},
+    synthetic_workload{"loop", "all in turn, repeatedly", make_loop},
     synthetic_workload{"shift", "as zipf, but the popular regions change", make_shift},
     synthetic_workload{"mixed", "as zipf, 4 KiB to 16 MiB", make_mixed},
     synthetic_workload{"pages", "as mixed, half of the large ones on huge pages", make_pages},
