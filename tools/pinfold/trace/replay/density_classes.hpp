@@ -16,10 +16,11 @@
 
 namespace tool {
 
-/// Like `lazy_greedy_dual`, but costs per unit of room are rounded to powers of two. An object that enters a queue
-/// later has the higher value there, so the least of all values is at a queue's front. An object that is found used
-/// moves up a queue, at most `most_steps` above its own: each step doubles its worth. Hits write what second chance
-/// writes, and as many victims are chosen at a time.
+/// GreedyDual-Size that writes one bit at a hit, and reads it when it comes to an object. Costs per unit of room are
+/// rounded to powers of two, with a queue for each. An object that enters a queue later has the higher value there, so
+/// the least of all values is at a queue's front. An object that is found used moves up a queue, at most `most_steps`
+/// above its own: each step doubles its worth. Hits write what second chance writes, and as many victims are chosen at
+/// a time.
 class density_classes : public policy {
  public:
   density_classes(const workload& of, unsigned most_steps)
@@ -75,7 +76,7 @@ class density_classes : public policy {
     return one;
   }
   void mark() {
-    const auto wanted = std::min(second_chance::as_the_cache, 1 + waiting_ / 16);
+    const auto wanted = std::min(second_chance::most_marked, 1 + waiting_ / 16);
     while (marked_.size() < wanted && waiting_ > 0) {
       const auto one = pop_least();
       if (!visited_[one]) {

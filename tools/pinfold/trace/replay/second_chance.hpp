@@ -17,10 +17,10 @@ namespace tool {
 /// that are used again before their turn go back to the round's end.
 class second_chance : public policy {
  public:
-  static constexpr std::size_t as_the_cache = 64;
+  static constexpr std::size_t most_marked = 64;  // as in the cache
 
-  explicit second_chance(const workload& of, std::size_t most_marked = as_the_cache)
-      : most_marked_(most_marked), round_(of.objects.size()), marked_(of.objects.size()), visited_(of.objects.size()) {}
+  explicit second_chance(const workload& of)
+      : round_(of.objects.size()), marked_(of.objects.size()), visited_(of.objects.size()) {}
 
   void hit(object one) override {
     visited_[one] = true;
@@ -39,7 +39,7 @@ class second_chance : public policy {
 
  private:
   void mark() {
-    const auto wanted = std::min(most_marked_, 1 + round_.size() / 16);
+    const auto wanted = std::min(most_marked, 1 + round_.size() / 16);
     for (auto left = 2 * round_.size(); left > 0 && marked_.size() < wanted && !round_.empty(); --left) {
       const auto one = round_.pop_front();
       (visited_[one] ? round_ : marked_).push_back(one);
@@ -47,7 +47,6 @@ class second_chance : public policy {
     }
   }
 
-  std::size_t most_marked_;
   object_list round_;
   object_list marked_;
   std::vector<bool> visited_;
