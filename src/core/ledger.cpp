@@ -25,14 +25,14 @@ struct alignas(record_page_bytes) {
 
 ledger::ledger() noexcept {
   for (auto& slot : slots_) slot.store(bias, std::memory_order_relaxed);
-  hints_.fill(&no_entry.one);
+  for (auto& hint : hints_) hint.store(&no_entry.one, std::memory_order_relaxed);
 }
 
 // An object that gives the ledger back when its thread ends. What the thread pins after that is counted in the entries.
 struct ledger_owner {
   static void forget_hints() noexcept {
     for (ledger* each = ledger::all.load(std::memory_order_acquire); each != nullptr; each = each->next_)
-      for (record*& hint : each->hints_) std::atomic_ref(hint).store(&no_entry.one, std::memory_order_relaxed);
+      for (auto& hint : each->hints_) hint.store(&no_entry.one, std::memory_order_relaxed);
   }
 
   ~ledger_owner() {

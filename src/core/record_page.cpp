@@ -77,9 +77,7 @@ control_block* take_control_block() noexcept {
     taken = from->unused;
     if (taken != nullptr) from->unused = taken->next;
   }
-  if (taken == nullptr) taken = new (std::nothrow) control_block;
-  if (taken != nullptr) taken->process = from->process;
-  return taken;
+  return taken != nullptr ? taken : new (std::nothrow) control_block(from->process);
 }
 
 void give_back(control_block* done) noexcept {

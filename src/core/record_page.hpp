@@ -20,9 +20,11 @@ using detail::record;
 /// An engine's mutex, and a pointer to the engine while it exists. A thread that gave a pin back may look for the
 /// engine after the engine has ended, so control blocks are never freed, but reused.
 struct control_block {
+  explicit control_block(std::uint64_t of) noexcept : process(of) {}
+
   mutex guard;
   engine* home PINFOLD_GUARDED_BY(guard) = nullptr;
-  std::uint64_t process = 0;      ///< the event log's number for the process
+  const std::uint64_t process;    ///< the event log's number for it; late threads read it while the block is reused
   control_block* next = nullptr;  ///< when it is unused
 };
 

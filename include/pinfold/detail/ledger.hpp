@@ -68,8 +68,12 @@ class PINFOLD_EXPORT ledger {
 
   /// Returns a record that this thread hit recently under this key. Never null, but the record may have been reused
   /// since.
-  [[nodiscard]] record* hint(std::uintptr_t key) const noexcept { return hints_[key % hint_count]; }
-  void set_hint(std::uintptr_t key, record* hit) noexcept { hints_[key % hint_count] = hit; }
+  [[nodiscard]] record* hint(std::uintptr_t key) const noexcept {
+    return hints_[key % hint_count].load(std::memory_order_relaxed);
+  }
+  void set_hint(std::uintptr_t key, record* hit) noexcept {
+    hints_[key % hint_count].store(hit, std::memory_order_relaxed);
+  }
 
   /// Counts a hit of a cache. Returns true once in `sampling` calls.
   [[nodiscard, gnu::always_inline]] bool count_hit(std::size_t cache) noexcept {
@@ -144,7 +148,7 @@ class PINFOLD_EXPORT ledger {
 
   alignas(64) std::array<pin_cell, cell_count> cells_{};
   std::array<std::atomic<std::uint64_t>, slot_count> slots_;
-  std::array<record*, hint_count> hints_;
+  std::array<std::atomic<record*>, hint_count> hints_;
   std::array<std::atomic<std::uint64_t>, most_caches> hits_{};
   std::array<std::atomic<std::uint64_t>, most_caches> finds_{};
   std::atomic<bool> taken_{true};
