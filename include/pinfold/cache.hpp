@@ -118,13 +118,20 @@ class cache : public cache_base<R> {
   /// Returns a lease as `acquire` does, but only on memory that is already registered: never opens a registration,
   /// never waits (R48). With an identifying registrar, the cache asks whether the registration is current, and may
   /// close it if it is stale.
-  [[nodiscard]] std::optional<lease> find(const void* address, std::size_t bytes,
-                                          access_flags need = local_access) noexcept {
+  [[nodiscard]] std::optional<lease> find(void* address, std::size_t bytes, access_flags need = local_access) noexcept {
     auto found = find_any(address, bytes, need);
     if constexpr (identifying_registrar<R>) {
       if (found && !is_current(*found, address, bytes)) found.reset();
     }
     return found;
+  }
+
+  /// As above, for memory that this process does not write through the pointer, as in `acquire`. Returns no lease if
+  /// `need` contains access to write.
+  [[nodiscard]] std::optional<lease> find(const void* address, std::size_t bytes,
+                                          access_flags need = access_flags::local_read) noexcept {
+    if (any_write(need)) return std::nullopt;
+    return find(const_cast<void*>(address), bytes, need);
   }
 
   /// Returns leases on many ranges at once (R26). Merges duplicates and neighbours, and registers the rest on several

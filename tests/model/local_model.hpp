@@ -55,7 +55,7 @@ class local_model {
       case local_kind::announce:
         oracle_.invalidate(memory);
         announce_gone(at(memory), memory.size());
-        RC_ASSERT(!cache_.find(nullptr, 1));  // any request makes the cache read the event log
+        RC_ASSERT(!cache_.find(static_cast<void*>(nullptr), 1));  // any request makes the cache read the event log
         return;
       case local_kind::unpersist: oracle_.unpersist(memory); return cache_.unpersist(at(memory), memory.size());
       case local_kind::fail_opens:

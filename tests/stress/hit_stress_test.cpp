@@ -230,7 +230,7 @@ void run(std::size_t budget, std::uint64_t threads, std::chrono::milliseconds ea
 TEST(hit_stress, no_entry_is_closed_under_a_lease_or_left_open) {
   const auto each = std::chrono::milliseconds(stress_time()) / 6;
   for (const std::uint64_t threads : {2U, 3U, 8U})
-    for (const std::size_t budget : {std::size_t{0}, 3 * regions}) run(budget, threads, each);
+    for (const std::size_t budget : {unlimited, 3 * regions}) run(budget, threads, each);
 }
 
 }  // namespace

@@ -35,6 +35,18 @@ TEST(local_cache, R20_lease_gives_the_callers_own_address) {
   EXPECT_FALSE(f.cache.find(numbers.data(), 401));
 }
 
+TEST(local_cache, R48_find_needs_the_access_that_acquire_needs) {
+  local_fixture f;
+  std::vector<int> numbers(100);
+  const auto* const read_only = numbers.data();
+  ASSERT_TRUE(f.cache.acquire(read_only, 400));
+  EXPECT_TRUE(f.cache.find(read_only, 400));
+  EXPECT_FALSE(f.cache.find(numbers.data(), 400)) << "registered for reading only";
+  ASSERT_TRUE(f.cache.acquire(numbers.data(), 400));
+  EXPECT_TRUE(f.cache.find(numbers.data(), 400));
+  EXPECT_FALSE(f.cache.find(read_only, 400, access_flags::remote_write)) << "access to write memory that is const";
+}
+
 TEST(local_cache, R21_nested_leases_hold_the_outer_registration) {
   local_fixture f;
   auto outer = f.acquire(0x1000, 0x4000);
