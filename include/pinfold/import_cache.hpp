@@ -93,7 +93,7 @@ class import_cache : public cache_base<I> {
   // The size of the handle is a constant here, so the comparison compiles to a few inline instructions.
   [[gnu::always_inline]] static bool is_for(const detail::record& one, peer_id peer,
                                             const handle_type& handle) noexcept {
-    constexpr auto offset = detail::token_offset(detail::imported_object_offset, sizeof(typename I::mapping_type));
+    constexpr auto offset = detail::token_offset(detail::imported_object_offset, sizeof(typename I::registration_type));
     const auto* token = reinterpret_cast<const std::byte*>(&one) + offset;
     return detail::imported_part_of(one).peer == peer && std::memcmp(token, &handle, sizeof handle) == 0;
   }

@@ -27,9 +27,9 @@ class [[nodiscard]] import_lease : public lease_base {
   /// after its drain time-out while this lease was out.
   [[nodiscard]] void* data() const noexcept { return address(); }
 
-  /// Returns the importer's own record of the mapping; `mapping_type{}` if the lease is empty.
-  [[nodiscard]] typename I::mapping_type registration() const noexcept {
-    return object<typename I::mapping_type>(detail::imported_object_offset);
+  /// Returns the importer's own record of the mapping; `registration_type{}` if the lease is empty.
+  [[nodiscard]] typename I::registration_type registration() const noexcept {
+    return object<typename I::registration_type>(detail::imported_object_offset);
   }
 
  private:

@@ -14,18 +14,18 @@
 
 namespace pinfold {
 
-/// The result of one open. `Mapping` is the importer's own record of the mapping; the cache passes it to `close`.
-template <class Mapping>
+/// The result of one open. `Registration` is the importer's own record of the mapping; the cache passes it to `close`.
+template <class Registration>
 struct imported {
   range covered;  ///< the range that was really opened, in the exporter's addresses; contains the range that `check`
                   ///< returned
   void* data;     ///< where `covered.begin` is in this process
   std::size_t bytes;  ///< bytes that count against the budget, at least `covered.size()`
-  Mapping mapping;
+  Registration registration;
 };
 
-/// Largest `Mapping` that an entry can hold, in bytes.
-inline constexpr std::size_t max_mapping_bytes = 32;
+/// Largest `Registration` that an entry can hold, in bytes.
+inline constexpr std::size_t max_imported_registration_bytes = 32;
 
 /// Largest `handle_type`, in bytes. Every entry keeps a copy of its handle, in a record of at most 1 KiB, and every hit
 /// compares all of it. If a driver needs more to open memory, make the handle an id and let `open` fetch the rest.
@@ -43,18 +43,21 @@ inline constexpr std::size_t max_handle_bytes = 896;
 ///
 /// The cache calls `open` and `close` on many threads at once, and holds no lock meanwhile.
 template <class I>
-concept importer =
-    std::move_constructible<I> && std::is_trivially_copyable_v<typename I::handle_type> &&
-    std::has_unique_object_representations_v<typename I::handle_type> &&
-    (sizeof(typename I::handle_type) <= max_handle_bytes) && std::is_trivially_copyable_v<typename I::mapping_type> &&
-    std::default_initializable<typename I::mapping_type> && (sizeof(typename I::mapping_type) <= max_mapping_bytes) &&
-    requires(I& importer, const I& constant, peer_id peer, const typename I::handle_type& handle,
-             const typename I::mapping_type& mapping) {
-      { I::name } -> std::convertible_to<const char*>;
-      { I::allows_duplicates } -> std::convertible_to<bool>;
-      { constant.check(handle) } noexcept -> std::same_as<result<range>>;
-      { importer.open(peer, handle) } noexcept -> std::same_as<result<imported<typename I::mapping_type>>>;
-      { importer.close(mapping) } noexcept -> std::same_as<result<void>>;
-    };
+concept importer = std::move_constructible<I> && std::is_trivially_copyable_v<typename I::handle_type> &&
+                   std::has_unique_object_representations_v<typename I::handle_type> &&
+                   (sizeof(typename I::handle_type) <= max_handle_bytes) &&
+                   std::is_trivially_copyable_v<typename I::registration_type> &&
+                   std::default_initializable<typename I::registration_type> &&
+                   (sizeof(typename I::registration_type) <= max_imported_registration_bytes) &&
+                   requires(I& importer, const I& constant, peer_id peer, const typename I::handle_type& handle,
+                            const typename I::registration_type& registration) {
+                     { I::name } -> std::convertible_to<const char*>;
+                     { I::allows_duplicates } -> std::convertible_to<bool>;
+                     { constant.check(handle) } noexcept -> std::same_as<result<range>>;
+                     {
+                       importer.open(peer, handle)
+                     } noexcept -> std::same_as<result<imported<typename I::registration_type>>>;
+                     { importer.close(registration) } noexcept -> std::same_as<result<void>>;
+                   };
 
 }  // namespace pinfold

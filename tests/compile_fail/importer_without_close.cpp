@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Refused with: importer.close\(mapping\)
+// Refused with: importer.close\(registration\)
 // What is opened must be closable.
 #include "importer.hpp"
 

@@ -5,7 +5,7 @@
 
 struct throwing : good_importer {
 #ifndef FIXED
-  pinfold::result<pinfold::imported<good_mapping>> open(pinfold::peer_id, const good_handle&);
+  pinfold::result<pinfold::imported<good_registration>> open(pinfold::peer_id, const good_handle&);
 #endif
 };
 

@@ -33,7 +33,7 @@ class importer_suite : public ::testing::Test {
  protected:
   using importer_type = typename Rig::importer_type;
   using handle_type = typename importer_type::handle_type;
-  using mapping_type = typename importer_type::mapping_type;
+  using registration_type = typename importer_type::registration_type;
   static_assert(importer<importer_type>);
 
   static constexpr std::size_t page = 4096;
@@ -46,8 +46,8 @@ class importer_suite : public ::testing::Test {
   }
 
   /// Opens the handle and looks at all of its memory.
-  imported<mapping_type> opened(importer_type& importer, const handle_type& handle, std::size_t bytes,
-                                std::uint32_t seed) {
+  imported<registration_type> opened(importer_type& importer, const handle_type& handle, std::size_t bytes,
+                                     std::uint32_t seed) {
     const auto made = importer.open(peer, handle);
     if (!made) {
       ADD_FAILURE() << describe(made.error());
@@ -73,7 +73,7 @@ TYPED_TEST_P(importer_suite, mapping_of_any_size_shows_the_exporters_bytes) {
     const auto made = this->opened(importer, handle, bytes, seed);
     EXPECT_TRUE(made.covered.contains(*checked));
     EXPECT_GE(made.bytes, made.covered.size());
-    EXPECT_TRUE(importer.close(made.mapping));
+    EXPECT_TRUE(importer.close(made.registration));
   }
 }
 
@@ -91,7 +91,7 @@ TYPED_TEST_P(importer_suite, opens_again_after_each_close) {
   const auto handle = this->rig.allocate(this->page, 5);
   for (int i = 0; i < 10; ++i) {
     const auto made = this->opened(importer, handle, this->page, 5);
-    ASSERT_TRUE(importer.close(made.mapping)) << i;
+    ASSERT_TRUE(importer.close(made.registration)) << i;
   }
 }
 
@@ -102,12 +102,12 @@ TYPED_TEST_P(importer_suite, second_open_succeeds_if_the_importer_allows_duplica
   const auto second = importer.open(this->peer, handle);
   ASSERT_EQ(second.has_value(), TypeParam::importer_type::allows_duplicates);
   if (second) {
-    EXPECT_TRUE(importer.close(second->mapping));
+    EXPECT_TRUE(importer.close(second->registration));
   } else {
     EXPECT_EQ(second.error(), errc::already_mapped) << describe(second.error());
   }
   EXPECT_TRUE(this->rig.holds(first.data, this->page, 6)) << "the first open has suffered";
-  EXPECT_TRUE(importer.close(first.mapping));
+  EXPECT_TRUE(importer.close(first.registration));
 }
 
 TYPED_TEST_P(importer_suite, invalid_handle_is_refused_by_check_and_open) {
@@ -132,15 +132,15 @@ TYPED_TEST_P(importer_suite, freed_allocation_is_refused_as_stale_without_leaks)
     EXPECT_EQ(made.error(), errc::stale_handle) << describe(made.error());
   }
   const auto made = this->opened(importer, kept, this->page, 7);
-  EXPECT_TRUE(importer.close(made.mapping));
+  EXPECT_TRUE(importer.close(made.registration));
 }
 
 TYPED_TEST_P(importer_suite, a_mapping_closes_once) {
   auto importer = this->rig.make_importer();
   const auto handle = this->rig.allocate(this->page, 9);
   const auto made = this->opened(importer, handle, this->page, 9);
-  ASSERT_TRUE(importer.close(made.mapping));
-  EXPECT_FALSE(importer.close(made.mapping));
+  ASSERT_TRUE(importer.close(made.registration));
+  EXPECT_FALSE(importer.close(made.registration));
 }
 
 TYPED_TEST_P(importer_suite, R8_different_handles_open_and_close_on_many_threads) {
@@ -152,7 +152,7 @@ TYPED_TEST_P(importer_suite, R8_different_handles_open_and_close_on_many_threads
   const auto work = [&](std::uint32_t own) {
     for (int round = 0; round < 200; ++round) {
       const auto made = importer.open(this->peer, handles[own]);
-      const bool right = made && this->rig.holds(made->data, this->page, own) && importer.close(made->mapping);
+      const bool right = made && this->rig.holds(made->data, this->page, own) && importer.close(made->registration);
       if (!right) ++wrong;
     }
   };
@@ -169,7 +169,7 @@ TYPED_TEST_P(importer_suite, mappings_move_with_their_importer) {
   const auto made = this->opened(importer, handle, this->page, 10);
   auto moved = std::move(importer);
   EXPECT_TRUE(this->rig.holds(made.data, this->page, 10));
-  EXPECT_TRUE(moved.close(made.mapping));
+  EXPECT_TRUE(moved.close(made.registration));
 }
 
 REGISTER_TYPED_TEST_SUITE_P(importer_suite, mapping_of_any_size_shows_the_exporters_bytes,

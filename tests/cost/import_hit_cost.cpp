@@ -22,19 +22,19 @@ struct null_importer {
     std::uint64_t base;
     std::array<std::uint64_t, 7> serial;
   };
-  struct mapping_type {
+  struct registration_type {
     std::uint64_t key;
   };
 
   [[nodiscard]] pinfold::result<pinfold::range> check(const handle_type& handle) const noexcept {
     return pinfold::range::of(handle.base, region);
   }
-  [[nodiscard]] pinfold::result<pinfold::imported<mapping_type>> open(pinfold::peer_id /*peer*/,
-                                                                      const handle_type& handle) noexcept {
+  [[nodiscard]] pinfold::result<pinfold::imported<registration_type>> open(pinfold::peer_id /*peer*/,
+                                                                           const handle_type& handle) noexcept {
     const pinfold::range covered{handle.base, handle.base + region};
-    return pinfold::imported<mapping_type>{covered, reinterpret_cast<void*>(handle.base), region, {handle.base}};
+    return pinfold::imported<registration_type>{covered, reinterpret_cast<void*>(handle.base), region, {handle.base}};
   }
-  [[nodiscard]] pinfold::result<void> close(const mapping_type& /*mapping*/) noexcept { return {}; }
+  [[nodiscard]] pinfold::result<void> close(const registration_type& /*mapping*/) noexcept { return {}; }
 };
 
 }  // namespace

@@ -52,7 +52,7 @@ void open_and_look(world& all, memfd_importer& importer, const memfd_handle& han
   const std::uint32_t seed = handle.inode == all.first.registration().inode ? 1 : 2;
   const bool known = seed == 1 || handle.inode == all.second.registration().inode;
   if (!known || made->bytes > bytes || !holds_pattern(made->data, made->bytes, seed)) std::abort();
-  if (!importer.close(made->mapping) || importer.held() != 0) std::abort();
+  if (!importer.close(made->registration) || importer.held() != 0) std::abort();
 }
 
 void check_any_bytes(FuzzedDataProvider& data) {

@@ -32,7 +32,7 @@ TEST_F(cuda_events, a_waiting_reader_gets_the_bytes_of_a_delayed_write) {
     ASSERT_TRUE(importer.wait(memory));
     EXPECT_TRUE(stream_reads(made->data, 64 * kib, seed));
   }
-  EXPECT_TRUE(importer.close(made->mapping));
+  EXPECT_TRUE(importer.close(made->registration));
 }
 
 TEST_F(cuda_events, reader_without_the_wait_gets_the_old_bytes) {
@@ -46,7 +46,7 @@ TEST_F(cuda_events, reader_without_the_wait_gets_the_old_bytes) {
   EXPECT_FALSE(stream_reads(made->data, 64 * kib, 2)) << "then the test above shows nothing";
   ASSERT_TRUE(importer.wait(memory));
   EXPECT_TRUE(stream_reads(made->data, 64 * kib, 2));
-  EXPECT_TRUE(importer.close(made->mapping));
+  EXPECT_TRUE(importer.close(made->registration));
 }
 
 TEST_F(cuda_events, exporter_without_events_needs_no_wait_and_cannot_record) {

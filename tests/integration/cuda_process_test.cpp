@@ -209,7 +209,7 @@ class cuda_contexts : public cuda_peer_test {
       const auto made = importer.open(any_peer, one.handle);
       ASSERT_TRUE(made) << describe(made.error());
       EXPECT_TRUE(importer.wait(one));
-      EXPECT_TRUE(importer.close(made->mapping));
+      EXPECT_TRUE(importer.close(made->registration));
     }
     for (const auto& one : {memory, mapped, pooled}) {
       peer.free(one.address);

@@ -214,7 +214,7 @@ TEST_F(cuda_unshareable, memory_imported_from_another_process_is_refused) {
   const auto refused = exporter->share(made->data);
   ASSERT_FALSE(refused) << "its exporter is to share it";
   EXPECT_EQ(refused.error(), errc::unsupported) << describe(refused.error());
-  EXPECT_TRUE(importer.close(made->mapping));
+  EXPECT_TRUE(importer.close(made->registration));
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ TEST(memfd_closed_descriptors, importer_closes_no_file_of_the_program) {
                 if (!made) return via == memfd_via::pidfd ? 0 : 100;  // not permitted here
                 ::closefrom(first);
                 take_all_numbers();
-                static_cast<void>(importer->close(made->mapping));
+                static_cast<void>(importer->close(made->registration));
                 importer.reset();
                 return most - first - still_open();
               }),

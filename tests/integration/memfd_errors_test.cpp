@@ -31,7 +31,7 @@ TEST_P(memfd_errors, mappings_outlive_a_killed_exporter) {
   ASSERT_TRUE(made);
   peer.process().kill();
   EXPECT_TRUE(holds_pattern(made->data, made->bytes, 1));
-  EXPECT_TRUE(reader.close(made->mapping));
+  EXPECT_TRUE(reader.close(made->registration));
 }
 
 TEST_P(memfd_errors, R4_a_freed_buffer_is_stale) {

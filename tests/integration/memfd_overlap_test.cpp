@@ -18,7 +18,7 @@ TEST_P(memfd_overlap, R6_a_second_open_is_refused_until_the_first_is_closed) {
   ASSERT_TRUE(made);
   expect_refused(reader, handle, errc::already_mapped, EBUSY);
   EXPECT_TRUE(holds_pattern(made->data, made->bytes, 1));
-  ASSERT_TRUE(reader.close(made->mapping));
+  ASSERT_TRUE(reader.close(made->registration));
   expect_round_trip(reader, handle, 1);
 }
 
@@ -31,7 +31,7 @@ TEST_P(memfd_overlap, R6_a_buffer_regrown_at_the_same_base_conflicts_with_the_ol
   peer.free(small);
   const auto large = peer.allocate(64 * kib, 2, small.base);
   expect_refused(reader, large, errc::already_mapped, EBUSY);
-  ASSERT_TRUE(reader.close(old->mapping));
+  ASSERT_TRUE(reader.close(old->registration));
   expect_round_trip(reader, large, 2);
 }
 
@@ -86,12 +86,12 @@ TEST(memfd_close, a_mapping_that_is_not_open_is_refused_and_nothing_is_unmapped)
   memfd_importer reader({.via = memfd_via::pidfd});
   const auto made = reader.open(any_peer, peer.allocate(32 * kib, 1));
   ASSERT_TRUE(made);
-  auto part = made->mapping;
+  auto part = made->registration;
   part.bytes /= 2;
   EXPECT_EQ(reader.close(part).error(), errc::invalid_argument);
   EXPECT_TRUE(holds_pattern(made->data, made->bytes, 1));
-  EXPECT_TRUE(reader.close(made->mapping));
-  EXPECT_EQ(reader.close(made->mapping).error(), errc::invalid_argument);
+  EXPECT_TRUE(reader.close(made->registration));
+  EXPECT_EQ(reader.close(made->registration).error(), errc::invalid_argument);
   EXPECT_EQ(reader.close({}).error(), errc::invalid_argument);
 }
 
@@ -106,7 +106,7 @@ TEST(memfd_close, R41_refused_unmap_is_an_error_and_keeps_the_mapping) {
   ASSERT_TRUE(made);
   if (::syscall(SYS_mseal, made->data, made->bytes, 0) != 0) GTEST_SKIP() << "needs mseal(2) of Linux 6.10";
   for (int i = 0; i < 2; ++i) {
-    const auto closed = reader.close(made->mapping);
+    const auto closed = reader.close(made->registration);
     ASSERT_FALSE(closed);
     EXPECT_EQ(closed.error(), errc::driver_error);
     EXPECT_EQ(closed.error().native, EPERM);

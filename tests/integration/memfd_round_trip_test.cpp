@@ -61,7 +61,7 @@ TEST_P(memfd_round_trip, R4_allocation_reused_at_the_same_address_has_another_ha
   EXPECT_NE(after, before);
   EXPECT_TRUE(holds_pattern(old->data, old->bytes, 1)) << "the open mapping keeps the bytes that it was opened for";
 
-  ASSERT_TRUE(reader.close(old->mapping));
+  ASSERT_TRUE(reader.close(old->registration));
   expect_refused(reader, before, errc::stale_handle);
   expect_round_trip(reader, after, 2);
 }
@@ -94,7 +94,7 @@ TEST_P(memfd_round_trip, four_threads_open_the_same_buffers_concurrently) {
         continue;
       }
       ++opened;
-      if (!holds_pattern(made->data, made->bytes, seed) || !reader.close(made->mapping)) ++wrong;
+      if (!holds_pattern(made->data, made->bytes, seed) || !reader.close(made->registration)) ++wrong;
     }
   };
   {
@@ -125,7 +125,7 @@ TEST_P(memfd_round_trip, an_importer_inherited_by_fork_works_on_both_sides) {
   const auto work = [&](const memfd_handle& own, std::uint32_t seed) {
     for (int i = 0; i < 500; ++i) {
       const auto made = reader.open(any_peer, own);
-      if (!made || !holds_pattern(made->data, made->bytes, seed) || !reader.close(made->mapping)) return 1;
+      if (!made || !holds_pattern(made->data, made->bytes, seed) || !reader.close(made->registration)) return 1;
     }
     return 0;
   };

@@ -28,18 +28,18 @@ struct wide_importer {
     std::uint64_t base;
     std::array<std::uint64_t, max_handle_bytes / 8 - 1> rest;
   };
-  struct mapping_type {
-    std::array<std::uint64_t, max_mapping_bytes / 8> words;
+  struct registration_type {
+    std::array<std::uint64_t, max_imported_registration_bytes / 8> words;
   };
   static constexpr std::size_t bytes = 0x1000;
 
   [[nodiscard]] result<range> check(const handle_type& handle) const noexcept { return range::of(handle.base, bytes); }
-  [[nodiscard]] result<imported<mapping_type>> open(peer_id, const handle_type& handle) noexcept {
-    mapping_type made;
+  [[nodiscard]] result<imported<registration_type>> open(peer_id, const handle_type& handle) noexcept {
+    registration_type made;
     made.words.fill(handle.rest.back());
-    return imported<mapping_type>{{handle.base, handle.base + bytes}, nullptr, bytes, made};
+    return imported<registration_type>{{handle.base, handle.base + bytes}, nullptr, bytes, made};
   }
-  [[nodiscard]] result<void> close(const mapping_type&) noexcept { return {}; }
+  [[nodiscard]] result<void> close(const registration_type&) noexcept { return {}; }
 };
 
 wide_importer::handle_type wide_handle(std::uint64_t number) {
@@ -109,12 +109,13 @@ TEST(entry_room, refuses_larger_handles_and_registrations_at_construction) {
                           .open = nullptr,
                           .close = nullptr};
   };
-  EXPECT_TRUE(detail::make_engine(driver_with(max_handle_bytes, max_mapping_bytes), {}));
-  for (const auto& [token, object] : {std::pair<std::size_t, std::size_t>{max_handle_bytes + 1, max_mapping_bytes},
-                                      {4096, 8},
-                                      {SIZE_MAX, 8},
-                                      {0, max_registration_bytes + 1},
-                                      {0, SIZE_MAX}})
+  EXPECT_TRUE(detail::make_engine(driver_with(max_handle_bytes, max_imported_registration_bytes), {}));
+  for (const auto& [token, object] :
+       {std::pair<std::size_t, std::size_t>{max_handle_bytes + 1, max_imported_registration_bytes},
+        {4096, 8},
+        {SIZE_MAX, 8},
+        {0, max_registration_bytes + 1},
+        {0, SIZE_MAX}})
     EXPECT_THROW(static_cast<void>(detail::make_engine(driver_with(token, object), keeping())), std::invalid_argument);
 }
 

@@ -30,7 +30,7 @@ struct hit_view;
 
 /// A registrar's own object, as bytes.
 struct alignas(std::max_align_t) registration {
-  std::array<std::byte, std::max(max_mapping_bytes, max_registration_bytes)> bytes{};
+  std::array<std::byte, std::max(max_imported_registration_bytes, max_registration_bytes)> bytes{};
 };
 
 /// The request of a look-up. `token` points to as many bytes as the driver table says.

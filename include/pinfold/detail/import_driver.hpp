@@ -10,7 +10,7 @@
 
 namespace pinfold::detail {
 
-/// The engine's calls of an importer. The engine has one type; handles and mappings are bytes to it.
+/// The engine's calls of an importer. The engine has one type; handles and registrations are bytes to it.
 template <importer I>
 class import_driver {
  public:
@@ -20,7 +20,7 @@ class import_driver {
         .self = &importer,
         .name = I::name,
         .token_bytes = sizeof(handle_type),
-        .object_bytes = sizeof(typename I::mapping_type),
+        .object_bytes = sizeof(typename I::registration_type),
         .allows_duplicates = I::allows_duplicates,
         .check = check,
         .open = open,
@@ -44,14 +44,14 @@ class import_driver {
     auto made = static_cast<I*>(self)->open(what.peer, as_handle(what.token));
     if (!made) return tl::unexpected(made.error());
     opened plain{made->covered, made->data, made->bytes, {}};
-    std::memcpy(plain.object.bytes.data(), &made->mapping, sizeof made->mapping);
+    std::memcpy(plain.object.bytes.data(), &made->registration, sizeof made->registration);
     return plain;
   }
 
   static result<void> close(void* self, const registration& object) noexcept {
-    typename I::mapping_type mapping;
-    std::memcpy(&mapping, object.bytes.data(), sizeof mapping);
-    return static_cast<I*>(self)->close(mapping);
+    typename I::registration_type registration;
+    std::memcpy(&registration, object.bytes.data(), sizeof registration);
+    return static_cast<I*>(self)->close(registration);
   }
 };
 

@@ -120,7 +120,7 @@ class PINFOLD_EXPORT cuda_ipc_importer {
   static constexpr const char* name = "cuda_ipc";
   static constexpr bool allows_duplicates = true;
   using handle_type = cuda_ipc_handle;
-  struct mapping_type {
+  struct registration_type {
     std::uint64_t address;  ///< CUdeviceptr
     std::uint64_t bytes;
     std::uint64_t number;  ///< number of this open, never reused
@@ -133,9 +133,9 @@ class PINFOLD_EXPORT cuda_ipc_importer {
   ~cuda_ipc_importer();  ///< closes what it has open
 
   [[nodiscard]] result<range> check(const cuda_ipc_handle& handle) const noexcept;
-  [[nodiscard]] result<imported<mapping_type>> open(peer_id peer, const cuda_ipc_handle& handle) noexcept;
+  [[nodiscard]] result<imported<registration_type>> open(peer_id peer, const cuda_ipc_handle& handle) noexcept;
   /// Succeeds if the mapping's context is gone: nothing is left to close.
-  [[nodiscard]] result<void> close(const mapping_type& mapping) noexcept;
+  [[nodiscard]] result<void> close(const registration_type& mapping) noexcept;
 
   /// Makes `stream` (a CUstream of the importer's device; null: the default stream) wait for the exporter's event. Does
   /// nothing if `shared` has no event. Keeps opened events until the importer is destroyed.

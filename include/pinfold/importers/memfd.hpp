@@ -120,7 +120,7 @@ class PINFOLD_EXPORT memfd_importer {
   static constexpr const char* name = "memfd";
   static constexpr bool allows_duplicates = false;
   using handle_type = memfd_handle;
-  struct mapping_type {
+  struct registration_type {
     void* address;
     std::uint64_t bytes;
     std::uint64_t exporter;
@@ -133,8 +133,8 @@ class PINFOLD_EXPORT memfd_importer {
   ~memfd_importer();
 
   [[nodiscard]] result<range> check(const memfd_handle& handle) const noexcept;
-  [[nodiscard]] result<imported<mapping_type>> open(peer_id peer, const memfd_handle& handle) noexcept;
-  [[nodiscard]] result<void> close(const mapping_type& mapping) noexcept;
+  [[nodiscard]] result<imported<registration_type>> open(peer_id peer, const memfd_handle& handle) noexcept;
+  [[nodiscard]] result<void> close(const registration_type& mapping) noexcept;
 
   /// Returns the number of open mappings.
   [[nodiscard]] std::size_t held() const noexcept;

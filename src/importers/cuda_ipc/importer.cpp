@@ -63,8 +63,8 @@ result<range> cuda_ipc_importer::check(const cuda_ipc_handle& handle) const noex
   return cuda_ipc::checked(handle);
 }
 
-result<imported<cuda_ipc_importer::mapping_type>> cuda_ipc_importer::open(peer_id /*peer*/,
-                                                                          const cuda_ipc_handle& handle) noexcept {
+result<imported<cuda_ipc_importer::registration_type>> cuda_ipc_importer::open(peer_id /*peer*/,
+                                                                               const cuda_ipc_handle& handle) noexcept {
   if (!state_) return fail(errc::closed, "the importer was moved from");
   const auto allocation = cuda_ipc::checked(handle);
   if (!allocation) return tl::unexpected(allocation.error());
@@ -79,10 +79,10 @@ result<imported<cuda_ipc_importer::mapping_type>> cuda_ipc_importer::open(peer_i
       [&] { return cuda_ipc::open_memory(**in, state_->links, handle); },
       [&](auto there) { at = there->second.item.at; });
   if (!number) return tl::unexpected(number.error());
-  return imported<mapping_type>{*allocation, reinterpret_cast<void*>(at), handle.size, {at, handle.size, *number}};
+  return imported<registration_type>{*allocation, reinterpret_cast<void*>(at), handle.size, {at, handle.size, *number}};
 }
 
-result<void> cuda_ipc_importer::close(const mapping_type& mapping) noexcept {
+result<void> cuda_ipc_importer::close(const registration_type& mapping) noexcept {
   if (!state_) return fail(errc::closed, "the importer was moved from");
   const auto* in = state_->device.retained();
   if (in == nullptr) return fail(errc::invalid_argument, "this mapping is not open");

@@ -20,7 +20,7 @@ struct memfd_importer::state {
 
   [[nodiscard]] result<fd_passing::file> fetch_once(const memfd_handle& handle) noexcept;
   [[nodiscard]] result<fd_passing::file> fetch(const memfd_handle& handle) noexcept;
-  [[nodiscard]] result<mapping_type> map(const fd_passing::file& verified, const memfd_handle& handle) noexcept;
+  [[nodiscard]] result<registration_type> map(const fd_passing::file& verified, const memfd_handle& handle) noexcept;
 
   const memfd_importer_options options;
   fd_passing::connection_table links;
@@ -56,8 +56,8 @@ result<fd_passing::file> memfd_importer::state::fetch(const memfd_handle& handle
   return fetch_once(handle);
 }
 
-result<memfd_importer::mapping_type> memfd_importer::state::map(const fd_passing::file& verified,
-                                                                const memfd_handle& handle) noexcept {
+result<memfd_importer::registration_type> memfd_importer::state::map(const fd_passing::file& verified,
+                                                                     const memfd_handle& handle) noexcept {
   if (auto reserved = held.reserve(handle.exporter, handle.allocation()); !reserved) {
     return tl::unexpected(reserved.error());
   }
@@ -66,7 +66,7 @@ result<memfd_importer::mapping_type> memfd_importer::state::map(const fd_passing
     held.remove(handle.exporter, handle.base);
     return tl::unexpected(address.error());
   }
-  const mapping_type made{*address, handle.size, handle.exporter, handle.base};
+  const registration_type made{*address, handle.size, handle.exporter, handle.base};
   held.publish(made);
   return made;
 }
@@ -78,8 +78,8 @@ memfd_importer::~memfd_importer() = default;
 
 result<range> memfd_importer::check(const memfd_handle& handle) const noexcept { return memfd::checked(handle); }
 
-result<imported<memfd_importer::mapping_type>> memfd_importer::open(peer_id /*peer*/,
-                                                                    const memfd_handle& handle) noexcept {
+result<imported<memfd_importer::registration_type>> memfd_importer::open(peer_id /*peer*/,
+                                                                         const memfd_handle& handle) noexcept {
   if (!state_) return fail(errc::closed, "the importer was moved from");
   const auto allocation = memfd::checked(handle);
   if (!allocation) return tl::unexpected(allocation.error());
@@ -92,10 +92,10 @@ result<imported<memfd_importer::mapping_type>> memfd_importer::open(peer_id /*pe
   if (auto right = memfd::verify(*fetched, handle, state_->options); !right) return tl::unexpected(right.error());
   const auto mapped = state_->map(*fetched, handle);
   if (!mapped) return tl::unexpected(mapped.error());
-  return imported<mapping_type>{*allocation, mapped->address, mapped->bytes, *mapped};
+  return imported<registration_type>{*allocation, mapped->address, mapped->bytes, *mapped};
 }
 
-result<void> memfd_importer::close(const mapping_type& mapping) noexcept {
+result<void> memfd_importer::close(const registration_type& mapping) noexcept {
   if (!state_) return fail(errc::closed, "the importer was moved from");
   if (auto claimed = state_->held.begin_close(mapping); !claimed) return claimed;
   if (::munmap(mapping.address, mapping.bytes) != 0) {

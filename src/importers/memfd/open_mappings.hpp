@@ -18,7 +18,7 @@ namespace pinfold::memfd {
 /// no memory under the lock.
 class open_mappings {
  public:
-  using mapping = memfd_importer::mapping_type;
+  using mapping = memfd_importer::registration_type;
 
   /// Takes the range for an open that is about to map. `already_mapped` when it overlaps a taken range.
   [[nodiscard]] result<void> reserve(std::uint64_t exporter, range wanted) noexcept;

@@ -136,7 +136,7 @@ class basic_fake_importer {
   static constexpr const char* name = "pretend";
   static constexpr bool allows_duplicates = Duplicates;
   using handle_type = fake_handle;
-  struct mapping_type {
+  struct registration_type {
     std::uint64_t id;
   };
 
@@ -147,7 +147,7 @@ class basic_fake_importer {
     return handle.allocation();
   }
 
-  [[nodiscard]] result<imported<mapping_type>> open(peer_id, const fake_handle& handle) noexcept {
+  [[nodiscard]] result<imported<registration_type>> open(peer_id, const fake_handle& handle) noexcept {
     ++world_->opens;
     if (auto failure = world_->asked(driver_call::open, handle, world_->open_takes)) return tl::unexpected(*failure);
     std::lock_guard guard(world_->mutex_);
@@ -162,11 +162,11 @@ class basic_fake_importer {
         return fail_errno(errc::already_mapped, 208, "the driver has this mapped");
     if (world_->open_.size() >= world_->capacity) return fail_errno(errc::out_of_resources, 12, "the driver is full");
     const auto id = world_->enter(handle);
-    return imported<mapping_type>{
+    return imported<registration_type>{
         handle.allocation(), world_->open_.at(id).words.get(), handle.size + world_->extra_bytes, {id}};
   }
 
-  [[nodiscard]] result<void> close(const mapping_type& mapping) noexcept {
+  [[nodiscard]] result<void> close(const registration_type& mapping) noexcept {
     ++world_->closes;
     fake_handle handle;
     {

@@ -27,18 +27,18 @@ class faulty_importer {
   static constexpr const char* name = I::name;
   static constexpr bool allows_duplicates = I::allows_duplicates;
   using handle_type = typename I::handle_type;
-  using mapping_type = typename I::mapping_type;
+  using registration_type = typename I::registration_type;
 
   faulty_importer(I inner, std::shared_ptr<fault_plan> plan) : inner_(std::move(inner)), plan_(std::move(plan)) {}
 
   [[nodiscard]] result<range> check(const handle_type& handle) const noexcept { return inner_.check(handle); }
 
-  [[nodiscard]] result<imported<mapping_type>> open(peer_id peer, const handle_type& handle) noexcept {
+  [[nodiscard]] result<imported<registration_type>> open(peer_id peer, const handle_type& handle) noexcept {
     if (plan_->strikes()) return tl::unexpected(plan_->with);
     return inner_.open(peer, handle);
   }
 
-  [[nodiscard]] result<void> close(const mapping_type& mapping) noexcept {
+  [[nodiscard]] result<void> close(const registration_type& mapping) noexcept {
     if (plan_->strikes()) return tl::unexpected(plan_->with);
     return inner_.close(mapping);
   }

@@ -88,7 +88,7 @@ void show_stale(cuda_stage& stage) {
   need(stage.into.wipe(bytes), "cannot wipe the reader's buffer");
   need(stage.into.take(reinterpret_cast<cuda_pointer>(kept.data), bytes), "cannot copy");
   require(!stage.holds(fresh) && stage.holds(old), "by the address alone, the old bytes are read");
-  need(importer.close(kept.mapping), "cannot close the peer's memory");
+  need(importer.close(kept.registration), "cannot close the peer's memory");
   print_ok("by address",
            fmt::format("without the cache: the peer freed its buffer, allocated again, got the same address {:#x}, and "
                        "wrote new bytes; a mapping kept for that address reads the OLD bytes, without any error: a "

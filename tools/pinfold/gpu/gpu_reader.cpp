@@ -7,7 +7,7 @@ using pinfold::result;
 
 namespace {
 
-using imported = pinfold::imported<pinfold::cuda_ipc_importer::mapping_type>;
+using imported = pinfold::imported<pinfold::cuda_ipc_importer::registration_type>;
 
 cuda_pointer pointer_to(const void* data) noexcept { return reinterpret_cast<cuda_pointer>(data); }
 
@@ -37,7 +37,7 @@ class uncached : public gpu_reader {
     if (!opened) return tl::unexpected(opened.error());
     ++opens_;
     const auto copied = into.take(pointer_to(opened->data) + wanted.offset, wanted.bytes);
-    const auto closed = importer_.close(opened->mapping);
+    const auto closed = importer_.close(opened->registration);
     return copied ? closed : copied;
   }
   [[nodiscard]] std::uint64_t opens() const override { return opens_; }

@@ -16,7 +16,7 @@ pinfold::result<void> uncached_reader::read(const message& wanted, std::byte* in
   const auto opened = importer_.open(wanted.peer, wanted.handle);
   if (!opened) return tl::unexpected(opened.error());
   std::memcpy(into, opened->data, wanted.size);
-  return importer_.close(opened->mapping);
+  return importer_.close(opened->registration);
 }
 
 pinfold::result<void> floor_reader::read(const message& wanted, std::byte* into) {
@@ -31,7 +31,7 @@ pinfold::result<void> floor_reader::read(const message& wanted, std::byte* into)
 }
 
 floor_reader::~floor_reader() {
-  for (const auto& [seed, opened] : held_) static_cast<void>(importer_.close(opened.mapping));
+  for (const auto& [seed, opened] : held_) static_cast<void>(importer_.close(opened.registration));
 }
 
 }  // namespace tool

@@ -57,7 +57,7 @@ class floor_reader : public reader {
   pinfold::result<void> read(const message& wanted, std::byte* into) override;
 
  private:
-  using imported = pinfold::imported<pinfold::memfd_importer::mapping_type>;
+  using imported = pinfold::imported<pinfold::memfd_importer::registration_type>;
   pinfold::memfd_importer importer_;
   std::map<std::uint64_t, imported> held_;  // by the message's seed
 };

@@ -20,7 +20,7 @@ class slow_importer {
   static constexpr const char* name = pinfold::memfd_importer::name;
   static constexpr bool allows_duplicates = pinfold::memfd_importer::allows_duplicates;
   using handle_type = pinfold::memfd_importer::handle_type;
-  using mapping_type = pinfold::memfd_importer::mapping_type;
+  using registration_type = pinfold::memfd_importer::registration_type;
 
   slow_importer(pinfold::memfd_importer real, std::chrono::milliseconds delay, std::atomic<unsigned>& begun) noexcept
       : real_(std::move(real)), delay_(delay), begun_(&begun) {}
@@ -29,14 +29,14 @@ class slow_importer {
     return real_.check(handle);
   }
 
-  [[nodiscard]] pinfold::result<pinfold::imported<mapping_type>> open(pinfold::peer_id peer,
-                                                                      const handle_type& handle) noexcept {
+  [[nodiscard]] pinfold::result<pinfold::imported<registration_type>> open(pinfold::peer_id peer,
+                                                                           const handle_type& handle) noexcept {
     begun_->fetch_add(1, std::memory_order_relaxed);
     std::this_thread::sleep_for(delay_);
     return real_.open(peer, handle);
   }
 
-  [[nodiscard]] pinfold::result<void> close(const mapping_type& mapping) noexcept { return real_.close(mapping); }
+  [[nodiscard]] pinfold::result<void> close(const registration_type& mapping) noexcept { return real_.close(mapping); }
 
  private:
   pinfold::memfd_importer real_;

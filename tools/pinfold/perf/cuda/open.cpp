@@ -11,7 +11,7 @@ namespace tool {
 namespace {
 
 using pinfold::cuda_memory_kind;
-using imported = pinfold::imported<pinfold::cuda_ipc_importer::mapping_type>;
+using imported = pinfold::imported<pinfold::cuda_ipc_importer::registration_type>;
 
 struct point {
   cuda_memory_kind kind;
@@ -47,7 +47,7 @@ void open_and_close(pinfold::cuda_ipc_importer& importer, const gpu_message& mes
     return;
   }
   pinfold::result<void> closed;
-  const auto closing = time_of([&] { closed = importer.close(opened->mapping); });
+  const auto closing = time_of([&] { closed = importer.close(opened->registration); });
   if (!closed) {
     if (done.errors++ == 0) report_error("close", closed.error());
     return;

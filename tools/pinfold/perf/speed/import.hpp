@@ -28,19 +28,20 @@ class null_importer {
     std::array<std::uint64_t, 6> serial;
   };
   static_assert(sizeof(handle_type) == 64);
-  struct mapping_type {
+  struct registration_type {
     std::uint64_t key;
   };
 
   [[nodiscard]] pinfold::result<pinfold::range> check(const handle_type& handle) const noexcept {
     return pinfold::range::of(handle.base, handle.bytes);
   }
-  [[nodiscard]] pinfold::result<pinfold::imported<mapping_type>> open(pinfold::peer_id /*peer*/,
-                                                                      const handle_type& handle) noexcept {
+  [[nodiscard]] pinfold::result<pinfold::imported<registration_type>> open(pinfold::peer_id /*peer*/,
+                                                                           const handle_type& handle) noexcept {
     const pinfold::range covered{handle.base, handle.base + handle.bytes};
-    return pinfold::imported<mapping_type>{covered, reinterpret_cast<void*>(handle.base), handle.bytes, {handle.base}};
+    return pinfold::imported<registration_type>{
+        covered, reinterpret_cast<void*>(handle.base), handle.bytes, {handle.base}};
   }
-  [[nodiscard]] pinfold::result<void> close(const mapping_type& /*mapping*/) noexcept { return {}; }
+  [[nodiscard]] pinfold::result<void> close(const registration_type& /*mapping*/) noexcept { return {}; }
 };
 
 /// The regions are the allocations of one peer, whose handles lie in an array, in the order of arrival.
