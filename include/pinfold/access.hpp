@@ -10,8 +10,8 @@ namespace pinfold {
 /// A set of kinds of access; combine with `|`.
 enum class access_flags : std::uint8_t {
   none = 0,
-  local_read = 1,      ///< the device reads it for this process
-  local_write = 2,     ///< the device writes it for this process
+  local_read = 1,      ///< the device reads the memory on behalf of this process
+  local_write = 2,     ///< the device writes the memory on behalf of this process
   remote_read = 4,     ///< peers read it
   remote_write = 8,    ///< peers write it
   remote_atomic = 16,  ///< peers do atomic operations on it

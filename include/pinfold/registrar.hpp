@@ -47,7 +47,7 @@ struct registrar_limits {
 ///
 /// - `open` registers exactly the given range. `out_of_resources` means that closing another registration could help;
 ///   any other error but `already_mapped` is final. A failed open leaves nothing behind.
-/// - `open` refuses all that `check_request` refuses, whether a cache calls it or not.
+/// - `open` itself refuses all that `check_request` refuses: it may be called without a cache.
 /// - `close` either closes the registration or changes nothing.
 ///
 /// A moved-from registrar may refuse every call with `closed`; it must not crash.

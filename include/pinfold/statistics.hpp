@@ -16,7 +16,7 @@ namespace pinfold {
 /// no call is in progress. Then `acquires = hits + misses + failed_acquires`, `misses = cold + invalidated + extent +
 /// evicted + rights misses`, `opens = closes + open`.
 struct statistics {
-  // Look-ups. The first seven counters are those of Open MPI's rgpusm cache.
+  // Look-ups. All but `expired`, up to `find_misses`, are the counters of Open MPI's rgpusm cache.
   std::uint64_t hits = 0;   ///< acquires served by an existing registration, or by one that another thread was opening
   std::uint64_t valid = 0;  ///< look-ups with an equal token
   std::uint64_t invalid = 0;      ///< look-ups with a different token: the entry turned stale

@@ -349,7 +349,7 @@ class engine {
   std::shared_ptr<void> backend_ PINFOLD_GUARDED_BY(mutex_);
   const cache_options options_;
   const invalidation::event_log& event_log_;
-  const std::uint64_t process_;                     // a copy, as the control block's cache line has the mutex
+  const std::uint64_t process_;                     // a copy: the control block's is in the cache line of the mutex
   invalidation::registered_filter* const watched_;  // null for imported memory, which has tokens
   const std::shared_ptr<const invalidation::monitor_set> monitors_;
   const std::uint64_t failures_before_;  // of its monitors, before this cache was made
@@ -370,7 +370,8 @@ class engine {
   core::entry_list reusable_
       PINFOLD_GUARDED_BY(mutex_);  // live and to be kept, leased or not: eviction's hand goes round
   core::entry_list evicting_ PINFOLD_GUARDED_BY(mutex_);  // evicting: no pin, no hits, closed when room is needed
-  core::entry_list retired_ PINFOLD_GUARDED_BY(mutex_);   // draining since a moment ago; empty when the mutex is free
+  core::entry_list retired_
+      PINFOLD_GUARDED_BY(mutex_);  // draining, not yet sorted by `sort_retired`; empty when the mutex is free
   core::entry_list draining_pinned_ PINFOLD_GUARDED_BY(mutex_);  // draining, and pinned when last checked
   core::entry_list queued_ PINFOLD_GUARDED_BY(mutex_);           // draining without a pin: closes that are due
   core::entry_list quarantined_ PINFOLD_GUARDED_BY(mutex_);

@@ -52,7 +52,7 @@ result<grant> engine::grant_for(const request& what) noexcept {
 }
 
 // Refuses bad input before the mutex is taken and before any work whose cost grows with the size (R59). `monitors_` is
-// set only where monitors watch mappings of this process; an explicit monitor accepts any addresses.
+// set only where monitors watch mappings of this process; with `manual` a cache accepts any addresses.
 result<range> engine::checked(const request& what) const noexcept {
   constexpr std::size_t huge = std::size_t{1} << 32U;
   auto extent = driver_.check(driver_.self, what);

@@ -94,8 +94,12 @@ class hit_table {
   [[nodiscard]] std::size_t bytes() const noexcept;
 
  private:
-  // A slot: address above 2^5 (43 bits), part of the hash (4), the low bits of the index at which the search for it
-  // begins (5), first and last 1/64 of the granule (6 each).
+  // A slot:
+  //   bits 21 to 63  the record's address / 32
+  //   bits 17 to 20  part of the hash
+  //   bits 12 to 16  the low bits of the index at which the search for it begins
+  //   bits 6 to 11   the first 1/64 of the granule that the record covers
+  //   bits 0 to 5    the last 1/64
   static constexpr unsigned record_shift = 5;
   static constexpr unsigned address_shift = 21;
   static constexpr std::uint64_t hash_mask = 0xfULL << 17U;

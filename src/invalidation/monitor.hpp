@@ -17,7 +17,8 @@ namespace pinfold::invalidation {
 /// parent's.
 ///
 /// Thread-safe. From the return of the function that makes a monitor until its destructor begins, every event that it
-/// claims to cover is on the event log before an acquire that happens after the event can begin.
+/// claims to cover is counted, in the event log's generation or in `kernel_generation()`, before an acquire that
+/// happens after the event can begin.
 class monitor {
  public:
   monitor() = default;

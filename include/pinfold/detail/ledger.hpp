@@ -43,10 +43,10 @@ inline void store_before_barrier(std::atomic<std::uint64_t>& where, std::uint64_
 /// One thread's pins, in all caches, and its recent hits.
 ///
 /// A *cell* has one pin: only the owner fills a cell, when it is empty; the thread that gives the pin back empties it.
-/// A *slot* counts further pins. It is one word: a record, and the number of pins that this thread took less the number
-/// that it gave back, other threads' slot pins included. Only the sum over all ledgers and the entry's own counter has
-/// a meaning. This sum is always right, because a slot changes its record at count 0 only, and no ledger is ever freed.
-/// When its thread ends, a ledger stays as it is, and a later thread takes it over.
+/// A *slot* counts further pins. It is one word: a record, and a count: +1 for each pin that this thread took here, -1
+/// for each that it gave back, also if another thread took that pin. Only the sum over all ledgers and the entry's own
+/// counter has a meaning. This sum is always right, because a slot changes its record at count 0 only, and no ledger is
+/// ever freed. When its thread ends, a ledger stays as it is, and a later thread takes it over.
 ///
 /// Only the owner may pin and count hits; any thread may call the other members.
 class PINFOLD_EXPORT ledger {
@@ -114,7 +114,7 @@ class PINFOLD_EXPORT ledger {
     }
   }
 
-  static constexpr std::size_t most_caches = 256;  ///< caches alive at the same time with hit counts in ledgers
+  static constexpr std::size_t most_caches = 256;  ///< numbers of caches with hit counts in ledgers; 0 is none
 
  private:
   // A slot's word: the record's address, below 2^48, above the count with a bias.

@@ -26,7 +26,7 @@ struct record {
   static constexpr unsigned cache_shift = 16;
 
   std::atomic<std::uint32_t> word{0};    ///< changed under the engine's mutex only
-  std::atomic<std::uint8_t> visited{0};  ///< hit since the hand of the eviction clock passed
+  std::atomic<std::uint8_t> visited{0};  ///< hit since the hand of the eviction clock or the idle sweep cleared it
   std::array<std::uint8_t, 3>
       era{};  ///< when the entry was claimed, see `engine_invalidation.cpp`; under the engine's mutex
   // These two, and all that follows the record, are constant while it is hittable or pinned. Without a pin, any thread

@@ -152,7 +152,7 @@ class basic_registered_pool : public std::pmr::memory_resource {
   // Releases before it invalidates, so that the cache does not report the pool's own lease as invalidated while leased.
   static void give_back(void* with, const range& memory, lease_base& held) noexcept {
     auto& own = *static_cast<cache<R>*>(with);
-    static_cast<void>(held.release());  // after a failed close the cache keeps the entry and tells its sink; so below
+    static_cast<void>(held.release());  // the cache keeps an entry whose close failed, and tells its sink
     own.invalidate(reinterpret_cast<const void*>(memory.begin), memory.size());
     static_cast<void>(own.progress());
   }

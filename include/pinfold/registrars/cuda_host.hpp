@@ -21,8 +21,8 @@ struct cuda_host_registrar_options {
                            ///< faults if it writes, whatever the requested rights
 };
 
-/// A registrar of host memory with the CUDA driver. A lease's handle has the device's address of the memory; the
-/// driver's copy functions take the host address.
+/// A registrar of host memory with the CUDA driver. A lease's `registration()` has the device's address of the memory;
+/// the driver's copy functions take the host address.
 ///
 /// The driver refuses to register a page twice. Memory inside a registration that this process made through pinfold, in
 /// any cache, shares that registration. Memory that overlaps one in another way is refused with `already_mapped`: a

@@ -12,7 +12,8 @@ namespace {
 
 constexpr unsigned int never_executable = 0x0008U;  // MFD_NOEXEC_SEAL, which older headers lack
 
-/// Returns `bytes` rounded up to pages, when that many fit into a file and at the address.
+/// Returns `bytes` rounded up to pages. Fails if that is 0, too large for a file, or would wrap around at `where`, or
+/// if `where` is not page-aligned.
 result<std::size_t> whole_pages(std::size_t bytes, const void* where) noexcept {
   constexpr auto most = static_cast<std::size_t>(std::numeric_limits<off_t>::max());
   const std::size_t page = page_bytes();

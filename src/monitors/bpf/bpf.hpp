@@ -9,15 +9,13 @@
 /// call. The programs record it all *before* it happens, except what other processes do to files: that, before their
 /// call returns.
 ///
-/// The kernel cannot write to the event log. A thread that asks whether memory may be gone compares three words, in
-/// this order, all with acquire:
+/// The kernel cannot write to the event log. So a hit compares the sum of `kernel_generation()` and the event log's
+/// generation with the sum that its cache has seen (`hit_view::current`). A request that finds it changed calls
+/// `drain()`, and then loads the event log's generation.
 ///
-///     if (*monitor.kernel_generation() != monitor.drained()) monitor.drain();
-///     event_log.generation() ...                                               // as without this monitor
-///
-/// An event that happened before such a check is in the first word, because the kernel counts with a locked instruction
-/// in the system call that makes the event. When the second word has the same value, the event was put on the event log
-/// before the second word was written, so the third word shows it.
+/// An event that happened before such a comparison is in the first word, because the kernel counts with a locked
+/// instruction in the system call that makes the event. When `drain()` has returned, every event counted before the
+/// call is on the event log, so the event log's generation, loaded afterwards, shows it.
 #pragma once
 
 #include "invalidation/monitor.hpp"

@@ -20,7 +20,7 @@ constexpr std::uintptr_t page_mask = code_page::size - 1;
 
 void* pointer(std::uintptr_t at) noexcept { return reinterpret_cast<void*>(at); }
 
-// Older kernels treat the address as a hint.
+// Kernels before 4.17 do not know MAP_FIXED_NOREPLACE and treat `wanted` as a hint.
 std::uintptr_t page_at(std::uintptr_t wanted) noexcept {
   void* const got = ::mmap(pointer(wanted), code_page::size, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);

@@ -106,9 +106,9 @@ void reader::publish(std::uint64_t reserved, const event& seen) noexcept {
   event_log_.publish(reserved, lost_by(seen), invalidation::source::userfaultfd);
 }
 
-// Returns the lost memory that is registered. A move that replaces registered memory loses two ranges, and one number
-// holds one range: the range that contains both. This is rare, because the kernel first reports the replaced mapping by
-// an event of its own.
+// Returns the lost memory that is registered. A mremap onto registered memory loses two ranges, but an event has one
+// number, and the event log holds one range for a number: the range that contains both. This is rare, because the
+// kernel first reports the replaced mapping by an event of its own.
 range reader::lost_by(const event& seen) const noexcept {
   const range gone = watched_.touches(seen.gone) ? seen.gone : range{};
   if (!watched_.touches(seen.replaced)) return gone;
