@@ -49,8 +49,8 @@ memfd_handle mutated(FuzzedDataProvider& data, const memfd_handle& original, boo
 void open_and_look(world& all, memfd_importer& importer, const memfd_handle& handle) {
   const auto made = importer.open({1}, handle);
   if (!made) return;
-  const std::uint32_t seed = handle.inode == all.first.registration().inode ? 1 : 2;
-  const bool known = seed == 1 || handle.inode == all.second.registration().inode;
+  const std::uint32_t seed = handle.inode == all.first.handle().inode ? 1 : 2;
+  const bool known = seed == 1 || handle.inode == all.second.handle().inode;
   if (!known || made->bytes > bytes || !holds_pattern(made->data, made->bytes, seed)) std::abort();
   if (!importer.close(made->registration) || importer.held() != 0) std::abort();
 }
@@ -76,7 +76,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* input, std::size_t siz
     check_any_bytes(data);
     return 0;
   }
-  const auto& original = data.ConsumeBool() ? all.first.registration() : all.second.registration();
+  const auto& original = data.ConsumeBool() ? all.first.handle() : all.second.handle();
   memfd_handle handle = mutated(data, original, through_socket);
   if (complete) handle = pinfold::memfd::completed(handle);
   if (!complete && handle != original && all.direct.check(handle)) std::abort();
