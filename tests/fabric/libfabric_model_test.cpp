@@ -16,7 +16,7 @@ TEST_P(libfabric_model, agrees_with_the_oracle_after_every_step) {
   const node here(GetParam());
   const watched_domain domain(here.domain());
   const test_pages memory(2000);
-  expect_local_agreement(model_steps(), [&] {
+  expect_agreement<local_model>(model_steps(), [&] {
     real_world<libfabric_registrar> world(memory, [&] { return here.registrar(); });
     world.agrees = [&](const auto& noted) { return domain.open_count() == noted.device->open_count(); };
     return world;

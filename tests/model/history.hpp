@@ -1,34 +1,40 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Random histories of an import cache: its setup, and the operations on it step by step.
+/// Random histories of a cache: its setup, and the operations on it step by step. A `Shape` says which kinds of steps
+/// there are and how often, and what a setup chooses from.
 #pragma once
-
-#include "model/agreement.hpp"
 
 #include <pinfold/options.hpp>
 
 #include <rapidcheck.h>
 
 #include <cstdint>
+#include <initializer_list>
 #include <ostream>
+#include <utility>
 #include <vector>
 
 namespace pinfold::testing {
 
 enum class kind : std::uint8_t {
   acquire,
+  persistent,
+  bypass,
+  batch,
   release,
   release_elsewhere,
   find,
   allocate,
   invalidate,
+  announce,
+  unpersist,
   kill,
   drop,
   fail_opens,
   fail_closes,
+  refuse_unions,
   progress,
   flush,
-  count_,
 };
 
 /// One step. Its numbers are interpreted by the state at that time, so every history is a legal one.
@@ -38,16 +44,17 @@ struct step {
   std::uint32_t b = 0;
 
   friend std::ostream& operator<<(std::ostream& out, const step& s) {
-    static constexpr const char* names[] = {
-        "acquire", "release", "release_elsewhere", "find",        "allocate", "invalidate",
-        "kill",    "drop",    "fail_opens",        "fail_closes", "progress", "flush"};
+    static constexpr const char* names[] = {"acquire",           "persistent", "bypass",   "batch",      "release",
+                                            "release_elsewhere", "find",       "allocate", "invalidate", "announce",
+                                            "unpersist",         "kill",       "drop",     "fail_opens", "fail_closes",
+                                            "refuse_unions",     "progress",   "flush"};
     return out << names[static_cast<int>(s.what)] << '(' << s.a << ',' << s.b << ')';
   }
 };
 
 struct setup {
   cache_options options;
-  std::size_t capacity = SIZE_MAX;
+  std::size_t capacity = SIZE_MAX;  ///< of the driver
 
   friend std::ostream& operator<<(std::ostream& out, const setup& s) {
     return out << (s.options.retain ? "retain" : "no-retain") << " max_bytes=" << s.options.max_bytes
@@ -56,41 +63,57 @@ struct setup {
   }
 };
 
+template <class Shape>
+struct step_of : step {};
+template <class Shape>
+struct setup_of : setup {};
+
+using weighted_kinds = std::initializer_list<std::pair<std::size_t, kind>>;
+
+struct import_history {
+  using enum kind;
+  static constexpr weighted_kinds kinds = {
+      {30, acquire}, {20, release}, {1, release_elsewhere}, {5, find},        {12, allocate}, {4, invalidate},
+      {1, kill},     {2, drop},     {3, fail_opens},        {3, fail_closes}, {2, progress},  {2, flush}};
+  static constexpr std::initializer_list<std::size_t> max_counts = {unlimited, unlimited, 1, 3, 5};
+  static constexpr std::initializer_list<std::size_t> max_bytes = {unlimited, unlimited, 192, 512};
+  static rc::Gen<bool> retain() { return rc::gen::arbitrary<bool>(); }
+};
+
+struct local_history {
+  using enum kind;
+  static constexpr weighted_kinds kinds = {
+      {30, acquire},          {2, persistent},  {3, bypass},        {4, batch},    {22, release},
+      {1, release_elsewhere}, {5, find},        {4, invalidate},    {3, announce}, {2, unpersist},
+      {3, fail_opens},        {3, fail_closes}, {1, refuse_unions}, {2, progress}, {2, flush}};
+  static constexpr std::initializer_list<std::size_t> max_counts = {unlimited, unlimited, 2, 4};
+  static constexpr std::initializer_list<std::size_t> max_bytes = {unlimited, unlimited, 100, 300};
+  static rc::Gen<bool> retain() { return rc::gen::weightedElement<bool>({{3, true}, {1, false}}); }
+};
+
 }  // namespace pinfold::testing
 
 namespace rc {
 
-template <>
-struct Arbitrary<pinfold::testing::step> {
-  static Gen<pinfold::testing::step> arbitrary() {
-    using pinfold::testing::kind;
-    using pinfold::testing::step;
-    const auto kinds = gen::weightedElement<kind>({{30, kind::acquire},
-                                                   {20, kind::release},
-                                                   {1, kind::release_elsewhere},
-                                                   {5, kind::find},
-                                                   {12, kind::allocate},
-                                                   {4, kind::invalidate},
-                                                   {1, kind::kill},
-                                                   {2, kind::drop},
-                                                   {3, kind::fail_opens},
-                                                   {3, kind::fail_closes},
-                                                   {2, kind::progress},
-                                                   {2, kind::flush}});
+template <class Shape>
+struct Arbitrary<pinfold::testing::step_of<Shape>> {
+  static Gen<pinfold::testing::step_of<Shape>> arbitrary() {
+    using made = pinfold::testing::step_of<Shape>;
     const auto number = gen::inRange<std::uint32_t>(0, 1U << 16U);
-    return gen::build<step>(gen::set(&step::what, kinds), gen::set(&step::a, number), gen::set(&step::b, number));
+    return gen::build<made>(gen::set(&made::what, gen::weightedElement<pinfold::testing::kind>(Shape::kinds)),
+                            gen::set(&made::a, number), gen::set(&made::b, number));
   }
 };
 
-template <>
-struct Arbitrary<pinfold::testing::setup> {
-  static Gen<pinfold::testing::setup> arbitrary() {
+template <class Shape>
+struct Arbitrary<pinfold::testing::setup_of<Shape>> {
+  static Gen<pinfold::testing::setup_of<Shape>> arbitrary() {
     return gen::exec([] {
       using namespace pinfold;
-      pinfold::testing::setup made;
-      made.options.retain = *gen::arbitrary<bool>();
-      made.options.max_count = *gen::elementOf(std::vector<std::size_t>{unlimited, unlimited, 1, 3, 5});
-      made.options.max_bytes = *gen::elementOf(std::vector<std::size_t>{unlimited, unlimited, 192, 512});
+      pinfold::testing::setup_of<Shape> made;
+      made.options.retain = *Shape::retain();
+      made.options.max_count = *gen::elementOf(std::vector<std::size_t>(Shape::max_counts));
+      made.options.max_bytes = *gen::elementOf(std::vector<std::size_t>(Shape::max_bytes));
       made.options.full = *gen::element(when_full::fail, when_full::bypass);
       made.options.closes = *gen::element(close_policy::immediate, close_policy::deferred);
       made.capacity = *gen::elementOf(std::vector<std::size_t>{SIZE_MAX, SIZE_MAX, 2, 4});

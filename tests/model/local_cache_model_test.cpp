@@ -20,7 +20,7 @@ struct device_world {
 };
 
 TEST(local_cache_model, agrees_with_the_oracle_after_every_step) {
-  expect_local_agreement(model_steps(), [] { return device_world(); });
+  expect_agreement<local_model>(model_steps(), [] { return device_world(); });
 }
 
 }  // namespace

@@ -13,99 +13,88 @@
 #pragma once
 
 #include "model/agreement.hpp"
-#include "model/local_history.hpp"
+#include "model/cache_model.hpp"
 #include "model/local_oracle.hpp"
+#include "support/fixtures/local_fixture.hpp"
 
 #include <pinfold/monitors/announce.hpp>
 
-#include <cstdio>
 #include <memory>
 #include <optional>
-#include <thread>
-#include <utility>
 #include <vector>
 
 namespace pinfold::testing {
 
 template <class World>
-class local_model {
+class local_model : cache_model<cache<typename World::registrar_type>, local_oracle> {
+  using base = cache_model<cache<typename World::registrar_type>, local_oracle>;
+  using base::cache_, base::oracle_, base::leases_, base::same;
+
  public:
-  local_model(World& world, const local_setup& as)
-      : world_(world),
-        oracle_(options(as), as.capacity),
-        cache_(world.registrar(), keeping(options(as))),
+  using shape = local_history;
+
+  local_model(World& world, const setup& as)
+      : base(options(world, as), as.capacity, world.registrar()),
+        world_(world),
         every_right_(static_cast<std::uint32_t>(cache_.backend().limits().supported)),
         limited_(as.options.max_bytes != unlimited || as.options.max_count != unlimited || as.capacity != SIZE_MAX) {
     world_.device->capacity = as.capacity;
     inject();
   }
 
-  void take(const local_step& s) {
+  void take(const step& s) {
     const auto memory = some_range(s.a);
     const auto need = static_cast<access_flags>(1 + s.b % every_right_);
     switch (s.what) {
-      case local_kind::acquire: return acquire(memory, need, {});
-      case local_kind::persistent: return acquire(memory, need, {.persistent = true});
-      case local_kind::bypass: return acquire(memory, need, {.bypass = true});
-      case local_kind::batch: return batch(s.a, s.b, need);
-      case local_kind::release: return release(s.a, false);
-      case local_kind::release_elsewhere: return release(s.a, true);
-      case local_kind::find: return find(memory, need);
-      case local_kind::invalidate: oracle_.invalidate(memory); return cache_.invalidate(at(memory), memory.size());
-      case local_kind::announce:
+      case kind::acquire: return acquire(memory, need, {});
+      case kind::persistent: return acquire(memory, need, {.persistent = true});
+      case kind::bypass: return acquire(memory, need, {.bypass = true});
+      case kind::batch: return batch(s.a, s.b, need);
+      case kind::find: return find(memory, need);
+      case kind::invalidate: oracle_.invalidate(memory); return cache_.invalidate(at(memory), memory.size());
+      case kind::announce:
         oracle_.invalidate(memory);
         announce_gone(at(memory), memory.size());
         RC_ASSERT(!cache_.find(static_cast<void*>(nullptr), 1));  // any request makes the cache read the event log
         return;
-      case local_kind::unpersist: oracle_.unpersist(memory); return cache_.unpersist(at(memory), memory.size());
-      case local_kind::fail_opens:
-        oracle_.failing_opens = failing_opens_ = 1 + static_cast<int>(s.a % 3);
-        oracle_.open_failure = open_failure_ = s.b % 2 == 0 ? errc::driver_error : errc::out_of_resources;
+      case kind::unpersist: oracle_.unpersist(memory); return cache_.unpersist(at(memory), memory.size());
+      case kind::fail_opens:
+        base::choose_open_failures(s, 3, errc::driver_error);
+        failing_opens_ = oracle_.failing_opens;
+        open_failure_ = oracle_.open_failure;
         return;
-      case local_kind::fail_closes: return fail_closes(1 + static_cast<int>(s.a % 3));
-      case local_kind::refuse_unions: oracle_.refuse_unions = refuse_unions_ = !refuse_unions_; return;
-      case local_kind::progress: return same(oracle_.progress(), cache_.progress());
-      case local_kind::flush: return same(oracle_.flush(), cache_.flush());
+      case kind::fail_closes: return fail_closes(1 + static_cast<int>(s.a % 3));
+      case kind::refuse_unions: oracle_.refuse_unions = refuse_unions_ = !refuse_unions_; return;
+      default: return base::take(s);
     }
   }
 
   void compare() {
-    auto expected = oracle_.listed();
-    decltype(expected) actual;
-    for (const auto& e : cache_.dump()) actual.emplace(e.covered.begin, e.covered.end, e.state, e.leases, e.bypass);
-    RC_ASSERT(actual == expected);
+    base::compare();
     auto expected_access = oracle_.registered();
     decltype(expected_access) access;
     for (const auto& [key, one] : world_.device->now()) access.emplace(one.memory.begin, one.memory.end, one.access);
     RC_ASSERT(access == expected_access);
-    const auto now = cache_.statistics();
-    RC_ASSERT(now.acquires == now.hits + now.misses + now.failed_acquires);
-    RC_ASSERT(now.leases_now == leases_.size());
-    for (const auto& [of, held] : leases_) RC_ASSERT(held.stale() == of->stale);
+    for (const auto& one : leases_) RC_ASSERT(one.lease.stale() == one.item->stale);
     RC_ASSERT(world_.sound());
   }
 
   void finish() {
     failing_opens_ = oracle_.failing_opens = 0;
     fail_closes(0);
-    while (!leases_.empty()) release(0, false);
+    base::release_all();
     oracle_.unpersist({0, UINTPTR_MAX});
     cache_.unpersist(nullptr, UINTPTR_MAX);
-    RC_ASSERT(bool(cache_.flush()));
+    base::finish();
     RC_ASSERT(world_.device->open_count() == 0U);
     RC_ASSERT(world_.device->misuses == 0U);
     RC_ASSERT(world_.sound());
-    RC_ASSERT(cache_.statistics().bytes_now == 0U);
-    RC_ASSERT(cache_.statistics().bypass_bytes == 0U);
   }
 
  private:
-  using cache_type = pinfold::cache<typename World::registrar_type>;
-  using held_lease = typename cache_type::lease;
-
-  [[nodiscard]] cache_options options(const local_setup& as) const {
-    auto made = as.options;
-    if (made.max_bytes != unlimited) made.max_bytes *= world_.unit;
+  static cache_options options(const World& world, const setup& as) {
+    auto made = keeping(as.options);
+    if (made.max_bytes != unlimited) made.max_bytes *= world.unit;
     return made;
   }
   [[nodiscard]] range units(std::uintptr_t first, std::uintptr_t count) const {
@@ -120,13 +109,13 @@ class local_model {
 
   void acquire(const range& memory, access_flags need, const acquire_options& how) {
     auto got = cache_.acquire(at(memory), memory.size(), need, how);
-    local_oracle::item* item = nullptr;
-    const auto expected = oracle_.acquire(memory, need, how.persistent, how.bypass, item, taken(got));
-    RC_LOG() << "acquire: expected " << (expected ? name_of(*expected) : "success") << ", got "
-             << (got ? "success" : name_of(got.error().code)) << '\n';
-    RC_ASSERT(expected.has_value() == !got.has_value());
-    if (expected) RC_ASSERT(got.error().code == *expected);
-    if (got) leases_.emplace_back(item, std::move(*got));
+    const auto expected = oracle_.acquire(memory, need, how.persistent, how.bypass, taken(got));
+    base::acquired(memory, expected, std::move(got));
+  }
+  void find(const range& memory, access_flags need) {
+    auto got = cache_.find(at(memory), memory.size(), need);
+    const bool expected = oracle_.find(memory, need, taken(got));
+    base::found(memory, expected, std::move(got));
   }
 
   /// Returns the registration that the lease is on.
@@ -144,38 +133,16 @@ class local_model {
     std::vector<range> ranges;
     for (std::uint32_t i = 0; i <= a % 5; ++i) ranges.push_back(units(1000 + 100 * i, 16 + b % 16));
     auto got = cache_.acquire_batch(ranges, need, {.workers = 1});
-    std::vector<local_oracle::item*> items(ranges.size());
-    local_oracle::outcome expected;
+    std::vector<oracle::item*> items;
+    oracle::outcome expected;
     for (std::size_t i = 0; i < ranges.size() && !expected; ++i) {
-      expected = oracle_.acquire(ranges[i], need, false, false, items[i], got ? taken(&(*got)[i]) : std::nullopt);
-      if (expected) items[i] = nullptr;
+      expected = oracle_.acquire(ranges[i], need, false, false, got ? taken(&(*got)[i]) : std::nullopt);
+      if (!expected) items.push_back(oracle_.granted());
     }
     RC_ASSERT(expected.has_value() == !got.has_value());
     got = {};
-    for (auto* item : items)
-      if (item != nullptr) oracle_.release(*item);
+    for (auto* item : items) oracle_.release(*item);
     same(oracle_.progress(), cache_.progress());
-  }
-
-  void find(const range& memory, access_flags need) {
-    auto got = cache_.find(at(memory), memory.size(), need);
-    auto* item = oracle_.find(memory, need, taken(got));
-    RC_ASSERT(got.has_value() == (item != nullptr));
-    if (got) leases_.emplace_back(item, std::move(*got));
-  }
-
-  void release(std::uint32_t number, bool elsewhere) {
-    if (leases_.empty()) return;
-    const auto at = leases_.begin() + number % static_cast<std::uint32_t>(leases_.size());
-    auto [of, held] = std::move(*at);
-    leases_.erase(at);
-    result<void> got;
-    if (elsewhere) {
-      std::thread([&got, taken = std::move(held)]() mutable { got = taken.release(); }).join();
-    } else {
-      got = held.release();
-    }
-    same(oracle_.release(*of), got);
   }
 
   void inject() {
@@ -193,34 +160,13 @@ class local_model {
     oracle_.failing_closes = count;
     world_.device->fail_closes(count);
   }
-  static void same(bool expected, const result<void>& got) { RC_ASSERT(got.has_value() == expected); }
 
   World& world_;
-  local_oracle oracle_;
-  cache_type cache_;
   std::uint32_t every_right_;
   bool limited_;
-  std::vector<std::pair<local_oracle::item*, held_lease>> leases_;
   int failing_opens_ = 0;
   errc open_failure_ = errc::driver_error;
   bool refuse_unions_ = false;
 };
-
-/// Checks random histories of about `steps` steps in all, each over a world of its own.
-template <class MakeWorld>
-void expect_local_agreement(std::uint64_t steps, MakeWorld make_world) {
-  std::uint64_t done = 0;
-  expect_agreement(steps, [&](const local_setup& as, const std::vector<local_step>& history) {
-    auto world = make_world();
-    local_model run(world, as);
-    for (const auto& one : history) {
-      run.take(one);
-      run.compare();
-      ++done;
-    }
-    run.finish();
-  });
-  std::printf("%llu steps\n", static_cast<unsigned long long>(done));
-}
 
 }  // namespace pinfold::testing

@@ -1,93 +1,59 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The specification of an import cache in its simplest form: lists, linear searches, one thread. The model test
-/// compares the real cache with it after every step.
+/// What the specifications of all caches share, in its simplest form (lists, linear searches, one thread): which
+/// entries are open, which stay open, and which are closed when.
 #pragma once
 
 #include "model/second_chance.hpp"
 #include "support/doubles/fake_importer.hpp"
 
+#include <pinfold/access.hpp>
 #include <pinfold/options.hpp>
 #include <pinfold/statistics.hpp>
 
-#include <algorithm>
 #include <list>
+#include <optional>
 #include <set>
 #include <tuple>
-#include <vector>
 
 namespace pinfold::testing {
 
 class oracle {
  public:
   struct item {
-    fake_handle handle;
+    range memory;
+    fake_handle handle{};                      // of imported memory
+    access_flags access = access_flags::none;  // to registered memory
+    bool persistent = false;
+    bool bypass = false;
     entry_state state = entry_state::live;
+    bool stale = false;
     int leases = 0;
     bool visited = false;  // since the hand last passed
-    bool bypass = false;
+    unsigned moved = 0;    // when it entered its current index
   };
   using outcome = std::optional<errc>;  // none: success
 
-  oracle(const cache_options& options, std::size_t capacity) : options_(options), capacity_(capacity) {}
-
-  // The world.
-  std::list<fake_handle> exported;
   int failing_opens = 0;
   errc open_failure = errc::driver_error;
   int failing_closes = 0;
-  /// The importer opens an open handle again without the driver, and closes it in the driver when its last user has
-  /// closed it.
-  bool counts_opens = false;
-  /// The driver checks for overlapping mappings, and for room, before it checks the handle.
-  bool mapped_before_stale = false;
 
   /// The item that the last successful call leased.
   [[nodiscard]] item* granted() const noexcept { return granted_; }
 
-  outcome acquire(const fake_handle& wanted, const range& part) {
-    if (item* found = live(wanted, part)) return lease(*found);
-    close_queued(4);
-    for (;;) {
-      if (item* stale = replaced(wanted, part)) {
-        mark(*stale);
-        if (options_.closes == close_policy::immediate) close_queued(SIZE_MAX);
-      } else if (item* twin = counts_opens ? nullptr : unusable(wanted)) {
-        if (twin->leases > 0) return errc::in_use_conflict;
-        const bool owed = twin->state == entry_state::quarantined;
-        if (!close(*twin) && owed) return errc::in_use_conflict;
-      } else {
-        return open({wanted});
-      }
-    }
-  }
-
-  bool find(const fake_handle& wanted, const range& part) {
-    if (item* found = live(wanted, part)) return lease(*found), true;
-    while (item* stale = replaced(wanted, part)) mark(*stale);
-    return false;
-  }
-
-  bool release(const fake_handle& held) {
-    return release(
-        *std::find_if(items_.begin(), items_.end(), [&](auto& i) { return i.handle == held && i.leases > 0; }));
-  }
   bool release(item& one) {
     if (--one.leases > 0) return true;
-    if (one.state == entry_state::live && options_.retain && !one.bypass) return true;
+    if (one.state == entry_state::live && (one.persistent || options_.retain) && !one.bypass) return true;
     if (options_.closes == close_policy::immediate) return close(one);
-    one.state = entry_state::draining;
+    if (one.state == entry_state::live) hide(one);
     queued_.push_back(&one);
     return true;
   }
-
-  void invalidate(std::uint64_t peer, const range& gone) {
-    for (item* one : in_order(peer, gone))
-      if (findable(*one)) mark(*one);
-  }
-  bool drop(std::uint64_t peer) {
-    invalidate(peer, {0, UINTPTR_MAX});
-    return options_.closes == close_policy::deferred || close_queued(SIZE_MAX);
+  void invalidate(const range& gone, std::uint64_t exporter = 0) {
+    for (item* one : overlapping(gone, exporter)) {
+      if (findable(*one) || one->leases > 0) one->stale = true;
+      if (findable(*one)) retire(*one);
+    }
   }
   bool progress() {
     const bool closed = close_queued(SIZE_MAX);
@@ -100,61 +66,65 @@ class oracle {
     return all;
   }
 
+  using entries =
+      std::multiset<std::tuple<std::uint64_t, std::uintptr_t, std::uintptr_t, entry_state, std::uint64_t, bool>>;
   /// Returns everything that is open, to be compared with `dump()`.
-  [[nodiscard]] auto listed() const {
-    std::multiset<std::tuple<std::uint64_t, std::uintptr_t, std::uintptr_t, entry_state, std::uint64_t, bool>> all;
+  [[nodiscard]] entries listed() const {
+    entries all;
     for (const auto& i : items_)
-      all.emplace(i.handle.exporter, i.handle.base, i.handle.base + i.handle.size, i.state,
-                  static_cast<std::uint64_t>(i.leases), i.bypass);
+      all.emplace(i.handle.exporter, i.memory.begin, i.memory.end, i.state, i.leases, i.bypass);
     return all;
   }
 
- private:
+ protected:
   using items = std::list<item*>;
 
-  items in_order(std::uint64_t peer, const range& where) {
+  oracle(const cache_options& options, std::size_t capacity) : options_(options), capacity_(capacity) {}
+  ~oracle() = default;
+
+  /// Returns whether the driver hears of it when the item is closed.
+  [[nodiscard]] virtual bool closes_in_driver(const item&) const { return true; }
+
+  items overlapping(const range& where, std::uint64_t exporter = 0) {  // live ones first, then hidden ones
     items all;
     for (auto& i : items_)
-      if (i.handle.exporter == peer && i.handle.allocation().overlaps(where)) all.push_back(&i);
-    all.sort([](item* a, item* b) { return a->handle.base < b->handle.base; });
+      if (i.handle.exporter == exporter && i.memory.overlaps(where)) all.push_back(&i);
+    const auto key = [](const item* i) { return std::tuple(!findable(*i), i->memory.begin, i->memory.end, i->moved); };
+    all.sort([&](item* a, item* b) { return key(a) < key(b); });
     return all;
   }
-  item* live(const fake_handle& wanted, const range&) {
-    for (auto& i : items_)
-      if (findable(i) && i.handle == wanted) return &i;
-    return nullptr;
-  }
-  item* replaced(const fake_handle& wanted, const range& part) {
-    for (item* i : in_order(wanted.exporter, part))
-      if (findable(*i) && i->handle.allocation().contains(part) && i->handle != wanted) return i;
-    return nullptr;
-  }
-  item* unusable(const fake_handle& wanted) {
-    for (auto& i : items_)
-      if (!findable(i) && i.handle == wanted) return &i;
-    return nullptr;
-  }
   static bool findable(const item& one) { return one.state == entry_state::live || one.state == entry_state::evicting; }
-  [[nodiscard]] bool reusable(const item& one) const {
-    return one.state == entry_state::live && options_.retain && !one.bypass;
+  void add_if_reusable(item& one) {
+    if (one.state == entry_state::live && options_.retain && !one.bypass && !one.persistent) kept_.add(one);
   }
-  outcome lease(item& one) {
+  outcome lease(item& one, bool persistent = false) {
     if (one.state == entry_state::evicting) kept_.revive(one);
     one.visited = true;
     ++one.leases;
+    if (persistent) kept_.remove(one);
+    one.persistent = one.persistent || persistent;
     granted_ = &one;
     return {};
   }
-  void mark(item& one) {
-    one.state = entry_state::draining;
+  item& enter(item fresh) {
+    fresh.leases = 1;
+    fresh.moved = ++moves_;
+    items_.push_back(fresh);
+    granted_ = &items_.back();
+    add_if_reusable(*granted_);
+    return *granted_;
+  }
+  void retire(item& one) {
+    hide(one);
     kept_.remove(one);
     if (one.leases == 0) queued_.push_back(&one);
   }
   bool close(item& one) {
     kept_.remove(one);
     for (auto* list : {&queued_, &owed_}) list->remove(&one);
-    if (failing_closes > 0 && !is_shared(one)) {
+    if (failing_closes > 0 && closes_in_driver(one)) {
       --failing_closes;
+      if (findable(one)) hide(one);
       one.state = entry_state::quarantined;
       owed_.push_back(&one);
       return false;
@@ -167,6 +137,37 @@ class oracle {
     for (std::size_t i = 0; i < most && !queued_.empty(); ++i) all = close(*queued_.front()) && all;
     return all;
   }
+  /// Makes room in the budget, or takes the item out of it.
+  outcome make_room(item& fresh) {
+    for (bool retried = false; !fresh.bypass && !fits(fresh.memory.size());) {
+      if (close_one_for_room()) continue;
+      if (!retried && !owed_.empty()) {
+        retried = true;
+        retry();
+      } else if (options_.full == when_full::bypass && !fresh.persistent) {
+        fresh.bypass = true;
+      } else {
+        return errc::over_budget;
+      }
+    }
+    return {};
+  }
+  /// Returns false where nothing could be closed to make room in the driver.
+  bool make_room_in_driver() {
+    const auto before = items_.size();
+    return close_one_for_room() || (retry(), items_.size() < before);
+  }
+
+  cache_options options_;
+  std::size_t capacity_;  // of the driver
+  std::list<item> items_;
+  second_chance<item> kept_;
+
+ private:
+  void hide(item& one) {
+    one.state = entry_state::draining;
+    one.moved = ++moves_;
+  }
   bool retry() {
     bool all = true;
     for (auto left = owed_.size(); left > 0; --left) all = close(*owed_.front()) && all;
@@ -178,87 +179,18 @@ class oracle {
     close(*next);
     return true;
   }
-  bool fits(std::size_t bytes) {
+  [[nodiscard]] bool fits(std::size_t bytes) const {
     std::size_t used = 0;
     std::size_t count = 0;
     for (const auto& i : items_)
-      if (!i.bypass) used += i.handle.size, ++count;
+      if (!i.bypass) used += i.memory.size(), ++count;
     return used + bytes <= options_.max_bytes && count + 1 <= options_.max_count;
   }
-  outcome open(item fresh) {
-    const auto& wanted = fresh.handle;
-    if (wanted.size > options_.max_bytes) return errc::larger_than_budget;
-    for (bool retried = false; !fits(wanted.size);) {
-      if (close_one_for_room()) continue;
-      if (!retried && !owed_.empty()) {
-        retried = true;
-        retry();
-      } else if (options_.full == when_full::bypass) {
-        fresh.bypass = true;
-        break;
-      } else {
-        return errc::over_budget;
-      }
-    }
-    for (;;) {
-      const auto refused = driver_says(wanted);
-      if (!refused) break;
-      if (*refused == errc::already_mapped) {
-        if (const auto conflict = clear(wanted)) return conflict;
-      } else if (*refused == errc::out_of_resources) {
-        const auto before = items_.size();
-        if (!close_one_for_room() && (retry(), items_.size() == before)) return refused;
-      } else {
-        return refused;
-      }
-    }
-    fresh.leases = 1;
-    items_.push_back(fresh);
-    granted_ = &items_.back();
-    if (reusable(items_.back())) kept_.add(items_.back());
-    return {};
-  }
-  [[nodiscard]] std::ptrdiff_t open_of(const fake_handle& handle) const {
-    return std::count_if(items_.begin(), items_.end(), [&](auto& i) { return i.handle == handle; });
-  }
-  [[nodiscard]] bool is_shared(const item& one) const { return counts_opens && open_of(one.handle) > 1; }
-  [[nodiscard]] std::size_t mappings() const {
-    if (!counts_opens) return items_.size();
-    std::set<std::uint64_t> serials;
-    for (const auto& i : items_) serials.insert(i.handle.serial);
-    return serials.size();
-  }
-  outcome driver_says(const fake_handle& wanted) {
-    if (counts_opens && open_of(wanted) > 0) return {};
-    if (failing_opens > 0) return --failing_opens, open_failure;
-    if (mapped_before_stale) {
-      if (!in_order(wanted.exporter, wanted.allocation()).empty()) return errc::already_mapped;
-      if (mappings() >= capacity_) return errc::out_of_resources;
-    }
-    if (std::none_of(exported.begin(), exported.end(), [&](auto& h) { return h.exporter == wanted.exporter; }))
-      return errc::peer_gone;
-    if (std::find(exported.begin(), exported.end(), wanted) == exported.end()) return errc::stale_handle;
-    if (!in_order(wanted.exporter, wanted.allocation()).empty()) return errc::already_mapped;
-    if (mappings() >= capacity_) return errc::out_of_resources;
-    return {};
-  }
-  outcome clear(const fake_handle& wanted) {
-    for (;;) {
-      auto way = in_order(wanted.exporter, wanted.allocation());
-      if (way.empty()) return {};
-      if (std::any_of(way.begin(), way.end(), [](item* i) { return i->leases > 0; })) return errc::in_use_conflict;
-      way.sort([](item* a, item* b) { return findable(*a) > findable(*b); });
-      if (!close(*way.back())) return errc::in_use_conflict;
-    }
-  }
 
-  cache_options options_;
-  std::size_t capacity_;
-  std::list<item> items_;
   item* granted_ = nullptr;
-  second_chance<item> kept_;
-  items queued_;  // stale, without a lease
+  items queued_;  // without leases, and stale or superseded
   items owed_;    // their close failed
+  unsigned moves_ = 0;
 };
 
 }  // namespace pinfold::testing

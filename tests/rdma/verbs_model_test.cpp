@@ -13,7 +13,7 @@ TEST(verbs_model, agrees_with_the_oracle_after_every_step) {
   const rdma_device device;
   const test_pages memory(2000);
   const auto before = counted_by_kernel("VmPin");
-  expect_local_agreement(model_steps() / 25, [&] {
+  expect_agreement<local_model>(model_steps() / 25, [&] {
     real_world<verbs_registrar> world(memory, [&] { return device.registrar(); });
     world.agrees = [&](const auto& noted) { return counted_by_kernel("VmPin") == before + noted.bytes(); };
     return world;
