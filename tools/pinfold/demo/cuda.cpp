@@ -4,7 +4,7 @@
 #include "cli/failure.hpp"
 #include "demo/stage.hpp"
 #include "gpu/cuda_peer.hpp"
-#include "gpu/gpu_reader.hpp"
+#include "gpu/gpu_target.hpp"
 #include "info/cuda.hpp"
 
 #include <pinfold/cuda.hpp>
@@ -38,12 +38,12 @@ struct cuda_stage {
 
   bool holds(const gpu_message& expected) {
     checked += bytes;
-    return need(into.holds(bytes, expected.seed), "cannot read the copied bytes");
+    return need(into.holds(bytes, expected.seed, 0), "cannot read the copied bytes");
   }
 
   void read_and_check(gpu_reader& how, const gpu_message& wanted) {
     need(into.wipe(bytes), "cannot wipe the reader's buffer");
-    need(how.read({wanted, 0, bytes}, into), "cannot read the peer's memory");
+    need(how.read(whole(wanted), into), "cannot read the peer's memory");
     require(holds(wanted), "the right bytes arrived");
   }
 
@@ -86,7 +86,7 @@ void show_stale(cuda_stage& stage) {
   const auto kept = need(importer.open(old.peer, old.handle), "cannot open the peer's memory");
   const auto fresh = stage.replace(old);
   need(stage.into.wipe(bytes), "cannot wipe the reader's buffer");
-  need(stage.into.take(reinterpret_cast<cuda_pointer>(kept.data), bytes), "cannot copy");
+  need(stage.into.take(kept.data, bytes), "cannot copy");
   require(!stage.holds(fresh) && stage.holds(old), "by the address alone, the old bytes are read");
   need(importer.close(kept.registration), "cannot close the peer's memory");
   print_ok("by address",
@@ -133,10 +133,10 @@ void show_cuda(const std::string& library) {
   fmt::print("GPU memory of another process, EMULATED: no GPU is involved\n\n");
   fmt::print("  driver    {}\n  exporter  process {}\n  importer  this process\n\n", cuda_line(cuda_facts(), 0),
              stage.peer.pid());
-  const auto reader = make_gpu_reader("pinfold", stage.cache, 0);
-  show_hits(stage, *reader);
+  cached_reader<gpu_message, gpu_target, gpu_cache> reader(stage.cache);
+  show_hits(stage, reader);
   show_stale(stage);
-  show_noticed(stage, *reader);
+  show_noticed(stage, reader);
   show_end(stage);
   fmt::print("\nAll checks passed.\n");
 }

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <fmt/format.h>
 #include <string>
 
@@ -25,16 +24,17 @@ constexpr double least_gain = 1.05;  // the least gain that the table, with one 
 constexpr std::array<plan, 4> plans{{{4 << 10, 4000}, {64 << 10, 4000}, {1 << 20, 600}, {16 << 20, 20}}};
 
 // Copies the peers' messages in turn. Each target is wiped before and checked after its copy, outside the timed region.
-latency transfer(demo_stage& stage, reader& how, const std::vector<message>& messages, std::size_t count) {
-  std::vector<std::byte> buffer(messages.front().size);
+latency transfer(demo_stage& stage, memfd_cache& cache, const std::vector<message>& messages, std::size_t count) {
+  cached_reader<message, host_target, memfd_cache> how(cache);
+  host_target into(messages.front().size);
   nanoseconds samples;
   for (std::size_t i = 0; i < count; ++i) {
     const auto& wanted = messages[i % messages.size()];
-    std::memset(buffer.data(), 0xa5, buffer.size());
+    need(into.wipe(wanted.size), "cannot wipe the reader's buffer");
     pinfold::result<void> outcome;
-    samples.push_back(time_of([&] { outcome = how.read(wanted, buffer.data()); }));
+    samples.push_back(time_of([&] { outcome = how.read(whole(wanted), into); }));
     need(outcome, "cannot read a message");
-    stage.check(buffer, wanted);
+    stage.check(into.bytes(), wanted);
   }
   return summarise(std::move(samples));
 }
@@ -46,10 +46,8 @@ json message_row(demo_stage& stage, memfd_cache& off, const plan& sizes, std::ui
   for (std::size_t peer = 0; peer < demo_stage::peer_count; ++peer) {
     messages.push_back(stage.provide(peer, buffer, sizes.bytes));
   }
-  cached_reader without(off);
-  cached_reader with(stage.cache());
-  const auto slow = transfer(stage, without, messages, sizes.count);
-  const auto fast = transfer(stage, with, messages, sizes.count);
+  const auto slow = transfer(stage, off, messages, sizes.count);
+  const auto fast = transfer(stage, stage.cache(), messages, sizes.count);
   return {{"size", sizes.bytes},
           {"messages", 2 * sizes.count},
           {"off_ns", slow.p50},

@@ -3,9 +3,9 @@
 /// Common parts of `pinfold demo`: the peers, one cache over all of them, and the count of checked bytes.
 #pragma once
 
+#include "peer/host_target.hpp"
 #include "peer/message.hpp"
 #include "peer/peer_process.hpp"
-#include "peer/reader.hpp"
 
 #include <pinfold/events.hpp>
 #include <pinfold/importers/memfd.hpp>

@@ -27,7 +27,8 @@ pinfold::result<void> gpu_target::wipe(std::size_t bytes) {
   return {};
 }
 
-pinfold::result<void> gpu_target::take(cuda_pointer from, std::size_t bytes) {
+pinfold::result<void> gpu_target::take(const void* data, std::size_t bytes) {
+  const auto from = reinterpret_cast<cuda_pointer>(data);
   if (there_.at != 0) return device_.copy(there_.at, from, bytes);
   return device_.copy_to_host(std::span(here_).first(bytes), from);
 }

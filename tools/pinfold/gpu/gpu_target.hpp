@@ -3,7 +3,12 @@
 /// The destination of copies from a peer's GPU memory.
 #pragma once
 
+#include "gpu/cuda_peer.hpp"
 #include "gpu/gpu.hpp"
+#include "peer/reader.hpp"
+
+#include <pinfold/import_cache.hpp>
+#include <pinfold/importers/cuda_ipc.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -25,15 +30,18 @@ class gpu_target {
   [[nodiscard]] pinfold::result<void> wipe(std::size_t bytes);
 
   /// Copies to the beginning of the target; done when it returns.
-  [[nodiscard]] pinfold::result<void> take(cuda_pointer from, std::size_t bytes);
+  [[nodiscard]] pinfold::result<void> take(const void* from, std::size_t bytes);
 
   /// Returns whether the first bytes are those of the message `seed` from `position` on.
-  [[nodiscard]] pinfold::result<bool> holds(std::size_t bytes, std::uint64_t seed, std::size_t position = 0);
+  [[nodiscard]] pinfold::result<bool> holds(std::size_t bytes, std::uint64_t seed, std::size_t position);
 
  private:
   gpu& device_;
   gpu_memory there_;
   std::vector<std::byte> here_;
 };
+
+using gpu_cache = pinfold::import_cache<pinfold::cuda_ipc_importer>;
+using gpu_reader = reader<gpu_message, gpu_target>;
 
 }  // namespace tool

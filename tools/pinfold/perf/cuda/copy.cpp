@@ -2,57 +2,32 @@
 // The copy case with GPU memory: whole messages read through the cache, without it, and from mappings that stay open.
 #include "cli/progress.hpp"
 #include "perf/cuda/cuda.hpp"
+#include "perf/verified_copies.hpp"
 
 #include <algorithm>
-#include <array>
-#include <fmt/format.h>
-#include <map>
+#include <utility>
 
 namespace tool {
 namespace {
 
-constexpr std::array subjects{"uncached", "floor", "pinfold"};
-
-struct measured {
-  std::vector<latency> runs;
-  std::uint64_t errors = 0;
-};
-
-using all_measured = std::map<std::string_view, measured>;
-
-void measure_once(const cuda_run& run, const char* subject, const std::vector<gpu_message>& messages, gpu_target& into,
-                  measured& results) {
-  gpu_cache cache(pinfold::cuda_ipc_importer({.device = run.options.cuda.device}), run.options.cache);
-  const auto how = make_gpu_reader(subject, cache, run.options.cuda.device);
-  gpu_copies copies(*how, into);
-  for (const auto& message : messages) copies.copy({message, 0, message.size});
-  const bool any = !copies.samples.empty();
-  copies.samples.clear();  // those copies were the warm-up
-  stint rest(run.options);
-  for (std::size_t i = 0; any && rest.goes_on(); ++i) {
-    const auto& message = messages[i % messages.size()];
-    copies.copy({message, 0, message.size});
-  }
-  results.errors += copies.errors;
-  results.runs.push_back(summarise(std::move(copies.samples)));
+copy_tally measure_once(const cuda_run& run, const char* subject, const std::vector<gpu_message>& messages,
+                        gpu_target& into) {
+  gpu_cache cache(run.importer(), run.options.cache);
+  const auto how = run.reader(subject, cache);
+  verified_copies copies(*how, into);
+  if (copies.warm_up(messages)) copies.run(run.options, messages);
+  return std::move(copies.done);
 }
 
-// Subjects take turns, so that other load on the machine affects all of them.
-all_measured measure_size(const cuda_run& run, const std::vector<gpu_message>& messages, progress_bar& progress) {
-  all_measured results;
+copy_results measure_size(const cuda_run& run, const std::vector<gpu_message>& messages, progress_bar& progress) {
   gpu_target into(run.device, run.options.cuda.to, messages.front().size);
-  for (unsigned repeat = 0; repeat < run.options.repeats; ++repeat) {
-    for (const char* subject : subjects) {
-      measure_once(run, subject, messages, into, results[subject]);
-      progress.step();
-    }
-  }
-  return results;
+  return copies_in_turn(run.options, progress,
+                        [&](const char* subject) { return measure_once(run, subject, messages, into); });
 }
 
-void add_rows(json& rows, const cuda_run& run, std::size_t size, all_measured results) {
+void add_rows(json& rows, const cuda_run& run, std::size_t size, const copy_results& results) {
   const auto uncached = median_run(results.at("uncached").runs).average;
-  for (const char* subject : subjects) {
+  for (const char* subject : copy_subjects) {
     const auto median = median_run(results.at(subject).runs);
     auto row = run.row(subject, size, run.kind());
     add_latency(row, median);
@@ -79,7 +54,7 @@ std::size_t buffers_for(const cuda_run& run, std::size_t size) {
 
 json run_cuda_copy(const cuda_run& run) {
   auto rows = json::array();
-  progress_bar progress(run.options.sizes.size() * run.options.repeats * subjects.size());
+  progress_bar progress(run.options.sizes.size() * run.options.repeats * copy_subjects.size());
   for (const auto size : run.options.sizes) {
     const auto count = buffers_for(run, size);
     if (count == 0) {

@@ -25,9 +25,6 @@ constexpr std::array<perf_case<cuda_run>, 4> cases{{
     {"weight-sync", run_weight_sync, weight_sync_columns, "64K"},
 }};
 
-constexpr pinfold::error wrong_bytes{pinfold::errc::driver_error, pinfold::native_kind::none, 0,
-                                     "a message arrived with wrong bytes"};
-
 void print_heading(const import_options& options, const json& host) {
   const auto& cuda = options.cuda;
   fmt::print("pinfold perf import, {}: GPU memory of another process\n", options.case_name);
@@ -85,23 +82,6 @@ json cuda_run::row(const char* subject, std::size_t size, cuda_memory_kind kind)
           {"max_bytes", options.cache.max_bytes},
           {"max_count", options.cache.max_count},
           {"when_full", name_of(options.cache.full)}};
-}
-
-pinfold::result<std::uint64_t> gpu_copies::timed(const gpu_part& wanted) {
-  if (const auto wiped = into_.wipe(wanted.bytes); !wiped) return tl::unexpected(wiped.error());
-  pinfold::result<void> outcome;
-  const auto took = time_of([&] { outcome = how_.read(wanted, into_); });
-  if (!outcome) return tl::unexpected(outcome.error());
-  const auto right = into_.holds(wanted.bytes, wanted.of.seed, wanted.offset);
-  if (!right) return tl::unexpected(right.error());
-  if (!*right) return tl::unexpected(wrong_bytes);
-  return took;
-}
-
-void gpu_copies::copy(const gpu_part& wanted) {
-  const auto took = timed(wanted);
-  if (took) return samples.push_back(*took);
-  if (errors++ == 0) report_error("cuda", took.error());
 }
 
 int measure_cuda(import_options& options, const std::string& sizes, bool as_json) {

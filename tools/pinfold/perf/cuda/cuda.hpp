@@ -5,13 +5,11 @@
 
 #include "gpu/cuda_peer.hpp"
 #include "gpu/gpu.hpp"
-#include "gpu/gpu_reader.hpp"
+#include "gpu/gpu_target.hpp"
 #include "perf/import/import.hpp"
 
 #include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
+#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -24,6 +22,15 @@ struct cuda_run {
   gpu& device;
   bool emulated;
 
+  [[nodiscard]] pinfold::cuda_ipc_importer importer() const {
+    return pinfold::cuda_ipc_importer({.device = options.cuda.device});
+  }
+
+  /// Returns the way to read of that name.
+  [[nodiscard]] std::unique_ptr<gpu_reader> reader(std::string_view subject, gpu_cache& cache) const {
+    return make_reader<gpu_message, gpu_target>(subject, cache, [this] { return importer(); });
+  }
+
   /// Returns the kind that `--memory` says.
   [[nodiscard]] pinfold::cuda_memory_kind kind() const;
 
@@ -33,25 +40,6 @@ struct cuda_run {
 
   /// Returns a row with the parameters that all cases have.
   [[nodiscard]] json row(const char* subject, std::size_t size, pinfold::cuda_memory_kind kind) const;
-};
-
-/// Copies of messages or of parts of them, which are timed, counted and verified.
-class gpu_copies {
- public:
-  gpu_copies(gpu_reader& how, gpu_target& into) noexcept : how_(how), into_(into) {}
-
-  /// Wipes before and checks after the copy, outside the timed region: only this copy can have brought the right bytes.
-  /// Prints the first error on standard error.
-  void copy(const gpu_part& wanted);
-
-  nanoseconds samples;
-  std::uint64_t errors = 0;
-
- private:
-  [[nodiscard]] pinfold::result<std::uint64_t> timed(const gpu_part& wanted);
-
-  gpu_reader& how_;
-  gpu_target& into_;
 };
 
 /// Returns "allocations" or "segments", as in `--memory`.

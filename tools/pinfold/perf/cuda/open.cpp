@@ -58,7 +58,7 @@ void open_and_close(pinfold::cuda_ipc_importer& importer, const gpu_message& mes
 
 // The first `held` messages stay open, and are closed with the importer; the others are opened and closed in turn.
 opens_and_closes measure_opens(const cuda_run& run, const std::vector<gpu_message>& messages, unsigned held) {
-  pinfold::cuda_ipc_importer importer({.device = run.options.cuda.device});
+  auto importer = run.importer();
   opens_and_closes done;
   for (unsigned i = 0; i < held; ++i)
     need(importer.open(messages[i].peer, messages[i].handle), "cannot keep other memory open");

@@ -4,6 +4,7 @@
 // many more requests than allocations. Without a cache each request opens, copies and closes.
 #include "cli/progress.hpp"
 #include "perf/cuda/cuda.hpp"
+#include "perf/verified_copies.hpp"
 
 #include <algorithm>
 #include <array>
@@ -16,7 +17,7 @@ namespace {
 constexpr std::array subjects{"uncached", "pinfold"};
 
 // Returns tensor number `number`: one of each allocation in turn, then the next of each.
-gpu_part tensor(const std::vector<gpu_message>& allocations, std::size_t number, std::size_t bytes) {
+part_of<gpu_message> tensor(const std::vector<gpu_message>& allocations, std::size_t number, std::size_t bytes) {
   return {allocations[number % allocations.size()], number / allocations.size() * bytes, bytes};
 }
 
@@ -45,22 +46,24 @@ json sync_once(const cuda_run& run, const char* subject, const std::vector<gpu_m
   const auto size = allocations.front().size;
   const auto bytes = tensor_bytes(run, size);
   gpu_target into(run.device, cuda.to, bytes);
-  gpu_cache cache(pinfold::cuda_ipc_importer({.device = cuda.device}), run.options.cache);
-  const auto how = make_gpu_reader(subject, cache, cuda.device);
-  gpu_copies copies(*how, into);
+  gpu_cache cache(run.importer(), run.options.cache);
+  const auto how = run.reader(subject, cache);
+  verified_copies copies(*how, into);
   for (std::size_t i = 0; i < cuda.requests; ++i) {
     copies.copy(tensor(allocations, i, bytes));
     progress.step();
   }
+  auto& done = copies.done;
+  if (done.first) report_error(subject, *done.first);
   auto row = run.row(subject, size, run.kind());
   row["requests"] = cuda.requests;
   row["allocations"] = allocations.size();
   row["tensor_bytes"] = bytes;
   row["opens"] = how->opens();
-  const auto sum = std::accumulate(copies.samples.begin(), copies.samples.end(), std::uint64_t{0});
+  const auto sum = std::accumulate(done.samples.begin(), done.samples.end(), std::uint64_t{0});
   row["seconds"] = static_cast<double>(sum) * 1e-9;
-  row["errors"] = copies.errors + opens_too_many(run, subject, how->opens());
-  add_latency(row, summarise(std::move(copies.samples)));
+  row["errors"] = done.errors + opens_too_many(run, subject, how->opens());
+  add_latency(row, summarise(std::move(done.samples)));
   return row;
 }
 
