@@ -4,8 +4,10 @@
 #include "cli/report.hpp"
 #include "demo/stage.hpp"
 #include "perf/local/io_subject.hpp"
+#include "perf/local/paged_memory.hpp"
 #include "perf/local/uring.hpp"
 #include "perf/measure.hpp"
+#include "perf/remappable_memory.hpp"
 
 #include <array>
 #include <cerrno>
@@ -46,29 +48,6 @@ class file_in_memory {
   int descriptor_;
 };
 
-// Memory whose pages can be replaced at the same address, which makes registrations stale.
-class replaceable_memory {
- public:
-  replaceable_memory() : bytes_(map(nullptr, 0), part_bytes) {}
-  replaceable_memory(const replaceable_memory&) = delete;
-  replaceable_memory& operator=(const replaceable_memory&) = delete;
-  ~replaceable_memory() { ::munmap(bytes_.data(), bytes_.size()); }
-
-  [[nodiscard]] std::span<std::byte> bytes() const noexcept { return bytes_; }
-
-  /// Maps new pages at the old address, as malloc and munmap do, without telling the cache.
-  void replace() { static_cast<void>(map(bytes_.data(), MAP_FIXED)); }
-
- private:
-  static std::byte* map(void* where, int flags) {
-    void* const got = ::mmap(where, part_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
-    if (got == MAP_FAILED) throw failure("no memory for the demo's buffer");
-    return static_cast<std::byte*>(got);
-  }
-
-  std::span<std::byte> bytes_;
-};
-
 struct local_stage {
   uring& ring;
   uring_cache cache;
@@ -77,8 +56,7 @@ struct local_stage {
 
 void write(local_stage& stage, std::span<std::byte> from) {
   const auto lease = need(stage.cache.acquire(from), "cannot register a buffer");
-  need(stage.ring.perform({true, stage.file.descriptor(), from, 0, lease.registration().index}),
-       "cannot write a buffer");
+  need(stage.ring.perform({true, stage.file.descriptor(), from, 0, lease.registration()}), "cannot write a buffer");
 }
 
 void show_hits_inside(local_stage& stage) {
@@ -112,12 +90,12 @@ enum class written : std::uint8_t { old_bytes, new_bytes };
 written write_replaced(local_stage& stage, bool tell_the_cache) {
   constexpr std::uint64_t old_content = 2;
   constexpr std::uint64_t new_content = 3;
-  replaceable_memory memory;
+  remappable_memory memory(part_bytes);
   fill(memory.bytes(), old_content);
   write(stage, memory.bytes());
   require(stage.file.begins_with(old_content, part_bytes), "the buffer arrived");
   if (tell_the_cache) stage.cache.invalidate(memory.bytes().data(), part_bytes);
-  memory.replace();
+  memory.remap();
   fill(memory.bytes(), new_content);
   write(stage, memory.bytes());
   const bool fresh = stage.file.begins_with(new_content, part_bytes);
@@ -167,8 +145,8 @@ latency time_writes(uring& ring, const file_in_memory& file, const char* subject
     const auto number = i % count;
     fill(how->buffer(number), i);
     samples.push_back(time_of([&] {
-      const auto index = need(how->begin(number), "cannot register a buffer");
-      need(ring.perform({true, file.descriptor(), how->buffer(number), 0, index}), "cannot write a buffer");
+      const auto registered = need(how->begin(number, pinfold::local_access), "cannot register a buffer");
+      need(ring.perform({true, file.descriptor(), how->buffer(number), 0, registered}), "cannot write a buffer");
       need(how->end(number), "cannot unregister a buffer");
     }));
     require(file.begins_with(i, part_bytes), "a timed write arrived");

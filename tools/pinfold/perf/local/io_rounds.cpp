@@ -3,6 +3,7 @@
 
 #include "cli/failure.hpp"
 #include "peer/message.hpp"
+#include "perf/local/paged_memory.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -74,10 +75,10 @@ bool io_rounds::begin_all() {
   for (std::size_t i = 0; i < under_way_.size(); ++i) {
     auto& one = under_way_[i];
     one.start = clock::now();
-    const auto index = subject_.begin(one.buffer);
-    if (!index) return count(index.error()), false;
-    const auto ready =
-        ring_.prepare({one.write, file_.descriptor(), subject_.buffer(one.buffer), file_.offset(one.block), *index}, i);
+    const auto registered = subject_.begin(one.buffer, pinfold::local_access);
+    if (!registered) return count(registered.error()), false;
+    const auto ready = ring_.prepare(
+        {one.write, file_.descriptor(), subject_.buffer(one.buffer), file_.offset(one.block), *registered}, i);
     if (!ready) {
       static_cast<void>(subject_.end(one.buffer));
       return count(ready.error()), false;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The ways to register a buffer for an I/O that the tool compares.
+/// The subjects of `pinfold perf io`: buffers registered with io_uring.
 #pragma once
 
-#include "perf/local/paged_memory.hpp"
+#include "perf/buffer_subject.hpp"
 #include "perf/local/uring.hpp"
 
 #include <pinfold/options.hpp>
@@ -12,11 +12,11 @@
 #include <array>
 #include <cstddef>
 #include <memory>
-#include <optional>
-#include <span>
 #include <string_view>
 
 namespace tool {
+
+using io_subject = buffer_subject<pinfold::io_uring_registrar>;
 
 inline constexpr std::array io_subjects{"unregistered", "per-io", "pinfold", "pool"};
 
@@ -26,23 +26,6 @@ struct io_buffers {
   std::size_t size;
   pinfold::page_kind pages;
   pinfold::cache_options cache;
-};
-
-/// One of these ways, with its buffers. For one thread.
-class io_subject {
- public:
-  io_subject() = default;
-  io_subject(const io_subject&) = delete;
-  io_subject& operator=(const io_subject&) = delete;
-  virtual ~io_subject() = default;
-
-  [[nodiscard]] virtual std::span<std::byte> buffer(std::size_t number) noexcept = 0;
-
-  /// Runs before the buffer's I/O. Returns the index in the ring's table; none where the buffer is not registered.
-  [[nodiscard]] virtual pinfold::result<std::optional<std::uint32_t>> begin(std::size_t number) noexcept = 0;
-
-  /// Runs after the buffer's I/O.
-  [[nodiscard]] virtual pinfold::result<void> end(std::size_t number) noexcept = 0;
 };
 
 /// Makes the subject of that name. Returns `unsupported` or `out_of_resources` where its buffers are not available.

@@ -2,7 +2,6 @@
 // The pipeline case: one long buffer goes to a real file: registered first and then written, written while its later
 // pieces are being registered, and from a warm cache.
 #include "cli/failure.hpp"
-#include "cli/file_writer.hpp"
 #include "cli/progress.hpp"
 #include "cli/scratch_file.hpp"
 #include "peer/message.hpp"
@@ -10,14 +9,78 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <map>
+#include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace tool {
 namespace {
 
+using registration = pinfold::io_uring_registrar::registration_type;
+
 constexpr std::array subjects{"whole", "pipelined", "warm"};
+
+// Writes pieces of memory, several at a time, and keeps their registrations until each is written. Needs a ring with
+// nothing else under way, and with room for `depth` writes.
+class file_writer {
+ public:
+  file_writer(uring& ring, int file, unsigned depth) : ring_(ring), file_(file), slots_(depth) {}
+  file_writer(const file_writer&) = delete;
+  file_writer& operator=(const file_writer&) = delete;
+  // No write may outlive its registration. Ends also when waiting for the ring fails: each failed wait leaves one less
+  // to wait for.
+  ~file_writer() {
+    while (under_way_ > 0) static_cast<void>(complete_one());
+  }
+
+  // Begins to write `piece` at `offset`; waits first when `depth` writes are under way. Releases `held` when the piece
+  // is written. The error may be that of an earlier write.
+  pinfold::result<void> write(std::span<std::byte> piece, std::uint64_t offset, const registration& around,
+                              uring_cache::lease held = {}) {
+    if (under_way_ == slots_.size()) {
+      if (auto done = complete_one(); !done) return done;
+    }
+    const auto free = std::ranges::find(slots_, std::size_t{0}, &slot::bytes);
+    const auto number = static_cast<std::uint64_t>(free - slots_.begin());
+    if (auto ready = ring_.prepare({true, file_, piece, offset, around}, number); !ready) return ready;
+    *free = {piece.size(), std::move(held)};
+    ++under_way_;
+    return ring_.submit();
+  }
+
+  // Waits until everything is written.
+  pinfold::result<void> finish() {
+    pinfold::result<void> first;
+    while (under_way_ > 0) {
+      if (auto done = complete_one(); !done && first) first = done;
+    }
+    return first;
+  }
+
+ private:
+  struct slot {
+    std::size_t bytes = 0;  // under way; 0 when free
+    uring_cache::lease held;
+  };
+
+  pinfold::result<void> complete_one() {
+    --under_way_;
+    const auto seen = ring_.wait();
+    if (!seen) return tl::unexpected(seen.error());
+    auto done = std::exchange(slots_.at(seen->tag), slot{});
+    return checked(seen->answer, done.bytes);
+  }
+
+  uring& ring_;
+  int file_;
+  std::vector<slot> slots_;
+  std::size_t under_way_ = 0;
+};
 
 // One size's memory and file.
 struct stage {
@@ -34,7 +97,7 @@ pinfold::result<void> register_then_write(const stage& on, uring_cache& cache) {
   file_writer writer(on.run.ring, on.file.descriptor(), on.run.options.queue_depth);
   for (std::size_t at = 0; at < on.size(); at += on.run.options.chunk) {
     const auto piece = on.memory.bytes().subspan(at, std::min(on.run.options.chunk, on.size() - at));
-    if (auto begun = writer.write(piece, at, lease->registration().index); !begun) return begun;
+    if (auto begun = writer.write(piece, at, lease->registration()); !begun) return begun;
   }
   return writer.finish();
 }
@@ -48,8 +111,8 @@ pinfold::result<void> register_while_writing(const stage& on, uring_cache& cache
     auto next = pieces->next();
     if (!next) return tl::unexpected(next.error());
     const auto at = next->where.begin - on.memory.where().begin;
-    const auto index = next->held.registration().index;
-    if (auto begun = writer.write(on.memory.bytes().subspan(at, next->where.size()), at, index, std::move(next->held));
+    const auto around = next->held.registration();
+    if (auto begun = writer.write(on.memory.bytes().subspan(at, next->where.size()), at, around, std::move(next->held));
         !begun)
       return begun;
   }

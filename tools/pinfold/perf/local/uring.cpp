@@ -53,13 +53,13 @@ pinfold::result<void> uring::prepare(const file_io& what, std::uint64_t tag) noe
   auto* const entry = ::io_uring_get_sqe(&ring_);
   if (entry == nullptr) return pinfold::fail(errc::out_of_resources, "the ring's queue is full");
   const auto bytes = static_cast<unsigned>(what.memory.size());
-  const auto index = static_cast<int>(what.index.value_or(0));
-  if (what.index && what.write)
+  const int index = what.registered ? static_cast<int>(what.registered->index) : 0;
+  if (what.registered && what.write)
     ::io_uring_prep_write_fixed(entry, what.file, what.memory.data(), bytes, what.offset, index);
-  if (what.index && !what.write)
+  if (what.registered && !what.write)
     ::io_uring_prep_read_fixed(entry, what.file, what.memory.data(), bytes, what.offset, index);
-  if (!what.index && what.write) ::io_uring_prep_write(entry, what.file, what.memory.data(), bytes, what.offset);
-  if (!what.index && !what.write) ::io_uring_prep_read(entry, what.file, what.memory.data(), bytes, what.offset);
+  if (!what.registered && what.write) ::io_uring_prep_write(entry, what.file, what.memory.data(), bytes, what.offset);
+  if (!what.registered && !what.write) ::io_uring_prep_read(entry, what.file, what.memory.data(), bytes, what.offset);
   ::io_uring_sqe_set_data64(entry, tag);
   return {};
 }

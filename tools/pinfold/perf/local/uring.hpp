@@ -26,8 +26,8 @@ struct file_io {
   bool write;
   int file;
   std::span<std::byte> memory;
-  std::uint64_t offset;                ///< in the file
-  std::optional<std::uint32_t> index;  ///< of the registered buffer around the memory; none when not registered
+  std::uint64_t offset;                                                      ///< in the file
+  std::optional<pinfold::io_uring_registrar::registration_type> registered;  ///< around the memory; none when it is not
 };
 
 /// A ring with a fixed address. For one thread at a time.

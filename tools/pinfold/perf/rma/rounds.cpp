@@ -98,7 +98,7 @@ bool rma_rounds::post(const rma_round& round, std::size_t number) {
     const auto access = round.put ? pinfold::access_flags::local_read : pinfold::access_flags::local_write;
     one = {.data = bytes.data(),
            .bytes = bytes.size(),
-           .desc = need(round.with.begin(number, access), "cannot register a buffer"),
+           .desc = need(round.with.begin(number, access), "cannot register a buffer")->desc,
            .number = number};
   }
   return round.put ? end_.put(one, targets_[number]) : end_.get(one, targets_[number]);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// A rank's own buffers, and the ways in which they are registered for a transfer.
+/// The subjects of `pinfold perf rma`: a rank's own buffers, registered with libfabric.
 #pragma once
 
+#include "perf/buffer_subject.hpp"
 #include "perf/rma/fabric.hpp"
 
 #include <pinfold/cache.hpp>
@@ -11,33 +12,12 @@
 
 #include <cstddef>
 #include <memory>
-#include <span>
 #include <string>
 
 namespace tool {
 
 using fabric_cache = pinfold::cache<pinfold::libfabric_registrar>;
-
-class rma_subject {
- public:
-  rma_subject() = default;
-  rma_subject(const rma_subject&) = delete;
-  rma_subject& operator=(const rma_subject&) = delete;
-  virtual ~rma_subject() = default;
-
-  [[nodiscard]] virtual std::span<std::byte> buffer(std::size_t number) noexcept = 0;
-
-  /// Run before and after a transfer. `begin` returns the provider's descriptor of the buffer. `access` is the
-  /// transfer's use of it.
-  [[nodiscard]] virtual pinfold::result<void*> begin(std::size_t number, pinfold::access_flags access) noexcept = 0;
-  [[nodiscard]] virtual pinfold::result<void> end(std::size_t number) noexcept = 0;
-
-  /// Maps new pages under the buffers, at the same addresses: all registrations of them become stale.
-  virtual void remap() {}
-
-  /// Returns the monitors of its cache; empty when there is no cache.
-  [[nodiscard]] virtual std::string monitors() const { return {}; }
-};
+using rma_subject = buffer_subject<pinfold::libfabric_registrar>;
 
 struct rma_buffers {
   std::size_t count;

@@ -3,7 +3,7 @@
 /// The memory of a rank that the previous rank puts to and gets from.
 #pragma once
 
-#include "perf/rma/memory.hpp"
+#include "perf/remappable_memory.hpp"
 #include "perf/rma/subject.hpp"
 
 #include <string>
@@ -26,7 +26,7 @@ class rma_window {
   [[nodiscard]] std::string invitation();
 
  private:
-  rma_memory memory_;
+  remappable_memory memory_;
   std::size_t size_;
   fabric_cache cache_;
   std::vector<fabric_cache::lease> held_;

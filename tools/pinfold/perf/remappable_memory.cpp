@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "perf/rma/memory.hpp"
+#include "perf/remappable_memory.hpp"
 
 #include "cli/failure.hpp"
 #include "cli/sizes.hpp"
@@ -20,10 +20,12 @@ void* mapped(void* at, std::size_t bytes, int how) {
 
 }  // namespace
 
-rma_memory::rma_memory(std::size_t bytes) : first_(mapped(nullptr, bytes, 0)), bytes_(bytes) {}
+remappable_memory::remappable_memory(std::size_t bytes) : first_(mapped(nullptr, bytes, 0)), bytes_(bytes) {}
 
-rma_memory::~rma_memory() { ::munmap(first_, bytes_); }
+remappable_memory::~remappable_memory() {
+  if (first_ != nullptr) ::munmap(first_, bytes_);
+}
 
-void rma_memory::remap() { mapped(first_, bytes_, MAP_FIXED); }
+void remappable_memory::remap() { mapped(first_, bytes_, MAP_FIXED); }
 
 }  // namespace tool

@@ -5,16 +5,18 @@
 
 #include <cstddef>
 #include <span>
+#include <utility>
 
 namespace tool {
 
-class rma_memory {
+class remappable_memory {
  public:
   /// Maps and populates the memory. Throws `failure`.
-  explicit rma_memory(std::size_t bytes);
-  rma_memory(const rma_memory&) = delete;
-  rma_memory& operator=(const rma_memory&) = delete;
-  ~rma_memory();
+  explicit remappable_memory(std::size_t bytes);
+  remappable_memory(remappable_memory&& other) noexcept
+      : first_(std::exchange(other.first_, nullptr)), bytes_(other.bytes_) {}
+  remappable_memory& operator=(const remappable_memory&) = delete;
+  ~remappable_memory();
 
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {static_cast<std::byte*>(first_), bytes_}; }
 
