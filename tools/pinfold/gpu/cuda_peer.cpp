@@ -2,8 +2,8 @@
 #include "gpu/cuda_peer.hpp"
 
 #include "cli/failure.hpp"
-#include "gpu/cuda_peer_protocol.hpp"
 #include "peer/message.hpp"
+#include "peer/peer_protocol.hpp"
 
 #include <pinfold/cuda.hpp>
 
@@ -13,19 +13,8 @@
 namespace tool {
 namespace {
 
-using pinfold::result;
-
-result<gpu_reply> received(int socket) {
-  gpu_reply reply{};
-  if (!receive_packet(socket, reply)) return pinfold::fail(pinfold::errc::peer_gone, "the peer does not answer");
-  if (!reply.ok) return tl::unexpected(reply.failure);
-  return reply;
-}
-
-result<gpu_reply> exchange(int socket, const gpu_request& request) {
-  if (!send_packet(socket, request)) return pinfold::fail(pinfold::errc::peer_gone, "cannot send to the peer");
-  return received(socket);
-}
+using handle = pinfold::cuda_ipc_handle;
+using request = peer_request<pinfold::cuda_memory_kind>;
 
 // This process asks the driver itself, since its explanation is longer than an error can be.
 [[noreturn]] void explain(const pinfold::error& why) {
@@ -38,21 +27,21 @@ result<gpu_reply> exchange(int socket, const gpu_request& request) {
 cuda_peer::cuda_peer(int device)
     : child_(need(peer_child::start([device](int socket) { serve_gpu_memory(socket, device); }),
                   "cannot start a peer with GPU memory")) {
-  const auto ready = received(child_.socket());
+  const auto ready = reply_of<handle>(child_);
   if (!ready) explain(ready.error());
   allow_many_files();
 }
 
-result<gpu_message> cuda_peer::provide(pinfold::cuda_memory_kind kind, std::size_t bytes) {
+pinfold::result<gpu_message> cuda_peer::provide(pinfold::cuda_memory_kind kind, std::size_t bytes) {
   const auto buffer = buffers_++;
   const auto seed = seed_for(id_.value, buffer, 0);
-  const auto reply = exchange(child_.socket(), {gpu_request::verb::allocate, kind, buffer, bytes, seed});
-  if (!reply) return tl::unexpected(reply.error());
-  return gpu_message{id_, reply->handle, bytes, seed, buffer};
+  return ask<handle>(child_, request{peer_verb::allocate, buffer, bytes, kind, seed}).map([&](const handle& made) {
+    return gpu_message{id_, made, bytes, seed, buffer};
+  });
 }
 
-result<void> cuda_peer::free(const gpu_message& message) {
-  return exchange(child_.socket(), {gpu_request::verb::free, {}, message.buffer, 0, 0}).map([](const auto&) {});
+pinfold::result<void> cuda_peer::free(const gpu_message& message) {
+  return ask<handle>(child_, request{peer_verb::free, message.buffer}).map([](const auto&) {});
 }
 
 void cuda_peer::take_back(const std::vector<gpu_message>& messages) {
