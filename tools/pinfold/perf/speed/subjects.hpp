@@ -3,7 +3,7 @@
 /// pinfold for measurements: over registrars that do nothing, or sleep, so that the rest is the cache's own cost.
 #pragma once
 
-#include "perf/speed/registrar.hpp"
+#include "perf/slow_registrar.hpp"
 
 #include <pinfold/cache.hpp>
 #include <pinfold/options.hpp>
@@ -70,10 +70,10 @@ class inline_subject {
 class pausing_subject {
  public:
   static constexpr const char* name = "pinfold";
-  using cache = pinfold::cache<pausing_registrar>;
+  using cache = pinfold::cache<slow_registrar>;
 
   pausing_subject(const bench::region_set& /*regions*/, const bench::setup& how)
-      : cache_(pausing_registrar(how.register_delay, how.deregister_delay), options_for(how)) {}
+      : cache_(slow_registrar(how.register_delay, how.deregister_delay), options_for(how)) {}
 
   [[nodiscard]] cache_user<cache> user() noexcept { return cache_user<cache>(cache_); }
 
