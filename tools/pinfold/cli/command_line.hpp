@@ -64,6 +64,11 @@ class App {
   /// For the types that command_line.cpp instantiates; the linker finds no other.
   template <class T>
   Option* add_option(std::string name, T& into, std::string description);
+  /// Adds an option for a number between two limits, which shows its default.
+  template <class T, class Limit>
+  Option* add_number(std::string name, T& into, std::string description, Limit least, Limit most) {
+    return add_option(std::move(name), into, std::move(description))->check(Range(least, most))->capture_default_str();
+  }
   template <class T>
   Option* add_option_function(std::string name, const std::function<void(const T&)>& take, std::string description);
   Option* add_flag(std::string name, bool& into, std::string description);

@@ -37,12 +37,8 @@ void print_notes(const std::vector<std::string>& notes) {
 void measuring::add_to(CLI::App& command, const char* what) {
   command.add_option("--iterations", iterations, fmt::format("{} of each measurement", what))
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{100'000'000}));
-  command.add_option("--seconds", seconds, "seconds of each measurement, without --iterations")
-      ->check(CLI::Range(0.001, 3600.0))
-      ->capture_default_str();
-  command.add_option("--repeats", repeats, "number of measurements; the median is shown")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
+  command.add_number("--seconds", seconds, "seconds of each measurement, without --iterations", 0.001, 3600.0);
+  command.add_number("--repeats", repeats, "number of measurements; the median is shown", 1, 1000);
 }
 
 stint::stint(const measuring& how)

@@ -181,9 +181,7 @@ void add_options(CLI::App& command, replay_command& into) {
       ->check(CLI::IsMember(names_of(all_cost_models())));
   command.add_option("--seed", into.seed, "random seed of the synthetic traces, and of --misjudge")
       ->capture_default_str();
-  command.add_option("--misjudge", into.misjudge, "maximum factor by which the policies misestimate costs")
-      ->check(CLI::Range(1.0, 1e6))
-      ->capture_default_str();
+  command.add_number("--misjudge", into.misjudge, "maximum factor by which the policies misestimate costs", 1.0, 1e6);
   command.add_flag("--json", into.as_json, "print one JSON object");
   command.footer(legend());
 }

@@ -100,10 +100,8 @@ void add_what(CLI::App& command, import_command& into) {
       ->capture_default_str();
   command.add_option("--sizes", into.sizes, "message sizes, e.g. 4K,64K,1M");
   add_via(command, options.via, {"pidfd", "scm"});
-  command.add_option("--peers", options.peers, "exporting processes")->check(CLI::Range(1, 64))->capture_default_str();
-  command.add_option("--buffers", options.buffers, "buffers of each peer, for copy")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
+  command.add_number("--peers", options.peers, "exporting processes", 1, 64);
+  command.add_number("--buffers", options.buffers, "buffers of each peer, for copy", 1, 4096);
 }
 
 void add_how(CLI::App& command, import_command& into) {
@@ -111,9 +109,7 @@ void add_how(CLI::App& command, import_command& into) {
   command.add_option("--threads", options.threads, "importing threads [copy: 1, parallel-opens: 4]")
       ->check(CLI::Range(1, 256));
   options.add_to(command, "operations [hit-during-open: 100000]");
-  command.add_option("--opens", options.opens, "handles, for parallel-opens")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
+  command.add_number("--opens", options.opens, "handles, for parallel-opens", 1, 4096);
   command.add_option("--open-ms", options.open_ms, "duration of each open [parallel-opens: 50, hit-during-open: 300]")
       ->check(CLI::Range(0, 60'000));
   command.add_option("--pin-peer", options.pin_peer, "keep the peers on the same CPU as this process, or on another")

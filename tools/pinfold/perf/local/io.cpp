@@ -202,13 +202,9 @@ void add_options(CLI::App& command, io_command& into) {
   command.add_option("--sizes", into.sizes, "bytes of each I/O, e.g. 4K,64K")->capture_default_str();
   command.add_option("--file-size", into.file_size, "bytes of the file")->capture_default_str();
   add_directory(command, options.directory);
-  command.add_option("--depth", options.depth, "concurrent I/Os")->check(CLI::Range(1, 4096))->capture_default_str();
-  command.add_option("--buffers", options.buffers, "number of buffers, used in turn")
-      ->check(CLI::Range(1, 16384))
-      ->capture_default_str();
-  command.add_option("--write-share", options.write_share, "share of writes, from 0 to 1")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
+  command.add_number("--depth", options.depth, "concurrent I/Os", 1, 4096);
+  command.add_number("--buffers", options.buffers, "number of buffers, used in turn", 1, 16384);
+  command.add_number("--write-share", options.write_share, "share of writes, from 0 to 1", 0.0, 1.0);
   add_pages(command, options.pages);
   add_slots(command, options.slots);
   options.add_to(command, "rounds of --depth I/Os");

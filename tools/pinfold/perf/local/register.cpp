@@ -85,28 +85,19 @@ void add_what(CLI::App& command, register_command& into) {
   command.add_option("--sizes", into.sizes, "buffer sizes, e.g. 4K,64K,1M");
   add_pages(command, options.pages);
   add_slots(command, options.slots);
-  command.add_option("--count", options.count, "buffers, for batch")
-      ->check(CLI::Range(std::size_t{1}, std::size_t{1'000'000}))
-      ->capture_default_str();
+  command.add_number("--count", options.count, "buffers, for batch", std::size_t{1}, std::size_t{1'000'000});
   command.add_flag("--json", into.as_json, "print one JSON object");
 }
 
 void add_how(CLI::App& command, register_command& into) {
   auto& options = into.options;
   options.add_to(command, "registrations, for size,");
-  command.add_option("--workers", options.workers, "threads that register, for batch")
-      ->check(CLI::Range(1, 256))
-      ->capture_default_str();
-  command.add_option("--delay-ms", options.delay_ms, "duration of a call of the sleeping registrar, for batch")
-      ->check(CLI::Range(0, 1000))
-      ->capture_default_str();
+  command.add_number("--workers", options.workers, "threads that register, for batch", 1, 256);
+  command.add_number("--delay-ms", options.delay_ms, "duration of a call of the sleeping registrar, for batch", 0,
+                     1000);
   command.add_option("--chunk", into.chunk, "bytes of a chunk, for pipeline")->capture_default_str();
-  command.add_option("--depth", options.depth, "chunks registered ahead, for pipeline")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
-  command.add_option("--queue-depth", options.queue_depth, "concurrent writes, for pipeline")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
+  command.add_number("--depth", options.depth, "chunks registered ahead, for pipeline", 1, 4096);
+  command.add_number("--queue-depth", options.queue_depth, "concurrent writes, for pipeline", 1, 4096);
   add_directory(command, options.directory);
 }
 

@@ -11,7 +11,6 @@
 #include "bench/parameters.hpp"
 
 #include <array>
-#include <chrono>
 #include <exception>
 #include <fmt/format.h>
 #include <memory>
@@ -32,9 +31,7 @@ using by_strict = monitored_subject<choice::userfaultfd, true>;
 struct monitor_command {
   bench::parameters how{.command = "monitor", .regions = {100'000}, .threads = {1}, .repeats = 5, .time_limit = 20};
   std::string which = "all";
-  bool with_peers = false;
-  std::string peers_directory;
-  unsigned peer_limit = 300;
+  peer_comparison comparison{300};
   bool as_json = false;
 };
 
@@ -159,10 +156,8 @@ int measure(monitor_command command) {
   if (command.which != "all") command.how.only = command.which;
   const auto host = host_facts();
   auto rows = measure_own(command.how);
-  peer_results peers;
-  if (command.with_peers)
-    peers = measure_peers(command.how, command.peers_directory, std::chrono::seconds(command.peer_limit));
-  for (auto& row : peers.rows) rows.push_back(std::move(row));
+  const auto peers = command.comparison.measure(command.how);
+  bench::append(rows, peers.rows);
   rows = by_case(rows);
   add_ratios(rows);
   if (command.as_json) {
@@ -172,26 +167,17 @@ int measure(monitor_command command) {
     print_tables(rows);
     for (const auto& note : peers.notes) fmt::print("{}", paragraph("  ", note));
   }
-  for (const auto& problem : peers.failures) fmt::print(stderr, "pinfold: {}\n", problem);
-  return peers.failures.empty() && total_errors(rows) == 0 ? 0 : 1;
+  return peers.conclude(total_errors(rows) == 0 ? 0 : 1);
 }
 
 void add_length(CLI::App& own, bench::parameters& how) {
-  own.add_option("--regions", how.regions.front(), "number of 64 KiB regions that are cached while others are unmapped")
-      ->check(CLI::Range(1, 10'000'000))
-      ->capture_default_str();
-  own.add_option("--many", how.many, "number of cached regions that one munmap unmaps")
-      ->check(CLI::Range(1, 10'000'000))
-      ->capture_default_str();
-  own.add_option("--repeats", how.repeats, "number of measurements; the median is shown")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  own.add_option("--seconds", how.seconds, "seconds of each measurement")
-      ->check(CLI::Range(0.001, 3600.0))
-      ->capture_default_str();
-  own.add_option("--time-limit", how.time_limit, "seconds after which the filling of a cache is abandoned")
-      ->check(CLI::Range(0.1, 86'400.0))
-      ->capture_default_str();
+  own.add_number("--regions", how.regions.front(), "number of 64 KiB regions that are cached while others are unmapped",
+                 1, 10'000'000);
+  own.add_number("--many", how.many, "number of cached regions that one munmap unmaps", 1, 10'000'000);
+  own.add_number("--repeats", how.repeats, "number of measurements; the median is shown", 1, 1000);
+  own.add_number("--seconds", how.seconds, "seconds of each measurement", 0.001, 3600.0);
+  own.add_number("--time-limit", how.time_limit, "seconds after which the filling of a cache is abandoned", 0.1,
+                 86'400.0);
 }
 
 }  // namespace
@@ -203,14 +189,7 @@ void add_perf_monitor(CLI::App& perf, action& chosen) {
   for (const auto& one : cases) names.emplace_back(one.name);
   own->add_option("--case", command->which, "what to measure")->check(CLI::IsMember(names))->capture_default_str();
   add_length(*own, command->how);
-  auto* peers = own->add_flag("--peers", command->with_peers, "compare with the caches of UCX and Open MPI, if built");
-  own->add_option("--peers-dir", command->peers_directory, "directory of their programs [that of this program]")
-      ->check(CLI::ExistingDirectory)
-      ->needs(peers);
-  own->add_option("--peer-limit", command->peer_limit, "seconds after which such a program is killed")
-      ->needs(peers)
-      ->check(CLI::Range(1, 86'400))
-      ->capture_default_str();
+  command->comparison.add_to(*own);
   own->add_flag("--json", command->as_json, "print one JSON object");
   own->callback([command, &chosen] { chosen = [command] { return measure(*command); }; });
 }

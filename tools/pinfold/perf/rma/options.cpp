@@ -28,31 +28,20 @@ void add_what(CLI::App& app, rma_options& into, std::string& sizes) {
       ->delimiter(',')
       ->check(CLI::IsMember({"per-transfer", "pinfold", "pool"}))
       ->default_str("per-transfer,pinfold,pool");
-  app.add_option("--buffers", into.buffers, "buffers of each rank, used in turn")
-      ->check(CLI::Range(1, 16384))
-      ->capture_default_str();
-  app.add_option("--depth", into.depth, "concurrent transfers")->check(CLI::Range(1, 4096))->capture_default_str();
-  app.add_option("--iterations", into.iterations, "transfers of each row and rank")
-      ->check(CLI::Range(std::size_t{1}, std::size_t{100'000'000}))
-      ->capture_default_str();
+  app.add_number("--buffers", into.buffers, "buffers of each rank, used in turn", 1, 16384);
+  app.add_number("--depth", into.depth, "concurrent transfers", 1, 4096);
+  app.add_number("--iterations", into.iterations, "transfers of each row and rank", std::size_t{1},
+                 std::size_t{100'000'000});
 }
 
 void add_meeting(CLI::App& app, rma_options& into) {
   app.add_option("HOST", into.host, "host on which another rank runs with --listen");
   app.add_flag("--listen", into.listen, "wait for the other ranks, which are started with this host as HOST");
   app.add_flag("--mpi", into.mpi, "use the ranks of mpirun");
-  app.add_option("--ranks", into.ranks, "number of ranks, without --mpi; each puts to the next")
-      ->check(CLI::Range(1, 256))
-      ->capture_default_str();
-  app.add_option("--port", into.port, "TCP port of --listen; 0: any free port, which is printed")
-      ->check(CLI::Range(0, 65535))
-      ->capture_default_str();
-  app.add_option("--wait", into.wait, "seconds that --listen waits for the other ranks")
-      ->check(CLI::Range(0.1, 86400.0))
-      ->capture_default_str();
-  app.add_option("--timeout", into.timeout, "seconds without an answer after which a rank gives up")
-      ->check(CLI::Range(0.1, 3600.0))
-      ->capture_default_str();
+  app.add_number("--ranks", into.ranks, "number of ranks, without --mpi; each puts to the next", 1, 256);
+  app.add_number("--port", into.port, "TCP port of --listen; 0: any free port, which is printed", 0, 65535);
+  app.add_number("--wait", into.wait, "seconds that --listen waits for the other ranks", 0.1, 86400.0);
+  app.add_number("--timeout", into.timeout, "seconds without an answer after which a rank gives up", 0.1, 3600.0);
 }
 
 void add_output(CLI::App& app, rma_options& into) {

@@ -4,7 +4,10 @@
 #include "cli/child_program.hpp"
 #include "cli/failure.hpp"
 
+#include "bench/rows.hpp"
+
 #include <array>
+#include <chrono>
 #include <filesystem>
 #include <fmt/format.h>
 #include <optional>
@@ -56,17 +59,31 @@ json rows_of(const std::string& path, const bench::parameters& how, std::chrono:
 
 }  // namespace
 
-peer_results measure_peers(const bench::parameters& how, const std::string& directory, std::chrono::seconds limit) {
+int peer_results::conclude(int status) const {
+  for (const auto& problem : failures) fmt::print(stderr, "pinfold: {}\n", problem);
+  return failures.empty() ? status : 1;
+}
+
+void peer_comparison::add_to(CLI::App& command) {
+  auto* peers = command.add_flag("--peers", wanted_, "compare with the caches of UCX and Open MPI, if built");
+  command.add_option("--peers-dir", directory_, "directory of their programs [that of this program]")
+      ->check(CLI::ExistingDirectory)
+      ->needs(peers);
+  command.add_number("--peer-limit", limit_s_, "seconds after which such a program is killed", 1, 86'400)->needs(peers);
+}
+
+peer_results peer_comparison::measure(const bench::parameters& how) const {
   peer_results results;
+  if (!wanted_) return results;
   for (const auto& one : peers) {
-    const auto path = found(one, directory);
+    const auto path = found(one, directory_);
     if (!path) {
       results.notes.push_back(fmt::format("{} is not compared: {} is missing, which is built if {} is installed",
                                           one.name, one.program, one.package));
       continue;
     }
     try {
-      for (auto& row : rows_of(*path, how, limit)) results.rows.push_back(std::move(row));
+      bench::append(results.rows, rows_of(*path, how, std::chrono::seconds(limit_s_)));
     } catch (const std::exception& problem) {
       results.failures.push_back(fmt::format("{}: {} {}", one.name, *path, problem.what()));
     }

@@ -4,14 +4,12 @@
 #include "commands.hpp"
 #include "info/host.hpp"
 #include "perf/perf.hpp"
-#include "perf/speed/columns.hpp"
 #include "perf/speed/peers.hpp"
 #include "perf/speed/speed.hpp"
 
 #include "bench/parameters.hpp"
 #include "bench/rows.hpp"
 
-#include <chrono>
 #include <fmt/format.h>
 #include <memory>
 #include <utility>
@@ -21,18 +19,68 @@ namespace {
 
 struct speed_command {
   bench::parameters how;
-  bool with_peers = false;
-  std::string peers_directory;
-  unsigned peer_limit = 1800;
+  peer_comparison comparison{1800};
   bool as_json = false;
 };
+
+using columns = std::vector<column>;
+
+columns named(columns more) {
+  columns all{number("#regions", "regions", 1, 0), words("pattern", "pattern"), words("subject", "subject")};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+// Shows how many windows remained after removing those in which a thread was off its CPU.
+column kept() {
+  return {"kept", [](const json& row) {
+            if (!row.contains("windows")) return std::string("-");
+            const auto all = row.at("windows").get<double>();
+            return fmt::format("{:.0f}%", all == 0 ? 0 : 100 * row.at("undisturbed").get<double>() / all);
+          }};
+}
+
+columns ended(columns all) {
+  all.push_back(number("x pinfold", "ratio", 1, 2));
+  all.push_back(kept());
+  all.push_back(number("errors", "errors", 1, 0));
+  return all;
+}
+
+columns hit_columns() { return ended(named({number("ns/op", "ns_per_op", 1, 1)})); }
+
+columns scale_columns() {
+  return ended(named({number("threads", "threads", 1, 0), number("ns/op", "ns_per_op", 1, 1),
+                      number("acquire[ns]", "ns_acquire", 1, 1), number("release[ns]", "ns_release", 1, 1),
+                      number("slowest[ns]", "ns_slowest", 1, 1), number("Mop/s", "mops", 1, 1),
+                      number("x 1 thread", "gain", 1, 2)}));
+}
+
+columns miss_columns() {
+  return ended(named({number("threads", "threads", 1, 0), words("meanwhile", "meanwhile"),
+                      number("ns/op", "ns_per_op", 1, 1), number("x 1 thread", "gain", 1, 2),
+                      number("total[s]", "seconds", 1, 3), number("p50[us]", "p50_ns", 1e-3, 3),
+                      number("p99[us]", "p99_ns", 1e-3, 3), number("longest[us]", "longest_ns", 1e-3, 1)}));
+}
+
+columns memory_columns() {
+  return named({words("layout", "layout"), number("#cached", "cached", 1, 0),
+                number("bytes/region", "bytes_per_region", 1, 1), number("x pinfold", "ratio", 1, 2),
+                number("errors", "errors", 1, 0)});
+}
+
+columns evict_columns() {
+  return ended(
+      named({number("threads", "threads", 1, 0), number("ns/op", "ns_per_op", 1, 1), number("Mop/s", "mops", 1, 1),
+             number("x 1 thread", "gain", 1, 2), number("hit rate", "hit_rate", 1, 3)}));
+}
 
 struct speed_kind {
   const char* name;
   const char* help;
   std::vector<std::size_t> regions;
   std::vector<unsigned> threads;  // empty: always one thread
-  std::vector<column> (*columns)();
+  columns (*shown)();
 };
 
 std::vector<speed_kind> kinds() {
@@ -83,41 +131,28 @@ int measure(const speed_command& command, const speed_kind& kind) {
   const auto host = host_facts();
   check_memory_for(command.how, host);
   auto rows = measure_pinfold(command.how);
-  peer_results peers;
-  if (command.with_peers)
-    peers = measure_peers(command.how, command.peers_directory, std::chrono::seconds(command.peer_limit));
-  for (auto& row : peers.rows) rows.push_back(std::move(row));
+  const auto peers = command.comparison.measure(command.how);
+  bench::append(rows, peers.rows);
   rows = side_by_side(rows);
   add_ratios(rows);
   if (!command.as_json) fmt::print("pinfold perf {}\nhost:  {}\n\n", kind.name, host_line(host));
-  const int status = show_results(host, rows, kind.columns(), command.as_json, peers.notes);
-  for (const auto& problem : peers.failures) fmt::print(stderr, "pinfold: {}\n", problem);
-  return peers.failures.empty() ? status : 1;
+  return peers.conclude(show_results(host, rows, kind.shown(), command.as_json, peers.notes));
 }
 
 void add_length(CLI::App& command, bench::parameters& how, std::string_view kind) {
-  command.add_option("--time-limit", how.time_limit, "seconds after which the filling of a cache is abandoned")
-      ->check(CLI::Range(0.1, 86'400.0))
-      ->capture_default_str();
-  command.add_option("--repeats", how.repeats, "number of measurements; the median is shown")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
+  command.add_number("--time-limit", how.time_limit, "seconds after which the filling of a cache is abandoned", 0.1,
+                     86'400.0);
+  command.add_number("--repeats", how.repeats, "number of measurements; the median is shown", 1, 1000);
   if (kind == "miss" || kind == "memory") return;
-  command.add_option("--seconds", how.seconds, "seconds of each measurement, multiplied by the threads on a CPU")
-      ->check(CLI::Range(0.001, 3600.0))
-      ->capture_default_str();
+  command.add_number("--seconds", how.seconds, "seconds of each measurement, multiplied by the threads on a CPU", 0.001,
+                     3600.0);
 }
 
 void add_slow(CLI::App& command, bench::parameters& how) {
-  command.add_option("--delay-ms", how.delay_ms, "duration of concurrent registrations")
-      ->check(CLI::Range(0, 1000))
-      ->capture_default_str();
-  command.add_option("--pause-ms", how.pause_ms, "duration of the calls during which hits are timed")
-      ->check(CLI::Range(1, 10'000))
-      ->capture_default_str();
-  command.add_option("--hits", how.hits, "number of hits timed during slow calls")
-      ->check(CLI::Range(std::size_t{100}, std::size_t{100'000'000}))
-      ->capture_default_str();
+  command.add_number("--delay-ms", how.delay_ms, "duration of concurrent registrations", 0, 1000);
+  command.add_number("--pause-ms", how.pause_ms, "duration of the calls during which hits are timed", 1, 10'000);
+  command.add_number("--hits", how.hits, "number of hits timed during slow calls", std::size_t{100},
+                     std::size_t{100'000'000});
 }
 
 void add_what(CLI::App& command, speed_command& into, const speed_kind& kind) {
@@ -131,14 +166,7 @@ void add_what(CLI::App& command, speed_command& into, const speed_kind& kind) {
         ->check(CLI::Range(1, 1024))
         ->capture_default_str();
   }
-  auto* peers = command.add_flag("--peers", into.with_peers, "compare with the caches of UCX and Open MPI, if built");
-  command.add_option("--peers-dir", into.peers_directory, "directory of their programs [that of this program]")
-      ->check(CLI::ExistingDirectory)
-      ->needs(peers);
-  command.add_option("--peer-limit", into.peer_limit, "seconds after which such a program is killed")
-      ->needs(peers)
-      ->check(CLI::Range(1, 86'400))
-      ->capture_default_str();
+  into.comparison.add_to(command);
   command.add_flag("--json", into.as_json, "print one JSON object");
 }
 
