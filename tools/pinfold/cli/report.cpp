@@ -126,6 +126,18 @@ void print_json(const json& host, const json& rows, const std::vector<std::strin
   fmt::print("{}\n", whole.dump(2));
 }
 
+void add_gains(json& rows, const char* key, figure_of kind,
+               const std::function<bool(const json& base, const json& row)>& is_base) {
+  for (auto& row : rows) {
+    const auto base = std::ranges::find_if(rows, [&](const json& one) { return is_base(one, row); });
+    if (base == rows.end() || !base->contains(key) || !row.contains(key)) continue;
+    const auto ratio = row.at(key).get<double>() / base->at(key).get<double>();
+    row["gain"] = rounded(kind == figure_of::rate ? ratio : 1 / ratio);
+  }
+}
+
+bool same(const char* key, const json& one, const json& other) { return one.at(key) == other.at(key); }
+
 std::size_t total_errors(const json& rows) {
   std::size_t sum = 0;
   for (const auto& row : rows) sum += row.value("errors", std::size_t{0});

@@ -46,6 +46,17 @@ void add_latency(json& row, const latency& measured);
 /// Prints `{"host": …, "rows": …}` on standard output, with `"notes"` when there are any.
 void print_json(const json& host, const json& rows, const std::vector<std::string>& notes = {});
 
+/// What a figure is: of two rates the larger is better, of two times the smaller.
+enum class figure_of { rate, time };
+
+/// Adds `gain` to each row: how many times better its figure `key` is than that of its base, which is the first row
+/// with `is_base(base, row)`. Rows without the figure, or whose base has none, get no gain.
+void add_gains(json& rows, const char* key, figure_of kind,
+               const std::function<bool(const json& base, const json& row)>& is_base);
+
+/// Returns whether both rows have the same value under `key`.
+[[nodiscard]] bool same(const char* key, const json& one, const json& other);
+
 /// Returns how many errors the rows count.
 [[nodiscard]] std::size_t total_errors(const json& rows);
 

@@ -114,16 +114,6 @@ json row_of(const register_run& run, const plan& what, const MakeCache& make_cac
   return row;
 }
 
-// Adds each row's gain over the first row of its subject.
-void add_gains(json& rows) {
-  for (auto& row : rows) {
-    const auto first =
-        std::ranges::find_if(rows, [&](const json& one) { return one.at("subject") == row.at("subject"); });
-    if (row.contains("ms") && first->contains("ms"))
-      row["gain"] = rounded(first->at("ms").get<double>() / row.at("ms").get<double>());
-  }
-}
-
 json rows_for(const register_run& run, std::size_t size) {
   const auto& options = run.options;
   const auto kind = options.pages.value_or(pinfold::page_kind::plain);
@@ -147,7 +137,7 @@ json rows_for(const register_run& run, std::size_t size) {
   rows.push_back(row_of(run, {"slow calls", few, options.workers, few.size()}, sleeping, progress));
   rows.push_back(row_of(run, {"views", shared, 0}, in_ring, progress));
   rows.push_back(row_of(run, {"views", shared, 1, blocks}, in_ring, progress));
-  add_gains(rows);
+  add_gains(rows, "ms", figure_of::time, [](const json& base, const json& row) { return same("subject", base, row); });
   return rows;
 }
 

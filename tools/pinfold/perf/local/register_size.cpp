@@ -98,15 +98,6 @@ json row_of(const register_run& run, std::size_t size, const subject& measured) 
   return row;
 }
 
-// Adds how much cheaper a row is than that with small pages, where both were measured.
-void add_gain(json& row, const json& rows) {
-  for (const auto& other : rows) {
-    if (other.at("size") != row.at("size") || other.at("pages") != "4k") continue;
-    if (row.contains("ns_per_op") && other.contains("ns_per_op"))
-      row["gain"] = rounded(other.at("ns_per_op").get<double>() / row.at("ns_per_op").get<double>());
-  }
-}
-
 // Kinds of pages take turns, so that other load on the machine affects all of them.
 void measure_all(const register_run& run, std::vector<subject>& subjects, progress_bar& progress) {
   for (unsigned repeat = 0; repeat < run.options.repeats; ++repeat) {
@@ -129,12 +120,10 @@ json run_size(const register_run& run) {
   for (const auto size : run.options.sizes) {
     auto subjects = subjects_of(run, size, missing);
     measure_all(run, subjects, progress);
-    for (const auto& one : subjects) {
-      auto row = row_of(run, size, one);
-      rows.push_back(row);
-      add_gain(rows.back(), rows);
-    }
+    for (const auto& one : subjects) rows.push_back(row_of(run, size, one));
   }
+  add_gains(rows, "ns_per_op", figure_of::time,
+            [](const json& base, const json& row) { return base.at("pages") == "4k" && same("size", base, row); });
   for (auto& [kind, note] : missing) run.notes.push_back(std::move(note));
   return rows;
 }

@@ -11,21 +11,10 @@ namespace {
 
 constexpr double megabyte = 1 << 20;
 
-double sum(const std::vector<json>& tallies, const char* key) {
-  double total = 0;
-  for (const auto& one : tallies) total += one.at(key).get<double>();
-  return total;
-}
-
-std::size_t count(const std::vector<json>& tallies, const char* key) {
-  std::size_t total = 0;
-  for (const auto& one : tallies) total += one.at(key).get<std::size_t>();
-  return total;
-}
-
-std::size_t count(const json& rows, const char* key) {
-  std::size_t total = 0;
-  for (const auto& row : rows) total += row.at(key).get<std::size_t>();
+template <class Number, class Rows>
+Number sum(const Rows& rows, const char* key) {
+  Number total = 0;
+  for (const auto& one : rows) total += one.at(key).template get<Number>();
   return total;
 }
 
@@ -51,28 +40,23 @@ json as_json(const rma_tally& tally) {
 json rma_row(const json& what, const std::vector<json>& tallies) {
   auto row = what;
   const auto bytes = row.at("size").get<double>();
-  const auto rate = sum(tallies, "rate") / static_cast<double>(tallies.size());
+  const auto rate = sum<double>(tallies, "rate") / static_cast<double>(tallies.size());
   double best = 0;
   for (const auto& one : tallies) best = std::max(best, one.at("best").get<double>());
   row["iterations"] = tallies.front().at("timed");
   row["peak_mb_per_s"] = rounded(best * bytes / megabyte);
   row["mb_per_s"] = rounded(rate * bytes / megabyte);
   row["transfers_per_s"] = rounded(rate);
-  row["transfers"] = count(tallies, "transfers");
-  row["errors"] = count(tallies, "wrong");
-  row["verified"] = count(tallies, "transfers") - count(tallies, "wrong");
+  row["transfers"] = sum<std::size_t>(tallies, "transfers");
+  row["errors"] = sum<std::size_t>(tallies, "wrong");
+  row["verified"] = sum<std::size_t>(tallies, "transfers") - sum<std::size_t>(tallies, "wrong");
   return row;
 }
 
 void add_rma_gains(json& rows) {
-  for (auto& row : rows) {
-    const auto base = std::ranges::find_if(rows, [&](const json& other) {
-      return other.at("subject") == "per-transfer" && other.at("size") == row.at("size") &&
-             other.at("operation") == row.at("operation");
-    });
-    if (base != rows.end())
-      row["gain"] = rounded(row.at("transfers_per_s").get<double>() / base->at("transfers_per_s").get<double>());
-  }
+  add_gains(rows, "transfers_per_s", figure_of::rate, [](const json& base, const json& row) {
+    return base.at("subject") == "per-transfer" && same("size", base, row) && same("operation", base, row);
+  });
 }
 
 std::vector<column> rma_columns() {
@@ -89,8 +73,8 @@ std::vector<column> rma_columns() {
 }
 
 std::string rma_summary(const json& rows) {
-  return fmt::format("verified {} of {} transfers, every byte of each, where they arrived", count(rows, "verified"),
-                     count(rows, "transfers"));
+  return fmt::format("verified {} of {} transfers, every byte of each, where they arrived",
+                     sum<std::size_t>(rows, "verified"), sum<std::size_t>(rows, "transfers"));
 }
 
 }  // namespace tool
