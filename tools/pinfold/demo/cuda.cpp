@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "demo/cuda.hpp"
-
+// The demo's scene with GPU memory, over pinfold's emulation of the CUDA driver.
+#include "info/cuda.hpp"
 #include "cli/failure.hpp"
 #include "demo/stage.hpp"
 #include "gpu/cuda_peer.hpp"
 #include "gpu/gpu_target.hpp"
-#include "info/cuda.hpp"
 
 #include <pinfold/cuda.hpp>
 #include <pinfold/statistics.hpp>

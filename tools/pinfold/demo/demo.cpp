@@ -3,7 +3,6 @@
 #include "cli/failure.hpp"
 #include "cli/settings.hpp"
 #include "commands.hpp"
-#include "demo/cuda.hpp"
 #include "demo/stage.hpp"
 #include "info/host.hpp"
 

@@ -93,4 +93,8 @@ void show_scenarios(demo_stage& stage);
 /// Needs no peers. Without io_uring it says why and does nothing.
 void show_local();
 
+/// Shows GPU memory instead, over the emulation of the CUDA driver at the path `library`; if it is empty,
+/// PINFOLD_CUDA_LIBRARY must be set. Call it before this process has a second thread or a CUDA driver.
+void show_cuda(const std::string& library);
+
 }  // namespace tool

@@ -9,10 +9,18 @@
 
 namespace tool {
 
-/// Returns the version of pinfold, kernel, CPU, memory and its limits, as the `host` object of every JSON output.
+/// Returns the version of pinfold, kernel, CPU, memory and its limits, as the `host` object of every JSON output. The
+/// limits are `memlock` (bytes, null for no limit), `memlock_exempt`, `hugetlb_size`, `hugetlb_total`, `hugetlb_free`
+/// and `thp`.
 [[nodiscard]] json host_facts();
 
 /// Returns the same as one line.
 [[nodiscard]] std::string host_line(const json& facts);
+
+/// Returns the limit on pinned memory as words.
+[[nodiscard]] std::string memlock_line(const json& facts);
+
+/// Returns the huge pages as words.
+[[nodiscard]] std::string huge_pages_line(const json& facts);
 
 }  // namespace tool

@@ -7,9 +7,7 @@
 #include "commands.hpp"
 #include "info/cuda.hpp"
 #include "info/host.hpp"
-#include "info/memory_facts.hpp"
-#include "info/monitors.hpp"
-#include "info/rdma.hpp"
+#include "info/parts.hpp"
 #include "perf/local/uring.hpp"
 
 #include <pinfold/importers/memfd.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "info/monitors.hpp"
+#include "info/parts.hpp"
 
 #include <pinfold/monitors/report.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "info/rdma.hpp"
+#include "info/parts.hpp"
 
 #include "cli/child_program.hpp"
 #include "cli/failure.hpp"

@@ -5,7 +5,6 @@
 #include "cli/sizes.hpp"
 #include "commands.hpp"
 #include "info/host.hpp"
-#include "info/memory_facts.hpp"
 #include "perf/local/io_rounds.hpp"
 #include "perf/local/local.hpp"
 
@@ -112,17 +111,6 @@ json row_of(const stage& on, const char* subject, const measured& results) {
   return row;
 }
 
-// Adds each subject's throughput over that of the one that registers for each I/O.
-void add_gains(json& rows, std::size_t first) {
-  const auto per_io = std::find_if(rows.begin() + static_cast<std::ptrdiff_t>(first), rows.end(),
-                                   [](const json& row) { return row.at("subject") == "per-io"; });
-  if (!per_io->contains("iops")) return;
-  const auto base = per_io->at("iops").get<double>();
-  for (auto i = first; i < rows.size(); ++i) {
-    if (rows[i].contains("iops")) rows[i]["gain"] = rounded(rows[i].at("iops").get<double>() / base);
-  }
-}
-
 // Subjects take turns, so that other load on the machine affects all of them, and make the same I/Os.
 void measure_size(const stage& on, json& rows, progress_bar& progress) {
   std::map<std::string_view, measured> results;
@@ -133,9 +121,7 @@ void measure_size(const stage& on, json& rows, progress_bar& progress) {
       progress.step();
     }
   }
-  const auto first = rows.size();
   for (const char* subject : io_subjects) rows.push_back(row_of(on, subject, results[subject]));
-  add_gains(rows, first);
 }
 
 json measure_all(const io_options& options, const scratch_file& file) {
@@ -146,6 +132,9 @@ json measure_all(const io_options& options, const scratch_file& file) {
     block_file blocks(file, *ring, size, options.file_size);
     measure_size({options, *ring, blocks, size, file.direct()}, rows, progress);
   }
+  add_gains(rows, "iops", figure_of::rate, [](const json& base, const json& row) {
+    return base.at("subject") == "per-io" && same("size", base, row);
+  });
   return rows;
 }
 

@@ -8,7 +8,6 @@
 #include "cli/sizes.hpp"
 #include "commands.hpp"
 #include "info/host.hpp"
-#include "info/memory_facts.hpp"
 
 #include <algorithm>
 #include <array>
