@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Each policy does what its name says, and evicts only cached objects.
-#include "trace/replay/policies.hpp"
 #include "trace/replay/lru.hpp"
 #include "trace/replay/offline.hpp"
+#include "trace/replay/policy.hpp"
 #include "trace/replay/second_chance.hpp"
 #include "trace/replay/sieve.hpp"
 #include "trace/replay/simulate.hpp"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Recorded traces are replayed as recorded, and synthetic ones are always the same.
-#include "trace/replay/misjudge.hpp"
 #include "trace/replay/recorded.hpp"
 #include "trace/replay/second_chance.hpp"
 #include "trace/replay/simulate.hpp"

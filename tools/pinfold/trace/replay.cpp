@@ -6,14 +6,15 @@
 #include "commands.hpp"
 #include "info/host.hpp"
 #include "perf/perf.hpp"
-#include "trace/replay/misjudge.hpp"
-#include "trace/replay/policies.hpp"
+#include "trace/replay/policy.hpp"
 #include "trace/replay/recorded.hpp"
 #include "trace/replay/simulate.hpp"
 #include "trace/replay/synthetic.hpp"
-#include "trace/replay_budget.hpp"
+
+#include <pinfold/settings.hpp>
 
 #include <algorithm>
+#include <charconv>
 #include <fmt/format.h>
 #include <memory>
 #include <string>
@@ -70,6 +71,37 @@ std::vector<workload> synthetic_workloads(const replay_command& command) {
     }
   }
   return all;
+}
+
+// The budget of a replayed cache.
+struct replay_budget {
+  std::string text;         // as shown
+  bool in_entries = false;  // else in bytes
+  std::size_t room = 0;
+};
+
+[[noreturn]] void refuse_budget(const std::string& text) {
+  throw usage_failure(fmt::format("--budget {}: expected 25%, bytes such as 64M, or a number of registrations", text));
+}
+
+std::size_t share_of(const std::string& text, std::size_t footprint) {
+  double percent = 0;
+  const auto* last = text.data() + text.size() - 1;
+  const auto [end, code] = std::from_chars(text.data(), last, percent);
+  if (code != std::errc{} || end != last || !(percent > 0) || percent > 100) refuse_budget(text);
+  return static_cast<std::size_t>(static_cast<double>(footprint) * percent / 100);
+}
+
+// Parses `25%` of the workload's footprint; `64M`; or a plain number of registrations.
+replay_budget budget_for(const std::string& text, const workload& of) {
+  if (text.ends_with('%')) {
+    const auto room = share_of(text, of.footprint());
+    return {fmt::format("{} = {}", text, size_text(room)), false, room};
+  }
+  const auto size = pinfold::parse_size(text);
+  if (!size || *size == 0) refuse_budget(text);
+  const bool counted = text.find_first_not_of("0123456789") == std::string::npos;
+  return {counted ? text + " registrations" : size_text(*size), counted, *size};
 }
 
 json row_of(const workload& of, const std::string& costs, const replay_budget& budget, const known_policy& how,

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "trace/replay/policies.hpp"
-
 #include "trace/replay/density_classes.hpp"
 #include "trace/replay/greedy_dual.hpp"
 #include "trace/replay/lru.hpp"
 #include "trace/replay/offline.hpp"
+#include "trace/replay/policy.hpp"
 #include "trace/replay/second_chance.hpp"
 #include "trace/replay/sieve.hpp"
 

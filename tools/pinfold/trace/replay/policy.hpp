@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The interface of every eviction policy: the choice of the next victim.
+/// The interface of every eviction policy, which is the choice of the next victim, and all of them by name.
 #pragma once
 
 #include "trace/replay/workload.hpp"
 
 #include <cstdint>
+#include <memory>
+#include <span>
 
 namespace tool {
 
@@ -29,5 +31,14 @@ class policy {
   /// Returns the object to evict, and removes it. At least one object must be cached.
   [[nodiscard]] virtual object victim() = 0;
 };
+
+struct known_policy {
+  const char* name;
+  const char* what;
+  std::unique_ptr<policy> (*make)(const workload& of);
+};
+
+/// Returns all policies. The first is true LRU, with which the others are compared; `second-chance` is the cache's own.
+[[nodiscard]] std::span<const known_policy> all_policies() noexcept;
 
 }  // namespace tool

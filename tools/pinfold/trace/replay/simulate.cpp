@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "trace/replay/simulate.hpp"
 
+#include <cmath>
+#include <random>
 #include <vector>
 
 namespace tool {
@@ -52,6 +54,14 @@ class simulation {
 
 void count_room(workload& of, bool in_entries) noexcept {
   for (auto& one : of.objects) one.room = in_entries ? 1 : one.bytes;
+}
+
+void misjudge(workload& of, double factor, std::uint64_t seed) {
+  std::mt19937_64 generator(seed);
+  for (auto& one : of.objects) {
+    const double share = static_cast<double>(generator() >> 11) * 0x1p-53;
+    one.misjudged = std::pow(factor, 2 * share - 1);
+  }
 }
 
 replay_result simulate(const workload& of, policy& chooser, std::size_t budget) {
