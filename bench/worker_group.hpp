@@ -28,12 +28,13 @@ namespace bench {
   return cpus;
 }
 
-/// Moves this thread to the CPU. On failure the thread stays where it is, and its figures are merely noisier.
-inline void stay_on(std::size_t cpu) noexcept {
+/// Moves this thread to the CPU, and with it the threads and processes that it starts from now on. Returns false, with
+/// errno, when it stays where it is: its figures are merely noisier.
+inline bool stay_on(std::size_t cpu) noexcept {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(cpu, &set);
-  static_cast<void>(::sched_setaffinity(0, sizeof set, &set));
+  return ::sched_setaffinity(0, sizeof set, &set) == 0;
 }
 
 /// Returns how many threads of a worker_group take turns on the CPU with the most of them; 1 when each has a CPU of its

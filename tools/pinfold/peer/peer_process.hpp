@@ -19,8 +19,8 @@
 namespace tool {
 
 struct peer_options {
-  bool serve = false;      ///< hand out descriptors over a socket too, for `memfd_via::scm`
-  std::optional<int> cpu;  ///< run on this CPU only
+  bool serve = false;              ///< hand out descriptors over a socket too, for `memfd_via::scm`
+  std::optional<std::size_t> cpu;  ///< run on this CPU only
 };
 
 /// The parent's side of one peer. The peer ends with this object, with its parent, or by `kill`. Not thread-safe.

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "cli/affinity.hpp"
 #include "peer/message.hpp"
 #include "peer/peer_process.hpp"
 #include "peer/peer_protocol.hpp"
 
+#include "bench/worker_group.hpp"
+
+#include <cerrno>
 #include <map>
 #include <utility>
 
@@ -39,9 +41,10 @@ class memory_owner {
 
 void serve_as_peer(int socket, const peer_options& options) noexcept {
   serve_requests<handle, std::uint64_t>(socket, [&] {
-    const auto pinned = options.cpu ? run_only_on(*options.cpu) : pinfold::result<void>();
-    return pinned.and_then([&] { return pinfold::memfd_exporter::create({.serve = options.serve}); })
-        .map([](auto exporter) { return memory_owner(std::move(exporter)); });
+    const bool pinned = !options.cpu || bench::stay_on(*options.cpu);
+    auto exporter = pinned ? pinfold::memfd_exporter::create({.serve = options.serve})
+                           : pinfold::fail_errno(pinfold::errc::unsupported, errno, "cannot pin a peer to its CPU");
+    return std::move(exporter).map([](auto made) { return memory_owner(std::move(made)); });
   });
 }
 

@@ -2,12 +2,13 @@
 // `pinfold perf import`: the cost of opening a peer's memory, with the cache and without.
 #include "perf/import/import.hpp"
 
-#include "cli/affinity.hpp"
 #include "cli/failure.hpp"
 #include "cli/settings.hpp"
 #include "cli/sizes.hpp"
 #include "commands.hpp"
 #include "info/host.hpp"
+
+#include "bench/worker_group.hpp"
 
 #include <array>
 #include <fmt/format.h>
@@ -50,11 +51,11 @@ void check_retain(const import_options& options) {
 bool is_cuda_only(std::string_view name) { return name == "open" || name == "identity" || name == "weight-sync"; }
 
 // Pins this process if requested, and returns the CPU for the peers.
-std::optional<int> pin(const std::string& where) {
+std::optional<std::size_t> pin(const std::string& where) {
   if (where == "none") return std::nullopt;
-  const auto cpus = need(allowed_cpus(), "cannot pin this process to a CPU");
-  if (where == "other" && cpus.size() < 2) throw usage_failure("--pin-peer other: only one CPU may be used here");
-  need(run_only_on(cpus.front()), "cannot pin this process to a CPU");
+  const auto cpus = bench::usable_cpus();
+  if (where == "other" && cpus.size() == 1) throw usage_failure("--pin-peer other: only one CPU may be used here");
+  if (cpus.empty() || !bench::stay_on(cpus.front())) throw failure("cannot pin this process to a CPU");
   return where == "same" ? cpus[0] : cpus[1];
 }
 
