@@ -5,18 +5,7 @@
 
 #include <pinfold/version.hpp>
 
-#include <cstdio>
-#include <exception>
-
 namespace {
-
-enum exit_status : int { success = 0, something_failed = 1, wrong_usage = 2 };
-
-int complain(const std::exception& problem, exit_status status) noexcept {
-  std::fflush(stdout);
-  std::fprintf(stderr, "pinfold: %s\n", problem.what());
-  return status;
-}
 
 int run(int argc, char** argv) {
   tool::hand_over_rma(argc, argv);
@@ -39,7 +28,7 @@ int run(int argc, char** argv) {
   tool::add_perf_speed(*perf, chosen);
   tool::add_perf_monitor(*perf, chosen);
   tool::add_perf_rma(*perf, chosen);
-  if (const auto ended = app.parse(argc, argv)) return *ended == 0 ? success : wrong_usage;
+  if (const auto ended = app.parse(argc, argv)) return *ended == 0 ? tool::success : tool::wrong_usage;
   if (!chosen) throw tool::usage_failure("a subcommand is required; pinfold --help lists them");
   return chosen();
 }
@@ -47,12 +36,5 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    tool::write_line_by_line();
-    return tool::after_writing_all(run(argc, argv));
-  } catch (const tool::usage_failure& problem) {
-    return complain(problem, wrong_usage);
-  } catch (const std::exception& problem) {
-    return complain(problem, something_failed);
-  }
+  return tool::run_to_exit([&] { return run(argc, argv); });
 }

@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Standard output of the tool's programs.
+/// The output and the end of the tool's programs.
 #pragma once
+
+#include <exception>
+#include <functional>
+#include <string>
 
 namespace tool {
 
-/// Writes each line when it ends, into pipes and files too: a reader sees it at once, and Ctrl-C does not lose it. Call
-/// it before anything is printed.
-void write_line_by_line() noexcept;
+enum exit_status : int { success = 0, something_failed = 1, wrong_usage = 2 };
 
-/// Writes the rest of the output, and returns `status`; returns 1, with a complaint on standard error, when some output
-/// could not be written and `status` is 0.
-[[nodiscard]] int after_writing_all(int status) noexcept;
+/// Prints the problem on standard error, after the output so far. Returns `status`.
+int complain(const std::string& head, const std::exception& problem, exit_status status) noexcept;
+
+/// The body of a program's `main`. Runs `work`, which returns the exit status. Prints an exception that it throws,
+/// except a `usage_failure` without text, which was printed already. Returns 1, with a complaint, when some output
+/// could not be written and the status is 0.
+[[nodiscard]] int run_to_exit(const std::function<int()>& work) noexcept;
 
 }  // namespace tool

@@ -3,33 +3,24 @@
 #include "cli/failure.hpp"
 #include "cli/output.hpp"
 #include "perf/rma/interrupts.hpp"
-#include "perf/rma/run.hpp"
+#include "perf/rma/options.hpp"
+#include "perf/rma/peers.hpp"
 
 #include <pinfold/registrars/libfabric.hpp>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <fmt/format.h>
 #include <string>
-#include <string_view>
 
 namespace {
 
-enum exit_status : int { success = 0, something_failed = 1, wrong_usage = 2 };
-
-int complain(std::string_view who, const std::exception& problem, exit_status status) noexcept {
-  std::fflush(stdout);
-  std::fprintf(stderr, "pinfold: %s%s\n", std::string(who).c_str(), problem.what());
-  return status;
-}
-
 // Prints the failure before it tells the other ranks, since with MPI that ends this process.
-int give_up(tool::rma_peers& peers, const std::exception& problem, exit_status status) {
+int give_up(tool::rma_peers& peers, const std::exception& problem, tool::exit_status status) {
   tool::end_if_interrupted();
   if (*problem.what() == '\0') return status;  // it was printed where it happened
-  complain(fmt::format("rank {}: ", peers.rank()), problem, status);
+  tool::complain(fmt::format("rank {}: ", peers.rank()), problem, status);
   peers.give_up(problem.what());
   return status;
 }
@@ -53,25 +44,19 @@ int run(const tool::rma_options& options) {
   try {
     return tool::run_rma(*peers, options);
   } catch (const tool::usage_failure& problem) {
-    return give_up(*peers, problem, wrong_usage);
+    return give_up(*peers, problem, tool::wrong_usage);
   } catch (const std::exception& problem) {
-    return give_up(*peers, problem, something_failed);
+    return give_up(*peers, problem, tool::something_failed);
   }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
+  return tool::run_to_exit([&]() -> int {
     tool::hold_interrupts();
-    tool::write_line_by_line();
     static_cast<void>(pinfold::turn_off_libfabric_cache());  // before MPI calls libfabric
     const auto options = tool::rma_options_from(argc, argv);
-    return tool::after_writing_all(options ? run(*options) : success);
-  } catch (const tool::usage_failure& problem) {
-    if (*problem.what() == '\0') return wrong_usage;
-    return complain("", problem, wrong_usage);
-  } catch (const std::exception& problem) {
-    return complain("", problem, something_failed);
-  }
+    return options ? run(*options) : tool::success;
+  });
 }

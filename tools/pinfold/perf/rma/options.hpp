@@ -46,4 +46,10 @@ struct rma_options {
 /// Reads the command line. Returns nothing when it only asked for help, which was printed. Throws `usage_failure`.
 [[nodiscard]] std::optional<rma_options> rma_options_from(int argc, char** argv);
 
+class rma_peers;
+
+/// The whole of `pinfold perf rma`, once the ranks have met. Returns the exit status. Throws `failure` or
+/// `usage_failure`.
+[[nodiscard]] int run_rma(rma_peers& peers, const rma_options& options);
+
 }  // namespace tool

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "perf/rma/run.hpp"
-
+// The whole of `pinfold perf rma`, once the ranks have met.
 #include "cli/failure.hpp"
 #include "cli/sizes.hpp"
 #include "info/host.hpp"
 #include "perf/perf.hpp"
 #include "perf/rma/address.hpp"
+#include "perf/rma/options.hpp"
+#include "perf/rma/peers.hpp"
 #include "perf/rma/rows.hpp"
 
 #include <algorithm>
