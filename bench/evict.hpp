@@ -27,8 +27,6 @@ json evict_row(const parameters& how, std::size_t budget, unsigned threads) try 
   add_figure(row, measured.median, measured.errors + filled.errors);
   row["hit_rate"] = rounded(1 - misses / static_cast<double>(measured.operations));
   return row;
-} catch (const out_of_time& why) {
-  return skipped_row(row_of(Subject::name, budget, threads, "random"), why);
 } catch (const cannot_be_measured& why) {
   return skipped_row(row_of(Subject::name, budget, threads, "random"), why);
 }

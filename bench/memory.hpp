@@ -92,9 +92,7 @@ memory_use median_memory_for(const parameters& how, const region_set& regions) {
   std::vector<memory_use> runs;
   while (runs.empty() || (runs.size() < how.repeats && !end.passed()))
     runs.push_back(memory_for<Subject>(regions, how.time_limit));
-  const auto middle = runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2);
-  std::ranges::nth_element(runs, middle, {}, &memory_use::bytes_per_region);
-  return *middle;
+  return median_by(std::move(runs), &memory_use::bytes_per_region);
 }
 
 /// Measures the memory of regions that are registered in the order of addresses.

@@ -19,8 +19,6 @@ json row_or_reason(const char* which, const char* subject, std::size_t regions, 
   json begun{{"case", which}, {"subject", subject}, {"regions", regions}, {"threads", 1}};
   try {
     return measure(begun);
-  } catch (const out_of_time& why) {
-    return json::array({skipped_row(begun, why)});
   } catch (const cannot_be_measured& why) {
     return json::array({skipped_row(begun, why)});
   }

@@ -43,7 +43,7 @@ lane make_lane(const parameters& how) try {
   };
   const auto own = std::make_shared<state>();
   lane made{Subject::name, {}, {}};
-  fill_in_order(own->cache, own->area.regions(), how.time_limit, *made.seen);
+  fill(own->cache, own->area.regions(), how.time_limit, *made.seen, false);
   made.hits = [own, seen = made.seen](std::uint64_t operations) {
     use(own->user, own->ring, lane_regions, *seen);  // brings back into the CPU's caches what the other lanes displaced
     return watch(operations, [&] { use(own->user, own->ring, operations, *seen); });
@@ -150,7 +150,7 @@ json hits_beside(const parameters& how, const json& begun) {
   const mapped_area area(count);
   Subject cache(area.regions(), setup{.threads = 2});
   tally seen;
-  fill_in_order(cache, area.regions(), how.time_limit, seen);
+  fill(cache, area.regions(), how.time_limit, seen, false);
   const pinned_here stay(0);
   const auto wanted = requests_for(area.regions(), pattern::random, 0, 1);
   auto user = cache.user();

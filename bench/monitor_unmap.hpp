@@ -28,16 +28,6 @@ void announce(Subject& cache, const mapped_area& area) {
   if constexpr (requires { cache.going(area.begin(), area.bytes()); }) cache.going(area.begin(), area.bytes());
 }
 
-/// Gets and puts each region once, in order, which fills the cache fastest.
-template <class Subject>
-void fill_in_order(Subject& cache, const region_set& regions, double time_limit, tally& seen) {
-  const auto all = each_once(regions, false);
-  const deadline end(time_limit);
-  auto user = cache.user();
-  const auto done = use_until(end, user, all, seen);
-  if (done < all.size()) end.check(done, all.size());
-}
-
 /// Returns the typical cost in the windows that were not disturbed, or in all windows if there are none.
 [[nodiscard]] inline double typical(const windows& all) {
   windows good;
@@ -70,7 +60,7 @@ json unrelated_unmaps(const parameters& how, json row) {
   const mapped_area area(how.regions.front());
   Subject cache(area.regions(), setup{});
   tally seen;
-  fill_in_order(cache, area.regions(), how.time_limit, seen);
+  fill(cache, area.regions(), how.time_limit, seen, false);
   const pinned_here stay(0);
   windows had;
   windows had_not;
@@ -123,8 +113,8 @@ big_unmap_result unmap_once(const parameters& how, const process_without_cache& 
   const mapped_area elsewhere(1);
   Subject cache(area.regions(), setup{});
   tally used;
-  fill_in_order(cache, elsewhere.regions(), how.time_limit, used);
-  fill_in_order(cache, area.regions(), how.time_limit, used);
+  fill(cache, elsewhere.regions(), how.time_limit, used, false);
+  fill(cache, area.regions(), how.time_limit, used, false);
   const pinned_here stay(0);
   seen.without = without.unmapping(how.many).ns();
   announce(cache, area);

@@ -8,8 +8,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <sys/resource.h>
+#include <utility>
 #include <vector>
 
 namespace bench {
@@ -106,12 +108,18 @@ run_windows chosen(const run_windows& all, Predicate good) {
   });
 }
 
+/// Returns, of several runs, the one whose `key` is the median, so that its figures belong together. Needs at least one
+/// run.
+template <class Run, class Key>
+[[nodiscard]] Run median_by(std::vector<Run> runs, Key key) {
+  const auto middle = runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2);
+  std::ranges::nth_element(runs, middle, {}, key);
+  return std::move(*middle);
+}
+
 /// Returns the median of the values; 0 of none.
 [[nodiscard]] inline double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
+  return values.empty() ? 0 : median_by(std::move(values), std::identity{});
 }
 
 /// Returns the cost of an operation where all windows are alike. Windows in which the host took the CPU away, which a
@@ -183,9 +191,7 @@ struct figure {
 
 /// Returns the median of several measurements.
 [[nodiscard]] inline figure median_figure(std::vector<figure> runs) {
-  const auto middle = runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2);
-  std::ranges::nth_element(runs, middle, {}, &figure::ns_per_operation);
-  return *middle;
+  return median_by(std::move(runs), &figure::ns_per_operation);
 }
 
 }  // namespace bench

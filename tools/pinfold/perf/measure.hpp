@@ -3,11 +3,10 @@
 /// Times single operations, and summarises many.
 #pragma once
 
-#include <algorithm>
+#include "bench/sampling_windows.hpp"
+
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 namespace tool {
@@ -26,14 +25,7 @@ struct latency {
 /// Summarises the samples. All fields are zero when there are none.
 [[nodiscard]] latency summarise(nanoseconds samples);
 
-/// Returns, of several runs, the one whose `key` is the median, so that its figures belong together. Needs at least one
-/// run.
-template <class Run, class Key>
-[[nodiscard]] Run median_by(std::vector<Run> runs, Key key) {
-  const auto middle = runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2);
-  std::ranges::nth_element(runs, middle, {}, key);
-  return std::move(*middle);
-}
+using bench::median_by;
 
 /// Returns the run whose average is the median.
 [[nodiscard]] latency median_run(std::vector<latency> runs);

@@ -10,9 +10,11 @@
 #include "bench/monitor.hpp"
 #include "bench/parameters.hpp"
 
+#include <algorithm>
 #include <array>
 #include <exception>
 #include <fmt/format.h>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -115,13 +117,16 @@ json measure_own(const bench::parameters& how) try {
   throw failure(fmt::format("perf monitor: {}", problem.what()));
 }
 
+json rows_of(const monitor_case& which, const json& rows) {
+  auto own = json::array();
+  std::ranges::copy_if(rows, std::back_inserter(own), [&](const json& row) { return row.at("case") == which.name; });
+  return own;
+}
+
 // Sorts the rows by case, in the order of the cases.
 json by_case(const json& rows) {
   auto sorted = json::array();
-  for (const auto& one : cases) {
-    for (const auto& row : rows)
-      if (row.at("case") == one.name) sorted.push_back(row);
-  }
+  for (const auto& one : cases) bench::append(sorted, rows_of(one, rows));
   return sorted;
 }
 
@@ -138,9 +143,7 @@ void add_ratios(json& rows) {
 
 void print_tables(const json& rows) {
   for (const auto& one : cases) {
-    auto own = json::array();
-    for (const auto& row : rows)
-      if (row.at("case") == one.name) own.push_back(row);
+    const auto own = rows_of(one, rows);
     if (own.empty()) continue;
     fmt::print("{}: {}\n{}", one.name, one.title, table(one.columns(), own));
     for (const auto& row : own) {
