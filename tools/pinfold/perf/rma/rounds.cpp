@@ -96,10 +96,9 @@ bool rma_rounds::post(const rma_round& round, std::size_t number) {
   if (one.data == nullptr) {
     const auto bytes = round.with.buffer(number);
     const auto access = round.put ? pinfold::access_flags::local_read : pinfold::access_flags::local_write;
-    one = {.data = bytes.data(),
-           .bytes = bytes.size(),
-           .desc = need(round.with.begin(number, access), "cannot register a buffer")->desc,
-           .number = number};
+    const auto registered = need(round.with.begin(number, access), "cannot register a buffer");
+    one = {
+        .data = bytes.data(), .bytes = bytes.size(), .desc = registered ? registered->desc : nullptr, .number = number};
   }
   return round.put ? end_.put(one, targets_[number]) : end_.get(one, targets_[number]);
 }

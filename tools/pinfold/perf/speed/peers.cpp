@@ -65,11 +65,12 @@ int peer_results::conclude(int status) const {
 }
 
 void peer_comparison::add_to(CLI::App& command) {
-  auto* peers = command.add_flag("--peers", wanted_, "compare with the caches of UCX and Open MPI, if built");
+  auto* wanted = command.add_flag("--peers", wanted_, "compare with the caches of UCX and Open MPI, if built");
   command.add_option("--peers-dir", directory_, "directory of their programs [that of this program]")
       ->check(CLI::ExistingDirectory)
-      ->needs(peers);
-  command.add_number("--peer-limit", limit_s_, "seconds after which such a program is killed", 1, 86'400)->needs(peers);
+      ->needs(wanted);
+  command.add_number("--peer-limit", limit_s_, "seconds after which such a program is killed", 1, 86'400)
+      ->needs(wanted);
 }
 
 peer_results peer_comparison::measure(const bench::parameters& how) const {
