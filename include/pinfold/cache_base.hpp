@@ -45,6 +45,10 @@ class cache_base {
   /// that fails.
   result<void> progress() noexcept { return detail::progress(engine_.get()); }
 
+  /// Closes up to `most` registrations that have no lease and are not persistent, in the order of eviction. Returns how
+  /// many. A close that fails counts too; the cache retries it, and tells the sink.
+  std::size_t evict(std::size_t most) noexcept { return detail::evict(engine_.get(), most); }
+
   /// Returns the counters. Never waits for another thread.
   [[nodiscard]] pinfold::statistics statistics() const noexcept { return detail::read_statistics(engine_.get()); }
 

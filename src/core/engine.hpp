@@ -75,6 +75,7 @@ class engine {
   void acquire_group(std::span<const request> what, std::span<result<grant>> granted) noexcept PINFOLD_EXCLUDES(mutex_);
   [[nodiscard]] grant find(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
   /// Does what is due after a release, or after a failed hit in the cache with the number `cache`.
+  static pin pin_again(pin held) noexcept;
   static result<void> finish_release(const record* unpinned, asked_by caller, std::uint32_t cache) noexcept;
   static constexpr std::uint32_t by_lease = UINT32_MAX;
 
@@ -87,6 +88,7 @@ class engine {
   result<void> flush() noexcept PINFOLD_EXCLUDES(mutex_);
   result<void> quiesce() noexcept PINFOLD_EXCLUDES(mutex_);
   result<void> progress() noexcept PINFOLD_EXCLUDES(mutex_);
+  std::size_t evict(std::size_t most) noexcept PINFOLD_EXCLUDES(mutex_);
 
   [[nodiscard]] statistics read_statistics() const noexcept;
   [[nodiscard]] bool is_leased(peer_id peer, const range& where) const noexcept PINFOLD_EXCLUDES(mutex_);
@@ -208,7 +210,7 @@ class engine {
                                            std::uint64_t closes_before, const deadlines& until) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
   void supersede(entry& by) noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] result<opened> call_open(entry& opening) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] result<opened> call_open(entry& opening, void* argument) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] result<void> accept(entry& opening, const opened& made, const deadlines& until) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
   void index_again(entry& opening, const range& covered) noexcept PINFOLD_REQUIRES(mutex_);

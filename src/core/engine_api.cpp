@@ -83,6 +83,10 @@ result<void> finish_release(const record* unpinned) noexcept {
   const no_cancellation guard;
   return engine::finish_release(unpinned, asked_by::acquire, engine::by_lease);
 }
+pin pin_again(pin held) noexcept {
+  const no_cancellation guard;
+  return engine::pin_again(held);
+}
 void invalidate(engine* on, peer_id peer, range gone) noexcept {
   const no_cancellation guard;
   if (here(on)) on->invalidate(peer, gone);
@@ -110,6 +114,10 @@ result<void> quiesce(engine* on) noexcept {
 result<void> progress(engine* on) noexcept {
   const no_cancellation guard;
   return here(on) ? on->progress() : tl::unexpected(elsewhere(on));
+}
+std::size_t evict(engine* on, std::size_t most) noexcept {
+  const no_cancellation guard;
+  return here(on) ? on->evict(most) : 0;
 }
 statistics read_statistics(const engine* on) noexcept { return on == nullptr ? statistics{} : on->read_statistics(); }
 std::vector<entry_info> dump(const engine* on) { return here(on) ? on->dump() : std::vector<entry_info>{}; }

@@ -35,6 +35,21 @@ result<void> engine::finish_release(const record* given_back, asked_by caller, s
   return closed;
 }
 
+// Counts the new pin in the entry. Under the engine's mutex: a thread that sums an entry's pins meanwhile could miss a
+// pin that is counted in another place after the thread has looked there.
+pin engine::pin_again(pin held) noexcept {
+  const record* one = record_of(held);
+  core::control_block* control = core::record_page::of(one).owner.load(std::memory_order_acquire);
+  const auto count = [one] { core::record_page::entry_of(one).own_pins().fetch_add(1, std::memory_order_seq_cst); };
+  if (control == nullptr || !home_of_this_process(*control)) {
+    count();
+  } else {
+    core::scoped_lock guard(control->guard);
+    count();
+  }
+  return reinterpret_cast<pin>(one) | in_entry;
+}
+
 // Whether the release of a pin may call the driver. A `find` may not (R48). Nor may a failed hit of another cache,
 // whose thread may never have used this one (R57): its hint was a record that belongs to this cache by now.
 bool engine::may_close(asked_by caller, std::uint32_t cache) const noexcept {

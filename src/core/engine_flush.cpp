@@ -77,6 +77,14 @@ result<void> engine::quiesce_without_hits() noexcept {
   return closed;
 }
 
+std::size_t engine::evict(std::size_t most) noexcept {
+  catch_up_with_everything();
+  core::scoped_lock guard(mutex_);
+  std::size_t closed = 0;
+  while (closed < most && close_one_for_room()) ++closed;
+  return closed;
+}
+
 result<void> engine::progress() noexcept {
   catch_up_with_everything();
   core::scoped_lock guard(mutex_);

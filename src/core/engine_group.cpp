@@ -63,7 +63,7 @@ void engine::open_group(std::span<const request> what, group& claimed, std::span
   for (std::size_t i = 0; i < claimed.size; ++i) {
     entry& one = *claimed.fresh[i];
     const auto* token = reinterpret_cast<const std::byte*>(one.hot()) + token_offset_;
-    asked[i] = {one.peer(), one.covered(), token, one.access};
+    asked[i] = {one.peer(), one.covered(), token, one.access, what[claimed.number[i]].argument};
     one.in_driver = true;
   }
   asked_now_ += claimed.size;

@@ -38,7 +38,7 @@ bool engine::take_room(entry& opening, std::size_t bytes) noexcept {
     if (auto room = reserve(fresh, bytes, 1, until); !room) return tl::unexpected(abandon(fresh, room.error()));
   }
   const auto closes_before = closes_done_;
-  auto made = call_open(fresh);
+  auto made = call_open(fresh, what.argument);
   return finish(fresh, what, made, closes_before, until);
 }
 
@@ -64,7 +64,7 @@ result<grant> engine::finish(entry& fresh, const request& what, result<opened>& 
         return tl::unexpected(abandon(fresh, again.error()));
     }
     closes_before = closes_done_;
-    made = call_open(fresh);
+    made = call_open(fresh, what.argument);
   }
 }
 
@@ -142,14 +142,14 @@ result<void> engine::after_refusal(entry& opening, const error& refused, const r
   return {};
 }
 
-result<opened> engine::call_open(entry& opening) noexcept {
+result<opened> engine::call_open(entry& opening, void* argument) noexcept {
   opening.disturbed = false;
   opening.in_driver = true;
   ++asked_now_;
   const record& hot = *opening.hot();
   const auto* token = reinterpret_cast<const std::byte*>(&hot) + token_offset_;
   const open_request asked{driver_.token_bytes > 0 ? imported_part_of(hot).peer : peer_id{}, hot.covered(), token,
-                           opening.access};
+                           opening.access, argument};
   mutex_.unlock();
   const bool seen = see_what_happens_to(asked.extent);
   const auto start = core::open_watch::now(options_.trace_requests);

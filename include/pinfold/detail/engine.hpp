@@ -39,10 +39,11 @@ struct request {
   range wanted{};
   const void* token = nullptr;  ///< may be null if the table says that tokens have no bytes
   access_flags need = access_flags::none;
-  bool persistent = false;  ///< neither evicted nor flushed until `unpersist` or an invalidation
-  bool unshared = false;    ///< for this lease only: neither looked up nor findable
-  bool unbudgeted = false;  ///< outside the budget
-  int file = -1;            ///< the descriptor of the file that is mapped there; -1: unknown
+  bool persistent = false;   ///< neither evicted nor flushed until `unpersist` or an invalidation
+  bool unshared = false;     ///< for this lease only: neither looked up nor findable
+  bool unbudgeted = false;   ///< outside the budget
+  int file = -1;             ///< the descriptor of the file that is mapped there; -1: unknown
+  void* argument = nullptr;  ///< passed on to the driver's open
 };
 
 /// The request to a driver: open `extent` with `access`, or the allocation that the token names.
@@ -51,6 +52,7 @@ struct open_request {
   range extent;
   const void* token;
   access_flags access;
+  void* argument;  ///< of the request
 };
 
 /// The result of a driver's open, type-erased.
@@ -125,6 +127,8 @@ PINFOLD_EXPORT void acquire_group(engine* on, std::span<const request> what, std
 [[nodiscard]] PINFOLD_EXPORT grant find(engine* on, const request& what) noexcept;
 /// Finishes a release for which `unpin` returned a record: wakes waiters, and closes the entry if that is due.
 PINFOLD_EXPORT result<void> finish_release(const record* unpinned) noexcept;
+/// Returns another pin on the record that `held` pins, counted in the entry.
+[[nodiscard]] PINFOLD_EXPORT pin pin_again(pin held) noexcept;
 PINFOLD_EXPORT void invalidate(engine* on, peer_id peer, range gone) noexcept;
 /// Returns whether a lease of this cache is on a registration that touches the memory.
 [[nodiscard]] PINFOLD_EXPORT bool is_leased(const engine* on, const range& memory) noexcept;
@@ -133,6 +137,8 @@ PINFOLD_EXPORT result<void> drop_peer(engine* on, peer_id peer) noexcept;
 PINFOLD_EXPORT result<void> flush(engine* on) noexcept;
 PINFOLD_EXPORT result<void> quiesce(engine* on) noexcept;
 PINFOLD_EXPORT result<void> progress(engine* on) noexcept;
+/// Closes up to `most` registrations without a pin, in the order of eviction. Returns how many.
+PINFOLD_EXPORT std::size_t evict(engine* on, std::size_t most) noexcept;
 [[nodiscard]] PINFOLD_EXPORT statistics read_statistics(const engine* on) noexcept;
 [[nodiscard]] PINFOLD_EXPORT std::vector<entry_info> dump(const engine* on);
 
