@@ -3,6 +3,7 @@
 #include "fabric/fake_domain.hpp"
 
 #include <pinfold/cache.hpp>
+#include <pinfold/libfabric.h>
 #include <pinfold/registrars/libfabric.hpp>
 
 #include <gtest/gtest.h>
@@ -41,6 +42,27 @@ TEST(libfabric_domain, rights_are_translated_to_flags) {
   EXPECT_EQ(flags_for(access_flags::remote_atomic), FI_REMOTE_READ | FI_REMOTE_WRITE);
   EXPECT_EQ(flags_for(access_flags::local_read, FI_MR_COLLECTIVE), FI_SEND | FI_WRITE | FI_COLLECTIVE);
   EXPECT_EQ(flags_for(access_flags::remote_read, FI_MR_COLLECTIVE), FI_REMOTE_READ);
+}
+
+TEST(libfabric_domain, C_interface_registers_once_and_gives_the_region) {
+  fake_domain domain(0);
+  pinfold_options options;
+  ASSERT_EQ(pinfold_options_init(&options, sizeof options), PINFOLD_OK);
+  options.monitor = PINFOLD_MONITOR_MANUAL;
+  pinfold_libfabric_options how{};
+  pinfold_cache* cache = nullptr;
+  EXPECT_EQ(pinfold_create_libfabric(&domain.domain, &domain.info, &how, &options, &cache), PINFOLD_E_INVALID_ARGUMENT)
+      << "without a size";
+  EXPECT_EQ(pinfold_create_libfabric(nullptr, &domain.info, nullptr, &options, &cache), PINFOLD_E_INVALID_ARGUMENT);
+  ASSERT_EQ(pinfold_create_libfabric(&domain.domain, &domain.info, nullptr, &options, &cache), PINFOLD_OK);
+  for (int i = 0; i < 3; ++i) {
+    const auto lease = pinfold_acquire(cache, reinterpret_cast<void*>(memory.begin), memory.size(), PINFOLD_LOCAL_READ);
+    ASSERT_NE(lease.pin, 0U) << pinfold_last_error()->message;
+    EXPECT_NE(static_cast<const pinfold_libfabric_registration*>(pinfold_registration_of(lease))->mr, nullptr);
+    EXPECT_EQ(pinfold_release(lease), PINFOLD_OK);
+  }
+  EXPECT_EQ(domain.asked.size(), 1U);
+  EXPECT_EQ(pinfold_destroy(cache), PINFOLD_OK);
 }
 
 TEST(libfabric_domain, rights_follow_the_capabilities) {

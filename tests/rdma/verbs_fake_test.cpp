@@ -2,6 +2,7 @@
 // Features that an emulated device lacks: paging on demand, and dma-bufs. Runs without a device, over functions of
 // libibverbs' names that only count.
 #include <pinfold/registrars/verbs.hpp>
+#include <pinfold/verbs.h>
 
 #include <gtest/gtest.h>
 
@@ -93,6 +94,32 @@ TEST_F(verbs_fake, R37_a_forked_child_leaves_the_region_for_the_whole_address_sp
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   all.reset();
+  EXPECT_EQ(deregistered, 1);
+}
+
+TEST_F(verbs_fake, C_interface_registers_once_and_gives_the_keys) {
+  pinfold_options options;
+  ASSERT_EQ(pinfold_options_init(&options, sizeof options), PINFOLD_OK);
+  options.monitor = PINFOLD_MONITOR_MANUAL;
+  pinfold_verbs_options how{};
+  how.size = sizeof how;
+  how.paging = 3;
+  pinfold_cache* cache = nullptr;
+  EXPECT_EQ(pinfold_create_verbs(&domain, &how, &options, &cache), PINFOLD_E_INVALID_ARGUMENT);
+  how.paging = PINFOLD_VERBS_ON_DEMAND;
+  EXPECT_EQ(pinfold_create_verbs(nullptr, &how, &options, &cache), PINFOLD_E_INVALID_ARGUMENT);
+  ASSERT_EQ(pinfold_create_verbs(&domain, &how, &options, &cache), PINFOLD_OK) << pinfold_last_error()->message;
+  region.lkey = 7;
+  for (int i = 0; i < 3; ++i) {
+    const auto lease = pinfold_acquire(cache, reinterpret_cast<void*>(0x1000), 0x1000, PINFOLD_LOCAL_READ);
+    ASSERT_NE(lease.pin, 0U) << pinfold_last_error()->message;
+    const auto* made = static_cast<const pinfold_verbs_registration*>(pinfold_registration_of(lease));
+    EXPECT_EQ(made->mr, &region);
+    EXPECT_EQ(made->lkey, 7U);
+    EXPECT_EQ(pinfold_release(lease), PINFOLD_OK);
+  }
+  EXPECT_EQ(registered, 1);
+  EXPECT_EQ(pinfold_destroy(cache), PINFOLD_OK);
   EXPECT_EQ(deregistered, 1);
 }
 

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Caches over registrars and importers that are written in C++.
+#pragma once
+
+#include "c/cache.hpp"
+
+#include <pinfold/detail/import_driver.hpp>
+#include <pinfold/detail/local_driver.hpp>
+
+#include <memory>
+#include <utility>
+
+namespace pinfold::c {
+
+/// Makes a cache over the registrar that `make`, which may throw, returns as a `result`.
+template <class Make>
+[[nodiscard]] int create_local(const pinfold_options* options, pinfold_cache** cache, Make&& make) noexcept {
+  using registrar_type = typename std::invoke_result_t<Make&>::value_type;
+  if (cache != nullptr) *cache = nullptr;
+  back_end behind;
+  const int made = guarded([&]() -> result<void> {
+    auto fresh = make();
+    if (!fresh) return tl::unexpected(fresh.error());
+    const auto own = std::make_shared<registrar_type>(*std::move(fresh));
+    behind.table = detail::local_driver<registrar_type>::table(*own);
+    behind.owner = own;
+    return {};
+  });
+  if (made != PINFOLD_OK) return made;
+  behind.limits = [](const void* of) noexcept { return static_cast<const registrar_type*>(of)->limits(); };
+  return create(std::move(behind), options, cache);
+}
+
+/// Makes a cache over the importer that `make`, which may throw, returns.
+template <class Make>
+[[nodiscard]] int create_import(const pinfold_options* options, pinfold_cache** cache, Make&& make) noexcept {
+  using importer_type = std::invoke_result_t<Make&>;
+  if (cache != nullptr) *cache = nullptr;
+  back_end behind;
+  const int made = guarded([&]() -> result<void> {
+    const auto own = std::make_shared<importer_type>(make());
+    behind.table = detail::import_driver<importer_type>::table(*own);
+    behind.owner = own;
+    return {};
+  });
+  if (made != PINFOLD_OK) return made;
+  return create(std::move(behind), options, cache);
+}
+
+}  // namespace pinfold::c

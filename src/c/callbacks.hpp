@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Calls of the application's functions.
+#pragma once
+
+#include "c/cache.hpp"
+
+#include <pinfold/pinfold.h>
+
+namespace pinfold::c {
+
+/// Returns what `call` returns, and PINFOLD_E_DRIVER_ERROR if it throws: nothing unwinds through the engine.
+template <class Call>
+[[nodiscard]] int called(const pinfold_cache* cache, pinfold_error& failure, Call&& call) noexcept {
+  const callback inside(cache);
+  try {
+    return call();
+  } catch (...) {
+    failure = {PINFOLD_E_DRIVER_ERROR, PINFOLD_NATIVE_NONE, 0, "the callback threw an exception"};
+    return PINFOLD_E_DRIVER_ERROR;
+  }
+}
+
+}  // namespace pinfold::c

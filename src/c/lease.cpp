@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Leases: two words, so that they are returned in registers.
+#include "c/cache.hpp"
+#include "c/request.hpp"
+#include "c/structure.hpp"
+#include "core/record_page.hpp"
+
+#include <pinfold/detail/hit.hpp>
+
+namespace pinfold::c {
+
+namespace {
+
+constexpr std::uint32_t all_flags = PINFOLD_PERSISTENT | PINFOLD_BYPASS | PINFOLD_FILE;
+
+// A bound, because another thread may keep freeing and reallocating the memory meanwhile.
+constexpr int most_identities = 16;
+
+result<options_of_request> read_options(const pinfold_acquire_options* given) noexcept {
+  if (given == nullptr) return options_of_request{};
+  pinfold_acquire_options known{};
+  if (!read(given, known)) return fail(errc::invalid_argument, "the options have a wrong size or unknown members");
+  if ((known.flags & ~all_flags) != 0) return fail(errc::invalid_argument, "the options have an unknown flag");
+  if ((known.flags & PINFOLD_FILE) != 0 && known.file < 0)
+    return fail(errc::invalid_argument, "the descriptor of the file is negative");
+  return options_of_request{.persistent = (known.flags & PINFOLD_PERSISTENT) != 0,
+                            .bypass = (known.flags & PINFOLD_BYPASS) != 0,
+                            .file = (known.flags & PINFOLD_FILE) != 0 ? known.file : -1,
+                            .argument = known.argument};
+}
+
+const void* registration_in(const detail::record* one) noexcept {
+  const bool imported = core::record_page::of(one).imported;
+  return reinterpret_cast<const std::byte*>(one) +
+         (imported ? detail::imported_object_offset : detail::local_object_offset);
+}
+
+// Returns the record that the registration lies in; null if it lies in none.
+const detail::record* record_around(const void* registration) noexcept {
+  auto& page = core::record_page::of(registration);
+  const auto* found = page.at(page.number_of(static_cast<const detail::record*>(registration)));
+  return registration_in(found) == registration ? found : nullptr;
+}
+
+result<void> give_back(detail::pin held) noexcept {
+  const detail::record* unpinned = detail::unpin(held);
+  return unpinned == nullptr ? result<void>{} : detail::finish_release(unpinned);
+}
+
+bool is_current(const pinfold_cache& cache, const detail::grant& held, const range& wanted) noexcept {
+  if (cache.behind.still_is == nullptr) return true;
+  const auto& table = cache.behind.table;
+  if (cache.behind.still_is(table.self, registration_in(detail::record_of(held.held)), wanted)) return true;
+  static_cast<void>(give_back(held.held));  // if a close fails, the entry is quarantined, and the sink told
+  detail::invalidate(cache.engine.get(), {}, wanted);
+  return false;
+}
+
+result<detail::grant> acquire(const pinfold_cache& cache, const detail::request& what) noexcept {
+  for (int attempt = 0; attempt < most_identities; ++attempt) {
+    if (const auto hit = detail::look_up(cache.engine.get(), what); hit.held != 0) {
+      if (is_current(cache, hit, what.wanted)) return hit;
+      continue;
+    }
+    auto got = detail::acquire(cache.engine.get(), what);
+    if (!got || is_current(cache, *got, what.wanted)) return got;
+  }
+  return fail(errc::invalid_range, "the memory was freed and allocated again during every attempt");
+}
+
+pinfold_lease as_lease(const result<detail::grant>& got) noexcept {
+  if (got) return {got->held, got->data};
+  refuse(got.error());
+  return {};
+}
+
+[[gnu::noinline]] pinfold_lease acquire_slowly(pinfold_cache* cache, const void* address, std::size_t bytes,
+                                               std::uint32_t access, const pinfold_acquire_options* options) noexcept {
+  if (auto right = may_wait(cache, kind::local); !right) return as_lease(tl::unexpected(right.error()));
+  const auto how = read_options(options);
+  if (!how) return as_lease(tl::unexpected(how.error()));
+  const auto what = asked(*cache, address, bytes, access, *how);
+  if (!what) return as_lease(tl::unexpected(what.error()));
+  return as_lease(acquire(*cache, *what));
+}
+
+result<detail::request> asked_import(const pinfold_cache& cache, std::uint64_t peer, const void* handle,
+                                     std::size_t handle_bytes, std::uint64_t address, std::size_t bytes) noexcept {
+  if (handle == nullptr || handle_bytes != cache.behind.table.token_bytes)
+    return fail(errc::invalid_handle, "the handle is null, or of another length than the importer's handles");
+  const auto wanted = range::of(address, bytes);
+  if (!wanted) return tl::unexpected(wanted.error());
+  return detail::request{.peer = {peer}, .wanted = *wanted, .token = handle};
+}
+
+// No lease is not a failure.
+pinfold_lease found(const pinfold_cache& cache, const detail::request& what) noexcept {
+  const auto got = detail::find(cache.engine.get(), what);
+  if (got.held == 0 || !is_current(cache, got, what.wanted)) return {};
+  return {got.held, got.data};
+}
+
+}  // namespace
+
+}  // namespace pinfold::c
+
+extern "C" {
+
+pinfold_lease pinfold_acquire(pinfold_cache* cache, const void* address, size_t bytes, uint32_t access) {
+  using namespace pinfold;
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  if (cache != nullptr && cache->hits_at_once && begin < begin + bytes && c::is_access(access)) [[likely]] {
+    const auto need = static_cast<access_flags>(access);
+    if (const auto held = detail::hinted_hit(*cache->hits, begin, begin + bytes, need); held != 0) [[likely]]
+      return {held, const_cast<void*>(address)};
+  }
+  return c::acquire_slowly(cache, address, bytes, access, nullptr);
+}
+
+pinfold_lease pinfold_acquire_with(pinfold_cache* cache, const void* address, size_t bytes, uint32_t access,
+                                   const pinfold_acquire_options* options) {
+  return pinfold::c::acquire_slowly(cache, address, bytes, access, options);
+}
+
+pinfold_lease pinfold_find(pinfold_cache* cache, const void* address, size_t bytes, uint32_t access) {
+  using namespace pinfold;
+  if (auto right = c::usable(cache, c::kind::local); !right) return c::as_lease(tl::unexpected(right.error()));
+  const auto what = c::asked(*cache, address, bytes, access, {});
+  return what ? c::found(*cache, *what) : c::as_lease(tl::unexpected(what.error()));
+}
+
+pinfold_lease pinfold_import(pinfold_cache* cache, uint64_t peer, const void* handle, size_t handle_bytes,
+                             uint64_t address, size_t bytes) {
+  using namespace pinfold;
+  if (auto right = c::usable(cache, c::kind::imported); !right) return c::as_lease(tl::unexpected(right.error()));
+  const auto what = c::asked_import(*cache, peer, handle, handle_bytes, address, bytes);
+  if (!what) return c::as_lease(tl::unexpected(what.error()));
+  if (const auto hit = detail::look_up(cache->engine.get(), *what); hit.held != 0) return {hit.held, hit.data};
+  if (auto right = c::may_wait(cache, c::kind::imported); !right) return c::as_lease(tl::unexpected(right.error()));
+  return c::as_lease(detail::acquire(cache->engine.get(), *what));
+}
+
+pinfold_lease pinfold_find_import(pinfold_cache* cache, uint64_t peer, const void* handle, size_t handle_bytes,
+                                  uint64_t address, size_t bytes) {
+  using namespace pinfold;
+  if (auto right = c::usable(cache, c::kind::imported); !right) return c::as_lease(tl::unexpected(right.error()));
+  const auto what = c::asked_import(*cache, peer, handle, handle_bytes, address, bytes);
+  return what ? c::found(*cache, *what) : c::as_lease(tl::unexpected(what.error()));
+}
+
+size_t pinfold_handle_bytes(const pinfold_cache* cache) {
+  return pinfold::c::usable(cache, pinfold::c::kind::imported) ? cache->behind.table.token_bytes : 0;
+}
+
+int pinfold_release(pinfold_lease lease) {
+  using namespace pinfold;
+  if (lease.pin == 0) return PINFOLD_OK;
+  if (detail::record_of(lease.pin) == nullptr) [[unlikely]]
+    return c::refuse(errc::invalid_argument, "the lease was released before");
+  const detail::record* unpinned = detail::unpin(lease.pin);
+  return unpinned == nullptr ? PINFOLD_OK : c::as_code(detail::finish_release(unpinned));
+}
+
+int pinfold_is_stale(pinfold_lease lease) {
+  using namespace pinfold::detail;
+  return lease.pin != 0 && record_of(lease.pin) != nullptr && record_of(lease.pin)->is(record::stale) ? 1 : 0;
+}
+
+int pinfold_is_closed(pinfold_lease lease) {
+  using namespace pinfold::detail;
+  return lease.pin == 0 || record_of(lease.pin) == nullptr || record_of(lease.pin)->is(record::revoked) ? 1 : 0;
+}
+
+pinfold_lease pinfold_share(pinfold_lease lease) {
+  using namespace pinfold;
+  if (lease.pin == 0 || detail::record_of(lease.pin) == nullptr) {
+    c::refuse(errc::invalid_argument, "the lease is empty, or was released before");
+    return {};
+  }
+  return {detail::pin_again(lease.pin), lease.data};
+}
+
+int pinfold_covered(pinfold_lease lease, uint64_t* base, uint64_t* bytes) {
+  using namespace pinfold;
+  if (lease.pin == 0 || detail::record_of(lease.pin) == nullptr || base == nullptr || bytes == nullptr)
+    return c::refuse(errc::invalid_argument, "the lease is empty, or there is no place for the answer");
+  const range covered = detail::record_of(lease.pin)->covered();
+  *base = covered.begin;
+  *bytes = covered.size();
+  return PINFOLD_OK;
+}
+
+const void* pinfold_registration_of(pinfold_lease lease) {
+  using namespace pinfold;
+  if (lease.pin == 0 || detail::record_of(lease.pin) == nullptr) return nullptr;
+  return c::registration_in(detail::record_of(lease.pin));
+}
+
+const void* pinfold_detach(pinfold_lease lease) {
+  using namespace pinfold;
+  const void* registration = pinfold_registration_of(lease);
+  if (registration == nullptr) return nullptr;
+  if ((lease.pin & detail::in_entry) != 0) return registration;
+  static_cast<void>(detail::pin_again(lease.pin));
+  static_cast<void>(c::give_back(lease.pin));  // never the last pin, so it closes nothing
+  return registration;
+}
+
+int pinfold_release_registration(const void* registration) {
+  using namespace pinfold;
+  const detail::record* one = registration == nullptr ? nullptr : c::record_around(registration);
+  if (one == nullptr) return c::refuse(errc::invalid_argument, "this is no registration of a cache");
+  return c::as_code(c::give_back(reinterpret_cast<detail::pin>(one) | detail::in_entry));
+}
+
+}  // extern "C"

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A registrar in C: a table of functions.
+#include "c/cache.hpp"
+#include "c/callbacks.hpp"
+#include "c/structure.hpp"
+
+#include <pinfold/detail/local_driver.hpp>
+#include <pinfold/registrar.hpp>
+
+#include <array>
+#include <bit>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <unistd.h>
+#include <utility>
+
+namespace pinfold::c {
+
+namespace {
+
+std::size_t page_bytes() noexcept { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
+
+constexpr std::uint32_t all_access = 2 * PINFOLD_REMOTE_ATOMIC - 1;
+
+class table_registrar {
+ public:
+  static constexpr const char* name = "c";
+  using registration_type = pinfold_registration;
+
+  table_registrar(const pinfold_registrar& calls, void* self) : calls_(calls), self_(self), name_(calls.name) {}
+  table_registrar(table_registrar&&) = default;  // the concept asks for it
+  table_registrar& operator=(table_registrar&&) = delete;
+  ~table_registrar() {
+    pinfold_error failure{};
+    if (cache_ == nullptr || calls_.finished == nullptr) return;
+    static_cast<void>(called(cache_, failure, [&] { return calls_.finished(self_), PINFOLD_OK; }));
+  }
+
+  [[nodiscard]] registrar_limits limits() const noexcept {
+    return {.granularity = calls_.granularity == 0 ? page_bytes() : calls_.granularity,
+            .max_bytes = calls_.max_bytes == 0 ? unlimited : calls_.max_bytes,
+            .supported = static_cast<access_flags>(calls_.access == 0 ? all_access : calls_.access)};
+  }
+  // The engine calls `open_with` instead, with the caller's argument.
+  [[nodiscard]] result<pinfold_registration> open(const range& memory, access_flags access) noexcept {
+    return open_with({{}, memory, nullptr, access, nullptr});
+  }
+  [[nodiscard]] result<void> close(const pinfold_registration& made) noexcept {
+    pinfold_error failure{};
+    const int code = called(cache_, failure, [&] { return calls_.close(self_, &made, &failure); });
+    if (code != PINFOLD_OK) return tl::unexpected(from_callback(code, failure, "the registrar's close failed"));
+    return {};
+  }
+
+  [[nodiscard]] detail::driver table() noexcept {
+    auto table = detail::local_driver<table_registrar>::table(*this);
+    table.name = name_.c_str();
+    table.open = [](void* self, const detail::open_request& what) noexcept -> result<detail::opened> {
+      auto made = static_cast<table_registrar*>(self)->open_with(what);
+      if (!made) return tl::unexpected(made.error());
+      return as_opened(what, *made);
+    };
+    if (calls_.open_many != nullptr)
+      table.open_many = [](void* self, std::span<const detail::open_request> what,
+                           std::span<result<detail::opened>> made) noexcept {
+        static_cast<table_registrar*>(self)->open_many(what, made);
+      };
+    return table;
+  }
+
+  [[nodiscard]] static bool still_is(const void* of, const void* made, const range& wanted) noexcept {
+    const auto& own = *static_cast<const table_registrar*>(of);
+    pinfold_error failure{};
+    return called(own.cache_, failure, [&] {
+             return own.calls_.still_is(own.self_, static_cast<const pinfold_registration*>(made),
+                                        reinterpret_cast<const void*>(wanted.begin), wanted.size());
+           }) > 0;
+  }
+
+  /// Sets the cache whose callbacks these are. Without one, the application still owns `self`.
+  void serve(const pinfold_cache* cache) noexcept { cache_ = cache; }
+
+ private:
+  static pinfold_open_request as_c(const detail::open_request& what) noexcept {
+    pinfold_open_request plain{};
+    plain.size = sizeof plain;
+    plain.address = reinterpret_cast<void*>(what.extent.begin);
+    plain.bytes = what.extent.size();
+    plain.access = static_cast<std::uint32_t>(what.access);
+    plain.argument = what.argument;
+    return plain;
+  }
+
+  static detail::opened as_opened(const detail::open_request& what, const pinfold_registration& made) noexcept {
+    detail::opened plain{what.extent, reinterpret_cast<void*>(what.extent.begin), what.extent.size(), {}};
+    std::memcpy(plain.object.bytes.data(), &made, sizeof made);
+    return plain;
+  }
+
+  [[nodiscard]] result<pinfold_registration> open_with(const detail::open_request& what) noexcept {
+    const auto plain = as_c(what);
+    pinfold_registration made{};
+    pinfold_error failure{};
+    const int code = called(cache_, failure, [&] { return calls_.open(self_, &plain, &made, &failure); });
+    if (code != PINFOLD_OK) return tl::unexpected(from_callback(code, failure, "the registrar's open failed"));
+    return made;
+  }
+
+  void open_many(std::span<const detail::open_request> what, std::span<result<detail::opened>> made) noexcept {
+    std::array<pinfold_open_request, detail::most_in_group> asked;
+    std::array<pinfold_registration, detail::most_in_group> registrations{};
+    std::array<int, detail::most_in_group> codes{};
+    std::array<pinfold_error, detail::most_in_group> failures{};
+    for (std::size_t i = 0; i < what.size(); ++i) asked[i] = as_c(what[i]);
+    codes.fill(PINFOLD_E_DRIVER_ERROR);  // of a range that the registrar does not answer for
+    pinfold_error thrown{};
+    const int all = called(cache_, thrown, [&] {
+      calls_.open_many(self_, asked.data(), what.size(), registrations.data(), codes.data(), failures.data());
+      return PINFOLD_OK;
+    });
+    for (std::size_t i = 0; i < what.size(); ++i) {
+      if (codes[i] == PINFOLD_OK) {
+        made[i] = as_opened(what[i], registrations[i]);
+      } else {
+        made[i] = tl::unexpected(
+            from_callback(codes[i], all == PINFOLD_OK ? failures[i] : thrown, "the registrar's open_many failed"));
+      }
+    }
+  }
+
+  const pinfold_registrar calls_;
+  void* const self_;
+  const std::string name_;
+  const pinfold_cache* cache_ = nullptr;
+};
+
+result<void> check(const pinfold_registrar& calls) noexcept {
+  if (calls.name == nullptr || calls.open == nullptr || calls.close == nullptr)
+    return fail(errc::invalid_argument, "a registrar needs a name, open and close");
+  if (calls.granularity > page_bytes() || (calls.granularity != 0 && !std::has_single_bit(calls.granularity)))
+    return fail(errc::invalid_argument, "the granularity is not a power of two up to the page size");
+  if ((calls.access & ~all_access) != 0) return fail(errc::invalid_argument, "the registrar's access has unknown bits");
+  return {};
+}
+
+}  // namespace
+
+}  // namespace pinfold::c
+
+int pinfold_create(const pinfold_registrar* registrar, void* self, const pinfold_options* options,
+                   pinfold_cache** cache) {
+  using namespace pinfold;
+  if (cache != nullptr) *cache = nullptr;
+  pinfold_registrar calls{};
+  if (!c::read(registrar, calls))
+    return c::refuse(errc::invalid_argument, "the registrar has a wrong size or unknown members");
+  if (auto right = c::check(calls); !right) return c::refuse(right.error());
+  c::back_end behind;
+  const int made = c::guarded([&]() -> result<void> {
+    const auto own = std::make_shared<c::table_registrar>(calls, self);
+    behind.table = own->table();
+    behind.owner = own;
+    return {};
+  });
+  if (made != PINFOLD_OK) return made;
+  behind.limits = [](const void* of) noexcept { return static_cast<const c::table_registrar*>(of)->limits(); };
+  behind.used_by = [](void* of, const pinfold_cache* by) noexcept { static_cast<c::table_registrar*>(of)->serve(by); };
+  if (calls.still_is != nullptr) behind.still_is = c::table_registrar::still_is;
+  return c::create(std::move(behind), options, cache);
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Structures that begin with their size, so that later versions can append members.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <type_traits>
+
+namespace pinfold::c {
+
+/// Copies the caller's structure into `known`, whose other members stay as they are. Returns false if there is none, if
+/// its size is less than `least`, or if it has more than this version knows and that is not 0.
+template <class T>
+[[nodiscard]] bool read(const T* given, T& known, std::size_t least = sizeof(T)) noexcept {
+  static_assert(std::is_trivially_copyable_v<T> && std::is_same_v<decltype(T::size), std::size_t>);
+  if (given == nullptr || given->size < least) return false;
+  const auto* bytes = reinterpret_cast<const std::byte*>(given);
+  if (given->size > sizeof(T) &&
+      std::any_of(bytes + sizeof(T), bytes + given->size, [](std::byte one) { return one != std::byte{0}; }))
+    return false;
+  std::memcpy(&known, given, std::min(given->size, sizeof(T)));
+  known.size = sizeof(T);
+  return true;
+}
+
+/// Copies the members that the caller's structure has room for. Returns false if it has no size.
+template <class T>
+[[nodiscard]] bool write(const T& known, T* to, std::size_t least = sizeof(T)) noexcept {
+  if (to == nullptr || to->size < least) return false;
+  const auto size = to->size;
+  std::memcpy(to, &known, std::min(size, sizeof(T)));
+  to->size = size;
+  return true;
+}
+
+}  // namespace pinfold::c

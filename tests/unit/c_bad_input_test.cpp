@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Bad input to the C interface gets a clear error and changes nothing.
+#include "support/fixtures/c_fixture.hpp"
+
+#include <pinfold/pinfold.h>
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+#include <vector>
+
+namespace pinfold::testing {
+namespace {
+
+TEST(c_bad_input, null_is_refused_everywhere) {
+  pinfold_cache* made = nullptr;
+  const auto options = c_options();
+  pinfold_statistics counters{};
+  counters.size = sizeof counters;
+  EXPECT_EQ(pinfold_create(nullptr, nullptr, &options, &made), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(pinfold_create_import(nullptr, nullptr, &options, &made), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(pinfold_create_mlock(&options, nullptr), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(pinfold_create_io_uring(nullptr, 0, &options, &made), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(pinfold_acquire(nullptr, &counters, 1, 1).pin, 0U);
+  EXPECT_EQ(last_code(), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(pinfold_find(nullptr, &counters, 1, 1).pin, 0U);
+  EXPECT_EQ(pinfold_import(nullptr, 0, &counters, 8, 1, 1).pin, 0U);
+  EXPECT_EQ(pinfold_find_import(nullptr, 0, &counters, 8, 1, 1).pin, 0U);
+  EXPECT_EQ(pinfold_handle_bytes(nullptr), 0U);
+  EXPECT_EQ(pinfold_release({}), PINFOLD_OK);
+  EXPECT_EQ(pinfold_share({}).pin, 0U);
+  EXPECT_EQ(pinfold_is_stale({}), 0);
+  EXPECT_EQ(pinfold_is_closed({}), 1);
+  EXPECT_EQ(pinfold_covered({}, nullptr, nullptr), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(pinfold_registration_of({}), nullptr);
+  EXPECT_EQ(pinfold_detach({}), nullptr);
+  EXPECT_EQ(pinfold_release_registration(nullptr), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(pinfold_acquire_batch(nullptr, nullptr, 0, 1, 1, nullptr), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(pinfold_release_batch(nullptr, 0), PINFOLD_OK);
+  EXPECT_EQ(pinfold_release_batch(nullptr, 1), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(pinfold_acquire_chunks(nullptr, &counters, 1, 1, 0, 0, 0, nullptr), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(pinfold_next_chunk(nullptr, nullptr, nullptr), PINFOLD_E_INVALID_ARGUMENT);
+  pinfold_end_chunks(nullptr);
+  pinfold_announce_gone(nullptr, 0);
+  EXPECT_EQ(pinfold_invalidate(nullptr, nullptr, 1), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(pinfold_invalidate_peer(nullptr, 0, 0, 1), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(pinfold_drop_peer(nullptr, 0), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(pinfold_unpersist(nullptr, nullptr, 1), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_GT(pinfold_monitors(nullptr, nullptr, 0), 0U);
+  EXPECT_EQ(pinfold_flush(nullptr), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(pinfold_quiesce(nullptr), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(pinfold_progress(nullptr), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(pinfold_evict(nullptr, 1), 0U);
+  EXPECT_EQ(pinfold_statistics_of(nullptr, &counters), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_GT(pinfold_describe(nullptr, nullptr, 0), 0U);
+  EXPECT_EQ(pinfold_dump(nullptr, [](void*, const pinfold_entry*) { return 0; }, nullptr), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(pinfold_destroy(nullptr), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(pinfold_options_init(nullptr, 1), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(pinfold_options_from_environment(nullptr), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(pinfold_options_from_text(nullptr, ""), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(pinfold_memfd_exporter_create(0, nullptr), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(pinfold_memfd_allocate(nullptr, 1, nullptr), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(pinfold_memfd_data(nullptr), nullptr);
+  EXPECT_EQ(pinfold_memfd_size(nullptr), 0U);
+  EXPECT_EQ(pinfold_memfd_handle(nullptr, nullptr, 0), PINFOLD_E_INVALID_ARGUMENT);
+  pinfold_memfd_free(nullptr);
+  pinfold_memfd_exporter_destroy(nullptr);
+  EXPECT_EQ(pinfold_cuda_exporter_create(nullptr), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(pinfold_cuda_share(nullptr, 0, 0, nullptr, 0), PINFOLD_E_INVALID_ARGUMENT);
+  pinfold_cuda_exporter_destroy(nullptr);
+  EXPECT_GT(pinfold_describe_error(nullptr, nullptr, 0), 0U);
+}
+
+TEST(c_bad_input, unknown_bits_and_numbers_are_refused) {
+  c_fixture f;
+  const auto expect_refused = [&](auto change) {
+    auto options = c_options();
+    change(options);
+    pinfold_cache* made = f.cache;
+    const auto table = f.device.table();
+    EXPECT_EQ(pinfold_create(&table, &f.device, &options, &made), PINFOLD_E_INVALID_ARGUMENT);
+    EXPECT_EQ(made, nullptr);
+  };
+  expect_refused([](pinfold_options& o) { o.flags = 512; });
+  expect_refused([](pinfold_options& o) { o.monitor = 16; });
+  expect_refused([](pinfold_options& o) { o.full = 3; });
+  expect_refused([](pinfold_options& o) { std::memset(o.name, 'x', sizeof o.name); });
+  expect_refused([](pinfold_options& o) { o.size = 0; });
+  expect_refused([](pinfold_options& o) { --o.size; });
+  for (const std::uint32_t access : {0U, 32U, 33U, 0xffffffffU}) {
+    EXPECT_EQ(f.acquire(0x1000, 0x2000, access).pin, 0U);
+    EXPECT_EQ(last_code(), PINFOLD_E_INVALID_ARGUMENT);
+    EXPECT_EQ(pinfold_find(f.cache, reinterpret_cast<void*>(0x1000), 1, access).pin, 0U);
+  }
+  pinfold_acquire_options how{};
+  how.size = sizeof how;
+  how.flags = 8;
+  EXPECT_EQ(pinfold_acquire_with(f.cache, &how, 1, 1, &how).pin, 0U);
+  how.flags = PINFOLD_FILE;
+  how.file = -1;
+  EXPECT_EQ(pinfold_acquire_with(f.cache, &how, 1, 1, &how).pin, 0U);
+  how = {};
+  EXPECT_EQ(pinfold_acquire_with(f.cache, &how, 1, 1, &how).pin, 0U) << "without a size";
+  pinfold_memfd_exporter* exporter = nullptr;
+  EXPECT_EQ(pinfold_memfd_exporter_create(4, &exporter), PINFOLD_E_INVALID_ARGUMENT);
+  pinfold_cache* made = nullptr;
+  EXPECT_EQ(pinfold_create_memfd(8, nullptr, &made), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(f.device.device->calls, 0U);
+  EXPECT_EQ(f.device.finished, 0) << "a cache that was not made does not own the application's object";
+}
+
+// What a newer program knows, and this library does not.
+TEST(c_bad_input, longer_structure_is_accepted_while_the_rest_is_zero) {
+  struct newer {
+    pinfold_options known;
+    std::uint64_t more;
+  } options{c_options(), 0};
+  options.known.size = sizeof options;
+  c_device device;
+  const auto table = device.table();
+  pinfold_cache* made = nullptr;
+  ASSERT_EQ(pinfold_create(&table, &device, &options.known, &made), PINFOLD_OK);
+  EXPECT_EQ(pinfold_destroy(made), PINFOLD_OK);
+  options.more = 1;
+  EXPECT_EQ(pinfold_create(&table, &device, &options.known, &made), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(made, nullptr);
+}
+
+TEST(c_bad_input, bad_tables_are_refused) {
+  const c_device device;
+  const auto expect_refused = [&](auto change) {
+    auto table = device.table();
+    change(table);
+    pinfold_cache* made = nullptr;
+    EXPECT_EQ(pinfold_create(&table, nullptr, nullptr, &made), PINFOLD_E_INVALID_ARGUMENT);
+  };
+  expect_refused([](pinfold_registrar& t) { t.name = nullptr; });
+  expect_refused([](pinfold_registrar& t) { t.open = nullptr; });
+  expect_refused([](pinfold_registrar& t) { t.close = nullptr; });
+  expect_refused([](pinfold_registrar& t) { t.granularity = 3; });
+  expect_refused([](pinfold_registrar& t) { t.granularity = std::size_t{1} << 30U; });
+  expect_refused([](pinfold_registrar& t) { t.access = 32; });
+  expect_refused([](pinfold_registrar& t) { t.size = 8; });
+}
+
+TEST(c_bad_input, ranges_that_are_empty_or_wrap_around_are_refused) {
+  c_fixture f;
+  EXPECT_EQ(pinfold_acquire(f.cache, reinterpret_cast<void*>(0x1000), 0, 1).pin, 0U);
+  EXPECT_EQ(last_code(), PINFOLD_E_INVALID_RANGE);
+  EXPECT_EQ(pinfold_acquire(f.cache, reinterpret_cast<void*>(0x1000), SIZE_MAX, 1).pin, 0U);
+  EXPECT_EQ(last_code(), PINFOLD_E_INVALID_RANGE);
+  EXPECT_EQ(pinfold_invalidate(f.cache, nullptr, 0), PINFOLD_E_INVALID_RANGE);
+  const pinfold_range wrong{UINT64_MAX, 2};
+  pinfold_lease lease{};
+  EXPECT_EQ(pinfold_acquire_batch(f.cache, &wrong, 1, 1, 1, &lease), PINFOLD_E_INVALID_RANGE);
+  EXPECT_EQ(f.device.device->calls, 0U);
+}
+
+TEST(c_bad_input, calls_of_the_other_kind_are_refused) {
+  c_fixture f;
+  const std::uint64_t handle = 0;
+  EXPECT_EQ(pinfold_import(f.cache, 1, &handle, sizeof handle, 1, 1).pin, 0U);
+  EXPECT_EQ(last_code(), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(pinfold_drop_peer(f.cache, 1), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(pinfold_handle_bytes(f.cache), 0U);
+}
+
+TEST(c_bad_input, destroyed_cache_is_closed) {
+  c_fixture f;
+  pinfold_cache* const ended = std::exchange(f.cache, nullptr);
+  EXPECT_EQ(pinfold_destroy(ended), PINFOLD_OK);
+  EXPECT_EQ(pinfold_acquire(ended, &f, 1, 1).pin, 0U);
+  EXPECT_EQ(last_code(), PINFOLD_E_CLOSED);
+  EXPECT_EQ(pinfold_flush(ended), PINFOLD_E_CLOSED);
+  EXPECT_EQ(pinfold_destroy(ended), PINFOLD_E_CLOSED);
+  std::array<char, 64> text{};
+  EXPECT_GT(pinfold_monitors(ended, text.data(), text.size()), 0U);
+}
+
+TEST(c_bad_input, R42_lease_that_outlives_its_cache_reads_as_closed) {
+  auto options = c_options();
+  options.drain_timeout_ms = 1;
+  c_fixture f(options);
+  const auto lease = f.acquire(0x1000, 0x2000);
+  EXPECT_EQ(pinfold_destroy(std::exchange(f.cache, nullptr)), PINFOLD_OK);
+  EXPECT_EQ(pinfold_is_closed(lease), 1);
+  EXPECT_EQ(pinfold_release(lease), PINFOLD_OK);
+}
+
+TEST(c_bad_input, second_release_of_a_hit_is_noticed) {
+  c_fixture f;
+  EXPECT_EQ(pinfold_release(f.acquire(0x1000, 0x2000)), PINFOLD_OK);
+  const auto hit = f.acquire(0x1000, 0x2000);
+  EXPECT_EQ(pinfold_release(hit), PINFOLD_OK);
+  EXPECT_EQ(pinfold_release(hit), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(f.counters().leases_now, 0U);
+}
+
+TEST(c_bad_input, callback_that_calls_back_in_gets_an_error_and_hangs_nothing) {
+  c_fixture f;
+  int code = PINFOLD_OK;
+  f.device.in_open = [&] {
+    EXPECT_EQ(f.acquire(0x1000, 0x2000).pin, 0U) << "would wait for itself";
+    code = last_code();
+    EXPECT_EQ(pinfold_flush(f.cache), PINFOLD_E_IN_USE_CONFLICT);
+    EXPECT_EQ(pinfold_destroy(f.cache), PINFOLD_E_IN_USE_CONFLICT);
+    EXPECT_EQ(f.counters().opens, 0U) << "reading is allowed";
+    EXPECT_EQ(pinfold_invalidate(f.cache, reinterpret_cast<void*>(0x9000), 1), PINFOLD_OK);
+  };
+  EXPECT_EQ(pinfold_release(f.acquire(0x1000, 0x2000)), PINFOLD_OK);
+  EXPECT_EQ(code, PINFOLD_E_IN_USE_CONFLICT);
+}
+
+TEST(c_bad_input, callback_may_use_another_cache) {
+  c_fixture other;
+  c_fixture f;
+  f.device.in_open = [&] { EXPECT_EQ(pinfold_release(other.acquire(0x1000, 0x2000)), PINFOLD_OK); };
+  EXPECT_EQ(pinfold_release(f.acquire(0x1000, 0x2000)), PINFOLD_OK);
+  EXPECT_EQ(other.counters().opens, 1U);
+}
+
+TEST(c_bad_input, exception_from_a_callback_is_a_failure) {
+  c_fixture f;
+  f.device.in_open = [] { throw std::runtime_error("from C++"); };
+  EXPECT_EQ(f.acquire(0x1000, 0x2000).pin, 0U);
+  EXPECT_EQ(last_code(), PINFOLD_E_DRIVER_ERROR);
+  f.device.in_open = [] {};
+  EXPECT_EQ(pinfold_release(f.acquire(0x1000, 0x2000)), PINFOLD_OK);
+}
+
+TEST(c_bad_input, code_that_is_none_is_a_driver_error) {
+  c_device device;
+  auto table = device.table();
+  table.open = [](void*, const pinfold_open_request*, pinfold_registration*, pinfold_error*) { return 12345; };
+  c_fixture f(c_options(), table);
+  EXPECT_EQ(f.acquire(0x1000, 0x2000).pin, 0U);
+  EXPECT_EQ(last_code(), PINFOLD_E_DRIVER_ERROR);
+  EXPECT_STREQ(pinfold_last_error()->message, "the registrar's open failed");
+}
+
+TEST(c_bad_input, settings_text_changes_options_or_nothing) {
+  auto options = c_options();
+  const auto before = options;
+  EXPECT_EQ(pinfold_options_from_text(&options, "PINFOLD_MAX_COUNT=7\nPINFOLD_WHEN_FULL=wait\n"), PINFOLD_OK);
+  EXPECT_EQ(options.max_count, 7U);
+  EXPECT_EQ(options.full, static_cast<std::uint32_t>(PINFOLD_FULL_WAIT));
+  options = before;
+  EXPECT_EQ(pinfold_options_from_text(&options, "PINFOLD_MAX_COUNT=7\nPINFOLD_NONSENSE=1\n"),
+            PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(std::memcmp(&options, &before, sizeof options), 0);
+  EXPECT_NE(std::strstr(pinfold_last_error()->message, "PINFOLD_NONSENSE"), nullptr) << pinfold_last_error()->message;
+}
+
+TEST(c_bad_input, codes_have_names) {
+  EXPECT_STREQ(pinfold_error_name(PINFOLD_OK), "ok");
+  EXPECT_STREQ(pinfold_error_name(PINFOLD_E_CLOSED), "closed");
+  EXPECT_STREQ(pinfold_error_name(PINFOLD_E_INVALID_RANGE), "invalid_range");
+  EXPECT_STREQ(pinfold_error_name(1), "unknown");
+  EXPECT_STREQ(pinfold_error_name(-17), "unknown");
+  EXPECT_STREQ(pinfold_event_name(-1), "unknown");
+  EXPECT_EQ(pinfold_version(), PINFOLD_API_VERSION);
+}
+
+}  // namespace
+}  // namespace pinfold::testing
