@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # `pinfold perf hit --peers`: nanoseconds by the number of regions, a column for each subject. One region is always the
 # same, more are used at random. In brackets, how often the figure of pinfold.
-def titles: {"pinfold": "pinfold", "pinfold-call": "called from C's side", "pinfold-3caches": "three caches",
+def titles: {"pinfold": "pinfold", "pinfold-c": "C interface", "pinfold-3caches": "three caches",
   "pinfold-import": "import", "floor-atomics": "floor-atomics", "floor-record": "floor-record", "ucx": "UCX",
   "openmpi": "Open MPI"};
 def shown: if . >= 100 then round | tostring elif . >= 20 then round | tostring else . * 10 | round / 10 | tostring end;

@@ -46,7 +46,7 @@ TEST(cli_speed, hit_measures_every_subject_on_whole_regions_and_on_parts) {
   const auto rows = rows_of(run("perf hit --regions 1,50" + quick));
   const auto seen = identities_of(rows);
   for (const char* subject :
-       {"pinfold", "pinfold-call", "pinfold-3caches", "pinfold-import", "floor-atomics", "floor-record"}) {
+       {"pinfold", "pinfold-c", "pinfold-3caches", "pinfold-import", "floor-atomics", "floor-record"}) {
     for (const char* rest : {" 1 1 same", " 1 1 interior", " 50 1 random", " 50 1 interior"})
       EXPECT_EQ(seen.count(std::string(subject) + rest), 1U) << subject << rest;
   }

@@ -2,7 +2,7 @@
 #include "perf/speed/speed.hpp"
 
 #include "cli/failure.hpp"
-#include "perf/speed/call.hpp"
+#include "perf/speed/c_interface.hpp"
 #include "perf/speed/floors.hpp"
 #include "perf/speed/import.hpp"
 #include "perf/speed/subjects.hpp"
@@ -16,7 +16,7 @@ namespace tool {
 namespace {
 
 void add_other_hits(json& rows, const bench::parameters& how) {
-  bench::append(rows, bench::measure_hits<call_subject>(how));
+  bench::append(rows, bench::measure_hits<c_subject>(how));
   bench::append(rows, bench::measure_hits<three_caches_subject>(how));
   bench::append(rows, bench::measure_hits<import_subject>(how));
   bench::append(rows, bench::measure_hits<atomics_floor>(how));
