@@ -185,7 +185,7 @@ typedef struct pinfold_open_request {
   uint32_t access;     /**< local memory: PINFOLD_LOCAL_READ and the following */
   uint64_t peer;       /**< imported memory: the exporter */
   const void *handle;  /**< imported memory: the handle, `handle_bytes` long */
-  void *argument;      /**< of the pinfold_acquire_options that caused the call; may be null */
+  void *argument;      /**< of the options of the request that caused the call; may be null */
 } pinfold_open_request;
 
 /**
@@ -319,6 +319,10 @@ PINFOLD_API pinfold_lease pinfold_find(pinfold_cache *cache, const void *address
 /** Returns a lease on a peer's memory: `bytes` bytes at the peer's `address`, inside the allocation of the handle. */
 PINFOLD_API pinfold_lease pinfold_import(pinfold_cache *cache, uint64_t peer, const void *handle, size_t handle_bytes,
                                          uint64_t address, size_t bytes);
+/** As pinfold_import, with options, whose flags must be 0; null: none. */
+PINFOLD_API pinfold_lease pinfold_import_with(pinfold_cache *cache, uint64_t peer, const void *handle,
+                                              size_t handle_bytes, uint64_t address, size_t bytes,
+                                              const pinfold_acquire_options *options);
 /** As pinfold_find, for a peer's memory. */
 PINFOLD_API pinfold_lease pinfold_find_import(pinfold_cache *cache, uint64_t peer, const void *handle,
                                               size_t handle_bytes, uint64_t address, size_t bytes);
@@ -353,21 +357,37 @@ typedef struct pinfold_range {
   uint64_t bytes;
 } pinfold_range;
 
+/** Options of one batch. */
+typedef struct pinfold_batch_options {
+  size_t size;
+  uint32_t workers; /**< threads that register, the caller's included; 0: 4 */
+  void *argument;   /**< passed to each open of the registrar */
+} pinfold_batch_options;
+
 /**
- * Acquires `count` ranges of local memory with at most `workers` threads (0: 4), and writes a lease on each into
- * `leases`. Merges duplicates and neighbours. All or nothing: on an error no lease is held.
+ * Acquires `count` ranges of local memory, and writes a lease on each into `leases`. Merges duplicates and neighbours.
+ * All or nothing: on an error no lease is held, and `leases` is as it was. `options` may be null.
  */
 PINFOLD_API int pinfold_acquire_batch(pinfold_cache *cache, const pinfold_range *ranges, size_t count, uint32_t access,
-                                      unsigned workers, pinfold_lease *leases);
+                                      const pinfold_batch_options *options, pinfold_lease *leases);
 /** Releases `count` leases. Returns the first error of a close. */
 PINFOLD_API int pinfold_release_batch(const pinfold_lease *leases, size_t count);
 
 /** A stream of leases on the pieces of one range, registered ahead of the reader. Not thread-safe. */
 typedef struct pinfold_chunks pinfold_chunks;
-/** Begins to register the range in pieces of at most `chunk_bytes` (0: 2 MiB), `depth` ahead (0: 4), on `workers`
- *  threads (0: 1). */
+/** Options of one stream. */
+typedef struct pinfold_chunk_options {
+  size_t size;
+  size_t chunk_bytes; /**< largest piece; 0: 2 MiB */
+  uint32_t depth;     /**< pieces registered ahead of the reader; 0: 4 */
+  uint32_t workers;   /**< threads that register; 0: 1 */
+  void *argument;     /**< passed to each open of the registrar */
+} pinfold_chunk_options;
+
+/** Begins to register the range in pieces. The registrar's largest registration does not limit it. `options` may be
+ *  null. */
 PINFOLD_API int pinfold_acquire_chunks(pinfold_cache *cache, const void *address, size_t bytes, uint32_t access,
-                                       size_t chunk_bytes, unsigned depth, unsigned workers, pinfold_chunks **chunks);
+                                       const pinfold_chunk_options *options, pinfold_chunks **chunks);
 /** Waits for the next piece, and writes its range and a lease on it. PINFOLD_E_CLOSED after the last, and after a
  *  failure. */
 PINFOLD_API int pinfold_next_chunk(pinfold_chunks *chunks, pinfold_range *where, pinfold_lease *lease);

@@ -131,10 +131,21 @@ pinfold_lease pinfold_find(pinfold_cache* cache, const void* address, size_t byt
 
 pinfold_lease pinfold_import(pinfold_cache* cache, uint64_t peer, const void* handle, size_t handle_bytes,
                              uint64_t address, size_t bytes) {
+  return pinfold_import_with(cache, peer, handle, handle_bytes, address, bytes, nullptr);
+}
+
+pinfold_lease pinfold_import_with(pinfold_cache* cache, uint64_t peer, const void* handle, size_t handle_bytes,
+                                  uint64_t address, size_t bytes, const pinfold_acquire_options* options) {
   using namespace pinfold;
   if (auto right = c::usable(cache, c::kind::imported); !right) return c::as_lease(tl::unexpected(right.error()));
-  const auto what = c::asked_import(*cache, peer, handle, handle_bytes, address, bytes);
+  auto what = c::asked_import(*cache, peer, handle, handle_bytes, address, bytes);
   if (!what) return c::as_lease(tl::unexpected(what.error()));
+  if (options != nullptr) {
+    const auto how = c::read_options(options);
+    if (!how) return c::as_lease(tl::unexpected(how.error()));
+    if (options->flags != 0) return c::as_lease(fail(errc::invalid_argument, "the options of an import have no flags"));
+    what->argument = how->argument;
+  }
   if (const auto hit = detail::look_up(cache->engine.get(), *what); hit.held != 0) return {hit.held, hit.data};
   if (auto right = c::may_wait(cache, c::kind::imported); !right) return c::as_lease(tl::unexpected(right.error()));
   return c::as_lease(detail::acquire(cache->engine.get(), *what));

@@ -2,6 +2,7 @@
 // Many ranges at once, and one long range piece by piece.
 #include "c/cache.hpp"
 #include "c/request.hpp"
+#include "c/structure.hpp"
 
 #include <pinfold/detail/batch.hpp>
 
@@ -32,11 +33,11 @@ detail::piece_limits limits_of(const pinfold_cache& cache, std::uint32_t access)
 }
 
 result<std::vector<detail::request>> all_asked(const pinfold_cache& cache, std::span<const range> ranges,
-                                               std::uint32_t access) {
+                                               std::uint32_t access, void* argument) {
   std::vector<detail::request> all;
   all.reserve(ranges.size());
   for (const range& one : ranges) {
-    auto what = asked(cache, reinterpret_cast<const void*>(one.begin), one.size(), access, {});
+    auto what = asked(cache, reinterpret_cast<const void*>(one.begin), one.size(), access, {.argument = argument});
     if (!what) return tl::unexpected(what.error());
     all.push_back(*what);
   }
@@ -55,12 +56,12 @@ void hand_out(std::span<const range> ranges, std::span<const std::uint32_t> memb
 }
 
 result<void> acquire_batch(const pinfold_cache& cache, std::span<const range> ranges, std::uint32_t access,
-                           unsigned workers, pinfold_lease* leases) {
+                           const pinfold_batch_options& how, pinfold_lease* leases) {
   const auto plan = detail::merge_ranges(ranges, limits_of(cache, access));
-  const auto wanted = all_asked(cache, plan.merged, access);
+  const auto wanted = all_asked(cache, plan.merged, access, how.argument);
   if (!wanted) return tl::unexpected(wanted.error());
   const std::size_t together = cache.behind.table.open_many == nullptr ? 1 : detail::most_in_group;
-  auto granted = detail::acquire_all(cache.engine.get(), *wanted, together, workers, {});
+  auto granted = detail::acquire_all(cache.engine.get(), *wanted, together, how.workers == 0 ? 4 : how.workers, {});
   if (!granted) return tl::unexpected(granted.error());
   hand_out(ranges, plan.member, *granted, leases);
   return {};
@@ -85,8 +86,11 @@ result<std::vector<range>> checked(const pinfold_range* ranges, std::size_t coun
 extern "C" {
 
 int pinfold_acquire_batch(pinfold_cache* cache, const pinfold_range* ranges, size_t count, uint32_t access,
-                          unsigned workers, pinfold_lease* leases) {
+                          const pinfold_batch_options* options, pinfold_lease* leases) {
   using namespace pinfold;
+  pinfold_batch_options how{};
+  if (options != nullptr && !c::read(options, how))
+    return c::refuse(errc::invalid_argument, "the options have a wrong size or unknown members");
   if (count > 0 && (ranges == nullptr || leases == nullptr))
     return c::refuse(errc::invalid_argument, "there are no ranges, or no place for the leases");
   return c::guarded([&]() -> result<void> {
@@ -94,7 +98,7 @@ int pinfold_acquire_batch(pinfold_cache* cache, const pinfold_range* ranges, siz
     if (!c::is_access(access)) return fail(errc::invalid_argument, "the access is 0, or has unknown bits");
     const auto all = c::checked(ranges, count);
     if (!all) return tl::unexpected(all.error());
-    return c::acquire_batch(*cache, *all, access, workers == 0 ? 4 : workers, leases);
+    return c::acquire_batch(*cache, *all, access, how, leases);
   });
 }
 
@@ -108,23 +112,26 @@ int pinfold_release_batch(const pinfold_lease* leases, size_t count) {
   return first;
 }
 
-int pinfold_acquire_chunks(pinfold_cache* cache, const void* address, size_t bytes, uint32_t access, size_t chunk_bytes,
-                           unsigned depth, unsigned workers, pinfold_chunks** chunks) {
+int pinfold_acquire_chunks(pinfold_cache* cache, const void* address, size_t bytes, uint32_t access,
+                           const pinfold_chunk_options* options, pinfold_chunks** chunks) {
   using namespace pinfold;
   if (chunks == nullptr) return c::refuse(errc::invalid_argument, "there is no place for the stream");
   *chunks = nullptr;
+  pinfold_chunk_options how{};
+  if (options != nullptr && !c::read(options, how))
+    return c::refuse(errc::invalid_argument, "the options have a wrong size or unknown members");
   return c::guarded([&]() -> result<void> {
     if (auto right = c::takes_many(cache); !right) return right;
     if (!c::is_access(access)) return fail(errc::invalid_argument, "the access is 0, or has unknown bits");
     const auto whole = range::of(reinterpret_cast<std::uintptr_t>(address), bytes);
     if (!whole) return tl::unexpected(whole.error());
     constexpr std::size_t usual = std::size_t{2} << 20U;
-    auto ranges = detail::cut(*whole, chunk_bytes == 0 ? usual : chunk_bytes, c::limits_of(*cache, access));
-    auto wanted = c::all_asked(*cache, ranges, access);
+    auto ranges = detail::cut(*whole, how.chunk_bytes == 0 ? usual : how.chunk_bytes, c::limits_of(*cache, access));
+    auto wanted = c::all_asked(*cache, ranges, access, how.argument);
     if (!wanted) return tl::unexpected(wanted.error());
-    *chunks = new pinfold_chunks{
-        std::move(ranges),
-        detail::pipeline(cache->engine.get(), *std::move(wanted), depth == 0 ? 4 : depth, workers == 0 ? 1 : workers)};
+    detail::pipeline running(cache->engine.get(), *std::move(wanted), how.depth == 0 ? 4 : how.depth,
+                             how.workers == 0 ? 1 : how.workers);
+    *chunks = new pinfold_chunks{std::move(ranges), std::move(running)};
     return {};
   });
 }

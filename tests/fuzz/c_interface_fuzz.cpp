@@ -143,7 +143,8 @@ class calls {
     std::array<pinfold_range, 3> ranges;
     for (auto& one : ranges) one = {reinterpret_cast<std::uintptr_t>(address()), bytes()};
     std::array<pinfold_lease, 3> made{};
-    if (pinfold_acquire_batch(cache_, ranges.data(), ranges.size(), access(), 1, made.data()) != PINFOLD_OK) return;
+    if (pinfold_acquire_batch(cache_, ranges.data(), ranges.size(), access(), nullptr, made.data()) != PINFOLD_OK)
+      return;
     for (const auto& one : made) keep(one);
   }
 

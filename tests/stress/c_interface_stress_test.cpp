@@ -123,7 +123,8 @@ class c_arena {
     std::array<pinfold_range, 4> ranges;
     for (auto& one : ranges) one = {reinterpret_cast<std::uintptr_t>(at(random)), 4096};
     std::array<pinfold_lease, 4> leases{};
-    if (pinfold_acquire_batch(cache_, ranges.data(), ranges.size(), c_local_access, 1, leases.data()) != PINFOLD_OK)
+    if (pinfold_acquire_batch(cache_, ranges.data(), ranges.size(), c_local_access, nullptr, leases.data()) !=
+        PINFOLD_OK)
       return;
     for (const auto& one : leases) release(one);
   }

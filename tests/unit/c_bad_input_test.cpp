@@ -38,10 +38,10 @@ TEST(c_bad_input, null_is_refused_everywhere) {
   EXPECT_EQ(pinfold_registration_of({}), nullptr);
   EXPECT_EQ(pinfold_detach({}), nullptr);
   EXPECT_EQ(pinfold_release_registration(nullptr), PINFOLD_E_INVALID_ARGUMENT);
-  EXPECT_EQ(pinfold_acquire_batch(nullptr, nullptr, 0, 1, 1, nullptr), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(pinfold_acquire_batch(nullptr, nullptr, 0, 1, nullptr, nullptr), PINFOLD_E_INVALID_ARGUMENT);
   EXPECT_EQ(pinfold_release_batch(nullptr, 0), PINFOLD_OK);
   EXPECT_EQ(pinfold_release_batch(nullptr, 1), PINFOLD_E_INVALID_ARGUMENT);
-  EXPECT_EQ(pinfold_acquire_chunks(nullptr, &counters, 1, 1, 0, 0, 0, nullptr), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(pinfold_acquire_chunks(nullptr, &counters, 1, 1, nullptr, nullptr), PINFOLD_E_INVALID_ARGUMENT);
   EXPECT_EQ(pinfold_next_chunk(nullptr, nullptr, nullptr), PINFOLD_E_INVALID_ARGUMENT);
   pinfold_end_chunks(nullptr);
   pinfold_announce_gone(nullptr, 0);
@@ -104,6 +104,13 @@ TEST(c_bad_input, unknown_bits_and_numbers_are_refused) {
   EXPECT_EQ(pinfold_acquire_with(f.cache, &how, 1, 1, &how).pin, 0U);
   how = {};
   EXPECT_EQ(pinfold_acquire_with(f.cache, &how, 1, 1, &how).pin, 0U) << "without a size";
+  const pinfold_batch_options batch{};
+  const pinfold_range where{0x1000, 1};
+  pinfold_lease lease{};
+  EXPECT_EQ(pinfold_acquire_batch(f.cache, &where, 1, 1, &batch, &lease), PINFOLD_E_INVALID_ARGUMENT);
+  const pinfold_chunk_options pieces{};
+  pinfold_chunks* chunks = nullptr;
+  EXPECT_EQ(pinfold_acquire_chunks(f.cache, &how, 1, 1, &pieces, &chunks), PINFOLD_E_INVALID_ARGUMENT);
   pinfold_memfd_exporter* exporter = nullptr;
   EXPECT_EQ(pinfold_memfd_exporter_create(4, &exporter), PINFOLD_E_INVALID_ARGUMENT);
   pinfold_cache* made = nullptr;
@@ -155,7 +162,7 @@ TEST(c_bad_input, ranges_that_are_empty_or_wrap_around_are_refused) {
   EXPECT_EQ(pinfold_invalidate(f.cache, nullptr, 0), PINFOLD_E_INVALID_RANGE);
   const pinfold_range wrong{UINT64_MAX, 2};
   pinfold_lease lease{};
-  EXPECT_EQ(pinfold_acquire_batch(f.cache, &wrong, 1, 1, 1, &lease), PINFOLD_E_INVALID_RANGE);
+  EXPECT_EQ(pinfold_acquire_batch(f.cache, &wrong, 1, 1, nullptr, &lease), PINFOLD_E_INVALID_RANGE);
   EXPECT_EQ(f.device.device->calls, 0U);
 }
 

@@ -21,6 +21,8 @@
 namespace pinfold::testing {
 namespace {
 
+constexpr pinfold_batch_options one_worker{sizeof(pinfold_batch_options), 1, nullptr};
+
 TEST(c_cache, second_acquire_hits) {
   c_fixture f;
   const auto first = f.acquire(0x1000, 0x3000);
@@ -180,7 +182,8 @@ TEST(c_cache, R26_batch_gives_every_range_a_lease_of_its_own) {
   c_fixture f;
   const std::array<pinfold_range, 4> ranges{{{0x1000, 0x1000}, {0x1000, 0x1000}, {0x8000, 0x1000}, {0x1800, 0x100}}};
   std::array<pinfold_lease, 4> leases{};
-  ASSERT_EQ(pinfold_acquire_batch(f.cache, ranges.data(), ranges.size(), c_local_access, 2, leases.data()), PINFOLD_OK);
+  ASSERT_EQ(pinfold_acquire_batch(f.cache, ranges.data(), ranges.size(), c_local_access, nullptr, leases.data()),
+            PINFOLD_OK);
   EXPECT_EQ(f.device.device->open_count(), 2U) << "merged";
   EXPECT_EQ(leases[3].data, reinterpret_cast<void*>(0x1800));
   EXPECT_EQ(pinfold_registration_of(leases[0]), pinfold_registration_of(leases[3]));
@@ -197,7 +200,7 @@ TEST(c_cache, R26_batch_that_fails_holds_no_lease) {
   });
   const std::array<pinfold_range, 2> ranges{{{0x1000, 0x1000}, {0x8000, 0x1000}}};
   std::array<pinfold_lease, 2> leases{};
-  EXPECT_EQ(pinfold_acquire_batch(f.cache, ranges.data(), 2, c_local_access, 1, leases.data()),
+  EXPECT_EQ(pinfold_acquire_batch(f.cache, ranges.data(), 2, c_local_access, &one_worker, leases.data()),
             PINFOLD_E_NOT_PERMITTED);
   EXPECT_EQ(leases[0].pin, 0U);
   EXPECT_EQ(f.counters().leases_now, 0U);
@@ -211,7 +214,8 @@ TEST(c_cache, R26_open_many_opens_a_batch_with_one_call) {
   std::vector<pinfold_range> ranges;
   for (std::uint64_t i = 0; i < 64; ++i) ranges.push_back({0x100000 + i * 0x10000, 0x1000});
   std::vector<pinfold_lease> leases(ranges.size());
-  ASSERT_EQ(pinfold_acquire_batch(f.cache, ranges.data(), ranges.size(), c_local_access, 1, leases.data()), PINFOLD_OK);
+  ASSERT_EQ(pinfold_acquire_batch(f.cache, ranges.data(), ranges.size(), c_local_access, &one_worker, leases.data()),
+            PINFOLD_OK);
   EXPECT_EQ(f.device.device->open_count(), 64U);
   EXPECT_LE(f.device.device->calls, 2U);
   EXPECT_EQ(pinfold_release_batch(leases.data(), leases.size()), PINFOLD_OK);
@@ -220,9 +224,12 @@ TEST(c_cache, R26_open_many_opens_a_batch_with_one_call) {
 TEST(c_cache, R25_chunks_come_in_order_and_end_with_closed) {
   c_fixture f;
   pinfold_chunks* chunks = nullptr;
-  ASSERT_EQ(
-      pinfold_acquire_chunks(f.cache, reinterpret_cast<void*>(0x10000), 0x5000, c_local_access, 0x2000, 0, 0, &chunks),
-      PINFOLD_OK);
+  pinfold_chunk_options how{};
+  how.size = sizeof how;
+  how.chunk_bytes = 0x2000;
+  how.argument = &chunks;
+  ASSERT_EQ(pinfold_acquire_chunks(f.cache, reinterpret_cast<void*>(0x10000), 0x5000, c_local_access, &how, &chunks),
+            PINFOLD_OK);
   std::uint64_t next = 0x10000;
   pinfold_range where{};
   pinfold_lease lease{};
@@ -232,6 +239,7 @@ TEST(c_cache, R25_chunks_come_in_order_and_end_with_closed) {
     EXPECT_EQ(pinfold_release(lease), PINFOLD_OK);
   }
   EXPECT_EQ(next, 0x15000U);
+  EXPECT_EQ(f.device.last_argument, &chunks);
   EXPECT_EQ(last_code(), PINFOLD_E_CLOSED);
   EXPECT_EQ(pinfold_next_chunk(chunks, &where, &lease), PINFOLD_E_CLOSED);
   pinfold_end_chunks(chunks);

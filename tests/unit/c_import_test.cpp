@@ -22,6 +22,7 @@ struct c_world {
   std::array<char, 8192> memory{};
   int opens = 0;
   int closes = 0;
+  void* last_argument = nullptr;
 
   [[nodiscard]] static pinfold_importer table() {
     pinfold_importer calls{};
@@ -41,6 +42,7 @@ struct c_world {
       std::memcpy(&of, what->handle, sizeof of);
       ++own.opens;
       EXPECT_EQ(what->peer, 3U);
+      own.last_argument = what->argument;
       made->base = of.base;
       made->bytes = of.bytes;
       made->data = own.memory.data();
@@ -74,6 +76,15 @@ TEST(c_import, replaced_handle_is_opened_anew) {
   EXPECT_EQ(pinfold_find_import(cache, 3, &handle, sizeof handle, 0x10010, 16).pin, 0U);
   EXPECT_EQ(pinfold_release(pinfold_import(cache, 3, &handle, sizeof handle, 0x10010, 16)), PINFOLD_OK);
   EXPECT_EQ(world.opens, 2);
+  handle.serial = 3;
+  pinfold_acquire_options how{};
+  how.size = sizeof how;
+  how.argument = &world;
+  EXPECT_EQ(pinfold_release(pinfold_import_with(cache, 3, &handle, sizeof handle, 0x10010, 16, &how)), PINFOLD_OK);
+  EXPECT_EQ(world.last_argument, &world);
+  how.flags = PINFOLD_BYPASS;
+  EXPECT_EQ(pinfold_import_with(cache, 3, &handle, sizeof handle, 0x10010, 16, &how).pin, 0U);
+  EXPECT_EQ(last_code(), PINFOLD_E_INVALID_ARGUMENT);
   EXPECT_EQ(pinfold_invalidate_peer(cache, 3, 0x10000, 1), PINFOLD_OK);
   EXPECT_EQ(pinfold_find_import(cache, 3, &handle, sizeof handle, 0x10010, 16).pin, 0U);
   EXPECT_EQ(pinfold_drop_peer(cache, 3), PINFOLD_OK);
@@ -100,7 +111,7 @@ TEST(c_import, bad_handles_and_ranges_are_refused_without_an_open) {
   EXPECT_EQ(last_code(), PINFOLD_E_INVALID_HANDLE);
   EXPECT_EQ(pinfold_acquire(cache, &handle, 1, 1).pin, 0U);
   EXPECT_EQ(last_code(), PINFOLD_E_INVALID_ARGUMENT);
-  EXPECT_EQ(pinfold_acquire_batch(cache, nullptr, 0, 1, 1, nullptr), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(pinfold_acquire_batch(cache, nullptr, 0, 1, nullptr, nullptr), PINFOLD_E_INVALID_ARGUMENT);
   EXPECT_EQ(world.opens, 0);
   EXPECT_EQ(pinfold_destroy(cache), PINFOLD_OK);
 }
