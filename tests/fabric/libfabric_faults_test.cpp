@@ -4,6 +4,7 @@
 #include "fabric/fake_domain.hpp"
 #include "fabric/node.hpp"
 #include "fabric/watched_domain.hpp"
+#include "support/doubles/c_cache.hpp"
 #include "support/fixtures/local_faults.hpp"
 
 #include <string_view>
@@ -60,6 +61,11 @@ struct real_driver {
   watched_domain domain{here.domain()};
   fault_points& faults{domain.faults};
 };
+
+TEST(libfabric_faults, R10_R41_faults_reach_callers_of_the_C_interface) {
+  fake_driver driver(FI_MR_ENDPOINT);
+  expect_survival<through_c>(driver, {"fi_mr_regattr", "fi_mr_bind", "fi_mr_enable", "fi_close"}, codes);
+}
 
 TEST(libfabric_faults, R10_R41_faults_over_a_real_provider_leak_nothing) {
   if (!offered_by("tcp;ofi_rxm")) GTEST_SKIP() << "libfabric has no provider tcp;ofi_rxm here";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Random histories of a cache of local memory over a device that pretends: R20-R24, R27, R28, R41, R43, R49.
 #include "model/local_model.hpp"
+#include "support/doubles/c_cache.hpp"
 #include "support/doubles/fake_registrar.hpp"
 
 #include <cstdint>
@@ -21,6 +22,13 @@ struct device_world {
 
 TEST(local_cache_model, agrees_with_the_oracle_after_every_step) {
   expect_agreement<local_model>(model_steps(), [] { return device_world(); });
+}
+
+template <class World>
+using c_model = local_model<World, through_c>;
+
+TEST(c_cache_model, agrees_with_the_oracle_after_every_step) {
+  expect_agreement<c_model>(model_steps(), [] { return device_world(); });
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "model/agreement.hpp"
 #include "model/cache_model.hpp"
 #include "model/local_oracle.hpp"
+#include "support/fixtures/interface.hpp"
 #include "support/fixtures/local_fixture.hpp"
 
 #include <pinfold/monitors/announce.hpp>
@@ -25,9 +26,9 @@
 
 namespace pinfold::testing {
 
-template <class World>
-class local_model : cache_model<cache<typename World::registrar_type>, local_oracle> {
-  using base = cache_model<cache<typename World::registrar_type>, local_oracle>;
+template <class World, class Interface = through_cpp>
+class local_model : cache_model<typename Interface::template cache<typename World::registrar_type>, local_oracle> {
+  using base = cache_model<typename Interface::template cache<typename World::registrar_type>, local_oracle>;
   using base::cache_, base::oracle_, base::leases_, base::same;
 
  public:
