@@ -23,6 +23,7 @@ typedef struct pinfold_libfabric_options {
   struct fid_ep *endpoint;      /**< with FI_MR_ENDPOINT: the endpoint that regions are bound to */
   size_t max_bytes;             /**< largest region; 0: any */
   uint32_t accept_second_cache; /**< not 0: accept a provider that keeps registrations of its own */
+  uint32_t reserved;            /**< 0 */
 } pinfold_libfabric_options;
 
 /** The registration of a libfabric cache. */

@@ -9,16 +9,19 @@
  *
  * **Structures.** A structure that begins with `size` may grow. Set it to 0 as a whole, then `size` to its `sizeof`.
  * 0 is the default of every member, except in `pinfold_options`, which `pinfold_options_init` fills. The library
- * refuses a structure that is longer than the one it knows if what it does not know is not 0, and structures without a
- * size.
+ * refuses a structure that is longer than the one it knows if what it does not know is not 0, or if it is longer than
+ * 4 KiB, and structures without a size.
  *
  * **Threads.** Every function may be called on any thread at any time, but an object must not be destroyed while
  * another call uses it. Do not acquire or release in a signal handler.
  *
  * **Callbacks** of a registrar, importer or sink run on the thread that caused them, without a lock. A callback may use
  * other caches. Of its own cache it may call what only reads or marks, such as `pinfold_statistics_of` and
- * `pinfold_invalidate`, and release leases; every other call returns `PINFOLD_E_IN_USE_CONFLICT`. No callback may leave
- * with longjmp(3) or pthread_exit(3). A C++ exception counts as a failure.
+ * `pinfold_invalidate`, and release leases. A call that could wait returns `PINFOLD_E_IN_USE_CONFLICT`; an acquire may
+ * nevertheless succeed if it is a hit. No callback may leave with longjmp(3) or pthread_exit(3). A C++ exception counts
+ * as a failure.
+ *
+ * **Cancellation.** A thread that is cancelled (pthread_cancel(3), deferred) in a call finishes the call first.
  */
 #ifndef PINFOLD_PINFOLD_H
 #define PINFOLD_PINFOLD_H
@@ -151,10 +154,12 @@ typedef struct pinfold_options {
   uint64_t wait_timeout_ms;    /**< longest wait for another thread's open or close */
   uint64_t drain_timeout_ms;   /**< longest wait for leases and closes in pinfold_destroy */
   void (*sink)(void *self, const struct pinfold_event *event); /**< receives events; may be null */
-  void *sink_self;             /**< passed to `sink` */
+  void *sink_self;             /**< passed to `sink` and `sink_finished` */
+  void (*sink_finished)(void *self); /**< may be null: the sink of a cache that was made is not called any more */
 } pinfold_options;
 
-/** Fills the options with the defaults. Errors: PINFOLD_E_INVALID_ARGUMENT (null; a size that no version had). */
+/** Fills the options with the defaults. Options of 0 alone are not the defaults: their budget is 0. Errors:
+ *  PINFOLD_E_INVALID_ARGUMENT (null; a size below the library's, or above 4 KiB). */
 PINFOLD_API int pinfold_options_init(pinfold_options *options, size_t size);
 
 /**
@@ -193,12 +198,13 @@ typedef struct pinfold_open_request {
  * times. `open` and `close` return PINFOLD_OK or a PINFOLD_E_ code, and may describe the failure in `failure`, whose
  * `code` they need not set. PINFOLD_E_OUT_OF_RESOURCES means that closing another registration could help,
  * PINFOLD_E_ALREADY_MAPPED that an overlapping registration is in the way; all others are final. A failed open leaves
- * nothing behind; a failed close changes nothing, and the cache retries it.
+ * nothing behind; a failed close changes nothing, and the cache retries it. The `message` of a failure is handed to other
+ * threads, so it must never be freed.
  */
 typedef struct pinfold_registrar {
   size_t size;
   const char *name;     /**< copied */
-  size_t granularity;   /**< local access is rounded out to this many bytes, a power of two; 0: the page size */
+  size_t granularity;   /**< local access is rounded out to this power of two, at most a page; 0: a page */
   size_t max_bytes;     /**< largest registration; 0: any */
   uint32_t access;      /**< all that it can grant; 0: everything */
   int (*open)(void *self, const pinfold_open_request *what, pinfold_registration *made, pinfold_error *failure);
@@ -218,13 +224,14 @@ typedef struct pinfold_imported {
   uint64_t base;  /**< first address that was opened, in the exporter */
   uint64_t bytes; /**< how many, at least the allocation that `check` returned */
   void *data;     /**< where `base` is in this process */
-  uint64_t budget_bytes; /**< what counts against the budget; 0: `bytes` */
+  uint64_t budget_bytes; /**< what counts against the budget, at least `bytes`; 0: `bytes` */
   pinfold_registration registration;
 } pinfold_imported;
 
 /**
  * An importer of remote memory. All bytes of a handle together identify one allocation for ever. `check` validates a
- * handle without calling the driver, and returns the allocation. `open` and `close` as in pinfold_registrar.
+ * handle without calling the driver, and returns the allocation. `open` and `close` as in pinfold_registrar. The
+ * handles that the functions get are aligned to 8 bytes.
  */
 typedef struct pinfold_importer {
   size_t size;
@@ -279,8 +286,11 @@ PINFOLD_API int pinfold_create_cuda_ipc(int device, const pinfold_options *optio
 
 /**
  * Destroys a cache and closes its registrations. Waits for leases at most `drain_timeout_ms`; leases that are still out
- * then read as closed, and their release does nothing. The library remembers the last 256 destroyed caches: calls on
- * one of them return PINFOLD_E_CLOSED.
+ * then read as closed, and their release does nothing. Releases may go on meanwhile, other calls may not. The sink is
+ * told of closes that fail. The library remembers the last 256 destroyed caches: calls on one of them return
+ * PINFOLD_E_CLOSED. Errors, besides: PINFOLD_E_IN_USE_CONFLICT (a stream of chunks has not ended; nothing happened),
+ * PINFOLD_E_TIMED_OUT (the cache is destroyed, but a thread is still in the driver: `finished` tells when it has left;
+ * what a built-in registrar uses, such as a ring, must not be freed before).
  */
 PINFOLD_API int pinfold_destroy(pinfold_cache *cache);
 
@@ -330,7 +340,8 @@ PINFOLD_API pinfold_lease pinfold_find_import(pinfold_cache *cache, uint64_t pee
 PINFOLD_API size_t pinfold_handle_bytes(const pinfold_cache *cache);
 
 /** Releases a lease. If that closes the registration, returns the driver's result. An empty lease: PINFOLD_OK. A lease
- *  that was released before, where the library notices it: PINFOLD_E_INVALID_ARGUMENT. */
+ *  that was released before: PINFOLD_E_INVALID_ARGUMENT where the library notices it, which it can only for hits, and
+ *  only until the place of their pin is used again; otherwise the registration loses another lease's pin. */
 PINFOLD_API int pinfold_release(pinfold_lease lease);
 /** Returns 1 if the memory was replaced or invalidated after the acquire; the registration is still open. */
 PINFOLD_API int pinfold_is_stale(pinfold_lease lease);
@@ -340,14 +351,16 @@ PINFOLD_API int pinfold_is_closed(pinfold_lease lease);
 PINFOLD_API pinfold_lease pinfold_share(pinfold_lease lease);
 /** Writes the addresses that the registration covers: of this process, or of the exporter. */
 PINFOLD_API int pinfold_covered(pinfold_lease lease, uint64_t *base, uint64_t *bytes);
-/** Returns what the driver made: a pinfold_registration, or the structure beside the pinfold_create_ function. Constant
- *  until the release. Null for an empty lease. */
+/** Returns what the driver made: a pinfold_registration, or the structure beside the pinfold_create_ function. Caches
+ *  that have none (mlock, imports of the library) return a pointer to bytes without a documented form. Constant until
+ *  the release. Null for an empty lease. */
 PINFOLD_API const void *pinfold_registration_of(pinfold_lease lease);
 
 /** Turns a lease into one that is given back by its registration, for callers that have nothing else at hand. Returns
  *  pinfold_registration_of. Takes the cache's lock. Null for an empty lease. */
 PINFOLD_API const void *pinfold_detach(pinfold_lease lease);
-/** Releases one lease that pinfold_detach turned into `registration`. Errors: as pinfold_release. */
+/** Releases one lease that pinfold_detach turned into `registration`, which must be the very pointer, not a copy of the
+ *  structure: as with free(3), another address is noticed by chance only. Errors: as pinfold_release. */
 PINFOLD_API int pinfold_release_registration(const void *registration);
 
 /* ---- Many ranges ---- */
@@ -366,14 +379,14 @@ typedef struct pinfold_batch_options {
 
 /**
  * Acquires `count` ranges of local memory, and writes a lease on each into `leases`. Merges duplicates and neighbours.
- * All or nothing: on an error no lease is held, and `leases` is as it was. `options` may be null.
+ * All or nothing: on an error no lease is held, and all of `leases` are empty. `options` may be null.
  */
 PINFOLD_API int pinfold_acquire_batch(pinfold_cache *cache, const pinfold_range *ranges, size_t count, uint32_t access,
                                       const pinfold_batch_options *options, pinfold_lease *leases);
 /** Releases `count` leases. Returns the first error of a close. */
 PINFOLD_API int pinfold_release_batch(const pinfold_lease *leases, size_t count);
 
-/** A stream of leases on the pieces of one range, registered ahead of the reader. Not thread-safe. */
+/** A stream of leases on the pieces of one range, registered ahead of the reader. One thread at a time may use it. */
 typedef struct pinfold_chunks pinfold_chunks;
 /** Options of one stream. */
 typedef struct pinfold_chunk_options {
@@ -384,15 +397,16 @@ typedef struct pinfold_chunk_options {
   void *argument;     /**< passed to each open of the registrar */
 } pinfold_chunk_options;
 
-/** Begins to register the range in pieces. The registrar's largest registration does not limit it. `options` may be
- *  null. */
+/** Begins to register the range in pieces, at most 4 194 304. The registrar's largest registration does not limit it.
+ *  `options` may be null. */
 PINFOLD_API int pinfold_acquire_chunks(pinfold_cache *cache, const void *address, size_t bytes, uint32_t access,
                                        const pinfold_chunk_options *options, pinfold_chunks **chunks);
 /** Waits for the next piece, and writes its range and a lease on it. PINFOLD_E_CLOSED after the last, and after a
  *  failure. */
 PINFOLD_API int pinfold_next_chunk(pinfold_chunks *chunks, pinfold_range *where, pinfold_lease *lease);
-/** Ends the stream. Leases that were read stay valid. Null: nothing. Call it before pinfold_destroy. */
-PINFOLD_API void pinfold_end_chunks(pinfold_chunks *chunks);
+/** Ends the stream. Leases that were read stay valid. Null: PINFOLD_OK. From a callback of the cache:
+ *  PINFOLD_E_IN_USE_CONFLICT, and the stream goes on. */
+PINFOLD_API int pinfold_end_chunks(pinfold_chunks *chunks);
 
 /* ---- Memory that goes ---- */
 
@@ -417,7 +431,8 @@ PINFOLD_API int pinfold_flush(pinfold_cache *cache);
 PINFOLD_API int pinfold_quiesce(pinfold_cache *cache);
 /** Does the closes that are due. Returns the first error of a close. */
 PINFOLD_API int pinfold_progress(pinfold_cache *cache);
-/** Closes up to `count` registrations without a lease, in the order of eviction. Returns how many. */
+/** Closes up to `count` registrations without a lease, in the order of eviction. Returns how many, with those whose
+ *  close failed: the cache retries these. */
 PINFOLD_API size_t pinfold_evict(pinfold_cache *cache, size_t count);
 
 /** Counters of a cache; docs/tuning.md explains them. */
@@ -452,8 +467,8 @@ typedef struct pinfold_entry {
   int32_t owner;    /**< kernel id of the thread that opened it */
   int32_t bypass;   /**< whether it is outside the budget */
 } pinfold_entry;
-/** Calls `each` for every entry of a copy, without a lock, until it returns something other than 0, which is
- *  returned. */
+/** Calls `each` for every entry of a copy, without a lock, until it returns something other than 0, which is returned.
+ *  `each` is a callback of the cache. */
 PINFOLD_API int pinfold_dump(const pinfold_cache *cache, int (*each)(void *self, const pinfold_entry *entry),
                              void *self);
 

@@ -7,11 +7,16 @@
 #include <pinfold/registrars/io_uring.hpp>
 #include <pinfold/registrars/mlock.hpp>
 
+#include <cstddef>
+
 namespace {
 
 template <class Ours, class Theirs>
 constexpr bool same_layout = sizeof(Ours) == sizeof(Theirs) && alignof(Ours) == alignof(Theirs);
 
+using in_host = pinfold::cuda_host_registrar::registration_type;
+static_assert(offsetof(pinfold_cuda_host_registration, device_address) == offsetof(in_host, device_address) &&
+              offsetof(pinfold_cuda_host_registration, number) == offsetof(in_host, number));
 static_assert(same_layout<pinfold_io_uring_registration, pinfold::io_uring_registrar::registration_type> &&
               same_layout<pinfold_cuda_host_registration, pinfold::cuda_host_registrar::registration_type>);
 

@@ -2,9 +2,10 @@
 #include "c/cache.hpp"
 
 #include "c/options.hpp"
+#include "os/no_cancellation.hpp"
 
 #include <array>
-#include <mutex>
+#include <atomic>
 #include <utility>
 
 namespace pinfold::c {
@@ -13,24 +14,12 @@ namespace {
 
 thread_local constinit const callback* innermost = nullptr;
 
-// Destroyed caches stay a while, so that a late call finds out. Never destroyed itself: a program may end a cache in a
-// destructor that runs later than any of this library.
-struct graveyard {
-  std::mutex guard;
-  std::array<pinfold_cache*, 256> ended{};
-  std::size_t next = 0;
+// Destroyed caches stay a while, so that a late call finds out. No lock: it could be held at a fork.
+constinit std::array<std::atomic<pinfold_cache*>, 256> ended{};
+constinit std::atomic<std::size_t> next_ended{0};
 
-  pinfold_cache* replace_oldest(pinfold_cache* by) {
-    const std::scoped_lock lock(guard);
-    return std::exchange(ended[next++ % ended.size()], by);
-  }
-};
-
-graveyard& graves() {
-  alignas(graveyard) static std::array<std::byte, sizeof(graveyard)> room;
-  static auto* const all = new (room.data()) graveyard;
-  return *all;
-}
+// Returns the one that was destroyed longest ago.
+pinfold_cache* replace_oldest(pinfold_cache* by) noexcept { return ended[next_ended++ % ended.size()].exchange(by); }
 
 }  // namespace
 
@@ -45,7 +34,8 @@ bool callback::of(const pinfold_cache* cache) noexcept {
 
 result<void> usable(const pinfold_cache* cache, kind wanted) noexcept {
   if (cache == nullptr) return fail(errc::invalid_argument, "the cache is null");
-  if (cache->engine == nullptr) return fail(errc::closed, "the cache was destroyed");
+  if (cache->on() == nullptr) return fail(errc::closed, "the cache was destroyed");
+  if (auto here = detail::usable(cache->on()); !here) return here;
   if (wanted == kind::any || (wanted == kind::local) == cache->local) return {};
   return fail(errc::invalid_argument, cache->local ? "this is a cache of local memory" : "this is a cache of imports");
 }
@@ -53,6 +43,7 @@ result<void> usable(const pinfold_cache* cache, kind wanted) noexcept {
 result<void> may_wait(const pinfold_cache* cache, kind wanted) noexcept {
   if (cache != nullptr && callback::of(cache))
     return fail(errc::in_use_conflict, "called from a callback of the same cache");
+  if (cache != nullptr && cache->ending) return fail(errc::closed, "the cache is being destroyed");
   return usable(cache, wanted);
 }
 
@@ -70,9 +61,11 @@ int create(back_end behind, const pinfold_options* options, pinfold_cache** made
     if (own.still_is != nullptr) converted->monitor = monitor_choice::manual;
     used_by(self, fresh.get());
     fresh->engine = detail::make_engine(own.table, *std::move(converted), own.owner);
+    fresh->running = fresh->engine.get();
     fresh->hits = &detail::hits_of(fresh->engine.get());
     fresh->keeps = detail::keeps(fresh->engine.get());
     fresh->hits_at_once = fresh->local && own.still_is == nullptr;
+    *fresh->made = true;
     *made = fresh.release();
     return {};
   });
@@ -84,12 +77,20 @@ int create(back_end behind, const pinfold_options* options, pinfold_cache** made
 
 int pinfold_destroy(pinfold_cache* cache) {
   using namespace pinfold;
-  if (auto right = c::may_wait(cache, c::kind::any); !right) return c::refuse(right.error());
+  if (cache == nullptr) return c::refuse(errc::invalid_argument, "the cache is null");
+  if (c::callback::of(cache)) return c::refuse(errc::in_use_conflict, "called from a callback of the same cache");
+  if (cache->streams != 0) return c::refuse(errc::in_use_conflict, "a stream of chunks has not ended");
+  if (cache->ending.exchange(true)) return c::refuse(errc::closed, "the cache was destroyed");
+  const detail::no_cancellation guard;
+  const bool here =
+      detail::usable(cache->on()).has_value();  // in a child of fork(2), the parent's cache stays as it is
   cache->hits_at_once = false;
   cache->hits = &detail::hits_of(nullptr);
-  detail::engine_handle ended = std::move(cache->engine);
-  ended.reset();
+  cache->engine.reset();  // callbacks meanwhile may still read its statistics
+  cache->running = nullptr;
+  const bool in_driver = here && cache->behind.owner.use_count() > 1;
   cache->behind.owner.reset();
-  delete c::graves().replace_oldest(cache);
-  return PINFOLD_OK;
+  delete c::replace_oldest(cache);
+  return in_driver ? c::refuse(errc::timed_out, "the cache is destroyed, but a thread is still in the driver")
+                   : PINFOLD_OK;
 }

@@ -10,8 +10,11 @@
 #include <pinfold/pinfold.h>
 #include <pinfold/registrar.hpp>
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <utility>
 
 namespace pinfold::c {
 
@@ -47,14 +50,21 @@ PINFOLD_EXPORT int create(back_end behind, const pinfold_options* options, pinfo
 }  // namespace pinfold::c
 
 struct pinfold_cache {
-  const pinfold::detail::hit_view* hits;  ///< after the end those that are never current
-  bool hits_at_once = false;              ///< local memory that monitors see: a hit needs no other question
+  // Callbacks and late calls may read these while another thread destroys the cache.
+  std::atomic<const pinfold::detail::hit_view*> hits;  ///< after the end those that are never current
+  std::atomic<bool> hits_at_once{false};  ///< local memory that monitors see: a hit needs no other question
+  std::atomic<bool> ending{false};
+  std::atomic<pinfold::detail::engine*> running{nullptr};                                ///< null after the end
+  std::atomic<std::size_t> streams{0};                                                   ///< of chunks
+  std::shared_ptr<std::atomic<bool>> made = std::make_shared<std::atomic<bool>>(false);  ///< the application has it
   bool local = false;
-  bool keeps = false;                     ///< whether a monitor reports memory that goes
-  pinfold::detail::engine_handle engine;  ///< null after the end
+  bool keeps = false;  ///< whether a monitor reports memory that goes
+  pinfold::detail::engine_handle engine;
   pinfold::c::back_end behind;
 
-  explicit pinfold_cache(pinfold::c::back_end of) noexcept
+  [[nodiscard]] pinfold::detail::engine* on() const noexcept { return running.load(std::memory_order_acquire); }
+
+  explicit pinfold_cache(pinfold::c::back_end of)
       : hits(&pinfold::detail::hits_of(nullptr)), local(of.table.token_bytes == 0), behind(std::move(of)) {}
 };
 
@@ -62,10 +72,12 @@ namespace pinfold::c {
 
 enum class kind : std::uint8_t { any, local, imported };
 
-/// Returns why a call must be refused: no cache, one that was destroyed, or one of another kind.
+/// Returns why a call must be refused: no cache, one that was destroyed or belongs to the parent of this process, or
+/// one of another kind.
 [[nodiscard]] result<void> usable(const pinfold_cache* cache, kind wanted) noexcept;
 
-/// As `usable`; also refuses calls from a callback of the cache, which could wait for the call that it is in.
+/// As `usable`; also refuses calls from a callback of the cache, which could wait for the call that it is in, and calls
+/// while the cache is being destroyed.
 [[nodiscard]] result<void> may_wait(const pinfold_cache* cache, kind wanted) noexcept;
 
 }  // namespace pinfold::c

@@ -4,15 +4,18 @@
 #pragma once
 
 #include "c/cache.hpp"
+#include "os/no_cancellation.hpp"
 
 #include <pinfold/pinfold.h>
 
 namespace pinfold::c {
 
-/// Returns what `call` returns, and PINFOLD_E_DRIVER_ERROR if it throws: nothing unwinds through the engine.
+/// Returns what `call` returns, and PINFOLD_E_DRIVER_ERROR if it throws: nothing unwinds through the engine, nor does a
+/// cancellation.
 template <class Call>
 [[nodiscard]] int called(const pinfold_cache* cache, pinfold_error& failure, Call&& call) noexcept {
   const callback inside(cache);
+  const detail::no_cancellation guard;
   try {
     return call();
   } catch (...) {

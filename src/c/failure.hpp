@@ -3,6 +3,8 @@
 /// Failures as the C interface returns them: a code, and the rest for `pinfold_last_error` of the thread.
 #pragma once
 
+#include "os/no_cancellation.hpp"
+
 #include <pinfold/detail/or_error.hpp>
 #include <pinfold/error.hpp>
 #include <pinfold/pinfold.h>
@@ -31,6 +33,7 @@ inline int as_code(const result<void>& done) noexcept { return done ? PINFOLD_OK
 /// Calls `body`, which returns a `result<void>`, and returns its code; `out_of_resources` if it throws.
 template <class Body>
 [[nodiscard]] int guarded(Body&& body) noexcept {
+  const detail::no_cancellation guard;
   return as_code(detail::or_error("no memory", "cannot start a thread", body));
 }
 

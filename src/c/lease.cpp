@@ -7,6 +7,10 @@
 
 #include <pinfold/detail/hit.hpp>
 
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+
 namespace pinfold::c {
 
 namespace {
@@ -29,17 +33,31 @@ result<options_of_request> read_options(const pinfold_acquire_options* given) no
                             .argument = known.argument};
 }
 
-const void* registration_in(const detail::record* one) noexcept {
-  const bool imported = core::record_page::of(one).imported;
+const void* registration_in(const detail::record* one, bool imported) noexcept {
   return reinterpret_cast<const std::byte*>(one) +
          (imported ? detail::imported_object_offset : detail::local_object_offset);
 }
+const void* registration_in(const detail::record* one) noexcept {
+  return registration_in(one, core::record_page::of(one).imported);
+}
 
-// Returns the record that the registration lies in; null if it lies in none.
+// Returns the record that the registration lies in; null if what is around it looks like no page of records.
 const detail::record* record_around(const void* registration) noexcept {
+  if (reinterpret_cast<std::uintptr_t>(registration) < core::record_page::bytes) return nullptr;
   auto& page = core::record_page::of(registration);
-  const auto* found = page.at(page.number_of(static_cast<const detail::record*>(registration)));
-  return registration_in(found) == registration ? found : nullptr;
+  const auto stride = page.stride;
+  if (stride == 0 || stride % 32 != 0 || stride > core::largest_stride || page.owner.load() == nullptr ||
+      page.capacity != core::record_page::capacity_for(stride))
+    return nullptr;
+  const auto number = page.number_of(static_cast<const detail::record*>(registration));
+  if (number >= page.made.load()) return nullptr;
+  const auto* found = page.at(number);
+  return registration_in(found, page.imported) == registration ? found : nullptr;
+}
+
+// The record that the lease pins; null if it is empty, or if the library sees that it was released.
+const detail::record* record_of(pinfold_lease lease) noexcept {
+  return lease.pin == 0 ? nullptr : detail::record_of(lease.pin);
 }
 
 result<void> give_back(detail::pin held) noexcept {
@@ -51,18 +69,18 @@ bool is_current(const pinfold_cache& cache, const detail::grant& held, const ran
   if (cache.behind.still_is == nullptr) return true;
   const auto& table = cache.behind.table;
   if (cache.behind.still_is(table.self, registration_in(detail::record_of(held.held)), wanted)) return true;
-  static_cast<void>(give_back(held.held));  // if a close fails, the entry is quarantined, and the sink told
-  detail::invalidate(cache.engine.get(), {}, wanted);
+  detail::invalidate(cache.on(), {}, wanted);
+  static_cast<void>(give_back(held.held));  // closes it; if that fails, the entry is quarantined, and the sink told
   return false;
 }
 
 result<detail::grant> acquire(const pinfold_cache& cache, const detail::request& what) noexcept {
   for (int attempt = 0; attempt < most_identities; ++attempt) {
-    if (const auto hit = detail::look_up(cache.engine.get(), what); hit.held != 0) {
+    if (const auto hit = detail::look_up(cache.on(), what); hit.held != 0) {
       if (is_current(cache, hit, what.wanted)) return hit;
       continue;
     }
-    auto got = detail::acquire(cache.engine.get(), what);
+    auto got = detail::acquire(cache.on(), what);
     if (!got || is_current(cache, *got, what.wanted)) return got;
   }
   return fail(errc::invalid_range, "the memory was freed and allocated again during every attempt");
@@ -84,6 +102,25 @@ pinfold_lease as_lease(const result<detail::grant>& got) noexcept {
   return as_lease(acquire(*cache, *what));
 }
 
+// A handle at an aligned address: the library's importers read its members, and an application's may, too.
+class aligned_handle {
+ public:
+  aligned_handle(const void* handle, std::size_t bytes) noexcept : of_(handle) {
+    if (reinterpret_cast<std::uintptr_t>(handle) % alignof(std::uint64_t) == 0 || bytes > sizeof copy_) return;
+    std::memcpy(&copy_, handle, bytes);
+    of_ = &copy_;
+  }
+  [[nodiscard]] const void* get() const noexcept { return of_; }
+
+ private:
+  struct alignas(std::uint64_t) room {
+    std::byte all[max_handle_bytes];
+  };
+
+  const void* of_;
+  room copy_;  // not initialized
+};
+
 result<detail::request> asked_import(const pinfold_cache& cache, std::uint64_t peer, const void* handle,
                                      std::size_t handle_bytes, std::uint64_t address, std::size_t bytes) noexcept {
   if (handle == nullptr || handle_bytes != cache.behind.table.token_bytes)
@@ -95,7 +132,9 @@ result<detail::request> asked_import(const pinfold_cache& cache, std::uint64_t p
 
 // No lease is not a failure.
 pinfold_lease found(const pinfold_cache& cache, const detail::request& what) noexcept {
-  const auto got = detail::find(cache.engine.get(), what);
+  if (cache.behind.still_is != nullptr && callback::of(&cache))
+    return as_lease(fail(errc::in_use_conflict, "called from a callback of the same cache"));
+  const auto got = detail::find(cache.on(), what);
   if (got.held == 0 || !is_current(cache, got, what.wanted)) return {};
   return {got.held, got.data};
 }
@@ -109,9 +148,11 @@ extern "C" {
 pinfold_lease pinfold_acquire(pinfold_cache* cache, const void* address, size_t bytes, uint32_t access) {
   using namespace pinfold;
   const auto begin = reinterpret_cast<std::uintptr_t>(address);
-  if (cache != nullptr && cache->hits_at_once && begin < begin + bytes && c::is_access(access)) [[likely]] {
+  if (cache != nullptr && cache->hits_at_once.load(std::memory_order_relaxed) && begin < begin + bytes &&
+      c::is_access(access)) [[likely]] {
     const auto need = static_cast<access_flags>(access);
-    if (const auto held = detail::hinted_hit(*cache->hits, begin, begin + bytes, need); held != 0) [[likely]]
+    if (const auto held = detail::hinted_hit(*cache->hits.load(std::memory_order_acquire), begin, begin + bytes, need);
+        held != 0) [[likely]]
       return {held, const_cast<void*>(address)};
   }
   return c::acquire_slowly(cache, address, bytes, access, nullptr);
@@ -138,7 +179,8 @@ pinfold_lease pinfold_import_with(pinfold_cache* cache, uint64_t peer, const voi
                                   uint64_t address, size_t bytes, const pinfold_acquire_options* options) {
   using namespace pinfold;
   if (auto right = c::usable(cache, c::kind::imported); !right) return c::as_lease(tl::unexpected(right.error()));
-  auto what = c::asked_import(*cache, peer, handle, handle_bytes, address, bytes);
+  const c::aligned_handle aligned(handle, handle_bytes);
+  auto what = c::asked_import(*cache, peer, aligned.get(), handle_bytes, address, bytes);
   if (!what) return c::as_lease(tl::unexpected(what.error()));
   if (options != nullptr) {
     const auto how = c::read_options(options);
@@ -146,16 +188,17 @@ pinfold_lease pinfold_import_with(pinfold_cache* cache, uint64_t peer, const voi
     if (options->flags != 0) return c::as_lease(fail(errc::invalid_argument, "the options of an import have no flags"));
     what->argument = how->argument;
   }
-  if (const auto hit = detail::look_up(cache->engine.get(), *what); hit.held != 0) return {hit.held, hit.data};
+  if (const auto hit = detail::look_up(cache->on(), *what); hit.held != 0) return {hit.held, hit.data};
   if (auto right = c::may_wait(cache, c::kind::imported); !right) return c::as_lease(tl::unexpected(right.error()));
-  return c::as_lease(detail::acquire(cache->engine.get(), *what));
+  return c::as_lease(detail::acquire(cache->on(), *what));
 }
 
 pinfold_lease pinfold_find_import(pinfold_cache* cache, uint64_t peer, const void* handle, size_t handle_bytes,
                                   uint64_t address, size_t bytes) {
   using namespace pinfold;
   if (auto right = c::usable(cache, c::kind::imported); !right) return c::as_lease(tl::unexpected(right.error()));
-  const auto what = c::asked_import(*cache, peer, handle, handle_bytes, address, bytes);
+  const c::aligned_handle aligned(handle, handle_bytes);
+  const auto what = c::asked_import(*cache, peer, aligned.get(), handle_bytes, address, bytes);
   return what ? c::found(*cache, *what) : c::as_lease(tl::unexpected(what.error()));
 }
 
@@ -166,36 +209,34 @@ size_t pinfold_handle_bytes(const pinfold_cache* cache) {
 int pinfold_release(pinfold_lease lease) {
   using namespace pinfold;
   if (lease.pin == 0) return PINFOLD_OK;
-  if (detail::record_of(lease.pin) == nullptr) [[unlikely]]
+  if (c::record_of(lease) == nullptr) [[unlikely]]
     return c::refuse(errc::invalid_argument, "the lease was released before");
   const detail::record* unpinned = detail::unpin(lease.pin);
   return unpinned == nullptr ? PINFOLD_OK : c::as_code(detail::finish_release(unpinned));
 }
 
 int pinfold_is_stale(pinfold_lease lease) {
-  using namespace pinfold::detail;
-  return lease.pin != 0 && record_of(lease.pin) != nullptr && record_of(lease.pin)->is(record::stale) ? 1 : 0;
+  const auto* one = pinfold::c::record_of(lease);
+  return one != nullptr && one->is(pinfold::detail::record::stale) ? 1 : 0;
 }
 
 int pinfold_is_closed(pinfold_lease lease) {
-  using namespace pinfold::detail;
-  return lease.pin == 0 || record_of(lease.pin) == nullptr || record_of(lease.pin)->is(record::revoked) ? 1 : 0;
+  const auto* one = pinfold::c::record_of(lease);
+  return one == nullptr || one->is(pinfold::detail::record::revoked) ? 1 : 0;
 }
 
 pinfold_lease pinfold_share(pinfold_lease lease) {
   using namespace pinfold;
-  if (lease.pin == 0 || detail::record_of(lease.pin) == nullptr) {
-    c::refuse(errc::invalid_argument, "the lease is empty, or was released before");
-    return {};
-  }
-  return {detail::pin_again(lease.pin), lease.data};
+  if (c::record_of(lease) != nullptr) return {detail::pin_again(lease.pin), lease.data};
+  return c::as_lease(fail(errc::invalid_argument, "the lease is empty, or was released before"));
 }
 
 int pinfold_covered(pinfold_lease lease, uint64_t* base, uint64_t* bytes) {
   using namespace pinfold;
-  if (lease.pin == 0 || detail::record_of(lease.pin) == nullptr || base == nullptr || bytes == nullptr)
+  const auto* one = c::record_of(lease);
+  if (one == nullptr || base == nullptr || bytes == nullptr)
     return c::refuse(errc::invalid_argument, "the lease is empty, or there is no place for the answer");
-  const range covered = detail::record_of(lease.pin)->covered();
+  const range covered = one->covered();
   *base = covered.begin;
   *bytes = covered.size();
   return PINFOLD_OK;
@@ -203,15 +244,15 @@ int pinfold_covered(pinfold_lease lease, uint64_t* base, uint64_t* bytes) {
 
 const void* pinfold_registration_of(pinfold_lease lease) {
   using namespace pinfold;
-  if (lease.pin == 0 || detail::record_of(lease.pin) == nullptr) return nullptr;
-  return c::registration_in(detail::record_of(lease.pin));
+  if (const auto* one = c::record_of(lease); one != nullptr) return c::registration_in(one);
+  c::refuse(errc::invalid_argument, "the lease is empty, or was released before");
+  return nullptr;
 }
 
 const void* pinfold_detach(pinfold_lease lease) {
   using namespace pinfold;
   const void* registration = pinfold_registration_of(lease);
-  if (registration == nullptr) return nullptr;
-  if ((lease.pin & detail::in_entry) != 0) return registration;
+  if (registration == nullptr || (lease.pin & detail::in_entry) != 0) return registration;
   static_cast<void>(detail::pin_again(lease.pin));
   static_cast<void>(c::give_back(lease.pin));  // never the last pin, so it closes nothing
   return registration;
@@ -219,7 +260,7 @@ const void* pinfold_detach(pinfold_lease lease) {
 
 int pinfold_release_registration(const void* registration) {
   using namespace pinfold;
-  const detail::record* one = registration == nullptr ? nullptr : c::record_around(registration);
+  const detail::record* one = c::record_around(registration);
   if (one == nullptr) return c::refuse(errc::invalid_argument, "this is no registration of a cache");
   return c::as_code(c::give_back(reinterpret_cast<detail::pin>(one) | detail::in_entry));
 }

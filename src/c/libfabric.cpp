@@ -24,7 +24,7 @@ int pinfold_create_libfabric(struct fid_domain* domain, const struct fi_info* in
   using namespace pinfold;
   pinfold_libfabric_options known{};
   if (cache != nullptr) *cache = nullptr;
-  if (how != nullptr && !c::read(how, known))
+  if (how != nullptr && (!c::read(how, known) || known.reserved != 0))
     return c::refuse(errc::invalid_argument, "the registrar's options have a wrong size or unknown members");
   libfabric_registrar_options converted;
   converted.endpoint = known.endpoint;

@@ -6,11 +6,14 @@
 
 #include <pinfold/detail/batch.hpp>
 
+#include <algorithm>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
 struct pinfold_chunks {
+  pinfold_cache* const cache;
   std::vector<pinfold::range> ranges;
   pinfold::detail::pipeline running;
   std::size_t read = 0;
@@ -46,8 +49,7 @@ result<std::vector<detail::request>> all_asked(const pinfold_cache& cache, std::
 
 // The first range of a merged one gets its pin, each further one a pin of its own.
 void hand_out(std::span<const range> ranges, std::span<const std::uint32_t> member,
-              std::span<const detail::grant> granted, pinfold_lease* leases) {
-  std::vector<bool> given(granted.size());
+              std::span<const detail::grant> granted, std::vector<bool>& given, pinfold_lease* leases) noexcept {
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     const auto held = granted[member[i]].held;
     leases[i] = {given[member[i]] ? detail::pin_again(held) : held, reinterpret_cast<void*>(ranges[i].begin)};
@@ -61,9 +63,20 @@ result<void> acquire_batch(const pinfold_cache& cache, std::span<const range> ra
   const auto wanted = all_asked(cache, plan.merged, access, how.argument);
   if (!wanted) return tl::unexpected(wanted.error());
   const std::size_t together = cache.behind.table.open_many == nullptr ? 1 : detail::most_in_group;
-  auto granted = detail::acquire_all(cache.engine.get(), *wanted, together, how.workers == 0 ? 4 : how.workers, {});
+  std::vector<bool> given(plan.merged.size());  // before any pin: nothing may fail between a pin and its lease
+  const auto granted = detail::acquire_all(cache.on(), *wanted, together, how.workers == 0 ? 4 : how.workers, {});
   if (!granted) return tl::unexpected(granted.error());
-  hand_out(ranges, plan.member, *granted, leases);
+  hand_out(ranges, plan.member, *granted, given, leases);
+  return {};
+}
+
+constexpr std::size_t usual_chunk = std::size_t{2} << 20U;
+constexpr std::size_t most_pieces = std::size_t{1} << 22U;
+
+result<void> check_pieces(const range& whole, std::size_t each, const detail::piece_limits& limits) noexcept {
+  if (limits.max_bytes == 0) return fail(errc::unsupported, "the registrar registers nothing");
+  const std::size_t least = std::min(each, limits.max_bytes);
+  if (whole.size() / least >= most_pieces) return fail(errc::too_large, "the range has too many pieces");
   return {};
 }
 
@@ -93,6 +106,7 @@ int pinfold_acquire_batch(pinfold_cache* cache, const pinfold_range* ranges, siz
     return c::refuse(errc::invalid_argument, "the options have a wrong size or unknown members");
   if (count > 0 && (ranges == nullptr || leases == nullptr))
     return c::refuse(errc::invalid_argument, "there are no ranges, or no place for the leases");
+  for (std::size_t i = 0; i < count; ++i) leases[i] = {};
   return c::guarded([&]() -> result<void> {
     if (auto right = c::takes_many(cache); !right) return right;
     if (!c::is_access(access)) return fail(errc::invalid_argument, "the access is 0, or has unknown bits");
@@ -125,13 +139,16 @@ int pinfold_acquire_chunks(pinfold_cache* cache, const void* address, size_t byt
     if (!c::is_access(access)) return fail(errc::invalid_argument, "the access is 0, or has unknown bits");
     const auto whole = range::of(reinterpret_cast<std::uintptr_t>(address), bytes);
     if (!whole) return tl::unexpected(whole.error());
-    constexpr std::size_t usual = std::size_t{2} << 20U;
-    auto ranges = detail::cut(*whole, how.chunk_bytes == 0 ? usual : how.chunk_bytes, c::limits_of(*cache, access));
+    const auto limits = c::limits_of(*cache, access);
+    const std::size_t each = how.chunk_bytes == 0 ? c::usual_chunk : how.chunk_bytes;
+    if (auto right = c::check_pieces(*whole, each, limits); !right) return right;
+    auto ranges = detail::cut(*whole, each, limits);
     auto wanted = c::all_asked(*cache, ranges, access, how.argument);
     if (!wanted) return tl::unexpected(wanted.error());
-    detail::pipeline running(cache->engine.get(), *std::move(wanted), how.depth == 0 ? 4 : how.depth,
+    detail::pipeline running(cache->on(), *std::move(wanted), how.depth == 0 ? 4 : how.depth,
                              how.workers == 0 ? 1 : how.workers);
-    *chunks = new pinfold_chunks{std::move(ranges), std::move(running)};
+    *chunks = new pinfold_chunks{cache, std::move(ranges), std::move(running)};
+    ++cache->streams;
     return {};
   });
 }
@@ -141,6 +158,8 @@ int pinfold_next_chunk(pinfold_chunks* chunks, pinfold_range* where, pinfold_lea
   if (chunks == nullptr || where == nullptr || lease == nullptr)
     return c::refuse(errc::invalid_argument, "the stream is null, or there is no place for the piece");
   *lease = {};
+  if (c::callback::of(chunks->cache))
+    return c::refuse(errc::in_use_conflict, "called from a callback of the same cache");
   if (chunks->read == chunks->ranges.size()) return c::refuse(errc::closed, "there are no more chunks");
   const auto got = chunks->running.next();
   if (!got) {
@@ -153,6 +172,16 @@ int pinfold_next_chunk(pinfold_chunks* chunks, pinfold_range* where, pinfold_lea
   return PINFOLD_OK;
 }
 
-void pinfold_end_chunks(pinfold_chunks* chunks) { delete chunks; }
+int pinfold_end_chunks(pinfold_chunks* chunks) {
+  using namespace pinfold;
+  if (chunks == nullptr) return PINFOLD_OK;
+  if (c::callback::of(chunks->cache))
+    return c::refuse(errc::in_use_conflict, "called from a callback of the same cache");
+  const detail::no_cancellation guard;
+  pinfold_cache* const cache = chunks->cache;
+  delete chunks;
+  --cache->streams;
+  return PINFOLD_OK;
+}
 
 }  // extern "C"

@@ -2,6 +2,7 @@
 #include "c/options.hpp"
 
 #include "c/cache.hpp"
+#include "c/callbacks.hpp"
 #include "c/event.hpp"
 #include "c/failure.hpp"
 #include "c/structure.hpp"
@@ -10,8 +11,10 @@
 #include <pinfold/settings.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -49,6 +52,25 @@ pinfold_options in_c(const cache_options& from) noexcept {
   to.drain_timeout_ms = static_cast<std::uint64_t>(from.drain_timeout.count());
   return to;
 }
+
+// The application's sink. The engine owns it, and may call it after the end of its cache.
+struct c_sink {
+  c_sink(const pinfold_options& from, const pinfold_cache* of)
+      : sink(from.sink), self(from.sink_self), finished(from.sink_finished), cache(of), was_made(of->made) {}
+  c_sink(const c_sink&) = delete;
+  c_sink& operator=(const c_sink&) = delete;
+  ~c_sink() {
+    pinfold_error thrown{};
+    if (finished == nullptr || !*was_made) return;  // without a cache the application still owns `self`
+    static_cast<void>(called(cache, thrown, [&] { return finished(self), PINFOLD_OK; }));
+  }
+
+  void (*const sink)(void* self, const pinfold_event* event);
+  void* const self;
+  void (*const finished)(void* self);
+  const pinfold_cache* const cache;
+  const std::shared_ptr<const std::atomic<bool>> was_made;
+};
 
 // Years are as good as for ever.
 milliseconds time_of(std::uint64_t count) noexcept {
@@ -114,6 +136,7 @@ int change_options(pinfold_options* options, Change&& change) noexcept {
     pinfold_options fresh = in_c(*changed);
     fresh.sink = known->sink;
     fresh.sink_self = known->sink_self;
+    fresh.sink_finished = known->sink_finished;
     static_cast<void>(write(fresh, options));
     return {};
   });
@@ -127,11 +150,11 @@ result<cache_options> as_cpp(const pinfold_options* given, const pinfold_cache* 
   auto known = read_options(given);
   if (!known) return tl::unexpected(known.error());
   auto converted = without_sink(*known);
-  if (known->sink != nullptr)
-    converted.sink = [to = known->sink, self = known->sink_self, cache](const event& what) {
-      const callback inside(cache);
-      send(what, to, self);
-    };
+  if (known->sink == nullptr) return converted;
+  converted.sink = [to = std::make_shared<c_sink>(*known, cache)](const event& what) {
+    const callback inside(to->cache);
+    send(what, to->sink, to->self);
+  };
   return converted;
 }
 
@@ -141,10 +164,13 @@ extern "C" {
 
 int pinfold_options_init(pinfold_options* options, size_t size) {
   using namespace pinfold;
-  if (options == nullptr || size != sizeof *options)
+  if (options == nullptr || size < sizeof *options || size > c::longest_structure)
     return c::refuse(errc::invalid_argument, "the options are null, or of another size than any version's");
   return c::guarded([&]() -> result<void> {
-    *options = c::in_c(cache_options{});
+    const auto defaults = c::in_c(cache_options{});
+    std::memset(static_cast<void*>(options), 0, size);
+    std::memcpy(options, &defaults, sizeof defaults);
+    options->size = size;
     return {};
   });
 }

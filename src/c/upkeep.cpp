@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Memory that goes, closes, and what a cache tells about itself.
 #include "c/cache.hpp"
+#include "c/callbacks.hpp"
 #include "c/structure.hpp"
 #include "c/text.hpp"
 
@@ -19,14 +20,14 @@ int on_range(const pinfold_cache* cache, kind wanted, std::uint64_t address, std
   if (auto right = usable(cache, wanted); !right) return refuse(right.error());
   const auto where = range::of(address, bytes);
   if (!where) return refuse(where.error());
-  what(cache->engine.get(), *where);
+  what(cache->on(), *where);
   return PINFOLD_OK;
 }
 
 template <class What>
 int waiting(const pinfold_cache* cache, kind wanted, What&& what) noexcept {
   if (auto right = may_wait(cache, wanted); !right) return refuse(right.error());
-  return as_code(what(cache->engine.get()));
+  return as_code(what(cache->on()));
 }
 
 pinfold_statistics in_c(const statistics& from) noexcept {
@@ -125,7 +126,7 @@ int pinfold_unpersist(pinfold_cache* cache, const void* address, size_t bytes) {
 size_t pinfold_monitors(const pinfold_cache* cache, char* text, size_t room) {
   using namespace pinfold;
   if (auto right = c::usable(cache, c::kind::any); !right) return c::copy_text(right.error().message, text, room);
-  return c::write_text(text, room, [&] { return detail::monitors_of(cache->engine.get()); });
+  return c::write_text(text, room, [&] { return detail::monitors_of(cache->on()); });
 }
 
 int pinfold_flush(pinfold_cache* cache) {
@@ -146,13 +147,13 @@ size_t pinfold_evict(pinfold_cache* cache, size_t count) {
     c::refuse(right.error());
     return 0;
   }
-  return detail::evict(cache->engine.get(), count);
+  return detail::evict(cache->on(), count);
 }
 
 int pinfold_statistics_of(const pinfold_cache* cache, pinfold_statistics* counters) {
   using namespace pinfold;
   if (auto right = c::usable(cache, c::kind::any); !right) return c::refuse(right.error());
-  if (!c::write(c::in_c(detail::read_statistics(cache->engine.get())), counters))
+  if (!c::write(c::in_c(detail::read_statistics(cache->on())), counters))
     return c::refuse(errc::invalid_argument, "the counters are null, or have a wrong size");
   return PINFOLD_OK;
 }
@@ -160,7 +161,7 @@ int pinfold_statistics_of(const pinfold_cache* cache, pinfold_statistics* counte
 size_t pinfold_describe(const pinfold_cache* cache, char* text, size_t room) {
   using namespace pinfold;
   if (auto right = c::usable(cache, c::kind::any); !right) return c::copy_text(right.error().message, text, room);
-  return c::write_text(text, room, [&] { return describe(detail::read_statistics(cache->engine.get())); });
+  return c::write_text(text, room, [&] { return describe(detail::read_statistics(cache->on())); });
 }
 
 int pinfold_dump(const pinfold_cache* cache, int (*each)(void* self, const pinfold_entry* entry), void* self) {
@@ -168,14 +169,16 @@ int pinfold_dump(const pinfold_cache* cache, int (*each)(void* self, const pinfo
   if (each == nullptr) return c::refuse(errc::invalid_argument, "there is no function to call");
   if (auto right = c::usable(cache, c::kind::any); !right) return c::refuse(right.error());
   int answer = PINFOLD_OK;
+  pinfold_error thrown{};
   const int code = c::guarded([&]() -> result<void> {
-    const auto all = detail::dump(cache->engine.get());
+    const auto all = detail::dump(cache->on());
     for (auto one = all.begin(); one != all.end() && answer == PINFOLD_OK; ++one) {
       const pinfold_entry plain = c::in_c(*one);
-      answer = each(self, &plain);
+      answer = c::called(cache, thrown, [&] { return each(self, &plain); });
     }
     return {};
   });
+  if (thrown.message != nullptr) return c::refuse(c::from_callback(thrown.code, thrown, ""));
   return code == PINFOLD_OK ? answer : code;
 }
 

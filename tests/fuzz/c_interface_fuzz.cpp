@@ -143,8 +143,8 @@ class calls {
     std::array<pinfold_range, 3> ranges;
     for (auto& one : ranges) one = {reinterpret_cast<std::uintptr_t>(address()), bytes()};
     std::array<pinfold_lease, 3> made{};
-    if (pinfold_acquire_batch(cache_, ranges.data(), ranges.size(), access(), nullptr, made.data()) != PINFOLD_OK)
-      return;
+    const pinfold_batch_options how{sizeof how, 1, nullptr};  // the world is for one thread
+    if (pinfold_acquire_batch(cache_, ranges.data(), ranges.size(), access(), &how, made.data()) != PINFOLD_OK) return;
     for (const auto& one : made) keep(one);
   }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A batch that runs out of memory at each of its allocations: R26.
+#include "support/fixtures/c_fixture.hpp"
 #include "support/fixtures/local_fixture.hpp"
 #include "support/host/sanitized.hpp"
 
@@ -75,6 +76,46 @@ TEST(batch_memory, R26_batch_that_runs_out_of_memory_holds_no_lease) {
     EXPECT_TRUE(cache.quiesce()) << "allocation " << left;
     EXPECT_EQ(live, 0);
     expect_counters_add_up(cache.statistics());
+    if (failures == left) break;  // this batch got all the memory it wanted
+  }
+  EXPECT_GT(failures, 3);
+}
+
+TEST(batch_memory, R26_batch_of_the_C_interface_that_runs_out_of_memory_holds_no_lease) {
+  if (sanitized) GTEST_SKIP() << "the sanitizer has an operator new of its own";
+  std::vector<pinfold_range> all;
+  for (const auto& one : blocks(20)) all.push_back({one.begin, one.size()});
+  pinfold_registrar table{};
+  table.size = sizeof table;
+  table.name = "counting";
+  table.granularity = 1;
+  table.open = [](void* live, const pinfold_open_request*, pinfold_registration*, pinfold_error*) {
+    ++*static_cast<std::atomic<int>*>(live);
+    return int{PINFOLD_OK};
+  };
+  table.close = [](void* live, const pinfold_registration*, pinfold_error*) {
+    --*static_cast<std::atomic<int>*>(live);
+    return int{PINFOLD_OK};
+  };
+  int failures = 0;
+  for (int left = 0; left < 100; ++left) {
+    std::atomic<int> live{0};
+    const auto options = c_options();
+    pinfold_cache* cache = nullptr;
+    ASSERT_EQ(pinfold_create(&table, &live, &options, &cache), PINFOLD_OK);
+    std::vector<pinfold_lease> leases(all.size());
+    allocations_left = left;
+    const int code = pinfold_acquire_batch(cache, all.data(), all.size(), c_local_access, nullptr, leases.data());
+    allocations_left = -1;
+    if (code != PINFOLD_OK) {
+      EXPECT_EQ(code, PINFOLD_E_OUT_OF_RESOURCES) << left;
+      EXPECT_EQ(leases[0].pin, 0U);
+      ++failures;
+    }
+    EXPECT_EQ(pinfold_release_batch(leases.data(), leases.size()), PINFOLD_OK);
+    EXPECT_EQ(pinfold_quiesce(cache), PINFOLD_OK) << "allocation " << left;
+    EXPECT_EQ(pinfold_destroy(cache), PINFOLD_OK);
+    EXPECT_EQ(live, 0);
     if (failures == left) break;  // this batch got all the memory it wanted
   }
   EXPECT_GT(failures, 3);

@@ -273,6 +273,7 @@ TEST(c_cache, R58_still_is_decides_on_every_hit) {
   EXPECT_TRUE(f.cached(0x1000, 0x2000));
   f.device.still = 0;
   EXPECT_FALSE(f.cached(0x1000, 0x2000));
+  EXPECT_EQ(f.device.device->open_count(), 0U) << "the registration of memory that is gone is closed";
   EXPECT_EQ(f.acquire(0x1000, 0x2000).pin, 0U) << "the memory changes during every attempt";
   EXPECT_EQ(last_code(), PINFOLD_E_INVALID_RANGE);
   EXPECT_EQ(f.counters().leases_now, 0U);

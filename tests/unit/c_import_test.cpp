@@ -72,6 +72,10 @@ TEST(c_import, replaced_handle_is_opened_anew) {
     EXPECT_EQ(pinfold_release(lease), PINFOLD_OK);
   }
   EXPECT_EQ(world.opens, 1);
+  std::array<char, sizeof handle + 1> packet{};
+  std::memcpy(packet.data() + 1, &handle, sizeof handle);
+  EXPECT_EQ(pinfold_release(pinfold_import(cache, 3, packet.data() + 1, sizeof handle, 0x10010, 16)), PINFOLD_OK);
+  EXPECT_EQ(world.opens, 1) << "at an odd address, too";
   handle.serial = 2;
   EXPECT_EQ(pinfold_find_import(cache, 3, &handle, sizeof handle, 0x10010, 16).pin, 0U);
   EXPECT_EQ(pinfold_release(pinfold_import(cache, 3, &handle, sizeof handle, 0x10010, 16)), PINFOLD_OK);
