@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "conformance/registrar_suite.hpp"
 #include "support/doubles/test_ring.hpp"
+#include "support/doubles/through_c.hpp"
 
 #include <pinfold/registrars/trace.hpp>
 
@@ -25,7 +26,11 @@ struct traced_io_uring_rig {
   io_uring_rig inner;
 };
 
-using rigs = ::testing::Types<io_uring_rig, traced_io_uring_rig>;
+struct c_io_uring_rig : io_uring_rig {
+  using interface = through_c;
+};
+
+using rigs = ::testing::Types<io_uring_rig, traced_io_uring_rig, c_io_uring_rig>;
 INSTANTIATE_TYPED_TEST_SUITE_P(io_uring, registrar_suite, rigs);
 
 }  // namespace

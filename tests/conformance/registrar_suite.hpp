@@ -8,14 +8,14 @@
 ///       static constexpr const char* counted = "VmPin";  // the kernel's count in /proc/self/status; or null
 ///       static constexpr bool overlaps = false;  // only where what overlaps partly is refused with already_mapped
 ///       registrar_type make();                         // called once
+///       using interface = through_c;  // only where the cache is used through C
 ///     };
 ///     INSTANTIATE_TYPED_TEST_SUITE_P(mine, registrar_suite, rig);
 #pragma once
 
+#include "support/fixtures/interface.hpp"
 #include "support/host/process_limits.hpp"
 #include "support/host/test_pages.hpp"
-
-#include <pinfold/cache.hpp>
 
 #include <gtest/gtest.h>
 
@@ -41,6 +41,14 @@ class registrar_suite : public ::testing::Test {
 
   /// The bytes that the kernel counts for the registrar now; 0 where the kernel does not count them.
   static std::size_t counted() { return Rig::counted == nullptr ? 0 : counted_by_kernel(Rig::counted); }
+
+  static auto interface_of_rig() {
+    if constexpr (requires { typename Rig::interface; })
+      return typename Rig::interface{};
+    else
+      return through_cpp{};
+  }
+  using cache_type = typename decltype(interface_of_rig())::template cache<registrar_type>;
 
   static constexpr bool overlaps() {
     if constexpr (requires { Rig::overlaps; }) return Rig::overlaps;
@@ -102,7 +110,7 @@ TYPED_TEST_P(registrar_suite, works_on_many_threads) {
 }
 
 TYPED_TEST_P(registrar_suite, R20_R21_cache_hits_inside_a_registration) {
-  cache cache(this->rig.make(), this->keeping());
+  typename TestFixture::cache_type cache(this->rig.make(), this->keeping());
   auto outer = cache.acquire(this->memory.at(1), 3 * this->page);
   ASSERT_TRUE(outer) << describe(outer.error());
   auto inner = cache.acquire(this->memory.at(2), this->page);
@@ -118,7 +126,7 @@ TYPED_TEST_P(registrar_suite, R20_R21_cache_hits_inside_a_registration) {
 
 TYPED_TEST_P(registrar_suite, R21_the_kernel_counts_one_registration_and_none_after_flush) {
   if (TypeParam::counted == nullptr) GTEST_SKIP() << "the kernel does not count for this registrar";
-  cache cache(this->rig.make(), this->keeping());
+  typename TestFixture::cache_type cache(this->rig.make(), this->keeping());
   const auto start = this->counted();
   auto outer = cache.acquire(this->memory.at(1), 3 * this->page);
   ASSERT_TRUE(outer) << describe(outer.error());
@@ -189,7 +197,7 @@ TYPED_TEST_P(registrar_suite, moved_from_registrar_does_not_crash) {
 }
 
 TYPED_TEST_P(registrar_suite, R12_evicts_under_a_budget) {
-  cache cache(this->rig.make(), this->keeping({.max_count = 4}));
+  typename TestFixture::cache_type cache(this->rig.make(), this->keeping({.max_count = 4}));
   for (std::size_t i = 0; i < 40; i += 2) ASSERT_TRUE(cache.acquire(this->memory.at(i), this->page));
   const auto now = cache.statistics();
   EXPECT_EQ(now.open, 4U);
@@ -197,7 +205,7 @@ TYPED_TEST_P(registrar_suite, R12_evicts_under_a_budget) {
 }
 
 TYPED_TEST_P(registrar_suite, R26_registers_batches_through_a_cache) {
-  cache cache(this->rig.make(), this->keeping());
+  typename TestFixture::cache_type cache(this->rig.make(), this->keeping());
   std::vector<range> ranges;
   for (std::size_t i = 0; i < 60; i += 2) ranges.push_back(this->memory.pages(i, 1));
   auto batch = cache.acquire_batch(ranges, local_access, {.workers = 2});
@@ -213,7 +221,7 @@ TYPED_TEST_P(registrar_suite, R25_limits_are_consistent_and_enforced) {
   EXPECT_EQ(limits.granularity & (limits.granularity - 1), 0U);
   EXPECT_TRUE(contains_all(limits.supported, local_access));
   if (limits.max_bytes == SIZE_MAX) return;
-  cache cache(this->rig.make(), this->keeping());
+  typename TestFixture::cache_type cache(this->rig.make(), this->keeping());
   EXPECT_EQ(cache.acquire(this->memory.at(0), limits.max_bytes + 1).error().code, errc::too_large);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "conformance/registrar_suite.hpp"
+#include "support/doubles/through_c.hpp"
 
 #include <pinfold/registrars/mlock.hpp>
 #include <pinfold/registrars/null.hpp>
@@ -31,7 +32,14 @@ struct trace_rig {
   }
 };
 
-using rigs = ::testing::Types<null_rig, mlock_rig, trace_rig>;
+struct c_null_rig : null_rig {
+  using interface = through_c;
+};
+struct c_mlock_rig : mlock_rig {
+  using interface = through_c;
+};
+
+using rigs = ::testing::Types<null_rig, mlock_rig, trace_rig, c_null_rig, c_mlock_rig>;
 INSTANTIATE_TYPED_TEST_SUITE_P(simple, registrar_suite, rigs);
 
 }  // namespace

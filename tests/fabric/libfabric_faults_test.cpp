@@ -4,7 +4,7 @@
 #include "fabric/fake_domain.hpp"
 #include "fabric/node.hpp"
 #include "fabric/watched_domain.hpp"
-#include "support/doubles/c_cache.hpp"
+#include "support/doubles/through_c.hpp"
 #include "support/fixtures/local_faults.hpp"
 
 #include <string_view>

@@ -2,7 +2,9 @@
 // Every driver call of a long scenario fails once, in every way, over real memfd mappings: nothing leaks, the counters
 // add up, and the next call works (R7, R10, R41, R43).
 #include "support/doubles/faulty_importer.hpp"
+#include "support/doubles/through_c.hpp"
 #include "support/fixtures/cache_checks.hpp"
+#include "support/fixtures/interface.hpp"
 
 #include <pinfold/importers/memfd.hpp>
 
@@ -13,7 +15,6 @@ namespace pinfold::testing {
 namespace {
 
 using faulty = faulty_importer<memfd_importer>;
-using cache_type = import_cache<faulty>;
 
 /// An exporter in this process, whose buffers carry their own serial.
 class exporter {
@@ -38,14 +39,16 @@ class exporter {
   std::vector<memfd_buffer> buffers_;
 };
 
-void use(cache_type& cache, const memfd_handle& handle) {
+template <class Cache>
+void use(Cache& cache, const memfd_handle& handle) {
   auto lease = cache.acquire({1}, handle, handle.base, handle.size);
   if (!lease) return;  // the fault struck this call, or an earlier one whose effect is in the way
   EXPECT_EQ(serial_at(lease->data()), handle.serial);
 }
 
 /// Performs hits, misses, evictions, a replaced handle, a conflict, an invalidation, a dropped peer and a flush.
-void scenario(cache_type& cache, exporter& source) {
+template <class Cache>
+void scenario(Cache& cache, exporter& source) {
   std::vector<memfd_handle> handles;
   for (int i = 0; i < 5; ++i) handles.push_back(source.add(0x4000));
   for (int round = 0; round < 2; ++round)
@@ -64,12 +67,13 @@ void scenario(cache_type& cache, exporter& source) {
 }
 
 /// Runs the scenario with one call failing; returns how many driver calls it made.
+template <class Cache>
 std::size_t run_with(std::size_t failing, const error& with, const cache_options& options) {
   exporter source;
   auto plan = std::make_shared<fault_plan>();
   plan->failing = failing;
   plan->with = with;
-  cache_type cache(faulty(memfd_importer{}, plan), options);
+  Cache cache(faulty(memfd_importer{}, plan), options);
   scenario(cache, source);
   const auto calls = plan->calls.load();
 
@@ -88,7 +92,13 @@ std::size_t run_with(std::size_t failing, const error& with, const cache_options
   return calls;
 }
 
-TEST(fault_injection, R10_R41_any_single_fault_leaks_nothing) {
+template <class Interface>
+class fault_injection : public ::testing::Test {};
+using interfaces = ::testing::Types<through_cpp, through_c>;
+TYPED_TEST_SUITE(fault_injection, interfaces);
+
+TYPED_TEST(fault_injection, R10_R41_any_single_fault_leaks_nothing) {
+  const auto run = run_with<typename TypeParam::template import_cache<faulty>>;
   const error faults[] = {{errc::driver_error, native_kind::posix, 5, "injected: permanent"},
                           {errc::out_of_resources, native_kind::posix, 12, "injected: out of resources"},
                           {errc::already_mapped, native_kind::posix, 16, "injected: already mapped"},
@@ -96,13 +106,13 @@ TEST(fault_injection, R10_R41_any_single_fault_leaks_nothing) {
   for (const bool retain : {true, false})
     for (const auto closes : {close_policy::immediate, close_policy::deferred}) {
       const cache_options options{.retain = retain, .max_count = 4, .closes = closes};
-      const auto calls = run_with(SIZE_MAX, faults[0], options);
+      const auto calls = run(SIZE_MAX, faults[0], options);
       ASSERT_GT(calls, 15U) << "the scenario must reach the driver";
       for (const auto& with : faults)
         for (std::size_t call = 0; call < calls; ++call) {
           SCOPED_TRACE(::testing::Message() << with.message << ", call " << call << ", retain " << retain);
-          run_with(call, with, options);
-          if (HasFailure()) return;
+          run(call, with, options);
+          if (this->HasFailure()) return;
         }
     }
 }

@@ -63,7 +63,8 @@ class gpu_world {
   static bool shows(const fake_handle& of, std::size_t offset, const void* data) {
     return *static_cast<const std::byte*>(data) == pattern_byte(static_cast<std::uint32_t>(of.serial), offset);
   }
-  static void check(cuda_cache& cache) {
+  template <class Cache>
+  static void check(Cache& cache) {
     const auto open = cache.statistics().open;
     const auto driver = gpu().counters();
     RC_ASSERT(open == cache.backend().held());

@@ -3,6 +3,7 @@
 #include "model/agreement.hpp"
 #include "model/import_model.hpp"
 #include "support/doubles/fake_importer.hpp"
+#include "support/doubles/through_c.hpp"
 
 namespace pinfold::testing {
 namespace {
@@ -41,7 +42,8 @@ struct fake_peers {
   void fail_opens(int count, errc failure) { failing_opens = count, open_failure = failure; }
   void fail_closes(int count) { failing_closes = count; }
   static bool shows(const fake_handle& of, std::size_t, const void* data) { return serial_at(data) == of.serial; }
-  void check(const import_cache<fake_importer>& cache) const {
+  template <class Cache>
+  void check(const Cache& cache) const {
     RC_ASSERT(cache.statistics().open == open_count());
     RC_ASSERT(world->misuses == 0U);
   }
@@ -55,6 +57,13 @@ struct fake_peers {
 
 TEST(import_cache_model, agrees_with_the_oracle_after_every_step) {
   expect_agreement<import_model>(model_steps(), [] { return fake_peers(); });
+}
+
+template <class World>
+using c_model = import_model<World, through_c>;
+
+TEST(c_import_cache_model, agrees_with_the_oracle_after_every_step) {
+  expect_agreement<c_model>(model_steps(), [] { return fake_peers(); });
 }
 
 }  // namespace

@@ -13,15 +13,14 @@
 ///       static constexpr errc lasting_failure;              // of an open, which no room helps
 ///       void fail_opens(int count, errc), fail_closes(int count);
 ///       bool shows(const fake_handle&, std::size_t offset, const void* data);  // whether these are its bytes
-///       void check(import_cache<my_importer>&);  // the driver's counts, after every step
+///       void check(Cache&);  // the driver's counts, after every step
 ///       std::size_t open_count();                // in the driver
 ///     };
 #pragma once
 
 #include "model/cache_model.hpp"
 #include "model/import_oracle.hpp"
-
-#include <pinfold/import_cache.hpp>
+#include "support/fixtures/interface.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -34,12 +33,12 @@ struct region {
   range memory;
 };
 
-template <class World>
-using import_cache_of = import_cache<decltype(std::declval<World&>().importer())>;
+template <class World, class Interface>
+using import_cache_of = typename Interface::template import_cache<decltype(std::declval<World&>().importer())>;
 
-template <class World>
-class import_model : cache_model<import_cache_of<World>, import_oracle> {
-  using base = cache_model<import_cache_of<World>, import_oracle>;
+template <class World, class Interface = through_cpp>
+class import_model : cache_model<import_cache_of<World, Interface>, import_oracle> {
+  using base = cache_model<import_cache_of<World, Interface>, import_oracle>;
   using base::cache_, base::oracle_, base::leases_, base::same;
 
  public:

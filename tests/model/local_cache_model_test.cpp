@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Random histories of a cache of local memory over a device that pretends: R20-R24, R27, R28, R41, R43, R49.
 #include "model/local_model.hpp"
-#include "support/doubles/c_cache.hpp"
 #include "support/doubles/fake_registrar.hpp"
+#include "support/doubles/through_c.hpp"
 
 #include <cstdint>
 #include <memory>
