@@ -271,7 +271,8 @@ typedef struct pinfold_cuda_host_registration {
   uint64_t device_address; /**< of the first registered byte, as GPU kernels see it */
   uint64_t number;         /**< of this registration, never reused */
 } pinfold_cuda_host_registration;
-/** Makes a cache that registers host memory with the CUDA driver, in the primary context of a device. */
+/** Makes a cache that registers host memory with the CUDA driver, in the primary context of a device. The driver is
+ *  called by the first acquire. */
 PINFOLD_API int pinfold_create_cuda_host(int device, const pinfold_options *options, pinfold_cache **cache);
 
 enum {
@@ -281,7 +282,8 @@ enum {
 };
 /** Makes a cache that imports the memory of memfd exporters. `flags`: PINFOLD_MEMFD_ bits. */
 PINFOLD_API int pinfold_create_memfd(uint32_t flags, const pinfold_options *options, pinfold_cache **cache);
-/** Makes a cache that imports GPU memory of CUDA exporters, mapped on the device. */
+/** Makes a cache that imports GPU memory of CUDA exporters, mapped on the device. The driver is called by the first
+ *  import. */
 PINFOLD_API int pinfold_create_cuda_ipc(int device, const pinfold_options *options, pinfold_cache **cache);
 
 /**

@@ -22,6 +22,11 @@ static_assert(same_layout<pinfold_io_uring_registration, pinfold::io_uring_regis
 
 constexpr std::uint32_t memfd_flags = PINFOLD_MEMFD_READ_WRITE | PINFOLD_MEMFD_UNSEALED | PINFOLD_MEMFD_POPULATE;
 
+int refuse_device(pinfold_cache** cache) noexcept {
+  if (cache != nullptr) *cache = nullptr;
+  return pinfold::c::refuse(pinfold::errc::invalid_argument, "the numbers of CUDA devices begin with 0");
+}
+
 }  // namespace
 
 extern "C" {
@@ -39,6 +44,7 @@ int pinfold_create_io_uring(struct io_uring* ring, unsigned slots, const pinfold
 }
 
 int pinfold_create_cuda_host(int device, const pinfold_options* options, pinfold_cache** cache) {
+  if (device < 0) return refuse_device(cache);
   return pinfold::c::create_local(options, cache, [&] {
     return pinfold::result<pinfold::cuda_host_registrar>(pinfold::cuda_host_registrar({.device = device}));
   });
@@ -58,6 +64,7 @@ int pinfold_create_memfd(uint32_t flags, const pinfold_options* options, pinfold
 }
 
 int pinfold_create_cuda_ipc(int device, const pinfold_options* options, pinfold_cache** cache) {
+  if (device < 0) return refuse_device(cache);
   return pinfold::c::create_import(options, cache, [&] { return pinfold::cuda_ipc_importer({.device = device}); });
 }
 

@@ -75,6 +75,9 @@ TEST(c_bad_input, null_is_refused_everywhere) {
   EXPECT_EQ(pinfold_cuda_exporter_create(nullptr), PINFOLD_E_INVALID_ARGUMENT);
   EXPECT_EQ(pinfold_cuda_share(nullptr, 0, 0, nullptr, 0), PINFOLD_E_INVALID_ARGUMENT);
   pinfold_cuda_exporter_destroy(nullptr);
+  pinfold_cache* cache = nullptr;
+  EXPECT_EQ(pinfold_create_cuda_host(-1, nullptr, &cache), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(pinfold_create_cuda_ipc(-1, nullptr, &cache), PINFOLD_E_INVALID_ARGUMENT);
   EXPECT_GT(pinfold_describe_error(nullptr, nullptr, 0), 0U);
 }
 
