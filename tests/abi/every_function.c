@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Calls every function of pinfold.h, as a program of that release did: constants, sizes and symbol versions are compiled
+   in. A binary of each release is kept in recorded/, and has to run with the libraries of today. */
+#include <pinfold/pinfold.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPECT(condition) \
+  do { \
+    if (!(condition)) { \
+      fprintf(stderr, "every_function.c:%d: %s; last error: %s\n", __LINE__, #condition, pinfold_last_error()->message); \
+      exit(EXIT_FAILURE); \
+    } \
+  } while (0)
+
+enum { page = 4096, pages = 64 };
+
+typedef struct device {
+  int opens, closes, groups, finished, events;
+  void *argument;
+} device;
+
+static int open_local(void *self, const pinfold_open_request *what, pinfold_registration *made, pinfold_error *failure) {
+  device *of = self;
+  EXPECT(what->size >= sizeof *what && what->bytes % page == 0);
+  if (what->bytes > 32 * page) {
+    failure->native_kind = PINFOLD_NATIVE_POSIX;
+    failure->native = 28;
+    failure->message = "the device is full";
+    return PINFOLD_E_DRIVER_ERROR;
+  }
+  ++of->opens;
+  of->argument = what->argument;
+  made->words[3] = (uintptr_t)what->address;
+  return PINFOLD_OK;
+}
+static int close_local(void *self, const pinfold_registration *made, pinfold_error *failure) {
+  (void)failure;
+  EXPECT(made->words[3] != 0);
+  ++((device *)self)->closes;
+  return PINFOLD_OK;
+}
+static void open_many(void *self, const pinfold_open_request *what, size_t count, pinfold_registration *made, int *codes,
+                      pinfold_error *failures) {
+  size_t i;
+  ++((device *)self)->groups;
+  for (i = 0; i < count; ++i) codes[i] = open_local(self, &what[i], &made[i], &failures[i]);
+}
+static void finished(void *self) { ++((device *)self)->finished; }
+static void sink(void *self, const pinfold_event *event) {
+  EXPECT(event->size >= sizeof *event && strcmp(pinfold_event_name(event->kind), "unknown") != 0);
+  ++((device *)self)->events;
+}
+static int count_entry(void *self, const pinfold_entry *entry) {
+  EXPECT(entry->size >= sizeof *entry && entry->bytes > 0 && strcmp(entry->state, "live") == 0);
+  ++*(int *)self;
+  return 0;
+}
+
+static void library_and_errors(void) {
+  char line[200];
+  const pinfold_error made = {PINFOLD_E_DRIVER_ERROR, PINFOLD_NATIVE_POSIX, 12, "a sentence"};
+  EXPECT(pinfold_version() >= PINFOLD_API_VERSION);
+  EXPECT(strcmp(pinfold_error_name(PINFOLD_OK), "ok") == 0);
+  EXPECT(strcmp(pinfold_error_name(PINFOLD_E_CLOSED), "closed") == 0);
+  EXPECT(strcmp(pinfold_error_name(PINFOLD_E_STALE_HANDLE), "stale_handle") == 0);
+  EXPECT(pinfold_describe_error(&made, line, sizeof line) == strlen(line) && strstr(line, "a sentence") != NULL);
+  EXPECT(strcmp(pinfold_event_name(PINFOLD_EVENT_MONITOR_DEGRADED), "unknown") != 0);
+}
+
+static pinfold_options options_of(device *of) {
+  pinfold_options options;
+  EXPECT(pinfold_options_init(&options, sizeof options) == PINFOLD_OK);
+  EXPECT(pinfold_options_from_environment(&options) == PINFOLD_OK);
+  EXPECT(pinfold_options_from_text(&options, "PINFOLD_MAX_COUNT=40\n") == PINFOLD_OK && options.max_count == 40);
+  EXPECT(options.max_bytes == PINFOLD_UNLIMITED);
+  options.monitor = PINFOLD_MONITOR_MANUAL;
+  options.flags |= PINFOLD_STATISTICS_AT_EXIT;
+  options.drain_timeout_ms = 10;
+  options.sink = sink;
+  options.sink_self = of;
+  return options;
+}
+
+static void batches_and_chunks(pinfold_cache *cache, device *of, char *memory) {
+  pinfold_range ranges[2], where;
+  pinfold_lease leases[2];
+  pinfold_batch_options batch = {0};
+  pinfold_chunk_options pieces = {0};
+  pinfold_chunks *chunks = NULL;
+  int i, count = 0;
+  for (i = 0; i < 2; ++i) ranges[i].base = (uintptr_t)memory + (unsigned)i * 4 * page, ranges[i].bytes = page;
+  batch.size = sizeof batch;
+  batch.argument = of;
+  EXPECT(pinfold_acquire_batch(cache, ranges, 2, PINFOLD_LOCAL_WRITE, &batch, leases) == PINFOLD_OK);
+  EXPECT(of->groups > 0 && of->argument == of && leases[1].data == memory + 4 * page);
+  EXPECT(pinfold_release_batch(leases, 2) == PINFOLD_OK);
+  pieces.size = sizeof pieces;
+  pieces.chunk_bytes = 2 * page;
+  EXPECT(pinfold_acquire_chunks(cache, memory, 8 * page, PINFOLD_LOCAL_READ, &pieces, &chunks) == PINFOLD_OK);
+  while (pinfold_next_chunk(chunks, &where, &leases[0]) == PINFOLD_OK) {
+    ++count;
+    EXPECT(where.bytes == 2 * page && pinfold_release(leases[0]) == PINFOLD_OK);
+  }
+  EXPECT(count == 4 && pinfold_last_error()->code == PINFOLD_E_CLOSED && pinfold_end_chunks(chunks) == PINFOLD_OK);
+}
+
+static void leases_of(pinfold_cache *cache, device *of, char *memory) {
+  uint64_t base, bytes;
+  const void *detached;
+  pinfold_lease one, other;
+  pinfold_acquire_options how = {0};
+  one = pinfold_acquire(cache, memory + 100, 100, PINFOLD_LOCAL_READ | PINFOLD_LOCAL_WRITE);
+  EXPECT(one.pin != 0 && one.data == memory + 100 && of->opens == 1);
+  EXPECT(((const pinfold_registration *)pinfold_registration_of(one))->words[3] == (uintptr_t)memory);
+  EXPECT(pinfold_covered(one, &base, &bytes) == PINFOLD_OK && base == (uintptr_t)memory && bytes == page);
+  other = pinfold_find(cache, memory, 10, PINFOLD_LOCAL_READ);
+  EXPECT(other.pin != 0 && pinfold_release(other) == PINFOLD_OK);
+  other = pinfold_share(one);
+  detached = pinfold_detach(other);
+  EXPECT(detached == pinfold_registration_of(one) && pinfold_release_registration(detached) == PINFOLD_OK);
+  pinfold_announce_gone(memory, page);
+  EXPECT(pinfold_find(cache, memory, 10, PINFOLD_LOCAL_READ).pin == 0);
+  EXPECT(pinfold_is_stale(one) == 1 && pinfold_is_closed(one) == 0 && pinfold_release(one) == PINFOLD_OK);
+  how.size = sizeof how;
+  how.flags = PINFOLD_PERSISTENT;
+  how.argument = memory;
+  one = pinfold_acquire_with(cache, memory, page, PINFOLD_LOCAL_READ, &how);
+  EXPECT(one.pin != 0 && of->argument == memory && pinfold_release(one) == PINFOLD_OK);
+  EXPECT(pinfold_flush(cache) == PINFOLD_OK && pinfold_find(cache, memory, 1, PINFOLD_LOCAL_READ).pin != 0);
+  EXPECT(pinfold_quiesce(cache) == PINFOLD_E_IN_USE_CONFLICT); /* the lease that was just found is out */
+}
+
+static void failures_of(pinfold_cache *cache, char *memory) {
+  EXPECT(pinfold_acquire(cache, memory, 0, PINFOLD_LOCAL_READ).pin == 0);
+  EXPECT(pinfold_last_error()->code == PINFOLD_E_INVALID_RANGE);
+  EXPECT(pinfold_acquire(cache, memory, 1, 1U << 30).pin == 0);
+  EXPECT(pinfold_last_error()->code == PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT(pinfold_acquire(cache, memory, 33 * page, PINFOLD_LOCAL_READ).pin == 0);
+  EXPECT(pinfold_last_error()->code == PINFOLD_E_DRIVER_ERROR && pinfold_last_error()->native == 28);
+  EXPECT(pinfold_last_error()->native_kind == PINFOLD_NATIVE_POSIX);
+  EXPECT(strcmp(pinfold_last_error()->message, "the device is full") == 0);
+}
+
+static void local_cache(void) {
+  device of = {0, 0, 0, 0, 0, NULL};
+  char *const buffer = malloc((pages + 1) * page), *memory = buffer;
+  char line[1000];
+  int entries = 0;
+  const pinfold_options options = options_of(&of);
+  pinfold_registrar registrar = {0};
+  pinfold_statistics now = {0};
+  pinfold_cache *cache = NULL;
+  memory += page - (uintptr_t)memory % page;
+  registrar.size = sizeof registrar;
+  registrar.name = "device";
+  registrar.open = open_local;
+  registrar.close = close_local;
+  registrar.open_many = open_many;
+  registrar.finished = finished;
+  EXPECT(pinfold_create(&registrar, &of, &options, &cache) == PINFOLD_OK);
+  EXPECT(pinfold_monitors(cache, line, sizeof line) == strlen(line) && strcmp(line, "manual") == 0);
+  leases_of(cache, &of, memory);
+  failures_of(cache, memory);
+  EXPECT(pinfold_unpersist(cache, memory, page) == PINFOLD_OK);
+  batches_and_chunks(cache, &of, memory + 8 * page);
+  now.size = sizeof now;
+  EXPECT(pinfold_statistics_of(cache, &now) == PINFOLD_OK && now.opens == (uint64_t)of.opens && now.leases_now == 1);
+  EXPECT(pinfold_describe(cache, line, sizeof line) == strlen(line));
+  EXPECT(pinfold_dump(cache, count_entry, &entries) == PINFOLD_OK && (uint64_t)entries == now.entries_now);
+  EXPECT(pinfold_invalidate(cache, memory + 8 * page, page) == PINFOLD_OK && pinfold_progress(cache) == PINFOLD_OK);
+  EXPECT(pinfold_evict(cache, 1) == 1);
+  EXPECT(pinfold_destroy(cache) == PINFOLD_OK); /* although a lease is out */
+  EXPECT(pinfold_flush(cache) == PINFOLD_E_CLOSED);
+  EXPECT(of.finished == 1 && of.opens == of.closes && of.events > 0);
+  free(buffer);
+}
+
+static void built_in_caches(void) {
+  pinfold_cache *cache = NULL;
+  static char memory[page];
+  pinfold_lease lease;
+  EXPECT(pinfold_create_mlock(NULL, &cache) == PINFOLD_OK);
+  lease = pinfold_acquire(cache, memory, sizeof memory, PINFOLD_LOCAL_READ);
+  EXPECT(lease.pin != 0 && pinfold_release(lease) == PINFOLD_OK && pinfold_destroy(cache) == PINFOLD_OK);
+  EXPECT(pinfold_create_io_uring(NULL, 0, NULL, &cache) == PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT(pinfold_create_cuda_host(-1, NULL, &cache) != PINFOLD_OK && cache == NULL);
+  EXPECT(pinfold_create_cuda_ipc(-1, NULL, &cache) != PINFOLD_OK && cache == NULL);
+}
+
+static int check_handle(void *self, const void *handle, uint64_t *base, uint64_t *bytes) {
+  (void)self, (void)handle;
+  *base = 1 << 20, *bytes = page;
+  return PINFOLD_OK;
+}
+static int open_handle(void *self, const pinfold_open_request *what, pinfold_imported *made, pinfold_error *failure) {
+  static char memory[page];
+  (void)failure;
+  EXPECT(what->peer == 7 && memcmp(what->handle, "12345678", 8) == 0);
+  ++((device *)self)->opens;
+  made->base = 1 << 20;
+  made->bytes = page;
+  made->data = memory;
+  return PINFOLD_OK;
+}
+static int close_handle(void *self, const pinfold_registration *made, pinfold_error *failure) {
+  (void)made, (void)failure;
+  ++((device *)self)->closes;
+  return PINFOLD_OK;
+}
+
+static void import_cache(void) {
+  device of = {0, 0, 0, 0, 0, NULL};
+  pinfold_importer importer = {0};
+  pinfold_cache *cache = NULL;
+  pinfold_lease lease;
+  importer.size = sizeof importer;
+  importer.name = "peer";
+  importer.handle_bytes = 8;
+  importer.check = check_handle;
+  importer.open = open_handle;
+  importer.close = close_handle;
+  EXPECT(pinfold_create_import(&importer, &of, NULL, &cache) == PINFOLD_OK && pinfold_handle_bytes(cache) == 8);
+  lease = pinfold_import(cache, 7, "12345678", 8, 1 << 20, page);
+  EXPECT(lease.pin != 0 && pinfold_release(lease) == PINFOLD_OK);
+  lease = pinfold_find_import(cache, 7, "12345678", 8, (1 << 20) + 8, 8);
+  EXPECT(lease.pin != 0 && pinfold_release(lease) == PINFOLD_OK && of.opens == 1);
+  EXPECT(pinfold_invalidate_peer(cache, 7, 1 << 20, page) == PINFOLD_OK);
+  lease = pinfold_import_with(cache, 7, "12345678", 8, 1 << 20, page, NULL);
+  EXPECT(lease.pin != 0 && pinfold_release(lease) == PINFOLD_OK && of.opens == 2);
+  EXPECT(pinfold_drop_peer(cache, 7) == PINFOLD_OK && of.closes == 2 && pinfold_destroy(cache) == PINFOLD_OK);
+}
+
+static void exporters(void) {
+  char handle[PINFOLD_MEMFD_HANDLE_BYTES];
+  pinfold_memfd_exporter *exporter = NULL;
+  pinfold_memfd_buffer *buffer = NULL;
+  pinfold_cuda_exporter *gpu = NULL;
+  pinfold_cache *cache = NULL;
+  pinfold_lease lease;
+  EXPECT(pinfold_memfd_exporter_create(0, &exporter) == PINFOLD_OK);
+  EXPECT(pinfold_memfd_allocate(exporter, 100, &buffer) == PINFOLD_OK && pinfold_memfd_size(buffer) == page);
+  EXPECT(pinfold_memfd_handle(buffer, handle, sizeof handle) == PINFOLD_OK);
+  strcpy(pinfold_memfd_data(buffer), "shared");
+  EXPECT(pinfold_create_memfd(0, NULL, &cache) == PINFOLD_OK && pinfold_handle_bytes(cache) == sizeof handle);
+  lease = pinfold_import(cache, 1, handle, sizeof handle, (uintptr_t)pinfold_memfd_data(buffer), 7);
+  EXPECT(lease.pin != 0 && strcmp(lease.data, "shared") == 0 && pinfold_release(lease) == PINFOLD_OK);
+  EXPECT(pinfold_destroy(cache) == PINFOLD_OK);
+  pinfold_memfd_free(buffer);
+  pinfold_memfd_exporter_destroy(exporter);
+  if (pinfold_cuda_exporter_create(&gpu) == PINFOLD_OK)
+    EXPECT(pinfold_cuda_share(gpu, 0, 1, handle, PINFOLD_CUDA_HANDLE_BYTES) != PINFOLD_OK);
+  pinfold_cuda_exporter_destroy(gpu);
+}
+
+int main(void) {
+  library_and_errors();
+  local_cache();
+  built_in_caches();
+  import_cache();
+  exporters();
+  printf("every function of pinfold.h works\n");
+  return EXIT_SUCCESS;
+}
