@@ -43,7 +43,7 @@ PINFOLD_API uint32_t pinfold_version(void);
 
 /* ---- Errors ---- */
 
-enum {
+enum pinfold_error_code {
   PINFOLD_OK = 0,
   PINFOLD_E_INVALID_RANGE = -1,      /**< empty, wraps around, or reaches outside the memory of its handle */
   PINFOLD_E_INVALID_HANDLE = -2,     /**< not a handle of this importer, or damaged */
@@ -64,7 +64,7 @@ enum {
 };
 
 /** The origin of a native code. */
-enum {
+enum pinfold_native_kind {
   PINFOLD_NATIVE_NONE = 0,
   PINFOLD_NATIVE_POSIX = 1,    /**< an errno value */
   PINFOLD_NATIVE_CUDA = 2,     /**< a CUresult */
@@ -98,7 +98,7 @@ PINFOLD_API size_t pinfold_describe_error(const pinfold_error *failure, char *te
 #define PINFOLD_UNLIMITED SIZE_MAX
 
 /** Access, combined with `|`. */
-enum {
+enum pinfold_access {
   PINFOLD_LOCAL_READ = 1,    /**< the device reads the memory on behalf of this process */
   PINFOLD_LOCAL_WRITE = 2,   /**< the device writes the memory on behalf of this process */
   PINFOLD_REMOTE_READ = 4,   /**< peers read it */
@@ -107,7 +107,7 @@ enum {
 };
 
 /** Monitors that tell a cache that memory of this process is gone; combined with `|`. See docs/monitors.md. */
-enum {
+enum pinfold_monitor {
   PINFOLD_MONITOR_AUTOMATIC = 0, /**< hooks and userfaultfd, those that prove themselves here */
   PINFOLD_MONITOR_MANUAL = 1,    /**< the application calls pinfold_invalidate or pinfold_announce_gone */
   PINFOLD_MONITOR_HOOKS = 2,
@@ -117,14 +117,14 @@ enum {
 };
 
 /** What an acquire does when the budget is used up and no entry is idle. */
-enum {
+enum pinfold_when_full {
   PINFOLD_FULL_FAIL = 0,  /**< fails with PINFOLD_E_OVER_BUDGET at once */
   PINFOLD_FULL_WAIT = 1,  /**< waits for room, at most `full_timeout_ms` */
   PINFOLD_FULL_BYPASS = 2 /**< registers outside the budget, until the last release */
 };
 
 /** Flags of a cache. */
-enum {
+enum pinfold_cache_flags {
   PINFOLD_NO_RETAIN = 1,           /**< close each registration with its last release */
   PINFOLD_STRICT = 2,              /**< with userfaultfd: also for addresses that another thread unmapped */
   PINFOLD_ALLOCATOR_HINTS = 4,     /**< make malloc return less memory to the system */
@@ -275,7 +275,7 @@ typedef struct pinfold_cuda_host_registration {
  *  called by the first acquire. */
 PINFOLD_API int pinfold_create_cuda_host(int device, const pinfold_options *options, pinfold_cache **cache);
 
-enum {
+enum pinfold_memfd_import_flags {
   PINFOLD_MEMFD_READ_WRITE = 1, /**< map for writing too */
   PINFOLD_MEMFD_UNSEALED = 2,   /**< also open memory that a peer could truncate */
   PINFOLD_MEMFD_POPULATE = 4    /**< fault in all pages at the open */
@@ -304,7 +304,7 @@ typedef struct pinfold_lease {
   void *data; /**< the local address of the acquired memory */
 } pinfold_lease;
 
-enum {
+enum pinfold_acquire_flags {
   PINFOLD_PERSISTENT = 1, /**< neither evicted nor flushed until pinfold_unpersist or an invalidation */
   PINFOLD_BYPASS = 2,     /**< register for this lease only: not looked up, not kept, outside the budget */
   PINFOLD_FILE = 4        /**< `file` is the descriptor of the file that is mapped there */
@@ -475,7 +475,7 @@ PINFOLD_API int pinfold_dump(const pinfold_cache *cache, int (*each)(void *self,
                              void *self);
 
 /** The kind of an event; `pinfold_event_name` has the text. The C++ header events.hpp explains each. */
-enum {
+enum pinfold_event_kind {
   PINFOLD_EVENT_EVICTED = 0,
   PINFOLD_EVENT_REPLACED = 1,
   PINFOLD_EVENT_CONFLICT = 2,
@@ -489,7 +489,7 @@ enum {
   PINFOLD_EVENT_NOT_KEPT = 10,
   PINFOLD_EVENT_MONITOR_DEGRADED = 11
 };
-enum { PINFOLD_DEBUG = 0, PINFOLD_INFO = 1, PINFOLD_WARNING = 2, PINFOLD_FAILURE = 3 };
+enum pinfold_severity { PINFOLD_DEBUG = 0, PINFOLD_INFO = 1, PINFOLD_WARNING = 2, PINFOLD_FAILURE = 3 };
 
 /** An event that a cache reports. Valid during the call of the sink. */
 typedef struct pinfold_event {
@@ -518,7 +518,7 @@ PINFOLD_API const char *pinfold_event_name(int kind);
 typedef struct pinfold_memfd_exporter pinfold_memfd_exporter;
 /** One exported buffer. */
 typedef struct pinfold_memfd_buffer pinfold_memfd_buffer;
-enum {
+enum pinfold_memfd_export_flags {
   PINFOLD_MEMFD_PEERS_WRITE = 1, /**< importers may map the buffers for writing */
   PINFOLD_MEMFD_SERVE = 2        /**< hand descriptors to peers over a Unix socket: no right to ptrace is needed */
 };

@@ -16,7 +16,7 @@ struct ibv_mr;
 struct ibv_pd;
 
 /** How regions are paged. */
-enum {
+enum pinfold_verbs_paging {
   PINFOLD_VERBS_PINNED = 0,    /**< every registration pins its pages */
   PINFOLD_VERBS_ON_DEMAND = 1, /**< each registration is a region without pinned pages, which is never stale */
   PINFOLD_VERBS_IMPLICIT = 2   /**< one region for the whole address space, local access only */
