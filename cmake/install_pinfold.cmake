@@ -4,7 +4,7 @@ include(CMakePackageConfigHelpers)
 
 # One target for everything that has files to install. Installing fails before it writes anything if a part is not
 # built.
-set(installed pinfold)
+set(installed pinfold pinfold_static)
 foreach(target pinfold_tool pinfold_rma pinfold_rma_mpi pinfold_verbs pinfold_verbs_facts pinfold_libfabric
                pinfold_libfabric_facts)
   if(TARGET ${target})
@@ -22,9 +22,10 @@ endforeach()
 
 set(package_directory ${CMAKE_INSTALL_LIBDIR}/cmake/pinfold)
 install(
-  TARGETS pinfold
+  TARGETS pinfold pinfold_static
   EXPORT pinfoldTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
   FILE_SET HEADERS
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
 )

@@ -3,7 +3,7 @@
 #
 # Compiles the programs of the bpf monitor for the kernel and adds them to the target, if there are clang, libbpf and an
 # x86-64 machine. Elsewhere that monitor only serves programs that find a server. Adds a line to the table of the
-# build's contents.
+# build's contents, and sets PINFOLD_HAS_KERNEL_PROGRAMS.
 set(PINFOLD_WITH_BPF AUTO CACHE STRING "Build the kernel programs of the bpf monitor: ON, OFF, or AUTO where possible")
 set_property(CACHE PINFOLD_WITH_BPF PROPERTY STRINGS AUTO ON OFF)
 
@@ -66,4 +66,5 @@ function(add_kernel_programs target)
     PROPERTIES OBJECT_DEPENDS ${object} COMPILE_DEFINITIONS "PINFOLD_WITH_BPF=1;PINFOLD_BPF_OBJECT=\"${object}\""
   )
   target_link_libraries(${target} PUBLIC PkgConfig::libbpf)
+  set(PINFOLD_HAS_KERNEL_PROGRAMS ON PARENT_SCOPE)
 endfunction()
