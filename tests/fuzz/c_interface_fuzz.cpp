@@ -99,13 +99,17 @@ class calls {
   }
 
  private:
+  // In few places of the address space: each 4 GiB that were ever registered have counters, which stay.
   const void* address() {
-    return reinterpret_cast<const void*>(data_.ConsumeBool() ? data_.ConsumeIntegralInRange<std::uintptr_t>(0, 9) << 12U
-                                                             : data_.ConsumeIntegral<std::uintptr_t>());
+    if (data_.ConsumeBool())
+      return reinterpret_cast<const void*>(data_.ConsumeIntegralInRange<std::uintptr_t>(0, 9) << 12U);
+    const auto place = data_.PickValueInArray<std::uintptr_t>({0, 0x7fffULL << 32U, 0x8000ULL << 32U, ~0ULL << 32U});
+    return reinterpret_cast<const void*>(place + data_.ConsumeIntegral<std::uint32_t>());
   }
   std::size_t bytes() {
-    return data_.ConsumeBool() ? data_.ConsumeIntegralInRange<std::size_t>(0, 20000)
-                               : data_.ConsumeIntegral<std::size_t>();
+    if (data_.ConsumeBool()) return data_.ConsumeIntegralInRange<std::size_t>(0, 20000);
+    return data_.PickValueInArray<std::size_t>({1ULL << 32U, 1ULL << 47U, SIZE_MAX - 9999}) +
+           data_.ConsumeIntegralInRange<std::size_t>(0, 9999);
   }
   std::uint32_t access() { return data_.ConsumeIntegralInRange<std::uint32_t>(0, 33); }
 
