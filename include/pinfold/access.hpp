@@ -17,9 +17,11 @@ enum class access_flags : std::uint8_t {
   remote_atomic = 16,  ///< peers do atomic operations on it
 };
 
+/// Returns the access that is in either.
 [[nodiscard]] constexpr access_flags operator|(access_flags a, access_flags b) noexcept {
   return static_cast<access_flags>(static_cast<std::uint8_t>(a) | static_cast<std::uint8_t>(b));
 }
+/// Returns the access that is in both.
 [[nodiscard]] constexpr access_flags operator&(access_flags a, access_flags b) noexcept {
   return static_cast<access_flags>(static_cast<std::uint8_t>(a) & static_cast<std::uint8_t>(b));
 }

@@ -14,6 +14,7 @@
 
 namespace pinfold {
 
+/// Options of one batch.
 struct batch_options {
   /// Threads that register, the caller's included. The cache starts them for each batch that has something to register;
   /// for few ranges, one thread is faster.
@@ -54,6 +55,7 @@ class [[nodiscard]] batch_lease {
   std::vector<std::uint32_t> member_;
 };
 
+/// Options of one stream of chunks.
 struct chunk_options {
   std::size_t chunk_bytes = std::size_t{2} << 20U;  ///< largest piece, in bytes; pieces end at page boundaries
   unsigned depth = 4;                               ///< pieces registered ahead of the reader
@@ -65,9 +67,10 @@ struct chunk_options {
 template <registrar R>
 class [[nodiscard]] chunk_stream {
  public:
+  /// One piece.
   struct chunk {
-    range where;
-    lease<R> held;
+    range where;    ///< the piece
+    lease<R> held;  ///< its lease
   };
 
   /// Returns the number of pieces in all.

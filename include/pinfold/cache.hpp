@@ -76,7 +76,7 @@ inline constexpr access_flags default_access =
 template <registrar R>
 class cache : public cache_base<R> {
  public:
-  using lease = pinfold::lease<R>;
+  using lease = pinfold::lease<R>;  ///< what `acquire` returns
 
   /// Takes over the registrar. Throws only `std::bad_alloc`, or `std::system_error` when the reaper's thread cannot
   /// start.

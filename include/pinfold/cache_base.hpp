@@ -72,6 +72,7 @@ class cache_base {
 
   /// Returns the engine; null if the cache was moved from.
   [[nodiscard]] detail::engine* inside() const noexcept { return engine_.get(); }
+  /// Returns what the inline hit reads.
   [[nodiscard]] const detail::hit_view& hits() const noexcept { return *hits_; }
 
  private:

@@ -47,6 +47,7 @@ class cache_set {
   /// Numbers the members from 0, in this order. No pointer may be null. Throws only `std::bad_alloc`.
   explicit cache_set(std::span<cache<R>* const> members) : members_(members.begin(), members.end()) {}
 
+  /// Returns the number of members.
   [[nodiscard]] std::size_t size() const noexcept { return members_.size(); }
   /// Returns member `number`, which must be below `size()`.
   [[nodiscard]] cache<R>& operator[](std::size_t number) const noexcept { return *members_[number]; }
@@ -76,6 +77,7 @@ class cache_set {
     if (any_write(need)) return detail::write_to_const();
     return acquire(const_cast<void*>(address), bytes, need, chosen);
   }
+  /// As above, from every member.
   [[nodiscard]] result<set_lease<R>> acquire(const void* address, std::size_t bytes,
                                              access_flags need = access_flags::local_read) noexcept {
     if (any_write(need)) return detail::write_to_const();

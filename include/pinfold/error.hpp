@@ -41,11 +41,12 @@ enum class native_kind : std::uint8_t {
 
 /// One failure. Trivially copyable. Several threads may read and copy one object.
 struct error {
-  errc code = errc::driver_error;
-  native_kind kind = native_kind::none;
-  std::int32_t native = 0;   ///< the driver's own code, 0 where no driver was involved
-  const char* message = "";  ///< static text, never null, never freed
+  errc code = errc::driver_error;        ///< what failed
+  native_kind kind = native_kind::none;  ///< the origin of `native`
+  std::int32_t native = 0;               ///< the driver's own code, 0 where no driver was involved
+  const char* message = "";              ///< static text, never null, never freed
 
+  /// Returns whether the failure has this code.
   friend constexpr bool operator==(const error& failure, errc wanted) noexcept { return failure.code == wanted; }
 };
 

@@ -31,16 +31,16 @@ enum class event_kind : std::uint8_t {
                      ///< invalidated all it kept, and keeps nothing while one of its monitors does not work
 };
 
-/// The severity of an event.
+/// The severity of an event, from the least on.
 enum class severity : std::uint8_t { debug, info, warning, failure };
 
 /// One event. Valid during the callback only.
 struct event {
-  event_kind kind;
-  severity level;
-  const char* cache = "";  ///< the cache's name from its options
-  peer_id peer{};
-  range where{};
+  event_kind kind;               ///< what happened
+  severity level;                ///< how bad it is
+  const char* cache = "";        ///< the cache's name from its options
+  peer_id peer{};                ///< the exporter of imported memory
+  range where{};                 ///< the memory
   std::uint64_t leases = 0;      ///< leases out on the entry, or on the whole cache
   std::int32_t owner = 0;        ///< kernel thread id that opened the entry, 0 when unknown
   const error* cause = nullptr;  ///< the driver's failure, when there is one

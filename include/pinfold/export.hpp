@@ -3,4 +3,5 @@
 /// Marks symbols that the shared library exports; all others are hidden.
 #pragma once
 
+/// Before a function or a class: the shared library exports it.
 #define PINFOLD_EXPORT __attribute__((visibility("default")))

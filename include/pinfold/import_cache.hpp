@@ -27,8 +27,8 @@ namespace pinfold {
 template <importer I>
 class import_cache : public cache_base<I> {
  public:
-  using handle_type = typename I::handle_type;
-  using lease = import_lease<I>;
+  using handle_type = typename I::handle_type;  ///< names a peer's memory
+  using lease = import_lease<I>;                ///< what `acquire` returns
 
   /// Takes over the importer. Throws only `std::bad_alloc`, or `std::system_error` when the reaper's thread cannot
   /// start.

@@ -20,8 +20,8 @@ struct imported {
   range covered;  ///< the range that was really opened, in the exporter's addresses; contains the range that `check`
                   ///< returned
   void* data;     ///< where `covered.begin` is in this process
-  std::size_t bytes;  ///< bytes that count against the budget, at least `covered.size()`
-  Registration registration;
+  std::size_t bytes;          ///< bytes that count against the budget, at least `covered.size()`
+  Registration registration;  ///< passed to `close`
 };
 
 /// Largest `Registration` that an entry can hold, in bytes.

@@ -15,6 +15,7 @@ namespace pinfold {
 class lease_base {
  public:
   lease_base() noexcept = default;
+  /// Takes over the engine's pin.
   explicit lease_base(const detail::grant& granted) noexcept : pin_(granted.held), data_(granted.data) {}
   lease_base(lease_base&& other) noexcept
       : pin_(std::exchange(other.pin_, 0)), data_(std::exchange(other.data_, nullptr)) {}

@@ -19,7 +19,7 @@ struct fid_mr;
 
 /** The options of the registrar; all 0: those of most domains. */
 typedef struct pinfold_libfabric_options {
-  size_t size;
+  size_t size;                  /**< sizeof the structure */
   struct fid_ep *endpoint;      /**< with FI_MR_ENDPOINT: the endpoint that regions are bound to */
   size_t max_bytes;             /**< largest region; 0: any */
   uint32_t accept_second_cache; /**< not 0: accept a provider that keeps registrations of its own */

@@ -38,6 +38,7 @@ enum class monitor_choice : std::uint8_t {
   bpf = 8,          ///< programs in the kernel; needs privileges, or a helper process that has them
   none = 128,       ///< no monitor: the cache keeps nothing
 };
+/// Returns the monitors that are in either.
 [[nodiscard]] constexpr monitor_choice operator|(monitor_choice a, monitor_choice b) noexcept {
   return static_cast<monitor_choice>(static_cast<std::uint8_t>(a) | static_cast<std::uint8_t>(b));
 }
@@ -56,7 +57,7 @@ struct cache_options {
 
   std::size_t max_bytes = unlimited;  ///< most bytes registered at any time (R12)
   std::size_t max_count = unlimited;  ///< most registrations open at any time (R12)
-  when_full full = when_full::fail;
+  when_full full = when_full::fail;   ///< what an acquire does without room
 
   // Staleness, for caches of local memory
 
@@ -70,7 +71,7 @@ struct cache_options {
 
   // Closing
 
-  close_policy closes = close_policy::immediate;
+  close_policy closes = close_policy::immediate;  ///< the thread that closes
   bool reaper = false;  ///< run a thread that does the deferred closes, deregisters within 100 ms local memory that
                         ///< went away (R60), and closes imports that are idle for `idle_timeout`
 

@@ -11,7 +11,7 @@ namespace pinfold {
 /// The caller's id for one exporting process, for example a rank. One id stands for one address space: the same address
 /// under two ids means two different memories. pinfold does not interpret the values.
 struct peer_id {
-  std::uint64_t value = 0;
+  std::uint64_t value = 0;  ///< any number
 
   friend constexpr auto operator<=>(const peer_id&, const peer_id&) noexcept = default;
 };

@@ -33,6 +33,7 @@
 extern "C" {
 #endif
 
+/** Before a function: the library exports it. */
 #define PINFOLD_API __attribute__((visibility("default")))
 
 /** The version of this header: major, minor, patch, in 16, 8 and 8 bits. */
@@ -43,8 +44,9 @@ PINFOLD_API uint32_t pinfold_version(void);
 
 /* ---- Errors ---- */
 
+/** The result of a call. */
 enum pinfold_error_code {
-  PINFOLD_OK = 0,
+  PINFOLD_OK = 0,                    /**< success */
   PINFOLD_E_INVALID_RANGE = -1,      /**< empty, wraps around, or reaches outside the memory of its handle */
   PINFOLD_E_INVALID_HANDLE = -2,     /**< not a handle of this importer, or damaged */
   PINFOLD_E_INVALID_ARGUMENT = -3,   /**< null, an unknown bit, a wrong size, a call that this object does not have */
@@ -65,7 +67,7 @@ enum pinfold_error_code {
 
 /** The origin of a native code. */
 enum pinfold_native_kind {
-  PINFOLD_NATIVE_NONE = 0,
+  PINFOLD_NATIVE_NONE = 0,     /**< there is none */
   PINFOLD_NATIVE_POSIX = 1,    /**< an errno value */
   PINFOLD_NATIVE_CUDA = 2,     /**< a CUresult */
   PINFOLD_NATIVE_LIBFABRIC = 3 /**< a fi_errno, positive */
@@ -77,7 +79,7 @@ typedef struct pinfold_error {
   int code;            /**< a PINFOLD_E_ code */
   int native_kind;     /**< a PINFOLD_NATIVE_ number */
   int native;          /**< the driver's own code; 0 where no driver was involved */
-  const char *message;
+  const char *message; /**< a sentence */
 } pinfold_error;
 
 /** Returns the failure of this thread's last call that failed. Valid until the thread's next failure. */
@@ -108,12 +110,12 @@ enum pinfold_access {
 
 /** Monitors that tell a cache that memory of this process is gone; combined with `|`. See docs/monitors.md. */
 enum pinfold_monitor {
-  PINFOLD_MONITOR_AUTOMATIC = 0, /**< hooks and userfaultfd, those that prove themselves here */
-  PINFOLD_MONITOR_MANUAL = 1,    /**< the application calls pinfold_invalidate or pinfold_announce_gone */
-  PINFOLD_MONITOR_HOOKS = 2,
-  PINFOLD_MONITOR_USERFAULTFD = 4,
-  PINFOLD_MONITOR_BPF = 8,
-  PINFOLD_MONITOR_NONE = 128 /**< no monitor: the cache keeps nothing */
+  PINFOLD_MONITOR_AUTOMATIC = 0,   /**< hooks and userfaultfd, those that prove themselves here */
+  PINFOLD_MONITOR_MANUAL = 1,      /**< the application calls pinfold_invalidate or pinfold_announce_gone */
+  PINFOLD_MONITOR_HOOKS = 2,       /**< patches libc's functions; alone only if no other code unmaps */
+  PINFOLD_MONITOR_USERFAULTFD = 4, /**< the kernel reports each registered range that goes */
+  PINFOLD_MONITOR_BPF = 8,         /**< programs in the kernel; needs privileges, or pinfold-monitord(1) */
+  PINFOLD_MONITOR_NONE = 128       /**< no monitor: the cache keeps nothing */
 };
 
 /** What an acquire does when the budget is used up and no entry is idle. */
@@ -125,22 +127,22 @@ enum pinfold_when_full {
 
 /** Flags of a cache. */
 enum pinfold_cache_flags {
-  PINFOLD_NO_RETAIN = 1,           /**< close each registration with its last release */
-  PINFOLD_STRICT = 2,              /**< with userfaultfd: also for addresses that another thread unmapped */
-  PINFOLD_ALLOCATOR_HINTS = 4,     /**< make malloc return less memory to the system */
-  PINFOLD_PROGRAM_DATA = 8,        /**< keep registrations of programs' and libraries' text and data */
-  PINFOLD_DEFERRED_CLOSES = 16,    /**< close in the next miss, progress, flush, or reaper, not in a release */
-  PINFOLD_REAPER = 32,             /**< run a thread that does the closes that are due */
-  PINFOLD_ENTRY_STATISTICS = 64,   /**< count the hits of each entry exactly */
+  PINFOLD_NO_RETAIN = 1,            /**< close each registration with its last release */
+  PINFOLD_STRICT = 2,               /**< with userfaultfd: also for addresses that another thread unmapped */
+  PINFOLD_ALLOCATOR_HINTS = 4,      /**< make malloc return less memory to the system */
+  PINFOLD_PROGRAM_DATA = 8,         /**< keep registrations of programs' and libraries' text and data */
+  PINFOLD_DEFERRED_CLOSES = 16,     /**< close in the next miss, progress, flush, or reaper, not in a release */
+  PINFOLD_REAPER = 32,              /**< run a thread that does the closes that are due */
+  PINFOLD_ENTRY_STATISTICS = 64,    /**< count the hits of each entry exactly */
   PINFOLD_STATISTICS_AT_EXIT = 128, /**< send a PINFOLD_EVENT_STATISTICS at the end */
-  PINFOLD_TRACE_REQUESTS = 256     /**< send a PINFOLD_EVENT_REQUESTED for every acquire */
+  PINFOLD_TRACE_REQUESTS = 256      /**< send a PINFOLD_EVENT_REQUESTED for every acquire */
 };
 
 struct pinfold_event;
 
 /** Options of a cache, in the meaning of docs/tuning.md. `pinfold_options_init` fills them. */
 typedef struct pinfold_options {
-  size_t size;
+  size_t size;                 /**< sizeof the structure */
   char name[64];               /**< shown in events and statistics; ends with a 0 */
   uint32_t flags;              /**< PINFOLD_NO_RETAIN and the following */
   uint32_t monitor;            /**< PINFOLD_MONITOR_ bits */
@@ -179,18 +181,18 @@ typedef struct pinfold_cache pinfold_cache;
 
 /** What a registrar's or importer's `open` made: keys, a pointer. */
 typedef struct pinfold_registration {
-  uint64_t words[4];
+  uint64_t words[4]; /**< whatever `close` and users of the lease need */
 } pinfold_registration;
 
 /** What a registrar or importer is asked to open. Valid during the call. */
 typedef struct pinfold_open_request {
-  size_t size;
-  void *address;       /**< local memory: the first byte to register, exactly */
-  size_t bytes;        /**< local memory: how many */
-  uint32_t access;     /**< local memory: PINFOLD_LOCAL_READ and the following */
-  uint64_t peer;       /**< imported memory: the exporter */
-  const void *handle;  /**< imported memory: the handle, `handle_bytes` long */
-  void *argument;      /**< of the options of the request that caused the call; may be null */
+  size_t size;        /**< sizeof the structure */
+  void *address;      /**< local memory: the first byte to register, exactly */
+  size_t bytes;       /**< local memory: how many */
+  uint32_t access;    /**< local memory: PINFOLD_LOCAL_READ and the following */
+  uint64_t peer;      /**< imported memory: the exporter */
+  const void *handle; /**< imported memory: the handle, `handle_bytes` long */
+  void *argument;     /**< of the options of the request that caused the call; may be null */
 } pinfold_open_request;
 
 /**
@@ -202,12 +204,14 @@ typedef struct pinfold_open_request {
  * threads, so it must never be freed.
  */
 typedef struct pinfold_registrar {
-  size_t size;
-  const char *name;     /**< copied */
-  size_t granularity;   /**< local access is rounded out to this power of two, at most a page; 0: a page */
-  size_t max_bytes;     /**< largest registration; 0: any */
-  uint32_t access;      /**< all that it can grant; 0: everything */
+  size_t size;        /**< sizeof the structure */
+  const char *name;   /**< copied */
+  size_t granularity; /**< local access is rounded out to this power of two, at most a page; 0: a page */
+  size_t max_bytes;   /**< largest registration; 0: any */
+  uint32_t access;    /**< all that it can grant; 0: everything */
+  /** Registers the memory, exactly, and writes what the driver made. */
   int (*open)(void *self, const pinfold_open_request *what, pinfold_registration *made, pinfold_error *failure);
+  /** Closes what `open` made. */
   int (*close)(void *self, const pinfold_registration *made, pinfold_error *failure);
   /** May be null. Opens `count` ranges, each with its own result in `codes` and `failures`. */
   void (*open_many)(void *self, const pinfold_open_request *what, size_t count, pinfold_registration *made, int *codes,
@@ -220,12 +224,12 @@ typedef struct pinfold_registrar {
 
 /** What an importer made of a handle. */
 typedef struct pinfold_imported {
-  size_t size;
-  uint64_t base;  /**< first address that was opened, in the exporter */
-  uint64_t bytes; /**< how many, at least the allocation that `check` returned */
-  void *data;     /**< where `base` is in this process */
-  uint64_t budget_bytes; /**< what counts against the budget, at least `bytes`; 0: `bytes` */
-  pinfold_registration registration;
+  size_t size;                       /**< sizeof the structure */
+  uint64_t base;                     /**< first address that was opened, in the exporter */
+  uint64_t bytes;                    /**< how many, at least the allocation that `check` returned */
+  void *data;                        /**< where `base` is in this process */
+  uint64_t budget_bytes;             /**< what counts against the budget, at least `bytes`; 0: `bytes` */
+  pinfold_registration registration; /**< passed to `close` */
 } pinfold_imported;
 
 /**
@@ -234,12 +238,15 @@ typedef struct pinfold_imported {
  * handles that the functions get are aligned to 8 bytes.
  */
 typedef struct pinfold_importer {
-  size_t size;
+  size_t size;           /**< sizeof the structure */
   const char *name;      /**< copied */
   size_t handle_bytes;   /**< 1 to 896 */
   int allows_duplicates; /**< whether the driver opens a handle that it already has open */
+  /** Validates a handle and writes the allocation that it names, or returns PINFOLD_E_INVALID_HANDLE. */
   int (*check)(void *self, const void *handle, uint64_t *base, uint64_t *bytes);
+  /** Opens the handle, and writes what was opened. */
   int (*open)(void *self, const pinfold_open_request *what, pinfold_imported *made, pinfold_error *failure);
+  /** Closes what `open` made. */
   int (*close)(void *self, const pinfold_registration *made, pinfold_error *failure);
   void (*finished)(void *self); /**< may be null: the cache does not need `self` any more */
 } pinfold_importer;
@@ -250,7 +257,7 @@ typedef struct pinfold_importer {
  */
 PINFOLD_API int pinfold_create(const pinfold_registrar *registrar, void *self, const pinfold_options *options,
                                pinfold_cache **cache);
-/** Likewise over an importer's table of functions. */
+/** Makes a cache over an importer's table of functions. As pinfold_create. */
 PINFOLD_API int pinfold_create_import(const pinfold_importer *importer, void *self, const pinfold_options *options,
                                       pinfold_cache **cache);
 
@@ -275,6 +282,7 @@ typedef struct pinfold_cuda_host_registration {
  *  called by the first acquire. */
 PINFOLD_API int pinfold_create_cuda_host(int device, const pinfold_options *options, pinfold_cache **cache);
 
+/** Flags of an importer of memory files. */
 enum pinfold_memfd_import_flags {
   PINFOLD_MEMFD_READ_WRITE = 1, /**< map for writing too */
   PINFOLD_MEMFD_UNSEALED = 2,   /**< also open memory that a peer could truncate */
@@ -300,10 +308,11 @@ PINFOLD_API int pinfold_destroy(pinfold_cache *cache);
 
 /** A lease: two words, passed by value. Release it exactly once, whatever copies there are. `pin == 0`: no lease. */
 typedef struct pinfold_lease {
-  uintptr_t pin;
-  void *data; /**< the local address of the acquired memory */
+  uintptr_t pin; /**< 0: no lease */
+  void *data;    /**< the local address of the acquired memory */
 } pinfold_lease;
 
+/** Flags of an acquire. */
 enum pinfold_acquire_flags {
   PINFOLD_PERSISTENT = 1, /**< neither evicted nor flushed until pinfold_unpersist or an invalidation */
   PINFOLD_BYPASS = 2,     /**< register for this lease only: not looked up, not kept, outside the budget */
@@ -312,7 +321,7 @@ enum pinfold_acquire_flags {
 
 /** Options of one acquire. */
 typedef struct pinfold_acquire_options {
-  size_t size;
+  size_t size;    /**< sizeof the structure */
   uint32_t flags; /**< PINFOLD_PERSISTENT and the following */
   int file;       /**< see PINFOLD_FILE */
   void *argument; /**< passed to the registrar's open, if this call opens */
@@ -367,14 +376,15 @@ PINFOLD_API int pinfold_release_registration(const void *registration);
 
 /* ---- Many ranges ---- */
 
+/** A piece of memory. */
 typedef struct pinfold_range {
-  uint64_t base;
-  uint64_t bytes;
+  uint64_t base;  /**< the first address */
+  uint64_t bytes; /**< how many */
 } pinfold_range;
 
 /** Options of one batch. */
 typedef struct pinfold_batch_options {
-  size_t size;
+  size_t size;      /**< sizeof the structure */
   uint32_t workers; /**< threads that register, the caller's included; 0: 4 */
   void *argument;   /**< passed to each open of the registrar */
 } pinfold_batch_options;
@@ -392,7 +402,7 @@ PINFOLD_API int pinfold_release_batch(const pinfold_lease *leases, size_t count)
 typedef struct pinfold_chunks pinfold_chunks;
 /** Options of one stream. */
 typedef struct pinfold_chunk_options {
-  size_t size;
+  size_t size;        /**< sizeof the structure */
   size_t chunk_bytes; /**< largest piece; 0: 2 MiB */
   uint32_t depth;     /**< pieces registered ahead of the reader; 0: 4 */
   uint32_t workers;   /**< threads that register; 0: 1 */
@@ -437,18 +447,50 @@ PINFOLD_API int pinfold_progress(pinfold_cache *cache);
  *  close failed: the cache retries these. */
 PINFOLD_API size_t pinfold_evict(pinfold_cache *cache, size_t count);
 
-/** Counters of a cache; docs/tuning.md explains them. */
+/* ---- Statistics and events ---- */
+
+/** Counters of a cache. Each is right by itself; once no call is in progress they add up: `acquires` = `hits` +
+ *  `misses` + `failed_acquires`, `misses` = the sum of the five that begin with it, `opens` = `closes` + `open`. */
 typedef struct pinfold_statistics {
-  size_t size;
-  uint64_t hits, valid, invalid, misses, evicted, expired, found, find_misses;
-  uint64_t acquires, failed_acquires;
-  uint64_t misses_cold, misses_invalidated, misses_access, misses_extent, misses_evicted;
-  uint64_t opens, closes, failed_opens, failed_closes, conflicts, bypasses;
-  uint64_t unmonitored, file_backed, audits;
-  uint64_t monitor_failures, failed_audits, invalidated_while_leased, sink_failures;
-  uint64_t waited_ns;
-  uint64_t open, bytes_now, entries_now, peak_bytes, peak_entries;
-  uint64_t leases_now, peak_leases, quarantined, bypass_bytes;
+  size_t size;                       /**< sizeof the structure */
+  uint64_t hits;                     /**< acquires that found a registration, open or being opened by another thread */
+  uint64_t valid;                    /**< look-ups that found local memory, or an import with an equal handle */
+  uint64_t invalid;                  /**< look-ups that found an import with another handle: the entry turned stale */
+  uint64_t misses;                   /**< acquires that opened a registration of their own */
+  uint64_t evicted;                  /**< idle entries closed to make room */
+  uint64_t expired;                  /**< imports closed because no lease used them for `idle_timeout_ms` */
+  uint64_t found;                    /**< pinfold_find calls that returned a lease */
+  uint64_t find_misses;              /**< pinfold_find calls that returned none */
+  uint64_t acquires;                 /**< calls of acquire */
+  uint64_t failed_acquires;          /**< of those, the ones that failed */
+  uint64_t misses_cold;              /**< misses on memory that the cache does not remember */
+  uint64_t misses_invalidated;       /**< misses on memory whose registration turned stale */
+  uint64_t misses_access;            /**< misses on memory that is registered with less access */
+  uint64_t misses_extent;            /**< misses that overlap a registration which does not cover them */
+  uint64_t misses_evicted;           /**< misses on memory whose registration was evicted or expired */
+  uint64_t opens;                    /**< successful opens */
+  uint64_t closes;                   /**< successful closes */
+  uint64_t failed_opens;             /**< opens that failed, retried ones included */
+  uint64_t failed_closes;            /**< closes that failed, retried ones included */
+  uint64_t conflicts;                /**< idle entries closed because the driver answered PINFOLD_E_ALREADY_MAPPED */
+  uint64_t bypasses;                 /**< registrations opened outside the budget */
+  uint64_t unmonitored;              /**< registrations for one lease only: the memory is not watched */
+  uint64_t file_backed;              /**< of those, the ones on files that another process could truncate */
+  uint64_t audits;                   /**< comparisons of pages, see `audit_one_in` */
+  uint64_t monitor_failures;         /**< failures of a monitor of this cache */
+  uint64_t failed_audits;            /**< audits that found other pages: no monitor reported a change */
+  uint64_t invalidated_while_leased; /**< entries whose memory went away under a lease */
+  uint64_t sink_failures;            /**< C++ exceptions that the sink threw */
+  uint64_t waited_ns;                /**< time spent waiting for other threads, summed over all callers */
+  uint64_t open;                     /**< registrations open in the driver, quarantined ones included */
+  uint64_t bytes_now;                /**< bytes that count against the budget */
+  uint64_t entries_now;              /**< entries that count against the budget */
+  uint64_t peak_bytes;               /**< highest `bytes_now` */
+  uint64_t peak_entries;             /**< highest `entries_now` */
+  uint64_t leases_now;               /**< leases that are out */
+  uint64_t peak_leases;              /**< highest `leases_now` that any reading has seen */
+  uint64_t quarantined;              /**< entries whose close failed and is still owed */
+  uint64_t bypass_bytes;             /**< bytes registered outside the budget now */
 } pinfold_statistics;
 /** Reads the counters. Waits for no thread. Set `counters->size` first; writes no more than that. */
 PINFOLD_API int pinfold_statistics_of(const pinfold_cache *cache, pinfold_statistics *counters);
@@ -457,55 +499,59 @@ PINFOLD_API size_t pinfold_describe(const pinfold_cache *cache, char *text, size
 
 /** One entry of a cache. Valid during the call of `each`. */
 typedef struct pinfold_entry {
-  size_t size;
-  uint64_t peer;
-  uint64_t base, bytes;  /**< what it covers */
+  size_t size;           /**< sizeof the structure */
+  uint64_t peer;         /**< the exporter of imported memory */
+  uint64_t base;         /**< first address that it covers: of this process, or of the exporter */
+  uint64_t bytes;        /**< how many it covers */
   uint64_t budget_bytes; /**< what it counts against the budget */
   const char *kind;      /**< the registrar's name */
   const char *state;     /**< "live", "opening", ...: docs/protocol.md */
-  uint64_t leases;
-  uint64_t hits;    /**< sampled, unless PINFOLD_ENTRY_STATISTICS */
-  uint64_t age_ns;  /**< time since the open */
-  int32_t owner;    /**< kernel id of the thread that opened it */
-  int32_t bypass;   /**< whether it is outside the budget */
+  uint64_t leases;       /**< leases on it */
+  uint64_t hits;         /**< sampled, unless PINFOLD_ENTRY_STATISTICS */
+  uint64_t age_ns;       /**< time since the open */
+  int32_t owner;         /**< kernel id of the thread that opened it */
+  int32_t bypass;        /**< whether it is outside the budget */
 } pinfold_entry;
 /** Calls `each` for every entry of a copy, without a lock, until it returns something other than 0, which is returned.
  *  `each` is a callback of the cache. */
 PINFOLD_API int pinfold_dump(const pinfold_cache *cache, int (*each)(void *self, const pinfold_entry *entry),
                              void *self);
 
-/** The kind of an event; `pinfold_event_name` has the text. The C++ header events.hpp explains each. */
+/** The kind of an event. pinfold_event_name has the text. */
 enum pinfold_event_kind {
-  PINFOLD_EVENT_EVICTED = 0,
-  PINFOLD_EVENT_REPLACED = 1,
-  PINFOLD_EVENT_CONFLICT = 2,
-  PINFOLD_EVENT_INVALIDATED_WHILE_LEASED = 3,
-  PINFOLD_EVENT_CLOSE_FAILED = 4,
-  PINFOLD_EVENT_LEASES_OUTLIVE_CACHE = 5,
-  PINFOLD_EVENT_STATISTICS = 6,
-  PINFOLD_EVENT_AUDIT_FAILED = 7,
-  PINFOLD_EVENT_CLOSES_OUTLIVE_CACHE = 8,
-  PINFOLD_EVENT_REQUESTED = 9,
-  PINFOLD_EVENT_NOT_KEPT = 10,
-  PINFOLD_EVENT_MONITOR_DEGRADED = 11
+  PINFOLD_EVENT_EVICTED = 0,                  /**< an idle entry is closed to make room */
+  PINFOLD_EVENT_REPLACED = 1,                 /**< a handle differed: the exporter reallocated, the entry is stale */
+  PINFOLD_EVENT_CONFLICT = 2,                 /**< an idle entry that was in the way of an open is closed */
+  PINFOLD_EVENT_INVALIDATED_WHILE_LEASED = 3, /**< memory went away under a lease */
+  PINFOLD_EVENT_CLOSE_FAILED = 4,             /**< the driver refused a close; the cache retries it */
+  PINFOLD_EVENT_LEASES_OUTLIVE_CACHE = 5,     /**< `leases` were still out at the end */
+  PINFOLD_EVENT_STATISTICS = 6,               /**< the counters, in `text` */
+  PINFOLD_EVENT_AUDIT_FAILED = 7,             /**< the pages behind an entry are not the registered ones */
+  PINFOLD_EVENT_CLOSES_OUTLIVE_CACHE = 8,     /**< another thread was still in the driver at the end */
+  PINFOLD_EVENT_REQUESTED = 9,                /**< an acquire succeeded; only with PINFOLD_TRACE_REQUESTS */
+  PINFOLD_EVENT_NOT_KEPT = 10,                /**< registered for one lease only; `cause` says why */
+  PINFOLD_EVENT_MONITOR_DEGRADED = 11         /**< a monitor failed, or works again: `text` says which, and why */
 };
+/** The severity of an event. */
 enum pinfold_severity { PINFOLD_DEBUG = 0, PINFOLD_INFO = 1, PINFOLD_WARNING = 2, PINFOLD_FAILURE = 3 };
 
 /** An event that a cache reports. Valid during the call of the sink. */
 typedef struct pinfold_event {
-  size_t size;
-  int kind;  /**< a PINFOLD_EVENT_ number; later versions may have more */
-  int level; /**< PINFOLD_DEBUG to PINFOLD_FAILURE */
-  const char *cache;
-  uint64_t peer;
-  uint64_t base, bytes;       /**< the memory */
+  size_t size;                /**< sizeof the structure */
+  int kind;                   /**< a PINFOLD_EVENT_ number; later versions may have more */
+  int level;                  /**< PINFOLD_DEBUG to PINFOLD_FAILURE */
+  const char *cache;          /**< its name, from the options */
+  uint64_t peer;              /**< the exporter of imported memory */
+  uint64_t base;              /**< first address of the memory */
+  uint64_t bytes;             /**< how many */
   uint64_t leases;            /**< out on the entry, or on the whole cache */
   const pinfold_error *cause; /**< the driver's failure; may be null */
   const char *text;           /**< a ready-made line; may be empty */
-  uint64_t registered_base, registered_bytes; /**< PINFOLD_EVENT_REQUESTED: the registration that serves it */
-  uint64_t opened_for_ns;                     /**< PINFOLD_EVENT_REQUESTED: time in the registrar's open */
-  int32_t hit;                                /**< PINFOLD_EVENT_REQUESTED: the registrar was not called */
-  int32_t owner;                              /**< kernel id of the thread that opened the entry; 0: unknown */
+  uint64_t registered_base;   /**< PINFOLD_EVENT_REQUESTED: the registration that serves it */
+  uint64_t registered_bytes;  /**< the same: how many */
+  uint64_t opened_for_ns;     /**< PINFOLD_EVENT_REQUESTED: time in the registrar's open */
+  int32_t hit;                /**< PINFOLD_EVENT_REQUESTED: the registrar was not called */
+  int32_t owner;              /**< kernel id of the thread that opened the entry; 0: unknown */
 } pinfold_event;
 /** Returns the kind's name; "unknown" for numbers that are no kind. */
 PINFOLD_API const char *pinfold_event_name(int kind);
@@ -518,16 +564,20 @@ PINFOLD_API const char *pinfold_event_name(int kind);
 typedef struct pinfold_memfd_exporter pinfold_memfd_exporter;
 /** One exported buffer. */
 typedef struct pinfold_memfd_buffer pinfold_memfd_buffer;
+/** Flags of an exporter of memory files. */
 enum pinfold_memfd_export_flags {
   PINFOLD_MEMFD_PEERS_WRITE = 1, /**< importers may map the buffers for writing */
   PINFOLD_MEMFD_SERVE = 2        /**< hand descriptors to peers over a Unix socket: no right to ptrace is needed */
 };
+/** Makes an exporter. `flags`: PINFOLD_MEMFD_PEERS_WRITE and PINFOLD_MEMFD_SERVE. */
 PINFOLD_API int pinfold_memfd_exporter_create(uint32_t flags, pinfold_memfd_exporter **exporter);
 /** Destroys the exporter. Its buffers live on. Null: nothing. */
 PINFOLD_API void pinfold_memfd_exporter_destroy(pinfold_memfd_exporter *exporter);
 /** Allocates a zeroed buffer; its handle may be sent to peers in any way. */
 PINFOLD_API int pinfold_memfd_allocate(pinfold_memfd_exporter *exporter, size_t bytes, pinfold_memfd_buffer **buffer);
+/** Returns the address of the buffer; null for null. */
 PINFOLD_API void *pinfold_memfd_data(const pinfold_memfd_buffer *buffer);
+/** Returns the bytes of the buffer, in whole pages; 0 for null. */
 PINFOLD_API size_t pinfold_memfd_size(const pinfold_memfd_buffer *buffer);
 /** Copies the buffer's handle. */
 PINFOLD_API int pinfold_memfd_handle(const pinfold_memfd_buffer *buffer, void *handle, size_t handle_bytes);
@@ -538,7 +588,9 @@ PINFOLD_API void pinfold_memfd_free(pinfold_memfd_buffer *buffer);
 #define PINFOLD_CUDA_HANDLE_BYTES 160
 /** An exporter of GPU memory that belongs to the application. */
 typedef struct pinfold_cuda_exporter pinfold_cuda_exporter;
+/** Makes an exporter. */
 PINFOLD_API int pinfold_cuda_exporter_create(pinfold_cuda_exporter **exporter);
+/** Destroys the exporter; the memory stays the application's. Null: nothing. */
 PINFOLD_API void pinfold_cuda_exporter_destroy(pinfold_cuda_exporter *exporter);
 /** Writes the handle of the whole allocation around the `bytes` bytes at `pointer` (a void* or CUdeviceptr). */
 PINFOLD_API int pinfold_cuda_share(pinfold_cuda_exporter *exporter, uint64_t pointer, size_t bytes, void *handle,

@@ -21,7 +21,7 @@ namespace pinfold {
 
 /// An error in a setting, and its place.
 struct settings_error {
-  error cause;
+  error cause;        ///< what is wrong
   std::string where;  ///< the variable or the `file:line`, and the refused text
 };
 

@@ -31,19 +31,19 @@ struct statistics {
 
   // Misses by what was registered before. The cache remembers the last few hundred entries only; misses on older ones
   // count as cold.
-  std::uint64_t misses_cold = 0;
+  std::uint64_t misses_cold = 0;         ///< the memory was not registered, as far as the cache remembers
   std::uint64_t misses_invalidated = 0;  ///< the memory was registered and turned stale
   std::uint64_t misses_access = 0;       ///< the memory is registered, with fewer rights
   std::uint64_t misses_extent = 0;       ///< the request overlaps a registration that does not cover it
   std::uint64_t misses_evicted = 0;      ///< the registration was closed to make room or after `idle_timeout`
 
   // The driver.
-  std::uint64_t opens = 0;         ///< successful opens
-  std::uint64_t closes = 0;        ///< successful closes
-  std::uint64_t failed_opens = 0;  ///< driver calls that failed, retried ones included
-  std::uint64_t failed_closes = 0;
-  std::uint64_t conflicts = 0;  ///< idle entries closed because the driver answered *already mapped*
-  std::uint64_t bypasses = 0;   ///< registrations opened outside the budget
+  std::uint64_t opens = 0;          ///< successful opens
+  std::uint64_t closes = 0;         ///< successful closes
+  std::uint64_t failed_opens = 0;   ///< driver calls that failed, retried ones included
+  std::uint64_t failed_closes = 0;  ///< closes that the driver refused, retried ones included
+  std::uint64_t conflicts = 0;      ///< idle entries closed because the driver answered *already mapped*
+  std::uint64_t bypasses = 0;       ///< registrations opened outside the budget
 
   /// Registrations for one lease only, because not every monitor of the cache would report that the memory goes (R33,
   /// R53).
@@ -53,20 +53,20 @@ struct statistics {
   std::uint64_t audits = 0;  ///< comparisons of the pages behind a registration (`audit_one_in`)
 
   // Trouble.
-  std::uint64_t monitor_failures = 0;  ///< failures of a monitor of this cache (`monitor_degraded`)
-  std::uint64_t failed_audits = 0;     ///< audits that found other pages: no monitor reported a change
-  std::uint64_t invalidated_while_leased = 0;
-  std::uint64_t sink_failures = 0;  ///< exceptions that the event sink threw
+  std::uint64_t monitor_failures = 0;          ///< failures of a monitor of this cache (`monitor_degraded`)
+  std::uint64_t failed_audits = 0;             ///< audits that found other pages: no monitor reported a change
+  std::uint64_t invalidated_while_leased = 0;  ///< entries whose memory went away under a lease
+  std::uint64_t sink_failures = 0;             ///< exceptions that the event sink threw
 
   std::chrono::nanoseconds waited{0};  ///< time spent waiting for other threads, summed over all callers
 
   // Now, and at most.
-  std::uint64_t open = 0;         ///< registrations open in the driver, quarantined ones included
-  std::uint64_t bytes_now = 0;    ///< bytes that count against the budget
-  std::uint64_t entries_now = 0;  ///< entries that count against the budget
-  std::uint64_t peak_bytes = 0;
-  std::uint64_t peak_entries = 0;
-  std::uint64_t leases_now = 0;
+  std::uint64_t open = 0;          ///< registrations open in the driver, quarantined ones included
+  std::uint64_t bytes_now = 0;     ///< bytes that count against the budget
+  std::uint64_t entries_now = 0;   ///< entries that count against the budget
+  std::uint64_t peak_bytes = 0;    ///< highest `bytes_now`
+  std::uint64_t peak_entries = 0;  ///< highest `entries_now`
+  std::uint64_t leases_now = 0;    ///< leases that are out
   std::uint64_t peak_leases = 0;   ///< highest value that any reading of the statistics has seen
   std::uint64_t quarantined = 0;   ///< entries whose close failed and is still owed
   std::uint64_t bypass_bytes = 0;  ///< bytes registered outside the budget now
@@ -83,16 +83,16 @@ enum class entry_state : std::uint8_t { free, opening, failed, live, evicting, d
 
 /// One entry as `dump()` lists it (R45).
 struct entry_info {
-  peer_id peer{};
-  range covered{};          ///< the peer's addresses for imported memory, this process's otherwise
-  std::uint64_t bytes = 0;  ///< bytes that the entry counts against the budget
-  const char* kind = "";    ///< the registrar's name
-  entry_state state = entry_state::free;
-  std::uint64_t leases = 0;
-  std::uint64_t hits = 0;           ///< sampled, one in 512, unless `entry_statistics`
-  bool bypass = false;              ///< outside the budget, closed by its last release
-  std::chrono::nanoseconds age{0};  ///< time since the open, to about 20 ms
-  std::int32_t owner = 0;           ///< kernel id of the thread that opened it
+  peer_id peer{};                         ///< the exporter of imported memory
+  range covered{};                        ///< the peer's addresses for imported memory, this process's otherwise
+  std::uint64_t bytes = 0;                ///< bytes that the entry counts against the budget
+  const char* kind = "";                  ///< the registrar's name
+  entry_state state = entry_state::free;  ///< as `docs/protocol.md` names it
+  std::uint64_t leases = 0;               ///< leases on it
+  std::uint64_t hits = 0;                 ///< sampled, one in 512, unless `entry_statistics`
+  bool bypass = false;                    ///< outside the budget, closed by its last release
+  std::chrono::nanoseconds age{0};        ///< time since the open, to about 20 ms
+  std::int32_t owner = 0;                 ///< kernel id of the thread that opened it
 };
 
 }  // namespace pinfold

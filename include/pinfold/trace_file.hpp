@@ -68,23 +68,23 @@ class trace_file {
 
 /// One line of a trace.
 struct traced_request {
-  std::uint32_t cache = 0;  ///< index into `recorded_trace::caches`
-  peer_id peer{};
-  range asked{};
-  range registered{};
-  bool hit = false;
+  std::uint32_t cache = 0;                 ///< index into `recorded_trace::caches`
+  peer_id peer{};                          ///< the exporter; 0 for memory of the process itself
+  range asked{};                           ///< the requested range
+  range registered{};                      ///< the registration that served it
+  bool hit = false;                        ///< the registrar was not called
   std::chrono::nanoseconds opened_for{0};  ///< 0 for a hit
 };
 
 /// A whole trace. If processes ran one after the other, two caches in it can have the same name.
 struct recorded_trace {
-  std::vector<std::string> caches;  ///< as `4711.1 pinfold`
-  std::vector<traced_request> requests;
+  std::vector<std::string> caches;       ///< as `4711.1 pinfold`
+  std::vector<traced_request> requests;  ///< in the order of the file
 };
 
 /// An error in a trace, and its place.
 struct trace_error {
-  error cause;
+  error cause;        ///< what is wrong
   std::string where;  ///< the file, or `file:line` if one line is wrong
 };
 

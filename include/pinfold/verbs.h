@@ -24,7 +24,7 @@ enum pinfold_verbs_paging {
 
 /** The options of the registrar; all 0: pinned pages, strict ordering. */
 typedef struct pinfold_verbs_options {
-  size_t size;
+  size_t size;               /**< sizeof the structure */
   uint32_t paging;           /**< a PINFOLD_VERBS_ number */
   uint32_t relaxed_ordering; /**< not 0: peers' writes may arrive in any order */
 } pinfold_verbs_options;

@@ -43,16 +43,17 @@ struct cuda_ipc_handle {
   std::array<std::uint8_t, 16> device{};  ///< UUID of the memory's device
   std::array<std::uint8_t, 64> memory{};  ///< the driver's handle; zeros for segments
   std::uint64_t pool = 0;                 ///< serial of the pool, or 0
-  std::uint32_t reserved = 0;
-  std::uint32_t check = 0;  ///< checksum of all the above
+  std::uint32_t reserved = 0;             ///< 0
+  std::uint32_t check = 0;                ///< checksum of all the above
 
+  /// Returns the allocation's addresses in the exporter.
   [[nodiscard]] range allocation() const noexcept { return {base, base + size}; }
   friend bool operator==(const cuda_ipc_handle&, const cuda_ipc_handle&) noexcept = default;
 };
 
 /// An event of another process: plain bytes. All zeros: no event.
 struct cuda_ipc_event {
-  std::array<std::uint8_t, 64> bytes{};
+  std::array<std::uint8_t, 64> bytes{};  ///< the driver's handle
   friend bool operator==(const cuda_ipc_event&, const cuda_ipc_event&) noexcept = default;
 };
 
@@ -64,6 +65,7 @@ struct cuda_shared {
   cuda_ipc_event event;       ///< the event to wait for before reading, if the exporter has events
 };
 
+/// Options of the exporter.
 struct cuda_ipc_exporter_options {
   /// Make one event for each device, which `record` records and importers wait for.
   bool events = false;
@@ -87,6 +89,7 @@ class PINFOLD_EXPORT cuda_ipc_exporter {
   /// (memory that cannot be shared; the message says which kind and why), `out_of_resources`, `closed` (moved from),
   /// and the driver's other errors.
   [[nodiscard]] result<cuda_shared> share(const void* pointer, std::size_t bytes = 1) noexcept;
+  /// As above.
   [[nodiscard]] result<cuda_shared> share(std::uint64_t pointer, std::size_t bytes = 1) noexcept;
 
   /// Records the device's event in `stream` (a CUstream; null: the default stream): an importer that waits for the
@@ -101,6 +104,7 @@ class PINFOLD_EXPORT cuda_ipc_exporter {
   std::shared_ptr<state> state_;
 };
 
+/// Options of the importer.
 struct cuda_ipc_importer_options {
   int device = 0;  ///< ordinal, in this process, of the device that memory is mapped on
 };
@@ -117,13 +121,14 @@ struct cuda_ipc_importer_options {
 /// process itself, which needs no import; a forked child), `not_permitted`, `driver_error`, `closed` (moved from).
 class PINFOLD_EXPORT cuda_ipc_importer {
  public:
-  static constexpr const char* name = "cuda_ipc";
-  static constexpr bool allows_duplicates = true;
-  using handle_type = cuda_ipc_handle;
+  static constexpr const char* name = "cuda_ipc";  ///< shown in events and dumps
+  static constexpr bool allows_duplicates = true;  ///< by the table of open mappings
+  using handle_type = cuda_ipc_handle;             ///< names an allocation
+  /// One open.
   struct registration_type {
     std::uint64_t address;  ///< CUdeviceptr
-    std::uint64_t bytes;
-    std::uint64_t number;  ///< number of this open, never reused
+    std::uint64_t bytes;    ///< mapped
+    std::uint64_t number;   ///< number of this open, never reused
   };
 
   /// Does not touch the driver; `open` reports a driver that is missing or broken.
@@ -132,7 +137,9 @@ class PINFOLD_EXPORT cuda_ipc_importer {
   cuda_ipc_importer& operator=(cuda_ipc_importer&&) noexcept;
   ~cuda_ipc_importer();  ///< closes what it has open
 
+  /// Returns the handle's allocation. Errors: `invalid_handle`.
   [[nodiscard]] result<range> check(const cuda_ipc_handle& handle) const noexcept;
+  /// Maps the memory of the handle.
   [[nodiscard]] result<imported<registration_type>> open(peer_id peer, const cuda_ipc_handle& handle) noexcept;
   /// Succeeds if the mapping's context is gone: nothing is left to close.
   [[nodiscard]] result<void> close(const registration_type& mapping) noexcept;

@@ -47,12 +47,14 @@ struct memfd_handle {
   std::uint32_t access = 0;      ///< a `memfd_access`
   std::uint32_t check = 0;       ///< checksum of all the above
 
+  /// Returns the buffer's addresses in the exporter.
   [[nodiscard]] range allocation() const noexcept { return {base, base + size}; }
   friend bool operator==(const memfd_handle&, const memfd_handle&) noexcept = default;
 };
 
+/// Options of the exporter.
 struct memfd_exporter_options {
-  memfd_access access = memfd_access::read_only;
+  memfd_access access = memfd_access::read_only;  ///< of importers
   bool serve = false;  ///< run a thread that hands descriptors to peers of the same user over a Unix socket
 };
 
@@ -65,10 +67,10 @@ class PINFOLD_EXPORT memfd_buffer {
   memfd_buffer& operator=(memfd_buffer&& other) noexcept;
   ~memfd_buffer();
 
-  [[nodiscard]] std::byte* data() const noexcept;   ///< null when moved from
-  [[nodiscard]] std::size_t size() const noexcept;  ///< the requested bytes, rounded up to whole pages
-  [[nodiscard]] const memfd_handle& handle() const noexcept;
-  [[nodiscard]] int descriptor() const noexcept;  ///< the memfd; -1 when moved from
+  [[nodiscard]] std::byte* data() const noexcept;             ///< null when moved from
+  [[nodiscard]] std::size_t size() const noexcept;            ///< the requested bytes, rounded up to whole pages
+  [[nodiscard]] const memfd_handle& handle() const noexcept;  ///< the handle to send to peers
+  [[nodiscard]] int descriptor() const noexcept;              ///< the memfd; -1 when moved from
 
  private:
   friend class memfd_exporter;
@@ -81,6 +83,7 @@ class PINFOLD_EXPORT memfd_buffer {
 /// stops working for them, `pidfd` still works.
 class PINFOLD_EXPORT memfd_exporter {
  public:
+  /// Makes an exporter. Errors: `unsupported` (no /proc), `out_of_resources`, and what the system refuses to `serve`.
   [[nodiscard]] static result<memfd_exporter> create(memfd_exporter_options options = {}) noexcept;
   memfd_exporter(memfd_exporter&&) noexcept;
   memfd_exporter& operator=(memfd_exporter&&) noexcept;
@@ -100,9 +103,10 @@ class PINFOLD_EXPORT memfd_exporter {
   std::shared_ptr<state> state_;
 };
 
+/// Options of the importer.
 struct memfd_importer_options {
-  memfd_via via = memfd_via::automatic;
-  memfd_access access = memfd_access::read_only;
+  memfd_via via = memfd_via::automatic;           ///< how descriptors are fetched
+  memfd_access access = memfd_access::read_only;  ///< how memory is mapped
   /// Refuse memory without SHRINK and GROW seals, which a peer could truncate so that this process gets SIGBUS. For
   /// `read_only`, also refuse memory without a FUTURE_WRITE seal, which any peer could write or punch.
   bool require_seals = true;
@@ -117,23 +121,28 @@ struct memfd_importer_options {
 /// within 5 s, `scm` only), `closed` (moved from).
 class PINFOLD_EXPORT memfd_importer {
  public:
-  static constexpr const char* name = "memfd";
-  static constexpr bool allows_duplicates = false;
-  using handle_type = memfd_handle;
+  static constexpr const char* name = "memfd";      ///< shown in events and dumps
+  static constexpr bool allows_duplicates = false;  ///< keeps CUDA's rule
+  using handle_type = memfd_handle;                 ///< names a buffer
+  /// One mapping.
   struct registration_type {
-    void* address;
-    std::uint64_t bytes;
-    std::uint64_t exporter;
-    std::uint64_t base;
+    void* address;           ///< in this process
+    std::uint64_t bytes;     ///< mapped
+    std::uint64_t exporter;  ///< random number of the exporter object
+    std::uint64_t base;      ///< address in the exporter
   };
 
+  /// Makes an importer.
   explicit memfd_importer(memfd_importer_options options = {});
   memfd_importer(memfd_importer&&) noexcept;
   memfd_importer& operator=(memfd_importer&&) noexcept;
   ~memfd_importer();
 
+  /// Returns the handle's allocation. Errors: `invalid_handle`.
   [[nodiscard]] result<range> check(const memfd_handle& handle) const noexcept;
+  /// Fetches the descriptor and maps the buffer.
   [[nodiscard]] result<imported<registration_type>> open(peer_id peer, const memfd_handle& handle) noexcept;
+  /// Unmaps the buffer.
   [[nodiscard]] result<void> close(const registration_type& mapping) noexcept;
 
   /// Returns the number of open mappings.

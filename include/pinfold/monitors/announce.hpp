@@ -27,6 +27,7 @@ PINFOLD_EXPORT void announce_gone(const void* address, std::size_t bytes) noexce
 /// Thread-safe if the resource behind it is.
 class PINFOLD_EXPORT announcing_resource final : public std::pmr::memory_resource {
  public:
+  /// Announces for `behind`, which must outlive this resource.
   explicit announcing_resource(std::pmr::memory_resource* behind = std::pmr::get_default_resource()) noexcept
       : behind_(behind) {}
 

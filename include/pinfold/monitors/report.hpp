@@ -13,27 +13,29 @@ namespace pinfold {
 
 /// One monitor.
 struct monitor_report {
-  std::string name;
+  std::string name;     ///< as in `monitor_choice`
   bool proven = false;  ///< sees what it claims to, in this process
   std::string why_not;  ///< why it is not proven
 };
 
 /// One kind of event on memory, and the monitors that see it.
 struct hazard_report {
+  /// The effect of the event on this host.
   enum class outcome : std::uint8_t {
     unknown_here,  ///< cannot be done on this host
     kept,          ///< harmless here: this process's allocator returns no memory to the system
     gone,          ///< happens: a cache that no monitor tells has stale registrations
   };
-  std::string event;
-  outcome what = outcome::unknown_here;
-  std::vector<std::string> covered_by;  ///< names of monitors; empty: only the application itself can announce it
+  std::string event;                     ///< in words, such as `munmap`
+  outcome what = outcome::unknown_here;  ///< what it does here
+  std::vector<std::string> covered_by;   ///< names of monitors; empty: only the application itself can announce it
 };
 
+/// All monitors, and all kinds of events.
 struct monitors_report {
-  std::vector<monitor_report> monitors;
-  std::vector<hazard_report> hazards;
-  std::string automatic;  ///< the monitors that `monitor_choice::automatic` selects
+  std::vector<monitor_report> monitors;  ///< one for each monitor
+  std::vector<hazard_report> hazards;    ///< one for each kind of event
+  std::string automatic;                 ///< the monitors that `monitor_choice::automatic` selects
 };
 
 /// Causes every hazard for real, on memory of its own, and checks which monitors see it. Takes some ten milliseconds,

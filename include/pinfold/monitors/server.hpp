@@ -11,6 +11,7 @@
 
 namespace pinfold {
 
+/// Options of the server.
 struct monitor_server_options {
   std::string socket = "/run/pinfold/monitord";  ///< path of the socket; its directory must exist. Caches connect to
                                                  ///< this path, or to the one in PINFOLD_MONITORD

@@ -29,19 +29,19 @@ enum class page_kind : std::uint8_t {
 /// One slab, for people and tests. `reason` and `native` say why the slab did not get a better kind of page; they are
 /// empty and 0 if it got the requested kind.
 struct slab_info {
-  range memory{};
+  range memory{};                      ///< its addresses
   page_kind pages = page_kind::plain;  ///< the kind that the slab really got
-  const char* reason = "";
-  std::int32_t native = 0;      ///< the `errno` behind the reason, if a call failed
-  std::size_t used = 0;         ///< bytes in allocations, rounded up to size classes
-  std::size_t allocations = 0;  ///< allocations not returned yet
-  std::size_t leases = 0;       ///< pool leases on the slab
-  bool sealed = false;
+  const char* reason = "";             ///< a sentence
+  std::int32_t native = 0;             ///< the `errno` behind the reason, if a call failed
+  std::size_t used = 0;                ///< bytes in allocations, rounded up to size classes
+  std::size_t allocations = 0;         ///< allocations not returned yet
+  std::size_t leases = 0;              ///< pool leases on the slab
+  bool sealed = false;                 ///< of the `sealed_arena`
 };
 
 /// The current usage of a pool.
 struct pool_usage {
-  std::size_t slabs = 0;
+  std::size_t slabs = 0;        ///< number of slabs
   std::size_t bytes = 0;        ///< mapped and registered
   std::size_t used = 0;         ///< of those, in allocations, or freed but held back by a lease
   std::size_t allocations = 0;  ///< not returned yet

@@ -38,12 +38,12 @@ namespace pinfold {
 template <registrar R, bool Synchronized>
 class basic_registered_pool : public std::pmr::memory_resource {
  public:
-  using registration_type = typename R::registration_type;
+  using registration_type = typename R::registration_type;  ///< what the driver makes
 
   /// Allocated memory and its registration, to be passed to the device.
   struct registered_memory {
-    void* data;
-    registration_type registration;
+    void* data;                      ///< the memory
+    registration_type registration;  ///< of the slab around it
   };
 
   /// Makes a pool that registers through `with`, which must outlive the pool and its leases. Throws only
@@ -110,6 +110,7 @@ class basic_registered_pool : public std::pmr::memory_resource {
   /// refuses a close, the cache keeps the registration and tells its sink.
   std::size_t trim() noexcept { return detail::trim(core()); }
 
+  /// Returns the current usage.
   [[nodiscard]] pool_usage usage() const noexcept { return detail::usage_of(core()); }
 
   /// Returns every slab, by address. Allocates.

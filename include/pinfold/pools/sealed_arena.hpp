@@ -19,6 +19,7 @@ namespace pinfold {
 /// Needs Linux 6.10; on older kernels sealed pools fail with `unsupported`. All functions may be called on any thread.
 class PINFOLD_EXPORT sealed_arena {
  public:
+  /// The current usage, in bytes.
   struct usage_info {
     std::size_t limit = 0;  ///< largest number of bytes that may ever be sealed
     std::size_t bytes = 0;  ///< sealed so far
@@ -31,6 +32,7 @@ class PINFOLD_EXPORT sealed_arena {
   /// Sets the limit, in bytes. Memory that is already sealed stays, even if it exceeds the limit.
   static void set_limit(std::size_t bytes) noexcept;
 
+  /// Returns the current usage.
   [[nodiscard]] static usage_info usage() noexcept;
 };
 

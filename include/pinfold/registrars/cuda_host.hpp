@@ -15,6 +15,7 @@
 
 namespace pinfold {
 
+/// Options of the registrar.
 struct cuda_host_registrar_options {
   int device = 0;          ///< the device whose primary context registers; all devices can use the memory
   bool read_only = false;  ///< register for reading by the device only, as read-only mappings require; the device
@@ -33,7 +34,8 @@ struct cuda_host_registrar_options {
 /// that the driver cannot lock), `unsupported` (no driver; a forked child), `driver_error`, `closed` (moved from).
 class PINFOLD_EXPORT cuda_host_registrar {
  public:
-  static constexpr const char* name = "cuda_host";
+  static constexpr const char* name = "cuda_host";  ///< shown in events and dumps
+  /// Where GPUs see the memory.
   struct registration_type {
     std::uint64_t device_address;  ///< address of the first byte, as GPU kernels see it
     std::uint64_t number;          ///< number of this registration, never reused
@@ -45,7 +47,9 @@ class PINFOLD_EXPORT cuda_host_registrar {
   cuda_host_registrar& operator=(cuda_host_registrar&&) noexcept;
   ~cuda_host_registrar();  ///< unregisters what it has registered
 
+  /// Returns the limits: whole pages, local access.
   [[nodiscard]] registrar_limits limits() const noexcept;
+  /// Registers the memory with the driver.
   [[nodiscard]] result<registration_type> open(range memory, access_flags access) noexcept;
   /// Succeeds if the registration's context is gone: nothing is left to close.
   [[nodiscard]] result<void> close(const registration_type& registration) noexcept;

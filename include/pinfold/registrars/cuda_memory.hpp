@@ -43,11 +43,13 @@ enum class cuda_freed : std::uint8_t {
 template <registrar R>
 class cuda_memory {
  public:
-  static constexpr const char* name = R::name;
+  static constexpr const char* name = R::name;  ///< the registrar's
+  /// The registrar's registration, and the allocation.
   struct registration_type : R::registration_type {
-    cuda_identity identity;
+    cuda_identity identity;  ///< of the allocation that was registered
   };
 
+  /// Takes over the registrar.
   explicit cuda_memory(R inner, cuda_freed freed = cuda_freed::compared) : inner_(std::move(inner)), freed_(freed) {}
 
   /// Returns the registrar's limits, but without rounding: memory beside an allocation belongs to another allocation.
@@ -67,6 +69,7 @@ class cuda_memory {
     return registration_type{*made, *before};
   }
 
+  /// Closes the registrar's registration.
   [[nodiscard]] result<void> close(const registration_type& registration) noexcept {
     return inner_.close(registration);
   }

@@ -17,6 +17,7 @@ struct io_uring;
 
 namespace pinfold {
 
+/// Options of the registrar.
 struct io_uring_registrar_options {
   /// Size of the buffer table: the largest number of registrations at a time. 0, or a number above the kernel's limit,
   /// means the kernel's limit (16 384). For each huge page that is registered the kernel searches the whole table, so a
@@ -41,7 +42,7 @@ struct io_uring_registrar_options {
 /// the registrar leaves the ring alone when it is destroyed.
 class PINFOLD_EXPORT io_uring_registrar {
  public:
-  static constexpr const char* name = "io_uring";
+  static constexpr const char* name = "io_uring";  ///< shown in events and dumps
   /// The buffer index, for `io_uring_prep_write_fixed` and its relatives. Their addresses are ordinary pointers.
   struct registration_type {
     std::uint32_t index = UINT32_MAX;  ///< the default is no buffer's index: the kernel refuses it
@@ -55,10 +56,14 @@ class PINFOLD_EXPORT io_uring_registrar {
   io_uring_registrar& operator=(io_uring_registrar&&) noexcept;
   ~io_uring_registrar();
 
+  /// Returns the limits: whole pages, at most 1 GiB, local access.
   [[nodiscard]] registrar_limits limits() const noexcept;
+  /// Registers one range.
   [[nodiscard]] result<registration_type> open(range memory, access_flags access) noexcept;
+  /// Registers many ranges with few system calls; each has a result of its own in `made`.
   void open_many(std::span<const range> memory, access_flags access,
                  std::span<result<registration_type>> made) noexcept;
+  /// Unregisters one range.
   [[nodiscard]] result<void> close(const registration_type& registration) noexcept;
 
   [[nodiscard]] unsigned slots() const noexcept;       ///< size of the table

@@ -49,10 +49,11 @@ enum class libfabric_interface : std::uint8_t { system, cuda, rocr, level_zero, 
 
 /// The device of some memory.
 struct libfabric_device_memory {
-  libfabric_interface interface = libfabric_interface::cuda;
+  libfabric_interface interface = libfabric_interface::cuda;  ///< the interface that allocated it
   int device = 0;  ///< a `CUdevice`, or the interface's equivalent; ROCr has none
 };
 
+/// Options of the registrar.
 struct libfabric_registrar_options {
   /// With FI_MR_ENDPOINT: the endpoint that the registrar binds every region to, before it enables the region. Make one
   /// registrar, and one cache, for each endpoint. The endpoint must be enabled and must outlive the registrar. Unused
@@ -102,7 +103,8 @@ struct libfabric_registrar_options {
 /// stays pinned until the domain is closed.
 class PINFOLD_EXPORT libfabric_registrar {
  public:
-  static constexpr const char* name = "libfabric";
+  static constexpr const char* name = "libfabric";  ///< shown in events and dumps
+  /// The region, for operations here and for peers.
   struct registration_type {
     ::fid_mr* mr;          ///< belongs to the registrar
     void* desc;            ///< for local operations
@@ -126,10 +128,14 @@ class PINFOLD_EXPORT libfabric_registrar {
   libfabric_registrar& operator=(libfabric_registrar&&) noexcept;
   ~libfabric_registrar();
 
+  /// Returns the limits: whole pages, and what the domain and the options say.
   [[nodiscard]] registrar_limits limits() const noexcept;
+  /// Registers a memory region.
   [[nodiscard]] result<registration_type> open(range memory, access_flags access) noexcept;
+  /// Closes the memory region.
   [[nodiscard]] result<void> close(const registration_type& registration) noexcept;
 
+  /// Returns the rules of the domain.
   [[nodiscard]] libfabric_rules rules() const noexcept;
 
  private:

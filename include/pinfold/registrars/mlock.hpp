@@ -20,10 +20,11 @@ namespace pinfold {
 /// (not mapped, or not accessible), `not_permitted`, `driver_error`, `closed` (moved from).
 class PINFOLD_EXPORT mlock_registrar {
  public:
-  static constexpr const char* name = "mlock";
+  static constexpr const char* name = "mlock";  ///< shown in events and dumps
+  /// The locked pages.
   struct registration_type {
-    std::uintptr_t begin;
-    std::uintptr_t end;
+    std::uintptr_t begin;  ///< the first byte
+    std::uintptr_t end;    ///< behind the last byte
   };
 
   mlock_registrar();
@@ -31,8 +32,11 @@ class PINFOLD_EXPORT mlock_registrar {
   mlock_registrar& operator=(mlock_registrar&&) noexcept;
   ~mlock_registrar();  ///< unlocks everything that is still registered
 
+  /// Returns the limits: whole pages, local access.
   [[nodiscard]] registrar_limits limits() const noexcept;
+  /// Locks the pages.
   [[nodiscard]] result<registration_type> open(range memory, access_flags access) noexcept;
+  /// Unlocks the pages that no other registration touches.
   [[nodiscard]] result<void> close(const registration_type& registration) noexcept;
 
  private:

@@ -12,19 +12,23 @@ namespace pinfold {
 /// A registrar for benchmarks. Grants every right on any range; the registration's key is the range's address.
 class null_registrar {
  public:
-  static constexpr const char* name = "null";
+  static constexpr const char* name = "null";  ///< shown in events and dumps
+  /// What an open makes.
   struct registration_type {
-    std::uint64_t key;
+    std::uint64_t key;  ///< the first address
   };
 
+  /// Returns limits without a limit.
   [[nodiscard]] registrar_limits limits() const noexcept {
     return {.supported =
                 local_access | access_flags::remote_read | access_flags::remote_write | access_flags::remote_atomic};
   }
+  /// Returns the key. Errors: those of `check_request`.
   [[nodiscard]] result<registration_type> open(range memory, access_flags access) noexcept {
     if (auto fit = check_request(limits(), memory, access); !fit) return tl::unexpected(fit.error());
     return registration_type{memory.begin};
   }
+  /// Does nothing.
   [[nodiscard]] result<void> close(const registration_type& /*registration*/) noexcept { return {}; }
 };
 

@@ -19,8 +19,9 @@ namespace pinfold {
 
 /// One call of a registrar: the open or the close of one range.
 struct traced_call {
+  /// The two calls.
   enum class kind : std::uint8_t { open, close };
-  kind what;
+  kind what;                      ///< the call
   range memory;                   ///< the range that is opened or closed
   access_flags access;            ///< for `open`
   std::chrono::nanoseconds took;  ///< of the call
@@ -60,14 +61,18 @@ struct traced_type<Inner> {
 template <registrar R>
 class trace_registrar {
  public:
-  static constexpr const char* name = R::name;
+  static constexpr const char* name = R::name;  ///< the inner registrar's
+  /// The inner registrar's, with the range if there is room.
   using registration_type = typename detail::traced_type<typename R::registration_type>::type;
-  using listener = std::function<void(const traced_call&)>;
+  using listener = std::function<void(const traced_call&)>;  ///< the callback
 
+  /// Takes over the inner registrar.
   trace_registrar(R inner, listener told) : inner_(std::move(inner)), told_(std::move(told)) {}
 
+  /// Returns the inner registrar's limits.
   [[nodiscard]] registrar_limits limits() const noexcept { return inner_.limits(); }
 
+  /// Calls the inner registrar's `open`.
   [[nodiscard]] result<registration_type> open(range memory, access_flags access) noexcept {
     const auto start = clock::now();
     const auto made = inner_.open(memory, access);
@@ -85,6 +90,7 @@ class trace_registrar {
     }
   }
 
+  /// Calls the inner registrar's `close`.
   [[nodiscard]] result<void> close(const registration_type& registration) noexcept {
     const auto start = clock::now();
     const auto closed = inner_.close(registration);

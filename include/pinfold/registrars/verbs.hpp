@@ -44,12 +44,13 @@ enum class verbs_paging : std::uint8_t {
 
 /// The position of memory in a dma-buf. The registrar closes the descriptor.
 struct verbs_dma_buf {
-  int descriptor;
-  std::uint64_t offset;
+  int descriptor;        ///< of the dma-buf
+  std::uint64_t offset;  ///< of the memory in it, in bytes
 };
 
+/// Options of the registrar.
 struct verbs_registrar_options {
-  verbs_paging paging = verbs_paging::pinned;
+  verbs_paging paging = verbs_paging::pinned;  ///< how regions are paged
 
   /// Let peers' writes arrive in any order (IBV_ACCESS_RELAXED_ORDERING), which some hosts need for full speed. Do not
   /// poll for the last byte then: only a completion says that all bytes are there. No effect if the device does not
@@ -80,7 +81,7 @@ struct verbs_registrar_options {
 /// gone, the kernel has closed every region, and `close` succeeds.
 class PINFOLD_EXPORT verbs_registrar {
  public:
-  static constexpr const char* name = "verbs";
+  static constexpr const char* name = "verbs";  ///< shown in events and dumps
   /// The keys of a region, for `ibv_sge` and for peers. Addresses are ordinary pointers.
   struct registration_type {
     ::ibv_mr* mr;        ///< belongs to the registrar; with `verbs_paging::implicit` all registrations share one
@@ -95,8 +96,11 @@ class PINFOLD_EXPORT verbs_registrar {
   verbs_registrar& operator=(verbs_registrar&&) noexcept;
   ~verbs_registrar();
 
+  /// Returns the limits: whole pages, and what the device has.
   [[nodiscard]] registrar_limits limits() const noexcept;
+  /// Registers a memory region.
   [[nodiscard]] result<registration_type> open(range memory, access_flags access) noexcept;
+  /// Deregisters the memory region.
   [[nodiscard]] result<void> close(const registration_type& registration) noexcept;
 
   [[nodiscard]] verbs_capabilities capabilities() const noexcept;  ///< of the device, queried at creation
