@@ -3,7 +3,7 @@
 #include "c/cache.hpp"
 #include "c/request.hpp"
 #include "c/structure.hpp"
-#include "core/record_page.hpp"
+#include "index/record_page.hpp"
 
 #include <pinfold/detail/hit.hpp>
 
@@ -38,16 +38,16 @@ const void* registration_in(const detail::record* one, bool imported) noexcept {
          (imported ? detail::imported_object_offset : detail::local_object_offset);
 }
 const void* registration_in(const detail::record* one) noexcept {
-  return registration_in(one, core::record_page::of(one).imported);
+  return registration_in(one, index::record_page::of(one).imported);
 }
 
 // Returns the record that the registration lies in; null if what is around it looks like no page of records.
 const detail::record* record_around(const void* registration) noexcept {
-  if (reinterpret_cast<std::uintptr_t>(registration) < core::record_page::bytes) return nullptr;
-  auto& page = core::record_page::of(registration);
+  if (reinterpret_cast<std::uintptr_t>(registration) < index::record_page::bytes) return nullptr;
+  auto& page = index::record_page::of(registration);
   const auto stride = page.stride;
-  if (stride == 0 || stride % 32 != 0 || stride > core::largest_stride || page.owner.load() == nullptr ||
-      page.capacity != core::record_page::capacity_for(stride))
+  if (stride == 0 || stride % 32 != 0 || stride > index::largest_stride || page.owner.load() == nullptr ||
+      page.capacity != index::record_page::capacity_for(stride))
     return nullptr;
   const auto number = page.number_of(static_cast<const detail::record*>(registration));
   if (number >= page.made.load()) return nullptr;

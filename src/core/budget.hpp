@@ -3,7 +3,7 @@
 /// Counts what is registered, and limits it (R12).
 #pragma once
 
-#include "core/check.hpp"
+#include "os/check.hpp"
 
 #include <algorithm>
 #include <atomic>

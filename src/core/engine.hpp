@@ -4,30 +4,30 @@
 /// specification; the functions are spread over `engine_*.cpp`, one idea a file.
 #pragma once
 
-#include "core/barrier.hpp"
 #include "core/budget.hpp"
 #include "core/cache_number.hpp"
 #include "core/counters.hpp"
 #include "core/deadlines.hpp"
-#include "core/entry.hpp"
-#include "core/entry_list.hpp"
-#include "core/entry_pool.hpp"
 #include "core/history.hpp"
-#include "core/hit_table.hpp"
 #include "core/idle_sweep.hpp"
 #include "core/leased_notices.hpp"
 #include "core/lookup_result.hpp"
-#include "core/mutex.hpp"
 #include "core/open_waiter.hpp"
 #include "core/page_audit.hpp"
 #include "core/pending_invalidations.hpp"
-#include "core/range_index.hpp"
-#include "core/record_page.hpp"
 #include "core/release_watch.hpp"
 #include "core/wait_table.hpp"
 #include "core/watched_by.hpp"
+#include "index/entry.hpp"
+#include "index/entry_list.hpp"
+#include "index/entry_pool.hpp"
+#include "index/hit_table.hpp"
+#include "index/range_index.hpp"
+#include "index/record_page.hpp"
 #include "invalidation/event_log.hpp"
 #include "invalidation/registered_filter.hpp"
+#include "os/barrier.hpp"
+#include "os/mutex.hpp"
 
 #include <pinfold/detail/engine.hpp>
 #include <pinfold/detail/hit.hpp>
@@ -41,8 +41,8 @@
 
 namespace pinfold::detail {
 
-using core::entry;
-using core::pins_of;
+using index::entry;
+using index::pins_of;
 
 /// How many of the due closes a miss does: so closes do not pile up where threads only acquire, and no miss pays for a
 /// whole invalidation.
@@ -98,7 +98,7 @@ class engine {
   static void shut_down(engine* ending) noexcept;
 
  private:
-  engine(core::control_block& own, const driver& table, cache_options options, watched_by monitors,
+  engine(index::control_block& own, const driver& table, cache_options options, watched_by monitors,
          std::shared_ptr<void> backend);
   ~engine();
   [[nodiscard]] bool may_close(asked_by caller, std::uint32_t cache) const noexcept;
@@ -169,8 +169,8 @@ class engine {
   void begin_evict_victims() noexcept PINFOLD_REQUIRES(mutex_);
   void begin_evict_all_unpinned() noexcept PINFOLD_REQUIRES(mutex_);
   void begin_evict_idle() noexcept PINFOLD_REQUIRES(mutex_);
-  void keep_unpinned(core::entry_list& chosen) noexcept PINFOLD_REQUIRES(mutex_);
-  void begin_evict(entry& live, core::entry_list& chosen) noexcept PINFOLD_REQUIRES(mutex_);
+  void keep_unpinned(index::entry_list& chosen) noexcept PINFOLD_REQUIRES(mutex_);
+  void begin_evict(entry& live, index::entry_list& chosen) noexcept PINFOLD_REQUIRES(mutex_);
   void queue_released() noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] static bool may_be_transient(const entry& pinned) noexcept;
   [[nodiscard]] bool any_transient() noexcept PINFOLD_REQUIRES(mutex_);
@@ -341,7 +341,7 @@ class engine {
   [[nodiscard]] engine* leave_if_last() noexcept PINFOLD_REQUIRES(mutex_);
 
   // The fields that a hit reads, on cache lines that no hit writes.
-  alignas(64) core::hit_table hits_;  // written under the mutex, read without it
+  alignas(64) index::hit_table hits_;  // written under the mutex, read without it
   hit_view view_;
   const core::cache_number number_;  // 0 when none was free: then every hit takes the mutex
   const std::uint64_t hits_before_;  // counted under this number before this cache was made
@@ -364,19 +364,19 @@ class engine {
   std::atomic<bool> silent_{false};               // the cache has ended: the sink is not called any more
   core::counters counters_;
 
-  core::control_block& control_;
-  core::mutex& mutex_;
-  core::budget budget_;                                 // written under the mutex, read without it
-  core::entry_pool pool_;                               // written under the mutex, walked without it
-  core::range_index index_ PINFOLD_GUARDED_BY(mutex_);  // entries that the driver has open, or is asked to open
-  core::entry_list reusable_
+  index::control_block& control_;
+  os::mutex& mutex_;
+  core::budget budget_;                                  // written under the mutex, read without it
+  index::entry_pool pool_;                               // written under the mutex, walked without it
+  index::range_index index_ PINFOLD_GUARDED_BY(mutex_);  // entries that the driver has open, or is asked to open
+  index::entry_list reusable_
       PINFOLD_GUARDED_BY(mutex_);  // live and to be kept, leased or not: eviction's hand goes round
-  core::entry_list evicting_ PINFOLD_GUARDED_BY(mutex_);  // evicting: no pin, no hits, closed when room is needed
-  core::entry_list retired_
+  index::entry_list evicting_ PINFOLD_GUARDED_BY(mutex_);  // evicting: no pin, no hits, closed when room is needed
+  index::entry_list retired_
       PINFOLD_GUARDED_BY(mutex_);  // draining, not yet sorted by `sort_retired`; empty when the mutex is free
-  core::entry_list draining_pinned_ PINFOLD_GUARDED_BY(mutex_);  // draining, and pinned when last checked
-  core::entry_list queued_ PINFOLD_GUARDED_BY(mutex_);           // draining without a pin: closes that are due
-  core::entry_list quarantined_ PINFOLD_GUARDED_BY(mutex_);
+  index::entry_list draining_pinned_ PINFOLD_GUARDED_BY(mutex_);  // draining, and pinned when last checked
+  index::entry_list queued_ PINFOLD_GUARDED_BY(mutex_);           // draining without a pin: closes that are due
+  index::entry_list quarantined_ PINFOLD_GUARDED_BY(mutex_);
   core::history history_ PINFOLD_GUARDED_BY(mutex_);
   std::uint64_t cursor_ PINFOLD_GUARDED_BY(mutex_);  // the next number to read from the event log
   core::pending_invalidations pending_ PINFOLD_GUARDED_BY(mutex_);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Finding entries for requests, and waiting for entries that other threads open or close.
 #include "core/engine.hpp"
-#include "core/mapped.hpp"
 #include "core/open_watch.hpp"
+#include "os/mapped.hpp"
 
 #include <cstring>
 
@@ -37,13 +37,13 @@ result<grant> engine::grant_for(const request& what) noexcept {
   static_cast<void>(ledger::of_this_thread());  // makes the ledger for the hits to come
   catch_up(what);
   if (hits_need_the_mutex() || what.persistent || monitors_ != nullptr) {
-    core::scoped_lock guard(mutex_);
+    os::scoped_lock guard(mutex_);
     if (const auto hit = hit_if_live(what); hit.held != 0) return hit;
   }
   auto extent = checked(what);
   if (extent && !watchable(*extent)) extent = tl::unexpected(cannot_be_noted());
   const bool others = extent && others_could_take(what, *extent);
-  core::scoped_lock guard(mutex_);
+  os::scoped_lock guard(mutex_);
   counters_.add(counter::acquires);
   if (others) counters_.add(counter::file_backed);
   if (extent) return others ? acquire_slowly(for_one_lease(what), *extent) : acquire_slowly(what, *extent);
@@ -59,7 +59,7 @@ result<range> engine::checked(const request& what) const noexcept {
   if (!extent || driver_.token_bytes > 0) return extent;
   const auto [begin, end] = what.wanted;
   if (!what.unbudgeted && !budget_.can_ever_hold(end - begin)) return tl::unexpected(larger_than_budget());
-  if (monitors_ != nullptr && end - begin >= huge && !(core::is_mapped(begin) && core::is_mapped(end - 1)))
+  if (monitors_ != nullptr && end - begin >= huge && !(os::is_mapped(begin) && os::is_mapped(end - 1)))
     return fail(errc::invalid_range, "part of the range is not mapped");
   return extent;
 }
@@ -84,7 +84,7 @@ grant engine::find_any(const request& what) noexcept {
                                 : look_up(what.wanted.begin, what.wanted.end, what.need, asked_by::find);
   if (seen_at_once.held != 0) return seen_at_once;
   catch_up(what);
-  core::scoped_lock guard(mutex_);
+  os::scoped_lock guard(mutex_);
   lookup_result seen;
   if (!closed_) scan(what, first_byte(what), seen);
   if (entry* found = seen.match; found != nullptr && found->now() != entry_state::opening) {
@@ -288,7 +288,7 @@ bool engine::make_spare_entry() noexcept {
   if (const auto step = hits_.wants(); step != 0) grow_hit_table(step);
   while (pool_.empty()) {
     mutex_.unlock();
-    auto more = core::entry_pool::make_chunk(token_offset_ + driver_.token_bytes);
+    auto more = index::entry_pool::make_chunk(token_offset_ + driver_.token_bytes);
     mutex_.lock();
     if (!more) return false;
     pool_.adopt(std::move(more));
@@ -302,7 +302,7 @@ bool engine::grow_index() noexcept {
   while (!index_.ready(openings_ + 2)) {
     const auto bytes = index_.next_chunk();
     mutex_.unlock();
-    auto more = core::range_index::make_chunk(bytes);
+    auto more = index::range_index::make_chunk(bytes);
     mutex_.lock();
     if (!more) return false;
     index_.adopt(std::move(more));
@@ -313,7 +313,7 @@ bool engine::grow_index() noexcept {
 // Grows the hit table. Without memory for that, some hits take the mutex.
 void engine::grow_hit_table(unsigned step) noexcept {
   mutex_.unlock();
-  core::hit_table::memory larger(step);
+  index::hit_table::memory larger(step);
   mutex_.lock();
   hits_.adopt(std::move(larger), pool_);
 }

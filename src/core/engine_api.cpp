@@ -22,7 +22,7 @@ error elsewhere(const engine* on) noexcept {
           on == nullptr ? "this cache was moved from" : "this cache belongs to the parent process"};
 }
 
-static_assert(token_offset(imported_object_offset, sizeof(registration)) + max_handle_bytes <= core::largest_stride);
+static_assert(token_offset(imported_object_offset, sizeof(registration)) + max_handle_bytes <= index::largest_stride);
 
 bool fits_in_record(const driver& table) noexcept {
   return table.object_bytes <= sizeof(registration) && table.token_bytes <= max_handle_bytes;

@@ -14,7 +14,7 @@ bool engine::passes_audit(const grant& granted) noexcept {
   const record* one = record_of(granted.held);
   if (audit_->same(one, one->covered())) return true;
   counters_.add(core::shared_counter::failed_audits);
-  tell_failed_audit(core::record_page::entry_of(one));
+  tell_failed_audit(index::record_page::entry_of(one));
   return false;
 }
 

@@ -6,7 +6,7 @@ namespace pinfold::detail {
 
 namespace {
 
-bool home_of_this_process(const core::control_block& control) noexcept {
+bool home_of_this_process(const index::control_block& control) noexcept {
   const auto* event_log = invalidation::event_log::if_there();
   return event_log != nullptr && event_log->process() == control.process;
 }
@@ -16,19 +16,19 @@ bool home_of_this_process(const core::control_block& control) noexcept {
 // Finishes the release of a pin on an entry that is not hittable, or while a thread waits for releases. The call
 // may be late: if the entry, the engine or even the page has moved on, there is nothing to do.
 result<void> engine::finish_release(const record* given_back, asked_by caller, std::uint32_t cache) noexcept {
-  auto& page = core::record_page::of(given_back);
-  core::control_block* control = page.owner.load(std::memory_order_acquire);
+  auto& page = index::record_page::of(given_back);
+  index::control_block* control = page.owner.load(std::memory_order_acquire);
   if (control == nullptr || !home_of_this_process(*control)) return {};
   engine* last = nullptr;
   result<void> closed;
   {
-    core::scoped_lock guard(control->guard);
+    os::scoped_lock guard(control->guard);
     engine* home = control->home;
     if (home == nullptr || page.owner.load(std::memory_order_relaxed) != control) return {};
     home->mutex_is_held();
     home->waiting_.notify(home);  // threads that wait for room or for a conflict look again
     const bool later = home->defers_closes() || !home->may_close(caller, cache);
-    if (!home->orphaned_) closed = home->unpinned(core::record_page::entry_of(given_back), later);
+    if (!home->orphaned_) closed = home->unpinned(index::record_page::entry_of(given_back), later);
     last = home->leave_if_last();
   }
   destroy(last);
@@ -39,12 +39,12 @@ result<void> engine::finish_release(const record* given_back, asked_by caller, s
 // pin that is counted in another place after the thread has looked there.
 pin engine::pin_again(pin held) noexcept {
   const record* one = record_of(held);
-  core::control_block* control = core::record_page::of(one).owner.load(std::memory_order_acquire);
-  const auto count = [one] { core::record_page::entry_of(one).own_pins().fetch_add(1, std::memory_order_seq_cst); };
+  index::control_block* control = index::record_page::of(one).owner.load(std::memory_order_acquire);
+  const auto count = [one] { index::record_page::entry_of(one).own_pins().fetch_add(1, std::memory_order_seq_cst); };
   if (control == nullptr || !home_of_this_process(*control)) {
     count();
   } else {
-    core::scoped_lock guard(control->guard);
+    os::scoped_lock guard(control->guard);
     count();
   }
   return reinterpret_cast<pin>(one) | in_entry;

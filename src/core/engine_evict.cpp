@@ -10,7 +10,7 @@
 namespace pinfold::detail {
 
 // Takes a live entry out of the reach of hits. Until the next barrier, hits may still pin it.
-void engine::begin_evict(entry& live, core::entry_list& chosen) noexcept {
+void engine::begin_evict(entry& live, index::entry_list& chosen) noexcept {
   core::sync_point();  // the caller may have seen no pin
   stop_hits(live);
   core::sync_point();
@@ -27,7 +27,7 @@ void engine::revive(entry& evicting) noexcept {
 }
 
 // Passes a barrier, then moves the entries of `chosen` to `evicting_`, and revives those that were pinned before it.
-void engine::keep_unpinned(core::entry_list& chosen) noexcept {
+void engine::keep_unpinned(index::entry_list& chosen) noexcept {
   if (chosen.empty()) return;
   order_hits();
   core::sync_point();
@@ -39,7 +39,7 @@ void engine::keep_unpinned(core::entry_list& chosen) noexcept {
 }
 
 bool engine::begin_evict_if_idle(entry& live) noexcept {
-  core::entry_list chosen;
+  index::entry_list chosen;
   begin_evict(live, chosen);
   keep_unpinned(chosen);
   return live.now() == entry_state::evicting;
@@ -51,7 +51,7 @@ bool engine::begin_evict_if_idle(entry& live) noexcept {
 void engine::begin_evict_victims() noexcept {
   constexpr std::size_t most = 64;
   const auto wanted = std::min(most, 1 + reusable_.size() / 16);
-  core::entry_list chosen;
+  index::entry_list chosen;
   for (auto left = 2 * reusable_.size(); left > 0 && chosen.size() < wanted && !reusable_.empty(); --left) {
     entry& one = *reusable_.front();
     if (!one.visited_since_hand() && one.pins() <= 0) {
@@ -70,13 +70,13 @@ void engine::begin_evict_victims() noexcept {
 // While hits go on, the sum of an entry's pins proves nothing. With all hits stopped at the same time it does: an entry
 // that is still pinned was pinned at that moment, so that a request may be refused when all entries are pinned (R58).
 void engine::begin_evict_all_unpinned() noexcept {
-  core::entry_list chosen;
+  index::entry_list chosen;
   while (entry* one = reusable_.front()) begin_evict(*one, chosen);
   keep_unpinned(chosen);
 }
 
 void engine::begin_evict_idle() noexcept {
-  core::entry_list chosen;
+  index::entry_list chosen;
   for (auto left = reusable_.size(); left > 0; --left) {
     entry& one = *reusable_.front();
     if (one.pins() <= 0) {
@@ -139,7 +139,7 @@ bool engine::wait_for_transient(release_watch& watch, const deadlines& until) no
 // waits once, long enough for a processor's stores to leave its store buffer: a hit that had begun has its pin in
 // memory by then, or fails.
 void engine::order_hits() noexcept {
-  if (core::order_everywhere() || hits_need_the_mutex_.exchange(true, std::memory_order_seq_cst)) return;
+  if (os::order_everywhere() || hits_need_the_mutex_.exchange(true, std::memory_order_seq_cst)) return;
   constexpr std::chrono::milliseconds store_buffers_empty{10};
   index_.for_each([](entry& one) { stop_hits(one); });
   std::atomic_thread_fence(std::memory_order_seq_cst);

@@ -53,14 +53,14 @@ result<void> engine::wait_for_closes() noexcept {
 
 result<void> engine::flush() noexcept {
   catch_up_with_everything();
-  core::scoped_lock guard(mutex_);
+  os::scoped_lock guard(mutex_);
   return close_unheld();
 }
 
 // Stops hits first: while hits go on, no count of leases is right, as a lease may come and go between two looks.
 result<void> engine::quiesce() noexcept {
   catch_up_with_everything();
-  core::scoped_lock guard(mutex_);
+  os::scoped_lock guard(mutex_);
   stop_all_hits();
   auto done = quiesce_without_hits();
   resume_hits();
@@ -79,7 +79,7 @@ result<void> engine::quiesce_without_hits() noexcept {
 
 std::size_t engine::evict(std::size_t most) noexcept {
   catch_up_with_everything();
-  core::scoped_lock guard(mutex_);
+  os::scoped_lock guard(mutex_);
   std::size_t closed = 0;
   while (closed < most && close_one_for_room()) ++closed;
   return closed;
@@ -87,7 +87,7 @@ std::size_t engine::evict(std::size_t most) noexcept {
 
 result<void> engine::progress() noexcept {
   catch_up_with_everything();
-  core::scoped_lock guard(mutex_);
+  os::scoped_lock guard(mutex_);
   queue_draining();
   queue_idle();
   auto first = close_queued(SIZE_MAX);

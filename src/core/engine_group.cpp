@@ -28,7 +28,7 @@ void engine::acquire_group(std::span<const request> what, std::span<result<grant
     std::array<bool, most_in_group> alone{};
     for (std::size_t i = 0; i < what.size(); ++i) alone[i] = extents[i] && others_could_take(what[i], *extents[i]);
     group claimed;
-    core::scoped_lock guard(mutex_);
+    os::scoped_lock guard(mutex_);
     for (std::size_t i = 0; i < what.size() && spare_entry(); ++i)
       done[i] = extents[i] && !alone[i] && claim_if_simple(what[i], *extents[i], i, claimed);
     static_cast<void>(close_queued(closes_per_miss * claimed.size));  // a failed entry is quarantined, the sink told

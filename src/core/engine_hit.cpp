@@ -25,7 +25,7 @@ pin pin_now(ledger* mine, record* one) noexcept {
     }
     if (mine->add(one)) return reinterpret_cast<pin>(one);
   }
-  core::record_page::entry_of(one).own_pins().fetch_add(1, std::memory_order_seq_cst);
+  index::record_page::entry_of(one).own_pins().fetch_add(1, std::memory_order_seq_cst);
   return reinterpret_cast<pin>(one) | in_entry;
 }
 
@@ -43,7 +43,7 @@ const record* unpin_slowly(pin held) noexcept {
   const record* one = record_of(held);
   ledger* mine = ledger::of_this_thread();
   if ((held & in_entry) != 0 || mine == nullptr || !mine->subtract(one))
-    core::record_page::entry_of(one).own_pins().fetch_sub(1, std::memory_order_seq_cst);
+    index::record_page::entry_of(one).own_pins().fetch_sub(1, std::memory_order_seq_cst);
   order_on_hit();
   return one->is(record::hittable) && releases_awaited.load(std::memory_order_relaxed) == 0 ? nullptr : one;
 }
@@ -56,7 +56,7 @@ void give_up(pin held, asked_by caller, std::uint32_t cache) noexcept {
   static_cast<void>(engine::finish_release(unpinned, caller, cache));  // if a close fails, the entry is quarantined
 }
 
-void sample_hits(const record* found) noexcept { core::record_page::entry_of(found).count_hits(ledger::sampling); }
+void sample_hits(const record* found) noexcept { index::record_page::entry_of(found).count_hits(ledger::sampling); }
 
 // Waits for a release. The first call only announces the waiter and returns true: releases before the announcement did
 // not notify, so the caller must check again first.
@@ -150,9 +150,10 @@ void engine::allow_hits(const entry& live, record& hot) noexcept {
 // and ledgers.
 std::uint64_t engine::leases_out() const noexcept {
   std::int64_t all = 0;
-  pool_.for_each([&](core::record_page& page, std::size_t number) { all += core::counted_in(*page.own_pins(number)); });
+  pool_.for_each(
+      [&](index::record_page& page, std::size_t number) { all += index::counted_in(*page.own_pins(number)); });
   ledger::for_each([&](const record* one, std::int64_t count) {
-    if (core::record_page::of(one).owner.load(std::memory_order_acquire) == &control_) all += count;
+    if (index::record_page::of(one).owner.load(std::memory_order_acquire) == &control_) all += count;
   });
   return all < 0 ? 0 : static_cast<std::uint64_t>(all);
 }

@@ -9,7 +9,7 @@ namespace pinfold::detail {
 // passed them.
 void engine::queue_idle() noexcept {
   if (!sweep_.due()) return;
-  core::entry_list chosen;
+  index::entry_list chosen;
   for (auto left = reusable_.size(); left > 0; --left) {
     entry& one = *reusable_.front();
     const bool visited = one.visited_since_sweep();

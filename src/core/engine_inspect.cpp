@@ -59,7 +59,7 @@ statistics engine::read_statistics() const noexcept {
 }
 
 bool engine::is_leased(peer_id peer, const range& where) const noexcept {
-  core::scoped_lock guard(mutex_);
+  os::scoped_lock guard(mutex_);
   return index_.find_overlap(peer, where, [&](const entry& one) { return pins_of(one) > 0; }) != nullptr;
 }
 
@@ -68,7 +68,7 @@ std::vector<entry_info> engine::dump() const {
   std::size_t needed = 0;
   do {  // the list must have room before the lock is taken: nothing is allocated under it
     listed.reserve(needed);
-    core::scoped_lock guard(mutex_);
+    os::scoped_lock guard(mutex_);
     needed = index_.size();
     if (needed > listed.capacity()) continue;
     const auto now = core::ticks();

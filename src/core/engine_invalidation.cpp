@@ -21,7 +21,7 @@ void engine::catch_up_with_everything() noexcept {
   bool left = true;
   while (left) {
     const bool more = deal_with_some({}, known);
-    core::scoped_lock guard(mutex_);
+    os::scoped_lock guard(mutex_);
     left = more || (!pending_.empty() && unfinished_since_ == core::deadline{});
   }
 }
@@ -38,7 +38,7 @@ bool engine::deal_with_some(const range& wanted, const happened& known) noexcept
   core::leased_notices still_held;
   bool more = false;
   {
-    core::scoped_lock guard(mutex_);
+    os::scoped_lock guard(mutex_);
     invalidated_entries invalidated;
     const auto read = read_log(known.on_event_log);
     const bool clear = invalidate_where(wanted, invalidated);

@@ -37,14 +37,14 @@ std::string with_audit(std::string monitors, std::uint32_t one_in) {
 }  // namespace
 
 engine* engine::make(const driver& table, cache_options options, watched_by monitors, std::shared_ptr<void> backend) {
-  core::control_block* own = core::take_control_block();
+  index::control_block* own = index::take_control_block();
   if (own == nullptr) throw std::bad_alloc();
   try {
     auto* made = new engine(*own, table, std::move(options), std::move(monitors), std::move(backend));
-    core::scoped_lock guard(own->guard);
+    os::scoped_lock guard(own->guard);
     return own->home = made;
   } catch (...) {
-    core::give_back(own);
+    index::give_back(own);
     throw;
   }
 }
@@ -57,12 +57,12 @@ void engine::leave_control_block() noexcept {
 
 void engine::destroy(engine* ended) noexcept {
   if (ended == nullptr) return;
-  core::control_block* own = &ended->control_;
+  index::control_block* own = &ended->control_;
   delete ended;
-  core::give_back(own);
+  index::give_back(own);
 }
 
-engine::engine(core::control_block& own, const driver& table, cache_options options, watched_by monitors,
+engine::engine(index::control_block& own, const driver& table, cache_options options, watched_by monitors,
                std::shared_ptr<void> backend)
     : hits_(table.token_bytes > 0),
       hits_before_(ledger::hits(number_)),
@@ -93,7 +93,7 @@ engine::engine(core::control_block& own, const driver& table, cache_options opti
   view_.number = number_;
   view_.number_in_word = number_ << record::cache_shift;
   view_.salt = std::uintptr_t{number_} * 677;
-  static_cast<void>(core::barrier_in_use());  // before the first pin
+  static_cast<void>(os::barrier_in_use());  // before the first pin
   if (const auto one_in = core::page_audit::possible(options_.audit_one_in); one_in && !imports)
     audit_.emplace(*one_in);
   hits_need_the_mutex_ =
@@ -150,7 +150,7 @@ void engine::reap() noexcept {
 void engine::run_reaper(engine* home) noexcept {
   engine* last = nullptr;
   {
-    core::scoped_lock guard(home->mutex_);
+    os::scoped_lock guard(home->mutex_);
     home->reap();
     home->reaper_runs_ = false;
     home->waiting_.notify(home);

@@ -2,7 +2,7 @@
 // Asking the monitors about memory before the driver is called, and telling the sink about changes of the monitors
 // (R53).
 #include "core/engine.hpp"
-#include "core/page_bytes.hpp"
+#include "os/page_bytes.hpp"
 
 #include <pinfold/detail/pages.hpp>
 
@@ -21,7 +21,7 @@ std::string what_became_of(const invalidation::monitor& one) {
 // Asks the monitors to watch `extent`, before the driver is called. Called without the mutex: a monitor may have to ask
 // the kernel, or be restarted.
 bool engine::is_watched(const range& extent) noexcept {
-  const auto watched = monitors_->watch(aligned_out(extent, core::page_bytes()));
+  const auto watched = monitors_->watch(aligned_out(extent, os::page_bytes()));
   if (monitors_->changes() != changes_told_.load(std::memory_order_relaxed)) tell_changes();
   if (watched) return true;
   event refused{event_kind::not_kept, severity::info};

@@ -15,7 +15,7 @@ bool engine::stop_reaper(core::deadline until) noexcept {
   if (!reaper_.joinable()) return true;
   bool ended = false;
   {
-    core::scoped_lock guard(mutex_);
+    os::scoped_lock guard(mutex_);
     reaper_stop_ = true;
     reaper_wake_.notify_one();
     while (reaper_runs_ && wait_for(this, until)) {
@@ -105,7 +105,7 @@ void engine::shut_down(engine* ending) noexcept {
   std::uint64_t leases = 0;
   std::size_t closes = 0;
   {
-    core::scoped_lock guard(ending->mutex_);
+    os::scoped_lock guard(ending->mutex_);
     ending->refuse_hits();
     ending->wait_for_others(until);
     leases = ending->leases_out();
@@ -116,7 +116,7 @@ void engine::shut_down(engine* ending) noexcept {
   std::shared_ptr<void> backend;  // ends after the lock does
   engine* last = nullptr;
   {
-    core::scoped_lock guard(ending->mutex_);
+    os::scoped_lock guard(ending->mutex_);
     ending->orphaned_ = true;
     ending->silent_.store(true, std::memory_order_relaxed);
     if (ending->closes_in_flight_ == 0 && reaper_ended) backend = std::move(ending->backend_);

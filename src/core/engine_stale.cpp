@@ -50,7 +50,7 @@ void engine::invalidate(peer_id peer, const range& gone) noexcept {
   while (!left.empty()) {  // in batches, so that the mutex is held briefly and nothing is allocated
     core::leased_notices still_held;
     {
-      core::scoped_lock guard(mutex_);
+      os::scoped_lock guard(mutex_);
       core::invalidated_entries invalidated;
       invalidated.grow(invalidate_next(peer, left, invalidated.rest()));
       sort_retired();
@@ -81,7 +81,7 @@ std::size_t engine::invalidate_next(peer_id peer, range& left, std::span<entry*>
 }
 
 void engine::unpersist(peer_id peer, const range& where) noexcept {
-  core::scoped_lock guard(mutex_);
+  os::scoped_lock guard(mutex_);
   const auto kept = [](const entry& one) { return one.persistent && one.findable(); };
   while (entry* found = index_.find_overlap(peer, where, kept)) {
     found->persistent = false;
@@ -95,7 +95,7 @@ void engine::unpersist(peer_id peer, const range& where) noexcept {
 result<void> engine::drop_peer(peer_id peer) noexcept {
   invalidate(peer, {0, UINTPTR_MAX});
   if (options_.closes == close_policy::deferred) return {};
-  core::scoped_lock guard(mutex_);
+  os::scoped_lock guard(mutex_);
   return close_queued(SIZE_MAX);
 }
 

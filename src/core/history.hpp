@@ -3,13 +3,16 @@
 /// Remembers for a while which memory was closed and why, so that a miss is counted by its reason (R43).
 #pragma once
 
-#include "core/entry.hpp"
+#include "index/entry.hpp"
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 
 namespace pinfold::core {
+
+/// The reason of a miss: why the next request for the same memory has to open it again.
+enum class miss_reason : std::uint8_t { cold, invalidated, access, extent, evicted };
 
 /// A table of fixed size, indexed by a hash: later entries overwrite earlier ones, and forgotten memory counts as cold.
 /// Not thread-safe: guarded by the engine's mutex.

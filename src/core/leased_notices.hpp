@@ -3,7 +3,7 @@
 /// Notices for the sink of memory that went away under leases, told once the mutex is free.
 #pragma once
 
-#include "core/entry.hpp"
+#include "index/entry.hpp"
 
 #include <array>
 #include <cstddef>
@@ -19,15 +19,15 @@ inline constexpr std::size_t most_invalidated = 64;
 class invalidated_entries {
  public:
   [[nodiscard]] bool full() const noexcept { return count_ == all_.size(); }
-  void add(entry* one) noexcept { all_[count_++] = one; }
+  void add(index::entry* one) noexcept { all_[count_++] = one; }
   /// Returns the free part, to be written to before `grow`.
-  [[nodiscard]] std::span<entry*> rest() noexcept { return std::span(all_).subspan(count_); }
+  [[nodiscard]] std::span<index::entry*> rest() noexcept { return std::span(all_).subspan(count_); }
   void grow(std::size_t more) noexcept { count_ += more; }
-  [[nodiscard]] std::span<entry* const> all() const noexcept { return std::span(all_).first(count_); }
+  [[nodiscard]] std::span<index::entry* const> all() const noexcept { return std::span(all_).first(count_); }
 
  private:
   std::size_t count_ = 0;
-  std::array<entry*, most_invalidated> all_;
+  std::array<index::entry*, most_invalidated> all_;
 };
 
 /// Notices with copies of what they say, as the entries may be reused before the sink is told.
@@ -44,8 +44,8 @@ class leased_notices {
 
   /// Notes the entries that drain and are still pinned. Requires the engine's mutex, and that a barrier came after they
   /// became `draining`.
-  void note(std::span<entry* const> invalidated) noexcept {
-    for (const entry* one : invalidated) {
+  void note(std::span<index::entry* const> invalidated) noexcept {
+    for (const index::entry* one : invalidated) {
       if (one->now() != entry_state::draining || one->pins() <= 0) continue;
       all_[count_++] = {one->peer(), one->covered(), static_cast<std::uint64_t>(one->pins()), one->owner()};
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/barrier.hpp"
 #include "core/hints.hpp"
+#include "os/barrier.hpp"
 
 #include <pinfold/detail/ledger.hpp>
 
@@ -56,7 +56,7 @@ ledger* ledger::take_one() noexcept {
 }
 
 ledger* ledger::first_of_this_thread() noexcept {
-  if (at_its_end || core::barrier_in_use() == core::barrier_policy::fences) return mine;
+  if (at_its_end || os::barrier_in_use() == os::barrier_policy::fences) return mine;
   mine = take_one();
   if (mine != nullptr) {
     static thread_local const ledger_owner owner;
@@ -95,7 +95,7 @@ std::int64_t ledger::sum(const record* one) noexcept {
 bool ledger::held_here(const record* one) noexcept { return mine != nullptr && mine->pins_on(one) > 0; }
 
 std::size_t ledger::others() noexcept {
-  if (core::barrier_in_use() == core::barrier_policy::fences) return SIZE_MAX;
+  if (os::barrier_in_use() == os::barrier_policy::fences) return SIZE_MAX;
   std::size_t count = 0;
   for (const ledger* each = all.load(std::memory_order_acquire); each != nullptr; each = each->next_)
     if (each != mine && each->taken_.load(std::memory_order_relaxed)) ++count;

@@ -3,22 +3,22 @@
 /// The result of a look-up in the index.
 #pragma once
 
-#include "core/entry.hpp"
-#include "core/range_index.hpp"
+#include "index/entry.hpp"
+#include "index/range_index.hpp"
 
 namespace pinfold::core {
 
 /// The entries found around a request.
 struct lookup_result {
-  entry* match = nullptr;        ///< can serve the request, at once unless it is still `opening`
-  entry* other_token = nullptr;  ///< covers the request, but its memory has another token by now
-  entry* twin = nullptr;         ///< has the request's token, but is hidden
+  index::entry* match = nullptr;        ///< can serve the request, at once unless it is still `opening`
+  index::entry* other_token = nullptr;  ///< covers the request, but its memory has another token by now
+  index::entry* twin = nullptr;         ///< has the request's token, but is hidden
   access_flags around =
       access_flags::none;  ///< of all entries that contain the request: adds no remote right beyond them (R23)
   bool beside = false;     ///< whether a findable entry overlaps the request
   bool near = false;       ///< whether a findable entry overlaps what would be registered for the request
   bool alone = false;      ///< no entry at all overlaps that, and `place` is valid
-  range_index::place place{};
+  index::range_index::place place{};
 };
 
 }  // namespace pinfold::core

@@ -3,7 +3,7 @@
 /// Why an open failed, for the threads that waited for it.
 #pragma once
 
-#include "core/entry.hpp"
+#include "index/entry.hpp"
 
 #include <pinfold/error.hpp>
 
@@ -13,7 +13,7 @@ namespace pinfold::core {
 /// errors, which are rare. Guarded by the engine's mutex, as is its destruction.
 class open_waiter {
  public:
-  open_waiter(open_waiter*& all, const entry& on) noexcept : all_(all), on_(on), next_(all) { all = this; }
+  open_waiter(open_waiter*& all, const index::entry& on) noexcept : all_(all), on_(on), next_(all) { all = this; }
   ~open_waiter() {
     open_waiter** at = &all_;
     while (*at != this) at = &(*at)->next_;
@@ -22,13 +22,13 @@ class open_waiter {
   open_waiter(const open_waiter&) = delete;
   open_waiter& operator=(const open_waiter&) = delete;
 
-  static void tell(open_waiter* all, const entry& failed, const error& why) noexcept {
+  static void tell(open_waiter* all, const index::entry& failed, const error& why) noexcept {
     for (open_waiter* one = all; one != nullptr; one = one->next_)
       if (&one->on_ == &failed) one->why_ = why;
   }
 
   /// Whether any thread still waits for the open of `on`.
-  [[nodiscard]] static bool waits(const open_waiter* all, const entry& on) noexcept {
+  [[nodiscard]] static bool waits(const open_waiter* all, const index::entry& on) noexcept {
     while (all != nullptr && &all->on_ != &on) all = all->next_;
     return all != nullptr;
   }
@@ -38,7 +38,7 @@ class open_waiter {
 
  private:
   open_waiter*& all_;
-  const entry& on_;
+  const index::entry& on_;
   open_waiter* next_;
   error why_{};
 };

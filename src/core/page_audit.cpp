@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/page_audit.hpp"
 
-#include "core/page_bytes.hpp"
+#include "os/page_bytes.hpp"
 
 #include <algorithm>
 #include <array>
@@ -33,7 +33,7 @@ std::optional<std::uint32_t> page_audit::possible(std::uint32_t one_in) noexcept
   const int pagemap = open_pagemap();
   if (pagemap < 0) return std::nullopt;
   std::uint64_t here = 0;
-  const auto at = reinterpret_cast<std::uintptr_t>(&here) / page_bytes() * sizeof here;
+  const auto at = reinterpret_cast<std::uintptr_t>(&here) / os::page_bytes() * sizeof here;
   const bool seen = ::pread(pagemap, &here, sizeof here, static_cast<off_t>(at)) == sizeof here && (here & frame) != 0;
   ::close(pagemap);
   return seen ? std::optional(one_in) : std::nullopt;
@@ -47,9 +47,9 @@ page_audit::~page_audit() {
 
 std::optional<std::uint64_t> page_audit::fingerprint(const range& memory) const noexcept {
   std::array<std::uint64_t, 512> words;
-  const auto last = (memory.end - 1) / page_bytes();
+  const auto last = (memory.end - 1) / os::page_bytes();
   std::uint64_t made = 0xcbf29ce484222325ULL;
-  for (auto page = memory.begin / page_bytes(); page <= last;) {
+  for (auto page = memory.begin / os::page_bytes(); page <= last;) {
     const auto count = std::min<std::size_t>(words.size(), last - page + 1);
     const auto bytes = static_cast<ssize_t>(count * sizeof words[0]);
     if (::pread(pagemap_, words.data(), static_cast<std::size_t>(bytes), static_cast<off_t>(page * sizeof words[0])) !=

@@ -3,7 +3,7 @@
 /// Invalidations that a cache has read, and has not processed yet.
 #pragma once
 
-#include "core/entry.hpp"
+#include "index/entry.hpp"
 
 #include <pinfold/range.hpp>
 
@@ -43,12 +43,12 @@ class pending_invalidations {
 
   /// Gives `claimed` an era that no pending invalidation affects. When eras are exhausted, `claimed` counts as older
   /// and is invalidated with them: safe, not cached.
-  void stamp(entry& claimed) noexcept {
-    for (std::size_t i = 0; i < count_; ++i) era_ = std::max(era_, std::min(items_[i].era, entry::last_era));
+  void stamp(index::entry& claimed) noexcept {
+    for (std::size_t i = 0; i < count_; ++i) era_ = std::max(era_, std::min(items_[i].era, index::entry::last_era));
     claimed.set_era(era_);
   }
 
-  [[nodiscard]] bool affects(const entry& one) const noexcept {
+  [[nodiscard]] bool affects(const index::entry& one) const noexcept {
     const auto age = one.era();
     const auto where = one.covered();
     return std::any_of(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(count_),
@@ -65,7 +65,7 @@ class pending_invalidations {
   /// Sets the eras back to 0 when many are used up. When it returns true, the caller has to give all entries era 0.
   /// Requires `empty()`.
   [[nodiscard]] bool restart() noexcept {
-    if (era_ < entry::last_era / 2) return false;
+    if (era_ < index::entry::last_era / 2) return false;
     era_ = 0;
     return true;
   }

@@ -3,7 +3,7 @@
 /// Waiting for one entry, or for room, without a condition variable in every entry.
 #pragma once
 
-#include "core/mutex.hpp"
+#include "os/mutex.hpp"
 
 #include <array>
 #include <chrono>
@@ -21,7 +21,7 @@ using deadline = std::chrono::steady_clock::time_point;
 class wait_table {
  public:
   /// Waits until `what` is notified or the deadline has passed; false when it has.
-  bool wait(const void* what, mutex& held, deadline until) noexcept PINFOLD_REQUIRES(held) {
+  bool wait(const void* what, os::mutex& held, deadline until) noexcept PINFOLD_REQUIRES(held) {
     bucket& mine = bucket_of(what);
     ++mine.waiters;
     const bool in_time = mine.changed.wait_until(held, until) == std::cv_status::no_timeout;

@@ -2,7 +2,7 @@
 // The one reordering that the protocol depends on: a hit stores its pin and then loads the word; the closer clears the
 // word and then loads the pins. Without the barrier both may see the old values; with it they never do. The test shows
 // both cases, so it can fail.
-#include "core/barrier.hpp"
+#include "os/barrier.hpp"
 #include "support/host/settings.hpp"
 
 #include <pinfold/detail/ledger.hpp>
@@ -37,7 +37,7 @@ class duel {
       wait_a_little(round % 1024);  // the other thread needs some time to see the start
       live_.value.store(0, std::memory_order_relaxed);
       std::atomic_signal_fence(std::memory_order_seq_cst);
-      if (with_barrier && !core::order_everywhere()) ADD_FAILURE() << "no barrier";
+      if (with_barrier && !os::order_everywhere()) ADD_FAILURE() << "no barrier";
       const bool unseen = pin_.value.load(std::memory_order_relaxed) == 0;
       while (done_.value.load() != round) sched_yield_after_a_while();
       if (unseen && saw_live_) ++both_missed;
@@ -84,7 +84,7 @@ TEST(store_buffer, barrier_makes_one_thread_observe_the_other) {
   GTEST_SKIP() << "its builds pin with locked instructions, which are barriers";
 #endif
   if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "one processor reorders nothing that it could see";
-  ASSERT_EQ(core::barrier_in_use(), core::barrier_policy::membarrier);
+  ASSERT_EQ(os::barrier_in_use(), os::barrier_policy::membarrier);
   duel without;
   const auto missed = without.run(false, std::chrono::milliseconds(stress_time()) / 5);
   std::printf("without: both missed in %llu of %llu rounds (none would prove nothing)\n",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The C interface over local memory.
-#include "core/record_page.hpp"
+#include "index/record_page.hpp"
 #include "support/fixtures/c_fixture.hpp"
 
 #include <pinfold/monitors/announce.hpp>
@@ -160,11 +160,11 @@ TEST(c_cache, pin_moves_to_the_entry_only_under_the_engines_mutex) {
   c_fixture f;
   EXPECT_EQ(pinfold_release(f.acquire(0x1000, 0x2000)), PINFOLD_OK);
   const auto hit = f.acquire(0x1000, 0x2000);
-  auto* control = core::record_page::of(pinfold_registration_of(hit)).owner.load();
+  auto* control = index::record_page::of(pinfold_registration_of(hit)).owner.load();
   std::atomic<bool> moved{false};
   std::jthread mover;
   {
-    const core::scoped_lock guard(control->guard);
+    const os::scoped_lock guard(control->guard);
     mover = std::jthread([&] {
       const void* registration = pinfold_detach(hit);
       moved = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The hits' table, compared with a list.
-#include "core/hit_table.hpp"
+#include "index/hit_table.hpp"
 #include "support/host/settings.hpp"
 
 #include <gtest/gtest.h>
@@ -14,8 +14,8 @@
 namespace pinfold::testing {
 namespace {
 
-using core::hit_table;
 using detail::record;
+using index::hit_table;
 
 /// A record as in a page, with the part that imported memory needs.
 struct alignas(32) some_record {

@@ -2,7 +2,7 @@
 // The life of a cache and its entries: R36, R40-R45, R47, R49.
 #include "support/fixtures/cache_checks.hpp"
 
-#include "core/entry.hpp"
+#include "index/entry.hpp"
 
 #include <mutex>
 #include <thread>
@@ -73,7 +73,7 @@ TEST(life, R40_only_the_transitions_of_the_table_exist) {
   const entry_state all[] = {free, opening, failed, live, evicting, draining, closing, quarantined};
   for (const auto from : all)
     for (const auto to : all)
-      EXPECT_EQ(core::entry::may_become(from, to),
+      EXPECT_EQ(index::entry::may_become(from, to),
                 std::find(table.begin(), table.end(), std::pair(from, to)) != table.end())
           << name_of(from) << " -> " << name_of(to);
 }

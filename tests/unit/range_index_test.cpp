@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The range index with many entries: its memory, the entries that a look-up reads, and the ends of the address space.
-#include "core/range_index.hpp"
+#include "index/range_index.hpp"
 #include "support/fixtures/pooled_entries.hpp"
 #include "support/host/settings.hpp"
 
@@ -15,8 +15,8 @@
 namespace pinfold::testing {
 namespace {
 
-using core::entry;
-using core::range_index;
+using index::entry;
+using index::range_index;
 
 /// Entries that the test owns, and an index that is made ready for each.
 struct entries {

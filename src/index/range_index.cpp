@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/range_index.hpp"
+#include "index/range_index.hpp"
 
-namespace pinfold::core {
+namespace pinfold::index {
 
 // --- finding
 
@@ -256,4 +256,4 @@ range_leaf* range_index::leaf_before(path& way) const noexcept {
   return static_cast<range_leaf*>(node);
 }
 
-}  // namespace pinfold::core
+}  // namespace pinfold::index

@@ -3,13 +3,13 @@
 /// Whether memory is mapped at all.
 #pragma once
 
-#include "core/page_bytes.hpp"
+#include "os/page_bytes.hpp"
 
 #include <cerrno>
 #include <cstdint>
 #include <sys/mman.h>
 
-namespace pinfold::core {
+namespace pinfold::os {
 
 /// Whether this process has anything mapped at the address. One system call; it does not touch the memory.
 [[nodiscard]] inline bool is_mapped(std::uintptr_t address) noexcept {
@@ -18,4 +18,4 @@ namespace pinfold::core {
   return ::mincore(page, 1, &resident) == 0 || errno != ENOMEM;
 }
 
-}  // namespace pinfold::core
+}  // namespace pinfold::os

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Erasing entries from a range index, and merging nodes that become sparse.
-#include "core/range_index.hpp"
+#include "index/range_index.hpp"
 
-namespace pinfold::core {
+namespace pinfold::index {
 
 void range_index::erase(entry* gone) noexcept {
   PINFOLD_INVARIANT(root_ != nullptr, "an entry to erase must be in the index");
@@ -101,4 +101,4 @@ void range_index::lower_root() noexcept {
   }
 }
 
-}  // namespace pinfold::core
+}  // namespace pinfold::index

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/mutex.hpp"
+#include "os/mutex.hpp"
 
-namespace pinfold::core {
+namespace pinfold::os {
 
 namespace {
 
@@ -26,4 +26,4 @@ void mutex::wait() noexcept {
   while (state_.exchange(slept_on, std::memory_order_acquire) != free) state_.wait(slept_on, std::memory_order_relaxed);
 }
 
-}  // namespace pinfold::core
+}  // namespace pinfold::os

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/record_page.hpp"
+#include "index/record_page.hpp"
 
 #include "invalidation/event_log.hpp"
 
@@ -7,14 +7,14 @@
 #include <new>
 #include <sys/mman.h>
 
-namespace pinfold::core {
+namespace pinfold::index {
 
 namespace {
 
 // Gates and pages that are not in use. A child of fork makes a new store: in its parent, another thread may have held
 // the mutex.
 struct store {
-  mutex guard;
+  os::mutex guard;
   control_block* unused PINFOLD_GUARDED_BY(guard) = nullptr;
   std::array<record_page*, largest_stride / 32 + 1> pages PINFOLD_GUARDED_BY(guard){};
   std::byte* fresh PINFOLD_GUARDED_BY(guard) = nullptr;  // pages that never had records
@@ -73,7 +73,7 @@ control_block* take_control_block() noexcept {
   if (from == nullptr) return nullptr;
   control_block* taken = nullptr;
   {
-    scoped_lock guard(from->guard);
+    os::scoped_lock guard(from->guard);
     taken = from->unused;
     if (taken != nullptr) from->unused = taken->next;
   }
@@ -83,7 +83,7 @@ control_block* take_control_block() noexcept {
 void give_back(control_block* done) noexcept {
   store* to = store_here();
   if (to == nullptr || to->process != done->process) return;
-  scoped_lock guard(to->guard);
+  os::scoped_lock guard(to->guard);
   done->next = to->unused;
   to->unused = done;
 }
@@ -91,7 +91,7 @@ void give_back(control_block* done) noexcept {
 record_page* take_page(std::size_t stride) noexcept {
   store* from = store_here();
   if (from == nullptr) return nullptr;
-  scoped_lock guard(from->guard);
+  os::scoped_lock guard(from->guard);
   if (record_page* used = from->pages[stride / 32]; used != nullptr) {
     from->pages[stride / 32] = used->next;
     return used;
@@ -105,9 +105,9 @@ void give_back(record_page* done) noexcept {
   store* to = store_here();
   if (to == nullptr) return;
   done->owner.store(nullptr, std::memory_order_release);
-  scoped_lock guard(to->guard);
+  os::scoped_lock guard(to->guard);
   done->next = to->pages[done->stride / 32];
   to->pages[done->stride / 32] = done;
 }
 
-}  // namespace pinfold::core
+}  // namespace pinfold::index

@@ -4,14 +4,14 @@
 /// overlaps a range.
 #pragma once
 
-#include "core/range_node_pool.hpp"
+#include "index/range_node_pool.hpp"
 
 #include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 
-namespace pinfold::core {
+namespace pinfold::index {
 
 /// A B+ tree ordered by (peer, begin, end, insertion). Each inner node knows how far each of its children reaches, so
 /// that a search skips every child that cannot reach its range. Inserting, erasing and finding the first match cost
@@ -198,4 +198,4 @@ class range_index::place {
   std::size_t at_ = 0;  // in the leaf, if that is of the same peer
 };
 
-}  // namespace pinfold::core
+}  // namespace pinfold::index

@@ -4,15 +4,15 @@
 /// a dead entry but never at freed memory.
 #pragma once
 
-#include "core/entry.hpp"
-#include "core/record_page.hpp"
+#include "index/entry.hpp"
+#include "index/record_page.hpp"
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
 
-namespace pinfold::core {
+namespace pinfold::index {
 
 /// A pool of entries. Not thread-safe: guarded by the engine's mutex, except `make_chunk`, which allocates and is
 /// called without it, and `for_each` and `for_each_record`, which any thread may call as long as the pool lives.
@@ -77,4 +77,4 @@ class entry_pool {
   std::atomic<record_page*> pages_{nullptr};
 };
 
-}  // namespace pinfold::core
+}  // namespace pinfold::index

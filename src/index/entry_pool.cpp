@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/entry_pool.hpp"
+#include "index/entry_pool.hpp"
 
 #include <new>
 
-namespace pinfold::core {
+namespace pinfold::index {
 
 namespace {
 
@@ -71,4 +71,4 @@ void entry_pool::put(entry* done) noexcept {
   free_ = done;
 }
 
-}  // namespace pinfold::core
+}  // namespace pinfold::index

@@ -3,11 +3,11 @@
 /// A first-in first-out list of entries, linked through the entries themselves.
 #pragma once
 
-#include "core/entry.hpp"
+#include "index/entry.hpp"
 
 #include <cstddef>
 
-namespace pinfold::core {
+namespace pinfold::index {
 
 /// A list of entries. Not thread-safe: guarded by the engine's mutex.
 class entry_list {
@@ -38,4 +38,4 @@ class entry_list {
   std::size_t size_ = 0;
 };
 
-}  // namespace pinfold::core
+}  // namespace pinfold::index

@@ -3,7 +3,7 @@
 /// The hash table in which a hit finds its record. It is read without a lock, and a look-up touches one cache line.
 #pragma once
 
-#include <pinfold/detail/engine.hpp>
+#include <pinfold/detail/record.hpp>
 
 #include <array>
 #include <atomic>
@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace pinfold::core {
+namespace pinfold::index {
 
 using detail::record;
 
@@ -186,4 +186,4 @@ class hit_table {
   alignas(step_mask + 1) inline static std::array<std::atomic<std::uint64_t>, 2 << step_of_nothing / 2> nothing{};
 };
 
-}  // namespace pinfold::core
+}  // namespace pinfold::index

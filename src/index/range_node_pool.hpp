@@ -3,12 +3,12 @@
 /// Memory for the nodes of a range index: taken in chunks outside of the lock, reused, given back with the pool.
 #pragma once
 
-#include "core/range_node.hpp"
+#include "index/range_node.hpp"
 
 #include <cstddef>
 #include <utility>
 
-namespace pinfold::core {
+namespace pinfold::index {
 
 /// A pool of nodes. Not thread-safe: guarded as its index is, except `make_chunk`, which allocates and may be called on
 /// any thread.
@@ -91,4 +91,4 @@ class range_node_pool {
   std::size_t bytes_out_ = 0;
 };
 
-}  // namespace pinfold::core
+}  // namespace pinfold::index

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace pinfold::core {
+namespace pinfold::os {
 
 /// How the order is enforced. `membarrier`: a hit orders nothing but the compiler; the closing thread makes every
 /// running thread of the process pass a full barrier (membarrier(2), PRIVATE_EXPEDITED, Linux 4.14). `fences`: where
@@ -26,4 +26,4 @@ void prefer_barrier(barrier_policy wanted) noexcept;
 /// itself membarrier: then the caller may conclude nothing.
 [[nodiscard]] bool order_everywhere() noexcept;
 
-}  // namespace pinfold::core
+}  // namespace pinfold::os

@@ -17,7 +17,7 @@
 #define PINFOLD_EXCLUDES(m) PINFOLD_THREAD_ATTRIBUTE(locks_excluded(m))
 #define PINFOLD_SAYS_HELD(m) PINFOLD_THREAD_ATTRIBUTE(assert_capability(m))
 
-namespace pinfold::core {
+namespace pinfold::os {
 
 /// A mutex that spins for a while before it sleeps: the critical sections take a fraction of the time that sleeping and
 /// waking costs. Without contention, locking and unlocking are one locked instruction each, inline.
@@ -63,4 +63,4 @@ class PINFOLD_THREAD_ATTRIBUTE(scoped_lockable) scoped_lock {
   mutex& mutex_;
 };
 
-}  // namespace pinfold::core
+}  // namespace pinfold::os

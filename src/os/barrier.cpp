@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/barrier.hpp"
+#include "os/barrier.hpp"
 
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-namespace pinfold::core {
+namespace pinfold::os {
 
 namespace {
 
@@ -40,4 +40,4 @@ bool order_everywhere() noexcept {
   return true;
 }
 
-}  // namespace pinfold::core
+}  // namespace pinfold::os

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/range_node_pool.hpp"
+#include "index/range_node_pool.hpp"
 
 #include <new>
 
-namespace pinfold::core {
+namespace pinfold::index {
 
 namespace {
 
@@ -77,4 +77,4 @@ void* range_node_pool::free_list::pop() noexcept {
   return std::exchange(first, first->next);
 }
 
-}  // namespace pinfold::core
+}  // namespace pinfold::index

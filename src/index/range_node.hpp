@@ -3,14 +3,14 @@
 /// The nodes of the range index: their layout, and how they are searched.
 #pragma once
 
-#include "core/record_page.hpp"
+#include "index/record_page.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 
-namespace pinfold::core {
+namespace pinfold::index {
 
 /// The key of an entry. Only these functions know where it is stored.
 [[nodiscard]] inline peer_id peer_of(const entry& one) noexcept { return one.peer(); }
@@ -283,4 +283,4 @@ struct alignas(64) range_inner {
 };
 static_assert(sizeof(range_inner) == 2 * sizeof(range_leaf));
 
-}  // namespace pinfold::core
+}  // namespace pinfold::index

@@ -3,27 +3,23 @@
 /// The cache's record of one registration, and the transitions that its state may make.
 #pragma once
 
-#include "core/barrier.hpp"
-#include "core/check.hpp"
+#include "os/barrier.hpp"
+#include "os/check.hpp"
 
-#include <pinfold/detail/engine.hpp>
+#include <pinfold/access.hpp>
 #include <pinfold/detail/ledger.hpp>
+#include <pinfold/statistics.hpp>
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
-namespace pinfold::core {
-
-using detail::engine;
-
-/// The reason of a miss: why the next request for the same memory has to open it again.
-enum class miss_reason : std::uint8_t { cold, invalidated, access, extent, evicted };
+namespace pinfold::index {
 
 /// Returns the pins in an entry's own counter. Under the policy `fences` all hits pin there. Then adding 0 orders this
 /// read after the word's last change and before every later hit: both sides modify the one variable.
 [[nodiscard]] inline std::int32_t counted_in(std::atomic<std::int32_t>& own_pins) noexcept {
-  const bool alone = barrier_in_use() == barrier_policy::fences;
+  const bool alone = os::barrier_in_use() == os::barrier_policy::fences;
   return alone ? own_pins.fetch_add(0, std::memory_order_acq_rel) : own_pins.load(std::memory_order_acquire);
 }
 
@@ -150,4 +146,4 @@ struct entry {
   return pins < 0 ? 0 : static_cast<std::uint64_t>(pins);
 }
 
-}  // namespace pinfold::core
+}  // namespace pinfold::index

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/hit_table.hpp"
+#include "index/hit_table.hpp"
 
 #include <sys/mman.h>
 
-namespace pinfold::core {
+namespace pinfold::index {
 
 namespace {
 
@@ -138,4 +138,4 @@ void hit_table::forget(std::uintptr_t table) noexcept {
 
 std::size_t hit_table::bytes() const noexcept { return tables_.empty() ? 0 : bytes_of(tables_.back().step_); }
 
-}  // namespace pinfold::core
+}  // namespace pinfold::index

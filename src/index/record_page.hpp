@@ -3,18 +3,19 @@
 /// Type-stable memory for records, and the way from a record to its engine.
 #pragma once
 
-#include "core/entry.hpp"
-#include "core/mutex.hpp"
-
-#include <pinfold/detail/engine.hpp>
+#include "index/entry.hpp"
+#include "os/mutex.hpp"
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
-namespace pinfold::core {
+namespace pinfold::detail {
+class engine;
+}
 
-using detail::engine;
+namespace pinfold::index {
+
 using detail::record;
 
 /// An engine's mutex, and a pointer to the engine while it exists. A thread that gave a pin back may look for the
@@ -22,8 +23,8 @@ using detail::record;
 struct control_block {
   explicit control_block(std::uint64_t of) noexcept : process(of) {}
 
-  mutex guard;
-  engine* home PINFOLD_GUARDED_BY(guard) = nullptr;
+  os::mutex guard;
+  detail::engine* home PINFOLD_GUARDED_BY(guard) = nullptr;
   const std::uint64_t process;    ///< the event log's number for it; late threads read it while the block is reused
   control_block* next = nullptr;  ///< when it is unused
 };
@@ -132,4 +133,4 @@ void give_back(control_block* done) noexcept;
 [[nodiscard]] record_page* take_page(std::size_t stride) noexcept;
 void give_back(record_page* done) noexcept;
 
-}  // namespace pinfold::core
+}  // namespace pinfold::index

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Checks the invariants of a range index, for tests.
-#include "core/range_index.hpp"
+#include "index/range_index.hpp"
 
-namespace pinfold::core {
+namespace pinfold::index {
 
 // A walk over all entries in order.
 struct range_index::check {
@@ -74,4 +74,4 @@ bool range_index::consistent() const noexcept {
   return all.well_filled() && pool_.bytes_out() == all.leaves * sizeof(range_leaf) + all.inners * sizeof(range_inner);
 }
 
-}  // namespace pinfold::core
+}  // namespace pinfold::index

@@ -6,15 +6,15 @@
 #include <cstdio>
 #include <cstdlib>
 
-namespace pinfold::core {
+namespace pinfold::os {
 
 [[noreturn]] inline void broken(const char* what, const char* file, int line) noexcept {
   std::fprintf(stderr, "pinfold: broken invariant: %s (%s:%d)\n", what, file, line);
   std::abort();
 }
 
-}  // namespace pinfold::core
+}  // namespace pinfold::os
 
 /// Checked in every build: it costs a predicted branch on the slow path only.
 #define PINFOLD_INVARIANT(condition, sentence) \
-  ((condition) ? static_cast<void>(0) : ::pinfold::core::broken(sentence, __FILE__, __LINE__))
+  ((condition) ? static_cast<void>(0) : ::pinfold::os::broken(sentence, __FILE__, __LINE__))
