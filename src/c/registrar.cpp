@@ -3,6 +3,7 @@
 #include "c/cache.hpp"
 #include "c/callbacks.hpp"
 #include "c/structure.hpp"
+#include "os/page_bytes.hpp"
 
 #include <pinfold/detail/local_driver.hpp>
 #include <pinfold/registrar.hpp>
@@ -19,8 +20,6 @@
 namespace pinfold::c {
 
 namespace {
-
-std::size_t page_bytes() noexcept { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
 
 constexpr std::uint32_t all_access = 2 * PINFOLD_REMOTE_ATOMIC - 1;
 
@@ -39,7 +38,7 @@ class table_registrar {
   }
 
   [[nodiscard]] registrar_limits limits() const noexcept {
-    return {.granularity = calls_.granularity == 0 ? page_bytes() : calls_.granularity,
+    return {.granularity = calls_.granularity == 0 ? os::page_bytes() : calls_.granularity,
             .max_bytes = calls_.max_bytes == 0 ? unlimited : calls_.max_bytes,
             .supported = static_cast<access_flags>(calls_.access == 0 ? all_access : calls_.access)};
   }
@@ -139,7 +138,7 @@ class table_registrar {
 result<void> check(const pinfold_registrar& calls) noexcept {
   if (calls.name == nullptr || calls.open == nullptr || calls.close == nullptr)
     return fail(errc::invalid_argument, "a registrar needs a name, open and close");
-  if (calls.granularity > page_bytes() || (calls.granularity != 0 && !std::has_single_bit(calls.granularity)))
+  if (calls.granularity > os::page_bytes() || (calls.granularity != 0 && !std::has_single_bit(calls.granularity)))
     return fail(errc::invalid_argument, "the granularity is not a power of two up to the page size");
   if ((calls.access & ~all_access) != 0) return fail(errc::invalid_argument, "the registrar's access has unknown bits");
   return {};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "importers/memfd/handle.hpp"
+#include "os/page_bytes.hpp"
 #include "support/host/process_limits.hpp"
 
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@ using pinfold::memfd_access;
 using pinfold::memfd_buffer;
 using pinfold::memfd_exporter;
 
-const std::size_t page = pinfold::memfd::page_bytes();
+const std::size_t page = pinfold::os::page_bytes();
 
 TEST(memfd_exporter, a_buffer_is_zeroed_writable_and_whole_pages) {
   auto exporter = memfd_exporter::create().value();

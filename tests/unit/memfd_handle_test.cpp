@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "importers/memfd/handle.hpp"
+#include "os/page_bytes.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +16,7 @@ using pinfold::memfd::checked;
 using pinfold::memfd::completed;
 
 memfd_handle good() {
-  const std::uint64_t page = pinfold::memfd::page_bytes();
+  const std::uint64_t page = pinfold::os::page_bytes();
   return completed({.magic = 0,
                     .exporter = 7,
                     .serial = 1,
@@ -74,7 +75,7 @@ TEST(memfd_handle, another_version_is_refused) {
 }
 
 TEST(memfd_handle, impossible_values_are_refused_even_with_a_valid_checksum) {
-  const std::uint64_t page = pinfold::memfd::page_bytes();
+  const std::uint64_t page = pinfold::os::page_bytes();
   const std::array impossible{
       changed([](memfd_handle& h) { h.exporter = 0; }),
       changed([](memfd_handle& h) { h.serial = 0; }),
@@ -92,7 +93,7 @@ TEST(memfd_handle, impossible_values_are_refused_even_with_a_valid_checksum) {
 }
 
 TEST(memfd_handle, the_highest_range_that_does_not_wrap_is_accepted) {
-  const std::uint64_t page = pinfold::memfd::page_bytes();
+  const std::uint64_t page = pinfold::os::page_bytes();
   const auto highest = changed([=](memfd_handle& h) { h.base = 0 - 2 * page, h.size = page; });
   EXPECT_TRUE(checked(highest));
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "importers/memfd/handle.hpp"
 
-#include <unistd.h>
+#include "os/page_bytes.hpp"
 
 namespace pinfold::memfd {
 
 namespace {
 
 bool possible_range(const memfd_handle& handle) noexcept {
-  const std::uint64_t page = page_bytes();
+  const std::uint64_t page = os::page_bytes();
   return handle.size != 0 && handle.size % page == 0 && handle.base != 0 && handle.base % page == 0 &&
          handle.size <= UINT64_MAX - handle.base;
 }
@@ -19,8 +19,6 @@ bool possible_origin(const memfd_handle& handle) noexcept {
 }
 
 }  // namespace
-
-std::size_t page_bytes() noexcept { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
 
 result<range> checked(const memfd_handle& handle) noexcept {
   if (handle.magic != handle_magic) return fail(errc::invalid_handle, "not a memfd handle of this version");

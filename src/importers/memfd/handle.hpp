@@ -41,9 +41,6 @@ static_assert(offsetof(memfd_handle, check) == sizeof(memfd_handle) - sizeof(mem
   return handle;
 }
 
-/// Returns the size of a page on this host.
-[[nodiscard]] std::size_t page_bytes() noexcept;
-
 /// Returns the allocation that the handle stands for; `invalid_handle` when no exporter of ours can have made it. Makes
 /// no system call.
 [[nodiscard]] result<range> checked(const memfd_handle& handle) noexcept;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "importers/memfd/memory.hpp"
 
+#include "os/page_bytes.hpp"
+
 #include <fcntl.h>
 #include <limits>
 #include <sys/mman.h>
@@ -16,7 +18,7 @@ constexpr unsigned int never_executable = 0x0008U;  // MFD_NOEXEC_SEAL, which ol
 /// if `where` is not page-aligned.
 result<std::size_t> whole_pages(std::size_t bytes, const void* where) noexcept {
   constexpr auto most = static_cast<std::size_t>(std::numeric_limits<off_t>::max());
-  const std::size_t page = page_bytes();
+  const std::size_t page = os::page_bytes();
   const auto at = reinterpret_cast<std::uintptr_t>(where);
   if (bytes == 0) return fail(errc::invalid_range, "the buffer is empty");
   if (bytes > most - page) return fail(errc::invalid_range, "the buffer exceeds the largest file size");

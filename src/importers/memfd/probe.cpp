@@ -2,6 +2,7 @@
 #include "fd_passing/client.hpp"
 #include "fd_passing/process.hpp"
 #include "importers/memfd/mapping.hpp"
+#include "os/page_bytes.hpp"
 
 #include <algorithm>
 #include <array>
@@ -94,7 +95,7 @@ result<void> probe_memfd(memfd_via via) noexcept {
   }
   auto exporter = memfd_exporter::create({.access = memfd_access::read_only, .serve = via == memfd_via::scm});
   if (!exporter) return tl::unexpected(exporter.error());
-  auto buffer = exporter->allocate(memfd::page_bytes());
+  auto buffer = exporter->allocate(os::page_bytes());
   if (!buffer) return tl::unexpected(buffer.error());
   std::fill_n(buffer->data(), buffer->size(), written);
   return try_in_child(via, buffer->handle());

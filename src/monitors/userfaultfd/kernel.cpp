@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/userfaultfd/kernel.hpp"
 
+#include "os/page_bytes.hpp"
+
 #include <cerrno>
 #include <csignal>
 #include <fcntl.h>
@@ -42,7 +44,7 @@ range between(std::uint64_t begin, std::uint64_t bytes) noexcept {
 }
 
 range page_at(std::uint64_t address) noexcept {
-  const auto bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const auto bytes = std::uint64_t{os::page_bytes()};
   return between(address & ~(bytes - 1), bytes);
 }
 

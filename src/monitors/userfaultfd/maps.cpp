@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/userfaultfd/maps.hpp"
 
+#include "os/page_bytes.hpp"
 #include "os/procmap_query.hpp"
 
 #include <algorithm>
@@ -9,7 +10,6 @@
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 namespace pinfold::monitors::uffd {
 
@@ -55,7 +55,7 @@ bool may_be_watched(const descriptor& pagemap, std::uintptr_t address) noexcept 
   asked.size = sizeof asked;
   asked.flags = check_wpasync;
   asked.start = address;
-  asked.end = address + static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  asked.end = address + os::page_bytes();
   asked.vec = reinterpret_cast<std::uintptr_t>(page.data());
   asked.vec_len = 1;
   asked.category_mask = present;

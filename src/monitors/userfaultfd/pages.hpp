@@ -3,11 +3,12 @@
 /// The memory that the monitor's thread uses.
 #pragma once
 
+#include "os/page_bytes.hpp"
+
 #include <pinfold/range.hpp>
 
 #include <cstdint>
 #include <sys/mman.h>
-#include <unistd.h>
 
 namespace pinfold::monitors::uffd {
 
@@ -16,7 +17,7 @@ namespace pinfold::monitors::uffd {
 /// library keeps its record of the thread in the stack, and edits it there.
 class own_pages {
  public:
-  own_pages() noexcept : page_(static_cast<std::size_t>(::sysconf(_SC_PAGESIZE))) {
+  own_pages() noexcept : page_(os::page_bytes()) {
     void* const fresh = ::mmap(nullptr, bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (fresh == MAP_FAILED) return;
     at_ = reinterpret_cast<std::uintptr_t>(fresh);

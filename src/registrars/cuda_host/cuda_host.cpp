@@ -2,6 +2,7 @@
 #include <pinfold/registrars/cuda_host.hpp>
 
 #include "cuda/context.hpp"
+#include "os/page_bytes.hpp"
 #include "registrars/cuda_host/pieces.hpp"
 
 #include <mutex>
@@ -86,8 +87,7 @@ cuda_host_registrar& cuda_host_registrar::operator=(cuda_host_registrar&&) noexc
 cuda_host_registrar::~cuda_host_registrar() = default;
 
 registrar_limits cuda_host_registrar::limits() const noexcept {
-  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  return {.granularity = page, .supported = local_access};
+  return {.granularity = os::page_bytes(), .supported = local_access};
 }
 
 result<cuda_host_registrar::registration_type> cuda_host_registrar::open(range memory, access_flags access) noexcept {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "os/page_bytes.hpp"
 #include "registrars/io_uring/calls.hpp"
 #include "registrars/io_uring/slots.hpp"
 
@@ -137,8 +138,7 @@ result<io_uring_registrar> io_uring_registrar::create(::io_uring* ring, io_uring
 }
 
 registrar_limits io_uring_registrar::limits() const noexcept {
-  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  return {.granularity = page, .max_bytes = largest_buffer, .supported = local_access};
+  return {.granularity = os::page_bytes(), .max_bytes = largest_buffer, .supported = local_access};
 }
 
 result<io_uring_registrar::registration_type> io_uring_registrar::open(range memory, access_flags access) noexcept {

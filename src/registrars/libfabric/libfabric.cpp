@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "os/page_bytes.hpp"
 #include "registrars/libfabric/access.hpp"
 #include "registrars/libfabric/keys.hpp"
 #include "registrars/libfabric/owed.hpp"
@@ -27,8 +28,6 @@ namespace {
 
 // The program may have made registrations of its own, from the same key upwards.
 constexpr int tries_for_a_key = 1024;
-
-std::size_t page_bytes() noexcept { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
 
 void set_device(::fi_mr_attr& of, const libfabric_device_memory& memory) noexcept {
   of.iface = static_cast<::fi_hmem_iface>(memory.interface);
@@ -139,8 +138,9 @@ result<libfabric_registrar> libfabric_registrar::create(::fid_domain* domain, co
 }
 
 registrar_limits libfabric_registrar::limits() const noexcept {
-  if (!state_) return {.granularity = page_bytes()};
-  return {.granularity = page_bytes(), .max_bytes = state_->options.max_bytes, .supported = state_->rules.supported};
+  if (!state_) return {.granularity = os::page_bytes()};
+  return {
+      .granularity = os::page_bytes(), .max_bytes = state_->options.max_bytes, .supported = state_->rules.supported};
 }
 
 libfabric_rules libfabric_registrar::rules() const noexcept { return state_ ? state_->rules : libfabric_rules{}; }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "os/page_bytes.hpp"
 #include "registrars/mlock/table.hpp"
 
 #include <pinfold/registrars/mlock.hpp>
@@ -14,10 +15,8 @@ static_assert(registrar<mlock_registrar>);
 
 namespace {
 
-using mlocks::page_bytes;
-
 range pages_of(const range& memory) noexcept {
-  const auto page = page_bytes();
+  const auto page = os::page_bytes();
   const auto end = memory.end > UINTPTR_MAX - (page - 1) ? memory.end : (memory.end + page - 1) / page * page;
   return {memory.begin / page * page, end};
 }
@@ -70,7 +69,7 @@ mlock_registrar& mlock_registrar::operator=(mlock_registrar&&) noexcept = defaul
 mlock_registrar::~mlock_registrar() = default;
 
 registrar_limits mlock_registrar::limits() const noexcept {
-  return {.granularity = page_bytes(), .supported = local_access};
+  return {.granularity = os::page_bytes(), .supported = local_access};
 }
 
 result<mlock_registrar::registration_type> mlock_registrar::open(range memory, access_flags access) noexcept try {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "registrars/mlock/table.hpp"
 
+#include "os/page_bytes.hpp"
 #include "os/procmap.hpp"
 
 #include <algorithm>
@@ -30,8 +31,8 @@ int unlock_pages(const range& pages) noexcept {
 int unlock_all_pages(const range& pages) noexcept {
   const int native = unlock_pages(pages);
   if (native != ENOMEM) return native;
-  for (auto at = pages.begin; at < pages.end; at += page_bytes())
-    if (const int left = unlock_pages({at, at + page_bytes()}); left != 0 && left != ENOMEM) return left;
+  for (auto at = pages.begin; at < pages.end; at += os::page_bytes())
+    if (const int left = unlock_pages({at, at + os::page_bytes()}); left != 0 && left != ENOMEM) return left;
   return 0;
 }
 
@@ -50,8 +51,6 @@ int ask_for_locks(const range& pages) noexcept {
 }
 
 }  // namespace
-
-std::uintptr_t page_bytes() noexcept { return static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE)); }
 
 // Neither a static variable of a function nor a lock: a fork must not leave either held in the child.
 table& table::here() {
@@ -80,7 +79,7 @@ void table::note_programs(const range& pages) {
   const detail::own_maps maps;
   for (auto at = pages.begin; at < pages.end;) {
     const auto there = detail::mapping_at(maps, at);
-    const range piece{at, std::min(pages.end, there ? there->end : at + page_bytes())};
+    const range piece{at, std::min(pages.end, there ? there->end : at + os::page_bytes())};
     const int locked = ask_for_locks(piece);
     if (locked == ENOMEM) return;  // the kernel will refuse to lock them all
     if (locked == EBUSY) programs_.add(range_list::make(piece));

@@ -10,8 +10,6 @@
 
 namespace pinfold::mlocks {
 
-[[nodiscard]] std::uintptr_t page_bytes() noexcept;
-
 /// Why the kernel refuses; then nothing has changed. `native` is an errno, or 0 when the kernel does not refuse.
 struct refusal {
   int native = 0;

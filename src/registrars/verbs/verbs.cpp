@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "os/page_bytes.hpp"
 #include "registrars/verbs/access.hpp"
 #include "registrars/verbs/device.hpp"
 #include "registrars/verbs/refusal.hpp"
@@ -21,8 +22,6 @@ namespace {
 constexpr access_flags all_access =
     local_access | access_flags::remote_read | access_flags::remote_write | access_flags::remote_atomic;
 
-std::size_t page_bytes() noexcept { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
-
 access_flags access_on(const verbs_capabilities& device, verbs_paging paging) noexcept {
   if (paging == verbs_paging::implicit) return local_access;
   return device.atomics ? all_access : local_access | access_flags::remote_read | access_flags::remote_write;
@@ -36,7 +35,7 @@ result<void> check_paging(const verbs_capabilities& device, verbs_paging wanted)
 }
 
 std::size_t bytes_of_pages(const range& memory) noexcept {
-  const auto page = page_bytes();
+  const auto page = os::page_bytes();
   return ((memory.end - 1) / page - memory.begin / page + 1) * page;
 }
 
@@ -123,9 +122,9 @@ result<verbs_registrar> verbs_registrar::create(::ibv_pd* domain, verbs_registra
 }
 
 registrar_limits verbs_registrar::limits() const noexcept {
-  if (!state_) return {.granularity = page_bytes()};
+  if (!state_) return {.granularity = os::page_bytes()};
   const bool implicit = state_->options.paging == verbs_paging::implicit;
-  return {.granularity = page_bytes(),
+  return {.granularity = os::page_bytes(),
           .max_bytes = implicit ? SIZE_MAX : state_->device.max_mr_bytes,
           .supported = access_on(state_->device, state_->options.paging)};
 }
