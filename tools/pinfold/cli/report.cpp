@@ -80,6 +80,17 @@ column size(std::string title, std::string key) {
           [key = std::move(key)](const json& row) { return size_text(row.at(key).get<std::size_t>()); }};
 }
 
+column count(std::string title, std::string key) { return number(std::move(title), std::move(key), 1, 0); }
+
+column microseconds(std::string title, std::string key, int decimals) {
+  return number(std::move(title), std::move(key), 1e-3, decimals);
+}
+
+std::vector<column> with_errors(std::vector<column> columns) {
+  columns.push_back(count("errors", "errors"));
+  return columns;
+}
+
 std::string table(const std::vector<column>& columns, const json& rows) {
   std::vector<cells> lines{titles_of(columns)};
   for (const auto& row : rows) lines.push_back(cells_of(columns, row));

@@ -23,10 +23,17 @@ struct column {
   bool left = false;  ///< aligned to the left: for words
 };
 
-/// Returns a column of words, numbers or sizes under `key`; `-` in rows without that key.
+/// Returns a column of words, numbers, whole numbers or sizes under `key`; `-` in rows without that key.
 [[nodiscard]] column words(std::string title, std::string key);
 [[nodiscard]] column number(std::string title, std::string key, double scale, int decimals);
+[[nodiscard]] column count(std::string title, std::string key);
 [[nodiscard]] column size(std::string title, std::string key);
+
+/// Returns a column that shows nanoseconds as microseconds.
+[[nodiscard]] column microseconds(std::string title, std::string key, int decimals);
+
+/// Returns the columns, and that of the errors behind them.
+[[nodiscard]] std::vector<column> with_errors(std::vector<column> columns);
 
 /// Returns the rows as lines with aligned columns and a headline. Where neighbours share their first cell, empty lines
 /// separate the groups.

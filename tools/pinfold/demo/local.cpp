@@ -162,8 +162,8 @@ void show_times(uring& ring) {
     rows.push_back({{"size", part_bytes}, {"subject", subject}});
     add_latency(rows.back(), measured);
   }
-  fmt::print("\n{}", table({size("write", "size"), words("buffer", "subject"), number("writes", "iterations", 1, 0),
-                            number("p50[us]", "p50_ns", 1e-3, 2), number("p99[us]", "p99_ns", 1e-3, 2)},
+  fmt::print("\n{}", table({size("write", "size"), words("buffer", "subject"), count("writes", "iterations"),
+                            microseconds("p50[us]", "p50_ns", 2), microseconds("p99[us]", "p99_ns", 2)},
                            rows));
   fmt::print(
       "\n{}",

@@ -99,11 +99,10 @@ void show_messages(demo_stage& stage) {
     rows.push_back(message_row(stage, off, plans.at(buffer), buffer));
     messages += plans.at(buffer).count;
   }
-  fmt::print("{}",
-             table({size("message", "size"), number("messages", "messages", 1, 0), number("off[us]", "off_ns", 1e-3, 2),
-                    number("on[us]", "on_ns", 1e-3, 2), number("off[GB/s]", "off_gb_per_s", 1, 2),
-                    number("on[GB/s]", "on_gb_per_s", 1, 2), number("speed-up", "speedup", 1, 1)},
-                   rows));
+  fmt::print("{}", table({size("message", "size"), count("messages", "messages"), microseconds("off[us]", "off_ns", 2),
+                          microseconds("on[us]", "on_ns", 2), number("off[GB/s]", "off_gb_per_s", 1, 2),
+                          number("on[GB/s]", "on_gb_per_s", 1, 2), number("speed-up", "speedup", 1, 1)},
+                         rows));
   require_reuse(off.statistics(), stage.counters(), messages);
   const auto on = stage.counters();
   fmt::print(

@@ -151,8 +151,8 @@ std::vector<column> columns() {
            true},
           words("policy", "policy"),
           number("hits[%]", "hit_rate", 100, 2),
-          number("#misses", "misses", 1, 0),
-          number("#evictions", "evictions", 1, 0),
+          count("#misses", "misses"),
+          count("#evictions", "evictions"),
           number("cost[ms]", "cost_ns", 1e-6, 2),
           number("x lru", "x_lru", 1, 3)};
 }

@@ -64,9 +64,8 @@ json run_cuda_identity(const cuda_run& run) {
 }
 
 std::vector<column> cuda_identity_columns() {
-  return {words("memory", "memory"),         size("#bytes", "size"),
-          words("subject", "subject"),       number("p50[ns]", "p50_ns", 1, 0),
-          number("p99[ns]", "p99_ns", 1, 0), number("errors", "errors", 1, 0)};
+  return with_errors({words("memory", "memory"), size("#bytes", "size"), words("subject", "subject"),
+                      count("p50[ns]", "p50_ns"), count("p99[ns]", "p99_ns")});
 }
 
 }  // namespace tool

@@ -114,15 +114,10 @@ json run_cuda_open(const cuda_run& run) {
 }
 
 std::vector<column> cuda_open_columns() {
-  return {words("memory", "memory"),
-          size("#bytes", "size"),
-          number("held", "held", 1, 0),
-          number("#opens", "iterations", 1, 0),
-          number("open p50[us]", "p50_ns", 1e-3, 2),
-          number("p99[us]", "p99_ns", 1e-3, 2),
-          number("close p50[us]", "close_p50_ns", 1e-3, 2),
-          number("p99[us]", "close_p99_ns", 1e-3, 2),
-          number("errors", "errors", 1, 0)};
+  return with_errors({words("memory", "memory"), size("#bytes", "size"), count("held", "held"),
+                      count("#opens", "iterations"), microseconds("open p50[us]", "p50_ns", 2),
+                      microseconds("p99[us]", "p99_ns", 2), microseconds("close p50[us]", "close_p50_ns", 2),
+                      microseconds("p99[us]", "close_p99_ns", 2)});
 }
 
 }  // namespace tool

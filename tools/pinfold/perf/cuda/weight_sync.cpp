@@ -89,16 +89,10 @@ json run_weight_sync(const cuda_run& run) {
 }
 
 std::vector<column> weight_sync_columns() {
-  return {size("#bytes", "size"),
-          words("subject", "subject"),
-          number("#allocations", "allocations", 1, 0),
-          number("#requests", "requests", 1, 0),
-          number("#opens", "opens", 1, 0),
-          number("time[s]", "seconds", 1, 3),
-          number("p50[us]", "p50_ns", 1e-3, 2),
-          number("p99[us]", "p99_ns", 1e-3, 2),
-          number("x uncached", "speedup", 1, 1),
-          number("errors", "errors", 1, 0)};
+  return with_errors({size("#bytes", "size"), words("subject", "subject"), count("#allocations", "allocations"),
+                      count("#requests", "requests"), count("#opens", "opens"), number("time[s]", "seconds", 1, 3),
+                      microseconds("p50[us]", "p50_ns", 2), microseconds("p99[us]", "p99_ns", 2),
+                      number("x uncached", "speedup", 1, 1)});
 }
 
 }  // namespace tool

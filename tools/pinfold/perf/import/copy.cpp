@@ -70,16 +70,10 @@ json run_copy(const import_run& run) {
 }
 
 std::vector<column> copy_columns() {
-  return {size("#bytes", "size"),
-          words("subject", "subject"),
-          number("#iterations", "iterations", 1, 0),
-          number("p50[us]", "p50_ns", 1e-3, 2),
-          number("p99[us]", "p99_ns", 1e-3, 2),
-          number("p99.9[us]", "p999_ns", 1e-3, 2),
-          number("average[us]", "ns_per_op", 1e-3, 2),
-          number("GB/s", "gb_per_s", 1, 2),
-          number("x uncached", "speedup", 1, 1),
-          number("errors", "errors", 1, 0)};
+  return with_errors({size("#bytes", "size"), words("subject", "subject"), count("#iterations", "iterations"),
+                      microseconds("p50[us]", "p50_ns", 2), microseconds("p99[us]", "p99_ns", 2),
+                      microseconds("p99.9[us]", "p999_ns", 2), microseconds("average[us]", "ns_per_op", 2),
+                      number("GB/s", "gb_per_s", 1, 2), number("x uncached", "speedup", 1, 1)});
 }
 
 }  // namespace tool

@@ -114,16 +114,10 @@ json run_hit_during_open(const import_run& run) {
 }
 
 std::vector<column> hit_during_open_columns() {
-  return {size("#bytes", "size"),
-          words("meanwhile", "meanwhile"),
-          number("#opens", "opens", 1, 0),
-          number("each[ms]", "open_ms", 1, 0),
-          number("#hits", "iterations", 1, 0),
-          number("p50[us]", "p50_ns", 1e-3, 3),
-          number("p99[us]", "p99_ns", 1e-3, 3),
-          number("p99.9[us]", "p999_ns", 1e-3, 3),
-          number("average[us]", "ns_per_op", 1e-3, 3),
-          number("errors", "errors", 1, 0)};
+  return with_errors({size("#bytes", "size"), words("meanwhile", "meanwhile"), count("#opens", "opens"),
+                      count("each[ms]", "open_ms"), count("#hits", "iterations"), microseconds("p50[us]", "p50_ns", 3),
+                      microseconds("p99[us]", "p99_ns", 3), microseconds("p99.9[us]", "p999_ns", 3),
+                      microseconds("average[us]", "ns_per_op", 3)});
 }
 
 }  // namespace tool

@@ -103,13 +103,8 @@ json run_parallel_opens(const import_run& run) {
 }
 
 std::vector<column> parallel_opens_columns() {
-  return {size("#bytes", "size"),
-          words("subject", "subject"),
-          number("#opens", "opens", 1, 0),
-          number("each[ms]", "open_ms", 1, 0),
-          number("threads", "threads", 1, 0),
-          number("total[s]", "seconds", 1, 3),
-          number("errors", "errors", 1, 0)};
+  return with_errors({size("#bytes", "size"), words("subject", "subject"), count("#opens", "opens"),
+                      count("each[ms]", "open_ms"), count("threads", "threads"), number("total[s]", "seconds", 1, 3)});
 }
 
 }  // namespace tool

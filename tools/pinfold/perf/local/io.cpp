@@ -152,16 +152,10 @@ void check(const io_options& options) {
 }
 
 std::vector<column> columns() {
-  return {size("#bytes", "size"),
-          words("subject", "subject"),
-          number("#I/Os", "iterations", 1, 0),
-          number("p50[us]", "p50_ns", 1e-3, 2),
-          number("p99[us]", "p99_ns", 1e-3, 2),
-          number("average[us]", "ns_per_op", 1e-3, 2),
-          number("IOPS", "iops", 1, 0),
-          number("GB/s", "gb_per_s", 1, 2),
-          number("x per-io", "gain", 1, 2),
-          number("errors", "errors", 1, 0)};
+  return with_errors({size("#bytes", "size"), words("subject", "subject"), count("#I/Os", "iterations"),
+                      microseconds("p50[us]", "p50_ns", 2), microseconds("p99[us]", "p99_ns", 2),
+                      microseconds("average[us]", "ns_per_op", 2), count("IOPS", "iops"),
+                      number("GB/s", "gb_per_s", 1, 2), number("x per-io", "gain", 1, 2)});
 }
 
 void print_heading(const io_options& options, const scratch_file& file, const json& host) {

@@ -152,17 +152,10 @@ json run_batch(const register_run& run) {
 }
 
 std::vector<column> batch_columns() {
-  return {words("subject", "subject"),
-          words("registrar", "registrar"),
-          words("method", "method"),
-          number("workers", "workers", 1, 0),
-          number("#buffers", "buffers", 1, 0),
-          size("#bytes", "size"),
-          number("#registrations", "registrations", 1, 0),
-          number("#calls", "calls", 1, 0),
-          number("total[ms]", "ms", 1, 2),
-          number("gain", "gain", 1, 1),
-          number("errors", "errors", 1, 0)};
+  return with_errors({words("subject", "subject"), words("registrar", "registrar"), words("method", "method"),
+                      count("workers", "workers"), count("#buffers", "buffers"), size("#bytes", "size"),
+                      count("#registrations", "registrations"), count("#calls", "calls"),
+                      number("total[ms]", "ms", 1, 2), number("gain", "gain", 1, 1)});
 }
 
 }  // namespace tool

@@ -212,15 +212,9 @@ json run_pipeline(const register_run& run) {
 }
 
 std::vector<column> pipeline_columns() {
-  return {size("#bytes", "size"),
-          words("subject", "subject"),
-          words("pages", "pages"),
-          size("chunk", "chunk"),
-          number("depth", "depth", 1, 0),
-          number("queue-depth", "queue_depth", 1, 0),
-          number("total[s]", "seconds", 1, 3),
-          number("GB/s", "gb_per_s", 1, 2),
-          number("errors", "errors", 1, 0)};
+  return with_errors({size("#bytes", "size"), words("subject", "subject"), words("pages", "pages"),
+                      size("chunk", "chunk"), count("depth", "depth"), count("queue-depth", "queue_depth"),
+                      number("total[s]", "seconds", 1, 3), number("GB/s", "gb_per_s", 1, 2)});
 }
 
 }  // namespace tool

@@ -129,16 +129,10 @@ json run_size(const register_run& run) {
 }
 
 std::vector<column> size_columns() {
-  return {size("#bytes", "size"),
-          words("pages", "pages"),
-          number("#registrations", "iterations", 1, 0),
-          number("p50[us]", "p50_ns", 1e-3, 2),
-          number("p99[us]", "p99_ns", 1e-3, 2),
-          number("average[us]", "ns_per_op", 1e-3, 2),
-          number("unregister[us]", "unregister_ns", 1e-3, 2),
-          number("hit[us]", "hit_ns", 1e-3, 3),
-          number("x 4k", "gain", 1, 2),
-          number("errors", "errors", 1, 0)};
+  return with_errors({size("#bytes", "size"), words("pages", "pages"), count("#registrations", "iterations"),
+                      microseconds("p50[us]", "p50_ns", 2), microseconds("p99[us]", "p99_ns", 2),
+                      microseconds("average[us]", "ns_per_op", 2), microseconds("unregister[us]", "unregister_ns", 2),
+                      microseconds("hit[us]", "hit_ns", 3), number("x 4k", "gain", 1, 2)});
 }
 
 }  // namespace tool

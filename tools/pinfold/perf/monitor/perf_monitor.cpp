@@ -44,45 +44,42 @@ struct monitor_case {
 };
 
 std::vector<column> unrelated_columns() {
-  return {words("subject", "subject"),           number("#cached", "regions", 1, 0),
+  return {words("subject", "subject"),           count("#cached", "regions"),
           number("pair[ns]", "ns_per_op", 1, 1), number("past libc[ns]", "ns_without", 1, 1),
           number("extra[ns]", "ns_extra", 1, 1), number("x hooks", "ratio", 1, 1)};
 }
 
 std::vector<column> big_columns() {
   return {words("subject", "subject"),
-          number("#cached", "regions", 1, 0),
-          number("munmap[us]", "ns_per_op", 1e-3, 1),
-          number("no cache[us]", "ns_without", 1e-3, 1),
-          number("extra[us]", "ns_extra", 1e-3, 1),
-          number("next acquire[us]", "next_ns", 1e-3, 1),
-          number("longest after[us]", "longest_ns", 1e-3, 1),
+          count("#cached", "regions"),
+          microseconds("munmap[us]", "ns_per_op", 1),
+          microseconds("no cache[us]", "ns_without", 1),
+          microseconds("extra[us]", "ns_extra", 1),
+          microseconds("next acquire[us]", "next_ns", 1),
+          microseconds("longest after[us]", "longest_ns", 1),
           number("drained[ms]", "drain_ns", 1e-6, 1),
-          number("left", "left", 1, 0),
+          count("left", "left"),
           number("x hooks", "ratio", 1, 1)};
 }
 
 std::vector<column> cached_columns() {
   return {words("subject", "subject"),
           words("made on", "placement"),
-          number("round[us]", "ns_per_op", 1e-3, 2),
-          number("no cache[us]", "ns_without", 1e-3, 2),
-          number("extra[us]", "ns_extra", 1e-3, 2),
-          number("stale", "stale", 1, 0)};
+          microseconds("round[us]", "ns_per_op", 2),
+          microseconds("no cache[us]", "ns_without", 2),
+          microseconds("extra[us]", "ns_extra", 2),
+          count("stale", "stale")};
 }
 
 std::vector<column> beside_columns() {
-  return {words("subject", "subject"),
-          words("unmapped meanwhile", "meanwhile"),
-          number("p50[ns]", "p50_ns", 1, 1),
-          number("x quiet", "x_quiet", 1, 2),
-          number("p99[ns]", "p99_ns", 1, 1),
-          number("longest[us]", "longest_ns", 1e-3 * 32, 1),
-          number("unmaps/s", "unmaps_per_s", 1, 0)};
+  return {words("subject", "subject"),       words("unmapped meanwhile", "meanwhile"),
+          number("p50[ns]", "p50_ns", 1, 1), number("x quiet", "x_quiet", 1, 2),
+          number("p99[ns]", "p99_ns", 1, 1), number("longest[us]", "longest_ns", 1e-3 * 32, 1),
+          count("unmaps/s", "unmaps_per_s")};
 }
 
 std::vector<column> hits_columns() {
-  return {words("subject", "subject"), number("#cached", "regions", 1, 0), number("hit[ns]", "ns_per_op", 1, 1),
+  return {words("subject", "subject"), count("#cached", "regions"), number("hit[ns]", "ns_per_op", 1, 1),
           number("extra[ns]", "ns_extra", 1, 1)};
 }
 

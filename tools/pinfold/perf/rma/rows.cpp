@@ -60,16 +60,11 @@ void add_rma_gains(json& rows) {
 }
 
 std::vector<column> rma_columns() {
-  return {number("#bytes", "size", 1, 0),
-          words("operation", "operation"),
-          words("subject", "subject"),
-          number("#iterations", "iterations", 1, 0),
-          number("BW peak[MB/sec]", "peak_mb_per_s", 1, 2),
-          number("BW average[MB/sec]", "mb_per_s", 1, 2),
-          number("MsgRate[Mpps]", "transfers_per_s", 1e-6, 6),
-          number("x per-transfer", "gain", 1, 2),
-          number("verified", "verified", 1, 0),
-          number("errors", "errors", 1, 0)};
+  return with_errors({count("#bytes", "size"), words("operation", "operation"), words("subject", "subject"),
+                      count("#iterations", "iterations"), number("BW peak[MB/sec]", "peak_mb_per_s", 1, 2),
+                      number("BW average[MB/sec]", "mb_per_s", 1, 2),
+                      number("MsgRate[Mpps]", "transfers_per_s", 1e-6, 6), number("x per-transfer", "gain", 1, 2),
+                      count("verified", "verified")});
 }
 
 std::string rma_summary(const json& rows) {
