@@ -24,13 +24,9 @@ std::atomic<table*> current{nullptr};
 constinit table not_wiped;
 
 table& here() noexcept {
-  table* found = current.load(std::memory_order_acquire);
-  if (found != nullptr) return *found;
-  void* const page = os::wiped_pages(sizeof(table));
-  table* const made = page == nullptr ? &not_wiped : new (page) table;
-  if (current.compare_exchange_strong(found, made, std::memory_order_acq_rel)) return *made;
-  if (page != nullptr) ::munmap(page, sizeof(table));  // another thread was faster
-  return *found;
+  if (table* const wiped = os::wiped_object(current)) return *wiped;
+  table* found = nullptr;
+  return current.compare_exchange_strong(found, &not_wiped, std::memory_order_acq_rel) ? not_wiped : *found;
 }
 
 // Threads that call this at the same time may all forget the hints: there is no lock, as one could be held at a fork.

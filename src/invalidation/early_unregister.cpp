@@ -6,7 +6,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <new>
 #include <sched.h>
 
 namespace pinfold::invalidation {
@@ -26,21 +25,10 @@ constexpr std::uint64_t one_inside = 2;
 
 std::atomic<state*> the_state{nullptr};
 
-state* state_here() noexcept {
-  state* found = the_state.load(std::memory_order_acquire);
-  if (found != nullptr) return found;
-  void* const page = os::wiped_pages(sizeof(state));
-  if (page == nullptr) return nullptr;
-  auto* const made = new (page) state;
-  if (the_state.compare_exchange_strong(found, made)) return made;
-  ::munmap(page, sizeof(state));
-  return found;
-}
-
 }  // namespace
 
 void enable_early_unregister(unregister_function how, int descriptor) noexcept {
-  state* const here = state_here();
+  state* const here = os::wiped_object(the_state);
   if (here == nullptr || here->word.load() != 0) return;
   here->how.store(how, std::memory_order_relaxed);
   here->descriptor.store(descriptor, std::memory_order_relaxed);
@@ -67,7 +55,7 @@ void early_unregister(const range& pages) noexcept {
   here->word.fetch_sub(one_inside);
 }
 
-no_early_unregister::no_early_unregister() noexcept : state_(state_here()) {
+no_early_unregister::no_early_unregister() noexcept : state_(os::wiped_object(the_state)) {
   if (state_ != nullptr) static_cast<state*>(state_)->staying.fetch_add(1);
 }
 

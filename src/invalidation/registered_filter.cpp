@@ -11,25 +11,13 @@ namespace pinfold::invalidation {
 std::atomic<registered_filter*> registered_filter::made{nullptr};
 
 registered_filter& registered_filter::here() {
-  if (auto* there = if_there()) return *there;
-  void* const fresh = os::wiped_pages(sizeof(registered_filter));
-  if (fresh == nullptr) throw std::bad_alloc();
-  auto* mine = new (fresh) registered_filter;
-  registered_filter* none = nullptr;
-  if (made.compare_exchange_strong(none, mine)) return *mine;
-  ::munmap(fresh, sizeof(registered_filter));
-  return *none;
+  if (auto* here = os::wiped_object(made)) return *here;
+  throw std::bad_alloc();
 }
 
 // Makes the counters of 4 GiB of the address space, when memory there is first registered. They stay.
 bool registered_filter::make_part(std::size_t number) noexcept {
-  auto& slot = parts_[number].in;
-  if (slot.load(std::memory_order_acquire) != nullptr) return true;
-  void* const fresh = os::wiped_pages(sizeof(part));
-  if (fresh == nullptr) return false;
-  part* none = nullptr;
-  if (!slot.compare_exchange_strong(none, new (fresh) part)) ::munmap(fresh, sizeof(part));
-  return true;
+  return os::wiped_object(parts_[number].in) != nullptr;
 }
 
 namespace {

@@ -64,27 +64,12 @@ class kept_descriptor {
   unsigned renewals_ = 0;  // guarded by renewing_
 };
 
-// Makes the object on a page that the kernel wipes in a child: the parent's descriptor would show the parent's
-// mappings. (The process id would need a system call each time, and change under vfork, where the mappings do not.)
-kept_descriptor* make_kept() noexcept {
-  void* const page = os::wiped_pages(sizeof(kept_descriptor));
-  return page == nullptr ? nullptr : new (page) kept_descriptor;
-}
-
-// Not a static variable of a function: a fork while another thread initializes that would block the child for ever.
+// Wiped in a child: the parent's descriptor would show the parent's mappings. (The process id would need a system call
+// each time, and change under vfork, where the mappings do not.)
 std::atomic<kept_descriptor*> the_kept{nullptr};
 
-kept_descriptor* kept() noexcept {
-  auto* found = the_kept.load(std::memory_order_acquire);
-  if (found != nullptr) return found;
-  auto* const made = make_kept();
-  if (made == nullptr || the_kept.compare_exchange_strong(found, made, std::memory_order_acq_rel)) return made;
-  ::munmap(made, sizeof(kept_descriptor));  // another thread was faster
-  return found;
-}
-
 int kept_or_none() noexcept {
-  auto* const found = kept();
+  auto* const found = os::wiped_object(the_kept);
   return found != nullptr ? found->get() : -1;
 }
 

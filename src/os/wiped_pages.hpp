@@ -3,7 +3,9 @@
 /// Memory that a child of fork(2) finds empty.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <new>
 #include <sys/mman.h>
 
 namespace pinfold::os {
@@ -16,6 +18,21 @@ namespace pinfold::os {
   if (::madvise(fresh, bytes, MADV_WIPEONFORK) == 0) return fresh;
   ::munmap(fresh, bytes);
   return nullptr;
+}
+
+/// Returns the object at `place`; the first call makes it, on such pages. Returns null where that fails. Thread-safe.
+/// For what a function's static variable would be, but for this: a fork while another thread initializes that would
+/// block the child for ever.
+template <class T>
+[[nodiscard]] T* wiped_object(std::atomic<T*>& place) noexcept {
+  T* found = place.load(std::memory_order_acquire);
+  if (found != nullptr) return found;
+  void* const pages = wiped_pages(sizeof(T));
+  if (pages == nullptr) return nullptr;
+  T* const made = new (pages) T;
+  if (place.compare_exchange_strong(found, made, std::memory_order_acq_rel)) return made;
+  ::munmap(pages, sizeof(T));  // another thread was faster
+  return found;
 }
 
 }  // namespace pinfold::os

@@ -26,17 +26,6 @@ struct life {
 };
 std::atomic<life*> the_life{nullptr};
 
-life* life_here() noexcept {
-  life* found = the_life.load(std::memory_order_acquire);
-  if (found != nullptr) return found;
-  void* const page = os::wiped_pages(sizeof(life));
-  if (page == nullptr) return nullptr;
-  auto* const made = new (page) life;
-  if (the_life.compare_exchange_strong(found, made)) return made;
-  ::munmap(page, sizeof(life));
-  return found;
-}
-
 /// The hooked copies of libc. They only grow, when another copy is loaded. Guarded by the lock. A child of fork(2) may
 /// find the entry behind `count` half written, and starts from `count`.
 libc_copies hooked;
@@ -139,7 +128,7 @@ void prepare_hooks() {
 
 result<std::unique_ptr<invalidation::monitor>> make_hooks(invalidation::event_log& event_log,
                                                           invalidation::registered_filter& memory) {
-  life* const all = life_here();
+  life* const all = os::wiped_object(the_life);
   if (all == nullptr)
     return fail(errc::out_of_resources, "cannot map a page that fork clears in the child (needs Linux 4.14)");
   if (auto kept = stay_loaded(); !kept) return tl::unexpected(kept.error());
