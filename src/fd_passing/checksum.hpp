@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 namespace pinfold::fd_passing {
 
@@ -34,6 +35,22 @@ inline constexpr auto crc32c_table = make_crc32c_table();
     value = (value >> 8U) ^ detail::crc32c_table[(value ^ std::to_integer<std::uint32_t>(byte)) & 0xffU];
   }
   return ~value;
+}
+
+/// Returns the value that `handle.check`, its last member, has to have.
+template <class Handle>
+[[nodiscard]] std::uint32_t checksum_of(const Handle& handle) noexcept {
+  static_assert(std::has_unique_object_representations_v<Handle>);
+  static_assert(offsetof(Handle, check) == sizeof(Handle) - sizeof(Handle::check));
+  return crc32c(std::as_bytes(std::span(&handle, 1)).first(offsetof(Handle, check)));
+}
+
+/// Returns the handle with magic and checksum filled in.
+template <class Handle>
+[[nodiscard]] Handle completed(Handle handle, std::uint64_t magic) noexcept {
+  handle.magic = magic;
+  handle.check = checksum_of(handle);
+  return handle;
 }
 
 }  // namespace pinfold::fd_passing

@@ -8,28 +8,18 @@
 #include "fd_passing/checksum.hpp"
 #include "fd_passing/exporter_id.hpp"
 
-#include <cstddef>
-#include <span>
-#include <type_traits>
-
 namespace pinfold::cuda_ipc {
 
 /// The letters PFCUIPC and the version of the layout.
 inline constexpr std::uint64_t handle_magic = 0x5046'4355'4950'4301;
 
-static_assert(sizeof(cuda_ipc_handle) == 160 && std::has_unique_object_representations_v<cuda_ipc_handle>);
-static_assert(offsetof(cuda_ipc_handle, check) == sizeof(cuda_ipc_handle) - sizeof(cuda_ipc_handle::check));
+static_assert(sizeof(cuda_ipc_handle) == 160);
 
-/// Returns the value that `handle.check` has to have.
-[[nodiscard]] inline std::uint32_t checksum_of(const cuda_ipc_handle& handle) noexcept {
-  return fd_passing::crc32c(std::as_bytes(std::span(&handle, 1)).first(offsetof(cuda_ipc_handle, check)));
-}
+using fd_passing::checksum_of;
 
 /// Returns the handle with magic and checksum filled in.
-[[nodiscard]] inline cuda_ipc_handle completed(cuda_ipc_handle handle) noexcept {
-  handle.magic = handle_magic;
-  handle.check = checksum_of(handle);
-  return handle;
+[[nodiscard]] inline cuda_ipc_handle completed(const cuda_ipc_handle& handle) noexcept {
+  return fd_passing::completed(handle, handle_magic);
 }
 
 [[nodiscard]] inline cuda_memory_kind kind_of(const cuda_ipc_handle& handle) noexcept {

@@ -11,23 +11,16 @@
 #include "fd_passing/checksum.hpp"
 #include "fd_passing/exporter_id.hpp"
 
-#include <cstddef>
 #include <cstdint>
-#include <span>
-#include <type_traits>
 
 namespace pinfold::memfd {
 
 /// The letters PFMEMFD and the version of the layout.
 inline constexpr std::uint64_t handle_magic = 0x5046'4d45'4d46'4401;
 
-static_assert(sizeof(memfd_handle) == 72 && std::has_unique_object_representations_v<memfd_handle>);
-static_assert(offsetof(memfd_handle, check) == sizeof(memfd_handle) - sizeof(memfd_handle::check));
+static_assert(sizeof(memfd_handle) == 72);
 
-/// Returns the value that `handle.check` has to have.
-[[nodiscard]] inline std::uint32_t checksum_of(const memfd_handle& handle) noexcept {
-  return fd_passing::crc32c(std::as_bytes(std::span(&handle, 1)).first(offsetof(memfd_handle, check)));
-}
+using fd_passing::checksum_of;
 
 /// Returns the descriptor to fetch for the handle.
 [[nodiscard]] inline fd_passing::fd_request behind(const memfd_handle& handle) noexcept {
@@ -35,10 +28,8 @@ static_assert(offsetof(memfd_handle, check) == sizeof(memfd_handle) - sizeof(mem
 }
 
 /// Returns the handle with magic and checksum filled in.
-[[nodiscard]] inline memfd_handle completed(memfd_handle handle) noexcept {
-  handle.magic = handle_magic;
-  handle.check = checksum_of(handle);
-  return handle;
+[[nodiscard]] inline memfd_handle completed(const memfd_handle& handle) noexcept {
+  return fd_passing::completed(handle, handle_magic);
 }
 
 /// Returns the allocation that the handle stands for; `invalid_handle` when no exporter of ours can have made it. Makes
