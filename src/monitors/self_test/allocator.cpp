@@ -3,6 +3,7 @@
 // tells: an allocator may keep freed memory, and no interface says so.
 #include "monitors/self_test/self_test.hpp"
 #include "os/page_bytes.hpp"
+#include "os/thread_stack.hpp"
 
 #include <algorithm>
 #include <array>
@@ -140,18 +141,13 @@ struct block {
 };
 
 // Returns the lower part of the stack, which the thread does not use.
-block stack_of_this_thread() noexcept {
-  pthread_attr_t attributes;
-  void* low = nullptr;
-  std::size_t bytes = 0;
-  ::pthread_getattr_np(::pthread_self(), &attributes);
-  ::pthread_attr_getstack(&attributes, &low, &bytes);
-  ::pthread_attr_destroy(&attributes);
-  return {static_cast<std::byte*>(low) + bytes / 4, bytes / 4};
+block unused_stack() noexcept {
+  const auto stack = os::stack_of_this_thread();
+  return {stack.data() + stack.size() / 4, stack.size() / 4};
 }
 
 outcome thread_stack(const invalidation::monitor_set& by, sources& seen) noexcept {
-  return end_of_thread(by, seen, stack_of_this_thread);
+  return end_of_thread(by, seen, unused_stack);
 }
 
 }  // namespace

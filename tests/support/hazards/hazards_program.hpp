@@ -3,13 +3,13 @@
 /// What an ordinary program does without regard to the kernel: it allocates, ends threads, unloads libraries.
 #pragma once
 
+#include "os/thread_stack.hpp"
 #include "support/hazards/hazards_memory.hpp"
 #include "support/host/sanitized.hpp"
 
 #include <atomic>
 #include <dlfcn.h>
 #include <malloc.h>
-#include <pthread.h>
 #include <thread>
 
 namespace pinfold::testing::hazards {
@@ -113,13 +113,8 @@ class short_lived {
 
  private:
   void run() {
-    pthread_attr_t attributes;
-    void* low = nullptr;
-    std::size_t bytes = 0;
-    ::pthread_getattr_np(::pthread_self(), &attributes);
-    ::pthread_attr_getstack(&attributes, &low, &bytes);
-    ::pthread_attr_destroy(&attributes);
-    where_.store(static_cast<std::byte*>(low) + bytes / 2);
+    const auto stack = os::stack_of_this_thread();
+    where_.store(stack.data() + stack.size() / 2);
     where_.notify_one();
     go_.wait(false);
   }
