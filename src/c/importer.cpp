@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // An importer in C: a table of functions.
-#include "c/cache.hpp"
-#include "c/callbacks.hpp"
-#include "c/structure.hpp"
+#include "c/callback_table.hpp"
 
 #include <pinfold/importer.hpp>
 
 #include <cstring>
-#include <memory>
-#include <string>
-#include <utility>
 
 namespace pinfold::c {
 
@@ -17,15 +12,16 @@ namespace {
 
 static_assert(sizeof(pinfold_registration) <= max_imported_registration_bytes);
 
-class table_importer {
+class table_importer : public callback_table<pinfold_importer> {
  public:
-  table_importer(const pinfold_importer& calls, void* self) : calls_(calls), self_(self), name_(calls.name) {}
-  table_importer(const table_importer&) = delete;
-  table_importer& operator=(const table_importer&) = delete;
-  ~table_importer() {
-    pinfold_error failure{};
-    if (cache_ == nullptr || calls_.finished == nullptr) return;
-    static_cast<void>(called(cache_, failure, [&] { return calls_.finished(self_), PINFOLD_OK; }));
+  table_importer(const pinfold_importer& calls, void* self) : callback_table(calls, self) {}
+
+  static result<void> check_calls(const pinfold_importer& calls) noexcept {
+    if (calls.name == nullptr || calls.check == nullptr || calls.open == nullptr || calls.close == nullptr)
+      return fail(errc::invalid_argument, "an importer needs a name, check, open and close");
+    if (calls.handle_bytes == 0 || calls.handle_bytes > max_handle_bytes)
+      return fail(errc::invalid_argument, "a handle has 1 to 896 bytes");
+    return {};
   }
 
   [[nodiscard]] detail::driver table() noexcept {
@@ -40,9 +36,6 @@ class table_importer {
         .close = close,
     };
   }
-
-  /// Sets the cache whose callbacks these are. Without one, the application still owns `self`.
-  void serve(const pinfold_cache* cache) noexcept { cache_ = cache; }
 
  private:
   static result<range> check(const void* of, const detail::request& what) noexcept {
@@ -87,20 +80,7 @@ class table_importer {
     if (code != PINFOLD_OK) return tl::unexpected(from_callback(code, failure, "the importer's close failed"));
     return {};
   }
-
-  const pinfold_importer calls_;
-  void* const self_;
-  const std::string name_;
-  const pinfold_cache* cache_ = nullptr;
 };
-
-result<void> check(const pinfold_importer& calls) noexcept {
-  if (calls.name == nullptr || calls.check == nullptr || calls.open == nullptr || calls.close == nullptr)
-    return fail(errc::invalid_argument, "an importer needs a name, check, open and close");
-  if (calls.handle_bytes == 0 || calls.handle_bytes > max_handle_bytes)
-    return fail(errc::invalid_argument, "a handle has 1 to 896 bytes");
-  return {};
-}
 
 }  // namespace
 
@@ -109,19 +89,6 @@ result<void> check(const pinfold_importer& calls) noexcept {
 int pinfold_create_import(const pinfold_importer* importer, void* self, const pinfold_options* options,
                           pinfold_cache** cache) {
   using namespace pinfold;
-  if (cache != nullptr) *cache = nullptr;
-  pinfold_importer calls{};
-  if (!c::read(importer, calls))
-    return c::refuse(errc::invalid_argument, "the importer has a wrong size or unknown members");
-  if (auto right = c::check(calls); !right) return c::refuse(right.error());
-  c::back_end behind;
-  const int made = c::guarded([&]() -> result<void> {
-    const auto own = std::make_shared<c::table_importer>(calls, self);
-    behind.table = own->table();
-    behind.owner = own;
-    return {};
-  });
-  if (made != PINFOLD_OK) return made;
-  behind.used_by = [](void* of, const pinfold_cache* by) noexcept { static_cast<c::table_importer*>(of)->serve(by); };
-  return c::create(std::move(behind), options, cache);
+  return c::create_over<c::table_importer>(importer, self, "the importer has a wrong size or unknown members", options,
+                                           cache, [](const pinfold_importer&, c::back_end&) noexcept {});
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A registrar in C: a table of functions.
-#include "c/cache.hpp"
-#include "c/callbacks.hpp"
-#include "c/structure.hpp"
+#include "c/callback_table.hpp"
 #include "os/page_bytes.hpp"
 
 #include <pinfold/detail/local_driver.hpp>
@@ -11,11 +9,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <memory>
 #include <span>
-#include <string>
-#include <unistd.h>
-#include <utility>
 
 namespace pinfold::c {
 
@@ -23,18 +17,21 @@ namespace {
 
 constexpr std::uint32_t all_access = 2 * PINFOLD_REMOTE_ATOMIC - 1;
 
-class table_registrar {
+class table_registrar : public callback_table<pinfold_registrar> {
  public:
   static constexpr const char* name = "c";
   using registration_type = pinfold_registration;
 
-  table_registrar(const pinfold_registrar& calls, void* self) : calls_(calls), self_(self), name_(calls.name) {}
-  table_registrar(table_registrar&&) = default;  // the concept asks for it
-  table_registrar& operator=(table_registrar&&) = delete;
-  ~table_registrar() {
-    pinfold_error failure{};
-    if (cache_ == nullptr || calls_.finished == nullptr) return;
-    static_cast<void>(called(cache_, failure, [&] { return calls_.finished(self_), PINFOLD_OK; }));
+  table_registrar(const pinfold_registrar& calls, void* self) : callback_table(calls, self) {}
+
+  static result<void> check_calls(const pinfold_registrar& calls) noexcept {
+    if (calls.name == nullptr || calls.open == nullptr || calls.close == nullptr)
+      return fail(errc::invalid_argument, "a registrar needs a name, open and close");
+    if (calls.granularity > os::page_bytes() || (calls.granularity != 0 && !std::has_single_bit(calls.granularity)))
+      return fail(errc::invalid_argument, "the granularity is not a power of two up to the page size");
+    if ((calls.access & ~all_access) != 0)
+      return fail(errc::invalid_argument, "the registrar's access has unknown bits");
+    return {};
   }
 
   [[nodiscard]] registrar_limits limits() const noexcept {
@@ -77,9 +74,6 @@ class table_registrar {
                                         reinterpret_cast<const void*>(wanted.begin), wanted.size());
            }) > 0;
   }
-
-  /// Sets the cache whose callbacks these are. Without one, the application still owns `self`.
-  void serve(const pinfold_cache* cache) noexcept { cache_ = cache; }
 
  private:
   static pinfold_open_request as_c(const detail::open_request& what) noexcept {
@@ -128,21 +122,7 @@ class table_registrar {
       }
     }
   }
-
-  const pinfold_registrar calls_;
-  void* const self_;
-  const std::string name_;
-  const pinfold_cache* cache_ = nullptr;
 };
-
-result<void> check(const pinfold_registrar& calls) noexcept {
-  if (calls.name == nullptr || calls.open == nullptr || calls.close == nullptr)
-    return fail(errc::invalid_argument, "a registrar needs a name, open and close");
-  if (calls.granularity > os::page_bytes() || (calls.granularity != 0 && !std::has_single_bit(calls.granularity)))
-    return fail(errc::invalid_argument, "the granularity is not a power of two up to the page size");
-  if ((calls.access & ~all_access) != 0) return fail(errc::invalid_argument, "the registrar's access has unknown bits");
-  return {};
-}
 
 }  // namespace
 
@@ -151,21 +131,10 @@ result<void> check(const pinfold_registrar& calls) noexcept {
 int pinfold_create(const pinfold_registrar* registrar, void* self, const pinfold_options* options,
                    pinfold_cache** cache) {
   using namespace pinfold;
-  if (cache != nullptr) *cache = nullptr;
-  pinfold_registrar calls{};
-  if (!c::read(registrar, calls))
-    return c::refuse(errc::invalid_argument, "the registrar has a wrong size or unknown members");
-  if (auto right = c::check(calls); !right) return c::refuse(right.error());
-  c::back_end behind;
-  const int made = c::guarded([&]() -> result<void> {
-    const auto own = std::make_shared<c::table_registrar>(calls, self);
-    behind.table = own->table();
-    behind.owner = own;
-    return {};
-  });
-  if (made != PINFOLD_OK) return made;
-  behind.limits = [](const void* of) noexcept { return static_cast<const c::table_registrar*>(of)->limits(); };
-  behind.used_by = [](void* of, const pinfold_cache* by) noexcept { static_cast<c::table_registrar*>(of)->serve(by); };
-  if (calls.still_is != nullptr) behind.still_is = c::table_registrar::still_is;
-  return c::create(std::move(behind), options, cache);
+  const auto add = [](const pinfold_registrar& calls, c::back_end& behind) noexcept {
+    behind.limits = [](const void* of) noexcept { return static_cast<const c::table_registrar*>(of)->limits(); };
+    if (calls.still_is != nullptr) behind.still_is = c::table_registrar::still_is;
+  };
+  return c::create_over<c::table_registrar>(registrar, self, "the registrar has a wrong size or unknown members",
+                                            options, cache, add);
 }
