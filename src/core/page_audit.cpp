@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint64_t present = std::uint64_t{1} << 63U;
 constexpr std::uint64_t frame = (std::uint64_t{1} << 55U) - 1;
 
-int open_pagemap() noexcept { return ::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC); }
+os::file open_pagemap() noexcept { return os::file(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)); }
 
 // FNV-1a over words, and a last mixing: enough to tell frames apart that were not chosen to collide.
 std::uint64_t mixed(std::uint64_t so_far, std::uint64_t word) noexcept {
@@ -30,20 +30,16 @@ std::uint64_t mixed(std::uint64_t so_far, std::uint64_t word) noexcept {
 
 std::optional<std::uint32_t> page_audit::possible(std::uint32_t one_in) noexcept {
   if (one_in == 0) return std::nullopt;
-  const int pagemap = open_pagemap();
-  if (pagemap < 0) return std::nullopt;
+  const os::file pagemap = open_pagemap();
+  if (!pagemap) return std::nullopt;
   std::uint64_t here = 0;
   const auto at = reinterpret_cast<std::uintptr_t>(&here) / os::page_bytes() * sizeof here;
-  const bool seen = ::pread(pagemap, &here, sizeof here, static_cast<off_t>(at)) == sizeof here && (here & frame) != 0;
-  ::close(pagemap);
+  const bool seen =
+      ::pread(pagemap.number(), &here, sizeof here, static_cast<off_t>(at)) == sizeof here && (here & frame) != 0;
   return seen ? std::optional(one_in) : std::nullopt;
 }
 
 page_audit::page_audit(std::uint32_t one_in) noexcept : one_in_(one_in), pagemap_(open_pagemap()) {}
-
-page_audit::~page_audit() {
-  if (pagemap_ >= 0) ::close(pagemap_);
-}
 
 std::optional<std::uint64_t> page_audit::fingerprint(const range& memory) const noexcept {
   std::array<std::uint64_t, 512> words;
@@ -52,8 +48,8 @@ std::optional<std::uint64_t> page_audit::fingerprint(const range& memory) const 
   for (auto page = memory.begin / os::page_bytes(); page <= last;) {
     const auto count = std::min<std::size_t>(words.size(), last - page + 1);
     const auto bytes = static_cast<ssize_t>(count * sizeof words[0]);
-    if (::pread(pagemap_, words.data(), static_cast<std::size_t>(bytes), static_cast<off_t>(page * sizeof words[0])) !=
-        bytes)
+    if (::pread(pagemap_.number(), words.data(), static_cast<std::size_t>(bytes),
+                static_cast<off_t>(page * sizeof words[0])) != bytes)
       return std::nullopt;
     for (std::size_t i = 0; i < count; ++i) {
       if ((words[i] & present) == 0) return std::nullopt;

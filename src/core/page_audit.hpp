@@ -3,6 +3,8 @@
 /// Asks the kernel, page by page, whether the pages behind a registration are still those that were registered.
 #pragma once
 
+#include "os/file.hpp"
+
 #include <pinfold/range.hpp>
 
 #include <atomic>
@@ -23,7 +25,6 @@ class page_audit {
   explicit page_audit(std::uint32_t one_in) noexcept;
   page_audit(const page_audit&) = delete;
   page_audit& operator=(const page_audit&) = delete;
-  ~page_audit();
 
   /// Notes the pages of `memory`, which was just registered as `of`, and forgets those noted for `of` before.
   /// Allocates.
@@ -40,7 +41,7 @@ class page_audit {
   [[nodiscard]] std::optional<std::uint64_t> fingerprint(const range& memory) const noexcept;
 
   const std::uint32_t one_in_;
-  const int pagemap_;
+  const os::file pagemap_;
   std::atomic<std::uint64_t> counted_{0};
   std::mutex mutex_;
   std::unordered_map<const void*, std::uint64_t> noted_;

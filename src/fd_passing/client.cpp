@@ -57,7 +57,7 @@ result<file> accepted(received_reply got, std::uint64_t serial) noexcept {
 /// Whether the socket's owner is this user or root. Any process can take an abstract name once its owner has gone.
 bool trusted(const file& socket) noexcept {
   const uid_t self = ::geteuid();
-  const auto exporter = other_end(socket);
+  const auto exporter = os::other_end(socket);
   return exporter && (self == 0 || exporter->uid == self || exporter->uid == 0);
 }
 
@@ -65,7 +65,7 @@ bool trusted(const file& socket) noexcept {
 
 result<file> connect_to(std::uint64_t exporter) noexcept {
   file socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (!socket) return fail_system("cannot create a socket");
+  if (!socket) return os::fail_system("cannot create a socket");
   const timeval limit{.tv_sec = answer_timeout.count() / 1000, .tv_usec = 0};
   ::setsockopt(socket.number(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   const socket_address address = address_of(exporter);
@@ -76,7 +76,7 @@ result<file> connect_to(std::uint64_t exporter) noexcept {
   if (done != 0 && errno == ECONNREFUSED)
     return fail_errno(errc::closed, ECONNREFUSED, "no process serves this exporter");
   if (done != 0 && errno == EAGAIN) return fail_errno(errc::timed_out, EAGAIN, late_text);
-  if (done != 0) return fail_system("cannot connect to the exporter");
+  if (done != 0) return os::fail_system("cannot connect to the exporter");
   if (!trusted(socket)) return fail_errno(errc::not_permitted, EPERM, "another user took the exporter's socket name");
   return socket;
 }

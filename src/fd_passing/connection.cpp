@@ -65,7 +65,7 @@ result<file> connection::fetch_by_socket(const fd_request& what) noexcept {
 result<file> connection::connect(const exporter_id& from) const noexcept {
   auto fresh = connect_to(from.exporter);
   if (!fresh || process_ || reason_ != errc::peer_gone) return fresh;
-  const auto exporter = other_end(*fresh);
+  const auto exporter = os::other_end(*fresh);
   if (exporter && exporter->pid == from.pid) return tl::unexpected(reason_);
   return fresh;
 }
@@ -77,7 +77,7 @@ result<file> connection::ask_and_keep(file socket, std::uint64_t serial) noexcep
 }
 
 error connection::no_answer(const error& seen) const noexcept {
-  if (!process_ || readable_within(process_, death_takes)) {
+  if (!process_ || os::readable_within(process_, death_takes)) {
     return {errc::peer_gone, seen.kind, seen.native, "the exporting process has ended"};
   }
   return {errc::unsupported, seen.kind, seen.native, "the exporter does not serve its buffers over a socket"};

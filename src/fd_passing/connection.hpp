@@ -4,7 +4,7 @@
 #pragma once
 
 #include "fd_passing/exporter_id.hpp"
-#include "fd_passing/file.hpp"
+#include "os/file.hpp"
 
 #include <array>
 #include <cstddef>
@@ -16,6 +16,8 @@
 #include <unistd.h>
 
 namespace pinfold::fd_passing {
+
+using os::file;
 
 /// The connections to one exporter. Thread-safe: every fetch uses a connection of its own, so fetches run in parallel.
 /// A link does not recover from the end of the exporter's process; the table then forgets it.

@@ -36,7 +36,7 @@ result<std::uint64_t> random_id() noexcept {
   std::uint64_t id = 0;
   while (id == 0) {
     if (::getrandom(&id, sizeof id, 0) != sizeof id && errno != EINTR) {
-      return fail_system("cannot get a random number for the exporter");
+      return os::fail_system("cannot get a random number for the exporter");
     }
   }
   return id;
@@ -63,11 +63,11 @@ result<std::uint64_t> parse_start_time(std::string_view line) noexcept {
 result<std::uint64_t> start_time_of(pid_t process) noexcept {
   const file stat(::open(stat_path(process).text(), O_RDONLY | O_CLOEXEC));
   if (!stat && errno == ENOENT) return fail_errno(errc::peer_gone, ENOENT, ended_text);
-  if (!stat) return fail_system("cannot open /proc/<pid>/stat");
+  if (!stat) return os::fail_system("cannot open /proc/<pid>/stat");
   std::array<char, 1024> line{};
   const ssize_t got = ::read(stat.number(), line.data(), line.size());
   if (got < 0 && errno == ESRCH) return fail_errno(errc::peer_gone, ESRCH, ended_text);
-  if (got < 0) return fail_system("cannot read /proc/<pid>/stat");
+  if (got < 0) return os::fail_system("cannot read /proc/<pid>/stat");
   return parse_start_time({line.data(), static_cast<std::size_t>(got)});
 }
 
@@ -84,7 +84,7 @@ result<file> open_process(const exporter_id& of) noexcept {
   if (!process) {
     const int native = errno;
     const bool none = native == ESRCH || native == EINVAL;
-    return fail_errno(none ? errc::peer_gone : code_for(native), native,
+    return fail_errno(none ? errc::peer_gone : os::code_for(native), native,
                       none ? ended_text : "cannot open the exporting process (pidfd_open)");
   }
   const auto started = start_time_of(of.pid);
@@ -112,7 +112,7 @@ result<file> duplicate_from(const file& process, int descriptor) noexcept {
     return fail_errno(errc::not_permitted, native,
                       "ptrace rules forbid fetching the descriptor: let the exporter serve, and use the scm transport");
   }
-  return fail_errno(code_for(native), native, "cannot fetch the exporter's descriptor (pidfd_getfd)");
+  return fail_errno(os::code_for(native), native, "cannot fetch the exporter's descriptor (pidfd_getfd)");
 }
 
 }  // namespace pinfold::fd_passing

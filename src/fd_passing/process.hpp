@@ -7,7 +7,7 @@
 #pragma once
 
 #include "fd_passing/exporter_id.hpp"
-#include "fd_passing/file.hpp"
+#include "os/file.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -15,6 +15,8 @@
 #include <sys/types.h>
 
 namespace pinfold::fd_passing {
+
+using os::file;
 
 /// Returns field 22 of a line of `/proc/<pid>/stat`, for any program name in field 2. `driver_error` when the line does
 /// not have that form.
@@ -33,7 +35,7 @@ namespace pinfold::fd_passing {
 
 /// Whether the process behind the pidfd has ended.
 [[nodiscard]] inline bool has_ended(const file& process) noexcept {
-  return readable_within(process, std::chrono::milliseconds{0});
+  return os::readable_within(process, std::chrono::milliseconds{0});
 }
 
 /// Duplicates the exporter's descriptor. Errors: `peer_gone`, `stale_handle` (the exporter has closed it),

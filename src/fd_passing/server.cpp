@@ -18,11 +18,11 @@ constexpr int send_buffer_bytes = 4096;  // a few replies: a peer that reads non
 
 result<file> listen_at(std::uint64_t exporter) noexcept {
   file listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!listener) return fail_system("cannot create the exporter's socket");
+  if (!listener) return os::fail_system("cannot create the exporter's socket");
   const socket_address address = address_of(exporter);
   if (::bind(listener.number(), reinterpret_cast<const sockaddr*>(&address.name), address.bytes) != 0 ||
       ::listen(listener.number(), SOMAXCONN) != 0) {
-    return fail_system("cannot listen on the exporter's socket");
+    return os::fail_system("cannot listen on the exporter's socket");
   }
   return listener;
 }
@@ -59,11 +59,11 @@ result<std::unique_ptr<server>> server::start(std::uint64_t exporter, std::share
   if (!listener) return tl::unexpected(listener.error());
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
-    return fail_system("cannot create the exporter's wake-up sockets");
+    return os::fail_system("cannot create the exporter's wake-up sockets");
   std::array<file, 2> wake{file(ends[0]), file(ends[1])};
   std::unique_ptr<server> made(new server(exporter, std::move(*listener), std::move(wake), std::move(from)));
   if (const int native = made->launch(); native != 0) {
-    return fail_errno(code_for(native), native, "cannot start the exporter's thread");
+    return fail_errno(os::code_for(native), native, "cannot start the exporter's thread");
   }
   return made;
 } catch (const std::bad_alloc&) {
@@ -179,14 +179,14 @@ bool server::accept_one() noexcept {
   if (clients_.size() == most_clients) drop_most_silent();
   file socket(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket) {
-    if (code_for(errno) != errc::out_of_resources || errno == EAGAIN) return false;
+    if (os::code_for(errno) != errc::out_of_resources || errno == EAGAIN) return false;
     drop_most_silent();
     resting_ = true;
     return false;
   }
   const int bytes = send_buffer_bytes;
   ::setsockopt(socket.number(), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
-  const auto importer = other_end(socket);
+  const auto importer = os::other_end(socket);
   const bool permitted = importer && (importer->uid == ::geteuid() || importer->uid == 0);
   clients_.push_back({std::move(socket), permitted, round_});
   return true;

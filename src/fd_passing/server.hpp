@@ -4,8 +4,8 @@
 #pragma once
 
 #include "fd_passing/fd_provider.hpp"
-#include "fd_passing/file.hpp"
 #include "fd_passing/wire.hpp"
+#include "os/file.hpp"
 
 #include <array>
 #include <atomic>
@@ -17,6 +17,8 @@
 #include <vector>
 
 namespace pinfold::fd_passing {
+
+using os::file;
 
 /// Serves all connections in one non-blocking loop, so that no peer can delay another. The server closes a connection
 /// whose peer sends an invalid message or does not read its replies. When there are too many, it closes the one that

@@ -10,13 +10,15 @@
 /// Nothing here allocates or locks: all of it may run in the child of a multi-threaded process that forked.
 #pragma once
 
-#include "fd_passing/file.hpp"
+#include "os/message.hpp"
 
 #include <cstdint>
 #include <sys/socket.h>
 #include <sys/un.h>
 
 namespace pinfold::fd_passing {
+
+using os::file;
 
 /// The letters PFMFDSC and the version of the protocol.
 inline constexpr std::uint64_t wire_magic = 0x5046'4d46'4453'4302;
@@ -51,9 +53,6 @@ struct socket_address {
 
 /// Returns the address at which the exporter with that number listens.
 [[nodiscard]] socket_address address_of(std::uint64_t exporter) noexcept;
-
-/// Returns the user and process at the other end, as the kernel recorded them at connect and listen.
-[[nodiscard]] result<ucred> other_end(const file& socket) noexcept;
 
 /// Sends a reply without waiting, with `descriptor` unless that is -1. Returns 0 or an `errno` value.
 [[nodiscard]] int send_reply(const file& socket, reply what, int descriptor) noexcept;

@@ -19,16 +19,16 @@ struct fd_server : ::testing::Test {
   memfd_handle handle = peer.allocate(4 * kib, 1);
   memfd_importer reader{{.via = memfd_via::scm}};
 
-  [[nodiscard]] fd_passing::file connection() const { return fd_passing::connect_to(handle.exporter).value(); }
+  [[nodiscard]] os::file connection() const { return fd_passing::connect_to(handle.exporter).value(); }
 
-  static bool say(const fd_passing::file& socket, const void* what, std::size_t bytes) {
+  static bool say(const os::file& socket, const void* what, std::size_t bytes) {
     return ::send(socket.number(), what, bytes, MSG_NOSIGNAL) == static_cast<ssize_t>(bytes);
   }
 
   /// Returns whether the server hangs up within a second.
-  static bool hangs_up(const fd_passing::file& socket) {
+  static bool hangs_up(const os::file& socket) {
     char byte = 0;
-    return fd_passing::readable_within(socket, std::chrono::seconds{1}) &&
+    return os::readable_within(socket, std::chrono::seconds{1}) &&
            ::recv(socket.number(), &byte, sizeof byte, MSG_DONTWAIT) <= 0;
   }
 };
@@ -40,7 +40,7 @@ TEST_F(fd_server, malformed_request_closes_the_connection_and_others_are_served)
   const std::vector<std::pair<const void*, std::size_t>> garbage{
       {&wrong, sizeof wrong}, {&right, sizeof right - 1}, {&right, 1}, {&right, 0}, {endless.data(), endless.size()}};
   for (const auto& [bytes, count] : garbage) {
-    const fd_passing::file socket = connection();
+    const os::file socket = connection();
     ASSERT_TRUE(say(socket, bytes, count));
     EXPECT_TRUE(hangs_up(socket)) << count << " bytes";
     expect_round_trip(reader, handle, 1);
@@ -48,7 +48,7 @@ TEST_F(fd_server, malformed_request_closes_the_connection_and_others_are_served)
 }
 
 TEST_F(fd_server, silent_peers_do_not_delay_other_peers) {
-  std::vector<fd_passing::file> silent;
+  std::vector<os::file> silent;
   for (int i = 0; i < 50; ++i) silent.push_back(connection());
   const auto before = steady_clock::now();
   for (int i = 0; i < 20; ++i) expect_round_trip(reader, handle, 1);
@@ -56,7 +56,7 @@ TEST_F(fd_server, silent_peers_do_not_delay_other_peers) {
 }
 
 TEST_F(fd_server, peer_that_never_reads_its_answers_is_disconnected) {
-  const fd_passing::file socket = connection();
+  const os::file socket = connection();
   const fd_passing::request question{fd_passing::wire_magic, handle.serial};
   int asked = 0;
   while (asked < 100'000 && say(socket, &question, sizeof question)) ++asked;
@@ -66,25 +66,25 @@ TEST_F(fd_server, peer_that_never_reads_its_answers_is_disconnected) {
 
 TEST_F(fd_server, flood_of_connections_closes_the_longest_silent_ones) {
   expect_round_trip(reader, handle, 1);  // leaves a connection that will be among those cut off
-  std::vector<fd_passing::file> flood;
+  std::vector<os::file> flood;
   for (std::size_t i = 0; i < 2 * fd_passing::server::most_clients; ++i) flood.push_back(connection());
   for (int i = 0; i < 5; ++i) expect_round_trip(reader, handle, 1);
   EXPECT_TRUE(hangs_up(flood.front()));
-  EXPECT_FALSE(fd_passing::readable_within(flood.back(), std::chrono::milliseconds{0})) << "the newest one was cut off";
+  EXPECT_FALSE(os::readable_within(flood.back(), std::chrono::milliseconds{0})) << "the newest one was cut off";
 }
 
 TEST_F(fd_server, unknown_serial_is_stale_and_the_connection_stays_open) {
-  const fd_passing::file socket = connection();
+  const os::file socket = connection();
   auto unknown = handle;
   unknown.serial += 1000;
-  EXPECT_EQ(fd_passing::ask(socket, fd_passing::file(), unknown.serial).error(), errc::stale_handle);
-  EXPECT_TRUE(fd_passing::ask(socket, fd_passing::file(), handle.serial));
+  EXPECT_EQ(fd_passing::ask(socket, os::file(), unknown.serial).error(), errc::stale_handle);
+  EXPECT_TRUE(fd_passing::ask(socket, os::file(), handle.serial));
 }
 
 TEST_F(fd_server, exporter_killed_with_a_pending_request_is_peer_gone) {
   const auto process = fd_passing::open_process(memfd::behind(handle).from);
   ASSERT_TRUE(process);
-  const fd_passing::file socket = connection();
+  const os::file socket = connection();
   peer.process().stop();
   const fd_passing::request question{fd_passing::wire_magic, handle.serial};
   ASSERT_TRUE(say(socket, &question, sizeof question));
@@ -165,7 +165,7 @@ TEST(memfd_server_life, fork_child_can_destroy_its_copy_and_the_parent_keeps_ser
 
 TEST(memfd_server_life, server_stops_at_once_with_peers_connected) {
   auto exporter = memfd_exporter::create({.serve = true}).value();
-  std::vector<fd_passing::file> peers;
+  std::vector<os::file> peers;
   for (int i = 0; i < 20; ++i) peers.push_back(fd_passing::connect_to(exporter.id()).value());
   const auto before = steady_clock::now();
   {

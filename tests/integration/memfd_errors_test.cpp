@@ -141,7 +141,7 @@ TEST(memfd_errors_pidfd, process_with_the_same_pid_and_another_start_time_is_pee
 }
 
 TEST(memfd_errors_pidfd, descriptor_that_is_no_longer_a_memfd_is_stale) {
-  const fd_passing::file file = sealed_file(4 * kib, all_seals);
+  const os::file file = sealed_file(4 * kib, all_seals);
   const auto handle = handle_of(file, 4 * kib);
   memfd_importer reader({.via = memfd_via::pidfd});
   ASSERT_TRUE(reader.open(any_peer, handle));
@@ -156,7 +156,7 @@ TEST(memfd_errors_seals, error_names_each_missing_seal) {
   const std::pair<int, std::string> seals[] = {
       {F_SEAL_SHRINK, "SHRINK"}, {F_SEAL_GROW, "GROW"}, {F_SEAL_FUTURE_WRITE, "FUTURE_WRITE"}};
   for (const auto& [seal, seal_name] : seals) {
-    const fd_passing::file file = sealed_file(4 * kib, all_seals & ~seal);
+    const os::file file = sealed_file(4 * kib, all_seals & ~seal);
     const auto made = reader.open(any_peer, handle_of(file, 4 * kib));
     ASSERT_FALSE(made) << seal_name;
     EXPECT_EQ(made.error(), errc::not_permitted);
@@ -174,10 +174,10 @@ TEST(memfd_errors_seals, reader_refuses_writable_memory_unless_require_seals_is_
 }
 
 TEST(memfd_errors_seals, seal_against_all_writes_suffices_and_none_without_require_seals) {
-  const fd_passing::file finished = sealed_file(4 * kib, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
+  const os::file finished = sealed_file(4 * kib, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
   memfd_importer careful({.via = memfd_via::pidfd});
   EXPECT_TRUE(careful.open(any_peer, handle_of(finished, 4 * kib)));
-  const fd_passing::file open_file = sealed_file(4 * kib, 0);
+  const os::file open_file = sealed_file(4 * kib, 0);
   memfd_importer trusting({.via = memfd_via::pidfd, .require_seals = false});
   EXPECT_TRUE(trusting.open(any_peer, handle_of(open_file, 4 * kib)));
 }

@@ -123,9 +123,9 @@ TEST_F(bpf_served, second_monitor_of_a_process_is_refused_and_the_first_keeps_wo
   EXPECT_TRUE(clients_become(1));
 }
 
-bpf_descriptor connect(const std::string& name) {
+os::file connect(const std::string& name) {
   const auto address = bpf_address::of(name);
-  bpf_descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  os::file socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (::connect(socket.number(), reinterpret_cast<const sockaddr*>(&address->name), address->bytes) != 0) return {};
   return socket;
 }
@@ -246,7 +246,7 @@ TEST_F(bpf_served, one_user_cannot_take_all_slots) {
   child_process client([](line&) {
     const auto socket = name_of_parent();
     if (!become_nobody()) return 0;
-    std::vector<bpf_descriptor> held;
+    std::vector<os::file> held;
     for (int i = 0; i < 4; ++i) {
       held.push_back(connect(socket));
       const auto invited = bpf_receive(held.back().number());

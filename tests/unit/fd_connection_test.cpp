@@ -11,7 +11,7 @@ namespace pinfold::testing {
 namespace {
 
 struct fd_connection : ::testing::Test {
-  fd_passing::file file = sealed_file(4096, all_seals);
+  os::file file = sealed_file(4096, all_seals);
   fd_passing::fd_request what = memfd::behind(handle_of(file, 4096));
   fd_passing::connection_table links;
 };

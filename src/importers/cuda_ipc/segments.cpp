@@ -37,7 +37,7 @@ class mapped_segments {
 
   [[nodiscard]] status reserve() noexcept { return calls_.mem_address_reserve(&memory_.at, memory_.bytes, 0, 0, 0); }
 
-  [[nodiscard]] status map(const fd_passing::file& segment, std::size_t bytes) {
+  [[nodiscard]] status map(const os::file& segment, std::size_t bytes) {
     memory_.segments.reserve(memory_.segments.size() + 1);
     cuda::generic_allocation physical = 0;
     auto* const descriptor =
@@ -89,19 +89,19 @@ result<opened_memory> map_all(const cuda::primary_context& in, fd_passing::conne
 
 }  // namespace
 
-result<fd_passing::file> listed(std::span<const std::size_t> segments) noexcept {
-  fd_passing::file list(::memfd_create("pinfold-segments", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!list) return fd_passing::fail_system("cannot create a list of segments");
+result<os::file> listed(std::span<const std::size_t> segments) noexcept {
+  os::file list(::memfd_create("pinfold-segments", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!list) return os::fail_system("cannot create a list of segments");
   const auto bytes = segments.size_bytes();
   if (::pwrite(list.number(), segments.data(), bytes, 0) != static_cast<ssize_t>(bytes) ||
       ::fcntl(list.number(), F_ADD_SEALS, list_seals) != 0)
-    return fd_passing::fail_system("cannot write a list of segments");
+    return os::fail_system("cannot write a list of segments");
   return list;
 }
 
-result<std::vector<std::size_t>> read_list(const fd_passing::file& list, std::size_t total) noexcept try {
+result<std::vector<std::size_t>> read_list(const os::file& list, std::size_t total) noexcept try {
   struct stat seen{};
-  if (::fstat(list.number(), &seen) != 0) return fd_passing::fail_system("cannot inspect the list of segments");
+  if (::fstat(list.number(), &seen) != 0) return os::fail_system("cannot inspect the list of segments");
   const auto bytes = static_cast<std::size_t>(seen.st_size);
   if (!S_ISREG(seen.st_mode) || bytes == 0 || bytes % sizeof(std::size_t) != 0 ||
       bytes / sizeof(std::size_t) > most_segments)

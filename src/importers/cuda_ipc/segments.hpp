@@ -17,11 +17,11 @@
 namespace pinfold::cuda_ipc {
 
 /// Makes the sealed memfd that lists segments. `out_of_resources`.
-[[nodiscard]] result<fd_passing::file> listed(std::span<const std::size_t> segments) noexcept;
+[[nodiscard]] result<os::file> listed(std::span<const std::size_t> segments) noexcept;
 
 /// Returns the segments in such a memfd. `invalid_handle` when it is not one, or when the segments do not add up to
 /// `total` bytes.
-[[nodiscard]] result<std::vector<std::size_t>> read_list(const fd_passing::file& list, std::size_t total) noexcept;
+[[nodiscard]] result<std::vector<std::size_t>> read_list(const os::file& list, std::size_t total) noexcept;
 
 /// Fetches all segments of the handle and maps them side by side.
 [[nodiscard]] result<opened_memory> open_segments(const cuda::primary_context& in, fd_passing::connection& from,

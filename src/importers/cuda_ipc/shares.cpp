@@ -137,7 +137,7 @@ result<void> shares::lend_segment(const cuda::segment_facts& wanted, const std::
   int made = -1;
   const auto exported = calls_.mem_export_to_shareable_handle(&made, physical, descriptor_type, 0);
   static_cast<void>(calls_.mem_release(physical));
-  const fd_passing::file descriptor(exported == status::success ? made : -1);
+  const os::file descriptor(exported == status::success ? made : -1);
   if (!right) return fail(errc::stale_handle, gone);
   if (!descriptor) return cuda::fail_cuda(exported, "the driver refuses to export a segment");
   use(descriptor.number());
@@ -150,7 +150,7 @@ result<void> shares::lend_pool(cuda::memory_pool pool, const std::function<void(
   if (exported == status::invalid_value || exported == status::invalid_handle)
     return cuda::fail_cuda(exported, "the pool was destroyed", errc::stale_handle);
   if (exported != status::success) return cuda::fail_cuda(exported, "the driver refuses to export a memory pool");
-  const fd_passing::file descriptor(made);
+  const os::file descriptor(made);
   use(descriptor.number());
   return {};
 }

@@ -18,9 +18,9 @@ struct memfd_importer::state {
     held.for_each([](void* address, std::uint64_t bytes) { ::munmap(address, bytes); });
   }
 
-  [[nodiscard]] result<fd_passing::file> fetch_once(const memfd_handle& handle) noexcept;
-  [[nodiscard]] result<fd_passing::file> fetch(const memfd_handle& handle) noexcept;
-  [[nodiscard]] result<registration_type> map(const fd_passing::file& verified, const memfd_handle& handle) noexcept;
+  [[nodiscard]] result<os::file> fetch_once(const memfd_handle& handle) noexcept;
+  [[nodiscard]] result<os::file> fetch(const memfd_handle& handle) noexcept;
+  [[nodiscard]] result<registration_type> map(const os::file& verified, const memfd_handle& handle) noexcept;
 
   const memfd_importer_options options;
   fd_passing::connection_table links;
@@ -40,7 +40,7 @@ constexpr fd_passing::transport way_for(memfd_via via) noexcept {
 
 }  // namespace
 
-result<fd_passing::file> memfd_importer::state::fetch_once(const memfd_handle& handle) noexcept {
+result<os::file> memfd_importer::state::fetch_once(const memfd_handle& handle) noexcept {
   const auto what = memfd::behind(handle);
   auto link = links.find_or_make(way_for(options.via), what.from);
   if (!link) return tl::unexpected(link.error());
@@ -50,13 +50,13 @@ result<fd_passing::file> memfd_importer::state::fetch_once(const memfd_handle& h
 }
 
 /// Retries without the descriptors that the table keeps for speed: an open must not fail because of them.
-result<fd_passing::file> memfd_importer::state::fetch(const memfd_handle& handle) noexcept {
+result<os::file> memfd_importer::state::fetch(const memfd_handle& handle) noexcept {
   auto fetched = fetch_once(handle);
   if (fetched || fetched.error() != errc::out_of_resources || !links.forget_all()) return fetched;
   return fetch_once(handle);
 }
 
-result<memfd_importer::registration_type> memfd_importer::state::map(const fd_passing::file& verified,
+result<memfd_importer::registration_type> memfd_importer::state::map(const os::file& verified,
                                                                      const memfd_handle& handle) noexcept {
   if (auto reserved = held.reserve(handle.exporter, handle.allocation()); !reserved) {
     return tl::unexpected(reserved.error());

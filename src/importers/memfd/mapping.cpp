@@ -17,19 +17,18 @@ std::atomic<dev_t> shared_device{0};
 
 result<dev_t> memfd_device() noexcept {
   if (const dev_t known = shared_device.load(std::memory_order_relaxed); known != 0) return known;
-  const fd_passing::file sample = new_memfd();
+  const os::file sample = new_memfd();
   struct stat seen{};
-  if (!sample || ::fstat(sample.number(), &seen) != 0)
-    return fd_passing::fail_system("cannot create a memfd to compare with");
+  if (!sample || ::fstat(sample.number(), &seen) != 0) return os::fail_system("cannot create a memfd to compare with");
   shared_device.store(seen.st_dev, std::memory_order_relaxed);
   return seen.st_dev;
 }
 
-result<void> verify_identity(const fd_passing::file& fetched, const memfd_handle& handle) noexcept {
+result<void> verify_identity(const os::file& fetched, const memfd_handle& handle) noexcept {
   const auto device = memfd_device();
   if (!device) return tl::unexpected(device.error());
   struct stat seen{};
-  if (::fstat(fetched.number(), &seen) != 0) return fd_passing::fail_system("cannot inspect the exporter's descriptor");
+  if (::fstat(fetched.number(), &seen) != 0) return os::fail_system("cannot inspect the exporter's descriptor");
   if (!S_ISREG(seen.st_mode) || seen.st_dev != *device || seen.st_ino != handle.inode) {
     return fail(errc::stale_handle, "the exporter has freed this buffer and reused its descriptor");
   }
@@ -39,9 +38,9 @@ result<void> verify_identity(const fd_passing::file& fetched, const memfd_handle
   return {};
 }
 
-result<void> verify_seals(const fd_passing::file& fetched, memfd_access access) noexcept {
+result<void> verify_seals(const os::file& fetched, memfd_access access) noexcept {
   const int seals = ::fcntl(fetched.number(), F_GET_SEALS);
-  if (seals < 0) return fd_passing::fail_system("cannot read the buffer's seals");
+  if (seals < 0) return os::fail_system("cannot read the buffer's seals");
   if ((seals & F_SEAL_SHRINK) == 0) return fail(errc::not_permitted, "the buffer lacks the seal SHRINK");
   if ((seals & F_SEAL_GROW) == 0) return fail(errc::not_permitted, "the buffer lacks the seal GROW");
   const bool writes_end = (seals & (F_SEAL_FUTURE_WRITE | F_SEAL_WRITE)) != 0;
@@ -54,18 +53,18 @@ result<void> verify_seals(const fd_passing::file& fetched, memfd_access access) 
 
 }  // namespace
 
-result<void> verify(const fd_passing::file& fetched, const memfd_handle& handle,
+result<void> verify(const os::file& fetched, const memfd_handle& handle,
                     const memfd_importer_options& options) noexcept {
   if (auto same = verify_identity(fetched, handle); !same) return same;
   return options.require_seals ? verify_seals(fetched, options.access) : result<void>{};
 }
 
-result<void*> map_imported(const fd_passing::file& verified, const memfd_handle& handle,
+result<void*> map_imported(const os::file& verified, const memfd_handle& handle,
                            const memfd_importer_options& options) noexcept {
   const int writing = options.access == memfd_access::read_write ? PROT_WRITE : 0;
   const int populating = options.populate ? MAP_POPULATE : 0;
   void* const at = ::mmap(nullptr, handle.size, PROT_READ | writing, MAP_SHARED | populating, verified.number(), 0);
-  if (at == MAP_FAILED) return fd_passing::fail_system("cannot map the exporter's memory");
+  if (at == MAP_FAILED) return os::fail_system("cannot map the exporter's memory");
   return at;
 }
 

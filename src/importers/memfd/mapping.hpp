@@ -5,18 +5,18 @@
 /// Nothing here allocates or locks: all of it may run in the child of a multi-threaded process that forked.
 #pragma once
 
-#include "fd_passing/file.hpp"
 #include "importers/memfd/handle.hpp"
+#include "os/file.hpp"
 
 namespace pinfold::memfd {
 
 /// Checks that the descriptor is the memfd that the handle names, large enough, and sealed as the options require.
 /// `stale_handle`, `invalid_range`, `not_permitted`.
-[[nodiscard]] result<void> verify(const fd_passing::file& fetched, const memfd_handle& handle,
+[[nodiscard]] result<void> verify(const os::file& fetched, const memfd_handle& handle,
                                   const memfd_importer_options& options) noexcept;
 
 /// Maps the file. `out_of_resources` when this process cannot have more mappings, `not_permitted`.
-[[nodiscard]] result<void*> map_imported(const fd_passing::file& verified, const memfd_handle& handle,
+[[nodiscard]] result<void*> map_imported(const os::file& verified, const memfd_handle& handle,
                                          const memfd_importer_options& options) noexcept;
 
 }  // namespace pinfold::memfd

@@ -28,26 +28,26 @@ result<std::size_t> whole_pages(std::size_t bytes, const void* where) noexcept {
   return rounded;
 }
 
-result<fd_passing::file> make_file(std::size_t bytes) noexcept {
-  fd_passing::file made = new_memfd();
-  if (!made) return fd_passing::fail_system("cannot create a memfd");
+result<os::file> make_file(std::size_t bytes) noexcept {
+  os::file made = new_memfd();
+  if (!made) return os::fail_system("cannot create a memfd");
   if (::ftruncate(made.number(), static_cast<off_t>(bytes)) != 0)
-    return fd_passing::fail_system("cannot set the size of a memfd");
+    return os::fail_system("cannot set the size of a memfd");
   return made;
 }
 
-result<std::byte*> map_whole(const fd_passing::file& memfd, std::size_t bytes, void* where) noexcept {
+result<std::byte*> map_whole(const os::file& memfd, std::size_t bytes, void* where) noexcept {
   constexpr auto taken = "the address range is already mapped";
   const int flags = MAP_SHARED | (where != nullptr ? MAP_FIXED_NOREPLACE : 0);
   void* const at = ::mmap(where, bytes, PROT_READ | PROT_WRITE, flags, memfd.number(), 0);
   if (at == MAP_FAILED && errno == EEXIST) return fail_errno(errc::in_use_conflict, EEXIST, taken);
-  if (at == MAP_FAILED) return fd_passing::fail_system("cannot map a memfd");
+  if (at == MAP_FAILED) return os::fail_system("cannot map a memfd");
   if (where == nullptr || at == where) return static_cast<std::byte*>(at);
   ::munmap(at, bytes);  // a kernel before 4.17 treated the address as a hint
   return fail_errno(errc::in_use_conflict, EEXIST, taken);
 }
 
-result<void> seal(const fd_passing::file& memfd, memfd_access access) noexcept {
+result<void> seal(const os::file& memfd, memfd_access access) noexcept {
   const int writes = access == memfd_access::read_only ? F_SEAL_FUTURE_WRITE : 0;
   const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | writes;
   if (::fcntl(memfd.number(), F_ADD_SEALS, seals) == 0) return {};
@@ -56,11 +56,11 @@ result<void> seal(const fd_passing::file& memfd, memfd_access access) noexcept {
 
 }  // namespace
 
-fd_passing::file new_memfd() noexcept {
+os::file new_memfd() noexcept {
   constexpr auto name = "pinfold";
   constexpr unsigned int flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-  fd_passing::file made(::memfd_create(name, flags | never_executable));
-  if (!made && errno == EINVAL) made = fd_passing::file(::memfd_create(name, flags));  // before Linux 6.3
+  os::file made(::memfd_create(name, flags | never_executable));
+  if (!made && errno == EINVAL) made = os::file(::memfd_create(name, flags));  // before Linux 6.3
   return made;
 }
 
@@ -74,7 +74,7 @@ result<exported_memory> make_memory(std::size_t bytes, void* where, memfd_access
   auto made = make_file(*size);
   if (!made) return tl::unexpected(made.error());
   struct stat seen{};
-  if (::fstat(made->number(), &seen) != 0) return fd_passing::fail_system("cannot inspect a memfd");
+  if (::fstat(made->number(), &seen) != 0) return os::fail_system("cannot inspect a memfd");
   const auto data = map_whole(*made, *size, where);
   if (!data) return tl::unexpected(data.error());
   exported_memory memory;

@@ -3,8 +3,8 @@
 /// A sealed and mapped memfd, which an exporter shares.
 #pragma once
 
-#include "fd_passing/file.hpp"
 #include "importers/memfd/handle.hpp"
+#include "os/file.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -39,14 +39,14 @@ class exported_memory {
  private:
   friend result<exported_memory> make_memory(std::size_t, void*, memfd_access) noexcept;
 
-  fd_passing::file file_;
+  os::file file_;
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
   std::uint64_t inode_ = 0;
 };
 
 /// Returns an empty memfd that can be sealed, or nothing and `errno`.
-[[nodiscard]] fd_passing::file new_memfd() noexcept;
+[[nodiscard]] os::file new_memfd() noexcept;
 
 /// Makes zeroed memory of `bytes` bytes, rounded up to pages, exactly at `where` if that is not null. The size is
 /// sealed, and so are the seals; with `read_only`, no other mapping can ever write. `invalid_range`, `in_use_conflict`,

@@ -21,16 +21,16 @@ using namespace std::chrono_literals;
 constexpr std::byte written{0x5a};
 constexpr auto child_timeout = 10s;
 
-result<fd_passing::file> fetch_by_pidfd(const memfd_handle& handle) noexcept {
+result<os::file> fetch_by_pidfd(const memfd_handle& handle) noexcept {
   const auto process = fd_passing::open_process(memfd::behind(handle).from);
   if (!process) return tl::unexpected(process.error());
   return fd_passing::duplicate_from(*process, handle.descriptor);
 }
 
-result<fd_passing::file> fetch_by_socket(const memfd_handle& handle) noexcept {
+result<os::file> fetch_by_socket(const memfd_handle& handle) noexcept {
   const auto socket = fd_passing::connect_to(handle.exporter);
   if (!socket) return tl::unexpected(socket.error());
-  return fd_passing::ask(*socket, fd_passing::file(), handle.serial);
+  return fd_passing::ask(*socket, os::file(), handle.serial);
 }
 
 /// Imports the memory in the child and checks its bytes. The child's parent may have threads, so neither this nor any
@@ -60,9 +60,9 @@ struct verdict {
   ::_exit(sent ? 0 : 1);
 }
 
-result<void> read_verdict(const fd_passing::file& pipe_end) noexcept {
+result<void> read_verdict(const os::file& pipe_end) noexcept {
   verdict said{};
-  if (!fd_passing::readable_within(pipe_end, child_timeout))
+  if (!os::readable_within(pipe_end, child_timeout))
     return fail(errc::timed_out, "the probe's child process did not answer");
   if (::read(pipe_end.number(), &said, sizeof said) != sizeof said) {
     return fail(errc::driver_error, "the probe's child process ended without an answer");
@@ -72,13 +72,13 @@ result<void> read_verdict(const fd_passing::file& pipe_end) noexcept {
 
 result<void> try_in_child(memfd_via via, const memfd_handle& handle) noexcept {
   std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return fd_passing::fail_system("cannot create a pipe");
-  const fd_passing::file reading(ends[0]);
-  fd_passing::file writing(ends[1]);
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return os::fail_system("cannot create a pipe");
+  const os::file reading(ends[0]);
+  os::file writing(ends[1]);
   const pid_t child = ::fork();
-  if (child < 0) return fd_passing::fail_system("cannot fork");
+  if (child < 0) return os::fail_system("cannot fork");
   if (child == 0) run_child(via, handle, writing.number());
-  writing = fd_passing::file();
+  writing = os::file();
   auto tried = read_verdict(reading);
   ::kill(child, SIGKILL);
   while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {

@@ -77,7 +77,7 @@ result<void> bpf_monitor::watch(const range& /*pages*/) noexcept {
 
 // When a server holds the links open too, only the server can release this process, and it says so in the ring.
 bool bpf_monitor::works() const noexcept {
-  const auto open = [](const bpf_descriptor& link) { return ::fcntl(link.number(), F_GETFD) >= 0; };
+  const auto open = [](const os::file& link) { return ::fcntl(link.number(), F_GETFD) >= 0; };
   return !is_child() && !ring_.closed() && (served_ || std::all_of(links_.begin(), links_.end(), open));
 }
 
@@ -89,8 +89,8 @@ std::uint64_t bpf_monitor::drain_slowly() noexcept {
 // The child closes the links, which would keep the programs attached in the whole system. It replaces the ring, which
 // would show the parent's events, with an empty one, because the ring has to stay readable.
 void bpf_monitor::leave_to_parent() noexcept {
-  for (auto& link : links_) link.close();
-  connection_.close();
+  for (auto& link : links_) link = os::file();
+  connection_ = os::file();
   ring_.become_empty();
 }
 
@@ -103,7 +103,7 @@ result<std::unique_ptr<bpf_monitor>> make_bpf(invalidation::event_log& event_log
   // The prctl that joined recorded an event itself, in a system call of this thread.
   if (ring->generation().load(std::memory_order_acquire) == subscription->first_generation)
     return fail(errc::unsupported, "the kernel programs do not see this process");
-  subscription->ring.close();  // the mapping keeps the ring
+  subscription->ring = os::file();  // the mapping keeps the ring
   auto made = std::make_unique<bpf_monitor>(event_log, watched, std::move(*subscription), std::move(*ring));
   if (!family::here().add(made.get())) return fail(errc::out_of_resources, "too many monitors in one process");
   return made;

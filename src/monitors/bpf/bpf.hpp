@@ -79,7 +79,7 @@ class bpf_monitor final : public invalidation::monitor {
   invalidation::registered_filter& watched_;
   const std::uint64_t process_;
   bpf_links links_;
-  bpf_descriptor connection_;
+  os::file connection_;
   bool served_;
   bpf_ring ring_;
 };

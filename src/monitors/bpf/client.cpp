@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/bpf/client.hpp"
 
+#include "monitors/bpf/failure.hpp"
 #include "monitors/bpf/slots.hpp"
 #include "monitors/bpf/wire.hpp"
 
@@ -14,32 +15,30 @@ namespace {
 
 constexpr timeval answer_limit{.tv_sec = 5, .tv_usec = 0};
 
-result<void> check_server(int socket) noexcept {
-  ucred peer{};
-  socklen_t bytes = sizeof peer;
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
-    return bpf_fail("cannot read the user of the monitor's server");
-  if (peer.uid != 0 && peer.uid != ::geteuid())
+result<void> check_server(const os::file& socket) noexcept {
+  const auto peer = os::other_end(socket);
+  if (!peer) return tl::unexpected(peer.error());
+  if (peer->uid != 0 && peer->uid != ::geteuid())
     return fail(errc::not_permitted, "the monitor's server runs as neither root nor this user");
   return {};
 }
 
-result<bpf_descriptor> connect_to(std::string_view path) noexcept {
+result<os::file> connect_to(std::string_view path) noexcept {
   const auto address = bpf_address::of(path);
   if (!address) return tl::unexpected(address.error());
-  const bpf_descriptor made(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  bpf_descriptor socket(::fcntl(made.number(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+  const os::file made(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  os::file socket(::fcntl(made.number(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
   if (!socket) return bpf_fail("cannot create a socket");
   ::setsockopt(socket.number(), SOL_SOCKET, SO_RCVTIMEO, &answer_limit, sizeof answer_limit);
   ::setsockopt(socket.number(), SOL_SOCKET, SO_SNDTIMEO, &answer_limit, sizeof answer_limit);
   const auto* const name = reinterpret_cast<const sockaddr*>(&address->name);
   if (::connect(socket.number(), name, address->bytes) != 0)
     return bpf_fail("no process serves the monitor at this socket");
-  if (auto whose = check_server(socket.number()); !whose) return tl::unexpected(whose.error());
+  if (auto whose = check_server(socket); !whose) return tl::unexpected(whose.error());
   return socket;
 }
 
-result<bpf_received> hear(const bpf_descriptor& socket) noexcept {
+result<bpf_received> hear(const os::file& socket) noexcept {
   auto heard = bpf_receive(socket.number());
   if (!heard || heard->message.refused == 0) return heard;
   const int native = heard->message.refused;
@@ -59,7 +58,7 @@ result<bpf_subscription> bpf_subscribe_here() noexcept {
   const auto said = slots->answer(*slot);
   if (!said) return tl::unexpected(said.error());
   if (said->answer != pinfold_accepted) return fail(errc::unsupported, "the kernel programs do not see system calls");
-  return bpf_subscription{std::move(slot->ring), slot->first_generation, slots->take_links(), bpf_descriptor()};
+  return bpf_subscription{std::move(slot->ring), slot->first_generation, slots->take_links(), os::file()};
 }
 
 result<bpf_subscription> bpf_subscribe_at(std::string_view path) noexcept {

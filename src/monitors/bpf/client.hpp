@@ -3,8 +3,8 @@
 /// The two ways to this process's ring: its own kernel programs, or those of a server.
 #pragma once
 
-#include "monitors/bpf/descriptor.hpp"
 #include "monitors/bpf/programs.hpp"
+#include "os/file.hpp"
 
 #include <pinfold/error.hpp>
 
@@ -15,10 +15,10 @@ namespace pinfold::monitors {
 
 /// A ring in which the kernel records this address space's events while the links and the connection are open.
 struct bpf_subscription {
-  bpf_descriptor ring;
+  os::file ring;
   std::uint64_t first_generation = 0;
   bpf_links links;
-  bpf_descriptor connection;  ///< to the server; nothing where there is none
+  os::file connection;  ///< to the server; nothing where there is none
 };
 
 /// Subscribes to kernel programs that this process loads. Errors are those of `bpf_programs::load`.

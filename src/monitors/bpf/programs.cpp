@@ -2,6 +2,7 @@
 #include "monitors/bpf/programs.hpp"
 
 #include "monitors/bpf/call.hpp"
+#include "monitors/bpf/failure.hpp"
 
 #if PINFOLD_WITH_BPF
 
@@ -61,9 +62,9 @@ result<object> load_object() noexcept {
   return opened;
 }
 
-bpf_descriptor map_of(const object& loaded, const char* name) noexcept {
+os::file map_of(const object& loaded, const char* name) noexcept {
   const int number = ::bpf_object__find_map_fd_by_name(loaded.get(), name);
-  return bpf_descriptor(::fcntl(number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+  return os::file(::fcntl(number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
 }
 
 result<void> attach_all(const object& loaded, bpf_links& links) noexcept {
@@ -71,10 +72,10 @@ result<void> attach_all(const object& loaded, bpf_links& links) noexcept {
   bpf_program* each = nullptr;
   while ((each = ::bpf_object__next_program(loaded.get(), each)) != nullptr) {
     if (count == links.size()) return fail(errc::unsupported, "there are more kernel programs than links");
-    const bpf_descriptor made(bpf_attach(::bpf_program__fd(each)));
+    const os::file made(bpf_attach(::bpf_program__fd(each)));
     if (!made) return bpf_fail("cannot attach the monitor's kernel programs");
     // A program that closed 0, 1 or 2 wants those numbers back.
-    links[count] = bpf_descriptor(::fcntl(made.number(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+    links[count] = os::file(::fcntl(made.number(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
     if (!links[count++]) return bpf_fail("cannot get a descriptor of a kernel program");
   }
   if (count != links.size()) return fail(errc::unsupported, "there are fewer kernel programs than links");

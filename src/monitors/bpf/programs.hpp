@@ -3,7 +3,7 @@
 /// The kernel programs of monitors/bpf, loaded and attached.
 #pragma once
 
-#include "monitors/bpf/descriptor.hpp"
+#include "os/file.hpp"
 
 #include <pinfold/error.hpp>
 
@@ -15,13 +15,13 @@ namespace pinfold::monitors {
 /// The links, which keep the programs attached in the whole system: the kernel detaches a program once no process has
 /// its link open, and not before.
 constexpr std::size_t bpf_link_count = 6;
-using bpf_links = std::array<bpf_descriptor, bpf_link_count>;
+using bpf_links = std::array<os::file, bpf_link_count>;
 
 struct bpf_programs {
   bpf_links links;
-  bpf_descriptor rings;
-  bpf_descriptor slots;
-  bpf_descriptor invitations;
+  os::file rings;
+  os::file slots;
+  os::file invitations;
 
   /// Loads and attaches the programs, in some tens of milliseconds; thread-safe. `not_permitted` without CAP_BPF and
   /// CAP_PERFMON. `unsupported` where this library was built without libbpf, and on a kernel that lacks a feature that

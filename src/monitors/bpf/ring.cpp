@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/bpf/ring.hpp"
 
+#include "monitors/bpf/failure.hpp"
+
 #include <chrono>
 #include <sched.h>
 #include <sys/mman.h>
@@ -18,7 +20,7 @@ void post(invalidation::event_log& to, const invalidation::registered_filter& wa
 
 }  // namespace
 
-result<bpf_ring> bpf_ring::map(const bpf_descriptor& ring, std::uint64_t from) noexcept {
+result<bpf_ring> bpf_ring::map(const os::file& ring, std::uint64_t from) noexcept {
   void* const at = ::mmap(nullptr, sizeof(area), PROT_READ, MAP_SHARED | MAP_POPULATE, ring.number(), 0);
   if (at == MAP_FAILED) return bpf_fail("cannot map the ring of the kernel programs");
   return bpf_ring(static_cast<const area*>(at), from);

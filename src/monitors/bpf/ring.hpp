@@ -5,8 +5,8 @@
 
 #include "invalidation/event_log.hpp"
 #include "invalidation/registered_filter.hpp"
-#include "monitors/bpf/descriptor.hpp"
 #include "monitors/bpf/layout.h"
+#include "os/file.hpp"
 
 #include <pinfold/error.hpp>
 #include <pinfold/range.hpp>
@@ -22,7 +22,7 @@ namespace pinfold::monitors {
 class bpf_ring {
  public:
   /// Maps the ring. `from` is the ring's generation before anything was recorded.
-  [[nodiscard]] static result<bpf_ring> map(const bpf_descriptor& ring, std::uint64_t from) noexcept;
+  [[nodiscard]] static result<bpf_ring> map(const os::file& ring, std::uint64_t from) noexcept;
   bpf_ring(bpf_ring&& other) noexcept;
   bpf_ring& operator=(bpf_ring&&) = delete;
   ~bpf_ring();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/bpf/server.hpp"
 
+#include "monitors/bpf/failure.hpp"
+
 #include <algorithm>
 #include <chrono>
 #include <sys/eventfd.h>
@@ -30,15 +32,15 @@ bool is_left_over(const bpf_server_options& options, const bpf_address& address)
   struct stat found{};
   if (options.socket.front() == '@' || ::lstat(options.socket.c_str(), &found) != 0) return false;
   if (!S_ISSOCK(found.st_mode)) return false;
-  const bpf_descriptor probe(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  const os::file probe(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   const auto* const name = reinterpret_cast<const sockaddr*>(&address.name);
   return ::connect(probe.number(), name, address.bytes) != 0 && errno == ECONNREFUSED;
 }
 
-result<bpf_descriptor> listen_at(const bpf_server_options& options) {
+result<os::file> listen_at(const bpf_server_options& options) {
   const auto address = bpf_address::of(options.socket);
   if (!address) return tl::unexpected(address.error());
-  bpf_descriptor made(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  os::file made(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!made) return bpf_fail("cannot create a socket");
   if (is_left_over(options, *address)) ::unlink(options.socket.c_str());
   const auto* const name = reinterpret_cast<const sockaddr*>(&address->name);
@@ -55,7 +57,7 @@ result<std::unique_ptr<bpf_server>> bpf_server::start(const bpf_server_options& 
   if (const auto tried = bpf_slots::load(); !tried) return tl::unexpected(tried.error());
   auto listener = listen_at(options);
   if (!listener) return tl::unexpected(listener.error());
-  bpf_descriptor wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  os::file wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake) return bpf_fail("cannot create an eventfd");
   return std::unique_ptr<bpf_server>(new bpf_server(options, std::move(*listener), std::move(wake)));
 }
@@ -143,7 +145,7 @@ bool bpf_server::hand_out(client& to) {
 // slot first.
 void bpf_server::accept_all() {
   for (;;) {
-    bpf_descriptor socket(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    os::file socket(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) {
       resting_ = errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
       return;
@@ -160,8 +162,9 @@ std::size_t bpf_server::rings_of(uid_t user) const {
 }
 
 int bpf_server::invite(client& asker) {
-  socklen_t bytes = sizeof asker.credentials;
-  if (::getsockopt(asker.socket.number(), SOL_SOCKET, SO_PEERCRED, &asker.credentials, &bytes) != 0) return errno;
+  const auto credentials = os::other_end(asker.socket);
+  if (!credentials) return credentials.error().native;
+  asker.credentials = *credentials;
   if (asker.credentials.uid != 0 && rings_of(asker.credentials.uid) >= options_.most_per_user) return ENOSPC;
   if (clients_.size() >= most_clients) return ENOSPC;
   if (!slots_) {
@@ -175,7 +178,7 @@ int bpf_server::invite(client& asker) {
   return 0;
 }
 
-void bpf_server::accept(bpf_descriptor socket) {
+void bpf_server::accept(os::file socket) {
   client fresh{std::move(socket), {}, {}, false, now_ms()};
   bpf_message greeting;
   greeting.refused = invite(fresh);

@@ -4,9 +4,9 @@
 /// ring.
 #pragma once
 
-#include "monitors/bpf/descriptor.hpp"
 #include "monitors/bpf/slots.hpp"
 #include "monitors/bpf/wire.hpp"
+#include "os/file.hpp"
 
 #include <pinfold/error.hpp>
 
@@ -56,14 +56,14 @@ class bpf_server {
 
  private:
   struct client {
-    bpf_descriptor socket;
+    os::file socket;
     ucred credentials;
     bpf_slot slot;
     bool served;         ///< has its ring
     std::int64_t since;  ///< when the client connected, in milliseconds
   };
 
-  bpf_server(const bpf_server_options& options, bpf_descriptor listener, bpf_descriptor wake)
+  bpf_server(const bpf_server_options& options, os::file listener, os::file wake)
       : options_(options), listener_(std::move(listener)), wake_(std::move(wake)) {}
 
   [[nodiscard]] bool wait();
@@ -74,13 +74,13 @@ class bpf_server {
   [[nodiscard]] bool hand_out(client& to);
   [[nodiscard]] int refusal(const client& asker, const pinfold_invitation& said) const;
   void accept_all();
-  void accept(bpf_descriptor socket);
+  void accept(os::file socket);
   [[nodiscard]] int invite(client& asker);
   [[nodiscard]] std::size_t rings_of(uid_t user) const;
 
   const bpf_server_options options_;
-  const bpf_descriptor listener_;
-  const bpf_descriptor wake_;
+  const os::file listener_;
+  const os::file wake_;
   std::unique_ptr<bpf_slots> slots_;  ///< set while there are clients, and a while longer
   std::int64_t idle_since_ = 0;
   std::vector<client> clients_;

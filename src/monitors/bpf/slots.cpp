@@ -2,6 +2,7 @@
 #include "monitors/bpf/slots.hpp"
 
 #include "monitors/bpf/call.hpp"
+#include "monitors/bpf/failure.hpp"
 
 #include <atomic>
 #include <ctime>
@@ -21,13 +22,13 @@ std::uint64_t fresh_generation() noexcept {
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-pinfold_area* map_ring(const bpf_descriptor& ring) noexcept {
+pinfold_area* map_ring(const os::file& ring) noexcept {
   void* const at = ::mmap(nullptr, sizeof(pinfold_area), PROT_READ | PROT_WRITE, MAP_SHARED, ring.number(), 0);
   return at == MAP_FAILED ? nullptr : static_cast<pinfold_area*>(at);
 }
 
 bool make_ring(bpf_slot& at) noexcept {
-  at.ring = bpf_descriptor(bpf_make_value_map(sizeof(pinfold_area)));
+  at.ring = os::file(bpf_make_value_map(sizeof(pinfold_area)));
   if (!at.ring) return false;
   pinfold_area* const area = map_ring(at.ring);
   if (area == nullptr) return false;
@@ -37,7 +38,7 @@ bool make_ring(bpf_slot& at) noexcept {
   return true;
 }
 
-void close_ring(const bpf_descriptor& ring) noexcept {
+void close_ring(const os::file& ring) noexcept {
   pinfold_area* const area = map_ring(ring);
   if (area == nullptr) return;
   std::atomic_ref(area->closed).store(1);
@@ -120,7 +121,7 @@ void bpf_slots::release(bpf_slot& at) noexcept {
   bpf_remove(programs_.invitations.number(), &at.secret);
   bpf_remove(programs_.rings.number(), &at.number);
   close_ring(at.ring);
-  at.ring.close();
+  at.ring = os::file();
   static_cast<void>(replace(at.number, at.reservation, 0));  // fails when taken; the programs then free it
 }
 

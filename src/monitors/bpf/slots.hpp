@@ -3,9 +3,9 @@
 /// The address spaces that one set of kernel programs serves: each has a slot, and there a ring of its own.
 #pragma once
 
-#include "monitors/bpf/descriptor.hpp"
 #include "monitors/bpf/layout.h"
 #include "monitors/bpf/programs.hpp"
+#include "os/file.hpp"
 
 #include <pinfold/error.hpp>
 
@@ -16,7 +16,7 @@ namespace pinfold::monitors {
 /// A ring that an address space may take with the secret.
 struct bpf_slot {
   pinfold_secret secret{};
-  bpf_descriptor ring;
+  os::file ring;
   std::uint64_t first_generation = 0;
   std::uint64_t reservation = 0;
   std::uint32_t number = 0;

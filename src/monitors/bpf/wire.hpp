@@ -9,9 +9,9 @@
 /// The connection lasts as long as the client wants its ring.
 #pragma once
 
-#include "monitors/bpf/descriptor.hpp"
 #include "monitors/bpf/layout.h"
 #include "monitors/bpf/programs.hpp"
+#include "os/message.hpp"
 
 #include <pinfold/error.hpp>
 
@@ -33,6 +33,7 @@ struct bpf_message {
 
 /// The ring's descriptor comes first, then the links.
 constexpr std::size_t bpf_passed_count = 1 + bpf_link_count;
+static_assert(bpf_passed_count <= os::most_passed);
 using bpf_passed = std::array<int, bpf_passed_count>;
 
 /// The address for a path. A path that begins with '@' is in Linux's abstract name space, without a file.
@@ -49,7 +50,7 @@ struct bpf_address {
 /// another version. If some of the descriptors are missing, the others are closed.
 struct bpf_received {
   bpf_message message;
-  bpf_descriptor ring;
+  os::file ring;
   bpf_links links;
 };
 [[nodiscard]] result<bpf_received> bpf_receive(int socket) noexcept;

@@ -2,6 +2,7 @@
 #include "monitors/code_scan/sections.hpp"
 
 #include "monitors/code_scan/own_memory.hpp"
+#include "os/file.hpp"
 
 #include <cstring>
 #include <elf.h>
@@ -12,33 +13,20 @@ namespace pinfold::monitors::code_scan {
 
 namespace {
 
-class open_file {
- public:
-  explicit open_file(const char* path) noexcept : number_(::open(path, O_RDONLY | O_CLOEXEC)) {}
-  open_file(const open_file&) = delete;
-  open_file& operator=(const open_file&) = delete;
-  ~open_file() {
-    if (number_ >= 0) ::close(number_);
-  }
-
-  [[nodiscard]] bool read(std::uint64_t offset, void* into, std::size_t bytes) const noexcept {
-    return number_ >= 0 && ::pread(number_, into, bytes, static_cast<off_t>(offset)) == static_cast<ssize_t>(bytes);
-  }
-
- private:
-  int number_;
-};
+bool read_at(const os::file& file, std::uint64_t offset, void* into, std::size_t bytes) noexcept {
+  return file && ::pread(file.number(), into, bytes, static_cast<off_t>(offset)) == static_cast<ssize_t>(bytes);
+}
 
 // Compares the headers: the path may name another file by now, and device numbers differ in overlays.
-bool is_loaded_from(const open_file& file, const Elf64_Ehdr& elf, std::uintptr_t header) {
+bool is_loaded_from(const os::file& file, const Elf64_Ehdr& elf, std::uintptr_t header) {
   constexpr std::size_t most = 1024;
   Elf64_Ehdr in_file{};
-  if (!file.read(0, &in_file, sizeof in_file) || std::memcmp(&in_file, &elf, sizeof elf) != 0 || elf.e_phnum > most)
+  if (!read_at(file, 0, &in_file, sizeof in_file) || std::memcmp(&in_file, &elf, sizeof elf) != 0 || elf.e_phnum > most)
     return false;
   const auto bytes = elf.e_phnum * sizeof(Elf64_Phdr);
   const auto loaded = read_bytes({header + elf.e_phoff, header + elf.e_phoff + bytes});
   std::vector<std::uint8_t> written(bytes);
-  return file.read(elf.e_phoff, written.data(), bytes) && loaded == written;
+  return read_at(file, elf.e_phoff, written.data(), bytes) && loaded == written;
 }
 
 }  // namespace
@@ -48,10 +36,10 @@ std::vector<range> code_sections(const code_region& region, std::uintptr_t base)
   const auto elf = region.header == 0 ? std::nullopt : read_object<Elf64_Ehdr>(region.header);
   if (!elf || std::memcmp(&elf->e_ident[0], ELFMAG, SELFMAG) != 0 || elf->e_shentsize != sizeof(Elf64_Shdr))
     return whole;
-  const open_file file(region.path.c_str());
+  const os::file file(::open(region.path.c_str(), O_RDONLY | O_CLOEXEC));
   std::vector<Elf64_Shdr> sections(elf->e_shnum);
   if (!is_loaded_from(file, *elf, region.header) ||
-      !file.read(elf->e_shoff, sections.data(), sections.size() * sizeof(Elf64_Shdr)))
+      !read_at(file, elf->e_shoff, sections.data(), sections.size() * sizeof(Elf64_Shdr)))
     return whole;
   std::vector<range> found;
   for (const auto& one : sections) {

@@ -2,6 +2,7 @@
 #include "monitors/self_test/self_test.hpp"
 
 #include "invalidation/own_code.hpp"
+#include "os/file.hpp"
 
 #include <array>
 #include <cstring>
@@ -76,22 +77,11 @@ class pages {
   void* at_;
 };
 
-/// A file in memory that no other process has.
-class memory_file {
- public:
-  memory_file() noexcept : number_(::memfd_create("pinfold-probe", MFD_CLOEXEC)) {
-    if (number_ >= 0 && ::ftruncate(number_, bytes) != 0) ::close(std::exchange(number_, -1));
-  }
-  memory_file(const memory_file&) = delete;
-  memory_file& operator=(const memory_file&) = delete;
-  ~memory_file() {
-    if (number_ >= 0) ::close(number_);
-  }
-  [[nodiscard]] int number() const noexcept { return number_; }
-
- private:
-  int number_;
-};
+// Returns a file in memory that no other process has, or nothing.
+os::file memory_file() noexcept {
+  os::file made(::memfd_create("pinfold-probe", MFD_CLOEXEC));
+  return made && ::ftruncate(made.number(), bytes) == 0 ? std::move(made) : os::file();
+}
 
 // Runs `event(pages&)` on watched memory. The event returns whether it could be made.
 template <class F>
@@ -111,7 +101,7 @@ outcome on_own(const invalidation::monitor_set& watched_by, sources& seen, F&& e
 
 template <class F>
 outcome on_file(const invalidation::monitor_set& watched_by, sources& seen, F&& event) noexcept {
-  const memory_file file;
+  const os::file file = memory_file();
   if (file.number() < 0) return outcome::unknown_here;
   pages memory(file.number());
   return on(memory, watched_by, seen, [&](pages& here) { return event(here, file.number()); });

@@ -15,16 +15,15 @@
 namespace pinfold::testing {
 
 /// A memfd of `bytes` zeros with these seals.
-inline fd_passing::file sealed_file(std::size_t bytes, int seals) {
-  fd_passing::file made = memfd::new_memfd();
-  if (::ftruncate(made.number(), static_cast<off_t>(bytes)) != 0) return fd_passing::file();
-  if (seals != 0 && ::fcntl(made.number(), F_ADD_SEALS, seals) != 0) return fd_passing::file();
+inline os::file sealed_file(std::size_t bytes, int seals) {
+  os::file made = memfd::new_memfd();
+  if (::ftruncate(made.number(), static_cast<off_t>(bytes)) != 0) return os::file();
+  if (seals != 0 && ::fcntl(made.number(), F_ADD_SEALS, seals) != 0) return os::file();
   return made;
 }
 
 /// A handle that is right in everything that the caller does not change; `memfd::completed` makes it valid again.
-inline memfd_handle handle_of(const fd_passing::file& file, std::size_t bytes,
-                              memfd_access access = memfd_access::read_only) {
+inline memfd_handle handle_of(const os::file& file, std::size_t bytes, memfd_access access = memfd_access::read_only) {
   struct stat seen{};
   if (::fstat(file.number(), &seen) != 0) return {};
   return memfd::completed({.magic = 0,

@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <utility>
 
-namespace pinfold::fd_passing {
+namespace pinfold::os {
 
 /// Owns a descriptor, or nothing. Move-only, not thread-safe, safe in signal handlers and after fork.
 ///
@@ -94,4 +94,4 @@ class file {
   return fail_errno(code_for(native), native, message);
 }
 
-}  // namespace pinfold::fd_passing
+}  // namespace pinfold::os

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "os/message.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace pinfold::os {
+
+namespace {
+
+struct alignas(cmsghdr) control_buffer {
+  std::array<std::byte, CMSG_SPACE(most_passed * sizeof(int))> bytes{};
+};
+
+// The size of a control message. CMSG_SPACE has padding that another descriptor would fit into.
+std::size_t control_bytes(std::size_t descriptors) noexcept { return CMSG_LEN(descriptors * sizeof(int)); }
+
+std::size_t take_descriptors(msghdr& header, std::span<file> into) noexcept {
+  const cmsghdr* const control = CMSG_FIRSTHDR(&header);
+  if (control == nullptr || control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS) return 0;
+  const auto count = std::min((control->cmsg_len - control_bytes(0)) / sizeof(int), into.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    int number = -1;
+    std::memcpy(&number, CMSG_DATA(control) + i * sizeof number, sizeof number);
+    into[i] = file(number);
+  }
+  return count;
+}
+
+template <class Call>
+ssize_t uninterrupted(Call&& call) noexcept {
+  ssize_t done = 0;
+  do {
+    done = call();
+  } while (done < 0 && errno == EINTR);
+  return done;
+}
+
+}  // namespace
+
+int send_message(int socket, std::span<const std::byte> body, std::span<const int> descriptors, int flags) noexcept {
+  iovec part{.iov_base = const_cast<std::byte*>(body.data()), .iov_len = body.size()};
+  control_buffer control;
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  if (!descriptors.empty()) {
+    header.msg_control = control.bytes.data();
+    header.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
+    cmsghdr* const first = CMSG_FIRSTHDR(&header);
+    first->cmsg_level = SOL_SOCKET;
+    first->cmsg_type = SCM_RIGHTS;
+    first->cmsg_len = control_bytes(descriptors.size());
+    std::memcpy(CMSG_DATA(first), descriptors.data(), descriptors.size_bytes());
+  }
+  return uninterrupted([&] { return ::sendmsg(socket, &header, flags | MSG_NOSIGNAL); }) < 0 ? errno : 0;
+}
+
+received_message receive_message(int socket, std::span<std::byte> body, std::span<file> passed, int flags) noexcept {
+  iovec part{.iov_base = body.data(), .iov_len = body.size()};
+  control_buffer control;
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  header.msg_control = control.bytes.data();
+  header.msg_controllen = control_bytes(passed.size());
+  const auto bytes = uninterrupted([&] { return ::recvmsg(socket, &header, flags | MSG_CMSG_CLOEXEC); });
+  if (bytes < 0) return {bytes, 0, false, false};
+  return {bytes, take_descriptors(header, passed), (header.msg_flags & MSG_CTRUNC) != 0,
+          (header.msg_flags & MSG_TRUNC) != 0};
+}
+
+result<ucred> other_end(const file& socket) noexcept {
+  ucred seen{};
+  socklen_t bytes = sizeof seen;
+  if (::getsockopt(socket.number(), SOL_SOCKET, SO_PEERCRED, &seen, &bytes) != 0)
+    return fail_system("cannot read the credentials of the socket's other end");
+  return seen;
+}
+
+}  // namespace pinfold::os

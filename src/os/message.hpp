@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Messages with descriptors between two processes, over a SOCK_SEQPACKET socket.
+///
+/// Nothing here allocates or locks: all of it may run in the child of a multi-threaded process that forked.
+#pragma once
+
+#include "os/file.hpp"
+
+#include <cstddef>
+#include <span>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+namespace pinfold::os {
+
+inline constexpr std::size_t most_passed = 8;  ///< descriptors in one message
+
+/// Sends one message, with the descriptors. Returns 0 or an `errno` value.
+[[nodiscard]] int send_message(int socket, std::span<const std::byte> body, std::span<const int> descriptors,
+                               int flags) noexcept;
+
+struct received_message {
+  ssize_t bytes;       ///< 0 when the other end hung up, and negative on failure, with `errno` set
+  std::size_t passed;  ///< how many descriptors came with it
+  bool cut_off;        ///< the kernel dropped descriptors: this process has no room for them, or asked for fewer
+  bool longer;         ///< the message was longer than `body`
+};
+
+/// Receives one message, and at most as many descriptors as `passed` has room for.
+[[nodiscard]] received_message receive_message(int socket, std::span<std::byte> body, std::span<file> passed,
+                                               int flags) noexcept;
+
+/// Returns the user and process at the other end, as the kernel recorded them at connect and listen.
+[[nodiscard]] result<ucred> other_end(const file& socket) noexcept;
+
+}  // namespace pinfold::os
