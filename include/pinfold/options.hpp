@@ -26,6 +26,14 @@ enum class close_policy : std::uint8_t {
   deferred,   ///< by the next miss, `progress()`, `flush()`, or the reaper
 };
 
+/// What a `cache` registers for a request that overlaps registrations (R62). Registrations that a new one covers in
+/// range and rights are closed when no lease holds them.
+enum class merge_policy : std::uint8_t {
+  none,      ///< what was asked for
+  rights,    ///< where the request lies in registrations that lack rights: their ranges too, with the rights of all
+  overlaps,  ///< also the ranges of all registrations that overlap, with the rights of all
+};
+
 /// The monitors that tell a `cache` that memory of this process is gone (R32, R33). Import caches need none: they
 /// compare tokens. Monitors can be joined with `|`. The cache then keeps a registration only if every one of them has
 /// proven itself, works, and watches the memory. With unknown bits the cache keeps nothing. `docs/monitors.md` lists
@@ -59,6 +67,12 @@ struct cache_options {
   std::size_t max_count = unlimited;  ///< most registrations open at any time (R12)
   when_full full = when_full::fail;   ///< what an acquire does without room
 
+  // Merging, for caches of local memory
+
+  merge_policy merge = merge_policy::none;  ///< what is registered for a request that overlaps registrations. If that
+                                            ///< fails, the request is registered alone
+  std::size_t merge_limit = std::size_t{1} << 30U;  ///< no registration grows beyond this by merging
+
   // Staleness, for caches of local memory
 
   monitor_choice monitor = monitor_choice::automatic;  ///< the monitors that report memory that goes
@@ -79,6 +93,8 @@ struct cache_options {
   /// an importer that the exporter freed a buffer, and a mapping keeps that buffer allocated. The next miss,
   /// `progress()` or the reaper closes them, within twice this time. 0 = never.
   std::chrono::milliseconds idle_timeout{60000};
+
+  bool serial = false;  ///< open and close on one thread at a time, for drivers that require it (R63)
 
   // Time-outs
 

@@ -125,6 +125,13 @@ enum pinfold_when_full {
   PINFOLD_FULL_BYPASS = 2 /**< registers outside the budget, until the last release */
 };
 
+/** What is registered for a request that overlaps registrations of local memory. */
+enum pinfold_merge {
+  PINFOLD_MERGE_NONE = 0,    /**< what was asked for */
+  PINFOLD_MERGE_RIGHTS = 1,  /**< with the registrations around it that lack rights: their ranges, the rights of all */
+  PINFOLD_MERGE_OVERLAPS = 2 /**< also with all registrations that overlap */
+};
+
 /** Flags of a cache. */
 enum pinfold_cache_flags {
   PINFOLD_NO_RETAIN = 1,            /**< close each registration with its last release */
@@ -135,7 +142,8 @@ enum pinfold_cache_flags {
   PINFOLD_REAPER = 32,              /**< run a thread that does the closes that are due */
   PINFOLD_ENTRY_STATISTICS = 64,    /**< count the hits of each entry exactly */
   PINFOLD_STATISTICS_AT_EXIT = 128, /**< send a PINFOLD_EVENT_STATISTICS at the end */
-  PINFOLD_TRACE_REQUESTS = 256      /**< send a PINFOLD_EVENT_REQUESTED for every acquire */
+  PINFOLD_TRACE_REQUESTS = 256,     /**< send a PINFOLD_EVENT_REQUESTED for every acquire */
+  PINFOLD_SERIAL = 512             /**< open and close on one thread at a time */
 };
 
 struct pinfold_event;
@@ -158,10 +166,13 @@ typedef struct pinfold_options {
   void (*sink)(void *self, const struct pinfold_event *event); /**< receives events; may be null */
   void *sink_self;             /**< passed to `sink` and `sink_finished` */
   void (*sink_finished)(void *self); /**< may be null: the sink of a cache that was made is not called any more */
+  uint32_t merge;              /**< a PINFOLD_MERGE_ number */
+  uint32_t reserved;           /**< 0 */
+  size_t merge_limit;          /**< no registration grows beyond this by merging; PINFOLD_UNLIMITED */
 } pinfold_options;
 
 /** Fills the options with the defaults. Options of 0 alone are not the defaults: their budget is 0. Errors:
- *  PINFOLD_E_INVALID_ARGUMENT (null; a size below the library's, or above 4 KiB). */
+ *  PINFOLD_E_INVALID_ARGUMENT (null; a size below that of 0.2, or above 4 KiB). */
 PINFOLD_API int pinfold_options_init(pinfold_options *options, size_t size);
 
 /**

@@ -24,7 +24,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::uint32_t all_flags = 2 * PINFOLD_TRACE_REQUESTS - 1;
+constexpr std::uint32_t all_flags = 2 * PINFOLD_SERIAL - 1;
+constexpr std::size_t size_in_0_2 = offsetof(pinfold_options, merge);
 constexpr std::uint32_t all_monitors = PINFOLD_MONITOR_MANUAL | PINFOLD_MONITOR_HOOKS | PINFOLD_MONITOR_USERFAULTFD |
                                        PINFOLD_MONITOR_BPF | PINFOLD_MONITOR_NONE;
 
@@ -39,12 +40,14 @@ pinfold_options in_c(const cache_options& from) noexcept {
              flag_if(from.closes == close_policy::deferred, PINFOLD_DEFERRED_CLOSES) |
              flag_if(from.reaper, PINFOLD_REAPER) | flag_if(from.entry_statistics, PINFOLD_ENTRY_STATISTICS) |
              flag_if(from.statistics_at_exit, PINFOLD_STATISTICS_AT_EXIT) |
-             flag_if(from.trace_requests, PINFOLD_TRACE_REQUESTS);
+             flag_if(from.trace_requests, PINFOLD_TRACE_REQUESTS) | flag_if(from.serial, PINFOLD_SERIAL);
   to.monitor = static_cast<std::uint32_t>(from.monitor);
   to.full = static_cast<std::uint32_t>(from.full);
   to.audit_one_in = from.audit_one_in;
   to.max_bytes = from.max_bytes;
   to.max_count = from.max_count;
+  to.merge = static_cast<std::uint32_t>(from.merge);
+  to.merge_limit = from.merge_limit;
   to.idle_timeout_ms = static_cast<std::uint64_t>(from.idle_timeout.count());
   to.full_timeout_ms = static_cast<std::uint64_t>(from.full_timeout.count());
   to.conflict_timeout_ms = static_cast<std::uint64_t>(from.conflict_timeout.count());
@@ -84,6 +87,8 @@ result<void> check(const pinfold_options& from) noexcept {
   if ((from.flags & ~all_flags) != 0) return fail(errc::invalid_argument, "the options have an unknown flag");
   if ((from.monitor & ~all_monitors) != 0) return fail(errc::invalid_argument, "the options have an unknown monitor");
   if (from.full > PINFOLD_FULL_BYPASS) return fail(errc::invalid_argument, "`full` is not a PINFOLD_FULL_ number");
+  if (from.merge > PINFOLD_MERGE_OVERLAPS || from.reserved != 0)
+    return fail(errc::invalid_argument, "`merge` is not a PINFOLD_MERGE_ number, or `reserved` is not 0");
   return {};
 }
 
@@ -101,6 +106,9 @@ cache_options without_sink(const pinfold_options& from) {
   to.program_data = has(PINFOLD_PROGRAM_DATA);
   to.closes = has(PINFOLD_DEFERRED_CLOSES) ? close_policy::deferred : close_policy::immediate;
   to.reaper = has(PINFOLD_REAPER);
+  to.merge = static_cast<merge_policy>(from.merge);
+  to.merge_limit = from.merge_limit;
+  to.serial = has(PINFOLD_SERIAL);
   to.idle_timeout = time_of(from.idle_timeout_ms);
   to.full_timeout = time_of(from.full_timeout_ms);
   to.conflict_timeout = time_of(from.conflict_timeout_ms);
@@ -115,7 +123,8 @@ cache_options without_sink(const pinfold_options& from) {
 
 result<pinfold_options> read_options(const pinfold_options* given) noexcept {
   pinfold_options known = in_c(cache_options{});
-  if (!read(given, known)) return fail(errc::invalid_argument, "the options have a wrong size or unknown members");
+  if (!read(given, known, size_in_0_2))
+    return fail(errc::invalid_argument, "the options have a wrong size or unknown members");
   if (auto right = check(known); !right) return tl::unexpected(right.error());
   return known;
 }
@@ -137,7 +146,7 @@ int change_options(pinfold_options* options, Change&& change) noexcept {
     fresh.sink = known->sink;
     fresh.sink_self = known->sink_self;
     fresh.sink_finished = known->sink_finished;
-    static_cast<void>(write(fresh, options));
+    static_cast<void>(write(fresh, options, size_in_0_2));
     return {};
   });
   return code == PINFOLD_OK ? refused : code;
@@ -164,12 +173,12 @@ extern "C" {
 
 int pinfold_options_init(pinfold_options* options, size_t size) {
   using namespace pinfold;
-  if (options == nullptr || size < sizeof *options || size > c::longest_structure)
+  if (options == nullptr || size < c::size_in_0_2 || size > c::longest_structure)
     return c::refuse(errc::invalid_argument, "the options are null, or of another size than any version's");
   return c::guarded([&]() -> result<void> {
     const auto defaults = c::in_c(cache_options{});
     std::memset(static_cast<void*>(options), 0, size);
-    std::memcpy(options, &defaults, sizeof defaults);
+    std::memcpy(options, &defaults, std::min(size, sizeof defaults));
     options->size = size;
     return {};
   });

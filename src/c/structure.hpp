@@ -14,11 +14,12 @@ namespace pinfold::c {
 inline constexpr std::size_t longest_structure = 4096;
 
 /// Copies the caller's structure into `known`, whose other members stay as they are. Returns false if there is none, if
-/// its size is less than `least` or absurd, or if it has more than this version knows and that is not 0.
+/// its size is less than `least` or no version's, or if it has more than this version knows and that is not 0.
 template <class T>
 [[nodiscard]] bool read(const T* given, T& known, std::size_t least = sizeof(T)) noexcept {
   static_assert(std::is_trivially_copyable_v<T> && std::is_same_v<decltype(T::size), std::size_t>);
   if (given == nullptr || given->size < least || given->size > longest_structure) return false;
+  if (given->size % alignof(T) != 0) return false;
   const auto* bytes = reinterpret_cast<const std::byte*>(given);
   if (given->size > sizeof(T) &&
       std::any_of(bytes + sizeof(T), bytes + given->size, [](std::byte one) { return one != std::byte{0}; }))

@@ -35,6 +35,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -184,6 +185,24 @@ class engine {
   // --- imports that nothing uses (engine_idle.cpp)
   void queue_idle() noexcept PINFOLD_REQUIRES(mutex_);
 
+  // --- what a miss registers (engine_merge.cpp)
+  struct extent_to_open {
+    range covered;
+    access_flags access;
+    bool as_scanned;      ///< the range is the one that the look-up scanned
+    bool merged = false;  ///< more than the request asks for: if it fails, the request is opened alone
+  };
+  [[nodiscard]] static extent_to_open plain_extent(const request& what, const range& extent,
+                                                   const lookup_result& seen) noexcept;
+  [[nodiscard]] bool merges(const request& what) const noexcept;
+  [[nodiscard]] extent_to_open merged_extent(const request& what, const range& extent,
+                                             const lookup_result& seen) const noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] extent_to_open merged(const request& what, extent_to_open from) const noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] bool may_register(const request& what, const extent_to_open& all) const noexcept
+      PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] bool wait_for_overlapping_open(const request& what, const range& extent,
+                                               const deadlines& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+
   // --- several at once (engine_group.cpp)
   struct group;
   [[nodiscard]] bool claim_if_simple(const request& what, const range& extent, std::size_t number,
@@ -195,12 +214,12 @@ class engine {
       PINFOLD_REQUIRES(mutex_);  // unlocks
 
   // --- opening (engine_open.cpp)
-  [[nodiscard]] result<grant> open(const request& what, const range& extent, lookup_result& seen,
+  [[nodiscard]] result<grant> open(const request& what, const extent_to_open& to, lookup_result& seen,
                                    const deadlines& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] result<grant> finish(entry& fresh, const request& what, result<opened>& made,
                                      std::uint64_t closes_before, const deadlines& until) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] entry& claim(const request& what, const range& extent, lookup_result& seen) noexcept
+  [[nodiscard]] entry& claim(const request& what, const extent_to_open& to, lookup_result& seen) noexcept
       PINFOLD_REQUIRES(mutex_);
   void claim_specially(entry& fresh, const request& what) noexcept PINFOLD_REQUIRES(mutex_);
   void note_overlap(entry& fresh) noexcept PINFOLD_REQUIRES(mutex_);
@@ -210,6 +229,10 @@ class engine {
                                            std::uint64_t closes_before, const deadlines& until) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
   void supersede(entry& by) noexcept PINFOLD_REQUIRES(mutex_);
+  /// The calling thread's turn to call the driver, where one thread at a time may (R63). Taken without the mutex.
+  [[nodiscard]] std::unique_lock<std::recursive_mutex> driver_turn() noexcept {
+    return options_.serial ? std::unique_lock(driver_turn_) : std::unique_lock<std::recursive_mutex>();
+  }
   [[nodiscard]] result<opened> call_open(entry& opening, void* argument) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] result<void> accept(entry& opening, const opened& made, const deadlines& until) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
@@ -248,6 +271,10 @@ class engine {
   result<void> unpinned(entry& freed, bool later) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   void queue_close(entry& stale) noexcept PINFOLD_REQUIRES(mutex_);
   result<void> close(entry& closable, std::optional<event_kind> why = {}) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] result<void> call_close(const registration& object) noexcept {
+    const auto turn = driver_turn();
+    return driver_.close(driver_.self, object);
+  }
   void detach(entry& closable) noexcept PINFOLD_REQUIRES(mutex_);
   void quarantine(entry& kept) noexcept PINFOLD_REQUIRES(mutex_);
   void recycle(entry& done) noexcept PINFOLD_REQUIRES(mutex_);
@@ -363,6 +390,8 @@ class engine {
   std::atomic<bool> hits_need_the_mutex_{false};  // set for good when the kernel refuses the barrier
   std::atomic<bool> silent_{false};               // the cache has ended: the sink is not called any more
   core::counters counters_;
+
+  std::recursive_mutex driver_turn_;  // with `serial`: a callback of the driver may release a lease, which may close
 
   index::control_block& control_;
   os::mutex& mutex_;

@@ -172,6 +172,7 @@ result<grant> engine::acquire_slowly(const request& what, const range& extent) n
   const deadlines until(options_);
   bool was_replaced = false;
   bool tidied = false;
+  bool merging = merges(what);
   lookup_result seen;
   for (;;) {
     if (!spare_entry()) return refused({errc::out_of_resources, native_kind::none, 0, "no memory for another entry"});
@@ -195,14 +196,22 @@ result<grant> engine::acquire_slowly(const request& what, const range& extent) n
       if (options_.closes == close_policy::immediate) static_cast<void>(close_queued(SIZE_MAX));
       continue;
     }
-    if (seen.twin == nullptr) break;
-    if (auto gone = wait_out(*seen.twin, until); !gone) return refused(gone.error());
+    if (seen.twin != nullptr) {
+      if (auto gone = wait_out(*seen.twin, until); !gone) return refused(gone.error());
+      continue;
+    }
+    if (merging && seen.near && wait_for_overlapping_open(what, extent, until)) continue;
+    const auto reason = was_replaced ? miss_reason::invalidated : reason_of_miss(what, extent, seen);
+    const extent_to_open to = merging ? merged_extent(what, extent, seen) : plain_extent(what, extent, seen);
+    auto granted = open(what, to, seen, until);
+    if (!granted && to.merged) {
+      merging = false;
+      continue;
+    }
+    if (!granted) return refused(granted.error());
+    count_miss(reason);
+    return granted;
   }
-  const auto reason = was_replaced ? miss_reason::invalidated : reason_of_miss(what, extent, seen);
-  auto granted = open(what, extent, seen, until);
-  if (!granted) return refused(granted.error());
-  count_miss(reason);
-  return granted;
 }
 
 tl::unexpected<error> engine::refused(const error& why) noexcept {
@@ -223,7 +232,8 @@ result<grant> engine::join(entry& opening, const request& what, const deadlines&
   }
   const bool made = opening.now() == entry_state::live || opening.now() == entry_state::draining;
   const bool stays = !what.persistent || !opening.bypass;
-  const bool suits = made ? stays && contains_all(opening.access, what.need) : opening.access == what.need;
+  const bool suits =
+      made ? stays && contains_all(opening.access, what.need) : opening.access == what.need && !opening.merged;
   if (made && suits) {
     counters_.add(counter::hits);
     counters_.add(counter::valid);

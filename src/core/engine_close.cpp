@@ -122,7 +122,7 @@ result<void> engine::close(entry& closable, std::optional<event_kind> why) noexc
   const auto object = object_of(closable);
   mutex_.unlock();
   if (told) tell(*told);
-  auto closed = driver_.close(driver_.self, object);
+  auto closed = call_close(object);
   if (!closed) {
     event failed = about(closable, event_kind::close_failed, severity::failure);
     failed.cause = &closed.error();

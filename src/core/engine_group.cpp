@@ -44,11 +44,12 @@ bool engine::claim_if_simple(const request& what, const range& extent, std::size
   if (closed_ || what.unbudgeted) return false;
   lookup_result seen;
   if (!what.unshared) scan(what, extent, seen);
-  if (seen.match != nullptr || seen.twin != nullptr || !budget_.take(extent.size(), 1)) return false;
+  if (seen.match != nullptr || seen.twin != nullptr || (seen.near && merges(what))) return false;
+  const extent_to_open to = plain_extent(what, extent, seen);
+  if (!budget_.take(to.covered.size(), 1)) return false;
   counters_.add(counter::acquires);
   claimed.reason[claimed.size] = reason_of_miss(what, extent, seen);
-  entry& fresh = claim(what, extent, seen);
-  budget_.give(extent.size() - fresh.covered().size(), 0);  // with remote rights the entry is smaller
+  entry& fresh = claim(what, to, seen);
   fresh.bytes = fresh.covered().size();
   fresh.counted = true;
   claimed.number[claimed.size] = number;
@@ -71,7 +72,10 @@ void engine::open_group(std::span<const request> what, group& claimed, std::span
   mutex_.unlock();
   std::array<bool, most_in_group> seen;
   for (std::size_t i = 0; i < claimed.size; ++i) seen[i] = see_what_happens_to(asked[i].extent);
-  driver_.open_many(driver_.self, std::span(asked).first(claimed.size), std::span(made).first(claimed.size));
+  {
+    const auto turn = driver_turn();
+    driver_.open_many(driver_.self, std::span(asked).first(claimed.size), std::span(made).first(claimed.size));
+  }
   mutex_.lock();
   for (std::size_t i = 0; i < claimed.size; ++i)
     if (!seen[i]) keep_to_itself(*claimed.fresh[i]);

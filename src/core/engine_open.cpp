@@ -30,9 +30,9 @@ bool engine::take_room(entry& opening, std::size_t bytes) noexcept {
 }
 
 // Flattened: its parts are short, and the calls between them were a tenth of a miss.
-[[gnu::flatten]] result<grant> engine::open(const request& what, const range& extent, lookup_result& seen,
+[[gnu::flatten]] result<grant> engine::open(const request& what, const extent_to_open& to, lookup_result& seen,
                                             const deadlines& until) noexcept {
-  entry& fresh = claim(what, extent, seen);
+  entry& fresh = claim(what, to, seen);
   const auto bytes = fresh.covered().size();
   if (!take_room(fresh, bytes)) {
     if (auto room = reserve(fresh, bytes, 1, until); !room) return tl::unexpected(abandon(fresh, room.error()));
@@ -69,16 +69,14 @@ result<grant> engine::finish(entry& fresh, const request& what, result<opened>& 
 }
 
 // Makes an entry for the request and indexes it, before the driver is asked: an invalidation meanwhile must find it.
-entry& engine::claim(const request& what, const range& extent, lookup_result& seen) noexcept {
+entry& engine::claim(const request& what, const extent_to_open& to, lookup_result& seen) noexcept {
   entry& fresh = *pool_.take();
   record& hot = *fresh.hot();
-  const auto access = what.need | seen.around;
-  // Rounding to pages would give a peer access to memory beside the request.
-  const bool exact = any_remote(access) && !(what.wanted == extent);
-  const range covered = exact ? what.wanted : extent;
+  const range covered = to.covered;
   hot.begin.store(covered.begin, std::memory_order_relaxed);
   hot.end.store(covered.end, std::memory_order_relaxed);
-  fresh.access = access;
+  fresh.access = to.access;
+  fresh.merged = to.merged;
   fresh.set_owner(this_thread());
   if (driver_.token_bytes > 0) {
     auto* bytes = reinterpret_cast<std::byte*>(&hot);
@@ -89,7 +87,7 @@ entry& engine::claim(const request& what, const range& extent, lookup_result& se
   fresh.become(entry_state::opening);
   fresh.own_pins().fetch_add(1);  // for the opener. Added, not set: a hit that came too late may be taking its pin back
   if (what.persistent || what.unshared || what.unbudgeted) claim_specially(fresh, what);
-  if (seen.alone && !exact) {
+  if (seen.alone && to.as_scanned) {
     index_.insert(&fresh, driver_.token_bytes > 0 ? what.peer : peer_id{}, covered, seen.place);
   } else {
     index_.insert(&fresh);
@@ -153,7 +151,10 @@ result<opened> engine::call_open(entry& opening, void* argument) noexcept {
   mutex_.unlock();
   const bool seen = see_what_happens_to(asked.extent);
   const auto start = core::open_watch::now(options_.trace_requests);
-  auto made = driver_.open(driver_.self, asked);
+  auto made = [&] {
+    const auto turn = driver_turn();
+    return driver_.open(driver_.self, asked);
+  }();
   if (options_.trace_requests) core::open_watch::add_since(start);
   if (audit_ && made) audit_->note(opening.hot(), made->covered);
   mutex_.lock();
@@ -254,7 +255,7 @@ bool engine::close_unpublished(entry& opening, const opened& made) noexcept {
   ++closes_in_flight_;
   event failed = about(opening, event_kind::close_failed, severity::failure);
   mutex_.unlock();
-  const auto closed = driver_.close(driver_.self, made.object);
+  const auto closed = call_close(made.object);
   if (!closed) {
     failed.cause = &closed.error();
     tell(failed);

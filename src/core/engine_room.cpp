@@ -24,10 +24,11 @@ result<void> engine::reserve(entry& opening, std::size_t more_bytes, std::size_t
       static_cast<void>(retry_quarantined());  // those that fail again stay listed
       continue;
     }
-    const bool refused = options_.full == when_full::fail || (options_.full == when_full::bypass && opening.persistent);
+    const bool may_bypass = options_.full == when_full::bypass && !opening.persistent && !opening.merged;
+    const bool refused = options_.full == when_full::fail || (options_.full == when_full::bypass && !may_bypass);
     if (refused && wait_for_transient(watch, until)) continue;
     if (options_.full == when_full::bypass) {
-      if (opening.persistent)  // a bypass would end with its last lease, while the caller relies on it
+      if (!may_bypass)  // a bypass would end with its last lease, while the caller relies on it
         return fail(errc::over_budget, "the budget is used up, and a persistent registration cannot bypass it");
       turn_into_bypass(opening, more_bytes);
       return {};

@@ -46,6 +46,7 @@ struct entry {
   bool queued : 1 = false;      ///< draining, and its close is due
   bool in_driver : 1 = false;   ///< opening, and the driver is at work on it now
   bool near : 1 = false;        ///< opening, and a findable entry overlaps it or did
+  bool merged : 1 = false;      ///< opening, and covers more than its opener asked for
   bool disturbed : 1 = false;   ///< opening, and an overlapping entry was closed since the driver was asked
   bool counted : 1 = false;     ///< counted in the budget
   bool spared : 1 = false;      ///< hit, but the sweep read `visited` first: eviction's hand spares it

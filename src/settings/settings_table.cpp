@@ -24,6 +24,8 @@ constexpr std::array<std::pair<std::string_view, when_full>, 3> full_words{
     {{"fail", when_full::fail}, {"wait", when_full::wait}, {"bypass", when_full::bypass}}};
 constexpr std::array<std::pair<std::string_view, close_policy>, 2> close_words{
     {{"immediate", close_policy::immediate}, {"deferred", close_policy::deferred}}};
+constexpr std::array<std::pair<std::string_view, merge_policy>, 3> merge_words{
+    {{"none", merge_policy::none}, {"rights", merge_policy::rights}, {"overlaps", merge_policy::overlaps}}};
 constexpr std::string_view automatic_word = "automatic";
 constexpr std::array<std::pair<std::string_view, monitor_choice>, 5> monitor_words{
     {{"manual", monitor_choice::manual},
@@ -63,6 +65,11 @@ result<void> read(std::string_view text, when_full& into) noexcept {
 result<void> read(std::string_view text, close_policy& into) noexcept {
   if (read_word(close_words, text, into)) return {};
   return fail(errc::invalid_argument, "expected immediate or deferred");
+}
+
+result<void> read(std::string_view text, merge_policy& into) noexcept {
+  if (read_word(merge_words, text, into)) return {};
+  return fail(errc::invalid_argument, "expected none, rights or overlaps");
 }
 
 result<void> read(std::string_view text, monitor_choice& into) noexcept {
@@ -111,6 +118,7 @@ result<void> read(std::string_view text, milliseconds& into) noexcept {
 std::string print(bool value) { return word_for(switch_words, value); }
 std::string print(when_full value) { return word_for(full_words, value); }
 std::string print(close_policy value) { return word_for(close_words, value); }
+std::string print(merge_policy value) { return word_for(merge_words, value); }
 
 std::string print(monitor_choice value) {
   std::string text;
@@ -141,11 +149,18 @@ constexpr setting row(std::string_view name, std::string_view comment) noexcept 
 }
 
 using o = cache_options;
-constexpr std::array<setting, 17> table{
+constexpr std::array<setting, 20> table{
     row<&o::retain>("PINFOLD_RETAIN", "keep unused registrations for reuse: on, off"),
     row<&o::max_bytes>("PINFOLD_MAX_BYTES",
                        "maximum bytes registered at any time: a number with K, M, G or T, or unlimited"),
     row<&o::max_count>("PINFOLD_MAX_COUNT", "maximum registrations open at any time: a number, or unlimited"),
+    row<&o::merge>(
+        "PINFOLD_MERGE",
+        "what is registered for a request that overlaps registrations: none (what was asked for), rights (with "
+        "registrations around it that lack rights), overlaps (with all that overlap)"),
+    row<&o::merge_limit>(
+        "PINFOLD_MERGE_LIMIT",
+        "size beyond which no registration grows by merging: a number with K, M, G or T, or unlimited"),
     row<&o::monitor>("PINFOLD_MONITOR",
                      "the monitors of local memory: automatic, or one or more of manual, hooks, userfaultfd, bpf, "
                      "none, joined with +"),
@@ -163,6 +178,7 @@ constexpr std::array<setting, 17> table{
     row<&o::reaper>("PINFOLD_REAPER",
                     "run a thread that does deferred closes, and closes invalidated registrations and those idle too "
                     "long: on, off"),
+    row<&o::serial>("PINFOLD_SERIAL", "call the driver on one thread at a time: on, off"),
     row<&o::idle_timeout>("PINFOLD_IDLE_TIMEOUT_MS",
                           "close imports that are idle for this long, as their exporter may have freed them, in "
                           "milliseconds; 0 for never"),

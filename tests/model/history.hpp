@@ -59,7 +59,9 @@ struct setup {
   friend std::ostream& operator<<(std::ostream& out, const setup& s) {
     return out << (s.options.retain ? "retain" : "no-retain") << " max_bytes=" << s.options.max_bytes
                << " max_count=" << s.options.max_count << " full=" << static_cast<int>(s.options.full)
-               << " closes=" << static_cast<int>(s.options.closes) << " capacity=" << s.capacity;
+               << " closes=" << static_cast<int>(s.options.closes) << " capacity=" << s.capacity
+               << " merge=" << static_cast<int>(s.options.merge) << " merge_limit=" << s.options.merge_limit
+               << (s.options.serial ? " serial" : "");
   }
 };
 
@@ -77,6 +79,7 @@ struct import_history {
       {1, kill},     {2, drop},     {3, fail_opens},        {3, fail_closes}, {2, progress},  {2, flush}};
   static constexpr std::initializer_list<std::size_t> max_counts = {unlimited, unlimited, 1, 3, 5};
   static constexpr std::initializer_list<std::size_t> max_bytes = {unlimited, unlimited, 192, 512};
+  static constexpr std::initializer_list<merge_policy> merges = {merge_policy::none};
   static rc::Gen<bool> retain() { return rc::gen::arbitrary<bool>(); }
 };
 
@@ -88,6 +91,8 @@ struct local_history {
       {3, fail_opens},        {3, fail_closes}, {1, refuse_unions}, {2, progress}, {2, flush}};
   static constexpr std::initializer_list<std::size_t> max_counts = {unlimited, unlimited, 2, 4};
   static constexpr std::initializer_list<std::size_t> max_bytes = {unlimited, unlimited, 100, 300};
+  static constexpr std::initializer_list<merge_policy> merges = {merge_policy::none, merge_policy::none,
+                                                                 merge_policy::rights, merge_policy::overlaps};
   static rc::Gen<bool> retain() { return rc::gen::weightedElement<bool>({{3, true}, {1, false}}); }
 };
 
@@ -116,6 +121,9 @@ struct Arbitrary<pinfold::testing::setup_of<Shape>> {
       made.options.max_bytes = *gen::elementOf(std::vector<std::size_t>(Shape::max_bytes));
       made.options.full = *gen::element(when_full::fail, when_full::bypass);
       made.options.closes = *gen::element(close_policy::immediate, close_policy::deferred);
+      made.options.merge = *gen::elementOf(std::vector<merge_policy>(Shape::merges));
+      made.options.merge_limit = *gen::elementOf(std::vector<std::size_t>{unlimited, 20, 100});
+      made.options.serial = *gen::arbitrary<bool>();
       made.capacity = *gen::elementOf(std::vector<std::size_t>{SIZE_MAX, SIZE_MAX, 2, 4});
       return made;
     });

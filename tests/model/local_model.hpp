@@ -38,7 +38,8 @@ class local_model : cache_model<typename Interface::template cache<typename Worl
       : base(options(world, as), as.capacity, world.registrar()),
         world_(world),
         every_right_(static_cast<std::uint32_t>(cache_.backend().limits().supported)),
-        limited_(as.options.max_bytes != unlimited || as.options.max_count != unlimited || as.capacity != SIZE_MAX) {
+        limited_(as.options.max_bytes != unlimited || as.options.max_count != unlimited || as.capacity != SIZE_MAX),
+        merges_(as.options.merge != merge_policy::none) {
     world_.device->capacity = as.capacity;
     inject();
   }
@@ -95,7 +96,8 @@ class local_model : cache_model<typename Interface::template cache<typename Worl
  private:
   static cache_options options(const World& world, const setup& as) {
     auto made = keeping(as.options);
-    if (made.max_bytes != unlimited) made.max_bytes *= world.unit;
+    for (auto* const bytes : {&made.max_bytes, &made.merge_limit})
+      if (*bytes != unlimited) *bytes *= world.unit;
     return made;
   }
   [[nodiscard]] range units(std::uintptr_t first, std::uintptr_t count) const {
@@ -130,7 +132,7 @@ class local_model : cache_model<typename Interface::template cache<typename Worl
   // A batch does the same as single requests, but may close due entries later and in another order. So the model tries
   // batches only where nothing runs short, and compares when all due closes are done.
   void batch(std::uint32_t a, std::uint32_t b, access_flags need) {
-    if (limited_ || failing_opens_ > 0 || oracle_.failing_closes > 0 || refuse_unions_) return;
+    if (limited_ || merges_ || failing_opens_ > 0 || oracle_.failing_closes > 0 || refuse_unions_) return;
     std::vector<range> ranges;
     for (std::uint32_t i = 0; i <= a % 5; ++i) ranges.push_back(units(1000 + 100 * i, 16 + b % 16));
     auto got = cache_.acquire_batch(ranges, need, {.workers = 1});
@@ -165,6 +167,7 @@ class local_model : cache_model<typename Interface::template cache<typename Worl
   World& world_;
   std::uint32_t every_right_;
   bool limited_;
+  bool merges_;  // whether the order of a batch's ranges matters
   int failing_opens_ = 0;
   errc open_failure_ = errc::driver_error;
   bool refuse_unions_ = false;

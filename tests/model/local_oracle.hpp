@@ -6,6 +6,8 @@
 
 #include "model/oracle.hpp"
 
+#include <algorithm>
+
 namespace pinfold::testing {
 
 class local_oracle final : public oracle {
@@ -25,8 +27,15 @@ class local_oracle final : public oracle {
     if (item* found = bypass ? nullptr : live(wanted, need, taken, persistent)) return lease(*found, persistent);
     if (!bypass && wanted.size() > options_.max_bytes) return errc::larger_than_budget;
     close_queued(4);
-    const auto access = bypass ? need : need | around(wanted, persistent);
-    return open({.memory = wanted, .access = access, .persistent = persistent, .bypass = bypass}, need);
+    const auto alone = [&] {
+      const auto access = bypass ? need : need | around(wanted, persistent);
+      return item{.memory = wanted, .access = access, .persistent = persistent, .bypass = bypass};
+    };
+    if (options_.merge != merge_policy::none && !bypass) {
+      const item all = merged(alone());
+      if (!(all.memory == wanted && all.access == alone().access) && !open(all, need, true)) return {};
+    }
+    return open(alone(), need, false);
   }
   bool find(const range& wanted, access_flags need, const std::optional<choice>& taken) {
     item* found = live(wanted, need, taken);
@@ -65,9 +74,27 @@ class local_oracle final : public oracle {
       if (findable(i) && !(persistent && i.bypass) && i.memory.contains(wanted)) all = all | i.access;
     return all;
   }
-  outcome open(item fresh, access_flags need) {
+  item merged(item from) {
+    const range wanted = from.memory;
+    const auto grows = [&](const item* one) {
+      const auto& with = one->memory;
+      if (!findable(*one) || one->persistent || one->bypass) return false;
+      if (options_.merge == merge_policy::rights && !with.contains(wanted)) return false;
+      const range hull{std::min(from.memory.begin, with.begin), std::max(from.memory.end, with.end)};
+      const auto access = from.access | one->access;
+      if (hull == from.memory && access == from.access) return false;
+      if (hull.size() > options_.max_bytes || (hull.size() > options_.merge_limit && !(hull == with))) return false;
+      from.memory = hull;
+      from.access = access;
+      return true;
+    };
+    for (auto all = overlapping(from.memory); std::any_of(all.begin(), all.end(), grows);)
+      all = overlapping(from.memory);
+    return from;
+  }
+  outcome open(item fresh, access_flags need, bool merged) {
     const bool unshared = fresh.bypass;
-    if (const auto refused = make_room(fresh)) return refused;
+    if (const auto refused = make_room(fresh, !merged)) return refused;
     while (const auto refused = device_says(fresh.access)) {
       if (*refused == errc::out_of_resources) {
         if (!make_room_in_driver()) return refused;

@@ -138,13 +138,13 @@ class oracle {
     return all;
   }
   /// Makes room in the budget, or takes the item out of it.
-  outcome make_room(item& fresh) {
+  outcome make_room(item& fresh, bool may_bypass = true) {
     for (bool retried = false; !fresh.bypass && !fits(fresh.memory.size());) {
       if (close_one_for_room()) continue;
       if (!retried && !owed_.empty()) {
         retried = true;
         retry();
-      } else if (options_.full == when_full::bypass && !fresh.persistent) {
+      } else if (options_.full == when_full::bypass && !fresh.persistent && may_bypass) {
         fresh.bypass = true;
       } else {
         return errc::over_budget;

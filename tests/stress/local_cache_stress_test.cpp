@@ -219,6 +219,9 @@ TEST(local_cache_stress, threads_never_hang_leak_or_get_stale_registrations) {
       cache_options options{.max_count = room, .closes = closes};
       options.reaper = closes == close_policy::deferred;
       options.wait_timeout = std::chrono::milliseconds(500);
+      options.merge = options.reaper == (threads == 8) ? merge_policy::overlaps : merge_policy::none;
+      options.merge_limit = 16 * page;
+      options.serial = threads == 2 && options.merge != merge_policy::none;
       arena all(options);
       watchdog guard(std::chrono::seconds(30), [&] { all.print(); });
       const auto end = std::chrono::steady_clock::now() + each;

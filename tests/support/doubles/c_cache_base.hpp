@@ -39,6 +39,9 @@ inline pinfold_options in_c(const cache_options& from) {
   to.flags = flag(!from.retain, PINFOLD_NO_RETAIN) |
              flag(from.closes == close_policy::deferred, PINFOLD_DEFERRED_CLOSES) |
              flag(from.entry_statistics, PINFOLD_ENTRY_STATISTICS);
+  if (from.serial) to.flags |= PINFOLD_SERIAL;
+  to.merge = static_cast<std::uint32_t>(from.merge);
+  to.merge_limit = from.merge_limit;
   to.monitor = static_cast<std::uint32_t>(from.monitor);
   to.full = static_cast<std::uint32_t>(from.full);
   to.max_bytes = from.max_bytes;

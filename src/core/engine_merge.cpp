@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What is registered for a request that overlaps registrations (R62). The entries that the new one covers are retired
+// when it is published, as any are that a new one covers (`supersede`).
+#include "core/engine.hpp"
+
+#include <algorithm>
+
+namespace pinfold::detail {
+
+namespace {
+
+range hull(const range& a, const range& b) noexcept { return {std::min(a.begin, b.begin), std::max(a.end, b.end)}; }
+
+}  // namespace
+
+engine::extent_to_open engine::plain_extent(const request& what, const range& extent,
+                                            const lookup_result& seen) noexcept {
+  const auto access = what.need | seen.around;
+  // Rounding to pages would give a peer access to memory beside the request.
+  if (any_remote(access) && !(what.wanted == extent)) return {what.wanted, access, false};
+  return {extent, access, true};
+}
+
+bool engine::merges(const request& what) const noexcept {
+  return options_.merge != merge_policy::none && driver_.token_bytes == 0 && !what.unshared && !what.unbudgeted;
+}
+
+engine::extent_to_open engine::merged_extent(const request& what, const range& extent,
+                                             const lookup_result& seen) const noexcept {
+  const extent_to_open alone = plain_extent(what, extent, seen);
+  if (!seen.near) return alone;
+  extent_to_open both = merged(what, alone);
+  // An entry with remote rights extends them to what it is merged with: to the request, but not to its whole pages.
+  if (any_remote(both.access) && !any_remote(alone.access)) both = merged(what, {what.wanted, alone.access, false});
+  return both.merged && may_register(what, both) ? both : alone;
+}
+
+// Grows by one entry after the other, as each may reach further ones.
+engine::extent_to_open engine::merged(const request& what, extent_to_open from) const noexcept {
+  const auto grow = [&](entry& one) {
+    mutex_is_held();
+    const bool mergeable = one.findable() && one.now() != entry_state::opening && !one.persistent && !one.bypass &&
+                           (options_.merge == merge_policy::overlaps || one.covered().contains(what.wanted));
+    if (!mergeable) return false;
+    const extent_to_open larger{hull(from.covered, one.covered()), from.access | one.access, false, true};
+    const bool grows = !(larger.covered == from.covered) || larger.access != from.access;
+    const bool within = larger.covered.size() <= options_.merge_limit || larger.covered == one.covered();
+    if (!grows || !within || !budget_.can_ever_hold(larger.covered.size())) return false;
+    from = larger;
+    return true;
+  };
+  while (index_.find_overlap(what.peer, range(from.covered), grow) != nullptr) {
+  }
+  return from;
+}
+
+// Whether the registrar takes a request for all of it.
+bool engine::may_register(const request& what, const extent_to_open& all) const noexcept {
+  request whole = what;
+  whole.wanted = all.covered;
+  whole.need = all.access;
+  return driver_.check(driver_.self, whole).has_value();
+}
+
+// Waits for an overlapping open, which is to be merged too. Returns false when there is none, or none that ends in
+// time.
+bool engine::wait_for_overlapping_open(const request& what, const range& extent, const deadlines& until) noexcept {
+  const auto is_opening = [](entry& one) { return one.findable() && one.now() == entry_state::opening; };
+  entry* const opening = index_.find_overlap(what.peer, extent, is_opening);
+  return opening != nullptr && wait_for(opening, until.others());
+}
+
+}  // namespace pinfold::detail
