@@ -19,6 +19,19 @@ class cuda_reuse : public cuda_peer_test {
     EXPECT_EQ(cache.backend().held(), cache.statistics().open);
     expect_counters_add_up(cache.statistics());
   }
+
+  /// A lease on memory that the peer has freed, and the memory that it allocated next.
+  struct stale_lease {
+    cuda_peer::memory old;
+    result<cuda_cache::lease> lease;
+    cuda_peer::memory fresh;
+  };
+  stale_lease lease_and_free(cuda_cache& cache, std::size_t fresh_bytes) {
+    const auto old = peer.allocate(32 * kib, 1);
+    auto lease = acquire(cache, old);
+    peer.free(old.address);
+    return {old, std::move(lease), peer.allocate(fresh_bytes, 2)};
+  }
 };
 
 #define SKIP_UNLESS_AT(memory, address) \
@@ -26,9 +39,7 @@ class cuda_reuse : public cuda_peer_test {
 
 TEST_F(cuda_reuse, R6_larger_allocation_at_the_same_base_replaces_the_old_entry) {
   cuda_cache cache{cuda_ipc_importer()};
-  const auto small = peer.allocate(32 * kib, 1);
-  touch(cache, small, 1);
-  peer.free(small.address);
+  const auto small = open_and_free(cache, 32 * kib);
   const auto large = peer.allocate(64 * kib, 2);
   SKIP_UNLESS_AT(large, small.handle.base);
   expect_recovered(cache, large, 2, 1);
@@ -40,9 +51,7 @@ TEST_F(cuda_reuse, R6_larger_allocation_at_the_same_base_replaces_the_old_entry)
 
 TEST_F(cuda_reuse, R4_stale_handle_is_refused_after_its_memory_was_reused) {
   cuda_cache cache{cuda_ipc_importer()};
-  const auto small = peer.allocate(32 * kib, 1);
-  touch(cache, small, 1);
-  peer.free(small.address);
+  const auto small = open_and_free(cache, 32 * kib);
   const auto large = peer.allocate(64 * kib, 2);
   touch(cache, large, 2);
   const auto refused = acquire(cache, small);
@@ -81,9 +90,7 @@ TEST_F(cuda_reuse, R6_new_allocation_may_begin_below_the_old_one) {
 
 TEST_F(cuda_reuse, R6_new_allocation_may_be_the_upper_part_of_the_old_one) {
   cuda_cache cache{cuda_ipc_importer()};
-  const auto old = peer.allocate(64 * kib, 1);
-  touch(cache, old, 1);
-  peer.free(old.address);
+  const auto old = open_and_free(cache, 64 * kib);
   static_cast<void>(peer.allocate(32 * kib, 2));
   const auto fresh = peer.allocate(32 * kib, 3);
   SKIP_UNLESS_AT(fresh, old.handle.base + 32 * kib);
@@ -94,9 +101,7 @@ TEST_F(cuda_reuse, R6_new_allocation_may_be_the_upper_part_of_the_old_one) {
 
 TEST_F(cuda_reuse, R6_new_allocation_may_begin_inside_the_old_one_and_end_after_it) {
   cuda_cache cache{cuda_ipc_importer()};
-  const auto old = peer.allocate(64 * kib, 1);
-  touch(cache, old, 1);
-  peer.free(old.address);
+  const auto old = open_and_free(cache, 64 * kib);
   static_cast<void>(peer.allocate(32 * kib, 2));
   const auto fresh = peer.allocate(64 * kib, 3);
   SKIP_UNLESS_AT(fresh, old.handle.base + 32 * kib);
@@ -122,11 +127,8 @@ TEST_F(cuda_reuse, R6_only_the_old_entries_under_the_new_allocation_are_closed) 
 
 TEST_F(cuda_reuse, R6_leased_stale_entry_is_in_use_conflict_at_once) {
   cuda_cache cache{cuda_ipc_importer()};
-  const auto old = peer.allocate(32 * kib, 1);
-  auto lease = acquire(cache, old);
+  auto [old, lease, fresh] = lease_and_free(cache, 64 * kib);
   ASSERT_TRUE(lease);
-  peer.free(old.address);
-  const auto fresh = peer.allocate(64 * kib, 2);
   SKIP_UNLESS_AT(fresh, old.handle.base);
   expect_refused(cache, fresh, errc::in_use_conflict, cuda::status::already_mapped);
   EXPECT_EQ(cache.statistics().conflicts, 0U);
@@ -137,11 +139,8 @@ TEST_F(cuda_reuse, R6_leased_stale_entry_is_in_use_conflict_at_once) {
 
 TEST_F(cuda_reuse, R5_R6_leased_stale_entry_of_the_same_range_is_in_use_conflict) {
   cuda_cache cache{cuda_ipc_importer()};
-  const auto old = peer.allocate(32 * kib, 1);
-  auto lease = acquire(cache, old);
+  auto [old, lease, fresh] = lease_and_free(cache, 32 * kib);
   ASSERT_TRUE(lease);
-  peer.free(old.address);
-  const auto fresh = peer.allocate(32 * kib, 2);
   SKIP_UNLESS_AT(fresh, old.handle.base);
   expect_refused(cache, fresh, errc::in_use_conflict, cuda::status::already_mapped);
   EXPECT_TRUE(lease->stale());

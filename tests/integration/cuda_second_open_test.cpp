@@ -108,9 +108,7 @@ TEST_P(cuda_second_open, R6_applications_mapping_of_freed_memory_is_in_use_confl
 TEST_P(cuda_second_open, R6_idle_stale_entry_of_another_cache_is_in_use_conflict) {
   cuda_cache one{cuda_ipc_importer()};
   cuda_cache two{cuda_ipc_importer()};
-  const auto old = peer.allocate(32 * kib, 1);
-  touch(one, old, 1);
-  peer.free(old.address);
+  const auto old = open_and_free(one, 32 * kib);
   const auto fresh = peer.allocate(64 * kib, 2);
   ASSERT_TRUE(lies_at(fresh, old.handle.base));
   expect_refused(two, fresh, errc::in_use_conflict, cuda::status::already_mapped);

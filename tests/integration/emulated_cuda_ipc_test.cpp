@@ -10,14 +10,10 @@
 #include <thread>
 #include <vector>
 
+namespace pinfold::testing {
 namespace {
 
 using namespace pinfold::cuda;
-using pinfold::testing::child_process;
-using pinfold::testing::emulated_driver;
-using pinfold::testing::line;
-
-constexpr std::size_t kib = 1024;
 
 struct order {
   enum class what : int { allocate, free, fill, handle } verb = what::allocate;
@@ -270,3 +266,4 @@ TEST(emulated_cuda_ipc, fork_child_has_no_driver) {
 }
 
 }  // namespace
+}  // namespace pinfold::testing

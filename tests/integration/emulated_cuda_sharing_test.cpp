@@ -7,15 +7,11 @@
 
 #include <vector>
 
+namespace pinfold::testing {
 namespace {
 
 using namespace pinfold::cuda;
-using pinfold::testing::child_process;
-using pinfold::testing::emulated_driver;
-using pinfold::testing::line;
 
-constexpr std::size_t kib = 1024;
-constexpr std::size_t mib = kib * kib;
 constexpr auto posix = allocation_handle_type::posix_file_descriptor;
 
 /// Carries descriptors from one process to another.
@@ -54,7 +50,16 @@ class descriptor_line {
   int ends_[2]{-1, -1};
 };
 
-int verdict() { return ::testing::Test::HasFailure() ? 1 : 0; }
+// Returns what a child runs: `body`, with a driver. The child's status tells whether an expectation failed.
+template <class F>
+auto with_driver(F body) {
+  return [body](line& parent) noexcept {
+    emulated_driver own;
+    own.start();
+    body(own, parent);
+    return ::testing::Test::HasFailure() ? 1 : 0;
+  };
+}
 
 /// Returns the shareable handle in the form that the driver wants.
 void* handed(int number) { return reinterpret_cast<void*>(std::intptr_t{number}); }
@@ -75,9 +80,7 @@ device_pointer map_segment(driver_table& cu, generic_allocation memory, device_p
 
 TEST(emulated_cuda_sharing, descriptor_exports_memory_and_outlives_the_exporting_process) {
   descriptor_line descriptors;
-  child_process maker([&](line& parent) noexcept {
-    emulated_driver own;
-    own.start();
+  child_process maker(with_driver([&](emulated_driver& own, line& parent) {
     const allocation_properties wanted{allocation_type::pinned, posix, {location_type::on_device, 0}, nullptr, {}};
     generic_allocation memory = 0;
     int number = -1;
@@ -88,11 +91,8 @@ TEST(emulated_cuda_sharing, descriptor_exports_memory_and_outlives_the_exporting
     descriptors.send(number);
     parent.receive<int>();
     EXPECT_EQ(byte_at(own.cu, at), 6) << "what the other one wrote";
-    return verdict();
-  });
-  child_process user([&](line& parent) noexcept {
-    emulated_driver own;
-    own.start();
+  }));
+  child_process user(with_driver([&](emulated_driver& own, line& parent) {
     const int number = descriptors.receive();
     generic_allocation memory = 0;
     EXPECT_EQ(own.cu.mem_import_from_shareable_handle(&memory, handed(number), posix), status::success);
@@ -103,8 +103,7 @@ TEST(emulated_cuda_sharing, descriptor_exports_memory_and_outlives_the_exporting
     parent.send(1);
     parent.receive<int>();
     EXPECT_EQ(byte_at(own.cu, at + 1), 5) << "its maker is gone";
-    return verdict();
-  });
+  }));
   EXPECT_EQ(user.talk().receive<int>(), 1);
   maker.talk().send(1);
   EXPECT_EQ(maker.reap(), 0);
@@ -119,9 +118,7 @@ struct pooled {
 
 TEST(emulated_cuda_sharing, a_pool_and_its_pointers_are_imported) {
   descriptor_line descriptors;
-  child_process maker([&](line& parent) noexcept {
-    emulated_driver own;
-    own.start();
+  child_process maker(with_driver([&](emulated_driver& own, line& parent) {
     const pool_properties wanted{allocation_type::pinned, posix, {location_type::on_device, 0}, nullptr, 0, 0, {}};
     memory_pool pool = nullptr;
     int number = -1;
@@ -138,11 +135,8 @@ TEST(emulated_cuda_sharing, a_pool_and_its_pointers_are_imported) {
     EXPECT_EQ(own.cu.ctx_synchronize(), status::success);
     parent.send(made);
     parent.receive<int>();
-    return verdict();
-  });
-  child_process user([&](line& parent) noexcept {
-    emulated_driver own;
-    own.start();
+  }));
+  child_process user(with_driver([&](emulated_driver& own, line& parent) {
     const int number = descriptors.receive();
     memory_pool pool = nullptr;
     EXPECT_EQ(own.cu.mem_pool_import_from_shareable_handle(&pool, handed(number), posix, 0), status::success);
@@ -161,8 +155,7 @@ TEST(emulated_cuda_sharing, a_pool_and_its_pointers_are_imported) {
     got = parent.receive<pooled>();
     EXPECT_EQ(own.cu.mem_pool_import_pointer(&at, pool, &got->pointer), status::invalid_value) << "freed there";
     parent.send(1);
-    return verdict();
-  });
+  }));
   for (int step = 0; step < 2; ++step) {
     const auto made = maker.talk().receive<pooled>();
     ASSERT_TRUE(made);
@@ -180,9 +173,7 @@ struct offer {
 };
 
 /// Writes by a copy that takes a while, and records the event behind it.
-int write_slowly(line& parent) noexcept {
-  emulated_driver own;
-  own.start();
+void write_slowly(emulated_driver& own, line& parent) {
   offer made{};
   event done = nullptr;
   device_pointer at = 0;
@@ -200,14 +191,11 @@ int write_slowly(line& parent) noexcept {
   EXPECT_EQ(own.cu.event_destroy(done), status::success);
   parent.send(1);
   parent.receive<int>();
-  return verdict();
 }
 
 TEST(emulated_cuda_sharing, an_event_orders_two_processes) {
-  child_process writer(write_slowly);
-  child_process reader([&](line& parent) noexcept {
-    emulated_driver own;
-    own.start();
+  child_process writer(with_driver(write_slowly));
+  child_process reader(with_driver([&](emulated_driver& own, line& parent) {
     const auto got = parent.receive<offer>();
     event done = nullptr;
     EXPECT_EQ(own.cu.ipc_open_event_handle(&done, got->done), status::success);
@@ -227,8 +215,7 @@ TEST(emulated_cuda_sharing, an_event_orders_two_processes) {
     parent.send(1);
     parent.receive<int>();
     EXPECT_EQ(own.cu.ipc_open_event_handle(&done, got->done), status::invalid_handle) << "destroyed";
-    return verdict();
-  });
+  }));
   const auto made = writer.talk().receive<offer>();
   ASSERT_TRUE(made);
   reader.talk().send(*made);
@@ -242,9 +229,7 @@ TEST(emulated_cuda_sharing, an_event_orders_two_processes) {
 }
 
 TEST(emulated_cuda_sharing, wait_for_work_of_a_dead_process_ends) {
-  child_process writer([](line& parent) noexcept {
-    emulated_driver own;
-    own.start();
+  child_process writer(with_driver([](emulated_driver& own, line& parent) {
     own.control.stream_delay(60'000'000);
     offer made{};
     event done = nullptr;
@@ -253,19 +238,15 @@ TEST(emulated_cuda_sharing, wait_for_work_of_a_dead_process_ends) {
     EXPECT_EQ(own.cu.event_record(done, nullptr), status::success);
     parent.send(made);
     parent.receive<int>();
-    return verdict();
-  });
-  child_process reader([&](line& parent) noexcept {
-    emulated_driver own;
-    own.start();
+  }));
+  child_process reader(with_driver([&](emulated_driver& own, line& parent) {
     const auto got = parent.receive<offer>();
     event done = nullptr;
     EXPECT_EQ(own.cu.ipc_open_event_handle(&done, got->done), status::success);
     EXPECT_EQ(own.cu.event_query(done), status::not_ready);
     parent.send(1);
     EXPECT_EQ(own.cu.event_synchronize(done), status::success);
-    return verdict();
-  });
+  }));
   const auto made = writer.talk().receive<offer>();
   ASSERT_TRUE(made);
   reader.talk().send(*made);
@@ -275,3 +256,4 @@ TEST(emulated_cuda_sharing, wait_for_work_of_a_dead_process_ends) {
 }
 
 }  // namespace
+}  // namespace pinfold::testing

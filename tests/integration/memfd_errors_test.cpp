@@ -9,11 +9,9 @@
 namespace pinfold::testing {
 namespace {
 
-class memfd_errors : public each_via {};
+class memfd_errors : public memfd_pair {};
 
 TEST_P(memfd_errors, killed_exporter_is_peer_gone_before_and_after_it_is_reaped) {
-  exporter_peer peer(serving());
-  auto reader = importer();
   const auto handle = peer.allocate(4 * kib, 1);
   expect_round_trip(reader, handle, 1);
   peer.process().kill();
@@ -24,8 +22,6 @@ TEST_P(memfd_errors, killed_exporter_is_peer_gone_before_and_after_it_is_reaped)
 }
 
 TEST_P(memfd_errors, mappings_outlive_a_killed_exporter) {
-  exporter_peer peer(serving());
-  auto reader = importer();
   const auto handle = peer.allocate(64 * kib, 1);
   const auto made = reader.open(any_peer, handle);
   ASSERT_TRUE(made);
@@ -35,24 +31,18 @@ TEST_P(memfd_errors, mappings_outlive_a_killed_exporter) {
 }
 
 TEST_P(memfd_errors, R4_a_freed_buffer_is_stale) {
-  exporter_peer peer(serving());
-  auto reader = importer();
   const auto handle = peer.allocate(4 * kib, 1);
   peer.free(handle);
   expect_refused(reader, handle, errc::stale_handle, GetParam() == memfd_via::scm ? 0 : EBADF);
 }
 
 TEST_P(memfd_errors, R4_a_freed_buffer_whose_descriptor_is_another_memfd_is_stale) {
-  exporter_peer peer(serving());
-  auto reader = importer();
   const auto handle = peer.allocate(4 * kib, 1);
   peer.free_and_reuse_number(handle);
   expect_refused(reader, handle, errc::stale_handle);
 }
 
 TEST_P(memfd_errors, handle_with_any_flipped_bit_is_refused) {
-  exporter_peer peer(serving());
-  auto reader = importer();
   const auto handle = peer.allocate(4 * kib, 1);
   const int before = open_descriptors();
   for (std::size_t bit = 0; bit < 8 * sizeof handle; ++bit) {
@@ -64,15 +54,12 @@ TEST_P(memfd_errors, handle_with_any_flipped_bit_is_refused) {
 }
 
 TEST_P(memfd_errors, a_size_beyond_the_file_is_refused) {
-  exporter_peer peer(serving());
-  auto reader = importer();
   auto handle = peer.allocate(4 * kib, 1);
   handle.size *= 2;
   expect_refused(reader, memfd::completed(handle), errc::invalid_range);
 }
 
 TEST_P(memfd_errors, read_only_buffer_is_refused_for_writing) {
-  exporter_peer peer(serving());
   auto writer = importer(memfd_access::read_write);
   auto handle = peer.allocate(4 * kib, 1);
   expect_refused(writer, handle, errc::not_permitted);
@@ -81,8 +68,6 @@ TEST_P(memfd_errors, read_only_buffer_is_refused_for_writing) {
 }
 
 TEST_P(memfd_errors, R7_lack_of_descriptors_is_out_of_resources_and_leaks_nothing) {
-  exporter_peer peer(serving());
-  auto reader = importer();
   const auto handle = peer.allocate(4 * kib, 1);
   expect_round_trip(reader, handle, 1);
   const auto kept = reader.open(any_peer, handle);
@@ -106,8 +91,7 @@ TEST_P(memfd_errors, cached_descriptors_are_closed_when_descriptors_run_out) {
   exporter_peer one(serving());
   exporter_peer two(serving());
   exporter_peer three(serving());
-  auto reader = importer();
-  for (exporter_peer* peer : {&one, &two, &three}) expect_round_trip(reader, peer->allocate(4 * kib, 1), 1);
+  for (exporter_peer* each : {&one, &two, &three}) expect_round_trip(reader, each->allocate(4 * kib, 1), 1);
   const auto handle = one.allocate(4 * kib, 2);
   const lowered_limit none_free(RLIMIT_NOFILE, lowest_free_descriptor());
   const auto made = reader.open(any_peer, handle);
@@ -117,8 +101,6 @@ TEST_P(memfd_errors, cached_descriptors_are_closed_when_descriptors_run_out) {
 
 TEST_P(memfd_errors, R7_lack_of_address_space_is_out_of_resources_until_it_ends) {
   if (sanitized) GTEST_SKIP() << "the sanitizer needs the address space for itself";
-  exporter_peer peer(serving());
-  auto reader = importer();
   const auto handle = peer.allocate(64 * 1024 * kib, 1);
   {
     const lowered_limit small(RLIMIT_AS, address_space_used() + 16 * 1024 * kib);

@@ -8,11 +8,9 @@
 namespace pinfold::testing {
 namespace {
 
-class memfd_overlap : public each_via {};
+class memfd_overlap : public memfd_pair {};
 
 TEST_P(memfd_overlap, R6_a_second_open_is_refused_until_the_first_is_closed) {
-  exporter_peer peer(serving());
-  auto reader = importer();
   const auto handle = peer.allocate(32 * kib, 1);
   const auto made = reader.open(any_peer, handle);
   ASSERT_TRUE(made);
@@ -23,8 +21,6 @@ TEST_P(memfd_overlap, R6_a_second_open_is_refused_until_the_first_is_closed) {
 }
 
 TEST_P(memfd_overlap, R6_a_buffer_regrown_at_the_same_base_conflicts_with_the_old_one) {
-  exporter_peer peer(serving());
-  auto reader = importer();
   const auto small = peer.allocate(32 * kib, 1, quiet_address);
   const auto old = reader.open(any_peer, small);
   ASSERT_TRUE(old);
@@ -36,8 +32,6 @@ TEST_P(memfd_overlap, R6_a_buffer_regrown_at_the_same_base_conflicts_with_the_ol
 }
 
 TEST_P(memfd_overlap, R6_conflict_that_begins_inside_the_new_allocation_is_found) {
-  exporter_peer peer(serving());
-  auto reader = importer();
   const auto upper = peer.allocate(4 * kib, 2, quiet_address + 32 * kib);
   const auto held = reader.open(any_peer, upper);
   ASSERT_TRUE(held);
@@ -47,8 +41,6 @@ TEST_P(memfd_overlap, R6_conflict_that_begins_inside_the_new_allocation_is_found
 }
 
 TEST_P(memfd_overlap, stale_or_invalid_handle_is_reported_before_a_conflict) {
-  exporter_peer peer(serving());
-  auto reader = importer();
   const auto handle = peer.allocate(32 * kib, 1);
   ASSERT_TRUE(reader.open(any_peer, handle));
   auto larger = handle;
@@ -59,8 +51,6 @@ TEST_P(memfd_overlap, stale_or_invalid_handle_is_reported_before_a_conflict) {
 }
 
 TEST_P(memfd_overlap, neighbours_do_not_conflict) {
-  exporter_peer peer(serving());
-  auto reader = importer();
   const auto lower = peer.allocate(32 * kib, 2, quiet_address);
   const auto upper = peer.allocate(32 * kib, 3, quiet_address + 32 * kib);
   const auto one = reader.open(any_peer, lower);
@@ -71,7 +61,6 @@ TEST_P(memfd_overlap, neighbours_do_not_conflict) {
 }
 
 TEST_P(memfd_overlap, importers_do_not_conflict_with_each_other) {
-  exporter_peer peer(serving());
   auto one = importer();
   auto two = importer();
   const auto handle = peer.allocate(4 * kib, 1);

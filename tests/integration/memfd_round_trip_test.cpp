@@ -9,11 +9,9 @@
 namespace pinfold::testing {
 namespace {
 
-class memfd_round_trip : public each_via {};
+class memfd_round_trip : public memfd_pair {};
 
 TEST_P(memfd_round_trip, every_byte_of_every_size_is_read) {
-  exporter_peer peer(serving());
-  auto reader = importer();
   std::uint32_t seed = 100;
   for (const std::size_t bytes : {std::size_t{1}, 4 * kib, 64 * kib, 1024 * kib, 16 * 1024 * kib}) {
     ++seed;
@@ -23,8 +21,6 @@ TEST_P(memfd_round_trip, every_byte_of_every_size_is_read) {
 }
 
 TEST_P(memfd_round_trip, later_writes_are_visible_in_an_open_mapping) {
-  exporter_peer peer(serving());
-  auto reader = importer();
   const auto handle = peer.allocate(64 * kib, 1);
   const auto made = reader.open(any_peer, handle);
   ASSERT_TRUE(made);
@@ -33,24 +29,21 @@ TEST_P(memfd_round_trip, later_writes_are_visible_in_an_open_mapping) {
 }
 
 TEST_P(memfd_round_trip, read_write_imports_write_into_the_exporter) {
-  exporter_peer peer(serving(memfd_access::read_write));
+  exporter_peer writable(serving(memfd_access::read_write));
   auto writer = importer(memfd_access::read_write);
-  const auto handle = peer.allocate(64 * kib, 1);
+  const auto handle = writable.allocate(64 * kib, 1);
   const auto made = writer.open(any_peer, handle);
   ASSERT_TRUE(made) << describe(made.error());
   write_pattern(made->data, made->bytes, 2);
-  EXPECT_TRUE(peer.holds(handle, 2));
+  EXPECT_TRUE(writable.holds(handle, 2));
 }
 
 TEST_P(memfd_round_trip, populated_mappings_hold_the_same_bytes) {
-  exporter_peer peer(serving());
-  memfd_importer reader({.via = GetParam(), .populate = true});
-  expect_round_trip(reader, peer.allocate(1024 * kib, 3), 3);
+  memfd_importer populating({.via = GetParam(), .populate = true});
+  expect_round_trip(populating, peer.allocate(1024 * kib, 3), 3);
 }
 
 TEST_P(memfd_round_trip, R4_allocation_reused_at_the_same_address_has_another_handle) {
-  exporter_peer peer(serving());
-  auto reader = importer();
   const auto before = peer.allocate(32 * kib, 1, quiet_address);
   const auto old = reader.open(any_peer, before);
   ASSERT_TRUE(old);
@@ -69,7 +62,6 @@ TEST_P(memfd_round_trip, R4_allocation_reused_at_the_same_address_has_another_ha
 TEST_P(memfd_round_trip, exporters_with_memory_at_the_same_address_are_distinguished) {
   exporter_peer one(serving());
   exporter_peer two(serving());
-  auto reader = importer();
   const auto first = one.allocate(32 * kib, 1, quiet_address);
   const auto second = two.allocate(32 * kib, 2, quiet_address);
   const auto both = std::pair{reader.open(any_peer, first), reader.open(any_peer, second)};
@@ -79,8 +71,6 @@ TEST_P(memfd_round_trip, exporters_with_memory_at_the_same_address_are_distingui
 }
 
 TEST_P(memfd_round_trip, four_threads_open_the_same_buffers_concurrently) {
-  exporter_peer peer(serving());
-  auto reader = importer();
   std::vector<memfd_handle> handles;
   for (std::uint32_t seed = 0; seed < 6; ++seed) handles.push_back(peer.allocate(16 * kib, seed));
   std::atomic<int> opened{0};
@@ -107,8 +97,6 @@ TEST_P(memfd_round_trip, four_threads_open_the_same_buffers_concurrently) {
 }
 
 TEST_P(memfd_round_trip, descriptors_stay_bounded_over_many_opens) {
-  exporter_peer peer(serving());
-  auto reader = importer();
   const auto handle = peer.allocate(4 * kib, 1);
   expect_round_trip(reader, handle, 1);
   const int before = open_descriptors();
@@ -117,8 +105,6 @@ TEST_P(memfd_round_trip, descriptors_stay_bounded_over_many_opens) {
 }
 
 TEST_P(memfd_round_trip, an_importer_inherited_by_fork_works_on_both_sides) {
-  exporter_peer peer(serving());
-  auto reader = importer();
   const auto handle = peer.allocate(4 * kib, 1);
   const auto other = peer.allocate(4 * kib, 2);
   expect_round_trip(reader, handle, 1);  // leaves a connection behind, which two processes must not share

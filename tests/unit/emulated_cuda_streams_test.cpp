@@ -116,26 +116,18 @@ TEST_F(emulated_cuda_streams, interprocess_event_requires_disabled_timing) {
 TEST_F(emulated_cuda_streams, threads_share_a_stream) {
   const device_pointer at = alloc(64 * kib);
   const stream in = create();
-  context mine = nullptr;
-  ASSERT_EQ(cu.ctx_get_current(&mine), status::success);
-  {
-    std::vector<std::jthread> threads;
-    for (std::size_t t = 0; t < 4; ++t) {
-      threads.emplace_back([&, t] {
-        EXPECT_EQ(cu.ctx_set_current(mine), status::success);
-        const std::vector<char> bytes(kib, static_cast<char>(t));
-        const event done = create_event();
-        for (std::size_t i = 0; i < 50; ++i) {
-          // Nothing orders the two streams, so each has a place of its own.
-          copy_into(at + (2 * t + i % 2) * kib, bytes, i % 2 == 0 ? in : nullptr);
-          EXPECT_EQ(cu.event_record(done, in), status::success);
-          EXPECT_EQ(cu.event_synchronize(done), status::success);
-        }
-        EXPECT_EQ(cu.event_destroy(done), status::success);
-        EXPECT_EQ(cu.ctx_synchronize(), status::success);  // the copies read `bytes`
-      });
+  on_four_threads([&](std::size_t t) {
+    const std::vector<char> bytes(kib, static_cast<char>(t));
+    const event done = create_event();
+    for (std::size_t i = 0; i < 50; ++i) {
+      // Nothing orders the two streams, so each has a place of its own.
+      copy_into(at + (2 * t + i % 2) * kib, bytes, i % 2 == 0 ? in : nullptr);
+      EXPECT_EQ(cu.event_record(done, in), status::success);
+      EXPECT_EQ(cu.event_synchronize(done), status::success);
     }
-  }
+    EXPECT_EQ(cu.event_destroy(done), status::success);
+    EXPECT_EQ(cu.ctx_synchronize(), status::success);  // the copies read `bytes`
+  });
   for (unsigned place = 0; place < 8; ++place) EXPECT_EQ(first_of(at + place * kib), static_cast<char>(place / 2));
 }
 

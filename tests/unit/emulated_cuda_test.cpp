@@ -237,20 +237,14 @@ TEST_F(emulated_cuda_driver, injected_delay_is_applied) {
 }
 
 TEST_F(emulated_cuda_driver, threads_allocate_and_free_concurrently) {
-  context mine = nullptr;
-  ASSERT_EQ(cu.ctx_get_current(&mine), status::success);
-  std::vector<std::jthread> threads;
-  for (std::size_t t = 0; t < 4; ++t) {
-    threads.emplace_back([&, t] {
-      EXPECT_EQ(cu.ctx_set_current(mine), status::success);
-      for (std::size_t i = 1; i < 200; ++i) {
-        device_pointer made = 0;
-        EXPECT_EQ(cu.mem_alloc(&made, i * 700 * (t + 1)), status::success);
-        EXPECT_EQ(cu.memset_d8(made, static_cast<unsigned char>(t), i * 700 * (t + 1)), status::success);
-        EXPECT_EQ(cu.mem_free(made), status::success);
-      }
-    });
-  }
+  on_four_threads([&](std::size_t t) {
+    for (std::size_t i = 1; i < 200; ++i) {
+      device_pointer made = 0;
+      EXPECT_EQ(cu.mem_alloc(&made, i * 700 * (t + 1)), status::success);
+      EXPECT_EQ(cu.memset_d8(made, static_cast<unsigned char>(t), i * 700 * (t + 1)), status::success);
+      EXPECT_EQ(cu.mem_free(made), status::success);
+    }
+  });
 }
 
 }  // namespace

@@ -85,6 +85,15 @@ class child_process {
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
   [[nodiscard]] line& talk() noexcept { return ours_; }
 
+  /// Sends a value, and returns the child's answer. Throws `std::runtime_error` when the child is gone.
+  template <class Answer, class Order>
+  Answer ask(const Order& order) {
+    if (!ours_.send(order)) throw std::runtime_error("the child does not listen");
+    const auto got = ours_.receive<Answer>();
+    if (!got) throw std::runtime_error("the child does not answer");
+    return *got;
+  }
+
   /// Stops the child; returns when all of its threads stand still.
   void stop() noexcept {
     ::kill(pid_, SIGSTOP);

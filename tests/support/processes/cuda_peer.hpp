@@ -70,12 +70,7 @@ class cuda_peer {
     return 127;
   }
 
-  cuda_answer ask(const cuda_order& order) {
-    if (!child_.talk().send(order)) throw std::runtime_error("the GPU memory's process does not listen");
-    const auto got = child_.talk().receive<cuda_answer>();
-    if (!got) throw std::runtime_error("the GPU memory's process does not answer");
-    return *got;
-  }
+  cuda_answer ask(const cuda_order& order) { return child_.ask<cuda_answer>(order); }
   void demand(const cuda_order& order) {
     const auto got = ask(order);
     if (!got.done)

@@ -127,12 +127,7 @@ class exporter_peer {
     return true;
   }
 
-  answer ask(const command& order) {
-    if (!child_.talk().send(order)) throw std::runtime_error("the exporter's process does not listen");
-    const auto got = child_.talk().receive<answer>();
-    if (!got) throw std::runtime_error("the exporter's process does not answer");
-    return *got;
-  }
+  answer ask(const command& order) { return child_.ask<answer>(order); }
   void demand(const command& order) {
     if (!ask(order).done) throw std::runtime_error("the exporter's process could not do it");
   }
