@@ -121,7 +121,7 @@ class containers : public ::testing::Test {
 };
 
 TEST_F(containers, R54_hooks_alone_keep_registrations_if_no_other_code_makes_system_calls) {
-  const auto found = in_container(docker_refuses, true, with_libc_only());
+  const auto found = in_container(refused_by_docker(), true, with_libc_only());
   if (!found.possible) GTEST_SKIP() << "no user namespace or no filter here";
   EXPECT_TRUE(found.text().starts_with("hooks (userfaultfd: ")) << found.text();
   EXPECT_EQ(found.stale, 0);
@@ -130,7 +130,7 @@ TEST_F(containers, R54_hooks_alone_keep_registrations_if_no_other_code_makes_sys
 }
 
 TEST_F(containers, R54_cache_keeps_nothing_beside_a_library_with_inline_system_calls) {
-  const auto found = in_container(docker_refuses, true, with_library());
+  const auto found = in_container(refused_by_docker(), true, with_library());
   if (!found.possible) GTEST_SKIP() << "no user namespace or no filter here";
   EXPECT_TRUE(found.text().starts_with("none (userfaultfd: ")) << found.text();
   EXPECT_NE(found.text().find("inline_munmap.so: munmap by its own instruction at +0x"), std::string::npos)
@@ -141,7 +141,7 @@ TEST_F(containers, R54_cache_keeps_nothing_beside_a_library_with_inline_system_c
 }
 
 TEST_F(containers, R54_cache_keeps_nothing_after_a_library_with_inline_calls_is_loaded) {
-  const auto found = in_container(docker_refuses, true, [] {
+  const auto found = in_container(refused_by_docker(), true, [] {
     return use_cache(monitor_choice::automatic, true, [] { return static_cast<unmap_function*>(nullptr); });
   });
   if (!found.possible) GTEST_SKIP() << "no user namespace or no filter here";
@@ -153,7 +153,7 @@ TEST_F(containers, R54_cache_keeps_nothing_after_a_library_with_inline_calls_is_
 }
 
 TEST_F(containers, R54_hooks_chosen_explicitly_keep_nothing_beside_inline_system_calls) {
-  const auto found = in_container(docker_refuses, true, with_library(monitor_choice::hooks));
+  const auto found = in_container(refused_by_docker(), true, with_library(monitor_choice::hooks));
   if (!found.possible) GTEST_SKIP() << "no user namespace or no filter here";
   EXPECT_TRUE(found.text().starts_with("none (hooks alone: inline_munmap.so: munmap")) << found.text();
   EXPECT_EQ(found.stale, 0);
@@ -161,25 +161,27 @@ TEST_F(containers, R54_hooks_chosen_explicitly_keep_nothing_beside_inline_system
 
 // The control: without the rule, wrong bytes arrive.
 TEST_F(containers, manual_monitor_overrides_the_rule_and_stale_bytes_arrive) {
-  const auto found = in_container(docker_refuses, true, with_library(monitor_choice::hooks | monitor_choice::manual));
+  const auto found =
+      in_container(refused_by_docker(), true, with_library(monitor_choice::hooks | monitor_choice::manual));
   if (!found.possible) GTEST_SKIP() << "no user namespace or no filter here";
   EXPECT_EQ(found.text(), "manual+hooks");
   EXPECT_GT(found.stale, 0) << "these tests could not fail";
 }
 
 TEST_F(containers, rule_holds_with_the_calls_that_podman_refuses) {
-  const auto found = in_container(
-      podman_refuses, true, [] { return use_cache(monitor_choice::automatic, false, [] { return &unmap_by_libc; }); });
+  const auto found = in_container(refused_by_podman(), true, [] {
+    return use_cache(monitor_choice::automatic, false, [] { return &unmap_by_libc; });
+  });
   if (!found.possible) GTEST_SKIP() << "no user namespace or no filter here";
   EXPECT_TRUE(found.text().starts_with("hooks (userfaultfd: ")) << found.text();
-  const auto other =
-      in_container(podman_refuses, true, [] { return use_cache(monitor_choice::automatic, false, unmap_by_library); });
+  const auto other = in_container(refused_by_podman(), true,
+                                  [] { return use_cache(monitor_choice::automatic, false, unmap_by_library); });
   EXPECT_NE(other.text().find("inline_munmap.so: munmap by its own instruction"), std::string::npos) << other.text();
 }
 
 TEST_F(containers, device_file_gives_userfaultfd_when_the_system_call_is_refused) {
   if (::access("/dev/userfaultfd", R_OK | W_OK) != 0) GTEST_SKIP() << "/dev/userfaultfd is not there, or not ours";
-  const auto found = in_container(docker_refuses, false, with_library());
+  const auto found = in_container(refused_by_docker(), false, with_library());
   if (!found.possible) GTEST_SKIP() << "no filter here";
   EXPECT_EQ(found.text(), "hooks+userfaultfd");
   EXPECT_EQ(found.stale, 0);
@@ -188,7 +190,7 @@ TEST_F(containers, device_file_gives_userfaultfd_when_the_system_call_is_refused
 
 TEST_F(containers, allowed_system_call_gives_userfaultfd) {
   std::vector<refused_call> others;
-  std::ranges::copy_if(docker_refuses, std::back_inserter(others),
+  std::ranges::copy_if(refused_by_docker(), std::back_inserter(others),
                        [](const refused_call& one) { return one.number != SYS_userfaultfd; });
   const auto found = in_container(others, true, with_library());
   if (!found.possible) GTEST_SKIP() << "no user namespace or no filter here";

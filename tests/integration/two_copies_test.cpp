@@ -74,8 +74,7 @@ void expect_both_are_told(const monitors::chosen& mine, const another_copy& thei
       [](void* at) { ::syscall(SYS_munmap, at, page); },  // its first instruction is too short for a jump
   };
   for (const auto& each : calls) {
-    const some_pages memory(4);
-    const watched them(memory.at(), 4 * page);
+    const registered_pages memory(4);
     EXPECT_TRUE(mine.set->watch(memory.pages(0, 4)));
     EXPECT_TRUE(theirs.watch(memory.pages(0, 4))) << theirs.why();
     const auto seen = posted([&] { each(memory.at(1)); });
@@ -103,8 +102,7 @@ TEST_F(two_copies, R38_hooks_of_either_copy_can_be_removed_first_and_installed_a
         auto mine = monitors::choose(only_hooks);
         another_copy theirs(only_hooks);
         expect_both_are_told(mine, theirs);
-        const some_pages memory(2);
-        const watched them(memory.at(), 2 * page);
+        const registered_pages memory(2);
         if (mine_first) {
           mine = {};
           EXPECT_TRUE(theirs.watch(memory.pages(0, 2))) << theirs.why();

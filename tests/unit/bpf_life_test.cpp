@@ -17,10 +17,6 @@ namespace pinfold::testing {
 namespace {
 
 using invalidation::event_log;
-using monitors::bpf_monitor;
-
-constexpr std::size_t page = 4096;
-constexpr std::size_t bytes = 8 * page;
 
 TEST_F(bpf, R37_fork_child_causes_no_events_in_the_parent_and_reads_none) {
   memory at(bytes);

@@ -18,12 +18,6 @@
 namespace pinfold::testing {
 namespace {
 
-using invalidation::event_log;
-using monitors::bpf_monitor;
-
-constexpr std::size_t page = 4096;
-constexpr std::size_t bytes = 8 * page;
-
 TEST_F(bpf, R32_monitor_reports_its_name_and_works) {
   EXPECT_STREQ(monitor->name(), "bpf");
   EXPECT_TRUE(monitor->works());
@@ -43,24 +37,14 @@ TEST_F(bpf, R30_every_attack_on_anonymous_memory_is_reported) {
   for (const attack& each : attacks::all()) {
     if (std::string(each.name) == "discard in a child") continue;
     memory at(bytes);
-    events seen(*monitor);
-    const bool known = each.run(at.as_target());
-    const bool hit = seen.take_overlap(at.all());
-    if (each.bites && known) {
-      EXPECT_TRUE(hit) << each.name;
-    }
+    expect_reported(each, at);
   }
 }
 
 TEST_F(bpf, R30_every_attack_on_a_shared_file_is_reported) {
   for (const attack& each : attacks::all()) {
     memory at(bytes, memory::shared_file);
-    events seen(*monitor);
-    const bool known = each.run(at.as_target());
-    const bool hit = seen.take_overlap(at.all());
-    if (each.bites && known) {
-      EXPECT_TRUE(hit) << each.name;
-    }
+    expect_reported(each, at);
   }
 }
 

@@ -31,8 +31,7 @@ TEST(hooks_covered, removed_hook_is_detected) {
 // library's.
 TEST(hooks_covered, R38_R53_hook_of_a_later_library_is_covered_and_both_are_called) {
   in_child([] {
-    const some_pages memory(8);
-    const watched them(memory.at(), 8 * page);
+    const registered_pages memory(8);
     for (const auto which : {function::munmap, function::madvise, function::brk}) {
       auto ours = hooks_here();
       ASSERT_TRUE(ours);
@@ -69,8 +68,7 @@ TEST(hooks_covered, R53_restored_code_invalidates_all_memory_and_is_hooked_again
     const auto original = code_at(entry, 16);
     const auto ours = hooks_here();
     ASSERT_TRUE(ours);
-    const some_pages memory(4);
-    const watched them(memory.at(), 4 * page);
+    const registered_pages memory(4);
     EXPECT_EQ(posted([&] { write_as_libraries_do(entry, original); }), ranges{everything});
     EXPECT_EQ(posted([&] { ::munmap(memory.at(1), page); }), ranges{}) << "no hook";
     EXPECT_FALSE((*ours)->works());
@@ -85,8 +83,7 @@ TEST(hooks_covered, R53_jump_to_an_inline_system_call_is_covered) {
   in_child([] {
     const auto ours = hooks_here();
     ASSERT_TRUE(ours);
-    const some_pages memory(4);
-    const watched them(memory.at(), 4 * page);
+    const registered_pages memory(4);
     write_as_libraries_do(entry_of(function::munmap), {0xB8, 11, 0, 0, 0, 0x0F, 0x05, 0xC3});
     EXPECT_EQ(posted([&] { ::munmap(memory.at(1), page); }), ranges{});
     EXPECT_TRUE((*ours)->watch(memory.pages(0, 1)));
@@ -99,8 +96,7 @@ TEST(hooks_covered, R53_code_change_without_mprotect_is_found_by_the_next_event)
     auto own = change(entry_of(function::shmdt), {});
     const auto ours = hooks_here();
     ASSERT_TRUE(ours);
-    const some_pages memory(2);
-    const watched them(memory.at(), 2 * page);
+    const registered_pages memory(2);
     own.before = own.now();
     EXPECT_EQ(posted([&] { write(own); }), ranges{}) << "no call of libc's mprotect";
     EXPECT_EQ(posted([&] { ::munmap(memory.at(1), page); }), (ranges{memory.pages(1, 2), everything}));
@@ -129,8 +125,7 @@ TEST(hooks_covered, R31_mprotect_of_other_memory_is_no_event) {
   in_child([] {
     const auto ours = hooks_here();
     ASSERT_TRUE(ours);
-    const some_pages memory(2);
-    const watched them(memory.at(), 2 * page);
+    const registered_pages memory(2);
     EXPECT_EQ(posted([&] {
                 EXPECT_EQ(::mprotect(memory.at(), page, PROT_READ), 0);
                 EXPECT_EQ(::mprotect(memory.at(), page, PROT_READ | PROT_WRITE), 0);
@@ -156,8 +151,7 @@ TEST(hooks_covered, R53_watch_is_refused_when_the_hook_is_covered_each_time) {
 // The hooks' new jump covers one that leads to their old jump: calls must not loop between them.
 TEST(hooks_covered, R38_calls_do_not_loop_when_one_hook_is_covered_and_one_removed) {
   in_child([] {
-    const some_pages memory(4);
-    const watched them(memory.at(), 4 * page);
+    const registered_pages memory(4);
     auto own = change(entry_of(function::shmdt), {});
     const auto ours = hooks_here();
     ASSERT_TRUE(ours);

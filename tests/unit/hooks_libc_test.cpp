@@ -229,8 +229,7 @@ TEST_F(hooks_libc, R35_signal_handler_can_post_events) {
 }
 
 TEST_F(hooks_libc, R37_fork_child_posts_no_events_and_keeps_working) {
-  const some_pages memory(4);
-  const watched them(memory.at(), 4 * page);
+  const registered_pages memory(4);
   const auto seen = posted([&] {
     child_process child([&](line&) {
       if (::munmap(memory.at(), page) != 0) return 1;
@@ -266,8 +265,7 @@ TEST_F(hooks_libc, R37_fork_child_can_install_its_own_hooks) {
 
 TEST_F(hooks_libc, R30_munmap_by_a_vfork_child_is_posted) {
   if (sanitized) GTEST_SKIP() << "sanitizers make a fork of vfork";
-  const some_pages memory(4);
-  const watched them(memory.at(), 4 * page);
+  const registered_pages memory(4);
   const auto seen = posted([&] {
     const auto child = ::vfork();  // NOLINT(bugprone-unsafe-functions): it is what is tested
     if (child == 0) {

@@ -40,8 +40,7 @@ class another_libc {
 };
 
 void expect_both_are_seen(const another_libc& other) {
-  const some_pages memory(4);
-  const watched them(memory.at(), 4 * page);
+  const registered_pages memory(4);
   auto* const their_munmap = other.function<int(void*, std::size_t)>("munmap");
   auto* const their_syscall = other.function<long(long, ...)>("syscall");
   ASSERT_NE(their_munmap, &::munmap);

@@ -67,8 +67,7 @@ std::pair<std::string, std::size_t> file_behind(std::uintptr_t at) {
 
 TEST(hooks_patch, removing_the_hooks_restores_the_code) {
   if (!supported()) GTEST_SKIP() << describe(hooks_here().error());
-  const some_pages memory(8);
-  const watched them(memory.at(), 8 * page);
+  const registered_pages memory(8);
   const auto writable = executable_and_writable();
   const auto before = entries();
   for (std::size_t i = 0; i < 3; ++i) {
@@ -88,8 +87,7 @@ TEST(hooks_patch, removing_the_hooks_restores_the_code) {
 
 TEST(hooks_patch, R38_an_earlier_hook_is_still_called) {
   in_child([] {
-    const some_pages memory(8);
-    const watched them(memory.at(), 8 * page);
+    const registered_pages memory(8);
     const other_library theirs(function::munmap);
     ::munmap(memory.at(), page);
     const auto alone = theirs.calls();
@@ -125,8 +123,7 @@ TEST(hooks_patch, R38_dynamic_linkers_functions_are_found_under_jumps) {
 
 TEST(hooks_patch, R38_hook_installed_while_the_hooks_were_removed_is_still_called) {
   in_child([] {
-    const some_pages memory(4);
-    const watched them(memory.at(), 4 * page);
+    const registered_pages memory(4);
     ASSERT_TRUE(hooks_here());
     const other_library theirs(function::munmap);
     const auto ours = hooks_here();
@@ -137,15 +134,19 @@ TEST(hooks_patch, R38_hook_installed_while_the_hooks_were_removed_is_still_calle
   });
 }
 
+void expect_hooks_refused(errc why) {
+  const auto before = entries();
+  const auto ours = hooks_here();
+  ASSERT_FALSE(ours);
+  EXPECT_EQ(ours.error(), why);
+  EXPECT_EQ(entries(), before);
+}
+
 TEST(hooks_patch, breakpoint_of_a_debugger_is_refused) {
   in_child([] {
     write(change(entry_of(function::shmat), {{0xCC}, 1}));
-    const auto before = entries();
     // the parent made the hooks before; the code at the entry now belongs to no hook
-    const auto ours = hooks_here();
-    ASSERT_FALSE(ours);
-    EXPECT_EQ(ours.error(), errc::unsupported);
-    EXPECT_EQ(entries(), before);
+    expect_hooks_refused(errc::unsupported);
   });
 }
 
@@ -239,11 +240,7 @@ TEST(hooks_patch, process_that_may_not_map_executable_memory_is_refused) {
   in_child([] {
     constexpr int set_mdwe = 65;
     if (::prctl(set_mdwe, 1, 0, 0, 0) != 0) return;  // Linux 6.3
-    const auto before = entries();
-    const auto ours = hooks_here();
-    ASSERT_FALSE(ours);
-    EXPECT_EQ(ours.error(), errc::not_permitted);
-    EXPECT_EQ(entries(), before);
+    expect_hooks_refused(errc::not_permitted);
   });
 }
 

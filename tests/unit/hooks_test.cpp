@@ -28,15 +28,13 @@ TEST_F(hooks, monitor_reports_its_name_and_works) {
 }
 
 TEST_F(hooks, R30_munmap_posts_whole_pages) {
-  const some_pages memory(8);
-  const watched them(memory.at(), 8 * page);
+  const registered_pages memory(8);
   EXPECT_EQ(posted([&] { EXPECT_EQ(::munmap(memory.at(1), page), 0); }), (ranges{memory.pages(1, 2)}));
   EXPECT_EQ(posted([&] { EXPECT_EQ(::munmap(memory.at(3), page + 1), 0); }), (ranges{memory.pages(3, 5)}));
 }
 
 TEST_F(hooks, event_is_posted_even_if_the_call_fails) {
-  const some_pages memory(2);
-  const watched them(memory.at(), 2 * page);
+  const registered_pages memory(2);
   EXPECT_EQ(posted([&] {
               errno = 0;
               EXPECT_EQ(::munmap(memory.at() + 1, page - 1), -1);
@@ -46,8 +44,7 @@ TEST_F(hooks, event_is_posted_even_if_the_call_fails) {
 }
 
 TEST_F(hooks, R35_hooks_preserve_errno) {
-  const some_pages memory(2);
-  const watched them(memory.at(), 2 * page);
+  const registered_pages memory(2);
   errno = 1234;
   ::munmap(memory.at(), page);
   ::madvise(memory.at(1), page, MADV_DONTNEED);
@@ -64,8 +61,7 @@ TEST_F(hooks, unregistered_memory_posts_no_event) {
 }
 
 TEST_F(hooks, R30_mmap_posts_an_event_only_with_map_fixed) {
-  const some_pages memory(8);
-  const watched them(memory.at(), 8 * page);
+  const registered_pages memory(8);
   void* got = nullptr;
   const auto map = [&](int flags) {
     return posted([&] { got = ::mmap(memory.at(2), page + 1, rw, anonymous | flags, -1, 0); });
@@ -94,8 +90,7 @@ TEST_F(hooks, R30_mmap_of_huge_pages_posts_whole_huge_pages) {
 }
 
 TEST_F(hooks, R30_mremap_that_shrinks_posts_the_tail) {
-  const some_pages memory(8);
-  const watched them(memory.at(), 8 * page);
+  const registered_pages memory(8);
   EXPECT_EQ(posted([&] { EXPECT_EQ(::mremap(memory.at(), 4 * page, 2 * page, 0), memory.at()); }),
             (ranges{memory.pages(2, 4)}));
   EXPECT_EQ(posted([&] { EXPECT_EQ(::mremap(memory.at(4), 2 * page, page, MREMAP_MAYMOVE), memory.at(4)); }),
@@ -104,8 +99,7 @@ TEST_F(hooks, R30_mremap_that_shrinks_posts_the_tail) {
 }
 
 TEST_F(hooks, R30_mremap_posts_source_and_destination) {
-  const some_pages memory(16);
-  const watched them(memory.at(), 16 * page);
+  const registered_pages memory(16);
   EXPECT_EQ(posted([&] {
               EXPECT_EQ(::mremap(memory.at(1), 2 * page, 2 * page, MREMAP_MAYMOVE | MREMAP_FIXED, memory.at(9)),
                         memory.at(9));
@@ -114,8 +108,7 @@ TEST_F(hooks, R30_mremap_posts_source_and_destination) {
 }
 
 TEST_F(hooks, R30_mremap_that_may_move_posts_the_old_range) {
-  const some_pages memory(8);
-  const watched them(memory.at(), 8 * page);
+  const registered_pages memory(8);
   void* moved = nullptr;
   EXPECT_EQ(posted([&] { moved = ::mremap(memory.at(1), page, 64 * page, MREMAP_MAYMOVE); }),
             (ranges{memory.pages(1, 2)}));
@@ -129,8 +122,7 @@ TEST_F(hooks, R30_mremap_that_may_move_posts_the_old_range) {
 }
 
 TEST_F(hooks, R30_madvise_posts_an_event_unless_the_advice_is_harmless) {
-  const some_pages memory(4);
-  const watched them(memory.at(), 4 * page);
+  const registered_pages memory(4);
   const ranges whole{memory.pages(0, 2)};
   for (const int advice : {MADV_DONTNEED, MADV_FREE, MADV_REMOVE, 24 /* DONTNEED_LOCKED */, 102 /* GUARD_INSTALL */,
                            103 /* GUARD_REMOVE */, MADV_MERGEABLE, MADV_UNMERGEABLE, 1000})
@@ -142,8 +134,7 @@ TEST_F(hooks, R30_madvise_posts_an_event_unless_the_advice_is_harmless) {
 }
 
 TEST_F(hooks, R30_posix_madvise_posts_an_event_only_for_linux_advice) {
-  const some_pages memory(4);
-  const watched them(memory.at(), 4 * page);
+  const registered_pages memory(4);
   memory.at()[0] = std::byte{7};
   EXPECT_EQ(posted([&] { EXPECT_EQ(::posix_madvise(memory.at(), page, POSIX_MADV_DONTNEED), 0); }), ranges{});
   EXPECT_EQ(memory.at()[0], std::byte{7}) << "as glibc does nothing";
@@ -153,8 +144,7 @@ TEST_F(hooks, R30_posix_madvise_posts_an_event_only_for_linux_advice) {
 
 #if defined(__GLIBC_PREREQ) && __GLIBC_PREREQ(2, 36)
 TEST_F(hooks, R30_process_madvise_posts_each_range) {
-  const some_pages memory(64);
-  const watched them(memory.at(), 64 * page);
+  const registered_pages memory(64);
   const int self = static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0));
   ASSERT_GE(self, 0);
   std::vector<iovec> vector;
@@ -214,8 +204,7 @@ class segment {
 TEST_F(hooks, R30_attached_and_detached_segments_are_posted) {
   const segment shared(3 * page - 1);
   if (shared.id() < 0) GTEST_SKIP() << "no System V memory here";
-  const some_pages memory(16);
-  const watched them(memory.at(), 16 * page);
+  const registered_pages memory(16);
   EXPECT_EQ(posted([&] { EXPECT_EQ(::shmat(shared.id(), memory.at(4), SHM_REMAP), memory.at(4)); }),
             (ranges{memory.pages(4, 7)}));
   EXPECT_EQ(posted([&] { EXPECT_EQ(::shmdt(memory.at(4)), 0); }), (ranges{memory.pages(4, 7)}));
@@ -241,8 +230,7 @@ TEST_F(hooks, R30_remap_file_pages_is_posted) {
 }
 
 TEST_F(hooks, R30_calls_through_syscall_are_posted) {
-  const some_pages memory(32);
-  const watched them(memory.at(), 32 * page);
+  const registered_pages memory(32);
   const auto seen = [](auto... arguments) { return posted([&] { ::syscall(arguments...); }); };
   EXPECT_EQ(seen(SYS_madvise, memory.at(1), page, MADV_DONTNEED), (ranges{memory.pages(1, 2)}));
   EXPECT_EQ(seen(SYS_madvise, memory.at(1), page, MADV_WILLNEED), ranges{});

@@ -4,10 +4,10 @@
 /// they refuse, and the errors.
 #pragma once
 
-#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -26,54 +26,34 @@ struct refused_call {
 
 inline constexpr std::uint32_t io_uring_setup_number = 425, io_uring_register_number = 427, mseal_number = 462;
 
+using refused_calls = std::vector<refused_call>;
+
+/// Returns what both filters refuse, and `more`. Calls that the filter does not know fail with `unknown`.
+inline refused_calls refused_by_both(std::uint16_t unknown, std::initializer_list<std::uint32_t> more) {
+  refused_calls all;
+  for (const long one : {SYS_userfaultfd, SYS_bpf, SYS_perf_event_open, SYS_process_madvise, SYS_kcmp, SYS_mbind,
+                         SYS_set_mempolicy, SYS_get_mempolicy, SYS_move_pages, SYS_migrate_pages})
+    all.push_back({static_cast<std::uint32_t>(one), EPERM});
+  for (const std::uint32_t one :
+       {io_uring_setup_number, io_uring_setup_number + 1, io_uring_register_number, mseal_number})
+    all.push_back({one, unknown});
+  for (const std::uint32_t one : more) all.push_back({one, EPERM});
+  return all;
+}
+
 /// The filter of Docker and containerd, which is Kubernetes's RuntimeDefault. Since Docker 25 it refuses io_uring, too.
-inline constexpr std::array docker_refuses{
-    refused_call{SYS_userfaultfd, EPERM},
-    refused_call{io_uring_setup_number, EPERM},
-    refused_call{io_uring_setup_number + 1, EPERM},
-    refused_call{io_uring_register_number, EPERM},
-    refused_call{SYS_bpf, EPERM},
-    refused_call{SYS_perf_event_open, EPERM},
-    refused_call{SYS_process_madvise, EPERM},
-    refused_call{SYS_pidfd_getfd, EPERM},
-    refused_call{SYS_kcmp, EPERM},
-    refused_call{SYS_mbind, EPERM},
-    refused_call{SYS_set_mempolicy, EPERM},
-    refused_call{SYS_get_mempolicy, EPERM},
-    refused_call{SYS_move_pages, EPERM},
-    refused_call{SYS_migrate_pages, EPERM},
-    refused_call{SYS_add_key, EPERM},
-    refused_call{SYS_keyctl, EPERM},
-    refused_call{SYS_mount, EPERM},
-    refused_call{SYS_umount2, EPERM},
-    refused_call{SYS_unshare, EPERM},
-    refused_call{SYS_setns, EPERM},
-    refused_call{SYS_clone3, ENOSYS},
-    refused_call{mseal_number, EPERM},
-};
+inline refused_calls refused_by_docker() {
+  auto all = refused_by_both(
+      EPERM, {SYS_pidfd_getfd, SYS_add_key, SYS_keyctl, SYS_mount, SYS_umount2, SYS_unshare, SYS_setns});
+  all.push_back({SYS_clone3, ENOSYS});
+  return all;
+}
 
 /// The filter of Podman and CRI-O: calls that the filter does not know fail with ENOSYS.
-inline constexpr std::array podman_refuses{
-    refused_call{SYS_userfaultfd, EPERM},
-    refused_call{io_uring_setup_number, ENOSYS},
-    refused_call{io_uring_setup_number + 1, ENOSYS},
-    refused_call{io_uring_register_number, ENOSYS},
-    refused_call{SYS_bpf, EPERM},
-    refused_call{SYS_perf_event_open, EPERM},
-    refused_call{SYS_process_madvise, EPERM},
-    refused_call{SYS_process_vm_readv, EPERM},
-    refused_call{SYS_process_vm_writev, EPERM},
-    refused_call{SYS_ptrace, EPERM},
-    refused_call{SYS_kcmp, EPERM},
-    refused_call{SYS_membarrier, EPERM},
-    refused_call{SYS_vmsplice, EPERM},
-    refused_call{SYS_mbind, EPERM},
-    refused_call{SYS_set_mempolicy, EPERM},
-    refused_call{SYS_get_mempolicy, EPERM},
-    refused_call{SYS_move_pages, EPERM},
-    refused_call{SYS_migrate_pages, EPERM},
-    refused_call{mseal_number, ENOSYS},
-};
+inline refused_calls refused_by_podman() {
+  return refused_by_both(ENOSYS,
+                         {SYS_process_vm_readv, SYS_process_vm_writev, SYS_ptrace, SYS_membarrier, SYS_vmsplice});
+}
 
 /// Installs the filter for the calling thread and all that it starts, for good. Returns false when the kernel has no
 /// filters.
