@@ -82,12 +82,7 @@ std::size_t run_with(std::size_t failing, const error& with, const cache_options
   EXPECT_TRUE(next) << "the next call works: " << describe(next.error());
   EXPECT_TRUE(!next || next->release());
   EXPECT_TRUE(cache.flush());
-  const auto now = cache.statistics();
-  expect_counters_add_up(now);
-  EXPECT_EQ(now.open, 0U);
-  EXPECT_EQ(now.bytes_now, 0U);
-  EXPECT_EQ(now.entries_now, 0U);
-  EXPECT_EQ(now.quarantined, 0U);
+  expect_nothing_open(cache.statistics());
   EXPECT_EQ(cache.backend().inner().held(), 0U) << "nothing is left open in the driver";
   return calls;
 }

@@ -2,6 +2,7 @@
 // Many threads on caches of the C interface: leases that are shared, detached, and given back on other threads, while
 // entries are evicted, invalidated and flushed. No registration is closed under a lease, closed twice, or left open.
 #include "support/fixtures/c_fixture.hpp"
+#include "support/host/act.hpp"
 #include "support/host/settings.hpp"
 #include "support/host/watchdog.hpp"
 
@@ -153,17 +154,7 @@ class c_arena {
 void run(std::uint32_t flags, std::size_t budget, std::uint64_t threads, std::chrono::milliseconds each) {
   c_arena all(flags, budget);
   watchdog guard(std::chrono::seconds(60), [] { std::fprintf(stderr, "a thread of the C interface hangs\n"); });
-  const auto end = std::chrono::steady_clock::now() + each;
-  std::vector<std::jthread> workers;
-  for (std::uint64_t i = 0; i < threads; ++i)
-    workers.emplace_back([&, i] {
-      std::mt19937_64 random(test_seed() * 1000 + i);
-      while (std::chrono::steady_clock::now() < end) {
-        for (int n = 0; n < 64; ++n) all.act(random);
-        guard.beat();
-      }
-    });
-  workers.clear();
+  act_on_threads(all, threads, each, guard);
   all.finish();
 }
 

@@ -3,6 +3,7 @@
 // again: no stale registration, no hang, no leak.
 #include "support/fixtures/local_fixture.hpp"
 #include "support/fixtures/short_lived_cache.hpp"
+#include "support/host/act.hpp"
 #include "support/host/settings.hpp"
 #include "support/host/watchdog.hpp"
 
@@ -95,10 +96,7 @@ class arena {
     const auto flushed = cache.flush();
     EXPECT_TRUE(flushed);
     const auto now = cache.statistics();
-    expect_counters_add_up(now);
-    EXPECT_EQ(now.open, 0U);
-    EXPECT_EQ(now.bytes_now, 0U);
-    EXPECT_EQ(now.leases_now, 0U);
+    expect_nothing_open(now);
     EXPECT_LE(now.peak_entries, room);
     EXPECT_EQ(device->open_count(), 0U);
     EXPECT_EQ(device->misuses, 0U);
@@ -224,17 +222,7 @@ TEST(local_cache_stress, threads_never_hang_leak_or_get_stale_registrations) {
       options.serial = threads == 2 && options.merge != merge_policy::none;
       arena all(options);
       watchdog guard(std::chrono::seconds(30), [&] { all.print(); });
-      const auto end = std::chrono::steady_clock::now() + each;
-      std::vector<std::jthread> workers;
-      for (std::uint64_t i = 0; i < threads; ++i)
-        workers.emplace_back([&, i] {
-          std::mt19937_64 random(test_seed() * 1000 + i);
-          while (std::chrono::steady_clock::now() < end) {
-            for (int n = 0; n < 64; ++n) all.act(random);
-            guard.beat();
-          }
-        });
-      workers.clear();
+      act_on_threads(all, threads, each, guard);
       all.cache.unpersist(reinterpret_cast<void*>(base), pages * page);
       all.finish();
     }
