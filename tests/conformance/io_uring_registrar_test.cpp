@@ -10,18 +10,14 @@
 namespace pinfold::testing {
 namespace {
 
-struct io_uring_rig {
+struct io_uring_rig : pinning_rig {
   using registrar_type = io_uring_registrar;
-  static constexpr bool touches_memory = true;
-  static constexpr const char* counted = "VmPin";
   registrar_type make() { return std::move(*io_uring_registrar::create(rings.emplace_back().get())); }
   std::list<test_ring> rings;
 };
 
-struct traced_io_uring_rig {
+struct traced_io_uring_rig : pinning_rig {
   using registrar_type = trace_registrar<io_uring_registrar>;
-  static constexpr bool touches_memory = true;
-  static constexpr const char* counted = "VmPin";
   registrar_type make() { return {inner.make(), nullptr}; }
   io_uring_rig inner;
 };

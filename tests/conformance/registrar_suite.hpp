@@ -28,6 +28,12 @@
 
 namespace pinfold::testing {
 
+/// What the rigs of registrars that pin pages have in common.
+struct pinning_rig {
+  static constexpr bool touches_memory = true;
+  static constexpr const char* counted = "VmPin";
+};
+
 template <class Rig>
 class registrar_suite : public ::testing::Test {
  protected:

@@ -111,9 +111,13 @@ TEST(libfabric_domain, provider_chooses_the_keys_with_FI_MR_PROV_KEY) {
   EXPECT_EQ(on(domain).open(memory, local_access)->key, 70U);
 }
 
+// A domain with 256 keys.
+struct narrow_domain : fake_domain {
+  explicit narrow_domain(int mr_mode = 0) : fake_domain(mr_mode) { attributes.mr_key_size = 1; }
+};
+
 TEST(libfabric_domain, narrow_key_wraps_and_skips_keys_in_use) {
-  fake_domain domain(0);
-  domain.attributes.mr_key_size = 1;
+  narrow_domain domain;
   auto registrar = on(domain, {.first_key = 254});
   auto kept = registrar.open(memory, local_access);
   ASSERT_TRUE(kept);
@@ -278,8 +282,7 @@ TEST(libfabric_domain, close_that_failed_with_a_final_error_is_not_retried) {
 }
 
 TEST(libfabric_domain, key_of_a_region_that_could_not_be_closed_is_not_reused) {
-  fake_domain domain(0);
-  domain.attributes.mr_key_size = 1;
+  narrow_domain domain;
   auto registrar = on(domain, {.first_key = 5});
   auto made = registrar.open(memory, local_access);
   ASSERT_TRUE(made);
@@ -291,9 +294,8 @@ TEST(libfabric_domain, key_of_a_region_that_could_not_be_closed_is_not_reused) {
 }
 
 TEST(libfabric_domain, key_of_a_failed_open_whose_region_stays_is_not_reused) {
-  fake_domain domain(FI_MR_ENDPOINT);
+  narrow_domain domain(FI_MR_ENDPOINT);
   ::fid_ep endpoint{};
-  domain.attributes.mr_key_size = 1;
   auto registrar = on(domain, {.endpoint = &endpoint, .first_key = 5});
   domain.refuse_enable = -FI_ENOMEM;
   domain.refuse_close = -FI_EBUSY;

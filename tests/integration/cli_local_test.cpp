@@ -219,25 +219,23 @@ TEST(cli_demo, demo_prints_why_it_skips_local_memory) {
 }
 
 TEST(cli_local_usage, wrong_usage_is_explained_and_exits_with_2) {
-  const std::array<std::pair<const char*, const char*>, 17> wrong{
-      {{"perf register --case nonsense", "nonsense"},
-       {"perf register --sizes 4K,,1M", "not a size"},
-       {"perf register --sizes 9999T", "memory"},
-       {"perf register --pages 1G", "1G"},
-       {"perf register --slots -1", "--slots"},
-       {"perf register --repeats 0", "--repeats"},
-       {"perf register --case batch --sizes 100", "4 KiB"},
-       {"perf register --case batch --count 0", "--count"},
-       {"perf register --case pipeline --chunk 5000", "4 KiB"},
-       {"perf register --case pipeline --sizes 1M --dir /nonexistent", "/nonexistent"},
-       {"perf io --sizes 100", "4 KiB"},
-       {"perf io --sizes 2G --file-size 64G", "--sizes 2 GiB"},
-       {"perf io --file-size 9999T", "needed"},
-       {"perf io --file-size 32K --sizes 4K", "too small"},
-       {"perf io --depth 16 --buffers 8", "--buffers"},
-       {"perf io --write-share 2", "--write-share"},
-       {"perf io --dir /nonexistent", "/nonexistent"}}};
-  for (const auto& [arguments, word] : wrong) expect_refused(arguments, word);
+  expect_each_refused({{"perf register --case nonsense", "nonsense"},
+                       {"perf register --sizes 4K,,1M", "not a size"},
+                       {"perf register --sizes 9999T", "memory"},
+                       {"perf register --pages 1G", "1G"},
+                       {"perf register --slots -1", "--slots"},
+                       {"perf register --repeats 0", "--repeats"},
+                       {"perf register --case batch --sizes 100", "4 KiB"},
+                       {"perf register --case batch --count 0", "--count"},
+                       {"perf register --case pipeline --chunk 5000", "4 KiB"},
+                       {"perf register --case pipeline --sizes 1M --dir /nonexistent", "/nonexistent"},
+                       {"perf io --sizes 100", "4 KiB"},
+                       {"perf io --sizes 2G --file-size 64G", "--sizes 2 GiB"},
+                       {"perf io --file-size 9999T", "needed"},
+                       {"perf io --file-size 32K --sizes 4K", "too small"},
+                       {"perf io --depth 16 --buffers 8", "--buffers"},
+                       {"perf io --write-share 2", "--write-share"},
+                       {"perf io --dir /nonexistent", "/nonexistent"}});
 }
 
 TEST(cli_local_usage, help_exits_with_0) {

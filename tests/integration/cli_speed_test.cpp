@@ -118,18 +118,17 @@ TEST(cli_speed, text_output_has_labelled_columns) {
 }
 
 TEST(cli_speed, wrong_usage_is_explained_and_exits_with_2) {
-  const std::array<std::pair<const char*, const char*>, 11> wrong{{{"perf hit --regions 0", "--regions"},
-                                                                   {"perf hit --regions 1,x", "--regions"},
-                                                                   {"perf hit --regions many", "--regions"},
-                                                                   {"perf hit --regions 100000000", "memory"},
-                                                                   {"perf hit --threads 2", "--threads"},
-                                                                   {"perf scale --threads 0", "--threads"},
-                                                                   {"perf miss --seconds 1", "--seconds"},
-                                                                   {"perf memory --seconds 1", "--seconds"},
-                                                                   {"perf memory --repeats 0", "--repeats"},
-                                                                   {"perf hit --peers-dir /", "--peers"},
-                                                                   {"perf evict --repeats 0", "--repeats"}}};
-  for (const auto& [arguments, word] : wrong) expect_refused(arguments, word);
+  expect_each_refused({{"perf hit --regions 0", "--regions"},
+                       {"perf hit --regions 1,x", "--regions"},
+                       {"perf hit --regions many", "--regions"},
+                       {"perf hit --regions 100000000", "memory"},
+                       {"perf hit --threads 2", "--threads"},
+                       {"perf scale --threads 0", "--threads"},
+                       {"perf miss --seconds 1", "--seconds"},
+                       {"perf memory --seconds 1", "--seconds"},
+                       {"perf memory --repeats 0", "--repeats"},
+                       {"perf hit --peers-dir /", "--peers"},
+                       {"perf evict --repeats 0", "--repeats"}});
 }
 
 // A folder of programs that stand in for the real peers.

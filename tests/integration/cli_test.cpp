@@ -89,22 +89,20 @@ TEST(cli_info, printed_config_can_be_read_back) {
 }
 
 TEST(cli, wrong_usage_is_explained_and_exits_with_2) {
-  const std::array<std::pair<const char*, const char*>, 14> wrong{
-      {{"", "subcommand"},
-       {"nonsense", "nonsense"},
-       {"info --nonsense", "--nonsense"},
-       {"info --json --config", "--config"},
-       {"perf", "subcommand"},
-       {"demo --via carrier-pigeon", "carrier-pigeon"},
-       {"perf import --case nonsense", "nonsense"},
-       {"perf import --sizes 4K,,1M", "not a size"},
-       {"perf import --sizes 4X", "4X"},
-       {"perf import --sizes inf", "inf"},
-       {"perf import --sizes 9999T", "memory"},
-       {"perf import --max-bytes lots", "--max-bytes lots"},
-       {"perf import --peers 0", "--peers"},
-       {"perf import --threads 2 --pin-peer same", "--pin-peer"}}};
-  for (const auto& [arguments, word] : wrong) expect_refused(arguments, word);
+  expect_each_refused({{"", "subcommand"},
+                       {"nonsense", "nonsense"},
+                       {"info --nonsense", "--nonsense"},
+                       {"info --json --config", "--config"},
+                       {"perf", "subcommand"},
+                       {"demo --via carrier-pigeon", "carrier-pigeon"},
+                       {"perf import --case nonsense", "nonsense"},
+                       {"perf import --sizes 4K,,1M", "not a size"},
+                       {"perf import --sizes 4X", "4X"},
+                       {"perf import --sizes inf", "inf"},
+                       {"perf import --sizes 9999T", "memory"},
+                       {"perf import --max-bytes lots", "--max-bytes lots"},
+                       {"perf import --peers 0", "--peers"},
+                       {"perf import --threads 2 --pin-peer same", "--pin-peer"}});
 }
 
 TEST(cli, wrong_settings_are_explained_and_exit_with_2) {

@@ -48,6 +48,10 @@ struct verbs_faults : ::testing::Test {
     which = with;
     failures_left = 1;
   }
+  [[nodiscard]] auto open_page(verbs_registrar& registrar) const {
+    const auto first = reinterpret_cast<std::uintptr_t>(at(0));
+    return registrar.open({first, first + page}, local_access);
+  }
 
   rdma_device device;
   std::byte* memory = static_cast<std::byte*>(attacks::elsewhere(16 * page));
@@ -73,8 +77,7 @@ TEST_F(verbs_faults, other_errors_are_final_and_keep_their_errno) {
 
 TEST_F(verbs_faults, failed_close_keeps_the_registration_and_can_be_repeated) {
   auto registrar = device.registrar();
-  const auto first = reinterpret_cast<std::uintptr_t>(at(0));
-  auto made = registrar.open({first, first + page}, local_access);
+  auto made = open_page(registrar);
   ASSERT_TRUE(made);
   fail_next(deregister_fails, EBUSY);
   auto closed = registrar.close(*made);
@@ -86,8 +89,7 @@ TEST_F(verbs_faults, failed_close_keeps_the_registration_and_can_be_repeated) {
 
 TEST_F(verbs_faults, EIO_means_closed_only_if_the_device_was_removed) {
   auto registrar = device.registrar();
-  const auto first = reinterpret_cast<std::uintptr_t>(at(0));
-  auto made = registrar.open({first, first + page}, local_access);
+  auto made = open_page(registrar);
   ASSERT_TRUE(made);
   fail_next(deregister_fails, EIO);
   auto closed = registrar.close(*made);

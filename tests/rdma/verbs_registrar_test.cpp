@@ -5,10 +5,8 @@
 namespace pinfold::testing {
 namespace {
 
-struct verbs_rig {
+struct verbs_rig : pinning_rig {
   using registrar_type = verbs_registrar;
-  static constexpr bool touches_memory = true;
-  static constexpr const char* counted = "VmPin";
   registrar_type make() { return device.registrar(); }
   rdma_device device;
 };

@@ -72,10 +72,14 @@ TEST(c_cache, failed_open_gives_code_native_code_and_sentence) {
   EXPECT_NE(std::strstr(line.data(), std::strerror(EPERM)), nullptr) << line.data();
 }
 
-TEST(c_cache, R47_failed_close_reaches_the_release_that_closes) {
+pinfold_options not_retaining() {
   auto options = c_options();
   options.flags = PINFOLD_NO_RETAIN;
-  c_fixture f(options);
+  return options;
+}
+
+TEST(c_cache, R47_failed_close_reaches_the_release_that_closes) {
+  c_fixture f(not_retaining());
   const auto lease = f.acquire(0x1000, 0x2000);
   f.device.device->fail_closes(1);
   EXPECT_EQ(pinfold_release(lease), PINFOLD_E_DRIVER_ERROR);
@@ -129,9 +133,7 @@ TEST(c_cache, R61_caller_gives_back_the_registration_instead_of_the_lease) {
 }
 
 TEST(c_cache, R61_last_released_registration_is_closed_when_it_is_not_kept) {
-  auto options = c_options();
-  options.flags = PINFOLD_NO_RETAIN;
-  c_fixture f(options);
+  c_fixture f(not_retaining());
   const auto lease = f.acquire(0x1000, 0x2000);
   const auto shared = pinfold_share(lease);
   const void* detached = pinfold_detach(lease);
@@ -142,9 +144,7 @@ TEST(c_cache, R61_last_released_registration_is_closed_when_it_is_not_kept) {
 }
 
 TEST(c_cache, shared_lease_keeps_the_registration_alone) {
-  auto options = c_options();
-  options.flags = PINFOLD_NO_RETAIN;
-  c_fixture f(options);
+  c_fixture f(not_retaining());
   const auto lease = f.acquire(0x1000, 0x2000);
   const auto shared = pinfold_share(lease);
   EXPECT_EQ(shared.data, lease.data);

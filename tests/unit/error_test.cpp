@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "support/fixtures/unique_names.hpp"
+
 #include <pinfold/error.hpp>
 
 #include <gtest/gtest.h>
 
 #include <cerrno>
-#include <set>
 #include <string>
 #include <type_traits>
 
@@ -17,12 +18,7 @@ using pinfold::native_kind;
 static_assert(std::is_trivially_copyable_v<error>);
 
 TEST(name_of, every_code_has_a_unique_name) {
-  std::set<std::string> names;
-  for (int code = 0; code <= static_cast<int>(errc::closed); ++code) {
-    names.insert(pinfold::name_of(static_cast<errc>(code)));
-  }
-  EXPECT_EQ(names.size(), static_cast<std::size_t>(errc::closed) + 1);
-  EXPECT_FALSE(names.contains("unknown"));
+  pinfold::testing::expect_unique_names(errc::closed);
   EXPECT_STREQ(pinfold::name_of(static_cast<errc>(200)), "unknown");
 }
 

@@ -1,25 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Live entries are found while another thread holds the cache's mutex, by every kind of request. Also how such hits are
 // counted, and that `find` never calls the driver, even when its pin turns out to be the last.
-#include <functional>
-#include <string_view>
-#include <utility>
-
-namespace pinfold::testing {
-
-/// An action that runs once, on the thread that set it, at the named place between two steps of a hit.
-struct interruption {
-  std::string_view where;
-  std::function<void()> what;
-};
-inline thread_local interruption next_interruption;
-
-inline void reached(std::string_view where) {
-  if (next_interruption.where == where) std::exchange(next_interruption, {}).what();
-}
-
-}  // namespace pinfold::testing
-#define PINFOLD_SYNC_POINT(name) ::pinfold::testing::reached(#name)
+#include "support/fixtures/stopped_hit.hpp"
 
 #include "core/sync_point.hpp"
 #include "support/fixtures/cache_checks.hpp"
@@ -31,6 +13,7 @@ inline void reached(std::string_view where) {
 #include <chrono>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace pinfold::testing {
@@ -235,12 +218,18 @@ TEST(hit_without_mutex, R48_find_that_races_with_invalidate_defers_the_close) {
   EXPECT_EQ(f.device->open_count(), 0U);
 }
 
+// Returns imported memory that this thread hints from now on.
+fake_handle hinted(fake_fixture<>& f) {
+  const auto made = f.world->allocate(1, 0x10000, 4096);
+  f.touch(made);
+  f.touch(made);
+  return made;
+}
+
 TEST(hit_without_mutex, R48_find_of_an_import_that_races_with_invalidate_defers_the_close) {
   if (counts_without_membarrier()) GTEST_SKIP() << "hints need membarrier";
   fake_fixture f;
-  const auto old = f.world->allocate(1, 0x10000, 4096);
-  f.touch(old);
-  f.touch(old);
+  const auto old = hinted(f);
   next_interruption = {"after_pin", [&] { f.cache.invalidate({1}, old.allocation()); }};
   EXPECT_FALSE(f.find(old));
   EXPECT_EQ(f.world->closes, 0U);
@@ -263,9 +252,7 @@ TEST(hit_without_mutex, acquire_that_races_with_invalidate_closes_and_opens_agai
 TEST(hit_without_mutex, R4_hint_of_imported_memory_is_compared_by_its_whole_token) {
   if (counts_without_membarrier()) GTEST_SKIP() << "hints need membarrier";
   fake_fixture f;
-  const auto old = f.world->allocate(1, 0x10000, 4096);
-  f.touch(old);
-  f.touch(old);
+  const auto old = hinted(f);
   const auto fresh = f.world->allocate(1, 0x10000, 4096);
   auto got = f.acquire(fresh);
   ASSERT_TRUE(got);
@@ -276,10 +263,8 @@ TEST(hit_without_mutex, R4_hint_of_imported_memory_is_compared_by_its_whole_toke
 
 TEST(hit_without_mutex, peers_do_not_use_each_others_hints) {
   fake_fixture f;
-  const auto one = f.world->allocate(1, 0x10000, 4096);
+  const auto one = hinted(f);
   constexpr std::uint64_t hints = 2048;  // of a thread: peers that differ by this number share a hint
-  f.touch(one);
-  f.touch(one);
   EXPECT_FALSE(f.cache.find({1 + hints}, one, one.base, one.size));
   EXPECT_FALSE(f.cache.find({2}, one, one.base, one.size));
   EXPECT_TRUE(f.cache.find({1}, one, one.base, one.size));

@@ -43,10 +43,15 @@ unsigned takes_for(slot_table& table, unsigned slots) {
   return takes;
 }
 
-TEST(io_uring_slots, R26_batch_takes_a_run_that_is_long_enough) {
-  slot_table table(300);
+// Leaves 50 slots free, each alone.
+void fill_and_fragment(slot_table& table) {
   fill(table);
   for (unsigned i = 0; i < 100; i += 2) empty(table, i, 1);
+}
+
+TEST(io_uring_slots, R26_batch_takes_a_run_that_is_long_enough) {
+  slot_table table(300);
+  fill_and_fragment(table);
   empty(table, 130, 32);
   empty(table, 200, 70);
   EXPECT_EQ(takes_for(table, 64), 1U);
@@ -57,8 +62,7 @@ TEST(io_uring_slots, R26_batch_takes_a_run_that_is_long_enough) {
 
 TEST(io_uring_slots, R26_batch_takes_the_longest_runs_when_none_is_long_enough) {
   slot_table table(300);
-  fill(table);
-  for (unsigned i = 0; i < 100; i += 2) empty(table, i, 1);
+  fill_and_fragment(table);
   empty(table, 110, 40);
   empty(table, 160, 30);
   EXPECT_EQ(takes_for(table, 64), 2U);

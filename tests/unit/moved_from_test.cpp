@@ -111,6 +111,16 @@ TEST(moved_from, set_with_a_moved_from_cache_returns_closed) {
   EXPECT_EQ(set.acquire(memory, 0x1000).error(), errc::closed);
 }
 
+// Expects that one lease moves on, and that neither object has more.
+template <class Leases>
+void expect_one_moves(Leases& from) {
+  const auto taken = std::move(from);
+  EXPECT_EQ(from.size(), 0U);
+  EXPECT_FALSE(from[0]);
+  EXPECT_TRUE(taken[0]);
+  EXPECT_FALSE(taken[1]);
+}
+
 TEST(moved_from, moved_from_set_has_no_caches) {
   local_fixture f;
   const std::array members{&f.cache};
@@ -121,11 +131,7 @@ TEST(moved_from, moved_from_set_has_no_caches) {
   set.invalidate(memory, 0x1000);
   auto leases = taken.acquire(memory, 0x1000);
   ASSERT_TRUE(leases);
-  const auto kept = std::move(*leases);
-  EXPECT_EQ(leases->size(), 0U);
-  EXPECT_FALSE((*leases)[0]);
-  EXPECT_TRUE(kept[0]);
-  EXPECT_FALSE(kept[1]);
+  expect_one_moves(*leases);
 }
 
 TEST(moved_from, moved_from_batch_has_empty_leases) {
@@ -133,11 +139,7 @@ TEST(moved_from, moved_from_batch_has_empty_leases) {
   const std::array some{range{0x10000, 0x11000}};
   auto batch = f.cache.acquire_batch(some);
   ASSERT_TRUE(batch);
-  const auto taken = std::move(*batch);
-  EXPECT_EQ(batch->size(), 0U);
-  EXPECT_FALSE((*batch)[0]);
-  EXPECT_TRUE(taken[0]);
-  EXPECT_FALSE(taken[1]);
+  expect_one_moves(*batch);
   EXPECT_FALSE(batch_lease<fake_registrar>()[0]);
 }
 

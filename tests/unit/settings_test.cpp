@@ -248,28 +248,14 @@ TEST_F(environment, variables_of_the_tests_are_ignored) {
   unsetenv("PINFOLD_TEST_ANYTHING");
 }
 
-TEST_F(environment, trace_variable_is_no_option) {
-  setenv("PINFOLD_TRACE", "somewhere", 1);
-  const auto options = pinfold::options_from_environment(unusual());
-  unsetenv("PINFOLD_TRACE");
-  ASSERT_TRUE(options) << options.error().where;
-  expect_same(*options, unusual());
-}
-
-TEST_F(environment, cuda_library_variable_is_no_option) {
-  setenv("PINFOLD_CUDA_LIBRARY", "somewhere", 1);
-  const auto options = pinfold::options_from_environment(unusual());
-  unsetenv("PINFOLD_CUDA_LIBRARY");
-  ASSERT_TRUE(options) << options.error().where;
-  expect_same(*options, unusual());
-}
-
-TEST_F(environment, monitord_variable_is_no_option) {
-  setenv("PINFOLD_MONITORD", "/run/somewhere", 1);
-  const auto options = pinfold::options_from_environment(unusual());
-  unsetenv("PINFOLD_MONITORD");
-  ASSERT_TRUE(options) << options.error().where;
-  expect_same(*options, unusual());
+TEST_F(environment, variables_of_other_parts_are_no_options) {
+  for (const char* name : {"PINFOLD_TRACE", "PINFOLD_CUDA_LIBRARY", "PINFOLD_MONITORD"}) {
+    setenv(name, "/run/somewhere", 1);
+    const auto options = pinfold::options_from_environment(unusual());
+    unsetenv(name);
+    ASSERT_TRUE(options) << options.error().where;
+    expect_same(*options, unusual());
+  }
 }
 
 TEST_F(environment, an_error_in_the_file_names_its_line) {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "support/fixtures/unique_names.hpp"
+
 #include <pinfold/events.hpp>
 #include <pinfold/statistics.hpp>
 
@@ -8,7 +10,6 @@
 #include <bit>
 #include <cerrno>
 #include <cstdint>
-#include <set>
 #include <string>
 
 namespace {
@@ -19,22 +20,12 @@ using pinfold::event_kind;
 using pinfold::severity;
 
 TEST(name_of, every_event_kind_has_a_unique_name) {
-  std::set<std::string> names;
-  for (int kind = 0; kind <= static_cast<int>(event_kind::monitor_degraded); ++kind) {
-    names.insert(pinfold::name_of(static_cast<event_kind>(kind)));
-  }
-  EXPECT_EQ(names.size(), static_cast<std::size_t>(event_kind::monitor_degraded) + 1);
-  EXPECT_FALSE(names.contains("unknown"));
+  pinfold::testing::expect_unique_names(event_kind::monitor_degraded);
   EXPECT_STREQ(pinfold::name_of(event_kind::close_failed), "close_failed");
 }
 
 TEST(name_of, every_entry_state_has_a_unique_name) {
-  std::set<std::string> names;
-  for (int state = 0; state <= static_cast<int>(entry_state::quarantined); ++state) {
-    names.insert(pinfold::name_of(static_cast<entry_state>(state)));
-  }
-  EXPECT_EQ(names.size(), static_cast<std::size_t>(entry_state::quarantined) + 1);
-  EXPECT_FALSE(names.contains("unknown"));
+  pinfold::testing::expect_unique_names(entry_state::quarantined);
   EXPECT_STREQ(pinfold::name_of(entry_state::draining), "draining");
 }
 

@@ -34,6 +34,11 @@ class trace_files : public ::testing::Test {
     EXPECT_TRUE(trace) << trace.error().where << ": " << describe(trace.error().cause);
     return trace ? *std::move(trace) : recorded_trace{};
   }
+  void expect_recorded(std::size_t caches, std::size_t requests) const {
+    const auto trace = recorded();
+    EXPECT_EQ(trace.caches.size(), caches);
+    EXPECT_EQ(trace.requests.size(), requests);
+  }
   [[nodiscard]] std::string text() const {
     std::stringstream all;
     all << std::ifstream(path_).rdbuf();
@@ -105,9 +110,7 @@ TEST_F(trace_files, second_run_appends_to_the_file) {
     local_fixture f(recording(*trace_file::open(path_), "c"));
     f.touch(0x1000, 0x2000);
   }
-  const auto trace = recorded();
-  EXPECT_EQ(trace.caches.size(), 2U);
-  EXPECT_EQ(trace.requests.size(), 2U);
+  expect_recorded(2, 2);
 }
 
 TEST_F(trace_files, threads_caches_and_processes_keep_their_lines_whole) {
@@ -151,9 +154,7 @@ TEST_F(trace_files, a_child_of_fork_does_not_repeat_its_parents_lines) {
               0);
     f.touch(0x1000, 0x2000);
   }
-  const auto trace = recorded();
-  EXPECT_EQ(trace.caches.size(), 2U);
-  EXPECT_EQ(trace.requests.size(), 3U);
+  expect_recorded(2, 3);
 }
 
 TEST_F(trace_files, a_cache_that_is_never_destroyed_is_written_at_exit) {

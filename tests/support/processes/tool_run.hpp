@@ -73,6 +73,11 @@ inline void expect_refused(const std::string& arguments, const std::string& word
   EXPECT_EQ(seen.out, "") << arguments;
 }
 
+/// Expects that of each pair of arguments and a word.
+inline void expect_each_refused(std::initializer_list<std::pair<const char*, const char*>> wrong) {
+  for (const auto& [arguments, word] : wrong) expect_refused(arguments, word);
+}
+
 /// Expects a flat row: the schema promises no nested values.
 inline void expect_flat(const json& row) {
   for (const auto& [key, value] : row.items()) EXPECT_TRUE(value.is_primitive()) << key;
