@@ -13,3 +13,7 @@
 #include <pinfold/settings.hpp>
 #include <pinfold/trace_file.hpp>
 #include <pinfold/version.hpp>
+
+/// \namespace pinfold
+/// The registration cache for C++. Begin with `cache`, for memory of this process, or `import_cache`, for memory of
+/// others.
