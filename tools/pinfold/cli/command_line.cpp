@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cli/command_line.hpp"
 
+#include "cli/help_format.hpp"
+
 #include <CLI/CLI.hpp>
+#include <iomanip>
+#include <sstream>
 #include <utility>
 
 namespace tool::CLI {
@@ -12,11 +16,18 @@ Validator made(Arguments&&... arguments) {
   return Validator(std::make_shared<Kind>(std::forward<Arguments>(arguments)...));
 }
 
+template <class T>
+Validator range(T least, T most) {
+  std::ostringstream text;  // as `--help` shows it
+  text << std::setprecision(9) << least << " to " << most;
+  return made<::CLI::Range>(least, most, text.str());
+}
+
 }  // namespace
 
-Validator Range(int least, int most) { return made<::CLI::Range>(least, most); }
-Validator Range(double least, double most) { return made<::CLI::Range>(least, most); }
-Validator Range(std::size_t least, std::size_t most) { return made<::CLI::Range>(least, most); }
+Validator Range(int least, int most) { return range(least, most); }
+Validator Range(double least, double most) { return range(least, most); }
+Validator Range(std::size_t least, std::size_t most) { return range(least, most); }
 Validator IsMember(const std::vector<std::string>& names) { return made<::CLI::IsMember>(names); }
 const Validator ExistingDirectory = made<::CLI::detail::ExistingDirectoryValidator>();
 
@@ -66,7 +77,9 @@ Option* Option::capture_default_str() {
 }
 
 App::App(std::string description, std::string name)
-    : real_(std::make_shared<::CLI::App>(std::move(description), std::move(name))) {}
+    : real_(std::make_shared<::CLI::App>(std::move(description), std::move(name))) {
+  real_->formatter(std::make_shared<help_format>());  // subcommands inherit it
+}
 
 App::App(::CLI::App& subcommand) : real_(std::shared_ptr<void>(), &subcommand) {}  // its parent command owns it
 

@@ -20,11 +20,11 @@ void add_what(CLI::App& app, rma_options& into, std::string& sizes) {
       ->capture_default_str();
   app.add_option("--address", into.address, "this host's address for the transfers, if the provider uses IP");
   app.add_option("--sizes", sizes, "bytes of each transfer, e.g. 4K,64K,1M")->capture_default_str();
-  app.add_option("--operations", into.operations, "put, get")
+  app.add_option("--operations", into.operations, "what is measured")
       ->delimiter(',')
       ->check(CLI::IsMember({"put", "get"}))
       ->default_str("put,get");
-  app.add_option("--subjects", into.subjects, "how each rank registers its buffers: per-transfer, pinfold, pool")
+  app.add_option("--subjects", into.subjects, "how each rank registers its buffers")
       ->delimiter(',')
       ->check(CLI::IsMember({"per-transfer", "pinfold", "pool"}))
       ->default_str("per-transfer,pinfold,pool");
