@@ -9,7 +9,7 @@ export CTEST_PARALLEL_LEVEL ?= $(shell nproc)
 TUNING := $(filter GLIBC_TUNABLES MALLOC_% PINFOLD_%,$(filter-out PINFOLD_TEST_%,$(.VARIABLES)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo demo-emulated gpu-test weight-sync bench plots figures test soak hosts-test rdma-test rdma-soak format lint check install clean
+.PHONY: help setup build demo demo-emulated gpu-test weight-sync bench plots figures docs test soak hosts-test rdma-test rdma-soak format lint check install clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\): *[^#]*## */  make \1\t/p' Makefile | expand -t 22
@@ -62,6 +62,11 @@ figures:         ## measures again all that the documents show, tables and plots
 	cmake --preset release
 	cmake --build build/release --target pinfold_installed pinfold_peers emulated_cuda
 	scripts/figures
+
+docs:            ## the reference in HTML: build/release/html/index.html
+	scripts/setup docs
+	if test -e build/release/build.ninja; then cmake build/release; else cmake --preset programs; fi
+	cmake --build build/release --target reference
 
 test:            ## build everything and run all tests at their short lengths
 	scripts/setup test

@@ -12,6 +12,15 @@ foreach(target pinfold_tool pinfold_rma pinfold_rma_mpi pinfold_verbs pinfold_ve
   endif()
 endforeach()
 add_custom_target(pinfold_installed DEPENDS ${installed})
+if(TARGET man_pages)
+  add_dependencies(pinfold_installed man_pages)
+  install(
+    CODE "if(NOT EXISTS \"${PROJECT_BINARY_DIR}/man/man1\")
+  message(FATAL_ERROR \"Nothing was installed: the man pages are not written; build the target pinfold_installed\")
+endif()"
+  )
+  install(DIRECTORY ${PROJECT_BINARY_DIR}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR})
+endif()
 foreach(target IN LISTS installed)
   install(
     CODE "if(NOT EXISTS \"$<TARGET_FILE:${target}>\")
@@ -83,3 +92,5 @@ foreach(component IN LISTS components)
   endif()
 endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# The reference, if it is written.
+install(DIRECTORY ${PROJECT_BINARY_DIR}/html DESTINATION ${CMAKE_INSTALL_DOCDIR} OPTIONAL)
