@@ -54,8 +54,8 @@ struct perf_case {
 /// Returns the case with that name. Throws `usage_failure`.
 template <class Cases>
 const auto& case_named(const Cases& cases, std::string_view name) {
-  for (const auto& known : cases) {
-    if (name == known.name) return known;
+  for (const auto* known : cases) {
+    if (name == known->name) return *known;
   }
   throw usage_failure("unknown case " + std::string(name));
 }

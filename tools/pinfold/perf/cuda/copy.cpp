@@ -50,8 +50,6 @@ std::size_t buffers_for(const cuda_run& run, std::size_t size) {
   return std::min(run.options.buffers, need(run.device.free_bytes(), "GPU memory is unavailable") / 2 / size);
 }
 
-}  // namespace
-
 json run_cuda_copy(const cuda_run& run) {
   auto rows = json::array();
   progress_bar progress(run.options.sizes.size() * run.options.repeats * copy_subjects.size());
@@ -71,5 +69,9 @@ json run_cuda_copy(const cuda_run& run) {
   }
   return rows;
 }
+
+}  // namespace
+
+const perf_case<cuda_run> cuda_copy_case{"copy", run_cuda_copy, copy_columns, "4K,64K,1M,16M,64M"};
 
 }  // namespace tool

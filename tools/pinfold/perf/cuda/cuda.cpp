@@ -18,12 +18,7 @@ using pinfold::cuda_memory_kind;
 
 namespace {
 
-constexpr std::array<perf_case<cuda_run>, 4> cases{{
-    {"copy", run_cuda_copy, copy_columns, "4K,64K,1M,16M,64M"},
-    {"open", run_cuda_open, cuda_open_columns, "4K,64K,1M,16M,64M"},
-    {"identity", run_cuda_identity, cuda_identity_columns, "64K"},
-    {"weight-sync", run_weight_sync, weight_sync_columns, "64K"},
-}};
+constexpr std::array cases{&cuda_copy_case, &cuda_open_case, &cuda_identity_case, &weight_sync_case};
 
 void print_heading(const import_options& options, const json& host) {
   const auto& cuda = options.cuda;

@@ -45,15 +45,7 @@ struct cuda_run {
 /// Returns "allocations" or "segments", as in `--memory`.
 [[nodiscard]] const char* name_of(pinfold::cuda_memory_kind kind) noexcept;
 
-// The cases. Each returns its rows and throws `failure` when it cannot even start.
-[[nodiscard]] json run_cuda_copy(const cuda_run& run);
-[[nodiscard]] json run_cuda_open(const cuda_run& run);
-[[nodiscard]] json run_cuda_identity(const cuda_run& run);
-[[nodiscard]] json run_weight_sync(const cuda_run& run);
-
-/// The columns that people see of each case.
-[[nodiscard]] std::vector<column> cuda_open_columns();
-[[nodiscard]] std::vector<column> cuda_identity_columns();
-[[nodiscard]] std::vector<column> weight_sync_columns();
+// The cases.
+extern const perf_case<cuda_run> cuda_copy_case, cuda_open_case, cuda_identity_case, weight_sync_case;
 
 }  // namespace tool

@@ -50,8 +50,6 @@ json hits_row(const cuda_run& run, const gpu_memory& memory, const char* subject
   return median_by(std::move(rows), [](const json& row) { return row.at("p50_ns").get<double>(); });
 }
 
-}  // namespace
-
 json run_cuda_identity(const cuda_run& run) {
   auto rows = json::array();
   for (const auto size : run.options.sizes) {
@@ -67,5 +65,9 @@ std::vector<column> cuda_identity_columns() {
   return with_errors({words("memory", "memory"), size("#bytes", "size"), words("subject", "subject"),
                       count("p50[ns]", "p50_ns"), count("p99[ns]", "p99_ns")});
 }
+
+}  // namespace
+
+const perf_case<cuda_run> cuda_identity_case{"identity", run_cuda_identity, cuda_identity_columns, "64K"};
 
 }  // namespace tool

@@ -93,8 +93,6 @@ std::size_t turns(const cuda_run& run, std::size_t size) {
   return std::clamp<std::size_t>(room, 1, run.options.buffers);
 }
 
-}  // namespace
-
 json run_cuda_open(const cuda_run& run) {
   auto rows = json::array();
   const auto points = points_of(run.options);
@@ -119,5 +117,9 @@ std::vector<column> cuda_open_columns() {
                       microseconds("p99[us]", "p99_ns", 2), microseconds("close p50[us]", "close_p50_ns", 2),
                       microseconds("p99[us]", "close_p99_ns", 2)});
 }
+
+}  // namespace
+
+const perf_case<cuda_run> cuda_open_case{"open", run_cuda_open, cuda_open_columns, "4K,64K,1M,16M,64M"};
 
 }  // namespace tool

@@ -67,8 +67,6 @@ json sync_once(const cuda_run& run, const char* subject, const std::vector<gpu_m
   return row;
 }
 
-}  // namespace
-
 json run_weight_sync(const cuda_run& run) {
   auto rows = json::array();
   progress_bar progress(run.options.sizes.size() * subjects.size() * run.options.cuda.requests);
@@ -94,5 +92,9 @@ std::vector<column> weight_sync_columns() {
                       microseconds("p50[us]", "p50_ns", 2), microseconds("p99[us]", "p99_ns", 2),
                       number("x uncached", "speedup", 1, 1)});
 }
+
+}  // namespace
+
+const perf_case<cuda_run> weight_sync_case{"weight-sync", run_weight_sync, weight_sync_columns, "64K"};
 
 }  // namespace tool

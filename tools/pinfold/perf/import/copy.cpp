@@ -47,8 +47,6 @@ json copy_row(const import_run& run, const char* subject, std::size_t size, unsi
   return row;
 }
 
-}  // namespace
-
 json run_copy(const import_run& run) {
   const auto threads = run.options.threads.value_or(1);
   const auto count = run.options.peers * run.options.buffers;
@@ -69,11 +67,15 @@ json run_copy(const import_run& run) {
   return rows;
 }
 
+}  // namespace
+
 std::vector<column> copy_columns() {
   return with_errors({size("#bytes", "size"), words("subject", "subject"), count("#iterations", "iterations"),
                       microseconds("p50[us]", "p50_ns", 2), microseconds("p99[us]", "p99_ns", 2),
                       microseconds("p99.9[us]", "p999_ns", 2), microseconds("average[us]", "ns_per_op", 2),
                       number("GB/s", "gb_per_s", 1, 2), number("x uncached", "speedup", 1, 1)});
 }
+
+const perf_case<import_run> copy_case{"copy", run_copy, copy_columns, "4K,64K,1M"};
 
 }  // namespace tool

@@ -88,8 +88,6 @@ json hits_row(const import_run& run, std::size_t size, std::chrono::milliseconds
   return row;
 }
 
-}  // namespace
-
 json run_hit_during_open(const import_run& run) {
   const auto delay = run.options.open_ms ? std::chrono::milliseconds(*run.options.open_ms) : default_delay;
   const auto count = run.options.iterations.value_or(default_hits);
@@ -119,5 +117,10 @@ std::vector<column> hit_during_open_columns() {
                       microseconds("p99[us]", "p99_ns", 3), microseconds("p99.9[us]", "p999_ns", 3),
                       microseconds("average[us]", "ns_per_op", 3)});
 }
+
+}  // namespace
+
+const perf_case<import_run> hit_during_open_case{"hit-during-open", run_hit_during_open, hit_during_open_columns,
+                                                 "64K"};
 
 }  // namespace tool

@@ -18,11 +18,7 @@
 namespace tool {
 namespace {
 
-constexpr std::array<perf_case<import_run>, 3> cases{{
-    {"copy", run_copy, copy_columns, "4K,64K,1M"},
-    {"parallel-opens", run_parallel_opens, parallel_opens_columns, "64K"},
-    {"hit-during-open", run_hit_during_open, hit_during_open_columns, "64K"},
-}};
+constexpr std::array cases{&copy_case, &parallel_opens_case, &hit_during_open_case};
 
 struct import_command {
   import_options options;

@@ -64,17 +64,13 @@ struct import_run {
   [[nodiscard]] json row(const char* subject, std::size_t size, unsigned threads) const;
 };
 
-// The cases. Each returns its rows and throws `failure` when it cannot even start.
-[[nodiscard]] json run_copy(const import_run& run);
-[[nodiscard]] json run_parallel_opens(const import_run& run);
-[[nodiscard]] json run_hit_during_open(const import_run& run);
+// The cases.
+extern const perf_case<import_run> copy_case, parallel_opens_case, hit_during_open_case;
 
 /// Runs `--cuda`. `sizes` is empty for the case's own sizes.
 [[nodiscard]] int measure_cuda(import_options& options, const std::string& sizes, bool as_json);
 
-/// The columns that people see of each case.
+/// The columns of the copy case, with GPU memory and without.
 [[nodiscard]] std::vector<column> copy_columns();
-[[nodiscard]] std::vector<column> parallel_opens_columns();
-[[nodiscard]] std::vector<column> hit_during_open_columns();
 
 }  // namespace tool

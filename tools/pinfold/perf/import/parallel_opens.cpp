@@ -88,8 +88,6 @@ json opens_row(const import_run& run, std::size_t size, const std::vector<messag
   return row;
 }
 
-}  // namespace
-
 json run_parallel_opens(const import_run& run) {
   const std::set<unsigned> thread_counts{1, run.options.threads.value_or(4)};
   auto rows = json::array();
@@ -106,5 +104,9 @@ std::vector<column> parallel_opens_columns() {
   return with_errors({size("#bytes", "size"), words("subject", "subject"), count("#opens", "opens"),
                       count("each[ms]", "open_ms"), count("threads", "threads"), number("total[s]", "seconds", 1, 3)});
 }
+
+}  // namespace
+
+const perf_case<import_run> parallel_opens_case{"parallel-opens", run_parallel_opens, parallel_opens_columns, "64K"};
 
 }  // namespace tool

@@ -17,11 +17,7 @@
 namespace tool {
 namespace {
 
-constexpr std::array<perf_case<register_run>, 3> cases{{
-    {"size", run_size, size_columns, "4K,64K,1M,16M,256M"},
-    {"batch", run_batch, batch_columns, "4K"},
-    {"pipeline", run_pipeline, pipeline_columns, "1G"},
-}};
+constexpr std::array cases{&size_case, &batch_case, &pipeline_case};
 
 struct register_command {
   register_options options;

@@ -42,13 +42,6 @@ struct register_run {
 };
 
 // The cases.
-[[nodiscard]] json run_size(const register_run& run);
-[[nodiscard]] json run_batch(const register_run& run);
-[[nodiscard]] json run_pipeline(const register_run& run);
-
-/// The columns that people see of each case.
-[[nodiscard]] std::vector<column> size_columns();
-[[nodiscard]] std::vector<column> batch_columns();
-[[nodiscard]] std::vector<column> pipeline_columns();
+extern const perf_case<register_run> size_case, batch_case, pipeline_case;
 
 }  // namespace tool

@@ -141,8 +141,6 @@ json rows_for(const register_run& run, std::size_t size) {
   return rows;
 }
 
-}  // namespace
-
 json run_batch(const register_run& run) {
   auto rows = json::array();
   for (const auto size : run.options.sizes) {
@@ -157,5 +155,9 @@ std::vector<column> batch_columns() {
                       count("#registrations", "registrations"), count("#calls", "calls"),
                       number("total[ms]", "ms", 1, 2), number("gain", "gain", 1, 1)});
 }
+
+}  // namespace
+
+const perf_case<register_run> batch_case{"batch", run_batch, batch_columns, "4K"};
 
 }  // namespace tool

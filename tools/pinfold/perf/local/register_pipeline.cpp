@@ -195,8 +195,6 @@ json rows_for(const stage& on, progress_bar& progress) {
   return rows;
 }
 
-}  // namespace
-
 json run_pipeline(const register_run& run) {
   const auto& options = run.options;
   auto rows = json::array();
@@ -216,5 +214,9 @@ std::vector<column> pipeline_columns() {
                       size("chunk", "chunk"), count("depth", "depth"), count("queue-depth", "queue_depth"),
                       number("total[s]", "seconds", 1, 3), number("GB/s", "gb_per_s", 1, 2)});
 }
+
+}  // namespace
+
+const perf_case<register_run> pipeline_case{"pipeline", run_pipeline, pipeline_columns, "1G"};
 
 }  // namespace tool

@@ -111,8 +111,6 @@ void measure_all(const register_run& run, std::vector<subject>& subjects, progre
   }
 }
 
-}  // namespace
-
 json run_size(const register_run& run) {
   auto rows = json::array();
   std::map<page_kind, std::string> missing;
@@ -134,5 +132,9 @@ std::vector<column> size_columns() {
                       microseconds("average[us]", "ns_per_op", 2), microseconds("unregister[us]", "unregister_ns", 2),
                       microseconds("hit[us]", "hit_ns", 3), number("x 4k", "gain", 1, 2)});
 }
+
+}  // namespace
+
+const perf_case<register_run> size_case{"size", run_size, size_columns, "4K,64K,1M,16M,256M"};
 
 }  // namespace tool
