@@ -19,7 +19,6 @@ if(TARGET man_pages)
   message(FATAL_ERROR \"Nothing was installed: the man pages are not written; build the target pinfold_installed\")
 endif()"
   )
-  install(DIRECTORY ${PROJECT_BINARY_DIR}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR})
 endif()
 foreach(target IN LISTS installed)
   install(
@@ -92,5 +91,8 @@ foreach(component IN LISTS components)
   endif()
 endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+if(TARGET man_pages)
+  install(DIRECTORY ${PROJECT_BINARY_DIR}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR})
+endif()
 # The reference, if it is written.
 install(DIRECTORY ${PROJECT_BINARY_DIR}/html DESTINATION ${CMAKE_INSTALL_DOCDIR} OPTIONAL)
