@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""pinfold: a registration cache that never hands out a stale registration.
+
+`Cache` registers this process's memory once for a device, `ImportCache` opens other processes' memory once; both hand out
+leases. `share` and `open` pass tensors between processes. docs/python.md is the guide.
+"""
+
+from pinfold._cache import Entry
+from pinfold._library import __version__
+from pinfold._memory import range_of
+from pinfold.batch import Batch
+from pinfold.cache import Cache, announce_gone
+from pinfold.chunks import Chunks
+from pinfold.constants import (
+    CUDA_HANDLE_BYTES,
+    MEMFD_HANDLE_BYTES,
+    UNLIMITED,
+    Access,
+    Code,
+    EventKind,
+    Flag,
+    Full,
+    Merge,
+    Monitor,
+    NativeKind,
+    Severity,
+)
+from pinfold.dtype import DType
+from pinfold.errors import Error
+from pinfold.events import Event, Sink
+from pinfold.exporters import CudaExporter, MemfdBuffer, MemfdExporter
+from pinfold.handle import Handle
+from pinfold.import_cache import ImportCache, ImportLease, Place
+from pinfold.importer import Imported, Importer
+from pinfold.lease import Lease
+from pinfold.options import Options
+from pinfold.registrar import OpenRequest, Registrar
+from pinfold.sharing import memfd_array, open, share
+from pinfold.tensor import Tensor
+
+__all__ = [
+    "Access",
+    "Batch",
+    "CUDA_HANDLE_BYTES",
+    "Cache",
+    "Chunks",
+    "Code",
+    "CudaExporter",
+    "DType",
+    "Entry",
+    "Error",
+    "Event",
+    "EventKind",
+    "Flag",
+    "Full",
+    "Handle",
+    "ImportCache",
+    "ImportLease",
+    "Imported",
+    "Importer",
+    "Lease",
+    "MEMFD_HANDLE_BYTES",
+    "MemfdBuffer",
+    "MemfdExporter",
+    "Merge",
+    "Monitor",
+    "NativeKind",
+    "OpenRequest",
+    "Options",
+    "Place",
+    "Registrar",
+    "Severity",
+    "Sink",
+    "Tensor",
+    "UNLIMITED",
+    "__version__",
+    "announce_gone",
+    "memfd_array",
+    "open",
+    "range_of",
+    "share",
+]

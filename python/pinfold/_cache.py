@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What caches of local and of imported memory have in common: their life, upkeep, and what they tell."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any, Callable, Self
+
+from pinfold import dlpack
+from pinfold._callbacks import callback
+from pinfold._library import ffi, lib, text_of
+from pinfold._owned import Owner
+from pinfold.constants import Code
+from pinfold.errors import Error, check, last_failure
+from pinfold.options import Options, withdraw
+
+_SECONDS_FOR_THREADS_AT_EXIT = 5.0
+
+
+class State:
+    """What the end of a cache needs to know, and no reference to the cache."""
+
+    def __init__(self, pointer: Any, calls_python: bool) -> None:
+        self.pointer = pointer
+        self.calls_python = calls_python
+        self.ended = False
+        self.inherited = False  # from the parent of this process: C refuses all calls
+        self.calls: list[int] = []  # threads that are in a call of the cache: it must not be destroyed meanwhile
+        self.leased: set[Any] = set()
+        self.views: list[None] = []  # of imported memory, which must not be unmapped meanwhile
+
+    def wait_for_calls(self, until: float) -> bool:
+        while self.calls and time.monotonic() < until:
+            time.sleep(0.0005)
+        return not self.calls
+
+
+def _end(state: State) -> None:
+    """Destroys a cache that was collected, or that the process leaves behind: no callback may come after the interpreter's
+    end. Imported memory that nothing but views uses stays mapped, since the views may be used until then."""
+    state.ended = True
+    if not state.wait_for_calls(time.monotonic() + _SECONDS_FOR_THREADS_AT_EXIT):
+        return
+    if state.views and not state.calls_python:
+        return
+    while state.leased:
+        lib.pinfold_release(state.leased.pop())
+    lib.pinfold_destroy(state.pointer)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of a cache; pinfold.h explains the members."""
+
+    peer: int
+    base: int
+    nbytes: int
+    budget_bytes: int
+    kind: str
+    state: str
+    leases: int
+    hits: int
+    age_ns: int
+    owner: int
+    bypass: bool
+
+
+def _entry(c: Any) -> Entry:
+    return Entry(
+        peer=c.peer,
+        base=c.base,
+        nbytes=c.bytes,
+        budget_bytes=c.budget_bytes,
+        kind=ffi.string(c.kind).decode(errors="replace"),
+        state=ffi.string(c.state).decode(),
+        leases=c.leases,
+        hits=c.hits,
+        age_ns=c.age_ns,
+        owner=c.owner,
+        bypass=bool(c.bypass),
+    )
+
+
+class BaseCache(Owner):
+    """A cache. It is closed by `close`, at the end of a `with` statement, when it is collected, or at the latest when the
+    process ends."""
+
+    def __init__(
+        self,
+        create: Callable[[Any, Any], Any],
+        options: Options | None,
+        registration: Callable[[Any], Any],
+        calls_python: bool = False,
+    ) -> None:
+        """`create` makes the cache with C's options; `registration` converts what C's lease has."""
+        wanted = options or Options()
+        c_options = wanted._to_c()
+        made = ffi.new("pinfold_cache **")
+        code = create(c_options, made)
+        if code:
+            failure = last_failure()
+            withdraw(c_options)
+            raise failure
+        self._registration = registration
+        self._state = State(made[0], calls_python or wanted.sink is not None)
+        self._own(_end, self._state, at_exit=True)
+
+    def close(self) -> None:
+        """Destroys the cache and closes its registrations. Waits for leases at most `drain_timeout_ms`; leases that are
+        still out then read as closed. While views of imported memory are alive, raises BufferError and does nothing.
+        """
+        state = self._state
+        if state.ended:
+            return
+        if threading.get_ident() in state.calls:
+            raise Error(Code.IN_USE_CONFLICT, "close was called from a callback of the same cache")
+        if state.inherited:
+            state.ended = True
+            return
+        self._refuse_views()
+        state.ended = True
+        try:
+            state.wait_for_calls(float("inf"))
+            self._refuse_views()
+            code = lib.pinfold_destroy(state.pointer)
+            if code == Code.IN_USE_CONFLICT:
+                raise last_failure()
+        except BaseException:
+            state.ended = False
+            raise
+        self._free.detach()
+        check(code)
+
+    @property
+    def closed(self) -> bool:
+        return self._state.ended
+
+    def flush(self) -> None:
+        """Closes every registration that has no lease and is not persistent. Raises the first error of a close."""
+        check(self._call(lib.pinfold_flush))
+
+    def quiesce(self) -> None:
+        """As `flush`, but raises IN_USE_CONFLICT and closes nothing while a lease is out."""
+        check(self._call(lib.pinfold_quiesce))
+
+    def progress(self) -> None:
+        """Does the closes that are due. Raises the first error of a close."""
+        check(self._call(lib.pinfold_progress))
+
+    def evict(self, count: int) -> int:
+        """Closes up to `count` registrations without a lease, in the order of eviction. Returns how many."""
+        return self._call(lib.pinfold_evict, count)
+
+    def statistics(self) -> dict[str, int]:
+        """Returns the counters, by the names that docs/tuning.md explains."""
+        counters = ffi.new("pinfold_statistics *")
+        counters.size = ffi.sizeof("pinfold_statistics")
+        check(self._call(lib.pinfold_statistics_of, counters))
+        return {name: getattr(counters, name) for name, _ in ffi.typeof(counters[0]).fields if name != "size"}
+
+    def describe(self) -> str:
+        """Returns the counters as one line."""
+        return self._text(lib.pinfold_describe)
+
+    def monitors(self) -> str:
+        """Returns the names of the cache's monitors, or why it keeps nothing."""
+        return self._text(lib.pinfold_monitors)
+
+    def entries(self) -> list[Entry]:
+        """Returns every entry, in a copy."""
+        found: list[Entry] = []
+        call = ffi.new_handle(found)
+        check(self._call(lib.pinfold_dump, _each(), call))
+        return found
+
+    def _call(self, function: Any, *given: Any) -> int:
+        """Calls a function of the library with the cache, which cannot end meanwhile."""
+        state = self._state
+        thread = threading.get_ident()
+        state.calls.append(thread)
+        try:
+            if state.ended:
+                raise closed()
+            answer: int = function(state.pointer, *given)
+            return answer
+        finally:
+            state.calls.remove(thread)
+
+    def _text(self, write: Any) -> str:
+        return text_of(lambda text, room: self._call(write, text, room))
+
+    def _refuse_views(self) -> None:
+        if self._state.views:
+            dlpack.sweep()
+        if self._state.views:
+            raise BufferError("the cache cannot be closed while views of imported memory, such as arrays, are alive")
+
+    def _leave_to_parent(self) -> None:
+        state = self._state
+        state.inherited = True
+        state.calls[:] = [thread for thread in state.calls if thread == threading.get_ident()]
+        state.leased.clear()
+        super()._leave_to_parent()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, raised: object, traceback: object) -> None:
+        if raised is not None and self._state.views:
+            return  # the traceback holds views; the cache is closed when it is collected
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<pinfold.{type(self).__name__}{' closed' if self.closed else ''} at {id(self):#x}>"
+
+
+def closed() -> Error:
+    return Error(Code.CLOSED, "the cache was closed")
+
+
+@callback(lambda: ffi.typeof(lib.pinfold_dump).args[1], error=Code.DRIVER_ERROR)
+def _each(entries: Any, entry: Any) -> int:
+    ffi.from_handle(entries).append(_entry(entry))
+    return 0

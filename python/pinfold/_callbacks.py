@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How the library calls Python: functions that live as long as the process, with a handle to the object that they serve.
+
+cffi takes the interpreter's lock for a callback on any thread, and lets go of it around every call of the library. It
+makes each C function in writable code, which monitors distrust: so not before it is needed.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable
+
+from pinfold._library import ffi
+from pinfold.errors import Raised
+
+_served: set[Any] = set()
+
+
+def serve(what: object) -> Any:
+    """Returns a handle to the object, which stays alive until `finish`."""
+    handle = ffi.new_handle(what)
+    _served.add(handle)
+    return handle
+
+
+def finish(handle: Any) -> Any:
+    """Returns the object of the handle, which the library does not use any more."""
+    what = ffi.from_handle(handle)
+    _served.discard(handle)
+    return what
+
+
+_functions: list[Any] = []
+
+
+def callback(type_of: Callable[[], Any], **how: Any) -> Callable[[Callable[..., Any]], Callable[[], Any]]:
+    """Makes a function one that returns itself for C, with the type that `type_of` returns.
+
+    An exception that leaves the function goes to `sys.unraisablehook`.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[[], Any]:
+        @functools.cache
+        def for_c() -> Any:
+            made = ffi.callback(type_of(), function, **how)
+            _functions.append(made)  # also the second, if two threads make it at once
+            return made
+
+        return for_c
+
+    return decorate
+
+
+def member(structure: str, name: str) -> Callable[[], Any]:
+    """The type of a structure's member."""
+    return lambda: dict(ffi.typeof(structure).fields)[name].type
+
+
+class Call:
+    """One request of the application: its `argument`, and what the callbacks that it caused on any thread raised."""
+
+    def __init__(self, argument: object) -> None:
+        self.argument = argument
+        self.raised = Raised()
+
+    def handle(self) -> Any:
+        """Returns what C gets, which the caller keeps as long as C may use it."""
+        return ffi.new_handle(self)
+
+    @staticmethod
+    def of(pointer: Any) -> Call | None:
+        return ffi.from_handle(pointer) if pointer else None

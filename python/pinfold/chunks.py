@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A stream of leases on the pieces of one buffer."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Iterator, Self
+
+from pinfold._callbacks import Call
+from pinfold._library import ffi, lib
+from pinfold._memory import locked
+from pinfold._owned import Owner
+from pinfold.constants import Code
+from pinfold.errors import check, last_failure
+from pinfold.lease import Lease
+
+if TYPE_CHECKING:
+    from pinfold._cache import BaseCache
+
+
+class Chunks(Owner, Iterator[Lease]):
+    """Iterates over the leases, in order. One thread at a time may use it. The end of a `with` statement, or `close`, ends
+    the stream; leases that were read stay valid."""
+
+    def __init__(
+        self,
+        cache: BaseCache,
+        memory: object,
+        access: int | None,
+        chunk_bytes: int,
+        depth: int,
+        workers: int,
+        argument: object,
+    ) -> None:
+        self.cache = cache
+        self._buffer, wanted = locked(memory, access)
+        self._request = Call(argument)
+        request = self._request.handle()
+        self._in_use = threading.Lock()
+        size = ffi.sizeof("pinfold_chunk_options")
+        how = ffi.new("pinfold_chunk_options *", (size, chunk_bytes, depth, workers, request))
+        made = ffi.new("pinfold_chunks **")
+        if cache._call(lib.pinfold_acquire_chunks, self._buffer, len(self._buffer), wanted, how, made):
+            raise last_failure(self._request.raised)
+        self._chunks = made[0]
+        self._own(_end, self._chunks, request, self._buffer, at_exit=True)
+
+    def __next__(self) -> Lease:
+        if not self._in_use.acquire(blocking=False):
+            raise ValueError("another thread, or a callback, uses this stream")
+        try:
+            return self._next()
+        finally:
+            self._in_use.release()
+
+    def _next(self) -> Lease:
+        if not self._free.alive:
+            raise StopIteration
+        where = ffi.new("pinfold_range *")
+        raw = ffi.new("pinfold_lease *")
+        code = lib.pinfold_next_chunk(self._chunks, where, raw)
+        if code == Code.CLOSED:
+            raise StopIteration
+        if code:
+            raise last_failure(self._request.raised)
+        return Lease(self.cache, raw[0], where.bytes, self._buffer)
+
+    def close(self) -> None:
+        """Ends the stream."""
+        if not self._in_use.acquire(blocking=False):
+            raise ValueError("another thread, or a callback, uses this stream")
+        try:
+            if self._free.alive:
+                check(lib.pinfold_end_chunks(self._chunks))
+                self._free.detach()
+        finally:
+            self._in_use.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+
+def _end(chunks: Any, *_used_until_then: object) -> None:
+    lib.pinfold_end_chunks(chunks)

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Caches of memory that peers export, and leases on it."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Any, Callable, Self, Sequence
+
+from pinfold._cache import BaseCache
+from pinfold._callbacks import Call, finish, serve
+from pinfold._library import ffi, lib
+from pinfold.errors import check, last_failure
+from pinfold.importer import Importer, table_of
+from pinfold.lease import Lease
+from pinfold.options import Options
+from pinfold.registrar import Served
+
+if TYPE_CHECKING:
+    from pinfold.tensor import Tensor
+
+
+class Place(enum.Enum):
+    """Where imported memory is."""
+
+    HOST = "host"
+    CUDA = "cuda"
+    ELSEWHERE = "elsewhere"
+
+
+class ImportLease(Lease):
+    """A lease on a peer's memory: mapped until the release, and while views of it are alive."""
+
+    __slots__ = ("_lent",)
+    cache: ImportCache
+
+    def __init__(self, cache: ImportCache, raw: Any, nbytes: int, buffer: object) -> None:
+        super().__init__(cache, raw, nbytes, buffer)
+        self._lent = False
+
+    @property
+    def memory(self) -> memoryview:
+        """A view of the memory, for host memory; writable if the cache imports it so."""
+        if self.cache.place is not Place.HOST:
+            raise BufferError("this process cannot read the memory: it is not host memory")
+        return self.view(self.address, self.nbytes, self.cache.writable)
+
+    def __buffer__(self, flags: int) -> memoryview:
+        """`memoryview(lease)`, from Python 3.12 on."""
+        return self.memory
+
+    def tensor(self, dtype: str = "|u1", shape: Sequence[int] | None = None) -> Tensor:
+        """Returns the memory as a tensor of elements such as "<f4", by default in one dimension."""
+        from pinfold.tensor import Tensor
+
+        return Tensor.of(self, dtype, shape)
+
+    def hold_memory(self) -> None:
+        state = self.cache._state
+        state.views.append(None)
+        self._lent = True
+        try:
+            if state.ended:
+                raise ValueError("the cache was closed, and its memory with it")
+            self.hold()
+        except BaseException:
+            state.views.pop()
+            raise
+
+    def drop_memory(self) -> None:
+        self.cache._state.views.pop()
+        self.drop()
+
+    def _warn(self) -> None:
+        if not self._lent:  # otherwise views own it
+            super()._warn()
+
+
+class ImportCache(BaseCache):
+    """A cache of memory of other processes, over an importer in Python or one of the library's."""
+
+    def __init__(self, importer: Importer, options: Options | None = None) -> None:
+        served = Served(importer)
+        table, _name = table_of(importer)
+        handle = serve(served)
+        try:
+            super().__init__(
+                lambda options, made: lib.pinfold_create_import(table, handle, options, made),
+                options,
+                served.registrations.get,
+                calls_python=True,
+            )
+        except BaseException:
+            finish(handle)
+            raise
+        self._describe(Place.HOST if importer.host_memory else Place.ELSEWHERE, importer.writable)
+
+    @classmethod
+    def _made(cls, create: Callable[[Any, Any], Any], options: Options | None) -> Self:
+        made = cls.__new__(cls)
+        BaseCache.__init__(made, create, options, lambda at: None)
+        return made
+
+    @classmethod
+    def memfd(
+        cls, writable: bool = False, unsealed: bool = False, populate: bool = False, options: Options | None = None
+    ) -> Self:
+        """Makes a cache that imports the memory of memfd exporters. `writable`: map it for writing too, which the exporter
+        must grant. `unsealed`: also open memory that a peer could truncate. `populate`: fault in all pages at the open.
+        """
+        flags = (
+            lib.PINFOLD_MEMFD_READ_WRITE * writable
+            | lib.PINFOLD_MEMFD_UNSEALED * unsealed
+            | lib.PINFOLD_MEMFD_POPULATE * populate
+        )
+        made = cls._made(lambda options, made: lib.pinfold_create_memfd(flags, options, made), options)
+        return made._describe(Place.HOST, writable)
+
+    @classmethod
+    def cuda_ipc(cls, device: int = 0, options: Options | None = None) -> Self:
+        """Makes a cache that imports GPU memory of CUDA exporters, mapped on the device."""
+        made = cls._made(lambda options, made: lib.pinfold_create_cuda_ipc(device, options, made), options)
+        return made._describe(Place.CUDA, True, device)
+
+    def _describe(self, place: Place, writable: bool, device: int = 0) -> Self:
+        self.place = place
+        self.writable = writable
+        self.device = device
+        self.handle_bytes = self._call(lib.pinfold_handle_bytes)
+        return self
+
+    def acquire(self, peer: int, handle: bytes, address: int, nbytes: int, *, argument: object = None) -> ImportLease:
+        """Returns a lease on `nbytes` bytes at the peer's `address`, inside the allocation of the handle. `peer` is any
+        number that no other process has, such as its process id. `argument` reaches an importer in Python, if this call
+        opens."""
+        if argument is None:
+            raw: Any = self._call(lib.pinfold_import, peer, _bytes(handle), len(handle), address, nbytes)
+            if not raw.pin:
+                raise last_failure()
+            return ImportLease(self, raw, nbytes, None)
+        call = Call(argument)
+        argument_of_call = call.handle()
+        how = ffi.new("pinfold_acquire_options *")
+        how.size, how.argument = ffi.sizeof("pinfold_acquire_options"), argument_of_call
+        raw = self._call(lib.pinfold_import_with, peer, _bytes(handle), len(handle), address, nbytes, how)
+        if not raw.pin:
+            raise last_failure(call.raised)
+        return ImportLease(self, raw, nbytes, None)
+
+    def find(self, peer: int, handle: bytes, address: int, nbytes: int) -> ImportLease | None:
+        """Returns a lease only if the memory is already open. Never opens and never waits."""
+        raw: Any = self._call(lib.pinfold_find_import, peer, _bytes(handle), len(handle), address, nbytes)
+        return ImportLease(self, raw, nbytes, None) if raw.pin else None
+
+    def invalidate(self, peer: int, address: int, nbytes: int) -> None:
+        """Tells the cache that a peer's memory is gone. Only marks."""
+        check(self._call(lib.pinfold_invalidate_peer, peer, address, nbytes))
+
+    def drop_peer(self, peer: int) -> None:
+        """Tells the cache that a peer has ended. Closes its idle entries; raises the first error of a close."""
+        check(self._call(lib.pinfold_drop_peer, peer))
+
+
+def _bytes(handle: object) -> bytes:
+    if not isinstance(handle, bytes):
+        raise TypeError(f"a handle is bytes, not {type(handle).__qualname__}")
+    return handle

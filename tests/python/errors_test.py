@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: BSD-3-Clause
+import pickle
+
+import pytest
+
+from pinfold import Code, Error, NativeKind
+
+
+def test_error_has_code_and_origin() -> None:
+    error = Error(Code.NOT_PERMITTED, "no right", NativeKind.POSIX, 13)
+    assert str(error) == "not_permitted: no right (EACCES 13: Permission denied)"
+    assert "?" in str(Error(Code.CLOSED, "no \udcff text"))
+
+
+def test_error_travels_between_processes() -> None:
+    error = pickle.loads(pickle.dumps(Error(Code.PEER_GONE, "it ended", NativeKind.POSIX, 3)))
+    assert (error.code, error.message, error.native_kind, error.native) == (
+        Code.PEER_GONE,
+        "it ended",
+        NativeKind.POSIX,
+        3,
+    )
+
+
+def test_numbers_of_later_versions_are_kept() -> None:
+    error = Error(-77, "from the future")
+    assert error.code == -77 and error.code.name == "UNKNOWN_-77"
+    with pytest.raises(ValueError):
+        Code("text")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("code", list(Code))
+def test_code_has_the_librarys_name(code: Code) -> None:
+    assert str(Error(code)).startswith(code.name.lower())
