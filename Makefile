@@ -9,7 +9,7 @@ export CTEST_PARALLEL_LEVEL ?= $(shell nproc)
 TUNING := $(filter GLIBC_TUNABLES MALLOC_% PINFOLD_%,$(filter-out PINFOLD_TEST_%,$(.VARIABLES)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo demo-emulated gpu-test weight-sync bench plots figures docs test soak hosts-test rdma-test rdma-soak format lint check install clean
+.PHONY: help setup build demo demo-emulated gpu-test weight-sync bench plots figures docs test soak hosts-test rdma-test rdma-soak deb format lint check install clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\): *[^#]*## */  make \1\t/p' Makefile | expand -t 22
@@ -94,6 +94,10 @@ rdma-soak:       ## the same for a minute each and with sanitizers; half an hour
 	scripts/setup check
 	scripts/rdma-soak
 
+deb:             ## Debian packages, into build/deb
+	scripts/setup deb
+	scripts/deb
+
 format:          ## rewrite the sources as .clang-format says
 	scripts/setup check
 	scripts/format --fix
@@ -109,4 +113,4 @@ install: build   ## into PREFIX (/usr/local)
 	cmake --install build/release --prefix $(PREFIX)
 
 clean:           ## remove build/release and the other builds of the presets
-	rm -rf build/release build/debug build/asan build/tsan build/fuzz build/tidy build/package
+	rm -rf build/release build/debug build/asan build/tsan build/fuzz build/tidy build/package build/deb
