@@ -3,6 +3,8 @@
 
 #include "settings/settings_table.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstdint>
@@ -22,9 +24,15 @@ using outcome = tl::expected<cache_options, settings_error>;
 constexpr std::string_view prefix = "PINFOLD_";
 constexpr std::string_view test_prefix = "PINFOLD_TEST_";  // the test programs' own, never the library's
 constexpr const char* config_name = "PINFOLD_CONFIG";
-constexpr std::string_view trace_name = "PINFOLD_TRACE";        // every cache reads it by itself
-constexpr std::string_view cuda_name = "PINFOLD_CUDA_LIBRARY";  // which driver is loaded: not an option of a cache
-constexpr std::string_view monitord_name = "PINFOLD_MONITORD";  // where the monitor `bpf` connects: process-wide
+
+/// Variables that are not options of a cache, and are read elsewhere.
+constexpr std::array<std::string_view, 5> others{
+    config_name,
+    "PINFOLD_TRACE",         // by every cache
+    "PINFOLD_CUDA_LIBRARY",  // which driver is loaded
+    "PINFOLD_LIBRARY",       // which library the Python package loads
+    "PINFOLD_MONITORD",      // where the monitor `bpf` connects
+};
 constexpr std::size_t largest_file = std::size_t{64} * 1024;
 
 constexpr const char* not_a_size =
@@ -108,8 +116,7 @@ outcome options_from_variables(cache_options options) {
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
     const std::string_view text = *variable;
     const auto name = text.substr(0, text.find('='));
-    if (!is_setting(text) || name == config_name || name == trace_name || name == cuda_name || name == monitord_name)
-      continue;
+    if (!is_setting(text) || std::find(others.begin(), others.end(), name) != others.end()) continue;
     const auto done = read_line(options, text);
     if (!done) return refused(done.error(), "environment: " + std::string(text));
   }
