@@ -4,6 +4,7 @@
 #include "monitors/userfaultfd/fork.hpp"
 #include "monitors/userfaultfd/kernel.hpp"
 #include "monitors/userfaultfd/session.hpp"
+#include "os/valgrind.hpp"
 
 #include <atomic>
 #include <cerrno>
@@ -101,6 +102,9 @@ bool userfaultfd::restart() noexcept {
 
 result<std::unique_ptr<invalidation::monitor>> make_userfaultfd(invalidation::event_log& event_log,
                                                                 invalidation::registered_filter& watched) {
+  if (os::under_valgrind())
+    return fail(errc::unsupported,
+                "valgrind runs one thread at a time: an unmap would wait for its own event for ever");
   std::unique_ptr<userfaultfd> made(new (std::nothrow) userfaultfd(event_log, watched));
   if (!made) return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the monitor");
   if (auto started = made->start(); !started) return tl::unexpected(started.error());
