@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "common/report.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+void report(const char *client, const char *format, ...) {
+  char line[2048]; /* written at once: processes share stderr */
+  int length = snprintf(line, sizeof line, "pinfold %s: ", client);
+  va_list values;
+  va_start(values, format);
+  length += vsnprintf(line + length, sizeof line - (size_t)length - 1, format, values);
+  va_end(values);
+  if (length > (int)sizeof line - 2)
+    length = (int)sizeof line - 2;
+  line[length] = '\n';
+  fwrite(line, 1, (size_t)length + 1, stderr);
+}
+
+static void tell(void *client, const pinfold_event *event) {
+  if (event->kind != PINFOLD_EVENT_STATISTICS && event->level < PINFOLD_FAILURE)
+    return;
+  report(client, "%s: %s: %s%s%s", event->cache, pinfold_event_name(event->kind), event->text,
+         event->cause != NULL ? ": " : "", event->cause != NULL ? event->cause->message : "");
+}
+
+void adapter_options(pinfold_options *options, const char *client) {
+  pinfold_options_init(options, sizeof *options);
+  snprintf(options->name, sizeof options->name, "%s", client);
+  options->full = PINFOLD_FULL_BYPASS;
+  options->sink = tell;
+  options->sink_self = (void *)(uintptr_t)client;
+  if (pinfold_options_from_environment(options) != PINFOLD_OK)
+    report(client, "%s: the options of the environment are ignored", pinfold_last_error()->message);
+}
+
+int wants_statistics(const pinfold_options *options) {
+  return (options->flags & PINFOLD_STATISTICS_AT_EXIT) != 0;
+}

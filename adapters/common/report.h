@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What an adapter writes to stderr, and the options of its caches. */
+#ifndef PINFOLD_ADAPTERS_REPORT_H
+#define PINFOLD_ADAPTERS_REPORT_H
+
+#include <pinfold/pinfold.h>
+
+/* Writes one line: "pinfold <client>: ...". */
+void report(const char *client, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Fills the options of an adapter's cache: never refuse a client for want of room; then what the environment says. The
+ * sink reports the statistics, if PINFOLD_STATISTICS_AT_EXIT is on, and failures. `client` must live on. */
+void adapter_options(pinfold_options *options, const char *client);
+
+/* Whether the user wants statistics. */
+int wants_statistics(const pinfold_options *options);
+
+#endif
