@@ -17,6 +17,7 @@ struct hooked_domain *domain_of(struct fid *fid) {
 
 static void drop(struct hooked_domain *hooked) {
   free_ops(hooked->own_fid_ops);
+  free_ops(hooked->own_ops);
   free_ops(hooked->own_mr_ops);
   pthread_mutex_destroy(&hooked->mutex);
   free(hooked);
@@ -24,11 +25,13 @@ static void drop(struct hooked_domain *hooked) {
 
 static void install(struct hooked_domain *hooked) {
   hooked->domain->fid.ops = hooked->own_fid_ops;
+  hooked->domain->ops = hooked->own_ops;
   hooked->domain->mr = hooked->own_mr_ops;
 }
 
 static void uninstall(struct hooked_domain *hooked) {
   hooked->domain->fid.ops = hooked->fid_ops;
+  hooked->domain->ops = hooked->ops;
   hooked->domain->mr = hooked->mr_ops;
 }
 
@@ -59,12 +62,25 @@ static int close_domain(struct fid *fid) {
   return 0;
 }
 
+static void stop_sharing(struct hooked_domain *hooked, const char *refusal) {
+  __atomic_store_n(&hooked->refusal, refusal, __ATOMIC_RELEASE);
+}
+
 /* With an event queue, a registration ends in an event: fi_domain(3). */
 static int bind_domain(struct fid *fid, struct fid *other, uint64_t flags) {
   struct hooked_domain *hooked = domain_of(fid);
   const int refused = hooked->fid_ops->bind(fid, other, flags);
   if (refused == 0 && (flags & FI_REG_MR) != 0)
-    __atomic_store_n(&hooked->refusal, "registrations are asynchronous (FI_REG_MR)", __ATOMIC_RELEASE);
+    stop_sharing(hooked, "registrations are asynchronous (FI_REG_MR)");
+  return refused;
+}
+
+static int open_counter(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **counter,
+                        void *context) {
+  struct hooked_domain *hooked = domain_of(&domain->fid);
+  const int refused = hooked->ops->cntr_open(domain, attr, counter, context);
+  if (refused == 0)
+    stop_sharing(hooked, "the program has counters, which may be bound to regions (FI_RMA_EVENT)");
   return refused;
 }
 
@@ -85,10 +101,12 @@ static struct hooked_domain *hooked_of(struct fid_domain *domain) {
   pthread_mutex_init(&hooked->mutex, NULL);
   hooked->domain = domain;
   hooked->fid_ops = domain->fid.ops;
+  hooked->ops = domain->ops;
   hooked->mr_ops = domain->mr;
   hooked->own_fid_ops = copy_ops(hooked->fid_ops, offsetof(struct fi_ops, control), hooked);
+  hooked->own_ops = copy_ops(hooked->ops, offsetof(struct fi_ops_domain, poll_open), hooked);
   hooked->own_mr_ops = copy_ops(hooked->mr_ops, sizeof(struct fi_ops_mr), hooked);
-  if (hooked->own_fid_ops != NULL && hooked->own_mr_ops != NULL)
+  if (hooked->own_fid_ops != NULL && hooked->own_ops != NULL && hooked->own_mr_ops != NULL)
     return hooked;
   drop(hooked);
   return NULL;
@@ -102,6 +120,8 @@ void hook_domain(struct fid_domain *domain, const struct fi_info *info, uint32_t
   }
   hooked->own_fid_ops->close = close_domain;
   hooked->own_fid_ops->bind = bind_domain;
+  if ((info->caps & FI_RMA_EVENT) != 0)
+    hooked->own_ops->cntr_open = open_counter;
   hooked->own_mr_ops->reg = register_buffer;
   hooked->own_mr_ops->regv = register_vector;
   hooked->own_mr_ops->regattr = register_as_told;

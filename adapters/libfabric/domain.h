@@ -10,8 +10,10 @@
 struct hooked_domain {
   struct fid_domain *domain;
   struct fi_ops *fid_ops; /* the provider's */
+  struct fi_ops_domain *ops;
   struct fi_ops_mr *mr_ops;
   struct fi_ops *own_fid_ops; /* copies with operations replaced */
+  struct fi_ops_domain *own_ops;
   struct fi_ops_mr *own_mr_ops;
   const char *refusal; /* why nothing of this domain is cached; null: it is. Atomic */
   int device_memory;   /* whether registrations name the kind of memory */

@@ -27,8 +27,8 @@ const char *refusal_of(const struct fi_info *info, uint32_t api_version) {
     return "peers use offsets into each region (no FI_MR_VIRT_ADDR)";
   if ((mode & FI_MR_ENDPOINT) != 0)
     return "each region belongs to an endpoint (FI_MR_ENDPOINT)";
-  if ((mode & FI_MR_RMA_EVENT) != 0 || (info->caps & FI_RMA_EVENT) != 0)
-    return "counters are bound to regions (FI_RMA_EVENT)";
+  if ((mode & FI_MR_RMA_EVENT) != 0)
+    return "counters are bound to regions before they are enabled (FI_MR_RMA_EVENT)";
   if ((mode & FI_MR_RAW) != 0)
     return "the keys are raw (FI_MR_RAW)";
   if ((mode & FI_MR_MMU_NOTIFY) != 0)
