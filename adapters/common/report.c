@@ -17,7 +17,7 @@ void report(const char *client, const char *format, ...) {
   fwrite(line, 1, (size_t)length + 1, stderr);
 }
 
-static void tell(void *client, const pinfold_event *event) {
+void report_event(void *client, const pinfold_event *event) {
   if (event->kind != PINFOLD_EVENT_STATISTICS && event->level < PINFOLD_FAILURE)
     return;
   report(client, "%s: %s: %s%s%s", event->cache, pinfold_event_name(event->kind), event->text,
@@ -28,7 +28,7 @@ void adapter_options(pinfold_options *options, const char *client) {
   pinfold_options_init(options, sizeof *options);
   snprintf(options->name, sizeof options->name, "%s", client);
   options->full = PINFOLD_FULL_BYPASS;
-  options->sink = tell;
+  options->sink = report_event;
   options->sink_self = (void *)(uintptr_t)client;
   if (pinfold_options_from_environment(options) != PINFOLD_OK)
     report(client, "%s: the options of the environment are ignored", pinfold_last_error()->message);

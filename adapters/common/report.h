@@ -8,6 +8,9 @@
 /* Writes one line: "pinfold <client>: ...". */
 void report(const char *client, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* A sink: reports statistics and failures. `client` is the name. */
+void report_event(void *client, const pinfold_event *event);
+
 /* Fills the options of an adapter's cache: never refuse a client for want of room; then what the environment says. The
  * sink reports the statistics, if PINFOLD_STATISTICS_AT_EXIT is on, and failures. `client` must live on. */
 void adapter_options(pinfold_options *options, const char *client);

@@ -108,8 +108,7 @@ int register_vector(struct fid *fid, const struct iovec *vector, size_t count, u
   const struct fi_mr_attr what = {
       .mr_iov = vector, .iov_count = count, .access = access, .offset = offset, .context = context};
   const int outcome = try_cache(hooked, &what, flags, region);
-  return outcome == 1 ? hooked->mr_ops->regv(fid, vector, count, access, offset, key, flags, region, context)
-                      : outcome;
+  return outcome == 1 ? hooked->mr_ops->regv(fid, vector, count, access, offset, key, flags, region, context) : outcome;
 }
 
 int register_buffer(struct fid *fid, const void *buffer, size_t bytes, uint64_t access, uint64_t offset, uint64_t key,
@@ -119,6 +118,5 @@ int register_buffer(struct fid *fid, const void *buffer, size_t bytes, uint64_t 
   const struct fi_mr_attr what = {
       .mr_iov = &where, .iov_count = 1, .access = access, .offset = offset, .context = context};
   const int outcome = try_cache(hooked, &what, flags, region);
-  return outcome == 1 ? hooked->mr_ops->reg(fid, buffer, bytes, access, offset, key, flags, region, context)
-                      : outcome;
+  return outcome == 1 ? hooked->mr_ops->reg(fid, buffer, bytes, access, offset, key, flags, region, context) : outcome;
 }

@@ -37,8 +37,8 @@ const char *refusal_of(const struct fi_info *info, uint32_t api_version) {
 }
 
 int may_share(const struct fi_mr_attr *what, uint64_t flags, int device_memory) {
-  return flags == 0 && what->iov_count == 1 && what->mr_iov[0].iov_len > 0 && what->offset == 0 &&
-         what->access != 0 && (what->access & ~known_access) == 0 && what->auth_key_size == 0 &&
+  return flags == 0 && what->iov_count == 1 && what->mr_iov[0].iov_len > 0 && what->offset == 0 && what->access != 0 &&
+         (what->access & ~known_access) == 0 && what->auth_key_size == 0 &&
          (!device_memory || what->iface == FI_HMEM_SYSTEM);
 }
 

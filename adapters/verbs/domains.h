@@ -11,7 +11,7 @@ struct domain {
   struct domain *next;
   struct ibv_pd *pd;
   struct domain_cache *caches;
-  const char *refusal; /* why nothing of this domain is cached; null: it is. Atomic */
+  const char *refusal;   /* why nothing of this domain is cached; null: it is. Atomic */
   size_t regions;        /* facades that the program has not deregistered. Atomic */
   size_t passed_through; /* registrations that did not go through a cache. Atomic */
   pinfold_options options;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The memory region that the program gets for a cached registration: a structure of its own, with the keys of the shared
- * one. */
+/* The memory region that the program gets for a cached registration: a structure of its own, with the keys of the
+ * shared one. */
 #ifndef PINFOLD_VERBS_FACADE_H
 #define PINFOLD_VERBS_FACADE_H
 

@@ -24,7 +24,7 @@ struct fake_domain {
   std::atomic<std::uint64_t> opens{0};
   std::atomic<std::uint64_t> open{0};
   std::atomic<std::uint64_t> last_access{0};
-  std::atomic<int> refusal{0};            ///< answer to every registration
+  std::atomic<int> refusal{0};              ///< answer to every registration
   std::atomic<std::uint64_t> no_access{0};  ///< refuses registrations with any of these bits
   bool closed = false;
 

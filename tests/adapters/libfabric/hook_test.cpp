@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The hook provider over a provider that counts. A region's key tells when it was registered: one that is older than the
-// memory behind it is stale.
+// The hook provider over a provider that counts. A region's key tells when it was registered: one that is older than
+// the memory behind it is stale.
 #include "adapters/libfabric/fake_provider.hpp"
 #include "support/host/settings.hpp"
 #include "support/processes/in_child.hpp"
@@ -21,8 +21,8 @@ constexpr std::size_t bytes = 64 << 10;
 constexpr std::uint64_t every_access = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
 
 char* mapped(void* at = nullptr) {
-  void* const memory = ::mmap(at, bytes, PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | (at != nullptr ? MAP_FIXED : 0), -1, 0);
+  void* const memory =
+      ::mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (at != nullptr ? MAP_FIXED : 0), -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   return static_cast<char*>(memory);
 }
@@ -195,14 +195,11 @@ TEST_F(libfabric_hook, domains_whose_regions_cannot_be_shared_pass_through) {
   struct {
     int mode;
     std::uint32_t version;
-  } const cannot[] = {{can & ~FI_MR_PROV_KEY, fabric.base.api_version},
-                      {can & ~FI_MR_VIRT_ADDR, fabric.base.api_version},
-                      {can | FI_MR_ENDPOINT, fabric.base.api_version},
-                      {can | FI_MR_RMA_EVENT, fabric.base.api_version},
-                      {can | FI_MR_RAW, fabric.base.api_version},
-                      {can | FI_MR_MMU_NOTIFY, fabric.base.api_version},
-                      {FI_MR_SCALABLE, fabric.base.api_version},
-                      {can, FI_VERSION(1, 4)}};
+  } const cannot[] = {
+      {can & ~FI_MR_PROV_KEY, fabric.base.api_version}, {can & ~FI_MR_VIRT_ADDR, fabric.base.api_version},
+      {can | FI_MR_ENDPOINT, fabric.base.api_version},  {can | FI_MR_RMA_EVENT, fabric.base.api_version},
+      {can | FI_MR_RAW, fabric.base.api_version},       {can | FI_MR_MMU_NOTIFY, fabric.base.api_version},
+      {FI_MR_SCALABLE, fabric.base.api_version},        {can, FI_VERSION(1, 4)}};
   for (const auto& one : cannot) {
     attributes.mr_mode = one.mode;
     fabric.base.api_version = one.version;

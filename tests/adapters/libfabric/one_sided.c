@@ -11,7 +11,8 @@
 enum { bytes = 1 << 20 };
 
 static char *mapped(void *at) {
-  char *memory = mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (at != NULL ? MAP_FIXED : 0), -1, 0);
+  char *memory =
+      mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (at != NULL ? MAP_FIXED : 0), -1, 0);
   if (memory == MAP_FAILED)
     MPI_Abort(MPI_COMM_WORLD, 1);
   return memory;

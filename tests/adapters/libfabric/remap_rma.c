@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* remap_rma <provider> <rounds>: writes a buffer to another by RMA, over an endpoint connected with itself, and compares
- * every byte. Registers both buffers for each transfer, in turn by each of the three calls, and maps other pages behind
- * them every third round. Exits with 77 where the provider is missing, with 1 after a wrong byte. */
+/* remap_rma <provider> <rounds>: writes a buffer to another by RMA, over an endpoint connected with itself, and
+ * compares every byte. Registers both buffers for each transfer, in turn by each of the three calls, and maps other
+ * pages behind them every third round. Exits with 77 where the provider is missing, with 1 after a wrong byte. */
 #define _GNU_SOURCE
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
@@ -97,7 +97,8 @@ static void transfer(struct connection *over, char *source, struct fid_mr *from,
   struct fi_cq_entry done;
   ssize_t answer;
   do
-    answer = fi_write(over->endpoint, source, bytes, fi_mr_desc(from), over->self, (uintptr_t)target, fi_mr_key(to), NULL);
+    answer =
+        fi_write(over->endpoint, source, bytes, fi_mr_desc(from), over->self, (uintptr_t)target, fi_mr_key(to), NULL);
   while (answer == -FI_EAGAIN && fi_cq_read(over->completions, &done, 0) <= 0);
   must((int)answer, "fi_write");
   do
@@ -107,7 +108,8 @@ static void transfer(struct connection *over, char *source, struct fid_mr *from,
 }
 
 static void *mapped(void *at) {
-  void *memory = mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (at != NULL ? MAP_FIXED : 0), -1, 0);
+  void *memory =
+      mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (at != NULL ? MAP_FIXED : 0), -1, 0);
   if (memory == MAP_FAILED)
     must(-FI_ENOMEM, "mmap");
   return memory;
@@ -137,7 +139,8 @@ static size_t one_round(struct connection *over, char *source, char *target, uns
 static void register_pieces(struct connection *at, char *memory) {
   const struct iovec pieces[] = {{memory, bytes / 4}, {memory + bytes / 2, bytes / 4}};
   struct fid_mr *region = NULL;
-  if (at->info->domain_attr->mr_iov_limit >= 2 && fi_mr_regv(at->domain, pieces, 2, FI_SEND, 0, 0, 0, &region, NULL) == 0)
+  if (at->info->domain_attr->mr_iov_limit >= 2 &&
+      fi_mr_regv(at->domain, pieces, 2, FI_SEND, 0, 0, 0, &region, NULL) == 0)
     must(fi_close(&region->fid), "fi_close of a region of two pieces");
 }
 
