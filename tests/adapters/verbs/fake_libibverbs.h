@@ -11,8 +11,8 @@ extern "C" {
 
 /* Its counters and settings. Regions have the keys 1, 2, 3, ... */
 struct fake_verbs {
-  uint32_t opens;       /* registrations that succeeded; the last key */
-  uint32_t open;        /* regions not deregistered */
+  uint32_t opens; /* registrations that succeeded; the last key */
+  uint32_t open;  /* regions not deregistered */
   uint32_t rereg_calls;
   unsigned last_access; /* of the last registration */
   int refusal;          /* errno that every registration fails with */

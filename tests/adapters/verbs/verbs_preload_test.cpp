@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 #include <set>
+#include <string>
 #include <sys/mman.h>
 #include <thread>
 #include <vector>
@@ -25,8 +26,8 @@ constexpr int every_access =
     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 
 char* mapped(void* at = nullptr) {
-  void* const memory = ::mmap(at, bytes, PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | (at != nullptr ? MAP_FIXED : 0), -1, 0);
+  void* const memory =
+      ::mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (at != nullptr ? MAP_FIXED : 0), -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   return static_cast<char*>(memory);
 }
@@ -146,6 +147,18 @@ TEST_F(verbs_preload, what_callers_cannot_share_passes_through) {
   EXPECT_EQ(elsewhere->lkey, fake_verbs.opens);
   EXPECT_EQ(::ibv_dereg_mr(elsewhere), 0);
   EXPECT_EQ(opens_of_two(every_access), 0U) << "still cached";
+}
+
+TEST_F(verbs_preload, the_statistics_say_what_passed_through) {
+  ::setenv("PINFOLD_STATISTICS_AT_EXIT", "on", 1);
+  EXPECT_EQ(opens_of_two(every_access), 1U);
+  EXPECT_EQ(opens_of_two(IBV_ACCESS_MW_BIND), 2U);
+  ::unsetenv("PINFOLD_STATISTICS_AT_EXIT");
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(::ibv_dealloc_pd(&pd), 0);
+  const auto said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("statistics: hits=1 "), std::string::npos) << said;
+  EXPECT_NE(said.find("passed_through=2\n"), std::string::npos) << said;
 }
 
 TEST_F(verbs_preload, pds_share_nothing) {
@@ -271,7 +284,8 @@ TEST_F(verbs_preload, the_users_limit_holds) {
 
 TEST_F(verbs_preload, many_regions_at_once_are_told_apart) {
   std::vector<ibv_mr*> regions;
-  for (int i = 0; i < 30'000; ++i) regions.push_back(registered(memory, i % 3 == 0 ? IBV_ACCESS_MW_BIND : every_access));
+  for (int i = 0; i < 30'000; ++i)
+    regions.push_back(registered(memory, i % 3 == 0 ? IBV_ACCESS_MW_BIND : every_access));
   EXPECT_EQ(std::set<ibv_mr*>(regions.begin(), regions.end()).size(), regions.size());
   EXPECT_EQ(fake_verbs.opens, 10'001U);
   for (auto* mr : regions) EXPECT_EQ(::ibv_dereg_mr(mr), 0);
