@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* windows [rounds [bytes]]: in each round, two ranks make windows over fresh memory, put into each other's, compare
+ * every byte, and free window and memory. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+static unsigned char expected(int rank, int round, size_t at) {
+  return (unsigned char)(at * 31 + at / 4096 * 7 + (size_t)round * 13 + (size_t)rank * 101 + 1);
+}
+
+static unsigned char *map(size_t bytes) {
+  void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) MPI_Abort(MPI_COMM_WORLD, 2);
+  return memory;
+}
+
+static unsigned long one_round(int rank, int round, size_t bytes) {
+  unsigned char *source = map(bytes), *target = map(bytes);
+  for (size_t i = 0; i < bytes; ++i) source[i] = expected(rank, round, i);
+  MPI_Win window;
+  MPI_Win_create(target, (MPI_Aint)bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+  MPI_Win_fence(0, window);
+  MPI_Put(source, (int)bytes, MPI_BYTE, 1 - rank, 0, (int)bytes, MPI_BYTE, window);
+  MPI_Win_fence(0, window);
+  unsigned long wrong = 0;
+  for (size_t i = 0; i < bytes; ++i) wrong += target[i] != expected(1 - rank, round, i);
+  MPI_Win_free(&window);
+  munmap(source, bytes);
+  munmap(target, bytes);
+  return wrong;
+}
+
+int main(int count, char **arguments) {
+  int rank, ranks;
+  MPI_Init(&count, &arguments);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (ranks != 2) MPI_Abort(MPI_COMM_WORLD, 2);
+  const int rounds = count > 1 ? atoi(arguments[1]) : 20;
+  const size_t bytes = count > 2 ? (size_t)atol(arguments[2]) : 1 << 20;
+  unsigned long wrong = 0, all = 0;
+  for (int round = 0; round < rounds; ++round) wrong += one_round(rank, round, bytes);
+  MPI_Allreduce(&wrong, &all, 1, MPI_UNSIGNED_LONG, MPI_SUM, MPI_COMM_WORLD);
+  if (rank == 0) printf("%lu wrong bytes of %lu\n", all, 2UL * (unsigned long)rounds * bytes);
+  MPI_Finalize();
+  return all == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
