@@ -71,7 +71,8 @@ static void invalidated_when_idle(void) {
   struct region *region = get(cache, memory, page, read_write);
   const unsigned id = region->id;
   put(cache, region);
-  invalidate(cache, region);
+  expect(driver.deregistered == 0);
+  if (driver.deregistered == 0) invalidate(cache, region); /* or else there is no region any more */
   expect(done_calls == 1 && deregistered_before == 1);
   expect(touch(cache, memory, page, read_write) > id);
   ucs_rcache_destroy(cache);
@@ -133,8 +134,9 @@ static void others_stay_valid(void) {
   char *memory = map(2 * page);
   const unsigned id = touch(cache, memory, page, read_write);
   struct region *region = get(cache, memory + page, page, read_write);
-  put(cache, region);
   invalidate(cache, region);
+  put(cache, region);
+  expect(done_calls == 1);
   expect(touch(cache, memory, page, read_write) == id);
   ucs_rcache_destroy(cache);
   munmap(memory, 2 * page);
