@@ -6,7 +6,7 @@ include(CMakePackageConfigHelpers)
 # built.
 set(installed pinfold pinfold_static)
 foreach(target pinfold_tool pinfold_rma pinfold_rma_mpi pinfold_verbs pinfold_verbs_facts pinfold_libfabric
-               pinfold_libfabric_facts pinfold_ucx)
+               pinfold_libfabric_facts pinfold_ucp pinfold_ucx)
   if(TARGET ${target})
     list(APPEND installed ${target})
   endif()
@@ -46,7 +46,7 @@ foreach(program pinfold_rma pinfold_rma_mpi)
   endif()
 endforeach()
 # Export sets of their own, so that each can be a package of its own: find_package(pinfold COMPONENTS verbs).
-set(components verbs libfabric)
+set(components verbs libfabric ucp)
 foreach(component IN LISTS components)
   if(TARGET pinfold_${component}_facts)
     install(TARGETS pinfold_${component}_facts LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/pinfold)
