@@ -91,6 +91,22 @@ static void two_caches(void) {
   munmap(memory, page);
 }
 
+/* As libucp's over a transport's: one cache's mem_reg calls the other. */
+static void cache_over_a_cache(void) {
+  ucs_rcache_t *cache = make_usual();
+  expect(ucs_rcache_create(&usual, "below", NULL, &driver.below) == UCS_OK);
+  char *memory = map(2 * page);
+  const unsigned id = touch(cache, memory, page, read_write);
+  expect(open_now() == 2);
+  remap(memory, page);
+  expect(touch(cache, memory, page, read_write) > id);
+  touch(cache, memory, 2 * page, read_write);
+  ucs_rcache_destroy(cache);
+  ucs_rcache_destroy(driver.below);
+  expect(driver.registered == 6 && open_now() == 0);
+  munmap(memory, 2 * page);
+}
+
 static void memory_of_another_process(void) {
   usual = params();
   usual.ucm_events = 0;
@@ -128,6 +144,7 @@ const struct test_case requests[] = {{"same_region_again", same_region_again},
                                      {"region_with_its_access", region_with_its_access},
                                      {"held_by_several_users", held_by_several_users},
                                      {"two_caches", two_caches},
+                                     {"cache_over_a_cache", cache_over_a_cache},
                                      {"memory_of_another_process", memory_of_another_process},
                                      {"purged_at_forks", purged_at_forks},
                                      {NULL, NULL}};

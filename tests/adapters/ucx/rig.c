@@ -43,15 +43,20 @@ static void enter(void) {
 static void leave(void) { __atomic_fetch_sub(&driver.inside, 1, __ATOMIC_SEQ_CST); }
 
 static ucs_status_t mem_reg(void *context, ucs_rcache_t *cache, void *arg, ucs_rcache_region_t *super, uint16_t flags) {
-  (void)cache;
   (void)arg;
   if (context != &driver) return UCS_ERR_INVALID_PARAM;
   if ((flags & UCS_RCACHE_MEM_REG_HIDE_ERRORS) != 0) ++driver.hidden;
   if (driver.fails != UCS_OK) return driver.fails;
   if (!driver.elsewhere && (mapped_prot(super->super.start, super->super.end) & super->prot) != super->prot)
     return UCS_ERR_IO_ERROR;
-  enter();
   struct region *region = (struct region *)super;
+  if (driver.below != NULL && driver.below != cache) {
+    void *const address = (void *)super->super.start;
+    const size_t bytes = super->super.end - super->super.start;
+    const ucs_status_t status = ucs_rcache_get(driver.below, address, bytes, super->prot, NULL, &region->below);
+    if (status != UCS_OK) return status;
+  }
+  enter();
   region->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_SEQ_CST);
   region->alive = alive_mark;
   sched_yield(); /* so that another thread comes in, if it can */
@@ -62,9 +67,9 @@ static ucs_status_t mem_reg(void *context, ucs_rcache_t *cache, void *arg, ucs_r
 
 static void mem_dereg(void *context, ucs_rcache_t *cache, ucs_rcache_region_t *super) {
   (void)context;
-  (void)cache;
-  enter();
   struct region *region = (struct region *)super;
+  if (driver.below != NULL && driver.below != cache) ucs_rcache_region_put(driver.below, region->below);
+  enter();
   expect(is_alive(region));
   region->alive = 0;
   __atomic_fetch_add(&driver.deregistered, 1, __ATOMIC_SEQ_CST);

@@ -13,8 +13,9 @@ enum { read_only = PROT_READ, read_write = PROT_READ | PROT_WRITE };
 
 struct region {
   ucs_rcache_region_t super;
-  unsigned id;    /* of the registration: never repeats */
-  unsigned alive; /* `alive_mark` between mem_reg and mem_dereg */
+  unsigned id;                /* of the registration: never repeats */
+  unsigned alive;             /* `alive_mark` between mem_reg and mem_dereg */
+  ucs_rcache_region_t *below; /* of the cache below */
 };
 enum { alive_mark = 0x600d };
 
@@ -22,6 +23,7 @@ struct driver {
   unsigned registered, deregistered; /* calls; atomic */
   unsigned inside, most_inside;      /* calls at one time; atomic */
   unsigned hidden;                   /* calls of mem_reg that are to hide errors */
+  ucs_rcache_t *below;               /* mem_reg gets a region there */
   int elsewhere;                     /* the memory is not this process's */
   ucs_status_t fails;                /* mem_reg returns this, unless it is UCS_OK */
 };
