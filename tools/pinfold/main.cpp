@@ -17,6 +17,7 @@ int run(int argc, char** argv) {
   tool::action chosen;
   tool::add_info(app, chosen);
   tool::add_demo(app, chosen);
+  tool::add_run(app, chosen);
   tool::add_trace(app, chosen);
   tool::add_replay(app, chosen);
   tool::add_monitord(app, chosen);

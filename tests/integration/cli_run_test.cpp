@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// `pinfold run`: what it sets for a program, and what it refuses. The adapters are empty files beside a copy of the
+// tool, laid out as the build and the installation do; tests/adapters has those that work.
+#include "support/processes/tool_run.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+
+namespace pinfold::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+using variables = std::map<std::string, std::string>;
+
+class cli_run : public ::testing::Test {
+ protected:
+  cli_run() {
+    fs::create_directories(root_ / "bin");
+    fs::copy_file(PINFOLD_TOOL, root_ / "bin" / "pinfold");
+    fs::permissions(root_ / "bin" / "pinfold", fs::perms::owner_all);
+    setenv("PINFOLD_TEST_TOOL", (root_ / "bin" / "pinfold").c_str(), 1);
+  }
+  ~cli_run() override {
+    unsetenv("PINFOLD_TEST_TOOL");
+    fs::remove_all(root_);
+  }
+
+  fs::path place(const std::string& file) const {
+    const auto path = root_ / file;
+    fs::create_directories(path.parent_path());
+    std::ofstream(path).flush();
+    return fs::canonical(path);
+  }
+
+  static variables variables_under(const std::string& options, const std::string& settings = "") {
+    std::string clean = "env";
+    for (const char* name : {"LD_PRELOAD", "FI_HOOK", "FI_PROVIDER_PATH", "OMPI_MCA_mca_base_component_path",
+                             "OMPI_MCA_rcache", "PINFOLD_STATISTICS_AT_EXIT"})
+      clean.append(" -u ").append(name);
+    const auto seen = run("run " + options + " -- env", clean + " " + settings);
+    EXPECT_EQ(seen.status, 0) << seen.complaints;
+    variables found;
+    std::istringstream lines(seen.out);
+    for (std::string line; std::getline(lines, line);) {
+      const auto equals = line.find('=');
+      if (equals != std::string::npos) found[line.substr(0, equals)] = line.substr(equals + 1);
+    }
+    return found;
+  }
+
+  const fs::path root_ = fs::canonical(::testing::TempDir()) / ("pinfold_cli_run_" + std::to_string(getpid()));
+};
+
+TEST_F(cli_run, openmpi_finds_and_selects_the_component) {
+  const auto folder = place("adapters/openmpi/mca_rcache_pinfold.so").parent_path().string();
+  const auto seen = variables_under("--for openmpi");
+  EXPECT_EQ(seen.at("OMPI_MCA_rcache"), "pinfold");
+  EXPECT_EQ(seen.at("OMPI_MCA_mca_base_component_path"), folder + ":SYSTEM_DEFAULT:USER_DEFAULT");
+  const auto with = variables_under("--for openmpi", "OMPI_MCA_mca_base_component_path=/mine OMPI_MCA_rcache=grdma");
+  EXPECT_EQ(with.at("OMPI_MCA_mca_base_component_path"), folder + ":/mine");
+  EXPECT_EQ(with.at("OMPI_MCA_rcache"), "pinfold");
+}
+
+TEST_F(cli_run, libfabric_finds_and_selects_the_hook) {
+  const auto folder = place("adapters/libfabric/libpinfold-fi.so").parent_path().string();
+  const auto seen = variables_under("--for libfabric");
+  EXPECT_EQ(seen.at("FI_PROVIDER_PATH"), folder);
+  EXPECT_EQ(seen.at("FI_HOOK"), "pinfold");
+  const auto with = variables_under("--for libfabric", "FI_PROVIDER_PATH=/mine FI_HOOK=perf");
+  EXPECT_EQ(with.at("FI_PROVIDER_PATH"), folder + ":/mine");
+  EXPECT_EQ(with.at("FI_HOOK"), "pinfold;perf");
+}
+
+// The loader says that it cannot load the empty files, and goes on.
+TEST_F(cli_run, ucx_verbs_and_cuda_preload_a_library) {
+  for (const auto& [client, file] :
+       {std::pair("ucx", "libpinfold-ucx.so"), std::pair("verbs", "libpinfold-verbs-preload.so"),
+        std::pair("cuda", "libpinfold-cuda.so")}) {
+    const auto path = place(std::string("adapters/") + client + "/" + file).string();
+    const auto for_it = std::string("--for ") + client;
+    EXPECT_EQ(variables_under(for_it).at("LD_PRELOAD"), path);
+  }
+}
+
+TEST_F(cli_run, earlier_preloads_stay) {
+  const auto path = place("adapters/ucx/libpinfold-ucx.so").string();
+  const auto other = place("other.so").string();
+  EXPECT_EQ(variables_under("--for ucx", "LD_PRELOAD='" + other + "'").at("LD_PRELOAD"), path + ":" + other);
+}
+
+TEST_F(cli_run, limits_and_statistics_are_settings) {
+  place("adapters/libfabric/libpinfold-fi.so");
+  const auto seen = variables_under("--for libfabric --stats --limit bytes=64M,count=12");
+  EXPECT_EQ(seen.at("PINFOLD_MAX_BYTES"), "64M");
+  EXPECT_EQ(seen.at("PINFOLD_MAX_COUNT"), "12");
+  EXPECT_EQ(seen.at("PINFOLD_STATISTICS_AT_EXIT"), "on");
+  const auto without = variables_under("--for libfabric", "PINFOLD_MAX_COUNT=7");
+  EXPECT_EQ(without.at("PINFOLD_MAX_COUNT"), "7") << "the environment's stays";
+  EXPECT_EQ(without.count("PINFOLD_STATISTICS_AT_EXIT"), 0U);
+}
+
+TEST_F(cli_run, the_programs_status_is_passed_on) {
+  place("adapters/libfabric/libpinfold-fi.so");
+  EXPECT_EQ(run("run --for libfabric -- sh -c 'exit 7'").status, 7);
+  EXPECT_EQ(run("run --for libfabric -- sh -c 'kill -TERM $$'; test $? = 143").status, 0);
+  EXPECT_EQ(run("run --for libfabric -- /nonexistent/program").status, 127);
+  EXPECT_EQ(run("run --for libfabric -- /etc/passwd").status, 126);
+}
+
+TEST_F(cli_run, options_of_the_program_are_its_own) {
+  place("adapters/libfabric/libpinfold-fi.so");
+  EXPECT_EQ(run("run --for libfabric --limit count=3 -- echo --stats --for ucx").out, "--stats --for ucx\n");
+}
+
+TEST_F(cli_run, missing_adapter_is_reported) {
+  const auto seen = run("run --for ucx -- echo started");
+  EXPECT_EQ(seen.status, 1);
+  EXPECT_EQ(seen.out, "");
+  EXPECT_NE(seen.complaints.find("the adapter for ucx is not installed"), std::string::npos) << seen.complaints;
+  EXPECT_NE(seen.complaints.find((root_ / "adapters" / "ucx").string()), std::string::npos) << seen.complaints;
+}
+
+TEST_F(cli_run, wrong_usage_is_refused) {
+  place("adapters/libfabric/libpinfold-fi.so");
+  expect_each_refused({
+      {"run -- echo", "--for"},
+      {"run --for nothing -- echo", "nothing"},
+      {"run --for libfabric", "program"},
+      {"run --for libfabric --limit 64M -- echo", "expected bytes=SIZE or count=NUMBER"},
+      {"run --for libfabric --limit bytes=much -- echo", "--limit bytes=much"},
+      {"run --for libfabric --limit count=-1 -- echo", "--limit count=-1"},
+      {"run --for libfabric --limit count= -- echo", "--limit count="},
+  });
+  const auto seen = run("run --for libfabric -- echo started", "PINFOLD_NO_SUCH_THING=1");
+  EXPECT_EQ(seen.status, 2);
+  EXPECT_EQ(seen.out, "");
+  EXPECT_NE(seen.complaints.find("PINFOLD_NO_SUCH_THING"), std::string::npos) << seen.complaints;
+}
+
+}  // namespace
+}  // namespace pinfold::testing

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "run/clients.hpp"
+
+#include "cli/failure.hpp"
+
+#include <algorithm>
+#include <array>
+#include <fmt/format.h>
+#include <string_view>
+#include <system_error>
+
+namespace tool {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct client {
+  std::string_view name;
+  std::string_view file;  // the adapter
+  std::vector<client_variable> (*variables)(const fs::path& adapter);
+};
+
+std::vector<client_variable> preload(const fs::path& adapter) { return {{"LD_PRELOAD", adapter, "", ':'}}; }
+
+std::vector<client_variable> component(const fs::path& adapter) {
+  return {{"OMPI_MCA_mca_base_component_path", adapter.parent_path(), "SYSTEM_DEFAULT:USER_DEFAULT", ':'},
+          {"OMPI_MCA_rcache", "pinfold", "", 0}};
+}
+
+std::vector<client_variable> hook_provider(const fs::path& adapter) {
+  return {{"FI_PROVIDER_PATH", adapter.parent_path(), "", ':'}, {"FI_HOOK", "pinfold", "", ';'}};
+}
+
+constexpr std::array<client, 5> clients{{
+    {"openmpi", "mca_rcache_pinfold.so", component},
+    {"ucx", "libpinfold-ucx.so", preload},
+    {"libfabric", "libpinfold-fi.so", hook_provider},
+    {"verbs", "libpinfold-verbs-preload.so", preload},
+    {"cuda", "libpinfold-cuda.so", preload},
+}};
+
+const client& client_named(std::string_view name) {
+  const auto* const found = std::ranges::find(clients, name, &client::name);
+  if (found == clients.end()) throw usage_failure(fmt::format("no such client: {}", name));
+  return *found;
+}
+
+// Where the adapter may be: in the build's folder, in pinfold's folder of libraries, in the client's, in the system's.
+std::vector<fs::path> places_of(const client& one, const fs::path& tool_folder) {
+  const auto libraries = tool_folder / PINFOLD_LIBRARIES;
+  return {tool_folder / ".." / "adapters" / one.name,
+          libraries / "pinfold",
+          libraries / "pinfold" / one.name,
+          libraries / one.name,
+          libraries / one.name / "lib" / "openmpi3",  // Open MPI's own, in Debian
+          libraries};
+}
+
+}  // namespace
+
+std::vector<std::string> client_names() {
+  std::vector<std::string> names;
+  for (const auto& one : clients) names.emplace_back(one.name);
+  return names;
+}
+
+fs::path adapter_for(const std::string& name, const fs::path& tool_folder) {
+  const auto& one = client_named(name);
+  std::string looked_at;
+  for (const auto& place : places_of(one, tool_folder)) {
+    std::error_code missing;
+    const auto found = fs::canonical(place / one.file, missing);
+    if (!missing) return found;
+    looked_at += fmt::format("\n  {}", place.lexically_normal().string());
+  }
+  throw failure(fmt::format("the adapter for {} is not installed, or not in this build: {} is in none of{}", one.name,
+                            one.file, looked_at));
+}
+
+std::vector<client_variable> variables_for(const std::string& name, const fs::path& adapter) {
+  return client_named(name).variables(adapter);
+}
+
+}  // namespace tool

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// `pinfold run`: runs a program that does not know of pinfold with an adapter for the library that it uses.
+#include "cli/failure.hpp"
+#include "commands.hpp"
+#include "run/clients.hpp"
+
+#include <pinfold/settings.hpp>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fmt/format.h>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+namespace tool {
+namespace {
+
+// The status that shells use.
+constexpr int cannot_run = 126;
+constexpr int not_found = 127;
+
+struct run_command {
+  std::string client;
+  bool statistics = false;
+  std::vector<std::string> limits;
+  std::vector<std::string> program;
+};
+
+// NOLINTBEGIN(concurrency-mt-unsafe): there is one thread
+void set(const std::string& name, const std::string& value) { ::setenv(name.c_str(), value.c_str(), 1); }
+
+void apply(const client_variable& one) {
+  const char* const earlier = std::getenv(one.name.c_str());
+  const std::string rest = earlier != nullptr && *earlier != '\0' ? earlier : one.standard;
+  set(one.name, one.separator == 0 || rest.empty() ? one.value : one.value + one.separator + rest);
+}
+// NOLINTEND(concurrency-mt-unsafe)
+
+// Reads `bytes=64M` or `count=1000`. Returns the setting of the same meaning.
+std::pair<std::string, std::string> setting_of(const std::string& limit) {
+  const auto equals = limit.find('=');
+  const auto kind = limit.substr(0, equals);
+  if (equals == std::string::npos || (kind != "bytes" && kind != "count"))
+    throw usage_failure(fmt::format("--limit {}: expected bytes=SIZE or count=NUMBER", limit));
+  const std::pair setting(kind == "bytes" ? "PINFOLD_MAX_BYTES" : "PINFOLD_MAX_COUNT", limit.substr(equals + 1));
+  const auto text = fmt::format("{}={}", setting.first, setting.second);
+  if (const auto read = pinfold::options_from_text(text, "--limit", {}); !read)
+    throw usage_failure(fmt::format("--limit {}: {}", limit, read.error().cause.message));
+  return setting;
+}
+
+std::filesystem::path tool_folder() {
+  std::error_code unknown;
+  return std::filesystem::read_symlink("/proc/self/exe", unknown).parent_path();
+}
+
+// Returns only if the program cannot be started.
+int become(std::vector<std::string>& program) {
+  std::vector<char*> arguments;
+  for (auto& one : program) arguments.push_back(one.data());
+  arguments.push_back(nullptr);
+  ::execvp(arguments.front(), arguments.data());
+  const int refused = errno;
+  fmt::print(stderr, "pinfold: {}: {}\n", program.front(), strerrordesc_np(refused));
+  return refused == ENOENT ? not_found : cannot_run;
+}
+
+int run(run_command& command) {
+  for (const auto& limit : command.limits) {
+    const auto [name, value] = setting_of(limit);
+    set(name, value);
+  }
+  if (command.statistics) set("PINFOLD_STATISTICS_AT_EXIT", "on");
+  if (const auto read = pinfold::options_from_environment(); !read)
+    throw usage_failure(fmt::format("{}: {}", read.error().where, pinfold::describe(read.error().cause)));
+  const auto adapter = adapter_for(command.client, tool_folder());
+  for (const auto& one : variables_for(command.client, adapter)) apply(one);
+  return become(command.program);
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, action& chosen) {
+  auto command = std::make_shared<run_command>();
+  auto* own = app.add_subcommand("run", "Runs an unmodified program over pinfold, by an adapter for what it uses");
+  own->add_option("--for", command->client, "what the program uses")->required()->check(CLI::IsMember(client_names()));
+  own->add_flag("--stats", command->statistics, "let each process print at its end what its caches did");
+  own->add_option("--limit", command->limits, "budget of each cache: bytes=64M, count=1000, or both with a comma")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  own->add_option("program", command->program, "the program and its arguments, after --")->required();
+  own->footer(
+      "The exit status is that of the program, 127 when the program is not found, 126 when it cannot be run, or 1 "
+      "when\n"
+      "the adapter is not installed. The PINFOLD_ variables of the environment set the other options of the caches.");
+  own->callback([command, &chosen] { chosen = [command] { return run(*command); }; });
+}
+
+}  // namespace tool
