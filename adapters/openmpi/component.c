@@ -11,14 +11,14 @@
 
 /* BTLs ask for a cache by name, and some have the name "grdma" in their source. Open MPI compares the component's name
  * with that of its file only while it loads the file. */
-static void set_name(const char* name) {
-  char* own = mca_rcache_pinfold_component.rcache_version.mca_component_name;
+static void set_name(const char *name) {
+  char *own = mca_rcache_pinfold_component.rcache_version.mca_component_name;
   strncpy(own, name, MCA_BASE_MAX_COMPONENT_NAME_LEN);
   own[MCA_BASE_MAX_COMPONENT_NAME_LEN] = 0;
 }
 
 static int open_component(void) {
-  const char* as = pinfold_openmpi_name_to_take();
+  const char *as = pinfold_openmpi_name_to_take();
   if (*as != 0 && pinfold_openmpi_may_take_name(opal_rcache_base_framework.framework_selection, OWN_NAME, as))
     set_name(as);
   return OPAL_SUCCESS;

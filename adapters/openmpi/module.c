@@ -14,11 +14,11 @@
 struct module {
   mca_rcache_base_module_t super; /* first: Open MPI hands out pointers to it */
   struct pinfold_openmpi_btl btl;
-  pinfold_cache* cache;
+  pinfold_cache *cache;
   bool prints_statistics;
 };
 
-static struct module* of(mca_rcache_base_module_t* super) { return (struct module*)super; }
+static struct module *of(mca_rcache_base_module_t *super) { return (struct module *)super; }
 
 static int opal_code(int of_pinfold) {
   switch (of_pinfold) {
@@ -33,31 +33,35 @@ static int opal_code(int of_pinfold) {
   }
 }
 
-static int hand_out(pinfold_lease lease, mca_rcache_base_registration_t** registration) {
-  const void* detached = pinfold_detach(lease);
+static int hand_out(pinfold_lease lease, mca_rcache_base_registration_t **registration) {
+  const void *detached = pinfold_detach(lease);
   if (detached == NULL) return opal_code(pinfold_last_error()->code);
   *registration = pinfold_openmpi_of_detached(detached);
   return OPAL_SUCCESS;
 }
 
 /* A registration with the flag PERSIST stays for as long as it is in use, as all do. */
-static int register_memory(mca_rcache_base_module_t* super, void* address, size_t bytes, uint32_t flags, int32_t access,
-                           mca_rcache_base_registration_t** registration) {
+static pinfold_lease acquire(pinfold_cache *cache, const void *address, size_t bytes, uint32_t flags, int32_t access) {
+  if (flags == 0) return pinfold_acquire(cache, address, bytes, pinfold_openmpi_access(access));
   pinfold_acquire_options options = {.size = sizeof options, .argument = &flags};
   if (flags & MCA_RCACHE_FLAGS_CACHE_BYPASS) options.flags = PINFOLD_BYPASS;
+  return pinfold_acquire_with(cache, address, bytes, pinfold_openmpi_access(access), &options);
+}
+
+static int register_memory(mca_rcache_base_module_t *super, void *address, size_t bytes, uint32_t flags, int32_t access,
+                           mca_rcache_base_registration_t **registration) {
   *registration = NULL;
-  const pinfold_lease lease =
-      pinfold_acquire_with(of(super)->cache, address, bytes, pinfold_openmpi_access(access), &options);
+  const pinfold_lease lease = acquire(of(super)->cache, address, bytes, flags, access);
   return lease.pin == 0 ? opal_code(pinfold_last_error()->code) : hand_out(lease, registration);
 }
 
-static int deregister_memory(mca_rcache_base_module_t* super, mca_rcache_base_registration_t* registration) {
+static int deregister_memory(mca_rcache_base_module_t *super, mca_rcache_base_registration_t *registration) {
   (void)super;
   return opal_code(pinfold_release_registration(pinfold_openmpi_detached_of(registration)));
 }
 
-static int find(mca_rcache_base_module_t* super, void* address, size_t bytes,
-                mca_rcache_base_registration_t** registration) {
+static int find(mca_rcache_base_module_t *super, void *address, size_t bytes,
+                mca_rcache_base_registration_t **registration) {
   *registration = NULL;
   const pinfold_lease lease = pinfold_find(of(super)->cache, address, bytes, PINFOLD_LOCAL_READ);
   return lease.pin == 0 ? OPAL_SUCCESS : hand_out(lease, registration);
@@ -65,16 +69,16 @@ static int find(mca_rcache_base_module_t* super, void* address, size_t bytes,
 
 /* Open MPI's patcher calls this before memory goes, on any thread, perhaps inside an allocator. After any other result
  * it ends the job. */
-static int invalidate_range(mca_rcache_base_module_t* super, void* address, size_t bytes) {
+static int invalidate_range(mca_rcache_base_module_t *super, void *address, size_t bytes) {
   (void)super;
   pinfold_announce_gone(address, bytes);
   return OPAL_SUCCESS;
 }
 
-static bool evict(mca_rcache_base_module_t* super) { return pinfold_evict(of(super)->cache, 1) > 0; }
+static bool evict(mca_rcache_base_module_t *super) { return pinfold_evict(of(super)->cache, 1) > 0; }
 
-static void finalize(mca_rcache_base_module_t* super) {
-  struct module* own = of(super);
+static void finalize(mca_rcache_base_module_t *super) {
+  struct module *own = of(super);
   if (own->prints_statistics) {
     pinfold_flush(own->cache);
     pinfold_openmpi_print_statistics(own->cache);
@@ -83,14 +87,14 @@ static void finalize(mca_rcache_base_module_t* super) {
 }
 
 /* After pinfold_destroy, or later, when the last thread has left the BTL. */
-static void finished(void* btl) {
-  struct module* own = (struct module*)((char*)btl - offsetof(struct module, btl));
+static void finished(void *btl) {
+  struct module *own = (struct module *)((char *)btl - offsetof(struct module, btl));
   OBJ_DESTRUCT(&own->super.lock);
   free(own);
 }
 
-static struct module* allocate(const mca_rcache_base_resources_t* resources) {
-  struct module* made = calloc(1, sizeof *made);
+static struct module *allocate(const mca_rcache_base_resources_t *resources) {
+  struct module *made = calloc(1, sizeof *made);
   if (made == NULL) return NULL;
   made->super.rcache_component = &mca_rcache_pinfold_component;
   made->super.rcache_register = register_memory;
@@ -106,7 +110,7 @@ static struct module* allocate(const mca_rcache_base_resources_t* resources) {
   return made;
 }
 
-static void read_options(struct module* own, const char* name, pinfold_options* options) {
+static void read_options(struct module *own, const char *name, pinfold_options *options) {
   pinfold_openmpi_read_options(options);
   snprintf(options->name, sizeof options->name, "%s", name == NULL ? "openmpi" : name);
   if (opal_leave_pinned == 0 && !opal_leave_pinned_pipeline) options->flags |= PINFOLD_NO_RETAIN; /* mpi_leave_pinned */
@@ -115,8 +119,8 @@ static void read_options(struct module* own, const char* name, pinfold_options* 
   options->sink = pinfold_openmpi_report;
 }
 
-mca_rcache_base_module_t* pinfold_openmpi_make_module(mca_rcache_base_resources_t* resources) {
-  struct module* made = allocate(resources);
+mca_rcache_base_module_t *pinfold_openmpi_make_module(mca_rcache_base_resources_t *resources) {
+  struct module *made = allocate(resources);
   if (made == NULL) return NULL;
   pinfold_options options;
   read_options(made, resources->cache_name, &options);

@@ -6,6 +6,6 @@
 #include "opal.h"
 
 /* Makes a module over the BTL's functions. Null if the library refuses. */
-mca_rcache_base_module_t* pinfold_openmpi_make_module(mca_rcache_base_resources_t* resources);
+mca_rcache_base_module_t *pinfold_openmpi_make_module(mca_rcache_base_resources_t *resources);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static bool lists(const char* names, const char* name) {
+static bool lists(const char *names, const char *name) {
   const size_t length = strlen(name);
   while (*names != 0) {
     const size_t word = strcspn(names, ",");
@@ -13,7 +13,7 @@ static bool lists(const char* names, const char* name) {
   return false;
 }
 
-bool pinfold_openmpi_may_take_name(const char* selection, const char* own, const char* other) {
+bool pinfold_openmpi_may_take_name(const char *selection, const char *own, const char *other) {
   if (selection == NULL || *selection == 0) return false;
   if (*selection == '^') return lists(selection + 1, other) && !lists(selection + 1, own);
   return lists(selection, own) && !lists(selection, other);

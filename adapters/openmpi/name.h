@@ -7,6 +7,6 @@
 
 /* Returns whether the selection of rcache components, as given to `--mca rcache` (null: none was given), opens the
  * component `own` and keeps a component with the name `other` closed. */
-bool pinfold_openmpi_may_take_name(const char* selection, const char* own, const char* other);
+bool pinfold_openmpi_may_take_name(const char *selection, const char *own, const char *other);
 
 #endif

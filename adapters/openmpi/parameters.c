@@ -5,11 +5,11 @@
 
 /* A parameter that sets an option of the cache. */
 struct parameter {
-  const char* name;
-  const char* setting; /* the variable of the environment with the same meaning, whose values it takes */
-  const char* standard;
-  const char* help;
-  char* value; /* Open MPI's */
+  const char *name;
+  const char *setting; /* the variable of the environment with the same meaning, whose values it takes */
+  const char *standard;
+  const char *help;
+  char *value; /* Open MPI's */
   int number;  /* Open MPI's */
 };
 
@@ -42,14 +42,14 @@ static struct parameter name_to_take = {
     NULL,
     0};
 
-static int declare(const mca_base_component_t* component, struct parameter* one) {
-  one->value = (char*)one->standard; /* Open MPI copies it */
+static int declare(const mca_base_component_t *component, struct parameter *one) {
+  one->value = (char *)one->standard; /* Open MPI copies it */
   one->number = mca_base_component_var_register(component, one->name, one->help, MCA_BASE_VAR_TYPE_STRING, NULL, 0, 0,
                                                 OPAL_INFO_LVL_9, MCA_BASE_VAR_SCOPE_READONLY, &one->value);
   return one->number < 0 ? one->number : OPAL_SUCCESS;
 }
 
-int pinfold_openmpi_register_parameters(const mca_base_component_t* component) {
+int pinfold_openmpi_register_parameters(const mca_base_component_t *component) {
   for (int i = 0; i < parameter_count; ++i) {
     const int code = declare(component, &parameters[i]);
     if (code != OPAL_SUCCESS) return code;
@@ -57,15 +57,15 @@ int pinfold_openmpi_register_parameters(const mca_base_component_t* component) {
   return declare(component, &name_to_take);
 }
 
-const char* pinfold_openmpi_name_to_take(void) { return name_to_take.value == NULL ? "" : name_to_take.value; }
+const char *pinfold_openmpi_name_to_take(void) { return name_to_take.value == NULL ? "" : name_to_take.value; }
 
-static bool is_set(const struct parameter* one) {
+static bool is_set(const struct parameter *one) {
   mca_base_var_source_t source = MCA_BASE_VAR_SOURCE_DEFAULT;
   return one->value != NULL && mca_base_var_get_value(one->number, NULL, &source, NULL) == OPAL_SUCCESS &&
          source != MCA_BASE_VAR_SOURCE_DEFAULT;
 }
 
-static void apply(pinfold_options* options, const struct parameter* one) {
+static void apply(pinfold_options *options, const struct parameter *one) {
   char text[256];
   const int length = snprintf(text, sizeof text, "%s=%s", one->setting, one->value);
   if (length < (int)sizeof text && pinfold_options_from_text(options, text) == PINFOLD_OK) return;
@@ -73,7 +73,7 @@ static void apply(pinfold_options* options, const struct parameter* one) {
               length < (int)sizeof text ? pinfold_last_error()->message : "the value is too long");
 }
 
-void pinfold_openmpi_read_options(pinfold_options* options) {
+void pinfold_openmpi_read_options(pinfold_options *options) {
   pinfold_options_init(options, sizeof *options);
   options->merge = PINFOLD_MERGE_OVERLAPS; /* as grdma, for devices that can have few registrations */
   options->full = PINFOLD_FULL_BYPASS;     /* Open MPI ends the job where a registration fails */

@@ -8,13 +8,13 @@
 #include <pinfold/pinfold.h>
 
 /* Declares the parameters to Open MPI, which reads their values. Returns an OPAL_ code. */
-int pinfold_openmpi_register_parameters(const mca_base_component_t* component);
+int pinfold_openmpi_register_parameters(const mca_base_component_t *component);
 
 /* Returns the name under which BTLs shall find the component; empty: its own. */
-const char* pinfold_openmpi_name_to_take(void);
+const char *pinfold_openmpi_name_to_take(void);
 
 /* Writes the options of a cache: the component's defaults, changed by the environment, changed by the parameters that
  * the user has set. Says which values are wrong, and leaves those out. */
-void pinfold_openmpi_read_options(pinfold_options* options);
+void pinfold_openmpi_read_options(pinfold_options *options);
 
 #endif

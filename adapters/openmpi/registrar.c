@@ -8,15 +8,15 @@
 
 /* In front of Open MPI's registration, whose size is the BTL's. */
 struct header {
-  const void* detached; /* each user of the registration stores the same */
+  const void *detached; /* each user of the registration stores the same */
 } __attribute__((aligned(LINE)));
 
-static struct header* header_of(const mca_rcache_base_registration_t* registration) {
-  return (struct header*)registration - 1;
+static struct header *header_of(const mca_rcache_base_registration_t *registration) {
+  return (struct header *)registration - 1;
 }
 
-static mca_rcache_base_registration_t* made_by_open(const pinfold_registration* made) {
-  return (mca_rcache_base_registration_t*)(uintptr_t)made->words[0]; /* NOLINT(performance-no-int-to-ptr) */
+static mca_rcache_base_registration_t *made_by_open(const pinfold_registration *made) {
+  return (mca_rcache_base_registration_t *)(uintptr_t)made->words[0]; /* NOLINT(performance-no-int-to-ptr) */
 }
 
 uint32_t pinfold_openmpi_access(int32_t of_opal) {
@@ -37,16 +37,16 @@ int32_t pinfold_openmpi_opal_access(uint32_t of_pinfold) {
   return access;
 }
 
-static mca_rcache_base_registration_t* allocate(size_t bytes) {
-  void* memory = NULL;
+static mca_rcache_base_registration_t *allocate(size_t bytes) {
+  void *memory = NULL;
   if (posix_memalign(&memory, LINE, sizeof(struct header) + bytes) != 0) return NULL;
   memset(memory, 0, sizeof(struct header) + bytes);
-  mca_rcache_base_registration_t* made = (mca_rcache_base_registration_t*)((struct header*)memory + 1);
+  mca_rcache_base_registration_t *made = (mca_rcache_base_registration_t *)((struct header *)memory + 1);
   OBJ_CONSTRUCT(made, mca_rcache_base_registration_t);
   return made;
 }
 
-static void destroy(mca_rcache_base_registration_t* registration) {
+static void destroy(mca_rcache_base_registration_t *registration) {
   OBJ_DESTRUCT(registration);
   free(header_of(registration));
 }
@@ -61,16 +61,16 @@ static int code_of(int of_btl) {
   }
 }
 
-int pinfold_openmpi_open(void* self, const pinfold_open_request* what, pinfold_registration* made,
-                         pinfold_error* failure) {
-  const struct pinfold_openmpi_btl* btl = self;
-  mca_rcache_base_registration_t* registration = allocate(btl->calls.sizeof_reg);
+int pinfold_openmpi_open(void *self, const pinfold_open_request *what, pinfold_registration *made,
+                         pinfold_error *failure) {
+  const struct pinfold_openmpi_btl *btl = self;
+  mca_rcache_base_registration_t *registration = allocate(btl->calls.sizeof_reg);
   if (registration == NULL) return PINFOLD_E_OUT_OF_RESOURCES;
   registration->rcache = btl->module;
   registration->base = what->address;
   registration->bound = registration->base + what->bytes - 1;
   registration->ref_count = 1;
-  registration->flags = what->argument == NULL ? 0 : *(const uint32_t*)what->argument;
+  registration->flags = what->argument == NULL ? 0 : *(const uint32_t *)what->argument;
   registration->access_flags = pinfold_openmpi_opal_access(what->access);
   const int code = code_of(btl->calls.register_mem(btl->calls.reg_data, what->address, what->bytes, registration));
   if (code != PINFOLD_OK) {
@@ -82,9 +82,9 @@ int pinfold_openmpi_open(void* self, const pinfold_open_request* what, pinfold_r
   return PINFOLD_OK;
 }
 
-int pinfold_openmpi_close(void* self, const pinfold_registration* made, pinfold_error* failure) {
-  const struct pinfold_openmpi_btl* btl = self;
-  mca_rcache_base_registration_t* registration = made_by_open(made);
+int pinfold_openmpi_close(void *self, const pinfold_registration *made, pinfold_error *failure) {
+  const struct pinfold_openmpi_btl *btl = self;
+  mca_rcache_base_registration_t *registration = made_by_open(made);
   if (btl->calls.deregister_mem(btl->calls.reg_data, registration) != OPAL_SUCCESS) {
     failure->message = "the BTL cannot deregister the memory";
     return PINFOLD_E_DRIVER_ERROR;
@@ -93,12 +93,12 @@ int pinfold_openmpi_close(void* self, const pinfold_registration* made, pinfold_
   return PINFOLD_OK;
 }
 
-mca_rcache_base_registration_t* pinfold_openmpi_of_detached(const void* detached) {
-  mca_rcache_base_registration_t* registration = made_by_open(detached);
+mca_rcache_base_registration_t *pinfold_openmpi_of_detached(const void *detached) {
+  mca_rcache_base_registration_t *registration = made_by_open(detached);
   __atomic_store_n(&header_of(registration)->detached, detached, __ATOMIC_RELAXED);
   return registration;
 }
 
-const void* pinfold_openmpi_detached_of(const mca_rcache_base_registration_t* registration) {
+const void *pinfold_openmpi_detached_of(const mca_rcache_base_registration_t *registration) {
   return __atomic_load_n(&header_of(registration)->detached, __ATOMIC_RELAXED);
 }

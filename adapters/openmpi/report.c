@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 /* Open MPI may leave registrations to the end. */
-static bool is_failure(const pinfold_event* event) {
+static bool is_failure(const pinfold_event *event) {
   return event->level >= PINFOLD_FAILURE && event->kind != PINFOLD_EVENT_LEASES_OUTLIVE_CACHE;
 }
 
-void pinfold_openmpi_report(void* self, const pinfold_event* event) {
+void pinfold_openmpi_report(void *self, const pinfold_event *event) {
   (void)self;
   const int stream = is_failure(event) ? 0 : opal_rcache_base_framework.framework_output;
   opal_output_verbose(is_failure(event) ? 0 : MCA_BASE_VERBOSE_COMPONENT, stream,
@@ -22,7 +22,7 @@ void pinfold_openmpi_report(void* self, const pinfold_event* event) {
                       *event->text == 0 ? "" : ": ", event->text);
 }
 
-void pinfold_openmpi_print_statistics(const pinfold_cache* cache) {
+void pinfold_openmpi_print_statistics(const pinfold_cache *cache) {
   char counters[2048];
   char monitors[256];
   pinfold_describe(cache, counters, sizeof counters);

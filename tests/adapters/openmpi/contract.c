@@ -26,47 +26,47 @@ static struct {
   int refusal; /* what register_mem returns instead of success */
 } device = {.most = 1000};
 
-static int register_mem(void* self, void* base, size_t bytes, mca_rcache_base_registration_t* made) {
-  if (self != &device || made->base != base || made->bound != (unsigned char*)base + bytes - 1) return OPAL_ERROR;
+static int register_mem(void *self, void *base, size_t bytes, mca_rcache_base_registration_t *made) {
+  if (self != &device || made->base != base || made->bound != (unsigned char *)base + bytes - 1) return OPAL_ERROR;
   if (device.refusal != OPAL_SUCCESS) return device.refusal;
   if (device.open == device.most) return OPAL_ERR_OUT_OF_RESOURCE;
   ++device.open;
-  ((struct registration*)made)->key = (uint64_t)++device.opened;
+  ((struct registration *)made)->key = (uint64_t)++device.opened;
   return OPAL_SUCCESS;
 }
 
-static int deregister_mem(void* self, mca_rcache_base_registration_t* gone) {
-  if (self != &device || ((struct registration*)gone)->key == 0) return OPAL_ERROR;
+static int deregister_mem(void *self, mca_rcache_base_registration_t *gone) {
+  if (self != &device || ((struct registration *)gone)->key == 0) return OPAL_ERROR;
   --device.open;
   return OPAL_SUCCESS;
 }
 
 static int failures;
-static void check(int holds, const char* what, int line) {
+static void check(int holds, const char *what, int line) {
   if (holds) return;
   fprintf(stderr, "contract.c:%d: does not hold: %s\n", line, what);
   ++failures;
 }
 #define CHECK(condition) check(condition, #condition, __LINE__)
 
-static mca_rcache_base_module_t* cache;
-static unsigned char* memory;
+static mca_rcache_base_module_t *cache;
+static unsigned char *memory;
 
-static mca_rcache_base_registration_t* get_with(void* at, size_t bytes, uint32_t flags, int32_t access) {
-  mca_rcache_base_registration_t* got = NULL;
+static mca_rcache_base_registration_t *get_with(void *at, size_t bytes, uint32_t flags, int32_t access) {
+  mca_rcache_base_registration_t *got = NULL;
   const int code = cache->rcache_register(cache, at, bytes, flags, access, &got);
   CHECK((code == OPAL_SUCCESS) == (got != NULL));
   return got;
 }
-static mca_rcache_base_registration_t* get(void* at, size_t bytes) {
+static mca_rcache_base_registration_t *get(void *at, size_t bytes) {
   return get_with(at, bytes, 0, MCA_RCACHE_ACCESS_REMOTE_READ);
 }
-static void put(mca_rcache_base_registration_t* held) {
+static void put(mca_rcache_base_registration_t *held) {
   CHECK(held != NULL && cache->rcache_deregister(cache, held) == OPAL_SUCCESS);
 }
 
 static void registration_describes_the_memory(void) {
-  mca_rcache_base_registration_t* held = get_with(memory + 10, 5000, MCA_RCACHE_FLAGS_SO_MEM, MCA_RCACHE_ACCESS_ANY);
+  mca_rcache_base_registration_t *held = get_with(memory + 10, 5000, MCA_RCACHE_FLAGS_SO_MEM, MCA_RCACHE_ACCESS_ANY);
   CHECK(held->rcache == cache);
   CHECK(held->base <= memory + 10 && held->bound >= memory + 5009);
   CHECK((held->access_flags & MCA_RCACHE_ACCESS_ANY) == MCA_RCACHE_ACCESS_ANY);
@@ -76,8 +76,8 @@ static void registration_describes_the_memory(void) {
 
 static void same_memory_is_registered_once(void) {
   const int before = device.opened;
-  mca_rcache_base_registration_t* first = get(memory, area);
-  mca_rcache_base_registration_t* second = get(memory + page, page);
+  mca_rcache_base_registration_t *first = get(memory, area);
+  mca_rcache_base_registration_t *second = get(memory + page, page);
   CHECK(first == second);
   CHECK(device.opened == before + 1);
   put(first);
@@ -87,8 +87,8 @@ static void same_memory_is_registered_once(void) {
 }
 
 static void more_access_is_registered_with_what_there_was(void) {
-  mca_rcache_base_registration_t* reader = get(memory, area);
-  mca_rcache_base_registration_t* writer = get_with(memory, area, 0, MCA_RCACHE_ACCESS_REMOTE_WRITE);
+  mca_rcache_base_registration_t *reader = get(memory, area);
+  mca_rcache_base_registration_t *writer = get_with(memory, area, 0, MCA_RCACHE_ACCESS_REMOTE_WRITE);
   CHECK(writer != reader);
   CHECK((writer->access_flags & MCA_RCACHE_ACCESS_REMOTE_READ) != 0);
   put(reader);
@@ -96,21 +96,21 @@ static void more_access_is_registered_with_what_there_was(void) {
 }
 
 static void overlapping_requests_share_a_registration(void) {
-  mca_rcache_base_registration_t* left = get(memory, 4 * page);
+  mca_rcache_base_registration_t *left = get(memory, 4 * page);
   put(left);
-  mca_rcache_base_registration_t* both = get(memory + 2 * page, 4 * page);
+  mca_rcache_base_registration_t *both = get(memory + 2 * page, 4 * page);
   CHECK(both->base <= memory && both->bound >= memory + 6 * page - 1);
   put(both);
 }
 
 static void remap(int by_munmap) {
-  mca_rcache_base_registration_t* held = get(memory, area);
-  const uint64_t key = ((struct registration*)held)->key;
+  mca_rcache_base_registration_t *held = get(memory, area);
+  const uint64_t key = ((struct registration *)held)->key;
   put(held);
   if (by_munmap) CHECK(munmap(memory, area) == 0);
   CHECK(mmap(memory, area, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == memory);
   held = get(memory, area);
-  CHECK(((struct registration*)held)->key > key);
+  CHECK(((struct registration *)held)->key > key);
   put(held);
 }
 
@@ -120,9 +120,9 @@ static void remapped_memory_is_registered_again(void) {
 }
 
 static void invalidated_while_held(void) {
-  mca_rcache_base_registration_t* held = get(memory, area);
+  mca_rcache_base_registration_t *held = get(memory, area);
   CHECK(cache->rcache_invalidate_range(cache, memory, area) == OPAL_SUCCESS);
-  mca_rcache_base_registration_t* fresh = get(memory, area);
+  mca_rcache_base_registration_t *fresh = get(memory, area);
   CHECK(fresh != held);
   put(held);
   put(fresh);
@@ -130,8 +130,8 @@ static void invalidated_while_held(void) {
 
 static void bypass_is_registered_for_one_user(void) {
   const int open = device.open;
-  mca_rcache_base_registration_t* kept = get(memory, area);
-  mca_rcache_base_registration_t* own = get_with(memory, area, MCA_RCACHE_FLAGS_CACHE_BYPASS, 0);
+  mca_rcache_base_registration_t *kept = get(memory, area);
+  mca_rcache_base_registration_t *own = get_with(memory, area, MCA_RCACHE_FLAGS_CACHE_BYPASS, 0);
   CHECK(own != kept);
   put(kept);
   put(own);
@@ -141,7 +141,7 @@ static void bypass_is_registered_for_one_user(void) {
 static void find_registers_nothing(void) {
   put(get(memory, area));
   const int before = device.opened;
-  mca_rcache_base_registration_t* found = NULL;
+  mca_rcache_base_registration_t *found = NULL;
   CHECK(cache->rcache_find(cache, memory, page, &found) == OPAL_SUCCESS && found != NULL);
   put(found);
   CHECK(cache->rcache_find(cache, &failures, sizeof failures, &found) == OPAL_SUCCESS && found == NULL);
@@ -152,9 +152,9 @@ static void full_device_evicts(void) {
   device.most = 2;
   for (int i = 0; i < 8; ++i) put(get(memory + 2 * i * page, page));
   CHECK(device.open == 2);
-  mca_rcache_base_registration_t* one = get(memory + 20 * page, page);
-  mca_rcache_base_registration_t* two = get(memory + 22 * page, page);
-  mca_rcache_base_registration_t* three = NULL;
+  mca_rcache_base_registration_t *one = get(memory + 20 * page, page);
+  mca_rcache_base_registration_t *two = get(memory + 22 * page, page);
+  mca_rcache_base_registration_t *three = NULL;
   CHECK(cache->rcache_register(cache, memory + 24 * page, page, 0, 0, &three) == OPAL_ERR_OUT_OF_RESOURCE);
   CHECK(three == NULL);
   CHECK(!cache->rcache_evict(cache));
@@ -164,8 +164,8 @@ static void full_device_evicts(void) {
 }
 
 static void errors_are_passed_on(void) {
-  mca_rcache_base_registration_t* none = NULL;
-  void* elsewhere = memory + 40 * page;
+  mca_rcache_base_registration_t *none = NULL;
+  void *elsewhere = memory + 40 * page;
   device.refusal = OPAL_ERR_PERM;
   CHECK(cache->rcache_register(cache, elsewhere, page, 0, 0, &none) == OPAL_ERR_PERM);
   device.refusal = OPAL_ERROR;

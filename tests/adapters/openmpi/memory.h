@@ -11,15 +11,15 @@
 struct buffer {
   bool of_malloc;
   size_t bytes;
-  unsigned char* data; /* null before the first renew */
+  unsigned char *data; /* null before the first renew */
 };
 
-static inline void fail_at(const char* what) {
+static inline void fail_at(const char *what) {
   perror(what);
   exit(1);
 }
 
-static inline void unmap(struct buffer* one) {
+static inline void unmap(struct buffer *one) {
   if (one->data == NULL) return;
   if (one->of_malloc)
     free(one->data);
@@ -28,7 +28,7 @@ static inline void unmap(struct buffer* one) {
 }
 
 /* Gives the buffer other pages; those of mmap stay at their address, by turns with munmap and without. */
-static inline void renew(struct buffer* one, unsigned turn) {
+static inline void renew(struct buffer *one, unsigned turn) {
   if (one->of_malloc || turn % 2 == 0) unmap(one);
   if (one->of_malloc) {
     one->data = malloc(one->bytes);

@@ -16,7 +16,7 @@ static unsigned message; /* the same on both ranks */
 static long wrong;
 
 /* A child that writes the buffer, so that the pages are copied under the parent's registrations. */
-static void fork_and_write(struct buffer* one) {
+static void fork_and_write(struct buffer *one) {
   const pid_t child = fork();
   if (child < 0) fail_at("fork");
   if (child == 0) {
@@ -32,7 +32,7 @@ static void fork_and_write(struct buffer* one) {
 }
 
 /* Rank 0 sends, rank 1 answers from the same buffer, twice. */
-static void two_sided(struct buffer* one) {
+static void two_sided(struct buffer *one) {
   for (int turn = 0; turn < 4; ++turn) {
     ++message;
     if (rank == turn % 2) {
@@ -45,18 +45,18 @@ static void two_sided(struct buffer* one) {
   }
 }
 
-static void put(struct buffer* one, MPI_Aint where, MPI_Win window) {
+static void put(struct buffer *one, MPI_Aint where, MPI_Win window) {
   fill(one->data, one->bytes, message);
   MPI_Put(one->data, (int)one->bytes, MPI_BYTE, 1, where, (int)one->bytes, MPI_BYTE, window);
 }
 
-static void get(struct buffer* one, MPI_Aint where, MPI_Win window) {
+static void get(struct buffer *one, MPI_Aint where, MPI_Win window) {
   memset(one->data, 0, one->bytes);
   MPI_Get(one->data, (int)one->bytes, MPI_BYTE, 1, where, (int)one->bytes, MPI_BYTE, window);
 }
 
 /* Rank 0 puts into the exposed memory of rank 1, and gets it back into the same buffer; twice. */
-static void one_sided(struct buffer* one, MPI_Aint where, const unsigned char* exposed, MPI_Win window) {
+static void one_sided(struct buffer *one, MPI_Aint where, const unsigned char *exposed, MPI_Win window) {
   for (int turn = 0; turn < 2; ++turn) {
     ++message;
     MPI_Win_fence(0, window);
@@ -70,7 +70,7 @@ static void one_sided(struct buffer* one, MPI_Aint where, const unsigned char* e
 }
 
 /* As one_sided, where rank 1 exposes its buffer for the round only. */
-static void dynamic(struct buffer* one, MPI_Win window) {
+static void dynamic(struct buffer *one, MPI_Win window) {
   MPI_Aint where = 0;
   if (rank == 1) {
     MPI_Win_attach(window, one->data, (MPI_Aint)one->bytes);
@@ -82,7 +82,7 @@ static void dynamic(struct buffer* one, MPI_Win window) {
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
-static MPI_Win make_window(const char* how, size_t bytes, unsigned char** exposed) {
+static MPI_Win make_window(const char *how, size_t bytes, unsigned char **exposed) {
   MPI_Win window = MPI_WIN_NULL;
   if (strcmp(how, "dynamic") == 0) MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &window);
   if (strcmp(how, "one-sided") != 0) return window;
@@ -93,14 +93,14 @@ static MPI_Win make_window(const char* how, size_t bytes, unsigned char** expose
   return window;
 }
 
-int main(int argc, char** argv) {
+int main(int argc, char **argv) {
   MPI_Init(&argc, &argv);
   if (argc < 5) return 2;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  const char* how = argv[1];
+  const char *how = argv[1];
   const unsigned rounds = (unsigned)atoi(argv[3]);
   struct buffer one = {.of_malloc = strcmp(argv[2], "malloc") == 0, .bytes = (size_t)atol(argv[4])};
-  unsigned char* exposed = NULL;
+  unsigned char *exposed = NULL;
   MPI_Win window = make_window(how, one.bytes, &exposed);
   for (unsigned round = 0; round < rounds; ++round) {
     renew(&one, round);

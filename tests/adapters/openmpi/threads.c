@@ -25,13 +25,13 @@ struct worker {
 static int rank;
 static time_t end;
 
-static void send(struct worker* self, struct buffer* one, bool last) {
+static void send(struct worker *self, struct buffer *one, bool last) {
   fill(one->data, one->bytes, self->messages);
   one->data[0] = last;
   MPI_Send(one->data, (int)one->bytes, MPI_BYTE, 1 - rank, 0, self->peers);
 }
 
-static bool receive(struct worker* self, struct buffer* one) {
+static bool receive(struct worker *self, struct buffer *one) {
   MPI_Recv(one->data, (int)one->bytes, MPI_BYTE, 1 - rank, 0, self->peers, MPI_STATUS_IGNORE);
   const bool last = one->data[0] != 0;
   one->data[0] = byte_at(self->messages, 0);
@@ -40,10 +40,10 @@ static bool receive(struct worker* self, struct buffer* one) {
 }
 
 /* Rank 0 decides which round is the last. Each buffer serves three rounds, then three more with other pages. */
-static void* work(void* of_thread) {
-  struct worker* self = of_thread;
+static void *work(void *of_thread) {
+  struct worker *self = of_thread;
   for (bool last = false; !last;) {
-    struct buffer* one = &self->owned[self->messages / 6 % buffers];
+    struct buffer *one = &self->owned[self->messages / 6 % buffers];
     if (self->messages % 3 == 0) renew(one, self->messages / 3);
     if (rank == 0) {
       last = time(NULL) >= end;
@@ -58,14 +58,14 @@ static void* work(void* of_thread) {
   return NULL;
 }
 
-static void prepare(struct worker* self, unsigned number) {
+static void prepare(struct worker *self, unsigned number) {
   self->number = number;
   MPI_Comm_dup(MPI_COMM_WORLD, &self->peers);
   for (unsigned i = 0; i < buffers; ++i)
     self->owned[i] = (struct buffer){.of_malloc = i % 2 == 1, .bytes = (16 + 24 * (size_t)i) * page};
 }
 
-int main(int argc, char** argv) {
+int main(int argc, char **argv) {
   int provided = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   if (argc < 3 || provided != MPI_THREAD_MULTIPLE) return 2;
