@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What Open MPI's BTLs rely on, asked of the component through Open MPI's own functions, with a BTL of the test's.
  * The component must be selected and found by the environment. */
-#include "opal_config.h"
-
-#include "opal/constants.h"
-#include "opal/mca/base/base.h"
-#include "opal/mca/rcache/base/base.h"
-#include "opal/runtime/opal.h"
+#include "rcache.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -194,16 +189,10 @@ static void empty_cache(void) {
   CHECK(device.open == 0);
 }
 
-static int start(void) {
-  if (opal_init(NULL, NULL) != OPAL_SUCCESS) return 0;
-  if (mca_base_framework_open(&opal_rcache_base_framework, MCA_BASE_OPEN_DEFAULT) != OPAL_SUCCESS) return 0;
-  mca_rcache_base_resources_t calls = {"test", &device, sizeof(struct registration), register_mem, deregister_mem};
-  cache = mca_rcache_base_module_create("grdma", NULL, &calls); /* the name that BTLs have in their source */
-  return cache != NULL;
-}
-
 int main(void) {
-  if (!start()) {
+  mca_rcache_base_resources_t calls = {"test", &device, sizeof(struct registration), register_mem, deregister_mem};
+  cache = make_rcache(&calls);
+  if (cache == NULL) {
     fprintf(stderr, "there is no cache\n");
     return 1;
   }
