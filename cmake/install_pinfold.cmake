@@ -6,7 +6,7 @@ include(CMakePackageConfigHelpers)
 # built.
 set(installed pinfold pinfold_static)
 foreach(target pinfold_tool pinfold_rma pinfold_rma_mpi pinfold_verbs pinfold_verbs_facts pinfold_libfabric
-               pinfold_libfabric_facts pinfold_ucp pinfold_ucx)
+               pinfold_libfabric_facts pinfold_ucp pinfold_openmpi pinfold_ucx pinfold_fi pinfold_verbs_preload)
   if(TARGET ${target})
     list(APPEND installed ${target})
   endif()

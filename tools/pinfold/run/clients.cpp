@@ -16,7 +16,8 @@ namespace fs = std::filesystem;
 
 struct client {
   std::string_view name;
-  std::string_view file;  // the adapter
+  std::string_view file;                    // the adapter
+  std::array<std::string_view, 2> folders;  // where it is installed, below that of libraries
   std::vector<client_variable> (*variables)(const fs::path& adapter);
 };
 
@@ -31,12 +32,13 @@ std::vector<client_variable> hook_provider(const fs::path& adapter) {
   return {{"FI_PROVIDER_PATH", adapter.parent_path(), "", ':'}, {"FI_HOOK", "pinfold", "", ';'}};
 }
 
+// Open MPI's own folder is that of Debian's package.
 constexpr std::array<client, 5> clients{{
-    {"openmpi", "mca_rcache_pinfold.so", component},
-    {"ucx", "libpinfold-ucx.so", preload},
-    {"libfabric", "libpinfold-fi.so", hook_provider},
-    {"verbs", "libpinfold-verbs-preload.so", preload},
-    {"cuda", "libpinfold-cuda.so", preload},
+    {"openmpi", "mca_rcache_pinfold.so", {"pinfold/openmpi", "openmpi/lib/openmpi3"}, component},
+    {"ucx", "libpinfold-ucx.so", {"pinfold", "."}, preload},
+    {"libfabric", "libpinfold-fi.so", {"libfabric", "pinfold"}, hook_provider},
+    {"verbs", "libpinfold-verbs-preload.so", {".", "pinfold"}, preload},
+    {"cuda", "libpinfold-cuda.so", {"pinfold", "."}, preload},
 }};
 
 const client& client_named(std::string_view name) {
@@ -45,15 +47,11 @@ const client& client_named(std::string_view name) {
   return *found;
 }
 
-// Where the adapter may be: in the build's folder, in pinfold's folder of libraries, in the client's, in the system's.
+// Where the adapter may be: in the build, or installed.
 std::vector<fs::path> places_of(const client& one, const fs::path& tool_folder) {
-  const auto libraries = tool_folder / PINFOLD_LIBRARIES;
-  return {tool_folder / ".." / "adapters" / one.name,
-          libraries / "pinfold",
-          libraries / "pinfold" / one.name,
-          libraries / one.name,
-          libraries / one.name / "lib" / "openmpi3",  // Open MPI's own, in Debian
-          libraries};
+  std::vector<fs::path> places{tool_folder / ".." / "adapters" / one.name};
+  for (const auto folder : one.folders) places.push_back(tool_folder / PINFOLD_LIBRARIES / folder);
+  return places;
 }
 
 }  // namespace
