@@ -20,12 +20,12 @@ class cli_run : public ::testing::Test {
  protected:
   cli_run() {
     fs::create_directories(root_ / "bin");
-    fs::copy_file(PINFOLD_TOOL, root_ / "bin" / "pinfold");
+    fs::copy_file(original_, root_ / "bin" / "pinfold");
     fs::permissions(root_ / "bin" / "pinfold", fs::perms::owner_all);
     setenv("PINFOLD_TEST_TOOL", (root_ / "bin" / "pinfold").c_str(), 1);
   }
   ~cli_run() override {
-    unsetenv("PINFOLD_TEST_TOOL");
+    setenv("PINFOLD_TEST_TOOL", original_.c_str(), 1);
     fs::remove_all(root_);
   }
 
@@ -52,6 +52,7 @@ class cli_run : public ::testing::Test {
     return found;
   }
 
+  const std::string original_ = tool();
   const fs::path root_ = fs::canonical(::testing::TempDir()) / ("pinfold_cli_run_" + std::to_string(getpid()));
 };
 
