@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* remap_rma <provider> <rounds>: writes a buffer to another by RMA, over an endpoint connected with itself, and
- * compares every byte. Registers both buffers for each transfer, in turn by each of the three calls, and maps other
- * pages behind them every third round. Exits with 77 where the provider is missing, with 1 after a wrong byte. */
+/* remap_rma <provider> <rounds> [<address> [<way>]]: writes a buffer to another by RMA, over an endpoint connected with
+ * itself, and compares every byte. Registers both buffers for each transfer, in turn by each of the three calls, and
+ * puts other pages behind them every third round: by mmap, madvise, mremap, or syscall. Exits with 77 where the
+ * provider is missing, with 1 after a wrong byte. */
 #define _GNU_SOURCE
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
@@ -13,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 enum { bytes = 1 << 20, all_access = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE };
 
@@ -23,16 +26,19 @@ static void must(int answer, const char *what) {
   exit(EXIT_FAILURE);
 }
 
-static struct fi_info *offer_of(const char *provider) {
+static struct fi_info *offer_of(const char *provider, const char *address) {
   struct fi_info *hints = fi_allocinfo();
   struct fi_info *found = NULL;
   hints->ep_attr->type = FI_EP_RDM;
   hints->caps = FI_MSG | FI_RMA;
-  hints->domain_attr->mr_mode = FI_MR_BASIC; /* software providers choose keys only with this */
+  hints->mode = FI_CONTEXT | FI_CONTEXT2;
+  hints->domain_attr->mr_mode = FI_MR_BASIC; /* providers in software choose keys only with this */
+  if (strncmp(provider, "verbs", 5) == 0)
+    hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
   hints->domain_attr->threading = FI_THREAD_SAFE;
   hints->tx_attr->op_flags = FI_DELIVERY_COMPLETE;
   hints->fabric_attr->prov_name = strdup(provider);
-  const int refused = fi_getinfo(FI_VERSION(1, 15), "127.0.0.1", NULL, FI_SOURCE, hints, &found);
+  const int refused = fi_getinfo(FI_VERSION(1, 15), address, NULL, FI_SOURCE, hints, &found);
   fi_freeinfo(hints);
   if (refused != 0) {
     printf("libfabric has no provider %s here\n", provider);
@@ -51,12 +57,12 @@ struct connection {
   fi_addr_t self;
 };
 
-static void open_connection(struct connection *to, const char *provider) {
+static void open_connection(struct connection *to, const char *provider, const char *address) {
   struct fi_av_attr table = {.type = FI_AV_UNSPEC};
   struct fi_cq_attr queue = {.format = FI_CQ_FORMAT_CONTEXT};
   char name[256];
   size_t length = sizeof name;
-  to->info = offer_of(provider);
+  to->info = offer_of(provider, address);
   must(fi_fabric(to->info->fabric_attr, &to->fabric, NULL), "fi_fabric");
   must(fi_domain(to->fabric, to->info, &to->domain, NULL), "fi_domain");
   must(fi_av_open(to->domain, &table, &to->addresses, NULL), "fi_av_open");
@@ -95,10 +101,11 @@ static struct fid_mr *registered(struct connection *at, void *memory, unsigned w
 
 static void transfer(struct connection *over, char *source, struct fid_mr *from, char *target, struct fid_mr *to) {
   struct fi_cq_entry done;
+  struct fi_context2 context;
   ssize_t answer;
   do
-    answer =
-        fi_write(over->endpoint, source, bytes, fi_mr_desc(from), over->self, (uintptr_t)target, fi_mr_key(to), NULL);
+    answer = fi_write(over->endpoint, source, bytes, fi_mr_desc(from), over->self, (uintptr_t)target, fi_mr_key(to),
+                      &context);
   while (answer == -FI_EAGAIN && fi_cq_read(over->completions, &done, 0) <= 0);
   must((int)answer, "fi_write");
   do
@@ -113,6 +120,27 @@ static void *mapped(void *at) {
   if (memory == MAP_FAILED)
     must(-FI_ENOMEM, "mmap");
   return memory;
+}
+
+static void move_away(void *at) {
+  void *elsewhere = mapped(NULL);
+  if (mremap(at, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, elsewhere) != elsewhere)
+    must(-FI_ENOMEM, "mremap");
+  mapped(at);
+  munmap(elsewhere, bytes);
+}
+
+static void put_other_pages_behind(void *at, const char *way) {
+  if (strcmp(way, "mmap") == 0)
+    mapped(at);
+  else if (strcmp(way, "madvise") == 0)
+    madvise(at, bytes, MADV_DONTNEED);
+  else if (strcmp(way, "mremap") == 0)
+    move_away(at);
+  else if (strcmp(way, "syscall") == 0)
+    syscall(SYS_madvise, at, (size_t)bytes, MADV_DONTNEED);
+  else
+    exit(2);
 }
 
 static size_t differing(const char *one, const char *other) {
@@ -145,10 +173,10 @@ static void register_pieces(struct connection *at, char *memory) {
 }
 
 int main(int count, char **words) {
-  if (count != 3)
+  if (count < 3)
     return 2;
   struct connection to_self = {0};
-  open_connection(&to_self, words[1]);
+  open_connection(&to_self, words[1], count > 3 ? words[3] : "127.0.0.1");
   char *source = mapped(NULL);
   char *target = mapped(NULL);
   const unsigned rounds = (unsigned)atoi(words[2]);
@@ -156,7 +184,7 @@ int main(int count, char **words) {
   for (unsigned round = 0; round < rounds; ++round) {
     wrong += one_round(&to_self, source, target, round);
     if (round % 3 == 2)
-      mapped(round % 2 == 0 ? source : target);
+      put_other_pages_behind(round % 2 == 0 ? source : target, count > 4 ? words[4] : "mmap");
   }
   register_pieces(&to_self, source);
   close_connection(&to_self);
