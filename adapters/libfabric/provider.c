@@ -32,11 +32,8 @@ static int is_monitor_only(void) {
 static int open_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context) {
   (void)context;
   *fabric = attr->fabric;
-  if (is_monitor_only()) {
-    import_monitor();
-    return 0;
-  }
-  return hook_fabric(attr->fabric);
+  import_monitor(); /* libfabric's cache below this one must not be stale either */
+  return is_monitor_only() ? 0 : hook_fabric(attr->fabric);
 }
 
 PINFOLD_API struct fi_provider *fi_prov_ini(void);
