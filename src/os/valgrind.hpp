@@ -3,19 +3,16 @@
 /// Whether valgrind runs the program.
 #pragma once
 
-#include <cstddef>
+#include <cstdlib>
 #include <cstring>
-#include <link.h>
 
 namespace pinfold::os {
 
-/// Returns whether valgrind runs this program. It runs one thread at a time, also while that thread waits in munmap(2)
-/// for another one.
+/// Returns whether valgrind runs this program. It runs one thread at a time, also while that thread waits in munmap(2) for
+/// another one. Takes no lock: a child of fork(2) may ask, in which the dynamic linker's lock stays taken.
 [[nodiscard]] inline bool under_valgrind() noexcept {
-  const auto is_its = [](::dl_phdr_info* one, std::size_t, void*) {
-    return one->dlpi_name != nullptr && std::strstr(one->dlpi_name, "/vgpreload_") != nullptr ? 1 : 0;
-  };
-  return ::dl_iterate_phdr(is_its, nullptr) != 0;
+  const char* const preloaded = std::getenv("LD_PRELOAD");
+  return preloaded != nullptr && std::strstr(preloaded, "/vgpreload_") != nullptr;
 }
 
 }  // namespace pinfold::os
