@@ -25,7 +25,7 @@ int main(void) {
     if (pinfold_release(lease) != PINFOLD_OK)
       return fail("pinfold_release");
   }
-  free(buffer); /* the cache learns of it */
+  free(buffer); /* needs no call to the cache */
 
   char text[1024];
   pinfold_describe(cache, text, sizeof text);

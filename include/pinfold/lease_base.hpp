@@ -39,7 +39,8 @@ class lease_base {
     return pin_ == 0 || detail::record_of(pin_)->is(detail::record::revoked);
   }
 
-  /// Returns whether the memory was replaced or invalidated after the acquire. The registration is still open.
+  /// Returns whether the cache has noticed that the memory was replaced or invalidated after the acquire. It looks in
+  /// every request, and in `progress()`. The registration is still open.
   [[nodiscard]] bool stale() const noexcept { return pin_ != 0 && detail::record_of(pin_)->is(detail::record::stale); }
 
   /// Releases the lease. If this closes the registration, returns the driver's result (R47); after a failed close the

@@ -308,7 +308,7 @@ PINFOLD_API int pinfold_create_cuda_ipc(int device, const pinfold_options *optio
 /**
  * Destroys a cache and closes its registrations. Waits for leases at most `drain_timeout_ms`; leases that are still out
  * then read as closed, and their release does nothing. Releases may go on meanwhile, other calls may not. The sink is
- * told of closes that fail. The library remembers the last 256 destroyed caches: calls on one of them return
+ * told of closes that fail, and of leases that are still out, which is no failure. The library remembers the last 256 destroyed caches: calls on one of them return
  * PINFOLD_E_CLOSED. Errors, besides: PINFOLD_E_IN_USE_CONFLICT (a stream of chunks has not ended; nothing happened),
  * PINFOLD_E_TIMED_OUT (the cache is destroyed, but a thread is still in the driver: `finished` tells when it has left;
  * what a built-in registrar uses, such as a ring, must not be freed before).
@@ -338,7 +338,8 @@ typedef struct pinfold_acquire_options {
   void *argument; /**< passed to the registrar's open, if this call opens */
 } pinfold_acquire_options;
 
-/** Returns a lease on local memory, registered with at least `access`; an empty lease on failure. A hit takes no lock.
+/** Returns a lease on local memory, registered with at least `access` (PINFOLD_LOCAL_READ and the following, of
+ *  pinfold_options); an empty lease on failure. A hit takes no lock.
  *  The caller keeps the memory mapped until the release. */
 PINFOLD_API pinfold_lease pinfold_acquire(pinfold_cache *cache, const void *address, size_t bytes, uint32_t access);
 /** As pinfold_acquire, with options; null: none. */
@@ -365,7 +366,8 @@ PINFOLD_API size_t pinfold_handle_bytes(const pinfold_cache *cache);
  *  that was released before: PINFOLD_E_INVALID_ARGUMENT where the library notices it, which it can only for hits, and
  *  only until the place of their pin is used again; otherwise the registration loses another lease's pin. */
 PINFOLD_API int pinfold_release(pinfold_lease lease);
-/** Returns 1 if the memory was replaced or invalidated after the acquire; the registration is still open. */
+/** Returns 1 once the cache has noticed that the memory was replaced or invalidated after the acquire: it looks in every
+ *  request, and in pinfold_progress, so call that first. The registration is still open. */
 PINFOLD_API int pinfold_is_stale(pinfold_lease lease);
 /** Returns 1 if the lease is empty, or its cache was destroyed and has closed the registration. */
 PINFOLD_API int pinfold_is_closed(pinfold_lease lease);

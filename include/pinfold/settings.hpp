@@ -22,7 +22,7 @@ namespace pinfold {
 /// An error in a setting, and its place.
 struct settings_error {
   error cause;        ///< what is wrong
-  std::string where;  ///< the variable or the `file:line`, and the refused text
+  std::string where;  ///< the variable or file and line, and the refused text
 };
 
 /// Returns `base`, changed by the assignments in `text`. Each line is `PINFOLD_NAME=value`, a comment after `#`, or

@@ -85,7 +85,7 @@ struct recorded_trace {
 /// An error in a trace, and its place.
 struct trace_error {
   error cause;        ///< what is wrong
-  std::string where;  ///< the file, or `file:line` if one line is wrong
+  std::string where;  ///< the file, and the line if one is wrong
 };
 
 /// Reads a trace file. A line of any other form than above is an error.
