@@ -131,7 +131,8 @@ class engine {
   void tell_request(const request& what, const grant& granted, std::chrono::nanoseconds opened_for) noexcept
       PINFOLD_EXCLUDES(mutex_);
   [[nodiscard]] result<grant> acquire_slowly(const request& what, const range& extent) noexcept
-      PINFOLD_REQUIRES(mutex_);  // unlocks
+      PINFOLD_REQUIRES(mutex_);                                           // unlocks
+  [[nodiscard]] bool close_some_due() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] tl::unexpected<error> refused(const error& why) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] result<grant> join(entry& opening, const request& what, const deadlines& until) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks

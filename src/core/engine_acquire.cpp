@@ -185,11 +185,7 @@ result<grant> engine::acquire_slowly(const request& what, const range& extent) n
       if (joined->held == 0) continue;
       return joined;
     }
-    if (!tidied) queue_idle();
-    if (!std::exchange(tidied, true) && !queued_.empty()) {
-      static_cast<void>(close_queued(closes_per_miss));  // on failure the entry is quarantined, and the sink told
-      continue;
-    }
+    if (!std::exchange(tidied, true) && close_some_due()) continue;
     if (seen.other_token != nullptr) {
       was_replaced = true;
       replace(*seen.other_token);
@@ -204,14 +200,18 @@ result<grant> engine::acquire_slowly(const request& what, const range& extent) n
     const auto reason = was_replaced ? miss_reason::invalidated : reason_of_miss(what, extent, seen);
     const extent_to_open to = merging ? merged_extent(what, extent, seen) : plain_extent(what, extent, seen);
     auto granted = open(what, to, seen, until);
-    if (!granted && to.merged) {
-      merging = false;
-      continue;
-    }
-    if (!granted) return refused(granted.error());
-    count_miss(reason);
-    return granted;
+    if (granted) return count_miss(reason), granted;
+    if (!to.merged) return refused(granted.error());
+    merging = false;
   }
+}
+
+// A miss does a few of the closes that are due. Returns whether there were any.
+bool engine::close_some_due() noexcept {
+  queue_idle();
+  if (queued_.empty()) return false;
+  static_cast<void>(close_queued(closes_per_miss));  // on failure the entry is quarantined, and the sink told
+  return true;
 }
 
 tl::unexpected<error> engine::refused(const error& why) noexcept {

@@ -11,7 +11,7 @@ namespace pinfold::os {
 /// Returns whether valgrind runs this program. It runs one thread at a time, also while that thread waits in munmap(2)
 /// for another one. Takes no lock: a child of fork(2) may ask, in which the dynamic linker's lock stays taken.
 [[nodiscard]] inline bool under_valgrind() noexcept {
-  const char* const preloaded = std::getenv("LD_PRELOAD");
+  const char* const preloaded = ::secure_getenv("LD_PRELOAD");
   return preloaded != nullptr && std::strstr(preloaded, "/vgpreload_") != nullptr;
 }
 
