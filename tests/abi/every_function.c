@@ -107,7 +107,8 @@ static void batches_and_chunks(pinfold_cache *cache, device *of, char *memory) {
   EXPECT(count == 4 && pinfold_last_error()->code == PINFOLD_E_CLOSED && pinfold_end_chunks(chunks) == PINFOLD_OK);
 }
 
-static void leases_of(pinfold_cache *cache, device *of, char *memory) {
+/* Returns a lease that is still out. */
+static pinfold_lease leases_of(pinfold_cache *cache, device *of, char *memory) {
   uint64_t base, bytes;
   const void *detached;
   pinfold_lease one, other;
@@ -129,8 +130,10 @@ static void leases_of(pinfold_cache *cache, device *of, char *memory) {
   how.argument = memory;
   one = pinfold_acquire_with(cache, memory, page, PINFOLD_LOCAL_READ, &how);
   EXPECT(one.pin != 0 && of->argument == memory && pinfold_release(one) == PINFOLD_OK);
-  EXPECT(pinfold_flush(cache) == PINFOLD_OK && pinfold_find(cache, memory, 1, PINFOLD_LOCAL_READ).pin != 0);
-  EXPECT(pinfold_quiesce(cache) == PINFOLD_E_IN_USE_CONFLICT); /* the lease that was just found is out */
+  EXPECT(pinfold_flush(cache) == PINFOLD_OK);
+  one = pinfold_find(cache, memory, 1, PINFOLD_LOCAL_READ);
+  EXPECT(one.pin != 0 && pinfold_quiesce(cache) == PINFOLD_E_IN_USE_CONFLICT);
+  return one;
 }
 
 static void failures_of(pinfold_cache *cache, char *memory) {
@@ -153,6 +156,7 @@ static void local_cache(void) {
   pinfold_registrar registrar = {0};
   pinfold_statistics now = {0};
   pinfold_cache *cache = NULL;
+  pinfold_lease last;
   memory += page - (uintptr_t)memory % page;
   registrar.size = sizeof registrar;
   registrar.name = "device";
@@ -162,7 +166,7 @@ static void local_cache(void) {
   registrar.finished = finished;
   EXPECT(pinfold_create(&registrar, &of, &options, &cache) == PINFOLD_OK);
   EXPECT(pinfold_monitors(cache, line, sizeof line) == strlen(line) && strcmp(line, "manual") == 0);
-  leases_of(cache, &of, memory);
+  last = leases_of(cache, &of, memory);
   failures_of(cache, memory);
   EXPECT(pinfold_unpersist(cache, memory, page) == PINFOLD_OK);
   batches_and_chunks(cache, &of, memory + 8 * page);
@@ -174,6 +178,7 @@ static void local_cache(void) {
   EXPECT(pinfold_evict(cache, 1) == 1);
   EXPECT(pinfold_destroy(cache) == PINFOLD_OK); /* although a lease is out */
   EXPECT(pinfold_flush(cache) == PINFOLD_E_CLOSED);
+  EXPECT(pinfold_is_closed(last) == 1 && pinfold_release(last) == PINFOLD_OK);
   EXPECT(of.finished == 1 && of.opens == of.closes && of.events > 0);
   free(buffer);
 }
