@@ -19,6 +19,11 @@ std::int32_t this_thread() noexcept {
 // How often an open is repeated because its memory was invalidated meanwhile, before the entry is handed out hidden.
 constexpr int most_late_opens = 3;
 
+// What was added to a merged request may be going at this moment, because events can come before the memory goes. So
+// the driver is not asked again for all of it. Not for callers, whose request is opened alone.
+constexpr error merged_memory_goes{errc::in_use_conflict, native_kind::none, 0,
+                                   "memory that the request was merged with is going away"};
+
 }  // namespace
 
 // Takes room in the budget: the fast path of `reserve`, which looks at nothing else.
@@ -57,6 +62,7 @@ result<grant> engine::finish(entry& fresh, const request& what, result<opened>& 
         publish(fresh, hot, *made);
         return grant_on(hot, what);
       }
+      if (fresh.merged) return tl::unexpected(abandon(fresh, merged_memory_goes));
       ++late;
     } else {
       counters_.add(counter::failed_opens);
