@@ -18,7 +18,7 @@ struct domain_cache {
 };
 
 static struct domain *domains;
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of the lists; not held while the driver works */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of the lists; not held while the driver registers memory, or deregisters it */
 
 static void lock(void) {
   pthread_mutex_lock(&mutex);

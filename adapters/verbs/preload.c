@@ -142,7 +142,12 @@ static int replace(struct facade *facade, struct ibv_pd *pd, void *address, size
     outcome = register_own(&changed, pd, address, bytes, access);
   if (outcome != is_shared)
     return IBV_REREG_MR_ERR_INPUT; /* the old region is valid */
-  release(facade);
+  const int refused = release(facade);
+  if (refused != 0) {
+    release(&changed);
+    errno = refused;
+    return IBV_REREG_MR_ERR_INPUT;
+  }
   changed.mr.context = facade->mr.context;
   *facade = changed;
   return 0;

@@ -52,6 +52,8 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address,
 }
 
 int ibv_dereg_mr(struct ibv_mr *mr) {
+  if (fake_verbs.close_refusal != 0)
+    return fake_verbs.close_refusal;
   __atomic_fetch_sub(&fake_verbs.open, 1, __ATOMIC_SEQ_CST);
   __atomic_fetch_sub(&mr->pd->handle, 1, __ATOMIC_SEQ_CST);
   free(mr);

@@ -16,6 +16,7 @@ struct fake_verbs {
   uint32_t rereg_calls;
   unsigned last_access; /* of the last registration */
   int refusal;          /* errno that every registration fails with */
+  int close_refusal;    /* errno that every deregistration fails with */
   unsigned no_access;   /* registrations with any of these flags fail with EFAULT */
   int fork_status;      /* what ibv_is_fork_initialized returns */
   int pds_closed;

@@ -242,6 +242,21 @@ TEST_F(verbs_preload, reregistering_that_fails_leaves_the_region) {
   ::munmap(other, bytes);
 }
 
+TEST_F(verbs_preload, reregistering_leaves_a_region_that_the_driver_keeps) {
+  ibv_mr* const mr = registered(memory);
+  EXPECT_EQ(::ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, every_access | IBV_ACCESS_MW_BIND), 0);
+  const auto own_key = mr->lkey;
+  const auto open = fake_verbs.open;
+  fake_verbs.close_refusal = EBUSY;
+  EXPECT_EQ(::ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, every_access), IBV_REREG_MR_ERR_INPUT);
+  EXPECT_EQ(errno, EBUSY);
+  fake_verbs.close_refusal = 0;
+  EXPECT_EQ(mr->lkey, own_key);
+  EXPECT_EQ(fake_verbs.open, open);
+  EXPECT_EQ(::ibv_dereg_mr(mr), 0);
+  EXPECT_EQ(fake_verbs.open, open - 1) << "the region was not lost";
+}
+
 TEST_F(verbs_preload, the_drivers_own_regions_reregister_in_the_driver) {
   ibv_mr* const mr = registered(memory, every_access | IBV_ACCESS_MW_BIND);
   EXPECT_EQ(::ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, 0), 0);
