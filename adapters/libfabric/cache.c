@@ -37,17 +37,20 @@ static int open_region(void *self, const pinfold_open_request *what, pinfold_reg
   return PINFOLD_OK;
 }
 
-/* After any failure but these the provider may have freed the region, so it is not touched again. */
+/* After any other failure the provider may have freed the region, so it is not touched again. */
 static int stays_open(int refused) {
   return refused == -FI_EBUSY || refused == -FI_EAGAIN;
 }
 
 static int close_region(void *self, const pinfold_registration *made, pinfold_error *failure) {
-  (void)self;
+  const struct hooked_domain *hooked = self;
   struct fid_mr *region = (struct fid_mr *)(uintptr_t)made->words[0];
   const int refused = fi_close(&region->fid);
-  if (!stays_open(refused))
+  if (!stays_open(refused)) {
+    if (refused != 0)
+      report("libfabric", "%s: a region may be lost: fi_close: %s", hooked->options.name, fi_strerror(-refused));
     return PINFOLD_OK;
+  }
   failure->native_kind = PINFOLD_NATIVE_LIBFABRIC;
   failure->native = -refused;
   failure->message = "the provider cannot close the region yet";

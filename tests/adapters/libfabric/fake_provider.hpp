@@ -25,6 +25,7 @@ struct fake_domain {
   std::atomic<std::uint64_t> open{0};
   std::atomic<std::uint64_t> last_access{0};
   std::atomic<int> refusal{0};              ///< answer to every registration
+  std::atomic<int> close_failure{0};        ///< answer to the close of every region, which is closed all the same
   std::atomic<std::uint64_t> no_access{0};  ///< refuses registrations with any of these bits
   bool closed = false;
 
@@ -56,7 +57,7 @@ inline fake_fabric& fabric(fid* of) { return *reinterpret_cast<fake_fabric*>(of)
 inline int close_region(fid* of) {
   const std::unique_ptr<fake_region> region(reinterpret_cast<fake_region*>(of));
   region->domain->open -= 1;
-  return 0;
+  return region->domain->close_failure;
 }
 inline int bind(fid*, fid*, std::uint64_t) { return 0; }
 inline int control(fid*, int, void*) { return -FI_ENOSYS; }

@@ -275,6 +275,19 @@ TEST_F(libfabric_hook, a_domain_with_open_regions_is_busy) {
   EXPECT_EQ(::fi_close(&region->fid), 0);
 }
 
+TEST_F(libfabric_hook, a_close_that_fails_is_reported_and_not_repeated) {
+  open_domain();
+  EXPECT_EQ(opens_of_two(whole()), 1U);
+  provider.close_failure = -FI_EIO;
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(::fi_close(&domain->fid), 0);
+  const auto said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("fi_close: "), std::string::npos) << said;
+  EXPECT_EQ(provider.open, 0U);
+  EXPECT_EQ(::fi_close(&fabric.base.fid), 0);
+  domain = nullptr;
+}
+
 TEST_F(libfabric_hook, a_domain_that_the_provider_does_not_close_works_on) {
   open_domain();
   EXPECT_EQ(opens_of_two(whole()), 1U);
