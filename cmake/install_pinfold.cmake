@@ -4,9 +4,10 @@ include(CMakePackageConfigHelpers)
 
 # One target for everything that has files to install. Installing fails before it writes anything if a part is not
 # built.
-set(installed pinfold pinfold_static)
+get_property(adapters GLOBAL PROPERTY PINFOLD_ADAPTERS)
+set(installed pinfold pinfold_static ${adapters})
 foreach(target pinfold_tool pinfold_rma pinfold_rma_mpi pinfold_verbs pinfold_verbs_facts pinfold_libfabric
-               pinfold_libfabric_facts pinfold_ucp pinfold_openmpi pinfold_ucx pinfold_fi pinfold_verbs_preload)
+               pinfold_libfabric_facts pinfold_ucp)
   if(TARGET ${target})
     list(APPEND installed ${target})
   endif()
@@ -44,6 +45,10 @@ foreach(program pinfold_rma pinfold_rma_mpi)
   if(TARGET ${program})
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/pinfold)
   endif()
+endforeach()
+foreach(adapter IN LISTS adapters)
+  get_target_property(folder ${adapter} PINFOLD_FOLDER)
+  install(TARGETS ${adapter} LIBRARY DESTINATION ${folder})
 endforeach()
 # Export sets of their own, so that each can be a package of its own: find_package(pinfold COMPONENTS verbs).
 set(components verbs libfabric ucp)
