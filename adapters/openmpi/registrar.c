@@ -95,7 +95,9 @@ int pinfold_openmpi_close(void *self, const pinfold_registration *made, pinfold_
 
 mca_rcache_base_registration_t *pinfold_openmpi_of_detached(const void *detached) {
   mca_rcache_base_registration_t *registration = made_by_open(detached);
-  __atomic_store_n(&header_of(registration)->detached, detached, __ATOMIC_RELAXED);
+  const void **const known = &header_of(registration)->detached;
+  if (__atomic_load_n(known, __ATOMIC_RELAXED) == NULL) /* threads that hit do not write */
+    __atomic_store_n(known, detached, __ATOMIC_RELAXED);
   return registration;
 }
 

@@ -56,7 +56,9 @@ ucs_status_t get_region(ucs_rcache_t *cache, void *address, size_t length, int p
   if (request.opened) close_what_is_due(cache); /* regions that the new one replaces, as UCX does */
   const pinfold_registration *made = pinfold_detach(lease);
   *region = (ucs_rcache_region_t *)(uintptr_t)made->words[0];
-  __atomic_store_n(&state_of(*region)->registration, made, __ATOMIC_RELAXED);
+  struct region_state *state = state_of(*region);
+  if (__atomic_load_n(&state->registration, __ATOMIC_RELAXED) == NULL) /* threads that hit do not write */
+    __atomic_store_n(&state->registration, made, __ATOMIC_RELAXED);
   return UCS_OK;
 }
 

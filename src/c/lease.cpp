@@ -102,6 +102,40 @@ pinfold_lease as_lease(const result<detail::grant>& got) noexcept {
   return as_lease(acquire(*cache, *what));
 }
 
+// Whether the request may hit without the checks that a miss needs.
+[[gnu::always_inline]] inline bool may_hit(const pinfold_cache* cache, std::uintptr_t begin, std::size_t bytes,
+                                           std::uint32_t access) noexcept {
+  return cache != nullptr && cache->hits_at_once.load(std::memory_order_relaxed) && begin < begin + bytes &&
+         is_access(access);
+}
+
+// A hit of the thread's hint.
+[[gnu::always_inline]] inline pinfold_lease hinted(const pinfold_cache* cache, const void* address, std::size_t bytes,
+                                                   std::uint32_t access) noexcept {
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  if (!may_hit(cache, begin, bytes, access)) [[unlikely]]
+    return {};
+  const auto need = static_cast<access_flags>(access);
+  const auto held = detail::hinted_hit(*cache->hits.load(std::memory_order_acquire), begin, begin + bytes, need);
+  return {held, const_cast<void*>(address)};
+}
+
+[[gnu::noinline]] pinfold_lease acquire_without_hint(pinfold_cache* cache, const void* address, std::size_t bytes,
+                                                     std::uint32_t access,
+                                                     const pinfold_acquire_options* options) noexcept {
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  if (may_hit(cache, begin, bytes, access)) {
+    const auto hit = detail::look_up(cache->on(), begin, begin + bytes, static_cast<access_flags>(access));
+    if (hit.held != 0) return {hit.held, hit.data};
+  }
+  return acquire_slowly(cache, address, bytes, access, options);
+}
+
+// Whether the options say no more than what the driver is to get.
+bool only_argument(const pinfold_acquire_options* options) noexcept {
+  return options == nullptr || (options->size == sizeof *options && options->flags == 0);
+}
+
 // A handle at an aligned address: the library's importers read its members, and an application's may, too.
 class aligned_handle {
  public:
@@ -147,20 +181,18 @@ extern "C" {
 
 pinfold_lease pinfold_acquire(pinfold_cache* cache, const void* address, size_t bytes, uint32_t access) {
   using namespace pinfold;
-  const auto begin = reinterpret_cast<std::uintptr_t>(address);
-  if (cache != nullptr && cache->hits_at_once.load(std::memory_order_relaxed) && begin < begin + bytes &&
-      c::is_access(access)) [[likely]] {
-    const auto need = static_cast<access_flags>(access);
-    if (const auto held = detail::hinted_hit(*cache->hits.load(std::memory_order_acquire), begin, begin + bytes, need);
-        held != 0) [[likely]]
-      return {held, const_cast<void*>(address)};
-  }
-  return c::acquire_slowly(cache, address, bytes, access, nullptr);
+  if (const auto hit = c::hinted(cache, address, bytes, access); hit.pin != 0) [[likely]]
+    return hit;
+  return c::acquire_without_hint(cache, address, bytes, access, nullptr);
 }
 
 pinfold_lease pinfold_acquire_with(pinfold_cache* cache, const void* address, size_t bytes, uint32_t access,
                                    const pinfold_acquire_options* options) {
-  return pinfold::c::acquire_slowly(cache, address, bytes, access, options);
+  using namespace pinfold;
+  if (!c::only_argument(options)) return c::acquire_slowly(cache, address, bytes, access, options);
+  if (const auto hit = c::hinted(cache, address, bytes, access); hit.pin != 0) [[likely]]
+    return hit;
+  return c::acquire_without_hint(cache, address, bytes, access, options);
 }
 
 pinfold_lease pinfold_find(pinfold_cache* cache, const void* address, size_t bytes, uint32_t access) {
@@ -251,8 +283,13 @@ const void* pinfold_registration_of(pinfold_lease lease) {
 
 const void* pinfold_detach(pinfold_lease lease) {
   using namespace pinfold;
+  const auto* one = c::record_of(lease);
   const void* registration = pinfold_registration_of(lease);
-  if (registration == nullptr || (lease.pin & detail::in_entry) != 0) return registration;
+  if (registration == nullptr || (lease.pin & detail::in_cell) == 0) return registration;
+  auto& cell = *reinterpret_cast<detail::pin_cell*>(lease.pin - detail::in_cell);
+  auto* mine = detail::ledger::if_there();
+  if (mine != nullptr && mine->move_to_slot(cell, one)) [[likely]]
+    return registration;
   static_cast<void>(detail::pin_again(lease.pin));
   static_cast<void>(c::give_back(lease.pin));  // never the last pin, so it closes nothing
   return registration;
@@ -262,7 +299,7 @@ int pinfold_release_registration(const void* registration) {
   using namespace pinfold;
   const detail::record* one = c::record_around(registration);
   if (one == nullptr) return c::refuse(errc::invalid_argument, "this is no registration of a cache");
-  return c::as_code(c::give_back(reinterpret_cast<detail::pin>(one) | detail::in_entry));
+  return c::as_code(c::give_back(reinterpret_cast<detail::pin>(one)));
 }
 
 }  // extern "C"

@@ -78,6 +78,14 @@ bool ledger::change(const record* one, std::uint64_t by, std::uint64_t limit) no
   return true;
 }
 
+// In this order: a thread that sums reads the cell before the slot, and must not miss the pin.
+bool ledger::move_to_slot(pin_cell& cell, const record* one) noexcept {
+  if (&cell != &cell_of(one) || !add(one)) return false;
+  store_before_barrier(cell, 0);
+  return true;
+}
+
+// The cell first, for `move_to_slot`.
 std::int64_t ledger::pins_on(const record* one) const noexcept {
   const auto number = number_of(one);
   const auto cell = record_of(cells_[number % cell_count].load(std::memory_order_acquire));

@@ -2,7 +2,7 @@
  *
  * Hits without the mutex, and the close of entries that may be hit; docs/protocol.md states the model's scope.
  * `scripts/model-check` runs every variant. Without a definition, pins are in cells; EVENTS, SLOTS, DESTROY choose
- * other right variants. Every other name that is tested here with `ifdef` breaks one rule, and an assertion must fail.
+ * other right variants. With DETACH a thread moves its pin from its cell to its slot, where any thread gives it back. Every other name that is tested here with `ifdef` breaks one rule, and an assertion must fail.
  *
  * Spin interleaves whole steps, so it is sequentially consistent. A processor's reordering is explicit here: variables
  * that threads share without the mutex are in `memory`, a thread's stores go through its buffer, and the process
@@ -23,7 +23,8 @@
 #define SEEN 11
 #define COUNT(t) (12 + (t)) /* TWO_WORD_SLOT: the count of a slot */
 #define AWAITED 15 /* WAIT: a thread waits for releases */
-byte memory[16];
+#define SLOT(t) (16 + (t)) /* DETACH: the record and the count with its bias */
+byte memory[19];
 
 byte where[9];
 byte value[9]; /* thread t has places ROOM * t and up */
@@ -109,6 +110,12 @@ inline count_pins(r) {
     d_step { x = 0; i++ }
 #elif defined(SLOTS)
     d_step { total = total + (LOAD(CELL(i)) / 16 == r -> LOAD(CELL(i)) % 16 - 8 : 0); i++ }
+#elif defined(SLOT_COUNTED_FIRST)
+    total = total + (LOAD(SLOT(i)) / 16 == r -> LOAD(SLOT(i)) % 16 - 8 : 0);
+    d_step { total = total + (LOAD(CELL(i)) == r + 1 -> 1 : 0); i++ }
+#elif defined(DETACH)
+    total = total + (LOAD(CELL(i)) == r + 1 -> 1 : 0);
+    d_step { total = total + (LOAD(SLOT(i)) / 16 == r -> LOAD(SLOT(i)) % 16 - 8 : 0); i++ }
 #else
     d_step { total = total + (LOAD(CELL(i)) == r + 1 -> 1 : 0); i++ }
 #endif
@@ -207,6 +214,32 @@ inline change(r, by, ghost) {
 #define MAY_PIN (LOAD(CELL(me)) == 0)
 #endif
 
+#ifdef DETACH
+inline change_slot(r, by, ghost) {
+  x = LOAD(SLOT(me));
+  if
+  :: x / 16 == r -> d_step { STORE(SLOT(me), x + by); leases[r] = leases[r] - ghost }
+  :: x / 16 != r && x % 16 == 8 -> d_step { STORE(SLOT(me), 16 * r + 8 + by); leases[r] = leases[r] - ghost }
+  :: x / 16 != r && x % 16 != 8 -> d_step { FENCED -> own[r] = own[r] + by; leases[r] = leases[r] - ghost }
+  fi;
+  x = 0
+}
+
+/* The cell is the thread's own. For a moment the pin is in both places, and the sum too high; the release of the pin,
+   which looks again, comes later. If the slot is in use for another record, the pin stays where it is, and moves to the
+   entry under the mutex; that is not in the model. */
+inline detach(r) {
+#ifdef CELL_EMPTIED_FIRST
+  store(CELL(me), 0);
+  change_slot(r, 1, 0)
+#else
+  change_slot(r, 1, 0);
+  store(CELL(me), 0)
+#endif
+}
+#define MAY_DETACH(r) (LOAD(SLOT(me)) / 16 == r || LOAD(SLOT(me)) % 16 == 8)
+#endif
+
 inline release(from, which) { UNPIN(from, which, 1); look_again(which) }
 #ifdef SILENT_UNPIN
 inline give_up(r) { UNPIN(me, r, 0) }
@@ -274,6 +307,13 @@ inline hit(wanted, r) {
 #if defined(DESTROY) || defined(WAIT) /* here thread 1 need not take over a lease */
 #elif defined(SLOTS)
       :: memory[TOKEN] == 0 -> store(TOKEN, r + 1)
+#elif defined(DETACH)
+      :: MAY_DETACH(r) ->
+        detach(r);
+        if
+        :: change_slot(r, (-1), 1); look_again(r)
+        :: memory[TOKEN] == 0 -> store(TOKEN, r + 1)
+        fi
 #else
       :: memory[TOKEN] == 0 -> store(TOKEN, me + 1)
 #endif
@@ -288,8 +328,11 @@ inline hit(wanted, r) {
 /* Releases a lease that another thread acquired. */
 inline take_over() {
   d_step { FENCED && memory[TOKEN] != 0 -> c = memory[TOKEN] - 1; memory[TOKEN] = 0 }
-#ifdef SLOTS
+#if defined(SLOTS)
   release(me, c);
+#elif defined(DETACH)
+  change_slot(c, (-1), 1);
+  look_again(c);
 #else
   r = memory[CELL(c)] - 1;
   release(c, r);
@@ -610,6 +653,8 @@ init {
     memory[COUNT(0)] = 8; memory[COUNT(1)] = 8; memory[COUNT(2)] = 8;
 #elif defined(SLOTS)
     memory[CELL(0)] = 8; memory[CELL(1)] = 8; memory[CELL(2)] = 8;
+#elif defined(DETACH)
+    memory[SLOT(0)] = 8; memory[SLOT(1)] = 8; memory[SLOT(2)] = 8;
 #endif
   }
   atomic { run thread(0, HITS); run thread(1, OTHERS); run thread(2, CLOSES) }

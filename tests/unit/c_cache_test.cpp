@@ -154,6 +154,21 @@ TEST(c_cache, shared_lease_keeps_the_registration_alone) {
   EXPECT_EQ(f.device.device->open_count(), 0U);
 }
 
+TEST(c_cache, thread_detaches_its_own_lease_without_the_engines_mutex) {
+  c_fixture f;
+  EXPECT_EQ(pinfold_release(f.acquire(0x1000, 0x2000)), PINFOLD_OK);
+  const auto hit = f.acquire(0x1000, 0x2000);
+  auto* control = index::record_page::of(pinfold_registration_of(hit)).owner.load();
+  const void* registration = nullptr;
+  {
+    const os::scoped_lock guard(control->guard);
+    registration = pinfold_detach(hit);  // would wait for ever
+  }
+  EXPECT_EQ(f.counters().leases_now, 1U);
+  EXPECT_EQ(pinfold_release_registration(registration), PINFOLD_OK);
+  EXPECT_EQ(f.counters().leases_now, 0U);
+}
+
 // A thread that sums an entry's pins under the mutex must not miss a pin that moves from one place to another
 // meanwhile.
 TEST(c_cache, pin_moves_to_the_entry_only_under_the_engines_mutex) {

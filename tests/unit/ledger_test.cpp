@@ -61,6 +61,37 @@ TEST(ledger, a_slot_in_use_is_not_taken) {
   EXPECT_TRUE(mine->subtract(same_place));
 }
 
+TEST(ledger, pin_moves_from_the_threads_own_cell_to_its_slot) {
+  const auto some = std::make_unique<lone_record>();
+  auto* mine = ledger::of_this_thread();
+  auto& cell = mine->cell_of(&some->one);
+  cell.store(reinterpret_cast<std::uintptr_t>(&some->one));
+  std::thread([&] {
+    EXPECT_FALSE(ledger::of_this_thread()->move_to_slot(cell, &some->one)) << "another thread's cell";
+  }).join();
+  EXPECT_NE(cell.load(), 0U);
+  ASSERT_TRUE(mine->move_to_slot(cell, &some->one));
+  EXPECT_EQ(cell.load(), 0U);
+  EXPECT_EQ(ledger::sum(&some->one), 1);
+  EXPECT_TRUE(mine->subtract(&some->one));
+}
+
+TEST(ledger, pin_stays_in_its_cell_if_the_slot_is_in_use) {
+  constexpr std::size_t slots = 1024;
+  auto many = std::make_unique<std::array<std::array<std::byte, 32>, slots + 1>>();
+  auto* first = new (&many->front()) record;
+  auto* same_place = new (&many->back()) record;
+  auto* mine = ledger::of_this_thread();
+  auto& cell = mine->cell_of(same_place);
+  cell.store(reinterpret_cast<std::uintptr_t>(same_place));
+  ASSERT_TRUE(mine->add(first));
+  EXPECT_FALSE(mine->move_to_slot(cell, same_place));
+  EXPECT_EQ(cell.load(), reinterpret_cast<std::uintptr_t>(same_place));
+  EXPECT_EQ(ledger::sum(same_place), 1);
+  ASSERT_TRUE(mine->subtract(first));
+  cell.store(0);
+}
+
 TEST(ledger, counts_do_not_overflow) {
   const auto some = std::make_unique<lone_record>();
   auto* mine = ledger::of_this_thread();

@@ -66,6 +66,11 @@ class PINFOLD_EXPORT ledger {
   [[nodiscard]] bool add(const record* one) noexcept { return change(one, 1, count_mask); }
   [[nodiscard]] bool subtract(const record* one) noexcept { return change(one, std::uint64_t(-1), 0); }
 
+  /// Moves this thread's pin from its cell to the record's slot, from where any thread can give it back without knowing
+  /// the cell. Returns false, and changes nothing, if the cell is another thread's, or the slot in use for another
+  /// record.
+  [[nodiscard]] bool move_to_slot(pin_cell& cell, const record* one) noexcept;
+
   /// Returns a record that this thread hit recently under this key. Never null, but the record may have been reused
   /// since.
   [[nodiscard]] record* hint(std::uintptr_t key) const noexcept {
@@ -101,7 +106,7 @@ class PINFOLD_EXPORT ledger {
   [[nodiscard]] static std::uint64_t hits(std::size_t cache) noexcept;
   [[nodiscard]] static std::uint64_t finds(std::size_t cache) noexcept;  ///< likewise for `find`
 
-  /// Calls `each(const record*, count)` for every cell and slot that has pins.
+  /// Calls `each(const record*, count)` for every cell and slot that has pins, for the cells of a ledger first.
   template <class F>
   static void for_each(F&& each) {
     for (const ledger* one = all.load(std::memory_order_acquire); one != nullptr; one = one->next_) {
