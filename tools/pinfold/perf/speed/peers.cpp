@@ -20,15 +20,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A peer, and the Debian package that its build needs.
+// A peer, the Debian package that its build needs, and the client of `pinfold run` whose adapter takes its place.
 struct peer {
   const char* name;
   const char* program;
   const char* package;
+  const char* client;
 };
 constexpr std::array<peer, 2> peers{{
-    {"UCX", "pinfold-peer-ucx", "libucx-dev"},
-    {"Open MPI", "pinfold-peer-openmpi", "libopenmpi-dev"},
+    {"UCX", "pinfold-peer-ucx", "libucx-dev", "ucx"},
+    {"Open MPI", "pinfold-peer-openmpi", "libopenmpi-dev", "openmpi"},
 }};
 
 std::vector<fs::path> places(const std::string& directory) {
@@ -46,14 +47,28 @@ std::optional<std::string> found(const peer& wanted, const std::string& director
   return std::nullopt;
 }
 
-json rows_of(const std::string& path, const bench::parameters& how, std::chrono::seconds limit) {
-  const auto seen = run_program(path, {bench::as_json(how).dump()}, limit);
+json rows_of(std::string path, std::vector<std::string> arguments, std::chrono::seconds limit) {
+  const auto seen = run_program(std::move(path), std::move(arguments), limit);
   if (seen.status != 0) throw failure(ending_of(seen.status));
   auto rows = json::parse(seen.output, nullptr, false);
   if (!rows.is_array()) throw failure("printed malformed output");
   for (const auto& row : rows) {
     if (!row.is_object() || !row.contains("subject")) throw failure("printed malformed output");
   }
+  return rows;
+}
+
+// The same program, calling the same functions, with pinfold behind them. The regions are addresses without memory,
+// which no monitor but `manual` can watch.
+json rows_over_pinfold(const peer& one, const std::string& path, const bench::parameters& how,
+                       std::chrono::seconds limit) {
+  std::error_code unknown;
+  const auto self = fs::read_symlink("/proc/self/exe", unknown).string();
+  auto rows = rows_of("/usr/bin/env",
+                      {"PINFOLD_MONITOR=manual", "OMPI_MCA_rcache_pinfold_monitor=manual", self, "run", "--for",
+                       one.client, "--", path, bench::as_json(how).dump()},
+                      limit);
+  for (auto& row : rows) row["subject"] = row.at("subject").get<std::string>() + "/pinfold";
   return rows;
 }
 
@@ -68,6 +83,9 @@ void peer_comparison::add_to(CLI::App& command) {
   auto* wanted = command.add_flag("--peers", wanted_, "compare with the caches of UCX and Open MPI, if built");
   command.add_option("--peers-dir", directory_, "directory of their programs [that of this program]")
       ->check(CLI::ExistingDirectory)
+      ->needs(wanted);
+  command
+      .add_flag("--adapters", adapters_, "run the peers' programs also with pinfold's adapters in place of the caches")
       ->needs(wanted);
   command.add_number("--peer-limit", limit_s_, "seconds after which such a program is killed", 1, 86'400)
       ->needs(wanted);
@@ -84,7 +102,9 @@ peer_results peer_comparison::measure(const bench::parameters& how) const {
       continue;
     }
     try {
-      bench::append(results.rows, rows_of(*path, how, std::chrono::seconds(limit_s_)));
+      const std::chrono::seconds limit(limit_s_);
+      bench::append(results.rows, rows_of(*path, {bench::as_json(how).dump()}, limit));
+      if (adapters_) bench::append(results.rows, rows_over_pinfold(one, *path, how, limit));
     } catch (const std::exception& problem) {
       results.failures.push_back(fmt::format("{}: {} {}", one.name, *path, problem.what()));
     }

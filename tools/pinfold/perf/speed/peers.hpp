@@ -28,7 +28,8 @@ class peer_comparison {
  public:
   explicit peer_comparison(unsigned limit_s) noexcept : limit_s_(limit_s) {}
 
-  /// Adds `--peers`, `--peers-dir` and `--peer-limit`. This object must live until the command line is parsed.
+  /// Adds `--peers`, `--peers-dir`, `--adapters` and `--peer-limit`. This object must live until the command line is
+  /// parsed.
   void add_to(CLI::App& command);
 
   /// Runs each program that exists, one after the other, if the user asked for it. Looks for them in the user's
@@ -38,6 +39,7 @@ class peer_comparison {
 
  private:
   bool wanted_ = false;
+  bool adapters_ = false;
   std::string directory_;
   unsigned limit_s_;
 };
