@@ -11,9 +11,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <barrier>
 #include <chrono>
 #include <ostream>
+#include <sched.h>
 #include <string>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -118,32 +118,39 @@ class merged_discards : public ::testing::TestWithParam<shape> {
   static void spin(std::uint64_t times) {
     for (std::uint64_t i = 0; i < 8 * times; ++i) std::atomic_signal_fence(std::memory_order_seq_cst);
   }
-
-  void run(cache_type& cache) {
-    std::barrier together(2);
-    std::atomic<bool> ended{false};
-    std::jthread beside([&] {
-      for (;;) {
-        together.arrive_and_wait();
-        if (ended.load()) return;
-        spin(rounds_ % 61);
-        const auto held = cache.acquire(reinterpret_cast<void*>(first), page, access_flags::local_write);
-        if (!held) ++refused_;
-        together.arrive_and_wait();
-      }
-    });
-    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(stress_time()) / 4;
-    for (; std::chrono::steady_clock::now() < end; ++rounds_) {
-      register_both(cache);
-      together.arrive_and_wait();
-      spin(rounds_ % 53);
-      discard_and_use(cache);
-      together.arrive_and_wait();
-    }
-    ended = true;
-    together.arrive_and_wait();
+  static void wait_until(const std::atomic<std::uint64_t>& is, std::uint64_t wanted) {
+    for (int tries = 0; is.load() != wanted; ++tries)
+      if (tries > 1000) ::sched_yield();
   }
 
+  void request_first_page(cache_type& cache) {
+    for (std::uint64_t round = 1;; ++round) {
+      wait_until(begun_, round);
+      if (ended_) return;
+      answered_ = round;
+      spin(round % 61);
+      if (!cache.acquire(reinterpret_cast<void*>(first), page, access_flags::local_write)) ++refused_;
+      done_ = round;
+    }
+  }
+
+  void run(cache_type& cache) {
+    std::jthread beside([&] { request_first_page(cache); });
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(stress_time()) / 4;
+    while (std::chrono::steady_clock::now() < end) {
+      register_both(cache);
+      begun_ = ++rounds_;
+      wait_until(answered_, rounds_);  // it runs now
+      spin(rounds_ % 53);
+      discard_and_use(cache);
+      wait_until(done_, rounds_);
+    }
+    ended_ = true;
+    ++begun_;
+  }
+
+  std::atomic<std::uint64_t> begun_{0}, answered_{0}, done_{0};  // rounds
+  std::atomic<bool> ended_{false};
   std::uint64_t written_ = 0, rounds_ = 0, stale_ = 0;
   std::atomic<std::uint64_t> refused_{0};
 };
