@@ -142,5 +142,35 @@ TEST_F(cli_run, wrong_usage_is_refused) {
   EXPECT_NE(seen.complaints.find("PINFOLD_NO_SUCH_THING"), std::string::npos) << seen.complaints;
 }
 
+json clients_of(const std::string& settings) {
+  const auto seen = json::parse(run("info --json", settings).out);
+  json by_name;
+  for (const auto& row : seen.at("clients")) by_name[row.at("name").get<std::string>()] = row;
+  return by_name;
+}
+
+TEST_F(cli_run, info_tells_which_adapters_work_here_and_why_not) {
+  const auto damaged = place("adapters/libfabric/libpinfold-fi.so");
+  const auto rows = clients_of("");
+  EXPECT_EQ(rows.at("libfabric").at("adapter"), damaged.string());
+  EXPECT_EQ(rows.at("libfabric").at("works"), false);
+  EXPECT_NE(rows.at("libfabric").at("why_not").get<std::string>().find("file too short"), std::string::npos) << rows;
+  EXPECT_EQ(rows.at("verbs").at("adapter"), "");
+  EXPECT_NE(rows.at("verbs").at("why_not").get<std::string>().find("not installed"), std::string::npos) << rows;
+  const auto seen = run("info");
+  EXPECT_EQ(seen.status, 0);
+  EXPECT_NE(seen.out.find("\n  libfabric   does not work: "), std::string::npos) << seen.out;
+}
+
+TEST_F(cli_run, info_tells_which_clients_keep_registrations_themselves) {
+  const auto usual = clients_of("env -u OMPI_MCA_rcache -u UCX_RCACHE_ENABLE");
+  EXPECT_NE(usual.at("openmpi").at("own_cache"), "");
+  EXPECT_NE(usual.at("ucx").at("own_cache"), "");
+  EXPECT_EQ(usual.at("verbs").at("own_cache"), "");
+  const auto off = clients_of("OMPI_MCA_rcache=pinfold UCX_RCACHE_ENABLE=n");
+  EXPECT_EQ(off.at("openmpi").at("own_cache"), "");
+  EXPECT_EQ(off.at("ucx").at("own_cache"), "");
+}
+
 }  // namespace
 }  // namespace pinfold::testing

@@ -2,6 +2,7 @@
 #include "cli/failure.hpp"
 #include "cli/output.hpp"
 #include "commands.hpp"
+#include "info/clients.hpp"
 
 #include <pinfold/version.hpp>
 
@@ -10,6 +11,7 @@ namespace {
 int run(int argc, char** argv) {
   tool::hand_over_rma(argc, argv);
   tool::answer_driver_facts(argc, argv);
+  tool::answer_whether_loadable(argc, argv);
   tool::CLI::App app("pinfold: registers memory once, reuses registrations safely, and never returns a stale one.",
                      "pinfold");
   app.set_version_flag("--version", "pinfold " PINFOLD_VERSION);

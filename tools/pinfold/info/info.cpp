@@ -5,6 +5,7 @@
 #include "cli/settings.hpp"
 #include "cli/sizes.hpp"
 #include "commands.hpp"
+#include "info/clients.hpp"
 #include "info/cuda.hpp"
 #include "info/host.hpp"
 #include "info/parts.hpp"
@@ -98,10 +99,12 @@ int show(const info_options& options) {
   const auto monitors = monitor_facts();
   const auto cuda = cuda_facts();
   const auto rdma = rdma_facts();
+  const auto clients = client_facts();
   if (options.as_json) {
     json whole{{"host", host}, {"rows", rows}};
     whole["cuda"] = cuda;
     whole["rdma"] = rdma;
+    whole["clients"] = clients;
     whole.update(monitors);
     fmt::print("{}\n", whole.dump(2));
   } else {
@@ -109,6 +112,7 @@ int show(const info_options& options) {
     print_backends(rows);
     print_cuda(cuda);
     print_rdma(rdma);
+    print_clients(clients);
     print_monitors(monitors);
     fmt::print("\nSettings: pinfold info --config\n");
   }
