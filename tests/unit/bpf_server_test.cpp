@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <optional>
 #include <sys/resource.h>
 
@@ -268,6 +269,17 @@ TEST_F(bpf_served, client_that_sends_junk_is_disconnected) {
   for (int tries = 0; tries < 30 && !monitor && monitor.error() == errc::timed_out; ++tries) monitor = join();
   ASSERT_TRUE(monitor) << describe(monitor.error());
   EXPECT_TRUE(clients_become(1));
+}
+
+TEST_F(bpf_served, client_that_sends_a_longer_message_is_disconnected) {
+  const auto socket = connect(name());
+  const auto invited = bpf_receive(socket.number());
+  ASSERT_TRUE(invited && invited->message.refused == 0) << describe(invited.error());
+  const std::array<bpf_message, 2> longer{};
+  ASSERT_EQ(::send(socket.number(), &longer, sizeof longer, MSG_NOSIGNAL), static_cast<ssize_t>(sizeof longer));
+  const auto got = bpf_receive(socket.number());
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error(), errc::peer_gone);
 }
 
 TEST_F(bpf_served, second_server_at_the_same_socket_path_is_refused) {

@@ -34,7 +34,7 @@ result<bpf_received> bpf_receive(int socket) noexcept {
   const auto message = os::receive_message(socket, std::as_writable_bytes(std::span(&got.message, 1)), passed, 0);
   if (message.bytes < 0) return bpf_fail("cannot receive from the monitor's socket");
   if (message.bytes == 0) return fail(errc::peer_gone, "the other end of the monitor's socket is closed");
-  if (message.bytes != sizeof got.message || got.message.version != bpf_wire_version)
+  if (message.bytes != sizeof got.message || message.longer || got.message.version != bpf_wire_version)
     return fail(errc::unsupported, "the other end of the monitor's socket has another version");
   if (message.passed == passed.size()) {
     got.ring = std::move(passed[0]);
