@@ -37,7 +37,7 @@ constexpr std::array<client, 5> clients{{
     {"openmpi", "mca_rcache_pinfold.so", {"pinfold/openmpi", "openmpi/lib/openmpi3"}, component},
     {"ucx", "libpinfold-ucx.so", {"pinfold", "."}, preload},
     {"libfabric", "libpinfold-fi.so", {"libfabric", "pinfold"}, hook_provider},
-    {"verbs", "libpinfold-verbs-preload.so", {".", "pinfold"}, preload},
+    {"verbs", "libpinfold-verbs-preload.so", {"pinfold", "."}, preload},
     {"cuda", "libpinfold-cuda.so", {"pinfold", "."}, preload},
 }};
 
