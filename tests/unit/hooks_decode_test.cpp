@@ -196,6 +196,37 @@ TEST(hooks_decode, conditional_jumps_are_relocated) {
             (bytes{0x76, 14}) + far(base + 0x106) + near(base + 0x5010, base + 6));
 }
 
+bytes several_moved(const bytes& from, std::uintptr_t to) {
+  const auto made = moved(at_base(from), to, jump_size);
+  EXPECT_TRUE(made);
+  return made ? bytes(made->bytes.begin(), made->bytes.begin() + static_cast<std::ptrdiff_t>(made->size)) : bytes{};
+}
+
+// The entries of cuIpcOpenMemHandle_v2: in the drivers of CUDA 12.4, and as reported of CUDA 12.9.
+TEST(hooks_decode, as_many_instructions_are_moved_as_a_jump_covers) {
+  const bytes compare{0x81, 0x3D, 0x36, 0x22, 0x8D, 0x01, 0x00, 0xBA, 0x1C, 0x32};  // cmpl $0x321cba00,0x18d2236(%rip)
+  const bytes jump_to_hook{0x74, 0x0C};
+  const bytes compare_there{0x81, 0x3D, 0x00, 0x00, 0x8D, 0x01, 0x00, 0xBA, 0x1C, 0x32};
+  EXPECT_EQ(several_moved(compare + jump_to_hook, base + 0x2236), compare_there + near(base + 0x2240, base + 10));
+  const bytes push_frame{0x55, 0x48, 0x89, 0xE5};  // push %rbp; mov %rsp,%rbp
+  const bytes push_register{0x41, 0x54};           // push %r12
+  const bytes make_room{0x48, 0x83, 0xEC, 0x08};   // sub $8,%rsp
+  EXPECT_EQ(several_moved(push_frame + push_register + make_room, base + 0x1000),
+            push_frame + push_register + near(base + 0x1006, base + 6));
+  const bytes load{0x8B, 0x05, 0x10, 0, 0, 0};  // mov 0x10(%rip),%eax
+  const bytes load_there{0x8B, 0x05, 0, 0, 0, 0};
+  EXPECT_EQ(several_moved(push_register + load, base + 0x10), push_register + load_there + near(base + 0x18, base + 8));
+}
+
+TEST(hooks_decode, functions_that_a_jump_does_not_fit_into_are_refused) {
+  EXPECT_FALSE(moved(at_base(bytes{0x31, 0xC0} + ret + nop5), base, jump_size)) << "ends";
+  EXPECT_FALSE(moved(at_base(bytes{0x55, 0x74, 0x10} + nop5), base, jump_size)) << "branches";
+  EXPECT_TRUE(moved(at_base(bytes{0x55, 0x90, 0x90, 0x74, 0x10}), base, jump_size)) << "as the last";
+  EXPECT_FALSE(moved(at_base({0x55, 0x48, 0x89, 0xE5}), base, jump_size)) << "half of it is unknown";
+  const bytes long_one{0x66, 0x66, 0x66, 0x66, 0x81, 0x84, 0x00, 1, 2, 3, 4, 5, 6};
+  EXPECT_TRUE(moved(at_base(nop4 + long_one + bytes(10, 0x90)), base, jump_size));
+}
+
 TEST(hooks_decode, first_instructions_of_hooks_are_recognized) {
   const auto away = [](const bytes& code) { return leads_away(at_base(code)); };
   EXPECT_TRUE(away({0xE9, 0, 0, 0, 0}));

@@ -61,7 +61,7 @@ result<code_page*> page_for(new_pages& fresh, const x86_64::text& segment) noexc
     if (page->reached_from(text)) return &*page;
     break;
   }
-  return fail(errc::out_of_resources, "no page near libc's code is free");
+  return fail(errc::out_of_resources, "no page near the code is free");
 }
 
 result<entry_jump> make_one(const found_function& found, std::uintptr_t replacement, std::span<const range> taken,

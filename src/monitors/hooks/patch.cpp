@@ -41,7 +41,7 @@ result<code_page> code_page::make(const range& near) noexcept {
     if (away < middle) made.at_ = page_at(middle - away);
     if (made.at_ == 0) made.at_ = page_at(middle + away);
   }
-  if (made.at_ == 0) return fail(errc::out_of_resources, "no page near libc's code is free");
+  if (made.at_ == 0) return fail(errc::out_of_resources, "no page near the code is free");
   return made;
 }
 
@@ -84,7 +84,7 @@ int protect(const range& pages, int protection) noexcept {
 writable_text::writable_text(const range& text) noexcept
     : pages_{text.begin & ~page_mask, (text.end + page_mask) & ~page_mask} {
   if (const auto failed = protect(pages_, PROT_READ | PROT_WRITE | PROT_EXEC); failed != 0)
-    made_ = fail_errno(errc::not_permitted, failed, "the system does not allow this process to change libc's code");
+    made_ = fail_errno(errc::not_permitted, failed, "the system does not allow this process to change code");
 }
 
 // Also after a failure, which may have come half-way.

@@ -101,7 +101,7 @@ result<way_in> way_at(const text& segment, std::uintptr_t at, std::span<const ra
   instruction first;
   if (!decode(segment.from(at), first))
     return fail(errc::unsupported, "cannot decode the first instruction of a libc function");
-  if (first.mnemonic == ZYDIS_MNEMONIC_INT3) return fail(errc::unsupported, "a libc function begins with a breakpoint");
+  if (first.mnemonic == ZYDIS_MNEMONIC_INT3) return fail(errc::unsupported, "a function begins with a breakpoint");
   if (first.length >= jump_size && in_one_word(at, jump_size)) return way_in{at, first.length};
   if (first.length < short_jump_size || !in_one_word(at, short_jump_size))
     return fail(errc::unsupported, "the first instruction of a libc function is too short to be replaced atomically");
@@ -151,18 +151,18 @@ result<code> moved_branch(const text& from, const instruction& seen) noexcept {
   const bool on_flags = (seen.opcode_map == ZYDIS_OPCODE_MAP_DEFAULT && seen.opcode >> 4U == 7) ||
                         (seen.opcode_map == ZYDIS_OPCODE_MAP_0F && seen.opcode >> 4U == 8);
   if (seen.meta.category == ZYDIS_CATEGORY_COND_BR && on_flags) return moved_condition(seen, target);
-  return fail(errc::unsupported, "a libc function begins with a branch that cannot be relocated");
+  return fail(errc::unsupported, "a function begins with a branch that cannot be relocated");
 }
 
 result<code> moved_alone(const text& from, const instruction& seen, std::uintptr_t to) noexcept {
-  if (seen.mnemonic == ZYDIS_MNEMONIC_INT3) return fail(errc::unsupported, "a libc function begins with a breakpoint");
+  if (seen.mnemonic == ZYDIS_MNEMONIC_INT3) return fail(errc::unsupported, "a function begins with a breakpoint");
   if (seen.raw.imm[0].is_relative != ZYAN_FALSE) return moved_branch(from, seen);
   code made;
   add(made, from.bytes.first(seen.length));
   if ((seen.attributes & ZYDIS_ATTRIB_IS_RELATIVE) == 0) return made;
   const auto shifted = seen.raw.disp.value + distance(to, from.at);
   if (seen.raw.disp.size != 32 || shifted != static_cast<std::int32_t>(shifted))
-    return fail(errc::unsupported, "a libc function begins with a memory access that cannot be relocated");
+    return fail(errc::unsupported, "a function begins with a memory access that cannot be relocated");
   const auto disp = static_cast<std::int32_t>(shifted);
   std::memcpy(made.bytes.data() + seen.raw.disp.offset, &disp, sizeof disp);
   return made;
@@ -200,11 +200,24 @@ result<way_in> find_way_in(const text& segment, std::uintptr_t entry, std::span<
   return found;
 }
 
-result<code> moved(const text& from, std::uintptr_t to) noexcept {
-  instruction seen;
-  if (!decode(from, seen)) return fail(errc::unsupported, "cannot decode the first instruction of a libc function");
-  auto made = moved_alone(from, seen, to);
-  if (made) add(*made, shortest_jump(to + made->size, from.at + seen.length));
+result<code> moved(const text& from, std::uintptr_t to, std::size_t at_least) noexcept {
+  code made;
+  auto next = from.at;
+  while (next < from.at + at_least) {
+    instruction seen;
+    const auto rest = from.from(next);
+    if (!decode(rest, seen)) return fail(errc::unsupported, "cannot decode the first instructions of a function");
+    next += seen.length;
+    const bool branches = ends_flow(seen) || seen.raw.imm[0].is_relative != ZYAN_FALSE;
+    if (branches && next < from.at + at_least)
+      return fail(errc::unsupported, "a function branches too early for a jump");
+    const auto one = moved_alone(rest, seen, to + made.size);
+    if (!one) return one;
+    if (made.size + one->size + far_jump_size > code::most)
+      return fail(errc::unsupported, "the first instructions of a function are too long to be relocated");
+    add(made, *one);
+  }
+  add(made, shortest_jump(to + made.size, next));
   return made;
 }
 
@@ -299,7 +312,9 @@ result<way_in> find_way_in(const text& /*segment*/, std::uintptr_t /*entry*/, st
                            is_left_over /*left_over*/) noexcept {
   return fail(errc::unsupported, elsewhere);
 }
-result<code> moved(const text& /*from*/, std::uintptr_t /*to*/) noexcept { return fail(errc::unsupported, elsewhere); }
+result<code> moved(const text& /*from*/, std::uintptr_t /*to*/, std::size_t /*at_least*/) noexcept {
+  return fail(errc::unsupported, elsewhere);
+}
 bool leads_away(const text& /*from*/) noexcept { return false; }
 std::uintptr_t jump_target(const std::uint8_t* /*bytes*/, std::uintptr_t /*at*/) noexcept { return 0; }
 std::uintptr_t begin_of_function(const text& /*segment*/, std::uintptr_t /*address*/) noexcept { return 0; }

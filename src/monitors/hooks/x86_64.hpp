@@ -54,9 +54,11 @@ using is_left_over = bool (*)(std::uintptr_t jump, std::uintptr_t at) noexcept;
 [[nodiscard]] result<way_in> find_way_in(const text& segment, std::uintptr_t entry, std::span<const range> taken,
                                          is_left_over left_over = nullptr) noexcept;
 
-/// Returns code for `to` that does the same as the one instruction at the start of `from`, followed by a jump to the
-/// next instruction. Keeps another library's jump or call there. `unsupported` for an instruction that cannot be moved.
-[[nodiscard]] result<code> moved(const text& from, std::uintptr_t to) noexcept;
+/// Returns code for `to` that does the same as the instructions at the start of `from` up to the first that ends at or
+/// behind `at_least` bytes, followed by a jump to the next instruction. Keeps another library's jump or call there.
+/// `unsupported` for an instruction that cannot be moved, and for a branch before the last. If more than one
+/// instruction is replaced, no thread may be about to run any but the first, and no code may jump to any but the first.
+[[nodiscard]] result<code> moved(const text& from, std::uintptr_t to, std::size_t at_least = 1) noexcept;
 
 /// Whether the code begins as hooks begin: with a jump, a call, or an address loaded into a register.
 [[nodiscard]] bool leads_away(const text& from) noexcept;
