@@ -141,6 +141,12 @@ EMULATED_CUDA_EXPORT status cuIpcOpenMemHandle_v2(device_pointer* mapped, ipc_me
   });
 }
 
+// Before CUDA 11. Through the entry of the newer one, which a program may have changed.
+EMULATED_CUDA_EXPORT status cuIpcOpenMemHandle(device_pointer* mapped, ipc_memory_handle handle,
+                                               unsigned flags) noexcept {
+  return cuIpcOpenMemHandle_v2(mapped, handle, flags);
+}
+
 EMULATED_CUDA_EXPORT status cuIpcCloseMemHandle(device_pointer mapped) noexcept {
   return changing_in_context("cuIpcCloseMemHandle", [&](driver& all, context_object& mine) {
     const auto found = imports().open.find(mapped);
