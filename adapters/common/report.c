@@ -25,7 +25,12 @@ void report_event(void *client, const pinfold_event *event) {
 }
 
 void adapter_options(pinfold_options *options, const char *client) {
+  adapter_options_over(options, client, "");
+}
+
+void adapter_options_over(pinfold_options *options, const char *client, const char *defaults) {
   pinfold_options_init(options, sizeof *options);
+  pinfold_options_from_text(options, defaults);
   snprintf(options->name, sizeof options->name, "%s", client);
   options->full = PINFOLD_FULL_BYPASS;
   options->sink = report_event;

@@ -15,6 +15,9 @@ void report_event(void *client, const pinfold_event *event);
  * sink reports the statistics, if PINFOLD_STATISTICS_AT_EXIT is on, and failures. `client` must live on. */
 void adapter_options(pinfold_options *options, const char *client);
 
+/* The same, over other defaults than the library's: lines as those of pinfold_options_from_text. */
+void adapter_options_over(pinfold_options *options, const char *client, const char *defaults);
+
 /* Whether the user wants statistics. */
 int wants_statistics(const pinfold_options *options);
 

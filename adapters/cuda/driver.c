@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "cuda/driver.h"
+
+#include "cuda/patch.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+struct cuda_driver driver;
+
+static int find(void *library, const char *name, void *function) {
+  void *found = dlsym(library, name);
+  memcpy(function, &found, sizeof found); /* ISO C has no conversion */
+  return found != NULL;
+}
+
+static void *address_of(const void *function) {
+  void *address;
+  memcpy(&address, function, sizeof address);
+  return address;
+}
+
+static int find_all(void *library) {
+  find(library, "cuIpcOpenMemHandle", &driver.open);
+  return find(library, "cuIpcOpenMemHandle_v2", &driver.open_v2) && find(library, "cuIpcCloseMemHandle", &driver.close) &&
+         find(library, "cuCtxGetCurrent", &driver.ctx_get_current) && find(library, "cuCtxGetId", &driver.ctx_get_id) &&
+         find(library, "cuCtxPushCurrent_v2", &driver.ctx_push_current) &&
+         find(library, "cuCtxPopCurrent_v2", &driver.ctx_pop_current) &&
+         find(library, "cuMemGetAddressRange_v2", &driver.mem_get_address_range);
+}
+
+static struct entry_patch patch_of(void *original, const void *replacement) {
+  return (struct entry_patch){address_of(original), address_of(replacement), original};
+}
+
+/* Closes come first: a close that the adapter does not see, of memory that it keeps, would make the cache stale. */
+static const char *patch_all(void) {
+  const close_function close = replaced_close;
+  const open_function open_v2 = replaced_open_v2, open = replaced_open;
+  const struct entry_patch patches[] = {patch_of(&driver.close, &close), patch_of(&driver.open_v2, &open_v2),
+                                        patch_of(&driver.open, &open)};
+  return patch_entries(patches, driver.open != NULL ? 3 : 2);
+}
+
+const char *take_over_driver(void *library) {
+  const char *why = find_all(library) ? patch_all() : "the CUDA driver is older than CUDA 12";
+  driver.is_taken_over = why == NULL;
+  return why;
+}

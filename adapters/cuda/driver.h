@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The part of the CUDA driver's binary interface that the adapter uses, declared here so that it builds without CUDA. */
+#ifndef PINFOLD_ADAPTERS_CUDA_DRIVER_H
+#define PINFOLD_ADAPTERS_CUDA_DRIVER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* CUresult; the driver may return others. */
+typedef int cuda_result;
+enum {
+  cuda_success = 0,
+  cuda_invalid_value = 1,
+  cuda_out_of_memory = 2,
+  cuda_deinitialized = 4,
+  cuda_context_is_destroyed = 709
+};
+
+/* CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS: the only flag that there is. */
+enum { cuda_lazy_peer_access = 1 };
+
+typedef uint64_t device_pointer;                /* CUdeviceptr */
+typedef struct cuda_context_object *cuda_context; /* CUcontext */
+typedef struct ipc_handle {
+  uint64_t words[8];
+} ipc_handle; /* CUipcMemHandle: 64 bytes, passed by value */
+
+typedef cuda_result (*open_function)(device_pointer *mapped, ipc_handle handle, unsigned flags);
+typedef cuda_result (*close_function)(device_pointer mapped);
+
+/* The driver's functions as they are without the adapter. */
+struct cuda_driver {
+  open_function open;    /* cuIpcOpenMemHandle; null where the driver has none */
+  open_function open_v2; /* cuIpcOpenMemHandle_v2 */
+  close_function close;  /* cuIpcCloseMemHandle */
+  cuda_result (*ctx_get_current)(cuda_context *current);
+  cuda_result (*ctx_get_id)(cuda_context context, unsigned long long *id); /* since CUDA 12 */
+  cuda_result (*ctx_push_current)(cuda_context context);
+  cuda_result (*ctx_pop_current)(cuda_context *popped);
+  cuda_result (*mem_get_address_range)(device_pointer *base, size_t *bytes, device_pointer inside);
+  int is_taken_over;
+};
+
+/* Constant once the driver is taken over. */
+extern struct cuda_driver driver;
+
+/* Finds the functions in the driver's library and leads callers of the first three to the replacements. Returns null, or
+ * why calls stay as they are. */
+const char *take_over_driver(void *library);
+
+/* The replacements. */
+cuda_result replaced_open(device_pointer *mapped, ipc_handle handle, unsigned flags);
+cuda_result replaced_open_v2(device_pointer *mapped, ipc_handle handle, unsigned flags);
+cuda_result replaced_close(device_pointer mapped);
+
+#endif
