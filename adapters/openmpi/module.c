@@ -20,12 +20,16 @@ struct module {
 
 static struct module *of(mca_rcache_base_module_t *super) { return (struct module *)super; }
 
-static int opal_code(int of_pinfold) {
-  switch (of_pinfold) {
-    case PINFOLD_OK: return OPAL_SUCCESS;
+/* A failure of the BTL's reaches its caller with the BTL's own code, except the one after which callers evict. */
+static int opal_code_of(const pinfold_error *failure) {
+  switch (failure->code) {
     case PINFOLD_E_OVER_BUDGET:
     case PINFOLD_E_LARGER_THAN_BUDGET:
     case PINFOLD_E_OUT_OF_RESOURCES: return OPAL_ERR_OUT_OF_RESOURCE;
+    default: break;
+  }
+  if (failure->native != 0) return failure->native;
+  switch (failure->code) {
     case PINFOLD_E_INVALID_RANGE:
     case PINFOLD_E_INVALID_ARGUMENT: return OPAL_ERR_BAD_PARAM;
     case PINFOLD_E_NOT_PERMITTED: return OPAL_ERR_PERM;
@@ -33,9 +37,11 @@ static int opal_code(int of_pinfold) {
   }
 }
 
+static int last_failure(void) { return opal_code_of(pinfold_last_error()); }
+
 static int hand_out(pinfold_lease lease, mca_rcache_base_registration_t **registration) {
   const void *detached = pinfold_detach(lease);
-  if (detached == NULL) return opal_code(pinfold_last_error()->code);
+  if (detached == NULL) return last_failure();
   *registration = pinfold_openmpi_of_detached(detached);
   return OPAL_SUCCESS;
 }
@@ -52,12 +58,13 @@ static int register_memory(mca_rcache_base_module_t *super, void *address, size_
                            mca_rcache_base_registration_t **registration) {
   *registration = NULL;
   const pinfold_lease lease = acquire(of(super)->cache, address, bytes, flags, access);
-  return lease.pin == 0 ? opal_code(pinfold_last_error()->code) : hand_out(lease, registration);
+  return lease.pin == 0 ? last_failure() : hand_out(lease, registration);
 }
 
 static int deregister_memory(mca_rcache_base_module_t *super, mca_rcache_base_registration_t *registration) {
   (void)super;
-  return opal_code(pinfold_release_registration(pinfold_openmpi_detached_of(registration)));
+  const void *detached = pinfold_openmpi_detached_of(registration);
+  return pinfold_release_registration(detached) == PINFOLD_OK ? OPAL_SUCCESS : last_failure();
 }
 
 static int find(mca_rcache_base_module_t *super, void *address, size_t bytes,

@@ -9,6 +9,7 @@
 #include "opal/mca/base/base.h"
 #include "opal/mca/rcache/base/base.h"
 #include "opal/mca/rcache/rcache.h"
+#include "opal/util/error.h"
 #include "opal/util/output.h"
 
 #if OPAL_MAJOR_VERSION != 4 || OPAL_MINOR_VERSION != 1

@@ -51,9 +51,10 @@ static void destroy(mca_rcache_base_registration_t *registration) {
   free(header_of(registration));
 }
 
-static int code_of(int of_btl) {
+static int refused(pinfold_error *failure, int of_btl, const char *message) {
+  failure->native = of_btl;
+  failure->message = message;
   switch (of_btl) {
-    case OPAL_SUCCESS: return PINFOLD_OK;
     case OPAL_ERR_OUT_OF_RESOURCE:
     case OPAL_ERR_TEMP_OUT_OF_RESOURCE: return PINFOLD_E_OUT_OF_RESOURCES;
     case OPAL_ERR_PERM: return PINFOLD_E_NOT_PERMITTED;
@@ -72,11 +73,10 @@ int pinfold_openmpi_open(void *self, const pinfold_open_request *what, pinfold_r
   registration->ref_count = 1;
   registration->flags = what->argument == NULL ? 0 : *(const uint32_t *)what->argument;
   registration->access_flags = pinfold_openmpi_opal_access(what->access);
-  const int code = code_of(btl->calls.register_mem(btl->calls.reg_data, what->address, what->bytes, registration));
-  if (code != PINFOLD_OK) {
-    failure->message = "the BTL cannot register the memory";
+  const int code = btl->calls.register_mem(btl->calls.reg_data, what->address, what->bytes, registration);
+  if (code != OPAL_SUCCESS) {
     destroy(registration);
-    return code;
+    return refused(failure, code, "the BTL cannot register the memory");
   }
   made->words[0] = (uintptr_t)registration;
   return PINFOLD_OK;
@@ -85,10 +85,8 @@ int pinfold_openmpi_open(void *self, const pinfold_open_request *what, pinfold_r
 int pinfold_openmpi_close(void *self, const pinfold_registration *made, pinfold_error *failure) {
   const struct pinfold_openmpi_btl *btl = self;
   mca_rcache_base_registration_t *registration = made_by_open(made);
-  if (btl->calls.deregister_mem(btl->calls.reg_data, registration) != OPAL_SUCCESS) {
-    failure->message = "the BTL cannot deregister the memory";
-    return PINFOLD_E_DRIVER_ERROR;
-  }
+  const int code = btl->calls.deregister_mem(btl->calls.reg_data, registration);
+  if (code != OPAL_SUCCESS) return refused(failure, code, "the BTL cannot deregister the memory");
   destroy(registration);
   return PINFOLD_OK;
 }

@@ -17,8 +17,9 @@ struct registration {
 
 static struct {
   int open, opened;
-  int most;    /* the device has no more */
-  int refusal; /* what register_mem returns instead of success */
+  int most;          /* the device has no more */
+  int refusal;       /* what register_mem returns instead of success */
+  int close_refusal; /* the same of deregister_mem */
 } device = {.most = 1000};
 
 static int register_mem(void *self, void *base, size_t bytes, mca_rcache_base_registration_t *made) {
@@ -32,6 +33,7 @@ static int register_mem(void *self, void *base, size_t bytes, mca_rcache_base_re
 
 static int deregister_mem(void *self, mca_rcache_base_registration_t *gone) {
   if (self != &device || ((struct registration *)gone)->key == 0) return OPAL_ERROR;
+  if (device.close_refusal != OPAL_SUCCESS) return device.close_refusal;
   --device.open;
   return OPAL_SUCCESS;
 }
@@ -158,16 +160,36 @@ static void full_device_evicts(void) {
   device.most = 1000;
 }
 
-static void errors_are_passed_on(void) {
+static int code_of_register(void *at, size_t bytes) {
   mca_rcache_base_registration_t *none = NULL;
-  void *elsewhere = memory + 40 * page;
-  device.refusal = OPAL_ERR_PERM;
-  CHECK(cache->rcache_register(cache, elsewhere, page, 0, 0, &none) == OPAL_ERR_PERM);
-  device.refusal = OPAL_ERROR;
-  CHECK(cache->rcache_register(cache, elsewhere, page, 0, 0, &none) == OPAL_ERROR);
-  device.refusal = OPAL_SUCCESS;
-  CHECK(cache->rcache_register(cache, elsewhere, 0, 0, 0, &none) == OPAL_ERR_BAD_PARAM);
+  const int code = cache->rcache_register(cache, at, bytes, 0, 0, &none);
   CHECK(none == NULL);
+  return code;
+}
+
+static void errors_are_passed_on(void) {
+  static const int codes[] = {OPAL_ERROR, OPAL_ERR_PERM, OPAL_ERR_UNREACH, OPAL_ERR_NOT_SUPPORTED, -4711};
+  void *elsewhere = memory + 40 * page;
+  for (size_t i = 0; i < sizeof codes / sizeof *codes; ++i) {
+    device.refusal = codes[i];
+    CHECK(code_of_register(elsewhere, page) == codes[i]);
+  }
+  device.refusal = OPAL_ERR_TEMP_OUT_OF_RESOURCE; /* callers evict after the other code only */
+  CHECK(code_of_register(elsewhere, page) == OPAL_ERR_OUT_OF_RESOURCE);
+  device.refusal = OPAL_SUCCESS;
+  CHECK(code_of_register(elsewhere, 0) == OPAL_ERR_BAD_PARAM);
+}
+
+static void errors_of_deregister_are_passed_on(void) {
+  const int open = device.open;
+  mca_rcache_base_registration_t *own = get_with(memory, area, MCA_RCACHE_FLAGS_CACHE_BYPASS, 0);
+  device.close_refusal = OPAL_ERR_RESOURCE_BUSY;
+  CHECK(cache->rcache_deregister(cache, own) == OPAL_ERR_RESOURCE_BUSY);
+  device.close_refusal = OPAL_SUCCESS;
+  device.most = open + 1; /* a full device makes the cache retry the close */
+  put(get(memory, page));
+  CHECK(device.open == open + 1);
+  device.most = 1000;
 }
 
 static void (*const tests[])(void) = {
@@ -181,6 +203,7 @@ static void (*const tests[])(void) = {
     find_registers_nothing,
     full_device_evicts,
     errors_are_passed_on,
+    errors_of_deregister_are_passed_on,
 };
 
 static void empty_cache(void) {
