@@ -24,17 +24,15 @@ void report_event(void *client, const pinfold_event *event) {
          event->cause != NULL ? ": " : "", event->cause != NULL ? event->cause->message : "");
 }
 
-void adapter_options(pinfold_options *options, const char *client) {
-  adapter_options_over(options, client, "");
-}
-
-void adapter_options_over(pinfold_options *options, const char *client, const char *defaults) {
+void default_options(pinfold_options *options, const char *client) {
   pinfold_options_init(options, sizeof *options);
-  pinfold_options_from_text(options, defaults);
   snprintf(options->name, sizeof options->name, "%s", client);
   options->full = PINFOLD_FULL_BYPASS;
   options->sink = report_event;
   options->sink_self = (void *)(uintptr_t)client;
+}
+
+void apply_environment(pinfold_options *options, const char *client) {
   if (pinfold_options_from_environment(options) != PINFOLD_OK)
     report(client, "%s: the options of the environment are ignored", pinfold_last_error()->message);
 }

@@ -11,12 +11,12 @@ void report(const char *client, const char *format, ...) __attribute__((format(p
 /* A sink: reports statistics and failures. `client` is the name. */
 void report_event(void *client, const pinfold_event *event);
 
-/* Fills the options of an adapter's cache: never refuse a client for want of room; then what the environment says. The
- * sink reports the statistics, if PINFOLD_STATISTICS_AT_EXIT is on, and failures. `client` must live on. */
-void adapter_options(pinfold_options *options, const char *client);
+/* Writes the defaults of an adapter's cache: never refuse a client for want of room. The sink reports the statistics, if
+ * PINFOLD_STATISTICS_AT_EXIT is on, and failures. `client` must live on. */
+void default_options(pinfold_options *options, const char *client);
 
-/* The same, over other defaults than the library's: lines as those of pinfold_options_from_text. */
-void adapter_options_over(pinfold_options *options, const char *client, const char *defaults);
+/* Changes the options by the environment; reports what is wrong there, and then changes nothing. */
+void apply_environment(pinfold_options *options, const char *client);
 
 /* Whether the user wants statistics. */
 int wants_statistics(const pinfold_options *options);

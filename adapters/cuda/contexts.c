@@ -8,9 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Memory that a peer freed stays allocated while it is mapped here: by default not much, and not for long. */
-static const char defaults[] = "PINFOLD_MAX_COUNT=256\nPINFOLD_MAX_BYTES=4G\nPINFOLD_IDLE_TIMEOUT_MS=10000\n";
-
 /* A handle does not show the memory that it names. Each gets a place of its own, by a hash: where two meet, the cache
  * compares all bytes. */
 enum { place_bytes = 4096 };
@@ -125,6 +122,15 @@ static int close_mapping(void *self, const pinfold_registration *made, pinfold_e
 
 /* ---- Contexts ---- */
 
+/* Memory that a peer freed stays allocated while it is mapped here: by default not much, and not for long. */
+static void read_options(pinfold_options *options) {
+  default_options(options, "cuda");
+  options->max_count = 256;
+  options->max_bytes = (size_t)4 << 30;
+  options->idle_timeout_ms = 10000;
+  apply_environment(options, "cuda");
+}
+
 static struct context_cache *make_cache(cuda_context context, unsigned long long id, open_function open) {
   static const pinfold_importer importer = {.size = sizeof importer,
                                             .name = "cuda",
@@ -137,7 +143,7 @@ static struct context_cache *make_cache(cuda_context context, unsigned long long
   if (made == NULL)
     return NULL;
   *made = (struct context_cache){.context = context, .id = id, .open = open};
-  adapter_options_over(&made->options, "cuda", defaults);
+  read_options(&made->options);
   snprintf(made->options.name, sizeof made->options.name, "context %llu%s", id, open == driver.open ? " (v1)" : "");
   if (pinfold_create_import(&importer, made, &made->options, &made->cache) == PINFOLD_OK) {
     made->next = caches;
@@ -209,7 +215,7 @@ void close_idle(const struct context_cache *of) {
 /* Calls no driver: it may have ended. It closes what is open. */
 __attribute__((destructor)) static void report_statistics(void) {
   pinfold_options options;
-  adapter_options_over(&options, "cuda", defaults);
+  read_options(&options);
   if (!driver.is_taken_over || !wants_statistics(&options))
     return;
   for (const struct context_cache *one = caches; one != NULL; one = one->next) {

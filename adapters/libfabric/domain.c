@@ -85,7 +85,8 @@ static int open_counter(struct fid_domain *domain, struct fi_cntr_attr *attr, st
 }
 
 static void set_options(struct hooked_domain *hooked, const struct fi_info *info) {
-  adapter_options(&hooked->options, "libfabric");
+  default_options(&hooked->options, "libfabric");
+  apply_environment(&hooked->options, "libfabric");
   const char *name = info->domain_attr->name;
   const char *provider = info->fabric_attr != NULL ? info->fabric_attr->prov_name : NULL;
   snprintf(hooked->options.name, sizeof hooked->options.name, "%.31s/%.31s", provider != NULL ? provider : "",

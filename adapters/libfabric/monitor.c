@@ -41,7 +41,8 @@ static int make_cache(void) {
   static const pinfold_registrar registrar = {
       .size = sizeof registrar, .name = "libfabric_monitor", .open = open_nothing, .close = close_nothing};
   pinfold_options options;
-  adapter_options(&options, "libfabric");
+  default_options(&options, "libfabric");
+  apply_environment(&options, "libfabric");
   options.sink = learn;
   options.max_bytes = options.max_count = PINFOLD_UNLIMITED; /* libfabric has the limits */
   options.merge = PINFOLD_MERGE_NONE;

@@ -25,9 +25,8 @@ static int is_valid(const ucs_rcache_params_t *params) {
 
 /* The defaults of UCX's own cache, then its parameters, then the environment. */
 static void read_options(const ucs_rcache_params_t *params, const char *name, pinfold_options *options) {
-  adapter_options(options, "ucx");
+  default_options(options, "ucx");
   snprintf(options->name, sizeof options->name, "%s", name);
-  options->full = PINFOLD_FULL_BYPASS; /* UCX's limits refuse nothing */
   options->merge = PINFOLD_MERGE_OVERLAPS;
   options->flags |= PINFOLD_SERIAL;
   options->max_bytes = params->max_size;
@@ -35,7 +34,7 @@ static void read_options(const ucs_rcache_params_t *params, const char *name, pi
   options->drain_timeout_ms = 0; /* UCX destroys regions in use */
   /* Memory of a device, or of another process: only UCX knows when it goes. */
   if ((params->ucm_events & UCM_EVENT_VM_UNMAPPED) == 0) options->monitor = PINFOLD_MONITOR_MANUAL;
-  (void)pinfold_options_from_environment(options); /* reported above if it is wrong */
+  apply_environment(options, "ucx");
 }
 
 static ucs_status_t start(ucs_rcache_t *cache, const char *name) {

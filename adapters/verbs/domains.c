@@ -80,7 +80,8 @@ static struct domain *make_domain(struct ibv_pd *pd) {
     return NULL;
   made->pd = pd;
   made->refusal = refusal_here();
-  adapter_options(&made->options, "verbs");
+  default_options(&made->options, "verbs");
+  apply_environment(&made->options, "verbs");
   snprintf(made->options.name, sizeof made->options.name, "%.40s/pd%u",
            pd->context != NULL && pd->context->device != NULL ? pd->context->device->name : "", pd->handle);
   made->next = domains;
