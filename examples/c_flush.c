@@ -24,7 +24,7 @@ int main(void) {
       pinfold_acquire(cache, buffer, 100000, PINFOLD_LOCAL_READ);
   if (lease.pin == 0) return fail("pinfold_acquire");
   if (pinfold_quiesce(cache) != PINFOLD_E_IN_USE_CONFLICT)
-    return EXIT_FAILURE; /* a lease is out */
+    return EXIT_FAILURE;  /* a lease is out */
   pinfold_release(lease); /* closes nothing, and is fast */
   if (pinfold_progress(cache) != PINFOLD_OK)
     return fail("pinfold_progress");

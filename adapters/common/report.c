@@ -11,15 +11,13 @@ void report(const char *client, const char *format, ...) {
   va_start(values, format);
   length += vsnprintf(line + length, sizeof line - (size_t)length - 1, format, values);
   va_end(values);
-  if (length > (int)sizeof line - 2)
-    length = (int)sizeof line - 2;
+  if (length > (int)sizeof line - 2) length = (int)sizeof line - 2;
   line[length] = '\n';
   fwrite(line, 1, (size_t)length + 1, stderr);
 }
 
 void report_event(void *client, const pinfold_event *event) {
-  if (event->kind != PINFOLD_EVENT_STATISTICS && event->level < PINFOLD_FAILURE)
-    return;
+  if (event->kind != PINFOLD_EVENT_STATISTICS && event->level < PINFOLD_FAILURE) return;
   report(client, "%s: %s: %s%s%s", event->cache, pinfold_event_name(event->kind), event->text,
          event->cause != NULL ? ": " : "", event->cause != NULL ? event->cause->message : "");
 }
@@ -37,6 +35,4 @@ void apply_environment(pinfold_options *options, const char *client) {
     report(client, "%s: the options of the environment are ignored", pinfold_last_error()->message);
 }
 
-int wants_statistics(const pinfold_options *options) {
-  return (options->flags & PINFOLD_STATISTICS_AT_EXIT) != 0;
-}
+int wants_statistics(const pinfold_options *options) { return (options->flags & PINFOLD_STATISTICS_AT_EXIT) != 0; }

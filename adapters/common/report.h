@@ -11,8 +11,8 @@ void report(const char *client, const char *format, ...) __attribute__((format(p
 /* A sink: reports statistics and failures. `client` is the name. */
 void report_event(void *client, const pinfold_event *event);
 
-/* Writes the defaults of an adapter's cache: never refuse a client for want of room. The sink reports the statistics, if
- * PINFOLD_STATISTICS_AT_EXIT is on, and failures. `client` must live on. */
+/* Writes the defaults of an adapter's cache: never refuse a client for want of room. The sink reports the statistics,
+ * if PINFOLD_STATISTICS_AT_EXIT is on, and failures. `client` must live on. */
 void default_options(pinfold_options *options, const char *client);
 
 /* Changes the options by the environment; reports what is wrong there, and then changes nothing. */

@@ -31,16 +31,13 @@ static int open_region(void *self, const pinfold_open_request *what, pinfold_reg
   const struct fi_mr_attr wanted = {.mr_iov = &where, .iov_count = 1, .access = flags_from(what->access)};
   struct fid_mr *region = NULL;
   const int refused = hooked->mr_ops->regattr(&hooked->domain->fid, &wanted, 0, &region);
-  if (refused != 0)
-    return refused_open(-refused, failure);
+  if (refused != 0) return refused_open(-refused, failure);
   made->words[0] = (uintptr_t)region;
   return PINFOLD_OK;
 }
 
 /* After any other failure the provider may have freed the region, so it is not touched again. */
-static int stays_open(int refused) {
-  return refused == -FI_EBUSY || refused == -FI_EAGAIN;
-}
+static int stays_open(int refused) { return refused == -FI_EBUSY || refused == -FI_EAGAIN; }
 
 static int close_region(void *self, const pinfold_registration *made, pinfold_error *failure) {
   const struct hooked_domain *hooked = self;
@@ -61,8 +58,7 @@ static pinfold_cache *make(struct hooked_domain *hooked) {
   static const pinfold_registrar registrar = {
       .size = sizeof registrar, .name = "libfabric", .open = open_region, .close = close_region};
   pinfold_cache *cache = NULL;
-  if (pinfold_create(&registrar, hooked, &hooked->options, &cache) == PINFOLD_OK)
-    return cache;
+  if (pinfold_create(&registrar, hooked, &hooked->options, &cache) == PINFOLD_OK) return cache;
   const char *why = pinfold_last_error()->message;
   report("libfabric", "%s: %s, so registrations pass through", hooked->options.name, why);
   __atomic_store_n(&hooked->refusal, "pinfold made no cache", __ATOMIC_RELEASE);
@@ -71,8 +67,7 @@ static pinfold_cache *make(struct hooked_domain *hooked) {
 
 pinfold_cache *cache_of(struct hooked_domain *hooked) {
   pinfold_cache *cache = __atomic_load_n(&hooked->cache, __ATOMIC_ACQUIRE);
-  if (cache != NULL)
-    return cache;
+  if (cache != NULL) return cache;
   pthread_mutex_lock(&hooked->mutex);
   if (hooked->cache == NULL && hooked->refusal == NULL)
     __atomic_store_n(&hooked->cache, make(hooked), __ATOMIC_RELEASE);

@@ -11,9 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-struct hooked_domain *domain_of(struct fid *fid) {
-  return owner_of(((struct fid_domain *)fid)->mr);
-}
+struct hooked_domain *domain_of(struct fid *fid) { return owner_of(((struct fid_domain *)fid)->mr); }
 
 static void drop(struct hooked_domain *hooked) {
   free_ops(hooked->own_fid_ops);
@@ -49,8 +47,7 @@ static int close_domain(struct fid *fid) {
     return -FI_EBUSY;
   }
   int refused = hooked->cache != NULL ? end_cache(hooked) : 0;
-  if (refused != 0)
-    return refused;
+  if (refused != 0) return refused;
   uninstall(hooked);
   refused = fid->ops->close(fid);
   if (refused != 0) {
@@ -70,8 +67,7 @@ static void stop_sharing(struct hooked_domain *hooked, const char *refusal) {
 static int bind_domain(struct fid *fid, struct fid *other, uint64_t flags) {
   struct hooked_domain *hooked = domain_of(fid);
   const int refused = hooked->fid_ops->bind(fid, other, flags);
-  if (refused == 0 && (flags & FI_REG_MR) != 0)
-    stop_sharing(hooked, "registrations are asynchronous (FI_REG_MR)");
+  if (refused == 0 && (flags & FI_REG_MR) != 0) stop_sharing(hooked, "registrations are asynchronous (FI_REG_MR)");
   return refused;
 }
 
@@ -79,8 +75,7 @@ static int open_counter(struct fid_domain *domain, struct fi_cntr_attr *attr, st
                         void *context) {
   struct hooked_domain *hooked = domain_of(&domain->fid);
   const int refused = hooked->ops->cntr_open(domain, attr, counter, context);
-  if (refused == 0)
-    stop_sharing(hooked, "the program has counters, which may be bound to regions (FI_RMA_EVENT)");
+  if (refused == 0) stop_sharing(hooked, "the program has counters, which may be bound to regions (FI_RMA_EVENT)");
   return refused;
 }
 
@@ -97,8 +92,7 @@ static void set_options(struct hooked_domain *hooked, const struct fi_info *info
 
 static struct hooked_domain *hooked_of(struct fid_domain *domain) {
   struct hooked_domain *hooked = calloc(1, sizeof *hooked);
-  if (hooked == NULL)
-    return NULL;
+  if (hooked == NULL) return NULL;
   pthread_mutex_init(&hooked->mutex, NULL);
   hooked->domain = domain;
   hooked->fid_ops = domain->fid.ops;
@@ -107,8 +101,7 @@ static struct hooked_domain *hooked_of(struct fid_domain *domain) {
   hooked->own_fid_ops = copy_ops(hooked->fid_ops, offsetof(struct fi_ops, control), hooked);
   hooked->own_ops = copy_ops(hooked->ops, offsetof(struct fi_ops_domain, poll_open), hooked);
   hooked->own_mr_ops = copy_ops(hooked->mr_ops, sizeof(struct fi_ops_mr), hooked);
-  if (hooked->own_fid_ops != NULL && hooked->own_ops != NULL && hooked->own_mr_ops != NULL)
-    return hooked;
+  if (hooked->own_fid_ops != NULL && hooked->own_ops != NULL && hooked->own_mr_ops != NULL) return hooked;
   drop(hooked);
   return NULL;
 }
@@ -121,8 +114,7 @@ void hook_domain(struct fid_domain *domain, const struct fi_info *info, uint32_t
   }
   hooked->own_fid_ops->close = close_domain;
   hooked->own_fid_ops->bind = bind_domain;
-  if ((info->caps & FI_RMA_EVENT) != 0)
-    hooked->own_ops->cntr_open = open_counter;
+  if ((info->caps & FI_RMA_EVENT) != 0) hooked->own_ops->cntr_open = open_counter;
   hooked->own_mr_ops->reg = register_buffer;
   hooked->own_mr_ops->regv = register_vector;
   hooked->own_mr_ops->regattr = register_as_told;

@@ -19,8 +19,7 @@ struct hooked_fabric {
 static int open_domain(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain, void *context) {
   const struct hooked_fabric *hooked = owner_of(fabric->ops);
   const int refused = hooked->ops->domain(fabric, info, domain, context);
-  if (refused == 0)
-    hook_domain(*domain, info, fabric->api_version);
+  if (refused == 0) hook_domain(*domain, info, fabric->api_version);
   return refused;
 }
 
@@ -28,8 +27,7 @@ static int open_domain2(struct fid_fabric *fabric, struct fi_info *info, struct 
                         void *context) {
   const struct hooked_fabric *hooked = owner_of(fabric->ops);
   const int refused = hooked->ops->domain2(fabric, info, domain, flags, context);
-  if (refused == 0)
-    hook_domain(*domain, info, fabric->api_version);
+  if (refused == 0) hook_domain(*domain, info, fabric->api_version);
   return refused;
 }
 
@@ -59,9 +57,7 @@ static int close_fabric(struct fid *fid) {
   return 0;
 }
 
-static int is_hooked(const struct fid_fabric *fabric) {
-  return fabric->ops->domain == open_domain;
-}
+static int is_hooked(const struct fid_fabric *fabric) { return fabric->ops->domain == open_domain; }
 
 int hook_fabric(struct fid_fabric *fabric) {
   if (is_hooked(fabric)) {
@@ -69,8 +65,7 @@ int hook_fabric(struct fid_fabric *fabric) {
     return 0;
   }
   struct hooked_fabric *hooked = calloc(1, sizeof *hooked);
-  if (hooked == NULL)
-    return -FI_ENOMEM;
+  if (hooked == NULL) return -FI_ENOMEM;
   hooked->times_opened = 1;
   hooked->fid_ops = fabric->fid.ops;
   hooked->ops = fabric->ops;
@@ -82,8 +77,7 @@ int hook_fabric(struct fid_fabric *fabric) {
   }
   hooked->own_fid_ops->close = close_fabric;
   hooked->own_ops->domain = open_domain;
-  if (FI_CHECK_OP(hooked->ops, struct fi_ops_fabric, domain2))
-    hooked->own_ops->domain2 = open_domain2;
+  if (FI_CHECK_OP(hooked->ops, struct fi_ops_fabric, domain2)) hooked->own_ops->domain2 = open_domain2;
   fabric->fid.ops = hooked->own_fid_ops;
   fabric->ops = hooked->own_ops;
   return 0;

@@ -23,8 +23,7 @@ static void (*tell_of)(uint64_t base, uint64_t bytes);
 static void remove_first(void) {
   struct gone *told = first;
   __atomic_store_n(&first, told->next, __ATOMIC_RELEASE);
-  if (told->next == NULL)
-    end = &first;
+  if (told->next == NULL) end = &first;
   free(told);
 }
 
@@ -59,8 +58,7 @@ void gone_stop(void) {
   pthread_cond_signal(&changed);
   pthread_mutex_unlock(&mutex);
   pthread_join(teller, NULL);
-  while (first != NULL)
-    remove_first();
+  while (first != NULL) remove_first();
 }
 
 void gone_add(uint64_t base, uint64_t bytes) {
@@ -78,14 +76,11 @@ void gone_add(uint64_t base, uint64_t bytes) {
 }
 
 int gone_overlaps(uint64_t base, uint64_t bytes) {
-  if (__atomic_load_n(&everything_is_gone, __ATOMIC_ACQUIRE))
-    return 1;
-  if (__atomic_load_n(&first, __ATOMIC_ACQUIRE) == NULL)
-    return 0;
+  if (__atomic_load_n(&everything_is_gone, __ATOMIC_ACQUIRE)) return 1;
+  if (__atomic_load_n(&first, __ATOMIC_ACQUIRE) == NULL) return 0;
   pthread_mutex_lock(&mutex);
   const struct gone *one = first;
-  while (one != NULL && (one->base >= base + bytes || base >= one->base + one->bytes))
-    one = one->next;
+  while (one != NULL && (one->base >= base + bytes || base >= one->base + one->bytes)) one = one->next;
   pthread_mutex_unlock(&mutex);
   return one != NULL;
 }

@@ -57,8 +57,7 @@ static int start(struct fid_mem_monitor *monitor) {
     return -FI_ENOSYS;
   }
   const int failed = gone_start(tell_libfabric);
-  if (failed != 0)
-    pinfold_destroy(cache);
+  if (failed != 0) pinfold_destroy(cache);
   return -failed;
 }
 
@@ -121,21 +120,17 @@ static struct fid_mem_monitor imported = {.fid = {.fclass = FI_CLASS_MEM_MONITOR
 
 /* Unless libfabric has asked in the meantime, and dropped its regions of that memory: it would drop new ones. */
 static void tell_libfabric(uint64_t base, uint64_t bytes) {
-  if (each_stale_subscription(base, bytes, NULL) == 0)
-    return;
+  if (each_stale_subscription(base, bytes, NULL) == 0) return;
   imported.import_ops->notify(&imported, (const void *)(uintptr_t)base, bytes);
 }
 
 void import_monitor(void) {
   static int tried;
-  if (__atomic_exchange_n(&tried, 1, __ATOMIC_RELAXED))
-    return;
+  if (__atomic_exchange_n(&tried, 1, __ATOMIC_RELAXED)) return;
   const int failed = fi_import(FI_VERSION(1, 16), "mr_cache", NULL, 0, 0, &imported.fid, NULL);
-  if (failed != 0)
-    report("libfabric", "libfabric does not take the monitor: %s", fi_strerror(-failed));
+  if (failed != 0) report("libfabric", "libfabric does not take the monitor: %s", fi_strerror(-failed));
 }
 
 void withdraw_monitor(void) {
-  if (imported.import_ops != NULL)
-    fi_close(&imported.fid);
+  if (imported.import_ops != NULL) fi_close(&imported.fid);
 }

@@ -16,18 +16,14 @@ static struct ops_copy *copy_around(const void *table) {
 void *copy_ops(const void *table, size_t least, void *owner) {
   const size_t size = *(const size_t *)table;
   struct ops_copy *copy = size < least ? NULL : malloc(sizeof *copy + size);
-  if (copy == NULL)
-    return NULL;
+  if (copy == NULL) return NULL;
   copy->owner = owner;
   memcpy(copy->table, table, size);
   return copy->table;
 }
 
-void *owner_of(const void *table) {
-  return copy_around(table)->owner;
-}
+void *owner_of(const void *table) { return copy_around(table)->owner; }
 
 void free_ops(void *table) {
-  if (table != NULL)
-    free(copy_around(table));
+  if (table != NULL) free(copy_around(table));
 }

@@ -21,10 +21,8 @@ static struct fi_provider provider = {
 
 static int is_monitor_only(void) {
   char *mode = NULL;
-  if (fi_param_get(&provider, "mode", &mode) != 0 || strcmp(mode, "cache") == 0)
-    return 0;
-  if (strcmp(mode, "monitor") == 0)
-    return 1;
+  if (fi_param_get(&provider, "mode", &mode) != 0 || strcmp(mode, "cache") == 0) return 0;
+  if (strcmp(mode, "monitor") == 0) return 1;
   report("libfabric", "FI_OFI_HOOK_PINFOLD_MODE=%s: it may be cache or monitor", mode);
   return 0;
 }

@@ -29,10 +29,8 @@ static int refuse_bind(struct fid *fid, struct fid *other, uint64_t flags) {
 }
 
 static int control_facade(struct fid *fid, int command, void *argument) {
-  if (command == FI_ENABLE)
-    return 0;
-  if (command == FI_REFRESH)
-    return -FI_ENOSYS;
+  if (command == FI_ENABLE) return 0;
+  if (command == FI_REFRESH) return -FI_ENOSYS;
   struct fid *shared = &region_of(((struct facade *)fid)->lease)->fid;
   return shared->ops->control(shared, command, argument);
 }
@@ -66,16 +64,13 @@ static struct fid_mr *in_front_of(struct facade *facade, struct hooked_domain *h
 
 /* Only where the user wants a limit, the call fails. Whatever else went wrong, the provider is asked for exactly what
  * the program wants: less than the cache asked for, or the provider's own error. */
-static int is_limit(int code) {
-  return code == PINFOLD_E_OVER_BUDGET || code == PINFOLD_E_LARGER_THAN_BUDGET;
-}
+static int is_limit(int code) { return code == PINFOLD_E_OVER_BUDGET || code == PINFOLD_E_LARGER_THAN_BUDGET; }
 
 /* Returns 0, a negative fi_errno, or 1 if the provider has to be asked. */
 static int register_shared(struct hooked_domain *hooked, const struct fi_mr_attr *what, struct fid_mr **region) {
   pinfold_cache *cache = cache_of(hooked);
   struct facade *facade = cache != NULL ? malloc(sizeof *facade) : NULL;
-  if (facade == NULL)
-    return 1;
+  if (facade == NULL) return 1;
   const struct iovec *where = what->mr_iov;
   const pinfold_lease lease = pinfold_acquire(cache, where->iov_base, where->iov_len, access_from(what->access));
   if (lease.pin == 0) {
@@ -91,8 +86,7 @@ static int try_cache(struct hooked_domain *hooked, const struct fi_mr_attr *what
   int outcome = 1;
   if (__atomic_load_n(&hooked->refusal, __ATOMIC_ACQUIRE) == NULL && may_share(what, flags, hooked->device_memory))
     outcome = register_shared(hooked, what, region);
-  if (outcome == 1)
-    __atomic_fetch_add(&hooked->passed_through, 1, __ATOMIC_RELAXED);
+  if (outcome == 1) __atomic_fetch_add(&hooked->passed_through, 1, __ATOMIC_RELAXED);
   return outcome;
 }
 

@@ -19,8 +19,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int grow(void) {
   const size_t more = room == 0 ? 256 : 2 * room;
   struct subscription *larger = realloc(all, more * sizeof *larger);
-  if (larger == NULL)
-    return -1;
+  if (larger == NULL) return -1;
   all = larger;
   room = more;
   return 0;
@@ -29,8 +28,7 @@ static int grow(void) {
 int add_subscription(uint64_t base, uint64_t bytes, pinfold_lease lease) {
   pthread_mutex_lock(&mutex);
   const int failed = count == room ? grow() : 0;
-  if (!failed)
-    all[count++] = (struct subscription){base, bytes, lease};
+  if (!failed) all[count++] = (struct subscription){base, bytes, lease};
   pthread_mutex_unlock(&mutex);
   return failed;
 }
@@ -39,11 +37,9 @@ int add_subscription(uint64_t base, uint64_t bytes, pinfold_lease lease) {
 static size_t place_of(uint64_t base, uint64_t bytes) {
   size_t place = count;
   for (size_t at = 0; at < count; ++at) {
-    if (all[at].base != base || all[at].bytes != bytes)
-      continue;
+    if (all[at].base != base || all[at].bytes != bytes) continue;
     place = at;
-    if (!pinfold_is_stale(all[at].lease))
-      break;
+    if (!pinfold_is_stale(all[at].lease)) break;
   }
   return place;
 }
@@ -65,19 +61,16 @@ size_t each_stale_subscription(uint64_t base, uint64_t bytes, void (*each)(uint6
   pthread_mutex_lock(&mutex);
   for (size_t at = 0; at < count; ++at) {
     const struct subscription *one = &all[at];
-    if (one->base >= base + bytes || base >= one->base + one->bytes || !pinfold_is_stale(one->lease))
-      continue;
+    if (one->base >= base + bytes || base >= one->base + one->bytes || !pinfold_is_stale(one->lease)) continue;
     ++stale;
-    if (each != NULL)
-      each(one->base, one->bytes);
+    if (each != NULL) each(one->base, one->bytes);
   }
   pthread_mutex_unlock(&mutex);
   return stale;
 }
 
 void drop_subscriptions(void) {
-  while (count > 0)
-    pinfold_release(all[--count].lease);
+  while (count > 0) pinfold_release(all[--count].lease);
   free(all);
   all = NULL;
   room = 0;

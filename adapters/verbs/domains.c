@@ -18,14 +18,11 @@ struct domain_cache {
 };
 
 static struct domain *domains;
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of the lists; not held while the driver registers memory, or deregisters it */
+static pthread_mutex_t mutex =
+    PTHREAD_MUTEX_INITIALIZER; /* of the lists; not held while the driver registers memory, or deregisters it */
 
-static void lock(void) {
-  pthread_mutex_lock(&mutex);
-}
-static void unlock(void) {
-  pthread_mutex_unlock(&mutex);
-}
+static void lock(void) { pthread_mutex_lock(&mutex); }
+static void unlock(void) { pthread_mutex_unlock(&mutex); }
 
 /* ---- The registrar ---- */
 
@@ -48,8 +45,7 @@ static int open_region(void *self, const pinfold_open_request *what, pinfold_reg
   const struct domain_cache *cache = self;
   struct ibv_mr *mr =
       real_register(cache->domain->pd, what->address, what->bytes, flags_from(what->access) | cache->optional);
-  if (mr == NULL)
-    return refused_open(errno, failure);
+  if (mr == NULL) return refused_open(errno, failure);
   made->words[0] = (uintptr_t)mr;
   return PINFOLD_OK;
 }
@@ -57,8 +53,7 @@ static int open_region(void *self, const pinfold_open_request *what, pinfold_reg
 static int close_region(void *self, const pinfold_registration *made, pinfold_error *failure) {
   (void)self;
   const int refused = real()->dereg_mr((struct ibv_mr *)(uintptr_t)made->words[0]);
-  if (refused == 0)
-    return PINFOLD_OK;
+  if (refused == 0) return PINFOLD_OK;
   failure->native_kind = PINFOLD_NATIVE_POSIX;
   failure->native = refused;
   failure->message = "the driver refused to deregister the memory";
@@ -76,8 +71,7 @@ static const char *refusal_here(void) {
 
 static struct domain *make_domain(struct ibv_pd *pd) {
   struct domain *made = calloc(1, sizeof *made);
-  if (made == NULL)
-    return NULL;
+  if (made == NULL) return NULL;
   made->pd = pd;
   made->refusal = refusal_here();
   default_options(&made->options, "verbs");
@@ -92,10 +86,8 @@ static struct domain *make_domain(struct ibv_pd *pd) {
 struct domain *domain_of(struct ibv_pd *pd) {
   lock();
   struct domain *found = domains;
-  while (found != NULL && found->pd != pd)
-    found = found->next;
-  if (found == NULL)
-    found = make_domain(pd);
+  while (found != NULL && found->pd != pd) found = found->next;
+  if (found == NULL) found = make_domain(pd);
   unlock();
   return found;
 }
@@ -104,8 +96,7 @@ static struct domain_cache *make_cache(struct domain *domain, unsigned optional)
   static const pinfold_registrar registrar = {
       .size = sizeof registrar, .name = "verbs", .open = open_region, .close = close_region};
   struct domain_cache *made = calloc(1, sizeof *made);
-  if (made == NULL)
-    return NULL;
+  if (made == NULL) return NULL;
   made->domain = domain;
   made->optional = optional;
   if (pinfold_create(&registrar, made, &domain->options, &made->cache) == PINFOLD_OK) {
@@ -122,10 +113,8 @@ static struct domain_cache *make_cache(struct domain *domain, unsigned optional)
 pinfold_cache *cache_of(struct domain *domain, unsigned optional) {
   lock();
   struct domain_cache *found = domain->caches;
-  while (found != NULL && found->optional != optional)
-    found = found->next;
-  if (found == NULL && domain->refusal == NULL)
-    found = make_cache(domain, optional);
+  while (found != NULL && found->optional != optional) found = found->next;
+  if (found == NULL && domain->refusal == NULL) found = make_cache(domain, optional);
   unlock();
   return found != NULL ? found->cache : NULL;
 }
@@ -135,8 +124,7 @@ pinfold_cache *cache_of(struct domain *domain, unsigned optional) {
 size_t regions_of(struct ibv_pd *pd) {
   lock();
   const struct domain *found = domains;
-  while (found != NULL && found->pd != pd)
-    found = found->next;
+  while (found != NULL && found->pd != pd) found = found->next;
   const size_t regions = found != NULL ? found->regions : 0;
   unlock();
   return regions;
@@ -164,11 +152,9 @@ static int destroy_caches(struct domain *domain) {
 static struct domain *take(int (*wanted)(const struct domain *, const void *), const void *key) {
   lock();
   struct domain **at = &domains;
-  while (*at != NULL && !wanted(*at, key))
-    at = &(*at)->next;
+  while (*at != NULL && !wanted(*at, key)) at = &(*at)->next;
   struct domain *taken = *at;
-  if (taken != NULL)
-    *at = taken->next;
+  if (taken != NULL) *at = taken->next;
   unlock();
   return taken;
 }
@@ -181,12 +167,8 @@ static int end(struct domain *domain) {
   return outcome;
 }
 
-static int has_pd(const struct domain *domain, const void *pd) {
-  return domain->pd == pd;
-}
-static int has_device(const struct domain *domain, const void *device) {
-  return domain->pd->context == device;
-}
+static int has_pd(const struct domain *domain, const void *pd) { return domain->pd == pd; }
+static int has_device(const struct domain *domain, const void *device) { return domain->pd->context == device; }
 
 int forget_domain(struct ibv_pd *pd) {
   struct domain *domain = take(has_pd, pd);
@@ -194,8 +176,7 @@ int forget_domain(struct ibv_pd *pd) {
 }
 
 void forget_domains_of(const struct ibv_context *device) {
-  for (struct domain *one = take(has_device, device); one != NULL; one = take(has_device, device))
-    end(one);
+  for (struct domain *one = take(has_device, device); one != NULL; one = take(has_device, device)) end(one);
 }
 
 /* ---- The process ---- */
@@ -214,6 +195,4 @@ __attribute__((destructor)) static void report_what_is_left(void) {
 }
 
 /* A child may register memory too, though another thread forked in between. */
-__attribute__((constructor)) static void survive_forks(void) {
-  pthread_atfork(lock, unlock, unlock);
-}
+__attribute__((constructor)) static void survive_forks(void) { pthread_atfork(lock, unlock, unlock); }

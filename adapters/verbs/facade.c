@@ -21,28 +21,20 @@ static size_t usable;     /* bytes of it that may be written */
 static size_t handed_out; /* bytes of it that are, or were, in use */
 static union slot *unused;
 
-static void lock(void) {
-  pthread_mutex_lock(&mutex);
-}
-static void unlock(void) {
-  pthread_mutex_unlock(&mutex);
-}
+static void lock(void) { pthread_mutex_lock(&mutex); }
+static void unlock(void) { pthread_mutex_unlock(&mutex); }
 
 static int reserve(void) {
-  if (begin != NULL)
-    return 1;
+  if (begin != NULL) return 1;
   void *range = mmap(NULL, reserved_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (range == MAP_FAILED)
-    return 0;
+  if (range == MAP_FAILED) return 0;
   __atomic_store_n(&begin, range, __ATOMIC_RELEASE);
   return 1;
 }
 
 static int has_room(void) {
-  if (handed_out + sizeof(union slot) <= usable)
-    return 1;
-  if (usable == reserved_bytes || mprotect(begin + usable, step_bytes, PROT_READ | PROT_WRITE) != 0)
-    return 0;
+  if (handed_out + sizeof(union slot) <= usable) return 1;
+  if (usable == reserved_bytes || mprotect(begin + usable, step_bytes, PROT_READ | PROT_WRITE) != 0) return 0;
   usable += step_bytes;
   return 1;
 }
@@ -62,8 +54,7 @@ struct facade *new_facade(void) {
   lock();
   union slot *slot = take();
   unlock();
-  if (slot == NULL)
-    return NULL;
+  if (slot == NULL) return NULL;
   memset(slot, 0, sizeof *slot);
   return &slot->facade;
 }
@@ -81,6 +72,4 @@ struct facade *facade_of(struct ibv_mr *mr) {
   return first != 0 && (uintptr_t)mr - first < reserved_bytes ? (struct facade *)(void *)mr : NULL;
 }
 
-__attribute__((constructor)) static void survive_forks(void) {
-  pthread_atfork(lock, unlock, unlock);
-}
+__attribute__((constructor)) static void survive_forks(void) { pthread_atfork(lock, unlock, unlock); }

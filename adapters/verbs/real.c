@@ -12,11 +12,9 @@ static pthread_once_t looked_up = PTHREAD_ONCE_INIT;
 /* The next library has the symbol if libibverbs is the program's own. A plug-in's is found by its name. */
 static void *find(const char *name, const char *version) {
   void *found = dlvsym(RTLD_NEXT, name, version);
-  if (found != NULL)
-    return found;
+  if (found != NULL) return found;
   void *library = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD);
-  if (library == NULL)
-    return NULL;
+  if (library == NULL) return NULL;
   found = dlvsym(library, name, version);
   dlclose(library); /* it stays loaded: a caller of it is on the stack */
   return found;
@@ -44,10 +42,8 @@ const struct real_verbs *real(void) {
 }
 
 struct ibv_mr *real_register(struct ibv_pd *pd, void *address, size_t bytes, unsigned access) {
-  if (real()->reg_mr_iova2 != NULL)
-    return real()->reg_mr_iova2(pd, address, bytes, (uintptr_t)address, access);
-  if (real()->reg_mr != NULL)
-    return real()->reg_mr(pd, address, bytes, (int)access);
+  if (real()->reg_mr_iova2 != NULL) return real()->reg_mr_iova2(pd, address, bytes, (uintptr_t)address, access);
+  if (real()->reg_mr != NULL) return real()->reg_mr(pd, address, bytes, (int)access);
   errno = ENOSYS;
   return NULL;
 }

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Calls every function of pinfold.h, as a program of that release did: constants, sizes and symbol versions are compiled
-   in. A binary of each release is kept in recorded/, and has to run with the libraries of today. */
+/* Calls every function of pinfold.h, as a program of that release did: constants, sizes and symbol versions are
+   compiled in. A binary of each release is kept in recorded/, and has to run with the libraries of today. */
 #include <pinfold/pinfold.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define EXPECT(condition) \
-  do { \
-    if (!(condition)) { \
-      fprintf(stderr, "every_function.c:%d: %s; last error: %s\n", __LINE__, #condition, pinfold_last_error()->message); \
-      exit(EXIT_FAILURE); \
-    } \
+#define EXPECT(condition)                                                                \
+  do {                                                                                   \
+    if (!(condition)) {                                                                  \
+      fprintf(stderr, "every_function.c:%d: %s; last error: %s\n", __LINE__, #condition, \
+              pinfold_last_error()->message);                                            \
+      exit(EXIT_FAILURE);                                                                \
+    }                                                                                    \
   } while (0)
 
 enum { page = 4096, pages = 64 };
@@ -22,7 +23,8 @@ typedef struct device {
   void *argument;
 } device;
 
-static int open_local(void *self, const pinfold_open_request *what, pinfold_registration *made, pinfold_error *failure) {
+static int open_local(void *self, const pinfold_open_request *what, pinfold_registration *made,
+                      pinfold_error *failure) {
   device *of = self;
   EXPECT(what->size >= sizeof *what && what->bytes % page == 0);
   if (what->bytes > 32 * page) {
@@ -42,8 +44,8 @@ static int close_local(void *self, const pinfold_registration *made, pinfold_err
   ++((device *)self)->closes;
   return PINFOLD_OK;
 }
-static void open_many(void *self, const pinfold_open_request *what, size_t count, pinfold_registration *made, int *codes,
-                      pinfold_error *failures) {
+static void open_many(void *self, const pinfold_open_request *what, size_t count, pinfold_registration *made,
+                      int *codes, pinfold_error *failures) {
   size_t i;
   ++((device *)self)->groups;
   for (i = 0; i < count; ++i) codes[i] = open_local(self, &what[i], &made[i], &failures[i]);

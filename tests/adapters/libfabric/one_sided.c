@@ -13,15 +13,13 @@ enum { bytes = 1 << 20 };
 static char *mapped(void *at) {
   char *memory =
       mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (at != NULL ? MAP_FIXED : 0), -1, 0);
-  if (memory == MAP_FAILED)
-    MPI_Abort(MPI_COMM_WORLD, 1);
+  if (memory == MAP_FAILED) MPI_Abort(MPI_COMM_WORLD, 1);
   return memory;
 }
 
 static size_t other_than(const char *memory, char expected) {
   size_t count = 0;
-  for (size_t at = 0; at < bytes; ++at)
-    count += memory[at] != expected;
+  for (size_t at = 0; at < bytes; ++at) count += memory[at] != expected;
   return count;
 }
 
@@ -38,17 +36,13 @@ int main(int count, char **words) {
   for (int round = 0; round < rounds; ++round) {
     memset(source, round + 1, bytes);
     MPI_Win_fence(0, window);
-    if (rank == 0)
-      MPI_Put(source, bytes, MPI_BYTE, 1, 0, bytes, MPI_BYTE, window);
+    if (rank == 0) MPI_Put(source, bytes, MPI_BYTE, 1, 0, bytes, MPI_BYTE, window);
     MPI_Win_fence(0, window);
-    if (rank == 1)
-      wrong += other_than(target, (char)(round + 1));
-    if (round % 2 == 1)
-      mapped(source);
+    if (rank == 1) wrong += other_than(target, (char)(round + 1));
+    if (round % 2 == 1) mapped(source);
   }
   MPI_Win_free(&window);
-  if (rank == 1)
-    printf("rounds=%d wrong=%zu\n", rounds, wrong);
+  if (rank == 1) printf("rounds=%d wrong=%zu\n", rounds, wrong);
   MPI_Finalize();
   return wrong == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

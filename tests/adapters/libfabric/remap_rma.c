@@ -20,8 +20,7 @@
 enum { bytes = 1 << 20, all_access = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE };
 
 static void must(int answer, const char *what) {
-  if (answer == 0)
-    return;
+  if (answer == 0) return;
   fprintf(stderr, "%s: %s\n", what, fi_strerror(-answer));
   exit(EXIT_FAILURE);
 }
@@ -72,8 +71,7 @@ static void open_connection(struct connection *to, const char *provider, const c
   must(fi_ep_bind(to->endpoint, &to->completions->fid, FI_TRANSMIT | FI_RECV), "fi_ep_bind");
   must(fi_enable(to->endpoint), "fi_enable");
   must(fi_getname(&to->endpoint->fid, name, &length), "fi_getname");
-  if (fi_av_insert(to->addresses, name, 1, &to->self, 0, NULL) != 1)
-    must(-FI_EINVAL, "fi_av_insert");
+  if (fi_av_insert(to->addresses, name, 1, &to->self, 0, NULL) != 1) must(-FI_EINVAL, "fi_av_insert");
 }
 
 static void close_connection(struct connection *to) {
@@ -94,8 +92,7 @@ static struct fid_mr *registered(struct connection *at, void *memory, unsigned w
     case 1: must(fi_mr_regv(at->domain, &where, 1, all_access, 0, 0, 0, &region, memory), "fi_mr_regv"); break;
     default: must(fi_mr_regattr(at->domain, &what, 0, &region), "fi_mr_regattr");
   }
-  if (region->fid.context != memory)
-    must(-FI_EINVAL, "the context of the region");
+  if (region->fid.context != memory) must(-FI_EINVAL, "the context of the region");
   return region;
 }
 
@@ -108,8 +105,7 @@ static void transfer(struct connection *over, char *source, struct fid_mr *from,
                       &context);
   while (answer == -FI_EAGAIN && fi_cq_read(over->completions, &done, 0) <= 0);
   must((int)answer, "fi_write");
-  do
-    answer = fi_cq_read(over->completions, &done, 1);
+  do answer = fi_cq_read(over->completions, &done, 1);
   while (answer == -FI_EAGAIN);
   must(answer == 1 ? 0 : (int)answer, "fi_cq_read");
 }
@@ -117,15 +113,13 @@ static void transfer(struct connection *over, char *source, struct fid_mr *from,
 static void *mapped(void *at) {
   void *memory =
       mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (at != NULL ? MAP_FIXED : 0), -1, 0);
-  if (memory == MAP_FAILED)
-    must(-FI_ENOMEM, "mmap");
+  if (memory == MAP_FAILED) must(-FI_ENOMEM, "mmap");
   return memory;
 }
 
 static void move_away(void *at) {
   void *elsewhere = mapped(NULL);
-  if (mremap(at, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, elsewhere) != elsewhere)
-    must(-FI_ENOMEM, "mremap");
+  if (mremap(at, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, elsewhere) != elsewhere) must(-FI_ENOMEM, "mremap");
   mapped(at);
   munmap(elsewhere, bytes);
 }
@@ -145,8 +139,7 @@ static void put_other_pages_behind(void *at, const char *way) {
 
 static size_t differing(const char *one, const char *other) {
   size_t count = 0;
-  for (size_t at = 0; at < bytes; ++at)
-    count += one[at] != other[at];
+  for (size_t at = 0; at < bytes; ++at) count += one[at] != other[at];
   return count;
 }
 
@@ -173,8 +166,7 @@ static void register_pieces(struct connection *at, char *memory) {
 }
 
 int main(int count, char **words) {
-  if (count < 3)
-    return 2;
+  if (count < 3) return 2;
   struct connection to_self = {0};
   open_connection(&to_self, words[1], count > 3 ? words[3] : "127.0.0.1");
   char *source = mapped(NULL);
@@ -183,8 +175,7 @@ int main(int count, char **words) {
   size_t wrong = 0;
   for (unsigned round = 0; round < rounds; ++round) {
     wrong += one_round(&to_self, source, target, round);
-    if (round % 3 == 2)
-      put_other_pages_behind(round % 2 == 0 ? source : target, count > 4 ? words[4] : "mmap");
+    if (round % 3 == 2) put_other_pages_behind(round % 2 == 0 ? source : target, count > 4 ? words[4] : "mmap");
   }
   register_pieces(&to_self, source);
   close_connection(&to_self);

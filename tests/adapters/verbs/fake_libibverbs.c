@@ -13,8 +13,7 @@ struct fake_verbs fake_verbs;
 
 static struct ibv_mr *opened(struct ibv_pd *pd, void *address, size_t bytes, unsigned access) {
   int refused = __atomic_load_n(&fake_verbs.refusal, __ATOMIC_RELAXED);
-  if ((access & fake_verbs.no_access) != 0)
-    refused = EFAULT;
+  if ((access & fake_verbs.no_access) != 0) refused = EFAULT;
   struct ibv_mr *mr = refused == 0 ? calloc(1, sizeof *mr) : NULL;
   if (mr == NULL) {
     errno = refused;
@@ -52,8 +51,7 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address,
 }
 
 int ibv_dereg_mr(struct ibv_mr *mr) {
-  if (fake_verbs.close_refusal != 0)
-    return fake_verbs.close_refusal;
+  if (fake_verbs.close_refusal != 0) return fake_verbs.close_refusal;
   __atomic_fetch_sub(&fake_verbs.open, 1, __ATOMIC_SEQ_CST);
   __atomic_fetch_sub(&mr->pd->handle, 1, __ATOMIC_SEQ_CST);
   free(mr);
@@ -61,8 +59,7 @@ int ibv_dereg_mr(struct ibv_mr *mr) {
 }
 
 int ibv_dealloc_pd(struct ibv_pd *pd) {
-  if (pd->handle != 0)
-    return EBUSY;
+  if (pd->handle != 0) return EBUSY;
   ++fake_verbs.pds_closed;
   return 0;
 }
@@ -73,6 +70,4 @@ int ibv_close_device(struct ibv_context *device) {
   return 0;
 }
 
-enum ibv_fork_status ibv_is_fork_initialized(void) {
-  return (enum ibv_fork_status)fake_verbs.fork_status;
-}
+enum ibv_fork_status ibv_is_fork_initialized(void) { return (enum ibv_fork_status)fake_verbs.fork_status; }
