@@ -94,7 +94,9 @@ struct cache_options {
   /// `progress()` or the reaper closes them, within twice this time. 0 = never.
   std::chrono::milliseconds idle_timeout{60000};
 
-  bool serial = false;  ///< open and close on one thread at a time, for drivers that require it (R63)
+  /// The cache opens and closes on one thread at a time, for drivers that require it (R63). Two caches over one driver
+  /// do not wait for each other.
+  bool serial = false;
 
   // Time-outs
 

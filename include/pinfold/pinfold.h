@@ -143,7 +143,8 @@ enum pinfold_cache_flags {
   PINFOLD_ENTRY_STATISTICS = 64,    /**< count the hits of each entry exactly */
   PINFOLD_STATISTICS_AT_EXIT = 128, /**< send a PINFOLD_EVENT_STATISTICS at the end */
   PINFOLD_TRACE_REQUESTS = 256,     /**< send a PINFOLD_EVENT_REQUESTED for every acquire */
-  PINFOLD_SERIAL = 512             /**< open and close on one thread at a time */
+  PINFOLD_SERIAL = 512              /**< open and close on one thread at a time; two caches over one driver do not wait
+                                     *   for each other */
 };
 
 struct pinfold_event;
