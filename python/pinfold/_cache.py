@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import Any, Callable, Self
 
 from pinfold import dlpack
-from pinfold._callbacks import callback
+from pinfold._callbacks import callback, finish, serve
 from pinfold._library import ffi, lib, text_of
 from pinfold._owned import Owner
 from pinfold.constants import Code
 from pinfold.errors import Error, check, last_failure
 from pinfold.options import Options, withdraw
+from pinfold.registrar import Served
 
 _SECONDS_FOR_THREADS_AT_EXIT = 5.0
 
@@ -106,6 +107,25 @@ class BaseCache(Owner):
         self._registration = registration
         self._state = State(made[0], calls_python or wanted.sink is not None)
         self._own(_end, self._state, at_exit=True)
+
+    def _make_over(
+        self, what: Any, table_of: Callable[[Any], tuple[Any, Any]], create: Any, options: Options | None
+    ) -> None:
+        """Makes the cache over a registrar or importer in Python. `create` is C's function, `table_of` makes its table."""
+        served = Served(what)
+        table, _name = table_of(what)
+        handle = serve(served)
+        try:
+            BaseCache.__init__(
+                self,
+                lambda options, made: create(table, handle, options, made),
+                options,
+                served.registrations.get,
+                calls_python=True,
+            )
+        except BaseException:
+            finish(handle)
+            raise
 
     def close(self) -> None:
         """Destroys the cache and closes its registrations. Waits for leases at most `drain_timeout_ms`; leases that are

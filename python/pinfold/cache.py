@@ -7,7 +7,7 @@ import threading
 from typing import Any, Callable, Self, Sequence
 
 from pinfold._cache import BaseCache, closed
-from pinfold._callbacks import Call, finish, serve
+from pinfold._callbacks import Call
 from pinfold._library import ffi, lib, load
 from pinfold._memory import locked
 from pinfold.batch import Batch
@@ -15,7 +15,7 @@ from pinfold.chunks import Chunks
 from pinfold.errors import check, last_failure
 from pinfold.lease import Lease
 from pinfold.options import Options
-from pinfold.registrar import Registrar, Served, table_of
+from pinfold.registrar import Registrar, table_of
 
 _acquire, _get_ident = lib.pinfold_acquire, threading.get_ident
 
@@ -27,19 +27,7 @@ class Cache(BaseCache):
     """
 
     def __init__(self, registrar: Registrar, options: Options | None = None) -> None:
-        served = Served(registrar)
-        table, _name = table_of(registrar)
-        handle = serve(served)
-        try:
-            super().__init__(
-                lambda options, made: lib.pinfold_create(table, handle, options, made),
-                options,
-                served.registrations.get,
-                calls_python=True,
-            )
-        except BaseException:
-            finish(handle)
-            raise
+        self._make_over(registrar, table_of, lib.pinfold_create, options)
 
     @classmethod
     def _made(cls, create: Callable[[Any, Any], Any], options: Options | None, structure: str = "") -> Self:

@@ -7,13 +7,12 @@ import enum
 from typing import TYPE_CHECKING, Any, Callable, Self, Sequence
 
 from pinfold._cache import BaseCache
-from pinfold._callbacks import Call, finish, serve
+from pinfold._callbacks import Call
 from pinfold._library import ffi, lib
 from pinfold.errors import check, last_failure
 from pinfold.importer import Importer, table_of
 from pinfold.lease import Lease
 from pinfold.options import Options
-from pinfold.registrar import Served
 
 if TYPE_CHECKING:
     from pinfold.tensor import Tensor
@@ -79,19 +78,7 @@ class ImportCache(BaseCache):
     """A cache of memory of other processes, over an importer in Python or one of the library's."""
 
     def __init__(self, importer: Importer, options: Options | None = None) -> None:
-        served = Served(importer)
-        table, _name = table_of(importer)
-        handle = serve(served)
-        try:
-            super().__init__(
-                lambda options, made: lib.pinfold_create_import(table, handle, options, made),
-                options,
-                served.registrations.get,
-                calls_python=True,
-            )
-        except BaseException:
-            finish(handle)
-            raise
+        self._make_over(importer, table_of, lib.pinfold_create_import, options)
         self._describe(Place.HOST if importer.host_memory else Place.ELSEWHERE, importer.writable)
 
     @classmethod

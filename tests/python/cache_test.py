@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
 import array
 import ctypes
+import gc
 import mmap
 import threading
 import time
+import weakref
 from typing import Any, Callable
 
 import numpy
 import pytest
 
 import pinfold
-from doubles import RecordingRegistrar
-from pinfold import Access, Cache, Code, Error, Flag, Full, Merge, Monitor, Options
+from doubles import RecordingImporter, RecordingRegistrar
+from pinfold import Access, Cache, Code, Error, Flag, Full, ImportCache, Merge, Monitor, Options
 from pinfold._library import lib
 
 
@@ -290,6 +292,16 @@ def test_options_are_checked_by_the_library() -> None:
         Cache.mlock(Options(name="a\0b"))
     with pytest.raises(ValueError, match="has a 0"):
         Cache.mlock(Options(text="PINFOLD_MONITOR=manual\0nonsense"))
+
+
+@pytest.mark.parametrize("cache, serves", [(Cache, RecordingRegistrar), (ImportCache, RecordingImporter)])
+def test_cache_that_cannot_be_made_forgets_what_it_was_made_over(cache: Any, serves: Any) -> None:
+    what = serves()
+    refused(Code.INVALID_ARGUMENT, cache, what, Options(flags=Flag(1 << 20)))
+    left = weakref.ref(what)
+    del what
+    gc.collect()
+    assert left() is None
 
 
 def test_options_as_text(registrar: RecordingRegistrar) -> None:
