@@ -560,7 +560,7 @@ typedef struct pinfold_event {
   uint64_t bytes;             /**< how many */
   uint64_t leases;            /**< out on the entry, or on the whole cache */
   const pinfold_error *cause; /**< the driver's failure; may be null */
-  const char *text;           /**< a ready-made line; may be empty */
+  const char *text;           /**< what happened, in words; of PINFOLD_EVENT_STATISTICS the counters */
   uint64_t registered_base;   /**< PINFOLD_EVENT_REQUESTED: the registration that serves it */
   uint64_t registered_bytes;  /**< the same: how many */
   uint64_t opened_for_ns;     /**< PINFOLD_EVENT_REQUESTED: time in the registrar's open */

@@ -23,6 +23,24 @@ static_assert(static_cast<int>(severity::debug) == PINFOLD_DEBUG && static_cast<
               static_cast<int>(severity::warning) == PINFOLD_WARNING &&
               static_cast<int>(severity::failure) == PINFOLD_FAILURE);
 
+const char* text_of(event_kind kind) {
+  switch (kind) {
+    case event_kind::evicted: return "the cache closes an idle entry to make room";
+    case event_kind::replaced: return "the exporter reallocated the memory: the entry is stale";
+    case event_kind::conflict: return "the cache closes an idle entry that was in the way of an open";
+    case event_kind::invalidated_while_leased: return "memory went away under a lease";
+    case event_kind::close_failed: return "the driver refused a close; the cache retries it";
+    case event_kind::leases_outlive_cache: return "leases are still out after the drain time-out";
+    case event_kind::statistics: return "the counters could not be written";
+    case event_kind::audit_failed: return "the pages behind an entry are not the registered ones";
+    case event_kind::closes_outlive_cache: return "another thread is still in the driver after the drain time-out";
+    case event_kind::requested: return "an acquire succeeded";
+    case event_kind::not_kept: return "the memory is registered for one lease only";
+    case event_kind::monitor_degraded: return "a monitor failed, or works again";
+  }
+  return "an event";
+}
+
 }  // namespace
 
 void send(const event& what, void (*sink)(void* self, const pinfold_event* event), void* self) {
@@ -38,7 +56,7 @@ void send(const event& what, void (*sink)(void* self, const pinfold_event* event
   plain.bytes = what.where.size();
   plain.leases = what.leases;
   plain.cause = what.cause != nullptr ? &cause : nullptr;
-  plain.text = what.text;
+  plain.text = *what.text != '\0' ? what.text : text_of(what.kind);
   plain.registered_base = what.registered.begin;
   plain.registered_bytes = what.registered.size();
   plain.opened_for_ns = static_cast<std::uint64_t>(what.opened_for.count());
