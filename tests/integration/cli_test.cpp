@@ -106,9 +106,15 @@ TEST(cli, wrong_usage_is_explained_and_exits_with_2) {
 }
 
 TEST(cli, wrong_settings_are_explained_and_exit_with_2) {
-  const auto seen = run("info --config", "PINFOLD_MAX_BYTE=1");
-  EXPECT_EQ(seen.status, 2);
-  EXPECT_NE(seen.complaints.find("PINFOLD_MAX_BYTE=1"), std::string::npos) << seen.complaints;
+  for (const char* command : {"info", "info --config", "info --json", "demo", "demo --emulated", "perf import",
+                              "perf register", "perf io", "perf hit", "perf monitor"}) {
+    for (const char* setting : {"PINFOLD_MAX_BYTE=1", "PINFOLD_MAX_BYTES=nonsense"}) {
+      const auto seen = run(command, setting);
+      EXPECT_EQ(seen.status, 2) << command;
+      EXPECT_EQ(seen.out, "") << command;
+      EXPECT_NE(seen.complaints.find(setting), std::string::npos) << command << ": " << seen.complaints;
+    }
+  }
 }
 
 TEST(cli, help_and_version_exit_with_0) {

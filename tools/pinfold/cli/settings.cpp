@@ -34,6 +34,8 @@ void apply(pinfold::cache_options& options, const char* flag, const char* settin
 
 pinfold::cache_options options_of_environment() { return checked(pinfold::options_from_environment()); }
 
+void check_environment() { static_cast<void>(options_of_environment()); }
+
 void cache_flags::add_to(CLI::App& command) {
   auto* keep = command.add_flag_callback("--retain", [this] { retain_ = true; }, "keep unused registrations");
   command.add_flag_callback(

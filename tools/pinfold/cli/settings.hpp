@@ -17,6 +17,9 @@ namespace tool {
 /// Returns the options. Throws `usage_failure` when a variable or the settings file is wrong.
 [[nodiscard]] pinfold::cache_options options_of_environment();
 
+/// Throws `usage_failure` where `options_of_environment` does: for commands whose caches have options of their own.
+void check_environment();
+
 /// The flags `--retain`, `--no-retain`, `--max-bytes`, `--max-count`, `--when-full`.
 class cache_flags {
  public:

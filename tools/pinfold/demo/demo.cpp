@@ -50,6 +50,11 @@ int play_emulated(const std::string& library) {
   return 0;
 }
 
+int play(const demo_options& options) {
+  check_environment();
+  return options.emulated ? play_emulated(options.library) : play(options.via);
+}
+
 }  // namespace
 
 void add_demo(CLI::App& app, action& chosen) {
@@ -60,9 +65,7 @@ void add_demo(CLI::App& app, action& chosen) {
                                      "use GPU memory instead, over pinfold's emulation of the CUDA driver");
   emulated->excludes(command->get_option("--via"));
   command->add_option("--library", options->library, "path of the emulation [PINFOLD_CUDA_LIBRARY]")->needs(emulated);
-  command->callback([options, &chosen] {
-    chosen = [options] { return options->emulated ? play_emulated(options->library) : play(options->via); };
-  });
+  command->callback([options, &chosen] { chosen = [options] { return play(*options); }; });
 }
 
 }  // namespace tool

@@ -90,8 +90,9 @@ void print_host(const json& host) {
 }
 
 int show(const info_options& options) {
+  const auto settings = options_of_environment();
   if (options.config) {
-    fmt::print("{}", pinfold::to_text(options_of_environment()));
+    fmt::print("{}", pinfold::to_text(settings));
     return 0;
   }
   const auto host = host_facts();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `pinfold perf monitor`: the cost to a program of monitors that watch its memory.
 #include "cli/failure.hpp"
+#include "cli/settings.hpp"
 #include "commands.hpp"
 #include "info/host.hpp"
 #include "perf/monitor/monitor_subjects.hpp"
@@ -153,6 +154,7 @@ void print_tables(const json& rows) {
 }
 
 int measure(monitor_command command) {
+  check_environment();
   if (command.which != "all") command.how.only = command.which;
   const auto host = host_facts();
   auto rows = measure_own(command.how);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `pinfold perf hit|miss|scale|memory|evict`: the cost of the cache itself, over a registrar that does nothing.
 #include "cli/failure.hpp"
+#include "cli/settings.hpp"
 #include "commands.hpp"
 #include "info/host.hpp"
 #include "perf/perf.hpp"
@@ -125,6 +126,7 @@ void check_memory_for(const bench::parameters& how, const json& host) {
 }
 
 int measure(const speed_command& command, const speed_kind& kind) {
+  check_environment();
   const auto host = host_facts();
   check_memory_for(command.how, host);
   auto rows = measure_pinfold(command.how);
