@@ -42,6 +42,14 @@ std::set<std::string> identities_of(const json& rows) {
   return all;
 }
 
+TEST(cli_speed, help_of_hit_names_every_subject) {
+  const auto help = run("perf hit --help").out;
+  for (const auto& row : rows_of(run("perf hit --regions 1" + quick)))
+    EXPECT_NE(help.find("\n  " + row.at("subject").get<std::string>() + " "), std::string::npos) << row;
+  for (const char* peer : {"ucx", "openmpi", "ucx/pinfold", "openmpi/pinfold"})
+    EXPECT_NE(help.find(std::string("\n  ") + peer + " "), std::string::npos);
+}
+
 TEST(cli_speed, hit_measures_every_subject_on_whole_regions_and_on_parts) {
   const auto rows = rows_of(run("perf hit --regions 1,50" + quick));
   const auto seen = identities_of(rows);

@@ -138,6 +138,20 @@ int measure(const speed_command& command, const speed_kind& kind) {
   return peers.conclude(show_results(host, rows, kind.shown(), command.as_json, peers.notes));
 }
 
+constexpr auto subjects_of_hit = R"(Subjects, over stand-ins for a driver, which register nothing:
+  pinfold          the C++ interface, its hit compiled into the caller
+  pinfold-c        the C interface
+  pinfold-3caches  three caches that live at the same time, used in turn
+  pinfold-import   the cache of imported memory, which compares handles of 64 bytes
+  ucx              with --peers: UCX's cache, ucs_rcache
+  openmpi          with --peers: Open MPI's cache, grdma
+  ucx/pinfold      with --adapters: the calls of ucx, answered by pinfold's adapter
+  openmpi/pinfold  with --adapters: the calls of openmpi, answered by pinfold's adapter
+Stand-ins for a cache, which show how fast a hit could be:
+  floor-atomics    a comparison of a range and two atomic additions
+  floor-record     a load from the region's record, and a store to it
+)";
+
 void add_length(CLI::App& command, bench::parameters& how, std::string_view kind) {
   command.add_number("--time-limit", how.time_limit, "seconds after which the filling of a cache is abandoned", 0.1,
                      86'400.0);
@@ -181,6 +195,7 @@ void add_perf_speed(CLI::App& perf, action& chosen) {
     auto* own = perf.add_subcommand(kind.name, kind.help);
     add_what(*own, *command, kind);
     add_length(*own, command->how, kind.name);
+    if (command->how.command == "hit") own->footer(subjects_of_hit);
     if (command->how.command == "miss") add_slow(*own, command->how);
     own->callback([command, kind, &chosen] { chosen = [command, kind] { return measure(*command, kind); }; });
   }
