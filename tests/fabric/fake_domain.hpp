@@ -5,6 +5,8 @@
 
 #include "support/doubles/fault_points.hpp"
 
+#include <pinfold/registrars/libfabric.hpp>
+
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -14,8 +16,10 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <sys/uio.h>
+#include <utility>
 #include <vector>
 
 namespace pinfold::testing {
@@ -48,6 +52,12 @@ class fake_domain {
   }
   fake_domain(const fake_domain&) = delete;
   fake_domain& operator=(const fake_domain&) = delete;
+
+  [[nodiscard]] libfabric_registrar registrar(libfabric_registrar_options options = {}) {
+    auto made = libfabric_registrar::create(&domain, &info, std::move(options));
+    if (!made) throw std::runtime_error(describe(made.error()));
+    return std::move(*made);
+  }
 
   ::fi_domain_attr attributes{};
   ::fi_fabric_attr fabric{};

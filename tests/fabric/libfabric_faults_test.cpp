@@ -27,11 +27,7 @@ struct fake_driver {
   explicit fake_driver(int mr_mode) : domain(mr_mode), faults(domain.faults) {}
 
   static constexpr native_kind kind = native_kind::libfabric;
-  libfabric_registrar registrar() {
-    auto made = libfabric_registrar::create(&domain.domain, &domain.info, {.endpoint = &endpoint});
-    if (!made) throw std::runtime_error(describe(made.error()));
-    return std::move(*made);
-  }
+  libfabric_registrar registrar() { return domain.registrar({.endpoint = &endpoint}); }
   [[nodiscard]] std::size_t open_count() const { return domain.regions.size(); }
   [[nodiscard]] std::size_t misuses() const { return static_cast<std::size_t>(domain.misuses); }
   static bool hidden(std::string_view call, int code) { return nobody_is_told(call, code); }
