@@ -13,27 +13,17 @@
 enum { place_bytes = 4096 };
 
 static struct context_cache *caches;
-static size_t passed_through; /* atomic */
-static size_t closes;         /* atomic */
+static size_t passed_through;                             /* atomic */
+static size_t closes;                                     /* atomic */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of the list; not held while the driver opens or closes */
-static __thread int calls; /* of this thread, by a cache, that are in the driver */
+static __thread int calls;                                /* of this thread, by a cache, that are in the driver */
 
-static void lock(void) {
-  pthread_mutex_lock(&mutex);
-}
-static void unlock(void) {
-  pthread_mutex_unlock(&mutex);
-}
+static void lock(void) { pthread_mutex_lock(&mutex); }
+static void unlock(void) { pthread_mutex_unlock(&mutex); }
 
-void count_passed_through(void) {
-  __atomic_fetch_add(&passed_through, 1, __ATOMIC_RELAXED);
-}
-size_t closes_so_far(void) {
-  return __atomic_load_n(&closes, __ATOMIC_ACQUIRE);
-}
-int is_called_by_cache(void) {
-  return calls != 0;
-}
+void count_passed_through(void) { __atomic_fetch_add(&passed_through, 1, __ATOMIC_RELAXED); }
+size_t closes_so_far(void) { return __atomic_load_n(&closes, __ATOMIC_ACQUIRE); }
+int is_called_by_cache(void) { return calls != 0; }
 
 static uint64_t place_of(const ipc_handle *handle) {
   uint64_t hash = 0;
@@ -63,8 +53,7 @@ static int check_handle(void *self, const void *handle, uint64_t *base, uint64_t
 static uint64_t bytes_around(device_pointer at) {
   device_pointer base = 0;
   size_t bytes = 0;
-  if (driver.mem_get_address_range(&base, &bytes, at) != cuda_success || bytes < place_bytes)
-    return place_bytes;
+  if (driver.mem_get_address_range(&base, &bytes, at) != cuda_success || bytes < place_bytes) return place_bytes;
   return bytes;
 }
 
@@ -74,8 +63,7 @@ static int open_handle(void *self, const pinfold_open_request *what, pinfold_imp
   ++calls;
   const cuda_result result = cache->open(&at, *(const ipc_handle *)what->handle, cuda_lazy_peer_access);
   --calls;
-  if (result != cuda_success)
-    return refused(result, "the driver refuses to open the handle", failure);
+  if (result != cuda_success) return refused(result, "the driver refuses to open the handle", failure);
   made->base = place_of(what->handle);
   made->bytes = place_bytes;
   made->budget_bytes = bytes_around(at);
@@ -99,13 +87,10 @@ static cuda_result close_in_current(device_pointer at) {
 
 static cuda_result close_in(const struct context_cache *cache, device_pointer at) {
   cuda_context current = NULL;
-  if (id_of(cache->context) != cache->id)
-    return cuda_context_is_destroyed;
-  if (driver.ctx_get_current(&current) == cuda_success && current == cache->context)
-    return close_in_current(at);
+  if (id_of(cache->context) != cache->id) return cuda_context_is_destroyed;
+  if (driver.ctx_get_current(&current) == cuda_success && current == cache->context) return close_in_current(at);
   const cuda_result pushed = driver.ctx_push_current(cache->context);
-  if (pushed != cuda_success)
-    return pushed;
+  if (pushed != cuda_success) return pushed;
   const cuda_result result = close_in_current(at);
   driver.ctx_pop_current(&current);
   return result;
@@ -140,8 +125,7 @@ static struct context_cache *make_cache(cuda_context context, unsigned long long
                                             .open = open_handle,
                                             .close = close_mapping};
   struct context_cache *made = calloc(1, sizeof *made);
-  if (made == NULL)
-    return NULL;
+  if (made == NULL) return NULL;
   *made = (struct context_cache){.context = context, .id = id, .open = open};
   read_options(&made->options);
   snprintf(made->options.name, sizeof made->options.name, "context %llu%s", id, open == driver.open ? " (v1)" : "");
@@ -158,10 +142,8 @@ static struct context_cache *make_cache(cuda_context context, unsigned long long
 static struct context_cache *find_or_make(cuda_context context, unsigned long long id, open_function open) {
   lock();
   struct context_cache *found = caches;
-  while (found != NULL && (found->id != id || found->open != open))
-    found = found->next;
-  if (found == NULL)
-    found = make_cache(context, id, open);
+  while (found != NULL && (found->id != id || found->open != open)) found = found->next;
+  if (found == NULL) found = make_cache(context, id, open);
   unlock();
   return found;
 }
@@ -170,10 +152,8 @@ static struct context_cache *find_or_make(cuda_context context, unsigned long lo
 static struct context_cache *take_ended(cuda_context context, unsigned long long id) {
   lock();
   struct context_cache *found = caches;
-  while (found != NULL && (found->context != context || found->id == id || found->ended))
-    found = found->next;
-  if (found != NULL)
-    found->ended = 1;
+  while (found != NULL && (found->context != context || found->id == id || found->ended)) found = found->next;
+  if (found != NULL) found->ended = 1;
   unlock();
   return found;
 }
@@ -187,11 +167,9 @@ static void empty(const struct context_cache *ended) {
 
 struct context_cache *cache_of_current(open_function open) {
   cuda_context current = NULL;
-  if (driver.ctx_get_current(&current) != cuda_success || current == NULL)
-    return NULL;
+  if (driver.ctx_get_current(&current) != cuda_success || current == NULL) return NULL;
   const unsigned long long id = id_of(current);
-  if (id == 0)
-    return NULL;
+  if (id == 0) return NULL;
   for (const struct context_cache *one = take_ended(current, id); one != NULL; one = take_ended(current, id))
     empty(one);
   return find_or_make(current, id, open);
@@ -206,8 +184,7 @@ void close_idle(const struct context_cache *of) {
   const struct context_cache *one = caches;
   unlock();
   for (; one != NULL; one = one->next)
-    if (one->id == of->id)
-      pinfold_flush(one->cache);
+    if (one->id == of->id) pinfold_flush(one->cache);
 }
 
 /* ---- The process ---- */
@@ -216,8 +193,7 @@ void close_idle(const struct context_cache *of) {
 __attribute__((destructor)) static void report_statistics(void) {
   pinfold_options options;
   read_options(&options);
-  if (!driver.is_taken_over || !wants_statistics(&options))
-    return;
+  if (!driver.is_taken_over || !wants_statistics(&options)) return;
   for (const struct context_cache *one = caches; one != NULL; one = one->next) {
     char line[1500];
     pinfold_describe(one->cache, line, sizeof line);
@@ -233,6 +209,4 @@ static void start_child(void) {
   unlock();
 }
 
-__attribute__((constructor)) static void survive_forks(void) {
-  pthread_atfork(lock, unlock, start_child);
-}
+__attribute__((constructor)) static void survive_forks(void) { pthread_atfork(lock, unlock, start_child); }

@@ -22,7 +22,8 @@ static void *address_of(const void *function) {
 
 static int find_all(void *library) {
   find(library, "cuIpcOpenMemHandle", &driver.open);
-  return find(library, "cuIpcOpenMemHandle_v2", &driver.open_v2) && find(library, "cuIpcCloseMemHandle", &driver.close) &&
+  return find(library, "cuIpcOpenMemHandle_v2", &driver.open_v2) &&
+         find(library, "cuIpcCloseMemHandle", &driver.close) &&
          find(library, "cuCtxGetCurrent", &driver.ctx_get_current) && find(library, "cuCtxGetId", &driver.ctx_get_id) &&
          find(library, "cuCtxPushCurrent_v2", &driver.ctx_push_current) &&
          find(library, "cuCtxPopCurrent_v2", &driver.ctx_pop_current) &&

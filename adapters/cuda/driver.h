@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The part of the CUDA driver's binary interface that the adapter uses, declared here so that it builds without CUDA. */
+/* The part of the CUDA driver's binary interface that the adapter uses, declared here so that it builds without CUDA.
+ */
 #ifndef PINFOLD_ADAPTERS_CUDA_DRIVER_H
 #define PINFOLD_ADAPTERS_CUDA_DRIVER_H
 
@@ -19,7 +20,7 @@ enum {
 /* CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS: the only flag that there is. */
 enum { cuda_lazy_peer_access = 1 };
 
-typedef uint64_t device_pointer;                /* CUdeviceptr */
+typedef uint64_t device_pointer;                  /* CUdeviceptr */
 typedef struct cuda_context_object *cuda_context; /* CUcontext */
 typedef struct ipc_handle {
   uint64_t words[8];
@@ -44,8 +45,8 @@ struct cuda_driver {
 /* Constant once the driver is taken over. */
 extern struct cuda_driver driver;
 
-/* Finds the functions in the driver's library and leads callers of the first three to the replacements. Returns null, or
- * why calls stay as they are. */
+/* Finds the functions in the driver's library and leads callers of the first three to the replacements. Returns null,
+ * or why calls stay as they are. */
 const char *take_over_driver(void *library);
 
 /* The replacements. */

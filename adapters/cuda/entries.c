@@ -7,8 +7,7 @@
 /* Whether the cache's failure is the program's. Whatever else went wrong, the driver is asked, and says why. */
 static int is_final(const pinfold_error *failure, const struct context_cache *cache, cuda_result *result) {
   *result = failure->native;
-  if (failure->native_kind == PINFOLD_NATIVE_CUDA)
-    return 1;
+  if (failure->native_kind == PINFOLD_NATIVE_CUDA) return 1;
   const int is_limit = failure->code == PINFOLD_E_OVER_BUDGET || failure->code == PINFOLD_E_LARGER_THAN_BUDGET;
   *result = cuda_out_of_memory;
   return is_limit && cache->options.full != PINFOLD_FULL_BYPASS;
@@ -18,8 +17,7 @@ static int is_final(const pinfold_error *failure, const struct context_cache *ca
 static int open_cached(const struct context_cache *cache, device_pointer *mapped, const ipc_handle *handle,
                        cuda_result *result) {
   struct pointer *memory = new_pointer();
-  if (memory == NULL)
-    return 0;
+  if (memory == NULL) return 0;
   const pinfold_lease lease = open_in(cache, handle);
   if (lease.pin == 0) {
     const int final = is_final(pinfold_last_error(), cache, result);
@@ -36,8 +34,7 @@ static int open_cached(const struct context_cache *cache, device_pointer *mapped
 static cuda_result open_now(const struct context_cache *cache, open_function original, device_pointer *mapped,
                             const ipc_handle *handle, unsigned flags) {
   cuda_result result = cuda_success;
-  if (cache != NULL && open_cached(cache, mapped, handle, &result))
-    return result;
+  if (cache != NULL && open_cached(cache, mapped, handle, &result)) return result;
   count_passed_through();
   return original(mapped, *handle, flags);
 }
@@ -45,17 +42,14 @@ static cuda_result open_now(const struct context_cache *cache, open_function ori
 /* Without the cache, nothing that the program has closed would be in the way of an open, such as memory that a peer has
  * freed, whose addresses are those of its new memory. */
 static cuda_result open_by(open_function original, device_pointer *mapped, ipc_handle handle, unsigned flags) {
-  if (is_called_by_cache())
-    return original(mapped, handle, flags);
+  if (is_called_by_cache()) return original(mapped, handle, flags);
   const struct context_cache *cache =
       mapped != NULL && flags == cuda_lazy_peer_access ? cache_of_current(original) : NULL;
   const size_t closes = closes_so_far();
   const cuda_result result = open_now(cache, original, mapped, &handle, flags);
-  if (result == cuda_success || cache == NULL)
-    return result;
+  if (result == cuda_success || cache == NULL) return result;
   close_idle(cache);
-  if (closes_so_far() == closes)
-    return result;
+  if (closes_so_far() == closes) return result;
   return open_now(cache, original, mapped, &handle, flags);
 }
 
@@ -69,8 +63,7 @@ cuda_result replaced_open_v2(device_pointer *mapped, ipc_handle handle, unsigned
 
 cuda_result replaced_close(device_pointer mapped) {
   const void *registration = is_called_by_cache() ? NULL : take_pointer(mapped);
-  if (registration == NULL)
-    return driver.close(mapped);
+  if (registration == NULL) return driver.close(mapped);
   pinfold_release_registration(registration); /* a close that fails is the cache's to retry */
   return cuda_success;
 }

@@ -14,8 +14,7 @@
 typedef void *(*dlsym_function)(void *library, const char *name);
 
 static int read_count(struct dl_phdr_info *first, size_t size, void *count) {
-  if (size >= offsetof(struct dl_phdr_info, dlpi_subs))
-    *(unsigned long long *)count = first->dlpi_adds;
+  if (size >= offsetof(struct dl_phdr_info, dlpi_subs)) *(unsigned long long *)count = first->dlpi_adds;
   return 1;
 }
 
@@ -28,8 +27,7 @@ static unsigned long long loaded_libraries(void) {
 
 static void take_over(void *library) {
   const char *why = take_over_driver(library);
-  if (why != NULL)
-    report("cuda", "%s, so handles pass through", why);
+  if (why != NULL) report("cuda", "%s, so handles pass through", why);
 }
 
 static void look_for_driver(void) {
@@ -50,8 +48,7 @@ static void look_for_driver(void) {
 
 static dlsym_function find_dlsym(void) {
   void *found = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
-  if (found == NULL)
-    found = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
+  if (found == NULL) found = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
   dlsym_function function;
   memcpy(&function, &found, sizeof function); /* ISO C has no conversion */
   return function;
@@ -69,29 +66,28 @@ dlsym_function before_dlsym(void) {
   return function;
 }
 
-__asm__(".text\n"
-        ".globl dlsym\n"
-        ".type dlsym, @function\n"
-        "dlsym:\n"
-        ".cfi_startproc\n"
-        "  endbr64\n"
-        "  push %rdi\n"
-        ".cfi_adjust_cfa_offset 8\n"
-        "  push %rsi\n"
-        ".cfi_adjust_cfa_offset 8\n"
-        "  sub $8, %rsp\n"
-        ".cfi_adjust_cfa_offset 8\n"
-        "  call before_dlsym\n"
-        "  add $8, %rsp\n"
-        ".cfi_adjust_cfa_offset -8\n"
-        "  pop %rsi\n"
-        ".cfi_adjust_cfa_offset -8\n"
-        "  pop %rdi\n"
-        ".cfi_adjust_cfa_offset -8\n"
-        "  jmp *%rax\n"
-        ".cfi_endproc\n"
-        ".size dlsym, . - dlsym\n");
+__asm__(
+    ".text\n"
+    ".globl dlsym\n"
+    ".type dlsym, @function\n"
+    "dlsym:\n"
+    ".cfi_startproc\n"
+    "  endbr64\n"
+    "  push %rdi\n"
+    ".cfi_adjust_cfa_offset 8\n"
+    "  push %rsi\n"
+    ".cfi_adjust_cfa_offset 8\n"
+    "  sub $8, %rsp\n"
+    ".cfi_adjust_cfa_offset 8\n"
+    "  call before_dlsym\n"
+    "  add $8, %rsp\n"
+    ".cfi_adjust_cfa_offset -8\n"
+    "  pop %rsi\n"
+    ".cfi_adjust_cfa_offset -8\n"
+    "  pop %rdi\n"
+    ".cfi_adjust_cfa_offset -8\n"
+    "  jmp *%rax\n"
+    ".cfi_endproc\n"
+    ".size dlsym, . - dlsym\n");
 
-__attribute__((constructor)) static void look_at_start(void) {
-  look_for_driver();
-}
+__attribute__((constructor)) static void look_at_start(void) { look_for_driver(); }

@@ -18,30 +18,19 @@ enum { chains = 256 };
 static struct pointer *open_pointers[chains]; /* the newest first */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
-static void lock(void) {
-  pthread_mutex_lock(&mutex);
-}
-static void unlock(void) {
-  pthread_mutex_unlock(&mutex);
-}
+static void lock(void) { pthread_mutex_lock(&mutex); }
+static void unlock(void) { pthread_mutex_unlock(&mutex); }
 
-static struct pointer **chain_of(device_pointer at) {
-  return &open_pointers[(at * 0x9E3779B97F4A7C15u) >> 56];
-}
+static struct pointer **chain_of(device_pointer at) { return &open_pointers[(at * 0x9E3779B97F4A7C15u) >> 56]; }
 
-struct pointer *new_pointer(void) {
-  return calloc(1, sizeof(struct pointer));
-}
-void free_pointer(struct pointer *unused) {
-  free(unused);
-}
+struct pointer *new_pointer(void) { return calloc(1, sizeof(struct pointer)); }
+void free_pointer(struct pointer *unused) { free(unused); }
 
 void add_pointer(struct pointer *memory, device_pointer at, pinfold_lease lease, const void *cache) {
   const void *registration = pinfold_detach(lease);
   lock();
   struct pointer *one = *chain_of(at);
-  while (one != NULL && (one->at != at || one->registration != registration))
-    one = one->next;
+  while (one != NULL && (one->at != at || one->registration != registration)) one = one->next;
   if (one == NULL) {
     *memory = (struct pointer){*chain_of(at), at, registration, cache, 0};
     *chain_of(at) = one = memory;
@@ -66,8 +55,7 @@ static const void *take_from(struct pointer **link) {
 const void *take_pointer(device_pointer at) {
   lock();
   struct pointer **link = chain_of(at);
-  while (*link != NULL && (*link)->at != at)
-    link = &(*link)->next;
+  while (*link != NULL && (*link)->at != at) link = &(*link)->next;
   const void *registration = *link != NULL ? take_from(link) : NULL;
   unlock();
   return registration;
@@ -78,10 +66,8 @@ const void *take_pointer_of(const void *cache) {
   lock();
   for (size_t i = 0; i < chains && registration == NULL; ++i) {
     struct pointer **link = &open_pointers[i];
-    while (*link != NULL && (*link)->cache != cache)
-      link = &(*link)->next;
-    if (*link != NULL)
-      registration = take_from(link);
+    while (*link != NULL && (*link)->cache != cache) link = &(*link)->next;
+    if (*link != NULL) registration = take_from(link);
   }
   unlock();
   return registration;
@@ -93,6 +79,4 @@ static void start_child(void) {
   unlock();
 }
 
-__attribute__((constructor)) static void survive_forks(void) {
-  pthread_atfork(lock, unlock, start_child);
-}
+__attribute__((constructor)) static void survive_forks(void) { pthread_atfork(lock, unlock, start_child); }

@@ -4,16 +4,17 @@
 #define API __attribute__((visibility("default")))
 
 /* Returns 77. */
-__asm__(".text\n"
-        ".globl cuIpcCloseMemHandle\n"
-        ".type cuIpcCloseMemHandle, @function\n"
-        ".balign 16\n"
-        "cuIpcCloseMemHandle:\n"
-        "  push $77\n"
-        "  pop %rax\n"
-        "  ret\n"
-        ".balign 16\n"
-        ".size cuIpcCloseMemHandle, . - cuIpcCloseMemHandle\n");
+__asm__(
+    ".text\n"
+    ".globl cuIpcCloseMemHandle\n"
+    ".type cuIpcCloseMemHandle, @function\n"
+    ".balign 16\n"
+    "cuIpcCloseMemHandle:\n"
+    "  push $77\n"
+    "  pop %rax\n"
+    "  ret\n"
+    ".balign 16\n"
+    ".size cuIpcCloseMemHandle, . - cuIpcCloseMemHandle\n");
 
 struct handle {
   char bytes[64];
@@ -27,12 +28,8 @@ API int cuCtxGetCurrent(void **context) {
   *context = context;
   return 0;
 }
-API int cuCtxPushCurrent_v2(void *context) {
-  return context == 0;
-}
-API int cuCtxPopCurrent_v2(void **context) {
-  return context == 0;
-}
+API int cuCtxPushCurrent_v2(void *context) { return context == 0; }
+API int cuCtxPopCurrent_v2(void **context) { return context == 0; }
 API int cuMemGetAddressRange_v2(unsigned long *base, unsigned long *bytes, unsigned long at) {
   *base = *bytes = at;
   return 0;
