@@ -186,9 +186,10 @@ __attribute__((destructor)) static void report_what_is_left(void) {
   for (const struct domain *one = domains; one != NULL; one = one->next) {
     for (const struct domain_cache *cache = one->caches; cache != NULL && wants_statistics(&one->options);
          cache = cache->next) {
-      char line[1500];
+      char line[1500], monitors[256];
       pinfold_describe(cache->cache, line, sizeof line);
-      report("verbs", "%s: statistics: %s", one->options.name, line);
+      pinfold_monitors(cache->cache, monitors, sizeof monitors);
+      report("verbs", "%s: statistics: %s; monitors: %s", one->options.name, line, monitors);
     }
     report_passed_through(one);
   }

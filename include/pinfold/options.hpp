@@ -109,7 +109,7 @@ struct cache_options {
 
   event_sink sink{};                ///< receives the events; may be empty
   bool entry_statistics = false;    ///< exact hit counts per entry in `dump()`, else sampled (R45)
-  bool statistics_at_exit = false;  ///< send a `statistics` event at destruction (R44)
+  bool statistics_at_exit = false;  ///< send a `statistics` event at destruction (R44), with the monitors
 
   /// For a `cache` whose registrar pins pages: audits one hit in this many; 0 = none. An audit asks the kernel whether
   /// the pages behind the hit are still the registered ones. If they are not, the cache tells the sink, counts the

@@ -76,7 +76,8 @@ void engine::say_goodbye(std::uint64_t leases, std::size_t closes) noexcept {
   if (closes > 0) tell({event_kind::closes_outlive_cache, severity::failure});
   if (!options_.statistics_at_exit) return;
   try {
-    const std::string line = describe(read_statistics());
+    std::string line = describe(read_statistics());
+    if (driver_.token_bytes == 0) line += "; monitors: " + monitors();  // of local memory
     if (!options_.sink) std::fprintf(stderr, "%s: %s\n", options_.name.c_str(), line.c_str());
     event what{event_kind::statistics, severity::info};
     what.text = line.c_str();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The life of a cache and its entries: R36, R40-R45, R47, R49.
 #include "support/fixtures/cache_checks.hpp"
+#include "support/fixtures/local_fixture.hpp"
 
 #include "index/entry.hpp"
 
@@ -208,6 +209,15 @@ TEST(life, R44_statistics_are_sent_to_the_sink_at_exit) {
   ASSERT_EQ(heard.count(event_kind::statistics), 1U);
   EXPECT_NE(heard.all.back().text.find("misses=1"), std::string::npos) << heard.all.back().text;
   EXPECT_NE(heard.all.back().text.find("gpu0"), std::string::npos) << heard.all.back().text;
+}
+
+TEST(life, R44_statistics_at_exit_name_the_monitors_of_local_memory) {
+  listener heard;
+  {
+    local_fixture f({.sink = heard.sink(), .statistics_at_exit = true});
+  }
+  ASSERT_EQ(heard.count(event_kind::statistics), 1U);
+  EXPECT_NE(heard.all.back().text.find("; monitors: manual"), std::string::npos) << heard.all.back().text;
 }
 
 TEST(life, R45_dump_lists_every_entry) {
