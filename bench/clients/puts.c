@@ -102,6 +102,14 @@ static void put_from_all(struct work *all) {
   free(all->order);
 }
 
+/* Rank 1 leaves its processor to the threads that move the data. */
+static void sleep_until_all_are_here(void) {
+  const struct timespec pause = {.tv_nsec = 1000000};
+  MPI_Request request;
+  MPI_Ibarrier(MPI_COMM_WORLD, &request);
+  for (int done = 0; !done; nanosleep(&pause, NULL)) MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+}
+
 int main(int argc, char **argv) {
   int provided = 0, rank = 0, ranks = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
@@ -120,7 +128,7 @@ int main(int argc, char **argv) {
   for (size_t i = 0; i < all.threads; ++i)
     MPI_Win_create(exposed, (MPI_Aint)all.bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &all.windows[i]);
   if (rank == 0) put_from_all(&all);
-  MPI_Barrier(MPI_COMM_WORLD);
+  sleep_until_all_are_here();
   for (size_t i = 0; i < all.threads; ++i) MPI_Win_free(&all.windows[i]);
   free(exposed);
   MPI_Finalize();
