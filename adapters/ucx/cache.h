@@ -13,13 +13,16 @@ struct completion {
   void *arg;
 };
 
-/* Lies in front of the region that UCX sees, whose size UCX decides. */
+/* Lies in front of the region that UCX sees, whose size UCX decides. What each use reads is in fields of the region
+ * that only UCX's own cache uses, beside the callers' own fields: `priv` is the registration, the same for all leases,
+ * and `refcount` is 2 and the users without a lease of their own (UCX's assertions want no less than 2); both atomic.
+ */
 struct region_state {
   struct region_state *next, *previous; /* of the cache's regions; guarded by its mutex */
   struct completion *completions;       /* to be called when it is closed; guarded by the cache's mutex */
-  const void *registration;             /* the same for all leases; atomic */
-  unsigned holds;                       /* users without a lease of their own; atomic */
 } __attribute__((aligned(64)));
+
+enum { refcount_without_holds = 2 };
 
 struct ucs_rcache {
   ucs_rcache_params_t params;

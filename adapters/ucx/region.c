@@ -56,27 +56,26 @@ ucs_status_t get_region(ucs_rcache_t *cache, void *address, size_t length, int p
   if (request.opened) close_what_is_due(cache); /* regions that the new one replaces, as UCX does */
   const pinfold_registration *made = pinfold_detach(lease);
   *region = (ucs_rcache_region_t *)(uintptr_t)made->words[0];
-  struct region_state *state = state_of(*region);
-  if (__atomic_load_n(&state->registration, __ATOMIC_RELAXED) == NULL) /* threads that hit do not write */
-    __atomic_store_n(&state->registration, made, __ATOMIC_RELAXED);
+  if (__atomic_load_n(&(*region)->priv, __ATOMIC_RELAXED) == 0) /* threads that hit do not write */
+    __atomic_store_n(&(*region)->priv, (uintptr_t)made, __ATOMIC_RELAXED);
   return UCS_OK;
 }
 
-void hold_region(ucs_rcache_region_t *region) { __atomic_fetch_add(&state_of(region)->holds, 1, __ATOMIC_RELAXED); }
+void hold_region(ucs_rcache_region_t *region) { __atomic_fetch_add(&region->refcount, 1, __ATOMIC_RELAXED); }
 
 /* Users are alike: a lease ends only when no hold is left. Release: what this user did with the region comes before. */
-static int drop_hold(struct region_state *state) {
-  unsigned holds = __atomic_load_n(&state->holds, __ATOMIC_RELAXED);
-  while (holds > 0) {
-    if (__atomic_compare_exchange_n(&state->holds, &holds, holds - 1, 1, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return 1;
+static int drop_hold(ucs_rcache_region_t *region) {
+  uint32_t count = __atomic_load_n(&region->refcount, __ATOMIC_RELAXED);
+  while (count > refcount_without_holds) {
+    if (__atomic_compare_exchange_n(&region->refcount, &count, count - 1, 1, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+      return 1;
   }
   return 0;
 }
 
 void put_region(ucs_rcache_t *cache, ucs_rcache_region_t *region) {
-  struct region_state *state = state_of(region);
-  if (drop_hold(state)) return;
-  pinfold_release_registration(__atomic_load_n(&state->registration, __ATOMIC_RELAXED));
+  if (drop_hold(region)) return;
+  pinfold_release_registration((const void *)(uintptr_t)__atomic_load_n(&region->priv, __ATOMIC_RELAXED));
   if (__atomic_load_n(&cache->unmapped, __ATOMIC_RELAXED) > cache->params.max_unreleased) close_what_is_due(cache);
 }
 

@@ -14,7 +14,7 @@ static struct region_state *new_region(ucs_rcache_t *cache, const pinfold_open_r
   region->super.end = (uintptr_t)what->address + what->bytes;
   if ((what->access & PINFOLD_LOCAL_READ) != 0) region->prot |= PROT_READ;
   if ((what->access & PINFOLD_LOCAL_WRITE) != 0) region->prot |= PROT_WRITE;
-  region->refcount = 2; /* one user, and the index: UCX's own assertions want no less */
+  region->refcount = refcount_without_holds;
   region->status = UCS_INPROGRESS;
   region->flags = UCS_RCACHE_REGION_FLAG_PGTABLE;
   return state;
