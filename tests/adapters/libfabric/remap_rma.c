@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* remap_rma <provider> <rounds> [<address> [<way>]]: writes a buffer to another by RMA, over an endpoint connected with
  * itself, and compares every byte. Registers both buffers for each transfer, in turn by each of the three calls, and
- * puts other pages behind them every third round: by mmap, madvise, mremap, or syscall. Exits with 77 where the
- * provider is missing, with 1 after a wrong byte. */
+ * puts other pages behind them every third round: by mmap, madvise, mremap, or by syscall(2) with the number of madvise
+ * (`syscall`), mmap, munmap, or mremap. Exits with 77 where the provider is missing, with 1 after a wrong byte. */
 #define _GNU_SOURCE
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
@@ -124,6 +124,20 @@ static void move_away(void *at) {
   munmap(elsewhere, bytes);
 }
 
+static void map_by_syscall(void *at) {
+  const long access = PROT_READ | PROT_WRITE, kind = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+  if ((void *)syscall(SYS_mmap, at, (size_t)bytes, access, kind, -1L, 0L) != at) must(-FI_ENOMEM, "mmap");
+}
+
+static void move_away_by_syscall(void *at) {
+  void *elsewhere = mapped(NULL);
+  const long kind = MREMAP_MAYMOVE | MREMAP_FIXED;
+  if ((void *)syscall(SYS_mremap, at, (size_t)bytes, (size_t)bytes, kind, elsewhere) != elsewhere)
+    must(-FI_ENOMEM, "mremap");
+  map_by_syscall(at);
+  munmap(elsewhere, bytes);
+}
+
 static void put_other_pages_behind(void *at, const char *way) {
   if (strcmp(way, "mmap") == 0)
     mapped(at);
@@ -133,6 +147,12 @@ static void put_other_pages_behind(void *at, const char *way) {
     move_away(at);
   else if (strcmp(way, "syscall") == 0)
     syscall(SYS_madvise, at, (size_t)bytes, MADV_DONTNEED);
+  else if (strcmp(way, "syscall-mmap") == 0)
+    map_by_syscall(at);
+  else if (strcmp(way, "syscall-munmap") == 0)
+    syscall(SYS_munmap, at, (size_t)bytes), map_by_syscall(at);
+  else if (strcmp(way, "syscall-mremap") == 0)
+    move_away_by_syscall(at);
   else
     exit(2);
 }
