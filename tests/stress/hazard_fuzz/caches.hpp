@@ -124,6 +124,7 @@ class caches {
     made.reaper = random.one_in(4);
     made.max_count = random.one_in(3) ? 24 : unlimited;
     made.full = when_full::bypass;
+    made.merge = random.one_in(2) ? merge_policy::none : merge_policy::overlaps;
     made.closes = random.one_in(3) ? close_policy::deferred : close_policy::immediate;
     return made;
   }
