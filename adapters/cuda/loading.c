@@ -6,63 +6,68 @@
 #include "cuda/driver.h"
 
 #include <dlfcn.h>
-#include <link.h>
 #include <pthread.h>
-#include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 typedef void *(*dlsym_function)(void *library, const char *name);
 
-static int read_count(struct dl_phdr_info *first, size_t size, void *count) {
-  if (size >= offsetof(struct dl_phdr_info, dlpi_subs)) *(unsigned long long *)count = first->dlpi_adds;
-  return 1;
-}
-
-/* Returns how many libraries have been loaded so far. */
-static unsigned long long loaded_libraries(void) {
-  unsigned long long count = 0;
-  dl_iterate_phdr(read_count, &count);
-  return count;
-}
+enum { waiting, looking, found }; /* for the driver's library */
+static int state;                 /* atomic */
 
 static void take_over(void *library) {
+  int cancellable;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellable); /* dlsym is no point of cancellation */
   const char *why = take_over_driver(library);
   if (why != NULL) report("cuda", "%s, so handles pass through", why);
+  pthread_setcancelstate(cancellable, &cancellable);
 }
 
+/* Takes no lock but the loader's own of dlopen(3), which dlsym(3) takes as well, and fork(2) resets in the child. */
 static void look_for_driver(void) {
-  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-  static unsigned long long seen;
-  static int found; /* atomic */
-  if (__atomic_load_n(&found, __ATOMIC_ACQUIRE) || pthread_mutex_trylock(&mutex) != 0)
-    return; /* another thread is at it, or this one */
-  const unsigned long long now = loaded_libraries();
-  void *library = now != seen ? dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD) : NULL; /* never unloaded */
-  seen = now;
-  if (library != NULL) {
-    take_over(library);
-    __atomic_store_n(&found, 1, __ATOMIC_RELEASE);
-  }
-  pthread_mutex_unlock(&mutex);
+  int expected = waiting;
+  if (!__atomic_compare_exchange_n(&state, &expected, looking, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+    return; /* another thread is at it, or this one; or it is done */
+  void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD); /* never unloaded */
+  __atomic_store_n(&state, library != NULL ? found : waiting, __ATOMIC_RELEASE);
+  if (library != NULL) take_over(library);
+}
+
+/* The thread that was looking is not in the child. What was found is there. */
+static void look_again_in_child(void) {
+  if (__atomic_load_n(&state, __ATOMIC_RELAXED) == looking) __atomic_store_n(&state, waiting, __ATOMIC_RELAXED);
+}
+
+/* Whether the driver may have been loaded since the last look: its own functions are looked up, or a function of a
+ * library that is not known yet, and at times in any case, as a library may lie where another was. A look costs much
+ * more than dlsym(3) if the driver is not there. */
+static int may_be_there(const void *library, const char *name) {
+  enum { places = 64, at_least_once_in = 256 };
+  static const void *known[places]; /* atomic */
+  static unsigned calls;            /* atomic */
+  const void **place = &known[(uintptr_t)library / 64 % places];
+  const int is_new = __atomic_exchange_n(place, library, __ATOMIC_RELAXED) != library;
+  const int is_drivers = name != NULL && strncmp(name, "cu", 2) == 0;
+  return is_new || is_drivers || __atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED) % at_least_once_in == 0;
 }
 
 static dlsym_function find_dlsym(void) {
-  void *found = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
-  if (found == NULL) found = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
+  void *symbol = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
+  if (symbol == NULL) symbol = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
   dlsym_function function;
-  memcpy(&function, &found, sizeof function); /* ISO C has no conversion */
+  memcpy(&function, &symbol, sizeof function); /* ISO C has no conversion */
   return function;
 }
 
-__attribute__((used, visibility("hidden"))) dlsym_function before_dlsym(void);
-dlsym_function before_dlsym(void) {
+__attribute__((used, visibility("hidden"))) dlsym_function before_dlsym(void *library, const char *name);
+dlsym_function before_dlsym(void *library, const char *name) {
   static dlsym_function libcs; /* atomic */
   dlsym_function function = __atomic_load_n(&libcs, __ATOMIC_RELAXED);
   if (function == NULL) {
     function = find_dlsym();
     __atomic_store_n(&libcs, function, __ATOMIC_RELAXED);
   }
-  look_for_driver();
+  if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == waiting && may_be_there(library, name)) look_for_driver();
   return function;
 }
 
@@ -90,4 +95,7 @@ __asm__(
     ".cfi_endproc\n"
     ".size dlsym, . - dlsym\n");
 
-__attribute__((constructor)) static void look_at_start(void) { look_for_driver(); }
+__attribute__((constructor)) static void look_at_start(void) {
+  pthread_atfork(NULL, NULL, look_again_in_child);
+  look_for_driver();
+}
