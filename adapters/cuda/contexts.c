@@ -85,9 +85,18 @@ static cuda_result close_in_current(device_pointer at) {
   return result;
 }
 
-static cuda_result close_in(const struct context_cache *cache, device_pointer at) {
+/* Returns whether the context is still the cache's; `result` is why not, or why that is not known. */
+static int is_there(const struct context_cache *cache, cuda_result *result) {
+  unsigned long long id = 0;
+  *result = driver.ctx_get_id(cache->context, &id);
+  if (*result == cuda_success && id != cache->id) *result = cuda_context_is_destroyed;
+  return *result == cuda_success;
+}
+
+static cuda_result close_in_context(const struct context_cache *cache, device_pointer at) {
   cuda_context current = NULL;
-  if (id_of(cache->context) != cache->id) return cuda_context_is_destroyed;
+  cuda_result gone;
+  if (!is_there(cache, &gone)) return gone;
   if (driver.ctx_get_current(&current) == cuda_success && current == cache->context) return close_in_current(at);
   const cuda_result pushed = driver.ctx_push_current(cache->context);
   if (pushed != cuda_success) return pushed;
@@ -96,10 +105,23 @@ static cuda_result close_in(const struct context_cache *cache, device_pointer at
   return result;
 }
 
+/* The program did not ask for the close now: it must not end a graph capture of another thread. */
+static cuda_result close_in(const struct context_cache *cache, device_pointer at) {
+  int mode = cuda_capture_relaxed;
+  if (driver.exchange_capture_mode != NULL) driver.exchange_capture_mode(&mode);
+  const cuda_result result = close_in_context(cache, at);
+  if (driver.exchange_capture_mode != NULL) driver.exchange_capture_mode(&mode);
+  return result;
+}
+
+static int ended_with_its_context(cuda_result result) {
+  return result == cuda_context_is_destroyed || result == cuda_invalid_context || result == cuda_deinitialized;
+}
+
 /* A context takes its mappings with it, and the driver all that are left. */
 static int close_mapping(void *self, const pinfold_registration *made, pinfold_error *failure) {
   const cuda_result result = close_in(self, made->words[0]);
-  if (result != cuda_success && result != cuda_context_is_destroyed && result != cuda_deinitialized)
+  if (result != cuda_success && !ended_with_its_context(result))
     return refused(result, "the driver refuses to close the memory", failure);
   __atomic_fetch_add(&closes, 1, __ATOMIC_RELEASE);
   return PINFOLD_OK;
@@ -153,7 +175,7 @@ static struct context_cache *take_ended(cuda_context context, unsigned long long
   lock();
   struct context_cache *found = caches;
   while (found != NULL && (found->context != context || found->id == id || found->ended)) found = found->next;
-  if (found != NULL) found->ended = 1;
+  if (found != NULL) __atomic_store_n(&found->ended, 1, __ATOMIC_RELAXED);
   unlock();
   return found;
 }
@@ -179,12 +201,12 @@ pinfold_lease open_in(const struct context_cache *cache, const ipc_handle *handl
   return pinfold_import(cache->cache, 0, handle, sizeof *handle, place_of(handle), place_bytes);
 }
 
-void close_idle(const struct context_cache *of) {
+void close_idle(void) {
   lock();
   const struct context_cache *one = caches;
   unlock();
   for (; one != NULL; one = one->next)
-    if (one->id == of->id) pinfold_flush(one->cache);
+    if (!__atomic_load_n(&one->ended, __ATOMIC_RELAXED)) pinfold_flush(one->cache);
 }
 
 /* ---- The process ---- */

@@ -25,8 +25,9 @@ struct context_cache *cache_of_current(open_function open);
 /* Returns a lease on the memory of the handle; an empty one on failure, as pinfold_import. */
 pinfold_lease open_in(const struct context_cache *cache, const ipc_handle *handle);
 
-/* Closes the mappings of the context that the program has closed, and waits for closes by other threads. */
-void close_idle(const struct context_cache *of);
+/* Closes the mappings that the program has closed, those of other contexts too: the driver may refuse to open memory
+ * that another context of the device maps. Waits for closes by other threads. */
+void close_idle(void);
 
 /* Returns how many mappings the caches have closed so far. */
 size_t closes_so_far(void);

@@ -22,6 +22,7 @@ static void *address_of(const void *function) {
 
 static int find_all(void *library) {
   find(library, "cuIpcOpenMemHandle", &driver.open);
+  find(library, "cuThreadExchangeStreamCaptureMode", &driver.exchange_capture_mode);
   return find(library, "cuIpcOpenMemHandle_v2", &driver.open_v2) &&
          find(library, "cuIpcCloseMemHandle", &driver.close) &&
          find(library, "cuCtxGetCurrent", &driver.ctx_get_current) && find(library, "cuCtxGetId", &driver.ctx_get_id) &&

@@ -14,11 +14,15 @@ enum {
   cuda_invalid_value = 1,
   cuda_out_of_memory = 2,
   cuda_deinitialized = 4,
+  cuda_invalid_context = 201,
   cuda_context_is_destroyed = 709
 };
 
 /* CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS: the only flag that there is. */
 enum { cuda_lazy_peer_access = 1 };
+
+/* CU_STREAM_CAPTURE_MODE_RELAXED */
+enum { cuda_capture_relaxed = 2 };
 
 typedef uint64_t device_pointer;                  /* CUdeviceptr */
 typedef struct cuda_context_object *cuda_context; /* CUcontext */
@@ -39,6 +43,7 @@ struct cuda_driver {
   cuda_result (*ctx_push_current)(cuda_context context);
   cuda_result (*ctx_pop_current)(cuda_context *popped);
   cuda_result (*mem_get_address_range)(device_pointer *base, size_t *bytes, device_pointer inside);
+  cuda_result (*exchange_capture_mode)(int *mode); /* of this thread; null where the driver has none */
   int is_taken_over;
 };
 

@@ -48,7 +48,7 @@ static cuda_result open_by(open_function original, device_pointer *mapped, ipc_h
   const size_t closes = closes_so_far();
   const cuda_result result = open_now(cache, original, mapped, &handle, flags);
   if (result == cuda_success || cache == NULL) return result;
-  close_idle(cache);
+  close_idle();
   if (closes_so_far() == closes) return result;
   return open_now(cache, original, mapped, &handle, flags);
 }

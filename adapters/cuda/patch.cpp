@@ -57,6 +57,23 @@ result<void> put_in(const word_change& word) noexcept {
   return fail(errc::unsupported, "another library is changing the same function");
 }
 
+void take_out(const word_change& word) noexcept {
+  const auto at = number(word.at);
+  const writable_text text({at, at + sizeof(std::uint64_t)});
+  if (text.made()) static_cast<void>(word.undo());
+}
+
+// All or none. A function that another library has changed meanwhile stays as that library left it.
+result<void> put_in_all(std::span<const change> changes) noexcept {
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    auto done = put_in(changes[i].word);
+    if (done) continue;
+    while (i > 0) take_out(changes[--i].word);
+    return done;
+  }
+  return {};
+}
+
 result<void> patch(std::span<const entry_patch> wanted) noexcept {
   if (wanted.empty() || wanted.size() > most) return fail(errc::invalid_argument, "a wrong number of functions");
   const auto code = code_of(wanted.front().entry);
@@ -73,10 +90,9 @@ result<void> patch(std::span<const entry_patch> wanted) noexcept {
   if (auto executable = page->make_executable(); !executable) return executable;
   for (std::size_t i = 0; i < wanted.size(); ++i) *wanted[i].original = reinterpret_cast<void*>(changes[i].original);
   all_processors_see_code();
-  for (std::size_t i = 0; i < wanted.size(); ++i)
-    if (auto done = put_in(changes[i].word); !done) return done;
+  const auto put = put_in_all(std::span(changes).first(wanted.size()));
   all_processors_see_code();
-  return {};
+  return put;
 }
 
 }  // namespace

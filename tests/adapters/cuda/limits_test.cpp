@@ -96,6 +96,18 @@ TEST_F(cuda_ipc, a_refused_close_of_an_idle_mapping_is_retried) {
   EXPECT_EQ(now().live_mappings, 1U);
 }
 
+TEST_F(cuda_ipc, a_close_is_retried_if_the_driver_cannot_tell_whether_its_context_is_there) {
+  ::setenv("PINFOLD_MAX_COUNT", "1", 1);
+  const auto first = allocated(1), second = allocated(2), third = allocated(3);
+  EXPECT_EQ(close(opened(first)), success);
+  control_.fail("cuCtxGetId", 2, 999, false);  // the first is that of the open
+  const auto at = opened(second);
+  EXPECT_TRUE(has(at, 2));
+  EXPECT_EQ(close(at), success);
+  EXPECT_EQ(close(opened(third)), success);
+  EXPECT_EQ(now().live_mappings, 1U);
+}
+
 TEST_F(cuda_ipc, large_memory_meets_no_idle_mapping_of_what_was_there) {
   ::setenv("PINFOLD_MAX_BYTES", "1M", 1);
   const auto small = allocated(1);
