@@ -140,7 +140,8 @@ class merged_discards : public ::testing::TestWithParam<shape> {
     while (std::chrono::steady_clock::now() < end) {
       register_both(cache);
       begun_ = ++rounds_;
-      wait_until(answered_, rounds_);  // it runs now
+      wait_until(answered_, rounds_);                     // it runs now
+      if (rounds_ % 16 == 0) wait_until(done_, rounds_);  // so that there are merged ones, however slow merging is here
       spin(rounds_ % 53);
       discard_and_use(cache);
       wait_until(done_, rounds_);
