@@ -84,28 +84,26 @@ TEST_F(cuda_ipc, idle_mappings_give_way_when_the_driver_has_no_room) {
   EXPECT_EQ(close(held), success);
 }
 
-TEST_F(cuda_ipc, a_refused_close_of_an_idle_mapping_is_retried) {
-  ::setenv("PINFOLD_MAX_COUNT", "1", 1);
-  const auto first = allocated(1), second = allocated(2), third = allocated(3);
-  EXPECT_EQ(close(opened(first)), success);
-  control_.fail("cuIpcCloseMemHandle", 1, 999, false);
-  const auto at = opened(second);
-  EXPECT_TRUE(has(at, 2));
-  EXPECT_EQ(close(at), success);
-  EXPECT_EQ(close(opened(third)), success);
-  EXPECT_EQ(now().live_mappings, 1U);
-}
+class cuda_ipc_retries : public cuda_ipc {
+ protected:
+  // Evicts a mapping while the call of that number fails.
+  void expect_retried_after(const char* call, unsigned number) {
+    ::setenv("PINFOLD_MAX_COUNT", "1", 1);
+    const auto first = allocated(1), second = allocated(2), third = allocated(3);
+    EXPECT_EQ(close(opened(first)), success);
+    control_.fail(call, number, 999, false);
+    const auto at = opened(second);
+    EXPECT_TRUE(has(at, 2));
+    EXPECT_EQ(close(at), success);
+    EXPECT_EQ(close(opened(third)), success);
+    EXPECT_EQ(now().live_mappings, 1U);
+  }
+};
 
-TEST_F(cuda_ipc, a_close_is_retried_if_the_driver_cannot_tell_whether_its_context_is_there) {
-  ::setenv("PINFOLD_MAX_COUNT", "1", 1);
-  const auto first = allocated(1), second = allocated(2), third = allocated(3);
-  EXPECT_EQ(close(opened(first)), success);
-  control_.fail("cuCtxGetId", 2, 999, false);  // the first is that of the open
-  const auto at = opened(second);
-  EXPECT_TRUE(has(at, 2));
-  EXPECT_EQ(close(at), success);
-  EXPECT_EQ(close(opened(third)), success);
-  EXPECT_EQ(now().live_mappings, 1U);
+TEST_F(cuda_ipc_retries, a_refused_close_of_an_idle_mapping) { expect_retried_after("cuIpcCloseMemHandle", 1); }
+
+TEST_F(cuda_ipc_retries, a_close_whose_context_the_driver_cannot_judge) {
+  expect_retried_after("cuCtxGetId", 2);  // the first is that of the open
 }
 
 TEST_F(cuda_ipc, large_memory_meets_no_idle_mapping_of_what_was_there) {
