@@ -72,7 +72,7 @@ static int open_handle(void *self, const pinfold_open_request *what, pinfold_imp
   return PINFOLD_OK;
 }
 
-/* Returns the id of the context; 0: there is none any more. */
+/* Returns the id of the context; 0: there is none, or the driver fails. */
 static unsigned long long id_of(cuda_context context) {
   unsigned long long id = 0;
   return driver.ctx_get_id(context, &id) == cuda_success ? id : 0;

@@ -16,8 +16,8 @@ struct entry_patch {
   void **original; /* written before the entry is changed: calls the function as it was */
 };
 
-/* Changes the entries, which are all in one library, in their order. Returns null; or why it did not, and then no entry
- * behind the first that could not be changed is. To be called before threads call the functions: a thread must not be
+/* Changes the entries, which are all in one library, in their order. Returns null; or why it did not, and then none is
+ * changed. To be called before threads call the functions: a thread must not be
  * inside the first instructions of one. The changes stay for ever. */
 const char *patch_entries(const struct entry_patch *patches, size_t count);
 

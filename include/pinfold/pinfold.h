@@ -309,8 +309,8 @@ PINFOLD_API int pinfold_create_cuda_ipc(int device, const pinfold_options *optio
 /**
  * Destroys a cache and closes its registrations. Waits for leases at most `drain_timeout_ms`; leases that are still out
  * then read as closed, and their release does nothing. Releases may go on meanwhile, other calls may not. The sink is
- * told of closes that fail, and of leases that are still out, which is no failure. The library remembers the last 256 destroyed caches: calls on one of them return
- * PINFOLD_E_CLOSED. Errors, besides: PINFOLD_E_IN_USE_CONFLICT (a stream of chunks has not ended; nothing happened),
+ * told of closes that fail, and of leases that are still out, which is no failure. The library remembers the last 256
+ * destroyed caches: calls on one of them return PINFOLD_E_CLOSED. Errors, besides: PINFOLD_E_IN_USE_CONFLICT (a stream of chunks has not ended; nothing happened),
  * PINFOLD_E_TIMED_OUT (the cache is destroyed, but a thread is still in the driver: `finished` tells when it has left;
  * what a built-in registrar uses, such as a ring, must not be freed before).
  */
