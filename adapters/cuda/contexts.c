@@ -214,8 +214,9 @@ void close_idle(void) {
 /* Calls no driver: it may have ended. It closes what is open. */
 __attribute__((destructor)) static void report_statistics(void) {
   pinfold_options options;
+  if (!driver.is_taken_over) return; /* and then a wrong setting is none of this program's business */
   read_options(&options);
-  if (!driver.is_taken_over || !wants_statistics(&options)) return;
+  if (!wants_statistics(&options)) return;
   for (const struct context_cache *one = caches; one != NULL; one = one->next) {
     char line[1500];
     pinfold_describe(one->cache, line, sizeof line);
