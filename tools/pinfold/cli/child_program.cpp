@@ -89,4 +89,9 @@ std::string ending_of(int status) {
   return fmt::format("exited with {}", WEXITSTATUS(status));
 }
 
+std::filesystem::path tool_path() {
+  std::error_code unknown;
+  return std::filesystem::read_symlink("/proc/self/exe", unknown);
+}
+
 }  // namespace tool

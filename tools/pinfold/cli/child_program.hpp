@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ struct finished_program {
 /// run, or is ended because it took longer than `limit`.
 [[nodiscard]] finished_program run_program(std::string path, std::vector<std::string> arguments,
                                            std::chrono::seconds limit);
+
+/// Returns the path of the tool itself; empty if the kernel does not tell it.
+[[nodiscard]] std::filesystem::path tool_path();
 
 /// Returns for example `exited with 1` or `was ended by signal 9`.
 [[nodiscard]] std::string ending_of(int status);

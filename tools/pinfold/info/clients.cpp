@@ -10,12 +10,10 @@
 #include <cstdlib>
 #include <dlfcn.h>
 #include <exception>
-#include <filesystem>
 #include <fmt/format.h>
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 
 namespace tool {
 namespace {
@@ -27,11 +25,6 @@ constexpr std::chrono::seconds longest{20};
 std::string why_not_loadable(const std::string& file) {
   const auto seen = run_program("/proc/self/exe", {std::string(load_word), file}, longest);
   return seen.status == 0 ? seen.output : "the program that loads the adapter " + ending_of(seen.status);
-}
-
-std::filesystem::path tool_folder() {
-  std::error_code unknown;
-  return std::filesystem::read_symlink("/proc/self/exe", unknown).parent_path();
 }
 
 std::string_view value_of(const char* variable) {
@@ -53,7 +46,7 @@ std::string own_cache_of(const std::string& client) {
 json facts_of(const std::string& client) {
   json row{{"name", client}, {"adapter", ""}, {"works", false}, {"why_not", ""}, {"own_cache", own_cache_of(client)}};
   try {
-    const auto adapter = adapter_for(client, tool_folder()).string();
+    const auto adapter = adapter_for(client, tool_path().parent_path()).string();
     row["adapter"] = adapter;
     row["why_not"] = why_not_loadable(adapter);
     row["works"] = row.at("why_not").get<std::string>().empty();

@@ -19,7 +19,6 @@
 #include <string>
 #include <string_view>
 #include <sys/prctl.h>
-#include <system_error>
 #include <utility>
 
 namespace tool {
@@ -32,9 +31,7 @@ json missing(std::string why) { return {{"works", false}, {"why_not", std::move(
 
 // Returns the module's path beside the tool, where the build and the installation put it.
 std::filesystem::path module_of(const char* driver) {
-  std::error_code unknown;
-  const auto self = std::filesystem::read_symlink("/proc/self/exe", unknown);
-  return self.parent_path() / PINFOLD_DRIVERS / fmt::format("pinfold-{}-facts.so", driver);
+  return tool_path().parent_path() / PINFOLD_DRIVERS / fmt::format("pinfold-{}-facts.so", driver);
 }
 
 json facts_from_module(const char* driver) try {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `pinfold run`: runs a program that does not know of pinfold with an adapter for the library that it uses.
+#include "cli/child_program.hpp"
 #include "cli/failure.hpp"
 #include "commands.hpp"
 #include "run/clients.hpp"
@@ -9,12 +10,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <fmt/format.h>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -56,11 +55,6 @@ std::pair<std::string, std::string> setting_of(const std::string& limit) {
   return setting;
 }
 
-std::filesystem::path tool_folder() {
-  std::error_code unknown;
-  return std::filesystem::read_symlink("/proc/self/exe", unknown).parent_path();
-}
-
 // Returns only if the program cannot be started.
 int become(std::vector<std::string>& program) {
   std::vector<char*> arguments;
@@ -80,7 +74,7 @@ int run(run_command& command) {
   if (command.statistics) set("PINFOLD_STATISTICS_AT_EXIT", "on");
   if (const auto read = pinfold::options_from_environment(); !read)
     throw usage_failure(fmt::format("{}: {}", read.error().where, pinfold::describe(read.error().cause)));
-  const auto adapter = adapter_for(command.client, tool_folder());
+  const auto adapter = adapter_for(command.client, tool_path().parent_path());
   for (const auto& one : variables_for(command.client, adapter)) apply(one);
   return become(command.program);
 }

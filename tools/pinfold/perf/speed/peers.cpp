@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <optional>
-#include <system_error>
 #include <unistd.h>
 #include <utility>
 
@@ -34,8 +33,7 @@ constexpr std::array<peer, 2> peers{{
 
 std::vector<fs::path> places(const std::string& directory) {
   if (!directory.empty()) return {directory};
-  std::error_code unknown;
-  const auto own = fs::read_symlink("/proc/self/exe", unknown).parent_path();
+  const auto own = tool_path().parent_path();
   return {own, own.parent_path() / "libexec" / "pinfold"};
 }
 
@@ -62,11 +60,9 @@ json rows_of(std::string path, std::vector<std::string> arguments, std::chrono::
 // which no monitor but `manual` can watch.
 json rows_over_pinfold(const peer& one, const std::string& path, const bench::parameters& how,
                        std::chrono::seconds limit) {
-  std::error_code unknown;
-  const auto self = fs::read_symlink("/proc/self/exe", unknown).string();
   auto rows = rows_of("/usr/bin/env",
-                      {"PINFOLD_MONITOR=manual", "OMPI_MCA_rcache_pinfold_monitor=manual", self, "run", "--for",
-                       one.client, "--", path, bench::as_json(how).dump()},
+                      {"PINFOLD_MONITOR=manual", "OMPI_MCA_rcache_pinfold_monitor=manual", tool_path().string(), "run",
+                       "--for", one.client, "--", path, bench::as_json(how).dump()},
                       limit);
   for (auto& row : rows) row["subject"] = row.at("subject").get<std::string>() + "/pinfold";
   return rows;
