@@ -135,8 +135,7 @@ class engine {
   [[nodiscard]] bool close_some_due() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] tl::unexpected<error> refused(const error& why) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] result<grant> join(entry& opening, const request& what, const deadlines& until) noexcept
-      PINFOLD_REQUIRES(mutex_);  // unlocks
-  void notify_open_waiters(const entry& failed, const error& why) noexcept PINFOLD_REQUIRES(mutex_);
+      PINFOLD_REQUIRES(mutex_);                                                                               // unlocks
   [[nodiscard]] result<void> wait_out(entry& one, const deadlines& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] miss_reason reason_of_miss(const request& what, const range& extent,
                                            const lookup_result& seen) const noexcept PINFOLD_REQUIRES(mutex_);
@@ -244,7 +243,8 @@ class engine {
   void write_record(record& hot, const opened& made) const noexcept;
   [[nodiscard]] registration object_of(const entry& one) const noexcept;
   void leave_index(entry& gone) noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] error abandon(entry& opening, const error& why) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] error abandon(entry& opening, const error& why, bool outdated = false) noexcept
+      PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] error take_back(entry& opening, const opened& made, const error& why) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
 

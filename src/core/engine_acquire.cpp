@@ -221,7 +221,8 @@ tl::unexpected<error> engine::refused(const error& why) noexcept {
 
 // Waits for another thread's open. Returns an empty grant when the result does not suit the request and the caller has
 // to look again: the open failed with other rights than the request needs, or succeeded without some of them; or it
-// became a bypass, which ends with its last lease, while the request is persistent.
+// became a bypass, which ends with its last lease, while the request is persistent. Or what made the driver refuse may
+// have been closed before this request began.
 result<grant> engine::join(entry& opening, const request& what, const deadlines& until) noexcept {
   opening.own_pins().fetch_add(1);  // from here on the entry cannot be reused, whatever becomes of the open
   const open_waiter self(open_waiters_, opening);
@@ -245,12 +246,8 @@ result<grant> engine::join(entry& opening, const request& what, const deadlines&
     return grant_on(*opening.hot(), what);
   }
   static_cast<void>(unpin(opening));  // if a close fails, the entry is quarantined, and the sink told
-  if (!suits) return grant{};
+  if (!suits || self.outdated()) return grant{};
   return tl::unexpected(self.why());
-}
-
-void engine::notify_open_waiters(const entry& failed, const error& why) noexcept {
-  open_waiter::tell(open_waiters_, failed, why);
 }
 
 result<void> engine::wait_out(entry& one, const deadlines& until) noexcept {

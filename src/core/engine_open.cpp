@@ -67,7 +67,7 @@ result<grant> engine::finish(entry& fresh, const request& what, result<opened>& 
     } else {
       counters_.add(counter::failed_opens);
       if (auto again = after_refusal(fresh, made.error(), what, closes_before, until); !again)
-        return tl::unexpected(abandon(fresh, again.error()));
+        return tl::unexpected(abandon(fresh, again.error(), closes_done_ != closes_before));
     }
     closes_before = closes_done_;
     made = call_open(fresh, what.argument);
@@ -244,11 +244,11 @@ void engine::leave_index(entry& gone) noexcept {
 }
 
 // Ends a failed open: tells the waiting threads why, the last of which recycles the entry.
-error engine::abandon(entry& opening, const error& why) noexcept {
+error engine::abandon(entry& opening, const error& why, bool outdated) noexcept {
   leave_index(opening);
   --openings_;
   give_room_back(opening);
-  notify_open_waiters(opening, why);
+  open_waiter::tell(open_waiters_, opening, why, outdated);
   opening.become(entry_state::failed);
   waiting_.notify(&opening);
   static_cast<void>(unpin(opening));
@@ -285,7 +285,7 @@ error engine::take_back(entry& opening, const opened& made, const error& why) no
   }
   if (made.bytes < opening.bytes) shrink(opening, made.bytes);
   if (made.bytes > opening.bytes) charge(opening, made.bytes - opening.bytes);
-  notify_open_waiters(opening, why);
+  open_waiter::tell(open_waiters_, opening, why, false);
   --openings_;
   quarantine(opening);
   opening.own_pins().fetch_sub(1);

@@ -22,9 +22,14 @@ class open_waiter {
   open_waiter(const open_waiter&) = delete;
   open_waiter& operator=(const open_waiter&) = delete;
 
-  static void tell(open_waiter* all, const index::entry& failed, const error& why) noexcept {
-    for (open_waiter* one = all; one != nullptr; one = one->next_)
-      if (&one->on_ == &failed) one->why_ = why;
+  /// `outdated`: a registration was closed since the driver was asked, perhaps before a waiter's request, so that the
+  /// driver might answer otherwise now.
+  static void tell(open_waiter* all, const index::entry& failed, const error& why, bool outdated) noexcept {
+    for (open_waiter* one = all; one != nullptr; one = one->next_) {
+      if (&one->on_ != &failed) continue;
+      one->why_ = why;
+      one->outdated_ = outdated;
+    }
   }
 
   /// Whether any thread still waits for the open of `on`.
@@ -35,12 +40,14 @@ class open_waiter {
 
   /// Returns why the open failed. Requires that it has.
   [[nodiscard]] const error& why() const noexcept { return why_; }
+  [[nodiscard]] bool outdated() const noexcept { return outdated_; }
 
  private:
   open_waiter*& all_;
   const index::entry& on_;
   open_waiter* next_;
   error why_{};
+  bool outdated_ = false;
 };
 
 }  // namespace pinfold::core

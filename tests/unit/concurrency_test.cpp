@@ -56,6 +56,31 @@ TEST(concurrency, R8_error_of_an_open_is_returned_to_all_its_waiters) {
   f.expect_sound();
 }
 
+TEST(concurrency, waiter_asks_again_if_a_registration_was_closed_since_the_driver_refused) {
+  fake_fixture f;
+  f.touch(f.world->allocate(2, 0x10000, 64));
+  const auto handle = f.world->allocate(1, 0x10000, 64);
+  std::latch refusing(1);
+  std::latch refused(1);
+  std::atomic<int> opens{0};
+  f.world->inject([&](driver_call what, const fake_handle&) -> std::optional<error> {
+    if (what != driver_call::open || opens++ > 0) return std::nullopt;
+    refusing.count_down();
+    refused.wait();
+    return error{errc::driver_error, native_kind::posix, 5, "what is open is in the way"};
+  });
+  std::thread opener([&] { EXPECT_FALSE(f.acquire(handle)); });
+  refusing.wait();
+  EXPECT_EQ(f.cache.evict(1), 1U);  // what the program has done before it asks
+  std::thread waiter([&] { EXPECT_TRUE(f.acquire(handle)) << "the driver's refusal is older than this request"; });
+  std::this_thread::sleep_for(50ms);  // the test passes, too, if the waiter comes late
+  refused.count_down();
+  opener.join();
+  waiter.join();
+  f.world->heal();
+  f.expect_sound();
+}
+
 TEST(concurrency, R8_different_handles_are_opened_in_parallel_while_hits_continue) {
   fake_fixture f;
   const auto cached = f.world->allocate(2, 0x10000, 64);
