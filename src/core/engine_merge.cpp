@@ -40,6 +40,7 @@ engine::extent_to_open engine::merged(const request& what, extent_to_open from) 
   const auto grow = [&](entry& one) {
     mutex_is_held();
     const bool mergeable = one.findable() && one.now() != entry_state::opening && !one.persistent && !one.bypass &&
+                           !pending_.affects(one) &&  // not marked yet: its memory may be going
                            (options_.merge == merge_policy::overlaps || one.covered().contains(what.wanted));
     if (!mergeable) return false;
     const extent_to_open larger{hull(from.covered, one.covered()), from.access | one.access, false, true};

@@ -3,6 +3,8 @@
 // time (R63).
 #include "support/fixtures/local_fixture.hpp"
 
+#include <pinfold/monitors/announce.hpp>
+
 #include <algorithm>
 #include <thread>
 #include <vector>
@@ -235,6 +237,24 @@ int most_at_once(bool serial) {
 TEST(serial, R63_driver_is_called_on_one_thread_at_a_time) {
   EXPECT_EQ(most_at_once(true), 1);
   EXPECT_GT(most_at_once(false), 1) << "else the test shows nothing";
+}
+
+// An event comes before its memory goes, and the cache may have marked only a part of what it touches.
+TEST(merge, R62_registration_whose_invalidation_is_pending_is_not_merged) {
+  constexpr std::uintptr_t base = 0x7100'0000'0000;
+  constexpr std::uintptr_t size = 0x10000;
+  constexpr std::uintptr_t page = 0x1000;
+  constexpr std::uintptr_t last = base + 2000 * size;
+  local_fixture f(merging());
+  for (auto one = base; one < last; one += 2 * size) f.touch(one, one + size);
+  ASSERT_TRUE(f.acquire(last, last + size, local_access, {.persistent = true}));
+  f.touch(last + size - page, last + size + page);  // is not merged with a persistent one
+  f.cache.unpersist(reinterpret_cast<void*>(last), size);
+  announce_gone(reinterpret_cast<void*>(base), last + page - base);
+  f.touch(last + size, last + size + 2 * page);
+  EXPECT_TRUE(f.cache.progress());
+  EXPECT_FALSE(f.cached(last, last + page));
+  f.expect_sound();
 }
 
 }  // namespace
