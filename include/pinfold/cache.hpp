@@ -246,6 +246,8 @@ class cache : public cache_base<R> {
     if (may_hit(begin, bytes, need, how)) [[likely]] {
       if (const auto held = detail::hinted_hit(this->hits(), begin, begin + bytes, need); held != 0) [[likely]]
         return lease({held, const_cast<void*>(address)});
+      if (const auto hit = detail::look_up(this->inside(), begin, begin + bytes, need); hit.held != 0)
+        return lease(hit);
     }
     // Build the lease here, so that only this function needs the address of the caller's lease: on a hit the lease
     // stays in registers.
@@ -300,10 +302,6 @@ class cache : public cache_base<R> {
 
   [[nodiscard, gnu::noinline]] result<detail::grant> acquire_slowly(const void* address, std::size_t bytes,
                                                                     access_flags need, acquire_options how) noexcept {
-    const auto begin = reinterpret_cast<std::uintptr_t>(address);
-    if (may_hit(begin, bytes, need, how)) {
-      if (const auto hit = detail::look_up(this->inside(), begin, begin + bytes, need); hit.held != 0) return hit;
-    }
     auto what = asked(address, bytes, need, how);
     if (!what) return tl::unexpected(what.error());
     return detail::acquire(this->inside(), *what);

@@ -42,8 +42,12 @@ class import_cache : public cache_base<I> {
   /// `in_use_conflict`, `timed_out`, `closed`, and what the importer's `open` returns. Bad input changes nothing.
   [[nodiscard, gnu::always_inline]] result<lease> acquire(peer_id peer, const handle_type& handle,
                                                           std::uintptr_t address, std::size_t bytes) noexcept {
-    if (const auto hit = try_hint<detail::asked_by::acquire>(peer, handle, address, bytes); hit.held != 0) [[likely]]
-      return lease(hit);
+    if (const auto end = address + bytes; address < end) [[likely]] {
+      if (const auto hit = try_hint<detail::asked_by::acquire>(peer, handle, address, end); hit.held != 0) [[likely]]
+        return lease(hit);
+      if (const auto hit = detail::look_up(this->inside(), peer, {address, end}, &handle); hit.held != 0)
+        return lease(hit);
+    }
     // Build the lease here, so that only this function needs the address of the caller's lease: on a hit the lease
     // stays in registers.
     const auto granted = acquire_slowly(peer, handle, address, bytes);
@@ -55,10 +59,10 @@ class import_cache : public cache_base<I> {
   /// (R48).
   [[nodiscard]] std::optional<lease> find(peer_id peer, const handle_type& handle, std::uintptr_t address,
                                           std::size_t bytes) noexcept {
-    if (const auto hit = try_hint<detail::asked_by::find>(peer, handle, address, bytes); hit.held != 0) [[likely]]
-      return lease(hit);
     auto wanted = range::of(address, bytes);
     if (!wanted) return std::nullopt;
+    if (const auto hit = try_hint<detail::asked_by::find>(peer, handle, address, wanted->end); hit.held != 0) [[likely]]
+      return lease(hit);
     auto granted = detail::find(this->inside(), {peer, *wanted, &handle});
     if (granted.held == 0) return std::nullopt;
     return lease(granted);
@@ -76,10 +80,8 @@ class import_cache : public cache_base<I> {
   /// Returns a pin on a record that this thread hit recently; empty if none matches.
   template <detail::asked_by Who>
   [[nodiscard, gnu::always_inline]] detail::grant try_hint(peer_id peer, const handle_type& handle,
-                                                           std::uintptr_t address, std::size_t bytes) const noexcept {
+                                                           std::uintptr_t address, std::uintptr_t end) const noexcept {
     detail::grant got;
-    const auto end = address + bytes;
-    if (address >= end) return got;
     const auto key = this->hits().key(peer, address);
     got.held = detail::hinted_hit<Who>(this->hits(), key, address, end, access_flags::none,
                                        [&](const detail::record& one) __attribute__((always_inline)) {
@@ -90,12 +92,30 @@ class import_cache : public cache_base<I> {
     return got;
   }
 
-  // The size of the handle is a constant here, so the comparison compiles to a few inline instructions.
+  // Some compilers call memcmp(3) for 64 bytes, or compare them in many steps.
+  [[gnu::always_inline]] static bool same(const std::byte* token, const handle_type& handle) noexcept {
+    if constexpr (sizeof handle % 16 != 0) {
+      return std::memcmp(token, &handle, sizeof handle) == 0;
+    } else {
+      using two_words = std::uint64_t __attribute__((vector_size(16)));
+      two_words differ{};
+#pragma GCC unroll 8
+      for (std::size_t at = 0; at < sizeof handle; at += 16) {
+        two_words one;
+        two_words other;
+        std::memcpy(&one, token + at, 16);
+        std::memcpy(&other, reinterpret_cast<const std::byte*>(&handle) + at, 16);
+        differ |= one ^ other;
+      }
+      return (differ[0] | differ[1]) == 0;
+    }
+  }
+
   [[gnu::always_inline]] static bool is_for(const detail::record& one, peer_id peer,
                                             const handle_type& handle) noexcept {
     constexpr auto offset = detail::token_offset(detail::imported_object_offset, sizeof(typename I::registration_type));
     const auto* token = reinterpret_cast<const std::byte*>(&one) + offset;
-    return detail::imported_part_of(one).peer == peer && std::memcmp(token, &handle, sizeof handle) == 0;
+    return detail::imported_part_of(one).peer == peer && same(token, handle);
   }
 
   [[nodiscard, gnu::noinline]] result<detail::grant> acquire_slowly(peer_id peer, const handle_type& handle,
@@ -103,7 +123,6 @@ class import_cache : public cache_base<I> {
                                                                     std::size_t bytes) noexcept {
     auto wanted = range::of(address, bytes);
     if (!wanted) return tl::unexpected(wanted.error());
-    if (const auto hit = detail::look_up(this->inside(), peer, *wanted, &handle); hit.held != 0) return hit;
     return detail::acquire(this->inside(), {peer, *wanted, &handle});
   }
 };

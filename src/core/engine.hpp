@@ -62,8 +62,8 @@ class engine {
   engine(const engine&) = delete;
   engine& operator=(const engine&) = delete;
 
-  [[nodiscard]] grant look_up(std::uintptr_t begin, std::uintptr_t end, access_flags need, asked_by caller) noexcept;
-  [[nodiscard]] grant look_up(peer_id peer, const range& wanted, const void* token, asked_by caller) noexcept;
+  [[nodiscard]] grant look_up(std::uintptr_t begin, std::uintptr_t end, access_flags need) noexcept;
+  [[nodiscard]] grant look_up(peer_id peer, range wanted, const void* token) noexcept;
   [[nodiscard]] grant look_up(const request& what) noexcept;
   [[nodiscard]] static const hit_view& no_hits() noexcept;
   /// Returns the view for the inline hits of caches: one that never hits when a monitor has to be asked first.
@@ -146,8 +146,14 @@ class engine {
   [[nodiscard]] bool grow_index() noexcept PINFOLD_REQUIRES(mutex_);        // unlocks
 
   // --- hits without the mutex (engine_hit.cpp)
+  [[nodiscard]] grant hit_again(record* one, std::uintptr_t begin, std::uintptr_t end, access_flags need) noexcept;
+  [[nodiscard]] grant hit_again(record* one, peer_id peer, range wanted, const void* token) noexcept;
+  [[nodiscard]] grant look_up_any(std::uintptr_t begin, std::uintptr_t end, access_flags need, asked_by caller,
+                                  pin failed) noexcept;
+  [[nodiscard]] grant look_up_any(peer_id peer, range wanted, const void* token, asked_by caller, pin failed) noexcept;
   [[nodiscard]] bool serves(const record& one, peer_id peer, const range& wanted, const void* token) const noexcept;
-  void count_hit(ledger* mine, record* found, asked_by caller) noexcept;
+  [[nodiscard]] grant finish_hit(ledger& mine, record* found, std::uintptr_t key, grant got) const noexcept;
+  void count_hit(ledger* mine, record* found, std::uintptr_t key, asked_by caller) noexcept;
   void allow_hits(const entry& live, record& hot) noexcept PINFOLD_REQUIRES(mutex_);
   static void stop_hits(entry& live) noexcept { live.hot()->clear(record::hittable); }
   /// Whether hits are found only under the mutex.

@@ -80,8 +80,8 @@ grant engine::find(const request& what) noexcept { return audit_ ? find_audited(
 // Looks under the mutex for entries that hits do not see: `evicting`, not hittable, or not in the hit table.
 grant engine::find_any(const request& what) noexcept {
   const auto seen_at_once = driver_.token_bytes > 0
-                                ? look_up(what.peer, what.wanted, what.token, asked_by::find)
-                                : look_up(what.wanted.begin, what.wanted.end, what.need, asked_by::find);
+                                ? look_up_any(what.peer, what.wanted, what.token, asked_by::find, 0)
+                                : look_up_any(what.wanted.begin, what.wanted.end, what.need, asked_by::find, 0);
   if (seen_at_once.held != 0) return seen_at_once;
   catch_up(what);
   os::scoped_lock guard(mutex_);

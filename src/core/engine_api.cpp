@@ -58,10 +58,10 @@ void throw_moved_from() { throw std::logic_error("pinfold: this cache was moved 
 const hit_view& hits_of(const engine* on) noexcept { return on == nullptr ? engine::no_hits() : on->inline_view(); }
 
 grant look_up(engine* on, std::uintptr_t begin, std::uintptr_t end, access_flags need) noexcept {
-  return on == nullptr ? grant{} : on->look_up(begin, end, need, asked_by::acquire);
+  return on == nullptr ? grant{} : on->look_up(begin, end, need);
 }
 grant look_up(engine* on, peer_id peer, range wanted, const void* token) noexcept {
-  return on == nullptr ? grant{} : on->look_up(peer, wanted, token, asked_by::acquire);
+  return on == nullptr ? grant{} : on->look_up(peer, wanted, token);
 }
 grant look_up(engine* on, const request& what) noexcept { return on == nullptr ? grant{} : on->look_up(what); }
 result<grant> acquire(engine* on, const request& what) noexcept {

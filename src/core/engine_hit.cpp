@@ -16,17 +16,70 @@ std::atomic<std::uint32_t> releases_awaited{0};
 
 namespace {
 
-pin pin_now(ledger* mine, record* one) noexcept {
-  if (mine != nullptr) [[likely]] {
-    pin_cell& cell = mine->cell_of(one);
-    if (cell.load(std::memory_order_acquire) == 0) [[likely]] {
-      store_before_barrier(cell, reinterpret_cast<std::uintptr_t>(one));
-      return reinterpret_cast<pin>(&cell) | in_cell;
-    }
-    if (mine->add(one)) return reinterpret_cast<pin>(one);
-  }
+// Returns 0 if the cell is taken.
+[[gnu::always_inline]] inline pin pin_in_cell(ledger& mine, record* one) noexcept {
+  pin_cell& cell = mine.cell_of(one);
+  if (cell.load(std::memory_order_acquire) != 0) [[unlikely]]
+    return 0;
+  store_before_barrier(cell, reinterpret_cast<std::uintptr_t>(one));
+  return reinterpret_cast<pin>(&cell) | in_cell;
+}
+
+pin pin_in_entry(record* one) noexcept {
   index::record_page::entry_of(one).own_pins().fetch_add(1, std::memory_order_seq_cst);
   return reinterpret_cast<pin>(one) | in_entry;
+}
+
+pin pin_now(ledger* mine, record* one) noexcept {
+  if (mine == nullptr) return pin_in_entry(one);
+  if (const pin held = pin_in_cell(*mine, one); held != 0) return held;
+  return mine->add(one) ? reinterpret_cast<pin>(one) : pin_in_entry(one);
+}
+
+[[gnu::noinline]] grant sampled(grant hit) noexcept {
+  sample_hits(record_of(hit.held));
+  return hit;
+}
+
+[[gnu::always_inline]] inline record* first_that_covers(const index::hit_table& table, peer_id peer,
+                                                        const range& wanted) noexcept {
+  return table.find(peer, wanted, [&](const record* candidate) __attribute__((always_inline)) {
+    return candidate->covers(wanted.begin, wanted.end);
+  });
+}
+
+// The thread that looks a record up, and for what call of what cache.
+struct requester {
+  ledger* mine;
+  asked_by caller;
+  std::uint32_t cache;
+};
+
+struct pinned_record {
+  pin held = 0;
+  record* found = nullptr;
+};
+
+template <class Serves>
+pinned_record pin_any(const index::hit_table& table, peer_id peer, const range& wanted, requester by,
+                      const Serves& serves) noexcept {
+  pinned_record got;
+  got.found = table.find(peer, wanted, [&](record* candidate) {
+    if (!candidate->covers(wanted.begin, wanted.end)) return false;
+    got.held = pin_now(by.mine, candidate);
+    order_on_hit();
+    if (serves(*candidate)) return true;
+    give_up(std::exchange(got.held, 0), by.caller, by.cache);
+    return false;
+  });
+  return got;
+}
+
+// A call of memcmp(3) takes longer than the comparison. CUDA's handles have 64 bytes.
+[[gnu::always_inline]] inline bool same_bytes(const void* one, const void* other, std::size_t bytes) noexcept {
+  if (bytes == 64) [[likely]]
+    return std::memcmp(one, other, 64) == 0;
+  return std::memcmp(one, other, bytes) == 0;
 }
 
 // Returns log2(a / b), rounded down, and 0 where a / b is less than 1. A division takes longer than all the rest of its
@@ -74,7 +127,18 @@ const hit_view& engine::no_hits() noexcept {
   return none;
 }
 
-void engine::count_hit(ledger* mine, record* found, asked_by caller) noexcept {
+// Does what follows a hit of `acquire` that was looked up.
+[[gnu::always_inline]] inline grant engine::finish_hit(ledger& mine, record* found, std::uintptr_t key,
+                                                       grant got) const noexcept {
+  if (found->visited.load(std::memory_order_relaxed) == 0) found->visited.store(1, std::memory_order_relaxed);
+  mine.set_hint(key, found);
+  if (mine.count_hit(number_)) [[unlikely]]
+    return sampled(got);
+  return got;
+}
+
+void engine::count_hit(ledger* mine, record* found, std::uintptr_t key, asked_by caller) noexcept {
+  if (mine != nullptr) mine->set_hint(key, found);
   if (found->visited.load(std::memory_order_relaxed) == 0) found->visited.store(1, std::memory_order_relaxed);
   if (caller == asked_by::find)
     return mine != nullptr ? mine->count_find(number_) : counters_.add(core::shared_counter::finds_elsewhere);
@@ -82,57 +146,102 @@ void engine::count_hit(ledger* mine, record* found, asked_by caller) noexcept {
   if (mine->count_hit(number_)) sample_hits(found);
 }
 
-grant engine::look_up(std::uintptr_t begin, std::uintptr_t end, access_flags need, asked_by caller) noexcept {
+// Mostly the first record that covers the range serves the request, and the thread's cell for it is free. All else is
+// left to other functions, in tail calls: so these functions need not save registers, which would cost as much as a
+// probe. If the hint serves the request, its cell is taken.
+grant engine::look_up(std::uintptr_t begin, std::uintptr_t end, access_flags need) noexcept {
+  ledger* const mine = ledger::if_there();
+  if (mine == nullptr || options_.strict) [[unlikely]]
+    return look_up_any(begin, end, need, asked_by::acquire, 0);
+  const auto key = view_.key(begin);
+  if (record* hint = mine->hint(key); hint != nullptr && view_.serves(*hint, begin, end, need)) [[unlikely]]
+    return hit_again(hint, begin, end, need);
+  record* const first = first_that_covers(hits_, {}, {begin, end});
+  if (first == nullptr) return {};
+  const pin held = pin_in_cell(*mine, first);
+  if (held == 0) [[unlikely]]
+    return hit_again(first, begin, end, need);
+  order_on_hit();
+  if (!view_.current() || !view_.serves(*first, begin, end, need)) [[unlikely]]
+    return look_up_any(begin, end, need, asked_by::acquire, held);
+  return finish_hit(*mine, first, key, {held, reinterpret_cast<void*>(begin)});
+}
+
+grant engine::look_up(peer_id peer, range wanted, const void* token) noexcept {
+  ledger* const mine = ledger::if_there();
+  if (mine == nullptr) [[unlikely]]
+    return look_up_any(peer, wanted, token, asked_by::acquire, 0);
+  const auto key = view_.key(peer, wanted.begin);
+  record* const hint = mine->hint(key);
+  if (hint != nullptr && view_.serves(*hint, wanted.begin, wanted.end, access_flags::none)) [[unlikely]]
+    return hit_again(hint, peer, wanted, token);
+  record* const first = first_that_covers(hits_, peer, wanted);
+  if (first == nullptr) return {};
+  const pin held = pin_in_cell(*mine, first);
+  if (held == 0) [[unlikely]]
+    return hit_again(first, peer, wanted, token);
+  order_on_hit();
+  if (!serves(*first, peer, wanted, token)) [[unlikely]]
+    return look_up_any(peer, wanted, token, asked_by::acquire, held);
+  return finish_hit(*mine, first, key, {held, local_address(*first, wanted.begin)});
+}
+
+// A hit of a record whose cell is taken: the thread has a lease on it, or on another record with the same cell.
+grant engine::hit_again(record* one, std::uintptr_t begin, std::uintptr_t end, access_flags need) noexcept {
+  ledger* const mine = ledger::if_there();
+  const pin held = pin_now(mine, one);
+  order_on_hit();
+  if (!view_.current() || !view_.serves(*one, begin, end, need)) [[unlikely]]
+    return look_up_any(begin, end, need, asked_by::acquire, held);
+  return finish_hit(*mine, one, view_.key(begin), {held, reinterpret_cast<void*>(begin)});
+}
+
+grant engine::hit_again(record* one, peer_id peer, range wanted, const void* token) noexcept {
+  ledger* const mine = ledger::if_there();
+  const pin held = pin_now(mine, one);
+  order_on_hit();
+  if (!serves(*one, peer, wanted, token)) [[unlikely]]
+    return look_up_any(peer, wanted, token, asked_by::acquire, held);
+  return finish_hit(*mine, one, view_.key(peer, wanted.begin), {held, local_address(*one, wanted.begin)});
+}
+
+// Tries all records that cover the range. First gives back the pin of a failed hit, unless it is 0.
+grant engine::look_up_any(std::uintptr_t begin, std::uintptr_t end, access_flags need, asked_by caller,
+                          pin failed) noexcept {
+  if (failed != 0) give_up(failed, caller, number_);
   if (options_.strict && monitors_ != nullptr) monitors_->wait_for_events();
-  ledger* mine = ledger::of_this_thread();
-  pin held = 0;
-  hits_.find({}, {begin, end}, [&](record* candidate) {
-    if (!candidate->covers(begin, end)) return false;
-    held = pin_now(mine, candidate);
-    order_on_hit();
-    if (view_.current() && view_.serves(*candidate, begin, end, need)) [[likely]] {
-      if (mine != nullptr) mine->set_hint(view_.key(begin), candidate);
-      count_hit(mine, candidate, caller);
-      return true;
-    }
-    give_up(std::exchange(held, 0), caller, number_);
-    return false;
+  ledger* const mine = ledger::of_this_thread();
+  const auto [held, found] = pin_any(hits_, {}, {begin, end}, {mine, caller, number_}, [&](const record& one) {
+    return view_.current() && view_.serves(one, begin, end, need);
   });
+  if (held == 0) return {};
+  count_hit(mine, found, view_.key(begin), caller);
   return {held, reinterpret_cast<void*>(begin)};
+}
+
+grant engine::look_up_any(peer_id peer, range wanted, const void* token, asked_by caller, pin failed) noexcept {
+  if (failed != 0) give_up(failed, caller, number_);
+  ledger* const mine = ledger::of_this_thread();
+  const auto [held, found] = pin_any(hits_, peer, wanted, {mine, caller, number_},
+                                     [&](const record& one) { return serves(one, peer, wanted, token); });
+  if (held == 0) return {};
+  count_hit(mine, found, view_.key(peer, wanted.begin), caller);
+  return {held, local_address(*found, wanted.begin)};
 }
 
 bool engine::serves(const record& one, peer_id peer, const range& wanted, const void* token) const noexcept {
   if (!view_.current() || !view_.serves(one, wanted.begin, wanted.end, access_flags::none)) return false;
   const auto* own = reinterpret_cast<const std::byte*>(&one) + token_offset_;
-  return imported_part_of(one).peer == peer && std::memcmp(own, token, driver_.token_bytes) == 0;
-}
-
-grant engine::look_up(peer_id peer, const range& wanted, const void* token, asked_by caller) noexcept {
-  ledger* mine = ledger::of_this_thread();
-  grant got;
-  hits_.find(peer, wanted, [&](record* candidate) {
-    if (!candidate->covers(wanted.begin, wanted.end)) return false;
-    got.held = pin_now(mine, candidate);
-    order_on_hit();
-    if (serves(*candidate, peer, wanted, token)) [[likely]] {
-      got.data = local_address(*candidate, wanted.begin);
-      if (mine != nullptr) mine->set_hint(view_.key(peer, wanted.begin), candidate);
-      count_hit(mine, candidate, caller);
-      return true;
-    }
-    give_up(std::exchange(got.held, 0), caller, number_);
-    return false;
-  });
-  return got;
+  return imported_part_of(one).peer == peer && same_bytes(own, token, driver_.token_bytes);
 }
 
 grant engine::look_up(const request& what) noexcept {
   if (hits_need_the_mutex() || what.persistent || what.unshared || what.unbudgeted) return {};
   const auto [begin, end] = what.wanted;
-  if (driver_.token_bytes > 0) return look_up(what.peer, what.wanted, what.token, asked_by::acquire);
+  if (driver_.token_bytes > 0) return look_up(what.peer, what.wanted, what.token);
   if (const auto held = hinted_hit(inline_view(), begin, end, what.need); held != 0)
     return {held, reinterpret_cast<void*>(begin)};
-  return look_up(begin, end, what.need, asked_by::acquire);
+  return look_up(begin, end, what.need);
 }
 
 // Makes a live entry hittable without the mutex, unless its last release, or every hit, has to be seen.

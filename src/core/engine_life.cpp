@@ -92,8 +92,8 @@ engine::engine(index::control_block& own, const driver& table, cache_options opt
   view_.seen = imports ? own.process : cursor_ + (monitors_ ? monitors_->drain() : 0);
   view_.number = number_;
   view_.number_in_word = number_ << record::cache_shift;
-  view_.salt = std::uintptr_t{number_} * 677;
-  static_cast<void>(os::barrier_in_use());  // before the first pin
+  view_.salt = std::uintptr_t{number_} * 81007;  // by the golden section of a thread's hints
+  static_cast<void>(os::barrier_in_use());       // before the first pin
   if (const auto one_in = core::page_audit::possible(options_.audit_one_in); one_in && !imports)
     audit_.emplace(*one_in);
   hits_need_the_mutex_ =

@@ -5,39 +5,36 @@
 #include <pinfold/detail/ledger.hpp>
 
 #include <new>
+#include <sys/mman.h>
 
 namespace pinfold::detail {
 
 std::atomic<ledger*> ledger::all{nullptr};
-thread_local constinit ledger* ledger::mine = nullptr;
+constinit ledger ledger::no_ledger(nullptr);
+thread_local constinit ledger* ledger::mine = &no_ledger;
 
 namespace {
 
 thread_local constinit bool at_its_end = false;
 
-// The record to which all hints of a thread lead before its first hit. The page around the record has no owner.
-struct alignas(record_page_bytes) {
-  std::array<std::byte, record_page_bytes - sizeof(record)> page{};
-  record one;
-} no_entry;
-
 }  // namespace
 
 ledger::ledger() noexcept {
   for (auto& slot : slots_) slot.store(bias, std::memory_order_relaxed);
-  for (auto& hint : hints_) hint.store(&no_entry.one, std::memory_order_relaxed);
 }
 
 // An object that gives the ledger back when its thread ends. What the thread pins after that is counted in the entries.
 struct ledger_owner {
   static void forget_hints() noexcept {
     for (ledger* each = ledger::all.load(std::memory_order_acquire); each != nullptr; each = each->next_)
-      for (auto& hint : each->hints_) hint.store(&no_entry.one, std::memory_order_relaxed);
+      for (auto& hint : each->hints_)
+        if (std::atomic_ref word(hint); word.load(std::memory_order_relaxed) != 0)
+          word.store(0, std::memory_order_relaxed);  // does not touch memory that the thread has not touched
   }
 
   ~ledger_owner() {
     at_its_end = true;
-    ledger* left = std::exchange(ledger::mine, nullptr);
+    ledger* left = std::exchange(ledger::mine, &ledger::no_ledger);
     left->taken_.store(false, std::memory_order_release);
   }
 };
@@ -47,8 +44,9 @@ ledger* ledger::take_one() noexcept {
     if (!one->taken_.load(std::memory_order_relaxed) && !one->taken_.exchange(true, std::memory_order_acquire))
       return one;
   }
-  auto* fresh = new (std::nothrow) ledger;
-  if (fresh == nullptr) return nullptr;
+  void* zeroed = ::mmap(nullptr, sizeof(ledger), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (zeroed == MAP_FAILED) return nullptr;
+  auto* fresh = new (zeroed) ledger;
   fresh->next_ = all.load(std::memory_order_relaxed);
   while (!all.compare_exchange_weak(fresh->next_, fresh, std::memory_order_release, std::memory_order_relaxed)) {
   }
@@ -56,13 +54,13 @@ ledger* ledger::take_one() noexcept {
 }
 
 ledger* ledger::first_of_this_thread() noexcept {
-  if (at_its_end || os::barrier_in_use() == os::barrier_policy::fences) return mine;
-  mine = take_one();
-  if (mine != nullptr) {
-    static thread_local const ledger_owner owner;
-    static_cast<void>(owner);
-  }
-  return mine;
+  if (at_its_end || os::barrier_in_use() == os::barrier_policy::fences) return nullptr;
+  ledger* taken = take_one();
+  if (taken == nullptr) return nullptr;
+  mine = taken;
+  static thread_local const ledger_owner owner;
+  static_cast<void>(owner);
+  return taken;
 }
 
 bool ledger::change(const record* one, std::uint64_t by, std::uint64_t limit) noexcept {
@@ -100,7 +98,7 @@ std::int64_t ledger::sum(const record* one) noexcept {
   return total;
 }
 
-bool ledger::held_here(const record* one) noexcept { return mine != nullptr && mine->pins_on(one) > 0; }
+bool ledger::held_here(const record* one) noexcept { return mine->pins_on(one) > 0; }
 
 std::size_t ledger::others() noexcept {
   if (os::barrier_in_use() == os::barrier_policy::fences) return SIZE_MAX;

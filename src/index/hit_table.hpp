@@ -79,7 +79,7 @@ class hit_table {
   /// Calls `stop(record*)` for records that may cover `wanted`, until it returns true; returns that record, or null.
   /// Any thread.
   template <class F>
-  record* find(peer_id peer, const range& wanted, F&& stop) const noexcept {
+  [[gnu::always_inline]] record* find(peer_id peer, const range& wanted, F&& stop) const noexcept {
     auto classes = classes_.load(std::memory_order_acquire) >> class_of(wanted.size());
     for (unsigned size_class = class_of(wanted.size()); classes != 0; ++size_class, classes >>= 1U) {
       const auto skipped = static_cast<unsigned>(std::countr_zero(classes));
@@ -116,7 +116,7 @@ class hit_table {
     return exact > 63 ? 63 : exact;
   }
   static std::uint64_t hash_of(peer_id peer, std::uintptr_t address, unsigned size_class) noexcept {
-    const auto key = (address >> size_class) + peer.value * 0x51ed270b9f1ULL + size_class * 0xd6e8feb86659fd93ULL;
+    const auto key = (address >> size_class) + peer.value * 0x51ed270b9f1ULL + (std::uint64_t{size_class} << 57U);
     return key * 0x9e3779b97f4a7c15ULL;
   }
   static constexpr std::size_t slots_in(std::uintptr_t step) noexcept { return (2 | (step & 1U)) << (step >> 1U); }
@@ -140,7 +140,8 @@ class hit_table {
   }
 
   template <class F>
-  record* find_in_class(peer_id peer, std::uintptr_t address, unsigned size_class, F& stop) const noexcept {
+  [[gnu::always_inline]] record* find_in_class(peer_id peer, std::uintptr_t address, unsigned size_class,
+                                               F& stop) const noexcept {
     const auto table = table_.load(std::memory_order_acquire);
     const auto hash = hash_of(peer, address, size_class);
     const auto home = home_of(hash, table & step_mask);

@@ -11,10 +11,10 @@ namespace pinfold::testing {
 
 inline constexpr std::uintptr_t region = 65536;
 
-/// Returns addresses far apart in an order that no hint follows, but the same in every run.
-inline std::vector<std::uintptr_t> addresses(std::size_t regions) {
+/// Returns addresses in an order that is not theirs, but the same in every run: each so many regions from the next.
+inline std::vector<std::uintptr_t> addresses(std::size_t regions, std::size_t apart) {
   std::vector<std::uintptr_t> all(regions);
-  for (std::size_t i = 0; i < regions; ++i) all[i] = region * (4096 + i * 7919 % regions);
+  for (std::size_t i = 0; i < regions; ++i) all[i] = region * (4096 + i * 7919 % regions * apart);
   return all;
 }
 

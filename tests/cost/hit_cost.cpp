@@ -12,8 +12,9 @@
 using namespace pinfold::testing;
 
 int main(int count, char** arguments) {
-  if (count != 3) return std::fprintf(stderr, "usage: hit_cost <regions> <acquires>\n"), 2;
-  const auto all = addresses(std::strtoull(arguments[1], nullptr, 10));
+  if (count < 3) return std::fprintf(stderr, "usage: hit_cost <regions> <acquires> [<regions apart>]\n"), 2;
+  const auto all =
+      addresses(std::strtoull(arguments[1], nullptr, 10), count > 3 ? std::strtoull(arguments[3], nullptr, 10) : 1);
   pinfold::cache cache(pinfold::null_registrar(), {.monitor = pinfold::monitor_choice::manual});
   std::size_t failed = 0;
   for (const auto one : all) failed += !cache.acquire(reinterpret_cast<void*>(one), region);

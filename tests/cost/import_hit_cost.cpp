@@ -40,9 +40,10 @@ struct null_importer {
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count != 3) return std::fprintf(stderr, "usage: import_hit_cost <regions> <acquires>\n"), 2;
+  if (count < 3) return std::fprintf(stderr, "usage: import_hit_cost <regions> <acquires> [<regions apart>]\n"), 2;
   std::vector<null_importer::handle_type> all;
-  for (const auto base : addresses(std::strtoull(arguments[1], nullptr, 10)))
+  for (const auto base :
+       addresses(std::strtoull(arguments[1], nullptr, 10), count > 3 ? std::strtoull(arguments[3], nullptr, 10) : 1))
     all.push_back({base, {1, 2, 3, 4, 5, 6, 7}});
   pinfold::import_cache cache{null_importer()};
   std::size_t failed = 0;

@@ -264,8 +264,8 @@ TEST(hit_without_mutex, R4_hint_of_imported_memory_is_compared_by_its_whole_toke
 TEST(hit_without_mutex, peers_do_not_use_each_others_hints) {
   fake_fixture f;
   const auto one = hinted(f);
-  constexpr std::uint64_t hints = 2048;  // of a thread: peers that differ by this number share a hint
-  EXPECT_FALSE(f.cache.find({1 + hints}, one, one.base, one.size));
+  constexpr auto keys = std::uint64_t{1} << 33U;  // that hints distinguish: peers that differ by as much share a hint
+  EXPECT_FALSE(f.cache.find({1 + keys}, one, one.base, one.size));
   EXPECT_FALSE(f.cache.find({2}, one, one.base, one.size));
   EXPECT_TRUE(f.cache.find({1}, one, one.base, one.size));
 }

@@ -113,6 +113,20 @@ TEST(ledger, ledger_of_an_ended_thread_is_reused) {
   EXPECT_EQ(seen.size(), 1U);
 }
 
+TEST(ledger, hints_belong_to_the_thread) {
+  const auto some = std::make_unique<lone_record>();
+  ledger::of_this_thread()->set_hint(7, &some->one);
+  EXPECT_EQ(ledger::for_hints().hint(7), &some->one);
+  EXPECT_EQ(ledger::for_hints().hint(8), nullptr);
+  std::thread([] {
+    EXPECT_EQ(ledger::for_hints().hint(7), nullptr) << "a thread before its first pin";
+    EXPECT_EQ(ledger::if_there(), nullptr);
+    ASSERT_NE(ledger::of_this_thread(), nullptr);
+    EXPECT_EQ(ledger::for_hints().hint(7), nullptr);
+  }).join();
+  ledger::of_this_thread()->set_hint(7, nullptr);
+}
+
 TEST(ledger, for_each_lists_cells_and_slots) {
   const auto some = std::make_unique<lone_record>();
   auto* mine = ledger::of_this_thread();

@@ -36,7 +36,7 @@ struct hit_view {
     return (address >> shift.load(std::memory_order_relaxed)) + salt;
   }
   [[nodiscard]] std::uintptr_t key(peer_id peer, std::uintptr_t address) const noexcept {
-    return key(address) + peer.value;
+    return key(address) + peer.value * 30941;  // far apart: the regions of a peer lie side by side
   }
   [[nodiscard, gnu::always_inline]] bool current() const noexcept {
     const auto known = seen.load(std::memory_order_acquire);  // first, so that both counts are loaded later
@@ -67,13 +67,11 @@ template <asked_by Who, class Matches>
 [[nodiscard, gnu::always_inline]] inline pin hinted_hit(const hit_view& in, std::uintptr_t key, std::uintptr_t begin,
                                                         std::uintptr_t end, access_flags need,
                                                         Matches&& matches) noexcept {
-  ledger* mine = ledger::if_there();
-  if (mine == nullptr) [[unlikely]]
-    return 0;
-  record* hint = mine->hint(key);
-  if (!hint->covers(begin, end)) [[unlikely]]
+  ledger& mine = ledger::for_hints();
+  record* hint = mine.hint(key);
+  if (hint == nullptr || !hint->covers(begin, end)) [[unlikely]]
     return 0;  // do not pin a record that cannot match: the pin would delay its close
-  pin_cell& cell = mine->cell_of(hint);
+  pin_cell& cell = mine.cell_of(hint);
   if (cell.load(std::memory_order_acquire) != 0) [[unlikely]]
     return 0;
   const auto held = reinterpret_cast<pin>(&cell) | in_cell;
@@ -88,8 +86,8 @@ template <asked_by Who, class Matches>
   if (hint->visited.load(std::memory_order_relaxed) == 0) [[unlikely]]
     hint->visited.store(1, std::memory_order_relaxed);
   if constexpr (Who == asked_by::find) {
-    mine->count_find(in.number);
-  } else if (mine->count_hit(in.number)) [[unlikely]] {
+    mine.count_find(in.number);
+  } else if (mine.count_hit(in.number)) [[unlikely]] {
     sample_hits(hint);
   }
   return held;

@@ -53,10 +53,13 @@ class PINFOLD_EXPORT ledger {
  public:
   /// Returns this thread's ledger; makes it at the first call. Null if there is no memory, if the thread is ending, or
   /// if the kernel has no membarrier: then entries count all pins.
-  [[nodiscard]] static ledger* of_this_thread() noexcept { return mine != nullptr ? mine : first_of_this_thread(); }
+  [[nodiscard]] static ledger* of_this_thread() noexcept { return mine != &no_ledger ? mine : first_of_this_thread(); }
 
   /// Returns this thread's ledger; null before that call, and when the thread is ending.
-  [[nodiscard]] static ledger* if_there() noexcept { return mine; }
+  [[nodiscard]] static ledger* if_there() noexcept { return mine != &no_ledger ? mine : nullptr; }
+
+  /// Returns this thread's ledger, or, for a thread that has none, one without hints.
+  [[nodiscard]] static ledger& for_hints() noexcept { return *mine; }
 
   /// Returns the cell for this thread's first pin on the record.
   [[nodiscard]] pin_cell& cell_of(const record* one) noexcept { return cells_[number_of(one) % cell_count]; }
@@ -71,13 +74,15 @@ class PINFOLD_EXPORT ledger {
   /// record.
   [[nodiscard]] bool move_to_slot(pin_cell& cell, const record* one) noexcept;
 
-  /// Returns a record that this thread hit recently under this key. Never null, but the record may have been reused
-  /// since.
-  [[nodiscard]] record* hint(std::uintptr_t key) const noexcept {
-    return hints_[key % hint_count].load(std::memory_order_relaxed);
+  /// Returns a record that this thread hit recently under this key, or null. The record may have been reused since.
+  [[nodiscard]] record* hint(std::uintptr_t key) noexcept {
+    const auto word = std::atomic_ref(hints_[key % hint_count]).load(std::memory_order_relaxed);
+    if (static_cast<std::uint16_t>(word) != tag_of(key)) return nullptr;
+    return reinterpret_cast<record*>(word >> tag_bits);
   }
   void set_hint(std::uintptr_t key, record* hit) noexcept {
-    hints_[key % hint_count].store(hit, std::memory_order_relaxed);
+    const auto word = reinterpret_cast<std::uintptr_t>(hit) << tag_bits | tag_of(key);
+    std::atomic_ref(hints_[key % hint_count]).store(word, std::memory_order_relaxed);
   }
 
   /// Counts a hit of a cache. Returns true once in `sampling` calls.
@@ -128,10 +133,15 @@ class PINFOLD_EXPORT ledger {
   static constexpr std::uint64_t bias = std::uint64_t{1} << (count_bits - 1);
   static constexpr std::size_t cell_count = 256;
   static constexpr std::size_t slot_count = 1024;
-  static constexpr std::size_t hint_count = 2048;
+  // A hint's word: the record's address, above a tag, bits of the key that the hint's place does not tell, so that a
+  // thread reads no record in vain.
+  static constexpr unsigned tag_bits = 16;
+  static constexpr std::size_t hint_count = 131072;  // a thread touches only those that it uses
 
-  ledger() noexcept;
+  ledger() noexcept;  // leaves the hints as they are: in zeroed memory
+  constexpr explicit ledger(std::nullptr_t) noexcept : taken_(false), hints_{} {}
 
+  static std::uint16_t tag_of(std::uintptr_t key) noexcept { return static_cast<std::uint16_t>(key / hint_count); }
   static std::size_t number_of(const record* one) noexcept { return reinterpret_cast<std::uintptr_t>(one) / 32; }
   static const record* record_in(std::uint64_t word) noexcept {
     return reinterpret_cast<const record*>(word >> count_bits);
@@ -147,17 +157,18 @@ class PINFOLD_EXPORT ledger {
   static ledger* take_one() noexcept;
 
   static std::atomic<ledger*> all;  // a list, linked by next_, that only grows
+  static ledger no_ledger;          // of all threads without one
   [[gnu::tls_model("initial-exec")]] static thread_local constinit ledger* mine;
 
   friend struct ledger_owner;  // returns the ledger when its thread ends
 
   alignas(64) std::array<pin_cell, cell_count> cells_{};
   std::array<std::atomic<std::uint64_t>, slot_count> slots_;
-  std::array<std::atomic<record*>, hint_count> hints_;
   std::array<std::atomic<std::uint64_t>, most_caches> hits_{};
   std::array<std::atomic<std::uint64_t>, most_caches> finds_{};
   std::atomic<bool> taken_{true};
   ledger* next_ = nullptr;
+  std::array<std::uint64_t, hint_count> hints_;  // most of it is never touched by threads that hit few regions
 };
 
 }  // namespace pinfold::detail

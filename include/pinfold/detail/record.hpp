@@ -36,7 +36,7 @@ struct record {
 
   [[nodiscard]] bool is(std::uint32_t bit) const noexcept { return (word.load(std::memory_order_acquire) & bit) != 0; }
 
-  [[nodiscard]] bool covers(std::uintptr_t first, std::uintptr_t last) const noexcept {
+  [[nodiscard, gnu::always_inline]] bool covers(std::uintptr_t first, std::uintptr_t last) const noexcept {
     return begin.load(std::memory_order_relaxed) <= first && last <= end.load(std::memory_order_relaxed);
   }
   [[nodiscard]] range covered() const noexcept {
