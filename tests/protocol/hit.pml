@@ -2,18 +2,13 @@
  *
  * Hits without the mutex, and the close of entries that may be hit; docs/protocol.md states the model's scope.
  * `scripts/model-check` runs every variant. Without a definition, pins are in cells; EVENTS, SLOTS, DESTROY choose
- * other right variants. With DETACH a thread moves its pin from its cell to its slot, where any thread gives it back. Every other name that is tested here with `ifdef` breaks one rule, and an assertion must fail.
- *
- * Spin interleaves whole steps, so it is sequentially consistent. A processor's reordering is explicit here: variables
- * that threads share without the mutex are in `memory`, a thread's stores go through its buffer, and the process
- * `hardware` writes them back in their order, at any time. A load outside a d_step is a step of its own.
+ * other right variants. With DETACH a thread moves its pin from its cell to its slot, where any thread gives it back.
+ * Every other name that is tested here with `ifdef` breaks one rule, and an assertion must fail.
  */
 
-#define THREADS 3
 #define RECORDS 2
-#define ROOM 3 /* stores in a buffer */
 
-/* The addresses in memory. Address 0 marks an empty place of a buffer. */
+/* The addresses in memory, from 1 on. */
 #define CELL(t) (1 + (t)) /* a pin's record + 1; in SLOTS, the record and the count with its bias */
 #define WORD(r) (4 + (r)) /* the hittable bit */
 #define RANGE(r) (6 + (r)) /* the memory, and its incarnation */
@@ -26,9 +21,7 @@
 #define SLOT(t) (16 + (t)) /* DETACH: the record and the count with its bias */
 byte memory[19];
 
-byte where[9];
-byte value[9]; /* thread t has places ROOM * t and up */
-byte stored[THREADS];
+#include "store_buffers.pml"
 
 /* Guarded by the mutex. */
 mtype = { FREE, LIVE, EVICTING, DRAINING, QUEUED, CLOSING };
@@ -49,51 +42,9 @@ byte done;
 #define ADDRESS(range) ((range) / 8)
 #define VERSION(range) ((range) % 8)
 
-/* Loads the thread's own newest store, else the value in memory. */
-#define LOAD(l) (where[2 + ROOM * me] == (l) -> value[2 + ROOM * me] : \
-                (where[1 + ROOM * me] == (l) -> value[1 + ROOM * me] : \
-                (where[0 + ROOM * me] == (l) -> value[0 + ROOM * me] : memory[l])))
-
-/* d_step: one instruction of one thread. It waits while the buffer is full. */
-#define STORE(l, v) \
-  stored[me] < ROOM -> where[ROOM * me + stored[me]] = l; value[ROOM * me + stored[me]] = v; stored[me]++
-
-inline store(l, v) { d_step { STORE(l, v) } }
-
-/* A locked instruction: it waits until the thread's own stores are written back. */
-#define FENCED (stored[me] == 0)
-
-/* Only within a d_step: one store of a thread becomes visible to all. */
-inline write_back(t) {
-  memory[where[ROOM * t]] = value[ROOM * t];
-  where[ROOM * t] = where[ROOM * t + 1]; value[ROOM * t] = value[ROOM * t + 1];
-  where[ROOM * t + 1] = where[ROOM * t + 2]; value[ROOM * t + 1] = value[ROOM * t + 2];
-  where[ROOM * t + 2] = 0; value[ROOM * t + 2] = 0;
-  stored[t]--
-}
-
-/* d_step: between two stores of the same buffer, `hardware` may do the same one by one, before this. */
-inline flush(t) {
-  d_step { do :: stored[t] > 0 -> write_back(t) :: else -> break od }
-}
-
 /* d_step: a compare-and-swap. The unlock is an ordinary store, after all others of its thread. */
 inline lock() { d_step { FENCED && memory[MUTEX] == 0 -> memory[MUTEX] = 1 } }
 inline unlock() { store(MUTEX, 0) }
-
-/* membarrier(2): the caller's stores are visible before any other thread is interrupted; these come in any order. */
-inline barrier() {
-  flush(me);
-#ifndef NO_BARRIER /* only the caller passes a fence */
-  todo = 7 - (1 << me);
-  do
-  :: todo & 1 -> flush(0); todo = todo & 6
-  :: todo & 2 -> flush(1); todo = todo & 5
-  :: todo & 4 -> flush(2); todo = todo & 3
-  :: todo == 0 -> break
-  od
-#endif
-}
 
 /* Sums the pins of a record, one word after the other. */
 inline count_pins(r) {
@@ -634,15 +585,6 @@ proctype thread(byte me; byte left) {
   fi;
 #endif
   done++
-}
-
-active proctype hardware() {
-end:
-  do
-  :: d_step { stored[0] > 0 -> write_back(0) }
-  :: d_step { stored[1] > 0 -> write_back(1) }
-  :: d_step { stored[2] > 0 -> write_back(2) }
-  od
 }
 
 init {
