@@ -3,6 +3,7 @@
 /// All the measurements of a subject.
 #pragma once
 
+#include "batch.hpp"
 #include "evict.hpp"
 #include "handover.hpp"
 #include "hit.hpp"
@@ -24,6 +25,7 @@ json measure(const parameters& how) {
   if (how.command == "hit") return measure_hits<Subject>(how);
   if (how.command == "memory") return measure_memory<Subject>(how);
   if (how.command == "evict") return measure_eviction<Subject>(how);
+  if (how.command == "batch") return measure_batches<Subject>(how);
   if (how.command == "scale") {
     auto rows = measure_scaling<Subject>(how);
     append(rows, measure_handovers<Subject>(how));
@@ -31,7 +33,7 @@ json measure(const parameters& how) {
   }
   if (how.command == "miss") {
     auto rows = measure_misses<Subject>(how);
-    append(rows, measure_slow<SlowSubject>(how));
+    if (!how.refill && !how.watched()) append(rows, measure_slow<SlowSubject>(how));
     return rows;
   }
   if constexpr (unmapping_subject<Subject>) {

@@ -5,6 +5,7 @@
 
 #include "rows.hpp"
 #include "steady_state.hpp"
+#include "unmapping.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -12,13 +13,22 @@
 
 namespace bench {
 
+/// Returns 0 of a subject that does not count.
+template <class Subject>
+[[nodiscard]] std::uint64_t registrations_of(const Subject& cache) {
+  if constexpr (counting_subject<Subject>) return cache.registrations();
+  return 0;
+}
+
+/// Counts registrations as errors: then the request was no hit.
 template <class Subject>
 json hit_row(const parameters& how, Subject& cache, const region_set& regions, pattern which, unsigned threads) {
   std::vector<requests> wanted;
   for (unsigned thread = 0; thread < threads; ++thread) wanted.push_back(requests_for(regions, which, thread, threads));
+  const auto before = registrations_of(cache);
   const auto measured = measure_steady(how, cache, wanted);
   auto row = row_of(Subject::name, regions.count(), threads, name_of(which));
-  add_figure(row, measured.median, measured.errors);
+  add_figure(row, measured.median, measured.errors + (registrations_of(cache) - before));
   return row;
 }
 
@@ -27,8 +37,9 @@ template <class Subject, class More>
 json with_filled(const parameters& how, More more) {
   auto rows = json::array();
   for (const auto count : how.regions) {
-    const region_set regions(count);
-    Subject cache(regions, setup{});
+    const region_memory memory(how, count);
+    const auto& regions = memory.regions();
+    Subject cache(regions, setup{.monitors = how.monitors});
     tally filled;
     try {
       fill(cache, regions, how.time_limit, filled);

@@ -139,7 +139,7 @@ samples time_hits_for(double seconds, User& user, const requests& wanted, tally&
 }
 
 struct beside_result {
-  std::vector<double> p50, p99, longest, unmaps;
+  std::vector<double> p50, p99, p999, longest, unmaps;
 };
 
 template <unmapping_subject Subject>
@@ -167,6 +167,7 @@ json hits_beside(const parameters& how, const json& begun) {
       other = {};
       results[i].p50.push_back(share_of(taken, 0.5));
       results[i].p99.push_back(share_of(taken, 0.99));
+      results[i].p999.push_back(share_of(taken, 0.999));
       results[i].longest.push_back(share_of(taken, 1));
       results[i].unmaps.push_back(static_cast<double>(unmaps.load()) / how.seconds);
     }
@@ -179,6 +180,7 @@ json hits_beside(const parameters& how, const json& begun) {
     row["meanwhile"] = name_of(all[i]);
     row["p50_ns"] = rounded(median(results[i].p50));
     row["p99_ns"] = rounded(median(results[i].p99));
+    row["p999_ns"] = rounded(median(results[i].p999));
     row["longest_ns"] = rounded(median(results[i].longest));
     row["x_quiet"] = quiet == 0 ? 0 : rounded(median(results[i].p50) / quiet);
     row["unmaps_per_s"] = rounded(median(results[i].unmaps));

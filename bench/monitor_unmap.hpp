@@ -16,12 +16,6 @@
 
 namespace bench {
 
-/// A cache that counts its registrations and deregistrations.
-template <class Subject>
-concept unmapping_subject = counting_subject<Subject> && requires(Subject& cache) {
-  { cache.deregistrations() } -> std::convertible_to<std::uint64_t>;
-};
-
 /// A subject for which the program itself has to announce that memory goes.
 template <class Subject>
 void announce(Subject& cache, const mapped_area& area) {

@@ -13,7 +13,7 @@ namespace bench {
 using json = nlohmann::ordered_json;
 
 struct parameters {
-  std::string command;               ///< hit, miss, scale, memory, evict or monitor
+  std::string command;               ///< hit, miss, scale, memory, evict, batch or monitor
   std::vector<std::size_t> regions;  ///< numbers of cached regions
   std::vector<unsigned> threads;
   unsigned repeats = 9;          ///< measurements, of which the median counts
@@ -24,12 +24,19 @@ struct parameters {
   double time_limit = 120;       ///< seconds after which filling a cache is abandoned
   std::string only{};            ///< limits the cases about monitors to this one; empty: all
   std::size_t many = 1'000'000;  ///< regions that one munmap unmaps
+  bool refill = false;           ///< misses in a cache that had all regions before
+
+  /// PINFOLD_MONITOR of pinfold's caches. A peer's cache has its own monitor, so this is not sent.
+  std::string monitors = "manual";
+
+  /// Returns whether monitors watch the regions, which need memory then.
+  [[nodiscard]] bool watched() const { return monitors != "manual"; }
 };
 
 inline json as_json(const parameters& of) {
   return {{"command", of.command},       {"regions", of.regions},   {"threads", of.threads},   {"repeats", of.repeats},
           {"seconds", of.seconds},       {"delay_ms", of.delay_ms}, {"pause_ms", of.pause_ms}, {"hits", of.hits},
-          {"time_limit", of.time_limit}, {"only", of.only},         {"many", of.many}};
+          {"time_limit", of.time_limit}, {"only", of.only},         {"many", of.many},         {"refill", of.refill}};
 }
 
 /// Throws nlohmann's exception when a field is missing or has another type.
@@ -46,6 +53,7 @@ inline parameters parameters_from(const json& text) {
   text.at("time_limit").get_to(read.time_limit);
   text.at("only").get_to(read.only);
   text.at("many").get_to(read.many);
+  text.at("refill").get_to(read.refill);
   return read;
 }
 

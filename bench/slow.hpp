@@ -91,12 +91,6 @@ void come_and_go(const std::stop_token& stop, User user, const request& cold, st
   }
 }
 
-/// A user that can also mark what it holds as not to be kept, so that its last `put` deregisters.
-template <class User>
-concept forgetting_user = user_of_cache<User> && requires(User& user, const request& wanted) {
-  requires requires(decltype(user.get(wanted))& held) { user.forget(held); };
-};
-
 /// Measures hits while another thread is in the driver. `meanwhile`: nothing, registrations, deregistrations.
 template <subject Subject>
   requires forgetting_user<decltype(std::declval<Subject&>().user())>

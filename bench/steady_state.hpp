@@ -45,9 +45,10 @@ struct outcome {
 };
 
 /// Runs every thread of the worker_group with its own requests, `how.repeats` times. All end at the same time; where
-/// they share CPUs that is later, so that each has a CPU for as long.
+/// they share CPUs that is later, so that each has a CPU for as long. `cost` is that of a thread's windows.
 template <class Subject>
-outcome measure_steady(const parameters& how, Subject& cache, const std::vector<requests>& wanted) {
+outcome measure_steady(const parameters& how, Subject& cache, const std::vector<requests>& wanted,
+                       double (*cost)(const windows&) = typical_cost) {
   const auto threads = static_cast<unsigned>(wanted.size());
   std::vector<run_windows> runs(how.repeats, run_windows(threads));
   std::atomic<std::uint64_t> errors{0};
@@ -68,7 +69,7 @@ outcome measure_steady(const parameters& how, Subject& cache, const std::vector<
     operations += seen.operations;
   });
   std::vector<figure> figures;
-  for (const auto& run : runs) figures.push_back(figure_of(run, typical_cost, in_turn > 1));
+  for (const auto& run : runs) figures.push_back(figure_of(run, cost, in_turn > 1));
   return {median_figure(std::move(figures)), operations, errors};
 }
 

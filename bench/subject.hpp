@@ -24,6 +24,7 @@ struct setup {
   unsigned threads = 1;                           ///< threads that will use it at the same time, where there is a limit
   std::chrono::milliseconds register_delay{0};    ///< the time of each registration
   std::chrono::milliseconds deregister_delay{0};  ///< the time of each deregistration
+  std::string monitors = "manual";                ///< PINFOLD_MONITOR, for pinfold
 };
 
 /// Thrown where there can be no figure, as by the constructor of a subject that is known not to survive that setup.
@@ -39,6 +40,12 @@ concept user_of_cache = requires(User& user, const request& wanted) {
   requires requires(decltype(user.get(wanted))& held) { user.put(held); };
 };
 
+/// A user that can also mark what it holds as not to be kept, so that its last `put` deregisters.
+template <class User>
+concept forgetting_user = user_of_cache<User> && requires(User& user, const request& wanted) {
+  requires requires(decltype(user.get(wanted))& held) { user.forget(held); };
+};
+
 /// A cache. Its users may work at the same time.
 template <class Subject>
 concept subject = std::constructible_from<Subject, const region_set&, const setup&> && requires(Subject& cache) {
@@ -50,6 +57,12 @@ concept subject = std::constructible_from<Subject, const region_set&, const setu
 template <class Subject>
 concept counting_subject = subject<Subject> && requires(Subject& cache) {
   { cache.registrations() } -> std::convertible_to<std::uint64_t>;
+};
+
+/// A cache that counts its registrations and deregistrations.
+template <class Subject>
+concept unmapping_subject = counting_subject<Subject> && requires(Subject& cache) {
+  { cache.deregistrations() } -> std::convertible_to<std::uint64_t>;
 };
 
 /// Reads every result, so that the compiler cannot leave anything out.

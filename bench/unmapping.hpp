@@ -3,12 +3,14 @@
 /// Memory that is mapped and unmapped, and its cost in a process without a cache.
 #pragma once
 
+#include "parameters.hpp"
 #include "sampling_windows.hpp"
 #include "worker_group.hpp"
 #include "workload.hpp"
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -51,6 +53,20 @@ class mapped_area {
   std::size_t bytes_;
   void* around_;
   void* begin_ = nullptr;
+};
+
+/// The regions of a measurement: mapped where monitors watch them, else addresses without memory.
+class region_memory {
+ public:
+  region_memory(const parameters& how, std::size_t count) : regions_(count) {
+    if (how.watched()) regions_ = area_.emplace(count).regions();
+  }
+
+  [[nodiscard]] const region_set& regions() const noexcept { return regions_; }
+
+ private:
+  std::optional<mapped_area> area_;
+  region_set regions_;
 };
 
 /// Maps and unmaps unregistered memory.

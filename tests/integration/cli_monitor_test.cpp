@@ -154,6 +154,8 @@ TEST(cli_perf_monitor, hits_beside_munmap_are_measured_for_each_kind_of_memory) 
     EXPECT_EQ(row.at("errors"), 0) << row;
     EXPECT_GT(row.at("p50_ns"), 0) << row;
     EXPECT_GE(row.at("p99_ns"), row.at("p50_ns")) << row;
+    EXPECT_GE(row.at("p999_ns"), row.at("p99_ns")) << row;
+    EXPECT_GE(row.at("longest_ns"), row.at("p999_ns")) << row;
     EXPECT_EQ(row.at("unmaps_per_s") > 0, row.at("meanwhile") != "nothing") << row;
   }
   if (kinds.empty()) GTEST_SKIP() << "one CPU";

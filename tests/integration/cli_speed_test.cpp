@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `pinfold perf hit|miss|scale|memory|evict`: everything requested is measured and reported. No time is judged.
+// `pinfold perf hit|miss|scale|memory|evict|batch`: everything requested is measured and reported. No time is judged.
 #include "support/processes/tool_run.hpp"
 
 #include <algorithm>
@@ -100,6 +100,55 @@ TEST(cli_speed, miss_measures_orders_and_slow_drivers) {
   }
 }
 
+TEST(cli_speed, miss_refills_a_cache_without_hits_and_slow_drivers) {
+  const auto rows = rows_of(run("perf miss --json --refill --regions 1,600 --threads 1,2 --repeats 2"));
+  EXPECT_EQ(identities_of(rows),
+            (std::set<std::string>{"pinfold 1 1 sequential", "pinfold 600 1 sequential", "pinfold 600 2 sequential",
+                                   "pinfold 600 1 random", "pinfold 600 2 random"}));
+  for (const auto& row : rows) expect_keys(row, {"ns_per_op", "gain"});
+}
+
+TEST(cli_speed, batch_measures_ranges_at_once_and_one_by_one) {
+  const auto rows = rows_of(run("perf batch --json --regions 500 --threads 1,2 --repeats 2"));
+  std::set<std::string> wanted;
+  for (const char* which : {"cold", "release", "warm"})
+    for (const char* way : {"1 batch", "2 batch", "1 one-by-one"})
+      wanted.insert(std::string("pinfold 500 ") + way + " \"" + which + '"');
+  EXPECT_EQ(identities_of(rows), wanted);
+  for (const auto& row : rows)
+    EXPECT_NEAR(row.at("ms").get<double>(), row.at("ns_per_op").get<double>() * 500 * 1e-6, 0.001) << row;
+}
+
+// Returns the monitors of the rows of pinfold, or of the notes that say why there are none.
+std::multiset<std::string> monitors_in(const outcome& seen) {
+  std::multiset<std::string> all;
+  for (const auto& row : rows_of(seen)) {
+    EXPECT_EQ(row.at("errors"), 0) << row;
+    const auto subject = row.at("subject").get<std::string>();
+    if (subject.starts_with("pinfold/")) all.insert(subject.substr(subject.find('/') + 1));
+    if (subject == "pinfold") all.insert("manual");
+  }
+  for (const std::string note : json::parse(seen.out).value("notes", json::array())) {
+    EXPECT_NE(note.find("is not measured: none ("), std::string::npos) << note;
+    all.insert(note.substr(note.find(' ') + 1, note.find(" is") - note.find(' ') - 1));
+  }
+  return all;
+}
+
+TEST(cli_speed, monitors_watch_the_measured_memory) {
+  const std::string monitors = " --monitors manual,hooks+userfaultfd,hooks+manual --regions 60 ";
+  const std::multiset<std::string> each{"manual", "hooks+userfaultfd", "hooks+manual"};
+  EXPECT_EQ(monitors_in(run("perf evict --threads 2" + monitors + quick)), each);
+  for (const auto& command : {"hit" + quick, "scale --threads 2" + quick, std::string("miss --json --refill")}) {
+    const auto seen = monitors_in(run("perf " + command + monitors));
+    for (const auto& one : each) EXPECT_TRUE(seen.contains(one)) << command << ": " << one;
+  }
+}
+
+TEST(cli_speed, monitors_that_watch_nothing_are_noted) {
+  EXPECT_EQ(monitors_in(run("perf hit --regions 1 --monitors none" + quick)), std::multiset<std::string>{"none"});
+}
+
 TEST(cli_speed, memory_measures_both_layouts) {
   const auto rows = rows_of(run("perf memory --json --regions 2000 --repeats 2"));
   EXPECT_EQ(identities_of(rows).size(), 4U);
@@ -135,6 +184,9 @@ TEST(cli_speed, wrong_usage_is_explained_and_exits_with_2) {
                        {"perf miss --seconds 1", "--seconds"},
                        {"perf memory --seconds 1", "--seconds"},
                        {"perf memory --repeats 0", "--repeats"},
+                       {"perf memory --monitors manual", "--monitors"},
+                       {"perf hit --monitors manual,nonsense", "--monitors nonsense"},
+                       {"perf batch --seconds 1", "--seconds"},
                        {"perf hit --peers-dir /", "--peers"},
                        {"perf evict --repeats 0", "--repeats"}});
 }

@@ -36,6 +36,12 @@ pinfold::cache_options options_of_environment() { return checked(pinfold::option
 
 void check_environment() { static_cast<void>(options_of_environment()); }
 
+pinfold::monitor_choice monitors_named(const std::string& word) {
+  pinfold::cache_options options;
+  apply(options, "--monitors", "PINFOLD_MONITOR", word);
+  return options.monitor;
+}
+
 void cache_flags::add_to(CLI::App& command) {
   auto* keep = command.add_flag_callback("--retain", [this] { retain_ = true; }, "keep unused registrations");
   command.add_flag_callback(

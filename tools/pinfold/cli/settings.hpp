@@ -20,6 +20,10 @@ namespace tool {
 /// Throws `usage_failure` where `options_of_environment` does: for commands whose caches have options of their own.
 void check_environment();
 
+/// Returns the monitors that PINFOLD_MONITOR would choose by this word. Throws `usage_failure`, which names
+/// `--monitors`.
+[[nodiscard]] pinfold::monitor_choice monitors_named(const std::string& word);
+
 /// The flags `--retain`, `--no-retain`, `--max-bytes`, `--max-count`, `--when-full`.
 class cache_flags {
  public:

@@ -24,7 +24,7 @@ inline constexpr auto hooks_alone = pinfold::monitor_choice::hooks | pinfold::mo
 
 /// Throws `bench::cannot_be_measured` where the monitor does not prove itself.
 template <pinfold::monitor_choice Who, bool Strict = false>
-class monitored_subject {
+class monitored_subject : public inline_subject {
   using choice = pinfold::monitor_choice;
 
  public:
@@ -35,16 +35,9 @@ class monitored_subject {
                                       : Who == (choice::hooks | choice::userfaultfd) ? "hooks+userfaultfd"
                                       : Who == choice::bpf                           ? "bpf"
                                                                                      : "unknown";
-  using cache = pinfold::cache<pinfold::null_registrar>;
 
   monitored_subject(const bench::region_set& /*regions*/, const bench::setup& /*how*/)
-      : cache_(pinfold::null_registrar(), {.name = "perf", .monitor = Who, .strict = Strict}) {
-    if (cache_.monitors().starts_with("none")) throw bench::cannot_be_measured(std::string(cache_.monitors()));
-  }
-
-  [[nodiscard]] cache_user<cache> user() noexcept { return cache_user<cache>(cache_); }
-  [[nodiscard]] std::uint64_t registrations() const noexcept { return cache_.statistics().opens; }
-  [[nodiscard]] std::uint64_t deregistrations() const noexcept { return cache_.statistics().closes; }
+      : inline_subject({.name = "perf", .monitor = Who, .strict = Strict}) {}
 
   /// Announces that memory goes, where no monitor does.
   void going(const void* address, std::size_t bytes) noexcept {
@@ -52,9 +45,6 @@ class monitored_subject {
   }
   /// Does the cache's deferred work. A close that fails is counted.
   void tidy() noexcept { static_cast<void>(cache_.progress()); }
-
- private:
-  cache cache_;
 };
 
 /// The control: a difference from zero here is noise.

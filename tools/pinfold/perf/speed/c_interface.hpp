@@ -3,6 +3,8 @@
 /// pinfold through its C interface, over a registrar in C that does nothing.
 #pragma once
 
+#include "cli/settings.hpp"
+
 #include <pinfold/pinfold.h>
 
 #include "bench/subject.hpp"
@@ -19,7 +21,7 @@ class c_subject {
   c_subject(const bench::region_set& /*regions*/, const bench::setup& how) {
     pinfold_options options;
     if (pinfold_options_init(&options, sizeof options) != PINFOLD_OK) throw std::bad_alloc();
-    options.monitor = PINFOLD_MONITOR_MANUAL;
+    options.monitor = static_cast<std::uint32_t>(monitors_named(how.monitors));
     options.max_count = how.most;
     options.full = PINFOLD_FULL_WAIT;
     pinfold_registrar calls{};

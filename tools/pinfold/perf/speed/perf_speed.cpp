@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `pinfold perf hit|miss|scale|memory|evict`: the cost of the cache itself, over a registrar that does nothing.
+// `pinfold perf hit|miss|scale|memory|evict|batch`: the cost of the cache itself, over a registrar that does nothing.
 #include "cli/failure.hpp"
 #include "cli/settings.hpp"
 #include "commands.hpp"
@@ -10,16 +10,23 @@
 
 #include "bench/parameters.hpp"
 #include "bench/rows.hpp"
+#include "bench/subject.hpp"
 
+#include <algorithm>
 #include <fmt/format.h>
+#include <iterator>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 namespace tool {
 namespace {
 
 struct speed_command {
   bench::parameters how;
+  std::vector<std::string> monitors{"manual"};
   peer_comparison comparison{1800};
   bool as_json = false;
 };
@@ -73,6 +80,11 @@ columns evict_columns() {
                       number("x 1 thread", "gain", 1, 2), number("hit rate", "hit_rate", 1, 3)}));
 }
 
+columns batch_columns() {
+  return with_errors(named({count("threads", "threads"), words("case", "case"), number("ns/range", "ns_per_op", 1, 1),
+                            number("total[ms]", "ms", 1, 2), number("x pinfold", "ratio", 1, 2)}));
+}
+
 struct speed_kind {
   const char* name;
   const char* help;
@@ -86,7 +98,8 @@ std::vector<speed_kind> kinds() {
           {"miss", "Cost of caching a region, also during slow driver calls", {1000, 100'000}, {1, 2}, miss_columns},
           {"scale", "How hits scale with threads", {1, 1000, 100'000}, {1, 2}, scale_columns},
           {"memory", "Bytes of memory for each cached region", {1'000'000}, {}, memory_columns},
-          {"evict", "Random use of twice the memory that the budget allows", {1000, 100'000}, {1, 2}, evict_columns}};
+          {"evict", "Random use of twice the memory that the budget allows", {1000, 100'000}, {1, 2}, evict_columns},
+          {"batch", "Cost of many 4 KiB ranges at once, by one call and by many", {120'000}, {1, 4}, batch_columns}};
 }
 
 // Adds each row's figure over that of pinfold's own row of the same kind.
@@ -125,17 +138,35 @@ void check_memory_for(const bench::parameters& how, const json& host) {
   }
 }
 
+// Measures pinfold with each of the monitors, and notes which of them cannot be measured.
+json measure_each(const speed_command& command, std::vector<std::string>& notes) {
+  auto how = command.how;
+  auto rows = json::array();
+  for (const auto& monitors : command.monitors) {
+    how.monitors = monitors;
+    try {
+      bench::append(rows, measure_pinfold(how));
+    } catch (const bench::cannot_be_measured& why) {
+      notes.push_back(fmt::format("--monitors {} is not measured: {}", monitors, why.what()));
+    }
+  }
+  return rows;
+}
+
 int measure(const speed_command& command, const speed_kind& kind) {
   check_environment();
   const auto host = host_facts();
   check_memory_for(command.how, host);
-  auto rows = measure_pinfold(command.how);
-  const auto peers = command.comparison.measure(command.how);
+  for (const auto& monitors : command.monitors) static_cast<void>(monitors_named(monitors));
+  std::vector<std::string> notes;
+  auto rows = measure_each(command, notes);
+  auto peers = command.comparison.measure(command.how);
   bench::append(rows, peers.rows);
   rows = side_by_side(rows);
   add_ratios(rows);
+  std::ranges::move(peers.notes, std::back_inserter(notes));
   if (!command.as_json) fmt::print("pinfold perf {}\nhost:  {}\n\n", kind.name, host_line(host));
-  return peers.conclude(show_results(host, rows, kind.shown(), command.as_json, peers.notes));
+  return peers.conclude(show_results(host, rows, kind.shown(), command.as_json, notes));
 }
 
 constexpr auto subjects_of_hit = R"(Subjects, over stand-ins for a driver, which register nothing:
@@ -147,6 +178,7 @@ constexpr auto subjects_of_hit = R"(Subjects, over stand-ins for a driver, which
   openmpi          with --peers: Open MPI's cache, grdma
   ucx/pinfold      with --adapters: the calls of ucx, answered by pinfold's adapter
   openmpi/pinfold  with --adapters: the calls of openmpi, answered by pinfold's adapter
+With --monitors, the first three also by names like pinfold/hooks+userfaultfd, over mapped memory.
 Stand-ins for a cache, which show how fast a hit could be:
   floor-atomics    a comparison of a range and two atomic additions
   floor-record     a load from the region's record, and a store to it
@@ -156,12 +188,13 @@ void add_length(CLI::App& command, bench::parameters& how, std::string_view kind
   command.add_number("--time-limit", how.time_limit, "seconds after which the filling of a cache is abandoned", 0.1,
                      86'400.0);
   command.add_number("--repeats", how.repeats, "number of measurements; the median is shown", 1, 1000);
-  if (kind == "miss" || kind == "memory") return;
+  if (kind == "miss" || kind == "memory" || kind == "batch") return;
   command.add_number("--seconds", how.seconds, "seconds of each measurement, multiplied by the threads on a CPU", 0.001,
                      3600.0);
 }
 
-void add_slow(CLI::App& command, bench::parameters& how) {
+void add_misses(CLI::App& command, bench::parameters& how) {
+  command.add_flag("--refill", how.refill, "misses in a cache that had all regions before; no slow calls");
   command.add_number("--delay-ms", how.delay_ms, "duration of concurrent registrations", 0, 1000);
   command.add_number("--pause-ms", how.pause_ms, "duration of the calls during which hits are timed", 1, 10'000);
   command.add_number("--hits", how.hits, "number of hits timed during slow calls", std::size_t{100},
@@ -169,7 +202,10 @@ void add_slow(CLI::App& command, bench::parameters& how) {
 }
 
 void add_what(CLI::App& command, speed_command& into, const speed_kind& kind) {
-  command.add_option("--regions", into.how.regions, "number of 64 KiB regions that are cached, e.g. 1,1000,100000")
+  command
+      .add_option("--regions", into.how.regions,
+                  fmt::format("number of {} KiB regions that are cached, e.g. 1,1000,100000",
+                              into.how.command == "batch" ? 4 : 64))
       ->delimiter(',')
       ->check(CLI::Range(std::size_t{1}, std::size_t{100'000'000}))
       ->capture_default_str();
@@ -177,6 +213,11 @@ void add_what(CLI::App& command, speed_command& into, const speed_kind& kind) {
     command.add_option("--threads", into.how.threads, "threads, e.g. 1,2")
         ->delimiter(',')
         ->check(CLI::Range(1, 1024))
+        ->capture_default_str();
+  }
+  if (into.how.command != "memory") {
+    command.add_option("--monitors", into.monitors, "monitors of pinfold's caches, e.g. manual,hooks+userfaultfd")
+        ->delimiter(',')
         ->capture_default_str();
   }
   into.comparison.add_to(command);
@@ -196,7 +237,7 @@ void add_perf_speed(CLI::App& perf, action& chosen) {
     add_what(*own, *command, kind);
     add_length(*own, command->how, kind.name);
     if (command->how.command == "hit") own->footer(subjects_of_hit);
-    if (command->how.command == "miss") add_slow(*own, command->how);
+    if (command->how.command == "miss") add_misses(*own, command->how);
     own->callback([command, kind, &chosen] { chosen = [command, kind] { return measure(*command, kind); }; });
   }
 }

@@ -3,6 +3,7 @@
 /// pinfold for measurements: over registrars that do nothing, or sleep, so that the rest is the cache's own cost.
 #pragma once
 
+#include "cli/settings.hpp"
 #include "perf/slow_registrar.hpp"
 
 #include <pinfold/cache.hpp>
@@ -12,14 +13,17 @@
 #include "bench/subject.hpp"
 
 #include <cstdint>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace tool {
 
-/// Returns options that keep registrations: the application announces when memory goes, and here none does.
+/// Returns options that keep registrations. With `manual` the application announces when memory goes, and here none
+/// does.
 [[nodiscard]] inline pinfold::cache_options options_for(const bench::setup& how) {
   pinfold::cache_options options;
-  options.monitor = pinfold::monitor_choice::manual;
+  options.monitor = monitors_named(how.monitors);
   options.max_count = how.most;
   options.full = pinfold::when_full::wait;
   return options;
@@ -50,19 +54,45 @@ class cache_user {
   Cache* cache_;
 };
 
-/// Uses the C++ API, whose typed part is compiled into the caller.
+/// Uses the C++ API, whose typed part is compiled into the caller. Throws `bench::cannot_be_measured` where the
+/// monitors do not prove themselves.
 class inline_subject {
  public:
   static constexpr const char* name = "pinfold";
   using cache = pinfold::cache<pinfold::null_registrar>;
 
-  inline_subject(const bench::region_set& /*regions*/, const bench::setup& how)
-      : cache_(pinfold::null_registrar(), options_for(how)) {}
+  inline_subject(const bench::region_set& /*regions*/, const bench::setup& how) : inline_subject(options_for(how)) {}
 
   [[nodiscard]] cache_user<cache> user() noexcept { return cache_user<cache>(cache_); }
   [[nodiscard]] std::uint64_t registrations() const noexcept { return cache_.statistics().opens; }
+  [[nodiscard]] std::uint64_t deregistrations() const noexcept { return cache_.statistics().closes; }
 
- private:
+  /// All ranges by one call.
+  class batch {
+   public:
+    static constexpr const char* name = "batch";
+
+    batch(inline_subject& of, const bench::requests& wanted, unsigned workers) : cache_(&of.cache_), workers_(workers) {
+      for (const auto& one : wanted) ranges_.push_back({one.address, one.address + one.bytes});
+    }
+    void get(const bench::deadline& /*end*/) {
+      held_ = cache_->acquire_batch(ranges_, pinfold::local_access, {.workers = workers_});
+    }
+    [[nodiscard]] std::uint64_t errors() const { return held_ && held_->registrations() == ranges_.size() ? 0 : 1; }
+    void put() { held_ = pinfold::batch_lease<pinfold::null_registrar>(); }
+
+   private:
+    cache* cache_;
+    unsigned workers_;
+    std::vector<pinfold::range> ranges_;
+    pinfold::result<pinfold::batch_lease<pinfold::null_registrar>> held_;
+  };
+
+ protected:
+  explicit inline_subject(const pinfold::cache_options& options) : cache_(pinfold::null_registrar(), options) {
+    if (cache_.monitors().starts_with("none")) throw bench::cannot_be_measured(std::string(cache_.monitors()));
+  }
+
   cache cache_;
 };
 
