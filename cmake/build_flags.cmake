@@ -18,6 +18,11 @@ if(PINFOLD_WERROR)
   target_compile_options(pinfold_flags INTERFACE -Werror)
 endif()
 
+# Debug and sanitizer builds check the assertions of src/os/check.hpp.
+if(PINFOLD_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL "Debug")
+  add_compile_definitions(PINFOLD_ASSERTIONS)
+endif()
+
 if(PINFOLD_SANITIZE)
   # Without `vptr`: to check an object it makes a pipe, and when descriptors have run out it reports a good object as
   # bad.

@@ -27,6 +27,11 @@ class budget {
     return true;
   }
 
+  [[nodiscard]] bool has_room(std::size_t bytes, std::size_t count) const noexcept {
+    return bytes <= max_bytes_ && bytes_now() <= max_bytes_ - bytes && count <= max_count_ &&
+           count_now() <= max_count_ - count;
+  }
+
   /// Counts `bytes` that are registered already, whether or not there is room for them.
   void charge(std::size_t bytes) noexcept { set(bytes_now() + bytes, count_now()); }
 

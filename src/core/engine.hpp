@@ -1,31 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The engine behind every cache: combines index, pins, eviction, budget and a driver. `docs/protocol.md` is its
-/// specification; the functions are spread over `engine_*.cpp`, one idea a file.
+/// The engine behind every cache: decides which transitions of the `entry_table` to make and when, calls the driver,
+/// the monitors and the sink, waits, and wakes the threads that wait. `docs/protocol.md` is its specification; the
+/// functions are spread over `engine_*.cpp`, one idea a file, in the order of docs/architecture.md.
 #pragma once
 
-#include "core/budget.hpp"
 #include "core/cache_number.hpp"
-#include "core/counters.hpp"
 #include "core/deadlines.hpp"
-#include "core/history.hpp"
+#include "core/entry_table.hpp"
 #include "core/idle_sweep.hpp"
 #include "core/leased_notices.hpp"
-#include "core/lookup_result.hpp"
 #include "core/open_waiter.hpp"
 #include "core/page_audit.hpp"
-#include "core/pending_invalidations.hpp"
 #include "core/release_watch.hpp"
 #include "core/wait_table.hpp"
 #include "core/watched_by.hpp"
-#include "index/entry.hpp"
-#include "index/entry_list.hpp"
-#include "index/entry_pool.hpp"
-#include "index/hit_table.hpp"
-#include "index/range_index.hpp"
 #include "index/record_page.hpp"
 #include "invalidation/event_log.hpp"
-#include "invalidation/registered_filter.hpp"
 #include "os/barrier.hpp"
 #include "os/mutex.hpp"
 
@@ -102,9 +93,6 @@ class engine {
   engine(index::control_block& own, const driver& table, cache_options options, watched_by monitors,
          std::shared_ptr<void> backend);
   ~engine();
-  [[nodiscard]] bool may_close(asked_by caller, std::uint32_t cache) const noexcept;
-  void leave_control_block() noexcept PINFOLD_REQUIRES(mutex_);
-  static void destroy(engine* ended) noexcept;
   void mutex_is_held() const noexcept PINFOLD_SAYS_HELD(mutex_) {}  // where the analysis cannot know
 
   using release_watch = core::release_watch;
@@ -113,198 +101,54 @@ class engine {
   using counter = core::counter;
   using deadlines = core::deadlines;
   using open_waiter = core::open_waiter;
+  using extent_to_open = core::extent_to_open;
+  using invalidated_entries = core::invalidated_entries;
+  using happened = core::happened;
 
-  // --- looking up (engine_acquire.cpp)
-  void scan(const request& what, const range& extent, lookup_result& seen) const noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] grant hit_if_live(const request& what) noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] bool same_token(const entry& one, const request& what) const noexcept;
-  [[nodiscard]] grant hit(entry& found, const request& what) noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] grant grant_on(record& found, const request& what) const noexcept {
-    const auto begin = what.wanted.begin;
-    return {reinterpret_cast<pin>(&found) | in_entry,
-            driver_.token_bytes > 0 ? local_address(found, begin) : reinterpret_cast<void*>(begin)};
-  }
-  void sample(entry& found) noexcept PINFOLD_REQUIRES(mutex_);
-  void replace(entry& stale) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] result<range> checked(const request& what) const noexcept PINFOLD_EXCLUDES(mutex_);
-  [[nodiscard]] result<grant> grant_for(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
-  void tell_request(const request& what, const grant& granted, std::chrono::nanoseconds opened_for) noexcept
-      PINFOLD_EXCLUDES(mutex_);
-  [[nodiscard]] result<grant> acquire_slowly(const request& what, const range& extent) noexcept
-      PINFOLD_REQUIRES(mutex_);                                           // unlocks
-  [[nodiscard]] bool close_some_due() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] tl::unexpected<error> refused(const error& why) noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] result<grant> join(entry& opening, const request& what, const deadlines& until) noexcept
-      PINFOLD_REQUIRES(mutex_);                                                                               // unlocks
-  [[nodiscard]] result<void> wait_out(entry& one, const deadlines& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] miss_reason reason_of_miss(const request& what, const range& extent,
-                                           const lookup_result& seen) const noexcept PINFOLD_REQUIRES(mutex_);
-  void count_miss(miss_reason reason) noexcept;
-  [[nodiscard]] bool spare_entry() noexcept PINFOLD_REQUIRES(mutex_);       // unlocks
-  [[nodiscard]] bool make_spare_entry() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  void grow_hit_table(unsigned step) noexcept PINFOLD_REQUIRES(mutex_);     // unlocks
-  [[nodiscard]] bool grow_index() noexcept PINFOLD_REQUIRES(mutex_);        // unlocks
+  // --- the sink (engine_tell.cpp)
+  [[nodiscard]] event about(const entry& one, event_kind kind, severity level) const noexcept;
+  void tell(event what) noexcept PINFOLD_EXCLUDES(mutex_);
+  void tell(const core::leased_notices& notices) noexcept PINFOLD_EXCLUDES(mutex_);
+  void tell_failed_close(event failed, const error& why) noexcept PINFOLD_EXCLUDES(mutex_);
 
-  // --- hits without the mutex (engine_hit.cpp)
-  [[nodiscard]] grant hit_again(record* one, std::uintptr_t begin, std::uintptr_t end, access_flags need) noexcept;
-  [[nodiscard]] grant hit_again(record* one, peer_id peer, range wanted, const void* token) noexcept;
-  [[nodiscard]] grant look_up_any(std::uintptr_t begin, std::uintptr_t end, access_flags need, asked_by caller,
-                                  pin failed) noexcept;
-  [[nodiscard]] grant look_up_any(peer_id peer, range wanted, const void* token, asked_by caller, pin failed) noexcept;
-  [[nodiscard]] bool serves(const record& one, peer_id peer, const range& wanted, const void* token) const noexcept;
-  [[nodiscard]] grant finish_hit(ledger& mine, record* found, std::uintptr_t key, grant got) const noexcept;
-  void count_hit(ledger* mine, record* found, std::uintptr_t key, asked_by caller) noexcept;
-  void allow_hits(const entry& live, record& hot) noexcept PINFOLD_REQUIRES(mutex_);
-  static void stop_hits(entry& live) noexcept { live.hot()->clear(record::hittable); }
-  /// Whether hits are found only under the mutex.
-  [[nodiscard]] bool hits_need_the_mutex() const noexcept {
-    return hits_need_the_mutex_.load(std::memory_order_relaxed);
-  }
-  /// Whether `one` stays open after its last release.
-  [[nodiscard]] bool kept(const entry& one) const noexcept {
-    return (options_.retain || one.persistent) && !one.bypass;
-  }
-  /// Whether eviction's hand visits `one`.
-  [[nodiscard]] bool reusable(const entry& one) const noexcept {
-    return one.now() == entry_state::live && options_.retain && !one.bypass && !one.persistent;
-  }
-  [[nodiscard]] std::uint64_t leases_out() const noexcept;
-
-  // --- taking entries out of the reach of hits (engine_evict.cpp)
-  [[nodiscard]] bool begin_evict_if_idle(entry& live) noexcept PINFOLD_REQUIRES(mutex_);
-  void revive(entry& evicting) noexcept PINFOLD_REQUIRES(mutex_);
-  void begin_evict_victims() noexcept PINFOLD_REQUIRES(mutex_);
-  void begin_evict_all_unpinned() noexcept PINFOLD_REQUIRES(mutex_);
-  void begin_evict_idle() noexcept PINFOLD_REQUIRES(mutex_);
-  void keep_unpinned(index::entry_list& chosen) noexcept PINFOLD_REQUIRES(mutex_);
-  void begin_evict(entry& live, index::entry_list& chosen) noexcept PINFOLD_REQUIRES(mutex_);
-  void queue_released() noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] static bool may_be_transient(const entry& pinned) noexcept;
-  [[nodiscard]] bool any_transient() noexcept PINFOLD_REQUIRES(mutex_);
+  // --- barriers, waiting, waking (engine_wait.cpp)
+  bool wait_for(const void* what, core::deadline until) noexcept PINFOLD_REQUIRES(mutex_);              // unlocks
+  bool wait_for_release(release_watch& watch, core::deadline until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] bool wait_for_transient(release_watch& watch, const deadlines& until) noexcept
       PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] core::deadline end_of_transient(const deadlines& until) const noexcept PINFOLD_REQUIRES(mutex_);
   void order_hits() noexcept PINFOLD_REQUIRES(mutex_);
-  void stop_all_hits() noexcept PINFOLD_REQUIRES(mutex_);
-  void resume_hits() noexcept PINFOLD_REQUIRES(mutex_);
-
-  // --- imports that nothing uses (engine_idle.cpp)
-  void queue_idle() noexcept PINFOLD_REQUIRES(mutex_);
-
-  // --- what a miss registers (engine_merge.cpp)
-  struct extent_to_open {
-    range covered;
-    access_flags access;
-    bool as_scanned;      ///< the range is the one that the look-up scanned
-    bool merged = false;  ///< more than the request asks for: if it fails, the request is opened alone
-  };
-  [[nodiscard]] static extent_to_open plain_extent(const request& what, const range& extent,
-                                                   const lookup_result& seen) noexcept;
-  [[nodiscard]] bool merges(const request& what) const noexcept;
-  [[nodiscard]] extent_to_open merged_extent(const request& what, const range& extent,
-                                             const lookup_result& seen) const noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] extent_to_open merged(const request& what, extent_to_open from) const noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] bool may_register(const request& what, const extent_to_open& all) const noexcept
-      PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] bool wait_for_overlapping_open(const request& what, const range& extent,
-                                               const deadlines& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-
-  // --- several at once (engine_group.cpp)
-  struct group;
-  [[nodiscard]] bool claim_if_simple(const request& what, const range& extent, std::size_t number,
-                                     group& claimed) noexcept PINFOLD_REQUIRES(mutex_);
-  void open_group(std::span<const request> what, group& claimed, std::span<result<grant>> granted) noexcept
-      PINFOLD_REQUIRES(mutex_);  // unlocks
-  void conclude(std::span<const request> what, const group& claimed, std::size_t i, result<opened>& made,
-                std::uint64_t closes_before, const deadlines& until, std::span<result<grant>> granted) noexcept
-      PINFOLD_REQUIRES(mutex_);  // unlocks
-
-  // --- opening (engine_open.cpp)
-  [[nodiscard]] result<grant> open(const request& what, const extent_to_open& to, lookup_result& seen,
-                                   const deadlines& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] result<grant> finish(entry& fresh, const request& what, result<opened>& made,
-                                     std::uint64_t closes_before, const deadlines& until) noexcept
-      PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] entry& claim(const request& what, const extent_to_open& to, lookup_result& seen) noexcept
-      PINFOLD_REQUIRES(mutex_);
-  void claim_specially(entry& fresh, const request& what) noexcept PINFOLD_REQUIRES(mutex_);
-  void note_overlap(entry& fresh) noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] bool opened_too_late(entry& opening, const opened& made) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] bool take_room(entry& opening, std::size_t bytes) noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] result<void> after_refusal(entry& opening, const error& refused, const request& what,
-                                           std::uint64_t closes_before, const deadlines& until) noexcept
-      PINFOLD_REQUIRES(mutex_);  // unlocks
-  void supersede(entry& by) noexcept PINFOLD_REQUIRES(mutex_);
-  /// The calling thread's turn to call the driver, where one thread at a time may (R63). Taken without the mutex.
-  [[nodiscard]] std::unique_lock<std::recursive_mutex> driver_turn() noexcept {
-    return options_.serial ? std::unique_lock(driver_turn_) : std::unique_lock<std::recursive_mutex>();
-  }
-  [[nodiscard]] result<opened> call_open(entry& opening, void* argument) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] result<void> accept(entry& opening, const opened& made, const deadlines& until) noexcept
-      PINFOLD_REQUIRES(mutex_);  // unlocks
-  void index_again(entry& opening, const range& covered) noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] bool close_unpublished(entry& opening, const opened& made) noexcept
-      PINFOLD_REQUIRES(mutex_);  // unlocks
-  void publish(entry& opening, record& hot, const opened& made) noexcept PINFOLD_REQUIRES(mutex_);
-  void write_record(record& hot, const opened& made) const noexcept;
-  [[nodiscard]] registration object_of(const entry& one) const noexcept;
-  void leave_index(entry& gone) noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] error abandon(entry& opening, const error& why, bool outdated = false) noexcept
-      PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] error take_back(entry& opening, const opened& made, const error& why) noexcept
-      PINFOLD_REQUIRES(mutex_);  // unlocks
-
-  // --- room, conflicts, retries (engine_room.cpp, engine_conflict.cpp)
-  [[nodiscard]] result<void> reserve(entry& opening, std::size_t more_bytes, std::size_t more_count,
-                                     const deadlines& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] static error larger_than_budget() noexcept;
-  void turn_into_bypass(entry& opening, std::size_t more_bytes) noexcept PINFOLD_REQUIRES(mutex_);
-  void go_without_room(entry& opening, std::size_t bytes) noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] bool close_one_for_room() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] result<void> free_resources(const error& refused, std::uint64_t closes_before,
-                                            const deadlines& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] result<void> clear_conflicts(entry& opening, const error& refused, const deadlines& until) noexcept
-      PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] bool unpinned_for_good(const entry& one) const noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] core::deadline end_of_conflict(const entry& pinned, const deadlines& until) const noexcept
-      PINFOLD_REQUIRES(mutex_);
-  void shrink(entry& opening, std::size_t bytes) noexcept PINFOLD_REQUIRES(mutex_);
-  void charge(entry& opening, std::size_t bytes) noexcept PINFOLD_REQUIRES(mutex_);
-  void give_room_back(entry& closed) noexcept PINFOLD_REQUIRES(mutex_);
+  void settle() noexcept PINFOLD_REQUIRES(mutex_);
+  void closes_are_due() noexcept PINFOLD_REQUIRES(mutex_);
+  void wake_reaper() noexcept;
 
   // --- closing (engine_close.cpp)
-  result<void> unpin(entry& held) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] bool defers_closes() const noexcept { return options_.closes == close_policy::deferred; }
-  result<void> unpinned(entry& freed, bool later) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  void queue_close(entry& stale) noexcept PINFOLD_REQUIRES(mutex_);
-  result<void> close(entry& closable, std::optional<event_kind> why = {}) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   [[nodiscard]] result<void> call_close(const registration& object) noexcept {
     const auto turn = driver_turn();
     return driver_.close(driver_.self, object);
   }
-  void detach(entry& closable) noexcept PINFOLD_REQUIRES(mutex_);
-  void quarantine(entry& kept) noexcept PINFOLD_REQUIRES(mutex_);
-  void recycle(entry& done) noexcept PINFOLD_REQUIRES(mutex_);
-  void tell_overlapping_openings(const entry& closed) noexcept PINFOLD_REQUIRES(mutex_);
+  result<void> close(entry& closable, std::optional<event_kind> why = {}) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] bool close_unpublished(entry& opening, const opened& made) noexcept
+      PINFOLD_REQUIRES(mutex_);                                                      // unlocks
   result<void> close_queued(std::size_t at_most) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  result<void> close_evicting() noexcept PINFOLD_REQUIRES(mutex_);                   // unlocks
   result<void> retry_quarantined() noexcept PINFOLD_REQUIRES(mutex_);                // unlocks
 
-  // --- closing all that no lease holds (engine_flush.cpp)
-  void queue_draining() noexcept PINFOLD_REQUIRES(mutex_);
-  result<void> close_unpinned() noexcept PINFOLD_REQUIRES(mutex_);        // unlocks
-  result<void> close_unheld() noexcept PINFOLD_REQUIRES(mutex_);          // unlocks
-  result<void> quiesce_without_hits() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  result<void> wait_for_closes() noexcept PINFOLD_REQUIRES(mutex_);       // unlocks
+  // --- the engine's memory (engine_life.cpp)
+  [[nodiscard]] std::uint64_t leases_out() const noexcept;
+  [[nodiscard]] bool unused() const noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] engine* leave_if_last() noexcept PINFOLD_REQUIRES(mutex_);
+  void leave_control_block() noexcept PINFOLD_REQUIRES(mutex_);
+  static void destroy(engine* ended) noexcept;
 
-  // --- memory that is gone (engine_stale.cpp)
-  void invalidate_entry(entry& gone) noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] std::size_t invalidate_next(peer_id peer, range& left, std::span<entry*> invalidated,
-                                            std::uint32_t before = UINT32_MAX) noexcept PINFOLD_REQUIRES(mutex_);
-  void retire(entry& old) noexcept PINFOLD_REQUIRES(mutex_);
-  void sort_retired() noexcept PINFOLD_REQUIRES(mutex_);
+  // --- releases (engine_release.cpp)
+  [[nodiscard]] bool may_close(asked_by caller, std::uint32_t cache) const noexcept;
+  [[nodiscard]] bool defers_closes() const noexcept { return options_.closes == close_policy::deferred; }
+  result<void> unpin(entry& held) noexcept PINFOLD_REQUIRES(mutex_);                  // unlocks
+  result<void> unpinned(entry& freed, bool later) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
 
-  // --- events from monitors (engine_invalidation.cpp)
-  using invalidated_entries = core::invalidated_entries;
+  // --- memory that is gone (engine_stale.cpp, engine_events.cpp)
+  void replace(entry& stale) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
   void catch_up(const request& what) noexcept PINFOLD_EXCLUDES(mutex_) {
     if (options_.strict && monitors_ != nullptr) monitors_->wait_for_events();
     if (!view_.current()) [[unlikely]]
@@ -312,7 +156,6 @@ class engine {
   }
   void process_invalidations(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
   void catch_up_with_everything() noexcept PINFOLD_EXCLUDES(mutex_);
-  using happened = core::happened;
   [[nodiscard]] happened what_happened() const noexcept;
   [[nodiscard]] bool deal_with_some(const range& wanted, const happened& known) noexcept PINFOLD_EXCLUDES(mutex_);
   enum class reading : std::uint8_t { done, more, unfinished };
@@ -326,53 +169,154 @@ class engine {
       doom_if_pending(opening);
   }
   void doom_if_pending(entry& opening) noexcept PINFOLD_REQUIRES(mutex_);
-  /// Whether other processes could change a file under `extent` unseen: monitors of this process do not see that (R30).
-  [[nodiscard]] bool others_could_take(const request& what, const range& extent) const noexcept {
-    return monitors_ != nullptr && !what.unshared && !monitors_->sees_files() && is_of_a_file(what, extent);
-  }
-  [[nodiscard]] static error cannot_be_noted() noexcept;
-  [[nodiscard]] bool is_of_a_file(const request& what, const range& extent) const noexcept;
-  [[nodiscard]] static request for_one_lease(request what) noexcept;
+
+  // --- monitors (engine_monitors.cpp)
   [[nodiscard]] bool see_what_happens_to(const range& extent) noexcept PINFOLD_EXCLUDES(mutex_) {
     return monitors_ == nullptr || is_watched(extent);
   }
   [[nodiscard]] bool is_watched(const range& extent) noexcept PINFOLD_EXCLUDES(mutex_);
   void tell_changes() noexcept PINFOLD_EXCLUDES(mutex_);
   [[nodiscard]] std::uint64_t monitor_failures() const noexcept;
-  void keep_to_itself(entry& opening) noexcept PINFOLD_REQUIRES(mutex_);
+
+  // --- room, conflicts (engine_room.cpp, engine_conflict.cpp)
+  [[nodiscard]] result<void> reserve(entry& opening, std::size_t more_bytes, std::size_t more_count,
+                                     const deadlines& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] static error larger_than_budget() noexcept;
+  void mark_victims() noexcept PINFOLD_REQUIRES(mutex_);
+  void queue_released() noexcept PINFOLD_REQUIRES(mutex_);
+  void queue_idle() noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] bool close_one_for_room() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] result<void> free_resources(const error& refused, std::uint64_t closes_before,
+                                            const deadlines& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] result<void> clear_conflicts(entry& opening, const error& refused, const deadlines& until) noexcept
+      PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] bool evictable(entry& live) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] bool unpinned_for_good(const entry& one) const noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] core::deadline end_of_conflict(const entry& pinned, const deadlines& until) const noexcept
+      PINFOLD_REQUIRES(mutex_);
+
+  // --- what a miss registers (engine_extent.cpp)
+  [[nodiscard]] static extent_to_open plain_extent(const request& what, const range& extent,
+                                                   const lookup_result& seen) noexcept;
+  [[nodiscard]] bool merges(const request& what) const noexcept;
+  [[nodiscard]] extent_to_open merged_extent(const request& what, const range& extent,
+                                             const lookup_result& seen) const noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] extent_to_open merged(const request& what, extent_to_open from) const noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] bool may_register(const request& what, const extent_to_open& all) const noexcept
+      PINFOLD_REQUIRES(mutex_);
+
+  // --- opening (engine_open.cpp)
+  [[nodiscard]] result<grant> open(const request& what, const extent_to_open& to, lookup_result& seen,
+                                   const deadlines& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] entry& claim(const request& what, const extent_to_open& to, lookup_result& seen) noexcept
+      PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] result<grant> finish(entry& fresh, const request& what, result<opened>& made,
+                                     std::uint64_t closes_before, const deadlines& until) noexcept
+      PINFOLD_REQUIRES(mutex_);                                                                              // unlocks
+  [[nodiscard]] bool opened_too_late(entry& opening, const opened& made) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] result<void> after_refusal(entry& opening, const error& refused, const request& what,
+                                           std::uint64_t closes_before, const deadlines& until) noexcept
+      PINFOLD_REQUIRES(mutex_);  // unlocks
+  /// The calling thread's turn to call the driver, where one thread at a time may (R63). Taken without the mutex.
+  [[nodiscard]] std::unique_lock<std::recursive_mutex> driver_turn() noexcept {
+    return options_.serial ? std::unique_lock(driver_turn_) : std::unique_lock<std::recursive_mutex>();
+  }
+  [[nodiscard]] result<opened> call_open(entry& opening, void* argument) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] result<void> accept(entry& opening, const opened& made, const deadlines& until) noexcept
+      PINFOLD_REQUIRES(mutex_);  // unlocks
+  void publish(entry& opening, record& hot, const opened& made) noexcept PINFOLD_REQUIRES(mutex_);
+  void shrink(entry& opening, std::size_t bytes) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] error abandon(entry& opening, const error& why, bool outdated = false) noexcept
+      PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] error take_back(entry& opening, const opened& made, const error& why) noexcept
+      PINFOLD_REQUIRES(mutex_);  // unlocks
+
+  // --- requests (engine_acquire.cpp)
+  [[nodiscard]] result<grant> grant_for(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
+  [[nodiscard]] grant find_any(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
+  [[nodiscard]] grant hit_if_live(const request& what) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] grant hit(entry& found, const request& what) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] grant grant_on(record& found, const request& what) const noexcept {
+    const auto begin = what.wanted.begin;
+    return {reinterpret_cast<pin>(&found) | in_entry,
+            driver_.token_bytes > 0 ? local_address(found, begin) : reinterpret_cast<void*>(begin)};
+  }
+  [[nodiscard]] result<range> checked(const request& what) const noexcept PINFOLD_EXCLUDES(mutex_);
   /// Prepares `registered_filter` to count `extent`. Returns false when there is no memory for that.
   [[nodiscard]] bool watchable(const range& extent) noexcept {
     return watched_ == nullptr || watched_->prepare(extent);
   }
-  void tell(const core::leased_notices& notices) noexcept PINFOLD_EXCLUDES(mutex_);
+  [[nodiscard]] static error cannot_be_noted() noexcept;
+  /// Whether other processes could change a file under `extent` unseen: monitors of this process do not see that (R30).
+  [[nodiscard]] bool others_could_take(const request& what, const range& extent) const noexcept {
+    return monitors_ != nullptr && !what.unshared && !monitors_->sees_files() && is_of_a_file(what, extent);
+  }
+  [[nodiscard]] bool is_of_a_file(const request& what, const range& extent) const noexcept;
+  [[nodiscard]] static request for_one_lease(request what) noexcept;
+  [[nodiscard]] result<grant> acquire_slowly(const request& what, const range& extent) noexcept
+      PINFOLD_REQUIRES(mutex_);                                           // unlocks
+  [[nodiscard]] bool close_some_due() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] tl::unexpected<error> refused(const error& why) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] bool wait_for_overlapping_open(const request& what, const range& extent,
+                                               const deadlines& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] result<grant> join(entry& opening, const request& what, const deadlines& until) noexcept
+      PINFOLD_REQUIRES(mutex_);                                                                               // unlocks
+  [[nodiscard]] result<void> wait_out(entry& one, const deadlines& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] miss_reason reason_of_miss(const request& what, const range& extent,
+                                           const lookup_result& seen) const noexcept PINFOLD_REQUIRES(mutex_);
+  void count_miss(miss_reason reason) noexcept;
+  [[nodiscard]] bool spare_entry() noexcept PINFOLD_REQUIRES(mutex_);       // unlocks
+  [[nodiscard]] bool make_spare_entry() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  void grow_hit_table(unsigned step) noexcept PINFOLD_REQUIRES(mutex_);     // unlocks
+  [[nodiscard]] bool grow_pool() noexcept PINFOLD_REQUIRES(mutex_);         // unlocks
+  [[nodiscard]] bool grow_index() noexcept PINFOLD_REQUIRES(mutex_);        // unlocks
 
-  // --- the audit (engine_audit.cpp)
+  // --- the audit, and tracing (engine_audit.cpp, engine_trace.cpp)
   [[nodiscard]] bool passes_audit(const grant& granted) noexcept PINFOLD_EXCLUDES(mutex_);
   void tell_failed_audit(const entry& found) noexcept PINFOLD_EXCLUDES(mutex_);
   [[nodiscard]] result<grant> acquire_audited(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
   [[nodiscard]] grant find_audited(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
-  [[nodiscard]] grant find_any(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
+  void tell_request(const request& what, const grant& granted, std::chrono::nanoseconds opened_for) noexcept
+      PINFOLD_EXCLUDES(mutex_);
 
-  // --- waiting and telling (engine_life.cpp)
-  bool wait_for(const void* what, core::deadline until) noexcept PINFOLD_REQUIRES(mutex_);              // unlocks
-  bool wait_for_release(release_watch& watch, core::deadline until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  void tell(event what) noexcept PINFOLD_EXCLUDES(mutex_);
-  // Requires the mutex, or that the calling thread is opening or closing the entry.
-  [[nodiscard]] event about(const entry& one, event_kind kind, severity level) const noexcept;
+  // --- several at once (engine_group.cpp)
+  struct group;
+  [[nodiscard]] bool claim_if_simple(const request& what, const range& extent, std::size_t number,
+                                     group& claimed) noexcept PINFOLD_REQUIRES(mutex_);
+  void open_group(std::span<const request> what, group& claimed, std::span<result<grant>> granted) noexcept
+      PINFOLD_REQUIRES(mutex_);  // unlocks
+  void conclude(std::span<const request> what, const group& claimed, std::size_t i, result<opened>& made,
+                std::uint64_t closes_before, const deadlines& until, std::span<result<grant>> granted) noexcept
+      PINFOLD_REQUIRES(mutex_);  // unlocks
+
+  // --- closing all that no lease holds (engine_flush.cpp)
+  result<void> close_unpinned() noexcept PINFOLD_REQUIRES(mutex_);        // unlocks
+  result<void> close_unheld() noexcept PINFOLD_REQUIRES(mutex_);          // unlocks
+  result<void> quiesce_without_hits() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  result<void> wait_for_closes() noexcept PINFOLD_REQUIRES(mutex_);       // unlocks
+
+  // --- the reaper, and the end (engine_reaper.cpp, engine_shutdown.cpp)
   void reap() noexcept PINFOLD_REQUIRES(mutex_);           // unlocks
   void wait_for_work() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  void wake_reaper() noexcept;
   static void run_reaper(engine* home) noexcept;
-
-  // --- the end (engine_shutdown.cpp)
   [[nodiscard]] bool stop_reaper(core::deadline until) noexcept PINFOLD_EXCLUDES(mutex_);
-  void refuse_hits() noexcept PINFOLD_REQUIRES(mutex_);
   void wait_for_others(core::deadline until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  void retire_everything() noexcept PINFOLD_REQUIRES(mutex_);
-  void close_everything() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  void close_everything() noexcept PINFOLD_REQUIRES(mutex_);                     // unlocks
   void say_goodbye(std::uint64_t leases, std::size_t closes) noexcept PINFOLD_EXCLUDES(mutex_);
-  [[nodiscard]] bool unused() const noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] engine* leave_if_last() noexcept PINFOLD_REQUIRES(mutex_);
+
+  // --- hits without the mutex (engine_hit.cpp)
+  [[nodiscard]] grant hit_again(record* one, std::uintptr_t begin, std::uintptr_t end, access_flags need) noexcept;
+  [[nodiscard]] grant hit_again(record* one, peer_id peer, range wanted, const void* token) noexcept;
+  [[nodiscard]] grant look_up_any(std::uintptr_t begin, std::uintptr_t end, access_flags need, asked_by caller,
+                                  pin failed) noexcept;
+  [[nodiscard]] grant look_up_any(peer_id peer, range wanted, const void* token, asked_by caller, pin failed) noexcept;
+  [[nodiscard]] bool serves(const record& one, peer_id peer, const range& wanted, const void* token) const noexcept;
+  [[nodiscard]] grant finish_hit(ledger& mine, record* found, std::uintptr_t key, grant got) const noexcept;
+  void count_hit(ledger* mine, record* found, std::uintptr_t key, asked_by caller) noexcept;
+  /// Whether hits are found only under the mutex.
+  [[nodiscard]] bool hits_need_the_mutex() const noexcept {
+    return hits_need_the_mutex_.load(std::memory_order_relaxed);
+  }
 
   // The fields that a hit reads, on cache lines that no hit writes.
   alignas(64) index::hit_table hits_;  // written under the mutex, read without it
@@ -402,33 +346,17 @@ class engine {
 
   index::control_block& control_;
   os::mutex& mutex_;
-  core::budget budget_;                                  // written under the mutex, read without it
-  index::entry_pool pool_;                               // written under the mutex, walked without it
-  index::range_index index_ PINFOLD_GUARDED_BY(mutex_);  // entries that the driver has open, or is asked to open
-  index::entry_list reusable_
-      PINFOLD_GUARDED_BY(mutex_);  // live and to be kept, leased or not: eviction's hand goes round
-  index::entry_list evicting_ PINFOLD_GUARDED_BY(mutex_);  // evicting: no pin, no hits, closed when room is needed
-  index::entry_list retired_
-      PINFOLD_GUARDED_BY(mutex_);  // draining, not yet sorted by `sort_retired`; empty when the mutex is free
-  index::entry_list draining_pinned_ PINFOLD_GUARDED_BY(mutex_);  // draining, and pinned when last checked
-  index::entry_list queued_ PINFOLD_GUARDED_BY(mutex_);           // draining without a pin: closes that are due
-  index::entry_list quarantined_ PINFOLD_GUARDED_BY(mutex_);
-  core::history history_ PINFOLD_GUARDED_BY(mutex_);
+  core::budget budget_;     // written under the mutex, read without it
+  index::entry_pool pool_;  // written under the mutex, walked without it
+  core::entry_table table_ PINFOLD_GUARDED_BY(mutex_);
   std::uint64_t cursor_ PINFOLD_GUARDED_BY(mutex_);  // the next number to read from the event log
   core::pending_invalidations pending_ PINFOLD_GUARDED_BY(mutex_);
   core::deadline unfinished_since_ PINFOLD_GUARDED_BY(mutex_){};  // when a place on the event log was first found empty
   core::wait_table waiting_ PINFOLD_GUARDED_BY(mutex_);
   core::idle_sweep sweep_ PINFOLD_GUARDED_BY(mutex_);
   core::open_waiter* open_waiters_ PINFOLD_GUARDED_BY(mutex_) = nullptr;
-  std::size_t openings_ PINFOLD_GUARDED_BY(mutex_) = 0;   // entries that are `opening`
-  std::size_t asked_now_ PINFOLD_GUARDED_BY(mutex_) = 0;  // opens that the driver is working on
-  std::size_t closes_in_flight_ PINFOLD_GUARDED_BY(mutex_) = 0;
-  std::uint64_t closes_done_ PINFOLD_GUARDED_BY(mutex_) = 0;
-  std::uint64_t hits_seen_ PINFOLD_GUARDED_BY(mutex_) = 0;
   core::deadline last_vain_wait_ PINFOLD_GUARDED_BY(mutex_){};  // for transient pins
-  std::size_t hits_stopped_ PINFOLD_GUARDED_BY(mutex_) = 0;     // quiesces in progress: no entry becomes hittable
-  bool closed_ PINFOLD_GUARDED_BY(mutex_) = false;
-  bool orphaned_ PINFOLD_GUARDED_BY(mutex_) = false;  // the last thread that needs the engine frees it
+  bool orphaned_ PINFOLD_GUARDED_BY(mutex_) = false;            // the last thread that needs the engine frees it
   mutable std::atomic<std::uint64_t> peak_leases_{0};
 
   std::condition_variable_any reaper_wake_;

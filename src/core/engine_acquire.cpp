@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Finding entries for requests, and waiting for entries that other threads open or close.
 #include "core/engine.hpp"
-#include "core/open_watch.hpp"
+#include "os/backing.hpp"
 #include "os/mapped.hpp"
-
-#include <cstring>
 
 namespace pinfold::detail {
 
@@ -14,24 +12,6 @@ namespace {
 range first_byte(const request& what) noexcept { return {what.wanted.begin, what.wanted.begin + 1}; }
 
 }  // namespace
-
-result<grant> engine::acquire(const request& what) noexcept {
-  if (!options_.trace_requests) return audit_ ? acquire_audited(what) : grant_for(what);
-  const core::open_watch watch;
-  auto granted = audit_ ? acquire_audited(what) : grant_for(what);
-  if (granted) tell_request(what, *granted, watch.spent());
-  return granted;
-}
-
-void engine::tell_request(const request& what, const grant& granted, std::chrono::nanoseconds opened_for) noexcept {
-  event asked{event_kind::requested, severity::debug};
-  asked.peer = what.peer;
-  asked.where = what.wanted;
-  asked.registered = record_of(granted.held)->covered();
-  asked.hit = opened_for.count() == 0;
-  asked.opened_for = opened_for;
-  tell(asked);
-}
 
 result<grant> engine::grant_for(const request& what) noexcept {
   static_cast<void>(ledger::of_this_thread());  // makes the ledger for the hits to come
@@ -64,18 +44,31 @@ result<range> engine::checked(const request& what) const noexcept {
   return extent;
 }
 
+bool engine::is_of_a_file(const request& what, const range& extent) const noexcept {
+  const auto behind = backing_of(extent, what.file);
+  return behind > backing::program || (behind == backing::program && !options_.program_data);
+}
+
+request engine::for_one_lease(request what) noexcept {
+  what.unshared = true;
+  what.persistent = false;
+  return what;
+}
+
+error engine::cannot_be_noted() noexcept {
+  return {errc::out_of_resources, native_kind::none, 0, "no memory to count the registered pages"};
+}
+
 // Looks for a hit before the driver is asked what it would register, which may cost more than a hit.
 grant engine::hit_if_live(const request& what) noexcept {
-  if (closed_ || what.unshared) return {};
+  if (table_.ended() || what.unshared) return {};
   lookup_result seen;
-  scan(what, first_byte(what), seen);
+  table_.scan(what, first_byte(what), seen);
   entry* found = seen.match;
   if (found == nullptr || found->now() == entry_state::opening) return {};
   counters_.add(counter::acquires);
   return hit(*found, what);
 }
-
-grant engine::find(const request& what) noexcept { return audit_ ? find_audited(what) : find_any(what); }
 
 // Looks under the mutex for entries that hits do not see: `evicting`, not hittable, or not in the hit table.
 grant engine::find_any(const request& what) noexcept {
@@ -86,86 +79,20 @@ grant engine::find_any(const request& what) noexcept {
   catch_up(what);
   os::scoped_lock guard(mutex_);
   lookup_result seen;
-  if (!closed_) scan(what, first_byte(what), seen);
+  if (!table_.ended()) table_.scan(what, first_byte(what), seen);
   if (entry* found = seen.match; found != nullptr && found->now() != entry_state::opening) {
-    counters_.add(counter::valid);
-    counters_.add(counter::found);
-    if (found->now() == entry_state::evicting) revive(*found);
-    found->own_pins().fetch_add(1, std::memory_order_seq_cst);
-    found->hot()->visited.store(1, std::memory_order_relaxed);
+    table_.find_again(*found);
     return grant_on(*found->hot(), what);
   }
   counters_.add(counter::find_misses);
-  for (; seen.other_token != nullptr; scan(what, first_byte(what), seen))
+  for (; seen.other_token != nullptr; table_.scan(what, first_byte(what), seen))
     replace(*seen.other_token);  // only marks: `find` never calls the driver
   return {};
 }
 
-// Retires an entry whose token differs: the exporter freed that memory and gave its address to other memory (R4).
-void engine::replace(entry& stale) noexcept {
-  counters_.add(counter::invalid);
-  const event replaced = about(stale, event_kind::replaced, severity::info);
-  invalidate_entry(stale);
-  sort_retired();
-  mutex_.unlock();
-  tell(replaced);
-  mutex_.lock();
-}
-
-bool engine::same_token(const entry& one, const request& what) const noexcept {
-  const auto* token = reinterpret_cast<const std::byte*>(one.hot()) + token_offset_;
-  return driver_.token_bytes == 0 || std::memcmp(token, what.token, driver_.token_bytes) == 0;
-}
-
-// Goes over the entries that overlap `extent`, which contains the request, until it finds one to hand out at once.
-void engine::scan(const request& what, const range& extent, lookup_result& seen) const noexcept {
-  seen.match = seen.other_token = seen.twin = nullptr;
-  seen.around = access_flags::none;
-  seen.beside = seen.near = false;
-  seen.alone = index_.find_alone(what.peer, extent, seen.place);
-  if (seen.alone) return;
-  index_.find_overlap(what.peer, extent, [&](entry& one) {
-    if (!one.findable()) {
-      if (!driver_.allows_duplicates && seen.twin == nullptr && same_token(one, what)) seen.twin = &one;
-      return false;
-    }
-    seen.near = true;
-    if (what.persistent && one.bypass) return false;  // it ends with its last lease
-    seen.beside = seen.beside || one.covered().overlaps(what.wanted);
-    if (!one.covered().contains(what.wanted)) return false;
-    if (!same_token(one, what)) {
-      if (seen.other_token == nullptr) seen.other_token = &one;
-      return false;
-    }
-    seen.around = seen.around | one.access;
-    if (!contains_all(one.access, what.need)) return false;
-    seen.match = &one;
-    return one.now() != entry_state::opening;
-  });
-}
-
-void engine::sample(entry& found) noexcept {
-  if (options_.entry_statistics) {
-    found.count_hits(1);
-  } else if (++hits_seen_ % ledger::sampling == 0) {
-    found.count_hits(ledger::sampling);
-  }
-}
-
 grant engine::hit(entry& found, const request& what) noexcept {
-  counters_.add(counter::hits);
-  counters_.add(counter::valid);
-  sample(found);
-  if (found.now() == entry_state::evicting) revive(found);
-  found.own_pins().fetch_add(1, std::memory_order_seq_cst);
-  found.hot()->visited.store(1, std::memory_order_relaxed);
-  if (what.persistent && !found.persistent) {
-    if (reusable(found)) reusable_.remove(&found);
-    found.persistent = true;
-  }
-  record& hot = *found.hot();
-  if (!hot.is(record::listed)) allow_hits(found, hot);  // there was no room in the table when it was published
-  return grant_on(hot, what);
+  table_.hit(found, what);
+  return grant_on(*found.hot(), what);
 }
 
 result<grant> engine::acquire_slowly(const request& what, const range& extent) noexcept {
@@ -176,8 +103,8 @@ result<grant> engine::acquire_slowly(const request& what, const range& extent) n
   lookup_result seen;
   for (;;) {
     if (!spare_entry()) return refused({errc::out_of_resources, native_kind::none, 0, "no memory for another entry"});
-    if (closed_) return refused({errc::closed, native_kind::none, 0, "the cache is shutting down"});
-    if (!what.unshared) scan(what, extent, seen);
+    if (table_.ended()) return refused({errc::closed, native_kind::none, 0, "the cache is shutting down"});
+    if (!what.unshared) table_.scan(what, extent, seen);
     if (entry* found = seen.match) {
       if (found->now() != entry_state::opening) return hit(*found, what);
       auto joined = join(*found, what, until);
@@ -209,7 +136,7 @@ result<grant> engine::acquire_slowly(const request& what, const range& extent) n
 // A miss does a few of the closes that are due. Returns whether there were any.
 bool engine::close_some_due() noexcept {
   queue_idle();
-  if (queued_.empty()) return false;
+  if (table_.first_due() == nullptr) return false;
   static_cast<void>(close_queued(closes_per_miss));  // on failure the entry is quarantined, and the sink told
   return true;
 }
@@ -217,6 +144,13 @@ bool engine::close_some_due() noexcept {
 tl::unexpected<error> engine::refused(const error& why) noexcept {
   counters_.add(counter::failed_acquires);
   return tl::unexpected(why);
+}
+
+// Waits for an overlapping open, which is to be merged too. Returns false when there is none, or none that ends in
+// time.
+bool engine::wait_for_overlapping_open(const request& what, const range& extent, const deadlines& until) noexcept {
+  const entry* const opening = table_.opening_there(what.peer, extent);
+  return opening != nullptr && wait_for(opening, until.others());
 }
 
 // Waits for another thread's open. Returns an empty grant when the result does not suit the request and the caller has
@@ -236,13 +170,7 @@ result<grant> engine::join(entry& opening, const request& what, const deadlines&
   const bool suits =
       made ? stays && contains_all(opening.access, what.need) : opening.access == what.need && !opening.merged;
   if (made && suits) {
-    counters_.add(counter::hits);
-    counters_.add(counter::valid);
-    sample(opening);
-    if (what.persistent && !opening.persistent) {
-      if (reusable(opening)) reusable_.remove(&opening);
-      opening.persistent = true;
-    }
+    table_.count_hit(opening, what);
     return grant_on(*opening.hot(), what);
   }
   static_cast<void>(unpin(opening));  // if a close fails, the entry is quarantined, and the sink told
@@ -261,7 +189,7 @@ result<void> engine::wait_out(entry& one, const deadlines& until) noexcept {
       return tl::unexpected(why);
     }
     case entry_state::draining:
-      if (one.queued || one.pins() == 0) {
+      if (one.in == index::list_id::queued || one.pins() == 0) {
         static_cast<void>(close(one));  // if it fails, the next look finds it in quarantine
         return {};
       }
@@ -276,7 +204,7 @@ result<void> engine::wait_out(entry& one, const deadlines& until) noexcept {
 engine::miss_reason engine::reason_of_miss(const request& what, const range& extent,
                                            const lookup_result& seen) const noexcept {
   if (seen.around != access_flags::none) return miss_reason::access;
-  const auto past = history_.recall(what.peer, extent.begin);
+  const auto past = table_.past_of(what.peer, extent.begin);
   if (past != miss_reason::cold) return past;
   return seen.beside ? miss_reason::extent : miss_reason::cold;
 }
@@ -286,34 +214,34 @@ void engine::count_miss(miss_reason reason) noexcept {
   counters_.add(static_cast<counter>(first + static_cast<std::uint8_t>(reason)));
 }
 
-bool engine::spare_entry() noexcept {
-  const bool there = hits_.wants() == 0 && !pool_.empty() && index_.ready(openings_ + 2);
-  return there || make_spare_entry();
-}
+// Makes sure that `claim` needs no memory. Returns false when there is none.
+bool engine::spare_entry() noexcept { return table_.ready() || make_spare_entry(); }
 
 bool engine::make_spare_entry() noexcept {
   if (const auto step = hits_.wants(); step != 0) grow_hit_table(step);
-  while (pool_.empty()) {
-    mutex_.unlock();
-    auto more = index::entry_pool::make_chunk(token_offset_ + driver_.token_bytes);
-    mutex_.lock();
-    if (!more) return false;
-    pool_.adopt(std::move(more));
+  while (!table_.ready_but_for_hits()) {
+    const bool grown = pool_.empty() ? grow_pool() : grow_index();
+    if (!grown) return false;
   }
-  if (index_.ready(openings_ + 2)) return true;
-  return grow_index() && spare_entry();
+  return true;
 }
 
-// Every entry that is being opened may have to be inserted once more, with the range that was really opened.
+bool engine::grow_pool() noexcept {
+  mutex_.unlock();
+  auto more = index::entry_pool::make_chunk(token_offset_ + driver_.token_bytes);
+  mutex_.lock();
+  if (!more) return false;
+  pool_.adopt(std::move(more));
+  return true;
+}
+
 bool engine::grow_index() noexcept {
-  while (!index_.ready(openings_ + 2)) {
-    const auto bytes = index_.next_chunk();
-    mutex_.unlock();
-    auto more = index::range_index::make_chunk(bytes);
-    mutex_.lock();
-    if (!more) return false;
-    index_.adopt(std::move(more));
-  }
+  const auto bytes = table_.next_index_chunk();
+  mutex_.unlock();
+  auto more = index::range_index::make_chunk(bytes);
+  mutex_.lock();
+  if (!more) return false;
+  table_.adopt(std::move(more));
   return true;
 }
 

@@ -42,12 +42,20 @@ error as_conflict(error refused) noexcept {
 // Whether no lease can hold the entry, so that any pin on it is transient.
 bool engine::unpinned_for_good(const entry& one) const noexcept {
   if (one.now() == entry_state::quarantined) return !open_waiter::waits(open_waiters_, one);
-  return one.now() == entry_state::evicting || one.queued;
+  return one.now() == entry_state::evicting || one.in == index::list_id::queued;
 }
 
 // Returns until when a request waits for the pins on an entry.
 core::deadline engine::end_of_conflict(const entry& pinned, const deadlines& until) const noexcept {
-  return may_be_transient(pinned) ? std::max(until.conflicts(), end_of_transient(until)) : until.conflicts();
+  return core::entry_table::may_be_transient(pinned) ? std::max(until.conflicts(), end_of_transient(until))
+                                                     : until.conflicts();
+}
+
+// Takes a live entry out of the reach of hits. Returns false when a hit pinned it.
+bool engine::evictable(entry& live) noexcept {
+  table_.begin_evict(live);
+  settle();
+  return live.now() == entry_state::evicting;
 }
 
 result<void> engine::clear_conflicts(entry& opening, const error& refused, const deadlines& until) noexcept {
@@ -60,18 +68,17 @@ result<void> engine::clear_conflicts(entry& opening, const error& refused, const
       if (&one != &opening) found.add(one, unpinned_for_good(one));
       return false;
     };
-    index_.find_overlap(opening.peer(), opening.covered(), note);
+    table_.find_overlap(opening.peer(), opening.covered(), note);
 
     if (found.leased != nullptr) {
       // While other threads hit, the sum of the pins on a hittable entry proves nothing.
-      if (found.leased->now() == entry_state::live && ledger::others() > 0 && begin_evict_if_idle(*found.leased))
-        continue;
+      if (found.leased->now() == entry_state::live && ledger::others() > 0 && evictable(*found.leased)) continue;
       if (!wait_for_release(watch, end_of_conflict(*found.leased, until))) return tl::unexpected(as_conflict(refused));
     } else if (found.moving != nullptr) {
       if (!wait_for(found.moving, until.others()))
         return fail(errc::timed_out, "another thread is still opening or closing overlapping memory");
     } else if (found.closable != nullptr) {
-      if (found.closable->now() == entry_state::live && !begin_evict_if_idle(*found.closable)) {  // hit meanwhile
+      if (found.closable->now() == entry_state::live && !evictable(*found.closable)) {  // hit meanwhile
         if (!wait_for_release(watch, end_of_conflict(*found.closable, until)))
           return tl::unexpected(as_conflict(refused));
         changed = true;

@@ -4,30 +4,13 @@
 
 namespace pinfold::detail {
 
-// Queues the closes of draining entries that have no pin any more, but whose last release has yet to take the mutex:
-// that release will find nothing to do. The sums are exact: entries that drain had their barrier, and live entries that
-// are not kept were never hit without the mutex.
-void engine::queue_draining() noexcept {
-  for (auto left = draining_pinned_.size(); left > 0; --left) {
-    entry& one = *draining_pinned_.front();
-    draining_pinned_.remove(&one);
-    if (one.pins() > 0) {
-      draining_pinned_.push_back(&one);
-    } else {
-      queue_close(one);
-    }
-  }
-}
-
 result<void> engine::close_unpinned() noexcept {
   queue_released();
   auto first = close_queued(SIZE_MAX);
-  begin_evict_idle();
-  while (!evicting_.empty()) {
-    auto closed = close(*evicting_.front());
-    if (first && !closed) first = closed;
-  }
-  return first;
+  table_.begin_evict_unpinned();
+  settle();
+  auto evicted = close_evicting();
+  return first ? evicted : first;
 }
 
 // Closes all entries that no lease holds. A transient pin may keep such an entry open: waits for that.
@@ -46,7 +29,7 @@ result<void> engine::close_unheld() noexcept {
 // Waits for closes by other threads: no lease holds those entries either, and the caller wants them gone, too.
 result<void> engine::wait_for_closes() noexcept {
   const deadlines until(options_);
-  while (closes_in_flight_ > 0)
+  while (table_.closes_in_flight() > 0)
     if (!wait_for(this, until.others())) return fail(errc::timed_out, "another thread's close did not finish in time");
   return {};
 }
@@ -61,9 +44,10 @@ result<void> engine::flush() noexcept {
 result<void> engine::quiesce() noexcept {
   catch_up_with_everything();
   os::scoped_lock guard(mutex_);
-  stop_all_hits();
+  table_.stop_all_hits();
+  order_hits();
   auto done = quiesce_without_hits();
-  resume_hits();
+  table_.resume_hits();
   return done;
 }
 
@@ -88,7 +72,7 @@ std::size_t engine::evict(std::size_t most) noexcept {
 result<void> engine::progress() noexcept {
   catch_up_with_everything();
   os::scoped_lock guard(mutex_);
-  queue_draining();
+  if (table_.queue_released() > 0) closes_are_due();
   queue_idle();
   auto first = close_queued(SIZE_MAX);
   auto retried = retry_quarantined();

@@ -41,17 +41,17 @@ void engine::acquire_group(std::span<const request> what, std::span<result<grant
 // Claims an entry if the request is a miss for which there is room at once. Hits, joins and everything that may have to
 // wait go the usual way: waiting here would delay the other members of the group.
 bool engine::claim_if_simple(const request& what, const range& extent, std::size_t number, group& claimed) noexcept {
-  if (closed_ || what.unbudgeted) return false;
+  if (table_.ended() || what.unbudgeted) return false;
   lookup_result seen;
-  if (!what.unshared) scan(what, extent, seen);
+  if (!what.unshared) table_.scan(what, extent, seen);
   if (seen.match != nullptr || seen.twin != nullptr || (seen.near && merges(what))) return false;
   const extent_to_open to = plain_extent(what, extent, seen);
-  if (!budget_.take(to.covered.size(), 1)) return false;
+  if (!budget_.has_room(to.covered.size(), 1)) return false;
   counters_.add(counter::acquires);
   claimed.reason[claimed.size] = reason_of_miss(what, extent, seen);
   entry& fresh = claim(what, to, seen);
-  fresh.bytes = fresh.covered().size();
-  fresh.counted = true;
+  [[maybe_unused]] const bool taken = table_.take_room(fresh, to.covered.size(), 1);
+  PINFOLD_ASSERT(taken, "there was room, under this mutex");
   claimed.number[claimed.size] = number;
   claimed.fresh[claimed.size++] = &fresh;
   return true;
@@ -65,10 +65,9 @@ void engine::open_group(std::span<const request> what, group& claimed, std::span
     entry& one = *claimed.fresh[i];
     const auto* token = reinterpret_cast<const std::byte*>(one.hot()) + token_offset_;
     asked[i] = {one.peer(), one.covered(), token, one.access, what[claimed.number[i]].argument};
-    one.in_driver = true;
+    table_.enter_driver(one);
   }
-  asked_now_ += claimed.size;
-  const auto closes_before = closes_done_;
+  const auto closes_before = table_.closes_done();
   mutex_.unlock();
   std::array<bool, most_in_group> seen;
   for (std::size_t i = 0; i < claimed.size; ++i) seen[i] = see_what_happens_to(asked[i].extent);
@@ -77,10 +76,10 @@ void engine::open_group(std::span<const request> what, group& claimed, std::span
     driver_.open_many(driver_.self, std::span(asked).first(claimed.size), std::span(made).first(claimed.size));
   }
   mutex_.lock();
-  for (std::size_t i = 0; i < claimed.size; ++i)
-    if (!seen[i]) keep_to_itself(*claimed.fresh[i]);
-  asked_now_ -= claimed.size;
-  for (std::size_t i = 0; i < claimed.size; ++i) claimed.fresh[i]->in_driver = false;
+  for (std::size_t i = 0; i < claimed.size; ++i) {
+    table_.leave_driver(*claimed.fresh[i]);
+    if (!seen[i]) table_.keep_to_itself(*claimed.fresh[i]);
+  }
   for (const bool succeeded : {true, false}) {  // refused ones last: they may have to wait
     for (std::size_t i = 0; i < claimed.size; ++i)
       if (made[i].has_value() == succeeded) conclude(what, claimed, i, made[i], closes_before, until, granted);

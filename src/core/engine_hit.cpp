@@ -6,8 +6,6 @@
 #include "core/sync_point.hpp"
 #include "os/no_cancellation.hpp"
 
-#include <algorithm>
-#include <bit>
 #include <cstring>
 
 namespace pinfold::detail {
@@ -82,14 +80,6 @@ pinned_record pin_any(const index::hit_table& table, peer_id peer, const range& 
   return std::memcmp(one, other, bytes) == 0;
 }
 
-// Returns log2(a / b), rounded down, and 0 where a / b is less than 1. A division takes longer than all the rest of its
-// caller.
-std::uint32_t floor_of_log2(std::size_t a, std::size_t b) noexcept {
-  if (a < b || b == 0) return 0;
-  const auto most = std::bit_width(a) - std::bit_width(b);
-  return static_cast<std::uint32_t>(b << most <= a ? most : most - 1);
-}
-
 }  // namespace
 
 const record* unpin_slowly(pin held) noexcept {
@@ -110,15 +100,6 @@ void give_up(pin held, asked_by caller, std::uint32_t cache) noexcept {
 }
 
 void sample_hits(const record* found) noexcept { index::record_page::entry_of(found).count_hits(ledger::sampling); }
-
-// Waits for a release. The first call only announces the waiter and returns true: releases before the announcement did
-// not notify, so the caller must check again first.
-bool engine::wait_for_release(release_watch& watch, core::deadline until) noexcept {
-  if (watch.begun()) return wait_for(this, until);
-  watch.begin();
-  order_hits();
-  return true;
-}
 
 // Returns a view that is never current.
 const hit_view& engine::no_hits() noexcept {
@@ -242,29 +223,6 @@ grant engine::look_up(const request& what) noexcept {
   if (const auto held = hinted_hit(inline_view(), begin, end, what.need); held != 0)
     return {held, reinterpret_cast<void*>(begin)};
   return look_up(begin, end, what.need);
-}
-
-// Makes a live entry hittable without the mutex, unless its last release, or every hit, has to be seen.
-void engine::allow_hits(const entry& live, record& hot) noexcept {
-  if (hits_need_the_mutex() || live.bypass || closed_ || hits_stopped_ > 0) return;
-  if (!hot.is(record::listed) && !hits_.insert(&hot)) return;
-  // The shift follows the average size: then requests inside a region mostly share a hint, and neighbouring regions do
-  // not.
-  const auto shift = floor_of_log2(budget_.bytes_now(), budget_.count_now());
-  if (view_.shift.load(std::memory_order_relaxed) != shift) view_.shift.store(shift, std::memory_order_relaxed);
-  hot.set(record::hittable | static_cast<std::uint32_t>(live.access) << record::rights_shift | view_.number_in_word);
-}
-
-// Returns the number of leases, and for moments also of openers and of threads that wait for them. Reads all entries
-// and ledgers.
-std::uint64_t engine::leases_out() const noexcept {
-  std::int64_t all = 0;
-  pool_.for_each(
-      [&](index::record_page& page, std::size_t number) { all += index::counted_in(*page.own_pins(number)); });
-  ledger::for_each([&](const record* one, std::int64_t count) {
-    if (index::record_page::of(one).owner.load(std::memory_order_acquire) == &control_) all += count;
-  });
-  return all < 0 ? 0 : static_cast<std::uint64_t>(all);
 }
 
 }  // namespace pinfold::detail

@@ -60,7 +60,7 @@ statistics engine::read_statistics() const noexcept {
 
 bool engine::is_leased(peer_id peer, const range& where) const noexcept {
   os::scoped_lock guard(mutex_);
-  return index_.find_overlap(peer, where, [&](const entry& one) { return pins_of(one) > 0; }) != nullptr;
+  return table_.is_pinned_there(peer, where);
 }
 
 std::vector<entry_info> engine::dump() const {
@@ -69,7 +69,7 @@ std::vector<entry_info> engine::dump() const {
   do {  // the list must have room before the lock is taken: nothing is allocated under it
     listed.reserve(needed);
     os::scoped_lock guard(mutex_);
-    needed = index_.size();
+    needed = table_.size();
     if (needed > listed.capacity()) continue;
     const auto now = core::ticks();
     const auto add = [&](const entry& one) {
@@ -78,7 +78,7 @@ std::vector<entry_info> engine::dump() const {
                         one.bypass, opened ? core::since(one.opened_at, now) : std::chrono::nanoseconds{0},
                         one.owner()});
     };
-    index_.for_each(add);
+    table_.for_each(add);
   } while (needed > listed.capacity());
   return listed;
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Construction, waiting, events for the sink, the reaper's thread.
+// Construction, and the end of the engine, which may outlive its cache.
 #include "core/engine.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <new>
 
 namespace pinfold::detail {
@@ -84,6 +83,7 @@ engine::engine(index::control_block& own, const driver& table, cache_options opt
       mutex_(own.guard),
       budget_(options_.max_bytes, options_.max_count),
       pool_(own, table.token_bytes > 0),
+      table_(table, options_, {hits_, view_, hits_need_the_mutex_, pool_, budget_, counters_, watched_}),
       cursor_(event_log_.generation().load()),
       sweep_(table.token_bytes > 0 ? options_.idle_timeout : std::chrono::milliseconds(0)) {
   const bool imports = table.token_bytes > 0;
@@ -102,61 +102,28 @@ engine::engine(index::control_block& own, const driver& table, cache_options opt
   if (options_.reaper) reaper_ = std::thread(run_reaper, this);
 }
 
-// The index has only entries that could not be closed.
-engine::~engine() {
-  if (watched_ != nullptr) index_.for_each([this](entry& one) { watched_->remove(one.covered()); });
+engine::~engine() = default;
+
+// Returns the number of leases, and for moments also of openers and of threads that wait for them. Reads all entries
+// and ledgers.
+std::uint64_t engine::leases_out() const noexcept {
+  std::int64_t all = 0;
+  pool_.for_each(
+      [&](index::record_page& page, std::size_t number) { all += index::counted_in(*page.own_pins(number)); });
+  ledger::for_each([&](const record* one, std::int64_t count) {
+    if (index::record_page::of(one).owner.load(std::memory_order_acquire) == &control_) all += count;
+  });
+  return all < 0 ? 0 : static_cast<std::uint64_t>(all);
 }
 
-bool engine::wait_for(const void* what, core::deadline until) noexcept {
-  const auto start = std::chrono::steady_clock::now();
-  if (start >= until) return false;
-  const bool in_time = waiting_.wait(what, mutex_, until);
-  const auto spent = std::chrono::steady_clock::now() - start;
-  counters_.add(counter::waited_ns, static_cast<std::uint64_t>(std::chrono::nanoseconds(spent).count()));
-  return in_time;
-}
+// Whether no thread needs the engine any more.
+bool engine::unused() const noexcept { return leases_out() == 0 && table_.closes_in_flight() == 0 && !reaper_runs_; }
 
-event engine::about(const entry& one, event_kind kind, severity level) const noexcept {
-  event what{kind, level};
-  what.peer = one.peer();
-  what.where = one.covered();
-  what.leases = pins_of(one);
-  what.owner = one.owner();
-  return what;
-}
-
-void engine::tell(event what) noexcept {
-  if (!options_.sink || silent_.load(std::memory_order_relaxed)) return;
-  what.cache = options_.name.c_str();
-  try {
-    options_.sink(what);
-  } catch (...) {  // an exception of the sink must not reach a destructor; it is counted
-    counters_.add(core::shared_counter::sink_failures);
-  }
-}
-
-void engine::reap() noexcept {
-  while (!reaper_stop_) {
-    if (queued_.empty()) {
-      wait_for_work();
-    } else {
-      static_cast<void>(close_queued(SIZE_MAX));  // on failure the entry is quarantined, and the sink told
-    }
-  }
-}
-
-// Runs the reaper's thread. The thread may be in the driver when the cache ends, and is then the last that needs the
-// engine.
-void engine::run_reaper(engine* home) noexcept {
-  engine* last = nullptr;
-  {
-    os::scoped_lock guard(home->mutex_);
-    home->reap();
-    home->reaper_runs_ = false;
-    home->waiting_.notify(home);
-    last = home->leave_if_last();
-  }
-  destroy(last);
+// Returns the engine when its cache has ended and no thread needs it any more: then the caller destroys it.
+engine* engine::leave_if_last() noexcept {
+  if (!orphaned_ || !unused()) return nullptr;
+  leave_control_block();
+  return this;
 }
 
 }  // namespace pinfold::detail

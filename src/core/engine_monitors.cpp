@@ -31,14 +31,6 @@ bool engine::is_watched(const range& extent) noexcept {
   return false;
 }
 
-// Hides an opening entry because no monitor would report the loss of its memory: it serves the requests that already
-// wait for it, and is not kept.
-void engine::keep_to_itself(entry& opening) noexcept {
-  if (opening.unshared) return;
-  opening.doomed = opening.unshared = true;
-  counters_.add(counter::unmonitored);
-}
-
 // Tells the sink about a change of the monitors. Several threads may find the same change: one of them tells.
 void engine::tell_changes() noexcept {
   const auto now = monitors_->changes();

@@ -15,7 +15,7 @@ constexpr std::chrono::milliseconds between_looks{50};
 // Waits for work. While nothing is registered that an event could concern or that could become idle, the thread sleeps
 // until the first entry comes. Otherwise a poll costs two loads if nothing has happened.
 void engine::wait_for_work() noexcept {
-  if (index_.size() == 0 || (watched_ == nullptr && !sweep_.wanted())) return reaper_wake_.wait(mutex_);
+  if (table_.size() == 0 || (watched_ == nullptr && !sweep_.wanted())) return reaper_wake_.wait(mutex_);
   if (watched_ == nullptr) {
     reaper_wake_.wait_for(mutex_, sweep_.apart());
     return queue_idle();
@@ -27,8 +27,28 @@ void engine::wait_for_work() noexcept {
   mutex_.lock();
 }
 
-void engine::wake_reaper() noexcept {
-  if (options_.reaper) reaper_wake_.notify_one();
+void engine::reap() noexcept {
+  while (!reaper_stop_) {
+    if (table_.first_due() == nullptr) {
+      wait_for_work();
+    } else {
+      static_cast<void>(close_queued(SIZE_MAX));  // on failure the entry is quarantined, and the sink told
+    }
+  }
+}
+
+// Runs the reaper's thread. The thread may be in the driver when the cache ends, and is then the last that needs the
+// engine.
+void engine::run_reaper(engine* home) noexcept {
+  engine* last = nullptr;
+  {
+    os::scoped_lock guard(home->mutex_);
+    home->reap();
+    home->reaper_runs_ = false;
+    home->waiting_.notify(home);
+    last = home->leave_if_last();
+  }
+  destroy(last);
 }
 
 }  // namespace pinfold::detail

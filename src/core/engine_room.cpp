@@ -7,19 +7,19 @@ namespace pinfold::detail {
 result<void> engine::reserve(entry& opening, std::size_t more_bytes, std::size_t more_count,
                              const deadlines& until) noexcept {
   if (opening.bypass) {
-    go_without_room(opening, more_bytes);
+    table_.go_without_room(opening, more_bytes);
     return {};
   }
   if (!budget_.can_ever_hold(opening.bytes + more_bytes)) return tl::unexpected(larger_than_budget());
   bool retried = false;
   release_watch watch;
-  while (!budget_.take(more_bytes, more_count)) {
+  while (!table_.take_room(opening, more_bytes, more_count)) {
     if (close_one_for_room()) continue;
-    if (closes_in_flight_ > 0) {
+    if (table_.closes_in_flight() > 0) {
       if (wait_for(this, until.others())) continue;
       return fail(errc::timed_out, "the budget is used up, and another thread's close did not finish in time");
     }
-    if (!retried && !quarantined_.empty()) {
+    if (!retried && table_.first_quarantined() != nullptr) {
       retried = true;
       static_cast<void>(retry_quarantined());  // those that fail again stay listed
       continue;
@@ -30,14 +30,13 @@ result<void> engine::reserve(entry& opening, std::size_t more_bytes, std::size_t
     if (options_.full == when_full::bypass) {
       if (!may_bypass)  // a bypass would end with its last lease, while the caller relies on it
         return fail(errc::over_budget, "the budget is used up, and a persistent registration cannot bypass it");
-      turn_into_bypass(opening, more_bytes);
+      table_.turn_into_bypass(opening, more_bytes);
+      waiting_.notify(this);
       return {};
     }
     if (options_.full == when_full::wait && wait_for_release(watch, until.room())) continue;
     return fail(errc::over_budget, "the budget is used up and no idle registration is left to evict");
   }
-  opening.bytes += more_bytes;
-  opening.counted = true;
   return {};
 }
 
@@ -45,31 +44,47 @@ error engine::larger_than_budget() noexcept {
   return {errc::larger_than_budget, native_kind::none, 0, "this registration alone exceeds the budget"};
 }
 
-void engine::go_without_room(entry& opening, std::size_t bytes) noexcept {
-  opening.bytes += bytes;
-  counters_.add(counter::bypass_bytes, bytes);
+// Marks a few victims at once, for one barrier. If hits pinned them all meanwhile, no sum of pins proves anything while
+// hits go on. With all hits stopped at the same time it does: an entry that is still pinned was pinned at that moment,
+// so that a request may be refused when all entries are pinned (R58).
+void engine::mark_victims() noexcept {
+  table_.begin_evict_victims();
+  settle();
+  if (table_.first_evicting() != nullptr || ledger::others() == 0) return;
+  table_.begin_evict_all();
+  settle();
+  table_.revive_all_but_a_batch();
 }
 
-// Gives back what was reserved for the entry: a bypass is outside the budget as a whole.
-void engine::turn_into_bypass(entry& opening, std::size_t more_bytes) noexcept {
-  opening.bypass = true;
-  give_room_back(opening);
-  counters_.add(counter::bypasses);
-  counters_.add(counter::bypass_bytes, opening.bytes + more_bytes);
-  opening.bytes += more_bytes;
+// Queues the closes of entries that only failing hits had pinned, or that were released and are not finished yet: the
+// releasing thread is between two steps.
+void engine::queue_released() noexcept {
+  if (table_.queue_released() > 0) closes_are_due();
+  table_.retire_released();
+  settle();
+}
+
+// Queues the closes of imports that were not used for `idle_timeout`: an importer does not learn that the exporter
+// freed a buffer, and the exporter's memory stays allocated while it is mapped here. Entries that eviction marked
+// before go, too: they were not used since the hand passed them.
+void engine::queue_idle() noexcept {
+  if (!sweep_.due()) return;
+  table_.begin_evict_idle();
+  settle();
+  table_.retire_idle();
+  settle();
 }
 
 bool engine::close_one_for_room() noexcept {
-  if (queued_.empty() && evicting_.empty()) begin_evict_victims();
-  if (queued_.empty() && evicting_.empty()) queue_released();
-  if (entry* due = queued_.front()) {
+  if (!table_.any_closable()) mark_victims();
+  if (!table_.any_closable()) queue_released();
+  if (entry* due = table_.first_due()) {
     static_cast<void>(close(*due));  // on failure the entry is quarantined, and the sink told
     return true;
   }
-  entry* victim = evicting_.front();
+  entry* victim = table_.first_evicting();
   if (victim == nullptr) return false;
-  counters_.add(counter::evicted);
-  history_.remember(victim->peer(), victim->covered().begin, miss_reason::evicted);
+  table_.count_eviction(*victim);
   static_cast<void>(close(*victim, event_kind::evicted));
   return true;
 }
@@ -78,40 +93,18 @@ bool engine::close_one_for_room() noexcept {
 // driver again.
 result<void> engine::free_resources(const error& refused, std::uint64_t closes_before,
                                     const deadlines& until) noexcept {
-  if (closes_done_ != closes_before) return {};
+  if (table_.closes_done() != closes_before) return {};
   release_watch watch;
   do {
     if (close_one_for_room()) return {};
-  } while (closes_in_flight_ == 0 && wait_for_transient(watch, until));
-  if (closes_in_flight_ > 0) {
+  } while (table_.closes_in_flight() == 0 && wait_for_transient(watch, until));
+  if (table_.closes_in_flight() > 0) {
     if (wait_for(this, until.others())) return {};
     return fail(errc::timed_out, "the budget is used up, and another thread's close did not finish in time");
   }
   static_cast<void>(retry_quarantined());
-  if (closes_done_ != closes_before) return {};
+  if (table_.closes_done() != closes_before) return {};
   return tl::unexpected(refused);
-}
-
-void engine::shrink(entry& opening, std::size_t bytes) noexcept {
-  const std::size_t less = opening.bytes - bytes;
-  opening.bytes = bytes;
-  if (opening.counted) budget_.give(less, 0);
-  if (!opening.counted) counters_.subtract(counter::bypass_bytes, less);
-  waiting_.notify(this);
-}
-
-// Counts bytes that are open already.
-void engine::charge(entry& opening, std::size_t bytes) noexcept {
-  if (!opening.counted) return go_without_room(opening, bytes);
-  budget_.charge(bytes);
-  opening.bytes += bytes;
-}
-
-void engine::give_room_back(entry& closed) noexcept {
-  if (closed.counted) budget_.give(closed.bytes, 1);
-  if (closed.bypass && !closed.counted) counters_.subtract(counter::bypass_bytes, closed.bytes);
-  closed.counted = false;
-  waiting_.notify(this);
 }
 
 }  // namespace pinfold::detail

@@ -26,46 +26,22 @@ bool engine::stop_reaper(core::deadline until) noexcept {
   return ended;
 }
 
-// Closes the cache to new hits: from now on every request and every release takes the mutex.
-void engine::refuse_hits() noexcept {
-  closed_ = true;
-  index_.for_each([](entry& one) { stop_hits(one); });
-  order_hits();
-}
-
 // Waits for leases, then for closes by other threads: their releases may be in the driver.
 void engine::wait_for_others(core::deadline until) noexcept {
   core::sync_point();
   while (leases_out() > 0 && wait_for(this, until)) {
   }
-  while (closes_in_flight_ > 0 && wait_for(this, until)) {
+  while (table_.closes_in_flight() > 0 && wait_for(this, until)) {
   }
-}
-
-// Prepares to close everything now, also under leases, which read as closed from here on. An entry without a pin gets
-// no lease any more: a pin that comes later is transient, and no reason to keep the registration open.
-void engine::retire_everything() noexcept {
-  index_.for_each([this](entry& one) {
-    mutex_is_held();
-    if (one.pins() > 0) one.hot()->set(record::revoked);
-    if (one.now() == entry_state::draining && !one.queued) {
-      draining_pinned_.remove(&one);
-      queue_close(one);
-    }
-    if (one.now() != entry_state::live) return;
-    if (reusable(one)) reusable_.remove(&one);
-    one.become(entry_state::evicting);
-    evicting_.push_back(&one);
-  });
 }
 
 // Closes everything. The sink is told of failures: there is no later call that could try again.
 void engine::close_everything() noexcept {
   static_cast<void>(retry_quarantined());
-  retire_everything();
+  table_.give_up_everything();
   core::sync_point();
   static_cast<void>(close_queued(SIZE_MAX));
-  while (!evicting_.empty()) static_cast<void>(close(*evicting_.front()));
+  static_cast<void>(close_evicting());
   static_cast<void>(retry_quarantined());
 }
 
@@ -87,16 +63,6 @@ void engine::say_goodbye(std::uint64_t leases, std::size_t closes) noexcept {
   }
 }
 
-// Whether no thread needs the engine any more.
-bool engine::unused() const noexcept { return leases_out() == 0 && closes_in_flight_ == 0 && !reaper_runs_; }
-
-// Returns the engine when its cache has ended and no thread needs it any more: then the caller destroys it.
-engine* engine::leave_if_last() noexcept {
-  if (!orphaned_ || !unused()) return nullptr;
-  leave_control_block();
-  return this;
-}
-
 void engine::shut_down(engine* ending) noexcept {
   const auto start = std::chrono::steady_clock::now();
   const auto until =
@@ -107,10 +73,11 @@ void engine::shut_down(engine* ending) noexcept {
   std::size_t closes = 0;
   {
     os::scoped_lock guard(ending->mutex_);
-    ending->refuse_hits();
+    ending->table_.end();
+    ending->order_hits();
     ending->wait_for_others(until);
     leases = ending->leases_out();
-    closes = ending->closes_in_flight_;
+    closes = ending->table_.closes_in_flight();
     ending->close_everything();
   }
   ending->say_goodbye(leases, closes);
@@ -120,7 +87,7 @@ void engine::shut_down(engine* ending) noexcept {
     os::scoped_lock guard(ending->mutex_);
     ending->orphaned_ = true;
     ending->silent_.store(true, std::memory_order_relaxed);
-    if (ending->closes_in_flight_ == 0 && reaper_ended) backend = std::move(ending->backend_);
+    if (ending->table_.closes_in_flight() == 0 && reaper_ended) backend = std::move(ending->backend_);
     last = ending->leave_if_last();
   }
   destroy(last);

@@ -23,13 +23,25 @@ namespace pinfold::index {
   return alone ? own_pins.fetch_add(0, std::memory_order_acq_rel) : own_pins.load(std::memory_order_acquire);
 }
 
+/// The lists that an entry may be in, one at most.
+enum class list_id : std::uint8_t {
+  none,
+  reusable,     ///< live: eviction's hand goes round
+  chosen,       ///< evicting, and not sorted by its pins since hits were stopped
+  evicting,     ///< evicting: closed when room is needed
+  retired,      ///< draining, and not sorted by its pins since hits were stopped
+  held,         ///< draining, and pinned when last checked
+  queued,       ///< draining without a pin: its close is due
+  quarantined,  ///< the driver refused to close it
+};
+
 /// One registration, without the part that a hit reads. Its memory is type-stable: it lies in the page of its record,
 /// and is reused for other entries. `record_page` computes the address, so that no entry stores it.
 ///
 /// Guard: the engine's mutex guards everything, with two exceptions: what `detail::record` names, and the fields that
 /// the driver works on, which belong to the one thread that made the entry `opening` or `closing`.
 struct entry {
-  // Links. An entry is in at most one list.
+  // Links of the list `in`.
   entry* previous = nullptr;
   entry* next = nullptr;  ///< also links free entries
 
@@ -43,14 +55,14 @@ struct entry {
   bool persistent : 1 = false;  ///< never evicted or flushed, until `unpersist`
   bool unshared : 1 = false;    ///< for one lease: never found by another request
   bool bypass : 1 = false;      ///< outside the budget, closed by its last release
-  bool queued : 1 = false;      ///< draining, and its close is due
-  bool in_driver : 1 = false;   ///< opening, and the driver is at work on it now
-  bool near : 1 = false;        ///< opening, and a findable entry overlaps it or did
-  bool merged : 1 = false;      ///< opening, and covers more than its opener asked for
-  bool disturbed : 1 = false;   ///< opening, and an overlapping entry was closed since the driver was asked
-  bool counted : 1 = false;     ///< counted in the budget
-  bool spared : 1 = false;      ///< hit, but the sweep read `visited` first: eviction's hand spares it
-  bool used : 1 = true;         ///< new, or hit, but the hand read `visited` first: the next sweep spares it
+  list_id in : 3 = list_id::none;
+  bool in_driver : 1 = false;  ///< opening, and the driver is at work on it now
+  bool near : 1 = false;       ///< opening, and a findable entry overlaps it or did
+  bool merged : 1 = false;     ///< opening, and covers more than its opener asked for
+  bool disturbed : 1 = false;  ///< opening, and an overlapping entry was closed since the driver was asked
+  bool counted : 1 = false;    ///< counted in the budget
+  bool spared : 1 = false;     ///< hit, but the sweep read `visited` first: eviction's hand spares it
+  bool used : 1 = true;        ///< new, or hit, but the hand read `visited` first: the next sweep spares it
 
   [[nodiscard]] entry_state now() const noexcept { return state; }
 
@@ -64,7 +76,7 @@ struct entry {
   [[nodiscard]] std::uintptr_t data() const noexcept;
 
   /// Returns the era, which tells an entry claimed before an invalidation was read from one claimed after it
-  /// (engine_invalidation.cpp). At most `last_era`.
+  /// (engine_events.cpp). At most `last_era`.
   [[nodiscard]] std::uint32_t era() const noexcept;
   void set_era(std::uint32_t now) noexcept;
   static constexpr std::uint32_t last_era = (1U << 24U) - 1;

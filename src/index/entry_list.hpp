@@ -12,11 +12,18 @@ namespace pinfold::index {
 /// A list of entries. Not thread-safe: guarded by the engine's mutex.
 class entry_list {
  public:
+  explicit entry_list(list_id self) noexcept : self_(self) {}
+  entry_list(const entry_list&) = delete;
+  entry_list& operator=(const entry_list&) = delete;
+
   [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] entry* front() const noexcept { return first_; }
 
+  /// Requires that the entry is in no list.
   void push_back(entry* added) noexcept {
+    PINFOLD_ASSERT(added->in == list_id::none, "an entry is in one list at most");
+    added->in = self_;
     added->previous = last_;
     added->next = nullptr;
     (last_ != nullptr ? last_->next : first_) = added;
@@ -26,6 +33,8 @@ class entry_list {
 
   /// Requires that the entry is in this list.
   void remove(entry* gone) noexcept {
+    PINFOLD_ASSERT(gone->in == self_, "an entry leaves the list that it is in");
+    gone->in = list_id::none;
     (gone->previous != nullptr ? gone->previous->next : first_) = gone->next;
     (gone->next != nullptr ? gone->next->previous : last_) = gone->previous;
     gone->previous = gone->next = nullptr;
@@ -36,6 +45,7 @@ class entry_list {
   entry* first_ = nullptr;
   entry* last_ = nullptr;
   std::size_t size_ = 0;
+  const list_id self_;
 };
 
 }  // namespace pinfold::index

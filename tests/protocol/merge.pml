@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * A merged registration and an unmap at the same time: src/core/engine_merge.cpp and engine_open.cpp. The opener
+ * A merged registration and an unmap at the same time: src/core/engine_extent.cpp and engine_open.cpp. The opener
  * requests page 0 only. An entry on pages 0 and 1 lacks rights, so the opener registers both. Meanwhile another thread
  * unmaps page 1, and gets it again; a third thread may get the address as soon as the kernel has freed it. The event
  * comes before the call, as with hooks and bpf. Every thread that has the page requests it, and must not get a

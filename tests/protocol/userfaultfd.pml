@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
  * From an event of memory to the next look-up, over userfaultfd: src/monitors/userfaultfd/thread.cpp (the reader),
- * src/invalidation/event_log.cpp (numbers and ranges) and src/core/engine_invalidation.cpp (a cache that reads them). Two callers unmap or
+ * src/invalidation/event_log.cpp (numbers and ranges) and src/core/engine_events.cpp (a cache that reads them). Two callers unmap or
  * discard at the same time, each its own memory, and ask two caches for it again. `scripts/model-check` runs every
  * variant. THIRD adds a thread that gets the address from the kernel before the caller is released; POSTS adds numbers
  * of another monitor, for other memory or for none that is registered, so that the ring overflows; HOOKED has the

@@ -27,8 +27,7 @@ struct record {
 
   std::atomic<std::uint32_t> word{0};    ///< changed under the engine's mutex only
   std::atomic<std::uint8_t> visited{0};  ///< hit since the hand of the eviction clock or the idle sweep cleared it
-  std::array<std::uint8_t, 3>
-      era{};  ///< when the entry was claimed, see `engine_invalidation.cpp`; under the engine's mutex
+  std::array<std::uint8_t, 3> era{};  ///< when the entry was claimed, see `engine_events.cpp`; under the engine's mutex
   // These two, and all that follows the record, are constant while it is hittable or pinned. Without a pin, any thread
   // may read them as a hint.
   std::atomic<std::uintptr_t> begin{0};

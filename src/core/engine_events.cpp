@@ -3,7 +3,6 @@
 // concern a million entries, and a request for other memory does not wait for all of them: until all are marked, every
 // hit takes the mutex, looks at the pending invalidations, and marks a few entries.
 #include "core/engine.hpp"
-#include "os/backing.hpp"
 
 namespace pinfold::detail {
 
@@ -43,7 +42,7 @@ bool engine::deal_with_some(const range& wanted, const happened& known) noexcept
     const auto read = read_log(known.on_event_log);
     const bool clear = invalidate_where(wanted, invalidated);
     invalidate_some(invalidated);
-    sort_retired();
+    settle();
     still_held.note(invalidated.all());
     if (read == reading::done && pending_.empty()) say_seen(known);
     more = read == reading::more || !clear;
@@ -90,11 +89,11 @@ bool engine::given_up() noexcept {
 // Marks the affected entries that could serve a request there. Returns false when `into` has no room for all.
 bool engine::invalidate_where(const range& wanted, invalidated_entries& into) noexcept {
   if (wanted.empty() || pending_.empty()) return true;
-  return index_.find_overlap({}, wanted, [&](entry& one) {
+  return table_.find_overlap({}, wanted, [&](entry& one) {
     mutex_is_held();
     if (!one.findable() || one.hot()->is(record::stale) || !pending_.affects(one)) return false;
     if (into.full()) return true;
-    invalidate_entry(one);
+    table_.invalidate(one);
     into.add(&one);
     return false;
   }) == nullptr;
@@ -103,7 +102,7 @@ bool engine::invalidate_where(const range& wanted, invalidated_entries& into) no
 void engine::invalidate_some(invalidated_entries& into) noexcept {
   pending_.finish([&](core::pending_invalidations::item& known) {
     mutex_is_held();
-    into.grow(invalidate_next({}, known.left, into.rest(), known.era));
+    into.grow(table_.invalidate_next({}, known.left, into.rest(), known.era));
     return known.left.empty();
   });
 }
@@ -113,7 +112,7 @@ void engine::invalidate_some(invalidated_entries& into) noexcept {
 // only if neither has changed.
 void engine::say_seen(const happened& known) noexcept {
   view_.seen.store(cursor_ + known.in_kernel, std::memory_order_release);
-  if (pending_.restart()) index_.for_each([](entry& one) { one.set_era(0); });
+  if (pending_.restart()) table_.forget_eras();
 }
 
 // Marks an opening entry whose memory went away during the open: what the driver opened may be the old memory.
@@ -121,33 +120,7 @@ void engine::doom_if_pending(entry& opening) noexcept {
   const auto known = what_happened();
   while (read_log(known.on_event_log) == reading::more) {
   }
-  if (pending_.affects(opening)) invalidate_entry(opening);
-}
-
-bool engine::is_of_a_file(const request& what, const range& extent) const noexcept {
-  const auto behind = backing_of(extent, what.file);
-  return behind > backing::program || (behind == backing::program && !options_.program_data);
-}
-
-request engine::for_one_lease(request what) noexcept {
-  what.unshared = true;
-  what.persistent = false;
-  return what;
-}
-
-error engine::cannot_be_noted() noexcept {
-  return {errc::out_of_resources, native_kind::none, 0, "no memory to count the registered pages"};
-}
-
-void engine::tell(const core::leased_notices& notices) noexcept {
-  for (const auto& one : notices.all()) {
-    event what{event_kind::invalidated_while_leased, severity::warning};
-    what.peer = one.peer;
-    what.where = one.where;
-    what.leases = one.leases;
-    what.owner = one.owner;
-    tell(what);
-  }
+  if (pending_.affects(opening)) table_.invalidate(opening);
 }
 
 }  // namespace pinfold::detail

@@ -13,8 +13,8 @@ range hull(const range& a, const range& b) noexcept { return {std::min(a.begin, 
 
 }  // namespace
 
-engine::extent_to_open engine::plain_extent(const request& what, const range& extent,
-                                            const lookup_result& seen) noexcept {
+core::extent_to_open engine::plain_extent(const request& what, const range& extent,
+                                          const lookup_result& seen) noexcept {
   const auto access = what.need | seen.around;
   // Rounding to pages would give a peer access to memory beside the request.
   if (any_remote(access) && !(what.wanted == extent)) return {what.wanted, access, false};
@@ -25,8 +25,8 @@ bool engine::merges(const request& what) const noexcept {
   return options_.merge != merge_policy::none && driver_.token_bytes == 0 && !what.unshared && !what.unbudgeted;
 }
 
-engine::extent_to_open engine::merged_extent(const request& what, const range& extent,
-                                             const lookup_result& seen) const noexcept {
+core::extent_to_open engine::merged_extent(const request& what, const range& extent,
+                                           const lookup_result& seen) const noexcept {
   const extent_to_open alone = plain_extent(what, extent, seen);
   if (!seen.near) return alone;
   extent_to_open both = merged(what, alone);
@@ -36,7 +36,7 @@ engine::extent_to_open engine::merged_extent(const request& what, const range& e
 }
 
 // Grows by one entry after the other, as each may reach further ones.
-engine::extent_to_open engine::merged(const request& what, extent_to_open from) const noexcept {
+core::extent_to_open engine::merged(const request& what, extent_to_open from) const noexcept {
   const auto grow = [&](entry& one) {
     mutex_is_held();
     const bool mergeable = one.findable() && one.now() != entry_state::opening && !one.persistent && !one.bypass &&
@@ -50,7 +50,7 @@ engine::extent_to_open engine::merged(const request& what, extent_to_open from) 
     from = larger;
     return true;
   };
-  while (index_.find_overlap(what.peer, range(from.covered), grow) != nullptr) {
+  while (table_.find_overlap(what.peer, range(from.covered), grow) != nullptr) {
   }
   return from;
 }
@@ -61,14 +61,6 @@ bool engine::may_register(const request& what, const extent_to_open& all) const 
   whole.wanted = all.covered;
   whole.need = all.access;
   return driver_.check(driver_.self, whole).has_value();
-}
-
-// Waits for an overlapping open, which is to be merged too. Returns false when there is none, or none that ends in
-// time.
-bool engine::wait_for_overlapping_open(const request& what, const range& extent, const deadlines& until) noexcept {
-  const auto is_opening = [](entry& one) { return one.findable() && one.now() == entry_state::opening; };
-  entry* const opening = index_.find_overlap(what.peer, extent, is_opening);
-  return opening != nullptr && wait_for(opening, until.others());
 }
 
 }  // namespace pinfold::detail

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Releases that find their entry not hittable, or a thread that waits for them.
+#include "core/engine.hpp"
+
+namespace pinfold::detail {
+
+namespace {
+
+bool home_of_this_process(const index::control_block& control) noexcept {
+  const auto* event_log = invalidation::event_log::if_there();
+  return event_log != nullptr && event_log->process() == control.process;
+}
+
+}  // namespace
+
+// The call may be late: if the entry, the engine or even the page has moved on, there is nothing to do.
+result<void> engine::finish_release(const record* given_back, asked_by caller, std::uint32_t cache) noexcept {
+  auto& page = index::record_page::of(given_back);
+  index::control_block* control = page.owner.load(std::memory_order_acquire);
+  if (control == nullptr || !home_of_this_process(*control)) return {};
+  engine* last = nullptr;
+  result<void> closed;
+  {
+    os::scoped_lock guard(control->guard);
+    engine* home = control->home;
+    if (home == nullptr || page.owner.load(std::memory_order_relaxed) != control) return {};
+    home->mutex_is_held();
+    home->waiting_.notify(home);  // threads that wait for room or for a conflict look again
+    const bool later = home->defers_closes() || !home->may_close(caller, cache);
+    if (!home->orphaned_) closed = home->unpinned(index::record_page::entry_of(given_back), later);
+    last = home->leave_if_last();
+  }
+  destroy(last);
+  return closed;
+}
+
+// Counts the new pin in the entry. Under the engine's mutex: a thread that sums an entry's pins meanwhile could miss a
+// pin that is counted in another place after the thread has looked there.
+pin engine::pin_again(pin held) noexcept {
+  const record* one = record_of(held);
+  index::control_block* control = index::record_page::of(one).owner.load(std::memory_order_acquire);
+  const auto count = [one] { index::record_page::entry_of(one).own_pins().fetch_add(1, std::memory_order_seq_cst); };
+  if (control == nullptr || !home_of_this_process(*control)) {
+    count();
+  } else {
+    os::scoped_lock guard(control->guard);
+    count();
+  }
+  return reinterpret_cast<pin>(one) | in_entry;
+}
+
+// Whether the release of a pin may call the driver. A `find` may not (R48). Nor may a failed hit of another cache,
+// whose thread may never have used this one (R57): its hint was a record that belongs to this cache by now.
+bool engine::may_close(asked_by caller, std::uint32_t cache) const noexcept {
+  return caller == asked_by::acquire && (cache == by_lease || cache == number_);
+}
+
+result<void> engine::unpin(entry& held) noexcept {
+  held.own_pins().fetch_sub(1, std::memory_order_seq_cst);
+  waiting_.notify(this);
+  return unpinned(held, defers_closes());
+}
+
+// Does what is due when an entry has no pin left; queues the close if it is to be done `later`. Every thread that gives
+// a pin back calls this, or has seen that it need not.
+result<void> engine::unpinned(entry& freed, bool later) noexcept {
+  if (freed.hot()->is(record::hittable) || freed.pins() > 0) return {};
+  switch (freed.now()) {
+    case entry_state::live:
+      if (table_.kept(freed)) return {};
+      if (!later) return close(freed);
+      table_.retire(freed);
+      settle();
+      return {};
+    case entry_state::draining:
+      waiting_.notify(&freed);
+      if (freed.in == index::list_id::queued) return {};
+      if (!later) return close(freed);
+      table_.queue(freed);
+      closes_are_due();
+      return {};
+    case entry_state::failed: table_.recycle(freed); return {};
+    default: waiting_.notify(&freed); return {};  // quarantined: from now on a thread can retry its close
+  }
+}
+
+}  // namespace pinfold::detail

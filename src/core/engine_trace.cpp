@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Requests as the caches make them: traced or audited if the options say so.
+#include "core/engine.hpp"
+#include "core/open_watch.hpp"
+
+namespace pinfold::detail {
+
+result<grant> engine::acquire(const request& what) noexcept {
+  if (!options_.trace_requests) return audit_ ? acquire_audited(what) : grant_for(what);
+  const core::open_watch watch;
+  auto granted = audit_ ? acquire_audited(what) : grant_for(what);
+  if (granted) tell_request(what, *granted, watch.spent());
+  return granted;
+}
+
+grant engine::find(const request& what) noexcept { return audit_ ? find_audited(what) : find_any(what); }
+
+void engine::tell_request(const request& what, const grant& granted, std::chrono::nanoseconds opened_for) noexcept {
+  event asked{event_kind::requested, severity::debug};
+  asked.peer = what.peer;
+  asked.where = what.wanted;
+  asked.registered = record_of(granted.held)->covered();
+  asked.hit = opened_for.count() == 0;
+  asked.opened_for = opened_for;
+  tell(asked);
+}
+
+}  // namespace pinfold::detail

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The entries of one cache, and every transition of the protocol. `docs/protocol.md` is its specification; the
+/// functions are spread over `entry_table_*.cpp`, one idea a file.
+#pragma once
+
+#include "core/budget.hpp"
+#include "core/counters.hpp"
+#include "core/extent_to_open.hpp"
+#include "core/history.hpp"
+#include "core/lookup_result.hpp"
+#include "core/pending_invalidations.hpp"
+#include "index/entry.hpp"
+#include "index/entry_list.hpp"
+#include "index/entry_pool.hpp"
+#include "index/hit_table.hpp"
+#include "index/range_index.hpp"
+#include "invalidation/registered_filter.hpp"
+
+#include <pinfold/detail/engine.hpp>
+#include <pinfold/detail/hit.hpp>
+#include <pinfold/options.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace pinfold::core {
+
+using detail::driver;
+using detail::opened;
+using detail::record;
+using detail::registration;
+using detail::request;
+using index::entry;
+
+/// The states, flags and lists of all entries, the index over them, and what they count in the budget. No function
+/// gives the mutex up, calls a driver or a monitor, waits, tells the sink, or wakes a thread: that is the engine's.
+///
+/// An entry whose hits end is *unsettled* until a barrier came after that: `settle` then sorts it by its pins. The
+/// caller passes the barrier, once for all that are unsettled, before it gives the mutex up.
+///
+/// Not thread-safe: guarded by the engine's mutex.
+class entry_table {
+ public:
+  /// What the table shares with the engine, and with hits, which read it without the mutex.
+  struct shared_parts {
+    index::hit_table& hit_table;
+    detail::hit_view& view;
+    const std::atomic<bool>& hits_need_the_mutex;
+    index::entry_pool& pool;
+    budget& room;
+    counters& counts;
+    invalidation::registered_filter* registered;  ///< null for imported memory
+  };
+
+  entry_table(const driver& table, const cache_options& options, const shared_parts& parts) noexcept;
+  ~entry_table();
+  entry_table(const entry_table&) = delete;
+  entry_table& operator=(const entry_table&) = delete;
+
+  // --- finding (entry_table_find.cpp)
+  /// Goes over the entries that overlap `extent`, which contains the request, until it finds one to hand out at once.
+  void scan(const request& what, const range& extent, lookup_result& seen) const noexcept;
+  /// Returns a findable entry there that is `opening`, or null.
+  [[nodiscard]] const entry* opening_there(peer_id peer, const range& where) const noexcept;
+  /// Whether any lease or transient pin is on an entry there.
+  [[nodiscard]] bool is_pinned_there(peer_id peer, const range& where) const noexcept;
+  /// Whether any entry could be closed soon without the end of a lease.
+  [[nodiscard]] bool any_transient() const noexcept;
+  /// Whether pins on the entry may be transient: a thread has one such pin at most, and the calling thread has none.
+  [[nodiscard]] static bool may_be_transient(const entry& pinned) noexcept;
+  [[nodiscard]] miss_reason past_of(peer_id peer, std::uintptr_t begin) const noexcept {
+    return history_.recall(peer, begin);
+  }
+  template <class F>
+  entry* find_overlap(peer_id peer, const range& where, F&& stop) const {
+    return index_.find_overlap(peer, where, stop);
+  }
+  template <class F>
+  void for_each(F&& each) const {
+    index_.for_each(each);
+  }
+  [[nodiscard]] std::size_t size() const noexcept { return index_.size(); }
+  /// Whether `one` stays open after its last release.
+  [[nodiscard]] bool kept(const entry& one) const noexcept { return (retain_ || one.persistent) && !one.bypass; }
+
+  // --- memory for new entries (entry_table_open.cpp)
+  /// Whether `claim` needs no more memory: if not, the caller has to provide what is missing, without the mutex.
+  [[nodiscard]] bool ready() const noexcept { return parts_.hit_table.wants() == 0 && ready_but_for_hits(); }
+  [[nodiscard]] bool ready_but_for_hits() const noexcept { return !parts_.pool.empty() && index_ready(); }
+  /// Every entry that is being opened may have to be inserted once more, with the range that was really opened.
+  [[nodiscard]] bool index_ready() const noexcept { return index_.ready(openings_ + 2); }
+  [[nodiscard]] std::size_t next_index_chunk() const noexcept { return index_.next_chunk(); }
+  void adopt(index::range_index::chunk made) noexcept { index_.adopt(std::move(made)); }
+
+  // --- opening (entry_table_open.cpp)
+  /// `free` to `opening`: makes an entry for the request, with a pin of its opener, and indexes it, before the driver
+  /// is asked: an invalidation meanwhile must find it. Requires `ready`.
+  [[nodiscard]] entry& claim(const request& what, const extent_to_open& to, lookup_result& seen,
+                             pending_invalidations& pending) noexcept;
+  void enter_driver(entry& opening) noexcept;
+  void leave_driver(entry& opening) noexcept;
+  /// Indexes the entry anew with the range that the driver opened, so that conflicts are found there. Only imports are
+  /// opened with another range than asked for.
+  void cover(entry& opening, const range& covered) noexcept;
+  /// Makes a doomed entry findable again, whose registration was closed before any thread had it.
+  void undoom(entry& opening, pending_invalidations& pending) noexcept;
+  /// Hides an opening entry because no monitor would report the loss of its memory: it serves the requests that already
+  /// wait for it, and is not kept.
+  void keep_to_itself(entry& opening) noexcept;
+  /// Writes all that leases and hits read. It stays constant as long as any thread may read it.
+  void write_record(record& hot, const opened& made) const noexcept;
+  /// `opening` to `live`, or to `draining` if it is doomed. May leave entries that it supersedes unsettled.
+  void publish(entry& opening, record& hot, const opened& made) noexcept;
+  /// `opening` to `failed`, and out of the index.
+  void fail(entry& opening) noexcept;
+  /// `opening` to `quarantined`: the driver opened it, it must not stay, and the driver refused to close it.
+  void quarantine_opened(entry& opening) noexcept;
+  /// `failed` to `free`.
+  void recycle(entry& failed) noexcept;
+  [[nodiscard]] std::size_t asked_now() const noexcept { return asked_now_; }
+
+  // --- room (entry_table_room.cpp)
+  /// Takes room in the budget for an opening entry, all or nothing.
+  [[nodiscard]] bool take_room(entry& opening, std::size_t more_bytes, std::size_t more_count) noexcept;
+  void go_without_room(entry& opening, std::size_t bytes) noexcept;
+  /// Gives back what was reserved for the entry: a bypass is outside the budget as a whole.
+  void turn_into_bypass(entry& opening, std::size_t more_bytes) noexcept;
+  void shrink(entry& opening, std::size_t bytes) noexcept;
+  /// Counts bytes that are open already.
+  void charge(entry& opening, std::size_t bytes) noexcept;
+
+  // --- hits (entry_table_hits.cpp)
+  /// Pins an entry that a request found under the mutex, and counts the hit.
+  void hit(entry& found, const request& what) noexcept;
+  /// The same without the pin, which the calling thread has already.
+  void count_hit(entry& found, const request& what) noexcept;
+  /// `evicting` to `live`.
+  void revive(entry& evicting) noexcept;
+  /// Pins an entry for `find`.
+  void find_again(entry& found) noexcept;
+  /// Ends hits without the mutex for good, where they need the mutex from now on.
+  void stop_hits_for_good() noexcept;
+  /// Stops all hits without the mutex until `resume_hits`. A barrier has to follow.
+  void stop_all_hits() noexcept;
+  void resume_hits() noexcept;
+  /// Closes the table to requests: from now on every request and every release takes the mutex. A barrier has to
+  /// follow.
+  void end() noexcept;
+  [[nodiscard]] bool ended() const noexcept { return ended_; }
+
+  // --- taking entries out of the reach of hits (entry_table_evict.cpp)
+  /// `live` to `evicting`, unsettled: it is `live` again after `settle` if a hit pinned it before the barrier.
+  void begin_evict(entry& live) noexcept;
+  /// Moves eviction's hand on, and begins to evict a few entries.
+  void begin_evict_victims() noexcept;
+  /// The same for all that are kept, pinned or not.
+  void begin_evict_all() noexcept;
+  /// The same for all that have no pin.
+  void begin_evict_unpinned() noexcept;
+  /// The same for imports that were not used since the last sweep.
+  void begin_evict_idle() noexcept;
+  /// Revives evicting entries until no more than a batch of them is left.
+  void revive_all_but_a_batch() noexcept;
+
+  // --- hiding entries (entry_table_retire.cpp)
+  /// Hides an entry from all requests: it is unsettled, or, if it is `opening`, doomed.
+  void retire(entry& old) noexcept;
+  /// The same for an entry whose memory is gone.
+  void invalidate(entry& gone) noexcept;
+  /// Invalidates findable entries, and hidden entries that are still pinned, of eras before `before`. Leaves in `left`
+  /// the part of the range from the first unmarked entry on, or nothing; entries that reach into that part from before
+  /// are marked already. Returns how many it wrote to `invalidated`.
+  [[nodiscard]] std::size_t invalidate_next(peer_id peer, range& left, std::span<entry*> invalidated,
+                                            std::uint32_t before = UINT32_MAX) noexcept;
+  /// Retires live entries that are not kept and were released.
+  void retire_released() noexcept;
+  /// Retires the evicting entries, as unused for too long.
+  void retire_idle() noexcept;
+  /// Ends the persistence of an entry there. Returns it, or null when there is none.
+  [[nodiscard]] entry* unpersist_next(peer_id peer, const range& where) noexcept;
+  void forget_eras() noexcept;
+  [[nodiscard]] bool settled() const noexcept { return retired_.empty() && chosen_.empty(); }
+  /// Sorts the unsettled entries by their pins. Requires a barrier since they were chosen. Returns how many closes
+  /// became due.
+  std::size_t settle() noexcept;
+
+  // --- closing (entry_table_close.cpp)
+  /// Queues the close of a draining entry without a pin.
+  void queue(entry& draining) noexcept;
+  /// The same for all draining entries without a pin. Their last releases, which have yet to take the mutex, will find
+  /// nothing to do. The sums are exact: entries that drain had their barrier, and live entries that are not kept were
+  /// never hit without the mutex. Returns how many closes became due.
+  std::size_t queue_released() noexcept;
+  /// To `closing`. Returns what the driver has to close.
+  [[nodiscard]] registration begin_close(entry& closable) noexcept;
+  /// `closing` to `free`, and out of the index.
+  void finish_close(entry& closing) noexcept;
+  /// `closing` to `quarantined`.
+  void quarantine(entry& closing) noexcept;
+  /// The close of what was never published: no entry changes its state.
+  void begin_close_unpublished() noexcept { ++closes_in_flight_; }
+  void finish_close_unpublished(const entry& opening, bool closed) noexcept;
+  /// Marks the openers that the driver may have refused because of this entry, and that have not yet looked for the
+  /// obstacle: they have to ask the driver again.
+  void mark_disturbed(const entry& closed) noexcept;
+  void move_to_back(entry& quarantined) noexcept;
+  [[nodiscard]] entry* first_due() const noexcept { return queued_.front(); }
+  [[nodiscard]] entry* first_evicting() const noexcept { return evicting_.front(); }
+  [[nodiscard]] entry* first_quarantined() const noexcept { return quarantined_.front(); }
+  [[nodiscard]] std::size_t quarantined() const noexcept { return quarantined_.size(); }
+  [[nodiscard]] bool any_closable() const noexcept { return !queued_.empty() || !evicting_.empty(); }
+  [[nodiscard]] std::size_t closes_in_flight() const noexcept { return closes_in_flight_; }
+  [[nodiscard]] std::uint64_t closes_done() const noexcept { return closes_done_; }
+  /// Prepares to close everything now, also under leases, which read as closed from here on. An entry without a pin
+  /// gets no lease any more: a pin that comes later is transient, and no reason to keep the registration open.
+  void give_up_everything() noexcept;
+  /// Counts the eviction of an entry that is about to be closed for room.
+  void count_eviction(const entry& victim) noexcept;
+
+ private:
+  class transition;
+
+  /// Whether the combination of state, flags, list and record bits is one of the table in docs/protocol.md.
+  void check(const entry& one) const noexcept;
+  [[nodiscard]] bool same_token(const entry& one, const request& what) const noexcept;
+  /// Whether eviction's hand visits `one`.
+  [[nodiscard]] bool reusable(const entry& one) const noexcept {
+    return one.now() == entry_state::live && retain_ && !one.bypass && !one.persistent;
+  }
+  void claim_specially(entry& fresh, const request& what) noexcept;
+  void note_overlap(entry& fresh) noexcept;
+  void supersede(entry& by) noexcept;
+  void leave_index(entry& gone) noexcept;
+  void give_room_back(entry& closed) noexcept;
+  void sample(entry& found) noexcept;
+  void make_persistent(entry& found) noexcept;
+  void allow_hits(const entry& live, record& hot) noexcept;
+  static void stop_hits(entry& live) noexcept { live.hot()->clear(record::hittable); }
+  void leave_hit_table(entry& one) noexcept;
+  void move_hand(entry& spared) noexcept;
+  void take_out(entry& closable) noexcept;
+  [[nodiscard]] registration object_of(const entry& one) const noexcept;
+
+  const shared_parts parts_;
+  const std::size_t token_bytes_;
+  const std::size_t object_bytes_;
+  const std::size_t object_offset_;
+  const std::size_t token_offset_;
+  const bool allows_duplicates_;
+  const bool retain_;
+  const bool counts_every_hit_;
+
+  index::range_index index_;                              // entries that the driver has open, or is asked to open
+  index::entry_list reusable_{index::list_id::reusable};  // live and to be kept, leased or not: the hand goes round
+  index::entry_list chosen_{index::list_id::chosen};      // evicting, unsettled; empty when the mutex is free
+  index::entry_list evicting_{index::list_id::evicting};  // no pin, no hits: closed when room is needed
+  index::entry_list retired_{index::list_id::retired};    // draining, unsettled; empty when the mutex is free
+  index::entry_list held_{index::list_id::held};          // draining, and pinned when last checked
+  index::entry_list queued_{index::list_id::queued};      // draining without a pin: closes that are due
+  index::entry_list quarantined_{index::list_id::quarantined};
+  history history_;
+  std::size_t openings_ = 0;   // entries that are `opening`
+  std::size_t asked_now_ = 0;  // opens that the driver is working on
+  std::size_t closes_in_flight_ = 0;
+  std::uint64_t closes_done_ = 0;
+  std::uint64_t hits_seen_ = 0;
+  std::size_t hits_stopped_ = 0;  // quiesces in progress: no entry becomes hittable
+  bool ended_ = false;
+};
+
+}  // namespace pinfold::core

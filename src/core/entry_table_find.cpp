@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Finding entries for requests, and pins on them.
+#include "core/entry_table.hpp"
+
+#include <cstring>
+
+namespace pinfold::core {
+
+bool entry_table::same_token(const entry& one, const request& what) const noexcept {
+  const auto* token = reinterpret_cast<const std::byte*>(one.hot()) + token_offset_;
+  return token_bytes_ == 0 || std::memcmp(token, what.token, token_bytes_) == 0;
+}
+
+void entry_table::scan(const request& what, const range& extent, lookup_result& seen) const noexcept {
+  seen.match = seen.other_token = seen.twin = nullptr;
+  seen.around = access_flags::none;
+  seen.beside = seen.near = false;
+  seen.alone = index_.find_alone(what.peer, extent, seen.place);
+  if (seen.alone) return;
+  index_.find_overlap(what.peer, extent, [&](entry& one) {
+    if (!one.findable()) {
+      if (!allows_duplicates_ && seen.twin == nullptr && same_token(one, what)) seen.twin = &one;
+      return false;
+    }
+    seen.near = true;
+    if (what.persistent && one.bypass) return false;  // it ends with its last lease
+    seen.beside = seen.beside || one.covered().overlaps(what.wanted);
+    if (!one.covered().contains(what.wanted)) return false;
+    if (!same_token(one, what)) {
+      if (seen.other_token == nullptr) seen.other_token = &one;
+      return false;
+    }
+    seen.around = seen.around | one.access;
+    if (!contains_all(one.access, what.need)) return false;
+    seen.match = &one;
+    return one.now() != entry_state::opening;
+  });
+}
+
+const entry* entry_table::opening_there(peer_id peer, const range& where) const noexcept {
+  const auto is_opening = [](const entry& one) { return one.findable() && one.now() == entry_state::opening; };
+  return index_.find_overlap(peer, where, is_opening);
+}
+
+bool entry_table::is_pinned_there(peer_id peer, const range& where) const noexcept {
+  return index_.find_overlap(peer, where, [](const entry& one) { return index::pins_of(one) > 0; }) != nullptr;
+}
+
+bool entry_table::may_be_transient(const entry& pinned) noexcept {
+  using detail::ledger;
+  const auto pins = pinned.pins();
+  return pins > 0 && !ledger::held_here(pinned.hot()) && static_cast<std::size_t>(pins) <= ledger::others();
+}
+
+bool entry_table::any_transient() const noexcept {
+  bool found = false;
+  index_.for_each([&](const entry& one) {
+    const bool closable = (one.now() == entry_state::live && !one.persistent) || one.now() == entry_state::draining;
+    found = found || (closable && may_be_transient(one));
+  });
+  return found;
+}
+
+}  // namespace pinfold::core

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Hits under the mutex, and which entries may be hit without it.
+#include "core/sync_point.hpp"
+#include "core/transition.hpp"
+
+#include <bit>
+
+namespace pinfold::core {
+
+namespace {
+
+// Returns log2(a / b), rounded down, and 0 where a / b is less than 1. A division takes longer than all the rest of its
+// caller.
+std::uint32_t floor_of_log2(std::size_t a, std::size_t b) noexcept {
+  if (a < b || b == 0) return 0;
+  const auto most = std::bit_width(a) - std::bit_width(b);
+  return static_cast<std::uint32_t>(b << most <= a ? most : most - 1);
+}
+
+}  // namespace
+
+void entry_table::sample(entry& found) noexcept {
+  using detail::ledger;
+  if (counts_every_hit_) {
+    found.count_hits(1);
+  } else if (++hits_seen_ % ledger::sampling == 0) {
+    found.count_hits(ledger::sampling);
+  }
+}
+
+void entry_table::make_persistent(entry& found) noexcept {
+  if (found.persistent) return;
+  if (found.in == index::list_id::reusable) reusable_.remove(&found);
+  found.persistent = true;
+}
+
+void entry_table::count_hit(entry& found, const request& what) noexcept {
+  const transition of(*this, found);
+  parts_.counts.add(counter::hits);
+  parts_.counts.add(counter::valid);
+  sample(found);
+  if (what.persistent) make_persistent(found);
+}
+
+void entry_table::revive(entry& evicting) noexcept {
+  const transition of(*this, evicting);
+  PINFOLD_ASSERT(evicting.in == index::list_id::evicting, "only a settled entry is revived");
+  evicting_.remove(&evicting);
+  evicting.become(entry_state::live);
+  if (reusable(evicting)) reusable_.push_back(&evicting);
+  allow_hits(evicting, *evicting.hot());
+}
+
+void entry_table::hit(entry& found, const request& what) noexcept {
+  PINFOLD_ASSERT(found.findable() && found.now() != entry_state::opening, "a hit hands out what is open");
+  if (found.now() == entry_state::evicting) revive(found);
+  found.own_pins().fetch_add(1, std::memory_order_seq_cst);
+  found.hot()->visited.store(1, std::memory_order_relaxed);
+  count_hit(found, what);
+  record& hot = *found.hot();
+  if (!hot.is(record::listed)) allow_hits(found, hot);  // there was no room in the table when it was published
+}
+
+void entry_table::find_again(entry& found) noexcept {
+  PINFOLD_ASSERT(found.findable() && found.now() != entry_state::opening, "a hit hands out what is open");
+  parts_.counts.add(counter::valid);
+  parts_.counts.add(counter::found);
+  if (found.now() == entry_state::evicting) revive(found);
+  found.own_pins().fetch_add(1, std::memory_order_seq_cst);
+  found.hot()->visited.store(1, std::memory_order_relaxed);
+}
+
+// Makes a live entry hittable without the mutex, unless its last release, or every hit, has to be seen.
+void entry_table::allow_hits(const entry& live, record& hot) noexcept {
+  PINFOLD_ASSERT(live.now() == entry_state::live, "only live entries are hit");
+  if (parts_.hits_need_the_mutex.load(std::memory_order_relaxed) || live.bypass || ended_ || hits_stopped_ > 0) return;
+  if (!hot.is(record::listed) && !parts_.hit_table.insert(&hot)) return;
+  // The shift follows the average size: then requests inside a region mostly share a hint, and neighbouring regions do
+  // not.
+  auto& view = parts_.view;
+  const auto shift = floor_of_log2(parts_.room.bytes_now(), parts_.room.count_now());
+  if (view.shift.load(std::memory_order_relaxed) != shift) view.shift.store(shift, std::memory_order_relaxed);
+  hot.set(record::hittable | static_cast<std::uint32_t>(live.access) << record::rights_shift | view.number_in_word);
+}
+
+void entry_table::stop_hits_for_good() noexcept {
+  PINFOLD_ASSERT(parts_.hits_need_the_mutex.load(), "no entry becomes hittable from now on");
+  index_.for_each([](entry& one) { stop_hits(one); });
+}
+
+void entry_table::stop_all_hits() noexcept {
+  ++hits_stopped_;
+  index_.for_each([](entry& one) {
+    sync_point();
+    stop_hits(one);
+  });
+}
+
+void entry_table::resume_hits() noexcept {
+  PINFOLD_ASSERT(hits_stopped_ > 0, "hits were stopped");
+  if (--hits_stopped_ > 0) return;
+  index_.for_each([this](entry& one) {
+    if (one.now() == entry_state::live) allow_hits(one, *one.hot());
+  });
+}
+
+void entry_table::end() noexcept {
+  ended_ = true;
+  index_.for_each([](entry& one) { stop_hits(one); });
+}
+
+void entry_table::leave_hit_table(entry& one) noexcept {
+  PINFOLD_ASSERT(!one.hot()->is(record::hittable), "hits end before the record leaves the table");
+  if (one.hot()->is(record::listed)) parts_.hit_table.erase(one.hot());
+}
+
+}  // namespace pinfold::core

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// To `draining`: entries that no request may find any more, because their memory is gone, or they are not kept.
+#include "core/transition.hpp"
+
+#include <algorithm>
+
+namespace pinfold::core {
+
+using index::list_id;
+
+void entry_table::retire(entry& old) noexcept {
+  PINFOLD_ASSERT(old.findable(), "only what requests may find is hidden");
+  stop_hits(old);
+  leave_hit_table(old);
+  if (old.now() == entry_state::opening) {
+    old.doomed = true;
+    return;
+  }
+  if (old.in == list_id::evicting) evicting_.remove(&old);
+  if (old.in == list_id::chosen) chosen_.remove(&old);
+  if (old.in == list_id::reusable) reusable_.remove(&old);
+  old.become(entry_state::draining);
+  retired_.push_back(&old);
+  check(old);
+}
+
+void entry_table::invalidate(entry& gone) noexcept {
+  history_.remember(gone.peer(), gone.covered().begin, miss_reason::invalidated);
+  gone.hot()->set(record::stale);
+  if (gone.findable()) retire(gone);
+}
+
+std::size_t entry_table::invalidate_next(peer_id peer, range& left, std::span<entry*> invalidated,
+                                         std::uint32_t before) noexcept {
+  std::size_t count = 0;
+  const entry* next = index_.find_overlap(peer, left, [&](entry& one) {
+    if (one.hot()->is(record::stale) || one.era() >= before) return false;
+    const bool findable = one.findable();
+    if (!findable && (one.pins() <= 0 || one.now() == entry_state::quarantined)) return false;
+    if (count == invalidated.size()) return true;
+    invalidate(one);
+    if (!findable) parts_.counts.add(counter::invalidated_while_leased);
+    invalidated[count++] = &one;
+    return false;
+  });
+  left.begin = next == nullptr ? left.end : std::max(left.begin, next->covered().begin);
+  return count;
+}
+
+void entry_table::retire_released() noexcept {
+  index_.for_each([this](entry& one) {
+    if (one.now() == entry_state::live && !kept(one) && one.pins() <= 0) retire(one);
+  });
+}
+
+void entry_table::retire_idle() noexcept {
+  while (entry* idle = evicting_.front()) {
+    parts_.counts.add(counter::expired);
+    history_.remember(idle->peer(), idle->covered().begin, miss_reason::evicted);
+    retire(*idle);
+  }
+}
+
+entry* entry_table::unpersist_next(peer_id peer, const range& where) noexcept {
+  const auto is_persistent = [](const entry& one) { return one.persistent && one.findable(); };
+  entry* const found = index_.find_overlap(peer, where, is_persistent);
+  if (found == nullptr) return nullptr;
+  found->persistent = false;
+  if (reusable(*found)) reusable_.push_back(found);
+  check(*found);
+  return found;
+}
+
+void entry_table::forget_eras() noexcept {
+  index_.for_each([](entry& one) { one.set_era(0); });
+}
+
+std::size_t entry_table::settle() noexcept {
+  const auto due = queued_.size();
+  while (entry* one = chosen_.front()) {
+    const transition of(*this, *one);
+    chosen_.remove(one);
+    evicting_.push_back(one);
+    if (one->pins() > 0) revive(*one);
+  }
+  while (entry* old = retired_.front()) {
+    const transition of(*this, *old);
+    retired_.remove(old);
+    if (old->pins() > 0) {
+      if (old->hot()->is(record::stale)) parts_.counts.add(counter::invalidated_while_leased);
+      held_.push_back(old);
+    } else {
+      queue(*old);
+    }
+  }
+  PINFOLD_ASSERT(settled(), "every unsettled entry was sorted");
+  return queued_.size() - due;
+}
+
+}  // namespace pinfold::core
