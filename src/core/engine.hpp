@@ -149,10 +149,13 @@ class engine {
 
   // --- memory that is gone (engine_stale.cpp, engine_events.cpp)
   void replace(entry& stale) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  void catch_up(const request& what) noexcept PINFOLD_EXCLUDES(mutex_) {
+  /// Returns whether hits were impossible until now.
+  bool catch_up(const request& what) noexcept PINFOLD_EXCLUDES(mutex_) {
     if (options_.strict && monitors_ != nullptr) monitors_->wait_for_events();
-    if (!view_.current()) [[unlikely]]
-      process_invalidations(what);
+    if (view_.current()) [[likely]]
+      return false;
+    process_invalidations(what);
+    return true;
   }
   void process_invalidations(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
   void catch_up_with_everything() noexcept PINFOLD_EXCLUDES(mutex_);
@@ -234,6 +237,9 @@ class engine {
   // --- requests (engine_acquire.cpp)
   [[nodiscard]] result<grant> grant_for(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
   [[nodiscard]] grant find_any(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
+  [[nodiscard]] std::size_t open_out_of_reach() const noexcept PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
+    return table_.out_of_reach();
+  }
   [[nodiscard]] grant hit_if_live(const request& what) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] grant hit(entry& found, const request& what) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] grant grant_on(record& found, const request& what) const noexcept {

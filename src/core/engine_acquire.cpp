@@ -15,8 +15,8 @@ range first_byte(const request& what) noexcept { return {what.wanted.begin, what
 
 result<grant> engine::grant_for(const request& what) noexcept {
   static_cast<void>(ledger::of_this_thread());  // makes the ledger for the hits to come
-  catch_up(what);
-  if (hits_need_the_mutex() || what.persistent || monitors_ != nullptr) {
+  const bool changed = catch_up(what);
+  if (hits_need_the_mutex() || what.persistent || (monitors_ != nullptr && (changed || open_out_of_reach() > 0))) {
     os::scoped_lock guard(mutex_);
     if (const auto hit = hit_if_live(what); hit.held != 0) return hit;
   }
@@ -102,6 +102,7 @@ result<grant> engine::acquire_slowly(const request& what, const range& extent) n
   bool merging = merges(what);
   lookup_result seen;
   for (;;) {
+    PINFOLD_ASSERT(table_.settled(), "no entry is between two states when a request looks");
     if (!spare_entry()) return refused({errc::out_of_resources, native_kind::none, 0, "no memory for another entry"});
     if (table_.ended()) return refused({errc::closed, native_kind::none, 0, "the cache is shutting down"});
     if (!what.unshared) table_.scan(what, extent, seen);
@@ -158,6 +159,7 @@ bool engine::wait_for_overlapping_open(const request& what, const range& extent,
 // became a bypass, which ends with its last lease, while the request is persistent. Or what made the driver refuse may
 // have been closed before this request began.
 result<grant> engine::join(entry& opening, const request& what, const deadlines& until) noexcept {
+  PINFOLD_ASSERT(opening.now() == entry_state::opening && !opening.doomed, "only what requests may find is joined");
   opening.own_pins().fetch_add(1);  // from here on the entry cannot be reused, whatever becomes of the open
   const open_waiter self(open_waiters_, opening);
   while (opening.now() == entry_state::opening) {
@@ -179,6 +181,7 @@ result<grant> engine::join(entry& opening, const request& what, const deadlines&
 }
 
 result<void> engine::wait_out(entry& one, const deadlines& until) noexcept {
+  PINFOLD_ASSERT(!one.findable(), "a twin is hidden");
   switch (one.now()) {
     case entry_state::quarantined: {
       if (open_waiter::waits(open_waiters_, one)) break;

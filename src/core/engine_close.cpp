@@ -15,6 +15,7 @@ result<void> engine::close(entry& closable, std::optional<event_kind> why) noexc
   auto closed = call_close(object);
   if (!closed) tell_failed_close(about(closable, event_kind::close_failed, severity::failure), closed.error());
   mutex_.lock();
+  PINFOLD_ASSERT(closable.now() == entry_state::closing, "no other thread touches an entry that is being closed");
   closed ? table_.finish_close(closable) : table_.quarantine(closable);
   waiting_.notify(&closable);
   waiting_.notify(this);
@@ -24,6 +25,7 @@ result<void> engine::close(entry& closable, std::optional<event_kind> why) noexc
 // Closes what the driver opened and nothing refers to yet. Returns false when the driver refuses, after telling the
 // sink.
 bool engine::close_unpublished(entry& opening, const opened& made) noexcept {
+  PINFOLD_ASSERT(opening.now() == entry_state::opening && !opening.in_driver, "its opener takes it back");
   table_.begin_close_unpublished();
   const event failed = about(opening, event_kind::close_failed, severity::failure);
   mutex_.unlock();

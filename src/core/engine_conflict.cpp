@@ -53,12 +53,14 @@ core::deadline engine::end_of_conflict(const entry& pinned, const deadlines& unt
 
 // Takes a live entry out of the reach of hits. Returns false when a hit pinned it.
 bool engine::evictable(entry& live) noexcept {
+  PINFOLD_ASSERT(live.now() == entry_state::live, "an evicting entry is closable already");
   table_.begin_evict(live);
   settle();
   return live.now() == entry_state::evicting;
 }
 
 result<void> engine::clear_conflicts(entry& opening, const error& refused, const deadlines& until) noexcept {
+  PINFOLD_ASSERT(opening.now() == entry_state::opening && !opening.in_driver, "the driver refused this open");
   bool changed = opening.disturbed;
   release_watch watch;
   for (;;) {

@@ -111,6 +111,7 @@ void engine::invalidate_some(invalidated_entries& into) noexcept {
 // that reads the new value sees them. The value is the sum of two earlier values: it equals the sum of the present ones
 // only if neither has changed.
 void engine::say_seen(const happened& known) noexcept {
+  PINFOLD_ASSERT(pending_.empty() && table_.settled(), "every entry that an event touches is marked");
   view_.seen.store(cursor_ + known.in_kernel, std::memory_order_release);
   if (pending_.restart()) table_.forget_eras();
 }

@@ -122,6 +122,7 @@ bool engine::unused() const noexcept { return leases_out() == 0 && table_.closes
 // Returns the engine when its cache has ended and no thread needs it any more: then the caller destroys it.
 engine* engine::leave_if_last() noexcept {
   if (!orphaned_ || !unused()) return nullptr;
+  PINFOLD_ASSERT(table_.closes_in_flight() == 0 && table_.asked_now() == 0, "no thread is in the driver");
   leave_control_block();
   return this;
 }

@@ -22,6 +22,7 @@ constexpr error merged_memory_goes{errc::in_use_conflict, native_kind::none, 0,
                                             const deadlines& until) noexcept {
   entry& fresh = claim(what, to, seen);
   const auto bytes = fresh.covered().size();
+  PINFOLD_ASSERT(!fresh.counted && fresh.bytes == 0, "a new entry has taken no room");
   if (fresh.bypass || !table_.take_room(fresh, bytes, 1)) {
     if (auto room = reserve(fresh, bytes, 1, until); !room) return tl::unexpected(abandon(fresh, room.error()));
   }
@@ -43,6 +44,7 @@ result<grant> engine::finish(entry& fresh, const request& what, result<opened>& 
                              const deadlines& until) noexcept {
   record& hot = *fresh.hot();
   for (int late = 0;;) {
+    PINFOLD_ASSERT(fresh.now() == entry_state::opening && !fresh.in_driver, "only the opener ends an open");
     if (made) {
       if (made->bytes != fresh.bytes || !(made->covered == hot.covered())) {
         if (auto fits = accept(fresh, *made, until); !fits)
@@ -107,6 +109,7 @@ result<opened> engine::call_open(entry& opening, void* argument) noexcept {
 
 // Corrects index and reservation to what was really opened (R12).
 result<void> engine::accept(entry& opening, const opened& made, const deadlines& until) noexcept {
+  PINFOLD_ASSERT(!opening.in_driver, "the driver has answered");
   const bool whole = made.covered.contains(opening.covered()) && made.bytes >= made.covered.size();
   if (!made.covered.empty()) table_.cover(opening, made.covered);
   if (!whole) return fail(errc::driver_error, "the driver opened less memory than the handle describes");
@@ -117,6 +120,7 @@ result<void> engine::accept(entry& opening, const opened& made, const deadlines&
 void engine::publish(entry& opening, record& hot, const opened& made) noexcept {
   table_.publish(opening, hot, made);
   settle();
+  PINFOLD_ASSERT(opening.now() == entry_state::live || opening.now() == entry_state::draining, "it is open");
   waiting_.notify(&opening);
 }
 

@@ -64,6 +64,7 @@ result<void> engine::unpin(entry& held) noexcept {
 // Does what is due when an entry has no pin left; queues the close if it is to be done `later`. Every thread that gives
 // a pin back calls this, or has seen that it need not.
 result<void> engine::unpinned(entry& freed, bool later) noexcept {
+  PINFOLD_ASSERT(table_.settled(), "pins were counted after a barrier");
   if (freed.hot()->is(record::hittable) || freed.pins() > 0) return {};
   switch (freed.now()) {
     case entry_state::live:

@@ -6,6 +6,7 @@ namespace pinfold::detail {
 
 result<void> engine::reserve(entry& opening, std::size_t more_bytes, std::size_t more_count,
                              const deadlines& until) noexcept {
+  PINFOLD_ASSERT(opening.now() == entry_state::opening && !opening.in_driver, "only openers take room");
   if (opening.bypass) {
     table_.go_without_room(opening, more_bytes);
     return {};
@@ -51,6 +52,7 @@ void engine::mark_victims() noexcept {
   table_.begin_evict_victims();
   settle();
   if (table_.first_evicting() != nullptr || ledger::others() == 0) return;
+  PINFOLD_ASSERT(table_.settled(), "hits of every entry are stopped at one time");
   table_.begin_evict_all();
   settle();
   table_.revive_all_but_a_batch();

@@ -37,6 +37,7 @@ void engine::wait_for_others(core::deadline until) noexcept {
 
 // Closes everything. The sink is told of failures: there is no later call that could try again.
 void engine::close_everything() noexcept {
+  PINFOLD_ASSERT(table_.ended() && table_.settled(), "no request opens or finds anything any more");
   static_cast<void>(retry_quarantined());
   table_.give_up_everything();
   core::sync_point();

@@ -146,6 +146,9 @@ class entry_table {
   /// Stops all hits without the mutex until `resume_hits`. A barrier has to follow.
   void stop_all_hits() noexcept;
   void resume_hits() noexcept;
+  /// Returns how many open entries only the mutex's holder finds. Any thread may call this: without the mutex, the
+  /// number may be old.
+  [[nodiscard]] std::size_t out_of_reach() const noexcept { return out_of_reach_.load(std::memory_order_relaxed); }
   /// Closes the table to requests: from now on every request and every release takes the mutex. A barrier has to
   /// follow.
   void end() noexcept;
@@ -238,8 +241,8 @@ class entry_table {
   void sample(entry& found) noexcept;
   void make_persistent(entry& found) noexcept;
   void allow_hits(const entry& live, record& hot) noexcept;
-  static void stop_hits(entry& live) noexcept { live.hot()->clear(record::hittable); }
-  void leave_hit_table(entry& one) noexcept;
+  void stop_hits(entry& one) noexcept;
+  void leave_reach(entry& one) noexcept;
   void move_hand(entry& spared) noexcept;
   void take_out(entry& closable) noexcept;
   [[nodiscard]] registration object_of(const entry& one) const noexcept;
@@ -267,7 +270,8 @@ class entry_table {
   std::size_t closes_in_flight_ = 0;
   std::uint64_t closes_done_ = 0;
   std::uint64_t hits_seen_ = 0;
-  std::size_t hits_stopped_ = 0;  // quiesces in progress: no entry becomes hittable
+  std::atomic<std::size_t> out_of_reach_{0};  // entries that are live or evicting, and not hittable
+  std::size_t hits_stopped_ = 0;              // quiesces in progress: no entry becomes hittable
   bool ended_ = false;
 };
 

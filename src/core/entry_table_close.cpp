@@ -43,7 +43,7 @@ void entry_table::take_out(entry& closable) noexcept {
       break;
     default: PINFOLD_ASSERT(false, "an unsettled entry is not closed");
   }
-  leave_hit_table(closable);
+  leave_reach(closable);
 }
 
 registration entry_table::object_of(const entry& one) const noexcept {

@@ -16,6 +16,7 @@ constexpr std::size_t batch = 64;
 }  // namespace
 
 void entry_table::begin_evict(entry& live) noexcept {
+  PINFOLD_ASSERT(live.now() == entry_state::live, "only open entries in use are evicted");
   sync_point();  // the caller may have seen no pin
   stop_hits(live);
   sync_point();

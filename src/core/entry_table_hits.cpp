@@ -80,17 +80,18 @@ void entry_table::allow_hits(const entry& live, record& hot) noexcept {
   auto& view = parts_.view;
   const auto shift = floor_of_log2(parts_.room.bytes_now(), parts_.room.count_now());
   if (view.shift.load(std::memory_order_relaxed) != shift) view.shift.store(shift, std::memory_order_relaxed);
+  if (!hot.is(record::hittable)) out_of_reach_.store(out_of_reach() - 1, std::memory_order_relaxed);
   hot.set(record::hittable | static_cast<std::uint32_t>(live.access) << record::rights_shift | view.number_in_word);
 }
 
 void entry_table::stop_hits_for_good() noexcept {
   PINFOLD_ASSERT(parts_.hits_need_the_mutex.load(), "no entry becomes hittable from now on");
-  index_.for_each([](entry& one) { stop_hits(one); });
+  index_.for_each([this](entry& one) { stop_hits(one); });
 }
 
 void entry_table::stop_all_hits() noexcept {
   ++hits_stopped_;
-  index_.for_each([](entry& one) {
+  index_.for_each([this](entry& one) {
     sync_point();
     stop_hits(one);
   });
@@ -106,12 +107,22 @@ void entry_table::resume_hits() noexcept {
 
 void entry_table::end() noexcept {
   ended_ = true;
-  index_.for_each([](entry& one) { stop_hits(one); });
+  index_.for_each([this](entry& one) { stop_hits(one); });
 }
 
-void entry_table::leave_hit_table(entry& one) noexcept {
+void entry_table::stop_hits(entry& one) noexcept {
+  if (!one.hot()->is(record::hittable)) return;
+  one.hot()->clear(record::hittable);
+  out_of_reach_.store(out_of_reach() + 1, std::memory_order_relaxed);
+}
+
+// For an entry that is no longer to be handed out. Requires that its hits were stopped.
+void entry_table::leave_reach(entry& one) noexcept {
   PINFOLD_ASSERT(!one.hot()->is(record::hittable), "hits end before the record leaves the table");
   if (one.hot()->is(record::listed)) parts_.hit_table.erase(one.hot());
+  if (one.now() != entry_state::live && one.now() != entry_state::evicting) return;
+  PINFOLD_ASSERT(out_of_reach() > 0, "an open entry is in reach of hits, or counted");
+  out_of_reach_.store(out_of_reach() - 1, std::memory_order_relaxed);
 }
 
 }  // namespace pinfold::core

@@ -134,6 +134,7 @@ void entry_table::publish(entry& opening, record& hot, const opened& made) noexc
     return;
   }
   opening.become(entry_state::live);
+  out_of_reach_.store(out_of_reach() + 1, std::memory_order_relaxed);
   if (reusable(opening)) reusable_.push_back(&opening);
   allow_hits(opening, hot);
   if (opening.near && token_bytes_ == 0) supersede(opening);

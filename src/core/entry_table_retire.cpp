@@ -11,7 +11,7 @@ using index::list_id;
 void entry_table::retire(entry& old) noexcept {
   PINFOLD_ASSERT(old.findable(), "only what requests may find is hidden");
   stop_hits(old);
-  leave_hit_table(old);
+  leave_reach(old);
   if (old.now() == entry_state::opening) {
     old.doomed = true;
     return;

@@ -30,11 +30,15 @@ class pending_invalidations {
   [[nodiscard]] bool full() const noexcept { return count_ == items_.size(); }
 
   /// Requires `!full()`.
-  void add(const range& gone) noexcept { items_[count_++] = {gone, era_ + 1}; }
+  void add(const range& gone) noexcept {
+    PINFOLD_ASSERT(!full(), "the caller widens before it adds");
+    items_[count_++] = {gone, era_ + 1};
+  }
 
   /// Makes room by replacing two items by one that contains both. More entries become stale than necessary, never
   /// fewer.
   void widen() noexcept {
+    PINFOLD_ASSERT(count_ >= 2, "two items become one");
     item& into = items_[count_ - 2];
     const item& last = items_[--count_];
     into.left = {std::min(into.left.begin, last.left.begin), std::max(into.left.end, last.left.end)};
@@ -45,6 +49,7 @@ class pending_invalidations {
   /// and is invalidated with them: safe, not cached.
   void stamp(index::entry& claimed) noexcept {
     for (std::size_t i = 0; i < count_; ++i) era_ = std::max(era_, std::min(items_[i].era, index::entry::last_era));
+    PINFOLD_ASSERT(era_ <= index::entry::last_era, "an era fits into a record");
     claimed.set_era(era_);
   }
 
@@ -65,6 +70,7 @@ class pending_invalidations {
   /// Sets the eras back to 0 when many are used up. When it returns true, the caller has to give all entries era 0.
   /// Requires `empty()`.
   [[nodiscard]] bool restart() noexcept {
+    PINFOLD_ASSERT(empty(), "no item compares eras any more");
     if (era_ < index::entry::last_era / 2) return false;
     era_ = 0;
     return true;

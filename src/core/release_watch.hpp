@@ -3,6 +3,8 @@
 /// Announces that a thread waits for releases.
 #pragma once
 
+#include "os/check.hpp"
+
 #include <pinfold/detail/hit.hpp>
 
 #include <atomic>
@@ -23,6 +25,7 @@ class release_watch {
   [[nodiscard]] bool begun() const noexcept { return begun_; }
   /// Announces the wait. Before it waits, the thread has to pass a barrier and check its condition again.
   void begin() noexcept {
+    PINFOLD_ASSERT(!begun_, "a thread announces itself once");
     begun_ = true;
     detail::releases_awaited.fetch_add(1, std::memory_order_seq_cst);
   }

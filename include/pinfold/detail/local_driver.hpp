@@ -34,10 +34,12 @@ class local_driver {
   }
 
  private:
-  static opened as_opened(const open_request& what, const typename R::registration_type& made) noexcept {
-    opened plain{what.extent, reinterpret_cast<void*>(what.extent.begin), what.extent.size(), {}};
-    std::memcpy(plain.object.bytes.data(), &made, sizeof made);
-    return plain;
+  // Writes the result where the engine reads it: copies of it would take longer than the rest of the call.
+  static void fill(opened& answer, const open_request& what, const typename R::registration_type& made) noexcept {
+    answer.covered = what.extent;
+    answer.data = reinterpret_cast<void*>(what.extent.begin);
+    answer.bytes = what.extent.size();
+    std::memcpy(answer.object.bytes.data(), &made, sizeof made);
   }
 
   // All requests of a group have the rights of the batch, plus those that the engine added from entries around a
@@ -53,8 +55,12 @@ class local_driver {
                                        std::span(answers).subspan(first, last - first));
     }
     for (std::size_t i = 0; i < what.size(); ++i) {
-      if (answers[i]) made[i] = as_opened(what[i], *answers[i]);
-      if (!answers[i]) made[i] = tl::unexpected(answers[i].error());
+      if (!answers[i]) {
+        made[i] = tl::unexpected(answers[i].error());
+      } else {
+        made[i] = result<opened>();
+        fill(*made[i], what[i], *answers[i]);
+      }
     }
   }
 
@@ -71,9 +77,14 @@ class local_driver {
   }
 
   static result<opened> open(void* self, const open_request& what) noexcept {
-    auto made = static_cast<R*>(self)->open(what.extent, what.access);
-    if (!made) return tl::unexpected(made.error());
-    return as_opened(what, *made);
+    const auto made = static_cast<R*>(self)->open(what.extent, what.access);
+    result<opened> answer;
+    if (made) {
+      fill(*answer, what, *made);
+    } else {
+      answer = tl::unexpected(made.error());
+    }
+    return answer;
   }
 
   static result<void> close(void* self, const registration& object) noexcept {
