@@ -136,6 +136,10 @@ class engine {
 
   // --- the engine's memory (engine_life.cpp)
   [[nodiscard]] std::uint64_t leases_out() const noexcept;
+  /// Returns the leases and the opens that are under way.
+  [[nodiscard]] std::uint64_t in_use() const noexcept PINFOLD_REQUIRES(mutex_) {
+    return leases_out() + table_.openings();
+  }
   [[nodiscard]] bool unused() const noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] engine* leave_if_last() noexcept PINFOLD_REQUIRES(mutex_);
   void leave_control_block() noexcept PINFOLD_REQUIRES(mutex_);
@@ -242,10 +246,14 @@ class engine {
   }
   [[nodiscard]] grant hit_if_live(const request& what) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] grant hit(entry& found, const request& what) noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] grant grant_on(record& found, const request& what) const noexcept {
+  /// Returns the grant of a pin on the record.
+  [[nodiscard]] grant grant_on(pin held, const record& found, const request& what) const noexcept {
     const auto begin = what.wanted.begin;
-    return {reinterpret_cast<pin>(&found) | in_entry,
-            driver_.token_bytes > 0 ? local_address(found, begin) : reinterpret_cast<void*>(begin)};
+    return {held, driver_.token_bytes > 0 ? local_address(found, begin) : reinterpret_cast<void*>(begin)};
+  }
+  /// Returns the grant of a pin that the entry counts.
+  [[nodiscard]] grant grant_on(record& found, const request& what) const noexcept {
+    return grant_on(reinterpret_cast<pin>(&found) | in_entry, found, what);
   }
   [[nodiscard]] result<range> checked(const request& what) const noexcept PINFOLD_EXCLUDES(mutex_);
   /// Prepares `registered_filter` to count `extent`. Returns false when there is no memory for that.
@@ -311,6 +319,7 @@ class engine {
   void say_goodbye(std::uint64_t leases, std::size_t closes) noexcept PINFOLD_EXCLUDES(mutex_);
 
   // --- hits without the mutex (engine_hit.cpp)
+  [[nodiscard]] static pin pin_for_this_thread(record& one) noexcept;
   [[nodiscard]] grant hit_again(record* one, std::uintptr_t begin, std::uintptr_t end, access_flags need) noexcept;
   [[nodiscard]] grant hit_again(record* one, peer_id peer, range wanted, const void* token) noexcept;
   [[nodiscard]] grant look_up_any(std::uintptr_t begin, std::uintptr_t end, access_flags need, asked_by caller,

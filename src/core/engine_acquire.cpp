@@ -164,7 +164,7 @@ result<grant> engine::join(entry& opening, const request& what, const deadlines&
   const open_waiter self(open_waiters_, opening);
   while (opening.now() == entry_state::opening) {
     if (wait_for(&opening, until.others()) || opening.now() != entry_state::opening) continue;
-    opening.own_pins().fetch_sub(1);  // the opener still holds a pin
+    opening.own_pins().fetch_sub(1);  // it is still the opener's
     return fail(errc::timed_out, "another thread is still opening this handle");
   }
   const bool made = opening.now() == entry_state::live || opening.now() == entry_state::draining;

@@ -53,11 +53,11 @@ result<void> engine::quiesce() noexcept {
 
 result<void> engine::quiesce_without_hits() noexcept {
   const deadlines until(options_);
-  while (const auto out = leases_out())
+  while (const auto out = in_use())
     if (out > ledger::others() || !wait_for(this, until.transient()))
       return fail(errc::in_use_conflict, "leases are still held");
   auto closed = close_unheld();
-  if (closed && leases_out() > 0) return fail(errc::in_use_conflict, "a lease was acquired meanwhile");
+  if (closed && in_use() > 0) return fail(errc::in_use_conflict, "a lease was acquired meanwhile");
   return closed;
 }
 

@@ -99,6 +99,8 @@ void give_up(pin held, asked_by caller, std::uint32_t cache) noexcept {
   static_cast<void>(engine::finish_release(unpinned, caller, cache));  // if a close fails, the entry is quarantined
 }
 
+pin engine::pin_for_this_thread(record& one) noexcept { return pin_now(ledger::of_this_thread(), &one); }
+
 void sample_hits(const record* found) noexcept { index::record_page::entry_of(found).count_hits(ledger::sampling); }
 
 // Returns a view that is never current.

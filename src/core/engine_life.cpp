@@ -104,7 +104,7 @@ engine::engine(index::control_block& own, const driver& table, cache_options opt
 
 engine::~engine() = default;
 
-// Returns the number of leases, and for moments also of openers and of threads that wait for them. Reads all entries
+// Returns the number of leases, and for moments also of threads that wait for an opener. Reads all entries
 // and ledgers.
 std::uint64_t engine::leases_out() const noexcept {
   std::int64_t all = 0;
@@ -117,7 +117,7 @@ std::uint64_t engine::leases_out() const noexcept {
 }
 
 // Whether no thread needs the engine any more.
-bool engine::unused() const noexcept { return leases_out() == 0 && table_.closes_in_flight() == 0 && !reaper_runs_; }
+bool engine::unused() const noexcept { return in_use() == 0 && table_.closes_in_flight() == 0 && !reaper_runs_; }
 
 // Returns the engine when its cache has ended and no thread needs it any more: then the caller destroys it.
 engine* engine::leave_if_last() noexcept {

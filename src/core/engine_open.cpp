@@ -52,8 +52,9 @@ result<grant> engine::finish(entry& fresh, const request& what, result<opened>& 
       }
       doom_if_gone(fresh);
       if (!hot.is(record::stale) || late == most_late_opens || !opened_too_late(fresh, *made)) {
+        const pin held = pin_for_this_thread(hot);
         publish(fresh, hot, *made);
-        return grant_on(hot, what);
+        return grant_on(held, hot, what);
       }
       if (fresh.merged) return tl::unexpected(abandon(fresh, merged_memory_goes));
       ++late;
@@ -134,7 +135,8 @@ error engine::abandon(entry& opening, const error& why, bool outdated) noexcept 
   open_waiter::tell(open_waiters_, opening, why, outdated);
   table_.fail(opening);
   waiting_.notify(&opening);
-  static_cast<void>(unpin(opening));
+  waiting_.notify(this);
+  static_cast<void>(unpinned(opening, defers_closes()));
   return why;
 }
 

@@ -29,7 +29,7 @@ bool engine::stop_reaper(core::deadline until) noexcept {
 // Waits for leases, then for closes by other threads: their releases may be in the driver.
 void engine::wait_for_others(core::deadline until) noexcept {
   core::sync_point();
-  while (leases_out() > 0 && wait_for(this, until)) {
+  while (in_use() > 0 && wait_for(this, until)) {
   }
   while (table_.closes_in_flight() > 0 && wait_for(this, until)) {
   }
@@ -77,7 +77,7 @@ void engine::shut_down(engine* ending) noexcept {
     ending->table_.end();
     ending->order_hits();
     ending->wait_for_others(until);
-    leases = ending->leases_out();
+    leases = ending->in_use();
     closes = ending->table_.closes_in_flight();
     ending->close_everything();
   }

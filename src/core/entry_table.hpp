@@ -65,7 +65,7 @@ class entry_table {
   void scan(const request& what, const range& extent, lookup_result& seen) const noexcept;
   /// Returns a findable entry there that is `opening`, or null.
   [[nodiscard]] const entry* opening_there(peer_id peer, const range& where) const noexcept;
-  /// Whether any lease or transient pin is on an entry there.
+  /// Whether any entry there is pinned, or being opened.
   [[nodiscard]] bool is_pinned_there(peer_id peer, const range& where) const noexcept;
   /// Whether any entry could be closed soon without the end of a lease.
   [[nodiscard]] bool any_transient() const noexcept;
@@ -96,8 +96,9 @@ class entry_table {
   void adopt(index::range_index::chunk made) noexcept { index_.adopt(std::move(made)); }
 
   // --- opening (entry_table_open.cpp)
-  /// `free` to `opening`: makes an entry for the request, with a pin of its opener, and indexes it, before the driver
-  /// is asked: an invalidation meanwhile must find it. Requires `ready`.
+  /// `free` to `opening`: makes an entry for the request and indexes it, before the driver is asked: an invalidation
+  /// meanwhile must find it. Until its opener calls `publish`, `fail` or `quarantine_opened`, no other thread changes
+  /// its state. Requires `ready`.
   [[nodiscard]] entry& claim(const request& what, const extent_to_open& to, lookup_result& seen,
                              pending_invalidations& pending) noexcept;
   void enter_driver(entry& opening) noexcept;
@@ -112,7 +113,8 @@ class entry_table {
   void keep_to_itself(entry& opening) noexcept;
   /// Writes all that leases and hits read. It stays constant as long as any thread may read it.
   void write_record(record& hot, const opened& made) const noexcept;
-  /// `opening` to `live`, or to `draining` if it is doomed. May leave entries that it supersedes unsettled.
+  /// `opening` to `live`, or to `draining` if it is doomed. Requires that the opener has pinned the record. May leave
+  /// entries that it supersedes unsettled.
   void publish(entry& opening, record& hot, const opened& made) noexcept;
   /// `opening` to `failed`, and out of the index.
   void fail(entry& opening) noexcept;
@@ -120,6 +122,7 @@ class entry_table {
   void quarantine_opened(entry& opening) noexcept;
   /// `failed` to `free`.
   void recycle(entry& failed) noexcept;
+  [[nodiscard]] std::size_t openings() const noexcept { return openings_; }
   [[nodiscard]] std::size_t asked_now() const noexcept { return asked_now_; }
 
   // --- room (entry_table_room.cpp)

@@ -39,7 +39,6 @@ entry& entry_table::claim(const request& what, const extent_to_open& to, lookup_
     std::memcpy(bytes + token_offset_, what.token, token_bytes_);
   }
   fresh.become(entry_state::opening);
-  fresh.own_pins().fetch_add(1);  // for the opener. Added, not set: a hit that came too late may be taking its pin back
   if (what.persistent || what.unshared || what.unbudgeted) claim_specially(fresh, what);
   if (seen.alone && to.as_scanned) {
     index_.insert(&fresh, token_bytes_ > 0 ? what.peer : peer_id{}, covered, seen.place);
@@ -122,7 +121,7 @@ void entry_table::write_record(record& hot, const opened& made) const noexcept {
 void entry_table::publish(entry& opening, record& hot, const opened& made) noexcept {
   const transition of(*this, opening);
   PINFOLD_ASSERT(opening.counted || opening.bypass, "what is open is counted");
-  PINFOLD_ASSERT(opening.pins() > 0, "the opener holds a pin");
+  PINFOLD_ASSERT(opening.pins() > 0, "the opener has pinned its lease");
   opening.opened_at = ticks();
   --openings_;
   write_record(hot, made);
@@ -165,7 +164,6 @@ void entry_table::quarantine_opened(entry& opening) noexcept {
   opening.become(entry_state::quarantined);
   parts_.counts.add(counter::quarantined);
   quarantined_.push_back(&opening);
-  opening.own_pins().fetch_sub(1);
 }
 
 void entry_table::recycle(entry& failed) noexcept {

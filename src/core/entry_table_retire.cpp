@@ -36,7 +36,8 @@ std::size_t entry_table::invalidate_next(peer_id peer, range& left, std::span<en
   const entry* next = index_.find_overlap(peer, left, [&](entry& one) {
     if (one.hot()->is(record::stale) || one.era() >= before) return false;
     const bool findable = one.findable();
-    if (!findable && (one.pins() <= 0 || one.now() == entry_state::quarantined)) return false;
+    if (!findable && one.now() != entry_state::opening && (one.pins() <= 0 || one.now() == entry_state::quarantined))
+      return false;
     if (count == invalidated.size()) return true;
     invalidate(one);
     if (!findable) parts_.counts.add(counter::invalidated_while_leased);

@@ -114,7 +114,7 @@ struct entry {
     return state == entry_state::live || state == entry_state::evicting || (state == entry_state::opening && !doomed);
   }
 
-  /// Returns all pins: leases, the opener, and threads that wait for the opener. Exact when no hit can come in: the
+  /// Returns all pins: leases, and threads that wait for the opener. Exact when no hit can come in: the
   /// entry is not hittable, and a barrier (`order_everywhere`) came after that. Then the sum only falls, and 0 is
   /// final.
   [[nodiscard]] std::int64_t pins() const noexcept { return counted_in(own_pins()) + detail::ledger::sum(hot()); }
@@ -153,9 +153,10 @@ struct entry {
   static constexpr unsigned hit_bits = 42;
 };
 
-/// Returns the pins, at least 0. While the entry is hittable, the sum may be off by concurrent hits and releases.
+/// Returns the pins, at least 0, and 1 more for the opener of an entry that is being opened. While the entry is
+/// hittable, the sum may be off by concurrent hits and releases.
 [[nodiscard]] inline std::uint64_t pins_of(const entry& one) noexcept {
-  const auto pins = one.pins();
+  const auto pins = one.pins() + (one.now() == entry_state::opening ? 1 : 0);
   return pins < 0 ? 0 : static_cast<std::uint64_t>(pins);
 }
 
