@@ -66,8 +66,9 @@ class engine {
   [[nodiscard]] result<grant> acquire(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
   void acquire_group(std::span<const request> what, std::span<result<grant>> granted) noexcept PINFOLD_EXCLUDES(mutex_);
   [[nodiscard]] grant find(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
-  /// Does what is due after a release, or after a failed hit in the cache with the number `cache`.
+  /// Moves a pin to the entry's own counter.
   static pin pin_again(pin held) noexcept;
+  /// Does what is due after a release, or after a failed hit in the cache with the number `cache`.
   static result<void> finish_release(const record* unpinned, asked_by caller, std::uint32_t cache) noexcept;
   static constexpr std::uint32_t by_lease = UINT32_MAX;
 
@@ -167,7 +168,7 @@ class engine {
   [[nodiscard]] bool deal_with_some(const range& wanted, const happened& known) noexcept PINFOLD_EXCLUDES(mutex_);
   enum class reading : std::uint8_t { done, more, unfinished };
   [[nodiscard]] reading read_log(std::uint64_t target) noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] bool given_up() noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] bool skip_unpublished() noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] bool invalidate_where(const range& wanted, invalidated_entries& into) noexcept PINFOLD_REQUIRES(mutex_);
   void invalidate_some(invalidated_entries& into) noexcept PINFOLD_REQUIRES(mutex_);
   void say_seen(const happened& known) noexcept PINFOLD_REQUIRES(mutex_);
@@ -178,7 +179,7 @@ class engine {
   void doom_if_pending(entry& opening) noexcept PINFOLD_REQUIRES(mutex_);
 
   // --- monitors (engine_monitors.cpp)
-  [[nodiscard]] bool see_what_happens_to(const range& extent) noexcept PINFOLD_EXCLUDES(mutex_) {
+  [[nodiscard]] bool monitors_watch(const range& extent) noexcept PINFOLD_EXCLUDES(mutex_) {
     return monitors_ == nullptr || is_watched(extent);
   }
   [[nodiscard]] bool is_watched(const range& extent) noexcept PINFOLD_EXCLUDES(mutex_);
@@ -241,8 +242,8 @@ class engine {
   // --- requests (engine_acquire.cpp)
   [[nodiscard]] result<grant> grant_for(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
   [[nodiscard]] grant find_any(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
-  [[nodiscard]] std::size_t open_out_of_reach() const noexcept PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
-    return table_.out_of_reach();
+  [[nodiscard]] std::size_t open_not_hittable() const noexcept PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
+    return table_.open_not_hittable();
   }
   [[nodiscard]] grant hit_if_live(const request& what) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] grant hit(entry& found, const request& what) noexcept PINFOLD_REQUIRES(mutex_);
@@ -257,10 +258,10 @@ class engine {
   }
   [[nodiscard]] result<range> checked(const request& what) const noexcept PINFOLD_EXCLUDES(mutex_);
   /// Prepares `registered_filter` to count `extent`. Returns false when there is no memory for that.
-  [[nodiscard]] bool watchable(const range& extent) noexcept {
+  [[nodiscard]] bool prepare_filter(const range& extent) noexcept {
     return watched_ == nullptr || watched_->prepare(extent);
   }
-  [[nodiscard]] static error cannot_be_noted() noexcept;
+  [[nodiscard]] static error no_memory_for_page_counts() noexcept;
   /// Whether other processes could change a file under `extent` unseen: monitors of this process do not see that (R30).
   [[nodiscard]] bool others_could_take(const request& what, const range& extent) const noexcept {
     return monitors_ != nullptr && !what.unshared && !monitors_->sees_files() && is_of_a_file(what, extent);

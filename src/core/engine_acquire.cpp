@@ -16,12 +16,12 @@ range first_byte(const request& what) noexcept { return {what.wanted.begin, what
 result<grant> engine::grant_for(const request& what) noexcept {
   static_cast<void>(ledger::of_this_thread());  // makes the ledger for the hits to come
   const bool changed = catch_up(what);
-  if (hits_need_the_mutex() || what.persistent || (monitors_ != nullptr && (changed || open_out_of_reach() > 0))) {
+  if (hits_need_the_mutex() || what.persistent || (monitors_ != nullptr && (changed || open_not_hittable() > 0))) {
     os::scoped_lock guard(mutex_);
     if (const auto hit = hit_if_live(what); hit.held != 0) return hit;
   }
   auto extent = checked(what);
-  if (extent && !watchable(*extent)) extent = tl::unexpected(cannot_be_noted());
+  if (extent && !prepare_filter(*extent)) extent = tl::unexpected(no_memory_for_page_counts());
   const bool others = extent && others_could_take(what, *extent);
   os::scoped_lock guard(mutex_);
   counters_.add(counter::acquires);
@@ -55,7 +55,7 @@ request engine::for_one_lease(request what) noexcept {
   return what;
 }
 
-error engine::cannot_be_noted() noexcept {
+error engine::no_memory_for_page_counts() noexcept {
   return {errc::out_of_resources, native_kind::none, 0, "no memory to count the registered pages"};
 }
 
@@ -81,7 +81,7 @@ grant engine::find_any(const request& what) noexcept {
   lookup_result seen;
   if (!table_.ended()) table_.scan(what, first_byte(what), seen);
   if (entry* found = seen.match; found != nullptr && found->now() != entry_state::opening) {
-    table_.find_again(*found);
+    table_.hit_for_find(*found);
     return grant_on(*found->hot(), what);
   }
   counters_.add(counter::find_misses);

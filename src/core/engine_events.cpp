@@ -63,7 +63,7 @@ engine::reading engine::read_log(std::uint64_t target) noexcept {
       case invalidation::read_status::everything: pending_.add({0, UINTPTR_MAX}); break;
       case invalidation::read_status::unfinished:
         pending_.add({0, UINTPTR_MAX});
-        if (!given_up()) return reading::unfinished;
+        if (!skip_unpublished()) return reading::unfinished;
         break;
       case invalidation::read_status::one:
         unfinished_since_ = {};
@@ -76,7 +76,7 @@ engine::reading engine::read_log(std::uint64_t target) noexcept {
 // Returns true when a reserved place on the event log stayed unpublished for too long, and moves past it. Until the
 // place is published, no kept entry can be trusted. A writer that died (a vfork child, killed between two instructions)
 // must not make that last for ever.
-bool engine::given_up() noexcept {
+bool engine::skip_unpublished() noexcept {
   constexpr std::chrono::seconds longest{10};
   const auto now = std::chrono::steady_clock::now();
   if (unfinished_since_ == core::deadline{}) unfinished_since_ = now;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Closing all entries that no lease holds: flush, quiesce, progress.
+// Closing all entries that no lease holds: flush, quiesce, progress; and evict.
 #include "core/engine.hpp"
 
 namespace pinfold::detail {

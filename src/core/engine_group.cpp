@@ -23,7 +23,7 @@ void engine::acquire_group(std::span<const request> what, std::span<result<grant
     for (std::size_t i = 0; i < what.size(); ++i)
       if (extents[i]) {
         catch_up(what[i]);
-        if (!watchable(*extents[i])) extents[i] = tl::unexpected(cannot_be_noted());
+        if (!prepare_filter(*extents[i])) extents[i] = tl::unexpected(no_memory_for_page_counts());
       }
     std::array<bool, most_in_group> alone{};
     for (std::size_t i = 0; i < what.size(); ++i) alone[i] = extents[i] && others_could_take(what[i], *extents[i]);
@@ -70,7 +70,7 @@ void engine::open_group(std::span<const request> what, group& claimed, std::span
   const auto closes_before = table_.closes_done();
   mutex_.unlock();
   std::array<bool, most_in_group> seen;
-  for (std::size_t i = 0; i < claimed.size; ++i) seen[i] = see_what_happens_to(asked[i].extent);
+  for (std::size_t i = 0; i < claimed.size; ++i) seen[i] = monitors_watch(asked[i].extent);
   {
     const auto turn = driver_turn();
     driver_.open_many(driver_.self, std::span(asked).first(claimed.size), std::span(made).first(claimed.size));
@@ -78,7 +78,7 @@ void engine::open_group(std::span<const request> what, group& claimed, std::span
   mutex_.lock();
   for (std::size_t i = 0; i < claimed.size; ++i) {
     table_.leave_driver(*claimed.fresh[i]);
-    if (!seen[i]) table_.keep_to_itself(*claimed.fresh[i]);
+    if (!seen[i]) table_.make_unshared(*claimed.fresh[i]);
   }
   for (const bool succeeded : {true, false}) {  // refused ones last: they may have to wait
     for (std::size_t i = 0; i < claimed.size; ++i)

@@ -122,7 +122,7 @@ bool engine::unused() const noexcept { return in_use() == 0 && table_.closes_in_
 // Returns the engine when its cache has ended and no thread needs it any more: then the caller destroys it.
 engine* engine::leave_if_last() noexcept {
   if (!orphaned_ || !unused()) return nullptr;
-  PINFOLD_ASSERT(table_.closes_in_flight() == 0 && table_.asked_now() == 0, "no thread is in the driver");
+  PINFOLD_ASSERT(table_.closes_in_flight() == 0 && table_.opens_in_driver() == 0, "no thread is in the driver");
   leave_control_block();
   return this;
 }

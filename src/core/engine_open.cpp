@@ -94,7 +94,7 @@ result<opened> engine::call_open(entry& opening, void* argument) noexcept {
   const open_request asked{driver_.token_bytes > 0 ? imported_part_of(hot).peer : peer_id{}, hot.covered(), token,
                            opening.access, argument};
   mutex_.unlock();
-  const bool seen = see_what_happens_to(asked.extent);
+  const bool seen = monitors_watch(asked.extent);
   const auto start = core::open_watch::now(options_.trace_requests);
   auto made = [&] {
     const auto turn = driver_turn();
@@ -104,7 +104,7 @@ result<opened> engine::call_open(entry& opening, void* argument) noexcept {
   if (audit_ && made) audit_->note(opening.hot(), made->covered);
   mutex_.lock();
   table_.leave_driver(opening);
-  if (!seen) table_.keep_to_itself(opening);
+  if (!seen) table_.make_unshared(opening);
   return made;
 }
 
@@ -130,7 +130,7 @@ void engine::shrink(entry& opening, std::size_t bytes) noexcept {
   waiting_.notify(this);
 }
 
-// Ends a failed open: tells the waiting threads why, the last of which recycles the entry.
+// Ends a failed open: tells the waiting threads why. The last thread that needs the entry recycles it.
 error engine::abandon(entry& opening, const error& why, bool outdated) noexcept {
   open_waiter::tell(open_waiters_, opening, why, outdated);
   table_.fail(opening);

@@ -81,7 +81,7 @@ result<void> engine::unpinned(entry& freed, bool later) noexcept {
       closes_are_due();
       return {};
     case entry_state::failed: table_.recycle(freed); return {};
-    default: waiting_.notify(&freed); return {};  // quarantined: from now on a thread can retry its close
+    default: waiting_.notify(&freed); return {};  // if it is quarantined, a thread can retry its close from now on
   }
 }
 

@@ -39,7 +39,7 @@ void engine::wait_for_others(core::deadline until) noexcept {
 void engine::close_everything() noexcept {
   PINFOLD_ASSERT(table_.ended() && table_.settled(), "no request opens or finds anything any more");
   static_cast<void>(retry_quarantined());
-  table_.give_up_everything();
+  table_.prepare_final_close();
   core::sync_point();
   static_cast<void>(close_queued(SIZE_MAX));
   static_cast<void>(close_evicting());

@@ -16,7 +16,7 @@ entry_table::entry_table(const driver& table, const cache_options& options, cons
 
 // The index has only entries that could not be closed.
 entry_table::~entry_table() {
-  PINFOLD_ASSERT(settled() && asked_now_ == 0 && closes_in_flight_ == 0, "the last thread has left the driver");
+  PINFOLD_ASSERT(settled() && opens_in_driver_ == 0 && closes_in_flight_ == 0, "the last thread has left the driver");
   if (parts_.registered == nullptr) return;
   index_.for_each([this](const entry& one) { parts_.registered->remove(one.covered()); });
 }
@@ -36,13 +36,13 @@ void entry_table::check([[maybe_unused]] const entry& one) const noexcept {
   PINFOLD_ASSERT(!stale || !one.findable(), "a stale entry is hidden");
   PINFOLD_ASSERT(!hot.is(record::revoked) || ended_, "only the end of the cache revokes leases");
   PINFOLD_ASSERT(!one.in_driver || now == opening, "only an opening entry is in the driver");
-  PINFOLD_ASSERT(!one.in_driver || asked_now_ > 0, "the opens in the driver are counted");
+  PINFOLD_ASSERT(!one.in_driver || opens_in_driver_ > 0, "the opens in the driver are counted");
   PINFOLD_ASSERT(!one.counted || !one.bypass, "a bypass is outside the budget");
   PINFOLD_ASSERT(!one.counted || (now != free && now != failed), "what is not open is not counted");
   PINFOLD_ASSERT(now == free || now == failed || one.covered().begin < one.covered().end, "an open range has bytes");
   switch (now) {
+    case opening: PINFOLD_ASSERT(!one.unshared || one.doomed, "an unshared entry is hidden"); [[fallthrough]];
     case free:
-    case opening:
     case failed:
     case closing:
       PINFOLD_ASSERT(one.in == list_id::none, "an entry that is being opened or closed is in no list");
@@ -53,7 +53,7 @@ void entry_table::check([[maybe_unused]] const entry& one) const noexcept {
       break;
     case evicting:
       PINFOLD_ASSERT(one.in == list_id::chosen || one.in == list_id::evicting, "an evicting entry can be found");
-      PINFOLD_ASSERT(!one.unshared, "an evicting entry serves other requests");
+      PINFOLD_ASSERT(!one.doomed && !one.unshared, "an evicting entry serves other requests");
       break;
     case draining:
       PINFOLD_ASSERT(one.in == list_id::retired || one.in == list_id::held || one.in == list_id::queued,

@@ -38,8 +38,9 @@ using index::entry;
 /// The states, flags and lists of all entries, the index over them, and what they count in the budget. No function
 /// gives the mutex up, calls a driver or a monitor, waits, tells the sink, or wakes a thread: that is the engine's.
 ///
-/// An entry whose hits end is *unsettled* until a barrier came after that: `settle` then sorts it by its pins. The
-/// caller passes the barrier, once for all that are unsettled, before it gives the mutex up.
+/// After *hittable* is cleared, a hit may still hold a pin that no sum shows. Until the next barrier the entry is
+/// *unsettled*; then `settle` revives, holds or queues it. The caller passes the barrier, once for all unsettled
+/// entries, before it gives the mutex up.
 ///
 /// Not thread-safe: guarded by the engine's mutex.
 class entry_table {
@@ -86,7 +87,7 @@ class entry_table {
   /// Whether `one` stays open after its last release.
   [[nodiscard]] bool kept(const entry& one) const noexcept { return (retain_ || one.persistent) && !one.bypass; }
 
-  // --- memory for new entries (entry_table_open.cpp)
+  // --- memory for new entries
   /// Whether `claim` needs no more memory: if not, the caller has to provide what is missing, without the mutex.
   [[nodiscard]] bool ready() const noexcept { return parts_.hit_table.wants() == 0 && ready_but_for_hits(); }
   [[nodiscard]] bool ready_but_for_hits() const noexcept { return !parts_.pool.empty() && index_ready(); }
@@ -110,7 +111,7 @@ class entry_table {
   void undoom(entry& opening, pending_invalidations& pending) noexcept;
   /// Hides an opening entry because no monitor would report the loss of its memory: it serves the requests that already
   /// wait for it, and is not kept.
-  void keep_to_itself(entry& opening) noexcept;
+  void make_unshared(entry& opening) noexcept;
   /// Writes all that leases and hits read. It stays constant as long as any thread may read it.
   void write_record(record& hot, const opened& made) const noexcept;
   /// `opening` to `live`, or to `draining` if it is doomed. Requires that the opener has pinned the record. May leave
@@ -123,7 +124,7 @@ class entry_table {
   /// `failed` to `free`.
   void recycle(entry& failed) noexcept;
   [[nodiscard]] std::size_t openings() const noexcept { return openings_; }
-  [[nodiscard]] std::size_t asked_now() const noexcept { return asked_now_; }
+  [[nodiscard]] std::size_t opens_in_driver() const noexcept { return opens_in_driver_; }
 
   // --- room (entry_table_room.cpp)
   /// Takes room in the budget for an opening entry, all or nothing.
@@ -143,7 +144,7 @@ class entry_table {
   /// `evicting` to `live`.
   void revive(entry& evicting) noexcept;
   /// Pins an entry for `find`.
-  void find_again(entry& found) noexcept;
+  void hit_for_find(entry& found) noexcept;
   /// Ends hits without the mutex for good, where they need the mutex from now on.
   void stop_hits_for_good() noexcept;
   /// Stops all hits without the mutex until `resume_hits`. A barrier has to follow.
@@ -151,7 +152,9 @@ class entry_table {
   void resume_hits() noexcept;
   /// Returns how many open entries only the mutex's holder finds. Any thread may call this: without the mutex, the
   /// number may be old.
-  [[nodiscard]] std::size_t out_of_reach() const noexcept { return out_of_reach_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::size_t open_not_hittable() const noexcept {
+    return open_not_hittable_.load(std::memory_order_relaxed);
+  }
   /// Closes the table to requests: from now on every request and every release takes the mutex. A barrier has to
   /// follow.
   void end() noexcept;
@@ -162,9 +165,9 @@ class entry_table {
   void begin_evict(entry& live) noexcept;
   /// Moves eviction's hand on, and begins to evict a few entries.
   void begin_evict_victims() noexcept;
-  /// The same for all that are kept, pinned or not.
+  /// The same for all that eviction's hand visits, pinned or not.
   void begin_evict_all() noexcept;
-  /// The same for all that have no pin.
+  /// The same for those that have no pin.
   void begin_evict_unpinned() noexcept;
   /// The same for imports that were not used since the last sweep.
   void begin_evict_idle() noexcept;
@@ -177,11 +180,12 @@ class entry_table {
   /// The same for an entry whose memory is gone.
   void invalidate(entry& gone) noexcept;
   /// Invalidates findable entries, and hidden entries that are still pinned, of eras before `before`. Leaves in `left`
-  /// the part of the range from the first unmarked entry on, or nothing; entries that reach into that part from before
-  /// are marked already. Returns how many it wrote to `invalidated`.
+  /// the part of the range from the first entry on that did not fit into `invalidated`, or nothing; entries that reach
+  /// into that part from before are marked already. Returns how many it wrote to `invalidated`.
   [[nodiscard]] std::size_t invalidate_next(peer_id peer, range& left, std::span<entry*> invalidated,
                                             std::uint32_t before = UINT32_MAX) noexcept;
-  /// Retires live entries that are not kept and were released.
+  /// Retires live entries that are not kept and were released. Their sums are exact: they were never hit without the
+  /// mutex.
   void retire_released() noexcept;
   /// Retires the evicting entries, as unused for too long.
   void retire_idle() noexcept;
@@ -197,8 +201,7 @@ class entry_table {
   /// Queues the close of a draining entry without a pin.
   void queue(entry& draining) noexcept;
   /// The same for all draining entries without a pin. Their last releases, which have yet to take the mutex, will find
-  /// nothing to do. The sums are exact: entries that drain had their barrier, and live entries that are not kept were
-  /// never hit without the mutex. Returns how many closes became due.
+  /// nothing to do. The sums are exact: these entries had their barrier. Returns how many closes became due.
   std::size_t queue_released() noexcept;
   /// To `closing`. Returns what the driver has to close.
   [[nodiscard]] registration begin_close(entry& closable) noexcept;
@@ -222,7 +225,7 @@ class entry_table {
   [[nodiscard]] std::uint64_t closes_done() const noexcept { return closes_done_; }
   /// Prepares to close everything now, also under leases, which read as closed from here on. An entry without a pin
   /// gets no lease any more: a pin that comes later is transient, and no reason to keep the registration open.
-  void give_up_everything() noexcept;
+  void prepare_final_close() noexcept;
   /// Counts the eviction of an entry that is about to be closed for room.
   void count_eviction(const entry& victim) noexcept;
 
@@ -245,8 +248,8 @@ class entry_table {
   void make_persistent(entry& found) noexcept;
   void allow_hits(const entry& live, record& hot) noexcept;
   void stop_hits(entry& one) noexcept;
-  void leave_reach(entry& one) noexcept;
-  void move_hand(entry& spared) noexcept;
+  void leave_hit_table(entry& one) noexcept;
+  void spare(entry& spared) noexcept;
   void take_out(entry& closable) noexcept;
   [[nodiscard]] registration object_of(const entry& one) const noexcept;
 
@@ -262,19 +265,20 @@ class entry_table {
   index::range_index index_;                              // entries that the driver has open, or is asked to open
   index::entry_list reusable_{index::list_id::reusable};  // live and to be kept, leased or not: the hand goes round
   index::entry_list chosen_{index::list_id::chosen};      // evicting, unsettled; empty when the mutex is free
-  index::entry_list evicting_{index::list_id::evicting};  // no pin, no hits: closed when room is needed
-  index::entry_list retired_{index::list_id::retired};    // draining, unsettled; empty when the mutex is free
-  index::entry_list held_{index::list_id::held};          // draining, and pinned when last checked
-  index::entry_list queued_{index::list_id::queued};      // draining without a pin: closes that are due
+  index::entry_list evicting_{
+      index::list_id::evicting};  // no hits, and no pin before the end: closed when room is needed
+  index::entry_list retired_{index::list_id::retired};  // draining, unsettled; empty when the mutex is free
+  index::entry_list held_{index::list_id::held};        // draining, and pinned when last checked
+  index::entry_list queued_{index::list_id::queued};    // draining without a pin: closes that are due
   index::entry_list quarantined_{index::list_id::quarantined};
   history history_;
-  std::size_t openings_ = 0;   // entries that are `opening`
-  std::size_t asked_now_ = 0;  // opens that the driver is working on
+  std::size_t openings_ = 0;         // entries that are `opening`
+  std::size_t opens_in_driver_ = 0;  // opens that the driver is working on
   std::size_t closes_in_flight_ = 0;
   std::uint64_t closes_done_ = 0;
   std::uint64_t hits_seen_ = 0;
-  std::atomic<std::size_t> out_of_reach_{0};  // entries that are live or evicting, and not hittable
-  std::size_t hits_stopped_ = 0;              // quiesces in progress: no entry becomes hittable
+  std::atomic<std::size_t> open_not_hittable_{0};  // entries that are live or evicting, and not hittable
+  std::size_t hits_stopped_ = 0;                   // quiesces in progress: no entry becomes hittable
   bool ended_ = false;
 };
 

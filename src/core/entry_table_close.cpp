@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// To `closing`, and from there to `free` or to `quarantined`.
+// To `closing`, and from there to `free` or to `quarantined`. And the end of all entries.
 #include "core/transition.hpp"
 
 #include <cstring>
@@ -43,7 +43,7 @@ void entry_table::take_out(entry& closable) noexcept {
       break;
     default: PINFOLD_ASSERT(false, "an unsettled entry is not closed");
   }
-  leave_reach(closable);
+  leave_hit_table(closable);
 }
 
 registration entry_table::object_of(const entry& one) const noexcept {
@@ -98,7 +98,7 @@ void entry_table::finish_close_unpublished([[maybe_unused]] const entry& opening
 }
 
 void entry_table::mark_disturbed(const entry& closed) noexcept {
-  if (asked_now_ == 0) return;
+  if (opens_in_driver_ == 0) return;
   index_.find_overlap(closed.peer(), closed.covered(), [](entry& one) {
     if (one.in_driver) one.disturbed = true;
     return false;
@@ -116,7 +116,7 @@ void entry_table::count_eviction(const entry& victim) noexcept {
   history_.remember(victim.peer(), victim.covered().begin, miss_reason::evicted);
 }
 
-void entry_table::give_up_everything() noexcept {
+void entry_table::prepare_final_close() noexcept {
   PINFOLD_ASSERT(ended_ && settled(), "hits have ended, and their pins can be counted");
   index_.for_each([this](entry& one) {
     if (one.pins() > 0) one.hot()->set(record::revoked);

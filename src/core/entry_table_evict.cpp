@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// From `live` to `evicting` and back. Until the next barrier, hits may still pin an entry whose hits were stopped.
+// From `live` to `evicting`. Until the next barrier, hits may still pin an entry whose hits were stopped.
 #include "core/sync_point.hpp"
 #include "core/transition.hpp"
 
@@ -26,7 +26,7 @@ void entry_table::begin_evict(entry& live) noexcept {
   check(live);
 }
 
-void entry_table::move_hand(entry& spared) noexcept {
+void entry_table::spare(entry& spared) noexcept {
   reusable_.remove(&spared);
   reusable_.push_back(&spared);
 }
@@ -39,7 +39,7 @@ void entry_table::begin_evict_victims() noexcept {
     if (!one.visited_since_hand() && one.pins() <= 0) {
       begin_evict(one);
     } else {
-      move_hand(one);
+      spare(one);
     }
   }
 }
@@ -54,7 +54,7 @@ void entry_table::begin_evict_unpinned() noexcept {
     if (one.pins() <= 0) {
       begin_evict(one);
     } else {
-      move_hand(one);
+      spare(one);
     }
   }
 }
@@ -67,7 +67,7 @@ void entry_table::begin_evict_idle() noexcept {
       begin_evict(one);
     } else {
       one.used = one.pins() > 0;  // a lease that lasts is a use
-      move_hand(one);
+      spare(one);
     }
   }
 }

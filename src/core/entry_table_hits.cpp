@@ -61,7 +61,7 @@ void entry_table::hit(entry& found, const request& what) noexcept {
   if (!hot.is(record::listed)) allow_hits(found, hot);  // there was no room in the table when it was published
 }
 
-void entry_table::find_again(entry& found) noexcept {
+void entry_table::hit_for_find(entry& found) noexcept {
   PINFOLD_ASSERT(found.findable() && found.now() != entry_state::opening, "a hit hands out what is open");
   parts_.counts.add(counter::valid);
   parts_.counts.add(counter::found);
@@ -70,7 +70,7 @@ void entry_table::find_again(entry& found) noexcept {
   found.hot()->visited.store(1, std::memory_order_relaxed);
 }
 
-// Makes a live entry hittable without the mutex, unless its last release, or every hit, has to be seen.
+// Makes a live entry hittable without the mutex, except a bypass, or where hits need the mutex.
 void entry_table::allow_hits(const entry& live, record& hot) noexcept {
   PINFOLD_ASSERT(live.now() == entry_state::live, "only live entries are hit");
   if (parts_.hits_need_the_mutex.load(std::memory_order_relaxed) || live.bypass || ended_ || hits_stopped_ > 0) return;
@@ -80,7 +80,7 @@ void entry_table::allow_hits(const entry& live, record& hot) noexcept {
   auto& view = parts_.view;
   const auto shift = floor_of_log2(parts_.room.bytes_now(), parts_.room.count_now());
   if (view.shift.load(std::memory_order_relaxed) != shift) view.shift.store(shift, std::memory_order_relaxed);
-  if (!hot.is(record::hittable)) out_of_reach_.store(out_of_reach() - 1, std::memory_order_relaxed);
+  if (!hot.is(record::hittable)) open_not_hittable_.store(open_not_hittable() - 1, std::memory_order_relaxed);
   hot.set(record::hittable | static_cast<std::uint32_t>(live.access) << record::rights_shift | view.number_in_word);
 }
 
@@ -113,16 +113,16 @@ void entry_table::end() noexcept {
 void entry_table::stop_hits(entry& one) noexcept {
   if (!one.hot()->is(record::hittable)) return;
   one.hot()->clear(record::hittable);
-  out_of_reach_.store(out_of_reach() + 1, std::memory_order_relaxed);
+  open_not_hittable_.store(open_not_hittable() + 1, std::memory_order_relaxed);
 }
 
 // For an entry that is no longer to be handed out. Requires that its hits were stopped.
-void entry_table::leave_reach(entry& one) noexcept {
+void entry_table::leave_hit_table(entry& one) noexcept {
   PINFOLD_ASSERT(!one.hot()->is(record::hittable), "hits end before the record leaves the table");
   if (one.hot()->is(record::listed)) parts_.hit_table.erase(one.hot());
   if (one.now() != entry_state::live && one.now() != entry_state::evicting) return;
-  PINFOLD_ASSERT(out_of_reach() > 0, "an open entry is in reach of hits, or counted");
-  out_of_reach_.store(out_of_reach() - 1, std::memory_order_relaxed);
+  PINFOLD_ASSERT(open_not_hittable() > 0, "an open entry is in reach of hits, or counted");
+  open_not_hittable_.store(open_not_hittable() - 1, std::memory_order_relaxed);
 }
 
 }  // namespace pinfold::core

@@ -70,15 +70,17 @@ void entry_table::note_overlap(entry& fresh) noexcept {
 }
 
 void entry_table::enter_driver(entry& opening) noexcept {
+  const transition of(*this, opening);
   PINFOLD_ASSERT(opening.now() == entry_state::opening && !opening.in_driver, "one thread opens an entry");
   opening.disturbed = false;
   opening.in_driver = true;
-  ++asked_now_;
+  ++opens_in_driver_;
 }
 
 void entry_table::leave_driver(entry& opening) noexcept {
-  PINFOLD_ASSERT(opening.in_driver && asked_now_ > 0, "the driver was asked");
-  --asked_now_;
+  const transition of(*this, opening);
+  PINFOLD_ASSERT(opening.in_driver && opens_in_driver_ > 0, "the driver was asked");
+  --opens_in_driver_;
   opening.in_driver = false;
 }
 
@@ -100,7 +102,8 @@ void entry_table::undoom(entry& opening, pending_invalidations& pending) noexcep
   note_overlap(opening);
 }
 
-void entry_table::keep_to_itself(entry& opening) noexcept {
+void entry_table::make_unshared(entry& opening) noexcept {
+  const transition of(*this, opening);
   PINFOLD_ASSERT(opening.now() == entry_state::opening, "no other request was served yet");
   if (opening.unshared) return;
   opening.doomed = opening.unshared = true;
@@ -133,7 +136,7 @@ void entry_table::publish(entry& opening, record& hot, const opened& made) noexc
     return;
   }
   opening.become(entry_state::live);
-  out_of_reach_.store(out_of_reach() + 1, std::memory_order_relaxed);
+  open_not_hittable_.store(open_not_hittable() + 1, std::memory_order_relaxed);
   if (reusable(opening)) reusable_.push_back(&opening);
   allow_hits(opening, hot);
   if (opening.near && token_bytes_ == 0) supersede(opening);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// To `draining`: entries that no request may find any more, because their memory is gone, or they are not kept.
+// To `draining`: entries that no request may find any more, because their memory is gone, or they are not kept. And
+// what becomes of unsettled entries after the barrier.
 #include "core/transition.hpp"
 
 #include <algorithm>
@@ -11,10 +12,10 @@ using index::list_id;
 void entry_table::retire(entry& old) noexcept {
   PINFOLD_ASSERT(old.findable(), "only what requests may find is hidden");
   stop_hits(old);
-  leave_reach(old);
+  leave_hit_table(old);
   if (old.now() == entry_state::opening) {
     old.doomed = true;
-    return;
+    return check(old);
   }
   if (old.in == list_id::evicting) evicting_.remove(&old);
   if (old.in == list_id::chosen) chosen_.remove(&old);

@@ -11,8 +11,8 @@ namespace pinfold::index {
 
 namespace {
 
-// Gates and pages that are not in use. A child of fork makes a new store: in its parent, another thread may have held
-// the mutex.
+// Control blocks and pages that are not in use. A child of fork makes a new store: in its parent, another thread may
+// have held the mutex.
 struct store {
   os::mutex guard;
   control_block* unused PINFOLD_GUARDED_BY(guard) = nullptr;

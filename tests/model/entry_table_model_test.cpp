@@ -80,12 +80,12 @@ class entry_table_model : public ::testing::Test {
     ASSERT_TRUE(table_.settled());
     std::size_t open = 0;
     std::size_t bytes = 0;
-    std::size_t out_of_reach = 0;
+    std::size_t open_not_hittable = 0;
     table_.for_each([&](const entry& one) {
       ++open;
       bytes += one.bytes;
       const bool in_use = one.now() == entry_state::live || one.now() == entry_state::evicting;
-      out_of_reach += in_use && !one.hot()->is(record::hittable) ? 1 : 0;
+      open_not_hittable += in_use && !one.hot()->is(record::hittable) ? 1 : 0;
       EXPECT_EQ(one.findable(), find(one).findable);
       EXPECT_EQ(one.pins(), find(one).leases);
       EXPECT_TRUE(one.now() != entry_state::evicting || one.pins() == 0);
@@ -93,8 +93,8 @@ class entry_table_model : public ::testing::Test {
     EXPECT_EQ(open, open_.size());
     EXPECT_EQ(parts_.room.count_now(), open_.size());
     EXPECT_EQ(parts_.room.bytes_now(), bytes);
-    EXPECT_EQ(table_.out_of_reach(), out_of_reach);
-    EXPECT_EQ(table_.openings() + table_.asked_now() + table_.closes_in_flight(), 0U);
+    EXPECT_EQ(table_.open_not_hittable(), open_not_hittable);
+    EXPECT_EQ(table_.openings() + table_.opens_in_driver() + table_.closes_in_flight(), 0U);
   }
 
   void finish() {
@@ -103,13 +103,13 @@ class entry_table_model : public ::testing::Test {
     table_.resume_hits();
     table_.end();
     table_.queue_released();
-    table_.give_up_everything();
+    table_.prepare_final_close();
     while (!open_.empty()) {
       close_one();
       ASSERT_EQ(table_.size(), open_.size());
     }
     EXPECT_EQ(parts_.room.bytes_now(), 0U);
-    EXPECT_EQ(table_.out_of_reach(), 0U);
+    EXPECT_EQ(table_.open_not_hittable(), 0U);
   }
 
   std::vector<known> open_;
@@ -151,7 +151,7 @@ class entry_table_model : public ::testing::Test {
       return table_.recycle(fresh);
     }
     table_.enter_driver(fresh);
-    if (random_() % 16 == 0) table_.keep_to_itself(fresh), table_.leave_driver(fresh);
+    if (random_() % 16 == 0) table_.make_unshared(fresh), table_.leave_driver(fresh);
     if (fresh.in_driver) table_.leave_driver(fresh);
     open_.push_back({&fresh, what.wanted, false});
     if (random_() % 16 == 0) return table_.quarantine_opened(fresh);
