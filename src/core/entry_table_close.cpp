@@ -119,7 +119,7 @@ void entry_table::count_eviction(const entry& victim) noexcept {
 void entry_table::prepare_final_close() noexcept {
   PINFOLD_ASSERT(ended_ && settled(), "hits have ended, and their pins can be counted");
   index_.for_each([this](entry& one) {
-    if (one.pins() > 0) one.hot()->set(record::revoked);
+    if (index::pins_of(one) > 0) one.hot()->set(record::revoked);  // of an opener, too
     if (one.in == index::list_id::held) {
       held_.remove(&one);
       queue(one);
