@@ -18,16 +18,21 @@ bool engine::passes_audit(const grant& granted) noexcept {
   return false;
 }
 
-// The entry is pinned, so it cannot change meanwhile.
-void engine::tell_failed_audit(const entry& found) noexcept try {
-  event what = about(found, event_kind::audit_failed, severity::failure);
-  const std::string history =
-      "other pages than were registered are mapped at this range: " + std::to_string(found.hits()) +
-      " hits sampled, monitors: " + monitors_text_;
-  what.text = history.c_str();
-  tell(what);
-} catch (const std::bad_alloc&) {  // the failure is counted already
-  tell(about(found, event_kind::audit_failed, severity::failure));
+// The entry is pinned, so that it stays the same registration; other threads may change its state.
+void engine::tell_failed_audit(const entry& found) noexcept {
+  event what = [&] {
+    os::scoped_lock guard(mutex_);
+    return about(found, event_kind::audit_failed, severity::failure);
+  }();
+  try {
+    const std::string history =
+        "other pages than were registered are mapped at this range: " + std::to_string(found.hits()) +
+        " hits sampled, monitors: " + monitors_text_;
+    what.text = history.c_str();
+    tell(what);
+  } catch (const std::bad_alloc&) {  // the failure is counted already
+    tell(what);
+  }
 }
 
 // Never hands out a registration that fails the audit: invalidates it, and begins the request anew.
