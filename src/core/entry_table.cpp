@@ -30,7 +30,7 @@ void entry_table::check([[maybe_unused]] const entry& one) const noexcept {
   const bool hittable = hot.is(record::hittable);
   const bool listed = hot.is(record::listed);
   const bool stale = hot.is(record::stale);
-  PINFOLD_ASSERT(!hittable || (now == live && listed), "only a live entry in the hit table is hittable");
+  PINFOLD_ASSERT(!hittable || now == live, "only a live entry is hittable");
   PINFOLD_ASSERT(!hittable || (!ended_ && hits_stopped_ == 0 && !one.bypass), "no entry is hittable while hits stop");
   PINFOLD_ASSERT(!listed || now == live || now == evicting, "only an entry to be handed out is in the hit table");
   PINFOLD_ASSERT(!stale || !one.findable(), "a stale entry is hidden");

@@ -7,7 +7,9 @@
 #include "support/fixtures/cache_checks.hpp"
 #include "support/fixtures/local_fixture.hpp"
 
+#include <pinfold/cache.hpp>
 #include <pinfold/detail/ledger.hpp>
+#include <pinfold/registrars/null.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -268,6 +270,25 @@ TEST(hit_without_mutex, peers_do_not_use_each_others_hints) {
   EXPECT_FALSE(f.cache.find({1 + keys}, one, one.base, one.size));
   EXPECT_FALSE(f.cache.find({2}, one, one.base, one.size));
   EXPECT_TRUE(f.cache.find({1}, one, one.base, one.size));
+}
+
+// More records of one granule than the table searches in one place. When the table grows, later records go in first, so
+// that some of these find no room any more.
+TEST(hit_without_mutex, records_that_a_grown_table_has_no_room_for_are_found_without_opening_again) {
+  constexpr std::uintptr_t base = std::uintptr_t{1} << 40U;
+  constexpr std::uintptr_t page = 4096;
+  cache<null_registrar> many({}, {.monitor = monitor_choice::manual});
+  const auto acquire = [&](std::uintptr_t begin, std::size_t bytes) {
+    EXPECT_TRUE(many.acquire(reinterpret_cast<void*>(begin), bytes));
+  };
+  const auto acquire_overlapping = [&] {
+    for (std::uintptr_t i = 0; i < 48; ++i) acquire(base + i * page, 300 * page);
+  };
+  acquire_overlapping();
+  for (std::uintptr_t i = 1; i <= 20000; ++i) acquire(base + i * 512 * page, page);
+  std::thread(acquire_overlapping).join();  // without this thread's hints
+  acquire_overlapping();
+  EXPECT_EQ(many.statistics().opens, 20048U);
 }
 
 }  // namespace
