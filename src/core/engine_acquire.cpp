@@ -24,6 +24,9 @@ result<grant> engine::grant_for(const request& what) noexcept {
   if (extent && !prepare_filter(*extent)) extent = tl::unexpected(no_memory_for_page_counts());
   const bool others = extent && others_could_take(what, *extent);
   os::scoped_lock guard(mutex_);
+  if (others) {  // a registration for one lease only, unless the memory was registered with its descriptor
+    if (const auto hit = hit_if_live(what); hit.held != 0) return hit;
+  }
   counters_.add(counter::acquires);
   if (others) counters_.add(counter::file_backed);
   if (extent) return others ? acquire_slowly(for_one_lease(what), *extent) : acquire_slowly(what, *extent);

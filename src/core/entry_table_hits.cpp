@@ -80,8 +80,9 @@ void entry_table::allow_hits(const entry& live, record& hot) noexcept {
   auto& view = parts_.view;
   const auto shift = floor_of_log2(parts_.room.bytes_now(), parts_.room.count_now());
   if (view.shift.load(std::memory_order_relaxed) != shift) view.shift.store(shift, std::memory_order_relaxed);
-  if (!hot.is(record::hittable)) open_not_hittable_.store(open_not_hittable() - 1, std::memory_order_relaxed);
+  const bool was_counted = !hot.is(record::hittable);
   hot.set(record::hittable | static_cast<std::uint32_t>(live.access) << record::rights_shift | view.number_in_word);
+  if (was_counted) open_not_hittable_.store(open_not_hittable() - 1, std::memory_order_release);
 }
 
 void entry_table::stop_hits_for_good() noexcept {
@@ -112,8 +113,8 @@ void entry_table::end() noexcept {
 
 void entry_table::stop_hits(entry& one) noexcept {
   if (!one.hot()->is(record::hittable)) return;
-  one.hot()->clear(record::hittable);
   open_not_hittable_.store(open_not_hittable() + 1, std::memory_order_relaxed);
+  one.hot()->clear(record::hittable);
 }
 
 // For an entry that is no longer to be handed out. Requires that its hits were stopped.
