@@ -105,7 +105,6 @@ result<grant> engine::acquire_slowly(const request& what, const range& extent) n
   bool merging = merges(what);
   lookup_result seen;
   for (;;) {
-    PINFOLD_ASSERT(table_.settled(), "no entry is between two states when a request looks");
     if (!spare_entry()) return refused({errc::out_of_resources, native_kind::none, 0, "no memory for another entry"});
     if (table_.ended()) return refused({errc::closed, native_kind::none, 0, "the cache is shutting down"});
     if (!what.unshared) table_.scan(what, extent, seen);
