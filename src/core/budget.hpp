@@ -21,8 +21,7 @@ class budget {
 
   /// Takes room for `count` more entries and `bytes` more bytes, or nothing.
   [[nodiscard]] bool take(std::size_t bytes, std::size_t count) noexcept {
-    if (bytes > max_bytes_ || bytes_now() > max_bytes_ - bytes) return false;
-    if (count > max_count_ || count_now() > max_count_ - count) return false;
+    if (!has_room(bytes, count)) return false;
     set(bytes_now() + bytes, count_now() + count);
     return true;
   }

@@ -41,7 +41,7 @@ void entry_table::take_out(entry& closable) noexcept {
       quarantined_.remove(&closable);
       parts_.counts.subtract(counter::quarantined);
       break;
-    default: PINFOLD_ASSERT(false, "an unsettled entry is not closed");
+    default: PINFOLD_INVARIANT(false, "an unsettled entry is not closed");
   }
   leave_hit_table(closable);
 }
