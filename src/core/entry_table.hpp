@@ -232,7 +232,7 @@ class entry_table {
  private:
   class transition;
 
-  /// Whether the combination of state, flags, list and record bits is one of the table in docs/protocol.md.
+  /// Asserts that the combination of state, flags, list and record bits is one of the table in docs/protocol.md.
   void check(const entry& one) const noexcept;
   [[nodiscard]] bool same_token(const entry& one, const request& what) const noexcept;
   /// Whether eviction's hand visits `one`.

@@ -57,7 +57,7 @@ struct entry {
   bool bypass : 1 = false;      ///< outside the budget, closed by its last release
   list_id in : 3 = list_id::none;
   bool in_driver : 1 = false;  ///< opening, and the driver is at work on it now
-  bool near : 1 = false;       ///< an entry that was opened later overlaps it, or one that was findable then
+  bool near : 1 = false;       ///< overlaps an entry that was findable when the later one was claimed
   bool merged : 1 = false;     ///< opening, and covers more than its opener asked for
   bool disturbed : 1 = false;  ///< opening, and an overlapping entry was closed since the driver was asked
   bool counted : 1 = false;    ///< counted in the budget

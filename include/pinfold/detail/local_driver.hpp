@@ -34,7 +34,7 @@ class local_driver {
   }
 
  private:
-  // Writes the result where the engine reads it: copies of it would take longer than the rest of the call.
+  // Writes the result where the engine reads it, without copies.
   static void fill(opened& answer, const open_request& what, const typename R::registration_type& made) noexcept {
     answer.covered = what.extent;
     answer.data = reinterpret_cast<void*>(what.extent.begin);
