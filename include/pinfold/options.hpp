@@ -55,6 +55,9 @@ enum class monitor_choice : std::uint8_t {
   return (static_cast<std::uint8_t>(all) & static_cast<std::uint8_t>(one)) != 0;
 }
 
+/// The most shards of a cache.
+inline constexpr std::uint32_t most_shards = 64;
+
 /// Options of one cache. The four modes are `retain` × a budget. Without `retain` no registration stays open after its
 /// last release. With a budget the open registrations never exceed it, leased ones included.
 struct cache_options {
@@ -97,6 +100,12 @@ struct cache_options {
   /// The cache opens and closes on one thread at a time, for drivers that require it (R63). Two caches over one driver
   /// do not wait for each other.
   bool serial = false;
+
+  /// The parts in which a cache of local memory is divided, by addresses, so that misses and evictions of several
+  /// threads go on at the same time: a power of two, at most 64; other numbers are rounded up. 0: eight for each
+  /// processor of this process, fewer where the budget has room for few registrations. Caches of imports, and caches
+  /// that merge or do not retain, have one.
+  std::uint32_t shards = 0;
 
   // Time-outs
 

@@ -168,7 +168,7 @@ typedef struct pinfold_options {
   void *sink_self;             /**< passed to `sink` and `sink_finished` */
   void (*sink_finished)(void *self); /**< may be null: the sink of a cache that was made is not called any more */
   uint32_t merge;              /**< a PINFOLD_MERGE_ number */
-  uint32_t reserved;           /**< 0 */
+  uint32_t shards;             /**< parts in which a cache of local memory is divided, at most 64; 0: by processors */
   size_t merge_limit;          /**< no registration grows beyond this by merging; PINFOLD_UNLIMITED */
 } pinfold_options;
 

@@ -28,6 +28,7 @@ class Options:
     audit_one_in: int | None = None
     merge: Merge | None = None
     merge_limit: int | None = None
+    shards: int | None = None
     max_bytes: int | None = None
     max_count: int | None = None
     idle_timeout_ms: int | None = None

@@ -48,6 +48,7 @@ pinfold_options in_c(const cache_options& from) noexcept {
   to.max_count = from.max_count;
   to.merge = static_cast<std::uint32_t>(from.merge);
   to.merge_limit = from.merge_limit;
+  to.shards = from.shards;
   to.idle_timeout_ms = static_cast<std::uint64_t>(from.idle_timeout.count());
   to.full_timeout_ms = static_cast<std::uint64_t>(from.full_timeout.count());
   to.conflict_timeout_ms = static_cast<std::uint64_t>(from.conflict_timeout.count());
@@ -87,8 +88,9 @@ result<void> check(const pinfold_options& from) noexcept {
   if ((from.flags & ~all_flags) != 0) return fail(errc::invalid_argument, "the options have an unknown flag");
   if ((from.monitor & ~all_monitors) != 0) return fail(errc::invalid_argument, "the options have an unknown monitor");
   if (from.full > PINFOLD_FULL_BYPASS) return fail(errc::invalid_argument, "`full` is not a PINFOLD_FULL_ number");
-  if (from.merge > PINFOLD_MERGE_OVERLAPS || from.reserved != 0)
-    return fail(errc::invalid_argument, "`merge` is not a PINFOLD_MERGE_ number, or `reserved` is not 0");
+  if (from.merge > PINFOLD_MERGE_OVERLAPS)
+    return fail(errc::invalid_argument, "`merge` is not a PINFOLD_MERGE_ number");
+  if (from.shards > most_shards) return fail(errc::invalid_argument, "a cache has at most 64 `shards`");
   return {};
 }
 
@@ -108,6 +110,7 @@ cache_options without_sink(const pinfold_options& from) {
   to.reaper = has(PINFOLD_REAPER);
   to.merge = static_cast<merge_policy>(from.merge);
   to.merge_limit = from.merge_limit;
+  to.shards = from.shards;
   to.serial = has(PINFOLD_SERIAL);
   to.idle_timeout = time_of(from.idle_timeout_ms);
   to.full_timeout = time_of(from.full_timeout_ms);

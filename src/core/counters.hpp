@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Event counts (R43): most are guarded by the engine's mutex and cost an addition; any thread may count the others.
+/// Event counts (R43): most are guarded by a shard's mutex and cost an addition; any thread may count the others.
 #pragma once
 
 #include <array>
@@ -10,24 +10,24 @@
 
 namespace pinfold::core {
 
-/// Counted under the engine's mutex.
+/// Counted under a shard's mutex.
 enum class counter : std::uint8_t {
-  acquires,
-  hits,
-  valid,
-  invalid,
+  acquires,  // the first eight, which misses count, lie in one cache line
+  opens,
+  closes,
   misses_cold,  // the five kinds of misses in the order of `miss_reason`
   misses_invalidated,
   misses_access,
   misses_extent,
   misses_evicted,
-  failed_acquires,
   evicted,
+  hits,
+  valid,
+  invalid,
+  failed_acquires,
   expired,
   found,
   find_misses,
-  opens,
-  closes,
   failed_opens,
   failed_closes,
   conflicts,
@@ -41,7 +41,7 @@ enum class counter : std::uint8_t {
   count_,
 };
 
-/// Counted without the engine's mutex.
+/// Counted without a mutex.
 enum class shared_counter : std::uint8_t {
   hits_elsewhere,   // hits without the mutex, by threads that have no ledger
   finds_elsewhere,  // the same for `find`
@@ -51,46 +51,66 @@ enum class shared_counter : std::uint8_t {
   count_,
 };
 
-/// Counters that any thread may read. Sums wrap like unsigned numbers, so a gauge may go up on one thread and down on
-/// another.
-class counters {
+/// The counters of one shard, which any thread may read. Sums wrap like unsigned numbers, so a gauge may go up on one
+/// thread, or in one shard, and down on another.
+class guarded_counters {
  public:
-  /// Requires the engine's mutex: no other thread writes then, so that no locked instruction is needed.
+  /// Requires the shard's mutex: no other thread writes then, so that no locked instruction is needed.
   void add(counter which, std::uint64_t amount = 1) noexcept {
-    auto& mine = guarded_[static_cast<std::size_t>(which)];
+    auto& mine = cells_[static_cast<std::size_t>(which)];
     mine.store(mine.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
   }
   void subtract(counter which, std::uint64_t amount = 1) noexcept { add(which, std::uint64_t{0} - amount); }
 
-  /// Adds 1 on any thread, in a cache line that few other threads use.
-  void add(shared_counter which) noexcept {
-    // Relaxed: a count orders nothing.
-    shards_[shard_of_this_thread()].cells[static_cast<std::size_t>(which)].fetch_add(1, std::memory_order_relaxed);
+  [[nodiscard]] std::uint64_t count(counter which) const noexcept {
+    return cells_[static_cast<std::size_t>(which)].load(std::memory_order_relaxed);
   }
 
-  [[nodiscard]] std::uint64_t sum(counter which) const noexcept {
-    return guarded_[static_cast<std::size_t>(which)].load(std::memory_order_relaxed);
+ private:
+  alignas(64) std::array<std::atomic<std::uint64_t>, static_cast<std::size_t>(counter::count_)> cells_{};
+};
+
+/// Counters that any thread may change.
+class shared_counters {
+ public:
+  /// Adds 1, in a cache line that few other threads use.
+  void add(shared_counter which) noexcept {
+    // Relaxed: a count orders nothing.
+    lines_[line_of_this_thread()].cells[static_cast<std::size_t>(which)].fetch_add(1, std::memory_order_relaxed);
   }
+
   [[nodiscard]] std::uint64_t sum(shared_counter which) const noexcept {
     std::uint64_t total = 0;
-    for (const auto& one : shards_) total += one.cells[static_cast<std::size_t>(which)].load(std::memory_order_relaxed);
+    for (const auto& one : lines_) total += one.cells[static_cast<std::size_t>(which)].load(std::memory_order_relaxed);
     return total;
   }
 
  private:
-  static constexpr std::size_t shard_count = 8;
-  struct alignas(64) shard {
+  static constexpr std::size_t line_count = 8;
+  struct alignas(64) line {
     std::array<std::atomic<std::uint64_t>, static_cast<std::size_t>(shared_counter::count_)> cells{};
   };
 
-  static std::size_t shard_of_this_thread() noexcept {
+  static std::size_t line_of_this_thread() noexcept {
     static std::atomic<std::size_t> next{0};
-    thread_local const std::size_t mine = next.fetch_add(1, std::memory_order_relaxed) % shard_count;
+    thread_local const std::size_t mine = next.fetch_add(1, std::memory_order_relaxed) % line_count;
     return mine;
   }
 
-  std::array<std::atomic<std::uint64_t>, static_cast<std::size_t>(counter::count_)> guarded_{};
-  std::array<shard, shard_count> shards_{};
+  std::array<line, line_count> lines_{};
+};
+
+/// A number that is changed under a shard's mutex, and may be read without it: then it may be old.
+class guarded_number {
+ public:
+  operator std::size_t() const noexcept { return value_.load(std::memory_order_acquire); }
+  void operator++() noexcept { set(value_.load(std::memory_order_relaxed) + 1); }
+  void operator--() noexcept { set(value_.load(std::memory_order_relaxed) - 1); }
+
+ private:
+  void set(std::size_t now) noexcept { value_.store(now, std::memory_order_release); }
+
+  std::atomic<std::size_t> value_{0};
 };
 
 }  // namespace pinfold::core

@@ -7,15 +7,11 @@
 
 #include "core/cache_number.hpp"
 #include "core/deadlines.hpp"
-#include "core/entry_table.hpp"
-#include "core/idle_sweep.hpp"
 #include "core/leased_notices.hpp"
-#include "core/open_waiter.hpp"
 #include "core/page_audit.hpp"
 #include "core/release_watch.hpp"
-#include "core/wait_table.hpp"
+#include "core/shard.hpp"
 #include "core/watched_by.hpp"
-#include "index/record_page.hpp"
 #include "invalidation/event_log.hpp"
 #include "os/barrier.hpp"
 #include "os/mutex.hpp"
@@ -33,6 +29,7 @@
 
 namespace pinfold::detail {
 
+using core::shard;
 using index::entry;
 using index::pins_of;
 
@@ -40,8 +37,9 @@ using index::pins_of;
 /// whole invalidation.
 inline constexpr std::size_t closes_per_miss = 4;
 
-/// The engine of one cache. Thread-safe. Functions that require the mutex and are marked "unlocks" may release it while
-/// the driver or the sink works. Nothing read before such a call is known to hold after it.
+/// The engine of one cache. Thread-safe. Functions that require a shard's mutex and are marked "unlocks" may release it
+/// while the driver or the sink works. Nothing read before such a call is known to hold after it. All others require
+/// that the thread holds no shard's mutex.
 class engine {
  public:
   using watched_by = core::watched_by;
@@ -63,9 +61,9 @@ class engine {
   }
   [[nodiscard]] bool keeps() const noexcept { return keeps_; }
   [[nodiscard]] std::string monitors() const;
-  [[nodiscard]] result<grant> acquire(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
-  void acquire_group(std::span<const request> what, std::span<result<grant>> granted) noexcept PINFOLD_EXCLUDES(mutex_);
-  [[nodiscard]] grant find(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
+  [[nodiscard]] result<grant> acquire(const request& what) noexcept;
+  void acquire_group(std::span<const request> what, std::span<result<grant>> granted) noexcept;
+  [[nodiscard]] grant find(const request& what) noexcept;
   /// Moves a pin to the entry's own counter.
   static pin pin_again(pin held) noexcept;
   /// Does what is due after a release, or after a failed hit in the cache with the number `cache`.
@@ -75,27 +73,26 @@ class engine {
   /// Whether this is the process that made the engine. A forked child must not touch the engine.
   [[nodiscard]] bool here() const noexcept { return event_log_.process() == process_; }
 
-  void invalidate(peer_id peer, const range& gone) noexcept PINFOLD_EXCLUDES(mutex_);
-  void unpersist(peer_id peer, const range& where) noexcept PINFOLD_EXCLUDES(mutex_);
-  result<void> drop_peer(peer_id peer) noexcept PINFOLD_EXCLUDES(mutex_);
-  result<void> flush() noexcept PINFOLD_EXCLUDES(mutex_);
-  result<void> quiesce() noexcept PINFOLD_EXCLUDES(mutex_);
-  result<void> progress() noexcept PINFOLD_EXCLUDES(mutex_);
-  std::size_t evict(std::size_t most) noexcept PINFOLD_EXCLUDES(mutex_);
+  void invalidate(peer_id peer, const range& gone) noexcept;
+  void unpersist(peer_id peer, const range& where) noexcept;
+  result<void> drop_peer(peer_id peer) noexcept;
+  result<void> flush() noexcept;
+  result<void> quiesce() noexcept;
+  result<void> progress() noexcept;
+  std::size_t evict(std::size_t most) noexcept;
 
   [[nodiscard]] statistics read_statistics() const noexcept;
-  [[nodiscard]] bool is_leased(peer_id peer, const range& where) const noexcept PINFOLD_EXCLUDES(mutex_);
-  [[nodiscard]] std::vector<entry_info> dump() const PINFOLD_EXCLUDES(mutex_);
+  [[nodiscard]] bool is_leased(peer_id peer, const range& where) const noexcept;
+  [[nodiscard]] std::vector<entry_info> dump() const;
 
   /// Ends the engine (R42) and frees it, now or with the last lease.
   static void shut_down(engine* ending) noexcept;
 
  private:
-  engine(index::control_block& own, const driver& table, cache_options options, watched_by monitors,
-         std::shared_ptr<void> backend);
+  engine(const driver& table, cache_options options, watched_by monitors, std::shared_ptr<void> backend);
   ~engine();
-  void mutex_is_held() const noexcept PINFOLD_SAYS_HELD(mutex_) {}  // where the analysis cannot know
 
+  using change_waiter = core::change_signal::waiter;
   using release_watch = core::release_watch;
   using lookup_result = core::lookup_result;
   using miss_reason = core::miss_reason;
@@ -108,19 +105,24 @@ class engine {
 
   // --- the sink (engine_tell.cpp)
   [[nodiscard]] event about(const entry& one, event_kind kind, severity level) const noexcept;
-  void tell(event what) noexcept PINFOLD_EXCLUDES(mutex_);
-  void tell(const core::leased_notices& notices) noexcept PINFOLD_EXCLUDES(mutex_);
-  void tell_failed_close(event failed, const error& why) noexcept PINFOLD_EXCLUDES(mutex_);
+  void tell(event what) noexcept;
+  void tell(const core::leased_notices& notices) noexcept;
+  void tell_failed_close(event failed, const error& why) noexcept;
 
   // --- barriers, waiting, waking (engine_wait.cpp)
-  bool wait_for(const void* what, core::deadline until) noexcept PINFOLD_REQUIRES(mutex_);              // unlocks
-  bool wait_for_release(release_watch& watch, core::deadline until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] bool wait_for_transient(release_watch& watch, const deadlines& until) noexcept
-      PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] core::deadline end_of_transient(const deadlines& until) const noexcept PINFOLD_REQUIRES(mutex_);
-  void order_hits() noexcept PINFOLD_REQUIRES(mutex_);
-  void settle() noexcept PINFOLD_REQUIRES(mutex_);
-  void closes_are_due() noexcept PINFOLD_REQUIRES(mutex_);
+  bool wait_for(shard& in, const void* what, core::deadline until) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
+  [[nodiscard]] bool wait_for_change(shard& in, change_waiter& self, core::deadline until) noexcept
+      PINFOLD_REQUIRES(in.mutex);  // unlocks
+  [[nodiscard]] bool wait_for_change(change_waiter& self, core::deadline until) noexcept;
+  [[nodiscard]] bool wait_for_release(shard& in, release_watch& watch, core::deadline until) noexcept
+      PINFOLD_REQUIRES(in.mutex);                                                   // unlocks
+  [[nodiscard]] bool any_transient(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
+  [[nodiscard]] bool wait_for_transient(shard& in, release_watch& watch, const deadlines& until) noexcept
+      PINFOLD_REQUIRES(in.mutex);  // unlocks
+  [[nodiscard]] core::deadline end_of_transient(const deadlines& until) const noexcept;
+  bool order_hits(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);
+  void settle(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);
+  void closes_are_due() noexcept;
   void wake_reaper() noexcept;
 
   // --- closing (engine_close.cpp)
@@ -128,125 +130,189 @@ class engine {
     const auto turn = driver_turn();
     return driver_.close(driver_.self, object);
   }
-  result<void> close(entry& closable, std::optional<event_kind> why = {}) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] bool close_unpublished(entry& opening, const opened& made) noexcept
-      PINFOLD_REQUIRES(mutex_);                                                      // unlocks
-  result<void> close_queued(std::size_t at_most) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  result<void> close_evicting() noexcept PINFOLD_REQUIRES(mutex_);                   // unlocks
-  result<void> retry_quarantined() noexcept PINFOLD_REQUIRES(mutex_);                // unlocks
+  result<void> close(shard& in, entry& closable, std::optional<event_kind> why = {}) noexcept
+      PINFOLD_REQUIRES(in.mutex);  // unlocks
+  [[nodiscard]] bool close_unpublished(shard& in, entry& opening, const opened& made) noexcept
+      PINFOLD_REQUIRES(in.mutex);                                                                 // unlocks
+  result<void> close_queued(shard& in, std::size_t at_most) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
+  result<void> close_evicting(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);                     // unlocks
+  result<void> retry_quarantined(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);                  // unlocks
 
   // --- the engine's memory (engine_life.cpp)
+  [[nodiscard]] static std::size_t shards_for(const driver& table, const cache_options& options) noexcept;
   [[nodiscard]] std::uint64_t leases_out() const noexcept;
-  /// Returns the leases and the opens that are under way.
-  [[nodiscard]] std::uint64_t in_use() const noexcept PINFOLD_REQUIRES(mutex_) {
-    return leases_out() + table_.openings();
-  }
-  [[nodiscard]] bool unused() const noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] engine* leave_if_last() noexcept PINFOLD_REQUIRES(mutex_);
-  void leave_control_block() noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] static std::uint64_t leases_out(const shard& in) noexcept;
+  // Taken in the order of the shards.
+  void lock_all() const noexcept;
+  void unlock_all() const noexcept;
+  /// Returns the leases and the opens that are under way, at one moment.
+  [[nodiscard]] std::uint64_t in_use() const noexcept;
+  [[nodiscard]] std::size_t closes_in_flight() const noexcept;
+  [[nodiscard]] engine* leave_if_last(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);
+  [[nodiscard]] engine* leave() noexcept;
   static void destroy(engine* ended) noexcept;
+
+  // --- statistics (engine_inspect.cpp)
+  void add_all(const shard& in, std::vector<entry_info>& to) const noexcept PINFOLD_REQUIRES(in.mutex);
 
   // --- releases (engine_release.cpp)
   [[nodiscard]] bool may_close(asked_by caller, std::uint32_t cache) const noexcept;
   [[nodiscard]] bool defers_closes() const noexcept { return options_.closes == close_policy::deferred; }
-  result<void> unpin(entry& held) noexcept PINFOLD_REQUIRES(mutex_);                  // unlocks
-  result<void> unpinned(entry& freed, bool later) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  result<void> unpin(shard& in, entry& held) noexcept PINFOLD_REQUIRES(in.mutex);                  // unlocks
+  result<void> unpinned(shard& in, entry& freed, bool later) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
 
   // --- memory that is gone (engine_stale.cpp, engine_events.cpp)
-  void replace(entry& stale) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  void replace(shard& in, entry& stale) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
   /// Returns whether hits were impossible until now.
-  bool catch_up(const request& what) noexcept PINFOLD_EXCLUDES(mutex_) {
+  bool catch_up(const request& what) noexcept {
     if (options_.strict && monitors_ != nullptr) monitors_->wait_for_events();
     if (view_.current()) [[likely]]
       return false;
     process_invalidations(what);
     return true;
   }
-  void process_invalidations(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
-  void catch_up_with_everything() noexcept PINFOLD_EXCLUDES(mutex_);
+  void process_invalidations(const request& what) noexcept;
+  void catch_up_with_everything() noexcept;
   [[nodiscard]] happened what_happened() const noexcept;
-  [[nodiscard]] bool deal_with_some(const range& wanted, const happened& known) noexcept PINFOLD_EXCLUDES(mutex_);
+  [[nodiscard]] bool deal_with_some(const range& wanted, const happened& known) noexcept;
   enum class reading : std::uint8_t { done, more, unfinished };
-  [[nodiscard]] reading read_log(std::uint64_t target) noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] bool skip_unpublished() noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] bool invalidate_where(const range& wanted, invalidated_entries& into) noexcept PINFOLD_REQUIRES(mutex_);
-  void invalidate_some(invalidated_entries& into) noexcept PINFOLD_REQUIRES(mutex_);
-  void say_seen(const happened& known) noexcept PINFOLD_REQUIRES(mutex_);
-  void doom_if_gone(entry& opening) noexcept PINFOLD_REQUIRES(mutex_) {
+  [[nodiscard]] reading read_log(std::uint64_t target) noexcept PINFOLD_EXCLUDES(events_mutex_);
+  [[nodiscard]] bool skip_unpublished() noexcept PINFOLD_REQUIRES(events_mutex_);
+  [[nodiscard]] bool waits_for_log() noexcept PINFOLD_EXCLUDES(events_mutex_);
+  void deliver(const range& gone) noexcept PINFOLD_REQUIRES(events_mutex_);
+  [[nodiscard]] bool process_pending(const range& wanted, core::leased_notices& still_held) noexcept;
+  [[nodiscard]] bool invalidate_where(shard& in, const range& wanted, invalidated_entries& into) noexcept
+      PINFOLD_REQUIRES(in.mutex);
+  void invalidate_some(shard& in, invalidated_entries& into) noexcept PINFOLD_REQUIRES(in.mutex);
+  void say_seen(const happened& known) noexcept PINFOLD_EXCLUDES(events_mutex_);
+  void read_up_to_now() noexcept {
     if (!view_.current()) [[unlikely]]
-      doom_if_pending(opening);
+      read_all_events();
   }
-  void doom_if_pending(entry& opening) noexcept PINFOLD_REQUIRES(mutex_);
+  void read_all_events() noexcept;
+  static void doom_if_gone(shard& in, entry& opening) noexcept PINFOLD_REQUIRES(in.mutex);
 
   // --- monitors (engine_monitors.cpp)
-  [[nodiscard]] bool monitors_watch(const range& extent) noexcept PINFOLD_EXCLUDES(mutex_) {
-    return monitors_ == nullptr || is_watched(extent);
-  }
-  [[nodiscard]] bool is_watched(const range& extent) noexcept PINFOLD_EXCLUDES(mutex_);
-  void tell_changes() noexcept PINFOLD_EXCLUDES(mutex_);
+  [[nodiscard]] bool monitors_watch(const range& extent) noexcept { return monitors_ == nullptr || is_watched(extent); }
+  [[nodiscard]] bool is_watched(const range& extent) noexcept;
+  void tell_changes() noexcept;
   [[nodiscard]] std::uint64_t monitor_failures() const noexcept;
 
   // --- room, conflicts (engine_room.cpp, engine_conflict.cpp)
-  [[nodiscard]] result<void> reserve(entry& opening, std::size_t more_bytes, std::size_t more_count,
-                                     const deadlines& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] result<void> reserve(shard& in, entry& opening, std::size_t more_bytes, std::size_t more_count,
+                                     const deadlines& until) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
   [[nodiscard]] static error larger_than_budget() noexcept;
-  void mark_victims() noexcept PINFOLD_REQUIRES(mutex_);
-  void queue_released() noexcept PINFOLD_REQUIRES(mutex_);
-  void queue_idle() noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] bool close_one_for_room() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] result<void> free_resources(const error& refused, std::uint64_t closes_before,
-                                            const deadlines& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] result<void> clear_conflicts(entry& opening, const error& refused, const deadlines& until) noexcept
-      PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] bool evictable(entry& live) noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] bool unpinned_for_good(const entry& one) const noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] core::deadline end_of_conflict(const entry& pinned, const deadlines& until) const noexcept
-      PINFOLD_REQUIRES(mutex_);
+  void gather_room(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
+  void mark_victims(shard& in, unsigned rounds) noexcept PINFOLD_REQUIRES(in.mutex);
+  void mark_all_at_once(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);
+  /// What a thread that needs room found.
+  enum class looked : std::uint8_t {
+    closed_one,
+    closing,  ///< another thread closes an entry
+    nothing,
+  };
+  [[nodiscard]] looked close_one_of_all_at_once() noexcept;
+  void queue_released(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);
+  void queue_idle(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);
+  [[nodiscard]] bool close_marked(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);          // unlocks
+  [[nodiscard]] bool close_one_of(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);          // unlocks
+  [[nodiscard]] looked close_one_for_room(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
+  [[nodiscard]] looked close_one_anywhere() noexcept;
+  [[nodiscard]] shard& next_for_eviction() noexcept;
+  void retry_all_quarantined(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
+  [[nodiscard]] bool any_quarantined() const noexcept;
+  /// How many closes there were when the driver was asked.
+  struct closes_known {
+    std::uint64_t done;
+    unsigned asked = 0;  ///< how often the driver was asked before
+  };
+  [[nodiscard]] bool closed_since(const closes_known& before) const noexcept {
+    return closes_done_.load(std::memory_order_acquire) != before.done;
+  }
+  [[nodiscard]] result<void> free_resources(shard& in, const error& refused, const closes_known& before,
+                                            const deadlines& until) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
+  [[nodiscard]] result<void> clear_conflicts(shard& in, entry& opening, const error& refused,
+                                             const closes_known& before, const deadlines& until) noexcept
+      PINFOLD_REQUIRES(in.mutex);  // unlocks
+  [[nodiscard]] result<bool> clear_overlaps(shard& in, peer_id peer, const range& where, const entry* opening,
+                                            const error& refused, const deadlines& until) noexcept
+      PINFOLD_REQUIRES(in.mutex);  // unlocks
+  [[nodiscard]] result<bool> clear_overlaps_elsewhere(shard& in, entry& opening, const error& refused,
+                                                      const deadlines& until) noexcept
+      PINFOLD_REQUIRES(in.mutex);  // unlocks
+  [[nodiscard]] bool evictable(shard& in, entry& live) noexcept PINFOLD_REQUIRES(in.mutex);
+  [[nodiscard]] bool unpinned_for_good(shard& in, const entry& one) const noexcept PINFOLD_REQUIRES(in.mutex);
+  [[nodiscard]] core::deadline end_of_conflict(const entry& pinned, const deadlines& until) const noexcept;
 
   // --- what a miss registers (engine_extent.cpp)
   [[nodiscard]] static extent_to_open plain_extent(const request& what, const range& extent,
                                                    const lookup_result& seen) noexcept;
   [[nodiscard]] bool merges(const request& what) const noexcept;
-  [[nodiscard]] extent_to_open merged_extent(const request& what, const range& extent,
-                                             const lookup_result& seen) const noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] extent_to_open merged(const request& what, extent_to_open from) const noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] bool may_register(const request& what, const extent_to_open& all) const noexcept
-      PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] extent_to_open merged_extent(shard& in, const request& what, const range& extent,
+                                             const lookup_result& seen) const noexcept PINFOLD_REQUIRES(in.mutex);
+  [[nodiscard]] extent_to_open merged(shard& in, const request& what, extent_to_open from) const noexcept
+      PINFOLD_REQUIRES(in.mutex);
+  [[nodiscard]] bool may_register(const request& what, const extent_to_open& all) const noexcept;
 
   // --- opening (engine_open.cpp)
-  [[nodiscard]] result<grant> open(const request& what, const extent_to_open& to, lookup_result& seen,
-                                   const deadlines& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] entry& claim(const request& what, const extent_to_open& to, lookup_result& seen) noexcept
-      PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] result<grant> finish(entry& fresh, const request& what, result<opened>& made,
-                                     std::uint64_t closes_before, const deadlines& until) noexcept
-      PINFOLD_REQUIRES(mutex_);                                                                              // unlocks
-  [[nodiscard]] bool opened_too_late(entry& opening, const opened& made) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] result<void> after_refusal(entry& opening, const error& refused, const request& what,
-                                           std::uint64_t closes_before, const deadlines& until) noexcept
-      PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] result<grant> open(shard& in, const request& what, const extent_to_open& to, lookup_result& seen,
+                                   const deadlines& until) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
+  void check_borrowed(shard& in, entry& fresh, const request& what, access_flags borrowed) noexcept
+      PINFOLD_REQUIRES(in.mutex);  // unlocks
+  [[nodiscard]] entry& claim(shard& in, const request& what, const extent_to_open& to, lookup_result& seen) noexcept
+      PINFOLD_REQUIRES(in.mutex);
+  [[nodiscard]] result<grant> finish(shard& in, entry& fresh, const request& what, result<opened>& made,
+                                     closes_known before, const deadlines& until) noexcept
+      PINFOLD_REQUIRES(in.mutex);  // unlocks
+  [[nodiscard]] bool opened_too_late(shard& in, entry& opening, const opened& made) noexcept
+      PINFOLD_REQUIRES(in.mutex);  // unlocks
+  [[nodiscard]] result<void> after_refusal(shard& in, entry& opening, const error& refused, const request& what,
+                                           const closes_known& before, const deadlines& until) noexcept
+      PINFOLD_REQUIRES(in.mutex);  // unlocks
   /// The calling thread's turn to call the driver, where one thread at a time may (R63). Taken without the mutex.
   [[nodiscard]] std::unique_lock<std::recursive_mutex> driver_turn() noexcept {
     return options_.serial ? std::unique_lock(driver_turn_) : std::unique_lock<std::recursive_mutex>();
   }
-  [[nodiscard]] result<opened> call_open(entry& opening, void* argument) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] result<void> accept(entry& opening, const opened& made, const deadlines& until) noexcept
-      PINFOLD_REQUIRES(mutex_);  // unlocks
-  void publish(entry& opening, record& hot, const opened& made) noexcept PINFOLD_REQUIRES(mutex_);
-  void shrink(entry& opening, std::size_t bytes) noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] error abandon(entry& opening, const error& why, bool outdated = false) noexcept
-      PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] error take_back(entry& opening, const opened& made, const error& why) noexcept
-      PINFOLD_REQUIRES(mutex_);  // unlocks
+  [[nodiscard]] result<opened> call_open(shard& in, entry& opening, void* argument) noexcept
+      PINFOLD_REQUIRES(in.mutex);  // unlocks
+  [[nodiscard]] result<void> accept(shard& in, entry& opening, const opened& made, const deadlines& until) noexcept
+      PINFOLD_REQUIRES(in.mutex);  // unlocks
+  void publish(shard& in, entry& opening, record& hot, const opened& made) noexcept PINFOLD_REQUIRES(in.mutex);
+  void shrink(shard& in, entry& opening, std::size_t bytes) noexcept PINFOLD_REQUIRES(in.mutex);
+  [[nodiscard]] error abandon(shard& in, entry& opening, const error& why, bool outdated = false) noexcept
+      PINFOLD_REQUIRES(in.mutex);
+  [[nodiscard]] error take_back(shard& in, entry& opening, const opened& made, const error& why) noexcept
+      PINFOLD_REQUIRES(in.mutex);  // unlocks
 
   // --- requests (engine_acquire.cpp)
-  [[nodiscard]] result<grant> grant_for(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
-  [[nodiscard]] grant find_any(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
-  [[nodiscard]] std::size_t open_not_hittable() const noexcept PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
-    return table_.open_not_hittable();
+  [[nodiscard]] result<grant> grant_for(const request& what) noexcept;
+  [[nodiscard]] grant find_any(const request& what) noexcept;
+  [[nodiscard]] grant find_in(shard& in, const request& what) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
+  /// What other shards have of an open's range.
+  struct overlaps_elsewhere {
+    access_flags around = access_flags::none;
+    bool beside = false;
+    std::uint64_t wide_before = 0;
+    bool wide = false;    ///< the request belongs to a larger cell than the smallest
+    bool opened = false;  ///< the request was a miss
+  };
+  [[nodiscard]] static std::size_t open_not_hittable(const shard& in) noexcept
+      PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
+    return in.table.open_not_hittable();
   }
-  [[nodiscard]] grant hit_if_live(const request& what) noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] grant hit(entry& found, const request& what) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] grant hit_under_mutex(const request& what, bool any) noexcept;
+  [[nodiscard]] result<grant> acquire_from(shard& in, const request& what, const range& extent) noexcept;
+  [[nodiscard]] std::optional<result<grant>> look_elsewhere(const shard& in, const request& what, const range& extent,
+                                                            overlaps_elsewhere& other) noexcept;
+  [[nodiscard]] std::optional<result<grant>> look_in(shard& other, const request& what, const range& extent,
+                                                     overlaps_elsewhere& seen) noexcept
+      PINFOLD_REQUIRES(other.mutex);  // unlocks
+  [[nodiscard]] bool is_elsewhere(const range& extent, overlaps_elsewhere& other) noexcept;
+  void supersede_elsewhere(shard& in, const record& fresh, const overlaps_elsewhere& other) noexcept;
+  [[nodiscard]] static bool still_findable(shard& in, const entry& fresh) noexcept;
+  [[nodiscard]] bool covered_elsewhere(const shard& in, const entry& fresh) noexcept;
+  [[nodiscard]] grant hit_if_live(shard& in, const request& what) noexcept PINFOLD_REQUIRES(in.mutex);
+  [[nodiscard]] grant hit(shard& in, entry& found, const request& what) noexcept PINFOLD_REQUIRES(in.mutex);
   /// Returns the grant of a pin on the record.
   [[nodiscard]] grant grant_on(pin held, const record& found, const request& what) const noexcept {
     const auto begin = what.wanted.begin;
@@ -256,7 +322,7 @@ class engine {
   [[nodiscard]] grant grant_on(record& found, const request& what) const noexcept {
     return grant_on(reinterpret_cast<pin>(&found) | in_entry, found, what);
   }
-  [[nodiscard]] result<range> checked(const request& what) const noexcept PINFOLD_EXCLUDES(mutex_);
+  [[nodiscard]] result<range> checked(const request& what) const noexcept;
   /// Prepares `registered_filter` to count `extent`. Returns false when there is no memory for that.
   [[nodiscard]] bool prepare_filter(const range& extent) noexcept {
     return watched_ == nullptr || watched_->prepare(extent);
@@ -268,59 +334,69 @@ class engine {
   }
   [[nodiscard]] bool is_of_a_file(const request& what, const range& extent) const noexcept;
   [[nodiscard]] static request for_one_lease(request what) noexcept;
-  [[nodiscard]] result<grant> acquire_slowly(const request& what, const range& extent) noexcept
-      PINFOLD_REQUIRES(mutex_);                                           // unlocks
-  [[nodiscard]] bool close_some_due() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] tl::unexpected<error> refused(const error& why) noexcept PINFOLD_REQUIRES(mutex_);
-  [[nodiscard]] bool wait_for_overlapping_open(const request& what, const range& extent,
-                                               const deadlines& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] result<grant> join(entry& opening, const request& what, const deadlines& until) noexcept
-      PINFOLD_REQUIRES(mutex_);                                                                               // unlocks
-  [[nodiscard]] result<void> wait_out(entry& one, const deadlines& until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  [[nodiscard]] miss_reason reason_of_miss(const request& what, const range& extent,
-                                           const lookup_result& seen) const noexcept PINFOLD_REQUIRES(mutex_);
-  void count_miss(miss_reason reason) noexcept;
-  [[nodiscard]] bool spare_entry() noexcept PINFOLD_REQUIRES(mutex_);       // unlocks
-  [[nodiscard]] bool make_spare_entry() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  void grow_hit_table(unsigned step) noexcept PINFOLD_REQUIRES(mutex_);     // unlocks
-  [[nodiscard]] bool grow_pool() noexcept PINFOLD_REQUIRES(mutex_);         // unlocks
-  [[nodiscard]] bool grow_index() noexcept PINFOLD_REQUIRES(mutex_);        // unlocks
+  [[nodiscard]] result<grant> acquire_slowly(shard& in, const request& what, const range& extent,
+                                             overlaps_elsewhere& other) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
+  static void look(shard& in, const request& what, const range& extent, const overlaps_elsewhere& other,
+                   lookup_result& seen) noexcept PINFOLD_REQUIRES(in.mutex);
+  [[nodiscard]] bool close_some_due(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
+  [[nodiscard]] tl::unexpected<error> refused(shard& in, const error& why) noexcept PINFOLD_REQUIRES(in.mutex);
+  [[nodiscard]] bool wait_for_overlapping_open(shard& in, const request& what, const range& extent,
+                                               const deadlines& until) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
+  [[nodiscard]] result<grant> join(shard& in, entry& opening, const request& what, const deadlines& until) noexcept
+      PINFOLD_REQUIRES(in.mutex);  // unlocks
+  [[nodiscard]] result<void> wait_out(shard& in, entry& one, const deadlines& until) noexcept
+      PINFOLD_REQUIRES(in.mutex);  // unlocks
+  [[nodiscard]] miss_reason reason_of_miss(shard& in, const request& what, const range& extent,
+                                           const lookup_result& seen) const noexcept PINFOLD_REQUIRES(in.mutex);
+  static void count_miss(shard& in, miss_reason reason) noexcept PINFOLD_REQUIRES(in.mutex);
+  [[nodiscard]] bool spare_entry(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);       // unlocks
+  [[nodiscard]] bool make_spare_entry(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
+  void grow_hit_table(shard& in, unsigned step) noexcept PINFOLD_REQUIRES(in.mutex);   // unlocks
+  [[nodiscard]] bool grow_pool(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);         // unlocks
+  [[nodiscard]] bool grow_index(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);        // unlocks
 
   // --- the audit, and tracing (engine_audit.cpp, engine_trace.cpp)
-  [[nodiscard]] bool passes_audit(const grant& granted) noexcept PINFOLD_EXCLUDES(mutex_);
-  void tell_failed_audit(const entry& found) noexcept PINFOLD_EXCLUDES(mutex_);
-  [[nodiscard]] result<grant> acquire_audited(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
-  [[nodiscard]] grant find_audited(const request& what) noexcept PINFOLD_EXCLUDES(mutex_);
-  void tell_request(const request& what, const grant& granted, std::chrono::nanoseconds opened_for) noexcept
-      PINFOLD_EXCLUDES(mutex_);
+  [[nodiscard]] bool passes_audit(const grant& granted) noexcept;
+  void tell_failed_audit(const entry& found) noexcept;
+  [[nodiscard]] result<grant> acquire_audited(const request& what) noexcept;
+  [[nodiscard]] grant find_audited(const request& what) noexcept;
+  void tell_request(const request& what, const grant& granted, std::chrono::nanoseconds opened_for) noexcept;
 
   // --- several at once (engine_group.cpp)
   struct group;
-  [[nodiscard]] bool claim_if_simple(const request& what, const range& extent, std::size_t number,
-                                     group& claimed) noexcept PINFOLD_REQUIRES(mutex_);
-  void open_group(std::span<const request> what, group& claimed, std::span<result<grant>> granted) noexcept
-      PINFOLD_REQUIRES(mutex_);  // unlocks
-  void conclude(std::span<const request> what, const group& claimed, std::size_t i, result<opened>& made,
-                std::uint64_t closes_before, const deadlines& until, std::span<result<grant>> granted) noexcept
-      PINFOLD_REQUIRES(mutex_);  // unlocks
+  struct group_member;
+  void claim_group(std::span<const request> what, group& claimed) noexcept;
+  [[nodiscard]] bool served_elsewhere(const shard& in, const request& what, const range& extent,
+                                      overlaps_elsewhere& other) noexcept;
+  [[nodiscard]] bool claim_if_simple(shard& in, const request& what, group_member& next) noexcept
+      PINFOLD_REQUIRES(in.mutex);
+  void open_group(std::span<const request> what, group& claimed, std::span<result<grant>> granted) noexcept;
+  [[nodiscard]] result<grant> conclude(const request& what, group_member& one, result<opened>& made,
+                                       const deadlines& until) noexcept;
 
   // --- closing all that no lease holds (engine_flush.cpp)
-  result<void> close_unpinned() noexcept PINFOLD_REQUIRES(mutex_);        // unlocks
-  result<void> close_unheld() noexcept PINFOLD_REQUIRES(mutex_);          // unlocks
-  result<void> quiesce_without_hits() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  result<void> wait_for_closes() noexcept PINFOLD_REQUIRES(mutex_);       // unlocks
+  result<void> close_unpinned(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);                        // unlocks
+  result<void> close_unheld(shard& in, const deadlines& until) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
+  result<void> close_all_unheld() noexcept;
+  result<void> quiesce_without_hits() noexcept;
+  result<void> wait_for_closes() noexcept;
+  void stop_all_hits() noexcept;
 
   // --- the reaper, and the end (engine_reaper.cpp, engine_shutdown.cpp)
-  void reap() noexcept PINFOLD_REQUIRES(mutex_);           // unlocks
-  void wait_for_work() noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
+  void reap() noexcept;
+  void wait_for_work() noexcept;
+  [[nodiscard]] bool anything_to_watch() const noexcept;
   static void run_reaper(engine* home) noexcept;
-  [[nodiscard]] bool stop_reaper(core::deadline until) noexcept PINFOLD_EXCLUDES(mutex_);
-  void wait_for_others(core::deadline until) noexcept PINFOLD_REQUIRES(mutex_);  // unlocks
-  void close_everything() noexcept PINFOLD_REQUIRES(mutex_);                     // unlocks
-  void say_goodbye(std::uint64_t leases, std::size_t closes) noexcept PINFOLD_EXCLUDES(mutex_);
+  [[nodiscard]] bool stop_reaper(core::deadline until) noexcept;
+  void end_requests() noexcept;
+  void leave_to_leases(bool reaper_ended) noexcept;
+  void wait_for_others(core::deadline until) noexcept;
+  void close_everything(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
+  void say_goodbye(std::uint64_t leases, std::size_t closes) noexcept;
 
   // --- hits without the mutex (engine_hit.cpp)
   [[nodiscard]] static pin pin_for_this_thread(record& one) noexcept;
+  [[nodiscard]] static record* first_that_covers(const shard& in, peer_id peer, const range& wanted) noexcept;
   [[nodiscard]] grant hit_again(record* one, std::uintptr_t begin, std::uintptr_t end, access_flags need) noexcept;
   [[nodiscard]] grant hit_again(record* one, peer_id peer, range wanted, const void* token) noexcept;
   [[nodiscard]] grant look_up_any(std::uintptr_t begin, std::uintptr_t end, access_flags need, asked_by caller,
@@ -334,15 +410,33 @@ class engine {
     return hits_need_the_mutex_.load(std::memory_order_relaxed);
   }
 
-  // The fields that a hit reads, on cache lines that no hit writes.
-  alignas(64) index::hit_table hits_;  // written under the mutex, read without it
-  hit_view view_;
+  /// Calls `stop(record*)` for records that may cover `wanted`, until it returns true; returns that record, or null.
+  template <class F>
+  [[gnu::always_inline]] record* find_record(peer_id peer, const range& wanted, F&& stop) const noexcept {
+    const auto& map = shards_.map();
+    if (!map.smallest_only()) [[unlikely]]
+      return find_in_cells(peer, wanted, stop);
+    return shards_[map.shard_at_smallest(wanted.begin)].hits.find(peer, wanted, stop);
+  }
+  template <class F>
+  [[gnu::noinline]] record* find_in_cells(peer_id peer, const range& wanted, F& stop) const noexcept {
+    const auto& map = shards_.map();
+    record* found = nullptr;
+    map.for_levels_from(map.level_of(wanted), [&](unsigned level) {
+      found = shards_[map.shard_at(level, wanted.begin)].hits.find(peer, wanted, stop);
+      return found != nullptr;
+    });
+    return found;
+  }
+
+  // The fields that a hit reads, on cache lines that are hardly ever written.
+  alignas(64) hit_view view_;
   const core::cache_number number_;  // 0 when none was free: then every hit takes the mutex
   const std::uint64_t hits_before_;  // counted under this number before this cache was made
   const std::uint64_t finds_before_;
   const std::size_t token_offset_;
   const driver driver_;
-  std::shared_ptr<void> backend_ PINFOLD_GUARDED_BY(mutex_);
+  std::shared_ptr<void> backend_;
   const cache_options options_;
   const invalidation::event_log& event_log_;
   const std::uint64_t process_;                     // a copy: the control block's is in the cache line of the mutex
@@ -356,29 +450,36 @@ class engine {
   std::optional<core::page_audit> audit_;
   std::atomic<bool> hits_need_the_mutex_{false};  // set for good when the kernel refuses the barrier
   std::atomic<bool> silent_{false};               // the cache has ended: the sink is not called any more
-  core::counters counters_;
+  core::shared_counters counters_;
 
   std::recursive_mutex driver_turn_;  // with `serial`: a callback of the driver may release a lease, which may close
 
-  index::control_block& control_;
-  os::mutex& mutex_;
-  core::budget budget_;     // written under the mutex, read without it
-  index::entry_pool pool_;  // written under the mutex, walked without it
-  core::entry_table table_ PINFOLD_GUARDED_BY(mutex_);
-  std::uint64_t cursor_ PINFOLD_GUARDED_BY(mutex_);  // the next number to read from the event log
-  core::pending_invalidations pending_ PINFOLD_GUARDED_BY(mutex_);
-  core::deadline unfinished_since_ PINFOLD_GUARDED_BY(mutex_){};  // when a place on the event log was first found empty
-  core::wait_table waiting_ PINFOLD_GUARDED_BY(mutex_);
-  core::idle_sweep sweep_ PINFOLD_GUARDED_BY(mutex_);
-  core::open_waiter* open_waiters_ PINFOLD_GUARDED_BY(mutex_) = nullptr;
-  core::deadline last_vain_wait_ PINFOLD_GUARDED_BY(mutex_){};  // for transient pins
-  bool orphaned_ PINFOLD_GUARDED_BY(mutex_) = false;            // the last thread that needs the engine frees it
+  core::budget budget_;
+  core::shards shards_;
+  alignas(64) std::atomic<std::uint32_t> hand_{0};  // the shards that eviction visits, one after the other
+  std::mutex gathering_;                            // before the shards' mutexes: one thread gathers the budget
+  std::atomic<std::uint64_t> wide_published_{0};    // entries published that belong to larger cells than the smallest
+  alignas(64) std::atomic<std::uint64_t> closes_done_{0};  // by the driver, in all shards
+  core::change_signal changes_;
+  std::atomic<core::deadline> last_vain_wait_{core::deadline{}};  // for transient pins
+
+  // Events. The mutex comes before the shards' mutexes.
+  alignas(64) os::mutex events_mutex_;
+  std::uint64_t cursor_ PINFOLD_GUARDED_BY(events_mutex_);  // the next number to read from the event log
+  core::deadline unfinished_since_
+      PINFOLD_GUARDED_BY(events_mutex_){};          // when a place on the event log was first found empty
+  std::atomic<core::shard_set> pending_shards_{0};  // those with pending invalidations; changed under their mutexes
   mutable std::atomic<std::uint64_t> peak_leases_{0};
 
-  std::condition_variable_any reaper_wake_;
-  bool reaper_runs_ PINFOLD_GUARDED_BY(mutex_) = false;
-  bool reaper_stop_ PINFOLD_GUARDED_BY(mutex_) = false;
+  // The reaper. The mutex comes after the shards' mutexes.
+  std::mutex reaper_mutex_;
+  std::condition_variable reaper_wake_;
+  std::condition_variable reaper_left_;
+  bool reaper_asked_ = false;  // guarded by `reaper_mutex_`, as are the next two
+  bool reaper_runs_ = false;
+  bool reaper_stop_ = false;
   std::thread reaper_;
+  std::atomic<std::size_t> owing_;  // shards, the reaper and the cache: the last that leaves frees the engine
 };
 
 }  // namespace pinfold::detail

@@ -21,7 +21,7 @@ bool engine::passes_audit(const grant& granted) noexcept {
 // The entry is pinned, so that it stays the same registration; other threads may change its state.
 void engine::tell_failed_audit(const entry& found) noexcept {
   event what = [&] {
-    os::scoped_lock guard(mutex_);
+    os::scoped_lock guard(index::record_page::of(&found).owner.load(std::memory_order_acquire)->guard);
     return about(found, event_kind::audit_failed, severity::failure);
   }();
   try {

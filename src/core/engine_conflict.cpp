@@ -32,6 +32,9 @@ struct obstacles {
   }
 };
 
+// How often the driver is asked again because anything was closed in another shard.
+constexpr unsigned most_asked = 8;
+
 error as_conflict(error refused) noexcept {
   refused.code = errc::in_use_conflict;
   return refused;
@@ -40,8 +43,8 @@ error as_conflict(error refused) noexcept {
 }  // namespace
 
 // Whether no lease can hold the entry, so that any pin on it is transient.
-bool engine::unpinned_for_good(const entry& one) const noexcept {
-  if (one.now() == entry_state::quarantined) return !open_waiter::waits(open_waiters_, one);
+bool engine::unpinned_for_good(shard& in, const entry& one) const noexcept {
+  if (one.now() == entry_state::quarantined) return !open_waiter::waits(in.open_waiters, one);
   return one.now() == entry_state::evicting || one.in == index::list_id::queued;
 }
 
@@ -52,46 +55,76 @@ core::deadline engine::end_of_conflict(const entry& pinned, const deadlines& unt
 }
 
 // Takes a live entry out of the reach of hits. Returns false when a hit pinned it.
-bool engine::evictable(entry& live) noexcept {
+bool engine::evictable(shard& in, entry& live) noexcept {
   PINFOLD_ASSERT(live.now() == entry_state::live, "an evicting entry is closable already");
-  table_.begin_evict(live);
-  settle();
+  in.table.begin_evict(live);
+  settle(in);
   return live.now() == entry_state::evicting;
 }
 
-result<void> engine::clear_conflicts(entry& opening, const error& refused, const deadlines& until) noexcept {
+result<void> engine::clear_conflicts(shard& in, entry& opening, const error& refused, const closes_known& before,
+                                     const deadlines& until) noexcept {
   PINFOLD_ASSERT(opening.now() == entry_state::opening && !opening.in_driver, "the driver refused this open");
-  bool changed = opening.disturbed;
-  release_watch watch;
+  const bool disturbed = opening.disturbed;
+  auto changed = clear_overlaps(in, opening.peer(), opening.covered(), &opening, refused, until);
+  if (changed && !*changed && shards_.size() > 1) changed = clear_overlaps_elsewhere(in, opening, refused, until);
+  if (!changed) return tl::unexpected(changed.error());
+  // No entry of this cache is in the way any more. If none ever was, the application itself holds the mapping.
+  bool moved = *changed || disturbed || opening.disturbed;
+  if (shards_.size() > 1) moved = moved || (before.asked < most_asked && closed_since(before));
+  return moved ? result<void>{} : tl::unexpected(as_conflict(refused));
+}
+
+result<bool> engine::clear_overlaps_elsewhere(shard& in, entry& opening, const error& refused,
+                                              const deadlines& until) noexcept {
+  const auto where = opening.covered();
+  result<bool> changed = false;
+  in.mutex.unlock();
+  core::for_each_shard(shards_.map().overlapping(where), [&](std::size_t number) {
+    shard& other = shards_[number];
+    if (&other == &in || !changed) return;
+    os::scoped_lock guard(other.mutex);
+    auto now = clear_overlaps(other, {}, where, nullptr, refused, until);
+    if (!now || *now) changed = now;
+  });
+  in.mutex.lock();
+  return changed;
+}
+
+// Closes what overlaps the range in one shard. Returns whether there was anything.
+result<bool> engine::clear_overlaps(shard& in, peer_id peer, const range& where, const entry* opening,
+                                    const error& refused, const deadlines& until) noexcept {
+  bool changed = false;
+  release_watch watch(changes_);
   for (;;) {
     obstacles found;
     const auto note = [&](entry& one) {
-      mutex_is_held();
-      if (&one != &opening) found.add(one, unpinned_for_good(one));
+      in.mutex.says_held();
+      if (&one != opening) found.add(one, unpinned_for_good(in, one));
       return false;
     };
-    table_.find_overlap(opening.peer(), opening.covered(), note);
+    in.table.find_overlap(peer, where, note);
 
     if (found.leased != nullptr) {
       // While other threads hit, the sum of the pins on a hittable entry proves nothing.
-      if (found.leased->now() == entry_state::live && ledger::others() > 0 && evictable(*found.leased)) continue;
-      if (!wait_for_release(watch, end_of_conflict(*found.leased, until))) return tl::unexpected(as_conflict(refused));
+      if (found.leased->now() == entry_state::live && ledger::others() > 0 && evictable(in, *found.leased)) continue;
+      if (!wait_for_release(in, watch, end_of_conflict(*found.leased, until)))
+        return tl::unexpected(as_conflict(refused));
     } else if (found.moving != nullptr) {
-      if (!wait_for(found.moving, until.others()))
+      if (!wait_for(in, found.moving, until.others()))
         return fail(errc::timed_out, "another thread is still opening or closing overlapping memory");
     } else if (found.closable != nullptr) {
-      if (found.closable->now() == entry_state::live && !evictable(*found.closable)) {  // hit meanwhile
-        if (!wait_for_release(watch, end_of_conflict(*found.closable, until)))
+      if (found.closable->now() == entry_state::live && !evictable(in, *found.closable)) {  // hit meanwhile
+        if (!wait_for_release(in, watch, end_of_conflict(*found.closable, until)))
           return tl::unexpected(as_conflict(refused));
         changed = true;
         continue;
       }
-      if (found.closable->now() == entry_state::evicting) counters_.add(counter::conflicts);
-      if (auto closed = close(*found.closable, event_kind::conflict); !closed)
+      if (found.closable->now() == entry_state::evicting) in.counts.add(counter::conflicts);
+      if (auto closed = close(in, *found.closable, event_kind::conflict); !closed)
         return tl::unexpected(as_conflict(closed.error()));
     } else {
-      // No entry of this cache is in the way any more. If none ever was, the application itself holds the mapping.
-      return changed || opening.disturbed ? result<void>{} : tl::unexpected(as_conflict(refused));
+      return changed;
     }
     changed = true;
   }

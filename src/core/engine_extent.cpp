@@ -17,30 +17,30 @@ core::extent_to_open engine::plain_extent(const request& what, const range& exte
                                           const lookup_result& seen) noexcept {
   const auto access = what.need | seen.around;
   // Rounding to pages would give a peer access to memory beside the request.
-  if (any_remote(access) && !(what.wanted == extent)) return {what.wanted, access, false};
-  return {extent, access, true};
+  if (any_remote(access) && !(what.wanted == extent)) return {what.wanted, access, false, false, seen.borrowed};
+  return {extent, access, true, false, seen.borrowed};
 }
 
 bool engine::merges(const request& what) const noexcept {
   return options_.merge != merge_policy::none && driver_.token_bytes == 0 && !what.unshared && !what.unbudgeted;
 }
 
-core::extent_to_open engine::merged_extent(const request& what, const range& extent,
+core::extent_to_open engine::merged_extent(shard& in, const request& what, const range& extent,
                                            const lookup_result& seen) const noexcept {
   const extent_to_open alone = plain_extent(what, extent, seen);
   if (!seen.near) return alone;
-  extent_to_open both = merged(what, alone);
+  extent_to_open both = merged(in, what, alone);
   // An entry with remote rights extends them to what it is merged with: to the request, but not to its whole pages.
-  if (any_remote(both.access) && !any_remote(alone.access)) both = merged(what, {what.wanted, alone.access, false});
+  if (any_remote(both.access) && !any_remote(alone.access)) both = merged(in, what, {what.wanted, alone.access, false});
   return both.merged && may_register(what, both) ? both : alone;
 }
 
 // Grows by one entry after the other, as each may reach further ones.
-core::extent_to_open engine::merged(const request& what, extent_to_open from) const noexcept {
+core::extent_to_open engine::merged(shard& in, const request& what, extent_to_open from) const noexcept {
   const auto grow = [&](entry& one) {
-    mutex_is_held();
+    in.mutex.says_held();
     const bool mergeable = one.findable() && one.now() != entry_state::opening && !one.persistent && !one.bypass &&
-                           !pending_.affects(one) &&  // not marked yet: its memory may be going
+                           !in.pending.affects(one) &&  // not marked yet: its memory may be going
                            (options_.merge == merge_policy::overlaps || one.covered().contains(what.wanted));
     if (!mergeable) return false;
     const extent_to_open larger{hull(from.covered, one.covered()), from.access | one.access, false, true};
@@ -50,7 +50,7 @@ core::extent_to_open engine::merged(const request& what, extent_to_open from) co
     from = larger;
     return true;
   };
-  while (table_.find_overlap(what.peer, range(from.covered), grow) != nullptr) {
+  while (in.table.find_overlap(what.peer, range(from.covered), grow) != nullptr) {
   }
   return from;
 }

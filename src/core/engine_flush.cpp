@@ -4,24 +4,34 @@
 
 namespace pinfold::detail {
 
-result<void> engine::close_unpinned() noexcept {
-  queue_released();
-  auto first = close_queued(SIZE_MAX);
-  table_.begin_evict_unpinned();
-  settle();
-  auto evicted = close_evicting();
+result<void> engine::close_unpinned(shard& in) noexcept {
+  queue_released(in);
+  auto first = close_queued(in, SIZE_MAX);
+  in.table.begin_evict_unpinned();
+  settle(in);
+  auto evicted = close_evicting(in);
   return first ? evicted : first;
 }
 
-// Closes all entries that no lease holds. A transient pin may keep such an entry open: waits for that.
-result<void> engine::close_unheld() noexcept {
-  const deadlines until(options_);
-  release_watch watch;
-  auto first = retry_quarantined();
+// Closes all entries of a shard that no lease holds. A transient pin may keep such an entry open: waits for that.
+result<void> engine::close_unheld(shard& in, const deadlines& until) noexcept {
+  release_watch watch(changes_);
+  auto first = retry_quarantined(in);
   do {
-    auto closed = close_unpinned();
+    auto closed = close_unpinned(in);
     if (first && !closed) first = closed;
-  } while (wait_for_transient(watch, until));
+  } while (in.table.any_transient() && wait_for_transient(in, watch, until));
+  return first;
+}
+
+result<void> engine::close_all_unheld() noexcept {
+  const deadlines until(options_);
+  result<void> first;
+  for (shard& in : shards_) {
+    os::scoped_lock guard(in.mutex);
+    auto closed = close_unheld(in, until);
+    if (first && !closed) first = closed;
+  }
   const auto finished = wait_for_closes();
   return first ? finished : first;
 }
@@ -29,54 +39,73 @@ result<void> engine::close_unheld() noexcept {
 // Waits for closes by other threads: no lease holds those entries either, and the caller wants them gone, too.
 result<void> engine::wait_for_closes() noexcept {
   const deadlines until(options_);
-  while (table_.closes_in_flight() > 0)
-    if (!wait_for(this, until.others())) return fail(errc::timed_out, "another thread's close did not finish in time");
+  change_waiter self(changes_);
+  while (closes_in_flight() > 0)
+    if (!wait_for_change(self, until.others()))
+      return fail(errc::timed_out, "another thread's close did not finish in time");
   return {};
 }
 
 result<void> engine::flush() noexcept {
   catch_up_with_everything();
-  os::scoped_lock guard(mutex_);
-  return close_unheld();
+  return close_all_unheld();
+}
+
+void engine::stop_all_hits() noexcept {
+  for (shard& in : shards_) {
+    os::scoped_lock guard(in.mutex);
+    in.table.stop_all_hits();
+  }
+  for (shard& in : shards_) {  // the first barrier is enough, unless the kernel refuses it
+    os::scoped_lock guard(in.mutex);
+    if (order_hits(in)) break;
+  }
 }
 
 // Stops hits first: while hits go on, no count of leases is right, as a lease may come and go between two looks.
 result<void> engine::quiesce() noexcept {
   catch_up_with_everything();
-  os::scoped_lock guard(mutex_);
-  table_.stop_all_hits();
-  order_hits();
+  stop_all_hits();
   auto done = quiesce_without_hits();
-  table_.resume_hits();
+  for (shard& in : shards_) {
+    os::scoped_lock guard(in.mutex);
+    in.table.resume_hits();
+  }
   return done;
 }
 
 result<void> engine::quiesce_without_hits() noexcept {
   const deadlines until(options_);
+  change_waiter self(changes_);
   while (const auto out = in_use())
-    if (out > ledger::others() || !wait_for(this, until.transient()))
+    if (out > ledger::others() || !wait_for_change(self, until.transient()))
       return fail(errc::in_use_conflict, "leases are still held");
-  auto closed = close_unheld();
+  auto closed = close_all_unheld();
   if (closed && in_use() > 0) return fail(errc::in_use_conflict, "a lease was acquired meanwhile");
   return closed;
 }
 
 std::size_t engine::evict(std::size_t most) noexcept {
   catch_up_with_everything();
-  os::scoped_lock guard(mutex_);
+  shard& any = shards_[0];
+  os::scoped_lock guard(any.mutex);
   std::size_t closed = 0;
-  while (closed < most && close_one_for_room()) ++closed;
+  while (closed < most && close_one_for_room(any) == looked::closed_one) ++closed;
   return closed;
 }
 
 result<void> engine::progress() noexcept {
   catch_up_with_everything();
-  os::scoped_lock guard(mutex_);
-  if (table_.queue_released() > 0) closes_are_due();
-  queue_idle();
-  auto first = close_queued(SIZE_MAX);
-  auto retried = retry_quarantined();
-  return first ? retried : first;
+  result<void> first;
+  for (shard& in : shards_) {
+    os::scoped_lock guard(in.mutex);
+    if (in.table.queue_released() > 0) closes_are_due();
+    queue_idle(in);
+    auto closed = close_queued(in, SIZE_MAX);
+    auto retried = retry_quarantined(in);
+    if (first) first = closed ? retried : closed;
+  }
+  return first;
 }
 
 }  // namespace pinfold::detail

@@ -6,54 +6,86 @@
 
 namespace pinfold::detail {
 
-/// The requests of a group that are opened together.
+/// A request of a group that is opened together with others.
+struct engine::group_member {
+  std::size_t number;  ///< the index of the request
+  shard* in;
+  entry* fresh;
+  miss_reason reason;
+  range extent;
+  overlaps_elsewhere other;
+  closes_known before;
+};
+
 struct engine::group {
   std::size_t size = 0;
-  std::array<std::size_t, most_in_group> number;  // the index of the request
-  std::array<entry*, most_in_group> fresh;
-  std::array<miss_reason, most_in_group> reason;
+  std::array<group_member, most_in_group> members;
 };
 
 void engine::acquire_group(std::span<const request> what, std::span<result<grant>> granted) noexcept {
   static_cast<void>(ledger::of_this_thread());
   std::array<bool, most_in_group> done{};
   if (driver_.open_many != nullptr && !options_.trace_requests && !audit_) {
-    std::array<result<range>, most_in_group> extents;
-    for (std::size_t i = 0; i < what.size(); ++i) extents[i] = checked(what[i]);
-    for (std::size_t i = 0; i < what.size(); ++i)
-      if (extents[i]) {
-        catch_up(what[i]);
-        if (!prepare_filter(*extents[i])) extents[i] = tl::unexpected(no_memory_for_page_counts());
-      }
-    std::array<bool, most_in_group> alone{};
-    for (std::size_t i = 0; i < what.size(); ++i) alone[i] = extents[i] && others_could_take(what[i], *extents[i]);
     group claimed;
-    os::scoped_lock guard(mutex_);
-    for (std::size_t i = 0; i < what.size() && spare_entry(); ++i)
-      done[i] = extents[i] && !alone[i] && claim_if_simple(what[i], *extents[i], i, claimed);
-    static_cast<void>(close_queued(closes_per_miss * claimed.size));  // a failed entry is quarantined, the sink told
+    claim_group(what, claimed);
+    for (std::size_t i = 0; i < claimed.size; ++i) done[claimed.members[i].number] = true;
     if (claimed.size > 0) open_group(what, claimed, granted);
   }
   for (std::size_t i = 0; i < what.size(); ++i)
     if (!done[i]) granted[i] = acquire(what[i]);
 }
 
+void engine::claim_group(std::span<const request> what, group& claimed) noexcept {
+  for (std::size_t i = 0; i < what.size(); ++i) {
+    const auto extent = checked(what[i]);
+    if (!extent) continue;
+    catch_up(what[i]);
+    if (!prepare_filter(*extent) || others_could_take(what[i], *extent)) continue;
+    shard& in = shards_[shards_.map().shard_of(*extent)];
+    auto& next = claimed.members[claimed.size];
+    next = {i, &in, nullptr, {}, *extent, {}, {}};
+    if (!shards_.map().one() && is_elsewhere(*extent, next.other) && !what[i].unshared)
+      if (served_elsewhere(in, what[i], *extent, next.other)) continue;
+    os::scoped_lock guard(in.mutex);
+    if (!spare_entry(in)) return;
+    if (claim_if_simple(in, what[i], next)) ++claimed.size;
+    static_cast<void>(close_queued(in, closes_per_miss));  // a failed entry is quarantined, the sink told
+  }
+}
+
+// Whether another shard has an entry that serves the request, or will.
+bool engine::served_elsewhere(const shard& in, const request& what, const range& extent,
+                              overlaps_elsewhere& other) noexcept {
+  bool served = false;
+  core::for_each_shard(shards_.map().overlapping(extent), [&](std::size_t number) {
+    shard& each = shards_[number];
+    if (&each == &in || served) return;
+    lookup_result seen;
+    os::scoped_lock guard(each.mutex);
+    each.table.scan(what, extent, seen);
+    served = seen.match != nullptr;
+    other.around = other.around | seen.around;
+    other.beside = other.beside || seen.beside;
+  });
+  return served;
+}
+
 // Claims an entry if the request is a miss for which there is room at once. Hits, joins and everything that may have to
 // wait go the usual way: waiting here would delay the other members of the group.
-bool engine::claim_if_simple(const request& what, const range& extent, std::size_t number, group& claimed) noexcept {
-  if (table_.ended() || what.unbudgeted) return false;
+bool engine::claim_if_simple(shard& in, const request& what, group_member& next) noexcept {
+  if (in.table.ended() || what.unbudgeted) return false;
   lookup_result seen;
-  if (!what.unshared) table_.scan(what, extent, seen);
+  look(in, what, next.extent, next.other, seen);
+  if (seen.borrowed != access_flags::none) return false;
   if (seen.match != nullptr || seen.twin != nullptr || (seen.near && merges(what))) return false;
-  const extent_to_open to = plain_extent(what, extent, seen);
-  if (!budget_.has_room(to.covered.size(), 1)) return false;
-  counters_.add(counter::acquires);
-  claimed.reason[claimed.size] = reason_of_miss(what, extent, seen);
-  entry& fresh = claim(what, to, seen);
-  [[maybe_unused]] const bool taken = table_.take_room(fresh, to.covered.size(), 1);
-  PINFOLD_ASSERT(taken, "there was room, under this mutex");
-  claimed.number[claimed.size] = number;
-  claimed.fresh[claimed.size++] = &fresh;
+  const extent_to_open to = plain_extent(what, next.extent, seen);
+  if (!in.room.take(to.covered.size(), 1)) return false;
+  in.counts.add(counter::acquires);
+  next.reason = reason_of_miss(in, what, next.extent, seen);
+  next.fresh = &claim(in, what, to, seen);
+  in.table.note_room(*next.fresh, to.covered.size(), 1);
+  in.table.enter_driver(*next.fresh);
+  next.before = {closes_done_.load(std::memory_order_acquire)};
   return true;
 }
 
@@ -61,40 +93,48 @@ void engine::open_group(std::span<const request> what, group& claimed, std::span
   const deadlines until(options_);
   std::array<open_request, most_in_group> asked;
   std::array<result<opened>, most_in_group> made;
+  std::array<bool, most_in_group> watched;
   for (std::size_t i = 0; i < claimed.size; ++i) {
-    entry& one = *claimed.fresh[i];
-    const auto* token = reinterpret_cast<const std::byte*>(one.hot()) + token_offset_;
-    asked[i] = {one.peer(), one.covered(), token, one.access, what[claimed.number[i]].argument};
-    table_.enter_driver(one);
+    const auto& one = claimed.members[i];
+    const auto* token = reinterpret_cast<const std::byte*>(one.fresh->hot()) + token_offset_;
+    asked[i] = {one.fresh->peer(), one.fresh->covered(), token, one.fresh->access, what[one.number].argument};
+    watched[i] = monitors_watch(asked[i].extent);
   }
-  const auto closes_before = table_.closes_done();
-  mutex_.unlock();
-  std::array<bool, most_in_group> seen;
-  for (std::size_t i = 0; i < claimed.size; ++i) seen[i] = monitors_watch(asked[i].extent);
   {
     const auto turn = driver_turn();
     driver_.open_many(driver_.self, std::span(asked).first(claimed.size), std::span(made).first(claimed.size));
   }
-  mutex_.lock();
+  read_up_to_now();
   for (std::size_t i = 0; i < claimed.size; ++i) {
-    table_.leave_driver(*claimed.fresh[i]);
-    if (!seen[i]) table_.make_unshared(*claimed.fresh[i]);
+    auto& one = claimed.members[i];
+    os::scoped_lock guard(one.in->mutex);
+    one.in->table.leave_driver(*one.fresh);
+    if (!watched[i]) one.in->table.make_unshared(*one.fresh);
   }
   for (const bool succeeded : {true, false}) {  // refused ones last: they may have to wait
-    for (std::size_t i = 0; i < claimed.size; ++i)
-      if (made[i].has_value() == succeeded) conclude(what, claimed, i, made[i], closes_before, until, granted);
+    for (std::size_t i = 0; i < claimed.size; ++i) {
+      auto& one = claimed.members[i];
+      if (made[i].has_value() == succeeded) granted[one.number] = conclude(what[one.number], one, made[i], until);
+    }
   }
 }
 
-void engine::conclude(std::span<const request> what, const group& claimed, std::size_t i, result<opened>& made,
-                      std::uint64_t closes_before, const deadlines& until, std::span<result<grant>> granted) noexcept {
-  const auto number = claimed.number[i];
-  granted[number] = finish(*claimed.fresh[i], what[number], made, closes_before, until);
-  if (granted[number]) {
-    count_miss(claimed.reason[i]);
-  } else {
-    counters_.add(counter::failed_acquires);
-  }
+result<grant> engine::conclude(const request& what, group_member& one, result<opened>& made,
+                               const deadlines& until) noexcept {
+  shard& in = *one.in;
+  result<grant> granted = [&] {
+    os::scoped_lock guard(in.mutex);
+    auto finished = finish(in, *one.fresh, what, made, one.before, until);
+    if (finished) {
+      one.other.opened = !shards_.map().one() && one.fresh->findable();
+      count_miss(in, one.reason);
+    } else {
+      in.counts.add(counter::failed_acquires);
+    }
+    return finished;
+  }();
+  if (one.other.opened) supersede_elsewhere(in, *record_of(granted->held), one.other);
+  return granted;
 }
 
 }  // namespace pinfold::detail

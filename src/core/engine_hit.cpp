@@ -39,13 +39,6 @@ pin pin_now(ledger* mine, record* one) noexcept {
   return hit;
 }
 
-[[gnu::always_inline]] inline record* first_that_covers(const index::hit_table& table, peer_id peer,
-                                                        const range& wanted) noexcept {
-  return table.find(peer, wanted, [&](const record* candidate) __attribute__((always_inline)) {
-    return candidate->covers(wanted.begin, wanted.end);
-  });
-}
-
 // The thread that looks a record up, and for what call of what cache.
 struct requester {
   ledger* mine;
@@ -58,19 +51,17 @@ struct pinned_record {
   record* found = nullptr;
 };
 
+// Returns what pins a record if it serves the request.
 template <class Serves>
-pinned_record pin_any(const index::hit_table& table, peer_id peer, const range& wanted, requester by,
-                      const Serves& serves) noexcept {
-  pinned_record got;
-  got.found = table.find(peer, wanted, [&](record* candidate) {
+auto pins_if(pinned_record& got, const range& wanted, requester by, const Serves& serves) noexcept {
+  return [&got, wanted, by, &serves](record* candidate) {
     if (!candidate->covers(wanted.begin, wanted.end)) return false;
     got.held = pin_now(by.mine, candidate);
     order_on_hit();
     if (serves(*candidate)) return true;
     give_up(std::exchange(got.held, 0), by.caller, by.cache);
     return false;
-  });
-  return got;
+  };
 }
 
 // A call of memcmp(3) takes longer than the comparison. CUDA's handles have 64 bytes.
@@ -103,6 +94,13 @@ pin engine::pin_for_this_thread(record& one) noexcept { return pin_now(ledger::o
 
 void sample_hits(const record* found) noexcept { index::record_page::entry_of(found).count_hits(ledger::sampling); }
 
+[[gnu::always_inline]] inline record* engine::first_that_covers(const shard& in, peer_id peer,
+                                                                const range& wanted) noexcept {
+  return in.hits.find(peer, wanted, [&](const record* candidate) __attribute__((always_inline)) {
+    return candidate->covers(wanted.begin, wanted.end);
+  });
+}
+
 // Returns a view that is never current.
 const hit_view& engine::no_hits() noexcept {
   static const std::atomic<std::uint64_t> never{1};
@@ -134,12 +132,13 @@ void engine::count_hit(ledger* mine, record* found, std::uintptr_t key, asked_by
 // probe. If the hint serves the request, its cell is taken.
 grant engine::look_up(std::uintptr_t begin, std::uintptr_t end, access_flags need) noexcept {
   ledger* const mine = ledger::if_there();
-  if (mine == nullptr || options_.strict) [[unlikely]]
+  if (mine == nullptr || options_.strict || !shards_.map().smallest_only()) [[unlikely]]
     return look_up_any(begin, end, need, asked_by::acquire, 0);
   const auto key = view_.key(begin);
   if (record* hint = mine->hint(key); hint != nullptr && view_.serves(*hint, begin, end, need)) [[unlikely]]
     return hit_again(hint, begin, end, need);
-  record* const first = first_that_covers(hits_, {}, {begin, end});
+  const shard& in = shards_[shards_.map().shard_at_smallest(begin)];
+  record* const first = first_that_covers(in, {}, {begin, end});
   if (first == nullptr) return {};
   const pin held = pin_in_cell(*mine, first);
   if (held == 0) [[unlikely]]
@@ -158,7 +157,7 @@ grant engine::look_up(peer_id peer, range wanted, const void* token) noexcept {
   record* const hint = mine->hint(key);
   if (hint != nullptr && view_.serves(*hint, wanted.begin, wanted.end, access_flags::none)) [[unlikely]]
     return hit_again(hint, peer, wanted, token);
-  record* const first = first_that_covers(hits_, peer, wanted);
+  record* const first = first_that_covers(shards_[0], peer, wanted);  // imports have one shard
   if (first == nullptr) return {};
   const pin held = pin_in_cell(*mine, first);
   if (held == 0) [[unlikely]]
@@ -194,22 +193,23 @@ grant engine::look_up_any(std::uintptr_t begin, std::uintptr_t end, access_flags
   if (failed != 0) give_up(failed, caller, number_);
   if (options_.strict && monitors_ != nullptr) monitors_->wait_for_events();
   ledger* const mine = ledger::of_this_thread();
-  const auto [held, found] = pin_any(hits_, {}, {begin, end}, {mine, caller, number_}, [&](const record& one) {
-    return view_.current() && view_.serves(one, begin, end, need);
-  });
-  if (held == 0) return {};
-  count_hit(mine, found, view_.key(begin), caller);
-  return {held, reinterpret_cast<void*>(begin)};
+  const auto serves = [&](const record& one) { return view_.current() && view_.serves(one, begin, end, need); };
+  pinned_record got;
+  got.found = find_record({}, {begin, end}, pins_if(got, {begin, end}, {mine, caller, number_}, serves));
+  if (got.held == 0) return {};
+  count_hit(mine, got.found, view_.key(begin), caller);
+  return {got.held, reinterpret_cast<void*>(begin)};
 }
 
 grant engine::look_up_any(peer_id peer, range wanted, const void* token, asked_by caller, pin failed) noexcept {
   if (failed != 0) give_up(failed, caller, number_);
   ledger* const mine = ledger::of_this_thread();
-  const auto [held, found] = pin_any(hits_, peer, wanted, {mine, caller, number_},
-                                     [&](const record& one) { return serves(one, peer, wanted, token); });
-  if (held == 0) return {};
-  count_hit(mine, found, view_.key(peer, wanted.begin), caller);
-  return {held, local_address(*found, wanted.begin)};
+  const auto serves_it = [&](const record& one) { return serves(one, peer, wanted, token); };
+  pinned_record got;
+  got.found = find_record(peer, wanted, pins_if(got, wanted, {mine, caller, number_}, serves_it));
+  if (got.held == 0) return {};
+  count_hit(mine, got.found, view_.key(peer, wanted.begin), caller);
+  return {got.held, local_address(*got.found, wanted.begin)};
 }
 
 bool engine::serves(const record& one, peer_id peer, const range& wanted, const void* token) const noexcept {

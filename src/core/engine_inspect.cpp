@@ -8,10 +8,14 @@
 namespace pinfold::detail {
 
 statistics engine::read_statistics() const noexcept {
-  const auto sum = [this](auto which) { return counters_.sum(which); };
+  const auto sum = [this](counter which) {
+    std::uint64_t all = 0;
+    for (const shard& in : shards_) all += in.counts.count(which);
+    return all;
+  };
   statistics now;
-  const auto without_mutex = ledger::hits(number_) - hits_before_ + sum(core::shared_counter::hits_elsewhere);
-  const auto found = ledger::finds(number_) - finds_before_ + sum(core::shared_counter::finds_elsewhere);
+  const auto without_mutex = ledger::hits(number_) - hits_before_ + counters_.sum(core::shared_counter::hits_elsewhere);
+  const auto found = ledger::finds(number_) - finds_before_ + counters_.sum(core::shared_counter::finds_elsewhere);
   now.hits = sum(counter::hits) + without_mutex;
   now.valid = sum(counter::valid) + without_mutex + found;
   now.invalid = sum(counter::invalid);
@@ -37,9 +41,9 @@ statistics engine::read_statistics() const noexcept {
   now.monitor_failures = monitor_failures();
   now.file_backed = sum(counter::file_backed);
   now.invalidated_while_leased = sum(counter::invalidated_while_leased);
-  now.audits = sum(core::shared_counter::audits);
-  now.failed_audits = sum(core::shared_counter::failed_audits);
-  now.sink_failures = sum(core::shared_counter::sink_failures);
+  now.audits = counters_.sum(core::shared_counter::audits);
+  now.failed_audits = counters_.sum(core::shared_counter::failed_audits);
+  now.sink_failures = counters_.sum(core::shared_counter::sink_failures);
   now.waited = std::chrono::nanoseconds(sum(counter::waited_ns));
   now.open = now.opens - now.closes;
   now.bytes_now = budget_.bytes_now();
@@ -59,28 +63,40 @@ statistics engine::read_statistics() const noexcept {
 }
 
 bool engine::is_leased(peer_id peer, const range& where) const noexcept {
-  os::scoped_lock guard(mutex_);
-  return table_.is_pinned_there(peer, where);
+  bool leased = false;
+  core::for_each_shard(shards_.map().overlapping(where), [&](std::size_t number) {
+    shard& in = shards_[number];
+    if (leased) return;
+    os::scoped_lock guard(in.mutex);
+    leased = in.table.is_pinned_there(peer, where);
+  });
+  return leased;
 }
 
 std::vector<entry_info> engine::dump() const {
   std::vector<entry_info> listed;
-  std::size_t needed = 0;
-  do {  // the list must have room before the lock is taken: nothing is allocated under it
-    listed.reserve(needed);
-    os::scoped_lock guard(mutex_);
-    needed = table_.size();
-    if (needed > listed.capacity()) continue;
-    const auto now = core::ticks();
-    const auto add = [&](const entry& one) {
-      const bool opened = one.now() != entry_state::opening;
-      listed.push_back({one.peer(), one.covered(), one.bytes, driver_.name, one.now(), pins_of(one), one.hits(),
-                        one.bypass, opened ? core::since(one.opened_at, now) : std::chrono::nanoseconds{0},
-                        one.owner()});
-    };
-    table_.for_each(add);
-  } while (needed > listed.capacity());
+  for (shard& in : shards_) {
+    std::size_t needed = 0;
+    do {  // the list must have room before the lock is taken: nothing is allocated under it
+      listed.reserve(listed.size() + needed);
+      os::scoped_lock guard(in.mutex);
+      needed = in.table.size();
+      if (listed.size() + needed <= listed.capacity()) {
+        add_all(in, listed);
+        break;
+      }
+    } while (true);
+  }
   return listed;
+}
+
+void engine::add_all(const shard& in, std::vector<entry_info>& to) const noexcept {
+  const auto now = core::ticks();
+  in.table.for_each([&](const entry& one) {
+    const bool opened = one.now() != entry_state::opening;
+    to.push_back({one.peer(), one.covered(), one.bytes, driver_.name, one.now(), pins_of(one), one.hits(), one.bypass,
+                  opened ? core::since(one.opened_at, now) : std::chrono::nanoseconds{0}, one.owner()});
+  });
 }
 
 }  // namespace pinfold::detail

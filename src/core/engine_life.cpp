@@ -3,7 +3,9 @@
 #include "core/engine.hpp"
 
 #include <algorithm>
-#include <new>
+#include <bit>
+#include <thread>
+#include <utility>
 
 namespace pinfold::detail {
 
@@ -19,6 +21,7 @@ cache_options sensible(cache_options options) noexcept {
   clamp(options.conflict_timeout);
   clamp(options.wait_timeout);
   clamp(options.drain_timeout);
+  clamp(options.idle_timeout);
   return options;
 }
 
@@ -36,42 +39,40 @@ std::string with_audit(std::string monitors, std::uint32_t one_in) {
 }  // namespace
 
 engine* engine::make(const driver& table, cache_options options, watched_by monitors, std::shared_ptr<void> backend) {
-  index::control_block* own = index::take_control_block();
-  if (own == nullptr) throw std::bad_alloc();
-  try {
-    auto* made = new engine(*own, table, std::move(options), std::move(monitors), std::move(backend));
-    os::scoped_lock guard(own->guard);
-    return own->home = made;
-  } catch (...) {
-    index::give_back(own);
-    throw;
+  auto* made = new engine(table, std::move(options), std::move(monitors), std::move(backend));
+  for (shard& in : made->shards_) {
+    os::scoped_lock guard(in.mutex);
+    in.control.guard.says_held();
+    in.control.home = &in;
   }
+  return made;
 }
 
-// Leaves the control block: from now on a late release finds no engine.
-void engine::leave_control_block() noexcept {
-  control_.guard.says_held();
-  control_.home = nullptr;
+void engine::destroy(engine* ended) noexcept { delete ended; }
+
+// A cache is not divided if it looks around the memory that is asked for: for other tokens, or to merge. Nor if it
+// keeps nothing.
+std::size_t engine::shards_for(const driver& table, const cache_options& options) noexcept {
+  if (table.token_bytes > 0 || options.merge != merge_policy::none || !options.retain) return 1;
+  if (options.shards != 0) return std::bit_ceil(std::min<std::size_t>(options.shards, core::shard_map::most_shards));
+  constexpr std::size_t for_each_processor = 8;
+  constexpr std::size_t least_entries = 64;  // with fewer in a shard, its hand knows less of what is used than one hand
+  constexpr std::size_t least_bytes = std::size_t{4} << 20U;
+  const std::size_t sensible =
+      std::min({std::bit_ceil(for_each_processor * std::thread::hardware_concurrency()),
+                options.max_count / least_entries, options.max_bytes / least_bytes, core::shard_map::most_shards});
+  return std::max<std::size_t>(1, std::bit_floor(sensible));
 }
 
-void engine::destroy(engine* ended) noexcept {
-  if (ended == nullptr) return;
-  index::control_block* own = &ended->control_;
-  delete ended;
-  index::give_back(own);
-}
-
-engine::engine(index::control_block& own, const driver& table, cache_options options, watched_by monitors,
-               std::shared_ptr<void> backend)
-    : hits_(table.token_bytes > 0),
-      hits_before_(ledger::hits(number_)),
+engine::engine(const driver& table, cache_options options, watched_by monitors, std::shared_ptr<void> backend)
+    : hits_before_(ledger::hits(number_)),
       finds_before_(ledger::finds(number_)),
       token_offset_(token_offset_in(table)),
       driver_(table),
       backend_(std::move(backend)),
       options_(sensible(std::move(options))),
       event_log_(invalidation::event_log::here()),
-      process_(own.process),
+      process_(event_log_.process()),
       watched_(table.token_bytes > 0 ? nullptr : &invalidation::registered_filter::here()),
       monitors_(std::move(monitors.set)),
       failures_before_(monitors_ ? monitors_->failures() : 0),
@@ -79,17 +80,14 @@ engine::engine(index::control_block& own, const driver& table, cache_options opt
       tuning_(std::move(monitors.hints)),
       keeps_(monitors.keeps),
       monitors_text_(with_audit(std::move(monitors.text), options_.audit_one_in)),
-      control_(own),
-      mutex_(own.guard),
-      budget_(options_.max_bytes, options_.max_count),
-      pool_(own, table.token_bytes > 0),
-      table_(table, options_, {hits_, view_, hits_need_the_mutex_, pool_, budget_, counters_, watched_}),
+      budget_(options_.max_bytes, options_.max_count, shards_for(table, options_)),
+      shards_(budget_.shares(), *this, table, options_, {view_, hits_need_the_mutex_, watched_, budget_}),
       cursor_(event_log_.generation().load()),
-      sweep_(table.token_bytes > 0 ? options_.idle_timeout : std::chrono::milliseconds(0)) {
+      owing_(shards_.size() + 1) {
   const bool imports = table.token_bytes > 0;
   view_.generation = imports ? &event_log_.process_word() : &event_log_.generation();
   view_.kernels = monitors_ ? &monitors_->kernel_generation() : &invalidation::monitor_set::nothing_counted();
-  view_.seen = imports ? own.process : cursor_ + (monitors_ ? monitors_->drain() : 0);
+  view_.seen = imports ? process_ : cursor_ + (monitors_ ? monitors_->drain() : 0);
   view_.number = number_;
   view_.number_in_word = number_ << record::cache_shift;
   view_.salt = std::uintptr_t{number_} * 81007;  // by the golden section of a thread's hints
@@ -98,8 +96,10 @@ engine::engine(index::control_block& own, const driver& table, cache_options opt
     audit_.emplace(*one_in);
   hits_need_the_mutex_ =
       !options_.retain || options_.entry_statistics || options_.trace_requests || number_ == 0 || audit_.has_value();
-  reaper_runs_ = options_.reaper;
-  if (options_.reaper) reaper_ = std::thread(run_reaper, this);
+  if (!options_.reaper) return;
+  reaper_runs_ = true;
+  ++owing_;
+  reaper_ = std::thread(run_reaper, this);
 }
 
 engine::~engine() = default;
@@ -108,23 +108,60 @@ engine::~engine() = default;
 // and ledgers.
 std::uint64_t engine::leases_out() const noexcept {
   std::int64_t all = 0;
-  pool_.for_each(
-      [&](index::record_page& page, std::size_t number) { all += index::counted_in(*page.own_pins(number)); });
+  for (const shard& in : shards_)
+    in.pool.for_each(
+        [&](index::record_page& page, std::size_t number) { all += index::counted_in(*page.own_pins(number)); });
   ledger::for_each([&](const record* one, std::int64_t count) {
-    if (index::record_page::of(one).owner.load(std::memory_order_acquire) == &control_) all += count;
+    const auto* owner = index::record_page::of(one).owner.load(std::memory_order_acquire);
+    if (owner != nullptr && owner->engine.load(std::memory_order_acquire) == this) all += count;
   });
   return all < 0 ? 0 : static_cast<std::uint64_t>(all);
 }
 
-// Whether no thread needs the engine any more.
-bool engine::unused() const noexcept { return in_use() == 0 && table_.closes_in_flight() == 0 && !reaper_runs_; }
-
-// Returns the engine when its cache has ended and no thread needs it any more: then the caller destroys it.
-engine* engine::leave_if_last() noexcept {
-  if (!orphaned_ || !unused()) return nullptr;
-  PINFOLD_ASSERT(table_.closes_in_flight() == 0 && table_.opens_in_driver() == 0, "no thread is in the driver");
-  leave_control_block();
-  return this;
+std::uint64_t engine::leases_out(const shard& in) noexcept {
+  std::int64_t all = 0;
+  in.pool.for_each(
+      [&](index::record_page& page, std::size_t number) { all += index::counted_in(*page.own_pins(number)); });
+  ledger::for_each([&](const record* one, std::int64_t count) {
+    if (index::record_page::of(one).owner.load(std::memory_order_acquire) == &in.control) all += count;
+  });
+  return all < 0 ? 0 : static_cast<std::uint64_t>(all);
 }
+
+void engine::lock_all() const noexcept PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
+  for (const shard& in : shards_) in.mutex.lock();
+}
+
+void engine::unlock_all() const noexcept PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
+  for (const shard& in : shards_) in.mutex.unlock();
+}
+
+// Under all mutexes: else a pin that moves to an entry's counter, a lease that is followed by one in another shard, and
+// an opener that publishes could be missed.
+std::uint64_t engine::in_use() const noexcept PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
+  lock_all();
+  auto all = leases_out();
+  for (const shard& in : shards_) all += in.table.openings();
+  unlock_all();
+  return all;
+}
+
+std::size_t engine::closes_in_flight() const noexcept PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
+  std::size_t all = 0;
+  for (const shard& in : shards_) all += in.table.closes_in_flight();
+  return all;
+}
+
+// Lets a shard go when its cache has ended and no thread needs it any more: from now on a late release finds no shard.
+// Returns the engine when that was the last thing that needed it: then the caller destroys it.
+engine* engine::leave_if_last(shard& in) noexcept {
+  if (!in.orphaned || leases_out(in) + in.table.openings() + in.table.closes_in_flight() > 0) return nullptr;
+  PINFOLD_ASSERT(in.table.opens_in_driver() == 0, "no thread is in the driver");
+  in.control.guard.says_held();
+  if (std::exchange(in.control.home, nullptr) == nullptr) return nullptr;
+  return leave();
+}
+
+engine* engine::leave() noexcept { return owing_.fetch_sub(1, std::memory_order_acq_rel) == 1 ? this : nullptr; }
 
 }  // namespace pinfold::detail

@@ -2,6 +2,8 @@
 // The optional thread that does due closes, and learns by itself of memory that went away (R60).
 #include "core/engine.hpp"
 
+#include <mutex>
+
 namespace pinfold::detail {
 
 namespace {
@@ -12,43 +14,68 @@ constexpr std::chrono::milliseconds between_looks{50};
 
 }  // namespace
 
-// Waits for work. While nothing is registered that an event could concern or that could become idle, the thread sleeps
-// until the first entry comes. Otherwise a poll costs two loads if nothing has happened.
+// Whether anything is registered that an event could concern, or that could become idle.
+bool engine::anything_to_watch() const noexcept PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
+  if (watched_ == nullptr && options_.idle_timeout == std::chrono::milliseconds(0)) return false;
+  std::size_t all = 0;
+  for (const shard& in : shards_) all += in.table.size();
+  return all > 0;
+}
+
+// Waits for work. While there is nothing to watch, the thread sleeps until the first entry comes. Otherwise a poll
+// costs two loads if nothing has happened.
 void engine::wait_for_work() noexcept {
-  if (table_.size() == 0 || (watched_ == nullptr && !sweep_.wanted())) return reaper_wake_.wait(mutex_);
-  if (watched_ == nullptr) {
-    reaper_wake_.wait_for(mutex_, sweep_.apart());
-    return queue_idle();
+  {
+    const auto asked = [this] { return reaper_asked_ || reaper_stop_; };
+    std::unique_lock guard(reaper_mutex_);
+    if (!anything_to_watch()) {
+      reaper_wake_.wait(guard, asked);
+    } else if (watched_ == nullptr) {
+      reaper_wake_.wait_for(guard, options_.idle_timeout, asked);
+    } else {
+      reaper_wake_.wait_for(guard, between_looks, asked);
+    }
+    reaper_asked_ = false;
+    if (reaper_stop_) return;
   }
-  reaper_wake_.wait_for(mutex_, between_looks);
-  if (reaper_stop_ || view_.current()) return;
-  mutex_.unlock();
-  catch_up_with_everything();
-  mutex_.lock();
+  if (watched_ != nullptr) return catch_up_with_everything();
+  for (shard& in : shards_) {
+    os::scoped_lock guard(in.mutex);
+    queue_idle(in);
+  }
 }
 
 void engine::reap() noexcept {
-  while (!reaper_stop_) {
-    if (table_.first_due() == nullptr) {
-      wait_for_work();
-    } else {
-      static_cast<void>(close_queued(SIZE_MAX));  // on failure the entry is quarantined, and the sink told
+  const auto stops = [this] {
+    const std::scoped_lock guard(reaper_mutex_);
+    return reaper_stop_;
+  };
+  while (!stops()) {
+    bool any = false;
+    for (shard& in : shards_) {
+      os::scoped_lock guard(in.mutex);
+      any = any || in.table.first_due() != nullptr;
+      static_cast<void>(close_queued(in, SIZE_MAX));  // on failure the entry is quarantined, and the sink told
     }
+    if (!any) wait_for_work();
   }
 }
 
 // Runs the reaper's thread. The thread may be in the driver when the cache ends, and is then the last that needs the
 // engine.
 void engine::run_reaper(engine* home) noexcept {
-  engine* last = nullptr;
+  home->reap();
   {
-    os::scoped_lock guard(home->mutex_);
-    home->reap();
+    const std::scoped_lock guard(home->reaper_mutex_);
     home->reaper_runs_ = false;
-    home->waiting_.notify(home);
-    last = home->leave_if_last();
+    home->reaper_left_.notify_one();
   }
-  destroy(last);
+  for (shard& in : home->shards_) {  // closes of this thread may have been the last use of a shard
+    os::scoped_lock guard(in.mutex);
+    [[maybe_unused]] const engine* last = home->leave_if_last(in);
+    PINFOLD_ASSERT(last == nullptr, "the reaper itself has not left");
+  }
+  destroy(home->leave());
 }
 
 }  // namespace pinfold::detail

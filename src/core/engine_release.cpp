@@ -22,19 +22,20 @@ result<void> engine::finish_release(const record* given_back, asked_by caller, s
   result<void> closed;
   {
     os::scoped_lock guard(control->guard);
-    engine* home = control->home;
-    if (home == nullptr || page.owner.load(std::memory_order_relaxed) != control) return {};
-    home->mutex_is_held();
-    home->waiting_.notify(home);  // threads that wait for room or for a conflict look again
-    const bool later = home->defers_closes() || !home->may_close(caller, cache);
-    if (!home->orphaned_) closed = home->unpinned(index::record_page::entry_of(given_back), later);
-    last = home->leave_if_last();
+    shard* in = control->home;
+    if (in == nullptr || page.owner.load(std::memory_order_relaxed) != control) return {};
+    in->mutex.says_held();
+    engine& home = in->engine;
+    home.changes_.notify();  // threads that wait for room or for a conflict look again
+    const bool later = home.defers_closes() || !home.may_close(caller, cache);
+    if (!in->orphaned) closed = home.unpinned(*in, index::record_page::entry_of(given_back), later);
+    last = home.leave_if_last(*in);
   }
   destroy(last);
   return closed;
 }
 
-// Counts the new pin in the entry. Under the engine's mutex: a thread that sums an entry's pins meanwhile could miss a
+// Counts the new pin in the entry. Under the shard's mutex: a thread that sums an entry's pins meanwhile could miss a
 // pin that is counted in another place after the thread has looked there.
 pin engine::pin_again(pin held) noexcept {
   const record* one = record_of(held);
@@ -55,33 +56,33 @@ bool engine::may_close(asked_by caller, std::uint32_t cache) const noexcept {
   return caller == asked_by::acquire && (cache == by_lease || cache == number_);
 }
 
-result<void> engine::unpin(entry& held) noexcept {
+result<void> engine::unpin(shard& in, entry& held) noexcept {
   held.own_pins().fetch_sub(1, std::memory_order_seq_cst);
-  waiting_.notify(this);
-  return unpinned(held, defers_closes());
+  changes_.notify();
+  return unpinned(in, held, defers_closes());
 }
 
 // Does what is due when an entry has no pin left; queues the close if it is to be done `later`. Every thread that gives
 // a pin back calls this, or has seen that it need not.
-result<void> engine::unpinned(entry& freed, bool later) noexcept {
-  PINFOLD_ASSERT(table_.settled(), "pins were counted after a barrier");
+result<void> engine::unpinned(shard& in, entry& freed, bool later) noexcept {
+  PINFOLD_ASSERT(in.table.settled(), "pins were counted after a barrier");
   if (freed.hot()->is(record::hittable) || freed.pins() > 0) return {};
   switch (freed.now()) {
     case entry_state::live:
-      if (table_.kept(freed)) return {};
-      if (!later) return close(freed);
-      table_.retire(freed);
-      settle();
+      if (in.table.kept(freed)) return {};
+      if (!later) return close(in, freed);
+      in.table.retire(freed);
+      settle(in);
       return {};
     case entry_state::draining:
-      waiting_.notify(&freed);
+      in.waiting.notify(&freed);
       if (freed.in == index::list_id::queued) return {};
-      if (!later) return close(freed);
-      table_.queue(freed);
+      if (!later) return close(in, freed);
+      in.table.queue(freed);
       closes_are_due();
       return {};
-    case entry_state::failed: table_.recycle(freed); return {};
-    default: waiting_.notify(&freed); return {};  // if it is quarantined, a thread can retry its close from now on
+    case entry_state::failed: in.table.recycle(freed); return {};
+    default: in.waiting.notify(&freed); return {};  // if it is quarantined, a thread can retry its close from now on
   }
 }
 

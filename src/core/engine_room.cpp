@@ -4,108 +4,219 @@
 
 namespace pinfold::detail {
 
-result<void> engine::reserve(entry& opening, std::size_t more_bytes, std::size_t more_count,
+result<void> engine::reserve(shard& in, entry& opening, std::size_t more_bytes, std::size_t more_count,
                              const deadlines& until) noexcept {
   PINFOLD_ASSERT(opening.now() == entry_state::opening && !opening.in_driver, "only openers take room");
   if (opening.bypass) {
-    table_.go_without_room(opening, more_bytes);
+    in.table.go_without_room(opening, more_bytes);
     return {};
   }
   if (!budget_.can_ever_hold(opening.bytes + more_bytes)) return tl::unexpected(larger_than_budget());
   bool retried = false;
-  release_watch watch;
-  while (!table_.take_room(opening, more_bytes, more_count)) {
-    if (close_one_for_room()) continue;
-    if (table_.closes_in_flight() > 0) {
-      if (wait_for(this, until.others())) continue;
-      return fail(errc::timed_out, "the budget is used up, and another thread's close did not finish in time");
-    }
-    if (!retried && table_.first_quarantined() != nullptr) {
-      retried = true;
-      static_cast<void>(retry_quarantined());  // those that fail again stay listed
+  release_watch watch(changes_);
+  for (bool gathered = budget_.gathered(); !in.table.take_room(opening, more_bytes, more_count);
+       gathered = budget_.gathered()) {
+    if (!gathered) {
+      gather_room(in);
       continue;
     }
+    const auto found = close_one_for_room(in);
+    if (found == looked::closed_one) continue;
+    if (found == looked::closing) {
+      if (wait_for_change(in, watch.changes(), until.others())) continue;
+      return fail(errc::timed_out, "the budget is used up, and another thread's close did not finish in time");
+    }
+    if (!retried && any_quarantined()) {
+      retried = true;
+      retry_all_quarantined(in);  // those that fail again stay listed
+      continue;
+    }
+    if (shards_.size() > 1 && in.table.take_room(opening, more_bytes, more_count)) return {};  // given back meanwhile
     const bool may_bypass = options_.full == when_full::bypass && !opening.persistent && !opening.merged;
     const bool refused = options_.full == when_full::fail || (options_.full == when_full::bypass && !may_bypass);
-    if (refused && wait_for_transient(watch, until)) continue;
+    if (refused && wait_for_transient(in, watch, until)) continue;
     if (options_.full == when_full::bypass) {
       if (!may_bypass)  // a bypass would end with its last lease, while the caller relies on it
         return fail(errc::over_budget, "the budget is used up, and a persistent registration cannot bypass it");
-      table_.turn_into_bypass(opening, more_bytes);
-      waiting_.notify(this);
+      in.table.turn_into_bypass(opening, more_bytes);
+      changes_.notify();
       return {};
     }
-    if (options_.full == when_full::wait && wait_for_release(watch, until.room())) continue;
+    if (options_.full == when_full::wait && wait_for_release(in, watch, until.room())) continue;
     return fail(errc::over_budget, "the budget is used up and no idle registration is left to evict");
   }
   return {};
+}
+
+// Takes back what the shards have left of their portions: from now on, room that is free can be taken in any shard.
+void engine::gather_room(shard& in) noexcept {
+  in.mutex.unlock();
+  {
+    const std::scoped_lock turn(gathering_);
+    if (!budget_.gathered()) {
+      budget_.tighten();
+      for (shard& each : shards_) {
+        os::scoped_lock guard(each.mutex);
+        each.room.give_rest();
+      }
+      budget_.say_gathered();
+    }
+  }
+  in.mutex.lock();
 }
 
 error engine::larger_than_budget() noexcept {
   return {errc::larger_than_budget, native_kind::none, 0, "this registration alone exceeds the budget"};
 }
 
-// Marks a few victims at once, for one barrier. If hits pinned them all meanwhile, no sum of pins proves anything while
-// hits go on. With all hits stopped at the same time it does: an entry that is still pinned was pinned at that moment,
-// so that a request may be refused when all entries are pinned (R58).
-void engine::mark_victims() noexcept {
-  table_.begin_evict_victims();
-  settle();
-  if (table_.first_evicting() != nullptr || ledger::others() == 0) return;
-  PINFOLD_ASSERT(table_.settled(), "hits of every entry are stopped at one time");
-  table_.begin_evict_all();
-  settle();
-  table_.revive_all_but_a_batch();
+// Marks a few victims at once, for one barrier. `rounds`: how often the hand may pass an entry.
+void engine::mark_victims(shard& in, unsigned rounds) noexcept {
+  in.table.begin_evict_victims(shards_.size() == 1 ? 16 : 4, rounds);
+  settle(in);
+}
+
+// If hits pinned all victims meanwhile, no sum of pins proves anything while hits go on. With all hits stopped at the
+// same time it does: an entry that is still pinned was pinned at that moment, so that a request may be refused when all
+// entries are pinned (R58).
+void engine::mark_all_at_once(shard& in) noexcept {
+  PINFOLD_ASSERT(in.table.settled(), "hits of every entry are stopped at one time");
+  in.table.begin_evict_all();
+  settle(in);
+  in.table.revive_all_but_a_batch();
+}
+
+// The same for all shards, with one barrier. Closes an entry before any thread can pin it again.
+engine::looked engine::close_one_of_all_at_once() noexcept PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
+  shard* with_victim = nullptr;
+  lock_all();
+  for (shard& in : shards_) in.table.begin_evict_all();
+  const bool ordered = order_hits(shards_[0]);
+  for (shard& in : shards_) {
+    if (!ordered) static_cast<void>(order_hits(in));
+    if (in.table.settle() + in.table.queue_released() > 0) closes_are_due();
+    in.table.revive_all_but_a_batch();
+    if (with_victim == nullptr && in.table.any_closable()) with_victim = &in;
+  }
+  const bool closing = closes_in_flight() > 0;
+  for (shard& in : shards_)
+    if (&in != with_victim) in.mutex.unlock();
+  if (with_victim == nullptr) return closing ? looked::closing : looked::nothing;
+  static_cast<void>(close_marked(*with_victim));
+  with_victim->mutex.unlock();
+  return looked::closed_one;
 }
 
 // Queues the closes of entries that only failing hits had pinned, or that were released and are not finished yet: the
 // releasing thread is between two steps.
-void engine::queue_released() noexcept {
-  if (table_.queue_released() > 0) closes_are_due();
-  table_.retire_released();
-  settle();
+void engine::queue_released(shard& in) noexcept {
+  if (in.table.queue_released() > 0) closes_are_due();
+  in.table.retire_released();
+  settle(in);
 }
 
 // Queues the closes of imports that were not used for `idle_timeout`: an importer does not learn that the exporter
 // freed a buffer, and the exporter's memory stays allocated while it is mapped here. Entries that eviction marked
 // before go, too: they were not used since the hand passed them.
-void engine::queue_idle() noexcept {
-  if (!sweep_.due()) return;
-  table_.begin_evict_idle();
-  settle();
-  table_.retire_idle();
-  settle();
+void engine::queue_idle(shard& in) noexcept {
+  if (!in.sweep.due()) return;
+  in.table.begin_evict_idle();
+  settle(in);
+  in.table.retire_idle();
+  settle(in);
 }
 
-bool engine::close_one_for_room() noexcept {
-  if (!table_.any_closable()) mark_victims();
-  if (!table_.any_closable()) queue_released();
-  if (entry* due = table_.first_due()) {
-    static_cast<void>(close(*due));  // on failure the entry is quarantined, and the sink told
+// Closes an entry that is marked, or whose close is due.
+bool engine::close_marked(shard& in) noexcept {
+  if (entry* due = in.table.first_due()) {
+    static_cast<void>(close(in, *due));  // on failure the entry is quarantined, and the sink told
     return true;
   }
-  entry* victim = table_.first_evicting();
+  entry* victim = in.table.first_evicting();
   if (victim == nullptr) return false;
-  table_.count_eviction(*victim);
-  static_cast<void>(close(*victim, event_kind::evicted));
+  in.table.count_eviction(*victim);
+  static_cast<void>(close(in, *victim, event_kind::evicted));
   return true;
+}
+
+bool engine::close_one_of(shard& in) noexcept {
+  constexpr unsigned twice = 2;  // so that it finds one if all were visited
+  if (!in.table.any_closable()) mark_victims(in, twice);
+  if (!in.table.any_closable()) queue_released(in);
+  return close_marked(in);
+}
+
+engine::looked engine::close_one_for_room(shard& in) noexcept {
+  if (close_marked(in)) return looked::closed_one;
+  if (shards_.size() > 1) {
+    in.mutex.unlock();
+    const auto found = close_one_anywhere();
+    in.mutex.lock();
+    return found;
+  }
+  if (close_one_of(in)) return looked::closed_one;
+  if (ledger::others() > 0) mark_all_at_once(in);
+  if (close_marked(in)) return looked::closed_one;
+  return closes_in_flight() > 0 ? looked::closing : looked::nothing;
+}
+
+// Returns the shard that eviction visits next: the one with more entries among two, so that each loses entries about as
+// it has them.
+shard& engine::next_for_eviction() noexcept {
+  const auto first = hand_.fetch_add(1, std::memory_order_relaxed) % shards_.size();
+  shard& one = shards_[first];
+  shard& other = shards_[(first + 1) % shards_.size()];
+  return one.room.count_now() >= other.room.count_now() ? one : other;
+}
+
+engine::looked engine::close_one_anywhere() noexcept {
+  constexpr unsigned once = 1;
+  for (std::size_t tries = 0; tries < shards_.size(); ++tries) {
+    shard& in = next_for_eviction();
+    os::scoped_lock guard(in.mutex);
+    if (!in.table.any_closable()) mark_victims(in, once);
+    if (close_marked(in)) return looked::closed_one;
+  }
+  for (shard& in : shards_) {
+    os::scoped_lock guard(in.mutex);
+    if (close_one_of(in)) return looked::closed_one;
+  }
+  return close_one_of_all_at_once();
+}
+
+bool engine::any_quarantined() const noexcept {
+  std::uint64_t all = 0;
+  for (const shard& in : shards_) all += in.counts.count(counter::quarantined);
+  return all > 0;
+}
+
+void engine::retry_all_quarantined(shard& in) noexcept {
+  static_cast<void>(retry_quarantined(in));
+  if (shards_.size() == 1) return;
+  in.mutex.unlock();
+  for (shard& other : shards_) {
+    if (&other == &in) continue;
+    os::scoped_lock guard(other.mutex);
+    static_cast<void>(retry_quarantined(other));
+  }
+  in.mutex.lock();
 }
 
 // Makes a little room when the driver is out of resources, one victim at a time. Success means that the caller asks the
 // driver again.
-result<void> engine::free_resources(const error& refused, std::uint64_t closes_before,
+result<void> engine::free_resources(shard& in, const error& refused, const closes_known& before,
                                     const deadlines& until) noexcept {
-  if (table_.closes_done() != closes_before) return {};
-  release_watch watch;
+  if (closed_since(before)) return {};
+  release_watch watch(changes_);
   do {
-    if (close_one_for_room()) return {};
-  } while (table_.closes_in_flight() == 0 && wait_for_transient(watch, until));
-  if (table_.closes_in_flight() > 0) {
-    if (wait_for(this, until.others())) return {};
-    return fail(errc::timed_out, "the budget is used up, and another thread's close did not finish in time");
+    if (close_one_for_room(in) == looked::closed_one) return {};
+  } while (closes_in_flight() == 0 && wait_for_transient(in, watch, until));
+  while (closes_in_flight() > 0 && !closed_since(before)) {
+    if (!wait_for_change(in, watch.changes(), until.others()))
+      return fail(errc::timed_out, "out of resources, and another thread's close did not finish in time");
   }
-  static_cast<void>(retry_quarantined());
-  if (table_.closes_done() != closes_before) return {};
+  if (closed_since(before)) return {};
+  retry_all_quarantined(in);
+  if (closed_since(before)) return {};
   return tl::unexpected(refused);
 }
 

@@ -15,12 +15,10 @@ bool engine::stop_reaper(core::deadline until) noexcept {
   if (!reaper_.joinable()) return true;
   bool ended = false;
   {
-    os::scoped_lock guard(mutex_);
+    std::unique_lock guard(reaper_mutex_);
     reaper_stop_ = true;
     reaper_wake_.notify_one();
-    while (reaper_runs_ && wait_for(this, until)) {
-    }
-    ended = !reaper_runs_;
+    ended = reaper_left_.wait_until(guard, until, [this] { return !reaper_runs_; });
   }
   ended ? reaper_.join() : reaper_.detach();
   return ended;
@@ -29,21 +27,22 @@ bool engine::stop_reaper(core::deadline until) noexcept {
 // Waits for leases, then for closes by other threads: their releases may be in the driver.
 void engine::wait_for_others(core::deadline until) noexcept {
   core::sync_point();
-  while (in_use() > 0 && wait_for(this, until)) {
+  change_waiter self(changes_);
+  while (in_use() > 0 && wait_for_change(self, until)) {
   }
-  while (table_.closes_in_flight() > 0 && wait_for(this, until)) {
+  while (closes_in_flight() > 0 && wait_for_change(self, until)) {
   }
 }
 
 // Closes everything. The sink is told of failures: there is no later call that could try again.
-void engine::close_everything() noexcept {
-  PINFOLD_ASSERT(table_.ended() && table_.settled(), "no request opens or finds anything any more");
-  static_cast<void>(retry_quarantined());
-  table_.prepare_final_close();
+void engine::close_everything(shard& in) noexcept {
+  PINFOLD_ASSERT(in.table.ended() && in.table.settled(), "no request opens or finds anything any more");
+  static_cast<void>(retry_quarantined(in));
+  in.table.prepare_final_close();
   core::sync_point();
-  static_cast<void>(close_queued(SIZE_MAX));
-  static_cast<void>(close_evicting());
-  static_cast<void>(retry_quarantined());
+  static_cast<void>(close_queued(in, SIZE_MAX));
+  static_cast<void>(close_evicting(in));
+  static_cast<void>(retry_quarantined(in));
 }
 
 void engine::say_goodbye(std::uint64_t leases, std::size_t closes) noexcept {
@@ -70,28 +69,43 @@ void engine::shut_down(engine* ending) noexcept {
       start + std::max<std::chrono::microseconds>(ending->options_.drain_timeout, core::longest_transient_pin);
   const bool reaper_ended = ending->stop_reaper(until);
   ending->unpersist({}, {0, UINTPTR_MAX});  // only local memory can be persistent
-  std::uint64_t leases = 0;
-  std::size_t closes = 0;
-  {
-    os::scoped_lock guard(ending->mutex_);
-    ending->table_.end();
-    ending->order_hits();
-    ending->wait_for_others(until);
-    leases = ending->in_use();
-    closes = ending->table_.closes_in_flight();
-    ending->close_everything();
+  ending->end_requests();
+  ending->wait_for_others(until);
+  const auto leases = ending->in_use();
+  const auto closes = ending->closes_in_flight();
+  for (shard& in : ending->shards_) {
+    os::scoped_lock guard(in.mutex);
+    ending->close_everything(in);
   }
   ending->say_goodbye(leases, closes);
-  std::shared_ptr<void> backend;  // ends after the lock does
-  engine* last = nullptr;
-  {
-    os::scoped_lock guard(ending->mutex_);
-    ending->orphaned_ = true;
-    ending->silent_.store(true, std::memory_order_relaxed);
-    if (ending->table_.closes_in_flight() == 0 && reaper_ended) backend = std::move(ending->backend_);
-    last = ending->leave_if_last();
+  ending->leave_to_leases(reaper_ended);
+}
+
+// From here on no request opens or finds anything.
+void engine::end_requests() noexcept {
+  for (shard& in : shards_) {
+    os::scoped_lock guard(in.mutex);
+    in.table.end();
+    order_hits(in);
   }
-  destroy(last);
+}
+
+// From here on the last thread that needs the engine frees it.
+void engine::leave_to_leases(bool reaper_ended) noexcept {
+  silent_.store(true, std::memory_order_relaxed);
+  for (shard& in : shards_) {
+    os::scoped_lock guard(in.mutex);
+    in.orphaned = true;
+  }
+  // Ends after the engine does, or with it, when a thread is in the driver.
+  const std::shared_ptr<void> backend =
+      closes_in_flight() == 0 && reaper_ended ? std::move(backend_) : std::shared_ptr<void>();
+  for (shard& in : shards_) {
+    os::scoped_lock guard(in.mutex);
+    [[maybe_unused]] const engine* last = leave_if_last(in);
+    PINFOLD_ASSERT(last == nullptr, "the cache itself has not left");
+  }
+  destroy(leave());
 }
 
 }  // namespace pinfold::detail

@@ -5,73 +5,125 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 namespace pinfold::detail {
 
-bool engine::wait_for(const void* what, core::deadline until) noexcept {
+bool engine::wait_for(shard& in, const void* what, core::deadline until) noexcept {
   const auto start = std::chrono::steady_clock::now();
   if (start >= until) return false;
-  const bool in_time = waiting_.wait(what, mutex_, until);
+  const bool in_time = in.waiting.wait(what, in.mutex, until);
   const auto spent = std::chrono::steady_clock::now() - start;
-  counters_.add(counter::waited_ns, static_cast<std::uint64_t>(std::chrono::nanoseconds(spent).count()));
+  in.counts.add(counter::waited_ns, static_cast<std::uint64_t>(std::chrono::nanoseconds(spent).count()));
   return in_time;
 }
 
-// Waits for a release. The first call only announces the waiter and returns true: releases before the announcement did
-// not notify, so the caller must check again first.
-bool engine::wait_for_release(release_watch& watch, core::deadline until) noexcept {
-  if (watch.begun()) return wait_for(this, until);
+// Waits for a close, a release, or room, in any shard. The first call only announces the waiter and returns true:
+// changes before the announcement did not notify, so the caller must check again first.
+bool engine::wait_for_change(shard& in, change_waiter& self, core::deadline until) noexcept {
+  if (!self.begun()) {
+    self.begin();
+    if (!order_hits(in)) self.distrust();
+    return true;
+  }
+  const auto start = std::chrono::steady_clock::now();
+  if (start >= until) return false;
+  in.mutex.unlock();
+  const bool in_time = self.wait(until);
+  in.mutex.lock();
+  const auto spent = std::chrono::steady_clock::now() - start;
+  in.counts.add(counter::waited_ns, static_cast<std::uint64_t>(std::chrono::nanoseconds(spent).count()));
+  return in_time;
+}
+
+bool engine::wait_for_change(change_waiter& self, core::deadline until) noexcept {
+  shard& any = shards_[0];
+  os::scoped_lock guard(any.mutex);
+  return wait_for_change(any, self, until);
+}
+
+// The same, and every release in the process is finished meanwhile.
+bool engine::wait_for_release(shard& in, release_watch& watch, core::deadline until) noexcept {
+  if (watch.begun()) return wait_for_change(in, watch.changes(), until);
   watch.begin();
-  order_hits();
-  return true;
+  if (watch.changes().begun()) {
+    if (!order_hits(in)) watch.changes().distrust();
+    return true;
+  }
+  return wait_for_change(in, watch.changes(), until);
 }
 
 // Returns until when to wait for transient pins. After a wait in vain the pins are most likely leases, so that the next
 // waits are short for a while: a hundredth of the time at most is lost to long waits.
 core::deadline engine::end_of_transient(const deadlines& until) const noexcept {
   const auto now = std::chrono::steady_clock::now();
-  const bool lately = last_vain_wait_ != core::deadline{} && now - last_vain_wait_ < 100 * core::longest_transient_pin;
+  const auto last = last_vain_wait_.load(std::memory_order_relaxed);
+  const bool lately = last != core::deadline{} && now - last < 100 * core::longest_transient_pin;
   return lately ? std::min(until.transient(), now + core::longest_transient_pin / 50) : until.transient();
+}
+
+// Whether any entry of the cache could be closed soon without the end of a lease.
+bool engine::any_transient(shard& in) noexcept {
+  if (in.table.any_transient()) return true;
+  if (shards_.size() == 1) return false;
+  in.mutex.unlock();
+  bool found = false;
+  for (shard& other : shards_) {
+    if (found || &other == &in) continue;
+    os::scoped_lock guard(other.mutex);
+    found = other.table.any_transient();
+  }
+  in.mutex.lock();
+  return found;
 }
 
 // Waits until a release was finished, which may have been that of a transient pin. Returns false when no pin can be
 // transient, or when no release came in time.
-bool engine::wait_for_transient(release_watch& watch, const deadlines& until) noexcept {
-  if (!table_.any_transient()) return false;
-  if (wait_for_release(watch, end_of_transient(until))) return true;
-  last_vain_wait_ = std::chrono::steady_clock::now();
+bool engine::wait_for_transient(shard& in, release_watch& watch, const deadlines& until) noexcept {
+  if (!any_transient(in)) return false;
+  if (wait_for_release(in, watch, end_of_transient(until))) return true;
+  last_vain_wait_.store(std::chrono::steady_clock::now(), std::memory_order_relaxed);
   return false;
 }
 
 // Passes a barrier: after it, the sums of entries whose hits were stopped before are exact. If the kernel refuses the
-// barrier, as in a process that forbade itself membarrier, hits without the mutex end for good in this cache. Then it
-// waits once, long enough for a processor's stores to leave its store buffer: a hit that had begun has its pin in
-// memory by then, or fails.
-void engine::order_hits() noexcept {
-  if (os::order_everywhere() || hits_need_the_mutex_.exchange(true, std::memory_order_seq_cst)) return;
+// barrier, as in a process that forbade itself membarrier, hits without the mutex end for good in this cache: no entry
+// becomes hittable, and each shard stops the hits of its own entries when it first needs a barrier. Then it waits once,
+// long enough for a processor's stores to leave its store buffer: a hit that had begun has its pin in memory by then,
+// or fails. Returns false when the kernel refused.
+bool engine::order_hits(shard& in) noexcept {
+  if (os::order_everywhere()) return true;
+  hits_need_the_mutex_.store(true, std::memory_order_seq_cst);
+  if (std::exchange(in.hits_stopped, true)) return false;
   constexpr std::chrono::milliseconds store_buffers_empty{10};
-  table_.stop_hits_for_good();
+  in.table.stop_hits_for_good();
   std::atomic_thread_fence(std::memory_order_seq_cst);
   std::this_thread::sleep_for(store_buffers_empty);
+  return false;
 }
 
 // Passes one barrier for all entries that were taken out of the reach of hits, and sorts them by their pins.
-void engine::settle() noexcept {
-  if (table_.settled()) return;
+void engine::settle(shard& in) noexcept {
+  if (in.table.settled()) return;
   core::sync_point();
-  order_hits();
+  order_hits(in);
   core::sync_point();
-  if (table_.settle() > 0) closes_are_due();
+  if (in.table.settle() > 0) closes_are_due();
 }
 
 // A close that is due makes room.
 void engine::closes_are_due() noexcept {
-  waiting_.notify(this);
+  changes_.notify();
   wake_reaper();
 }
 
 void engine::wake_reaper() noexcept {
-  if (options_.reaper) reaper_wake_.notify_one();
+  if (!options_.reaper) return;
+  {
+    const std::scoped_lock guard(reaper_mutex_);
+    reaper_asked_ = true;
+  }
+  reaper_wake_.notify_one();
 }
 
 }  // namespace pinfold::detail

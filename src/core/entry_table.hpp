@@ -42,7 +42,7 @@ using index::entry;
 /// *unsettled*; then `settle` revives, holds or queues it. The caller passes the barrier, once for all unsettled
 /// entries, before it gives the mutex up.
 ///
-/// Not thread-safe: guarded by the engine's mutex.
+/// Not thread-safe: guarded by the shard's mutex.
 class entry_table {
  public:
   /// What the table shares with the engine, and with hits, which read it without the mutex.
@@ -51,8 +51,8 @@ class entry_table {
     detail::hit_view& view;
     const std::atomic<bool>& hits_need_the_mutex;
     index::entry_pool& pool;
-    budget& room;
-    counters& counts;
+    budget::share& room;
+    guarded_counters& counts;
     invalidation::registered_filter* registered;  ///< null for imported memory
   };
 
@@ -68,7 +68,8 @@ class entry_table {
   [[nodiscard]] const entry* opening_there(peer_id peer, const range& where) const noexcept;
   /// Whether any entry there is pinned, or being opened.
   [[nodiscard]] bool is_pinned_there(peer_id peer, const range& where) const noexcept;
-  /// Whether any entry could be closed soon without the end of a lease.
+  /// Whether any entry could be closed soon without the end of a lease, or could have been when all were last looked at
+  /// (`begin_evict_all`): a thread may go from one entry to the next with such pins.
   [[nodiscard]] bool any_transient() const noexcept;
   /// Whether pins on the entry may be transient: a thread has one such pin at most, and the calling thread has none.
   [[nodiscard]] static bool may_be_transient(const entry& pinned) noexcept;
@@ -83,11 +84,13 @@ class entry_table {
   void for_each(F&& each) const {
     index_.for_each(each);
   }
-  [[nodiscard]] std::size_t size() const noexcept { return index_.size(); }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
   /// Whether `one` stays open after its last release.
   [[nodiscard]] bool kept(const entry& one) const noexcept { return (retain_ || one.persistent) && !one.bypass; }
 
   // --- memory for new entries
+  /// Begins to put the records into a larger hit table.
+  void grow_hit_table(index::hit_table::memory larger) noexcept;
   /// Whether `claim` needs no more memory: if not, the caller has to provide what is missing, without the mutex.
   [[nodiscard]] bool ready() const noexcept { return parts_.hit_table.wants() == 0 && ready_but_for_hits(); }
   [[nodiscard]] bool ready_but_for_hits() const noexcept { return !parts_.pool.empty() && index_ready(); }
@@ -129,6 +132,8 @@ class entry_table {
   // --- room (entry_table_room.cpp)
   /// Takes room in the budget for an opening entry, all or nothing.
   [[nodiscard]] bool take_room(entry& opening, std::size_t more_bytes, std::size_t more_count) noexcept;
+  /// Notes room that the caller took.
+  void note_room(entry& opening, std::size_t more_bytes, std::size_t more_count) noexcept;
   void go_without_room(entry& opening, std::size_t bytes) noexcept;
   /// Gives back what was reserved for the entry: a bypass is outside the budget as a whole.
   void turn_into_bypass(entry& opening, std::size_t more_bytes) noexcept;
@@ -163,8 +168,9 @@ class entry_table {
   // --- taking entries out of the reach of hits (entry_table_evict.cpp)
   /// `live` to `evicting`, unsettled: it is `live` again after `settle` if a hit pinned it before the barrier.
   void begin_evict(entry& live) noexcept;
-  /// Moves eviction's hand on, and begins to evict a few entries.
-  void begin_evict_victims() noexcept;
+  /// Moves eviction's hand on, and begins to evict a few entries, one of `of`. The hand passes none more often than
+  /// `rounds`.
+  void begin_evict_victims(std::size_t of, unsigned rounds) noexcept;
   /// The same for all that eviction's hand visits, pinned or not.
   void begin_evict_all() noexcept;
   /// The same for those that have no pin.
@@ -175,6 +181,13 @@ class entry_table {
   void revive_all_but_a_batch() noexcept;
 
   // --- hiding entries (entry_table_retire.cpp)
+  /// Retires live entries that a new one covers with these rights; `by` is null if that is in another table. A lease on
+  /// one keeps it open until release (R23).
+  void supersede(const range& covered, access_flags access, const entry* by) noexcept;
+  /// Whether another entry, which is not a bypass, covers the range and the rights of `lesser`.
+  [[nodiscard]] bool covers(const entry& lesser) const noexcept;
+  /// Retires an entry that one in another table covers, if it is still live and may be retired.
+  void retire_covered(entry& covered) noexcept;
   /// Hides an entry from all requests: it is unsettled, or, if it is `opening`, doomed.
   void retire(entry& old) noexcept;
   /// The same for an entry whose memory is gone.
@@ -222,7 +235,6 @@ class entry_table {
   [[nodiscard]] std::size_t quarantined() const noexcept { return quarantined_.size(); }
   [[nodiscard]] bool any_closable() const noexcept { return !queued_.empty() || !evicting_.empty(); }
   [[nodiscard]] std::size_t closes_in_flight() const noexcept { return closes_in_flight_; }
-  [[nodiscard]] std::uint64_t closes_done() const noexcept { return closes_done_; }
   /// Prepares to close everything now, also under leases, which read as closed from here on. An entry without a pin
   /// gets no lease any more: a pin that comes later is transient, and no reason to keep the registration open.
   void prepare_final_close() noexcept;
@@ -241,7 +253,6 @@ class entry_table {
   }
   void claim_specially(entry& fresh, const request& what) noexcept;
   void note_overlap(entry& fresh) noexcept;
-  void supersede(entry& by) noexcept;
   void leave_index(entry& gone) noexcept;
   void give_room_back(entry& closed) noexcept;
   void sample(entry& found) noexcept;
@@ -249,6 +260,7 @@ class entry_table {
   void allow_hits(const entry& live, record& hot) noexcept;
   void stop_hits(entry& one) noexcept;
   void leave_hit_table(entry& one) noexcept;
+  void move_hit_table() noexcept;
   void spare(entry& spared) noexcept;
   void take_out(entry& closable) noexcept;
   [[nodiscard]] registration object_of(const entry& one) const noexcept;
@@ -262,24 +274,29 @@ class entry_table {
   const bool retain_;
   const bool counts_every_hit_;
 
-  index::range_index index_;                              // entries that the driver has open, or is asked to open
+  index::range_index index_;  // entries that the driver has open, or is asked to open
+
+  // What every miss changes, on one cache line: other threads change it in turn.
+  alignas(64) guarded_number size_;                       // entries in the index
+  guarded_number openings_;                               // entries that are `opening`
+  std::size_t opens_in_driver_ = 0;                       // opens that the driver is working on
+  std::atomic<std::size_t> open_not_hittable_{0};         // entries that are live or evicting, and not hittable
   index::entry_list reusable_{index::list_id::reusable};  // live and to be kept, leased or not: the hand goes round
-  index::entry_list chosen_{index::list_id::chosen};      // evicting, unsettled; empty when the mutex is free
+
+  index::entry_list chosen_{index::list_id::chosen};  // evicting, unsettled; empty when the mutex is free
   index::entry_list evicting_{
       index::list_id::evicting};  // no hits, and no pin before the end: closed when room is needed
   index::entry_list retired_{index::list_id::retired};  // draining, unsettled; empty when the mutex is free
   index::entry_list held_{index::list_id::held};        // draining, and pinned when last checked
   index::entry_list queued_{index::list_id::queued};    // draining without a pin: closes that are due
   index::entry_list quarantined_{index::list_id::quarantined};
-  history history_;
-  std::size_t openings_ = 0;         // entries that are `opening`
-  std::size_t opens_in_driver_ = 0;  // opens that the driver is working on
-  std::size_t closes_in_flight_ = 0;
-  std::uint64_t closes_done_ = 0;
+  guarded_number closes_in_flight_;
+  index::entry_pool::cursor moved_;  // while the hit table grows: the records that are in the larger one
+  bool saw_transient_ = false;       // a pin that may have been transient, when all entries were last looked at
   std::uint64_t hits_seen_ = 0;
-  std::atomic<std::size_t> open_not_hittable_{0};  // entries that are live or evicting, and not hittable
-  std::size_t hits_stopped_ = 0;                   // quiesces in progress: no entry becomes hittable
+  std::size_t hits_stopped_ = 0;  // quiesces in progress: no entry becomes hittable
   bool ended_ = false;
+  history history_;
 };
 
 }  // namespace pinfold::core

@@ -64,37 +64,36 @@ registration entry_table::begin_close(entry& closable) noexcept {
 
 void entry_table::leave_index(entry& gone) noexcept {
   index_.erase(&gone);
+  --size_;
   if (parts_.registered != nullptr) parts_.registered->remove(gone.covered());
 }
 
 void entry_table::finish_close(entry& closing) noexcept {
   const transition of(*this, closing);
   PINFOLD_ASSERT(closing.now() == entry_state::closing && closes_in_flight_ > 0, "one thread closes an entry");
-  --closes_in_flight_;
-  ++closes_done_;
   parts_.counts.add(counter::closes);
   leave_index(closing);
   give_room_back(closing);
   mark_disturbed(closing);
   closing.become(entry_state::free);
   parts_.pool.put(&closing);
+  --closes_in_flight_;  // last: a thread that finds no close in flight finds the room
 }
 
 void entry_table::quarantine(entry& closing) noexcept {
   const transition of(*this, closing);
   PINFOLD_ASSERT(closing.now() == entry_state::closing && closes_in_flight_ > 0, "one thread closes an entry");
-  --closes_in_flight_;
   parts_.counts.add(counter::failed_closes);
   closing.become(entry_state::quarantined);
   parts_.counts.add(counter::quarantined);
   quarantined_.push_back(&closing);
+  --closes_in_flight_;
 }
 
 void entry_table::finish_close_unpublished([[maybe_unused]] const entry& opening, bool closed) noexcept {
   PINFOLD_ASSERT(opening.now() == entry_state::opening && closes_in_flight_ > 0, "its opener closes it");
   --closes_in_flight_;
   parts_.counts.add(closed ? counter::closes : counter::failed_closes);
-  if (closed) ++closes_done_;
 }
 
 void entry_table::mark_disturbed(const entry& closed) noexcept {

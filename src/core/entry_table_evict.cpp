@@ -32,9 +32,9 @@ void entry_table::spare(entry& spared) noexcept {
 }
 
 // An entry that was hit since the hand passed, or is pinned, gets another round.
-void entry_table::begin_evict_victims() noexcept {
-  const auto wanted = std::min(batch, 1 + reusable_.size() / 16);
-  for (auto left = 2 * reusable_.size(); left > 0 && chosen_.size() < wanted && !reusable_.empty(); --left) {
+void entry_table::begin_evict_victims(std::size_t of, unsigned rounds) noexcept {
+  const auto wanted = std::min(batch, 1 + reusable_.size() / of);
+  for (auto left = rounds * reusable_.size(); left > 0 && chosen_.size() < wanted && !reusable_.empty(); --left) {
     entry& one = *reusable_.front();
     if (!one.visited_since_hand() && one.pins() <= 0) {
       begin_evict(one);
@@ -45,10 +45,12 @@ void entry_table::begin_evict_victims() noexcept {
 }
 
 void entry_table::begin_evict_all() noexcept {
+  saw_transient_ = false;
   while (entry* one = reusable_.front()) begin_evict(*one);
 }
 
 void entry_table::begin_evict_unpinned() noexcept {
+  saw_transient_ = false;
   for (auto left = reusable_.size(); left > 0; --left) {
     entry& one = *reusable_.front();
     if (one.pins() <= 0) {

@@ -53,7 +53,7 @@ bool entry_table::may_be_transient(const entry& pinned) noexcept {
 }
 
 bool entry_table::any_transient() const noexcept {
-  bool found = false;
+  bool found = saw_transient_;
   index_.for_each([&](const entry& one) {
     const bool closable = (one.now() == entry_state::live && !one.persistent) || one.now() == entry_state::draining;
     found = found || (closable && may_be_transient(one));

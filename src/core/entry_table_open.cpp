@@ -48,6 +48,7 @@ entry& entry_table::claim(const request& what, const extent_to_open& to, lookup_
   if (parts_.registered != nullptr) parts_.registered->add(covered);
   pending.stamp(fresh);
   if (seen.near) note_overlap(fresh);
+  ++size_;
   ++openings_;
   return fresh;
 }
@@ -61,7 +62,7 @@ void entry_table::claim_specially(entry& fresh, const request& what) noexcept {
 }
 
 // Marks the entries that overlap the new one, itself included: the one that is published last looks for those that it
-// supersedes.
+// supersedes, and for one that covers it.
 void entry_table::note_overlap(entry& fresh) noexcept {
   index_.find_overlap(fresh.peer(), fresh.covered(), [](entry& one) {
     one.near = true;
@@ -139,17 +140,9 @@ void entry_table::publish(entry& opening, record& hot, const opened& made) noexc
   open_not_hittable_.store(open_not_hittable() + 1, std::memory_order_relaxed);
   if (reusable(opening)) reusable_.push_back(&opening);
   allow_hits(opening, hot);
-  if (opening.near && token_bytes_ == 0) supersede(opening);
-}
-
-// Retires entries that the new entry covers in range and rights. A lease on one keeps it open until release (R23).
-void entry_table::supersede(entry& by) noexcept {
-  index_.find_overlap(by.peer(), by.covered(), [&](entry& one) {
-    const bool lesser = &one != &by && one.findable() && one.now() != entry_state::opening && !one.persistent &&
-                        by.covered().contains(one.covered()) && contains_all(by.access, one.access);
-    if (lesser) retire(one);
-    return false;
-  });
+  if (!opening.near || token_bytes_ > 0) return;
+  supersede(opening.covered(), opening.access, &opening);
+  if (covers(opening)) retire_covered(opening);
 }
 
 void entry_table::fail(entry& opening) noexcept {

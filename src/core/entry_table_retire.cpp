@@ -49,6 +49,27 @@ std::size_t entry_table::invalidate_next(peer_id peer, range& left, std::span<en
   return count;
 }
 
+void entry_table::supersede(const range& covered, access_flags access, const entry* by) noexcept {
+  index_.find_overlap({}, covered, [&](entry& one) {
+    const bool lesser = &one != by && one.findable() && one.now() != entry_state::opening && !one.persistent &&
+                        covered.contains(one.covered()) && contains_all(access, one.access);
+    if (lesser) retire(one);
+    return false;
+  });
+}
+
+bool entry_table::covers(const entry& lesser) const noexcept {
+  return index_.find_overlap({}, lesser.covered(), [&](const entry& one) {
+    return &one != &lesser && one.findable() && one.now() != entry_state::opening && !one.bypass &&
+           one.covered().contains(lesser.covered()) && contains_all(one.access, lesser.access);
+  }) != nullptr;
+}
+
+void entry_table::retire_covered(entry& covered) noexcept {
+  const bool open = covered.now() == entry_state::live || covered.now() == entry_state::evicting;
+  if (open && !covered.persistent) retire(covered);
+}
+
 void entry_table::retire_released() noexcept {
   index_.for_each([this](entry& one) {
     if (one.now() == entry_state::live && !kept(one) && one.pins() <= 0) retire(one);
@@ -83,7 +104,9 @@ std::size_t entry_table::settle() noexcept {
     const transition of(*this, *one);
     chosen_.remove(one);
     evicting_.push_back(one);
-    if (one->pins() > 0) revive(*one);
+    if (one->pins() <= 0) continue;
+    saw_transient_ = saw_transient_ || may_be_transient(*one);
+    revive(*one);
   }
   while (entry* old = retired_.front()) {
     const transition of(*this, *old);

@@ -15,7 +15,7 @@ namespace pinfold::core {
 enum class miss_reason : std::uint8_t { cold, invalidated, access, extent, evicted };
 
 /// A table of fixed size, indexed by a hash: later entries overwrite earlier ones, and forgotten memory counts as cold.
-/// Not thread-safe: guarded by the engine's mutex.
+/// Not thread-safe: guarded by the shard's mutex.
 class history {
  public:
   void remember(peer_id peer, std::uintptr_t begin, miss_reason reason) noexcept {

@@ -12,7 +12,7 @@
 namespace pinfold::core {
 
 /// The timer of the sweep for idle entries. Two sweeps are one time-out apart, so that an entry is closed between one
-/// and two time-outs after its last use. Not thread-safe: guarded by the engine's mutex.
+/// and two time-outs after its last use. Not thread-safe: guarded by the shard's mutex.
 class idle_sweep {
  public:
   using milliseconds = std::chrono::milliseconds;

@@ -18,14 +18,16 @@ inline constexpr std::size_t most_invalidated = 64;
 /// The entries that were marked, to be checked again after the barrier.
 class invalidated_entries {
  public:
-  [[nodiscard]] bool full() const noexcept { return count_ == all_.size(); }
+  explicit invalidated_entries(std::size_t most = most_invalidated) noexcept : most_(most) {}
+  [[nodiscard]] bool full() const noexcept { return count_ == most_; }
   void add(index::entry* one) noexcept { all_[count_++] = one; }
   /// Returns the free part, to be written to before `grow`.
-  [[nodiscard]] std::span<index::entry*> rest() noexcept { return std::span(all_).subspan(count_); }
+  [[nodiscard]] std::span<index::entry*> rest() noexcept { return std::span(all_).subspan(count_, most_ - count_); }
   void grow(std::size_t more) noexcept { count_ += more; }
   [[nodiscard]] std::span<index::entry* const> all() const noexcept { return std::span(all_).first(count_); }
 
  private:
+  const std::size_t most_;
   std::size_t count_ = 0;
   std::array<index::entry*, most_invalidated> all_;
 };
@@ -42,7 +44,7 @@ class leased_notices {
 
   leased_notices() noexcept {}  // most of the room is never used, so nothing is written there
 
-  /// Notes the entries that drain and are still pinned. Requires the engine's mutex, and that a barrier came after they
+  /// Notes the entries that drain and are still pinned. Requires the shard's mutex, and that a barrier came after they
   /// became `draining`.
   void note(std::span<index::entry* const> invalidated) noexcept {
     for (const index::entry* one : invalidated) {

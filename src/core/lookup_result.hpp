@@ -15,9 +15,10 @@ struct lookup_result {
   index::entry* twin = nullptr;         ///< has the request's token, but is hidden
   access_flags around =
       access_flags::none;  ///< of all entries that contain the request: adds no remote right beyond them (R23)
-  bool beside = false;     ///< whether a findable entry overlaps the request
-  bool near = false;       ///< whether a findable entry overlaps what would be registered for the request
-  bool alone = false;      ///< no entry at all overlaps that, and `place` is valid
+  access_flags borrowed = access_flags::none;  ///< of `around`, what only entries in other shards have
+  bool beside = false;                         ///< whether a findable entry overlaps the request
+  bool near = false;   ///< whether a findable entry overlaps what would be registered for the request
+  bool alone = false;  ///< no entry at all overlaps that, and `place` is valid
   index::range_index::place place{};
 };
 

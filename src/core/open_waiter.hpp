@@ -10,7 +10,7 @@
 namespace pinfold::core {
 
 /// A thread that waits for another thread's open. The object lies on that thread's stack: entries have no room for
-/// errors, which are rare. Guarded by the engine's mutex, as is its destruction.
+/// errors, which are rare. Guarded by the shard's mutex, as is its destruction.
 class open_waiter {
  public:
   open_waiter(open_waiter*& all, const index::entry& on) noexcept : all_(all), on_(on), next_(all) { all = this; }

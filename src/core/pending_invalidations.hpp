@@ -18,7 +18,7 @@ namespace pinfold::core {
 /// by it; an entry claimed later, in the same place, is not. Eras are small numbers in the entries. They increase only
 /// when an entry is claimed while an invalidation is pending, so there are plenty.
 ///
-/// Not thread-safe: guarded by the engine's mutex.
+/// Not thread-safe: guarded by the shard's mutex.
 class pending_invalidations {
  public:
   struct item {

@@ -3,7 +3,7 @@
 /// Announces that a thread waits for releases.
 #pragma once
 
-#include "os/check.hpp"
+#include "core/change_signal.hpp"
 
 #include <pinfold/detail/hit.hpp>
 
@@ -11,11 +11,11 @@
 
 namespace pinfold::core {
 
-/// The announcement of one waiting thread. While a watch exists that has `begun`, every release in the process is
-/// finished, and so wakes the threads that wait.
+/// The announcement of one thread that waits for changes in its cache, releases among them. While a watch exists that
+/// has `begun`, every release in the process is finished, and so wakes the threads that wait.
 class release_watch {
  public:
-  release_watch() noexcept = default;
+  explicit release_watch(change_signal& changes) noexcept : changes_(changes) {}
   ~release_watch() {
     if (begun_) detail::releases_awaited.fetch_sub(1, std::memory_order_seq_cst);
   }
@@ -29,8 +29,11 @@ class release_watch {
     begun_ = true;
     detail::releases_awaited.fetch_add(1, std::memory_order_seq_cst);
   }
+  /// Waits for other changes than releases, too.
+  [[nodiscard]] change_signal::waiter& changes() noexcept { return changes_; }
 
  private:
+  change_signal::waiter changes_;
   bool begun_ = false;
 };
 

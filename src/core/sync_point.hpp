@@ -8,7 +8,7 @@
 
 namespace pinfold::core {
 
-/// Called at every such point, under the engine's mutex; null outside of tests.
+/// Called at every such point, under the shard's mutex; null outside of tests.
 inline std::atomic<void (*)() noexcept> at_point{nullptr};
 
 inline void sync_point() noexcept {

@@ -16,7 +16,7 @@ namespace pinfold::core {
 using deadline = std::chrono::steady_clock::time_point;
 
 /// Condition variables that waiting threads share, chosen by what each thread waits for. A thread that wakes must check
-/// its condition again, as the notification may be for another thread. Guarded by the engine's mutex, which a wait
+/// its condition again, as the notification may be for another thread. Guarded by the shard's mutex, which a wait
 /// releases meanwhile.
 class wait_table {
  public:

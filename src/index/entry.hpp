@@ -38,7 +38,7 @@ enum class list_id : std::uint8_t {
 /// One registration, without the part that a hit reads. Its memory is type-stable: it lies in the page of its record,
 /// and is reused for other entries. `record_page` computes the address, so that no entry stores it.
 ///
-/// Guard: the engine's mutex guards everything, with two exceptions: what `detail::record` names, and the fields that
+/// Guard: the shard's mutex guards everything, with two exceptions: what `detail::record` names, and the fields that
 /// the driver works on, which belong to the one thread that made the entry `opening` or `closing`.
 struct entry {
   // Links of the list `in`.

@@ -9,7 +9,7 @@
 
 namespace pinfold::index {
 
-/// A list of entries. Not thread-safe: guarded by the engine's mutex.
+/// A list of entries. Not thread-safe: guarded by the shard's mutex.
 class entry_list {
  public:
   explicit entry_list(list_id self) noexcept : self_(self) {}

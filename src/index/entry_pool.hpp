@@ -14,8 +14,8 @@
 
 namespace pinfold::index {
 
-/// A pool of entries. Not thread-safe: guarded by the engine's mutex, except `make_chunk`, which allocates and is
-/// called without it, and `for_each` and `for_each_record`, which any thread may call as long as the pool lives.
+/// A pool of entries. Not thread-safe: guarded by the shard's mutex, except `make_chunk`, which allocates and is
+/// called without it, and `for_each`, which any thread may call as long as the pool lives.
 class entry_pool {
  public:
   /// A page of free entries with their records, not yet part of a pool.
@@ -60,11 +60,22 @@ class entry_pool {
     }
   }
 
-  /// Calls `each(record*)` for all records, used or not.
-  template <class F>
-  void for_each_record(F&& each) const {
-    for_each([&](record_page& page, std::size_t number) { each(page.at(number)); });
-  }
+  /// Goes over the records that were made before it, used or not, however the pool grows meanwhile.
+  class cursor {
+   public:
+    cursor() = default;
+    explicit cursor(const entry_pool& of) noexcept : page_(of.pages_.load(std::memory_order_relaxed)) {}
+    /// Returns the next record, or null at the end.
+    [[nodiscard]] record* next() noexcept {
+      for (; page_ != nullptr; page_ = page_->next, number_ = 0)
+        if (number_ < page_->made.load(std::memory_order_relaxed)) return page_->at(number_++);
+      return nullptr;
+    }
+
+   private:
+    record_page* page_ = nullptr;
+    std::uint32_t number_ = 0;
+  };
 
  private:
   [[nodiscard]] entry* carve() noexcept;

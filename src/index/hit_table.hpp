@@ -24,12 +24,15 @@ using detail::record;
 /// record but the matching one, and `erase` reads only the erased one.
 ///
 /// The table need not be complete: it says where to look, never that there is nothing. What it finds may be any record
-/// until it is pinned and compared. `insert`, `erase` and `adopt` are guarded by the engine's mutex.
+/// until it is pinned and compared. `insert`, `erase`, `grow` and `move` are guarded by the shard's mutex.
+///
+/// A table grows in steps, so that no request waits until all records are in the larger table: look-ups use the smaller
+/// table until every record is in the larger one too.
 class hit_table {
  public:
   explicit hit_table(bool imported) : imported_(imported) { tables_.reserve(most_tables); }
 
-  /// Zeroed memory for a table of the size `step`. Steps are halves: 2, 3, 4, 6, 8, 12 ... slots.
+  /// Zeroed memory for a table of the size `step`, all of it present. Steps are halves: 2, 3, 4, 6, 8, 12 ... slots.
   class memory {
    public:
     /// Allocates; holds null when there is no memory.
@@ -49,25 +52,27 @@ class hit_table {
     unsigned step_;
   };
 
-  /// Returns the step that the table needs before another record goes in, 0 when there is room.
-  [[nodiscard]] unsigned wants() const noexcept { return used_ < crowded_from_ ? 0 : next_step(); }
+  /// Returns the step that the table should grow to before another record goes in, 0 when there is room, or when it
+  /// grows already, or will.
+  [[nodiscard]] unsigned wants() const noexcept {
+    return now_.used < now_.crowded_from || will_grow_ ? 0 : next_step();
+  }
+  /// Says that the caller gets the memory for that step, and then calls `grow`.
+  void say_will_grow() noexcept { will_grow_ = true; }
+  [[nodiscard]] bool growing() const noexcept { return next_.slots != nullptr; }
 
-  /// Changes over to a larger table, unless this one is as large already. `pool.for_each_record(each)` calls
-  /// `each(record*)` for every record that might be in the table. Readers of the old table find nothing there, which is
-  /// harmless: its pages are given back, its addresses are not.
-  template <class Pool>
-  void adopt(memory larger, const Pool& pool) noexcept {
-    if (!larger || (!tables_.empty() && larger.step_ <= tables_.back().step_)) return;
-    tables_.push_back(std::move(larger));
-    used_ = 0;
-    set_limits(slots_in(tables_.back().step_));
-    const auto before = table_.load(std::memory_order_relaxed);
-    table_.store(reinterpret_cast<std::uintptr_t>(tables_.back().slots_) | tables_.back().step_,
-                 std::memory_order_release);
-    pool.for_each_record([this](record* one) {
+  /// Begins to grow, if there was memory. If it is `growing` then, the caller has to call `move` until it is not.
+  void grow(memory larger) noexcept;
+
+  /// Puts a few records into the larger table: those that `next()` returns, `most` at most. `next` goes over every
+  /// record that was in the table when it began to grow, and then returns null.
+  template <class Next>
+  void move(std::size_t most, Next&& next) noexcept {
+    for (; most > 0; --most) {
+      record* const one = next();
+      if (one == nullptr) return change_over();
       if (one->is(record::listed)) relist(*one);
-    });
-    forget(before);
+    }
   }
 
   /// Returns false when there is no room, or too much in one place: then the record is found under the mutex only.
@@ -162,26 +167,41 @@ class hit_table {
     return reinterpret_cast<std::atomic<std::uint64_t>*>(table & ~step_mask);
   }
 
+  /// A table as the mutex's holder changes it.
+  struct slots_of_step {
+    std::atomic<std::uint64_t>* slots = nullptr;
+    std::size_t homes = 0;         // slots in which a search may begin
+    std::size_t used = 0;          // slots
+    std::size_t crowded_from = 0;  // the table should grow when so many slots are used
+    std::size_t full_from = 0;
+
+    slots_of_step() = default;
+    explicit slots_of_step(const memory& of) noexcept;
+    template <bool perhaps_there>
+    [[nodiscard]] bool put(std::uint64_t hash, std::uint64_t slot) noexcept;
+    [[nodiscard]] bool has(std::uint64_t hash, std::uint64_t slot) const noexcept;
+    void take_out(std::uint64_t hash, std::uint64_t slot) noexcept;
+  };
+
   struct places;
-  [[nodiscard]] bool put_all(const places& at) noexcept;
-  [[nodiscard]] bool put(std::uint64_t hash, std::uint64_t slot) noexcept;
-  void take_out(std::uint64_t hash, std::uint64_t slot) noexcept;
+  template <bool perhaps_there>
+  [[nodiscard]] static bool put_all(slots_of_step& into, const places& at) noexcept;
+  [[nodiscard]] static bool has_all(const slots_of_step& in, const places& at) noexcept;
+  static void take_all_out(slots_of_step& of, const places& at) noexcept;
   [[nodiscard]] unsigned next_step() const noexcept;
-  void set_limits(std::size_t slots) noexcept;
   void relist(record& one) noexcept;
   void unlist(record& gone, unsigned size_class) noexcept;
-  static void forget(std::uintptr_t table) noexcept;
+  void change_over() noexcept;
 
   // Read by hits, written rarely: slots, and step.
   std::atomic<std::uintptr_t> table_{reinterpret_cast<std::uintptr_t>(&nothing) | step_of_nothing};
   std::atomic<std::uint64_t> classes_{0};
 
   const bool imported_;
-  alignas(64) std::size_t used_ = 0;
-  std::size_t crowded_from_ = 0;  // the table should grow when so many slots are used
-  std::size_t full_from_ = 0;
-  std::size_t homes_ = 0;       // slots of the table in which a search may begin
-  std::vector<memory> tables_;  // the last one is in use
+  alignas(64) slots_of_step now_;
+  slots_of_step next_;          // while the table grows
+  bool will_grow_ = false;      // as soon as there is memory
+  std::vector<memory> tables_;  // the last one is in use, or will be
   std::array<std::uint32_t, 64> in_class_{};
 
   alignas(step_mask + 1) inline static std::array<std::atomic<std::uint64_t>, 2 << step_of_nothing / 2> nothing{};

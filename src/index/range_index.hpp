@@ -19,7 +19,7 @@ namespace pinfold::index {
 /// at up to k. About 20 bytes an entry when entries come in order, 26 otherwise. Nodes come from a pool that is filled
 /// outside of the lock.
 ///
-/// Not thread-safe: guarded by the engine's mutex.
+/// Not thread-safe: guarded by the shard's mutex.
 class range_index {
  public:
   using chunk = range_node_pool::chunk;

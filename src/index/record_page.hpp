@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// Type-stable memory for records, and the way from a record to its engine.
+/// Type-stable memory for records, and the way from a record to its shard.
 #pragma once
 
 #include "index/entry.hpp"
@@ -10,21 +10,22 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace pinfold::detail {
-class engine;
+namespace pinfold::core {
+struct shard;
 }
 
 namespace pinfold::index {
 
 using detail::record;
 
-/// An engine's mutex, and a pointer to the engine while it exists. A thread that gave a pin back may look for the
-/// engine after the engine has ended, so control blocks are never freed, but reused.
-struct control_block {
+/// A shard's mutex, and a pointer to the shard while it exists. A thread that gave a pin back may look for the shard
+/// after its engine has ended, so control blocks are never freed, but reused.
+struct alignas(64) control_block {
   explicit control_block(std::uint64_t of) noexcept : process(of) {}
 
   os::mutex guard;
-  detail::engine* home PINFOLD_GUARDED_BY(guard) = nullptr;
+  core::shard* home PINFOLD_GUARDED_BY(guard) = nullptr;
+  std::atomic<const void*> engine{nullptr};  ///< the shard's engine, only to be compared
   const std::uint64_t process;    ///< the event log's number for it; late threads read it while the block is reused
   control_block* next = nullptr;  ///< when it is unused
 };

@@ -99,7 +99,7 @@ result<void> read(std::string_view text, std::uint32_t& into) noexcept {
   std::uint32_t number = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (code != std::errc{} || end != text.data() + text.size()) {
-    return fail(errc::invalid_argument, "expected a number, 0 for never");
+    return fail(errc::invalid_argument, "expected a number");
   }
   into = number;
   return {};
@@ -149,7 +149,7 @@ constexpr setting row(std::string_view name, std::string_view comment) noexcept 
 }
 
 using o = cache_options;
-constexpr std::array<setting, 20> table{
+constexpr std::array<setting, 21> table{
     row<&o::retain>("PINFOLD_RETAIN", "keep unused registrations for reuse: on, off"),
     row<&o::max_bytes>("PINFOLD_MAX_BYTES",
                        "maximum bytes registered at any time: a number with K, M, G or T, or unlimited"),
@@ -178,6 +178,9 @@ constexpr std::array<setting, 20> table{
     row<&o::reaper>("PINFOLD_REAPER",
                     "run a thread that does deferred closes, and closes invalidated registrations and those idle too "
                     "long: on, off"),
+    row<&o::shards>("PINFOLD_SHARDS",
+                    "the parts in which a cache of local memory is divided, for several threads: a number, at most 64; "
+                    "0 for eight per processor"),
     row<&o::serial>("PINFOLD_SERIAL", "call the driver on one thread at a time: on, off"),
     row<&o::idle_timeout>("PINFOLD_IDLE_TIMEOUT_MS",
                           "close imports that are idle for this long, as their exporter may have freed them, in "

@@ -33,10 +33,10 @@ struct table_parts {
   index::hit_table hits{false};
   std::atomic<bool> hits_need_the_mutex{false};
   index::entry_pool pool{*owner, false};
-  core::budget room{budget_bytes, budget_count};
-  core::counters counts;
+  core::budget room{budget_bytes, budget_count, 1};
+  core::guarded_counters counts;
   core::pending_invalidations pending;
-  core::entry_table table{driver(), {}, {hits, view, hits_need_the_mutex, pool, room, counts, nullptr}};
+  core::entry_table table{driver(), {}, {hits, view, hits_need_the_mutex, pool, room.of(0), counts, nullptr}};
 
   ~table_parts() { index::give_back(owner); }
 
@@ -44,7 +44,7 @@ struct table_parts {
     return {nullptr, "none", 0, sizeof(std::uint64_t), true, nullptr, nullptr, nullptr};
   }
   void provide() {
-    if (const auto step = hits.wants(); step != 0) hits.adopt(index::hit_table::memory(step), pool);
+    if (const auto step = hits.wants(); step != 0) table.grow_hit_table(index::hit_table::memory(step));
     if (pool.empty()) pool.adopt(index::entry_pool::make_chunk(sizeof(record) + sizeof(std::uint64_t)));
     while (!table.index_ready()) table.adopt(index::range_index::make_chunk(table.next_index_chunk()));
     if (!table.ready()) throw std::bad_alloc();
@@ -189,7 +189,7 @@ class entry_table_model : public ::testing::Test {
   }
 
   void evict() {
-    random_() % 4 == 0 ? table_.begin_evict_unpinned() : table_.begin_evict_victims();
+    random_() % 4 == 0 ? table_.begin_evict_unpinned() : table_.begin_evict_victims(16, 2);
     settle_after_late_hits();
     if (random_() % 4 == 0) table_.revive_all_but_a_batch();
   }

@@ -20,6 +20,16 @@ struct device_world {
   static bool sound() { return true; }
 };
 
+/// Ranges lie within and across the cells of the first two levels.
+struct spread_world : device_world {
+  static constexpr std::uint32_t shards = 8;
+  spread_world() { unit = 131072; }
+};
+
+TEST(local_cache_model, with_shards_agrees_with_the_oracle_after_every_step) {
+  expect_agreement<local_model>(model_steps(), [] { return spread_world(); });
+}
+
 TEST(local_cache_model, agrees_with_the_oracle_after_every_step) {
   expect_agreement<local_model>(model_steps(), [] { return device_world(); });
 }

@@ -9,7 +9,11 @@
 ///       registrar_type registrar();
 ///       std::uint64_t number_of(const registrar_type::registration_type&);   // the device's
 ///       bool sound();                             // whether the driver has what the device noted
+///       static constexpr std::uint32_t shards;    // optional: more than one
 ///     };
+///
+/// The oracle has one clock and one queue of closes, so with several shards nothing runs short, no close fails, and
+/// both sides do what is due after every step.
 #pragma once
 
 #include "model/agreement.hpp"
@@ -34,7 +38,20 @@ class local_model : cache_model<typename Interface::template cache<typename Worl
  public:
   using shape = local_history;
 
-  local_model(World& world, const setup& as)
+  local_model(World& world, const setup& given) : local_model(world, possible(given), std::nullopt) {}
+
+ private:
+  static constexpr bool spread = requires { World::shards; };
+
+  static setup possible(setup as) {
+    if constexpr (spread) {
+      as.options.max_bytes = as.options.max_count = unlimited;
+      as.capacity = SIZE_MAX;
+    }
+    return as;
+  }
+
+  local_model(World& world, const setup& as, std::nullopt_t)
       : base(options(world, as), as.capacity, world.registrar()),
         world_(world),
         every_right_(static_cast<std::uint32_t>(cache_.backend().limits().supported)),
@@ -44,31 +61,11 @@ class local_model : cache_model<typename Interface::template cache<typename Worl
     inject();
   }
 
+ public:
   void take(const step& s) {
-    const auto memory = some_range(s.a);
-    const auto need = static_cast<access_flags>(1 + s.b % every_right_);
-    switch (s.what) {
-      case kind::acquire: return acquire(memory, need, {});
-      case kind::persistent: return acquire(memory, need, {.persistent = true});
-      case kind::bypass: return acquire(memory, need, {.bypass = true});
-      case kind::batch: return batch(s.a, s.b, need);
-      case kind::find: return find(memory, need);
-      case kind::invalidate: oracle_.invalidate(memory); return cache_.invalidate(at(memory), memory.size());
-      case kind::announce:
-        oracle_.invalidate(memory);
-        announce_gone(at(memory), memory.size());
-        RC_ASSERT(!cache_.find(static_cast<void*>(nullptr), 1));  // any request makes the cache read the event log
-        return;
-      case kind::unpersist: oracle_.unpersist(memory); return cache_.unpersist(at(memory), memory.size());
-      case kind::fail_opens:
-        base::choose_open_failures(s, 3, errc::driver_error);
-        failing_opens_ = oracle_.failing_opens;
-        open_failure_ = oracle_.open_failure;
-        return;
-      case kind::fail_closes: return fail_closes(1 + static_cast<int>(s.a % 3));
-      case kind::refuse_unions: oracle_.refuse_unions = refuse_unions_ = !refuse_unions_; return;
-      default: return base::take(s);
-    }
+    if (spread && s.what == kind::fail_closes) return;
+    take_one(s);
+    if (spread) same(oracle_.progress(), cache_.progress());
   }
 
   void compare() {
@@ -94,8 +91,43 @@ class local_model : cache_model<typename Interface::template cache<typename Worl
   }
 
  private:
+  // When the driver is out of resources, the cache closes an entry: another one than the oracle, with several shards.
+  static step with_lasting_failure(step s) {
+    s.b &= ~1U;
+    return s;
+  }
+
+  void take_one(const step& s) {
+    const auto memory = some_range(s.a);
+    const auto need = static_cast<access_flags>(1 + s.b % every_right_);
+    switch (s.what) {
+      case kind::acquire: return acquire(memory, need, {});
+      case kind::persistent: return acquire(memory, need, {.persistent = true});
+      case kind::bypass: return acquire(memory, need, {.bypass = true});
+      case kind::batch: return batch(s.a, s.b, need);
+      case kind::find: return find(memory, need);
+      case kind::invalidate: oracle_.invalidate(memory); return cache_.invalidate(at(memory), memory.size());
+      case kind::announce:
+        oracle_.invalidate(memory);
+        announce_gone(at(memory), memory.size());
+        RC_ASSERT(!cache_.find(static_cast<void*>(nullptr), 1));  // any request makes the cache read the event log
+        return;
+      case kind::unpersist: oracle_.unpersist(memory); return cache_.unpersist(at(memory), memory.size());
+      case kind::fail_opens:
+        base::choose_open_failures(spread ? with_lasting_failure(s) : s, 3, errc::driver_error);
+        failing_opens_ = oracle_.failing_opens;
+        open_failure_ = oracle_.open_failure;
+        return;
+      case kind::fail_closes: return fail_closes(1 + static_cast<int>(s.a % 3));
+      case kind::refuse_unions: oracle_.refuse_unions = refuse_unions_ = !refuse_unions_; return;
+      default: return base::take(s);
+    }
+  }
+
   static cache_options options(const World& world, const setup& as) {
     auto made = keeping(as.options);
+    made.shards = 1;
+    if constexpr (spread) made.shards = World::shards;
     for (auto* const bytes : {&made.max_bytes, &made.merge_limit})
       if (*bytes != unlimited) *bytes *= world.unit;
     return made;

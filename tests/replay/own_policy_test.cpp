@@ -14,11 +14,12 @@
 namespace pinfold::testing {
 namespace {
 
-cache_options with_budget(std::size_t bytes, std::size_t count) {
+cache_options with_budget(std::size_t bytes, std::size_t count, std::uint32_t shards) {
   cache_options options;
   options.monitor = monitor_choice::manual;
   options.max_bytes = bytes;
   options.max_count = count;
+  options.shards = shards;
   return options;
 }
 
@@ -38,10 +39,18 @@ void expect_same(tool::workload of, std::size_t share, bool in_entries) {
   const auto budget = (in_entries ? of.objects.size() : of.footprint()) / share;
   tool::second_chance ours(of);
   const auto simulated = tool::simulate(of, ours, budget);
-  const auto real = play(of, in_entries ? with_budget(unlimited, budget) : with_budget(budget, unlimited));
+  const auto play_in = [&](std::uint32_t shards) {
+    return play(of, in_entries ? with_budget(unlimited, budget, shards) : with_budget(budget, unlimited, shards));
+  };
+  const auto real = play_in(1);
   EXPECT_GT(simulated.evictions, 0U);
   EXPECT_EQ(real.misses, simulated.misses) << of.name << " 1/" << share;
   EXPECT_EQ(real.evicted, simulated.evictions) << of.name << " 1/" << share;
+  // The hand goes round in each shard alone: the hit rate stays within 1 %.
+  const auto divided = play_in(0);
+  EXPECT_NEAR(static_cast<double>(divided.hits), static_cast<double>(real.hits),
+              0.01 * static_cast<double>(of.requests.size()))
+      << of.name << " 1/" << share;
 }
 
 TEST(own_policy, simulation_misses_where_the_cache_misses) {

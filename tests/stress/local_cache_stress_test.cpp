@@ -19,7 +19,6 @@ namespace pinfold::testing {
 namespace {
 
 constexpr std::size_t pages = 64;
-constexpr std::uintptr_t page = 4096;
 constexpr std::uintptr_t base = 0x10000000;
 constexpr std::size_t room = 12;
 
@@ -74,8 +73,11 @@ class versioned_registrar : public fake_group_registrar {
 
 class arena {
  public:
-  explicit arena(const cache_options& options)
-      : device(std::make_shared<fake_device>()),
+  /// `page`: the size of what is replaced at a time.
+  arena(const cache_options& options, std::uintptr_t page_bytes)
+      : page(page_bytes),
+        shards(options.shards),
+        device(std::make_shared<fake_device>()),
         kept(std::make_shared<versioned_registrar::ledger>()),
         cache(versioned_registrar(device, memory, kept), keeping(options)) {
     device->capacity = room - 2;
@@ -187,8 +189,8 @@ class arena {
   }
   std::unique_ptr<pinfold::cache<fake_registrar>> make_other() {
     other_device = std::make_shared<fake_device>();
-    return std::make_unique<pinfold::cache<fake_registrar>>(fake_registrar(other_device),
-                                                            keeping({.retain = ++lives % 4 != 0, .max_count = room}));
+    return std::make_unique<pinfold::cache<fake_registrar>>(
+        fake_registrar(other_device), keeping({.retain = ++lives % 4 != 0, .max_count = room, .shards = shards}));
   }
 
   void replace(std::size_t which) {
@@ -198,6 +200,8 @@ class arena {
     ++memory.version[which];
   }
 
+  const std::uintptr_t page;
+  const std::uint32_t shards;
   replaceable_memory memory;
   unsigned lives = 0;
   std::shared_ptr<fake_device> other_device;
@@ -210,22 +214,30 @@ class arena {
   pinfold::cache<versioned_registrar> cache;
 };
 
+/// With several shards, ranges lie within and across the cells of the first levels.
+struct division {
+  std::uint32_t shards;
+  std::uintptr_t page;
+};
+
 TEST(local_cache_stress, threads_never_hang_leak_or_get_stale_registrations) {
-  const auto each = std::chrono::milliseconds(stress_time()) / 4;
-  for (const std::uint64_t threads : {2U, 8U})
-    for (const auto closes : {close_policy::immediate, close_policy::deferred}) {
-      cache_options options{.max_count = room, .closes = closes};
-      options.reaper = closes == close_policy::deferred;
-      options.wait_timeout = std::chrono::milliseconds(500);
-      options.merge = options.reaper == (threads == 8) ? merge_policy::overlaps : merge_policy::none;
-      options.merge_limit = 16 * page;
-      options.serial = threads == 2 && options.merge != merge_policy::none;
-      arena all(options);
-      watchdog guard(std::chrono::seconds(30), [&] { all.print(); });
-      act_on_threads(all, threads, each, guard);
-      all.cache.unpersist(reinterpret_cast<void*>(base), pages * page);
-      all.finish();
-    }
+  constexpr std::array divisions{division{1, 4096}, division{8, 512 * 1024}, division{2, std::uintptr_t{3} << 20U}};
+  const auto each = std::chrono::milliseconds(stress_time()) / 4 / divisions.size();
+  for (const auto& [shards, page] : divisions)
+    for (const std::uint64_t threads : {2U, 8U})
+      for (const auto closes : {close_policy::immediate, close_policy::deferred}) {
+        cache_options options{.max_count = room, .closes = closes, .shards = shards};
+        options.reaper = closes == close_policy::deferred;
+        options.wait_timeout = std::chrono::milliseconds(500);
+        if (shards == 1) options.merge = options.reaper == (threads == 8) ? merge_policy::overlaps : merge_policy::none;
+        options.merge_limit = 16 * page;
+        options.serial = threads == 2 && options.merge != merge_policy::none;
+        arena all(options, page);
+        watchdog guard(std::chrono::seconds(30), [&] { all.print(); });
+        act_on_threads(all, threads, each, guard);
+        all.cache.unpersist(reinterpret_cast<void*>(base), pages * page);
+        all.finish();
+      }
 }
 
 }  // namespace

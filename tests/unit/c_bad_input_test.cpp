@@ -86,7 +86,7 @@ TEST(c_bad_input, unknown_bits_and_numbers_are_refused) {
   };
   expect_refused([](pinfold_options& o) { o.flags = 1024; });
   expect_refused([](pinfold_options& o) { o.merge = 3; });
-  expect_refused([](pinfold_options& o) { o.reserved = 1; });
+  expect_refused([](pinfold_options& o) { o.shards = 65; });
   expect_refused([](pinfold_options& o) { o.monitor = 16; });
   expect_refused([](pinfold_options& o) { o.full = 3; });
   expect_refused([](pinfold_options& o) { std::memset(o.name, 'x', sizeof o.name); });

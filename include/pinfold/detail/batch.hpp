@@ -42,7 +42,7 @@ struct batch_plan {
 /// Called on the caller's thread, with the number of ranges that are done and the number of all.
 using batch_progress = std::function<void(std::size_t done, std::size_t total)>;
 
-/// Acquires all or nothing. The caller's thread first hits the entries that are live, without the engine's mutex. At
+/// Acquires all or nothing. The caller's thread first hits the entries that are live, without the shard's mutex. At
 /// most `workers` threads, the caller's included, acquire the rest. Each takes groups of `together` requests, from 1 to
 /// `most_in_group`; 1 if the driver opens one by one, so that every worker gets a share.
 [[nodiscard]] PINFOLD_EXPORT result<std::vector<grant>> acquire_all(engine* on, std::span<const request> what,

@@ -18,16 +18,16 @@ namespace pinfold::detail {
 /// imported memory, an `imported_part`; then the registrar's object; then the token.
 struct record {
   // Bits of the word. The bits above hold the rights that a hit may ask for, and the cache's number.
-  static constexpr std::uint32_t hittable = 1;  ///< `live`, and hits may pin it without the engine's mutex
+  static constexpr std::uint32_t hittable = 1;  ///< `live`, and hits may pin it without the shard's mutex
   static constexpr std::uint32_t stale = 2;     ///< the memory was replaced or invalidated after it was registered
   static constexpr std::uint32_t revoked = 4;   ///< the cache was destroyed under the lease: the registration is closed
   static constexpr std::uint32_t listed = 8;    ///< in the table that hits look up
   static constexpr unsigned rights_shift = 8;
   static constexpr unsigned cache_shift = 16;
 
-  std::atomic<std::uint32_t> word{0};    ///< changed under the engine's mutex only
+  std::atomic<std::uint32_t> word{0};    ///< changed under the shard's mutex only
   std::atomic<std::uint8_t> visited{0};  ///< hit since the hand of the eviction clock or the idle sweep cleared it
-  std::array<std::uint8_t, 3> era{};  ///< when the entry was claimed, see `engine_events.cpp`; under the engine's mutex
+  std::array<std::uint8_t, 3> era{};  ///< when the entry was claimed, see `engine_events.cpp`; under the shard's mutex
   // These two, and all that follows the record, are constant while it is hittable or pinned. Without a pin, any thread
   // may read them as a hint.
   std::atomic<std::uintptr_t> begin{0};
@@ -42,7 +42,7 @@ struct record {
     return {begin.load(std::memory_order_relaxed), end.load(std::memory_order_relaxed)};
   }
 
-  // Under the engine's mutex, so that no other thread writes the word meanwhile.
+  // Under the shard's mutex, so that no other thread writes the word meanwhile.
   void set(std::uint32_t bits) noexcept {
     word.store(word.load(std::memory_order_relaxed) | bits, std::memory_order_release);
   }

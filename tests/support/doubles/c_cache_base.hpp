@@ -42,6 +42,7 @@ inline pinfold_options in_c(const cache_options& from) {
   if (from.serial) to.flags |= PINFOLD_SERIAL;
   to.merge = static_cast<std::uint32_t>(from.merge);
   to.merge_limit = from.merge_limit;
+  to.shards = from.shards;
   to.monitor = static_cast<std::uint32_t>(from.monitor);
   to.full = static_cast<std::uint32_t>(from.full);
   to.max_bytes = from.max_bytes;

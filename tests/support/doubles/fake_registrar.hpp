@@ -29,6 +29,7 @@ class fake_device {
 
   registrar_limits limits{.granularity = 1, .supported = static_cast<access_flags>(31)};
   std::size_t capacity = SIZE_MAX;
+  bool refuses_overlaps = false;            ///< with `already_mapped`, as some drivers do
   std::chrono::microseconds call_takes{0};  ///< for every call of the driver, however many ranges it registers
 
   std::atomic<std::size_t> calls{0};  ///< calls of open and open_many
@@ -52,6 +53,9 @@ class fake_device {
     std::lock_guard guard(mutex_);
     if (open_fault_)
       if (auto failure = open_fault_(memory, access)) return tl::unexpected(*failure);
+    for (const auto& [key, one] : open_)
+      if (refuses_overlaps && one.memory.overlaps(memory))
+        return fail_errno(errc::already_mapped, 22, "the device has registered some of it already");
     if (open_.size() >= capacity) return fail_errno(errc::out_of_resources, 12, "the device is full");
     open_[++last_] = {memory, access};
     ++opened;

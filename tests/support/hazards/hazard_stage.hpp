@@ -3,6 +3,7 @@
 /// The setting of a hazard test: a cache over a device, an event of registered memory, and the bytes that arrive.
 #pragma once
 
+#include "core/shard_map.hpp"
 #include "support/hazards/memory_attacks.hpp"
 
 #include <pinfold/cache.hpp>
@@ -10,10 +11,12 @@
 #include <array>
 #include <concepts>
 #include <cstring>
+#include <new>
 #include <optional>
 #include <ostream>
 #include <string>
 #include <string_view>
+#include <sys/mman.h>
 #include <utility>
 #include <vector>
 
@@ -113,9 +116,15 @@ class stage_on : public stage {
   }
 
   void warm_up() override {
-    alignas(4096) static std::array<std::byte, 8192> some{};
-    static_cast<void>(cache_.acquire(some));
+    constexpr std::size_t cell =
+        core::shard_map::smallest_cell;  // the memory that every shard allocates with its first entry
+    constexpr std::size_t bytes = 512 * cell;
+    void* some = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (some == MAP_FAILED) throw std::bad_alloc();
+    for (std::size_t at = 0; at < bytes; at += cell)
+      static_cast<void>(cache_.acquire(static_cast<std::byte*>(some) + at, 4096));
     static_cast<void>(cache_.flush());
+    ::munmap(some, bytes);
   }
 
   void before_untouched(const target& at) override {

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// A part of a cache: the entries of some addresses, and the mutex that guards them.
+#pragma once
+
+#include "core/budget.hpp"
+#include "core/counters.hpp"
+#include "core/entry_table.hpp"
+#include "core/idle_sweep.hpp"
+#include "core/open_waiter.hpp"
+#include "core/pending_invalidations.hpp"
+#include "core/shard_map.hpp"
+#include "core/wait_table.hpp"
+#include "index/entry_pool.hpp"
+#include "index/hit_table.hpp"
+#include "index/record_page.hpp"
+
+#include <pinfold/detail/engine.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <new>
+
+namespace pinfold::core {
+
+/// A control block for as long as its shard exists.
+class owned_control_block {
+ public:
+  /// Throws `std::bad_alloc`.
+  explicit owned_control_block(const void* engine) : block_(index::take_control_block()) {
+    if (block_ == nullptr) throw std::bad_alloc();
+    block_->engine.store(engine, std::memory_order_release);
+  }
+  ~owned_control_block() {
+    block_->engine.store(nullptr, std::memory_order_release);
+    index::give_back(block_);
+  }
+  owned_control_block(const owned_control_block&) = delete;
+  owned_control_block& operator=(const owned_control_block&) = delete;
+  [[nodiscard]] index::control_block& operator*() const noexcept { return *block_; }
+
+ private:
+  index::control_block* block_;
+};
+
+/// The entries of the addresses that `shard_map` gives to this shard. Two shards have no entry, no record and no list
+/// in common; only the budget, the levels in use and the hits' view are the whole cache's. A thread holds the mutex of
+/// one shard at a time, or takes those of all shards in their order.
+struct alignas(64) shard {
+  /// What all shards of a cache share.
+  struct common {
+    detail::hit_view& view;
+    const std::atomic<bool>& hits_need_the_mutex;
+    invalidation::registered_filter* registered;  ///< null for imported memory
+    budget& room;
+  };
+
+  /// Throws `std::bad_alloc`.
+  shard(detail::engine& of, std::size_t which, const detail::driver& driver, const cache_options& options,
+        const common& with)
+      : hits(driver.token_bytes > 0),
+        engine(of),
+        number(which),
+        own_block(&of),
+        control(*own_block),
+        mutex(control.guard),
+        room(with.room.of(which)),
+        pool(control, driver.token_bytes > 0),
+        table(driver, options, {hits, with.view, with.hits_need_the_mutex, pool, room, counts, with.registered}),
+        sweep(driver.token_bytes > 0 ? options.idle_timeout : std::chrono::milliseconds(0)) {}
+
+  index::hit_table hits;  ///< written under the mutex, read by hits
+  detail::engine& engine;
+  const std::size_t number;
+
+ private:
+  owned_control_block own_block;
+
+ public:
+  index::control_block& control;
+  os::mutex& mutex;
+  guarded_counters counts;
+  budget::share& room;
+  index::entry_pool pool;  ///< written under the mutex, walked without it
+  entry_table table PINFOLD_GUARDED_BY(mutex);
+  pending_invalidations pending PINFOLD_GUARDED_BY(mutex);
+  wait_table waiting PINFOLD_GUARDED_BY(mutex);
+  idle_sweep sweep PINFOLD_GUARDED_BY(mutex);
+  open_waiter* open_waiters PINFOLD_GUARDED_BY(mutex) = nullptr;
+  bool orphaned PINFOLD_GUARDED_BY(mutex) = false;      ///< the cache has ended
+  bool hits_stopped PINFOLD_GUARDED_BY(mutex) = false;  ///< for good: the kernel refused the barrier
+};
+
+/// The shards of one cache, side by side.
+class shards {
+ public:
+  /// Throws `std::bad_alloc`.
+  shards(std::size_t count, detail::engine& of, const detail::driver& driver, const cache_options& options,
+         const shard::common& with)
+      : map_(count), memory_(static_cast<shard*>(::operator new(count * sizeof(shard), alignment))) {
+    try {
+      for (; count_ < count; ++count_) new (memory_ + count_) shard(of, count_, driver, options, with);
+    } catch (...) {
+      clear();
+      throw;
+    }
+  }
+  ~shards() { clear(); }
+  shards(const shards&) = delete;
+  shards& operator=(const shards&) = delete;
+
+  [[nodiscard]] shard_map& map() noexcept { return map_; }
+  [[nodiscard]] const shard_map& map() const noexcept { return map_; }
+  [[nodiscard]] std::size_t size() const noexcept { return count_; }
+  [[nodiscard]] shard& operator[](std::size_t number) const noexcept { return memory_[number]; }
+  [[nodiscard]] shard* begin() const noexcept { return memory_; }
+  [[nodiscard]] shard* end() const noexcept { return memory_ + count_; }
+
+ private:
+  static constexpr std::align_val_t alignment{alignof(shard)};
+  void clear() noexcept {
+    while (count_ > 0) memory_[--count_].~shard();
+    ::operator delete(memory_, alignment);
+  }
+
+  shard_map map_;
+  shard* memory_;
+  std::size_t count_ = 0;
+};
+
+}  // namespace pinfold::core
