@@ -115,14 +115,21 @@ class stage_on : public stage {
     return text.substr(0, text.find(" ("));
   }
 
+  // Makes every shard allocate the memory that it needs for its first entry, however many shards there are.
   void warm_up() override {
-    constexpr std::size_t cell =
-        core::shard_map::smallest_cell;  // the memory that every shard allocates with its first entry
+    constexpr std::size_t cell = core::shard_map::smallest_cell;
     constexpr std::size_t bytes = 512 * cell;
     void* some = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (some == MAP_FAILED) throw std::bad_alloc();
-    for (std::size_t at = 0; at < bytes; at += cell)
-      static_cast<void>(cache_.acquire(static_cast<std::byte*>(some) + at, 4096));
+    const core::shard_map map(core::shard_map::most_shards);
+    core::shard_set seen = 0;
+    for (std::size_t at = 0; at < bytes && seen != map.all(); at += cell) {
+      auto* const memory = static_cast<std::byte*>(some) + at;
+      const auto begin = reinterpret_cast<std::uintptr_t>(memory);
+      const auto shard = core::shard_set{1} << map.shard_of({begin, begin + 4096});
+      if ((seen & shard) == 0) static_cast<void>(cache_.acquire(memory, 4096));
+      seen |= shard;
+    }
     static_cast<void>(cache_.flush());
     ::munmap(some, bytes);
   }
