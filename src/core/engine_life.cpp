@@ -56,7 +56,7 @@ std::size_t engine::shards_for(const driver& table, const cache_options& options
   if (table.token_bytes > 0 || options.merge != merge_policy::none || !options.retain) return 1;
   if (options.shards != 0) return std::bit_ceil(std::min<std::size_t>(options.shards, core::shard_map::most_shards));
   constexpr std::size_t for_each_processor = 8;
-  constexpr std::size_t least_entries = 64;  // with fewer in a shard, its hand knows less of what is used than one hand
+  constexpr std::size_t least_entries = 1024;  // with fewer in a shard, evictions in turn cost more than they gain
   constexpr std::size_t least_bytes = std::size_t{4} << 20U;
   const std::size_t sensible =
       std::min({std::bit_ceil(for_each_processor * std::thread::hardware_concurrency()),
