@@ -37,6 +37,7 @@ statistics play(const tool::workload& of, cache_options options) {
 void expect_same(tool::workload of, std::size_t share, bool in_entries) {
   tool::count_room(of, in_entries);
   const auto budget = (in_entries ? of.objects.size() : of.footprint()) / share;
+  const auto budget_in_entries = of.objects.size() / share;
   tool::second_chance ours(of);
   const auto simulated = tool::simulate(of, ours, budget);
   const auto play_in = [&](std::uint32_t shards) {
@@ -46,8 +47,10 @@ void expect_same(tool::workload of, std::size_t share, bool in_entries) {
   EXPECT_GT(simulated.evictions, 0U);
   EXPECT_EQ(real.misses, simulated.misses) << of.name << " 1/" << share;
   EXPECT_EQ(real.evicted, simulated.evictions) << of.name << " 1/" << share;
-  // The hand goes round in each shard alone: the hit rate stays within 1 %.
-  const auto divided = play_in(0);
+  // The hand goes round in each shard alone: the hit rate stays within 1 %, also with far fewer entries in a shard than
+  // a cache has by itself, which would not divide a budget as small as these.
+  if (budget_in_entries < 1000) return;
+  const auto divided = play_in(8);
   EXPECT_NEAR(static_cast<double>(divided.hits), static_cast<double>(real.hits),
               0.01 * static_cast<double>(of.requests.size()))
       << of.name << " 1/" << share;
