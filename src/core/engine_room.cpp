@@ -207,9 +207,11 @@ result<void> engine::free_resources(shard& in, const error& refused, const close
                                     const deadlines& until) noexcept {
   if (closed_since(before)) return {};
   release_watch watch(changes_);
-  do {
-    if (close_one_for_room(in) == looked::closed_one) return {};
-  } while (closes_in_flight() == 0 && wait_for_transient(in, watch, until));
+  for (auto found = looked::nothing; found == looked::nothing;) {
+    found = close_one_for_room(in);
+    if (found == looked::closed_one) return {};
+    if (found == looked::nothing && !wait_for_transient(in, watch, until)) break;
+  }
   while (closes_in_flight() > 0 && !closed_since(before)) {
     if (!wait_for_change(in, watch.changes(), until.others()))
       return fail(errc::timed_out, "out of resources, and another thread's close did not finish in time");
