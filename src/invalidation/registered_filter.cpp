@@ -36,18 +36,37 @@ void for_each_unit(const range& memory, unsigned shift, F&& each) noexcept {
 
 bool is_whole(const range& unit, unsigned shift) noexcept { return unit.size() == std::uintptr_t{1} << shift; }
 
+bool is_within(const range& memory, unsigned shift) noexcept {
+  return memory.begin >> shift == (memory.end - 1) >> shift;
+}
+
 // The pages of a granule have two words of eight counts each.
 constexpr unsigned pages_shift = 12;
 std::uint64_t lanes(const range& in_granule, std::uintptr_t word) noexcept {
+  constexpr auto all = ~std::uint64_t{0};
   const auto first = in_granule.begin >> pages_shift & 15U;
   const auto last = (in_granule.end - 1) >> pages_shift & 15U;
-  std::uint64_t found = 0;
-  for (auto page = std::max(first, 8 * word); page <= std::min(last, 8 * word + 7); ++page)
-    found |= std::uint64_t{0xff} << 8 * (page - 8 * word);
-  return found;
+  const auto lowest = 8 * word;
+  const auto highest = lowest + 7;
+  if (first > highest || last < lowest) return 0;
+  return all << 8 * (std::max(first, lowest) - lowest) & all >> 8 * (highest - std::min(last, highest));
 }
 
 }  // namespace
+
+registered_filter::part* registered_filter::part_of_granule(const range& memory) const noexcept {
+  const auto number = memory.begin >> part_shift;
+  if (!is_within(memory, granule_shift) || number >= part_count) return nullptr;
+  return parts_[number].in.load(std::memory_order_acquire);
+}
+
+template <class F>
+void registered_filter::for_each_count_of_pages(part& in, const range& in_granule, F&& each) noexcept {
+  const auto number = (in_granule.begin >> granule_shift) % in.granules.size();
+  each(in.granules[number], partly);
+  for (const std::uintptr_t word : {0U, 1U})
+    if (const auto which = lanes(in_granule, word); which != 0) each(in.pages[2 * number + word], which);
+}
 
 template <class F>
 void registered_filter::for_each_count_in(part& in, const range& memory, F&& each) noexcept {
@@ -56,9 +75,7 @@ void registered_filter::for_each_count_in(part& in, const range& memory, F&& eac
     for_each_unit(in_chunk, granule_shift, [&](std::uintptr_t granule, const range& in_granule) {
       const auto number = granule % in.granules.size();
       if (is_whole(in_granule, granule_shift)) return each(in.granules[number], whole);
-      each(in.granules[number], partly);
-      for (const std::uintptr_t word : {0U, 1U})
-        if (const auto which = lanes(in_granule, word); which != 0) each(in.pages[2 * number + word], which);
+      for_each_count_of_pages(in, in_granule, each);
     });
   });
 }
@@ -73,14 +90,19 @@ void registered_filter::for_each_count(const range& memory, F&& each) noexcept {
   });
 }
 
-void registered_filter::add(const range& memory) noexcept {
+void registered_filter::add_by_units(const range& memory) noexcept {
   if (memory.empty()) return;
   if ((memory.end - 1) >> address_bits != 0) beyond_.store(true);
-  for_each_count(memory, [](auto& counts, auto which) { counts.add(which); });
+  constexpr auto each = [](auto& counts, auto which) { counts.add(which); };
+  if (part* const in = part_of_granule(memory)) return for_each_count_of_pages(*in, memory, each);
+  for_each_count(memory, each);
 }
 
-void registered_filter::remove(const range& memory) noexcept {
-  for_each_count(memory, [](auto& counts, auto which) { counts.remove(which); });
+void registered_filter::remove_by_units(const range& memory) noexcept {
+  if (memory.empty()) return;
+  constexpr auto each = [](auto& counts, auto which) { counts.remove(which); };
+  if (part* const in = part_of_granule(memory)) return for_each_count_of_pages(*in, memory, each);
+  for_each_count(memory, each);
 }
 
 bool registered_filter::touches_in(const part& in, const range& memory) noexcept {

@@ -32,12 +32,20 @@ class registered_filter {
   /// Allocates the counters that `add` needs. Returns false when there is no memory for them.
   [[nodiscard]] bool prepare(const range& memory) noexcept {
     if (memory.empty()) return true;
-    return has_part(memory.begin >> part_shift) && has_part((memory.end - 1) >> part_shift);
+    const auto first = memory.begin >> part_shift;
+    const auto last = (memory.end - 1) >> part_shift;
+    return has_part(first) && (last == first || has_part(last));
   }
 
   // Called once for each registration, after `prepare`, with the same range for both.
-  void add(const range& memory) noexcept;
-  void remove(const range& memory) noexcept;
+  void add(const range& memory) noexcept {
+    if (auto* const counts = counts_of_granule(memory)) return counts->add(whole);
+    add_by_units(memory);
+  }
+  void remove(const range& memory) noexcept {
+    if (auto* const counts = counts_of_granule(memory)) return counts->remove(whole);
+    remove_by_units(memory);
+  }
 
   /// Whether registered memory lies in the pages of the range.
   [[nodiscard]] bool touches(const range& memory) const noexcept;
@@ -66,10 +74,24 @@ class registered_filter {
     packed_counts<std::uint16_t> whole;
   };
 
+  // Returns the range's counts if it is one granule as a whole, as buffers often are, else null.
+  [[nodiscard]] packed_counts<std::uint16_t>* counts_of_granule(const range& memory) noexcept {
+    constexpr std::uintptr_t granule = std::uintptr_t{1} << granule_shift;
+    const auto number = memory.begin >> part_shift;
+    if (memory.end - memory.begin != granule || memory.begin % granule != 0 || number >= part_count) return nullptr;
+    part* const in = parts_[number].in.load(std::memory_order_acquire);
+    return in == nullptr ? nullptr : &in->granules[(memory.begin >> granule_shift) % in->granules.size()];
+  }
+  void add_by_units(const range& memory) noexcept;
+  void remove_by_units(const range& memory) noexcept;
+  // Returns the counters around the range if it lies in one granule, else null.
+  [[nodiscard]] part* part_of_granule(const range& memory) const noexcept;
   template <class F>
   void for_each_count(const range& memory, F&& each) noexcept;
   template <class F>
   static void for_each_count_in(part& in, const range& memory, F&& each) noexcept;
+  template <class F>
+  static void for_each_count_of_pages(part& in, const range& in_granule, F&& each) noexcept;
   [[nodiscard]] bool has_part(std::size_t number) noexcept {
     return number >= part_count || parts_[number].in.load(std::memory_order_acquire) != nullptr || make_part(number);
   }

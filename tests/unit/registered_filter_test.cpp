@@ -5,6 +5,7 @@
 #include "support/host/settings.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <gtest/gtest.h>
 #include <random>
@@ -49,6 +50,11 @@ TEST(registered_filter, range_beyond_the_counters_is_touched) {
   watched.add(high);
   EXPECT_TRUE(watched.touches(high));
   watched.remove(high);
+  const range granule{0x8000'0000'0000, 0x8000'0001'0000};
+  ASSERT_TRUE(watched.prepare(granule));
+  watched.add(granule);
+  EXPECT_TRUE(watched.touches(granule));
+  watched.remove(granule);
 }
 
 TEST(registered_filter, neighbouring_pages_do_not_touch_a_registration) {
@@ -60,6 +66,8 @@ TEST(registered_filter, neighbouring_pages_do_not_touch_a_registration) {
   EXPECT_FALSE(watched.touches({0x4000'0000'6000, 0x4000'0001'0000}));
   EXPECT_TRUE(watched.touches({0x4000'0000'5fff, 0x4000'0000'6000}));
   EXPECT_TRUE(watched.touches({0x4000'0000'4001, 0x4000'0000'4002})) << "the page is registered";
+  watched.remove({kept.begin + 1, kept.begin + 1});
+  EXPECT_TRUE(watched.touches({kept.begin, kept.begin + 1})) << "an empty range counts nothing";
   watched.remove(kept);
   EXPECT_FALSE(watched.touches({0x4000'0000'0000, 0x4000'0001'0000}));
 }
@@ -79,15 +87,10 @@ TEST(registered_filter, R59_huge_range_costs_time_per_gibibyte_only) {
 }
 
 // The reference: a list of registrations, which is searched as a whole.
-TEST(registered_filter, R35_filter_agrees_with_a_list_of_registrations) {
+template <class F>
+void compare_with_list(std::mt19937_64& random, const range& around, F&& some) {
   registered_filter& watched = registered_filter::here();
-  constexpr std::uintptr_t base = 0x3000'0000'0000, page = 4096;
-  std::mt19937_64 random(testing::test_seed());
-  const auto some = [&] {
-    const auto bits = random() % 34;  // from a byte to 16 GiB
-    const auto begin = base + (random() & ((std::uintptr_t{1} << (12 + random() % 23)) - 1));
-    return range{begin, begin + 1 + (random() & ((std::uintptr_t{1} << bits) - 1))};
-  };
+  constexpr std::uintptr_t page = 4096;
   std::vector<range> all;
   const auto out = [](const range& one) { return range{one.begin / page * page, (one.end + page - 1) / page * page}; };
   for (int step = 0; step < 20'000; ++step) {
@@ -106,7 +109,34 @@ TEST(registered_filter, R35_filter_agrees_with_a_list_of_registrations) {
     ASSERT_EQ(watched.touches(asked), expected) << std::hex << asked.begin << ' ' << asked.end << " at step " << step;
   }
   for (const range& one : all) watched.remove(one);
-  EXPECT_FALSE(watched.touches({base, base + (std::uintptr_t{1} << 36U)}));
+  EXPECT_FALSE(watched.touches(around));
+}
+
+TEST(registered_filter, R35_filter_agrees_with_a_list_of_registrations) {
+  constexpr std::uintptr_t base = 0x3000'0000'0000;
+  std::mt19937_64 random(testing::test_seed());
+  compare_with_list(random, {base, base + (std::uintptr_t{1} << 36U)}, [&] {
+    const auto bits = random() % 34;  // from a byte to 16 GiB
+    const auto begin = base + (random() & ((std::uintptr_t{1} << (12 + random() % 23)) - 1));
+    return range{begin, begin + 1 + (random() & ((std::uintptr_t{1} << bits) - 1))};
+  });
+}
+
+// At random, a range seldom begins or ends where a unit does: these do, or a byte or a page beside it.
+TEST(registered_filter, R35_filter_agrees_with_a_list_at_the_edges_of_units) {
+  constexpr std::uintptr_t base = 0x3100'0000'0000;
+  std::mt19937_64 random(testing::test_seed());
+  for (const unsigned shift : {12U, 16U, 24U, 32U}) {
+    const auto edge = [&](std::uintptr_t from, std::uint64_t units) {
+      constexpr std::array<std::intptr_t, 5> beside{0, -1, 1, -4096, 4096};
+      const auto moved = random() % 2 == 0 ? 0 : beside[random() % beside.size()];
+      return from + (random() % units << shift) + static_cast<std::uintptr_t>(moved);
+    };
+    compare_with_list(random, {base, base + (std::uintptr_t{1} << 36U)}, [&] {
+      const auto begin = edge(base + (std::uintptr_t{1} << 34U), 4);
+      return range{begin, std::max(begin + 1, edge((begin >> shift << shift) + (std::uintptr_t{1} << shift), 3))};
+    });
+  }
 }
 
 }  // namespace
