@@ -302,22 +302,32 @@ class cache : public cache_base<R> {
 
   [[nodiscard, gnu::noinline]] result<detail::grant> acquire_slowly(const void* address, std::size_t bytes,
                                                                     access_flags need, acquire_options how) noexcept {
-    auto what = asked(address, bytes, need, how);
-    if (!what) return tl::unexpected(what.error());
-    return detail::acquire(this->inside(), *what);
+    if (const auto valid = checked(address, bytes, need); !valid) return tl::unexpected(valid.error());
+    return detail::acquire(this->inside(), request_for(address, bytes, need, how));
   }
 
   [[nodiscard]] result<detail::request> asked(const void* address, std::size_t bytes, access_flags need,
                                               acquire_options how) const noexcept {
-    auto wanted = range::of(reinterpret_cast<std::uintptr_t>(address), bytes);
+    if (const auto valid = checked(address, bytes, need); !valid) return tl::unexpected(valid.error());
+    return request_for(address, bytes, need, how);
+  }
+
+  [[nodiscard]] static result<void> checked(const void* address, std::size_t bytes, access_flags need) noexcept {
+    const auto wanted = range::of(reinterpret_cast<std::uintptr_t>(address), bytes);
     if (!wanted) return tl::unexpected(wanted.error());
     if (need == access_flags::none) return fail(errc::invalid_argument, "a registration needs at least one right");
-    return detail::request{.wanted = *wanted,
-                           .need = need,
-                           .persistent = how.persistent && keeps_,
-                           .unshared = how.bypass || !keeps_,
-                           .unbudgeted = how.bypass,
-                           .file = how.file};
+    return {};
+  }
+
+  [[nodiscard]] detail::request request_for(const void* address, std::size_t bytes, access_flags need,
+                                            acquire_options how) const noexcept {
+    const auto begin = reinterpret_cast<std::uintptr_t>(address);
+    return {.wanted = {begin, begin + bytes},
+            .need = need,
+            .persistent = how.persistent && keeps_,
+            .unshared = how.bypass || !keeps_,
+            .unbudgeted = how.bypass,
+            .file = how.file};
   }
 
   // Requests of a batch that one worker takes at a time.

@@ -61,7 +61,9 @@ class engine {
   }
   [[nodiscard]] bool keeps() const noexcept { return keeps_; }
   [[nodiscard]] std::string monitors() const;
-  [[nodiscard]] result<grant> acquire(const request& what) noexcept;
+  [[nodiscard]] result<grant> acquire(const request& what) noexcept {
+    return options_.trace_requests || audit_ ? acquire_observed(what) : grant_for(what);
+  }
   void acquire_group(std::span<const request> what, std::span<result<grant>> granted) noexcept;
   [[nodiscard]] grant find(const request& what) noexcept;
   /// Moves a pin to the entry's own counter.
@@ -100,6 +102,7 @@ class engine {
   using deadlines = core::deadlines;
   using open_waiter = core::open_waiter;
   using extent_to_open = core::extent_to_open;
+  using new_entry = core::entry_table::new_entry;
   using invalidated_entries = core::invalidated_entries;
   using happened = core::happened;
 
@@ -165,12 +168,13 @@ class engine {
   void replace(shard& in, entry& stale) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
   /// Returns whether hits were impossible until now.
   bool catch_up(const request& what) noexcept {
-    if (options_.strict && monitors_ != nullptr) monitors_->wait_for_events();
+    if (waits_for_events()) monitors_->wait_for_events();
     if (view_.current()) [[likely]]
       return false;
     process_invalidations(what);
     return true;
   }
+  [[nodiscard]] bool waits_for_events() const noexcept { return options_.strict && monitors_ != nullptr; }
   void process_invalidations(const request& what) noexcept;
   void catch_up_with_everything() noexcept;
   [[nodiscard]] happened what_happened() const noexcept;
@@ -259,7 +263,9 @@ class engine {
                                    const deadlines& until) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
   void check_borrowed(shard& in, entry& fresh, const request& what, access_flags borrowed) noexcept
       PINFOLD_REQUIRES(in.mutex);  // unlocks
-  [[nodiscard]] entry& claim(shard& in, const request& what, const extent_to_open& to, lookup_result& seen) noexcept
+  [[nodiscard]] result<grant> open_claimed(shard& in, entry& fresh, const request& what,
+                                           const deadlines& until) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
+  [[nodiscard]] new_entry claim(shard& in, const request& what, const extent_to_open& to, lookup_result& seen) noexcept
       PINFOLD_REQUIRES(in.mutex);
   [[nodiscard]] result<grant> finish(shard& in, entry& fresh, const request& what, result<opened>& made,
                                      closes_known before, const deadlines& until) noexcept
@@ -273,7 +279,7 @@ class engine {
   [[nodiscard]] std::unique_lock<std::recursive_mutex> driver_turn() noexcept {
     return options_.serial ? std::unique_lock(driver_turn_) : std::unique_lock<std::recursive_mutex>();
   }
-  [[nodiscard]] result<opened> call_open(shard& in, entry& opening, void* argument) noexcept
+  [[nodiscard]] result<opened> call_open(shard& in, entry& opening, const record& hot, void* argument) noexcept
       PINFOLD_REQUIRES(in.mutex);  // unlocks
   [[nodiscard]] result<void> accept(shard& in, entry& opening, const opened& made, const deadlines& until) noexcept
       PINFOLD_REQUIRES(in.mutex);  // unlocks
@@ -284,10 +290,7 @@ class engine {
   [[nodiscard]] error take_back(shard& in, entry& opening, const opened& made, const error& why) noexcept
       PINFOLD_REQUIRES(in.mutex);  // unlocks
 
-  // --- requests (engine_acquire.cpp)
-  [[nodiscard]] result<grant> grant_for(const request& what) noexcept;
-  [[nodiscard]] grant find_any(const request& what) noexcept;
-  [[nodiscard]] grant find_in(shard& in, const request& what) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
+  // --- other shards (engine_elsewhere.cpp)
   /// What other shards have of an open's range.
   struct overlaps_elsewhere {
     access_flags around = access_flags::none;
@@ -296,32 +299,33 @@ class engine {
     bool wide = false;    ///< the request belongs to a larger cell than the smallest
     bool opened = false;  ///< the request was a miss
   };
-  [[nodiscard]] static std::size_t open_not_hittable(const shard& in) noexcept
-      PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
-    return in.table.open_not_hittable();
-  }
-  [[nodiscard]] grant hit_under_mutex(const request& what, bool any) noexcept;
-  [[nodiscard]] result<grant> acquire_from(shard& in, const request& what, const range& extent) noexcept;
   [[nodiscard]] std::optional<result<grant>> look_elsewhere(const shard& in, const request& what, const range& extent,
                                                             overlaps_elsewhere& other) noexcept;
   [[nodiscard]] std::optional<result<grant>> look_in(shard& other, const request& what, const range& extent,
                                                      overlaps_elsewhere& seen) noexcept
       PINFOLD_REQUIRES(other.mutex);  // unlocks
-  [[nodiscard]] bool is_elsewhere(const range& extent, overlaps_elsewhere& other) noexcept;
+  void look_again_elsewhere(const shard& in, const request& what, const range& extent, overlaps_elsewhere& other,
+                            result<grant>& granted) noexcept;
   void supersede_elsewhere(shard& in, const record& fresh, const overlaps_elsewhere& other) noexcept;
   [[nodiscard]] static bool still_findable(shard& in, const entry& fresh) noexcept;
   [[nodiscard]] bool covered_elsewhere(const shard& in, const entry& fresh) noexcept;
-  [[nodiscard]] grant hit_if_live(shard& in, const request& what) noexcept PINFOLD_REQUIRES(in.mutex);
-  [[nodiscard]] grant hit(shard& in, entry& found, const request& what) noexcept PINFOLD_REQUIRES(in.mutex);
-  /// Returns the grant of a pin on the record.
-  [[nodiscard]] grant grant_on(pin held, const record& found, const request& what) const noexcept {
-    const auto begin = what.wanted.begin;
-    return {held, driver_.token_bytes > 0 ? local_address(found, begin) : reinterpret_cast<void*>(begin)};
+
+  // --- misses (engine_miss.cpp)
+  [[nodiscard]] result<grant> grant_for(const request& what) noexcept;
+  [[nodiscard]] bool plain_miss(const request& what, ledger* mine, result<grant>& granted) noexcept;
+  [[nodiscard]] bool is_plain_in(shard& in, const request& what, const range& extent, lookup_result& seen) noexcept
+      PINFOLD_REQUIRES(in.mutex);
+  entry& open_plainly(shard& in, const request& what, const range& extent, lookup_result& seen, ledger* mine,
+                      result<grant>& granted) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
+
+  [[nodiscard]] result<grant> acquire_generally(const request& what) noexcept;
+  [[nodiscard]] grant hit_under_mutex(const request& what, bool any) noexcept;
+  [[nodiscard]] result<grant> acquire_from(shard& in, const request& what, const range& extent) noexcept;
+  [[nodiscard]] static std::size_t open_not_hittable(const shard& in) noexcept
+      PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
+    return in.table.open_not_hittable();
   }
-  /// Returns the grant of a pin that the entry counts.
-  [[nodiscard]] grant grant_on(record& found, const request& what) const noexcept {
-    return grant_on(reinterpret_cast<pin>(&found) | in_entry, found, what);
-  }
+  [[nodiscard]] bool is_elsewhere(const range& extent, overlaps_elsewhere& other) noexcept;
   [[nodiscard]] result<range> checked(const request& what) const noexcept;
   /// Prepares `registered_filter` to count `extent`. Returns false when there is no memory for that.
   [[nodiscard]] bool prepare_filter(const range& extent) noexcept {
@@ -334,6 +338,21 @@ class engine {
   }
   [[nodiscard]] bool is_of_a_file(const request& what, const range& extent) const noexcept;
   [[nodiscard]] static request for_one_lease(request what) noexcept;
+
+  // --- requests in one shard (engine_acquire.cpp)
+  [[nodiscard]] grant find_any(const request& what) noexcept;
+  [[nodiscard]] grant find_in(shard& in, const request& what) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
+  [[nodiscard]] grant hit_if_live(shard& in, const request& what) noexcept PINFOLD_REQUIRES(in.mutex);
+  [[nodiscard]] grant hit(shard& in, entry& found, const request& what) noexcept PINFOLD_REQUIRES(in.mutex);
+  /// Returns the grant of a pin on the record.
+  [[nodiscard]] grant grant_on(pin held, const record& found, const request& what) const noexcept {
+    const auto begin = what.wanted.begin;
+    return {held, driver_.token_bytes > 0 ? local_address(found, begin) : reinterpret_cast<void*>(begin)};
+  }
+  /// Returns the grant of a pin that the entry counts.
+  [[nodiscard]] grant grant_on(record& found, const request& what) const noexcept {
+    return grant_on(reinterpret_cast<pin>(&found) | in_entry, found, what);
+  }
   [[nodiscard]] result<grant> acquire_slowly(shard& in, const request& what, const range& extent,
                                              overlaps_elsewhere& other) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
   static void look(shard& in, const request& what, const range& extent, const overlaps_elsewhere& other,
@@ -349,6 +368,8 @@ class engine {
   [[nodiscard]] miss_reason reason_of_miss(shard& in, const request& what, const range& extent,
                                            const lookup_result& seen) const noexcept PINFOLD_REQUIRES(in.mutex);
   static void count_miss(shard& in, miss_reason reason) noexcept PINFOLD_REQUIRES(in.mutex);
+  static void count_end(shard& in, const result<grant>& granted, miss_reason reason) noexcept
+      PINFOLD_REQUIRES(in.mutex);
   [[nodiscard]] bool spare_entry(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);       // unlocks
   [[nodiscard]] bool make_spare_entry(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
   void grow_hit_table(shard& in, unsigned step) noexcept PINFOLD_REQUIRES(in.mutex);   // unlocks
@@ -358,6 +379,7 @@ class engine {
   // --- the audit, and tracing (engine_audit.cpp, engine_trace.cpp)
   [[nodiscard]] bool passes_audit(const grant& granted) noexcept;
   void tell_failed_audit(const entry& found) noexcept;
+  [[nodiscard]] result<grant> acquire_observed(const request& what) noexcept;
   [[nodiscard]] result<grant> acquire_audited(const request& what) noexcept;
   [[nodiscard]] grant find_audited(const request& what) noexcept;
   void tell_request(const request& what, const grant& granted, std::chrono::nanoseconds opened_for) noexcept;
@@ -395,7 +417,6 @@ class engine {
   void say_goodbye(std::uint64_t leases, std::size_t closes) noexcept;
 
   // --- hits without the mutex (engine_hit.cpp)
-  [[nodiscard]] static pin pin_for_this_thread(record& one) noexcept;
   [[nodiscard]] static record* first_that_covers(const shard& in, peer_id peer, const range& wanted) noexcept;
   [[nodiscard]] grant hit_again(record* one, std::uintptr_t begin, std::uintptr_t end, access_flags need) noexcept;
   [[nodiscard]] grant hit_again(record* one, peer_id peer, range wanted, const void* token) noexcept;

@@ -66,9 +66,11 @@ grant look_up(engine* on, peer_id peer, range wanted, const void* token) noexcep
 grant look_up(engine* on, const request& what) noexcept { return on == nullptr ? grant{} : on->look_up(what); }
 result<grant> acquire(engine* on, const request& what) noexcept {
   const no_cancellation guard;
+  if (!here(on)) [[unlikely]]
+    return tl::unexpected(elsewhere(on));
   if (what.file >= 0)
     if (auto right = check_file(what.wanted, what.file); !right) return tl::unexpected(right.error());
-  return here(on) ? on->acquire(what) : tl::unexpected(elsewhere(on));
+  return on->acquire(what);
 }
 void acquire_group(engine* on, std::span<const request> what, std::span<result<grant>> granted) noexcept {
   const no_cancellation guard;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Serves several requests with fewer calls of the driver: opens plain misses together, and the rest one by one.
-#include "core/engine.hpp"
+#include "core/engine_open.hpp"
 
 #include <array>
 
@@ -82,7 +82,7 @@ bool engine::claim_if_simple(shard& in, const request& what, group_member& next)
   if (!in.room.take(to.covered.size(), 1)) return false;
   in.counts.add(counter::acquires);
   next.reason = reason_of_miss(in, what, next.extent, seen);
-  next.fresh = &claim(in, what, to, seen);
+  next.fresh = &claim(in, what, to, seen).one;
   in.table.note_room(*next.fresh, to.covered.size(), 1);
   in.table.enter_driver(*next.fresh);
   next.before = {closes_done_.load(std::memory_order_acquire)};

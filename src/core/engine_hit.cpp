@@ -3,6 +3,7 @@
 // gone first makes it unhittable, then passes a barrier on all threads, and only then counts the pins.
 // `docs/protocol.md` has the argument.
 #include "core/engine.hpp"
+#include "core/pin_now.hpp"
 #include "core/sync_point.hpp"
 #include "os/no_cancellation.hpp"
 
@@ -10,29 +11,13 @@
 
 namespace pinfold::detail {
 
+using core::pin_in_cell;
+using core::pin_in_entry;
+using core::pin_now;
+
 std::atomic<std::uint32_t> releases_awaited{0};
 
 namespace {
-
-// Returns 0 if the cell is taken.
-[[gnu::always_inline]] inline pin pin_in_cell(ledger& mine, record* one) noexcept {
-  pin_cell& cell = mine.cell_of(one);
-  if (cell.load(std::memory_order_acquire) != 0) [[unlikely]]
-    return 0;
-  store_before_barrier(cell, reinterpret_cast<std::uintptr_t>(one));
-  return reinterpret_cast<pin>(&cell) | in_cell;
-}
-
-pin pin_in_entry(record* one) noexcept {
-  index::record_page::entry_of(one).own_pins().fetch_add(1, std::memory_order_seq_cst);
-  return reinterpret_cast<pin>(one) | in_entry;
-}
-
-pin pin_now(ledger* mine, record* one) noexcept {
-  if (mine == nullptr) return pin_in_entry(one);
-  if (const pin held = pin_in_cell(*mine, one); held != 0) return held;
-  return mine->add(one) ? reinterpret_cast<pin>(one) : pin_in_entry(one);
-}
 
 [[gnu::noinline]] grant sampled(grant hit) noexcept {
   sample_hits(record_of(hit.held));
@@ -89,8 +74,6 @@ void give_up(pin held, asked_by caller, std::uint32_t cache) noexcept {
   const no_cancellation guard;
   static_cast<void>(engine::finish_release(unpinned, caller, cache));  // if a close fails, the entry is quarantined
 }
-
-pin engine::pin_for_this_thread(record& one) noexcept { return pin_now(ledger::of_this_thread(), &one); }
 
 void sample_hits(const record* found) noexcept { index::record_page::entry_of(found).count_hits(ledger::sampling); }
 

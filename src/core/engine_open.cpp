@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Opening one entry: reserve, call the driver, correct, publish; or take everything back.
-#include "core/engine.hpp"
-#include "core/open_watch.hpp"
+#include "core/engine_open.hpp"
+#include "core/pin_now.hpp"
 
 namespace pinfold::detail {
 
@@ -17,28 +17,24 @@ constexpr error merged_memory_goes{errc::in_use_conflict, native_kind::none, 0,
 
 }  // namespace
 
-// Flattened: the calls between its parts here and in headers would take 72 instructions (scripts/hit-cost).
-[[gnu::flatten]] result<grant> engine::open(shard& in, const request& what, const extent_to_open& to,
-                                            lookup_result& seen, const deadlines& until) noexcept {
-  entry& fresh = claim(in, what, to, seen);
+result<grant> engine::open(shard& in, const request& what, const extent_to_open& to, lookup_result& seen,
+                           const deadlines& until) noexcept {
+  entry& fresh = claim(in, what, to, seen).one;
   if (to.borrowed != access_flags::none) [[unlikely]]
     check_borrowed(in, fresh, what, to.borrowed);
+  return open_claimed(in, fresh, what, until);
+}
+
+// Takes room for the entry, and calls the driver.
+result<grant> engine::open_claimed(shard& in, entry& fresh, const request& what, const deadlines& until) noexcept {
   const auto bytes = fresh.covered().size();
   PINFOLD_ASSERT(!fresh.counted && fresh.bytes == 0, "a new entry has taken no room");
   if (fresh.bypass || !in.table.take_room(fresh, bytes, 1)) {
     if (auto room = reserve(in, fresh, bytes, 1, until); !room) return tl::unexpected(abandon(in, fresh, room.error()));
   }
   const closes_known before{closes_done_.load(std::memory_order_acquire)};
-  auto made = call_open(in, fresh, what.argument);
+  auto made = call_open(in, fresh, *fresh.hot(), what.argument);
   return finish(in, fresh, what, made, before, until);
-}
-
-// Claims an entry, and wakes the reaper for the first one: from now on there is an entry that an event or time could
-// affect.
-entry& engine::claim(shard& in, const request& what, const extent_to_open& to, lookup_result& seen) noexcept {
-  entry& fresh = in.table.claim(what, to, seen, in.pending);
-  if (in.table.size() == 1) wake_reaper();
-  return fresh;
 }
 
 // Takes away rights that entries in other shards had when the request looked there, unless they still have them: the
@@ -72,7 +68,7 @@ result<grant> engine::finish(shard& in, entry& fresh, const request& what, resul
       if (!in.pending.empty()) [[unlikely]]
         doom_if_gone(in, fresh);
       if (!hot.is(record::stale) || late == most_late_opens || !opened_too_late(in, fresh, *made)) {
-        const pin held = pin_for_this_thread(hot);
+        const pin held = core::pin_now(ledger::of_this_thread(), &hot);
         publish(in, fresh, hot, *made);
         return grant_on(held, hot, what);
       }
@@ -84,7 +80,7 @@ result<grant> engine::finish(shard& in, entry& fresh, const request& what, resul
         return tl::unexpected(abandon(in, fresh, again.error(), closed_since(before)));
     }
     before = {closes_done_.load(std::memory_order_acquire), before.asked + 1};
-    made = call_open(in, fresh, what.argument);
+    made = call_open(in, fresh, hot, what.argument);
   }
 }
 
@@ -108,28 +104,6 @@ result<void> engine::after_refusal(shard& in, entry& opening, const error& refus
   return {};
 }
 
-result<opened> engine::call_open(shard& in, entry& opening, void* argument) noexcept {
-  in.table.enter_driver(opening);
-  const record& hot = *opening.hot();
-  const auto* token = reinterpret_cast<const std::byte*>(&hot) + token_offset_;
-  const open_request asked{driver_.token_bytes > 0 ? imported_part_of(hot).peer : peer_id{}, hot.covered(), token,
-                           opening.access, argument};
-  in.mutex.unlock();
-  const bool seen = monitors_watch(asked.extent);
-  const auto start = core::open_watch::now(options_.trace_requests);
-  auto made = [&] {
-    const auto turn = driver_turn();
-    return driver_.open(driver_.self, asked);
-  }();
-  if (options_.trace_requests) core::open_watch::add_since(start);
-  if (audit_ && made) audit_->note(opening.hot(), made->covered);
-  read_up_to_now();  // while other threads see that the driver may have it open
-  in.mutex.lock();
-  in.table.leave_driver(opening);
-  if (!seen) in.table.make_unshared(opening);
-  return made;
-}
-
 // Corrects index and reservation to what was really opened (R12).
 result<void> engine::accept(shard& in, entry& opening, const opened& made, const deadlines& until) noexcept {
   PINFOLD_ASSERT(!opening.in_driver, "the driver has answered");
@@ -138,13 +112,6 @@ result<void> engine::accept(shard& in, entry& opening, const opened& made, const
   if (!whole) return fail(errc::driver_error, "the driver opened less memory than the handle describes");
   if (made.bytes < opening.bytes) shrink(in, opening, made.bytes);
   return made.bytes > opening.bytes ? reserve(in, opening, made.bytes - opening.bytes, 0, until) : result<void>{};
-}
-
-void engine::publish(shard& in, entry& opening, record& hot, const opened& made) noexcept {
-  in.table.publish(opening, hot, made);
-  settle(in);
-  PINFOLD_ASSERT(opening.now() == entry_state::live || opening.now() == entry_state::draining, "it is open");
-  in.waiting.notify(&opening);
 }
 
 void engine::shrink(shard& in, entry& opening, std::size_t bytes) noexcept {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Room in the budget, and room in the driver: which entries are closed for it (R7, R12, R14-R17).
 #include "core/engine.hpp"
+#include "core/entry_table_open.hpp"
 
 namespace pinfold::detail {
 

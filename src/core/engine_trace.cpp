@@ -5,8 +5,8 @@
 
 namespace pinfold::detail {
 
-result<grant> engine::acquire(const request& what) noexcept {
-  if (!options_.trace_requests) return audit_ ? acquire_audited(what) : grant_for(what);
+result<grant> engine::acquire_observed(const request& what) noexcept {
+  if (!options_.trace_requests) return acquire_audited(what);
   const core::open_watch watch;
   auto granted = audit_ ? acquire_audited(what) : grant_for(what);
   if (granted) tell_request(what, *granted, watch.spent());

@@ -64,6 +64,10 @@ class entry_table {
   // --- finding (entry_table_find.cpp)
   /// Goes over the entries that overlap `extent`, which contains the request, until it finds one to hand out at once.
   void scan(const request& what, const range& extent, lookup_result& seen) const noexcept;
+  /// Returns whether no entry overlaps `extent`, and then the place for one in `seen`.
+  [[nodiscard]] bool finds_alone(peer_id peer, const range& extent, lookup_result& seen) const noexcept {
+    return seen.alone = index_.find_alone(peer, extent, seen.place);
+  }
   /// Returns a findable entry there that is `opening`, or null.
   [[nodiscard]] const entry* opening_there(peer_id peer, const range& where) const noexcept;
   /// Whether any entry there is pinned, or being opened.
@@ -99,12 +103,17 @@ class entry_table {
   [[nodiscard]] std::size_t next_index_chunk() const noexcept { return index_.next_chunk(); }
   void adopt(index::range_index::chunk made) noexcept { index_.adopt(std::move(made)); }
 
-  // --- opening (entry_table_open.cpp)
+  // --- opening (entry_table_open.hpp, entry_table_open.cpp)
+  /// An entry, and the record that it would have to compute the address of.
+  struct new_entry {
+    entry& one;
+    record& hot;
+  };
   /// `free` to `opening`: makes an entry for the request and indexes it, before the driver is asked: an invalidation
   /// meanwhile must find it. Until its opener calls `publish`, `fail` or `quarantine_opened`, no other thread changes
   /// its state. Requires `ready`.
-  [[nodiscard]] entry& claim(const request& what, const extent_to_open& to, lookup_result& seen,
-                             pending_invalidations& pending) noexcept;
+  [[nodiscard]] new_entry claim(const request& what, const extent_to_open& to, lookup_result& seen,
+                                pending_invalidations& pending) noexcept;
   void enter_driver(entry& opening) noexcept;
   void leave_driver(entry& opening) noexcept;
   /// Indexes the entry anew with the range that the driver opened, so that conflicts are found there. Only imports are
@@ -251,7 +260,14 @@ class entry_table {
   [[nodiscard]] bool reusable(const entry& one) const noexcept {
     return one.now() == entry_state::live && retain_ && !one.bypass && !one.persistent;
   }
+  [[nodiscard]] static std::int32_t this_thread() noexcept {
+    return known_thread != 0 ? known_thread : ask_for_thread();
+  }
+  static std::int32_t ask_for_thread() noexcept;
+  void write_token(record& hot, const request& what) const noexcept;
   void claim_specially(entry& fresh, const request& what) noexcept;
+  void publish_doomed(entry& opening) noexcept;
+  void publish_near(entry& live) noexcept;
   void note_overlap(entry& fresh) noexcept;
   void leave_index(entry& gone) noexcept;
   void give_room_back(entry& closed) noexcept;
@@ -264,6 +280,8 @@ class entry_table {
   void spare(entry& spared) noexcept;
   void take_out(entry& closable) noexcept;
   [[nodiscard]] registration object_of(const entry& one) const noexcept;
+
+  [[gnu::tls_model("initial-exec")]] static constinit thread_local std::int32_t known_thread;  // its id, or 0
 
   const shared_parts parts_;
   const std::size_t token_bytes_;

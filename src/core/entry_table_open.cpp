@@ -1,56 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // From `free` to `opening`, and to what becomes of the open.
-#include "core/ticks.hpp"
-#include "core/transition.hpp"
+#include "core/entry_table_open.hpp"
 
-#include <cstring>
 #include <unistd.h>
 
 namespace pinfold::core {
 
-namespace {
+constinit thread_local std::int32_t entry_table::known_thread = 0;
 
-using detail::imported_part;
+std::int32_t entry_table::ask_for_thread() noexcept { return known_thread = static_cast<std::int32_t>(::gettid()); }
 
-std::int32_t this_thread() noexcept {
-  thread_local const auto id = static_cast<std::int32_t>(::gettid());
-  return id;
-}
-
-}  // namespace
-
-entry& entry_table::claim(const request& what, const extent_to_open& to, lookup_result& seen,
-                          pending_invalidations& pending) noexcept {
-  PINFOLD_ASSERT(ready_but_for_hits(), "a claim allocates nothing");
-  PINFOLD_ASSERT(!ended_, "nothing is opened after the end");
-  entry& fresh = *parts_.pool.take();
-  const transition of(*this, fresh);
-  record& hot = *fresh.hot();
-  const range covered = to.covered;
-  hot.begin.store(covered.begin, std::memory_order_relaxed);
-  hot.end.store(covered.end, std::memory_order_relaxed);
-  fresh.access = to.access;
-  fresh.merged = to.merged;
-  fresh.set_owner(this_thread());
-  if (token_bytes_ > 0) {
-    auto* bytes = reinterpret_cast<std::byte*>(&hot);
-    const imported_part beside{nullptr, what.peer};
-    std::memcpy(bytes + sizeof(record), &beside, sizeof beside);
-    std::memcpy(bytes + token_offset_, what.token, token_bytes_);
-  }
-  fresh.become(entry_state::opening);
-  if (what.persistent || what.unshared || what.unbudgeted) claim_specially(fresh, what);
-  if (seen.alone && to.as_scanned) {
-    index_.insert(&fresh, token_bytes_ > 0 ? what.peer : peer_id{}, covered, seen.place);
-  } else {
-    index_.insert(&fresh);
-  }
-  if (parts_.registered != nullptr) parts_.registered->add(covered);
-  pending.stamp(fresh);
-  if (seen.near) note_overlap(fresh);
-  ++size_;
-  ++openings_;
-  return fresh;
+void entry_table::write_token(record& hot, const request& what) const noexcept {
+  auto* bytes = reinterpret_cast<std::byte*>(&hot);
+  const detail::imported_part beside{nullptr, what.peer};
+  std::memcpy(bytes + sizeof(record), &beside, sizeof beside);
+  std::memcpy(bytes + token_offset_, what.token, token_bytes_);
 }
 
 void entry_table::claim_specially(entry& fresh, const request& what) noexcept {
@@ -70,21 +34,6 @@ void entry_table::note_overlap(entry& fresh) noexcept {
   });
 }
 
-void entry_table::enter_driver(entry& opening) noexcept {
-  const transition of(*this, opening);
-  PINFOLD_ASSERT(opening.now() == entry_state::opening && !opening.in_driver, "one thread opens an entry");
-  opening.disturbed = false;
-  opening.in_driver = true;
-  ++opens_in_driver_;
-}
-
-void entry_table::leave_driver(entry& opening) noexcept {
-  const transition of(*this, opening);
-  PINFOLD_ASSERT(opening.in_driver && opens_in_driver_ > 0, "the driver was asked");
-  --opens_in_driver_;
-  opening.in_driver = false;
-}
-
 void entry_table::cover(entry& opening, const range& covered) noexcept {
   PINFOLD_ASSERT(opening.now() == entry_state::opening && !opening.in_driver, "only the opener changes the range");
   if (opening.covered() == covered) return;
@@ -99,7 +48,7 @@ void entry_table::undoom(entry& opening, pending_invalidations& pending) noexcep
   parts_.counts.add(counter::opens);
   opening.hot()->clear(record::stale);
   opening.doomed = opening.unshared;
-  pending.stamp(opening);
+  pending.stamp(*opening.hot());
   note_overlap(opening);
 }
 
@@ -111,38 +60,15 @@ void entry_table::make_unshared(entry& opening) noexcept {
   parts_.counts.add(counter::unmonitored);
 }
 
-void entry_table::write_record(record& hot, const opened& made) const noexcept {
-  PINFOLD_ASSERT(!hot.is(record::hittable), "no hit reads a record that is being written");
-  auto* bytes = reinterpret_cast<std::byte*>(&hot);
-  if (token_bytes_ > 0) reinterpret_cast<imported_part*>(bytes + sizeof(record))->data = made.data;
-  if (object_bytes_ == sizeof(std::uint64_t)) {  // the usual size: one instruction
-    std::memcpy(bytes + object_offset_, &made.object, sizeof(std::uint64_t));
-  } else {
-    std::memcpy(bytes + object_offset_, &made.object, object_bytes_);
-  }
+void entry_table::publish_doomed(entry& opening) noexcept {
+  opening.become(entry_state::draining);
+  held_.push_back(&opening);
 }
 
-void entry_table::publish(entry& opening, record& hot, const opened& made) noexcept {
-  const transition of(*this, opening);
-  PINFOLD_ASSERT(opening.counted || opening.bypass, "what is open is counted");
-  PINFOLD_ASSERT(opening.pins() > 0, "the opener has pinned its lease");
-  opening.opened_at = ticks();
-  --openings_;
-  write_record(hot, made);
-  parts_.counts.add(counter::opens);
-  history_.forget(opening.peer(), made.covered.begin);
-  if (opening.doomed) {
-    opening.become(entry_state::draining);
-    held_.push_back(&opening);
-    return;
-  }
-  opening.become(entry_state::live);
-  open_not_hittable_.store(open_not_hittable() + 1, std::memory_order_relaxed);
-  if (reusable(opening)) reusable_.push_back(&opening);
-  allow_hits(opening, hot);
-  if (!opening.near || token_bytes_ > 0) return;
-  supersede(opening.covered(), opening.access, &opening);
-  if (covers(opening)) retire_covered(opening);
+// The entry that is published last looks for those that it covers, and for one that covers it.
+void entry_table::publish_near(entry& live) noexcept {
+  supersede(live.covered(), live.access, &live);
+  if (covers(live)) retire_covered(live);
 }
 
 void entry_table::fail(entry& opening) noexcept {

@@ -4,19 +4,6 @@
 
 namespace pinfold::core {
 
-bool entry_table::take_room(entry& opening, std::size_t more_bytes, std::size_t more_count) noexcept {
-  if (!parts_.room.take(more_bytes, more_count)) return false;
-  note_room(opening, more_bytes, more_count);
-  return true;
-}
-
-void entry_table::note_room(entry& opening, std::size_t more_bytes, [[maybe_unused]] std::size_t more_count) noexcept {
-  PINFOLD_ASSERT(opening.now() == entry_state::opening && !opening.bypass, "only an open takes room");
-  PINFOLD_ASSERT(opening.counted == (more_count == 0), "an entry counts once");
-  opening.bytes += more_bytes;
-  opening.counted = true;
-}
-
 void entry_table::go_without_room(entry& opening, std::size_t bytes) noexcept {
   PINFOLD_ASSERT(!opening.counted, "bytes are in the budget or beside it");
   opening.bytes += bytes;

@@ -20,16 +20,19 @@ class history {
  public:
   void remember(peer_id peer, std::uintptr_t begin, miss_reason reason) noexcept {
     slots_[slot(peer, begin)] = {peer, begin, reason};
+    empty_ = false;
   }
 
   /// Forgets the reason for memory that is open again.
   void forget(peer_id peer, std::uintptr_t begin) noexcept {
+    if (empty_) return;
     auto& seen = slots_[slot(peer, begin)];
     if (seen.peer == peer && seen.begin == begin) seen.reason = miss_reason::cold;
   }
 
   /// Returns why this memory has no entry now.
   [[nodiscard]] miss_reason recall(peer_id peer, std::uintptr_t begin) const noexcept {
+    if (empty_) return miss_reason::cold;
     const auto& seen = slots_[slot(peer, begin)];
     return seen.peer == peer && seen.begin == begin ? seen.reason : miss_reason::cold;
   }
@@ -47,6 +50,7 @@ class history {
     return (((begin >> 12U) + peer.value * 0x51ed270b9f1U) * 0x9e3779b97f4a7c15U >> 32U) % slot_count;
   }
 
+  bool empty_ = true;
   std::array<remembered, slot_count> slots_{};
 };
 

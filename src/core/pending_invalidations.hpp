@@ -45,12 +45,12 @@ class pending_invalidations {
     into.era = std::max(into.era, last.era);
   }
 
-  /// Gives `claimed` an era that no pending invalidation affects. When eras are exhausted, `claimed` counts as older
-  /// and is invalidated with them: safe, not cached.
-  void stamp(index::entry& claimed) noexcept {
+  /// Gives the record of a claimed entry an era that no pending invalidation affects. When eras are exhausted, the
+  /// entry counts as older and is invalidated with them: safe, not cached.
+  void stamp(detail::record& claimed) noexcept {
     for (std::size_t i = 0; i < count_; ++i) era_ = std::max(era_, std::min(items_[i].era, index::entry::last_era));
     PINFOLD_ASSERT(era_ <= index::entry::last_era, "an era fits into a record");
-    claimed.set_era(era_);
+    index::set_era(claimed, era_);
   }
 
   [[nodiscard]] bool affects(const index::entry& one) const noexcept {

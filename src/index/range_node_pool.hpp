@@ -44,6 +44,8 @@ class range_node_pool {
 
   /// Whether there is room for so many leaves and inner nodes.
   [[nodiscard]] bool has(std::size_t leaves, std::size_t inners) const noexcept {
+    if (leaves + 2 * inners <= fresh_units_) [[likely]]
+      return true;
     const auto inners_left = inners_.size > inners ? inners_.size - inners : 0;
     const auto inners_lack = inners > inners_.size ? inners - inners_.size : 0;
     if (fresh_units_ < 2 * inners_lack) return false;

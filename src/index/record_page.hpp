@@ -119,10 +119,12 @@ inline std::uint32_t entry::era() const noexcept {
   return digits[0] | std::uint32_t{digits[1]} << 8U | std::uint32_t{digits[2]} << 16U;
 }
 
-inline void entry::set_era(std::uint32_t now) noexcept {
-  hot()->era = {static_cast<std::uint8_t>(now), static_cast<std::uint8_t>(now >> 8U),
-                static_cast<std::uint8_t>(now >> 16U)};
+inline void set_era(record& of, std::uint32_t now) noexcept {
+  of.era = {static_cast<std::uint8_t>(now), static_cast<std::uint8_t>(now >> 8U),
+            static_cast<std::uint8_t>(now >> 16U)};
 }
+
+inline void entry::set_era(std::uint32_t now) noexcept { index::set_era(*hot(), now); }
 
 /// Returns the stride of records of `bytes` bytes. At most `largest_stride`.
 [[nodiscard]] constexpr std::size_t stride_for(std::size_t bytes) noexcept { return (bytes + 31) / 32 * 32; }

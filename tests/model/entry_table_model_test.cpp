@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The entry table, without an engine, driver or threads, against a list: what requests may find, what is counted, and
 // where each entry stands. In sanitizer builds the table checks itself at each transition.
-#include "core/entry_table.hpp"
+#include "core/entry_table_open.hpp"
 #include "support/host/settings.hpp"
 
 #include <gtest/gtest.h>
@@ -142,7 +142,7 @@ class entry_table_model : public ::testing::Test {
   }
 
   void open(const detail::request& what, core::lookup_result& seen) {
-    entry& fresh = table_.claim(what, {what.wanted, what.need, true}, seen, parts_.pending);
+    entry& fresh = table_.claim(what, {what.wanted, what.need, true}, seen, parts_.pending).one;
     const auto bytes = what.wanted.size();
     const bool has_room = parts_.room.bytes_now() + bytes <= budget_bytes && parts_.room.count_now() < budget_count;
     ASSERT_EQ(table_.take_room(fresh, bytes, 1), has_room);

@@ -68,7 +68,8 @@ class local_driver {
     const registrar_limits limits = static_cast<const R*>(self)->limits();
     if (!contains_all(limits.supported, what.need))
       return fail(errc::unsupported, "the registrar cannot grant these rights");
-    range extent = any_remote(what.need) ? what.wanted : rounded_out(what.wanted, limits.granularity);
+    const bool exact = limits.granularity <= 1 || any_remote(what.need);
+    range extent = exact ? what.wanted : rounded_out(what.wanted, limits.granularity);
     if (extent.size() > limits.max_bytes && !any_remote(what.need))
       extent = aligned_out(what.wanted, limits.granularity);  // huge pages alone must not make it too large
     if (extent.size() > limits.max_bytes)

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Requests that no hit without the mutex served. Nearly all are plain misses: no entry overlaps the memory, there is
+// room for it, and nothing else is due. A plain miss takes the steps of `acquire_generally` in one function, and none
+// of those that other requests need. Where a step turns out not to be plain, the general functions go on from there.
+#include "core/engine_open.hpp"
+#include "core/pin_now.hpp"
+#include "os/backing.hpp"
+
+namespace pinfold::detail {
+
+// Flattened: the calls between the parts would take a fifth of the instructions (scripts/hit-cost).
+[[gnu::flatten]] result<grant> engine::grant_for(const request& what) noexcept {
+  result<grant> granted;
+  ledger* const mine = ledger::of_this_thread();  // made for the hits to come, if there is none
+  if (!plain_miss(what, mine, granted)) granted = acquire_generally(what);
+  return granted;
+}
+
+// Returns false, and has changed nothing, if the request is not plain.
+[[gnu::always_inline]] inline bool engine::plain_miss(const request& what, ledger* mine,
+                                                      result<grant>& granted) noexcept {
+  if (what.persistent || what.unshared || what.unbudgeted || hits_need_the_mutex() || waits_for_events()) return false;
+  if (!view_.current()) return false;
+  const auto extent = checked(what);
+  if (!extent || !prepare_filter(*extent) || others_could_take(what, *extent)) return false;
+  overlaps_elsewhere other;
+  const bool one_shard = shards_.map().one();
+  if (!one_shard && is_elsewhere(*extent, other)) return false;
+  shard& in = shards_[one_shard ? 0 : shards_.map().shard_at_smallest(extent->begin)];
+  if (monitors_ != nullptr && open_not_hittable(in) > 0) return false;  // may serve the request
+
+  const entry* const fresh = [&]() -> const entry* {
+    os::scoped_lock guard(in.mutex);
+    lookup_result seen;
+    if (!is_plain_in(in, what, *extent, seen)) return nullptr;
+    return &open_plainly(in, what, *extent, seen, mine, granted);
+  }();
+  if (fresh == nullptr) return false;
+  if (!granted) [[unlikely]] {
+    look_again_elsewhere(in, what, *extent, other, granted);
+  } else if (!one_shard && wide_published_.load(std::memory_order_seq_cst) != other.wide_before) [[unlikely]] {
+    if (still_findable(in, *fresh)) supersede_elsewhere(in, *record_of(granted->held), other);
+  }
+  return true;
+}
+
+[[gnu::always_inline]] inline bool engine::is_plain_in(shard& in, const request& what, const range& extent,
+                                                       lookup_result& seen) noexcept {
+  if (in.sweep.wanted()) queue_idle(in);
+  return in.table.ready() && !in.table.ended() && in.table.first_due() == nullptr &&
+         in.table.finds_alone(what.peer, extent, seen);
+}
+
+[[gnu::always_inline]] inline entry& engine::open_plainly(shard& in, const request& what, const range& extent,
+                                                          lookup_result& seen, ledger* mine,
+                                                          result<grant>& granted) noexcept {
+  const deadlines until(options_);
+  in.counts.add(counter::acquires);
+  const auto reason = in.table.past_of(what.peer, extent.begin);
+  const auto [fresh, hot] = claim(in, what, {extent, what.need, true}, seen);
+  if (!in.table.take_room(fresh, fresh.covered().size(), 1)) [[unlikely]] {
+    granted = open_claimed(in, fresh, what, until);
+  } else {
+    const closes_known before{closes_done_.load(std::memory_order_acquire)};
+    auto made = call_open(in, fresh, hot, what.argument);
+    const bool plain = made && made->bytes == fresh.bytes && made->covered == hot.covered() && in.pending.empty() &&
+                       !fresh.doomed && !hot.is(record::stale);
+    if (plain) [[likely]] {
+      const pin held = core::pin_now(mine, &hot);
+      publish(in, fresh, hot, *made);
+      *granted = grant_on(held, hot, what);
+    } else {
+      granted = finish(in, fresh, what, made, before, until);
+    }
+  }
+  count_end(in, granted, reason);
+  return fresh;
+}
+
+[[gnu::noinline]] result<grant> engine::acquire_generally(const request& what) noexcept {
+  const bool changed = catch_up(what);
+  if (hits_need_the_mutex() || what.persistent || monitors_ != nullptr) {
+    const bool any = hits_need_the_mutex() || what.persistent || changed;
+    if (const auto hit = hit_under_mutex(what, any); hit.held != 0) return hit;
+  }
+  auto extent = checked(what);
+  if (extent && !prepare_filter(*extent)) extent = tl::unexpected(no_memory_for_page_counts());
+  shard& in = shards_[shards_.map().shard_of(extent ? *extent : first_byte(what))];
+  if (!extent) {
+    os::scoped_lock guard(in.mutex);
+    in.counts.add(counter::acquires);
+    return refused(in, extent.error());
+  }
+  if (!others_could_take(what, *extent)) return acquire_from(in, what, *extent);
+  // A registration for one lease only, unless the memory was registered with its descriptor.
+  if (const auto hit = hit_under_mutex(what, true); hit.held != 0) return hit;
+  auto granted = acquire_from(in, for_one_lease(what), *extent);
+  os::scoped_lock guard(in.mutex);
+  in.counts.add(counter::file_backed);
+  return granted;
+}
+
+// Looks for a hit under the mutexes, in shards that may have an entry that covers the request: in all of them, or only
+// where entries are open that hits do not see.
+grant engine::hit_under_mutex(const request& what, bool any) noexcept {
+  grant found;
+  core::for_each_shard(shards_.map().containing(what.wanted), [&](std::size_t number) {
+    shard& in = shards_[number];
+    if (found.held != 0 || (!any && open_not_hittable(in) == 0)) return;
+    os::scoped_lock guard(in.mutex);
+    found = hit_if_live(in, what);
+  });
+  return found;
+}
+
+// Acquires from the shard that has the entries of this extent.
+result<grant> engine::acquire_from(shard& in, const request& what, const range& extent) noexcept {
+  overlaps_elsewhere other;
+  if (!shards_.map().one() && is_elsewhere(extent, other) && !what.unshared)
+    if (auto served = look_elsewhere(in, what, extent, other)) return *served;
+  result<grant> granted = [&] {
+    os::scoped_lock guard(in.mutex);
+    in.counts.add(counter::acquires);
+    return acquire_slowly(in, what, extent, other);
+  }();
+  if (other.opened) supersede_elsewhere(in, *record_of(granted->held), other);
+  if (!granted) look_again_elsewhere(in, what, extent, other, granted);
+  return granted;
+}
+
+bool engine::is_of_a_file(const request& what, const range& extent) const noexcept {
+  const auto behind = backing_of(extent, what.file);
+  return behind > backing::program || (behind == backing::program && !options_.program_data);
+}
+
+request engine::for_one_lease(request what) noexcept {
+  what.unshared = true;
+  what.persistent = false;
+  return what;
+}
+
+error engine::no_memory_for_page_counts() noexcept {
+  return {errc::out_of_resources, native_kind::none, 0, "no memory to count the registered pages"};
+}
+
+}  // namespace pinfold::detail
