@@ -32,6 +32,7 @@ const range_leaf* range_index::leaf_walk::next() noexcept {
 
 // Descends once for both questions about a new entry: what it overlaps, and where it goes.
 bool range_index::find_alone(peer_id peer, const range& where, place& found) const noexcept {
+  PINFOLD_ASSERT(where.begin < where.end, "an entry covers at least a byte");
   return one_peer(peer) ? find_alone_among<true>(peer, where, found) : find_alone_among<false>(peer, where, found);
 }
 
@@ -52,6 +53,7 @@ bool range_index::find_alone_among(peer_id peer, const range& where, place& foun
     if (at + 1 < inner->count && static_cast<key_type>(inner->keys[at]) < key(where.end)) return false;
     found.way_.steps[level] = {inner, at};
     node = inner->child[at];
+    if (level + 1 == height) range_leaf::prefetch(node);
   }
   found.way_.depth = height;
   auto* leaf = found.leaf_ = static_cast<range_leaf*>(node);
@@ -89,8 +91,7 @@ struct range_index::new_slot {
     while (at > 0 && goes_before(leaf, at - 1)) --at;
     return at;
   }
-  void insert_into(range_leaf& leaf) const noexcept { insert_into(leaf, place_in(leaf)); }
-  void insert_into(range_leaf& leaf, std::size_t at) const noexcept { leaf.insert(at, covered.begin, word); }
+  void insert_into(range_leaf& leaf) const noexcept { leaf.insert(place_in(leaf), covered.begin, word); }
 };
 
 void range_index::insert(entry* added) noexcept {
@@ -106,7 +107,7 @@ void range_index::insert(entry* added) noexcept {
   path way;
   range_leaf* leaf = leaf_for(slot.peer, slot.covered.begin, way);
   if (way.key_before() == key_of(slot.peer, slot.covered.begin)) leaf = leaf_among_equals(way, *leaf, slot);
-  insert_below(way, *leaf, slot, unknown);
+  insert_below(way, *leaf, slot);
 }
 
 void range_index::insert(entry* added, peer_id peer, const range& where, place& at) noexcept {
@@ -114,15 +115,31 @@ void range_index::insert(entry* added, peer_id peer, const range& where, place& 
   const new_slot slot(added, peer, where);
   ++size_;
   if (slot.peer != peer_id{}) many_peers_ = true;
-  insert_below(at.way_, *at.leaf_, slot, at.at_);
+  const auto reach = page_after(where.end);
+  for (std::size_t i = 0; i < at.way_.depth; ++i) {
+    auto& [node, child] = at.way_.steps[i];
+    if (many_peers_) {
+      node->raise_max_end(child, reach);
+    } else {
+      node->raise_max_end_alone(child, reach);
+    }
+  }
+  range_leaf& leaf = *at.leaf_;
+  if (leaf.peer == peer && leaf.count < range_leaf::capacity) [[likely]]
+    return leaf.insert_alone(at.at_, where.begin, slot.word);
+  insert_without_room(at.way_, leaf, slot);
 }
 
-void range_index::insert_below(path& way, range_leaf& leaf, const new_slot& slot, std::size_t at) noexcept {
+void range_index::insert_below(path& way, range_leaf& leaf, const new_slot& slot) noexcept {
   const auto reach = page_after(slot.covered.end);
   for (std::size_t i = 0; i < way.depth; ++i) way.steps[i].node->raise_max_end(way.steps[i].at, reach);
+  if (leaf.peer == slot.peer && leaf.count < range_leaf::capacity) return slot.insert_into(leaf);
+  insert_without_room(way, leaf, slot);
+}
+
+void range_index::insert_without_room(path& way, range_leaf& leaf, const new_slot& slot) noexcept {
   if (leaf.peer != slot.peer) return insert_beside(way, leaf, slot);
-  if (leaf.count == range_leaf::capacity) return insert_in_full(way, leaf, slot);
-  slot.insert_into(leaf, at == unknown ? slot.place_in(leaf) : at);
+  insert_in_full(way, leaf, slot);
 }
 
 // Returns the leaf for an entry whose key separates leaves: leaves before that key may end with entries that have the

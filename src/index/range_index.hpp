@@ -39,8 +39,8 @@ class range_index {
 
   /// The place of an entry that overlaps no other.
   class place;
-  /// Finds the place for an entry of that range. Returns false when the entry overlaps others, or when that would take
-  /// longer to tell.
+  /// Finds the place for an entry of that range, which is not empty. Returns false when the entry overlaps others, or
+  /// when that would take longer to tell.
   [[nodiscard]] bool find_alone(peer_id peer, const range& where, place& found) const noexcept;
 
   /// Inserts an entry. Requires `ready()`. The entry's key must not change while it is in the index.
@@ -117,10 +117,10 @@ class range_index {
     }
   };
 
-  static constexpr std::size_t unknown = SIZE_MAX;
   template <bool OnePeer>
   [[nodiscard]] bool find_alone_among(peer_id peer, const range& where, place& found) const noexcept;
-  void insert_below(path& way, range_leaf& leaf, const new_slot& slot, std::size_t at) noexcept;
+  void insert_below(path& way, range_leaf& leaf, const new_slot& slot) noexcept;
+  void insert_without_room(path& way, range_leaf& leaf, const new_slot& slot) noexcept;
 
   // A walk, in order, over the leaves that may have entries of a peer in a range.
   class leaf_walk {

@@ -59,6 +59,12 @@ struct alignas(64) range_leaf {
 
   explicit range_leaf(peer_id of) noexcept : peer(of) { begin.fill(no_begin); }
 
+  /// Fetches the leaf's cache lines at once: a search reads most of them, one after the other.
+  static void prefetch(const void* leaf) noexcept {
+    for (std::size_t line = 0; line < sizeof(range_leaf); line += 64)
+      __builtin_prefetch(static_cast<const std::byte*>(leaf) + line);
+  }
+
   [[nodiscard]] static std::uint64_t word_of(entry* one) noexcept { return word_of(one, covered_of(*one)); }
   [[nodiscard]] static std::uint64_t word_of(entry* one, const range& covered) noexcept {
     const auto pages = page_after(covered.end) - (covered.begin >> page_shift);
@@ -101,7 +107,8 @@ struct alignas(64) range_leaf {
   /// Returns the position behind all ranges that begin at `at` or before.
   [[nodiscard]] std::size_t position_for(std::uintptr_t at) const noexcept { return before(at + 1); }
 
-  void insert(std::size_t at, std::uintptr_t first, std::uint64_t what) noexcept {
+  /// Inserts a range that overlaps none of the leaf, so that ends stay as sorted as they are.
+  void insert_alone(std::size_t at, std::uintptr_t first, std::uint64_t what) noexcept {
     for (std::size_t i = count; i > at; --i) {
       begin[i] = begin[i - 1];
       word[i] = word[i - 1];
@@ -109,6 +116,9 @@ struct alignas(64) range_leaf {
     begin[at] = first;
     word[at] = what;
     ++count;
+  }
+  void insert(std::size_t at, std::uintptr_t first, std::uint64_t what) noexcept {
+    insert_alone(at, first, what);
     const auto after = page_after_slot(at);
     if (at > 0 && page_after_slot(at - 1) > after) ends_sorted = false;
     if (at + 1 < count && page_after_slot(at + 1) < after) ends_sorted = false;
@@ -206,6 +216,10 @@ struct alignas(64) range_inner {
     if (max_end[at] >= page) return;
     max_end[at] = page;
     if (at + 1 < count && max_end[at + 1] < page) ends_sorted = false;
+  }
+  /// The same for a range that overlaps no other. Requires that all children are of one peer.
+  void raise_max_end_alone(std::size_t at, std::uint64_t page) noexcept {
+    if (max_end[at] < page) max_end[at] = page;
   }
   /// Sets how far a child reaches. Returns whether that is a change.
   bool set_max_end(std::size_t at, std::uint64_t page) noexcept {

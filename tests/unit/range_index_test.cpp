@@ -268,5 +268,24 @@ TEST(range_index, ready_guarantees_room_for_the_given_number_of_entries) {
   }
 }
 
+// The next child of a node may be another peer's, and end before an entry that overlaps none.
+TEST(range_index, ends_are_not_sorted_across_peers) {
+  entries one;
+  one.add(region(0), {1});
+  one.add(region(0), {2});
+  one.add(region(256), {1});
+  EXPECT_TRUE(one.index.consistent());
+}
+
+TEST(range_index, entry_of_a_lesser_peer_is_found_after_the_root_was_split) {
+  entries one;
+  one.add(region(0), {1});
+  for (std::size_t i = 0; i < 225; ++i) one.add(region(i), {2});  // 15 leaves: the root is full
+  const entry* far = one.add(region(100000), {1});
+  one.add(region(225), {2});
+  EXPECT_TRUE(one.index.consistent());
+  EXPECT_EQ(one.found(region(100000), {1}), std::vector{far});
+}
+
 }  // namespace
 }  // namespace pinfold::testing
