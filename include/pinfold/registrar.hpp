@@ -69,6 +69,19 @@ concept registrar = std::move_constructible<R> && std::is_trivially_copyable_v<t
                       { registrar.close(registration) } noexcept -> std::same_as<result<void>>;
                     };
 
+/// Whether a call of the registrar may be a cancellation point (pthreads(7)). A registrar of which none is declares
+/// `static constexpr bool cancellation_points = false`. If its granularity is 1 as well, and no monitor has to be asked
+/// about the memory, the cache need not keep the calling thread from being cancelled: about 10 ns less for each
+/// registration.
+template <class R>
+inline constexpr bool has_cancellation_points = [] {
+  if constexpr (requires { R::cancellation_points; }) {
+    return static_cast<bool>(R::cancellation_points);
+  } else {
+    return true;
+  }
+}();
+
 /// A registrar that can register many ranges with fewer calls of its driver. Each range has a result of its own.
 template <class R>
 concept group_registrar = registrar<R> && requires(R& registrar, std::span<const range> memory, access_flags access,

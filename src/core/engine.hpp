@@ -64,6 +64,12 @@ class engine {
   [[nodiscard]] result<grant> acquire(const request& what) noexcept {
     return options_.trace_requests || audit_ ? acquire_observed(what) : grant_for(what);
   }
+  /// Whether a plain miss meets no cancellation point: `acquire` needs no guard then, if `plain_miss` is tried first.
+  [[nodiscard]] bool meets_no_cancellation_point() const noexcept { return meets_no_cancellation_point_; }
+  /// Serves a plain miss. Returns false, and has changed nothing, if the request is not plain: `acquire_generally` has
+  /// to serve it.
+  [[nodiscard]] bool plain_miss(const request& what, result<grant>& granted) noexcept;
+  [[nodiscard]] result<grant> acquire_generally(const request& what) noexcept;
   void acquire_group(std::span<const request> what, std::span<result<grant>> granted) noexcept;
   [[nodiscard]] grant find(const request& what) noexcept;
   /// Moves a pin to the entry's own counter.
@@ -312,13 +318,10 @@ class engine {
 
   // --- misses (engine_miss.cpp)
   [[nodiscard]] result<grant> grant_for(const request& what) noexcept;
-  [[nodiscard]] bool plain_miss(const request& what, ledger* mine, result<grant>& granted) noexcept;
   [[nodiscard]] bool is_plain_in(shard& in, const request& what, const range& extent, lookup_result& seen) noexcept
       PINFOLD_REQUIRES(in.mutex);
   entry& open_plainly(shard& in, const request& what, const range& extent, lookup_result& seen, ledger* mine,
                       result<grant>& granted) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
-
-  [[nodiscard]] result<grant> acquire_generally(const request& what) noexcept;
   [[nodiscard]] grant hit_under_mutex(const request& what, bool any) noexcept;
   [[nodiscard]] result<grant> acquire_from(shard& in, const request& what, const range& extent) noexcept;
   [[nodiscard]] static std::size_t open_not_hittable(const shard& in) noexcept
@@ -469,6 +472,7 @@ class engine {
   const bool keeps_;
   const std::string monitors_text_;
   std::optional<core::page_audit> audit_;
+  const bool meets_no_cancellation_point_;
   std::atomic<bool> hits_need_the_mutex_{false};  // set for good when the kernel refuses the barrier
   std::atomic<bool> silent_{false};               // the cache has ended: the sink is not called any more
   core::shared_counters counters_;

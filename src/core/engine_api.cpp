@@ -65,12 +65,21 @@ grant look_up(engine* on, peer_id peer, range wanted, const void* token) noexcep
 }
 grant look_up(engine* on, const request& what) noexcept { return on == nullptr ? grant{} : on->look_up(what); }
 result<grant> acquire(engine* on, const request& what) noexcept {
-  const no_cancellation guard;
   if (!here(on)) [[unlikely]]
     return tl::unexpected(elsewhere(on));
-  if (what.file >= 0)
-    if (auto right = check_file(what.wanted, what.file); !right) return tl::unexpected(right.error());
-  return on->acquire(what);
+  const bool unguarded = on->meets_no_cancellation_point() && what.file < 0;
+  result<grant> granted;
+  if (unguarded && on->plain_miss(what, granted)) [[likely]]
+    return granted;
+  const no_cancellation guard;
+  if (unguarded) {
+    granted = on->acquire_generally(what);
+  } else if (const auto right = what.file < 0 ? result<void>{} : check_file(what.wanted, what.file); !right) {
+    granted = tl::unexpected(right.error());
+  } else {
+    granted = on->acquire(what);
+  }
+  return granted;
 }
 void acquire_group(engine* on, std::span<const request> what, std::span<result<grant>> granted) noexcept {
   const no_cancellation guard;

@@ -3,6 +3,7 @@
 // concern a million entries, and a request for other memory does not wait for all of them: until all are marked, every
 // hit takes the mutex, looks at the pending invalidations, and marks a few entries.
 #include "core/engine.hpp"
+#include "os/no_cancellation.hpp"
 
 namespace pinfold::detail {
 
@@ -159,6 +160,7 @@ void engine::say_seen(const happened& known) noexcept {
 
 // Makes every event from before this call pending, or processed.
 void engine::read_all_events() noexcept {
+  const no_cancellation guard;
   const auto known = what_happened();
   while (read_log(known.on_event_log) == reading::more) {
   }

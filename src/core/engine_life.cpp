@@ -80,6 +80,8 @@ engine::engine(const driver& table, cache_options options, watched_by monitors, 
       tuning_(std::move(monitors.hints)),
       keeps_(monitors.keeps),
       monitors_text_(with_audit(std::move(monitors.text), options_.audit_one_in)),
+      meets_no_cancellation_point_(!table.cancellation_points && monitors_ == nullptr && options_.audit_one_in == 0 &&
+                                   !options_.trace_requests),
       budget_(options_.max_bytes, options_.max_count, shards_for(table, options_)),
       shards_(budget_.shares(), *this, table, options_, {view_, hits_need_the_mutex_, watched_, budget_}),
       cursor_(event_log_.generation().load()),

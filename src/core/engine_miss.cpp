@@ -5,20 +5,21 @@
 #include "core/engine_open.hpp"
 #include "core/pin_now.hpp"
 #include "os/backing.hpp"
+#include "os/no_cancellation.hpp"
 
 namespace pinfold::detail {
 
-// Flattened: the calls between the parts would take a fifth of the instructions (scripts/hit-cost).
-[[gnu::flatten]] result<grant> engine::grant_for(const request& what) noexcept {
+result<grant> engine::grant_for(const request& what) noexcept {
   result<grant> granted;
-  ledger* const mine = ledger::of_this_thread();  // made for the hits to come, if there is none
-  if (!plain_miss(what, mine, granted)) granted = acquire_generally(what);
+  if (!plain_miss(what, granted)) granted = acquire_generally(what);
   return granted;
 }
 
-// Returns false, and has changed nothing, if the request is not plain.
-[[gnu::always_inline]] inline bool engine::plain_miss(const request& what, ledger* mine,
-                                                      result<grant>& granted) noexcept {
+// Flattened: the calls between the parts would take a fifth of the instructions (scripts/hit-cost). Where it leaves the
+// plain path, the thread may wait, or call the sink, so that it must not be cancelled.
+[[gnu::flatten]] bool engine::plain_miss(const request& what, result<grant>& granted) noexcept {
+  ledger* const mine = ledger::if_there();
+  if (mine == nullptr) return false;
   if (what.persistent || what.unshared || what.unbudgeted || hits_need_the_mutex() || waits_for_events()) return false;
   if (!view_.current()) return false;
   const auto extent = checked(what);
@@ -37,8 +38,10 @@ namespace pinfold::detail {
   }();
   if (fresh == nullptr) return false;
   if (!granted) [[unlikely]] {
+    const no_cancellation guard;
     look_again_elsewhere(in, what, *extent, other, granted);
   } else if (!one_shard && wide_published_.load(std::memory_order_seq_cst) != other.wide_before) [[unlikely]] {
+    const no_cancellation guard;
     if (still_findable(in, *fresh)) supersede_elsewhere(in, *record_of(granted->held), other);
   }
   return true;
@@ -59,6 +62,7 @@ namespace pinfold::detail {
   const auto reason = in.table.past_of(what.peer, extent.begin);
   const auto [fresh, hot] = claim(in, what, {extent, what.need, true}, seen);
   if (!in.table.take_room(fresh, fresh.covered().size(), 1)) [[unlikely]] {
+    const no_cancellation guard;
     granted = open_claimed(in, fresh, what, until);
   } else {
     const closes_known before{closes_done_.load(std::memory_order_acquire)};
@@ -70,6 +74,7 @@ namespace pinfold::detail {
       publish(in, fresh, hot, *made);
       *granted = grant_on(held, hot, what);
     } else {
+      const no_cancellation guard;
       granted = finish(in, fresh, what, made, before, until);
     }
   }
@@ -78,6 +83,7 @@ namespace pinfold::detail {
 }
 
 [[gnu::noinline]] result<grant> engine::acquire_generally(const request& what) noexcept {
+  static_cast<void>(ledger::of_this_thread());  // makes the ledger for the hits to come
   const bool changed = catch_up(what);
   if (hits_need_the_mutex() || what.persistent || monitors_ != nullptr) {
     const bool any = hits_need_the_mutex() || what.persistent || changed;

@@ -3,6 +3,7 @@
 #include "support/fixtures/local_fixture.hpp"
 
 #include <pinfold/cache_set.hpp>
+#include <pinfold/registrars/null.hpp>
 
 #include <array>
 #include <functional>
@@ -120,6 +121,38 @@ TEST_F(cancellation, waits_for_room) {
   auto lease = cache.acquire(at(0x10000), 0x1000);
   EXPECT_TRUE(finishes([&] { EXPECT_TRUE(cache.acquire(at(0x20000), 0x1000)); }, [] {},
                        [&] { EXPECT_TRUE(lease->release()); }));
+}
+
+// A thread that misses in the cache of a registrar without cancellation points has no guard until it leaves the plain
+// path. The first miss makes its ledger.
+TEST_F(cancellation, waits_for_room_for_a_registrar_without_cancellation_points) {
+  cache full(null_registrar(), keeping({.max_count = 2, .full = when_full::wait, .full_timeout = 60s}));
+  auto lease = full.acquire(at(0x10000), 0x1000);
+  auto other = full.acquire(at(0x20000), 0x1000);
+  const auto miss_twice = [&] {
+    cache empty(null_registrar(), keeping({}));
+    EXPECT_TRUE(empty.acquire(at(0x10000), 0x1000));
+    EXPECT_TRUE(full.acquire(at(0x30000), 0x1000));
+  };
+  EXPECT_TRUE(finishes(miss_twice, [] {}, [&] { EXPECT_TRUE(lease->release()); }));
+}
+
+TEST_F(cancellation, a_sink_that_hears_of_an_eviction_does_not_end_the_process) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  int heard = 0;
+  cache full(null_registrar(), keeping({.max_count = 1, .sink = [&](const event&) {
+                                          ++heard;
+                                          EXPECT_EQ(::write(ends[1], "x", 1), 1);
+                                        }}));
+  const auto evict = [&] {
+    EXPECT_TRUE(full.acquire(at(0x10000), 0x1000));
+    ::pthread_cancel(::pthread_self());
+    EXPECT_TRUE(full.acquire(at(0x20000), 0x1000));
+  };
+  EXPECT_TRUE(finishes(evict, [] {}, [] {}));
+  EXPECT_GT(heard, 0);
+  for (const int end : ends) ::close(end);
 }
 
 TEST_F(cancellation, waits_for_the_threads_of_a_batch) {

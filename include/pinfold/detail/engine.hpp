@@ -76,6 +76,7 @@ struct driver {
   result<void> (*close)(void* self, const registration& object) noexcept;
   /// Opens several ranges with fewer driver calls; as many results as requests. Null if the driver cannot.
   void (*open_many)(void* self, std::span<const open_request> what, std::span<result<opened>> made) noexcept = nullptr;
+  bool cancellation_points = true;  ///< whether `check` or `open` may be one
 };
 
 /// A pin, and the local address of the requested memory.

@@ -30,6 +30,8 @@ class local_driver {
         .close = close,
     };
     if constexpr (group_registrar<R>) table.open_many = open_many;
+    // To round out may take a look at the process's mappings.
+    table.cancellation_points = has_cancellation_points<R> || registrar.limits().granularity > 1;
     return table;
   }
 

@@ -12,7 +12,8 @@ namespace pinfold {
 /// A registrar for benchmarks. Grants every right on any range; the registration's key is the range's address.
 class null_registrar {
  public:
-  static constexpr const char* name = "null";  ///< shown in events and dumps
+  static constexpr const char* name = "null";         ///< shown in events and dumps
+  static constexpr bool cancellation_points = false;  ///< it makes no system call
   /// What an open makes.
   struct registration_type {
     std::uint64_t key;  ///< the first address
