@@ -197,17 +197,13 @@ class cache : public cache_base<R> {
     if (ranges.size() > UINT32_MAX) return fail(errc::too_large, "a batch has fewer than 2^32 ranges");
     for (const range& one : ranges)
       if (one.empty()) return fail(errc::invalid_range, "a range of the batch is empty or wraps around");
+    if (ranges.empty()) return batch_lease<R>();
+    auto like = asked(reinterpret_cast<const void*>(ranges[0].begin), ranges[0].size(), need, {});
+    if (!like) return tl::unexpected(like.error());
     auto plan = detail::merge_ranges(ranges, limits_for(need));
-    std::vector<detail::request> wanted;
-    wanted.reserve(plan.merged.size());
-    for (const range& one : plan.merged) {
-      auto what = asked(reinterpret_cast<const void*>(one.begin), one.end - one.begin, need, {});
-      if (!what) return tl::unexpected(what.error());
-      wanted.push_back(*what);
-    }
     std::vector<lease> leases;
-    leases.reserve(wanted.size());  // before any pin: nothing may fail between a pin and its lease
-    auto granted = detail::acquire_all(this->inside(), wanted, together, how.workers, how.progress);
+    leases.reserve(plan.merged.size());  // before any pin: nothing may fail between a pin and its lease
+    auto granted = detail::acquire_all(this->inside(), *like, plan.merged, together, how.workers, how.progress);
     if (!granted) return tl::unexpected(granted.error());
     for (const auto& one : *granted) leases.push_back(lease(one));
     return batch_lease<R>(std::move(leases), std::move(plan.member));

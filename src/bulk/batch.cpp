@@ -6,9 +6,9 @@
 #include <pinfold/lease_base.hpp>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <mutex>
-#include <numeric>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -32,22 +32,37 @@ std::uintptr_t end_of_piece(const range& left, std::size_t each, const piece_lim
   return whole_pages > left.begin ? whole_pages : end;
 }
 
+bool comes_before(const range& one, const range& other) noexcept {
+  return one.begin != other.begin ? one.begin < other.begin : one.end > other.end;
+}
+
+struct numbered_range {
+  range where;
+  std::size_t number;
+};
+
+// Copies the ranges: a sort of indexes would read memory all over the place.
+std::vector<numbered_range> in_order(std::span<const range> asked) {
+  std::vector<numbered_range> all;
+  all.reserve(asked.size());
+  for (std::size_t number = 0; number < asked.size(); ++number) all.push_back({asked[number], number});
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return comes_before(a.where, b.where); });
+  return all;
+}
+
 /// One call of `acquire_all`: live entries are hit at once; free threads take the other requests in groups, and the
 /// first error stops all threads.
 class batch_run {
  public:
-  batch_run(engine* on, std::span<const request> what, std::size_t together)
-      : on_(on), together_(together), held_(what.size()) {
+  batch_run(engine* on, const request& like, std::span<const range> what, std::size_t together)
+      : on_(on), like_(like), what_(what), together_(together), held_(what.size()) {
     missing_.reserve(what.size());  // all the room from the start: nothing may fail once a pin is held
-    number_.reserve(what.size());
-    granted_.reserve(what.size());
+    request one = like;
     for (std::size_t i = 0; i < what.size(); ++i) {
-      held_[i] = look_up(on_, what[i]);
-      if (held_[i].held != 0) continue;
-      missing_.push_back(what[i]);
-      number_.push_back(i);
+      one.wanted = what[i];
+      held_[i] = look_up(on_, one);
+      if (held_[i].held == 0) missing_.push_back(static_cast<std::uint32_t>(i));
     }
-    granted_.resize(missing_.size());
     done_ = what.size() - missing_.size();
   }
   batch_run(const batch_run&) = delete;
@@ -56,22 +71,23 @@ class batch_run {
   /// Gives back what `outcome` did not hand over: an exception may come between.
   ~batch_run() {
     for (const auto& one : held_) static_cast<void>(lease_base(one));  // a failed close stays with the cache
-    for (const auto& one : granted_)
-      if (one) static_cast<void>(lease_base(*one));
   }
 
   /// Returns how many groups there are to take.
   [[nodiscard]] std::size_t groups() const noexcept { return (missing_.size() + together_ - 1) / together_; }
 
   void work(const batch_progress& progress) noexcept {
+    std::array<request, most_in_group> asked;
+    std::array<result<grant>, most_in_group> granted;
+    asked.fill(like_);
     for (;;) {
       const auto first = next_.fetch_add(together_);
       if (first >= missing_.size() || stopped_.load()) return;
-      const auto count = std::min(together_, missing_.size() - first);
-      const auto some = std::span(granted_).subspan(first, count);
-      acquire_group(on_, std::span(missing_).subspan(first, count), some);
-      if (std::any_of(some.begin(), some.end(), [](const auto& one) { return !one; })) stopped_.store(true);
-      const auto done = done_.fetch_add(count) + count;
+      const auto some = std::span(missing_).subspan(first, std::min(together_, missing_.size() - first));
+      for (std::size_t i = 0; i < some.size(); ++i) asked[i].wanted = what_[some[i]];
+      acquire_group(on_, std::span(asked).first(some.size()), std::span(granted).first(some.size()));
+      for (std::size_t i = 0; i < some.size(); ++i) keep(some[i], granted[i]);
+      const auto done = done_.fetch_add(some.size()) + some.size();
       if (progress && !told(progress, done)) return stopped_.store(true);
     }
   }
@@ -83,15 +99,24 @@ class batch_run {
   }
 
   result<std::vector<grant>> outcome() noexcept {
-    std::optional<error> first = untold_;
-    for (std::size_t i = 0; i < granted_.size(); ++i)
-      if (!granted_[i] && !first) first = granted_[i].error();
-    if (first) return tl::unexpected(*first);
-    for (std::size_t i = 0; i < granted_.size(); ++i) held_[number_[i]] = *std::exchange(granted_[i], {});
+    if (untold_) return tl::unexpected(*untold_);
+    if (const std::scoped_lock guard(failing_); failed_) return tl::unexpected(why_);
     return std::exchange(held_, {});
   }
 
  private:
+  // Keeps what request `number` was granted, or the error of the first request that was refused.
+  void keep(std::uint32_t number, const result<grant>& granted) noexcept {
+    if (granted) {
+      held_[number] = *granted;
+      return;
+    }
+    const std::scoped_lock guard(failing_);
+    if (!failed_ || number < *failed_) why_ = granted.error();
+    failed_ = std::min(number, failed_.value_or(number));
+    stopped_.store(true);
+  }
+
   // Calls the callback. Returns false when the callback throws, as the exception must not leak leases.
   bool told(const batch_progress& progress, std::size_t done) noexcept try {
     told_ = done;
@@ -103,16 +128,19 @@ class batch_run {
   }
 
   engine* on_;
+  const request& like_;
+  std::span<const range> what_;
   std::size_t together_;
-  std::vector<grant> held_;  // by the index of the request
-  std::vector<request> missing_;
-  std::vector<std::size_t> number_;  // the index of each missing request
-  std::vector<result<grant>> granted_;
+  std::vector<grant> held_;             // by the index of the range; a thread writes those of its groups
+  std::vector<std::uint32_t> missing_;  // the indexes of the ranges that were not hit
   std::atomic<std::size_t> next_{0};
   std::atomic<std::size_t> done_{0};
   std::atomic<bool> stopped_{false};
-  std::optional<error> untold_;  // written by the caller's thread only
-  std::size_t told_ = 0;         // likewise
+  std::mutex failing_;
+  std::optional<std::uint32_t> failed_;  // guarded by failing_: the first range that was refused
+  error why_;                            // guarded by failing_
+  std::optional<error> untold_;          // written by the caller's thread only
+  std::size_t told_ = 0;                 // likewise
 };
 
 // Starts another thread for the run. Returns false if that fails: fewer threads are slower, not wrong.
@@ -133,29 +161,29 @@ std::vector<range> cut(const range& whole, std::size_t each, const piece_limits&
 }
 
 batch_plan merge_ranges(std::span<const range> asked, const piece_limits& limits) {
-  std::vector<std::uint32_t> order(asked.size());
-  std::iota(order.begin(), order.end(), 0U);
-  std::sort(order.begin(), order.end(), [&](auto a, auto b) {
-    return asked[a].begin != asked[b].begin ? asked[a].begin < asked[b].begin : asked[a].end > asked[b].end;
-  });
   batch_plan plan;
+  plan.merged.reserve(asked.size());
   plan.member.resize(asked.size());
-  for (const auto number : order) {
-    const range& one = asked[number];
+  const auto add = [&](const range& one, std::size_t number) {
     if (!plan.merged.empty() && may_join(plan.merged.back(), one, limits)) {
       plan.merged.back().end = std::max(plan.merged.back().end, one.end);
     } else {
       plan.merged.push_back(one);
     }
     plan.member[number] = static_cast<std::uint32_t>(plan.merged.size() - 1);
+  };
+  if (std::is_sorted(asked.begin(), asked.end(), comes_before)) {  // as batches mostly are
+    for (std::size_t number = 0; number < asked.size(); ++number) add(asked[number], number);
+  } else {
+    for (const auto& [where, number] : in_order(asked)) add(where, number);
   }
   return plan;
 }
 
-result<std::vector<grant>> acquire_all(engine* on, std::span<const request> what, std::size_t together,
-                                       unsigned workers, const batch_progress& progress) {
+result<std::vector<grant>> acquire_all(engine* on, const request& like, std::span<const range> what,
+                                       std::size_t together, unsigned workers, const batch_progress& progress) {
   const no_cancellation guard;
-  batch_run run(on, what, together);
+  batch_run run(on, like, what, together);
   const auto helpers = std::min<std::size_t>(workers, run.groups());
   {
     std::vector<std::jthread> threads;

@@ -59,12 +59,15 @@ void hand_out(std::span<const range> ranges, std::span<const std::uint32_t> memb
 
 result<void> acquire_batch(const pinfold_cache& cache, std::span<const range> ranges, std::uint32_t access,
                            const pinfold_batch_options& how, pinfold_lease* leases) {
+  if (ranges.empty()) return {};
+  const auto like = asked(cache, reinterpret_cast<const void*>(ranges[0].begin), ranges[0].size(), access,
+                          {.argument = how.argument});
+  if (!like) return tl::unexpected(like.error());
   const auto plan = detail::merge_ranges(ranges, limits_of(cache, access));
-  const auto wanted = all_asked(cache, plan.merged, access, how.argument);
-  if (!wanted) return tl::unexpected(wanted.error());
   const std::size_t together = cache.behind.table.open_many == nullptr ? 1 : detail::most_in_group;
   std::vector<bool> given(plan.merged.size());  // before any pin: nothing may fail between a pin and its lease
-  const auto granted = detail::acquire_all(cache.on(), *wanted, together, how.workers == 0 ? 4 : how.workers, {});
+  const unsigned workers = how.workers == 0 ? 4 : how.workers;
+  const auto granted = detail::acquire_all(cache.on(), *like, plan.merged, together, workers, {});
   if (!granted) return tl::unexpected(granted.error());
   hand_out(ranges, plan.member, *granted, given, leases);
   return {};

@@ -42,12 +42,13 @@ struct batch_plan {
 /// Called on the caller's thread, with the number of ranges that are done and the number of all.
 using batch_progress = std::function<void(std::size_t done, std::size_t total)>;
 
-/// Acquires all or nothing. The caller's thread first hits the entries that are live, without the shard's mutex. At
-/// most `workers` threads, the caller's included, acquire the rest. Each takes groups of `together` requests, from 1 to
-/// `most_in_group`; 1 if the driver opens one by one, so that every worker gets a share.
-[[nodiscard]] PINFOLD_EXPORT result<std::vector<grant>> acquire_all(engine* on, std::span<const request> what,
-                                                                    std::size_t together, unsigned workers,
-                                                                    const batch_progress& progress);
+/// Acquires all or nothing: for each range, a request like `like`. Returns the grants in the order of the ranges, of
+/// which there must be less than 2^32. The caller's thread first hits the entries that are live, without the shard's
+/// mutex. At most `workers` threads, the caller's included, acquire the rest. Each takes groups of `together` ranges,
+/// from 1 to `most_in_group`; 1 if the driver opens one by one, so that every worker gets a share.
+[[nodiscard]] PINFOLD_EXPORT result<std::vector<grant>> acquire_all(engine* on, const request& like,
+                                                                    std::span<const range> what, std::size_t together,
+                                                                    unsigned workers, const batch_progress& progress);
 
 /// A pipeline that acquires requests in order and ahead of the reader. Not thread-safe: one thread at a time calls its
 /// members. It runs workers of its own.
