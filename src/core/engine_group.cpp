@@ -3,6 +3,7 @@
 #include "core/engine_open.hpp"
 
 #include <array>
+#include <utility>
 
 namespace pinfold::detail {
 
@@ -10,7 +11,7 @@ namespace pinfold::detail {
 struct engine::group_member {
   std::size_t number;  ///< the index of the request
   shard* in;
-  entry* fresh;
+  entry* fresh;  ///< null when its open has ended
   miss_reason reason;
   range extent;
   overlaps_elsewhere other;
@@ -114,7 +115,8 @@ void engine::open_group(std::span<const request> what, group& claimed, std::span
   for (const bool succeeded : {true, false}) {  // refused ones last: they may have to wait
     for (std::size_t i = 0; i < claimed.size; ++i) {
       auto& one = claimed.members[i];
-      if (made[i].has_value() == succeeded) granted[one.number] = conclude(what[one.number], one, made[i], until);
+      if (one.fresh == nullptr || made[i].has_value() != succeeded) continue;  // a retry changes the answer
+      granted[one.number] = conclude(what[one.number], one, made[i], until);
     }
   }
 }
@@ -122,11 +124,12 @@ void engine::open_group(std::span<const request> what, group& claimed, std::span
 result<grant> engine::conclude(const request& what, group_member& one, result<opened>& made,
                                const deadlines& until) noexcept {
   shard& in = *one.in;
+  entry& fresh = *std::exchange(one.fresh, nullptr);
   result<grant> granted = [&] {
     os::scoped_lock guard(in.mutex);
-    auto finished = finish(in, *one.fresh, what, made, one.before, until);
+    auto finished = finish(in, fresh, what, made, one.before, until);
     if (finished) {
-      one.other.opened = !shards_.map().one() && one.fresh->findable();
+      one.other.opened = !shards_.map().one() && fresh.findable();
       count_miss(in, one.reason);
     } else {
       in.counts.add(counter::failed_acquires);

@@ -129,6 +129,27 @@ TEST(batch, R26_group_that_runs_out_of_resources_evicts_and_retries) {
   f.expect_sound();
 }
 
+TEST(batch, R26_member_of_a_group_is_refused_when_it_is_opened_again_for_an_event) {
+  local_fixture<fake_group_registrar> f;
+  const auto all = blocks(8, 64);
+  int opens = 0;
+  f.device->fail_opens([&](const range& memory, access_flags) -> std::optional<error> {
+    if (memory.begin != all[3].begin) return std::nullopt;
+    if (++opens > 1) return error{errc::invalid_range, native_kind::posix, 14, "bad memory"};
+    f.cache.invalidate(reinterpret_cast<void*>(memory.begin), memory.size());
+    return std::nullopt;
+  });
+  auto batch = f.cache.acquire_batch(all);
+  ASSERT_FALSE(batch);
+  EXPECT_EQ(batch.error().native, 14);
+  EXPECT_EQ(opens, 2);
+  EXPECT_EQ(f.cache.statistics().failed_acquires, 1U) << "it ended once";
+  EXPECT_EQ(f.cache.statistics().leases_now, 0U);
+  f.device->fail_opens({});
+  EXPECT_TRUE(f.cache.acquire_batch(all));
+  f.expect_sound();
+}
+
 TEST(batch, R26_budget_holds_for_groups) {
   local_fixture<fake_group_registrar> f({.max_bytes = 64 * 64});
   auto most = f.cache.acquire_batch(blocks(64, 64));
