@@ -277,6 +277,7 @@ class entry_table {
   void stop_hits(entry& one) noexcept;
   void leave_hit_table(entry& one) noexcept;
   void move_hit_table() noexcept;
+  void adjust_hints() noexcept;
   void spare(entry& spared) noexcept;
   void take_out(entry& closable) noexcept;
   [[nodiscard]] registration object_of(const entry& one) const noexcept;
@@ -297,7 +298,8 @@ class entry_table {
   // What every miss changes, on one cache line: other threads change it in turn.
   alignas(64) guarded_number size_;                       // entries in the index
   guarded_number openings_;                               // entries that are `opening`
-  std::size_t opens_in_driver_ = 0;                       // opens that the driver is working on
+  std::uint32_t opens_in_driver_ = 0;                     // opens that the driver is working on
+  std::uint32_t until_hints_ = 1;                         // entries to become hittable before the hints are adjusted
   std::atomic<std::size_t> open_not_hittable_{0};         // entries that are live or evicting, and not hittable
   index::entry_list reusable_{index::list_id::reusable};  // live and to be kept, leased or not: the hand goes round
 

@@ -3,6 +3,7 @@
 #include "core/sync_point.hpp"
 #include "core/transition.hpp"
 
+#include <algorithm>
 #include <bit>
 
 namespace pinfold::core {
@@ -17,14 +18,17 @@ std::uint32_t floor_of_log2(std::size_t a, std::size_t b) noexcept {
   return static_cast<std::uint32_t>(b << most <= a ? most : most - 1);
 }
 
-// The shift follows the average size: then requests inside a region mostly share a hint, and neighbouring regions do
-// not.
-void adjust_hints(detail::hit_view& view, std::size_t bytes, std::size_t count) noexcept {
-  const auto shift = floor_of_log2(bytes, count);
-  if (view.shift.load(std::memory_order_relaxed) != shift) view.shift.store(shift, std::memory_order_relaxed);
-}
-
 }  // namespace
+
+// The shift follows the average size: then requests inside a region mostly share a hint, and neighbouring regions do
+// not. A few entries hardly change the average of many, and all shards are asked for it.
+void entry_table::adjust_hints() noexcept {
+  const auto& room = parts_.room.whole();
+  const auto shift = floor_of_log2(room.bytes_now(), room.count_now());
+  auto& seen = parts_.view.shift;
+  if (seen.load(std::memory_order_relaxed) != shift) seen.store(shift, std::memory_order_relaxed);
+  until_hints_ = static_cast<std::uint32_t>(std::clamp<std::size_t>(parts_.room.count_now() / 8, 1, 64));
+}
 
 void entry_table::sample(entry& found) noexcept {
   using detail::ledger;
@@ -82,30 +86,17 @@ void entry_table::allow_hits(const entry& live, record& hot) noexcept {
   PINFOLD_ASSERT(live.now() == entry_state::live, "only live entries are hit");
   if (parts_.hits_need_the_mutex.load(std::memory_order_relaxed) || live.bypass || ended_ || hits_stopped_ > 0) return;
   if (!hot.is(record::listed) && !parts_.hit_table.insert(&hot)) return;
-  auto& view = parts_.view;
-  if (parts_.room.alone()) {
-    adjust_hints(view, parts_.room.bytes_now(), parts_.room.count_now());
-  } else if (const auto count = parts_.room.count_now(); count < 8 || count % 64 == 0) {  // all shards are asked
-    adjust_hints(view, parts_.room.whole().bytes_now(), parts_.room.whole().count_now());
-  }
+  if (--until_hints_ == 0) [[unlikely]]
+    adjust_hints();
   if (parts_.hit_table.growing()) [[unlikely]]
     move_hit_table();
   const bool was_counted = !hot.is(record::hittable);
-  hot.set(record::hittable | static_cast<std::uint32_t>(live.access) << record::rights_shift | view.number_in_word);
+  hot.set(record::hittable | static_cast<std::uint32_t>(live.access) << record::rights_shift |
+          parts_.view.number_in_word);
   if (was_counted) open_not_hittable_.store(open_not_hittable() - 1, std::memory_order_release);
 }
 
-void entry_table::grow_hit_table(index::hit_table::memory larger) noexcept {
-  parts_.hit_table.grow(std::move(larger));
-  moved_ = index::entry_pool::cursor(parts_.pool);
-}
-
-// The smaller table begins to grow with room for a third as many records as it has, so that it is not full before all
-// of them are in the larger one.
-void entry_table::move_hit_table() noexcept {
-  constexpr std::size_t at_once = 16;
-  parts_.hit_table.move(at_once, [this] { return moved_.next(); });
-}
+void entry_table::grow_hit_table(index::hit_table::memory larger) noexcept { parts_.hit_table.grow(std::move(larger)); }
 
 void entry_table::stop_hits_for_good() noexcept {
   PINFOLD_ASSERT(parts_.hits_need_the_mutex.load(), "no entry becomes hittable from now on");
