@@ -421,6 +421,7 @@ class engine {
 
   // --- hits without the mutex (engine_hit.cpp)
   [[nodiscard]] static record* first_that_covers(const shard& in, peer_id peer, const range& wanted) noexcept;
+  [[nodiscard]] grant hit_first(record* one, std::uintptr_t begin, std::uintptr_t end, access_flags need) noexcept;
   [[nodiscard]] grant hit_again(record* one, std::uintptr_t begin, std::uintptr_t end, access_flags need) noexcept;
   [[nodiscard]] grant hit_again(record* one, peer_id peer, range wanted, const void* token) noexcept;
   [[nodiscard]] grant look_up_any(std::uintptr_t begin, std::uintptr_t end, access_flags need, asked_by caller,

@@ -112,24 +112,31 @@ void engine::count_hit(ledger* mine, record* found, std::uintptr_t key, asked_by
 
 // Mostly the first record that covers the range serves the request, and the thread's cell for it is free. All else is
 // left to other functions, in tail calls: so these functions need not save registers, which would cost as much as a
-// probe. If the hint serves the request, its cell is taken.
+// probe. For the same reason `hit_first` is apart: every miss begins with a look-up that finds nothing. If the hint
+// serves the request, its cell is taken.
 grant engine::look_up(std::uintptr_t begin, std::uintptr_t end, access_flags need) noexcept {
   ledger* const mine = ledger::if_there();
   if (mine == nullptr || options_.strict || !shards_.map().smallest_only()) [[unlikely]]
     return look_up_any(begin, end, need, asked_by::acquire, 0);
-  const auto key = view_.key(begin);
-  if (record* hint = mine->hint(key); hint != nullptr && view_.serves(*hint, begin, end, need)) [[unlikely]]
+  record* const hint = mine->hint(view_.key(begin));
+  if (hint != nullptr && view_.serves(*hint, begin, end, need)) [[unlikely]]
     return hit_again(hint, begin, end, need);
   const shard& in = shards_[shards_.map().shard_at_smallest(begin)];
   record* const first = first_that_covers(in, {}, {begin, end});
   if (first == nullptr) return {};
-  const pin held = pin_in_cell(*mine, first);
+  return hit_first(first, begin, end, need);
+}
+
+[[gnu::noinline]] grant engine::hit_first(record* one, std::uintptr_t begin, std::uintptr_t end,
+                                          access_flags need) noexcept {
+  ledger& mine = *ledger::if_there();
+  const pin held = pin_in_cell(mine, one);
   if (held == 0) [[unlikely]]
-    return hit_again(first, begin, end, need);
+    return hit_again(one, begin, end, need);
   order_on_hit();
-  if (!view_.current() || !view_.serves(*first, begin, end, need)) [[unlikely]]
+  if (!view_.current() || !view_.serves(*one, begin, end, need)) [[unlikely]]
     return look_up_any(begin, end, need, asked_by::acquire, held);
-  return finish_hit(*mine, first, key, {held, reinterpret_cast<void*>(begin)});
+  return finish_hit(mine, one, view_.key(begin), {held, reinterpret_cast<void*>(begin)});
 }
 
 grant engine::look_up(peer_id peer, range wanted, const void* token) noexcept {

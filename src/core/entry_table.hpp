@@ -93,7 +93,7 @@ class entry_table {
   [[nodiscard]] bool kept(const entry& one) const noexcept { return (retain_ || one.persistent) && !one.bypass; }
 
   // --- memory for new entries
-  /// Begins to put the records into a larger hit table.
+  /// Begins to put the slots into a larger hit table.
   void grow_hit_table(index::hit_table::memory larger) noexcept;
   /// Whether `claim` needs no more memory: if not, the caller has to provide what is missing, without the mutex.
   [[nodiscard]] bool ready() const noexcept { return parts_.hit_table.wants() == 0 && ready_but_for_hits(); }
@@ -276,7 +276,6 @@ class entry_table {
   void allow_hits(const entry& live, record& hot) noexcept;
   void stop_hits(entry& one) noexcept;
   void leave_hit_table(entry& one) noexcept;
-  void move_hit_table() noexcept;
   void adjust_hints() noexcept;
   void spare(entry& spared) noexcept;
   void take_out(entry& closable) noexcept;
@@ -311,8 +310,7 @@ class entry_table {
   index::entry_list queued_{index::list_id::queued};    // draining without a pin: closes that are due
   index::entry_list quarantined_{index::list_id::quarantined};
   guarded_number closes_in_flight_;
-  index::entry_pool::cursor moved_;  // while the hit table grows: the records that are in the larger one
-  bool saw_transient_ = false;       // a pin that may have been transient, when all entries were last looked at
+  bool saw_transient_ = false;  // a pin that may have been transient, when all entries were last looked at
   std::uint64_t hits_seen_ = 0;
   std::size_t hits_stopped_ = 0;  // quiesces in progress: no entry becomes hittable
   bool ended_ = false;

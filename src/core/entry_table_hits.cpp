@@ -89,7 +89,7 @@ void entry_table::allow_hits(const entry& live, record& hot) noexcept {
   if (--until_hints_ == 0) [[unlikely]]
     adjust_hints();
   if (parts_.hit_table.growing()) [[unlikely]]
-    move_hit_table();
+    parts_.hit_table.move();
   const bool was_counted = !hot.is(record::hittable);
   hot.set(record::hittable | static_cast<std::uint32_t>(live.access) << record::rights_shift |
           parts_.view.number_in_word);

@@ -60,23 +60,6 @@ class entry_pool {
     }
   }
 
-  /// Goes over the records that were made before it, used or not, however the pool grows meanwhile.
-  class cursor {
-   public:
-    cursor() = default;
-    explicit cursor(const entry_pool& of) noexcept : page_(of.pages_.load(std::memory_order_relaxed)) {}
-    /// Returns the next record, or null at the end.
-    [[nodiscard]] record* next() noexcept {
-      for (; page_ != nullptr; page_ = page_->next, number_ = 0)
-        if (number_ < page_->made.load(std::memory_order_relaxed)) return page_->at(number_++);
-      return nullptr;
-    }
-
-   private:
-    record_page* page_ = nullptr;
-    std::uint32_t number_ = 0;
-  };
-
  private:
   [[nodiscard]] entry* carve() noexcept;
 

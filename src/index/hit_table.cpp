@@ -1,19 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "index/hit_table.hpp"
 
+#include "os/check.hpp"
+
 #include <sys/mman.h>
+
+#include <algorithm>
 
 namespace pinfold::index {
 
 namespace {
 
-constexpr unsigned smallest_step = 16;  // a page
-constexpr unsigned small_steps = 26;    // below, tables double: smaller steps save less than the rehashing costs
-constexpr unsigned largest_step = 78;
+constexpr unsigned smallest_step = 7;  // less than a page
+constexpr unsigned largest_step = 40;
+constexpr std::size_t homes_at_once = 64;
 
 }  // namespace
 
-std::size_t hit_table::bytes_of(std::uintptr_t step) noexcept { return sizeof(std::uint64_t) * slots_in(step); }
+std::size_t hit_table::bytes_of(unsigned step) noexcept {
+  return sizeof(std::uint64_t) * (homes_in(step) + slots_behind);
+}
 
 hit_table::memory::memory(unsigned step) noexcept : slots_(nullptr), step_(step) {
   if (step > largest_step) return;
@@ -27,118 +33,129 @@ hit_table::memory::~memory() {
   if (slots_ != nullptr) ::munmap(slots_, bytes_of(step_));
 }
 
-// The places of a record in the table, one or two granules of its size, and their words without the tag.
-struct hit_table::places {
-  range where;
-  peer_id peer;
-  std::uint64_t number;
-  unsigned size_class;
-  std::uintptr_t second;  // the granule of its last byte
-  bool two;
-
+// The places of a record in the table, one or two granules of its size.
+class hit_table::places {
+ public:
   [[gnu::always_inline]] places(const record& one, bool imported) noexcept
-      : where(one.covered()),
-        peer(imported ? detail::imported_part_of(one).peer : peer_id{}),
-        number(reinterpret_cast<std::uintptr_t>(&one) >> record_shift << address_shift),
-        size_class(class_of(where.size())),
-        second((where.end - 1) >> size_class << size_class),
-        two(second > where.begin) {}
+      : where_(one.covered()),
+        peer_(imported ? detail::imported_part_of(one).peer : peer_id{}),
+        number_(reinterpret_cast<std::uintptr_t>(&one) >> record_shift),
+        size_class(class_of(where_.size())),
+        two(granule_of(where_.begin, size_class) != granule_of(where_.end - 1, size_class)) {}
 
-  [[nodiscard, gnu::always_inline]] std::uint64_t hash(std::uintptr_t from) const noexcept {
-    return hash_of(peer, from, size_class);
+  [[nodiscard, gnu::always_inline]] place first() const noexcept {
+    return place_of(where_.begin, two ? middle() - 1 : where_.end - 1);
   }
-  [[nodiscard, gnu::always_inline]] std::uint64_t slot(std::uintptr_t from, std::uintptr_t to) const noexcept {
-    return number | part_of(from, size_class) << 6U | part_of(to - 1, size_class);
+  // The granule of its last byte.
+  [[nodiscard]] place second() const noexcept { return place_of(middle(), where_.end - 1); }
+  // Returns the place of a slot of the record. If a record covered the same part of both, it would be larger than one.
+  [[nodiscard]] place of(std::uint64_t slot) const noexcept {
+    const auto one = first();
+    return slot << (64 - tag_shift) == one.slot << (64 - tag_shift) ? one : second();
   }
+
+ private:
+  [[nodiscard]] std::uintptr_t middle() const noexcept {
+    return granule_of(where_.end - 1, size_class) << size_class << 1U;
+  }
+  [[nodiscard, gnu::always_inline]] place place_of(std::uintptr_t from, std::uintptr_t last) const noexcept {
+    const auto parts = part_of(from, size_class) << (first_shift - last_shift) | part_of(last, size_class);
+    return {hash_of(peer_, from, size_class), number_ | parts << last_shift};
+  }
+
+  const range where_;
+  const peer_id peer_;
+  const std::uint64_t number_;
+
+ public:
+  const unsigned size_class;
+  const bool two;
 };
 
-// At most 2/3 of the slots may be used before an insert, and never more than 7/8. No search begins in the last slots,
-// and the very last is 0.
-hit_table::slots_of_step::slots_of_step(const memory& of) noexcept
+hit_table::layout::layout(const memory& of) noexcept
     : slots(of.slots_),
-      homes(slots_in(of.step_) - longest_probe),
-      crowded_from(slots_in(of.step_) / 3 * 2 - 1),
-      full_from(slots_in(of.step_) / 8 * 7 - 1) {}
+      home_shift(62 - of.step_),
+      tag_from(home_shift - (extra_bits - (of.step_ - smallest_step) % extra_bits)) {}
 
-unsigned hit_table::next_step() const noexcept {
-  if (tables_.empty()) return smallest_step;
-  const auto step = tables_.back().step_;
-  return step < small_steps ? step + 2 : step + 1;
-}
+unsigned hit_table::next_step() const noexcept { return tables_.empty() ? smallest_step : tables_.back().step_ + 1; }
 
-template <bool perhaps_there>
-[[gnu::always_inline]] inline bool hit_table::slots_of_step::put(std::uint64_t hash, std::uint64_t slot) noexcept {
-  const auto home = home_among(hash, homes);
-  slot |= tag_of(hash, home);
-  auto* at = slots + home;
-  for (auto* const end = at + longest_probe; at->load(std::memory_order_relaxed) != 0;) {
-    if (perhaps_there && at->load(std::memory_order_relaxed) == slot) return true;
-    if (++at == end) return false;
-  }
-  at->store(slot, std::memory_order_release);
-  ++used;
+// Moves later slots of the run on by one, the last one first: so a concurrent reader misses none. Slots with the same
+// part of the hash stay in the order in which they came.
+[[gnu::always_inline]] inline bool hit_table::layout::put(const place& at) noexcept {
+  const auto tag = tag_of(at.hash);
+  const auto next_tag = tag + (std::uint64_t{1} << tag_shift);
+  auto* const home = slots + home_of(at.hash);
+  auto* to = home;
+  auto passed = to->load(std::memory_order_relaxed);
+  while (passed != 0 && is_before(passed, next_tag)) passed = (++to)->load(std::memory_order_relaxed);
+  auto* end = to;
+  for (; passed != 0; passed = end->load(std::memory_order_relaxed)) ++end;
+  if (end > home + farthest && (to > home + farthest || any_at_farthest(to, end))) [[unlikely]]
+    return false;
+  for (; end != to; --end) end->store((end - 1)->load(std::memory_order_relaxed), std::memory_order_release);
+  to->store(at.slot | tag, std::memory_order_release);
   return true;
 }
 
-bool hit_table::slots_of_step::has(std::uint64_t hash, std::uint64_t slot) const noexcept {
-  const auto home = home_among(hash, homes);
-  slot |= tag_of(hash, home);
-  for (auto *at = slots + home, *end = at + longest_probe; at != end; ++at) {
-    const auto found = at->load(std::memory_order_relaxed);
-    if (found == slot || found == 0) return found == slot;
+// Whether a slot among these cannot move on.
+[[gnu::noinline]] bool hit_table::layout::any_at_farthest(const std::atomic<std::uint64_t>* from,
+                                                          const std::atomic<std::uint64_t>* to) const noexcept {
+  for (; from != to; ++from) {
+    const auto index = static_cast<std::size_t>(from - slots);
+    if (index - home_at(index, from->load(std::memory_order_relaxed)) == farthest) return true;
   }
   return false;
 }
 
-// Closes the gap by moving later slots of the same run back, as far as their own home allows. A concurrent reader may
+// Closes the gap by moving later slots of the same run back, up to one that is at its home. A concurrent reader may
 // miss a slot that moves, and then asks under the mutex.
-void hit_table::slots_of_step::take_out(std::uint64_t hash, std::uint64_t slot) noexcept {
-  auto gap = home_among(hash, homes);
-  slot |= tag_of(hash, gap);
-  while (slots[gap].load(std::memory_order_relaxed) != slot) ++gap;
-  for (auto next = gap + 1; next - gap < longest_probe; ++next) {  // no slot farther away can move here
-    const auto moved = slots[next].load(std::memory_order_relaxed);
-    if (moved == 0) break;
-    const auto from_home = (next - (moved >> home_shift)) % longest_probe;
-    if (from_home < next - gap) continue;  // its home lies behind the gap
+[[gnu::always_inline]] inline void hit_table::layout::take_out(const place& at) noexcept {
+  const auto gone = at.slot | tag_of(at.hash);
+  auto gap = home_of(at.hash);
+  while (slots[gap].load(std::memory_order_relaxed) != gone) ++gap;
+  for (;; ++gap) {
+    const auto moved = slots[gap + 1].load(std::memory_order_relaxed);
+    if (moved == 0 || home_at(gap + 1, moved) == gap + 1) break;
     slots[gap].store(moved, std::memory_order_release);
-    gap = next;
   }
   slots[gap].store(0, std::memory_order_release);
-  --used;
+}
+
+[[gnu::always_inline]] inline bool hit_table::put(const place& at) noexcept {
+  if (!now_.put(at)) return false;
+  ++used_;
+  if (now_.home_of(at.hash) < moved_) [[unlikely]]
+    put_into_next(at);
+  return true;
+}
+
+// A slot is no farther from its home in the larger table than in the smaller one: between its home and the slot lie no
+// more slots, and no fewer homes.
+[[gnu::noinline]] void hit_table::put_into_next(place at) noexcept {
+  PINFOLD_INVARIANT(next_.put(at), "what has room in a table has room in a larger one");
+}
+
+[[gnu::always_inline]] inline void hit_table::take_out(const place& at) noexcept {
+  now_.take_out(at);
+  --used_;
+  if (now_.home_of(at.hash) < moved_) [[unlikely]]
+    next_.take_out(at);
 }
 
 // A record is in both of its places or in none.
-template <bool perhaps_there>
-[[gnu::always_inline]] inline bool hit_table::put_all(slots_of_step& into, const places& at) noexcept {
-  const auto begin = at.where.begin;
-  if (!at.two) [[likely]]
-    return into.put<perhaps_there>(at.hash(begin), at.slot(begin, at.where.end));
-  if (!into.put<perhaps_there>(at.hash(begin), at.slot(begin, at.second))) return false;
-  if (into.put<perhaps_there>(at.hash(at.second), at.slot(at.second, at.where.end))) return true;
-  into.take_out(at.hash(begin), at.slot(begin, at.second));
+[[gnu::noinline]] bool hit_table::put_second(const record& added) noexcept {
+  const places at(added, imported_);
+  if (put(at.second())) return true;
+  take_out(at.first());
   return false;
 }
 
-bool hit_table::has_all(const slots_of_step& in, const places& at) noexcept {
-  const auto begin = at.where.begin;
-  return in.has(at.hash(begin), at.slot(begin, at.two ? at.second : at.where.end));
-}
-
-[[gnu::always_inline]] inline void hit_table::take_all_out(slots_of_step& of, const places& at) noexcept {
-  const auto begin = at.where.begin;
-  of.take_out(at.hash(begin), at.slot(begin, at.two ? at.second : at.where.end));
-  if (at.two) of.take_out(at.hash(at.second), at.slot(at.second, at.where.end));
-}
-
 bool hit_table::insert(record* added) noexcept {
-  if (now_.used >= now_.full_from) return false;
+  if (used_ >= full_from_) return false;
   const places at(*added, imported_);
-  if (!put_all<false>(now_, at)) return false;
-  if (growing() && !put_all<false>(next_, at)) [[unlikely]] {
-    take_all_out(now_, at);
+  if (!put(at.first())) return false;
+  if (at.two && !put_second(*added)) [[unlikely]]
     return false;
-  }
   added->set(record::listed);
   if (++in_class_[at.size_class] == 1)
     classes_.store(classes_.load(std::memory_order_relaxed) | std::uint64_t{1} << at.size_class,
@@ -148,39 +165,78 @@ bool hit_table::insert(record* added) noexcept {
 
 void hit_table::erase(record* gone) noexcept {
   const places at(*gone, imported_);
-  take_all_out(now_, at);
-  if (growing() && has_all(next_, at)) [[unlikely]]
-    take_all_out(next_, at);
-  unlist(*gone, at.size_class);
-}
-
-void hit_table::unlist(record& gone, unsigned size_class) noexcept {
-  gone.clear(record::listed);
-  if (--in_class_[size_class] == 0)
-    classes_.store(classes_.load(std::memory_order_relaxed) & ~(std::uint64_t{1} << size_class),
+  take_out(at.first());
+  if (at.two) take_out(at.second());
+  gone->clear(record::listed);
+  if (--in_class_[at.size_class] == 0)
+    classes_.store(classes_.load(std::memory_order_relaxed) & ~(std::uint64_t{1} << at.size_class),
                    std::memory_order_release);
-}
-
-void hit_table::relist(record& one) noexcept {
-  const places at(one, imported_);
-  if (put_all<true>(next_, at)) return;  // one that came while the table grows is there already
-  take_all_out(now_, at);                // a run can get too long even here, in another order
-  unlist(one, at.size_class);
 }
 
 void hit_table::grow(memory larger) noexcept {
   will_grow_ = static_cast<bool>(larger);
   if (!larger) return;
   tables_.push_back(std::move(larger));
-  next_ = slots_of_step(tables_.back());
-  if (now_.used == 0) change_over();
+  next_ = layout(tables_.back());
+  if (used_ == 0) change_over();
+}
+
+void hit_table::move() noexcept {
+  const auto end = std::min(moved_ + homes_at_once, now_.homes());
+  if (next_.tag_from == now_.tag_from) {
+    copy(end);
+  } else {
+    read_again(end);
+  }
+  moved_ = end;
+  if (end == now_.homes()) change_over();
+}
+
+// Calls `each(slot, home)` for the slots whose homes are next, up to `end`, with their homes in the larger table: in
+// the smaller one those are half of that. A slot in place i may have the home i at most, and there 2i + 1.
+template <class F>
+[[gnu::always_inline]] inline void hit_table::for_each_next(std::size_t end, F&& each) const noexcept {
+  const auto* const slots = now_.slots;
+  const auto shift = tag_shift + now_.home_shift - now_.tag_from - 1;
+  const auto begin = moved_;
+  for (auto i = begin;; ++i) {
+    const auto slot = slots[i].load(std::memory_order_relaxed);
+    if (slot == 0) {
+      if (i >= end) return;
+      continue;
+    }
+    const auto last_home = 2 * i + 1;
+    const auto home = last_home - ((last_home - (slot >> shift)) & home_mask);
+    if (home >= 2 * end) return;
+    if (home >= 2 * begin) each(slot, home);
+  }
+}
+
+// What is in the larger table already has lower hashes.
+void hit_table::copy(std::size_t end) noexcept {
+  auto* const into = next_.slots;
+  auto to = 2 * moved_;
+  while (into[to].load(std::memory_order_relaxed) != 0) ++to;
+  for_each_next(end, [&](std::uint64_t slot, std::size_t home) {
+    to = std::max(to, home);
+    into[to++].store(slot, std::memory_order_relaxed);
+  });
+}
+
+void hit_table::read_again(std::size_t end) noexcept {
+  for_each_next(end, [&](std::uint64_t slot, std::size_t /*home*/) {
+    put_into_next(places(*record_of(slot), imported_).of(slot));
+  });
 }
 
 // Readers of the old table find nothing there, which is harmless: its pages are given back, its addresses are not.
 void hit_table::change_over() noexcept {
   now_ = std::exchange(next_, {});
+  moved_ = 0;
+  crowded_from_ = now_.homes() / 4 * 3;
+  full_from_ = now_.homes() / 8 * 7;
   will_grow_ = false;
-  table_.store(reinterpret_cast<std::uintptr_t>(now_.slots) | tables_.back().step_, std::memory_order_release);
+  table_.store(now_.word(), std::memory_order_release);
   if (tables_.size() < 2) return;
   const auto& old = tables_[tables_.size() - 2];
   ::madvise(old.slots_, bytes_of(old.step_), MADV_DONTNEED);

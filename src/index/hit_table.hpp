@@ -17,22 +17,28 @@ namespace pinfold::index {
 
 using detail::record;
 
-/// A hash table of records, by granules. A record of class *s* (its size rounded up to 2^s) touches one or two granules
-/// of 2^s bytes and stands in the table under each. A look-up tries its first address's granule in every class that is
-/// in use and not smaller than the request. The word of a slot has the record's address, a few bits of the hash, where
-/// the slot's run begins, and which part of the granule the record covers, in 1/64: so a look-up hardly reads any
-/// record but the matching one, and `erase` reads only the erased one.
+/// A hash table of records, by granules. A record whose size, rounded up to a power of two, is 2^s touches one or two
+/// granules of 2^s bytes and stands in the table under each. A look-up tries its first address's granule in every class
+/// that is in use and not smaller than the request. The word of a slot has the record's address, a few bits of the
+/// hash, and which part of the granule the record covers, in 1/16: so a look-up hardly reads any record but the
+/// matching one, and `erase` reads only the erased one.
+///
+/// The high bits of the hash say at which slot, the *home*, the search begins. The slots are in the order of their
+/// hashes, without gaps between a home and what was put there: so a search ends at the first later hash, and records
+/// come to lie in the same slots in whatever order they were inserted.
 ///
 /// The table need not be complete: it says where to look, never that there is nothing. What it finds may be any record
 /// until it is pinned and compared. `insert`, `erase`, `grow` and `move` are guarded by the shard's mutex.
 ///
-/// A table grows in steps, so that no request waits until all records are in the larger table: look-ups use the smaller
-/// table until every record is in the larger one too.
+/// A table doubles in steps, so that no request waits until all slots are in the larger table: look-ups use the smaller
+/// table until every slot is in the larger one too. In the order of the hashes the larger table has the same slots; one
+/// of the bits in a slot says which of two homes there is its own. Only when these bits are used up, at every seventh
+/// doubling, `move` reads the records.
 class hit_table {
  public:
   explicit hit_table(bool imported) : imported_(imported) { tables_.reserve(most_tables); }
 
-  /// Zeroed memory for a table of the size `step`, all of it present. Steps are halves: 2, 3, 4, 6, 8, 12 ... slots.
+  /// Zeroed memory for a table with 3 * 2^step homes, all of it present.
   class memory {
    public:
     /// Allocates; holds null when there is no memory.
@@ -54,9 +60,7 @@ class hit_table {
 
   /// Returns the step that the table should grow to before another record goes in, 0 when there is room, or when it
   /// grows already, or will.
-  [[nodiscard]] unsigned wants() const noexcept {
-    return now_.used < now_.crowded_from || will_grow_ ? 0 : next_step();
-  }
+  [[nodiscard]] unsigned wants() const noexcept { return used_ < crowded_from_ || will_grow_ ? 0 : next_step(); }
   /// Says that the caller gets the memory for that step, and then calls `grow`.
   void say_will_grow() noexcept { will_grow_ = true; }
   [[nodiscard]] bool growing() const noexcept { return next_.slots != nullptr; }
@@ -64,16 +68,8 @@ class hit_table {
   /// Begins to grow, if there was memory. If it is `growing` then, the caller has to call `move` until it is not.
   void grow(memory larger) noexcept;
 
-  /// Puts a few records into the larger table: those that `next()` returns, `most` at most. `next` goes over every
-  /// record that was in the table when it began to grow, and then returns null.
-  template <class Next>
-  void move(std::size_t most, Next&& next) noexcept {
-    for (; most > 0; --most) {
-      record* const one = next();
-      if (one == nullptr) return change_over();
-      if (one->is(record::listed)) relist(*one);
-    }
-  }
+  /// Puts the next few slots into the larger table. Requires that the table is `growing`.
+  void move() noexcept;
 
   /// Returns false when there is no room, or too much in one place: then the record is found under the mutex only.
   bool insert(record* added) noexcept;
@@ -85,11 +81,9 @@ class hit_table {
   /// Any thread.
   template <class F>
   [[gnu::always_inline]] record* find(peer_id peer, const range& wanted, F&& stop) const noexcept {
-    auto classes = classes_.load(std::memory_order_acquire) >> class_of(wanted.size());
-    for (unsigned size_class = class_of(wanted.size()); classes != 0; ++size_class, classes >>= 1U) {
-      const auto skipped = static_cast<unsigned>(std::countr_zero(classes));
-      size_class += skipped;
-      classes >>= skipped;
+    auto classes = classes_.load(std::memory_order_acquire) & ~std::uint64_t{0} << class_of(wanted.size());
+    for (; classes != 0; classes &= classes - 1) {
+      const auto size_class = static_cast<unsigned>(std::countr_zero(classes));
       if (record* found = find_in_class(peer, wanted.begin, size_class, stop)) return found;
     }
     return nullptr;
@@ -100,111 +94,127 @@ class hit_table {
 
  private:
   // A slot:
-  //   bits 21 to 63  the record's address / 32
-  //   bits 17 to 20  part of the hash
-  //   bits 12 to 16  the low bits of the index at which the search for it begins
-  //   bits 6 to 11   the first 1/64 of the granule that the record covers
-  //   bits 0 to 5    the last 1/64
+  //   bits 51 to 63  part of the hash: the low bits of the home, and below them `extra_bits` at most
+  //   bits 47 to 50  the first 1/16 of the granule that the record covers
+  //   bits 43 to 46  the last 1/16
+  //   bits 0 to 42   the record's address / 32
   static constexpr unsigned record_shift = 5;
-  static constexpr unsigned address_shift = 21;
-  static constexpr std::uint64_t hash_mask = 0xfULL << 17U;
-  static constexpr unsigned home_shift = 12;
-  static constexpr std::uint64_t tag_mask = 0x1ffULL << home_shift;
-  static constexpr std::size_t longest_probe =
-      32;  // no search begins in the last so many slots, and the very last is 0
-  static constexpr std::uintptr_t step_mask = 127;  // in the word of a table
-  static constexpr std::uintptr_t step_of_nothing = 10;
-  static constexpr std::size_t most_tables = 64;  // each is larger than the one before
+  static constexpr unsigned last_shift = 43;
+  static constexpr unsigned first_shift = 47;
+  static constexpr unsigned tag_shift = 51;
+  static constexpr unsigned extra_bits = 7;  // so 6 bits of the home are left: enough for the distances below
+  static constexpr std::size_t home_mask = 63;
+  static constexpr std::size_t farthest = 30;      // from its home that a slot may be: a search compares homes 31 apart
+  static constexpr std::size_t slots_behind = 32;  // the homes; the very last slot is 0
+  static constexpr std::uintptr_t layout_mask = 4095;  // in the word of a table: its two shifts
+  static constexpr std::size_t most_tables = 48;       // each is larger than the one before
 
+  // A granule of class s has 2^(s + 1) bytes, at least 16.
   static unsigned class_of(std::size_t bytes) noexcept {
-    const auto exact = static_cast<unsigned>(std::bit_width(bytes - 1));
-    return exact > 63 ? 63 : exact;
+    return static_cast<unsigned>(std::countl_zero((bytes - 1) | 15U)) ^ 63U;
   }
-  static std::uint64_t hash_of(peer_id peer, std::uintptr_t address, unsigned size_class) noexcept {
-    const auto key = (address >> size_class) + peer.value * 0x51ed270b9f1ULL + (std::uint64_t{size_class} << 57U);
-    return key * 0x9e3779b97f4a7c15ULL;
-  }
-  static constexpr std::size_t slots_in(std::uintptr_t step) noexcept { return (2 | (step & 1U)) << (step >> 1U); }
-  static std::size_t bytes_of(std::uintptr_t step) noexcept;
-  // Returns where the search for a hash begins in a table. The hash's high bits decide.
-  static std::size_t home_of(std::uint64_t hash, std::uintptr_t step) noexcept {
-    return home_among(hash, slots_in(step) - longest_probe);
-  }
-  static std::size_t home_among(std::uint64_t hash, std::size_t homes) noexcept {
-    __extension__ typedef unsigned __int128 wide;
-    return static_cast<std::size_t>(wide{hash} * homes >> 64U);
-  }
-  static std::uint64_t tag_of(std::uint64_t hash, std::size_t home) noexcept {
-    return (hash >> 7U & hash_mask) | (home % longest_probe) << home_shift;
+  static std::uintptr_t granule_of(std::uintptr_t address, unsigned size_class) noexcept {
+    return address >> size_class >> 1U;
   }
   static std::uint64_t part_of(std::uintptr_t address, unsigned size_class) noexcept {
-    return (size_class < 6 ? address : address >> (size_class - 6)) & 63U;
+    return address >> (size_class - 3) & 15U;
+  }
+  // Below 3 * 2^62, so that a shift makes it a home of a table with 3 * 2^step of them.
+  static std::uint64_t hash_of(peer_id peer, std::uintptr_t address, unsigned size_class) noexcept {
+    const auto key =
+        granule_of(address, size_class) + peer.value * 0x51ed270b9f1ULL + (std::uint64_t{size_class} << 57U);
+    return (key * 0x9e3779b97f4a7c15ULL >> 2U) * 3;
+  }
+  static constexpr std::size_t homes_in(unsigned step) noexcept { return std::size_t{3} << step; }
+  static std::size_t bytes_of(unsigned step) noexcept;
+  // The distances of slots that a search compares have fewer bits than the part of the hash in a slot.
+  static bool is_before(std::uint64_t slot, std::uint64_t tag) noexcept {
+    return static_cast<std::int64_t>(slot - tag) < 0;
   }
   static record* record_of(std::uint64_t slot) noexcept {
-    return reinterpret_cast<record*>(slot >> address_shift << record_shift);
+    return reinterpret_cast<record*>(slot << (64 - last_shift) >> (64 - last_shift - record_shift));
   }
+
+  /// A granule that a record touches: its hash, and the record's slot without the part of the hash.
+  struct place {
+    std::uint64_t hash;
+    std::uint64_t slot;
+  };
+  class places;
+
+  /// A table: its slots, and how many bits of a hash lie below the home, and below the part that is in a slot.
+  struct layout {
+    std::atomic<std::uint64_t>* slots = nullptr;
+    unsigned home_shift = 0;
+    unsigned tag_from = 0;
+
+    layout() = default;
+    explicit layout(const memory& of) noexcept;
+    [[gnu::always_inline]] explicit layout(std::uintptr_t word) noexcept
+        : slots(reinterpret_cast<std::atomic<std::uint64_t>*>(word & ~layout_mask)),
+          home_shift(word & 63U),
+          tag_from(word >> 6U & 63U) {}
+    [[nodiscard]] std::uintptr_t word() const noexcept {
+      return reinterpret_cast<std::uintptr_t>(slots) | tag_from << 6U | home_shift;
+    }
+    [[nodiscard]] std::size_t homes() const noexcept { return homes_in(62 - home_shift); }
+    [[nodiscard]] std::size_t home_of(std::uint64_t hash) const noexcept { return hash >> home_shift; }
+    [[nodiscard]] std::uint64_t tag_of(std::uint64_t hash) const noexcept { return hash >> tag_from << tag_shift; }
+    // Returns the home of what is in the slot with that index.
+    [[nodiscard]] std::size_t home_at(std::size_t index, std::uint64_t slot) const noexcept {
+      return index - ((index - (slot >> (tag_shift + home_shift - tag_from))) & home_mask);
+    }
+    [[nodiscard]] bool put(const place& at) noexcept;
+    [[nodiscard]] bool any_at_farthest(const std::atomic<std::uint64_t>* from,
+                                       const std::atomic<std::uint64_t>* to) const noexcept;
+    void take_out(const place& at) noexcept;
+  };
 
   template <class F>
   [[gnu::always_inline]] record* find_in_class(peer_id peer, std::uintptr_t address, unsigned size_class,
                                                F& stop) const noexcept {
-    const auto table = table_.load(std::memory_order_acquire);
+    const layout in(table_.load(std::memory_order_acquire));
     const auto hash = hash_of(peer, address, size_class);
-    const auto home = home_of(hash, table & step_mask);
-    const auto tag = tag_of(hash, home);
-    const auto part = part_of(address, size_class);
-    const auto* slots = slots_of(table) + home;
-    for (std::size_t probe = 0; probe < longest_probe; ++probe) {
-      const auto slot = slots[probe].load(std::memory_order_acquire);
+    const auto tag = in.tag_of(hash);
+    for (const auto* at = in.slots + in.home_of(hash);; ++at) {
+      const auto slot = at->load(std::memory_order_acquire);
       if (slot == 0) return nullptr;
-      if (((slot ^ tag) & tag_mask) == 0 && part >= (slot >> 6U & 63U) && part <= (slot & 63U)) {
-        if (record* candidate = record_of(slot); stop(candidate)) return candidate;
-      }
+      if (is_before(slot, tag)) continue;
+      if ((slot ^ tag) >> tag_shift != 0) return nullptr;
+      const auto part = part_of(address, size_class);
+      if (part < (slot >> first_shift & 15U) || part > (slot >> last_shift & 15U)) continue;
+      if (record* candidate = record_of(slot); stop(candidate)) return candidate;
     }
-    return nullptr;
   }
 
-  static std::atomic<std::uint64_t>* slots_of(std::uintptr_t table) noexcept {
-    return reinterpret_cast<std::atomic<std::uint64_t>*>(table & ~step_mask);
-  }
-
-  /// A table as the mutex's holder changes it.
-  struct slots_of_step {
-    std::atomic<std::uint64_t>* slots = nullptr;
-    std::size_t homes = 0;         // slots in which a search may begin
-    std::size_t used = 0;          // slots
-    std::size_t crowded_from = 0;  // the table should grow when so many slots are used
-    std::size_t full_from = 0;
-
-    slots_of_step() = default;
-    explicit slots_of_step(const memory& of) noexcept;
-    template <bool perhaps_there>
-    [[nodiscard]] bool put(std::uint64_t hash, std::uint64_t slot) noexcept;
-    [[nodiscard]] bool has(std::uint64_t hash, std::uint64_t slot) const noexcept;
-    void take_out(std::uint64_t hash, std::uint64_t slot) noexcept;
-  };
-
-  struct places;
-  template <bool perhaps_there>
-  [[nodiscard]] static bool put_all(slots_of_step& into, const places& at) noexcept;
-  [[nodiscard]] static bool has_all(const slots_of_step& in, const places& at) noexcept;
-  static void take_all_out(slots_of_step& of, const places& at) noexcept;
+  [[nodiscard]] bool put(const place& at) noexcept;
+  [[nodiscard]] bool put_second(const record& added) noexcept;
+  void put_into_next(place at) noexcept;
+  void take_out(const place& at) noexcept;
+  template <class F>
+  void for_each_next(std::size_t end, F&& each) const noexcept;
+  void copy(std::size_t end) noexcept;
+  void read_again(std::size_t end) noexcept;
   [[nodiscard]] unsigned next_step() const noexcept;
-  void relist(record& one) noexcept;
-  void unlist(record& gone, unsigned size_class) noexcept;
   void change_over() noexcept;
 
-  // Read by hits, written rarely: slots, and step.
-  std::atomic<std::uintptr_t> table_{reinterpret_cast<std::uintptr_t>(&nothing) | step_of_nothing};
+  // Read by hits, written rarely: the word of the table in use.
+  std::atomic<std::uintptr_t> table_{reinterpret_cast<std::uintptr_t>(&nothing) | layout_of_nothing};
   std::atomic<std::uint64_t> classes_{0};
 
   const bool imported_;
-  alignas(64) slots_of_step now_;
-  slots_of_step next_;          // while the table grows
+  alignas(64) layout now_;
+  std::size_t used_ = 0;          // slots
+  std::size_t crowded_from_ = 0;  // the table should grow when so many slots are used
+  std::size_t full_from_ = 0;
+  layout next_;                 // while the table grows: has exactly the slots whose home in `now_` is below `moved_`
+  std::size_t moved_ = 0;       // 0 while the table does not grow
   bool will_grow_ = false;      // as soon as there is memory
   std::vector<memory> tables_;  // the last one is in use, or will be
   std::array<std::uint32_t, 64> in_class_{};
 
-  alignas(step_mask + 1) inline static std::array<std::atomic<std::uint64_t>, 2 << step_of_nothing / 2> nothing{};
+  static constexpr std::uintptr_t layout_of_nothing = 63;  // all homes are 0 or 1
+  alignas(layout_mask + 1) inline static std::array<std::atomic<std::uint64_t>, 2> nothing{};
 };
 
 }  // namespace pinfold::index
