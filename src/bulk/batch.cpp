@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <mutex>
 #include <optional>
 #include <system_error>
@@ -54,7 +55,7 @@ std::vector<numbered_range> in_order(std::span<const range> asked) {
 /// first error stops all threads.
 class batch_run {
  public:
-  batch_run(engine* on, const request& like, std::span<const range> what, std::size_t together)
+  batch_run(engine* on, const request& like, std::span<const range> what, std::size_t together, unsigned workers)
       : on_(on), like_(like), what_(what), together_(together), held_(what.size()) {
     missing_.reserve(what.size());  // all the room from the start: nothing may fail once a pin is held
     request one = like;
@@ -64,6 +65,9 @@ class batch_run {
       if (held_[i].held == 0) missing_.push_back(static_cast<std::uint32_t>(i));
     }
     done_ = what.size() - missing_.size();
+    workers_ = std::min<std::size_t>(workers, groups());
+    parts_ = std::clamp(workers_, std::size_t{1}, most_parts);
+    for (std::size_t i = 0; i < parts_; ++i) next_[i].at = begin_of(i);
   }
   batch_run(const batch_run&) = delete;
   batch_run& operator=(const batch_run&) = delete;
@@ -73,23 +77,12 @@ class batch_run {
     for (const auto& one : held_) static_cast<void>(lease_base(one));  // a failed close stays with the cache
   }
 
-  /// Returns how many groups there are to take.
-  [[nodiscard]] std::size_t groups() const noexcept { return (missing_.size() + together_ - 1) / together_; }
+  /// Returns how many threads have something to do.
+  [[nodiscard]] std::size_t workers() const noexcept { return workers_; }
 
-  void work(const batch_progress& progress) noexcept {
-    std::array<request, most_in_group> asked;
-    std::array<result<grant>, most_in_group> granted;
-    asked.fill(like_);
-    for (;;) {
-      const auto first = next_.fetch_add(together_);
-      if (first >= missing_.size() || stopped_.load()) return;
-      const auto some = std::span(missing_).subspan(first, std::min(together_, missing_.size() - first));
-      for (std::size_t i = 0; i < some.size(); ++i) asked[i].wanted = what_[some[i]];
-      acquire_group(on_, std::span(asked).first(some.size()), std::span(granted).first(some.size()));
-      for (std::size_t i = 0; i < some.size(); ++i) keep(some[i], granted[i]);
-      const auto done = done_.fetch_add(some.size()) + some.size();
-      if (progress && !told(progress, done)) return stopped_.store(true);
-    }
+  /// Takes groups of the worker's own part, and then of those parts that other workers are not done with.
+  void work(std::size_t worker, const batch_progress& progress) noexcept {
+    for (std::size_t i = 0; i < parts_ && !stopped_.load(); ++i) work_on((worker + i) % parts_, progress);
   }
 
   // Reports the end when all threads are done: other threads may have finished groups since the caller's thread last
@@ -105,6 +98,52 @@ class batch_run {
   }
 
  private:
+  // Neighbouring ranges are mostly in one shard, whose mutex two workers would take from each other.
+  static constexpr std::size_t most_parts = 16;
+  struct alignas(64) position {
+    std::atomic<std::size_t> at{0};
+  };
+
+  [[nodiscard]] std::size_t groups() const noexcept { return (missing_.size() + together_ - 1) / together_; }
+  [[nodiscard]] std::size_t begin_of(std::size_t part) const noexcept {
+    return std::min(groups() * part / parts_ * together_, missing_.size());
+  }
+
+  void work_on(std::size_t part, const batch_progress& progress) noexcept {
+    const auto end = begin_of(part + 1);
+    std::array<request, most_in_group> asked;
+    asked.fill(like_);
+    for (auto taken = together_;;) {
+      const auto first = next_[part].at.fetch_add(taken);
+      if (first >= end) return;
+      const auto start = std::chrono::steady_clock::now();
+      for (auto at = first, last = std::min(first + taken, end); at < last; at += together_) {
+        if (stopped_.load()) return;
+        acquire_some(std::span(missing_).subspan(at, std::min(together_, last - at)), asked);
+      }
+      const auto some = std::min(taken, end - first);
+      taken = after(taken, std::chrono::steady_clock::now() - start);
+      const auto done = done_.fetch_add(some) + some;
+      if (progress && !told(progress, done)) return stopped_.store(true);
+    }
+  }
+
+  void acquire_some(std::span<const std::uint32_t> some, std::span<request> asked) noexcept {
+    std::array<result<grant>, most_in_group> granted;
+    for (std::size_t i = 0; i < some.size(); ++i) asked[i].wanted = what_[some[i]];
+    acquire_group(on_, asked.first(some.size()), std::span(granted).first(some.size()));
+    for (std::size_t i = 0; i < some.size(); ++i) keep(some[i], granted[i]);
+  }
+
+  // Returns how many ranges the worker takes next: more after some that were quick. A worker that has nothing left to
+  // take waits for all that another one has taken.
+  [[nodiscard]] std::size_t after(std::size_t taken, std::chrono::nanoseconds took) const noexcept {
+    constexpr std::chrono::microseconds longest{50};
+    constexpr std::size_t most = 16;
+    if (took < longest / 2) return std::min(2 * taken, std::max(most, together_));
+    return took > longest ? std::max(taken / 2, together_) : taken;
+  }
+
   // Keeps what request `number` was granted, or the error of the first request that was refused.
   void keep(std::uint32_t number, const result<grant>& granted) noexcept {
     if (granted) {
@@ -130,10 +169,12 @@ class batch_run {
   engine* on_;
   const request& like_;
   std::span<const range> what_;
-  std::size_t together_;
+  std::size_t together_;                // at least
   std::vector<grant> held_;             // by the index of the range; a thread writes those of its groups
   std::vector<std::uint32_t> missing_;  // the indexes of the ranges that were not hit
-  std::atomic<std::size_t> next_{0};
+  std::size_t workers_ = 0;
+  std::size_t parts_ = 1;
+  std::array<position, most_parts> next_;  // of each part: the first of `missing_` that no worker has taken
   std::atomic<std::size_t> done_{0};
   std::atomic<bool> stopped_{false};
   std::mutex failing_;
@@ -145,7 +186,7 @@ class batch_run {
 
 // Starts another thread for the run. Returns false if that fails: fewer threads are slower, not wrong.
 bool started(std::vector<std::jthread>& threads, batch_run& run) noexcept try {
-  threads.emplace_back([&run] { run.work(nullptr); });
+  threads.emplace_back([&run, worker = threads.size() + 1] { run.work(worker, nullptr); });
   return true;
 } catch (...) {  // std::system_error, or std::bad_alloc
   return false;
@@ -183,14 +224,13 @@ batch_plan merge_ranges(std::span<const range> asked, const piece_limits& limits
 result<std::vector<grant>> acquire_all(engine* on, const request& like, std::span<const range> what,
                                        std::size_t together, unsigned workers, const batch_progress& progress) {
   const no_cancellation guard;
-  batch_run run(on, like, what, together);
-  const auto helpers = std::min<std::size_t>(workers, run.groups());
+  batch_run run(on, like, what, together, workers);
   {
     std::vector<std::jthread> threads;
-    threads.reserve(helpers);
-    for (std::size_t i = 1; i < helpers && started(threads, run); ++i) {
+    threads.reserve(run.workers());
+    for (std::size_t i = 1; i < run.workers() && started(threads, run); ++i) {
     }
-    run.work(progress);
+    run.work(0, progress);
   }
   run.tell_the_end(progress);
   return run.outcome();

@@ -106,6 +106,15 @@ TEST(batch, R26_batch_with_a_failed_member_holds_no_lease) {
   f.expect_sound();
 }
 
+// A worker that takes several ranges at a time ends at the first one that is refused: each further one would wait for
+// room as long.
+TEST(batch, R26_batch_ends_at_the_first_refusal) {
+  local_fixture f({.max_count = 300, .full = when_full::wait, .full_timeout = 20ms});
+  EXPECT_EQ(f.cache.acquire_batch(blocks(1000, 0x1000), local_access, {.workers = 1}).error().code, errc::over_budget);
+  EXPECT_EQ(f.cache.statistics().failed_acquires, 1U);
+  EXPECT_EQ(f.cache.statistics().leases_now, 0U);
+}
+
 TEST(batch, R26_open_many_registers_several_ranges_in_one_call) {
   local_fixture<fake_group_registrar> f;
   auto batch = f.cache.acquire_batch(blocks(10'000, 4096), local_access, {.workers = 1});

@@ -44,8 +44,9 @@ using batch_progress = std::function<void(std::size_t done, std::size_t total)>;
 
 /// Acquires all or nothing: for each range, a request like `like`. Returns the grants in the order of the ranges, of
 /// which there must be less than 2^32. The caller's thread first hits the entries that are live, without the shard's
-/// mutex. At most `workers` threads, the caller's included, acquire the rest. Each takes groups of `together` ranges,
-/// from 1 to `most_in_group`; 1 if the driver opens one by one, so that every worker gets a share.
+/// mutex. At most `workers` threads, the caller's included, acquire the rest. Each takes groups of at least
+/// `together` ranges, from 1 to `most_in_group`; 1 if the driver opens one by one, so that every worker gets a share. A
+/// worker doubles its groups while they take a few microseconds.
 [[nodiscard]] PINFOLD_EXPORT result<std::vector<grant>> acquire_all(engine* on, const request& like,
                                                                     std::span<const range> what, std::size_t together,
                                                                     unsigned workers, const batch_progress& progress);
