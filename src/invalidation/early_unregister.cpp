@@ -17,7 +17,7 @@ namespace {
 struct state {
   std::atomic<std::uint64_t> word{0};  ///< `opened`, and `one_inside` for each thread that uses the descriptor
   std::atomic<unsigned> staying{0};    ///< how many `no_early_unregister` objects exist
-  std::atomic<int> descriptor{-1};
+  std::atomic<int> descriptor{0};
   std::atomic<unregister_function> how{nullptr};
 };
 constexpr std::uint64_t opened = 1;

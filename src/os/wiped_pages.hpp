@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cstddef>
-#include <new>
 #include <sys/mman.h>
 
 namespace pinfold::os {
@@ -22,14 +21,14 @@ namespace pinfold::os {
 
 /// Returns the object at `place`; the first call makes it, on such pages. Returns null where that fails. Thread-safe.
 /// For what a function's static variable would be, but for this: a fork while another thread initializes that would
-/// block the child for ever.
+/// block the child for ever. The object must be valid as zero bytes, which is what a child finds; no constructor runs.
 template <class T>
 [[nodiscard]] T* wiped_object(std::atomic<T*>& place) noexcept {
   T* found = place.load(std::memory_order_acquire);
   if (found != nullptr) return found;
   void* const pages = wiped_pages(sizeof(T));
   if (pages == nullptr) return nullptr;
-  T* const made = new (pages) T;
+  T* const made = static_cast<T*>(pages);  // a constructor would touch pages that may never be needed
   if (place.compare_exchange_strong(found, made, std::memory_order_acq_rel)) return made;
   ::munmap(pages, sizeof(T));  // another thread was faster
   return found;
