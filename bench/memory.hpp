@@ -80,8 +80,10 @@ memory_use memory_for(const region_set& regions, double time_limit) {
     tally seen;
     const auto cached = use_until(deadline(time_limit), user, all, seen);
     if (seen.errors != 0) throw std::runtime_error("regions were refused");
+    std::uint64_t other = before;
+    if constexpr (requires { cache.bytes_of_requests(); }) other += cache.bytes_of_requests();
     const auto after = anonymous_bytes();
-    return memory_use{cached, after > before ? after - before : 0};
+    return memory_use{cached, after > other ? after - other : 0};
   });
 }
 

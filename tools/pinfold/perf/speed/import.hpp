@@ -81,6 +81,11 @@ class import_subject {
     const null_importer::handle_type* handles_;
   };
 
+  /// Returns the memory of the handles, which are the requests' and not the cache's.
+  [[nodiscard]] std::size_t bytes_of_requests() const noexcept {
+    return handles_.capacity() * sizeof(null_importer::handle_type);
+  }
+
   [[nodiscard]] importing_user user() noexcept { return {regions_, cache_, handles_}; }
 
  private:
