@@ -9,10 +9,10 @@
 
 namespace pinfold::invalidation {
 
-/// As many counters of one byte as `Word` has bytes, changed together by one compare-and-swap. A counter that reaches
-/// 255 stays there. `which` selects counters: a word with all bits of their bytes set. Any thread; zero bytes are zero
+/// As many counters of `Bits` bits as fit in a `Word`, changed together by one compare-and-swap. A counter whose bits
+/// are all 1 stays so. `which` selects counters: a word with all their bits set. Any thread; zero bytes are zero
 /// counts.
-template <std::unsigned_integral Word>
+template <std::unsigned_integral Word, unsigned Bits>
 class packed_counts {
  public:
   void add(Word which) noexcept {
@@ -30,12 +30,12 @@ class packed_counts {
   [[nodiscard]] bool any(Word which) const noexcept { return (word_.load(std::memory_order_relaxed) & which) != 0; }
 
  private:
-  static constexpr Word ones = static_cast<Word>(static_cast<Word>(-1) / 0xff);  // 1 in each byte
+  static constexpr Word ones = static_cast<Word>(static_cast<Word>(-1) / ((1U << Bits) - 1));  // 1 in each counter
 
-  /// Returns 1 in each byte that is 255.
+  /// Returns 1 for each counter whose bits are all 1.
   [[nodiscard]] static constexpr Word full(Word now) noexcept {
-    constexpr Word low = static_cast<Word>(ones * 0x7f);
-    return static_cast<Word>(((static_cast<Word>((now & low) + ones) & now) >> 7U) & ones);
+    constexpr Word low = static_cast<Word>(ones * ((1U << (Bits - 1)) - 1));
+    return static_cast<Word>(((static_cast<Word>((now & low) + ones) & now) >> (Bits - 1)) & ones);
   }
 
   template <class F>

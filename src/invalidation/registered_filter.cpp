@@ -40,16 +40,12 @@ bool is_within(const range& memory, unsigned shift) noexcept {
   return memory.begin >> shift == (memory.end - 1) >> shift;
 }
 
-// The pages of a granule have two words of eight counts each.
-constexpr unsigned pages_shift = 12;
-std::uint64_t lanes(const range& in_granule, std::uintptr_t word) noexcept {
-  constexpr auto all = ~std::uint64_t{0};
-  const auto first = in_granule.begin >> pages_shift & 15U;
-  const auto last = (in_granule.end - 1) >> pages_shift & 15U;
-  const auto lowest = 8 * word;
-  const auto highest = lowest + 7;
-  if (first > highest || last < lowest) return 0;
-  return all << 8 * (std::max(first, lowest) - lowest) & all >> 8 * (highest - std::min(last, highest));
+// Selects the counts of the pages that the range has of its granule.
+std::uint64_t pages_of(const range& in_granule) noexcept {
+  constexpr unsigned page_shift = 12;
+  const auto first = in_granule.begin >> page_shift & 15U;
+  const auto last = (in_granule.end - 1) >> page_shift & 15U;
+  return ~std::uint64_t{0} << 4 * first & ~std::uint64_t{0} >> 4 * (15 - last);
 }
 
 }  // namespace
@@ -64,8 +60,7 @@ template <class F>
 void registered_filter::for_each_count_of_pages(part& in, const range& in_granule, F&& each) noexcept {
   const auto number = (in_granule.begin >> granule_shift) % in.granules.size();
   each(in.granules[number], partly);
-  for (const std::uintptr_t word : {0U, 1U})
-    if (const auto which = lanes(in_granule, word); which != 0) each(in.pages[2 * number + word], which);
+  each(in.pages[number], pages_of(in_granule));
 }
 
 template <class F>
@@ -116,9 +111,7 @@ bool registered_filter::touches_in(const part& in, const range& memory) noexcept
       at = in_granule.end;
       if (!counts.any(whole | partly)) continue;
       if (counts.any(whole) || is_whole(in_granule, granule_shift)) return true;
-      const auto number = granule % in.granules.size();
-      for (const std::uintptr_t word : {0U, 1U})
-        if (in.pages[2 * number + word].any(lanes(in_granule, word))) return true;
+      if (in.pages[granule % in.pages.size()].any(pages_of(in_granule))) return true;
     }
   }
   return false;

@@ -17,8 +17,8 @@ namespace pinfold::invalidation {
 
 /// Counts registrations, exactly by pages of 4 KiB: memory beside registered memory does not touch it. A count is kept
 /// at the largest unit that a registration covers as a whole (4 GiB, 16 MiB, 64 KiB, a page), so that `add` costs at
-/// most a thousand increments whatever the size (5 us), and one or two for a page. Counts that are full stay full. One
-/// for the process; a child of fork(2) finds it empty.
+/// most a thousand increments whatever the size (5 us), and one or two for a page. Counts that are full stay full:
+/// those of a page at 15, of larger units at 255. One for the process; a child of fork(2) finds it empty.
 ///
 /// Any thread may call any member; a signal handler may call `touches`. `touches` sees memory that was added before its
 /// caller could know of that memory. For memory that is added at the same time either answer is right.
@@ -51,7 +51,6 @@ class registered_filter {
   [[nodiscard]] bool touches(const range& memory) const noexcept;
 
  private:
-  static constexpr unsigned page_shift = 12;
   static constexpr unsigned granule_shift = 16;
   static constexpr unsigned chunk_shift = 24;
   static constexpr unsigned part_shift = 32;
@@ -61,21 +60,24 @@ class registered_filter {
   static constexpr std::uint16_t whole = 0xff;     // of a unit's two counts: registrations that cover all of it
   static constexpr std::uint16_t partly = 0xff00;  // and those that cover some of its pages
 
+  using unit_counts = packed_counts<std::uint16_t, 8>;
+  using page_counts = packed_counts<std::uint64_t, 4>;  // of the 16 pages of a granule
+
   /// The counters of 4 GiB. The kernel allocates only their used pages.
   struct part {
-    std::array<packed_counts<std::uint16_t>, std::size_t{1} << (part_shift - chunk_shift)> chunks;
-    std::array<packed_counts<std::uint16_t>, std::size_t{1} << (part_shift - granule_shift)> granules;
-    std::array<packed_counts<std::uint64_t>, std::size_t{1} << (part_shift - page_shift - 3)> pages;
+    std::array<unit_counts, std::size_t{1} << (part_shift - chunk_shift)> chunks;
+    std::array<unit_counts, std::size_t{1} << (part_shift - granule_shift)> granules;
+    std::array<page_counts, std::size_t{1} << (part_shift - granule_shift)> pages;
   };
 
   /// 4 GiB of the address space. In one cache line, as every unmap reads both.
   struct alignas(16) part_slot {
     std::atomic<part*> in{nullptr};
-    packed_counts<std::uint16_t> whole;
+    unit_counts whole;
   };
 
   // Returns the range's counts if it is one granule as a whole, as buffers often are, else null.
-  [[nodiscard]] packed_counts<std::uint16_t>* counts_of_granule(const range& memory) noexcept {
+  [[nodiscard]] unit_counts* counts_of_granule(const range& memory) noexcept {
     constexpr std::uintptr_t granule = std::uintptr_t{1} << granule_shift;
     const auto number = memory.begin >> part_shift;
     if (memory.end - memory.begin != granule || memory.begin % granule != 0 || number >= part_count) return nullptr;
