@@ -35,6 +35,19 @@ enum class list_id : std::uint8_t {
   quarantined,  ///< the driver refused to close it
 };
 
+struct entry;
+
+/// The address of an entry, or null, in 4 bytes. Any thread that may know the entry may use it (`record_page`).
+class entry_link {
+ public:
+  entry_link() noexcept = default;
+  entry_link(const entry* to) noexcept;
+  [[nodiscard]] entry* get() const noexcept;
+
+ private:
+  std::uint32_t number_ = 0;
+};
+
 /// One registration, without the part that a hit reads. Its memory is type-stable: it lies in the page of its record,
 /// and is reused for other entries. `record_page` computes the address, so that no entry stores it.
 ///
@@ -42,8 +55,8 @@ enum class list_id : std::uint8_t {
 /// the driver works on, which belong to the one thread that made the entry `opening` or `closing`.
 struct entry {
   // Links of the list `in`.
-  entry* previous = nullptr;
-  entry* next = nullptr;  ///< also links free entries
+  entry_link previous;
+  entry_link next;  ///< also links free entries
 
   std::size_t bytes = 0;                          ///< counted bytes, in the budget or as bypass
   std::atomic<std::uint64_t> owner_and_hits = 0;  ///< low: hits sampled by any thread; above: the opener's thread id

@@ -3,7 +3,7 @@
 /// A first-in first-out list of entries, linked through the entries themselves.
 #pragma once
 
-#include "index/entry.hpp"
+#include "index/record_page.hpp"
 
 #include <cstddef>
 
@@ -26,7 +26,11 @@ class entry_list {
     added->in = self_;
     added->previous = last_;
     added->next = nullptr;
-    (last_ != nullptr ? last_->next : first_) = added;
+    if (last_ != nullptr) {
+      last_->next = added;
+    } else {
+      first_ = added;
+    }
     last_ = added;
     ++size_;
   }
@@ -35,9 +39,18 @@ class entry_list {
   void remove(entry* gone) noexcept {
     PINFOLD_ASSERT(gone->in == self_, "an entry leaves the list that it is in");
     gone->in = list_id::none;
-    (gone->previous != nullptr ? gone->previous->next : first_) = gone->next;
-    (gone->next != nullptr ? gone->next->previous : last_) = gone->previous;
-    gone->previous = gone->next = nullptr;
+    entry* const before = gone->previous.get();
+    entry* const after = gone->next.get();
+    if (before != nullptr) {
+      before->next = gone->next;
+    } else {
+      first_ = after;
+    }
+    if (after != nullptr) {
+      after->previous = gone->previous;
+    } else {
+      last_ = before;
+    }
     --size_;
   }
 

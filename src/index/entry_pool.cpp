@@ -56,7 +56,7 @@ entry* entry_pool::take() noexcept {
   if (taken == nullptr) {
     taken = carve();
   } else {
-    free_ = taken->next;
+    free_ = taken->next.get();
     new (taken) entry;
   }
   record* hot = taken->hot();

@@ -19,11 +19,13 @@ struct store {
   std::array<record_page*, largest_stride / 32 + 1> pages PINFOLD_GUARDED_BY(guard){};
   std::byte* fresh PINFOLD_GUARDED_BY(guard) = nullptr;  // pages that never had records
   std::size_t fresh_left PINFOLD_GUARDED_BY(guard) = 0;
+  std::uint32_t fresh_link PINFOLD_GUARDED_BY(guard) = 0;  // `links_from` of the first one
   std::size_t next_mapping PINFOLD_GUARDED_BY(guard) = 1;
   std::uint64_t process = 0;
 };
 
 std::atomic<store*> current{nullptr};
+std::atomic<std::uint32_t> mappings{0};  // a child continues, as its parent's pages have numbers
 
 store* store_here() noexcept try {
   const auto process = invalidation::event_log::here().process();
@@ -40,7 +42,7 @@ store* store_here() noexcept try {
   return nullptr;
 }
 
-constexpr std::size_t largest_mapping = 64;  // pages
+constexpr std::size_t largest_mapping = record_mappings::largest / record_page::bytes;  // in pages
 
 // Maps `count` record pages, aligned to `record_page::bytes`, which is larger than the system's page.
 std::byte* map_pages(std::size_t count) noexcept {
@@ -55,19 +57,27 @@ std::byte* map_pages(std::size_t count) noexcept {
   return first + before;
 }
 
-void* fresh_page(store& from) noexcept PINFOLD_REQUIRES(from.guard) {
-  if (from.fresh_left == 0) {
-    from.fresh = map_pages(from.next_mapping);
-    if (from.fresh == nullptr) return nullptr;
-    from.fresh_left = from.next_mapping;
-    if (from.next_mapping < largest_mapping) from.next_mapping *= 2;
-  }
+bool map_more(store& to) noexcept PINFOLD_REQUIRES(to.guard) {
+  if (mappings.load(std::memory_order_relaxed) >= record_mappings::most) return false;
+  to.fresh = map_pages(to.next_mapping);
+  if (to.fresh == nullptr) return false;
+  const auto number = mappings.fetch_add(1, std::memory_order_relaxed);
+  record_mappings::first[number] = to.fresh;
+  to.fresh_link = number << record_mappings::offset_bits;
+  to.fresh_left = to.next_mapping;
+  if (to.next_mapping < largest_mapping) to.next_mapping *= 2;
+  return true;
+}
+
+record_page* fresh_page(store& from, std::uint32_t stride) noexcept PINFOLD_REQUIRES(from.guard) {
+  if (from.fresh_left == 0 && !map_more(from)) return nullptr;
   --from.fresh_left;
   auto* const taken = std::exchange(from.fresh, from.fresh + record_page::bytes);
 #ifdef MADV_POPULATE_WRITE
   ::madvise(taken, record_page::bytes, MADV_POPULATE_WRITE);  // one call for several faults; Linux 5.14
 #endif
-  return taken;
+  constexpr std::uint32_t links_in_page = record_page::bytes / 8;
+  return new (taken) record_page(stride, std::exchange(from.fresh_link, from.fresh_link + links_in_page));
 }
 
 }  // namespace
@@ -100,9 +110,7 @@ record_page* take_page(std::size_t stride) noexcept {
     from->pages[stride / 32] = used->next;
     return used;
   }
-  void* memory = fresh_page(*from);
-  if (memory == nullptr) return nullptr;
-  return new (memory) record_page(static_cast<std::uint32_t>(stride), record_page::capacity_for(stride));
+  return fresh_page(*from, static_cast<std::uint32_t>(stride));
 }
 
 void give_back(record_page* done) noexcept {

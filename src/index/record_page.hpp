@@ -6,6 +6,7 @@
 #include "index/entry.hpp"
 #include "os/mutex.hpp"
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -45,12 +46,14 @@ struct alignas(64) record_page {
   std::atomic<std::uint32_t> made{0};  ///< how many records were ever made, from the front
   bool imported = false;               ///< whether its records have an `imported_part`; set by its owner
   std::uint32_t entries_from = 0;      ///< bytes from here to the entries
+  const std::uint32_t links_from;      ///< what a link to the page's first byte would be
   std::uint32_t inverse = 0;           ///< of the stride in units of 32 bytes, times 2^16, rounded up
 
-  record_page(std::uint32_t record_stride, std::uint32_t how_many) noexcept
+  record_page(std::uint32_t record_stride, std::uint32_t first_link) noexcept
       : stride(record_stride),
-        capacity(how_many),
-        entries_from(static_cast<std::uint32_t>(sizeof(record_page)) + how_many * record_stride),
+        capacity(capacity_for(record_stride)),
+        entries_from(static_cast<std::uint32_t>(sizeof(record_page)) + capacity * record_stride),
+        links_from(first_link),
         inverse((65536 + record_stride / 32 - 1) / (record_stride / 32)) {}
 
   [[nodiscard]] record* at(std::size_t number) noexcept { return reinterpret_cast<record*>(base() + number * stride); }
@@ -85,7 +88,33 @@ struct alignas(64) record_page {
     return reinterpret_cast<entry*>(reinterpret_cast<std::byte*>(this) + entries_from);
   }
 };
-static_assert(sizeof(record_page) == 64 && sizeof(entry) == 40, "the documents state the bytes of a cached region");
+static_assert(sizeof(record_page) == 64 && sizeof(entry) == 32, "the documents state the bytes of a cached region");
+
+/// The mappings that record pages lie in, in the order of their numbers. An `entry_link` is a mapping's number, and an
+/// offset in units of 8 bytes. A mapping stays, so a link to an entry is right for as long as the process and its
+/// children live.
+struct record_mappings {
+  static constexpr unsigned offset_bits = 17;
+  static constexpr std::size_t largest = (std::size_t{1} << offset_bits) * 8;
+  static constexpr std::size_t most = std::size_t{1} << (32 - offset_bits);  ///< together 32 GiB
+
+  inline static std::array<std::byte*, most> first{};  ///< written before any of its pages is in use
+};
+
+inline entry_link::entry_link(const entry* to) noexcept {
+  if (to == nullptr) return;
+  const record_page& page = record_page::of(to);
+  const auto offset = reinterpret_cast<const std::byte*>(to) - reinterpret_cast<const std::byte*>(&page);
+  number_ = page.links_from + static_cast<std::uint32_t>(offset) / 8;
+}
+
+// Never 0 for an entry: a page begins with its header.
+inline entry* entry_link::get() const noexcept {
+  if (number_ == 0) return nullptr;
+  constexpr std::uint32_t offset_mask = (1U << record_mappings::offset_bits) - 1;
+  std::byte* const mapping = record_mappings::first[number_ >> record_mappings::offset_bits];
+  return reinterpret_cast<entry*>(mapping + std::size_t{number_ & offset_mask} * 8);
+}
 
 inline record* entry::hot() const noexcept {
   record_page& page = record_page::of(this);

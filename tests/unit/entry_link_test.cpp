@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Links between entries of many pages, also in a child of fork(2).
+#include "index/entry_list.hpp"
+#include "support/fixtures/pooled_entries.hpp"
+#include "support/processes/in_child.hpp"
+
+#include <gtest/gtest.h>
+#include <vector>
+
+namespace pinfold::index {
+namespace {
+
+using entries = std::vector<testing::pooled_entries::owned>;
+
+void add_some(testing::pooled_entries& pool, entries& to) {
+  constexpr std::size_t in_several_mappings = 5000;
+  for (std::size_t i = 0; i < in_several_mappings; ++i) to.push_back(pool.make({1}, {0x1000, 0x2000}));
+}
+
+void expect_linked(const entries& all) {
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    ASSERT_EQ(all[i]->previous.get(), i == 0 ? nullptr : all[i - 1].get());
+    ASSERT_EQ(all[i]->next.get(), i + 1 == all.size() ? nullptr : all[i + 1].get());
+  }
+}
+
+TEST(entry_link, leads_to_entries_of_every_page) {
+  testing::pooled_entries pool;
+  entries all;
+  add_some(pool, all);
+  entry_list list(list_id::reusable);
+  for (const auto& one : all) list.push_back(one.get());
+  expect_linked(all);
+  for (const auto& one : all) {
+    ASSERT_EQ(list.front(), one.get());
+    list.remove(one.get());
+  }
+  EXPECT_TRUE(list.empty());
+}
+
+TEST(entry_link, child_of_fork_links_its_entries_with_its_parents) {
+  testing::pooled_entries pool;
+  entries all;
+  add_some(pool, all);
+  entry_list list(list_id::reusable);
+  for (const auto& one : all) list.push_back(one.get());
+  testing::run_in_child([&] {
+    testing::pooled_entries more;
+    entries grown = std::move(all);
+    const auto before = grown.size();
+    add_some(more, grown);
+    for (auto i = before; i < grown.size(); ++i) list.push_back(grown[i].get());
+    expect_linked(grown);
+    for (const auto& one : grown) list.remove(one.get());
+  });
+  for (const auto& one : all) list.remove(one.get());
+}
+
+}  // namespace
+}  // namespace pinfold::index
