@@ -90,9 +90,12 @@ std::size_t budget::count_now() const noexcept {
   return sum;
 }
 
+// An entry that closes in one shard while another is opened in the next may be in both sums. What is registered never
+// exceeds the limits, but for bytes that are owed.
 void budget::note_peak() const noexcept {
-  raise(peak_bytes_, bytes_now());
-  raise(peak_count_, count_now());
+  const auto most = max_bytes_ + std::min(owed_bytes_.load(std::memory_order_relaxed), SIZE_MAX - max_bytes_);
+  raise(peak_bytes_, std::min(bytes_now(), most));
+  raise(peak_count_, std::min(count_now(), max_count_));
 }
 
 std::size_t budget::peak_bytes() const noexcept {

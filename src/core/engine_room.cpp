@@ -33,6 +33,7 @@ result<void> engine::reserve(shard& in, entry& opening, std::size_t more_bytes, 
       continue;
     }
     if (shards_.size() > 1 && in.table.take_room(opening, more_bytes, more_count)) return {};  // given back meanwhile
+    if (!budget_.gathered()) continue;  // room may have come back, and be in portions by now
     const bool may_bypass = options_.full == when_full::bypass && !opening.persistent && !opening.merged;
     const bool refused = options_.full == when_full::fail || (options_.full == when_full::bypass && !may_bypass);
     if (refused && wait_for_transient(in, watch, until)) continue;
