@@ -66,8 +66,8 @@ class engine {
   }
   /// Whether a plain miss meets no cancellation point: `acquire` needs no guard then, if `plain_miss` is tried first.
   [[nodiscard]] bool meets_no_cancellation_point() const noexcept { return meets_no_cancellation_point_; }
-  /// Serves a plain miss. Returns false, and has changed nothing, if the request is not plain: `acquire_generally` has
-  /// to serve it.
+  /// Serves a plain miss. Returns false, with no entry claimed, if the request is not plain: `acquire_generally` has to
+  /// serve it.
   [[nodiscard]] bool plain_miss(const request& what, result<grant>& granted) noexcept;
   [[nodiscard]] result<grant> acquire_generally(const request& what) noexcept;
   void acquire_group(std::span<const request> what, std::span<result<grant>> granted) noexcept;
@@ -303,7 +303,7 @@ class engine {
     bool beside = false;
     std::uint64_t wide_before = 0;
     bool wide = false;    ///< the request belongs to a larger cell than the smallest
-    bool opened = false;  ///< the request was a miss
+    bool opened = false;  ///< the request was a miss, and its entry is findable
   };
   [[nodiscard]] std::optional<result<grant>> look_elsewhere(const shard& in, const request& what, const range& extent,
                                                             overlaps_elsewhere& other) noexcept;
@@ -328,7 +328,7 @@ class engine {
       PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
     return in.table.open_not_hittable();
   }
-  [[nodiscard]] bool is_elsewhere(const range& extent, overlaps_elsewhere& other) noexcept;
+  [[nodiscard]] bool announce_level(const range& extent, overlaps_elsewhere& other) noexcept;
   [[nodiscard]] result<range> checked(const request& what) const noexcept;
   /// Prepares `registered_filter` to count `extent`. Returns false when there is no memory for that.
   [[nodiscard]] bool prepare_filter(const range& extent) noexcept {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Finding entries for requests in one shard, and waiting for entries that other threads open or close.
+// Finding entries for requests, mostly in one shard, and waiting for entries that other threads open or close.
 #include "core/engine_open.hpp"
 
 namespace pinfold::detail {

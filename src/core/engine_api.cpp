@@ -17,7 +17,7 @@ namespace {
 // thread that the child does not have.
 bool here(const engine* on) noexcept { return on != nullptr && on->here(); }
 
-error elsewhere(const engine* on) noexcept {
+error closed_here(const engine* on) noexcept {
   return {errc::closed, native_kind::none, 0,
           on == nullptr ? "this cache was moved from" : "this cache belongs to the parent process"};
 }
@@ -31,7 +31,8 @@ bool fits_in_record(const driver& table) noexcept {
 }  // namespace
 
 // Every function that may wait or call a driver, a monitor or a sink first disables cancellation (`no_cancellation`):
-// it is noexcept, or calls functions that are.
+// it is noexcept, or calls functions that are. The exceptions: `look_up`, and `acquire` where nothing on the way of a
+// plain miss is a cancellation point.
 
 void engine_closer::operator()(engine* closing) const noexcept {
   const no_cancellation guard;
@@ -52,7 +53,7 @@ engine_handle make_engine(const driver& table, cache_options options, std::share
 
 bool keeps(const engine* on) noexcept { return on != nullptr && on->keeps(); }
 std::string monitors_of(const engine* on) { return on == nullptr ? "none: the cache was moved from" : on->monitors(); }
-result<void> usable(const engine* on) noexcept { return here(on) ? result<void>{} : tl::unexpected(elsewhere(on)); }
+result<void> usable(const engine* on) noexcept { return here(on) ? result<void>{} : tl::unexpected(closed_here(on)); }
 void throw_moved_from() { throw std::logic_error("pinfold: this cache was moved from"); }
 
 const hit_view& hits_of(const engine* on) noexcept { return on == nullptr ? engine::no_hits() : on->inline_view(); }
@@ -66,7 +67,7 @@ grant look_up(engine* on, peer_id peer, range wanted, const void* token) noexcep
 grant look_up(engine* on, const request& what) noexcept { return on == nullptr ? grant{} : on->look_up(what); }
 result<grant> acquire(engine* on, const request& what) noexcept {
   if (!here(on)) [[unlikely]]
-    return tl::unexpected(elsewhere(on));
+    return tl::unexpected(closed_here(on));
   const bool unguarded = on->meets_no_cancellation_point() && what.file < 0;
   result<grant> granted;
   if (unguarded && on->plain_miss(what, granted)) [[likely]]
@@ -84,7 +85,7 @@ result<grant> acquire(engine* on, const request& what) noexcept {
 void acquire_group(engine* on, std::span<const request> what, std::span<result<grant>> granted) noexcept {
   const no_cancellation guard;
   if (here(on)) return on->acquire_group(what, granted);
-  for (auto& one : granted) one = tl::unexpected(elsewhere(on));
+  for (auto& one : granted) one = tl::unexpected(closed_here(on));
 }
 grant find(engine* on, const request& what) noexcept {
   const no_cancellation guard;
@@ -112,19 +113,19 @@ void unpersist(engine* on, peer_id peer, range where) noexcept {
 }
 result<void> drop_peer(engine* on, peer_id peer) noexcept {
   const no_cancellation guard;
-  return here(on) ? on->drop_peer(peer) : tl::unexpected(elsewhere(on));
+  return here(on) ? on->drop_peer(peer) : tl::unexpected(closed_here(on));
 }
 result<void> flush(engine* on) noexcept {
   const no_cancellation guard;
-  return here(on) ? on->flush() : tl::unexpected(elsewhere(on));
+  return here(on) ? on->flush() : tl::unexpected(closed_here(on));
 }
 result<void> quiesce(engine* on) noexcept {
   const no_cancellation guard;
-  return here(on) ? on->quiesce() : tl::unexpected(elsewhere(on));
+  return here(on) ? on->quiesce() : tl::unexpected(closed_here(on));
 }
 result<void> progress(engine* on) noexcept {
   const no_cancellation guard;
-  return here(on) ? on->progress() : tl::unexpected(elsewhere(on));
+  return here(on) ? on->progress() : tl::unexpected(closed_here(on));
 }
 std::size_t evict(engine* on, std::size_t most) noexcept {
   const no_cancellation guard;

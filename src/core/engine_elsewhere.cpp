@@ -79,7 +79,8 @@ bool engine::covered_elsewhere(const shard& in, const entry& fresh) noexcept {
   return found;
 }
 
-// After a conflict: in the way may be what serves the request, and was not there yet.
+// After a conflict: the obstacle may be an entry of another shard, published after the first look, that serves the
+// request.
 void engine::look_again_elsewhere(const shard& in, const request& what, const range& extent, overlaps_elsewhere& other,
                                   result<grant>& granted) noexcept {
   if (granted.error().code != errc::in_use_conflict || shards_.map().one() || what.unshared) return;

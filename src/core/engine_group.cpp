@@ -45,7 +45,7 @@ void engine::claim_group(std::span<const request> what, group& claimed) noexcept
     shard& in = shards_[shards_.map().shard_of(*extent)];
     auto& next = claimed.members[claimed.size];
     next = {i, &in, nullptr, {}, *extent, {}, {}};
-    if (!shards_.map().one() && is_elsewhere(*extent, next.other) && !what[i].unshared)
+    if (!shards_.map().one() && announce_level(*extent, next.other) && !what[i].unshared)
       if (served_elsewhere(in, what[i], *extent, next.other)) continue;
     os::scoped_lock guard(in.mutex);
     if (!spare_entry(in)) return;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Requests that no hit without the mutex served. Nearly all are plain misses: no entry overlaps the memory, there is
+// Serves requests that the hit path did not serve. Nearly all are plain misses: no entry overlaps the memory, there is
 // room for it, and nothing else is due. A plain miss takes the steps of `acquire_generally` in one function, and none
-// of those that other requests need. Where a step turns out not to be plain, the general functions go on from there.
+// of those that other requests need. Where it is not plain before the claim, `acquire_generally` begins anew; after it,
+// `open_claimed` and `finish` go on.
 #include "core/engine_open.hpp"
 #include "core/pin_now.hpp"
 #include "os/backing.hpp"
@@ -22,13 +23,14 @@ result<grant> engine::grant_for(const request& what) noexcept {
   if (mine == nullptr) return false;
   if (what.persistent || what.unshared || what.unbudgeted || hits_need_the_mutex() || waits_for_events()) return false;
   if (!view_.current()) return false;
+  const bool one_shard = shards_.map().one();
+  if (!one_shard && !shards_.map().smallest_only()) return false;
   const auto extent = checked(what);
   if (!extent || !prepare_filter(*extent) || others_could_take(what, *extent)) return false;
+  if (any_remote(what.need) && !(what.wanted == *extent)) return false;
   overlaps_elsewhere other;
-  const bool one_shard = shards_.map().one();
-  if (!one_shard && is_elsewhere(*extent, other)) return false;
+  if (!one_shard && announce_level(*extent, other)) return false;
   shard& in = shards_[one_shard ? 0 : shards_.map().shard_at_smallest(extent->begin)];
-  if (monitors_ != nullptr && open_not_hittable(in) > 0) return false;  // may serve the request
 
   const entry* const fresh = [&]() -> const entry* {
     os::scoped_lock guard(in.mutex);
@@ -49,9 +51,9 @@ result<grant> engine::grant_for(const request& what) noexcept {
 
 [[gnu::always_inline]] inline bool engine::is_plain_in(shard& in, const request& what, const range& extent,
                                                        lookup_result& seen) noexcept {
-  if (in.sweep.wanted()) queue_idle(in);
-  return in.table.ready() && !in.table.ended() && in.table.first_due() == nullptr &&
-         in.table.finds_alone(what.peer, extent, seen);
+  if (!in.table.ready() || in.table.ended() || !in.table.finds_alone(what.peer, extent, seen)) return false;
+  if (in.sweep.wanted()) queue_idle(in);  // changes nothing that `seen` is about
+  return in.table.first_due() == nullptr;
 }
 
 [[gnu::always_inline]] inline entry& engine::open_plainly(shard& in, const request& what, const range& extent,
@@ -122,7 +124,7 @@ grant engine::hit_under_mutex(const request& what, bool any) noexcept {
 // Acquires from the shard that has the entries of this extent.
 result<grant> engine::acquire_from(shard& in, const request& what, const range& extent) noexcept {
   overlaps_elsewhere other;
-  if (!shards_.map().one() && is_elsewhere(extent, other) && !what.unshared)
+  if (!shards_.map().one() && announce_level(extent, other) && !what.unshared)
     if (auto served = look_elsewhere(in, what, extent, other)) return *served;
   result<grant> granted = [&] {
     os::scoped_lock guard(in.mutex);

@@ -10,7 +10,8 @@
 
 namespace pinfold::detail {
 
-/// Every entry that covers the request covers its first byte. Other entries that overlap the request need no look.
+/// Returns the first byte of a request: every entry that covers the request covers that. The caller need not look at
+/// others that overlap it.
 inline range first_byte(const request& what) noexcept { return {what.wanted.begin, what.wanted.begin + 1}; }
 
 // Refuses bad input before the mutex is taken and before any work whose cost grows with the size (R59). `monitors_` is
@@ -26,8 +27,9 @@ inline result<range> engine::checked(const request& what) const noexcept {
   return extent;
 }
 
-// Announces the cell of a new entry. Returns whether other shards may have entries that overlap it.
-inline bool engine::is_elsewhere(const range& extent, overlaps_elsewhere& other) noexcept {
+// Announces the cell size of a new entry, and reads the count of wide entries. Returns whether other shards may have
+// entries that overlap it.
+inline bool engine::announce_level(const range& extent, overlaps_elsewhere& other) noexcept {
   const auto level = core::shard_map::level_of(extent);
   shards_.map().use(level);
   other.wide = level > 0;
@@ -59,7 +61,7 @@ inline result<opened> engine::call_open(shard& in, entry& opening, const record&
   }();
   if (options_.trace_requests) core::open_watch::add_since(start);
   if (audit_ && made) audit_->note(&hot, made->covered);
-  read_up_to_now();  // while other threads see that the driver may have it open
+  read_up_to_now();  // before `leave_driver`: while other threads see that the driver may have it open
   in.mutex.lock();
   in.table.leave_driver(opening);
   if (!seen) in.table.make_unshared(opening);

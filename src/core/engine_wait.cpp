@@ -2,6 +2,7 @@
 // Barriers, waiting, and waking the threads that wait.
 #include "core/engine.hpp"
 #include "core/sync_point.hpp"
+#include "os/no_cancellation.hpp"
 
 #include <algorithm>
 #include <thread>
@@ -98,6 +99,7 @@ bool engine::order_hits(shard& in) noexcept {
   constexpr std::chrono::milliseconds store_buffers_empty{10};
   in.table.stop_hits_for_good();
   std::atomic_thread_fence(std::memory_order_seq_cst);
+  const no_cancellation guard;  // a plain miss has none
   std::this_thread::sleep_for(store_buffers_empty);
   return false;
 }

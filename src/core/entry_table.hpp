@@ -64,7 +64,8 @@ class entry_table {
   // --- finding (entry_table_find.cpp)
   /// Goes over the entries that overlap `extent`, which contains the request, until it finds one to hand out at once.
   void scan(const request& what, const range& extent, lookup_result& seen) const noexcept;
-  /// Returns whether no entry overlaps `extent`, and then the place for one in `seen`.
+  /// Returns whether no entry overlaps `extent`, and then the place for one in `seen`. May return false where none
+  /// does.
   [[nodiscard]] bool finds_alone(peer_id peer, const range& extent, lookup_result& seen) const noexcept {
     return seen.alone = index_.find_alone(peer, extent, seen.place);
   }
@@ -104,7 +105,7 @@ class entry_table {
   void adopt(index::range_index::chunk made) noexcept { index_.adopt(std::move(made)); }
 
   // --- opening (entry_table_open.hpp, entry_table_open.cpp)
-  /// An entry, and the record that it would have to compute the address of.
+  /// An entry and its record: saves the caller computing the address.
   struct new_entry {
     entry& one;
     record& hot;
