@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * Openers of ranges that contain each other, in the same shard and in different shards: src/core/engine_acquire.cpp,
- * entry_table_open.cpp, entry_table_retire.cpp. Each thread requests one range. Range 0 lies within range 1, and that
+ * Openers of ranges that contain each other, in the same shard and in different shards: src/core/engine_miss.cpp,
+ * engine_elsewhere.cpp, engine_acquire.cpp, entry_table_open.hpp, entry_table_retire.cpp. Each thread requests one range. Range 0 lies within range 1, and that
  * within range 2. Each has a level of its own; the larger two are wide. SHARDS says which shard each of them is in.
  * Meanwhile another thread invalidates. `scripts/model-check` runs every variant; docs/protocol.md describes them.
  *
