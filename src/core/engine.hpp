@@ -305,6 +305,7 @@ class engine {
     bool wide = false;    ///< the request belongs to a larger cell than the smallest
     bool opened = false;  ///< the request was a miss, and its entry is findable
   };
+  [[nodiscard]] bool any_elsewhere(const shard& in, peer_id peer, const range& extent) noexcept;
   [[nodiscard]] std::optional<result<grant>> look_elsewhere(const shard& in, const request& what, const range& extent,
                                                             overlaps_elsewhere& other) noexcept;
   [[nodiscard]] std::optional<result<grant>> look_in(shard& other, const request& what, const range& extent,

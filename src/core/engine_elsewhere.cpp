@@ -4,6 +4,19 @@
 
 namespace pinfold::detail {
 
+// Returns false if no other shard has an entry that overlaps the extent. May return true where none does.
+bool engine::any_elsewhere(const shard& in, peer_id peer, const range& extent) noexcept {
+  bool found = false;
+  core::for_each_shard(shards_.map().overlapping(extent), [&](std::size_t number) {
+    shard& each = shards_[number];
+    if (&each == &in || found) return;
+    lookup_result seen;
+    os::scoped_lock guard(each.mutex);
+    found = !each.table.finds_alone(peer, extent, seen);
+  });
+  return found;
+}
+
 // Looks in the other shards that may have entries of that extent. Returns what the request is served with, or nothing
 // when it has to be opened.
 std::optional<result<grant>> engine::look_elsewhere(const shard& in, const request& what, const range& extent,

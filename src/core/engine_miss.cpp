@@ -23,14 +23,15 @@ result<grant> engine::grant_for(const request& what) noexcept {
   if (mine == nullptr) return false;
   if (what.persistent || what.unshared || what.unbudgeted || hits_need_the_mutex() || waits_for_events()) return false;
   if (!view_.current()) return false;
-  const bool one_shard = shards_.map().one();
-  if (!one_shard && !shards_.map().smallest_only()) return false;
   const auto extent = checked(what);
   if (!extent || !prepare_filter(*extent) || others_could_take(what, *extent)) return false;
   if (any_remote(what.need) && !(what.wanted == *extent)) return false;
   overlaps_elsewhere other;
-  if (!one_shard && announce_level(*extent, other)) return false;
+  const bool one_shard = shards_.map().one();
+  const bool elsewhere = !one_shard && announce_level(*extent, other);
+  if (other.wide) return false;
   shard& in = shards_[one_shard ? 0 : shards_.map().shard_at_smallest(extent->begin)];
+  if (elsewhere && any_elsewhere(in, what.peer, *extent)) return false;
 
   const entry* const fresh = [&]() -> const entry* {
     os::scoped_lock guard(in.mutex);
