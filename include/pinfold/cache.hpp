@@ -178,7 +178,8 @@ class cache : public cache_base<R> {
   /// the cache then keeps nothing (R33). Allocates.
   [[nodiscard]] std::string monitors() const { return detail::monitors_of(this->inside()); }
 
-  /// Returns whether a lease of this cache is on a registration that touches the memory. Waits for the cache's mutex.
+  /// Returns whether a lease of this cache is on a registration that touches the memory. Takes the cache's mutexes,
+  /// which no thread holds for long.
   [[nodiscard]] bool is_leased(const range& memory) const noexcept { return detail::is_leased(this->inside(), memory); }
 
   /// Makes registrations that touch the range no longer persistent: the cache keeps or closes them like any other.

@@ -56,9 +56,11 @@ struct hit_view {
 /// While not 0, threads wait for a release, and every release in the process must call `finish_release`.
 extern PINFOLD_EXPORT std::atomic<std::uint32_t> releases_awaited;
 
+/// Gives a pin back that is not in a cell. Returns the record if the release must be finished, else null.
 [[nodiscard]] PINFOLD_EXPORT const record* unpin_slowly(pin held) noexcept;
 /// Takes back the pin of a failed hit, as a release in the cache with number `cache`.
 PINFOLD_EXPORT void give_up(pin held, asked_by caller, std::uint32_t cache) noexcept;
+/// Counts `ledger::sampling` hits of the record's entry.
 PINFOLD_EXPORT void sample_hits(const record* found) noexcept;
 
 /// Tries to hit the record that is this thread's hint for `key`; returns 0 if it does not match. `matches(const
