@@ -33,7 +33,18 @@ class mapped_area {
   }
   mapped_area(const mapped_area&) = delete;
   mapped_area& operator=(const mapped_area&) = delete;
-  ~mapped_area() { ::munmap(around_, bytes_ + 3 * region_bytes); }
+  /// Unmaps what is left: after `unmap`, other memory of the process may be where the regions were.
+  ~mapped_area() {
+    auto* const first = static_cast<std::byte*>(around_);
+    auto* const hole = static_cast<std::byte*>(begin_);
+    auto* const last = first + bytes_ + 3 * region_bytes;
+    if (is_mapped_) {
+      ::munmap(first, static_cast<std::size_t>(last - first));
+    } else {
+      ::munmap(first, static_cast<std::size_t>(hole - first));
+      ::munmap(hole + bytes_, static_cast<std::size_t>(last - hole) - bytes_);
+    }
+  }
 
   [[nodiscard]] region_set regions() const noexcept {
     return region_set(bytes_ / region_bytes, layout::aligned, reinterpret_cast<std::uintptr_t>(begin_));
@@ -41,18 +52,23 @@ class mapped_area {
   [[nodiscard]] void* begin() const noexcept { return begin_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
-  void unmap() noexcept { ::munmap(begin_, bytes_); }
+  void unmap() noexcept {
+    ::munmap(begin_, bytes_);
+    is_mapped_ = false;
+  }
   /// Maps again at the same place, after `unmap`, and touches one page.
   void map_again() noexcept {
     constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
-    if (::mmap(begin_, bytes_, PROT_READ | PROT_WRITE, flags, -1, 0) == begin_)
-      *static_cast<volatile char*>(begin_) = 1;
+    if (::mmap(begin_, bytes_, PROT_READ | PROT_WRITE, flags, -1, 0) != begin_) return;
+    is_mapped_ = true;
+    *static_cast<volatile char*>(begin_) = 1;
   }
 
  private:
   std::size_t bytes_;
   void* around_;
   void* begin_ = nullptr;
+  bool is_mapped_ = true;
 };
 
 /// The regions of a measurement: mapped where monitors watch them, else addresses without memory.
