@@ -12,7 +12,6 @@
 namespace pinfold::detail {
 
 using core::pin_in_cell;
-using core::pin_in_entry;
 using core::pin_now;
 
 std::atomic<std::uint32_t> releases_awaited{0};
