@@ -128,12 +128,8 @@ result<grant> engine::conclude(const request& what, group_member& one, result<op
   result<grant> granted = [&] {
     os::scoped_lock guard(in.mutex);
     auto finished = finish(in, fresh, what, made, one.before, until);
-    if (finished) {
-      one.other.opened = !shards_.map().one() && fresh.findable();
-      count_miss(in, one.reason);
-    } else {
-      in.counts.add(counter::failed_acquires);
-    }
+    one.other.opened = finished && !shards_.map().one() && fresh.findable();
+    count_end(in, finished, one.reason);
     return finished;
   }();
   if (one.other.opened) supersede_elsewhere(in, *record_of(granted->held), one.other);
