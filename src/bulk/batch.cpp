@@ -104,6 +104,12 @@ class batch_run {
     std::atomic<std::size_t> at{0};
   };
 
+  // Of one worker, made once for many groups.
+  struct group_memory {
+    std::array<request, most_in_group> asked;
+    std::array<result<grant>, most_in_group> granted;
+  };
+
   [[nodiscard]] std::size_t groups() const noexcept { return (missing_.size() + together_ - 1) / together_; }
   [[nodiscard]] std::size_t begin_of(std::size_t part) const noexcept {
     return std::min(groups() * part / parts_ * together_, missing_.size());
@@ -111,15 +117,15 @@ class batch_run {
 
   void work_on(std::size_t part, const batch_progress& progress) noexcept {
     const auto end = begin_of(part + 1);
-    std::array<request, most_in_group> asked;
-    asked.fill(like_);
+    group_memory group;
+    std::fill_n(group.asked.begin(), together_, like_);
     for (auto taken = together_;;) {
       const auto first = next_[part].at.fetch_add(taken);
       if (first >= end) return;
       const auto start = std::chrono::steady_clock::now();
       for (auto at = first, last = std::min(first + taken, end); at < last; at += together_) {
         if (stopped_.load()) return;
-        acquire_some(std::span(missing_).subspan(at, std::min(together_, last - at)), asked);
+        acquire_some(std::span(missing_).subspan(at, std::min(together_, last - at)), group);
       }
       const auto some = std::min(taken, end - first);
       taken = after(taken, std::chrono::steady_clock::now() - start);
@@ -128,11 +134,10 @@ class batch_run {
     }
   }
 
-  void acquire_some(std::span<const std::uint32_t> some, std::span<request> asked) noexcept {
-    std::array<result<grant>, most_in_group> granted;
-    for (std::size_t i = 0; i < some.size(); ++i) asked[i].wanted = what_[some[i]];
-    acquire_group(on_, asked.first(some.size()), std::span(granted).first(some.size()));
-    for (std::size_t i = 0; i < some.size(); ++i) keep(some[i], granted[i]);
+  void acquire_some(std::span<const std::uint32_t> some, group_memory& in) noexcept {
+    for (std::size_t i = 0; i < some.size(); ++i) in.asked[i].wanted = what_[some[i]];
+    acquire_group(on_, std::span(in.asked).first(some.size()), std::span(in.granted).first(some.size()));
+    for (std::size_t i = 0; i < some.size(); ++i) keep(some[i], in.granted[i]);
   }
 
   // Returns how many ranges the worker takes next: more after some that were quick. A worker that has nothing left to
