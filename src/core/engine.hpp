@@ -10,6 +10,7 @@
 #include "core/leased_notices.hpp"
 #include "core/page_audit.hpp"
 #include "core/release_watch.hpp"
+#include "core/rundown.hpp"
 #include "core/shard.hpp"
 #include "core/watched_by.hpp"
 #include "invalidation/event_log.hpp"
@@ -92,6 +93,12 @@ class engine {
   [[nodiscard]] statistics read_statistics() const noexcept;
   [[nodiscard]] bool is_leased(peer_id peer, const range& where) const noexcept;
   [[nodiscard]] std::vector<entry_info> dump() const;
+
+  /// Keeps the engine's memory until `stay_no_longer`. Requires a cache, or another stay.
+  void stay() noexcept;
+  static void stay_no_longer(engine* from) noexcept;
+  /// The calls of threads that keep the engine's memory.
+  [[nodiscard]] core::rundown& background() noexcept { return background_; }
 
   /// Ends the engine (R42) and frees it, now or with the last lease.
   static void shut_down(engine* ending) noexcept;
@@ -415,7 +422,7 @@ class engine {
   static void run_reaper(engine* home) noexcept;
   [[nodiscard]] bool stop_reaper(core::deadline until) noexcept;
   void end_requests() noexcept;
-  void leave_to_leases(bool reaper_ended) noexcept;
+  void leave_to_leases(bool threads_ended) noexcept;
   void wait_for_others(core::deadline until) noexcept;
   void close_everything(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
   void say_goodbye(std::uint64_t leases, std::size_t closes) noexcept;
@@ -498,6 +505,8 @@ class engine {
   std::atomic<core::shard_set> pending_shards_{0};  // those with pending invalidations; changed under their mutexes
   mutable std::atomic<std::uint64_t> peak_leases_{0};
 
+  core::rundown background_;
+
   // The reaper. The mutex comes after the shards' mutexes.
   std::mutex reaper_mutex_;
   std::condition_variable reaper_wake_;
@@ -506,7 +515,7 @@ class engine {
   bool reaper_runs_ = false;
   bool reaper_stop_ = false;
   std::thread reaper_;
-  std::atomic<std::size_t> owing_;  // shards, the reaper and the cache: the last that leaves frees the engine
+  std::atomic<std::size_t> owing_;  // shards, the reaper, background uses, the cache: the last that leaves frees it
 };
 
 }  // namespace pinfold::detail

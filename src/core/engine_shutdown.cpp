@@ -67,10 +67,12 @@ void engine::shut_down(engine* ending) noexcept {
   const auto start = std::chrono::steady_clock::now();
   const auto until =
       start + std::max<std::chrono::microseconds>(ending->options_.drain_timeout, core::longest_transient_pin);
+  ending->background_.stop();
   const bool reaper_ended = ending->stop_reaper(until);
   ending->unpersist({}, {0, UINTPTR_MAX});  // only local memory can be persistent
   ending->end_requests();
   ending->wait_for_others(until);
+  const bool background_ended = ending->background_.wait_until(until);
   const auto leases = ending->in_use();
   const auto closes = ending->closes_in_flight();
   for (shard& in : ending->shards_) {
@@ -78,7 +80,7 @@ void engine::shut_down(engine* ending) noexcept {
     ending->close_everything(in);
   }
   ending->say_goodbye(leases, closes);
-  ending->leave_to_leases(reaper_ended);
+  ending->leave_to_leases(reaper_ended && background_ended);
 }
 
 // From here on no request opens or finds anything.
@@ -91,7 +93,7 @@ void engine::end_requests() noexcept {
 }
 
 // From here on the last thread that needs the engine frees it.
-void engine::leave_to_leases(bool reaper_ended) noexcept {
+void engine::leave_to_leases(bool threads_ended) noexcept {
   silent_.store(true, std::memory_order_relaxed);
   for (shard& in : shards_) {
     os::scoped_lock guard(in.mutex);
@@ -99,7 +101,7 @@ void engine::leave_to_leases(bool reaper_ended) noexcept {
   }
   // Ends after the engine does, or with it, when a thread is in the driver.
   const std::shared_ptr<void> backend =
-      closes_in_flight() == 0 && reaper_ended ? std::move(backend_) : std::shared_ptr<void>();
+      closes_in_flight() == 0 && threads_ended ? std::move(backend_) : std::shared_ptr<void>();
   for (shard& in : shards_) {
     os::scoped_lock guard(in.mutex);
     [[maybe_unused]] const engine* last = leave_if_last(in);

@@ -91,6 +91,39 @@ struct PINFOLD_EXPORT engine_closer {
 };
 using engine_handle = std::unique_ptr<engine, engine_closer>;
 
+/// Lets threads of the library call an engine after the call that started them. Keeps the engine's memory. Move-only;
+/// one thread at a time may move or destroy it. In a child of fork(2) it does nothing.
+class PINFOLD_EXPORT background_use {
+ public:
+  background_use() noexcept = default;
+  background_use(background_use&& other) noexcept;
+  background_use& operator=(background_use&& other) noexcept;
+  ~background_use();
+
+  /// Errors: those of `usable`.
+  [[nodiscard]] static result<background_use> begin(engine* on) noexcept;
+
+  /// A call in progress. The cache's destructor first stops new ones, and then waits for those in progress, at most
+  /// `drain_timeout`. After that they find the cache `closed`, and the back end lives until they end. A call must not
+  /// wait for anything but the engine.
+  class PINFOLD_EXPORT call {
+   public:
+    explicit call(const background_use& by) noexcept;
+    call(const call&) = delete;
+    call& operator=(const call&) = delete;
+    ~call();
+    /// Returns the engine; null if the cache has ended or is ending, in a child of fork(2), and without a cache.
+    [[nodiscard]] engine* on() const noexcept { return on_; }
+
+   private:
+    engine* on_;
+  };
+
+ private:
+  explicit background_use(engine* on) noexcept : on_(on) {}
+  engine* on_ = nullptr;
+};
+
 // A moved-from cache has a null engine: each of these functions treats it like a closed cache.
 
 /// Returns whether the engine may keep registrations of local memory: a monitor reports memory that goes.

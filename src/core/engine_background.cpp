@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Calls by threads of the library that may come after the end of the cache.
+#include "core/engine.hpp"
+
+#include <utility>
+
+namespace pinfold::detail {
+
+void engine::stay() noexcept { owing_.fetch_add(1, std::memory_order_relaxed); }
+
+void engine::stay_no_longer(engine* from) noexcept { destroy(from->leave()); }
+
+result<background_use> background_use::begin(engine* on) noexcept {
+  if (auto right = usable(on); !right) return tl::unexpected(right.error());
+  on->stay();
+  return background_use(on);
+}
+
+background_use::background_use(background_use&& other) noexcept : on_(std::exchange(other.on_, nullptr)) {}
+
+background_use& background_use::operator=(background_use&& other) noexcept {
+  background_use old(std::move(*this));
+  on_ = std::exchange(other.on_, nullptr);
+  return *this;
+}
+
+background_use::~background_use() {
+  if (on_ != nullptr && on_->here()) engine::stay_no_longer(on_);
+}
+
+background_use::call::call(const background_use& by) noexcept
+    : on_(by.on_ != nullptr && by.on_->here() && by.on_->background().enter() ? by.on_ : nullptr) {}
+
+background_use::call::~call() {
+  if (on_ != nullptr) on_->background().leave();
+}
+
+}  // namespace pinfold::detail
