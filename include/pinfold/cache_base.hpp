@@ -4,6 +4,7 @@
 #pragma once
 
 #include <pinfold/detail/engine.hpp>
+#include <pinfold/restoration.hpp>
 
 #include <memory>
 #include <utility>
@@ -38,8 +39,19 @@ class cache_base {
   /// close takes longer than `wait_timeout`.
   result<void> flush() noexcept { return detail::flush(engine_.get()); }
 
-  /// Flushes as `flush` does, for checkpoints: while any lease is out, returns `in_use_conflict` and closes nothing.
+  /// Closes every registration, persistent ones included, before a checkpoint, a sleep or a change of the memory, and
+  /// remembers them for `restore`. While any lease is out, returns `in_use_conflict` and closes nothing. Other errors:
+  /// those of `flush`; then what was closed is remembered. `out_of_resources`: nothing is closed.
   result<void> quiesce() noexcept { return detail::quiesce(engine_.get()); }
+
+  /// Begins to register again, in the background, what `quiesce` closed and no request has registered since: those with
+  /// the most hits first. Registers only into free room of the budget. Does not register what was invalidated
+  /// meanwhile; a monitor does not report memory that is not registered, so restore only if the memory is what it was:
+  /// else the cache keeps registrations that no request uses. Requests may go on meanwhile. Errors: `closed`,
+  /// `out_of_resources`.
+  [[nodiscard]] result<restoration> restore(restore_options how = {}) noexcept {
+    return restoration::begin(engine_.get(), std::move(how));
+  }
 
   /// Does the closes that are due: stale entries without a lease, and deferred closes. Returns the error of the first
   /// that fails.

@@ -10,6 +10,7 @@
 #include "core/leased_notices.hpp"
 #include "core/page_audit.hpp"
 #include "core/release_watch.hpp"
+#include "core/remembered.hpp"
 #include "core/rundown.hpp"
 #include "core/shard.hpp"
 #include "core/watched_by.hpp"
@@ -89,6 +90,12 @@ class engine {
   result<void> quiesce() noexcept;
   result<void> progress() noexcept;
   std::size_t evict(std::size_t most) noexcept;
+
+  // For threads that register again what `quiesce` closed: each begins with one, restores it, and ends.
+  [[nodiscard]] std::size_t remembers() const noexcept;
+  [[nodiscard]] bool begin_restoring(core::restored_now& one) noexcept;
+  [[nodiscard]] result<bool> restore(const core::restored_now& one) noexcept;
+  void end_restoring(const core::restored_now& one) noexcept;
 
   [[nodiscard]] statistics read_statistics() const noexcept;
   [[nodiscard]] bool is_leased(peer_id peer, const range& where) const noexcept;
@@ -412,8 +419,15 @@ class engine {
   result<void> close_unheld(shard& in, const deadlines& until) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
   result<void> close_all_unheld() noexcept;
   result<void> quiesce_without_hits() noexcept;
+  result<void> close_all_and_remember() noexcept;
   result<void> wait_for_closes() noexcept;
   void stop_all_hits() noexcept;
+
+  // --- what `quiesce` closed (engine_remember.cpp)
+  [[nodiscard]] core::remembered_list list_what_is_open() const;
+  [[nodiscard]] core::remembered_list list_to_remember();
+  void remember(core::remembered_list&& these) noexcept;
+  void forget_remembered(peer_id peer, const range& gone) noexcept;
 
   // --- the reaper, and the end (engine_reaper.cpp, engine_shutdown.cpp)
   void reap() noexcept;
@@ -506,6 +520,11 @@ class engine {
   mutable std::atomic<std::uint64_t> peak_leases_{0};
 
   core::rundown background_;
+
+  // What `quiesce` closed. No other mutex is taken under this one.
+  mutable std::mutex remembered_mutex_;
+  core::remembered_list remembered_{driver_.token_bytes};
+  core::restored_now* restoring_ = nullptr;
 
   // The reaper. The mutex comes after the shards' mutexes.
   std::mutex reaper_mutex_;

@@ -2,6 +2,9 @@
 // Closing all entries that no lease holds: flush, quiesce, progress; and evict.
 #include "core/engine.hpp"
 
+#include <new>
+#include <utility>
+
 namespace pinfold::detail {
 
 result<void> engine::close_unpinned(shard& in) noexcept {
@@ -80,9 +83,20 @@ result<void> engine::quiesce_without_hits() noexcept {
   while (const auto out = in_use())
     if (out > ledger::others() || !wait_for_change(self, until.transient()))
       return fail(errc::in_use_conflict, "leases are still held");
+  return close_all_and_remember();
+}
+
+// Also persistent registrations: a checkpoint must find the driver empty. If a close fails, `restore` brings back what
+// was closed.
+result<void> engine::close_all_and_remember() noexcept try {
+  core::remembered_list listed = list_to_remember();  // first: without memory for it nothing is closed
+  unpersist({}, {0, UINTPTR_MAX});                    // only local memory can be persistent
   auto closed = close_all_unheld();
+  remember(std::move(listed));
   if (closed && in_use() > 0) return fail(errc::in_use_conflict, "a lease was acquired meanwhile");
   return closed;
+} catch (const std::bad_alloc&) {
+  return fail(errc::out_of_resources, "no memory to remember what is registered");
 }
 
 std::size_t engine::evict(std::size_t most) noexcept {

@@ -19,6 +19,8 @@ constexpr error merged_memory_goes{errc::in_use_conflict, native_kind::none, 0,
 
 result<grant> engine::open(shard& in, const request& what, const extent_to_open& to, lookup_result& seen,
                            const deadlines& until) noexcept {
+  if (what.withdrawn != nullptr && what.withdrawn->load(std::memory_order_relaxed)) [[unlikely]]
+    return fail(errc::invalid_range, "the memory was invalidated meanwhile");
   entry& fresh = claim(in, what, to, seen).one;
   if (to.borrowed != access_flags::none) [[unlikely]]
     check_borrowed(in, fresh, what, to.borrowed);

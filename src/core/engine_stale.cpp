@@ -5,6 +5,7 @@
 namespace pinfold::detail {
 
 void engine::invalidate(peer_id peer, const range& gone) noexcept {
+  forget_remembered(peer, gone);
   core::for_each_shard(shards_.map().overlapping(gone), [&](std::size_t number) {
     shard& in = shards_[number];
     range left = gone;

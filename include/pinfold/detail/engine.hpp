@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -39,11 +40,12 @@ struct request {
   range wanted{};
   const void* token = nullptr;  ///< may be null if the table says that tokens have no bytes
   access_flags need = access_flags::none;
-  bool persistent = false;   ///< neither evicted nor flushed until `unpersist` or an invalidation
-  bool unshared = false;     ///< for this lease only: neither looked up nor findable
-  bool unbudgeted = false;   ///< outside the budget
-  int file = -1;             ///< the descriptor of the file that is mapped there; -1: unknown
-  void* argument = nullptr;  ///< passed on to the driver's open
+  bool persistent = false;                       ///< neither evicted nor flushed until `unpersist` or an invalidation
+  bool unshared = false;                         ///< for this lease only: neither looked up nor findable
+  bool unbudgeted = false;                       ///< outside the budget
+  int file = -1;                                 ///< the descriptor of the file that is mapped there; -1: unknown
+  void* argument = nullptr;                      ///< passed on to the driver's open
+  const std::atomic<bool>* withdrawn = nullptr;  ///< if it turns true before an entry is claimed, nothing is registered
 };
 
 /// The request to a driver: open `extent` with `access`, or the allocation that the token names.

@@ -32,6 +32,8 @@ class fake_device {
   bool refuses_overlaps = false;            ///< with `already_mapped`, as some drivers do
   std::chrono::microseconds call_takes{0};  ///< for every call of the driver, however many ranges it registers
 
+  std::function<void()> on_limits;  ///< called in `limits`: before a request claims an entry
+
   std::atomic<std::size_t> calls{0};  ///< calls of open and open_many
   std::atomic<std::size_t> opened{0};
   std::atomic<std::size_t> misuses{0};
@@ -92,7 +94,10 @@ class fake_registrar {
 
   explicit fake_registrar(std::shared_ptr<fake_device> device) : device_(std::move(device)) {}
 
-  [[nodiscard]] registrar_limits limits() const noexcept { return device_->limits; }
+  [[nodiscard]] registrar_limits limits() const noexcept {
+    if (device_->on_limits) device_->on_limits();
+    return device_->limits;
+  }
   [[nodiscard]] result<registration_type> open(range memory, access_flags access) noexcept {
     device_->call();
     return device_->enter(memory, access).map([](std::uint64_t key) { return registration_type{key}; });

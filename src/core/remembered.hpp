@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The registrations that `quiesce` closed, for `restore`.
+#pragma once
+
+#include <pinfold/access.hpp>
+#include <pinfold/importer.hpp>
+#include <pinfold/peer.hpp>
+#include <pinfold/range.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+namespace pinfold::core {
+
+/// A registration to make again, and how much it was used.
+struct remembered {
+  peer_id peer;
+  range where;  ///< what the entry covered
+  access_flags access;
+  bool persistent;
+  bool visited;           ///< hit since the clock of eviction last passed
+  std::uint64_t hits;     ///< as `entry_info::hits` counts them
+  std::uint32_t age;      ///< time since the open, in ticks
+  std::size_t token = 0;  ///< the position of its token among all tokens
+};
+
+/// A registration that a thread is making again. An invalidation of its memory marks it as withdrawn.
+struct restored_now {
+  remembered what{};
+  alignas(std::max_align_t) std::array<std::byte, max_handle_bytes> token;
+  std::atomic<bool> withdrawn{false};
+  restored_now* next = nullptr;  ///< of those that are being made
+};
+
+/// A list of registrations with their tokens. Not thread-safe.
+class remembered_list {
+ public:
+  /// `token_bytes`: of the driver's table.
+  explicit remembered_list(std::size_t token_bytes) noexcept : token_bytes_(token_bytes) {}
+
+  [[nodiscard]] std::size_t size() const noexcept { return all_.size(); }
+  [[nodiscard]] std::size_t bytes() const noexcept;
+  [[nodiscard]] std::size_t room() const noexcept { return all_.capacity() - all_.size(); }
+
+  /// Makes room for `more`. Throws `std::bad_alloc`.
+  void reserve(std::size_t more);
+  /// Adds one. Requires room. Copies the token.
+  void add(const remembered& one, const std::byte* token) noexcept;
+  /// Sorts the list by use, and adds what `older` has beyond it, as used least. Throws `std::bad_alloc`, and changes
+  /// nothing then but the order.
+  void complete(const remembered_list& older);
+
+  /// Removes what touches the peer's memory in `gone`.
+  void forget(peer_id peer, const range& gone) noexcept;
+  /// Takes the one that was used most out of the list. Returns false if there is none.
+  [[nodiscard]] bool take_hottest(restored_now& into) noexcept;
+
+ private:
+  [[nodiscard]] const std::byte* token_of(const remembered& one) const noexcept {
+    return tokens_.data() + one.token * token_bytes_;
+  }
+  void note_gone(peer_id peer, range gone);
+  [[nodiscard]] bool is_gone(const remembered& one) const noexcept;
+
+  std::size_t token_bytes_;
+  std::vector<remembered> all_;  // those used most come last
+  std::vector<std::byte> tokens_;
+  std::map<std::pair<peer_id, std::uintptr_t>, std::uintptr_t> gone_;  // from begin to end; no two touch
+};
+
+}  // namespace pinfold::core

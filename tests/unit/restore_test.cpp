@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// quiesce and restore: everything deregistered, remembered, and registered again in the background.
+#include "support/fixtures/cache_checks.hpp"
+#include "support/fixtures/local_fixture.hpp"
+
+#include "core/remembered.hpp"
+
+#include <gtest/gtest.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <set>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+namespace pinfold::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uintptr_t base = 0x1000000;
+constexpr std::uintptr_t step = 0x10000;
+
+std::uintptr_t nth(std::uintptr_t number) { return base + number * step; }
+
+struct restore : ::testing::Test {
+  local_fixture<> f;
+  void touch(std::uintptr_t count) {
+    for (std::uintptr_t i = 0; i < count; ++i) f.touch(nth(i), nth(i) + 4096);
+  }
+  restore_progress restored(restore_options how = {}) {
+    auto begun = f.cache.restore(std::move(how));
+    EXPECT_TRUE(begun);
+    begun->wait();
+    EXPECT_TRUE(begun->done());
+    return begun->progress();
+  }
+};
+
+TEST_F(restore, R42_registers_again_what_quiesce_closed) {
+  touch(100);
+  ASSERT_TRUE(f.cache.quiesce());
+  EXPECT_EQ(f.device->open_count(), 0U);
+  const auto seen = restored();
+  EXPECT_EQ(seen.total, 100U);
+  EXPECT_EQ(seen.restored, 100U);
+  EXPECT_EQ(seen.bytes, 100U * 4096);
+  EXPECT_EQ(f.device->open_count(), 100U);
+  const auto before = f.device->opened.load();
+  touch(100);
+  EXPECT_EQ(f.device->opened, before) << "every request is a hit";
+  EXPECT_EQ(f.cache.statistics().leases_now, 0U);
+  f.expect_sound();
+  EXPECT_EQ(restored().total, 0U) << "nothing is left to restore";
+}
+
+TEST_F(restore, the_most_used_come_first) {
+  local_fixture<> exact({.entry_statistics = true});
+  for (std::uintptr_t i = 0; i < 8; ++i)
+    for (std::uintptr_t hits = 0; hits <= (i * 5) % 8; ++hits) exact.touch(nth(i), nth(i) + 64);
+  ASSERT_TRUE(exact.cache.quiesce());
+  std::vector<std::uintptr_t> order;
+  exact.device->fail_opens([&](const range& memory, access_flags) -> std::optional<error> {
+    order.push_back(((memory.begin - base) / step * 5) % 8);
+    return std::nullopt;
+  });
+  auto begun = exact.cache.restore({.workers = 1});
+  ASSERT_TRUE(begun);
+  begun->wait();
+  EXPECT_EQ(order, (std::vector<std::uintptr_t>{7, 6, 5, 4, 3, 2, 1, 0}));
+}
+
+TEST_F(restore, access_and_persistence_are_kept) {
+  auto kept = f.acquire(nth(0), nth(0) + 64, local_access | access_flags::remote_read, {.persistent = true});
+  ASSERT_TRUE(kept);
+  kept->release();
+  ASSERT_TRUE(f.cache.quiesce());
+  EXPECT_EQ(f.device->open_count(), 0U) << "a checkpoint must find the driver empty";
+  EXPECT_EQ(restored().restored, 1U);
+  EXPECT_TRUE(f.cached(nth(0), nth(0) + 64, access_flags::remote_read));
+  ASSERT_TRUE(f.cache.flush());
+  EXPECT_EQ(f.device->open_count(), 1U) << "it is persistent";
+}
+
+TEST_F(restore, invalidated_memory_is_not_registered_again) {
+  touch(10);
+  ASSERT_TRUE(f.cache.quiesce());
+  f.invalidate(nth(3) + 100, nth(3) + 101);
+  f.invalidate(nth(5) - 1, nth(6) + 1);
+  f.invalidate(nth(8) + 4096, nth(9));  // between two
+  EXPECT_EQ(restored().restored, 7U);
+  for (const std::uintptr_t gone : {3U, 5U, 6U}) EXPECT_FALSE(f.cached(nth(gone), nth(gone) + 4096)) << gone;
+}
+
+TEST_F(restore, R36_memory_that_is_invalidated_before_its_claim_is_not_registered) {
+  touch(1);
+  ASSERT_TRUE(f.cache.quiesce());
+  // The driver's check comes after the worker took the registration from the list, and before it claims an entry.
+  f.device->on_limits = [&] { f.invalidate(nth(0), nth(0) + 4096); };
+  const auto seen = restored({.workers = 1});
+  f.device->on_limits = nullptr;
+  EXPECT_EQ(seen.restored, 0U);
+  EXPECT_EQ(seen.failed, 1U);
+  EXPECT_FALSE(f.cached(nth(0), nth(0) + 4096));
+  EXPECT_EQ(f.device->open_count(), 0U);
+}
+
+TEST_F(restore, R36_memory_that_is_invalidated_during_its_open_is_not_kept) {
+  touch(1);
+  ASSERT_TRUE(f.cache.quiesce());
+  f.device->fail_opens([&](const range&, access_flags) -> std::optional<error> {
+    f.cache.invalidate(reinterpret_cast<void*>(nth(0)), 4096);
+    return std::nullopt;
+  });
+  static_cast<void>(restored({.workers = 1}));
+  EXPECT_FALSE(f.cached(nth(0), nth(0) + 4096));
+  f.device->fail_opens(nullptr);
+  ASSERT_TRUE(f.cache.progress());
+  EXPECT_EQ(f.device->open_count(), 0U);
+}
+
+TEST_F(restore, R12_never_evicts_for_it) {
+  local_fixture<> small({.max_bytes = 8 * 4096});
+  for (std::uintptr_t i = 0; i < 8; ++i) small.touch(nth(i), nth(i) + 4096);
+  ASSERT_TRUE(small.cache.quiesce());
+  for (std::uintptr_t i = 100; i < 106; ++i) small.touch(nth(i), nth(i) + 4096);
+  auto begun = small.cache.restore({.workers = 1});
+  ASSERT_TRUE(begun);
+  begun->wait();
+  EXPECT_EQ(begun->progress().restored, 2U);
+  EXPECT_EQ(begun->progress().skipped, 6U);
+  for (std::uintptr_t i = 100; i < 106; ++i) EXPECT_TRUE(small.cached(nth(i), nth(i) + 4096));
+  EXPECT_EQ(small.cache.statistics().evicted, 0U);
+}
+
+TEST_F(restore, R47_the_first_failure_is_reported_and_the_rest_goes_on) {
+  touch(10);
+  ASSERT_TRUE(f.cache.quiesce());
+  f.device->fail_opens([](const range& memory, access_flags) -> std::optional<error> {
+    if (memory.begin != nth(4)) return std::nullopt;
+    return error{errc::invalid_range, native_kind::posix, 14, "not mapped any more"};
+  });
+  auto begun = f.cache.restore();
+  ASSERT_TRUE(begun);
+  begun->wait();
+  EXPECT_EQ(begun->progress().failed, 1U);
+  EXPECT_EQ(begun->progress().restored, 9U);
+  EXPECT_EQ(begun->failure().error().native, 14);
+}
+
+TEST_F(restore, what_a_cancelled_restoration_left_is_restored_by_the_next) {
+  touch(50);
+  ASSERT_TRUE(f.cache.quiesce());
+  f.device->call_takes = 2ms;
+  {
+    auto begun = f.cache.restore({.workers = 2});
+    ASSERT_TRUE(begun);
+    while (begun->progress().restored < 5) std::this_thread::yield();
+    EXPECT_FALSE(begun->wait_for(0ms));
+    begun->cancel();
+  }
+  const auto some = f.device->open_count();
+  EXPECT_LT(some, 50U);
+  f.device->call_takes = 0us;
+  EXPECT_EQ(restored().restored, 50U - some);
+  EXPECT_EQ(f.device->open_count(), 50U);
+}
+
+TEST_F(restore, a_second_quiesce_adds_to_what_is_remembered) {
+  touch(4);
+  ASSERT_TRUE(f.cache.quiesce());
+  f.touch(nth(0), nth(0) + 4096);
+  f.touch(nth(9), nth(9) + 4096);
+  ASSERT_TRUE(f.cache.quiesce());
+  EXPECT_EQ(restored().restored, 5U);
+}
+
+TEST_F(restore, R42_the_cache_may_end_meanwhile) {
+  for (int round = 0; round < 20; ++round) {
+    auto device = std::make_shared<fake_device>();
+    auto cache = std::make_unique<pinfold::cache<fake_registrar>>(fake_registrar(device), keeping());
+    for (std::uintptr_t i = 0; i < 50; ++i) ASSERT_TRUE(cache->acquire(reinterpret_cast<void*>(nth(i)), 4096));
+    ASSERT_TRUE(cache->quiesce());
+    device->call_takes = std::chrono::microseconds(50);
+    auto begun = cache->restore({.workers = 3});
+    ASSERT_TRUE(begun);
+    std::this_thread::sleep_for(std::chrono::microseconds(round * 100));
+    cache.reset();
+    EXPECT_EQ(device->open_count(), 0U);
+    begun->wait();
+    EXPECT_EQ(device->open_count(), 0U);
+    EXPECT_EQ(device->misuses, 0U);
+  }
+}
+
+TEST_F(restore, R37_a_child_does_not_wait) {
+  touch(50);
+  ASSERT_TRUE(f.cache.quiesce());
+  f.device->call_takes = 10ms;
+  auto begun = f.cache.restore({.workers = 2});
+  ASSERT_TRUE(begun);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(5);
+    begun->wait();
+    *begun = {};
+    ::_exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+TEST_F(restore, the_callback_sees_every_step_and_may_throw) {
+  touch(20);
+  ASSERT_TRUE(f.cache.quiesce());
+  std::size_t calls = 0;
+  std::size_t last = 0;
+  const auto count = [&](const restore_progress& now) {
+    EXPECT_GE(now.restored, last);
+    last = now.restored;
+    if (++calls == 5) throw std::runtime_error("enough");
+  };
+  EXPECT_EQ(restored({.workers = 3, .progress = count}).restored, 20U);
+  EXPECT_EQ(calls, 5U);
+}
+
+TEST_F(restore, R49_a_moved_from_cache_is_closed) {
+  auto other = std::move(f.cache);
+  EXPECT_EQ(f.cache.restore().error().code, errc::closed);  // NOLINT(bugprone-use-after-move)
+  f.cache = std::move(other);
+}
+
+TEST(restore_imports, R4_opens_handles_again_and_reports_stale_ones) {
+  fake_fixture f;
+  std::vector<fake_handle> handles;
+  for (std::uint64_t i = 1; i <= 10; ++i) handles.push_back(f.world->allocate(1, 0x10000 * i, 64));
+  for (const auto& one : handles) f.touch(one);
+  ASSERT_TRUE(f.cache.quiesce());
+  EXPECT_EQ(f.world->open_count(), 0U);
+  static_cast<void>(f.world->allocate(1, handles[3].base, 64));  // frees the old one
+  f.cache.invalidate({1}, handles[5].allocation());
+  f.cache.invalidate({2}, handles[6].allocation());  // another peer's memory
+  auto begun = f.cache.restore();
+  ASSERT_TRUE(begun);
+  begun->wait();
+  EXPECT_EQ(begun->progress().restored, 8U);
+  EXPECT_EQ(begun->failure().error().code, errc::stale_handle);
+  for (const std::size_t number : {0U, 1U, 2U, 4U, 6U, 7U, 8U, 9U}) EXPECT_TRUE(f.find(handles[number]));
+  EXPECT_FALSE(f.find(handles[5]));
+}
+
+TEST(remembered_list, R36_forgets_what_touches_joined_ranges) {
+  core::remembered_list list(0);
+  list.reserve(10);
+  for (std::uintptr_t i = 0; i < 10; ++i)
+    list.add({{1}, {nth(i), nth(i) + 4096}, local_access, false, false, i, 0}, {});
+  list.forget({1}, {nth(2), nth(3)});
+  list.forget({1}, {nth(3), nth(4)});
+  list.forget({1}, {nth(1) + 4096, nth(3) + 1});
+  list.forget({1}, {0, nth(0)});
+  list.forget({2}, {0, UINTPTR_MAX});
+  std::set<std::uint64_t> left;
+  for (core::restored_now one; list.take_hottest(one);) left.insert(one.what.hits);
+  EXPECT_EQ(left, (std::set<std::uint64_t>{0, 1, 4, 5, 6, 7, 8, 9}));
+}
+
+}  // namespace
+}  // namespace pinfold::testing
