@@ -104,6 +104,8 @@ class engine {
   /// Keeps the engine's memory until `stay_no_longer`. Requires a cache, or another stay.
   void stay() noexcept;
   static void stay_no_longer(engine* from) noexcept;
+  /// Ends a call of a thread that keeps the engine's memory.
+  void end_background_call() noexcept;
   /// The calls of threads that keep the engine's memory.
   [[nodiscard]] core::rundown& background() noexcept { return background_; }
 
@@ -172,6 +174,7 @@ class engine {
   [[nodiscard]] std::uint64_t in_use() const noexcept;
   [[nodiscard]] std::size_t closes_in_flight() const noexcept;
   [[nodiscard]] engine* leave_if_last(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);
+  void leave_shards() noexcept;
   [[nodiscard]] engine* leave() noexcept;
   static void destroy(engine* ended) noexcept;
 

@@ -10,6 +10,18 @@ void engine::stay() noexcept { owing_.fetch_add(1, std::memory_order_relaxed); }
 
 void engine::stay_no_longer(engine* from) noexcept { destroy(from->leave()); }
 
+// The driver may have opened for this call after the end of the cache closed everything else.
+void engine::end_background_call() noexcept {
+  if (background_.stopped()) {
+    for (shard& in : shards_) {
+      os::scoped_lock guard(in.mutex);
+      if (in.drained) close_everything(in);
+    }
+    leave_shards();
+  }
+  background_.leave();
+}
+
 result<background_use> background_use::begin(engine* on) noexcept {
   if (auto right = usable(on); !right) return tl::unexpected(right.error());
   on->stay();
@@ -32,7 +44,7 @@ background_use::call::call(const background_use& by) noexcept
     : on_(by.on_ != nullptr && by.on_->here() && by.on_->background().enter() ? by.on_ : nullptr) {}
 
 background_use::call::~call() {
-  if (on_ != nullptr) on_->background().leave();
+  if (on_ != nullptr) on_->end_background_call();
 }
 
 }  // namespace pinfold::detail

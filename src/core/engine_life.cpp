@@ -164,6 +164,15 @@ engine* engine::leave_if_last(shard& in) noexcept {
   return leave();
 }
 
+// What the calling thread did may have been the last use of a shard. Requires that the caller itself has not left.
+void engine::leave_shards() noexcept {
+  for (shard& in : shards_) {
+    os::scoped_lock guard(in.mutex);
+    [[maybe_unused]] const engine* last = leave_if_last(in);
+    PINFOLD_ASSERT(last == nullptr, "the caller itself has not left");
+  }
+}
+
 engine* engine::leave() noexcept { return owing_.fetch_sub(1, std::memory_order_acq_rel) == 1 ? this : nullptr; }
 
 }  // namespace pinfold::detail

@@ -70,11 +70,7 @@ void engine::run_reaper(engine* home) noexcept {
     home->reaper_runs_ = false;
     home->reaper_left_.notify_one();
   }
-  for (shard& in : home->shards_) {  // closes of this thread may have been the last use of a shard
-    os::scoped_lock guard(in.mutex);
-    [[maybe_unused]] const engine* last = home->leave_if_last(in);
-    PINFOLD_ASSERT(last == nullptr, "the reaper itself has not left");
-  }
+  home->leave_shards();
   destroy(home->leave());
 }
 

@@ -77,6 +77,7 @@ void engine::shut_down(engine* ending) noexcept {
   const auto closes = ending->closes_in_flight();
   for (shard& in : ending->shards_) {
     os::scoped_lock guard(in.mutex);
+    in.drained = true;
     ending->close_everything(in);
   }
   ending->say_goodbye(leases, closes);

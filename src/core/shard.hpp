@@ -87,6 +87,7 @@ struct alignas(64) shard {
   wait_table waiting PINFOLD_GUARDED_BY(mutex);
   idle_sweep sweep PINFOLD_GUARDED_BY(mutex);
   open_waiter* open_waiters PINFOLD_GUARDED_BY(mutex) = nullptr;
+  bool drained PINFOLD_GUARDED_BY(mutex) = false;       ///< the end of the cache closes what is open
   bool orphaned PINFOLD_GUARDED_BY(mutex) = false;      ///< the cache has ended
   bool hits_stopped PINFOLD_GUARDED_BY(mutex) = false;  ///< for good: the kernel refused the barrier
 };

@@ -95,6 +95,46 @@ TEST(background_use, R42_a_call_that_outlasts_the_drain_finds_the_cache_closed) 
   EXPECT_TRUE(backend.expired()) << "nothing is leaked";
 }
 
+/// A registrar whose opens wait until the test lets them go on.
+struct slow_registrar : fake_registrar {
+  using fake_registrar::fake_registrar;
+  [[nodiscard]] result<registration_type> open(range memory, access_flags access) noexcept {
+    inside = true;
+    while (!may_open) std::this_thread::yield();
+    return fake_registrar::open(memory, access);
+  }
+  inline static std::atomic<bool> inside{false};
+  inline static std::atomic<bool> may_open{false};
+};
+
+TEST(background_use, R42_what_is_opened_after_the_end_is_closed) {
+  struct slow_cache : pinfold::cache<slow_registrar> {
+    using cache::cache;
+    using cache_base<slow_registrar>::inside;
+  };
+  for (const bool fails : {false, true}) {
+    slow_registrar::inside = slow_registrar::may_open = false;
+    const auto device = std::make_shared<fake_device>();
+    if (fails) device->fail_opens([](auto&&...) { return error{errc::driver_error, native_kind::posix, 5, "no"}; });
+    auto cache = std::make_unique<slow_cache>(slow_registrar(device), keeping({.drain_timeout = 0ms}));
+    auto use = detail::background_use::begin(cache->inside());
+    std::thread worker([&] {
+      const detail::background_use::call during(*use);
+      auto got = detail::acquire(during.on(), {.wanted = {0x10000, 0x20000}, .need = local_access});
+      ASSERT_EQ(got.has_value(), !fails);
+      if (got) static_cast<void>(lease_base(*got));
+    });
+    while (!slow_registrar::inside) std::this_thread::yield();
+    cache.reset();
+    slow_registrar::may_open = true;
+    worker.join();
+    EXPECT_EQ(device->open_count(), 0U);
+    EXPECT_EQ(device->misuses, 0U);
+    use = {};
+    EXPECT_EQ(device.use_count(), 1) << "the last use frees the engine";
+  }
+}
+
 TEST(background_use, R37_does_nothing_in_a_child) {
   rig r;
   auto use = detail::background_use::begin(r.cache->inside());
