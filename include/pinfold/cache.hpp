@@ -3,10 +3,12 @@
 /// A cache of registrations of this process's own memory: io_uring buffers, RDMA memory regions.
 #pragma once
 
+#include <pinfold/background.hpp>
 #include <pinfold/batch.hpp>
 #include <pinfold/cache_base.hpp>
 #include <pinfold/detail/local_driver.hpp>
 #include <pinfold/detail/or_error.hpp>
+#include <pinfold/large_lease.hpp>
 #include <pinfold/lease.hpp>
 #include <pinfold/options.hpp>
 #include <pinfold/registrar.hpp>
@@ -166,6 +168,65 @@ class cache : public cache_base<R> {
     return acquire_chunks(const_cast<void*>(address), bytes, need, how);
   }
 
+  /// Returns one lease on a range of any size, registered in pieces (R65). All or nothing: on an error the caller holds
+  /// no lease, though the cache may keep what it registered. A range that exceeds the whole budget, in bytes or in
+  /// pieces, is refused before anything is registered or evicted.
+  ///
+  /// Errors: those of `acquire`, from the first piece that failed; `invalid_argument` also for pieces of 0 bytes.
+  [[nodiscard]] result<large_lease<R>> acquire_large(void* address, std::size_t bytes, access_flags need = local_access,
+                                                     const large_options& how = {}) noexcept
+    requires(!identifying_registrar<R>)
+  {
+    return detail::or_error("no memory for the pieces", "no memory for the pieces",
+                            [&] { return acquire_cut(address, bytes, need, how); });
+  }
+
+  /// As above, for memory that this process does not write through the pointer, as in `acquire`.
+  [[nodiscard]] result<large_lease<R>> acquire_large(const void* address, std::size_t bytes,
+                                                     access_flags need = access_flags::local_read,
+                                                     const large_options& how = {}) noexcept
+    requires(!identifying_registrar<R>)
+  {
+    if (any_write(need)) return detail::write_to_const();
+    return acquire_large(const_cast<void*>(address), bytes, need, how);
+  }
+
+  /// Starts to register a range of any size on threads of the library, in pieces, and returns a ticket for it (R65).
+  /// The cache may be moved or destroyed meanwhile.
+  ///
+  /// Errors, before anything is registered: `invalid_range`, `invalid_argument` (no access, or pieces of 0 bytes),
+  /// `unsupported`, `larger_than_budget` as for `acquire_large`, `out_of_resources` (no memory, or no thread can be
+  /// started), `closed`. The ticket returns later ones.
+  [[nodiscard]] result<background_registration<R>> register_in_background(void* address, std::size_t bytes,
+                                                                          access_flags need = local_access,
+                                                                          const background_options& how = {}) noexcept
+    requires(!identifying_registrar<R>)
+  {
+    const auto whole = range::of(reinterpret_cast<std::uintptr_t>(address), bytes);
+    if (!whole) return tl::unexpected(whole.error());
+    return register_in_background(std::span(&*whole, 1), need, how);
+  }
+
+  /// As above, for memory that this process does not write through the pointer, as in `acquire`.
+  [[nodiscard]] result<background_registration<R>> register_in_background(const void* address, std::size_t bytes,
+                                                                          access_flags need = access_flags::local_read,
+                                                                          const background_options& how = {}) noexcept
+    requires(!identifying_registrar<R>)
+  {
+    if (any_write(need)) return detail::write_to_const();
+    return register_in_background(const_cast<void*>(address), bytes, need, how);
+  }
+
+  /// As above, for several ranges. Those that overlap are registered as one.
+  [[nodiscard]] result<background_registration<R>> register_in_background(std::span<const range> ranges,
+                                                                          access_flags need = local_access,
+                                                                          const background_options& how = {}) noexcept
+    requires(!identifying_registrar<R>)
+  {
+    return detail::or_error("no memory for the pieces", "no memory for the pieces",
+                            [&] { return start_background(ranges, need, how); });
+  }
+
   /// Invalidates memory that is about to be unmapped, or whose pages are about to be replaced: no later acquire returns
   /// a registration that touches it. Leases on these registrations stay valid. Only marks; the closes come later (R36).
   /// Call it **before** the memory goes: as soon as the address is free, another thread can get it.
@@ -231,6 +292,55 @@ class cache : public cache_base<R> {
     }
     return chunk_stream<R>(std::move(ranges),
                            detail::pipeline(this->inside(), std::move(wanted), how.depth, how.workers));
+  }
+
+  // Throws std::bad_alloc.
+  [[nodiscard]] result<large_lease<R>> acquire_cut(const void* address, std::size_t bytes, access_flags need,
+                                                   const large_options& how)
+    requires(!identifying_registrar<R>)
+  {
+    const auto whole = range::of(reinterpret_cast<std::uintptr_t>(address), bytes);
+    if (!whole) return tl::unexpected(whole.error());
+    auto plan = plan_for(std::span(&*whole, 1), need, how.piece_bytes, background_order::as_given);
+    if (!plan) return tl::unexpected(plan.error());
+    plan->like.file = how.file;
+    plan->workers = how.workers;
+    plan->progress = how.progress;
+    auto parts = detail::acquire_pieces(this->inside(), *std::move(plan));
+    if (!parts) return tl::unexpected(parts.error());
+    return large_lease<R>(*std::move(parts));
+  }
+
+  // Throws std::bad_alloc.
+  [[nodiscard]] result<background_registration<R>> start_background(std::span<const range> ranges, access_flags need,
+                                                                    const background_options& how)
+    requires(!identifying_registrar<R>)
+  {
+    auto plan = plan_for(ranges, need, how.piece_bytes, how.order);
+    if (!plan) return tl::unexpected(plan.error());
+    plan->workers = how.workers;
+    plan->progress = how.progress;
+    auto started = detail::background_work::start(this->inside(), *std::move(plan));
+    if (!started) return tl::unexpected(started.error());
+    return background_registration<R>(*std::move(started));
+  }
+
+  // Throws std::bad_alloc.
+  [[nodiscard]] result<detail::background_plan> plan_for(std::span<const range> ranges, access_flags need,
+                                                         std::size_t piece_bytes, background_order order)
+    requires(!identifying_registrar<R>)
+  {
+    if (auto open = detail::usable(this->inside()); !open) return tl::unexpected(open.error());
+    if (ranges.empty()) return fail(errc::invalid_range, "there is no range");
+    for (const range& one : ranges)
+      if (one.empty()) return fail(errc::invalid_range, "a range is empty or wraps around");
+    auto like = asked(reinterpret_cast<const void*>(ranges[0].begin), ranges[0].size(), need, {});
+    if (!like) return tl::unexpected(like.error());
+    if (!contains_all(this->backend().limits().supported, need))
+      return fail(errc::unsupported, "the registrar cannot grant these rights");
+    auto plan = detail::plan_pieces(this->inside(), ranges, piece_bytes, limits_for(need), order);
+    if (plan) plan->like = *like;
+    return plan;
   }
 
   static bool may_hit(std::uintptr_t begin, std::size_t bytes, access_flags need, acquire_options how) noexcept {

@@ -6,12 +6,16 @@
 #include <pinfold/lease_base.hpp>
 #include <pinfold/registrar.hpp>
 
+#include <utility>
+
 namespace pinfold {
 
 template <registrar R>
 class cache;
 template <registrar R>
 class chunk_stream;
+template <registrar R>
+class large_lease;
 
 /// A lease on a registration: while it lives, the memory stays registered. Move-only, 16 bytes. A lease may be moved
 /// to, and released on, another thread; two threads must not use one lease object at the same time. A lease must
@@ -39,7 +43,9 @@ class [[nodiscard]] lease : public lease_base {
  private:
   friend class cache<R>;
   friend class chunk_stream<R>;
+  friend class large_lease<R>;
   explicit lease(const detail::grant& granted) noexcept : lease_base(granted) {}
+  explicit lease(lease_base&& taken) noexcept : lease_base(std::move(taken)) {}
 };
 
 }  // namespace pinfold

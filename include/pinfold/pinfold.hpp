@@ -3,9 +3,11 @@
 /// Everything but the back ends, of which a program includes those that it uses: `registrars/`, `importers/`.
 #pragma once
 
+#include <pinfold/background.hpp>
 #include <pinfold/cache.hpp>
 #include <pinfold/cache_set.hpp>
 #include <pinfold/import_cache.hpp>
+#include <pinfold/large_lease.hpp>
 #include <pinfold/monitors/announce.hpp>
 #include <pinfold/monitors/report.hpp>
 #include <pinfold/monitors/server.hpp>

@@ -84,6 +84,13 @@ class engine {
   [[nodiscard]] bool here() const noexcept { return event_log_.process() == process_; }
 
   void invalidate(peer_id peer, const range& gone) noexcept;
+  /// Marks the registrations there that earlier events have made stale.
+  void mark_stale(const range& where) noexcept {
+    request what;
+    what.wanted = where;
+    catch_up(what);
+  }
+  [[nodiscard]] const cache_options& options() const noexcept { return options_; }
   void unpersist(peer_id peer, const range& where) noexcept;
   result<void> drop_peer(peer_id peer) noexcept;
   result<void> flush() noexcept;

@@ -103,6 +103,10 @@ void invalidate(engine* on, peer_id peer, range gone) noexcept {
   const no_cancellation guard;
   if (here(on)) on->invalidate(peer, gone);
 }
+void mark_stale(engine* on, range where) noexcept {
+  const no_cancellation guard;
+  if (here(on)) on->mark_stale(where);
+}
 bool is_leased(const engine* on, const range& memory) noexcept {
   const no_cancellation guard;
   return here(on) && on->is_leased({}, memory);
@@ -131,6 +135,12 @@ std::size_t evict(engine* on, std::size_t most) noexcept {
   const no_cancellation guard;
   return here(on) ? on->evict(most) : 0;
 }
+engine_limits limits_of(const engine* on) noexcept {
+  if (on == nullptr) return {};
+  const auto& options = on->options();
+  return {options.max_bytes, options.max_count, options.wait_timeout};
+}
+std::uint64_t this_process() noexcept { return invalidation::event_log::here().process(); }
 statistics read_statistics(const engine* on) noexcept { return on == nullptr ? statistics{} : on->read_statistics(); }
 std::vector<entry_info> dump(const engine* on) { return here(on) ? on->dump() : std::vector<entry_info>{}; }
 

@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -166,6 +167,8 @@ PINFOLD_EXPORT result<void> finish_release(const record* unpinned) noexcept;
 /// Returns another pin on the record that `held` pins, counted in the entry.
 [[nodiscard]] PINFOLD_EXPORT pin pin_again(pin held) noexcept;
 PINFOLD_EXPORT void invalidate(engine* on, peer_id peer, range gone) noexcept;
+/// Marks the registrations there that earlier events have made stale, so that their leases say so.
+PINFOLD_EXPORT void mark_stale(engine* on, range where) noexcept;
 /// Returns whether a lease of this cache is on a registration that touches the memory.
 [[nodiscard]] PINFOLD_EXPORT bool is_leased(const engine* on, const range& memory) noexcept;
 PINFOLD_EXPORT void unpersist(engine* on, peer_id peer, range where) noexcept;
@@ -175,6 +178,15 @@ PINFOLD_EXPORT result<void> quiesce(engine* on) noexcept;
 PINFOLD_EXPORT result<void> progress(engine* on) noexcept;
 /// Closes up to `most` registrations without a pin, in the order of eviction. Returns how many.
 PINFOLD_EXPORT std::size_t evict(engine* on, std::size_t most) noexcept;
+/// Options of a cache that background work needs.
+struct engine_limits {
+  std::size_t max_bytes = 0;
+  std::size_t max_count = 0;
+  std::chrono::milliseconds wait_timeout{};
+};
+[[nodiscard]] PINFOLD_EXPORT engine_limits limits_of(const engine* on) noexcept;
+/// Returns a number that no child of this process has.
+[[nodiscard]] PINFOLD_EXPORT std::uint64_t this_process() noexcept;
 [[nodiscard]] PINFOLD_EXPORT statistics read_statistics(const engine* on) noexcept;
 [[nodiscard]] PINFOLD_EXPORT std::vector<entry_info> dump(const engine* on);
 

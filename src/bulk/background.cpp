@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The workers of a background registration, and how they end: with the work, the ticket or the cache (R65).
+#include "bulk/background_state.hpp"
+#include "os/no_cancellation.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace pinfold::detail {
+
+namespace {
+
+// The work whose worker the thread is: a callback may call the ticket, and must not wait for itself.
+thread_local const background_state* working_for = nullptr;
+
+}  // namespace
+
+background_state::background_state(background_use use, background_plan plan)
+    : process_(this_process()),
+      use_(std::move(use)),
+      like_(plan.like),
+      order_(std::move(plan.order)),
+      progress_(std::move(plan.progress)),
+      workers_(std::max(1U, plan.workers)) {
+  if (const background_use::call now(use_); now.on() != nullptr) patience_ = limits_of(now.on()).wait_timeout;
+  pieces_.reserve(plan.pieces.size());
+  for (const range& one : plan.pieces) {
+    if (before_gap_ == pieces_.size() && (pieces_.empty() || pieces_.back().where.end == one.begin)) ++before_gap_;
+    pieces_.push_back({one, piece_state::missing, {}});
+    bytes_total_ += one.size();
+  }
+}
+
+background_state::~background_state() { static_cast<void>(give_back_all()); }
+
+background_state* background_state::make(background_use use, background_plan plan) {
+  auto made = std::make_shared<background_state>(std::move(use), std::move(plan));
+  made->own_ = made;
+  return made.get();
+}
+
+// --- one worker
+
+void background_state::work() noexcept {
+  const auto* const before = std::exchange(working_for, this);
+  while (const auto number = next_piece()) {
+    keep(*number, register_piece(*number));
+    tell();
+  }
+  working_for = before;
+}
+
+bool background_state::on_worker() const noexcept { return working_for == this; }
+
+// Returns the number of the next piece, now taken. Without one the worker ends.
+std::optional<std::size_t> background_state::next_piece() noexcept {
+  const lock guard(mutex_);
+  for (; !stops() && next_ < order_.size(); ++next_) {
+    auto& one = pieces_[order_[next_]];
+    if (one.state != piece_state::missing) continue;
+    one.state = piece_state::taken;
+    return order_[next_++];
+  }
+  --running_;
+  changed_.notify_all();
+  return std::nullopt;
+}
+
+request background_state::request_for(std::size_t number) const noexcept {
+  request what = like_;
+  what.wanted = pieces_[number].where;
+  return what;
+}
+
+grant background_state::hit_piece(std::size_t number) noexcept {
+  const background_use::call entered(use_);
+  return look_up(entered.on(), request_for(number));
+}
+
+// What a worker does to a piece that is not registered yet, outside the engine and without the mutex: it may take long,
+// and should end early when `stops()`.
+void background_state::before_registering(const range& /*piece*/) noexcept {}
+
+result<grant> background_state::register_piece(std::size_t number) noexcept {
+  if (const auto hit = hit_piece(number); hit.held != 0) return hit;
+  before_registering(pieces_[number].where);
+  const background_use::call entered(use_);
+  if (entered.on() == nullptr) return fail(errc::closed, "the cache was destroyed");
+  return detail::acquire(entered.on(), request_for(number));
+}
+
+void background_state::keep(std::size_t number, const result<grant>& made) noexcept {
+  lease_base unwanted;  // released without the mutex
+  const lock guard(mutex_);
+  auto& one = pieces_[number];
+  one.state = piece_state::missing;
+  if (!made) {
+    ended_ = ended_ || made.error().code == errc::closed;
+    if (!ended_ || made.error().code != errc::closed) fail_with(made.error(), one.where);
+  } else if (given_back_) {
+    unwanted = lease_base(*made);
+  } else {
+    say_done(one, *made);
+  }
+  changed_.notify_all();
+}
+
+void background_state::say_done(background_piece& one, const grant& made) noexcept {
+  one.state = piece_state::done;
+  one.held = made;
+  ++pieces_done_;
+  bytes_done_ += one.where.size();
+  while (prefix_ < pieces_.size() && pieces_[prefix_].state == piece_state::done) ++prefix_;
+}
+
+void background_state::fail_with(const error& why, const range& where) noexcept {
+  if (!failure_) failure_ = background_failure{why, where};
+}
+
+// Calls the callback, on one thread at a time, until it knows the latest sum.
+void background_state::tell() noexcept {
+  if (!progress_) return;
+  lock guard(mutex_);
+  if (std::exchange(telling_, true)) return;
+  while (told_ != bytes_done_ && !closed_) {
+    const auto done = told_ = bytes_done_;
+    guard.unlock();
+    const bool returned = told(done);
+    guard.lock();
+    if (!returned)
+      fail_with({errc::invalid_argument, native_kind::none, 0, "the progress callback threw an exception"}, {});
+    if (!returned) break;
+  }
+  telling_ = false;
+}
+
+bool background_state::told(std::size_t done) noexcept try {
+  progress_(done, bytes_total_);
+  return true;
+} catch (...) {
+  return false;
+}
+
+// --- all workers
+
+// Counts the workers that are about to start, as many as there is work for, without the `here` that exist.
+std::size_t background_state::announce_workers(std::size_t here) noexcept {
+  const auto useful = std::min(workers_, pieces_.size() - pieces_done_);
+  const auto count = useful > here ? useful - here : 0;
+  running_ += count;
+  return count;
+}
+
+// Fewer threads are slower, not wrong; none is an error, unless other workers run.
+result<void> background_state::start(std::size_t announced) noexcept {
+  std::size_t started = 0;
+  while (started < announced && start_one()) ++started;
+  const lock guard(mutex_);
+  running_ -= announced - started;
+  changed_.notify_all();
+  if (announced == 0 || started > 0 || running_ > 0) return {};
+  const error why{errc::out_of_resources, native_kind::none, 0, "cannot start a thread for the background"};
+  fail_with(why, {});
+  return tl::unexpected(why);
+}
+
+// A thread that ends at once waits here for the mutex, so that no worker is missing in `threads_`.
+bool background_state::start_one() noexcept try {
+  const lock guard(mutex_);
+  threads_.emplace_back([self = shared_from_this()] { self->work(); });
+  return true;
+} catch (...) {  // std::system_error, or std::bad_alloc
+  return false;
+}
+
+result<void> background_state::start_workers() noexcept {
+  std::size_t count = 0;
+  {
+    const lock guard(mutex_);
+    count = announce_workers(running_);
+  }
+  return start(count);
+}
+
+void background_state::hit_all() noexcept {
+  for (std::size_t number = 0; number < pieces_.size(); ++number)
+    if (const auto hit = hit_piece(number); hit.held != 0) keep(number, hit);
+  const lock guard(mutex_);
+  told_ = bytes_done_;  // nothing was registered yet
+}
+
+result<std::vector<held_part>> background_state::acquire_all() {
+  std::vector<held_part> parts;
+  parts.reserve(pieces_.size());
+  hit_all();
+  std::size_t others = 0;
+  {
+    const lock guard(mutex_);
+    others = announce_workers(1);
+    ++running_;  // this thread
+  }
+  static_cast<void>(start(others));  // this thread is a worker too
+  work();
+  auto done = wait({});
+  join_ended();
+  if (!done) {
+    static_cast<void>(give_back_all());  // a failed close stays with the cache, which tells the sink
+    return tl::unexpected(done.error());
+  }
+  const lock guard(mutex_);
+  for (auto& one : pieces_) parts.push_back({one.where, give_back(one)});
+  return parts;
+}
+
+// --- the end
+
+// Joins the threads if all workers have ended. They have only to return.
+void background_state::join_ended() noexcept {
+  std::vector<std::thread> all;
+  {
+    const lock guard(mutex_);
+    if (running_ == 0) all = std::exchange(threads_, {});
+  }
+  for (auto& one : all) one.join();
+}
+
+// A worker that is still in the driver, or in the callback that ends the ticket, ends by itself.
+void background_state::detach_threads() noexcept {
+  const lock guard(mutex_);
+  for (auto& one : std::exchange(threads_, {})) one.detach();
+}
+
+void background_state::close() noexcept {
+  static_cast<void>(cancel(cancel_policy::give_back));  // a failed close stays with the cache, which tells the sink
+  const auto own = std::move(own_);
+  detach_threads();
+  const lock guard(mutex_);
+  closed_ = true;
+}
+
+// Leaves everything as it is in a child of fork(2): there the mutex may be locked, and the condition waited for, by
+// threads that the child does not have.
+void background_closer::operator()(background_state* ending) const noexcept {
+  const no_cancellation whole;
+  if (ending->here()) ending->close();
+}
+
+result<std::vector<held_part>> acquire_pieces(engine* on, background_plan plan) {
+  const no_cancellation whole;
+  auto use = background_use::begin(on);
+  if (!use) return tl::unexpected(use.error());
+  return std::make_shared<background_state>(*std::move(use), std::move(plan))->acquire_all();
+}
+
+}  // namespace pinfold::detail

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a ticket for background registration asks and orders (R65).
+#include "bulk/background_state.hpp"
+#include "os/no_cancellation.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace pinfold::detail {
+
+namespace {
+
+using clock = std::chrono::steady_clock;
+
+// Keeps the deadline representable, whatever the caller wrote.
+clock::time_point in(std::chrono::milliseconds timeout) noexcept {
+  constexpr std::chrono::milliseconds longest = std::chrono::hours{24 * 365};
+  return clock::now() + std::clamp(timeout, std::chrono::milliseconds(0), longest);
+}
+
+tl::unexpected<error> waits_for_itself() noexcept {
+  return fail(errc::invalid_argument, "a progress callback cannot wait for its own registration");
+}
+
+}  // namespace
+
+background_progress background_state::progress() const noexcept {
+  const lock guard(mutex_);
+  return {bytes_done_, bytes_total_, pieces_done_, pieces_.size(), running_ > 0};
+}
+
+std::uintptr_t background_state::prefix_end() const noexcept {
+  const auto ready = std::min(prefix_, before_gap_);
+  return ready == 0 ? pieces_.front().where.begin : pieces_[ready - 1].where.end;
+}
+
+std::uintptr_t background_state::ready_up_to() const noexcept {
+  const lock guard(mutex_);
+  return prefix_end();
+}
+
+std::optional<background_failure> background_state::failure() const noexcept {
+  const lock guard(mutex_);
+  return failure_;
+}
+
+// --- waiting
+
+result<void> background_state::outcome() const noexcept {
+  if (failure_) return tl::unexpected(failure_->why);
+  if (pieces_done_ == pieces_.size()) return {};
+  if (ended_) return fail(errc::closed, "the cache was destroyed");
+  if (cancelled_) return fail(errc::closed, "the registration was cancelled");
+  return fail(errc::timed_out, "the registration is not finished");
+}
+
+result<void> background_state::wait(std::optional<deadline> until) noexcept {
+  const auto finished = [this] { return running_ == 0; };
+  if (on_worker()) return waits_for_itself();
+  lock guard(mutex_);
+  if (!until) {
+    changed_.wait(guard, finished);
+  } else if (!changed_.wait_until(guard, *until, finished)) {
+    return fail(errc::timed_out, "the registration is not finished");
+  }
+  return outcome();
+}
+
+result<void> background_state::wait_until_ready(std::uintptr_t end, deadline until) noexcept {
+  lock guard(mutex_);
+  if (end > pieces_[before_gap_ - 1].where.end)
+    return fail(errc::invalid_range, "the memory of the ticket ends before, or has a gap");
+  const auto settled = [&] { return prefix_end() >= end || running_ == 0 || stops(); };
+  if (!settled()) {
+    if (on_worker()) return waits_for_itself();
+    if (!changed_.wait_until(guard, until, settled)) return fail(errc::timed_out, "this part is not registered yet");
+  }
+  return prefix_end() >= end ? result<void>{} : outcome();
+}
+
+// --- the part that is ready
+
+// Lets waiting threads know too: no worker may be there to find out.
+tl::unexpected<error> background_state::say_ended() noexcept {
+  const lock guard(mutex_);
+  ended_ = true;
+  changed_.notify_all();
+  return fail(errc::closed, "the cache was destroyed");
+}
+
+// Makes stale pieces known. Events from before this call are seen.
+result<void> background_state::mark_stale_there(const range& where) noexcept {
+  const background_use::call entered(use_);
+  if (entered.on() == nullptr) return say_ended();
+  mark_stale(entered.on(), where);
+  return {};
+}
+
+std::size_t background_state::first_behind(std::uintptr_t address) const noexcept {
+  const auto found = std::upper_bound(pieces_.begin(), pieces_.end(), address,
+                                      [](std::uintptr_t wanted, const auto& one) { return wanted < one.where.end; });
+  return static_cast<std::size_t>(found - pieces_.begin());
+}
+
+result<void> background_state::usable(const background_piece& one) const noexcept {
+  if (one.state == piece_state::done) {
+    const record* registered = record_of(one.held.held);
+    if (registered->is(record::revoked)) return fail(errc::closed, "the cache was destroyed");
+    if (registered->is(record::stale))
+      return fail(errc::stale_handle, "the memory was replaced or invalidated after it was registered");
+    return {};
+  }
+  if (failure_ && failure_->where == one.where) return tl::unexpected(failure_->why);
+  if (ended_) return fail(errc::closed, "the cache was destroyed");
+  if (cancelled_) return fail(errc::closed, "the registration was cancelled");
+  return fail(errc::timed_out, "this part is not registered yet");
+}
+
+// Returns the number of the first piece of a range that is ready.
+result<std::size_t> background_state::ready_pieces(const range& where) const noexcept {
+  const auto first = first_behind(where.begin);
+  auto from = where.begin;
+  for (auto number = first; from < where.end; from = pieces_[number++].where.end) {
+    if (number == pieces_.size() || from < pieces_[number].where.begin)
+      return fail(errc::invalid_range, "the range is not memory of this ticket");
+    if (auto good = usable(pieces_[number]); !good) return tl::unexpected(good.error());
+  }
+  return first;
+}
+
+result<void> background_state::ready(const range& where) noexcept {
+  if (auto known = mark_stale_there(where); !known) return known;
+  const lock guard(mutex_);
+  return ready_pieces(where).map([](std::size_t) {});
+}
+
+result<std::vector<held_part>> background_state::acquire(const range& where) {
+  if (auto known = mark_stale_there(where); !known) return tl::unexpected(known.error());
+  const lock guard(mutex_);
+  const auto first = ready_pieces(where);
+  if (!first) return tl::unexpected(first.error());
+  const auto end = first_behind(where.end - 1) + 1;
+  std::vector<held_part> parts;
+  parts.reserve(end - *first);  // before any pin
+  for (auto number = *first; number < end; ++number) {
+    const auto& [piece, state, held] = pieces_[number];
+    const range part{std::max(piece.begin, where.begin), std::min(piece.end, where.end)};
+    parts.push_back({part, lease_base({pin_again(held.held), reinterpret_cast<void*>(part.begin)})});
+  }
+  return parts;
+}
+
+// --- stale pieces
+
+result<std::vector<range>> background_state::stale() {
+  if (auto known = mark_stale_there(whole()); !known) return tl::unexpected(known.error());
+  std::vector<range> found;
+  const lock guard(mutex_);
+  for (const auto& one : pieces_)
+    if (one.state == piece_state::done && record_of(one.held.held)->is(record::stale)) found.push_back(one.where);
+  return found;
+}
+
+result<void> background_state::renew() {
+  if (auto known = mark_stale_there(whole()); !known) return known;
+  join_ended();
+  std::vector<lease_base> old;
+  std::size_t announced = 0;
+  {
+    const lock guard(mutex_);
+    old.reserve(pieces_done_);  // before any change
+    for (auto& one : pieces_)
+      if (one.state == piece_state::done && record_of(one.held.held)->is(record::stale)) old.push_back(give_back(one));
+    failure_.reset();
+    cancelled_ = given_back_ = false;
+    next_ = 0;
+    announced = announce_workers(running_);
+  }
+  old.clear();  // before the memory is registered again: some drivers refuse overlaps
+  return start(announced);
+}
+
+// --- the end
+
+// Takes a piece's lease out.
+lease_base background_state::give_back(background_piece& one) noexcept {
+  if (one.state != piece_state::done) return {};
+  one.state = piece_state::missing;
+  --pieces_done_;
+  bytes_done_ -= one.where.size();
+  prefix_ = std::min(prefix_, static_cast<std::size_t>(&one - pieces_.data()));
+  return lease_base(std::exchange(one.held, {}));
+}
+
+result<void> background_state::give_back_all() noexcept {
+  result<void> first;
+  for (std::size_t number = 0; number < pieces_.size(); ++number) {
+    lease_base one;
+    {
+      const lock guard(mutex_);
+      one = give_back(pieces_[number]);
+    }
+    if (auto closed = one.release(); !closed && first) first = closed;
+  }
+  return first;
+}
+
+result<void> background_state::cancel(cancel_policy what) noexcept {
+  const auto until = in(patience_);
+  bool stopped = on_worker();
+  {
+    lock guard(mutex_);
+    cancelled_ = true;
+    given_back_ = what == cancel_policy::give_back;
+    changed_.notify_all();
+    stopped = stopped || changed_.wait_until(guard, until, [this] { return running_ == 0; });
+  }
+  join_ended();
+  const auto closed = what == cancel_policy::give_back ? give_back_all() : result<void>{};
+  if (!stopped) return fail(errc::timed_out, "a thread is still in the driver; it ends by itself");
+  return closed;
+}
+
+result<std::vector<held_part>> background_state::take() {
+  if (auto known = mark_stale_there(whole()); !known) return tl::unexpected(known.error());
+  const lock guard(mutex_);
+  if (running_ > 0) return fail(errc::timed_out, "the registration is not finished");
+  if (auto done = outcome(); !done) return tl::unexpected(done.error());
+  for (const auto& one : pieces_)
+    if (auto good = usable(one); !good) return tl::unexpected(good.error());
+  std::vector<held_part> parts;
+  parts.reserve(pieces_.size());
+  for (auto& one : pieces_) parts.push_back({one.where, give_back(one)});
+  return parts;
+}
+
+// --- the ticket
+
+result<background_work> background_work::start(engine* on, background_plan plan) {
+  const no_cancellation whole;
+  auto use = background_use::begin(on);
+  if (!use) return tl::unexpected(use.error());
+  background_work made(background_state::make(*std::move(use), std::move(plan)));
+  if (auto started = made.state_->start_workers(); !started) return tl::unexpected(started.error());
+  return made;
+}
+
+result<void> background_work::usable() const noexcept {
+  if (state_ == nullptr) return fail(errc::closed, "the ticket was moved or taken from");
+  if (!state_->here()) return fail(errc::closed, "the ticket belongs to the parent process");
+  return {};
+}
+
+background_progress background_work::progress() const noexcept {
+  return usable() ? state_->progress() : background_progress{};
+}
+
+std::uintptr_t background_work::ready_up_to() const noexcept { return usable() ? state_->ready_up_to() : 0; }
+
+std::optional<background_failure> background_work::failure() const noexcept {
+  return usable() ? state_->failure() : std::nullopt;
+}
+
+result<void> background_work::ready(const range& where) noexcept {
+  const no_cancellation whole;
+  return usable().and_then([&] { return state_->ready(where); });
+}
+
+result<std::vector<held_part>> background_work::acquire(const range& where) {
+  const no_cancellation whole;
+  return usable().and_then([&] { return state_->acquire(where); });
+}
+
+result<void> background_work::wait(std::optional<std::chrono::milliseconds> timeout) noexcept {
+  const no_cancellation whole;
+  return usable().and_then([&] { return timeout ? state_->wait(in(*timeout)) : state_->wait(std::nullopt); });
+}
+
+result<void> background_work::wait_until_ready(std::uintptr_t end, std::chrono::milliseconds timeout) noexcept {
+  const no_cancellation whole;
+  return usable().and_then([&] { return state_->wait_until_ready(end, in(timeout)); });
+}
+
+result<void> background_work::cancel(cancel_policy what) noexcept {
+  const no_cancellation whole;
+  return usable().and_then([&] { return state_->cancel(what); });
+}
+
+result<std::vector<range>> background_work::stale() {
+  const no_cancellation whole;
+  return usable().and_then([&] { return state_->stale(); });
+}
+
+result<void> background_work::renew() {
+  const no_cancellation whole;
+  return usable().and_then([&] { return state_->renew(); });
+}
+
+result<std::vector<held_part>> background_work::take() {
+  const no_cancellation whole;
+  auto parts = usable().and_then([&] { return state_->take(); });
+  if (parts) state_.reset();
+  return parts;
+}
+
+}  // namespace pinfold::detail
