@@ -5,83 +5,70 @@
 
 #include <pinfold/cache.hpp>
 #include <pinfold/detail/or_error.hpp>
-#include <pinfold/detail/together.hpp>
+#include <pinfold/detail/set_plan.hpp>
+#include <pinfold/set_lease.hpp>
+#include <pinfold/set_options.hpp>
 
 #include <cstddef>
-#include <optional>
+#include <cstdint>
 #include <span>
 #include <utility>
 #include <vector>
 
 namespace pinfold {
 
-/// Leases on one piece of memory, one from each chosen cache. Move-only; the rules of `lease` apply.
-template <registrar R>
-class [[nodiscard]] set_lease {
- public:
-  /// Holds nothing.
-  set_lease() = default;
-
-  /// Returns the number of chosen caches.
-  [[nodiscard]] std::size_t size() const noexcept { return leases_.size(); }
-
-  /// Returns the lease from choice `number`, counted from 0; an empty lease if there is no such choice.
-  [[nodiscard]] const lease<R>& operator[](std::size_t number) const noexcept {
-    return number < leases_.size() ? leases_[number] : none_;
-  }
-
- private:
-  inline static const lease<R> none_{};
-  template <registrar>
-  friend class cache_set;
-  explicit set_lease(std::vector<lease<R>> leases) noexcept : leases_(std::move(leases)) {}
-
-  std::vector<lease<R>> leases_;
-};
-
 /// A set of caches that registers a buffer with several devices in one call. The caches belong to the caller, must
 /// outlive the set, and may be used directly as well. Every member may be called on any thread at any time.
 template <registrar R>
 class cache_set {
  public:
-  /// Numbers the members from 0, in this order. No pointer may be null. Throws only `std::bad_alloc`.
-  explicit cache_set(std::span<cache<R>* const> members) : members_(members.begin(), members.end()) {}
+  /// Numbers the members from 0, in this order. No pointer may be null. `distances` are those of the members, in the
+  /// same order, for `set_policy::near_first`; a member without one has the distance 0. Throws only `std::bad_alloc`.
+  explicit cache_set(std::span<cache<R>* const> members, std::span<const std::uint32_t> distances = {})
+      : members_(members.begin(), members.end()), distances_(distances.begin(), distances.end()) {
+    distances_.resize(members_.size());
+  }
 
   /// Returns the number of members.
   [[nodiscard]] std::size_t size() const noexcept { return members_.size(); }
   /// Returns member `number`, which must be below `size()`.
   [[nodiscard]] cache<R>& operator[](std::size_t number) const noexcept { return *members_[number]; }
 
-  /// Returns a lease from each chosen member, all or nothing. On an error the caller holds no lease, though the caches
-  /// may keep what they registered, as after any release. Members that have the memory registered already are served on
-  /// the caller's thread. If several members have to register, they do so in parallel, each on a thread of its own. Do
-  /// not use this call with back ends that accept one thread only: fabric domains that are not FI_THREAD_SAFE, io_uring
-  /// rings with IORING_SETUP_SINGLE_ISSUER. Acquire from their caches one by one.
+  /// Returns leases from the chosen members as the policy says, by default from each, all or nothing. On an error the
+  /// caller holds no lease, though the caches may keep what they registered, as after any release. Members that have
+  /// the memory registered already are served on the caller's thread. If several members have to register, they do so
+  /// in parallel, each on a thread of its own. With back ends that accept one thread only, use
+  /// `set_policy::fixed_order`: fabric domains that are not FI_THREAD_SAFE, io_uring rings with
+  /// IORING_SETUP_SINGLE_ISSUER.
   ///
-  /// Errors: `invalid_argument` (no such member), and those of `cache::acquire`, from the first choice that failed. If
-  /// the caches wait for room (`when_full::wait`), two calls can wait for each other until `full_timeout`.
+  /// Errors: `invalid_argument` (no such member, `set_options::required`), `out_of_resources` (no memory, or
+  /// `set_options::distance` threw), and those of `cache::acquire`, from the first choice that failed. If the caches
+  /// wait for room (`when_full::wait`), two calls can wait for each other until `full_timeout`.
   [[nodiscard]] result<set_lease<R>> acquire(void* address, std::size_t bytes, access_flags need,
-                                             std::span<const std::size_t> chosen) noexcept {
-    return detail::or_error(no_memory, no_memory, [&] { return acquire_chosen(address, bytes, need, chosen); });
+                                             std::span<const std::size_t> chosen,
+                                             const set_options& how = {}) noexcept {
+    return detail::or_error(no_memory, threw, [&] { return acquire_chosen({address, bytes, need}, chosen, how); });
   }
 
   /// As above, from every member. Returns `closed` if the set has no members, as when it was moved from.
-  [[nodiscard]] result<set_lease<R>> acquire(void* address, std::size_t bytes,
-                                             access_flags need = local_access) noexcept {
-    return detail::or_error(no_memory, no_memory, [&] { return acquire_all(address, bytes, need); });
+  [[nodiscard]] result<set_lease<R>> acquire(void* address, std::size_t bytes, access_flags need = local_access,
+                                             const set_options& how = {}) noexcept {
+    return detail::or_error(no_memory, threw, [&] { return acquire_all({address, bytes, need}, how); });
   }
 
   /// As above, for memory that this process does not write through the pointer, as in `cache::acquire`.
   [[nodiscard]] result<set_lease<R>> acquire(const void* address, std::size_t bytes, access_flags need,
-                                             std::span<const std::size_t> chosen) noexcept {
+                                             std::span<const std::size_t> chosen,
+                                             const set_options& how = {}) noexcept {
     if (any_write(need)) return detail::write_to_const();
-    return acquire(const_cast<void*>(address), bytes, need, chosen);
+    return acquire(const_cast<void*>(address), bytes, need, chosen, how);
   }
   /// As above, from every member.
   [[nodiscard]] result<set_lease<R>> acquire(const void* address, std::size_t bytes,
-                                             access_flags need = access_flags::local_read) noexcept {
+                                             access_flags need = access_flags::local_read,
+                                             const set_options& how = {}) noexcept {
     if (any_write(need)) return detail::write_to_const();
-    return acquire(const_cast<void*>(address), bytes, need);
+    return acquire(const_cast<void*>(address), bytes, need, how);
   }
 
   /// Calls `cache::invalidate` on every member.
@@ -90,52 +77,73 @@ class cache_set {
   }
 
  private:
-  static constexpr const char* no_memory = "no memory for the leases of a set";
+  using request = typename set_lease<R>::request;
+  using choice = typename set_lease<R>::choice;
 
-  // This function and the next throw std::bad_alloc.
-  [[nodiscard]] result<set_lease<R>> acquire_chosen(void* address, std::size_t bytes, access_flags need,
-                                                    std::span<const std::size_t> chosen) {
+  static constexpr const char* no_memory = "no memory for the leases of a set";
+  static constexpr const char* threw = "the function for the distances of a set threw an exception";
+
+  // This function and the following throw std::bad_alloc, and what the caller's function throws: the leases go with the
+  // choices.
+  [[nodiscard]] result<set_lease<R>> acquire_chosen(const request& what, std::span<const std::size_t> chosen,
+                                                    const set_options& how) {
     for (const std::size_t number : chosen)
       if (number >= members_.size()) return fail(errc::invalid_argument, "the set has no cache with this number");
-    std::vector<lease<R>> leases(chosen.size());
-    std::vector<std::size_t> missing;
-    for (std::size_t i = 0; i < chosen.size(); ++i)
-      if (auto found = members_[chosen[i]]->find(address, bytes, need))
-        leases[i] = std::move(*found);
-      else
-        missing.push_back(i);
+    const auto distances = distances_to(what, chosen, how);
+    if (!distances) return tl::unexpected(distances.error());
+    const auto plan = detail::plan_set(how, chosen.size(), *distances);
+    if (!plan) return tl::unexpected(plan.error());
+    std::vector<choice> choices(chosen.size());
+    for (std::size_t i = 0; i < chosen.size(); ++i) choices[i] = {.member = chosen[i], .from = members_[chosen[i]]};
 
-    if (auto got = acquire_missing(address, bytes, need, chosen, missing, leases); !got)
-      return tl::unexpected(got.error());
-    return set_lease<R>(std::move(leases));
+    asked_choices asked{choices, what};
+    if (auto got = detail::ask_members(*plan, asked.calls()); !got) return tl::unexpected(got.error());
+    for (choice& one : choices) one.first = static_cast<bool>(one.held);
+    return set_lease<R>(what, std::move(choices));
   }
 
-  [[nodiscard]] result<set_lease<R>> acquire_all(void* address, std::size_t bytes, access_flags need) {
+  [[nodiscard]] result<set_lease<R>> acquire_all(const request& what, const set_options& how) {
     if (members_.empty()) return fail(errc::closed, "the set has no caches");
     std::vector<std::size_t> all(members_.size());
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
-    return acquire_chosen(address, bytes, need, all);
+    return acquire_chosen(what, all, how);
   }
 
-  // Throws std::bad_alloc, before it acquires anything.
-  [[nodiscard]] result<void> acquire_missing(void* address, std::size_t bytes, access_flags need,
-                                             std::span<const std::size_t> chosen,
-                                             const std::vector<std::size_t>& missing, std::vector<lease<R>>& leases) {
-    std::vector<std::optional<error>> failures(missing.size());
-    auto acquire_one = [&](std::size_t which) noexcept {
-      const auto number = missing[which];
-      if (auto got = members_[chosen[number]]->acquire(address, bytes, need))
-        leases[number] = std::move(*got);
-      else
-        failures[which] = got.error();
-    };
-    detail::run_together(missing.size(), acquire_one);
-    for (const auto& failed : failures)
-      if (failed) return tl::unexpected(*failed);
-    return {};
+  [[nodiscard]] result<std::vector<std::uint32_t>> distances_to(const request& what,
+                                                                std::span<const std::size_t> chosen,
+                                                                const set_options& how) const {
+    std::vector<std::uint32_t> all;
+    if (how.policy != set_policy::near_first) return all;
+    const auto memory = range::of(reinterpret_cast<std::uintptr_t>(what.address), what.bytes);
+    if (!memory) return tl::unexpected(memory.error());
+    for (const std::size_t number : chosen)
+      all.push_back(how.distance ? how.distance(number, *memory) : distances_[number]);
+    return all;
   }
+
+  struct asked_choices {
+    std::vector<choice>& choices;
+    const request& what;
+
+    [[nodiscard]] detail::set_calls calls() noexcept {
+      return {this,
+              [](void* self, std::size_t number) {
+                auto& own = *static_cast<asked_choices*>(self);
+                return set_lease<R>::find_one(own.choices[number], own.what);
+              },
+              [](void* self, std::size_t number) {
+                auto& own = *static_cast<asked_choices*>(self);
+                set_lease<R>::acquire_one(own.choices[number], own.what);
+              },
+              [](void* self, std::size_t number) -> const error* {
+                const auto& why = static_cast<asked_choices*>(self)->choices[number].why;
+                return why ? &*why : nullptr;
+              }};
+    }
+  };
 
   std::vector<cache<R>*> members_;
+  std::vector<std::uint32_t> distances_;
 };
 
 }  // namespace pinfold

@@ -11,6 +11,7 @@
 #include <pinfold/monitors/announce.hpp>
 #include <pinfold/monitors/report.hpp>
 #include <pinfold/monitors/server.hpp>
+#include <pinfold/numa.hpp>
 #include <pinfold/pools/registered_pool.hpp>
 #include <pinfold/settings.hpp>
 #include <pinfold/trace_file.hpp>
