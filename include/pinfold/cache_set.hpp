@@ -6,6 +6,7 @@
 #include <pinfold/cache.hpp>
 #include <pinfold/detail/or_error.hpp>
 #include <pinfold/detail/set_plan.hpp>
+#include <pinfold/dma_buf.hpp>
 #include <pinfold/set_lease.hpp>
 #include <pinfold/set_options.hpp>
 
@@ -96,6 +97,8 @@ class cache_set {
     std::vector<choice> choices(chosen.size());
     for (std::size_t i = 0; i < chosen.size(); ++i) choices[i] = {.member = chosen[i], .from = members_[chosen[i]]};
 
+    const auto exports = begin_exports(what, how);
+    if (!exports) return tl::unexpected(exports.error());
     asked_choices asked{choices, what};
     if (auto got = detail::ask_members(*plan, asked.calls()); !got) return tl::unexpected(got.error());
     for (choice& one : choices) one.first = static_cast<bool>(one.held);
@@ -119,6 +122,14 @@ class cache_set {
     for (const std::size_t number : chosen)
       all.push_back(how.distance ? how.distance(number, *memory) : distances_[number]);
     return all;
+  }
+
+  // While the result lives, all members use one descriptor of an allocation.
+  static result<shared_dma_buf::request> begin_exports(const request& what, const set_options& how) noexcept {
+    if (how.dma_bufs == nullptr) return {};
+    const auto memory = range::of(reinterpret_cast<std::uintptr_t>(what.address), what.bytes);
+    if (!memory) return tl::unexpected(memory.error());
+    return how.dma_bufs->begin(*memory);
   }
 
   struct asked_choices {

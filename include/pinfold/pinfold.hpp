@@ -6,6 +6,7 @@
 #include <pinfold/background.hpp>
 #include <pinfold/cache.hpp>
 #include <pinfold/cache_set.hpp>
+#include <pinfold/dma_buf.hpp>
 #include <pinfold/import_cache.hpp>
 #include <pinfold/large_lease.hpp>
 #include <pinfold/monitors/announce.hpp>

@@ -13,6 +13,8 @@
 
 namespace pinfold {
 
+class shared_dma_buf;
+
 /// The order in which a set asks the chosen members.
 enum class set_policy : std::uint8_t {
   /// All at once. Those that have to register do so in parallel, each on a thread of its own.
@@ -44,6 +46,10 @@ struct set_options {
   member_distance distance{};
   /// For `near_first`: members that are at most this much farther away than the nearest one are near, too.
   std::uint32_t near_margin = 0;
+
+  /// For device memory: exports the dma-buf of an allocation once for all members that the call asks. The members'
+  /// registrars have to ask it (`verbs_registrar_options::dma_buf_from`). Null: each exports for itself.
+  shared_dma_buf* dma_bufs = nullptr;
 };
 
 /// A member of a set that failed, and why.

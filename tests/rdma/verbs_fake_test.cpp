@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Features that an emulated device lacks: paging on demand, and dma-bufs. Runs without a device, over functions of
 // libibverbs' names that only count.
+#include <pinfold/dma_buf.hpp>
 #include <pinfold/registrars/verbs.hpp>
 #include <pinfold/verbs.h>
 
@@ -130,7 +131,35 @@ TEST_F(verbs_fake, implicit_paging_has_no_dma_bufs) {
   EXPECT_EQ(registered, 0);
 }
 
+TEST_F(verbs_fake, a_failed_export_of_a_dma_buf_is_the_result_of_the_open) {
+  auto all = registrar({.dma_buf_from = [](const range&) -> result<std::optional<verbs_dma_buf>> {
+    return fail_errno(errc::driver_error, ENOSPC, "the driver exports nothing");
+  }});
+  EXPECT_EQ(all.open({0x1000, 0x2000}, local_access).error().native, ENOSPC);
+  EXPECT_EQ(registered, 0);
+  const auto both = verbs_registrar::create(
+      &domain, {.dma_buf_of = dma_buf, .dma_buf_from = [](const range& memory) { return dma_buf(memory); }});
+  EXPECT_EQ(both.error(), errc::invalid_argument);
+}
+
 #if defined(PINFOLD_HAS_REG_DMABUF_MR)
+TEST_F(verbs_fake, rails_register_duplicates_of_one_dma_buf) {
+  int exports = 0;
+  shared_dma_buf shared([&](const range&) -> result<std::optional<exported_dma_buf>> {
+    ++exports;
+    return exported_dma_buf{::open("/dev/null", O_RDONLY | O_CLOEXEC), {0x0, 0x10000}, 0};
+  });
+  const auto request = shared.begin({0x1000, 0x2000});
+  for (int rail = 0; rail < 3; ++rail) {
+    auto one = registrar({.dma_buf_from = shared.provider<verbs_dma_buf>()});
+    auto made = one.open({0x1000, 0x2000}, local_access);
+    ASSERT_TRUE(made) << describe(made.error());
+    EXPECT_TRUE(one.close(*made));
+  }
+  EXPECT_EQ(exports, 1);
+  EXPECT_EQ(registered, 3);
+}
+
 TEST_F(verbs_fake, a_dma_buf_is_registered_without_paging_on_demand) {
   auto paged = registrar({.paging = verbs_paging::on_demand, .dma_buf_of = dma_buf});
   auto made = paged.open({0x1000, 0x2000}, local_access);

@@ -62,6 +62,10 @@ struct verbs_registrar_options {
   /// (`invalidate`), or do not keep the registration (`bypass`). Device memory is never paged on demand. Not usable
   /// with `verbs_paging::implicit`.
   std::function<std::optional<verbs_dma_buf>(const range&)> dma_buf_of{};
+
+  /// As `dma_buf_of`, for a function that may fail: `open` then returns its error, and registers nothing. Only one of
+  /// both may be given. `shared_dma_buf::provider` makes such a function.
+  std::function<result<std::optional<verbs_dma_buf>>(const range&)> dma_buf_from{};
 };
 
 /// A registrar of memory with one protection domain. Thread-safe, as libibverbs is.
@@ -75,7 +79,7 @@ struct verbs_registrar_options {
 ///
 /// `open` errors: those of `check_request`; `out_of_resources` (ENOMEM: RLIMIT_MEMLOCK, the device's table, or memory;
 /// the message says which), `invalid_range` (EFAULT: not mapped, or not writable), `unsupported` (EOPNOTSUPP),
-/// `not_permitted`, `driver_error` (EIO, ENODEV: the device is gone), `closed` (moved from).
+/// `not_permitted`, `driver_error` (EIO, ENODEV: the device is gone), `closed` (moved from); those of `dma_buf_from`.
 ///
 /// `close` errors: `in_use_conflict` (EBUSY: a memory window is bound to the region), `driver_error`. If the device is
 /// gone, the kernel has closed every region, and `close` succeeds.
@@ -89,8 +93,9 @@ class PINFOLD_EXPORT verbs_registrar {
     std::uint32_t rkey;  ///< for peers; means nothing without a remote right
   };
 
-  /// Makes a registrar. Errors: `invalid_argument` (no protection domain), `unsupported` (paging that the device does
-  /// not have, or `dma_buf_of` with `verbs_paging::implicit`), `driver_error`, `out_of_resources`.
+  /// Makes a registrar. Errors: `invalid_argument` (no protection domain, or both `dma_buf_of` and `dma_buf_from`),
+  /// `unsupported` (paging that the device does not have, or a function for dma-bufs with `verbs_paging::implicit`),
+  /// `driver_error`, `out_of_resources`.
   [[nodiscard]] static result<verbs_registrar> create(::ibv_pd* domain, verbs_registrar_options options = {}) noexcept;
   verbs_registrar(verbs_registrar&&) noexcept;
   verbs_registrar& operator=(verbs_registrar&&) noexcept;

@@ -79,10 +79,17 @@ struct verbs_registrar::state {
     return flags;
   }
 
-  // Returns null and sets errno on failure.
-  [[nodiscard]] ::ibv_mr* register_memory(const range& memory, unsigned flags) const noexcept {
-    if (options.dma_buf_of)
-      if (const auto from = options.dma_buf_of(memory)) return register_dma_buf(domain, memory, *from, flags);
+  [[nodiscard]] result<std::optional<verbs_dma_buf>> dma_buf(const range& memory) const noexcept {
+    if (options.dma_buf_from) return options.dma_buf_from(memory);
+    if (options.dma_buf_of) return options.dma_buf_of(memory);
+    return std::nullopt;
+  }
+
+  // Returns null and sets errno if the device refuses.
+  [[nodiscard]] result<::ibv_mr*> register_memory(const range& memory, unsigned flags) const noexcept {
+    const auto from = dma_buf(memory);
+    if (!from) return tl::unexpected(from.error());
+    if (const auto& buffer = *from) return register_dma_buf(domain, memory, *buffer, flags);
     return ibv_reg_mr(domain, reinterpret_cast<void*>(memory.begin), memory.size(), flags);
   }
 
@@ -111,7 +118,9 @@ result<verbs_registrar> verbs_registrar::create(::ibv_pd* domain, verbs_registra
   if (!device) return tl::unexpected(device.error());
   if (auto can = check_paging(*device, options.paging); !can) return tl::unexpected(can.error());
   const bool implicit = options.paging == verbs_paging::implicit;
-  if (implicit && options.dma_buf_of)
+  if (options.dma_buf_of && options.dma_buf_from)
+    return fail(errc::invalid_argument, "only one of dma_buf_of and dma_buf_from may be given");
+  if (implicit && (options.dma_buf_of || options.dma_buf_from))
     return fail(errc::unsupported, "a region for the whole address space cannot hold device memory (dma_buf_of)");
   auto made = std::make_unique<state>(domain, std::move(options), *device);
   if (implicit)
@@ -137,11 +146,13 @@ result<verbs_registrar::registration_type> verbs_registrar::open(range memory, a
   if (!state_) return moved_away();
   if (auto fit = check_request(limits(), memory, access); !fit) return tl::unexpected(fit.error());
   if (state_->everything != nullptr) return keys_of(state_->everything);
-  if (::ibv_mr* const made = state_->register_memory(memory, state_->flags_for(access))) {
-    state_->regions_now.fetch_add(1, std::memory_order_relaxed);
-    return keys_of(made);
-  }
+  const auto made = state_->register_memory(memory, state_->flags_for(access));
   const int native = errno;
+  if (!made) return tl::unexpected(made.error());
+  if (*made != nullptr) {
+    state_->regions_now.fetch_add(1, std::memory_order_relaxed);
+    return keys_of(*made);
+  }
   const bool full = state_->regions_now.load(std::memory_order_relaxed) + 1 >= state_->device.max_mr;
   const bool pins = state_->options.paging == verbs_paging::pinned;
   return tl::unexpected(verbs::refused_open(native, pins ? bytes_of_pages(memory) : 0, full));

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "os/no_cancellation.hpp"
+
+#include <pinfold/detail/or_error.hpp>
+#include <pinfold/dma_buf.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <fcntl.h>
+#include <list>
+#include <mutex>
+#include <unistd.h>
+#include <vector>
+
+namespace pinfold {
+
+namespace {
+
+constexpr std::chrono::seconds longest_export{60};
+constexpr const char* no_memory = "no memory for a dma-buf";
+
+using answer = result<std::optional<dma_buf_position>>;
+
+// Nodes move between lists without an allocation.
+using buffers = std::list<exported_dma_buf>;
+
+void close_all(const buffers& unused) noexcept {
+  for (const auto& one : unused) ::close(one.descriptor);
+}
+
+dma_buf_position position_in(const exported_dma_buf& buffer, const range& memory, int descriptor) noexcept {
+  return {descriptor, buffer.offset + (memory.begin - buffer.memory.begin)};
+}
+
+answer duplicate(const exported_dma_buf& from, const range& memory) noexcept {
+  const int copy = ::fcntl(from.descriptor, F_DUPFD_CLOEXEC, 3);
+  if (copy >= 0) return position_in(from, memory, copy);
+  return fail_errno(errc::driver_error, errno, "no descriptor is left for another use of a dma-buf");
+}
+
+}  // namespace
+
+// The mutex guards all but the function, which is constant. A thread holds it while it makes a duplicate, so that no
+// other thread closes the descriptor meanwhile; no other call is made with it.
+struct shared_dma_buf::state {
+  explicit state(export_function calls) : exporter(std::move(calls)) {}
+  state(const state&) = delete;
+  state& operator=(const state&) = delete;
+  ~state() { close_all(open); }
+
+  using lock = std::unique_lock<std::mutex>;
+
+  [[nodiscard]] bool is_requested(const range& memory) const noexcept { return any_overlaps(requests, memory); }
+
+  // Throws std::bad_alloc.
+  void begin(const range& memory) {
+    const std::lock_guard guard(mutex);
+    requests.push_back(memory);
+  }
+
+  void end(const range& memory) noexcept {
+    buffers unused;
+    {
+      const std::lock_guard guard(mutex);
+      requests.erase(std::find(requests.begin(), requests.end(), memory));
+      for (auto one = open.begin(); one != open.end();) {
+        const auto next = std::next(one);
+        if (!is_requested(one->memory)) unused.splice(unused.end(), open, one);
+        one = next;
+      }
+    }
+    close_all(unused);
+  }
+
+  // Throws std::bad_alloc, before the export.
+  answer position(const range& memory) {
+    const auto until = std::chrono::steady_clock::now() + longest_export;
+    lock guard(mutex);
+    for (;;) {
+      if (const auto* known = find(memory)) return give(duplicate(*known, memory));
+      if (!any_overlaps(exporting, memory)) break;
+      if (exported.wait_until(guard, until) == std::cv_status::timeout)
+        return fail_errno(errc::timed_out, ETIMEDOUT, "another thread's export of a dma-buf takes too long");
+    }
+    buffers fresh(1);
+    const bool shared = is_requested(memory);
+    if (shared) exporting.push_back(memory);
+    guard.unlock();
+    const auto made = exporter(memory);
+    guard.lock();
+    if (shared) {
+      exporting.erase(std::find(exporting.begin(), exporting.end(), memory));
+      exported.notify_all();
+    }
+    if (!made) return ++counted.failures, tl::unexpected(made.error());
+    const std::optional<exported_dma_buf>& buffer = *made;
+    if (!buffer) return std::nullopt;
+    ++counted.exports;
+    fresh.front() = *buffer;
+    return keep_or_give(fresh, memory, guard);
+  }
+
+  // Keeps the new descriptor and returns a duplicate; returns the descriptor itself if no request needs it any more, or
+  // if another thread's is kept already.
+  answer keep_or_give(buffers& fresh, const range& memory, lock& guard) noexcept {
+    const exported_dma_buf made = fresh.front();
+    const bool fits = made.memory.contains(memory);
+    if (fits && (!is_requested(made.memory) || find(memory) != nullptr))
+      return give(position_in(made, memory, made.descriptor));
+    const auto copy =
+        fits ? give(duplicate(made, memory))
+             : answer(fail(errc::invalid_range, "the exported dma-buf does not contain all of the memory"));
+    if (copy) {
+      open.splice(open.end(), fresh);
+      return copy;
+    }
+    guard.unlock();
+    ::close(made.descriptor);
+    return copy;
+  }
+
+  answer give(answer what) noexcept {
+    if (what) ++counted.given;
+    return what;
+  }
+
+  [[nodiscard]] const exported_dma_buf* find(const range& memory) const noexcept {
+    const auto found =
+        std::find_if(open.begin(), open.end(), [&](const auto& one) { return one.memory.contains(memory); });
+    return found == open.end() ? nullptr : &*found;
+  }
+
+  static bool any_overlaps(const std::vector<range>& list, const range& memory) noexcept {
+    return std::any_of(list.begin(), list.end(), [&](const range& one) { return one.overlaps(memory); });
+  }
+
+  std::mutex mutex;
+  std::condition_variable exported;
+  const export_function exporter;
+  std::vector<range> requests;   // one for each request that lives
+  std::vector<range> exporting;  // memory of requests for which a thread calls the function
+  buffers open;                  // kept for the requests
+  dma_buf_counts counted;
+};
+
+shared_dma_buf::shared_dma_buf(export_function exporter) : state_(std::make_shared<state>(std::move(exporter))) {}
+
+result<shared_dma_buf::request> shared_dma_buf::begin(const range& memory) noexcept {
+  if (memory.empty()) return fail(errc::invalid_range, "the range is empty or wraps around");
+  return detail::or_error(no_memory, no_memory, [&]() -> result<request> {
+    state_->begin(memory);
+    request begun;
+    begun.of_ = state_;
+    begun.memory_ = memory;
+    return begun;
+  });
+}
+
+shared_dma_buf::request::~request() {
+  if (of_) of_->end(memory_);
+}
+
+answer shared_dma_buf::position(const range& memory) noexcept {
+  const detail::no_cancellation guard;
+  return detail::or_error(no_memory, no_memory, [&] { return state_->position(memory); });
+}
+
+dma_buf_counts shared_dma_buf::counts() const noexcept {
+  const std::lock_guard guard(state_->mutex);
+  dma_buf_counts now = state_->counted;
+  now.open = state_->open.size();
+  return now;
+}
+
+}  // namespace pinfold
