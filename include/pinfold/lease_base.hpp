@@ -43,6 +43,10 @@ class lease_base {
   /// every request, and in `progress()`. The registration is still open.
   [[nodiscard]] bool stale() const noexcept { return pin_ != 0 && detail::record_of(pin_)->is(detail::record::stale); }
 
+  /// Returns the addresses that the registration covers, of this process or of the exporter: at least those that were
+  /// acquired. Nothing if the lease is `closed`.
+  [[nodiscard]] range covered() const noexcept { return closed() ? range{} : detail::record_of(pin_)->covered(); }
+
   /// Releases the lease. If this closes the registration, returns the driver's result (R47); after a failed close the
   /// cache keeps the entry and retries. Does nothing on an empty lease, so a second release is harmless.
   [[gnu::always_inline]] result<void> release() noexcept {

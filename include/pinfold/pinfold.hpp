@@ -14,6 +14,7 @@
 #include <pinfold/monitors/server.hpp>
 #include <pinfold/numa.hpp>
 #include <pinfold/pools/registered_pool.hpp>
+#include <pinfold/remote_key_lease.hpp>
 #include <pinfold/settings.hpp>
 #include <pinfold/trace_file.hpp>
 #include <pinfold/version.hpp>
