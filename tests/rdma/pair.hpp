@@ -94,6 +94,9 @@ class rdma_pair {
     connect(device, *far_, *near_);
   }
 
+  /// The end whose memory the other one reads and writes.
+  [[nodiscard]] ibv_qp* target() const { return far_.get(); }
+
   ibv_wc_status write(const void* from, std::size_t bytes, std::uint32_t lkey, const rdma_place& to) {
     return run(IBV_WR_RDMA_WRITE, from, bytes, lkey, to);
   }

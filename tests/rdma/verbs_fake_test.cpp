@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <optional>
@@ -15,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
+#include <vector>
 
 namespace {
 int registered = 0, deregistered = 0;
@@ -129,6 +131,171 @@ TEST_F(verbs_fake, implicit_paging_has_no_dma_bufs) {
   ASSERT_FALSE(made);
   EXPECT_EQ(made.error().code, errc::unsupported);
   EXPECT_EQ(registered, 0);
+}
+
+struct advised {
+  ibv_advise_mr_advice advice;
+  std::uint32_t flags;
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> pieces;
+};
+std::vector<advised> advices;
+int advice_refused = 0;
+int advise(ibv_pd*, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_sge* pieces, std::uint32_t count) {
+  advices.push_back({advice, flags, {}});
+  for (std::uint32_t i = 0; i < count; ++i) advices.back().pieces.emplace_back(pieces[i].addr, pieces[i].length);
+  return advice_refused;
+}
+
+struct verbs_prefetch_fake : verbs_fake {
+  verbs_prefetch_fake() {
+    advices.clear();
+    advice_refused = 0;
+    device.advise_mr = advise;
+    region.addr = reinterpret_cast<void*>(0x100000);
+    region.length = std::size_t{20} << 30U;
+  }
+  ~verbs_prefetch_fake() override { region = {}; }
+};
+
+TEST_F(verbs_prefetch_fake, advises_in_pieces_that_the_device_can_take) {
+  auto paged = registrar({.paging = verbs_paging::on_demand});
+  const auto made = paged.open({0x100000, 0x200000}, local_access);
+  ASSERT_TRUE(made);
+  EXPECT_TRUE(advices.empty()) << "only on request";
+  const range most{0x100000, 0x100000 + (std::size_t{17} << 30U) + 0x1000};
+  ASSERT_TRUE(paged.prefetch(*made, most, local_access, verbs_prefetch::wait));
+  ASSERT_EQ(advices.size(), 2U);
+  EXPECT_EQ(advices[0].pieces.size(), 16U);
+  EXPECT_EQ(advices[0].flags, std::uint32_t{IBV_ADVISE_MR_FLAG_FLUSH});
+  EXPECT_EQ(advices[0].advice, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE);
+  std::uint64_t next = most.begin;
+  for (const auto& one : advices)
+    for (const auto& [begin, bytes] : one.pieces) {
+      EXPECT_EQ(begin, next);
+      next += bytes;
+    }
+  EXPECT_EQ(next, most.end);
+  ASSERT_TRUE(paged.prefetch(*made, {0x100000, 0x101000}, access_flags::local_read));
+  EXPECT_EQ(advices[2].advice, IBV_ADVISE_MR_ADVICE_PREFETCH);
+  EXPECT_EQ(advices[2].flags, 0U);
+  ASSERT_TRUE(paged.prefetch(*made, {0x100000, 0x101000}, local_access, verbs_prefetch::present));
+  EXPECT_EQ(advices[3].advice, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT);
+  EXPECT_TRUE(paged.close(*made));
+}
+
+TEST_F(verbs_prefetch_fake, refuses_what_cannot_be_prefetched) {
+  auto pinned = registrar({});
+  const auto fixed = pinned.open({0x100000, 0x200000}, local_access);
+  EXPECT_EQ(pinned.prefetch(*fixed, {0x100000, 0x101000}, local_access).error(), errc::unsupported);
+  auto paged = registrar({.paging = verbs_paging::on_demand});
+  const auto made = paged.open({0x100000, 0x200000}, local_access);
+  EXPECT_EQ(paged.prefetch({}, {0x100000, 0x101000}, local_access).error(), errc::invalid_argument);
+  EXPECT_EQ(paged.prefetch(*made, {0x100000, 0x100000}, local_access).error(), errc::invalid_range);
+  EXPECT_EQ(paged.prefetch(*made, {0xff000, 0x101000}, local_access).error(), errc::invalid_range);
+  EXPECT_TRUE(advices.empty());
+  for (const auto& [native, code] : {std::pair(EOPNOTSUPP, errc::unsupported), std::pair(EFAULT, errc::invalid_range),
+                                     std::pair(EPERM, errc::not_permitted), std::pair(EIO, errc::driver_error)}) {
+    advice_refused = native;
+    const auto refused = paged.prefetch(*made, {0x100000, 0x101000}, local_access);
+    EXPECT_EQ(refused.error(), code);
+    EXPECT_EQ(refused.error().native, native);
+  }
+  device.advise_mr = nullptr;
+  EXPECT_EQ(paged.prefetch(*made, {0x100000, 0x101000}, local_access).error(), errc::unsupported);
+}
+
+TEST_F(verbs_prefetch_fake, prefetch_on_open_opens_nothing_if_it_fails) {
+  auto paged = registrar({.paging = verbs_paging::on_demand, .prefetch_on_open = true});
+  ASSERT_TRUE(paged.open({0x100000, 0x200000}, access_flags::local_read));
+  ASSERT_EQ(advices.size(), 1U);
+  EXPECT_EQ(advices[0].advice, IBV_ADVISE_MR_ADVICE_PREFETCH);
+  advice_refused = EIO;
+  EXPECT_EQ(paged.open({0x100000, 0x200000}, local_access).error().native, EIO);
+  EXPECT_EQ(registered, 2);
+  EXPECT_EQ(deregistered, 1);
+}
+
+// What the device is asked about a window, and when.
+int windows_now = 0, refuse_alloc = 0, refuse_post = 0, refuse_free = 0;
+ibv_mw the_window{};
+ibv_send_wr posted{};
+ibv_mw* alloc_window(ibv_pd* of, ibv_mw_type type) {
+  if (refuse_alloc != 0) return errno = refuse_alloc, nullptr;
+  the_window = {of->context, of, 0x1ff, 0, type};
+  return ++windows_now, &the_window;
+}
+int free_window(ibv_mw*) { return refuse_free != 0 ? refuse_free : (--windows_now, 0); }
+int post(ibv_qp*, ibv_send_wr* work, ibv_send_wr** bad) {
+  if (refuse_post != 0) *bad = work;
+  posted = *work;
+  return refuse_post;
+}
+
+struct verbs_window_fake : verbs_fake {
+  verbs_window_fake() {
+    windows_now = refuse_alloc = refuse_post = refuse_free = 0;
+    device.context.ops.alloc_mw = alloc_window;
+    device.context.ops.dealloc_mw = free_window;
+    device.context.ops.post_send = post;
+    pair.context = &device.context;
+    region.addr = reinterpret_cast<void*>(0x1000);
+    region.length = 0x1000;
+    region.pd = &domain;
+  }
+  ~verbs_window_fake() override { region = {}; }
+  auto bind(range memory = {0x1000, 0x2000}, access_flags access = access_flags::remote_read) {
+    return verbs_window::bind(&pair, {&region, 0, 0}, memory, access);
+  }
+  ibv_qp pair{};
+};
+
+TEST_F(verbs_window_fake, binds_with_a_new_key_and_frees_once) {
+  auto all = registrar({.windows = true});
+  ASSERT_TRUE(all.open({0x1000, 0x2000}, local_access));
+  EXPECT_EQ(last_access, unsigned{IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND});
+  auto window = bind({0x1800, 0x2000}, access_flags::remote_write);
+  ASSERT_TRUE(window) << describe(window.error());
+  EXPECT_EQ(posted.opcode, IBV_WR_BIND_MW);
+  EXPECT_EQ(posted.bind_mw.rkey, window->rkey());
+  EXPECT_EQ(window->rkey(), 0x100U) << "the owner chooses the lowest byte of the key, another one for each bind";
+  EXPECT_EQ(posted.bind_mw.bind_info.addr, 0x1800U);
+  EXPECT_EQ(posted.bind_mw.bind_info.length, 0x800U);
+  EXPECT_EQ(posted.bind_mw.bind_info.mw_access_flags, unsigned{IBV_ACCESS_REMOTE_WRITE});
+  auto copy = *window;
+  EXPECT_TRUE(copy.withdraw());
+  EXPECT_TRUE(window->withdraw()) << "there is nothing more to do";
+  EXPECT_EQ(windows_now, 0);
+}
+
+TEST_F(verbs_window_fake, any_refused_call_leaves_no_window) {
+  refuse_alloc = ENOMEM;
+  EXPECT_EQ(bind().error(), errc::out_of_resources);
+  refuse_alloc = EIO;
+  EXPECT_EQ(bind().error().native, EIO);
+  refuse_alloc = 0;
+  refuse_post = EINVAL;
+  EXPECT_EQ(bind().error().native, EINVAL);
+  EXPECT_EQ(windows_now, 0);
+  refuse_post = 0;
+  device.context.ops.alloc_mw = nullptr;
+  EXPECT_EQ(bind().error(), errc::unsupported);
+  EXPECT_EQ(bind({0x1000, 0x2001}).error(), errc::invalid_range);
+  EXPECT_EQ(bind({0x1000, 0x1000}).error(), errc::invalid_range);
+  EXPECT_EQ(bind({0x1000, 0x2000}, local_access).error(), errc::invalid_argument);
+  EXPECT_EQ(verbs_window::bind(nullptr, {&region, 0, 0}, {0x1000, 0x2000}, access_flags::remote_read).error(),
+            errc::invalid_argument);
+}
+
+TEST_F(verbs_window_fake, a_refused_withdrawal_can_be_repeated) {
+  {
+    auto window = bind();
+    ASSERT_TRUE(window);
+    refuse_free = EBUSY;
+    EXPECT_EQ(window->withdraw().error().native, EBUSY);
+    EXPECT_EQ(windows_now, 1);
+    refuse_free = 0;
+  }
+  EXPECT_EQ(windows_now, 0) << "the end of the object tried again";
 }
 
 TEST_F(verbs_fake, a_failed_export_of_a_dma_buf_is_the_result_of_the_open) {

@@ -19,6 +19,8 @@
 struct ibv_context;
 struct ibv_mr;
 struct ibv_pd;
+struct ibv_qp;
+struct ibv_send_wr;
 
 namespace pinfold {
 
@@ -52,6 +54,13 @@ struct verbs_dma_buf {
 struct verbs_registrar_options {
   verbs_paging paging = verbs_paging::pinned;  ///< how regions are paged
 
+  /// Let memory windows be bound to the regions (IBV_ACCESS_MW_BIND): see `verbs_window`.
+  bool windows = false;
+
+  /// With `verbs_paging::on_demand`: prefetch each region, to be written if it may be, before `open` returns. If the
+  /// device refuses that, `open` returns its error and registers nothing.
+  bool prefetch_on_open = false;
+
   /// Let peers' writes arrive in any order (IBV_ACCESS_RELAXED_ORDERING), which some hosts need for full speed. Do not
   /// poll for the last byte then: only a completion says that all bytes are there. No effect if the device does not
   /// know it.
@@ -68,6 +77,13 @@ struct verbs_registrar_options {
   std::function<result<std::optional<verbs_dma_buf>>(const range&)> dma_buf_from{};
 };
 
+/// How `verbs_registrar::prefetch` prefetches.
+enum class verbs_prefetch : std::uint8_t {
+  start,    ///< returns at once; the device's driver goes on
+  wait,     ///< returns when the pages are there
+  present,  ///< returns when the device knows the pages that are there already; causes no page fault
+};
+
 /// A registrar of memory with one protection domain. Thread-safe, as libibverbs is.
 ///
 /// The protection domain must outlive the registrar. A lease must outlive the work requests that use its keys, posted
@@ -79,10 +95,11 @@ struct verbs_registrar_options {
 ///
 /// `open` errors: those of `check_request`; `out_of_resources` (ENOMEM: RLIMIT_MEMLOCK, the device's table, or memory;
 /// the message says which), `invalid_range` (EFAULT: not mapped, or not writable), `unsupported` (EOPNOTSUPP),
-/// `not_permitted`, `driver_error` (EIO, ENODEV: the device is gone), `closed` (moved from); those of `dma_buf_from`.
+/// `not_permitted`, `driver_error` (EIO, ENODEV: the device is gone), `closed` (moved from); those of `dma_buf_from`
+/// and, with `prefetch_on_open`, of `prefetch`.
 ///
-/// `close` errors: `in_use_conflict` (EBUSY: a memory window is bound to the region), `driver_error`. If the device is
-/// gone, the kernel has closed every region, and `close` succeeds.
+/// `close` errors: `in_use_conflict` (EBUSY, or with `windows` EINVAL: a memory window is bound to the region),
+/// `driver_error`. If the device is gone, the kernel has closed every region, and `close` succeeds.
 class PINFOLD_EXPORT verbs_registrar {
  public:
   static constexpr const char* name = "verbs";  ///< shown in events and dumps
@@ -108,12 +125,57 @@ class PINFOLD_EXPORT verbs_registrar {
   /// Deregisters the memory region.
   [[nodiscard]] result<void> close(const registration_type& registration) noexcept;
 
+  /// Makes the device know pages of an on-demand region before it needs them (ibv_advise_mr(3)); with write access in
+  /// `access`, for writing. An advice: pages may go again. Errors: `unsupported` (the registrar pins, or the device
+  /// cannot do this), `invalid_range` (not inside the registration, not mapped, or not of an on-demand region),
+  /// `not_permitted`, `driver_error`, `closed`.
+  [[nodiscard]] result<void> prefetch(const registration_type& registration, range memory, access_flags access,
+                                      verbs_prefetch how = verbs_prefetch::start) noexcept;
+
   [[nodiscard]] verbs_capabilities capabilities() const noexcept;  ///< of the device, queried at creation
 
  private:
+  [[nodiscard]] result<registration_type> opened(::ibv_mr* made, const range& memory, access_flags access) noexcept;
+
   struct state;
   explicit verbs_registrar(std::unique_ptr<state> made) noexcept;
   std::unique_ptr<state> state_;
+};
+
+/// A memory window of type 2: a key for a part of a registration that can be withdrawn while the registration stays
+/// open. The window can be reached through one queue pair only. The registrar needs `verbs_registrar_options::windows`.
+///
+/// Withdraw the window before the last lease on the registration is released: the device cannot close a region that has
+/// one (`in_use_conflict`), so the cache keeps it and tries again. Copies share one window; one thread at a time may
+/// use them. The last copy withdraws the window.
+class PINFOLD_EXPORT verbs_window {
+ public:
+  /// Posts a request on the queue pair, and returns when it has completed.
+  using post_function = std::function<result<void>(::ibv_qp*, ::ibv_send_wr&)>;
+
+  /// Binds a window to memory inside the registration. `access`: the rights of peers; `remote_write` and
+  /// `remote_atomic` need a registration with `local_write`. By default the request is posted without a completion: the
+  /// device binds before it executes what is posted on the pair later, such as the message that takes the key to the
+  /// peer, and a bind that fails puts the pair into its error state. The pair has to be connected, in the domain of the
+  /// registration, and without `sq_sig_all`.
+  ///
+  /// Errors: `invalid_argument` (no pair, no registration, no right of peers), `invalid_range` (not inside the
+  /// registration), `unsupported` (the device has no windows), `out_of_resources`, `driver_error`, and what `post`
+  /// returns.
+  [[nodiscard]] static result<verbs_window> bind(::ibv_qp* pair, const verbs_registrar::registration_type& registration,
+                                                 range memory, access_flags access, post_function post = {}) noexcept;
+
+  /// Returns the key for the peer.
+  [[nodiscard]] std::uint32_t rkey() const noexcept;
+
+  /// Frees the window: from the return on, the device refuses its key. Does nothing if that was done before. Errors:
+  /// `driver_error`; the window is unchanged then.
+  [[nodiscard]] result<void> withdraw() noexcept;
+
+ private:
+  struct state;
+  explicit verbs_window(std::shared_ptr<state> made) noexcept;
+  std::shared_ptr<state> state_;
 };
 
 /// The mechanism that makes `fork` safe for registered memory (R37).

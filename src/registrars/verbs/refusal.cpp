@@ -37,8 +37,8 @@ error refused_open(int native, std::size_t pinned, bool full) noexcept {
   }
 }
 
-error refused_close(int native) noexcept {
-  if (native == EBUSY)
+error refused_close(int native, bool windows) noexcept {
+  if (native == EBUSY || (native == EINVAL && windows))  // soft-RoCE says EINVAL
     return {errc::in_use_conflict, native_kind::posix, native, "a memory window is bound to the memory region"};
   return {errc::driver_error, native_kind::posix, native, "the device refused to deregister the memory"};
 }

@@ -11,7 +11,7 @@ namespace pinfold::verbs {
 /// as many regions as the device has room for.
 [[nodiscard]] error refused_open(int native, std::size_t pinned, bool full) noexcept;
 
-/// Returns the error for an errno of ibv_dereg_mr.
-[[nodiscard]] error refused_close(int native) noexcept;
+/// Returns the error for an errno of ibv_dereg_mr. `windows`: the region may have memory windows.
+[[nodiscard]] error refused_close(int native, bool windows) noexcept;
 
 }  // namespace pinfold::verbs

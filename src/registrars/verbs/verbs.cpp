@@ -2,6 +2,7 @@
 #include "os/page_bytes.hpp"
 #include "registrars/verbs/access.hpp"
 #include "registrars/verbs/device.hpp"
+#include "registrars/verbs/prefetch.hpp"
 #include "registrars/verbs/refusal.hpp"
 
 #include <pinfold/registrars/verbs.hpp>
@@ -74,6 +75,7 @@ struct verbs_registrar::state {
 
   [[nodiscard]] unsigned flags_for(access_flags access) const noexcept {
     unsigned flags = verbs::access_flags(access);
+    if (options.windows) flags |= IBV_ACCESS_MW_BIND;
     if (options.relaxed_ordering) flags |= IBV_ACCESS_RELAXED_ORDERING;
     if (options.paging != verbs_paging::pinned) flags |= IBV_ACCESS_ON_DEMAND;
     return flags;
@@ -149,13 +151,33 @@ result<verbs_registrar::registration_type> verbs_registrar::open(range memory, a
   const auto made = state_->register_memory(memory, state_->flags_for(access));
   const int native = errno;
   if (!made) return tl::unexpected(made.error());
-  if (*made != nullptr) {
-    state_->regions_now.fetch_add(1, std::memory_order_relaxed);
-    return keys_of(*made);
-  }
+  if (*made != nullptr) return opened(*made, memory, access);
   const bool full = state_->regions_now.load(std::memory_order_relaxed) + 1 >= state_->device.max_mr;
   const bool pins = state_->options.paging == verbs_paging::pinned;
   return tl::unexpected(verbs::refused_open(native, pins ? bytes_of_pages(memory) : 0, full));
+}
+
+result<verbs_registrar::registration_type> verbs_registrar::opened(::ibv_mr* made, const range& memory,
+                                                                   access_flags access) noexcept {
+  state_->regions_now.fetch_add(1, std::memory_order_relaxed);
+  const auto keys = keys_of(made);
+  if (!state_->options.prefetch_on_open) return keys;
+  const auto fetched = prefetch(keys, memory, access);
+  if (fetched || !close(keys)) return keys;  // rather without its pages than leaked
+  return tl::unexpected(fetched.error());
+}
+
+result<void> verbs_registrar::prefetch(const registration_type& registration, range memory, access_flags access,
+                                       verbs_prefetch how) noexcept {
+  if (!state_) return moved_away();
+  if (registration.mr == nullptr) return fail(errc::invalid_argument, "the registration has no memory region");
+  if (state_->options.paging == verbs_paging::pinned)
+    return fail(errc::unsupported, "the pages of this registrar are pinned: there is nothing to prefetch");
+  const auto begin = reinterpret_cast<std::uintptr_t>(registration.mr->addr);
+  const bool everything = registration.mr == state_->everything;
+  if (memory.empty() || (!everything && !range{begin, begin + registration.mr->length}.contains(memory)))
+    return fail(errc::invalid_range, "the range is not inside the registration");
+  return verbs::prefetch(state_->domain, registration.lkey, memory, any_write(access), how);
 }
 
 result<void> verbs_registrar::close(const registration_type& registration) noexcept {
@@ -165,7 +187,7 @@ result<void> verbs_registrar::close(const registration_type& registration) noexc
   const int native = ::ibv_dereg_mr(registration.mr);
   // Removing a device destroys all its objects: the pages are free, though libibverbs keeps its record.
   const bool closed = native == 0 || ((native == EIO || native == ENODEV) && verbs::is_gone(state_->domain->context));
-  if (!closed) return tl::unexpected(verbs::refused_close(native));
+  if (!closed) return tl::unexpected(verbs::refused_close(native, state_->options.windows));
   state_->regions_now.fetch_sub(1, std::memory_order_relaxed);
   return {};
 }
