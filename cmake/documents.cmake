@@ -58,6 +58,7 @@ add_custom_command(
           ${texts_of_pages}
           ${PROJECT_SOURCE_DIR}/docs/reference/headers.sed
           ${PROJECT_SOURCE_DIR}/include/pinfold/pinfold.h
+          ${PROJECT_SOURCE_DIR}/include/pinfold/background.h
           ${PROJECT_SOURCE_DIR}/include/pinfold/verbs.h
           ${PROJECT_SOURCE_DIR}/include/pinfold/libfabric.h
           ${PROJECT_SOURCE_DIR}/include/pinfold/ucp.h

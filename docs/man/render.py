@@ -59,7 +59,8 @@ class Group:
         return self.functions[0].find("location").get("file").removeprefix("include/")
 
     def library(self):
-        name = "pinfold" if self.header() == "pinfold/pinfold.h" else f"pinfold-{Path(self.header()).stem}"
+        stem = Path(self.header()).stem
+        name = "pinfold" if stem in ("pinfold", "background") else f"pinfold-{stem}"
         return [f"{bold('-l' + name)}, {bold('pkg-config --cflags --libs ' + name)}"]
 
     def names(self):

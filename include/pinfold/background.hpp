@@ -70,7 +70,11 @@ class [[nodiscard]] background_registration {
   [[nodiscard]] result<large_lease<R>> acquire(const void* address, std::size_t bytes) noexcept {
     const auto where = range::of(reinterpret_cast<std::uintptr_t>(address), bytes);
     if (!where) return tl::unexpected(where.error());
-    return leased([&] { return work_.acquire(*where); });
+    return detail::or_error(no_memory, no_memory, [&]() -> result<large_lease<R>> {
+      auto parts = work_.acquire(*where);
+      if (!parts) return tl::unexpected(parts.error());
+      return large_lease<R>(*std::move(parts));
+    });
   }
 
   /// Returns the parts of registrations that make up memory that is ready, by address. They are valid while the ticket
@@ -121,22 +125,19 @@ class [[nodiscard]] background_registration {
   /// `timed_out` (a thread still registers), `stale_handle` (a piece is stale), `closed`, that of `failure`,
   /// `out_of_resources`.
   [[nodiscard]] result<large_lease<R>> take() noexcept {
-    return leased([&] { return work_.take(); });
+    return detail::or_error(no_memory, no_memory, [&]() -> result<large_lease<R>> {
+      std::vector<typename large_lease<R>::own_piece> room;
+      room.reserve(work_.progress().pieces_total);  // nothing may fail once the ticket is empty
+      auto parts = work_.take();
+      if (!parts) return tl::unexpected(parts.error());
+      return large_lease<R>(*std::move(parts), std::move(room));
+    });
   }
 
  private:
   static constexpr const char* no_memory = "no memory for the pieces";
   friend class cache<R>;
   explicit background_registration(detail::background_work work) noexcept : work_(std::move(work)) {}
-
-  template <class Body>
-  static result<large_lease<R>> leased(Body&& body) noexcept {
-    return detail::or_error(no_memory, no_memory, [&]() -> result<large_lease<R>> {
-      auto parts = body();
-      if (!parts) return tl::unexpected(parts.error());
-      return large_lease<R>(*std::move(parts));
-    });
-  }
 
   detail::background_work work_;
 };

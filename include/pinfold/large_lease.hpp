@@ -134,8 +134,9 @@ class [[nodiscard]] large_lease {
     lease<R> held;
   };
 
-  // Throws std::bad_alloc.
-  explicit large_lease(std::vector<detail::held_part> parts) {
+  // Throws std::bad_alloc, unless `room` has been reserved for all parts.
+  explicit large_lease(std::vector<detail::held_part> parts, std::vector<own_piece> room = {})
+      : pieces_(std::move(room)) {
     pieces_.reserve(parts.size());
     for (auto& one : parts) pieces_.push_back({one.where, lease<R>(std::move(one.held))});
     if (!pieces_.empty()) where_ = {pieces_.front().where.begin, pieces_.back().where.end};

@@ -58,6 +58,9 @@ class lease_base {
   /// Returns the local address of the acquired memory; null if the lease is `closed`.
   [[nodiscard]] void* address() const noexcept { return closed() ? nullptr : data_; }
 
+  /// Returns the engine's pin; 0 if the lease is empty.
+  [[nodiscard]] detail::pin held() const noexcept { return pin_; }
+
   /// Returns a copy of the back end's object; one initialized from `{}` if the lease is empty.
   template <class T>
   [[nodiscard]] T object(std::size_t offset) const noexcept {

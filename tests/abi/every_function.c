@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Calls every function of pinfold.h, as a program of that release did: constants, sizes and symbol versions are
-   compiled in. A binary of each release is kept in recorded/, and has to run with the libraries of today. */
+/* Calls every function of pinfold.h and background.h, as a program of that release did: constants, sizes and symbol
+   versions are compiled in. A binary of each release is kept in recorded/, and has to run with the libraries of today.
+ */
+#include <pinfold/background.h>
 #include <pinfold/pinfold.h>
 
 #include <stdio.h>
@@ -138,6 +140,62 @@ static pinfold_lease leases_of(pinfold_cache *cache, device *of, char *memory) {
   return one;
 }
 
+static void count_progress(void *self, uint64_t done, uint64_t total) {
+  EXPECT(done <= total);
+  ++*(int *)self;
+}
+
+static void large_leases(pinfold_cache *cache, char *memory) {
+  int calls = 0;
+  pinfold_large_options how = {0};
+  pinfold_large *lease = NULL;
+  pinfold_range where;
+  pinfold_lease piece;
+  pinfold_part parts[2];
+  size_t count = 0;
+  how.size = sizeof how;
+  how.piece_bytes = 2 * page;
+  how.workers = 1;
+  how.progress = count_progress;
+  how.self = &calls;
+  EXPECT(pinfold_acquire_large(cache, memory, 4 * page, PINFOLD_LOCAL_READ, &how, &lease) == PINFOLD_OK);
+  EXPECT(pinfold_large_pieces(lease) == 2 && pinfold_large_is_stale(lease) == 0);
+  EXPECT(pinfold_large_piece(lease, 0, &where, &piece) == PINFOLD_OK && where.bytes == 2 * page);
+  EXPECT(pinfold_large_at(lease, memory + 3 * page, &where, &piece) == PINFOLD_OK && piece.data == memory + 2 * page);
+  EXPECT(pinfold_large_list(lease, memory, 4 * page, parts, 2, &count) == PINFOLD_OK && count == 2);
+  EXPECT(parts[1].registration == pinfold_registration_of(piece));
+  EXPECT(pinfold_large_release(lease) == PINFOLD_OK);
+}
+
+static void background(pinfold_cache *cache, char *memory) {
+  pinfold_background_options how = {0};
+  pinfold_background_progress now = {0};
+  pinfold_background *ticket = NULL;
+  pinfold_large *lease = NULL;
+  pinfold_range whole, stale;
+  size_t count = 1;
+  whole.base = (uintptr_t)memory;
+  whole.bytes = 4 * page;
+  how.size = sizeof how;
+  how.piece_bytes = 2 * page;
+  how.workers = 1;
+  how.order = PINFOLD_ORDER_LARGEST_FIRST;
+  now.size = sizeof now;
+  EXPECT(pinfold_register_in_background(cache, &whole, 1, PINFOLD_LOCAL_READ, &how, &ticket) == PINFOLD_OK);
+  EXPECT(pinfold_background_wait_until_ready(ticket, whole.base + 1, 10000) == PINFOLD_OK);
+  EXPECT(pinfold_background_wait(ticket, PINFOLD_NO_TIMEOUT) == PINFOLD_OK);
+  EXPECT(pinfold_background_ready_up_to(ticket) == whole.base + whole.bytes);
+  EXPECT(pinfold_background_is_ready(ticket, memory, 4 * page) == 1);
+  EXPECT(pinfold_background_progress_of(ticket, &now) == PINFOLD_OK && now.bytes_done == 4 * page);
+  EXPECT(pinfold_background_failure(ticket, NULL, NULL) == 0);
+  EXPECT(pinfold_background_stale(ticket, &stale, 1, &count) == PINFOLD_OK && count == 0);
+  EXPECT(pinfold_background_acquire(ticket, memory, 1, &lease) == PINFOLD_OK);
+  EXPECT(pinfold_large_release(lease) == PINFOLD_OK && pinfold_background_renew(ticket) == PINFOLD_OK);
+  EXPECT(pinfold_background_cancel(ticket, PINFOLD_CANCEL_KEEP) == PINFOLD_OK);
+  EXPECT(pinfold_background_take(ticket, &lease) == PINFOLD_OK && pinfold_large_release(lease) == PINFOLD_OK);
+  EXPECT(pinfold_background_end(ticket) == PINFOLD_OK);
+}
+
 static void failures_of(pinfold_cache *cache, char *memory) {
   EXPECT(pinfold_acquire(cache, memory, 0, PINFOLD_LOCAL_READ).pin == 0);
   EXPECT(pinfold_last_error()->code == PINFOLD_E_INVALID_RANGE);
@@ -172,6 +230,8 @@ static void local_cache(void) {
   failures_of(cache, memory);
   EXPECT(pinfold_unpersist(cache, memory, page) == PINFOLD_OK);
   batches_and_chunks(cache, &of, memory + 8 * page);
+  large_leases(cache, memory + 8 * page);
+  background(cache, memory + 8 * page);
   now.size = sizeof now;
   EXPECT(pinfold_statistics_of(cache, &now) == PINFOLD_OK && now.opens == (uint64_t)of.opens && now.leases_now == 1);
   EXPECT(pinfold_describe(cache, line, sizeof line) == strlen(line));
