@@ -8,6 +8,7 @@ leases. `share` and `open` pass tensors between processes. docs/python.md is the
 from pinfold._cache import Entry
 from pinfold._library import __version__
 from pinfold._memory import range_of
+from pinfold.background import Background, BackgroundProgress
 from pinfold.batch import Batch
 from pinfold.cache import Cache, announce_gone
 from pinfold.chunks import Chunks
@@ -16,6 +17,7 @@ from pinfold.constants import (
     MEMFD_HANDLE_BYTES,
     UNLIMITED,
     Access,
+    CancelPolicy,
     Code,
     EventKind,
     Flag,
@@ -23,6 +25,7 @@ from pinfold.constants import (
     Merge,
     Monitor,
     NativeKind,
+    Order,
     Severity,
 )
 from pinfold.dtype import DType
@@ -32,6 +35,7 @@ from pinfold.exporters import CudaExporter, MemfdBuffer, MemfdExporter
 from pinfold.handle import Handle
 from pinfold.import_cache import ImportCache, ImportLease, Place
 from pinfold.importer import Imported, Importer
+from pinfold.large import LargeLease, Part
 from pinfold.lease import Lease
 from pinfold.options import Options
 from pinfold.registrar import OpenRequest, Registrar
@@ -40,9 +44,12 @@ from pinfold.tensor import Tensor
 
 __all__ = [
     "Access",
+    "Background",
+    "BackgroundProgress",
     "Batch",
     "CUDA_HANDLE_BYTES",
     "Cache",
+    "CancelPolicy",
     "Chunks",
     "Code",
     "CudaExporter",
@@ -58,6 +65,7 @@ __all__ = [
     "ImportLease",
     "Imported",
     "Importer",
+    "LargeLease",
     "Lease",
     "MEMFD_HANDLE_BYTES",
     "MemfdBuffer",
@@ -67,6 +75,8 @@ __all__ = [
     "NativeKind",
     "OpenRequest",
     "Options",
+    "Order",
+    "Part",
     "Place",
     "Registrar",
     "Severity",

@@ -22,7 +22,7 @@ class Batch(Sequence[Lease]):
     def __init__(
         self, cache: BaseCache, memories: Sequence[object], access: int | None, workers: int, argument: object
     ) -> None:
-        buffers, wanted = _all_locked(memories, access)
+        buffers, wanted = all_locked(memories, access)
         ranges = ffi.new("pinfold_range[]", [(int(ffi.cast("uintptr_t", one)), len(one)) for one in buffers])
         call = Call(argument)
         handle = call.handle()
@@ -61,7 +61,7 @@ class Batch(Sequence[Lease]):
         self.release()
 
 
-def _all_locked(memories: Sequence[object], access: int | None) -> tuple[list[Any], int]:
+def all_locked(memories: Sequence[object], access: int | None) -> tuple[list[Any], int]:
     """All buffers get the same access: to write only if all allow it."""
     both = [locked(memory, access) for memory in memories]
     wanted = access if access is not None else int(Access.LOCAL_READ | Access.LOCAL_WRITE)

@@ -10,9 +10,12 @@ from pinfold._cache import BaseCache, closed
 from pinfold._callbacks import Call
 from pinfold._library import ffi, lib, load
 from pinfold._memory import locked
+from pinfold.background import Background
 from pinfold.batch import Batch
 from pinfold.chunks import Chunks
+from pinfold.constants import Order
 from pinfold.errors import check, last_failure
+from pinfold.large import LargeLease, acquire as _acquire_large
 from pinfold.lease import Lease
 from pinfold.options import Options
 from pinfold.registrar import Registrar, table_of
@@ -144,6 +147,40 @@ class Cache(BaseCache):
         """Iterates over leases on the pieces of a large buffer, registered ahead of the reader. `chunk_bytes`: the largest
         piece, 0: 2 MiB. `depth`: pieces ahead, 0: 4. `workers`: threads that register, 0: 1."""
         return Chunks(self, memory, access, chunk_bytes, depth, workers, argument)
+
+    def acquire_large(
+        self,
+        memory: object,
+        access: int | None = None,
+        *,
+        piece_bytes: int = 0,
+        workers: int = 0,
+        file: int | None = None,
+        progress: Callable[[int, int], object] | None = None,
+        argument: object = None,
+    ) -> LargeLease:
+        """Returns one lease on a buffer of any size, in pieces of at most `piece_bytes`, 0: 1 GiB. `workers`: threads that
+        register, the caller's included; 0: 4. `progress` is called with the bytes that are registered and the bytes in
+        all, on one thread at a time."""
+        return _acquire_large(self, memory, access, piece_bytes, workers, file, progress, argument)
+
+    def register_in_background(
+        self,
+        memory: object,
+        access: int | None = None,
+        *,
+        piece_bytes: int = 0,
+        workers: int = 0,
+        order: Order = Order.AS_GIVEN,
+        progress: Callable[[int, int], object] | None = None,
+        argument: object = None,
+    ) -> Background:
+        """Starts to register a buffer of any size, or each of a list of buffers, on threads of the library, and returns a
+        ticket. `piece_bytes`: the largest piece, 0: 1 GiB. `workers`: threads that register, 0: 4. `progress` is called
+        with the bytes that are registered and the bytes in all, on one of these threads at a time; an exception cancels
+        the registration, and `Background.wait` raises it."""
+        memories = memory if isinstance(memory, (list, tuple)) else [memory]
+        return Background(self, memories, access, piece_bytes, workers, order, progress, argument)
 
     def invalidate(self, address: int, nbytes: int) -> None:
         """Tells the cache that memory is about to go. Only marks."""

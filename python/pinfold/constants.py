@@ -94,6 +94,20 @@ class Merge(enum.IntEnum):
     OVERLAPS = lib.PINFOLD_MERGE_OVERLAPS
 
 
+class Order(enum.IntEnum):
+    """The order in which several buffers are registered in the background."""
+
+    AS_GIVEN = lib.PINFOLD_ORDER_AS_GIVEN
+    LARGEST_FIRST = lib.PINFOLD_ORDER_LARGEST_FIRST
+
+
+class CancelPolicy(enum.IntEnum):
+    """What becomes of the registered part when a background registration is cancelled."""
+
+    KEEP = lib.PINFOLD_CANCEL_KEEP
+    GIVE_BACK = lib.PINFOLD_CANCEL_GIVE_BACK
+
+
 class Flag(enum.IntFlag):
     """Flags of a cache."""
 

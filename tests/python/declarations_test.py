@@ -24,6 +24,8 @@ PREFIXES = {
     "FULL_": pinfold.Full,
     "MERGE_": pinfold.Merge,
     "EVENT_": pinfold.EventKind,
+    "ORDER_": pinfold.Order,
+    "CANCEL_": pinfold.CancelPolicy,
 }
 
 

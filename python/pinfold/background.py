@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Registration in the background."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Callable, Sequence
+
+from pinfold._callbacks import Call
+from pinfold._held import Held
+from pinfold._library import ffi, lib
+from pinfold._owned import Owner
+from pinfold.batch import all_locked
+from pinfold.constants import CancelPolicy, Code, Order
+from pinfold.errors import as_exception, check, last_failure
+from pinfold.large import LargeLease, Part, Progress
+
+if TYPE_CHECKING:
+    from pinfold._cache import BaseCache
+
+_SLICE_MS = 100  # so that signals are handled meanwhile
+
+
+@dataclass(frozen=True)
+class BackgroundProgress:
+    """How far a registration has come."""
+
+    bytes_done: int
+    bytes_total: int
+    pieces_done: int
+    pieces_total: int
+    running: bool
+
+
+class Background(Held, Owner):
+    """A ticket for memory that threads of the library register. The end of a `with` statement, or `release`, cancels what
+    is not registered and gives back the rest, unless `take` has taken it."""
+
+    def __init__(
+        self,
+        cache: BaseCache,
+        memories: Sequence[object],
+        access: int | None,
+        piece_bytes: int,
+        workers: int,
+        order: Order,
+        progress: Callable[[int, int], object] | None,
+        argument: object,
+    ) -> None:
+        super().__init__()
+        self.cache = cache
+        self._buffers, wanted = all_locked(memories, access)
+        self._call, self._told = Call(argument), Progress(progress)
+        request, handle = self._call.handle(), self._told.handle()
+        ranges = ffi.new("pinfold_range[]", [(int(ffi.cast("uintptr_t", one)), len(one)) for one in self._buffers])
+        how = ffi.new("pinfold_background_options *")
+        how.size = ffi.sizeof("pinfold_background_options")
+        how.piece_bytes, how.workers, how.order, how.argument = piece_bytes, workers, order, request
+        how.progress, how.self = self._told.function(), handle
+        made = ffi.new("pinfold_background **")
+        if cache._call(lib.pinfold_register_in_background, ranges, len(self._buffers), wanted, how, made):
+            raise last_failure(self._call.raised)
+        self._ticket = made[0]
+        self._told.stop = _Cancel(self._ticket)
+        self._own(_end, self._ticket, request, handle, self._buffers, at_exit=True)
+
+    @property
+    def progress(self) -> BackgroundProgress:
+        """How far the registration has come."""
+        now = ffi.new("pinfold_background_progress *")
+        now.size = ffi.sizeof("pinfold_background_progress")
+        check(self._ask(lib.pinfold_background_progress_of, now))
+        return BackgroundProgress(now.bytes_done, now.bytes_total, now.pieces_done, now.pieces_total, bool(now.running))
+
+    @property
+    def ready_up_to(self) -> int:
+        """The end of the registered part that begins at the lowest address; 0 if the ticket is closed."""
+        return self._ask(lib.pinfold_background_ready_up_to)
+
+    @property
+    def failure(self) -> tuple[BaseException, tuple[int, int]] | None:
+        """The first failure, and the address and length of the piece that it concerns."""
+        failure, where = ffi.new("pinfold_error *"), ffi.new("pinfold_range *")
+        if not self._ask(lib.pinfold_background_failure, failure, where):
+            return None
+        return as_exception(failure, self._call.raised), (where.base, where.bytes)
+
+    def ready(self, address: int, nbytes: int) -> bool:
+        """Returns whether all of the memory is registered and not stale."""
+        return bool(self._ask(lib.pinfold_background_is_ready, ffi.cast("void *", address), nbytes))
+
+    def acquire(self, address: int, nbytes: int) -> LargeLease:
+        """Returns a lease of its own on memory that is ready, which outlives the ticket."""
+        made = ffi.new("pinfold_large **")
+        check(self._ask(lib.pinfold_background_acquire, ffi.cast("void *", address), nbytes, made))
+        return LargeLease(self.cache, made[0], self._buffers)
+
+    def parts(self, address: int, nbytes: int) -> list[Part]:
+        """Returns the parts of registrations that make up memory that is ready. They are valid while the ticket is."""
+        with self.acquire(address, nbytes) as lease:
+            return lease.parts(address, nbytes)
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Waits until no thread registers any more, at most `timeout` seconds. Raises the first failure, and what
+        `progress` raised."""
+        self._wait(timeout, lib.pinfold_background_wait)
+
+    def wait_until_ready(self, end: int, timeout: float | None = None) -> None:
+        """Waits until `ready_up_to` is at least `end`."""
+        self._wait(timeout, lib.pinfold_background_wait_until_ready, end)
+
+    def cancel(self, policy: CancelPolicy = CancelPolicy.GIVE_BACK) -> None:
+        """Stops the threads, each at the end of its piece, and waits for them."""
+        check(self._ask(lib.pinfold_background_cancel, policy))
+
+    def stale(self) -> list[tuple[int, int]]:
+        """Returns the address and the length of each piece that is stale."""
+        count = self.progress.pieces_total
+        pieces, found = ffi.new("pinfold_range[]", count), ffi.new("size_t *")
+        check(self._ask(lib.pinfold_background_stale, pieces, count, found))
+        return [(pieces[i].base, pieces[i].bytes) for i in range(found[0])]
+
+    def renew(self) -> None:
+        """Registers in the background what is stale, and what a failure or a cancel left out."""
+        self._told.raised = None
+        check(self._ask(lib.pinfold_background_renew))
+
+    def take(self) -> LargeLease:
+        """Returns all leases as one, when everything is registered. The ticket is then empty."""
+        made = ffi.new("pinfold_large **")
+        if self._ask(lib.pinfold_background_take, made):
+            raise last_failure(self._call.raised)
+        return LargeLease(self.cache, made[0], self._buffers)
+
+    def _wait(self, timeout: float | None, wait: Any, *given: Any) -> None:
+        until = float("inf") if timeout is None else time.monotonic() + timeout
+        while True:
+            left = until - time.monotonic()
+            code = self._ask(wait, *given, max(0, min(_SLICE_MS, int(left * 1000) if left < 1e6 else _SLICE_MS)))
+            if code != Code.TIMED_OUT or left <= 0 or not self.progress.running:
+                break
+        failure = last_failure(self._call.raised) if code else None
+        if self._told.raised is not None:
+            raise self._told.raised
+        if failure is not None:
+            raise failure
+
+    def _ask(self, question: Any, *given: Any) -> int:
+        self.hold()
+        try:
+            answer: int = question(self._ticket, *given)
+            return answer
+        finally:
+            self.drop()
+
+    def _give_back(self) -> None:
+        if self._free.detach() is None:
+            return  # by another thread, at the end of the process, or in the parent of this process
+        code = lib.pinfold_background_end(self._ticket)
+        self._buffers = []
+        if code:
+            raise last_failure(self._call.raised)
+
+
+class _Cancel:
+    """Cancels from the library's own thread, where a cancel does not wait."""
+
+    def __init__(self, ticket: Any) -> None:
+        self._ticket = ticket
+
+    def __call__(self) -> None:
+        lib.pinfold_background_cancel(self._ticket, CancelPolicy.KEEP)
+
+
+def _end(ticket: Any, *_used_until_then: object) -> None:
+    lib.pinfold_background_end(ticket)

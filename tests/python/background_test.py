@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: BSD-3-Clause
+import gc
+import threading
+from typing import Any
+
+import pytest
+
+import pinfold
+from doubles import RecordingRegistrar
+from pinfold import Background, Cache, CancelPolicy, Code, Error, Options, Order
+
+MIB = 1 << 20
+PIECE = 65536
+
+
+class SlowRegistrar(RecordingRegistrar):
+    """Opens only what the test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_open = threading.Semaphore(0)
+
+    def open(self, request: pinfold.OpenRequest) -> object:
+        self.may_open.acquire()
+        return super().open(request)
+
+
+def test_large_lease_covers_the_buffer(cache: Cache, registrar: RecordingRegistrar) -> None:  # R65
+    memory = bytearray(MIB)
+    told: list[tuple[int, int]] = []
+    base, nbytes = pinfold.range_of(memory)
+    with cache.acquire_large(
+        memory,
+        piece_bytes=PIECE,
+        workers=2,
+        progress=lambda done, total: told.append((done, total)),
+        argument="argument",
+    ) as lease:
+        assert told[-1] == (MIB, MIB)
+        assert {request.argument for request in registrar.opened} == {"argument"}
+        assert lease.nbytes == nbytes and len(lease) == len(registrar.opened) and not lease.stale
+        assert lease[0].address == base and lease[-1].address + lease[-1].nbytes == base + nbytes
+        assert lease.at(base + nbytes - 1) == lease[-1]
+        parts = lease.parts(base + PIECE - 5, PIECE + 10)
+        assert sum(part.nbytes for part in parts) == PIECE + 10
+        assert all(part.registration in registrar.live for part in parts)
+        with pytest.raises(IndexError):
+            lease[len(lease)]
+        with pytest.raises(Error) as caught:
+            lease.at(base - 1)
+        assert caught.value.code is Code.INVALID_RANGE
+        with pytest.raises(BufferError):
+            memory.append(1)
+    assert lease.released
+    with pytest.raises(ValueError):
+        len(lease)
+    memory.append(1)
+
+
+def test_large_lease_above_the_budget_is_refused() -> None:  # R65
+    registrar = RecordingRegistrar()
+    with Cache(registrar, Options(monitor=pinfold.Monitor.MANUAL, max_count=3)) as cache:
+        with pytest.raises(Error) as caught:
+            cache.acquire_large(bytearray(MIB), piece_bytes=PIECE)
+        assert caught.value.code is Code.LARGER_THAN_BUDGET and not registrar.opened
+
+
+def test_exception_in_progress_reaches_the_caller(cache: Cache) -> None:
+    def progress(done: int, total: int) -> None:
+        raise KeyError("stop")
+
+    with pytest.raises(KeyError):
+        cache.acquire_large(bytearray(MIB), piece_bytes=PIECE, progress=progress)
+    with cache.register_in_background(bytearray(MIB), piece_bytes=PIECE, workers=1, progress=progress) as ticket:
+        with pytest.raises(KeyError):
+            ticket.wait(10)
+        assert not ticket.progress.running
+
+
+def test_everything_is_registered_and_taken(cache: Cache) -> None:  # R65
+    memory = bytearray(MIB)
+    told: list[tuple[int, int]] = []
+    base, nbytes = pinfold.range_of(memory)
+    ticket = cache.register_in_background(
+        memory, piece_bytes=PIECE, progress=lambda done, total: told.append((done, total))
+    )
+    ticket.wait(10)
+    now = ticket.progress
+    assert (now.bytes_done, now.bytes_total, now.running) == (MIB, MIB, False)
+    assert now.pieces_done == now.pieces_total and told[-1] == (MIB, MIB)
+    assert ticket.ready_up_to == base + nbytes and ticket.ready(base, nbytes) and not ticket.ready(base, nbytes + 1)
+    assert ticket.failure is None and ticket.stale() == []
+    lease = ticket.take()
+    with pytest.raises(Error) as caught:
+        ticket.take()
+    assert caught.value.code is Code.CLOSED
+    ticket.release()
+    ticket.release()
+    assert lease.nbytes == nbytes
+    lease.release()
+
+
+def test_part_that_is_ready_can_be_used() -> None:  # R65
+    registrar = SlowRegistrar()
+    memory = bytearray(MIB)
+    base, _ = pinfold.range_of(memory)
+    with Cache(registrar, Options(monitor=pinfold.Monitor.MANUAL)) as cache:
+        with cache.register_in_background(memory, piece_bytes=PIECE, workers=1) as ticket:
+            with pytest.raises(Error) as caught:
+                ticket.wait(0.01)
+            assert caught.value.code is Code.TIMED_OUT
+            registrar.may_open.release(2)
+            ticket.wait_until_ready(base + PIECE, 10)
+            with ticket.acquire(base, PIECE) as lease:
+                assert lease.nbytes == PIECE
+            assert sum(part.nbytes for part in ticket.parts(base + 1, PIECE - 1)) == PIECE - 1
+            registrar.may_open.release(100)
+            ticket.cancel(CancelPolicy.KEEP)
+            ticket.renew()
+            ticket.wait()
+        assert cache.statistics()["leases_now"] == 0
+
+
+def test_first_failure_has_its_cause_and_its_piece(cache: Cache, registrar: RecordingRegistrar) -> None:  # R65
+    registrar.refuse = OSError(5, "no")
+    memory = bytearray(MIB)
+    with cache.register_in_background(memory, piece_bytes=PIECE, workers=1) as ticket:
+        with pytest.raises(Error) as caught:
+            ticket.wait(10)
+        assert caught.value.native == 5
+        failure = ticket.failure
+        assert failure is not None and isinstance(failure[0], Error) and failure[0].native == 5
+        assert failure[1][0] == pinfold.range_of(memory)[0]
+        registrar.refuse = None
+        ticket.renew()
+        ticket.wait(10)
+
+
+def test_stale_pieces_are_renewed(cache: Cache, registrar: RecordingRegistrar) -> None:  # R65
+    memory = bytearray(MIB)
+    base, nbytes = pinfold.range_of(memory)
+    with cache.register_in_background(memory, piece_bytes=PIECE) as ticket:
+        ticket.wait(10)
+        cache.invalidate(base + MIB // 2, 1)
+        [(stale, length)] = ticket.stale()
+        assert stale <= base + MIB // 2 < stale + length
+        with pytest.raises(Error) as caught:
+            ticket.acquire(base, nbytes)
+        assert caught.value.code is Code.STALE_HANDLE
+        before = len(registrar.opened)
+        ticket.renew()
+        ticket.wait(10)
+        assert len(registrar.opened) == before + 1 and ticket.ready(base, nbytes)
+
+
+def test_several_buffers_largest_first(cache: Cache, registrar: RecordingRegistrar) -> None:  # R65
+    buffers = [bytearray(size) for size in (PIECE // 2, MIB, 2 * PIECE)]
+    with cache.register_in_background(buffers, piece_bytes=4 * MIB, workers=1, order=Order.LARGEST_FIRST) as ticket:
+        ticket.wait(10)
+    sizes = [request.nbytes for request in registrar.opened]
+    assert len(sizes) == 3 and sizes == sorted(sizes, reverse=True)
+
+
+def test_ticket_outlives_its_cache() -> None:
+    registrar = RecordingRegistrar()
+    cache = Cache(registrar, Options(monitor=pinfold.Monitor.MANUAL, drain_timeout_ms=0))
+    ticket = cache.register_in_background(bytearray(MIB), piece_bytes=PIECE)
+    cache.close()
+    with pytest.raises(Error) as caught:
+        ticket.take()
+    assert caught.value.code is Code.CLOSED
+    ticket.release()
+    assert not registrar.live
+
+
+def test_forgotten_ticket_gives_back(cache: Cache) -> None:
+    ticket: Background | None = cache.register_in_background(bytearray(MIB), piece_bytes=PIECE)
+    del ticket
+    gc.collect()
+    assert cache.statistics()["leases_now"] == 0
+
+
+def test_another_thread_may_wait(cache: Cache) -> None:
+    with cache.register_in_background(bytearray(MIB), piece_bytes=PIECE) as ticket:
+        waits = [threading.Thread(target=ticket.wait) for _ in range(4)]
+        for thread in waits:
+            thread.start()
+        for thread in waits:
+            thread.join()
+
+
+def test_child_of_fork_leaves_the_ticket_to_the_parent(run: Any, request: Any) -> None:  # R37
+    program = """
+import os, sys, pinfold
+sys.path.insert(0, sys.argv[1])
+from doubles import RecordingRegistrar
+cache = pinfold.Cache(RecordingRegistrar(), pinfold.Options(monitor=pinfold.Monitor.MANUAL))
+ticket = cache.register_in_background(bytearray(1 << 24), piece_bytes=65536)
+child = os.fork()
+if child == 0:
+    try:
+        ticket.wait(1)
+    except pinfold.Error as failure:
+        print(failure.code.name, flush=True)
+    del ticket
+    os._exit(0)
+print(os.waitpid(child, 0)[1])
+ticket.wait(30)
+ticket.release()
+"""
+    assert run(program, str(request.path.parent)).split() == ["CLOSED", "0"]
