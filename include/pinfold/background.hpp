@@ -22,7 +22,7 @@ struct background_options {
   /// Largest piece, in bytes. The registrar's largest registration limits it further. A cancelled thread stops at the
   /// end of its piece.
   std::size_t piece_bytes = default_piece_bytes;
-  /// Threads that register. At least one.
+  /// Threads that register: at least one, at most 256, and not more than there are pieces.
   unsigned workers = 4;
   /// The order of several ranges.
   background_order order = background_order::as_given;

@@ -172,7 +172,8 @@ class cache : public cache_base<R> {
   /// no lease, though the cache may keep what it registered. A range that exceeds the whole budget, in bytes or in
   /// pieces, is refused before anything is registered or evicted.
   ///
-  /// Errors: those of `acquire`, from the first piece that failed; `invalid_argument` also for pieces of 0 bytes.
+  /// Errors: those of `acquire`, from the first piece that failed; `invalid_argument` also for pieces of 0 bytes,
+  /// `too_large` for more than 4 194 304 pieces.
   [[nodiscard]] result<large_lease<R>> acquire_large(void* address, std::size_t bytes, access_flags need = local_access,
                                                      const large_options& how = {}) noexcept
     requires(!identifying_registrar<R>)
@@ -195,8 +196,8 @@ class cache : public cache_base<R> {
   /// The cache may be moved or destroyed meanwhile.
   ///
   /// Errors, before anything is registered: `invalid_range`, `invalid_argument` (no access, or pieces of 0 bytes),
-  /// `unsupported`, `larger_than_budget` as for `acquire_large`, `out_of_resources` (no memory, or no thread can be
-  /// started), `closed`. The ticket returns later ones.
+  /// `unsupported`, `larger_than_budget` and `too_large` as for `acquire_large`, `out_of_resources` (no memory, or no
+  /// thread can be started), `closed`. The ticket returns later ones.
   [[nodiscard]] result<background_registration<R>> register_in_background(void* address, std::size_t bytes,
                                                                           access_flags need = local_access,
                                                                           const background_options& how = {}) noexcept

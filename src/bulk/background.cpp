@@ -10,6 +10,9 @@ namespace pinfold::detail {
 
 namespace {
 
+// A bound on what a caller asks for: more threads than that gain nothing at any driver.
+constexpr unsigned most_workers = 256;
+
 // The work whose worker the thread is: a callback may call the ticket, and must not wait for itself.
 thread_local const background_state* working_for = nullptr;
 
@@ -21,7 +24,7 @@ background_state::background_state(background_use use, background_plan plan)
       like_(plan.like),
       order_(std::move(plan.order)),
       progress_(std::move(plan.progress)),
-      workers_(std::max(1U, plan.workers)) {
+      workers_(std::clamp(plan.workers, 1U, most_workers)) {
   if (const background_use::call now(use_); now.on() != nullptr) patience_ = limits_of(now.on()).wait_timeout;
   pieces_.reserve(plan.pieces.size());
   for (const range& one : plan.pieces) {

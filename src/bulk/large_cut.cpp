@@ -10,6 +10,7 @@ namespace pinfold::detail {
 
 namespace {
 
+constexpr std::size_t most_pieces = std::size_t{1} << 22U;
 constexpr std::size_t large_page = std::size_t{2} << 20U;
 constexpr std::size_t largest_page = std::size_t{1} << 30U;
 
@@ -57,7 +58,7 @@ result<void> check_size(engine* on, const std::vector<placed_range>& all, std::s
   }
   if (bytes > budget.max_bytes || pieces > budget.max_count)
     return fail(errc::larger_than_budget, "the range in its pieces exceeds the budget");
-  if (pieces > UINT32_MAX / 2) return fail(errc::too_large, "the range has too many pieces");
+  if (pieces > most_pieces) return fail(errc::too_large, "the range has too many pieces");
   return {};
 }
 

@@ -5,6 +5,8 @@
 #include "support/host/sanitized.hpp"
 #include "support/processes/child_process.hpp"
 
+#include <pinfold/monitors/announce.hpp>
+
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -277,6 +279,26 @@ TEST_F(background, R65_stale_pieces_are_refused_and_alone_renewed) {
   EXPECT_EQ(free_.device->opened, pieces + 3);
   EXPECT_TRUE(ticket->ready(at(begin), bytes));
   EXPECT_TRUE(ticket->take());
+}
+
+TEST_F(background, R65_events_that_no_request_has_seen_yet_are_noticed) {
+  for (int what = 0; what < 5; ++what) {
+    local_fixture f;
+    auto ticket = f.cache.register_in_background(at(begin), bytes, local_access, small);
+    ASSERT_TRUE(ticket);
+    ASSERT_TRUE(ticket->wait());
+    announce_gone(at(begin + piece), 1);
+    switch (what) {
+      case 0: EXPECT_EQ(ticket->acquire(at(begin), bytes).error().code, errc::stale_handle); break;
+      case 1: EXPECT_FALSE(ticket->ready(at(begin + piece), 1)); break;
+      case 2: EXPECT_EQ(ticket->stale()->size(), 1U); break;
+      case 3: EXPECT_EQ(ticket->take().error().code, errc::stale_handle); break;
+      default:
+        EXPECT_TRUE(ticket->renew());
+        EXPECT_TRUE(ticket->wait());
+        EXPECT_EQ(f.device->opened, pieces + 1);
+    }
+  }
 }
 
 TEST_F(background, R65_invalidation_during_a_registration_is_noticed) {

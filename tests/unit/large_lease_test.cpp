@@ -115,6 +115,13 @@ TEST(large_lease, R65_request_above_the_budget_evicts_nothing) {
   EXPECT_TRUE(f.cache.acquire_large(at(64 * mib), 6 * mib, local_access, small));
 }
 
+TEST(large_lease, R65_too_many_pieces_are_refused_at_once) {
+  local_fixture f;
+  EXPECT_EQ(f.cache.acquire_large(at(4096), std::size_t{1} << 46U, local_access, {.piece_bytes = 1}).error().code,
+            errc::too_large);
+  EXPECT_EQ(f.device->calls, 0U);
+}
+
 TEST(large_lease, R65_bad_requests_are_refused) {
   local_fixture f;
   f.device->limits.supported = local_access;

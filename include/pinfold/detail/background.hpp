@@ -69,7 +69,7 @@ struct held_part {
 /// Cuts ranges into pieces for `background_plan`. Ranges that overlap become one. Pieces end at multiples of 1 GiB, or
 /// of 2 MiB where the pieces are smaller than 1 GiB, or of the granularity where they are smaller than 2 MiB. Requires
 /// that no range is empty. Errors: `invalid_argument` (`each` is 0), `larger_than_budget`, `too_large` (more than
-/// 2^32 pieces). Throws `std::bad_alloc`.
+/// 2^22 pieces). Throws `std::bad_alloc`.
 [[nodiscard]] PINFOLD_EXPORT result<background_plan> plan_pieces(engine* on, std::span<const range> ranges,
                                                                  std::size_t each, const piece_limits& limits,
                                                                  background_order order);
