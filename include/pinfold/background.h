@@ -125,7 +125,7 @@ PINFOLD_API int pinfold_background_end(pinfold_background *ticket);
 /** Writes how far the registration has come. Never waits for a driver. */
 PINFOLD_API int pinfold_background_progress_of(const pinfold_background *ticket, pinfold_background_progress *progress);
 /** Returns the end of the registered part that begins at the lowest address; 0 if the ticket is closed. */
-PINFOLD_API uint64_t pinfold_background_ready_up_to(const pinfold_background *ticket);
+PINFOLD_API uint64_t pinfold_background_ready_end(const pinfold_background *ticket);
 /** Returns 1 if all of the memory is registered and not stale. */
 PINFOLD_API int pinfold_background_is_ready(pinfold_background *ticket, const void *address, size_t bytes);
 /**
@@ -138,7 +138,7 @@ PINFOLD_API int pinfold_background_acquire(pinfold_background *ticket, const voi
 /** Waits until no thread registers any more, at most `timeout_ms` (PINFOLD_NO_TIMEOUT: without a limit). Errors:
  *  PINFOLD_E_TIMED_OUT, PINFOLD_E_CLOSED (cancelled, or the cache was destroyed), the first failure. */
 PINFOLD_API int pinfold_background_wait(pinfold_background *ticket, uint64_t timeout_ms);
-/** Waits until pinfold_background_ready_up_to is at least `end`. Errors: as above; PINFOLD_E_INVALID_RANGE if the memory of
+/** Waits until pinfold_background_ready_end is at least `end`. Errors: as above; PINFOLD_E_INVALID_RANGE if the memory of
  *  the ticket ends before, or has a gap. */
 PINFOLD_API int pinfold_background_wait_until_ready(pinfold_background *ticket, uint64_t end, uint64_t timeout_ms);
 /** Stops the threads, each at the end of its piece, and waits for them, at most `wait_timeout_ms` of the cache. `policy`: a

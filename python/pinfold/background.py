@@ -76,7 +76,7 @@ class Background(Held, Owner):
     @property
     def ready_up_to(self) -> int:
         """The end of the registered part that begins at the lowest address; 0 if the ticket is closed."""
-        return self._ask(lib.pinfold_background_ready_up_to)
+        return self._ask(lib.pinfold_background_ready_end)
 
     @property
     def failure(self) -> tuple[BaseException, tuple[int, int]] | None:

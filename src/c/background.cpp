@@ -80,7 +80,7 @@ int pinfold_background_progress_of(const pinfold_background* ticket, pinfold_bac
   return c::refuse(errc::invalid_argument, "there is no place for the progress, or it has a wrong size");
 }
 
-uint64_t pinfold_background_ready_up_to(const pinfold_background* ticket) {
+uint64_t pinfold_background_ready_end(const pinfold_background* ticket) {
   return ticket == nullptr ? 0 : ticket->work.ready_up_to();
 }
 

@@ -184,7 +184,7 @@ static void background(pinfold_cache *cache, char *memory) {
   EXPECT(pinfold_register_in_background(cache, &whole, 1, PINFOLD_LOCAL_READ, &how, &ticket) == PINFOLD_OK);
   EXPECT(pinfold_background_wait_until_ready(ticket, whole.base + 1, 10000) == PINFOLD_OK);
   EXPECT(pinfold_background_wait(ticket, PINFOLD_NO_TIMEOUT) == PINFOLD_OK);
-  EXPECT(pinfold_background_ready_up_to(ticket) == whole.base + whole.bytes);
+  EXPECT(pinfold_background_ready_end(ticket) == whole.base + whole.bytes);
   EXPECT(pinfold_background_is_ready(ticket, memory, 4 * page) == 1);
   EXPECT(pinfold_background_progress_of(ticket, &now) == PINFOLD_OK && now.bytes_done == 4 * page);
   EXPECT(pinfold_background_failure(ticket, NULL, NULL) == 0);

@@ -137,7 +137,7 @@ TEST(c_background, R65_everything_is_registered_and_taken) {
   EXPECT_EQ(now.pieces_total, pieces);
   EXPECT_EQ(now.running, 0U);
   EXPECT_EQ(told.done, bytes);
-  EXPECT_EQ(pinfold_background_ready_up_to(ticket), begin + bytes);
+  EXPECT_EQ(pinfold_background_ready_end(ticket), begin + bytes);
   EXPECT_EQ(pinfold_background_is_ready(ticket, at(begin), bytes), 1);
   EXPECT_EQ(pinfold_background_is_ready(ticket, at(begin), bytes + 1), 0);
   EXPECT_EQ(pinfold_background_wait_until_ready(ticket, begin + bytes + 1, 0), PINFOLD_E_INVALID_RANGE);
@@ -249,7 +249,7 @@ TEST(c_background, R65_bad_input_is_refused) {
   EXPECT_EQ(ticket, nullptr);
   EXPECT_EQ(pinfold_background_end(nullptr), PINFOLD_OK);
   EXPECT_EQ(pinfold_background_wait(nullptr, 0), PINFOLD_E_INVALID_ARGUMENT);
-  EXPECT_EQ(pinfold_background_ready_up_to(nullptr), 0U);
+  EXPECT_EQ(pinfold_background_ready_end(nullptr), 0U);
   EXPECT_EQ(pinfold_background_progress_of(nullptr, nullptr), PINFOLD_E_INVALID_ARGUMENT);
   EXPECT_EQ(f.device.device->calls, 0U);
 }
