@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Closes in an idle moment what a release would have closed. */
+/* Deregisters everything before a sleep, and registers it again. */
 #include <pinfold/pinfold.h>
 
 #include <stdio.h>
@@ -13,7 +13,8 @@ static int fail(const char *what) {
 int main(void) {
   pinfold_options options;
   pinfold_options_init(&options, sizeof options);
-  options.flags = PINFOLD_NO_RETAIN | PINFOLD_DEFERRED_CLOSES;
+  options.monitor = PINFOLD_MONITOR_MANUAL; /* or a proven one */
+  options.flags = PINFOLD_DEFERRED_CLOSES;
   pinfold_cache *cache = NULL;
   if (pinfold_create_mlock(&options, &cache) != PINFOLD_OK)
     return fail("pinfold_create_mlock");
@@ -30,6 +31,19 @@ int main(void) {
     return fail("pinfold_progress");
   if (pinfold_quiesce(cache) != PINFOLD_OK)
     return fail("pinfold_quiesce");
+
+  /* ... the checkpoint ... */
+
+  pinfold_restoration *restoration = NULL;
+  if (pinfold_restore(cache, 4, &restoration) != PINFOLD_OK)
+    return fail("pinfold_restore");
+  pinfold_restoration_wait(restoration, UINT64_MAX);
+  pinfold_restore_progress now = {.size = sizeof now};
+  if (pinfold_restoration_progress(restoration, &now) != PINFOLD_OK)
+    return fail("a registration");
+  printf("%d of %d restored\n", (int)now.restored, (int)now.total);
+  pinfold_end_restoration(restoration);
+  pinfold_invalidate(cache, buffer, 100000);
   free(buffer);
   if (pinfold_destroy(cache) != PINFOLD_OK)
     return fail("pinfold_destroy");

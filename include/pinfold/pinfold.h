@@ -453,8 +453,34 @@ PINFOLD_API size_t pinfold_monitors(const pinfold_cache *cache, char *text, size
 
 /** Closes every registration that has no lease and is not persistent. Returns the first error of a close. */
 PINFOLD_API int pinfold_flush(pinfold_cache *cache);
-/** As pinfold_flush, but returns PINFOLD_E_IN_USE_CONFLICT and closes nothing while a lease is out. */
+/** Closes every registration, persistent ones included, and remembers them for pinfold_restore. Returns
+ *  PINFOLD_E_IN_USE_CONFLICT and closes nothing while a lease is out. */
 PINFOLD_API int pinfold_quiesce(pinfold_cache *cache);
+
+/** A restoration that goes on in the background. It may outlive its cache. */
+typedef struct pinfold_restoration pinfold_restoration;
+/** How far a restoration is. */
+typedef struct pinfold_restore_progress {
+  size_t size;       /**< sizeof the structure */
+  uint64_t total;    /**< registrations that the cache remembered when the restoration began */
+  uint64_t restored; /**< of those, registered again; also those that a request had registered meanwhile */
+  uint64_t skipped;  /**< not registered: the budget has no room left for them */
+  uint64_t failed;   /**< not registered: the driver refused, or the memory was unmapped or invalidated */
+  uint64_t bytes;    /**< bytes of the restored ones */
+} pinfold_restore_progress;
+
+/** Begins to register again, on `workers` threads (0: 4; at most 64), what pinfold_quiesce closed: those with the most
+ *  hits first, into free room of the budget only. Requests may go on meanwhile. A registrar's `argument` is null. */
+PINFOLD_API int pinfold_restore(pinfold_cache *cache, uint32_t workers, pinfold_restoration **restoration);
+/** Waits until the restoration is done, at most `timeout_ms`; UINT64_MAX: without a limit. PINFOLD_E_TIMED_OUT. */
+PINFOLD_API int pinfold_restoration_wait(pinfold_restoration *restoration, uint64_t timeout_ms);
+/** Writes how far it is. Returns PINFOLD_OK, or the code of the first registration that failed. */
+PINFOLD_API int pinfold_restoration_progress(const pinfold_restoration *restoration,
+                                             pinfold_restore_progress *progress);
+/** Ends the restoration: waits for registrations in progress, and frees it. The cache remembers the others. Null:
+ *  PINFOLD_OK. From a callback of the cache: PINFOLD_E_IN_USE_CONFLICT, and the restoration goes on. */
+PINFOLD_API int pinfold_end_restoration(pinfold_restoration *restoration);
+
 /** Does the closes that are due. Returns the first error of a close. */
 PINFOLD_API int pinfold_progress(pinfold_cache *cache);
 /** Closes up to `count` registrations without a lease, in the order of eviction. Returns how many, with those whose

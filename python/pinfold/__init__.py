@@ -39,6 +39,7 @@ from pinfold.large import LargeLease, Part
 from pinfold.lease import Lease
 from pinfold.options import Options
 from pinfold.registrar import OpenRequest, Registrar
+from pinfold.restoration import Restoration, RestoreProgress
 from pinfold.sharing import memfd_array, open, share
 from pinfold.tensor import Tensor
 
@@ -79,6 +80,8 @@ __all__ = [
     "Part",
     "Place",
     "Registrar",
+    "Restoration",
+    "RestoreProgress",
     "Severity",
     "Sink",
     "Tensor",

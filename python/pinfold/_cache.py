@@ -16,6 +16,7 @@ from pinfold.constants import Code
 from pinfold.errors import Error, check, last_failure
 from pinfold.options import Options, withdraw
 from pinfold.registrar import Served
+from pinfold.restoration import Restoration
 
 _SECONDS_FOR_THREADS_AT_EXIT = 5.0
 
@@ -162,8 +163,14 @@ class BaseCache(Owner):
         check(self._call(lib.pinfold_flush))
 
     def quiesce(self) -> None:
-        """As `flush`, but raises IN_USE_CONFLICT and closes nothing while a lease is out."""
+        """Closes every registration, persistent ones included, and remembers them for `restore`. Raises IN_USE_CONFLICT
+        and closes nothing while a lease is out."""
         check(self._call(lib.pinfold_quiesce))
+
+    def restore(self, workers: int = 4) -> Restoration:
+        """Begins to register again, in the background, what `quiesce` closed, those with the most hits first, into free
+        room of the budget only."""
+        return Restoration(self, workers)
 
     def progress(self) -> None:
         """Does the closes that are due. Raises the first error of a close."""

@@ -196,6 +196,19 @@ static void background(pinfold_cache *cache, char *memory) {
   EXPECT(pinfold_background_end(ticket) == PINFOLD_OK);
 }
 
+static void restoration_of(pinfold_cache *cache) {
+  pinfold_restoration *restoration = NULL;
+  pinfold_restore_progress now;
+  memset(&now, 0, sizeof now);
+  now.size = sizeof now;
+  EXPECT(pinfold_quiesce(cache) == PINFOLD_OK);
+  EXPECT(pinfold_restore(cache, 1, &restoration) == PINFOLD_OK);
+  EXPECT(pinfold_restoration_wait(restoration, PINFOLD_NO_TIMEOUT) == PINFOLD_OK);
+  EXPECT(pinfold_restoration_progress(restoration, &now) == PINFOLD_OK);
+  EXPECT(now.total == now.restored && now.failed == 0);
+  EXPECT(pinfold_end_restoration(restoration) == PINFOLD_OK);
+}
+
 static void failures_of(pinfold_cache *cache, char *memory) {
   EXPECT(pinfold_acquire(cache, memory, 0, PINFOLD_LOCAL_READ).pin == 0);
   EXPECT(pinfold_last_error()->code == PINFOLD_E_INVALID_RANGE);
@@ -251,7 +264,9 @@ static void built_in_caches(void) {
   pinfold_lease lease;
   EXPECT(pinfold_create_mlock(NULL, &cache) == PINFOLD_OK);
   lease = pinfold_acquire(cache, memory, sizeof memory, PINFOLD_LOCAL_READ);
-  EXPECT(lease.pin != 0 && pinfold_release(lease) == PINFOLD_OK && pinfold_destroy(cache) == PINFOLD_OK);
+  EXPECT(lease.pin != 0 && pinfold_release(lease) == PINFOLD_OK);
+  restoration_of(cache);
+  EXPECT(pinfold_destroy(cache) == PINFOLD_OK);
   EXPECT(pinfold_create_io_uring(NULL, 0, NULL, &cache) == PINFOLD_E_INVALID_ARGUMENT);
   EXPECT(pinfold_create_cuda_host(-1, NULL, &cache) != PINFOLD_OK && cache == NULL);
   EXPECT(pinfold_create_cuda_ipc(-1, NULL, &cache) != PINFOLD_OK && cache == NULL);

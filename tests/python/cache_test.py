@@ -359,3 +359,22 @@ def test_mlock_locks() -> None:
             assert locked() >= before + 1024
         cache.flush()
         assert locked() == before
+
+
+def test_restore_registers_again_what_quiesce_closed(cache: Cache, registrar: RecordingRegistrar) -> None:
+    memory = [bytearray(8192) for _ in range(4)]
+    for one in memory:
+        cache.acquire(one).release()
+    cache.quiesce()
+    assert not registrar.live
+    cache.invalidate(*pinfold.range_of(memory[0]))
+    with cache.restore(workers=2) as restoration:
+        assert restoration.wait()
+        now = restoration.progress()
+        assert (now.total, now.restored, now.skipped, now.failed) == (4, 3, 0, 0) and now.nbytes >= 3 * 8192
+        assert restoration.failure() is None
+    before = len(registrar.opened)
+    for one in memory[1:]:
+        cache.acquire(one).release()
+    assert len(registrar.opened) == before
+    refused(Code.CLOSED, restoration.progress)

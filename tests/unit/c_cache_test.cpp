@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace pinfold::testing {
@@ -37,6 +38,59 @@ TEST(c_cache, second_acquire_hits) {
   EXPECT_EQ(f.counters().hits, 1U);
   EXPECT_EQ(f.counters().misses, 1U);
   EXPECT_EQ(f.device.device->open_count(), 1U) << "kept";
+}
+
+TEST(c_cache, restore_registers_again_what_quiesce_closed) {
+  c_fixture f;
+  for (std::uintptr_t at = 0x10000; at < 0x20000; at += 0x1000)
+    EXPECT_EQ(pinfold_release(f.acquire(at, at + 0x1000)), PINFOLD_OK);
+  ASSERT_EQ(pinfold_quiesce(f.cache), PINFOLD_OK);
+  EXPECT_EQ(f.device.device->open_count(), 0U);
+  f.device.device->fail_opens([](const range& memory, access_flags) -> std::optional<error> {
+    if (memory.begin != 0x15000) return std::nullopt;
+    return error{errc::driver_error, native_kind::posix, EIO, "the device refuses"};
+  });
+  pinfold_restoration* restoration = nullptr;
+  ASSERT_EQ(pinfold_restore(f.cache, 2, &restoration), PINFOLD_OK);
+  EXPECT_EQ(pinfold_restoration_wait(restoration, UINT64_MAX), PINFOLD_OK);
+  pinfold_restore_progress now{};
+  EXPECT_EQ(pinfold_restoration_progress(restoration, &now), PINFOLD_E_INVALID_ARGUMENT) << "no size";
+  now.size = sizeof now;
+  EXPECT_EQ(pinfold_restoration_progress(restoration, &now), PINFOLD_E_DRIVER_ERROR);
+  EXPECT_EQ(pinfold_last_error()->native, EIO);
+  EXPECT_EQ(now.total, 16U);
+  EXPECT_EQ(now.restored, 15U);
+  EXPECT_EQ(now.failed, 1U);
+  EXPECT_EQ(now.bytes, 15U * 0x1000);
+  EXPECT_EQ(f.device.device->open_count(), 15U);
+  EXPECT_EQ(pinfold_end_restoration(restoration), PINFOLD_OK);
+  EXPECT_EQ(pinfold_end_restoration(nullptr), PINFOLD_OK);
+  f.device.device->fail_opens(nullptr);
+}
+
+TEST(c_cache, a_restoration_can_be_waited_for_with_a_limit_and_outlives_its_cache) {
+  c_fixture f;
+  for (std::uintptr_t at = 0x10000; at < 0x20000; at += 0x1000)
+    EXPECT_EQ(pinfold_release(f.acquire(at, at + 0x1000)), PINFOLD_OK);
+  ASSERT_EQ(pinfold_quiesce(f.cache), PINFOLD_OK);
+  f.device.device->call_takes = std::chrono::milliseconds(20);
+  pinfold_restoration* restoration = nullptr;
+  ASSERT_EQ(pinfold_restore(f.cache, 1, &restoration), PINFOLD_OK);
+  EXPECT_EQ(pinfold_restoration_wait(restoration, 1), PINFOLD_E_TIMED_OUT);
+  EXPECT_EQ(pinfold_destroy(std::exchange(f.cache, nullptr)), PINFOLD_OK);
+  EXPECT_EQ(pinfold_restoration_wait(restoration, 60000), PINFOLD_OK);
+  EXPECT_EQ(pinfold_end_restoration(restoration), PINFOLD_OK);
+  EXPECT_EQ(f.device.device->open_count(), 0U);
+}
+
+TEST(c_cache, bad_restorations_are_refused) {
+  c_fixture f;
+  pinfold_restoration* restoration = nullptr;
+  EXPECT_EQ(pinfold_restore(nullptr, 1, &restoration), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(pinfold_restore(f.cache, 1, nullptr), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(restoration, nullptr);
+  EXPECT_EQ(pinfold_restoration_wait(nullptr, 1), PINFOLD_E_INVALID_ARGUMENT);
+  EXPECT_EQ(pinfold_restoration_progress(nullptr, nullptr), PINFOLD_E_INVALID_ARGUMENT);
 }
 
 TEST(c_cache, lease_tells_what_it_covers) {

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Registering again, in the background, what `quiesce` closed."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from pinfold._library import ffi, lib
+from pinfold._owned import Owner
+from pinfold.constants import Code
+from pinfold.errors import Error, check, last_failure
+
+if TYPE_CHECKING:
+    from pinfold._cache import BaseCache
+
+
+@dataclass(frozen=True)
+class RestoreProgress:
+    """How far a restoration is; pinfold.h explains the members."""
+
+    total: int
+    restored: int
+    skipped: int
+    failed: int
+    nbytes: int
+
+
+class Restoration(Owner):
+    """A restoration that goes on in the background. The end of a `with` statement waits for it; `close` stops it after the
+    registrations in progress, and the cache remembers the others."""
+
+    def __init__(self, cache: BaseCache, workers: int) -> None:
+        made = ffi.new("pinfold_restoration **")
+        check(cache._call(lib.pinfold_restore, workers, made))
+        self._restoration = made[0]
+        self._own(_end, self._restoration, at_exit=True)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until it is done, at most `timeout` seconds. Returns whether it is."""
+        until = float("inf") if timeout is None else time.monotonic() + timeout
+        while True:  # in steps, so that a signal can interrupt it
+            left = min(max(0.0, until - time.monotonic()), 0.1)
+            code: int = lib.pinfold_restoration_wait(self._alive(), round(left * 1000))
+            if code != Code.TIMED_OUT:
+                check(code)
+                return True
+            if time.monotonic() >= until:
+                return False
+
+    def progress(self) -> RestoreProgress:
+        """Returns how far it is."""
+        return self._progress()[0]
+
+    def failure(self) -> BaseException | None:
+        """Returns the first failure of a registration."""
+        return self._progress()[1]
+
+    def close(self) -> None:
+        """Stops it."""
+        if self._free.alive:
+            check(lib.pinfold_end_restoration(self._restoration))
+            self._free.detach()
+
+    def _progress(self) -> tuple[RestoreProgress, BaseException | None]:
+        c = ffi.new("pinfold_restore_progress *")
+        c.size = ffi.sizeof("pinfold_restore_progress")
+        failed = lib.pinfold_restoration_progress(self._alive(), c)
+        failure = last_failure() if failed else None
+        return RestoreProgress(c.total, c.restored, c.skipped, c.failed, c.bytes), failure
+
+    def _alive(self) -> Any:
+        if not self._free.alive:
+            raise Error(Code.CLOSED, "the restoration was closed")
+        return self._restoration
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *raised: object) -> None:
+        if kind is None:
+            self.wait()
+        self.close()
+
+
+def _end(restoration: Any) -> None:
+    lib.pinfold_end_restoration(restoration)
