@@ -26,6 +26,16 @@ struct background_options {
   unsigned workers = 4;
   /// The order of several ranges.
   background_order order = background_order::as_given;
+  /// Largest number of bytes that all workers together begin to register in a second; 0: no limit. The limit concerns
+  /// whole pieces: a piece begins when the time of all earlier pieces is over. Pieces that are already registered are
+  /// free.
+  std::uint64_t bytes_per_second = 0;
+  /// Which thread makes the pages of a piece present. If a worker does, no byte changes, and a page that cannot be made
+  /// present is a failure of the piece, with the errno: memory that is not mapped, or behind the end of its file.
+  prefault_choice prefault = prefault_choice::none;
+  /// Largest size of the piece that is registered first, in bytes, so that transfers can start early; rounded down to
+  /// 2 MiB. 0: as large as the others.
+  std::size_t first_piece_bytes = std::size_t{64} << 20U;
   /// Called with the bytes that are registered and the bytes in all, after each piece, or after several. Runs on the
   /// threads that register, on one at a time, and never after the ticket's destructor has returned. It may call the
   /// ticket, but waits there end at once with `invalid_argument`. If it throws, the registration ends with

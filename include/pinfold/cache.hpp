@@ -321,6 +321,7 @@ class cache : public cache_base<R> {
     if (!plan) return tl::unexpected(plan.error());
     plan->workers = how.workers;
     plan->progress = how.progress;
+    plan->pace = {how.bytes_per_second, how.prefault, how.first_piece_bytes};
     auto started = detail::background_work::start(this->inside(), *std::move(plan));
     if (!started) return tl::unexpected(started.error());
     return background_registration<R>(*std::move(started));

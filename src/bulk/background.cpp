@@ -24,7 +24,9 @@ background_state::background_state(background_use use, background_plan plan)
       like_(plan.like),
       order_(std::move(plan.order)),
       progress_(std::move(plan.progress)),
-      workers_(std::clamp(plan.workers, 1U, most_workers)) {
+      workers_(std::clamp(plan.workers, 1U, most_workers)),
+      pace_(plan.pace),
+      rate_(plan.pace.bytes_per_second) {
   if (const background_use::call now(use_); now.on() != nullptr) patience_ = limits_of(now.on()).wait_timeout;
   pieces_.reserve(plan.pieces.size());
   for (const range& one : plan.pieces) {
@@ -44,10 +46,10 @@ background_state* background_state::make(background_use use, background_plan pla
 
 // --- one worker
 
-void background_state::work() noexcept {
+void background_state::work(os::near_memory* near) noexcept {
   const auto* const before = std::exchange(working_for, this);
   while (const auto number = next_piece()) {
-    keep(*number, register_piece(*number));
+    keep(*number, register_piece(*number, near));
     tell();
   }
   working_for = before;
@@ -80,13 +82,9 @@ grant background_state::hit_piece(std::size_t number) noexcept {
   return look_up(entered.on(), request_for(number));
 }
 
-// What a worker does to a piece that is not registered yet, outside the engine and without the mutex: it may take long,
-// and should end early when `stops()`.
-void background_state::before_registering(const range& /*piece*/) noexcept {}
-
-result<grant> background_state::register_piece(std::size_t number) noexcept {
+result<grant> background_state::register_piece(std::size_t number, os::near_memory* near) noexcept {
   if (const auto hit = hit_piece(number); hit.held != 0) return hit;
-  before_registering(pieces_[number].where);
+  if (auto may = before_registering(pieces_[number].where, near); !may) return tl::unexpected(may.error());
   const background_use::call entered(use_);
   if (entered.on() == nullptr) return fail(errc::closed, "the cache was destroyed");
   return detail::acquire(entered.on(), request_for(number));
@@ -98,8 +96,9 @@ void background_state::keep(std::size_t number, const result<grant>& made) noexc
   auto& one = pieces_[number];
   one.state = piece_state::missing;
   if (!made) {
-    ended_ = ended_ || made.error().code == errc::closed;
-    if (!ended_ || made.error().code != errc::closed) fail_with(made.error(), one.where);
+    const bool closed = made.error().code == errc::closed;  // or the work was to stop before the piece began
+    ended_ = ended_ || (closed && !stops());
+    if (!closed) fail_with(made.error(), one.where);
   } else if (given_back_) {
     unwanted = lease_base(*made);
   } else {
@@ -170,7 +169,11 @@ result<void> background_state::start(std::size_t announced) noexcept {
 // A thread that ends at once waits here for the mutex, so that no worker is missing in `threads_`.
 bool background_state::start_one() noexcept try {
   const lock guard(mutex_);
-  threads_.emplace_back([self = shared_from_this()] { self->work(); });
+  if (!nodes_) nodes_.emplace();
+  threads_.emplace_back([self = shared_from_this()] {
+    os::near_memory near(*self->nodes_);
+    self->work(&near);
+  });
   return true;
 } catch (...) {  // std::system_error, or std::bad_alloc
   return false;
@@ -203,7 +206,7 @@ result<std::vector<held_part>> background_state::acquire_all() {
     ++running_;  // this thread
   }
   static_cast<void>(start(others));  // this thread is a worker too
-  work();
+  work(nullptr);
   auto done = wait({});
   join_ended();
   if (!done) {

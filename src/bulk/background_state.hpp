@@ -4,6 +4,9 @@
 /// memory.
 #pragma once
 
+#include "bulk/rate_limit.hpp"
+#include "os/numa.hpp"
+
 #include <pinfold/detail/background.hpp>
 
 #include <chrono>
@@ -74,14 +77,17 @@ class background_state : public std::enable_shared_from_this<background_state> {
  private:
   using lock = std::unique_lock<std::mutex>;
 
-  void work() noexcept;
+  // Without `near`, the thread is not the library's own.
+  void work(os::near_memory* near) noexcept;
   [[nodiscard]] std::size_t announce_workers(std::size_t here) noexcept;
   [[nodiscard]] result<void> start(std::size_t announced) noexcept;
   [[nodiscard]] bool start_one() noexcept;
   void hit_all() noexcept;
   [[nodiscard]] std::optional<std::size_t> next_piece() noexcept;
-  void before_registering(const range& piece) noexcept;
-  [[nodiscard]] result<grant> register_piece(std::size_t number) noexcept;
+  // background_pacing.cpp
+  [[nodiscard]] result<void> before_registering(const range& piece, os::near_memory* near) noexcept;
+  [[nodiscard]] result<void> wait_for_turn(std::size_t bytes) noexcept;
+  [[nodiscard]] result<grant> register_piece(std::size_t number, os::near_memory* near) noexcept;
   [[nodiscard]] grant hit_piece(std::size_t number) noexcept;
   [[nodiscard]] request request_for(std::size_t number) const noexcept;
   void keep(std::size_t number, const result<grant>& made) noexcept;
@@ -111,6 +117,8 @@ class background_state : public std::enable_shared_from_this<background_state> {
   const std::vector<std::uint32_t> order_;
   const bytes_progress progress_;
   const std::size_t workers_;
+  const pace_options pace_;
+  rate_limit rate_;
   std::size_t bytes_total_ = 0;           // constant from the start, as are the next two
   std::size_t before_gap_ = 0;            // pieces before the first gap
   std::chrono::milliseconds patience_{};  // longest wait for a driver when the ticket is cancelled
@@ -130,6 +138,7 @@ class background_state : public std::enable_shared_from_this<background_state> {
   bool closed_ = false;      // the ticket is gone
   bool telling_ = false;     // a worker is in the callback
   std::size_t told_ = 0;
+  std::optional<os::numa_nodes> nodes_;  // constant once a worker was started
   std::vector<std::thread> threads_;
   std::shared_ptr<background_state> own_;  // until the ticket is gone; not guarded
 };

@@ -240,6 +240,7 @@ result<background_work> background_work::start(engine* on, background_plan plan)
   const no_cancellation whole;
   auto use = background_use::begin(on);
   if (!use) return tl::unexpected(use.error());
+  shorten_first_piece(plan, limits_of(on).max_count);
   background_work made(background_state::make(*std::move(use), std::move(plan)));
   if (auto started = made.state_->start_workers(); !started) return tl::unexpected(started.error());
   return made;

@@ -30,6 +30,13 @@ enum class background_order : std::uint8_t {
   largest_first,  ///< the largest range first
 };
 
+/// The thread that makes pages present, and their size.
+enum class prefault_choice : std::uint8_t {
+  none,        ///< the driver, as it pins them, and with many drivers on one thread at a time
+  pages,       ///< the worker that registers the piece, before: several workers do so in parallel
+  huge_pages,  ///< likewise, after it has advised the kernel to use transparent huge pages
+};
+
 /// How far background registration has come. The sums concern what the ticket has to register in all; a piece that
 /// became stale counts as done until it is renewed.
 struct background_progress {
@@ -51,6 +58,13 @@ namespace detail {
 /// Called with the bytes that are registered and the bytes in all.
 using bytes_progress = std::function<void(std::size_t done, std::size_t total)>;
 
+/// How fast pieces are registered, and what precedes that.
+struct pace_options {
+  std::uint64_t bytes_per_second = 0;
+  prefault_choice prefault = prefault_choice::none;
+  std::size_t first_piece_bytes = 0;
+};
+
 /// What is to be registered, and how.
 struct background_plan {
   request like;                      ///< of each piece, but for its range
@@ -58,7 +72,13 @@ struct background_plan {
   std::vector<std::uint32_t> order;  ///< the pieces' numbers, in the order in which the workers take them
   unsigned workers = 1;
   bytes_progress progress;
+  pace_options pace{};
 };
+
+/// Cuts the piece that is registered first, so that its first part has at most `plan.pace.first_piece_bytes`, rounded
+/// down to 2 MiB. Changes nothing if that is no part of the piece, or if there would be more than `most_pieces` pieces.
+/// Throws `std::bad_alloc`.
+void shorten_first_piece(background_plan& plan, std::size_t most_pieces);
 
 /// A registered piece, or a part of it.
 struct held_part {

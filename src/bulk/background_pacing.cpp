@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a worker does before it registers a piece: it waits for its turn, moves near the memory, makes the pages
+// present.
+#include "bulk/background_state.hpp"
+#include "os/prefault.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+namespace pinfold::detail {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t huge_page = std::size_t{2} << 20U;
+
+// The end of a cache wakes no worker that waits for its turn.
+constexpr auto longest_nap = 50ms;
+
+tl::unexpected<error> stopped() noexcept { return fail(errc::closed, "the registration was stopped"); }
+
+}  // namespace
+
+void shorten_first_piece(background_plan& plan, std::size_t most_pieces) {
+  const auto number = plan.order.front();
+  const range whole = plan.pieces[number];
+  const auto limit = plan.pace.first_piece_bytes;
+  if (limit == 0 || whole.size() <= limit || plan.pieces.size() >= most_pieces) return;
+  const auto cut = (whole.begin + limit) / huge_page * huge_page;
+  if (cut <= whole.begin) return;
+  plan.pieces.reserve(plan.pieces.size() + 1);
+  plan.order.reserve(plan.order.size() + 1);
+  plan.pieces[number].end = cut;
+  plan.pieces.insert(plan.pieces.begin() + number + 1, {cut, whole.end});
+  for (auto& one : plan.order) one += one > number ? 1 : 0;
+  plan.order.insert(plan.order.begin() + 1, number + 1);
+}
+
+result<void> background_state::wait_for_turn(std::size_t bytes) noexcept {
+  const auto turn = rate_.reserve(bytes, rate_limit::clock::now());
+  for (;;) {
+    {
+      lock guard(mutex_);
+      const auto now = rate_limit::clock::now();
+      if (stops()) return stopped();
+      if (now >= turn) return {};
+      changed_.wait_until(guard, std::min(turn, now + longest_nap));
+    }
+    if (background_use::call(use_).on() == nullptr) return fail(errc::closed, "the cache was destroyed");
+  }
+}
+
+result<void> background_state::before_registering(const range& piece, os::near_memory* near) noexcept {
+  if (auto turn = wait_for_turn(piece.size()); !turn) return turn;
+  if (near != nullptr) near->move_to(piece);
+  if (pace_.prefault == prefault_choice::none) return {};
+  if (pace_.prefault == prefault_choice::huge_pages) os::advise_huge_pages(piece);
+  return os::prefault(piece, any_write(like_.need) ? os::page_use::write : os::page_use::read);
+}
+
+}  // namespace pinfold::detail
