@@ -107,7 +107,7 @@ TEST(cli, wrong_usage_is_explained_and_exits_with_2) {
 
 TEST(cli, wrong_settings_are_explained_and_exit_with_2) {
   for (const char* command : {"info", "info --config", "info --json", "demo", "demo --emulated", "perf import",
-                              "perf register", "perf io", "perf hit", "perf monitor"}) {
+                              "perf register", "perf io", "perf hit", "perf monitor", "perf startup"}) {
     for (const char* setting : {"PINFOLD_MAX_BYTE=1", "PINFOLD_MAX_BYTES=nonsense"}) {
       const auto seen = run(command, setting);
       EXPECT_EQ(seen.status, 2) << command;

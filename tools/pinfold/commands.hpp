@@ -24,6 +24,7 @@ void add_perf_io(CLI::App& perf, action& chosen);
 void add_perf_speed(CLI::App& perf, action& chosen);
 void add_perf_monitor(CLI::App& perf, action& chosen);
 void add_perf_rma(CLI::App& perf, action& chosen);
+void add_perf_startup(CLI::App& perf, action& chosen);
 
 /// Replaces this process by the program of `pinfold perf rma …`, which parses its own options. Returns when the command
 /// line is another one. Throws `failure` when that program was not built.

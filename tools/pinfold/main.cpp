@@ -31,6 +31,7 @@ int run(int argc, char** argv) {
   tool::add_perf_speed(*perf, chosen);
   tool::add_perf_monitor(*perf, chosen);
   tool::add_perf_rma(*perf, chosen);
+  tool::add_perf_startup(*perf, chosen);
   if (const auto ended = app.parse(argc, argv)) return *ended == 0 ? tool::success : tool::wrong_usage;
   if (!chosen) throw tool::usage_failure("a subcommand is required; pinfold --help lists them");
   return chosen();
