@@ -59,6 +59,8 @@ add_custom_command(
           ${PROJECT_SOURCE_DIR}/docs/reference/headers.sed
           ${PROJECT_SOURCE_DIR}/include/pinfold/pinfold.h
           ${PROJECT_SOURCE_DIR}/include/pinfold/background.h
+          ${PROJECT_SOURCE_DIR}/include/pinfold/cache_set.h
+          ${PROJECT_SOURCE_DIR}/include/pinfold/remote_key.h
           ${PROJECT_SOURCE_DIR}/include/pinfold/verbs.h
           ${PROJECT_SOURCE_DIR}/include/pinfold/libfabric.h
           ${PROJECT_SOURCE_DIR}/include/pinfold/ucp.h

@@ -17,6 +17,7 @@ from pathlib import Path
 from roff import Inline, blocks, bold, description, escaped, italic, line, tidied
 
 TEXTS = Path(__file__).parent
+OWN_LIBRARIES = ("verbs", "libfabric", "ucp")  # headers that are not of libpinfold
 ROOM = 71  # columns of a declaration: 78, less the indentation
 LEADS = {"RETURN VALUE": "Errors.", "ATTRIBUTES": "Threads."}  # paragraphs of pinfold.h that each page repeats
 
@@ -60,7 +61,7 @@ class Group:
 
     def library(self):
         stem = Path(self.header()).stem
-        name = "pinfold" if stem in ("pinfold", "background") else f"pinfold-{stem}"
+        name = f"pinfold-{stem}" if stem in OWN_LIBRARIES else "pinfold"
         return [f"{bold('-l' + name)}, {bold('pkg-config --cflags --libs ' + name)}"]
 
     def names(self):

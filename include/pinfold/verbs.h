@@ -22,11 +22,13 @@ enum pinfold_verbs_paging {
   PINFOLD_VERBS_IMPLICIT = 2   /**< one region for the whole address space, local access only */
 };
 
-/** The options of the registrar; all 0: pinned pages, strict ordering. */
+/** The options of the registrar; all 0: pinned pages, strict ordering, no windows. */
 typedef struct pinfold_verbs_options {
   size_t size;               /**< sizeof the structure */
   uint32_t paging;           /**< a PINFOLD_VERBS_ number */
   uint32_t relaxed_ordering; /**< not 0: peers' writes may arrive in any order */
+  uint32_t windows;          /**< not 0: memory windows may be bound to the regions */
+  uint32_t prefetch_on_open; /**< not 0, with PINFOLD_VERBS_ON_DEMAND: prefetch each region, or refuse it */
 } pinfold_verbs_options;
 
 /** The registration of a verbs cache. */

@@ -65,12 +65,21 @@ class Cache(BaseCache):
 
     @classmethod
     def verbs(
-        cls, domain: int, paging: int = 0, relaxed_ordering: bool = False, options: Options | None = None
+        cls,
+        domain: int,
+        paging: int = 0,
+        relaxed_ordering: bool = False,
+        options: Options | None = None,
+        *,
+        windows: bool = False,
+        prefetch_on_open: bool = False,
     ) -> Self:
         """Makes a cache of RDMA memory regions. `domain` is the address of an `ibv_pd`, which must outlive the cache;
-        `paging` a number of verbs.h. Needs libpinfold-verbs."""
+        `paging` a number of verbs.h; `windows`: memory windows may be bound to the regions. Needs libpinfold-verbs."""
         verbs = load("libpinfold-verbs.so.0")
-        how = ffi.new("pinfold_verbs_options *", (ffi.sizeof("pinfold_verbs_options"), paging, relaxed_ordering))
+        how = ffi.new("pinfold_verbs_options *")
+        how.size, how.paging = ffi.sizeof("pinfold_verbs_options"), paging
+        how.relaxed_ordering, how.windows, how.prefetch_on_open = relaxed_ordering, windows, prefetch_on_open
         pointer = ffi.cast("struct ibv_pd *", domain)
         return cls._made(
             lambda options, made: verbs.pinfold_create_verbs(pointer, how, options, made),

@@ -25,10 +25,13 @@ int pinfold_create_verbs(struct ibv_pd* domain, const pinfold_verbs_options* how
   using namespace pinfold;
   pinfold_verbs_options known{};
   if (cache != nullptr) *cache = nullptr;
-  if ((how != nullptr && !c::read(how, known)) || known.paging > PINFOLD_VERBS_IMPLICIT)
+  if ((how != nullptr && !c::read(how, known, offsetof(pinfold_verbs_options, windows))) ||
+      known.paging > PINFOLD_VERBS_IMPLICIT)
     return c::refuse(errc::invalid_argument, "the registrar's options have a wrong size or unknown values");
   verbs_registrar_options converted;
   converted.paging = static_cast<verbs_paging>(known.paging);
   converted.relaxed_ordering = known.relaxed_ordering != 0;
+  converted.windows = known.windows != 0;
+  converted.prefetch_on_open = known.prefetch_on_open != 0;
   return c::create_local(options, cache, [&] { return verbs_registrar::create(domain, converted); });
 }

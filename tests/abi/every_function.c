@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Calls every function of pinfold.h and background.h, as a program of that release did: constants, sizes and symbol
-   versions are compiled in. A binary of each release is kept in recorded/, and has to run with the libraries of today.
- */
+/* Calls every function of the headers that libpinfold implements, as a program of that release did: constants, sizes
+   and symbol versions are compiled in. A binary of each release is kept in recorded/, and has to run with the libraries
+   of today. */
 #include <pinfold/background.h>
+#include <pinfold/cache_set.h>
 #include <pinfold/pinfold.h>
+#include <pinfold/remote_key.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -337,12 +339,60 @@ static void exporters(void) {
   pinfold_cuda_exporter_destroy(gpu);
 }
 
+static void several_caches(void) {
+  static char memory[2 * page];
+  device of = {0, 0, 0, 0, 0, NULL};
+  pinfold_registrar registrar = {0};
+  pinfold_options options;
+  pinfold_set_options how = {0};
+  pinfold_cache *caches[2] = {NULL, NULL};
+  pinfold_lease leases[2];
+  pinfold_error failures[2];
+  const uint32_t distances[2] = {1, 0};
+  registrar.size = sizeof registrar;
+  registrar.name = "rail";
+  registrar.open = open_local;
+  registrar.close = close_local;
+  EXPECT(pinfold_options_init(&options, sizeof options) == PINFOLD_OK);
+  options.monitor = PINFOLD_MONITOR_MANUAL;
+  EXPECT(pinfold_create(&registrar, &of, &options, &caches[0]) == PINFOLD_OK);
+  EXPECT(pinfold_create(&registrar, &of, &options, &caches[1]) == PINFOLD_OK);
+  how.size = sizeof how;
+  how.policy = PINFOLD_SET_NEAR_FIRST;
+  how.distances = distances;
+  EXPECT(pinfold_acquire_set(caches, 2, memory, sizeof memory, PINFOLD_LOCAL_READ, &how, leases, failures) ==
+         PINFOLD_OK);
+  EXPECT(leases[0].pin == 0 && failures[0].code == PINFOLD_OK && leases[1].pin != 0 && of.opens == 1);
+  leases[0] = pinfold_acquire_late(caches, 2, 0, memory, sizeof memory, PINFOLD_LOCAL_READ, leases);
+  EXPECT(leases[0].pin != 0 && pinfold_release_batch(leases, 2) == PINFOLD_OK && of.opens == 2);
+  EXPECT(pinfold_destroy(caches[0]) == PINFOLD_OK && pinfold_destroy(caches[1]) == PINFOLD_OK);
+}
+
+static void remote_keys(void) {
+  pinfold_remote_keys *keys = NULL;
+  pinfold_remote_key token, read;
+  unsigned char wire[PINFOLD_REMOTE_KEY_WIRE_BYTES];
+  const uint64_t *words;
+  size_t count = 0;
+  EXPECT(pinfold_remote_keys_create(8, &keys) == PINFOLD_OK);
+  EXPECT(pinfold_remote_key_issue(keys, 1 << 20, page, 77, &token) == PINFOLD_OK && token.generation % 2 == 1);
+  EXPECT(pinfold_remote_key_encode(&token, wire, sizeof wire) == PINFOLD_OK);
+  EXPECT(pinfold_remote_key_decode(wire, sizeof wire, &read) == PINFOLD_OK && memcmp(&read, &token, sizeof read) == 0);
+  EXPECT(pinfold_remote_keys_words(keys, &words, &count) == PINFOLD_OK);
+  EXPECT(count == 8 && pinfold_remote_key_is_current(&read, words, count) == 1);
+  EXPECT(pinfold_remote_key_withdraw(keys, &read) == PINFOLD_OK);
+  EXPECT(pinfold_remote_key_is_current(&read, words, count) == 0);
+  pinfold_remote_keys_destroy(keys);
+}
+
 int main(void) {
   library_and_errors();
   local_cache();
   built_in_caches();
   import_cache();
   exporters();
-  printf("every function of pinfold.h works\n");
+  several_caches();
+  remote_keys();
+  printf("every function of libpinfold works\n");
   return EXIT_SUCCESS;
 }

@@ -110,6 +110,8 @@ TEST_F(verbs_fake, C_interface_registers_once_and_gives_the_keys) {
   pinfold_cache* cache = nullptr;
   EXPECT_EQ(pinfold_create_verbs(&domain, &how, &options, &cache), PINFOLD_E_INVALID_ARGUMENT);
   how.paging = PINFOLD_VERBS_ON_DEMAND;
+  how.windows = 1;
+  how.size = offsetof(pinfold_verbs_options, windows);  // as in a program of before that member
   EXPECT_EQ(pinfold_create_verbs(nullptr, &how, &options, &cache), PINFOLD_E_INVALID_ARGUMENT);
   ASSERT_EQ(pinfold_create_verbs(&domain, &how, &options, &cache), PINFOLD_OK) << pinfold_last_error()->message;
   region.lkey = 7;
@@ -122,8 +124,15 @@ TEST_F(verbs_fake, C_interface_registers_once_and_gives_the_keys) {
     EXPECT_EQ(pinfold_release(lease), PINFOLD_OK);
   }
   EXPECT_EQ(registered, 1);
+  EXPECT_EQ(last_access & IBV_ACCESS_MW_BIND, 0U);
   EXPECT_EQ(pinfold_destroy(cache), PINFOLD_OK);
   EXPECT_EQ(deregistered, 1);
+  how.size = sizeof how;
+  ASSERT_EQ(pinfold_create_verbs(&domain, &how, &options, &cache), PINFOLD_OK);
+  EXPECT_EQ(pinfold_release(pinfold_acquire(cache, reinterpret_cast<void*>(0x1000), 0x1000, PINFOLD_LOCAL_READ)),
+            PINFOLD_OK);
+  EXPECT_NE(last_access & IBV_ACCESS_MW_BIND, 0U);
+  EXPECT_EQ(pinfold_destroy(cache), PINFOLD_OK);
 }
 
 TEST_F(verbs_fake, implicit_paging_has_no_dma_bufs) {
