@@ -12,7 +12,15 @@ import tempfile
 
 import cffi
 
-HEADERS = ("pinfold/pinfold.h", "pinfold/background.h", "pinfold/verbs.h", "pinfold/libfabric.h", "dlpack.h")
+HEADERS = (
+    "pinfold/pinfold.h",
+    "pinfold/background.h",
+    "pinfold/cache_set.h",
+    "pinfold/remote_key.h",
+    "pinfold/verbs.h",
+    "pinfold/libfabric.h",
+    "dlpack.h",
+)
 CONSTANT = re.compile(r"#define (PINFOLD|DLPACK)_\w+ (0x[0-9A-Fa-f]+|[0-9]+)[UuLl]*")
 
 

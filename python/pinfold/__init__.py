@@ -11,6 +11,7 @@ from pinfold._memory import range_of
 from pinfold.background import Background, BackgroundProgress
 from pinfold.batch import Batch
 from pinfold.cache import Cache, announce_gone
+from pinfold.cache_set import CacheSet, SetLease
 from pinfold.chunks import Chunks
 from pinfold.constants import (
     CUDA_HANDLE_BYTES,
@@ -26,6 +27,7 @@ from pinfold.constants import (
     Monitor,
     NativeKind,
     Order,
+    SetPolicy,
     Severity,
 )
 from pinfold.dtype import DType
@@ -40,6 +42,7 @@ from pinfold.lease import Lease
 from pinfold.options import Options
 from pinfold.registrar import OpenRequest, Registrar
 from pinfold.restoration import Restoration, RestoreProgress
+from pinfold.remote_keys import RemoteKey, RemoteKeys
 from pinfold.sharing import memfd_array, open, share
 from pinfold.tensor import Tensor
 
@@ -51,6 +54,7 @@ __all__ = [
     "CUDA_HANDLE_BYTES",
     "Cache",
     "CancelPolicy",
+    "CacheSet",
     "Chunks",
     "Code",
     "CudaExporter",
@@ -82,6 +86,10 @@ __all__ = [
     "Registrar",
     "Restoration",
     "RestoreProgress",
+    "RemoteKey",
+    "RemoteKeys",
+    "SetLease",
+    "SetPolicy",
     "Severity",
     "Sink",
     "Tensor",

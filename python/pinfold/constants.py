@@ -108,6 +108,14 @@ class CancelPolicy(enum.IntEnum):
     GIVE_BACK = lib.PINFOLD_CANCEL_GIVE_BACK
 
 
+class SetPolicy(enum.IntEnum):
+    """The order in which the caches of a set are asked."""
+
+    ALL = lib.PINFOLD_SET_ALL
+    NEAR_FIRST = lib.PINFOLD_SET_NEAR_FIRST
+    FIXED_ORDER = lib.PINFOLD_SET_FIXED_ORDER
+
+
 class Flag(enum.IntFlag):
     """Flags of a cache."""
 

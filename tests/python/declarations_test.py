@@ -26,6 +26,7 @@ PREFIXES = {
     "EVENT_": pinfold.EventKind,
     "ORDER_": pinfold.Order,
     "CANCEL_": pinfold.CancelPolicy,
+    "SET_": pinfold.SetPolicy,
 }
 
 
@@ -51,7 +52,11 @@ def test_every_number_has_a_name_in_an_enumeration() -> None:
         if kind is not None:
             member = short.split("_", 1)[1]
             assert kind[member] == getattr(lib, name), name
-        elif not re.match("API_|MEMFD_|CUDA_|VERBS_", short) and short not in BOOLEANS_IN_PYTHON and short != "OK":
+        elif (
+            not re.match("API_|MEMFD_|CUDA_|VERBS_|REMOTE_KEY_", short)
+            and short not in BOOLEANS_IN_PYTHON
+            and short != "OK"
+        ):
             found = [
                 kind[short] for kind in (pinfold.Access, pinfold.Flag, pinfold.Severity) if short in kind.__members__
             ]
