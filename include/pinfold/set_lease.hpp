@@ -130,7 +130,8 @@ class [[nodiscard]] set_lease {
   void acquire_late(choice& one) noexcept {
     acquire_one(one, what_);
     if (!one.held || !first_are_stale()) return;
-    static_cast<void>(one.held.release());  // keeps the registration, or the cache retries the close
+    one.from->invalidate(what_.address, what_.bytes);  // it may be of the memory before as well
+    static_cast<void>(one.held.release());             // if the close fails, the cache retries it
     one.why = error{errc::stale_handle, native_kind::none, 0, "the memory was replaced since the set acquired it"};
   }
 

@@ -139,6 +139,7 @@ pinfold_lease pinfold_acquire_late(pinfold_cache* const* caches, size_t count, s
   }
   const pinfold_lease late = pinfold_acquire(caches[which], address, bytes, access);
   if (late.pin == 0 || !c::any_stale({caches, count}, leases, address, bytes, access)) return late;
+  static_cast<void>(pinfold_invalidate(caches[which], address, bytes));  // it may be of the memory before as well
   static_cast<void>(pinfold_release(late));
   c::refuse(errc::stale_handle, "the memory was replaced since the set acquired it");
   return {};

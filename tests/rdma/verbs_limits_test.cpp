@@ -4,6 +4,7 @@
 #include "support/hazards/memory_attacks.hpp"
 
 #include <pinfold/cache.hpp>
+#include <pinfold/numa.hpp>
 
 #include <gtest/gtest.h>
 
@@ -71,6 +72,13 @@ int is_told_which_limit() {
   if (refused || refused.error().code != errc::out_of_resources || refused.error().native != ENOMEM) return 1;
   std::printf("%s\n", describe(refused.error()).c_str());
   return std::strstr(refused.error().message, "RLIMIT_MEMLOCK") != nullptr ? 0 : 2;
+}
+
+// Soft-RoCE belongs to no bus.
+TEST(verbs_limits, a_software_device_has_no_node) {
+  const auto node = numa_node_of_rdma("rxe0");
+  ASSERT_TRUE(node) << describe(node.error());
+  EXPECT_EQ(*node, unknown_node);
 }
 
 TEST(verbs_limits, R28_the_message_names_the_locked_memory_limit) {

@@ -9,7 +9,11 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <memory>
 #include <mutex>
+#include <optional>
+#include <shared_mutex>
 #include <stdexcept>
 #include <sys/mman.h>
 #include <thread>
@@ -253,6 +257,104 @@ TEST(set_policy, threads_ask_for_different_choices_at_the_same_time) {
     if (round % 3 == 0) set.invalidate(memory, bytes);
   }
   EXPECT_EQ(t.leases(), 0U);
+}
+
+// Any member may fail, with any policy: there are leases of all others, or none at all.
+TEST(set_policy, any_member_may_fail) {
+  for (const auto policy : {set_policy::all, set_policy::near_first, set_policy::fixed_order})
+    for (std::size_t required = 0; required <= 4; ++required)  // 0: every member
+      for (unsigned failing = 0; failing < 16; ++failing) {
+        SCOPED_TRACE(::testing::Message() << static_cast<int>(policy) << ' ' << required << ' ' << failing);
+        four t;
+        for (std::size_t i = 0; i < 4; ++i)
+          if ((failing >> i & 1U) != 0) t.refuse(i, errc::driver_error, 100 + static_cast<int>(i));
+        const auto got = t.acquire({.policy = policy, .required = required == 0 ? every_member : required});
+        if (!got) {
+          EXPECT_EQ(t.leases(), 0U);
+          EXPECT_GE(got.error().native, 100);
+          continue;
+        }
+        const auto made = got->registrations();
+        const auto failed = got->failures();
+        EXPECT_EQ(t.leases(), made.size());
+        EXPECT_EQ(made.size() + failed.size() + got->pending(), 4U);
+        EXPECT_GE(made.size(), required == 0 ? 1 : required);
+        if (required == 0) {
+          EXPECT_TRUE(failed.empty());
+        }
+        for (const auto& one : made) EXPECT_EQ(failing >> one.member & 1U, 0U);
+        for (const auto& one : failed) EXPECT_EQ(one.why.native, 100 + static_cast<int>(one.member));
+      }
+}
+
+// A device whose registrations are of the memory as it is at the open.
+struct dated_registrar {
+  static constexpr const char* name = "dated";
+  struct registration_type {
+    std::uint64_t date;
+  };
+  std::atomic<std::uint64_t>* now;
+  [[nodiscard]] registrar_limits limits() const noexcept { return {}; }
+  [[nodiscard]] result<registration_type> open(const range&, access_flags) noexcept {
+    const auto date = now->load();
+    std::this_thread::yield();
+    return registration_type{date};
+  }
+  [[nodiscard]] result<void> close(const registration_type&) noexcept { return {}; }
+};
+
+// One thread replaces the memory between the first registrations and the late ones, as a monitor reports it: before.
+TEST(set_policy, stress_all_leases_are_of_the_same_memory) {
+  std::atomic<std::uint64_t> date{1};
+  std::vector<std::unique_ptr<pinfold::cache<dated_registrar>>> each;
+  std::vector<pinfold::cache<dated_registrar>*> caches;
+  for (int i = 0; i < 3; ++i) {
+    each.push_back(std::make_unique<pinfold::cache<dated_registrar>>(dated_registrar{&date}, keeping()));
+    caches.push_back(each.back().get());
+  }
+  const std::array<std::uint32_t, 3> distances{0, 1, 2};
+  cache_set<dated_registrar> set(caches, distances);
+  std::shared_mutex in_use;  // no program replaces memory that it is just acquiring
+  std::atomic<std::size_t> mixed{0}, refused{0}, late{0};
+  std::jthread replacing([&](const std::stop_token& over) {
+    while (!over.stop_requested()) {
+      {
+        const std::lock_guard guard(in_use);
+        set.invalidate(memory, bytes);
+        std::this_thread::yield();
+        ++date;
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  });
+  std::vector<std::jthread> threads;
+  for (int thread = 0; thread < 3; ++thread)
+    threads.emplace_back([&] {
+      const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(700);
+      while (std::chrono::steady_clock::now() < until) {
+        std::shared_lock guard(in_use);
+        auto got = set.acquire(memory, bytes, local_access, {.policy = set_policy::near_first});
+        guard.unlock();
+        ASSERT_TRUE(got);
+        for (std::size_t i = 1; i < 3; ++i) {
+          if (i == 2) std::this_thread::sleep_for(std::chrono::microseconds(20));
+          const std::shared_lock again(in_use);
+          const auto far = got->at(i);
+          if (!far) {
+            EXPECT_EQ(far.error(), errc::stale_handle);
+            ++refused;
+          } else if (++late; (*far)->registration().date != (*got)[0].registration().date) {
+            ++mixed;
+          }
+        }
+      }
+    });
+  threads.clear();
+  replacing.request_stop();
+  replacing.join();
+  EXPECT_EQ(mixed, 0U);
+  EXPECT_GT(refused, 0U);
+  EXPECT_GT(late, 0U);
 }
 
 TEST(numa, tells_the_node_of_a_page_that_is_there) {

@@ -174,15 +174,7 @@ class fallback_registrar {
   }
 
   /// Returns what at least one step can do.
-  [[nodiscard]] registrar_limits limits() const noexcept {
-    registrar_limits all{.granularity = 1, .max_bytes = 0, .supported = access_flags::none};
-    for (const auto& step : steps_) {
-      all.granularity = std::max(all.granularity, step.limits.granularity);
-      all.max_bytes = std::max(all.max_bytes, step.limits.max_bytes);
-      all.supported = all.supported | step.limits.supported;
-    }
-    return all;
-  }
+  [[nodiscard]] registrar_limits limits() const noexcept { return limits_; }
 
   /// Registers with the first step that does not refuse.
   [[nodiscard]] result<registration_type> open(range memory, access_flags access) noexcept {
@@ -215,7 +207,17 @@ class fallback_registrar {
   using opened_type = opened_by_step<Registration>;
 
   fallback_registrar(std::vector<step_type> steps, listener told) noexcept
-      : steps_(std::move(steps)), told_(std::move(told)) {}
+      : limits_(limits_of(steps)), steps_(std::move(steps)), told_(std::move(told)) {}
+
+  static registrar_limits limits_of(const std::vector<step_type>& steps) noexcept {
+    registrar_limits all{.granularity = 1, .max_bytes = 0, .supported = access_flags::none};
+    for (const auto& step : steps) {
+      all.granularity = std::max(all.granularity, step.limits.granularity);
+      all.max_bytes = std::max(all.max_bytes, step.limits.max_bytes);
+      all.supported = all.supported | step.limits.supported;
+    }
+    return all;
+  }
 
   static result<opened_type> try_step(const step_type& step, const range& memory, access_flags access) noexcept {
     if (auto fit = check_request(step.limits, memory, access); !fit) return tl::unexpected(fit.error());
@@ -234,6 +236,7 @@ class fallback_registrar {
     return {made.made, about.release(), step};
   }
 
+  registrar_limits limits_;
   std::vector<step_type> steps_;
   listener told_;
 };
