@@ -96,6 +96,13 @@ class rdma_pair {
 
   /// The end whose memory the other one reads and writes.
   [[nodiscard]] ibv_qp* target() const { return far_.get(); }
+  /// Executes a request of that end.
+  ibv_wc_status execute_at_target(ibv_send_wr& work) {
+    ibv_send_wr* bad = nullptr;
+    work.send_flags |= IBV_SEND_SIGNALED;
+    done(::ibv_post_send(far_.get(), &work, &bad), "ibv_post_send");
+    return finish();
+  }
 
   ibv_wc_status write(const void* from, std::size_t bytes, std::uint32_t lkey, const rdma_place& to) {
     return run(IBV_WR_RDMA_WRITE, from, bytes, lkey, to);

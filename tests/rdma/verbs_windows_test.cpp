@@ -9,8 +9,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 namespace pinfold::testing {
@@ -85,6 +87,76 @@ TEST_F(verbs_windows, a_withdrawn_key_is_refused_and_local_use_goes_on) {
   EXPECT_EQ(fresh.write(memory, bytes, shown->local().registration().lkey, {own, peer.rkey()}), IBV_WC_SUCCESS);
   EXPECT_TRUE(is_all(own, '1')) << "the region is as usable as before";
   EXPECT_EQ(cache.statistics().open, 1U);
+}
+
+// As a peer does it: it reads the word of its token before each use.
+TEST_F(verbs_windows, a_peer_reads_the_table_over_rdma) {
+  const auto words = table.words();
+  const rdma_sink shown_table(device, const_cast<std::uint64_t*>(words.data()), words.size_bytes());
+  rdma_pair pair(device);
+  auto shown = show(pair);
+  ASSERT_TRUE(shown) << describe(shown.error());
+  const auto token = *decode_remote_key(encode(shown->token()));
+  auto* const seen = static_cast<std::uint64_t*>(own);
+  const auto look = [&] {
+    rdma_pair to_table(device);
+    std::memset(own, 0, bytes);
+    return to_table.read(seen + token.slot, sizeof *seen, peer.lkey(),
+                         {words.data() + token.slot, shown_table.rkey()}) == IBV_WC_SUCCESS &&
+           is_current(token, {seen, token.slot + 1});
+  };
+  EXPECT_TRUE(look());
+  EXPECT_TRUE(shown->withdraw());
+  EXPECT_FALSE(look());
+}
+
+// Peers read all the time. A read that succeeds has no byte that the owner wrote after the withdrawal.
+TEST_F(verbs_windows, no_byte_of_after_the_withdrawal_reaches_a_peer) {
+  int succeeded = 0;
+  for (int round = 0; round < 40; ++round) {
+    rdma_pair pair(device);
+    std::memset(memory, 'o', bytes);
+    auto shown = show(pair);
+    ASSERT_TRUE(shown) << describe(shown.error());
+    std::jthread reading([&, token = shown->token()] {
+      while (peer_reads(pair, token) == IBV_WC_SUCCESS) {
+        ++succeeded;
+        if (!is_all(own, 'o')) ADD_FAILURE() << "round " << round << " has later bytes";
+      }
+    });
+    std::this_thread::sleep_for(std::chrono::microseconds(300 * (round % 8)));
+    ASSERT_TRUE(shown->withdraw());
+    std::memset(memory, 'S', bytes);
+  }
+  EXPECT_GT(succeeded, 0);
+}
+
+TEST_F(verbs_windows, a_refused_bind_is_an_error_of_the_caller_who_waits) {
+  pinfold::cache<verbs_registrar> plain(device.registrar(), {.monitor = monitor_choice::manual});
+  auto held = plain.acquire(memory, bytes);
+  ASSERT_TRUE(held);
+  const auto bind_waiting = [&](rdma_pair& pair, const verbs_registrar::registration_type& region) {
+    return verbs_window::bind(pair.target(), region, of(memory), to_peers,
+                              [&](ibv_qp*, ibv_send_wr& work) -> result<void> {
+                                const auto status = pair.execute_at_target(work);
+                                if (status == IBV_WC_SUCCESS) return {};
+                                return fail_errno(errc::driver_error, status, "the device refused the bind");
+                              });
+  };
+  rdma_pair bad(device);
+  const auto refused = bind_waiting(bad, held->registration());
+  ASSERT_FALSE(refused) << "the region takes no windows";
+  EXPECT_GT(refused.error().native, 0);
+  EXPECT_TRUE(held->release());
+  EXPECT_TRUE(plain.flush()) << "no window was left";
+
+  rdma_pair good(device);
+  auto with = cache.acquire(memory, bytes);
+  auto window = bind_waiting(good, with->registration());
+  ASSERT_TRUE(window) << describe(window.error());
+  EXPECT_EQ(peer_writes(good, '1', {reinterpret_cast<std::uintptr_t>(memory), bytes, window->rkey(), 1, 0}),
+            IBV_WC_SUCCESS);
+  EXPECT_TRUE(window->withdraw());
 }
 
 TEST_F(verbs_windows, the_region_itself_gives_peers_no_right) {
