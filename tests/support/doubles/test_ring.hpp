@@ -17,8 +17,8 @@ namespace pinfold::testing {
 class test_ring {
  public:
   /// Throws std::system_error with the kernel's error, which is ENOMEM where the user has reached RLIMIT_MEMLOCK.
-  test_ring() {
-    if (const int refused = ::io_uring_queue_init(8, &ring_, 0); refused != 0)
+  explicit test_ring(unsigned flags = 0) {
+    if (const int refused = ::io_uring_queue_init(8, &ring_, flags); refused != 0)
       throw std::system_error(-refused, std::generic_category(), "no io_uring here");
   }
   ~test_ring() { ::io_uring_queue_exit(&ring_); }
