@@ -49,7 +49,8 @@ using remote_key_wire = std::array<std::byte, remote_key_wire_bytes>;
 /// withdrawn token is never current again. A table begins with random numbers, so that tokens of an earlier process at
 /// the same place are not current either.
 ///
-/// Every member may be called on any thread at any time. Copies share one table.
+/// Every member may be called on any thread at any time. Copies share one table. In a child of fork, which has none of
+/// the parent's keys, `issue` and `withdraw` return `closed`.
 class PINFOLD_EXPORT remote_key_table {
  public:
   /// Makes a table in memory of its own, in whole pages. Errors: `invalid_argument` (no slots, or more than 2^32 - 1),

@@ -101,13 +101,22 @@ class [[nodiscard]] remote_key_lease {
 
   /// Makes the key useless for peers, first in the table, then at the device. Local use goes on. After an error of the
   /// device, the table says that the key is withdrawn, and a further call asks the device again. Does nothing if the
-  /// key was withdrawn before.
+  /// key was withdrawn before. Also returns `closed` in a child of fork, where it does nothing.
   result<void> withdraw() noexcept {
-    if (valid()) static_cast<void>(table_->withdraw(token_));
+    if (valid())
+      if (auto done = table_->withdraw(token_); !done && done.error() != errc::stale_handle) return done;
     if (!device_) return {};
     auto done = device_();
     if (done) device_ = nullptr;
     return done;
+  }
+
+  /// Withdraws the key if the memory was replaced under the lease, so that no peer writes to pages that are gone.
+  /// Returns whether the key is valid still. The cache notices replaced memory in every request, and in `progress()`.
+  result<bool> withdraw_if_stale() noexcept {
+    if (!held_.stale()) return valid();
+    if (auto done = withdraw(); !done) return tl::unexpected(done.error());
+    return false;
   }
 
   /// Withdraws the key and returns the lease, for local use alone. After an error the object still has both.

@@ -48,6 +48,13 @@ struct remote_key_table::state {
     for (std::uint64_t& one : words) word(one).store(first_generation(), std::memory_order_relaxed);
   }
 
+  // The words may be in memory that a child of fork(2) shares.
+  [[nodiscard]] result<void> check_process() const noexcept {
+    if (::getpid() == process) return {};
+    return fail(errc::closed, "the table of keys belongs to the parent of this process");
+  }
+
+  ::pid_t process = ::getpid();
   std::span<std::uint64_t> words{};
   std::size_t mapped_bytes = 0;        // 0: the caller's memory
   std::atomic<std::uint32_t> next{0};  // where the search for a free slot begins
@@ -82,6 +89,7 @@ std::span<const std::uint64_t> remote_key_table::words() const noexcept { return
 
 result<remote_key_token> remote_key_table::issue(std::uint64_t address, std::uint64_t length,
                                                  std::uint64_t key) noexcept {
+  if (auto own = state_->check_process(); !own) return tl::unexpected(own.error());
   if (length == 0 || address + length <= address)
     return fail(errc::invalid_range, "the range is empty or wraps around");
   const auto slots = static_cast<std::uint32_t>(state_->words.size());
@@ -97,6 +105,7 @@ result<remote_key_token> remote_key_table::issue(std::uint64_t address, std::uin
 }
 
 result<void> remote_key_table::withdraw(const remote_key_token& token) noexcept {
+  if (auto own = state_->check_process(); !own) return own;
   if (token.slot >= state_->words.size() || !is_issued(token.generation))
     return fail(errc::invalid_argument, "the key is not of this table");
   std::uint64_t expected = token.generation;

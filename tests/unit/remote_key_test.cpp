@@ -12,7 +12,10 @@
 #include <atomic>
 #include <cerrno>
 #include <set>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 namespace pinfold {
@@ -174,6 +177,47 @@ TEST(remote_key_lease, an_error_withdraws_at_the_device_and_releases) {
   EXPECT_EQ(calls, 5);
   EXPECT_EQ(f.cache.statistics().leases_now, 0U);
   EXPECT_EQ(table.count(), 1U);
+}
+
+TEST(remote_key_lease, memory_that_was_replaced_withdraws_the_key) {
+  local_fixture f;
+  auto table = table_of(1);
+  auto shown = remote_key_lease<fake_registrar>::create(*f.acquire(place, place + 0x1000), 0x1000, table);
+  ASSERT_TRUE(shown);
+  EXPECT_EQ(shown->withdraw_if_stale(), true);
+  f.invalidate(place, place + 0x1000);
+  EXPECT_EQ(shown->withdraw_if_stale(), false);
+  EXPECT_FALSE(table.valid(shown->token()));
+  EXPECT_EQ(shown->withdraw_if_stale(), false);
+}
+
+// The words are shared, so the child's end of the lease would take the parent's key away.
+TEST(remote_key_lease, R37_a_forked_child_leaves_the_parents_key_alone) {
+  auto* const words =
+      static_cast<std::uint64_t*>(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(words, MAP_FAILED);
+  {
+    local_fixture f;
+    auto table = *remote_key_table::create_in({words, 16});
+    int calls = 0;
+    remote_access device{.withdraw = [&]() -> result<void> { return ++calls, result<void>{}; }};
+    auto shown = remote_key_lease<fake_registrar>::create(*f.acquire(place, place + 0x1000), 0x1000, table, device);
+    ASSERT_TRUE(shown);
+    const auto child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      const bool refused = shown->withdraw().error() == errc::closed && table.issue(1, 1, 1).error() == errc::closed;
+      {
+        const auto ends_here = std::move(*shown);
+      }
+      ::_exit(refused && calls == 0 && table.count() == 1 ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    EXPECT_TRUE(table.valid(shown->token()));
+  }
+  ::munmap(words, 4096);
 }
 
 TEST(remote_key_lease, works_over_other_registrars) {

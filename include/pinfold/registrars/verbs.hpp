@@ -169,7 +169,7 @@ class PINFOLD_EXPORT verbs_window {
   [[nodiscard]] std::uint32_t rkey() const noexcept;
 
   /// Frees the window: from the return on, the device refuses its key. Does nothing if that was done before. Errors:
-  /// `driver_error`; the window is unchanged then.
+  /// `driver_error`, `closed` (in a child of fork); the window is unchanged then.
   [[nodiscard]] result<void> withdraw() noexcept;
 
  private:

@@ -61,14 +61,12 @@ struct verbs_window::state {
   state() = default;
   state(const state&) = delete;
   state& operator=(const state&) = delete;
-  // A child of fork(2) has the parent's device (R37).
-  ~state() {
-    if (::getpid() == process) static_cast<void>(free());
-  }
+  ~state() { static_cast<void>(free()); }
 
-  // Removing a device destroys all its objects.
+  // A child of fork(2) has the parent's device (R37). Removing a device destroys all its objects.
   result<void> free() noexcept {
     if (window == nullptr) return {};
+    if (::getpid() != process) return fail(errc::closed, "the window belongs to the parent of this process");
     ::ibv_context* const context = window->context;
     const int native = ::ibv_dealloc_mw(window);
     const bool freed = native == 0 || ((native == EIO || native == ENODEV) && verbs::is_gone(context));
