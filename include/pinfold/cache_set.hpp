@@ -90,37 +90,61 @@ class cache_set {
                                                     const set_options& how) {
     for (const std::size_t number : chosen)
       if (number >= members_.size()) return fail(errc::invalid_argument, "the set has no cache with this number");
-    const auto distances = distances_to(what, chosen, how);
-    if (!distances) return tl::unexpected(distances.error());
-    const auto plan = detail::plan_set(how, chosen.size(), *distances);
-    if (!plan) return tl::unexpected(plan.error());
     std::vector<choice> choices(chosen.size());
-    for (std::size_t i = 0; i < chosen.size(); ++i) choices[i] = {.member = chosen[i], .from = members_[chosen[i]]};
+    for (std::size_t i = 0; i < chosen.size(); ++i) choose(choices[i], chosen[i]);
+    return acquire_choices(what, std::move(choices), how);
+  }
 
+  [[nodiscard]] result<set_lease<R>> acquire_all(const request& what, const set_options& how) {
+    if (members_.empty()) return fail(errc::closed, "the set has no caches");
+    std::vector<choice> choices(members_.size());
+    for (std::size_t i = 0; i < choices.size(); ++i) choose(choices[i], i);
+    return acquire_choices(what, std::move(choices), how);
+  }
+
+  void choose(choice& one, std::size_t number) const noexcept {
+    one.member = number;
+    one.from = members_[number];
+  }
+
+  [[nodiscard]] result<set_lease<R>> acquire_choices(const request& what, std::vector<choice> choices,
+                                                     const set_options& how) {
+    const bool plain = is_plain(how);
+    if (plain && find_all(what, choices)) return set_lease<R>(what, std::move(choices));
+    const auto distances = distances_to(what, choices, how);
+    if (!distances) return tl::unexpected(distances.error());
+    const auto plan = detail::plan_set(how, choices.size(), *distances);
+    if (!plan) return tl::unexpected(plan.error());
     const auto exports = begin_exports(what, how);
     if (!exports) return tl::unexpected(exports.error());
-    asked_choices asked{choices, what};
+
+    asked_choices asked{choices, what, plain};
     if (auto got = detail::ask_members(*plan, asked.calls()); !got) return tl::unexpected(got.error());
     for (choice& one : choices) one.first = static_cast<bool>(one.held);
     return set_lease<R>(what, std::move(choices));
   }
 
-  [[nodiscard]] result<set_lease<R>> acquire_all(const request& what, const set_options& how) {
-    if (members_.empty()) return fail(errc::closed, "the set has no caches");
-    std::vector<std::size_t> all(members_.size());
-    for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
-    return acquire_chosen(what, all, how);
+  // Whether all members are asked, in any order, and none may fail: then hits need no plan.
+  static bool is_plain(const set_options& how) noexcept {
+    return how.required == every_member && (how.policy == set_policy::all || how.policy == set_policy::fixed_order);
   }
 
-  [[nodiscard]] result<std::vector<std::uint32_t>> distances_to(const request& what,
-                                                                std::span<const std::size_t> chosen,
+  // Keeps the hits that it finds.
+  static bool find_all(const request& what, std::vector<choice>& choices) noexcept {
+    bool all = true;
+    for (choice& one : choices) all = set_lease<R>::find_one(one, what) && all;
+    for (choice& one : choices) one.first = all;
+    return all;
+  }
+
+  [[nodiscard]] result<std::vector<std::uint32_t>> distances_to(const request& what, const std::vector<choice>& choices,
                                                                 const set_options& how) const {
     std::vector<std::uint32_t> all;
     if (how.policy != set_policy::near_first) return all;
     const auto memory = range::of(reinterpret_cast<std::uintptr_t>(what.address), what.bytes);
     if (!memory) return tl::unexpected(memory.error());
-    for (const std::size_t number : chosen)
-      all.push_back(how.distance ? how.distance(number, *memory) : distances_[number]);
+    for (const choice& one : choices)
+      all.push_back(how.distance ? how.distance(one.member, *memory) : distances_[one.member]);
     return all;
   }
 
@@ -135,12 +159,14 @@ class cache_set {
   struct asked_choices {
     std::vector<choice>& choices;
     const request& what;
+    bool looked;  // whether what is registered already was found before
 
     [[nodiscard]] detail::set_calls calls() noexcept {
       return {this,
               [](void* self, std::size_t number) {
                 auto& own = *static_cast<asked_choices*>(self);
-                return set_lease<R>::find_one(own.choices[number], own.what);
+                return own.looked ? static_cast<bool>(own.choices[number].held)
+                                  : set_lease<R>::find_one(own.choices[number], own.what);
               },
               [](void* self, std::size_t number) {
                 auto& own = *static_cast<asked_choices*>(self);
