@@ -68,6 +68,17 @@ class import_cache : public cache_base<I> {
     return lease(granted);
   }
 
+  /// Returns whether the handle's memory could be opened now, or why not, before anything is tried: opens nothing and
+  /// changes nothing in the cache. Asks the importer, even if the handle is open already. Errors: as the importer's
+  /// `can_open`; `closed` if the cache was moved from.
+  [[nodiscard]] result<void> can_open(const handle_type& handle) const noexcept
+    requires can_open_importer<I>
+  {
+    const I* importer = this->backend_or_null();
+    if (importer == nullptr) return fail(errc::closed, "the cache was moved from");
+    return importer->can_open(handle);
+  }
+
   /// Invalidates the entries that touch the peer's memory in `gone`: no later acquire returns them. Leases on them stay
   /// usable. Only marks; the closes come later (R36).
   void invalidate(peer_id peer, range gone) noexcept { detail::invalidate(this->inside(), peer, gone); }

@@ -60,4 +60,11 @@ concept importer = std::move_constructible<I> && std::is_trivially_copyable_v<ty
                      { importer.close(registration) } noexcept -> std::same_as<result<void>>;
                    };
 
+/// An importer that says whether it could open a handle, and why not, before it tries: without a trace in the exporter,
+/// the driver or itself.
+template <class I>
+concept can_open_importer = importer<I> && requires(const I& importer, const typename I::handle_type& handle) {
+  { importer.can_open(handle) } noexcept -> std::same_as<result<void>>;
+};
+
 }  // namespace pinfold

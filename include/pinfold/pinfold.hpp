@@ -7,6 +7,7 @@
 #include <pinfold/cache.hpp>
 #include <pinfold/cache_set.hpp>
 #include <pinfold/dma_buf.hpp>
+#include <pinfold/handle.hpp>
 #include <pinfold/import_cache.hpp>
 #include <pinfold/large_lease.hpp>
 #include <pinfold/monitors/announce.hpp>

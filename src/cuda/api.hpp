@@ -214,6 +214,7 @@ struct driver_table {
   status (*device_get_count)(int* count);
   status (*device_get)(device* made, int ordinal);
   status (*device_get_uuid)(uuid* id, device of);
+  status (*device_can_access_peer)(int* possible, device from, device to);
   status (*device_get_name)(char* name, int room, device of);
   status (*device_get_attribute)(int* value, device_attribute wanted, device of);
   status (*device_total_mem)(std::size_t* bytes, device of);
@@ -317,6 +318,7 @@ inline constexpr std::array entry_points{
     entry_point{"cuDeviceGetCount", offsetof(driver_table, device_get_count)},
     entry_point{"cuDeviceGet", offsetof(driver_table, device_get)},
     entry_point{"cuDeviceGetUuid_v2", offsetof(driver_table, device_get_uuid), need::required, "cuDeviceGetUuid"},
+    entry_point{"cuDeviceCanAccessPeer", offsetof(driver_table, device_can_access_peer), need::optional},
     entry_point{"cuDeviceGetName", offsetof(driver_table, device_get_name)},
     entry_point{"cuDeviceGetAttribute", offsetof(driver_table, device_get_attribute)},
     entry_point{"cuDeviceTotalMem_v2", offsetof(driver_table, device_total_mem)},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The checksum of handles.
+/// The first and the last member of handles: kind and version, and the checksum.
 #pragma once
 
 #include <array>
@@ -51,6 +51,24 @@ template <class Handle>
   handle.magic = magic;
   handle.check = checksum_of(handle);
   return handle;
+}
+
+/// The version of the layout, in the last byte of `magic`.
+template <class Handle>
+[[nodiscard]] constexpr std::uint64_t version_of(const Handle& handle) noexcept {
+  return handle.magic & 0xffU;
+}
+
+/// Whether the handle is of the same kind as handles that begin with `newest`, in any version.
+template <class Handle>
+[[nodiscard]] constexpr bool is_kind(const Handle& handle, std::uint64_t newest) noexcept {
+  return (handle.magic ^ newest) <= 0xffU;
+}
+
+/// Whether this release reads the version of the handle, which is of this kind.
+template <class Handle>
+[[nodiscard]] constexpr bool is_known(const Handle& handle, std::uint64_t newest) noexcept {
+  return version_of(handle) != 0 && handle.magic <= newest;
 }
 
 }  // namespace pinfold::fd_passing

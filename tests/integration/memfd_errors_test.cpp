@@ -63,7 +63,7 @@ TEST_P(memfd_errors, read_only_buffer_is_refused_for_writing) {
   auto writer = importer(memfd_access::read_write);
   auto handle = peer.allocate(4 * kib, 1);
   expect_refused(writer, handle, errc::not_permitted);
-  handle.access = static_cast<std::uint32_t>(memfd_access::read_write);  // a lie, which the file's seals uncover
+  handle.access = static_cast<std::uint16_t>(memfd_access::read_write);  // a lie, which the file's seals uncover
   expect_refused(writer, memfd::completed(handle), errc::not_permitted, EPERM);
 }
 

@@ -9,6 +9,7 @@
 
 #include <pinfold/error.hpp>
 #include <pinfold/export.hpp>
+#include <pinfold/handle.hpp>
 #include <pinfold/importer.hpp>
 #include <pinfold/peer.hpp>
 #include <pinfold/range.hpp>
@@ -43,13 +44,21 @@ struct cuda_ipc_handle {
   std::array<std::uint8_t, 16> device{};  ///< UUID of the memory's device
   std::array<std::uint8_t, 64> memory{};  ///< the driver's handle; zeros for segments
   std::uint64_t pool = 0;                 ///< serial of the pool, or 0
-  std::uint32_t reserved = 0;             ///< 0
+  std::uint32_t host = 0;                 ///< identifies the host's boot; 0: unknown, as in version 1 of the layout
   std::uint32_t check = 0;                ///< checksum of all the above
 
   /// Returns the allocation's addresses in the exporter.
   [[nodiscard]] range allocation() const noexcept { return {base, base + size}; }
   friend bool operator==(const cuda_ipc_handle&, const cuda_ipc_handle&) noexcept = default;
 };
+
+/// Returns what an importer of the handle needs.
+[[nodiscard]] constexpr handle_needs needs(const cuda_ipc_handle& handle) noexcept {
+  const auto always =
+      handle_needs::same_host | handle_needs::exporter_runs | handle_needs::cuda_driver | handle_needs::device_access;
+  if (handle.kind == static_cast<std::uint32_t>(cuda_memory_kind::allocation)) return always;
+  return always | handle_needs::same_user | handle_needs::exporter_serves;
+}
 
 /// An event of another process: plain bytes. All zeros: no event.
 struct cuda_ipc_event {
@@ -139,6 +148,13 @@ class PINFOLD_EXPORT cuda_ipc_importer {
 
   /// Returns the handle's allocation. Errors: `invalid_handle`.
   [[nodiscard]] result<range> check(const cuda_ipc_handle& handle) const noexcept;
+  /// Returns whether `open` could reach the handle's memory now, or why not. Makes no context and opens nothing: only
+  /// loads the driver, as the first use of it does, and asks it for its devices. Errors: `invalid_handle` (another
+  /// kind, damaged, of a newer release), `unsupported` (of another host; of this process itself; no driver; the
+  /// memory's device is hidden, or this device cannot reach it; the exporter does not serve), `invalid_argument` (no
+  /// such device), `peer_gone`, `not_permitted` (another user), `closed` (moved from), and the driver's other errors.
+  /// Does not tell whether the memory was freed.
+  [[nodiscard]] result<void> can_open(const cuda_ipc_handle& handle) const noexcept;
   /// Maps the memory of the handle.
   [[nodiscard]] result<imported<registration_type>> open(peer_id peer, const cuda_ipc_handle& handle) noexcept;
   /// Succeeds if the mapping's context is gone: nothing is left to close.

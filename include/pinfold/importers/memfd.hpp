@@ -8,6 +8,7 @@
 #pragma once
 
 #include <pinfold/error.hpp>
+#include <pinfold/handle.hpp>
 #include <pinfold/importer.hpp>
 #include <pinfold/peer.hpp>
 #include <pinfold/range.hpp>
@@ -44,13 +45,19 @@ struct memfd_handle {
   std::uint64_t start_time = 0;  ///< of the exporting process, in clock ticks since boot (proc(5), field 22)
   std::int32_t pid = 0;          ///< of the exporting process, in its own PID namespace
   std::int32_t descriptor = -1;  ///< in the exporting process
-  std::uint32_t access = 0;      ///< a `memfd_access`
+  std::uint16_t access = 0;      ///< a `memfd_access`
+  std::uint16_t host = 0;        ///< identifies the host's boot; 0: unknown, as in version 1 of the layout
   std::uint32_t check = 0;       ///< checksum of all the above
 
   /// Returns the buffer's addresses in the exporter.
   [[nodiscard]] range allocation() const noexcept { return {base, base + size}; }
   friend bool operator==(const memfd_handle&, const memfd_handle&) noexcept = default;
 };
+
+/// Returns what an importer of the handle needs.
+[[nodiscard]] constexpr handle_needs needs(const memfd_handle& /*handle*/) noexcept {
+  return handle_needs::same_host | handle_needs::exporter_runs | handle_needs::same_user;
+}
 
 /// Options of the exporter.
 struct memfd_exporter_options {
@@ -117,8 +124,8 @@ struct memfd_importer_options {
 ///
 /// `open` errors: `peer_gone` (the process ended, or another process has its id now), `stale_handle` (buffer freed or
 /// replaced), `already_mapped`, `not_permitted` (ptrace rules, missing seals), `invalid_handle`, `invalid_range` (the
-/// file is smaller than the handle says), `out_of_resources`, `unsupported`, `timed_out` (the exporter does not answer
-/// within 5 s, `scm` only), `closed` (moved from).
+/// file is smaller than the handle says), `out_of_resources`, `unsupported` (also a handle of another host),
+/// `timed_out` (the exporter does not answer within 5 s, `scm` only), `closed` (moved from).
 class PINFOLD_EXPORT memfd_importer {
  public:
   static constexpr const char* name = "memfd";      ///< shown in events and dumps
@@ -140,6 +147,11 @@ class PINFOLD_EXPORT memfd_importer {
 
   /// Returns the handle's allocation. Errors: `invalid_handle`.
   [[nodiscard]] result<range> check(const memfd_handle& handle) const noexcept;
+  /// Returns whether `open` could reach the handle's memory now, or why not, without a trace: opens no file of the
+  /// exporter and sends it nothing. Errors: `invalid_handle` (another kind, damaged, of a newer release), `unsupported`
+  /// (of another host, or the exporter cannot be reached), `peer_gone`, `not_permitted` (another user, ptrace rules,
+  /// exported for reading only), `out_of_resources`, `closed` (moved from). Does not tell whether the memory was freed.
+  [[nodiscard]] result<void> can_open(const memfd_handle& handle) const noexcept;
   /// Fetches the descriptor and maps the buffer.
   [[nodiscard]] result<imported<registration_type>> open(peer_id peer, const memfd_handle& handle) noexcept;
   /// Unmaps the buffer.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cuda/context.hpp"
+#include "fd_passing/host.hpp"
 #include "fd_passing/process.hpp"
 #include "fd_passing/server.hpp"
 #include "importers/cuda_ipc/handle.hpp"
@@ -166,7 +167,8 @@ result<cuda_shared> cuda_ipc_exporter::state::share(range wanted) {
                            .start_time = start_time,
                            .pid = shared->process(),
                            .kind = static_cast<std::uint32_t>(*kind),
-                           .pool = pool};
+                           .pool = pool,
+                           .host = fd_passing::this_host()};
     std::memcpy(handle.device.data(), (*on)->context->id().bytes, sizeof handle.device);
     if (auto described = describe_memory(**on, handle); !described) return tl::unexpected(described.error());
     return cuda_ipc::completed(handle);

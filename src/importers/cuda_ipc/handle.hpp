@@ -10,8 +10,8 @@
 
 namespace pinfold::cuda_ipc {
 
-/// The letters PFCUIPC and the version of the layout.
-inline constexpr std::uint64_t handle_magic = 0x5046'4355'4950'4301;
+/// The letters PFCUIPC and the version of the layout. Version 1 had no number of the host.
+inline constexpr std::uint64_t handle_magic = 0x5046'4355'4950'4302;
 
 static_assert(sizeof(cuda_ipc_handle) == 160);
 

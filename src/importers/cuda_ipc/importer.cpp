@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "fd_passing/connection.hpp"
-#include "fd_passing/process.hpp"
+#include "importers/cuda_ipc/can_open.hpp"
 #include "importers/cuda_ipc/events.hpp"
 #include "importers/cuda_ipc/memory.hpp"
-
-#include <unistd.h>
 
 namespace pinfold {
 
@@ -47,11 +45,6 @@ result<void> may_share(const primary_context& in, const cuda_ipc::opened_memory&
   return cuda::fail_cuda(cuda::status::already_mapped, "an earlier close of this memory is incomplete");
 }
 
-bool is_own(const cuda_ipc_handle& handle) noexcept {
-  const auto process = ::getpid();
-  return handle.pid == process && fd_passing::start_time_of(process) == handle.start_time;
-}
-
 }  // namespace
 
 cuda_ipc_importer::cuda_ipc_importer(cuda_ipc_importer_options options) : state_(std::make_unique<state>(options)) {}
@@ -63,6 +56,11 @@ result<range> cuda_ipc_importer::check(const cuda_ipc_handle& handle) const noex
   return cuda_ipc::checked(handle);
 }
 
+result<void> cuda_ipc_importer::can_open(const cuda_ipc_handle& handle) const noexcept {
+  if (!state_) return fail(errc::closed, "the importer was moved from");
+  return cuda_ipc::can_open(state_->options.device, handle);
+}
+
 result<imported<cuda_ipc_importer::registration_type>> cuda_ipc_importer::open(peer_id /*peer*/,
                                                                                const cuda_ipc_handle& handle) noexcept {
   if (!state_) return fail(errc::closed, "the importer was moved from");
@@ -70,7 +68,7 @@ result<imported<cuda_ipc_importer::registration_type>> cuda_ipc_importer::open(p
   if (!allocation) return tl::unexpected(allocation.error());
   const auto in = state_->context();
   if (!in) return tl::unexpected(in.error());
-  if (is_own(handle)) return fail(errc::unsupported, "the memory belongs to this process: use its own pointer");
+  if (auto foreign = cuda_ipc::is_for_import(handle); !foreign) return tl::unexpected(foreign.error());
   const auto place = cuda_ipc::place_of(state_->options.device, handle);
   cuda::device_pointer at = 0;
   const auto number = cuda_ipc::all_opened().take(

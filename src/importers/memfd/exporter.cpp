@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "fd_passing/host.hpp"
 #include "fd_passing/process.hpp"
 #include "fd_passing/server.hpp"
 #include "importers/memfd/memory.hpp"
@@ -26,7 +27,8 @@ struct memfd_exporter::state {
                              .start_time = start_time,
                              .pid = buffers->process(),
                              .descriptor = memory.descriptor(),
-                             .access = static_cast<std::uint32_t>(options.access),
+                             .access = static_cast<std::uint16_t>(options.access),
+                             .host = static_cast<std::uint16_t>(fd_passing::this_host()),
                              .check = 0});
   }
 };

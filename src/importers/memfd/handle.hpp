@@ -15,8 +15,8 @@
 
 namespace pinfold::memfd {
 
-/// The letters PFMEMFD and the version of the layout.
-inline constexpr std::uint64_t handle_magic = 0x5046'4d45'4d46'4401;
+/// The letters PFMEMFD and the version of the layout. Version 1 had no number of the host.
+inline constexpr std::uint64_t handle_magic = 0x5046'4d45'4d46'4402;
 
 static_assert(sizeof(memfd_handle) == 72);
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "fd_passing/connection.hpp"
+#include "fd_passing/host.hpp"
+#include "fd_passing/reach.hpp"
 #include "importers/memfd/handle.hpp"
 #include "importers/memfd/mapping.hpp"
 #include "importers/memfd/open_mappings.hpp"
@@ -36,6 +38,18 @@ constexpr fd_passing::transport way_for(memfd_via via) noexcept {
     case memfd_via::automatic: break;
   }
   return fd_passing::transport::automatic;
+}
+
+/// Returns the handle's allocation if its own bytes speak against nothing.
+result<range> permitted(const memfd_handle& handle, const memfd_importer_options& options) noexcept {
+  const auto allocation = memfd::checked(handle);
+  if (!allocation) return allocation;
+  if (!fd_passing::may_be_this_host(handle.host))
+    return fail(errc::unsupported, "the handle is from another host, or from before a reboot");
+  const auto granted = static_cast<memfd_access>(handle.access);
+  if (options.access == memfd_access::read_write && granted != memfd_access::read_write)
+    return fail(errc::not_permitted, "the buffer is exported for reading only");
+  return allocation;
 }
 
 }  // namespace
@@ -78,15 +92,18 @@ memfd_importer::~memfd_importer() = default;
 
 result<range> memfd_importer::check(const memfd_handle& handle) const noexcept { return memfd::checked(handle); }
 
+result<void> memfd_importer::can_open(const memfd_handle& handle) const noexcept {
+  if (!state_) return fail(errc::closed, "the importer was moved from");
+  if (const auto allocation = permitted(handle, state_->options); !allocation)
+    return tl::unexpected(allocation.error());
+  return fd_passing::can_fetch(way_for(state_->options.via), memfd::behind(handle).from);
+}
+
 result<imported<memfd_importer::registration_type>> memfd_importer::open(peer_id /*peer*/,
                                                                          const memfd_handle& handle) noexcept {
   if (!state_) return fail(errc::closed, "the importer was moved from");
-  const auto allocation = memfd::checked(handle);
+  const auto allocation = permitted(handle, state_->options);
   if (!allocation) return tl::unexpected(allocation.error());
-  const auto granted = static_cast<memfd_access>(handle.access);
-  if (state_->options.access == memfd_access::read_write && granted != memfd_access::read_write) {
-    return fail(errc::not_permitted, "the buffer is exported for reading only");
-  }
   const auto fetched = state_->fetch(handle);
   if (!fetched) return tl::unexpected(fetched.error());
   if (auto right = memfd::verify(*fetched, handle, state_->options); !right) return tl::unexpected(right.error());

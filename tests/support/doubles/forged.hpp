@@ -35,7 +35,7 @@ inline memfd_handle handle_of(const os::file& file, std::size_t bytes, memfd_acc
                            .start_time = fd_passing::start_time_of(::getpid()).value(),
                            .pid = ::getpid(),
                            .descriptor = file.number(),
-                           .access = static_cast<std::uint32_t>(access),
+                           .access = static_cast<std::uint16_t>(access),
                            .check = 0});
 }
 

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "fd_passing/reach.hpp"
+
+#include "fd_passing/process.hpp"
+#include "fd_passing/wire.hpp"
+
+#include <climits>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string_view>
+
+namespace pinfold::fd_passing {
+
+namespace {
+
+struct close_stream {
+  void operator()(std::FILE* open) const noexcept { std::fclose(open); }
+};
+using stream = std::unique_ptr<std::FILE, close_stream>;
+
+/// Calls `use` with each line of the file until it returns true. Returns whether it did. A part of a line that is
+/// longer than the buffer counts as a line.
+template <class Use>
+result<bool> any_line(const char* path, Use&& use) noexcept {
+  const stream source(std::fopen(path, "re"));
+  if (!source) return os::fail_system("cannot read what the system tells about the exporter");
+  char line[512];
+  while (std::fgets(line, sizeof line, source.get()) != nullptr) {
+    if (use(std::string_view(line))) return true;
+  }
+  return false;
+}
+
+/// Whether a socket with the exporter's name listens in this network namespace.
+result<bool> serves(std::uint64_t exporter) noexcept {
+  const auto address = address_of(exporter);
+  const std::string_view name(address.name.sun_path + 1, address.bytes - offsetof(sockaddr_un, sun_path) - 1);
+  return any_line("/proc/net/unix", [&](std::string_view line) {
+    const auto at = line.find('@');
+    return at != std::string_view::npos && line.substr(at + 1, name.size()) == name;
+  });
+}
+
+/// Whether the exporter's server answers this process: it serves its own user and root, and this process trusts no
+/// other user's socket. True where the system does not tell the exporter's user.
+bool serves_this_user(std::int32_t process) noexcept {
+  char path[32];
+  std::snprintf(path, sizeof path, "/proc/%d/status", process);
+  unsigned own = 0;
+  unsigned effective = 0;
+  const auto found = any_line(
+      path, [&](std::string_view line) { return std::sscanf(line.data(), "Uid: %u %u", &own, &effective) == 2; });
+  if (!found || !*found) return true;
+  const auto self = ::geteuid();
+  return self == 0 || self == effective;
+}
+
+/// Asks for a descriptor that no process has: the kernel checks the permission before the number.
+result<void> may_take_descriptors(const file& process) noexcept {
+  const auto taken = duplicate_from(process, INT_MAX);
+  if (taken || taken.error() == errc::stale_handle) return {};
+  return tl::unexpected(taken.error());
+}
+
+result<void> can_be_asked(const result<file>& process, const exporter_id& of) noexcept {
+  const auto listens = serves(of.exporter);
+  if (!listens) return tl::unexpected(listens.error());
+  if (!*listens && !process && process.error() == errc::peer_gone) return tl::unexpected(process.error());
+  if (!*listens) return fail(errc::unsupported, "the exporter does not serve its buffers over a socket");
+  if (process && !serves_this_user(of.pid))
+    return fail_errno(errc::not_permitted, EPERM, "the exporter serves only its own user and root");
+  return {};
+}
+
+}  // namespace
+
+result<void> can_fetch(transport via, const exporter_id& of) noexcept {
+  const auto process = open_process(of);
+  if (process && has_ended(*process)) return fail_errno(errc::peer_gone, ESRCH, "the exporting process has ended");
+  if (via == transport::scm) return can_be_asked(process, of);
+  const auto direct = process ? may_take_descriptors(*process) : result<void>(tl::unexpected(process.error()));
+  if (direct || via == transport::pidfd) return direct;
+  if (direct.error() != errc::not_permitted && direct.error() != errc::unsupported) return direct;
+  const auto served = can_be_asked(process, of);
+  // When the exporter does not serve, the error of `pidfd` gives the better advice.
+  return !served && served.error() == errc::unsupported ? direct : served;
+}
+
+}  // namespace pinfold::fd_passing

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Whether a handle could be opened, and why not, before anything is tried.
+#include <pinfold/import_cache.hpp>
+
+#include "fd_passing/host.hpp"
+#include "support/fixtures/memfd_test.hpp"
+#include "support/host/privileges.hpp"
+
+#include <gtest/gtest.h>
+
+namespace {
+
+using namespace pinfold;
+using namespace pinfold::testing;
+
+class can_open : public memfd_pair {
+ protected:
+  [[nodiscard]] result<void> asked(const memfd_handle& of) const { return reader.can_open(of); }
+  memfd_handle handle = peer.allocate(64 * kib, 1);
+};
+
+INSTANTIATE_TEST_SUITE_P(via, can_open, ::testing::Values(memfd_via::automatic, memfd_via::pidfd, memfd_via::scm),
+                         each_via::name);
+
+TEST_P(can_open, memory_of_a_running_exporter_can_be_opened) {
+  const int mappings = memfd_mappings();
+  EXPECT_TRUE(asked(handle)) << describe(asked(handle).error());
+  EXPECT_EQ(memfd_mappings(), mappings);
+  EXPECT_EQ(reader.held(), 0U);
+  expect_round_trip(reader, handle, 1);
+}
+
+TEST_P(can_open, a_cache_asks_its_importer) {
+  const import_cache<memfd_importer> cache(importer());
+  EXPECT_TRUE(cache.can_open(handle));
+  EXPECT_EQ(cache.statistics().misses, 0U);
+  EXPECT_EQ(cache.can_open({}).error(), errc::invalid_handle);
+}
+
+TEST_P(can_open, a_dead_exporter_is_told_as_by_open) {
+  peer.process().kill();
+  EXPECT_EQ(asked(handle).error(), errc::peer_gone);
+  peer.process().reap();
+  EXPECT_EQ(asked(handle).error(), errc::peer_gone);
+  EXPECT_EQ(reader.open(any_peer, handle).error(), errc::peer_gone);
+}
+
+TEST_P(can_open, another_host_is_told_and_refused) {
+  auto foreign = handle;
+  foreign.host ^= 1;
+  foreign = memfd::completed(foreign);
+  EXPECT_EQ(asked(foreign).error(), errc::unsupported);
+  EXPECT_EQ(reader.open(any_peer, foreign).error(), errc::unsupported);
+  foreign.host = 0;  // unknown, as in handles of earlier releases
+  EXPECT_TRUE(asked(memfd::completed(foreign)));
+}
+
+TEST_P(can_open, damage_is_told) {
+  auto damaged = handle;
+  damaged.size += 1;
+  EXPECT_EQ(asked(damaged).error(), errc::invalid_handle);
+}
+
+TEST_P(can_open, a_reader_that_writes_is_told_of_memory_for_reading) {
+  EXPECT_EQ(importer(memfd_access::read_write).can_open(handle).error(), errc::not_permitted);
+}
+
+TEST_P(can_open, an_exporter_whose_process_is_recycled_is_gone) {
+  if (GetParam() == memfd_via::scm) return;  // the socket's name is enough
+  auto recycled = handle;
+  recycled.start_time += 1;
+  EXPECT_EQ(asked(memfd::completed(recycled)).error(), errc::peer_gone);
+}
+
+TEST(can_open_without_socket, scm_says_that_the_exporter_does_not_serve) {
+  exporter_peer silent;
+  const auto handle = silent.allocate(64 * kib, 1);
+  const memfd_importer reader({.via = memfd_via::scm});
+  EXPECT_EQ(reader.can_open(handle).error(), errc::unsupported);
+  EXPECT_EQ(needs(handle), handle_needs::same_host | handle_needs::exporter_runs | handle_needs::same_user);
+}
+
+TEST(can_open_of_another_user, is_told_as_by_open) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
+  exporter_peer peer({.serve = true});
+  const auto handle = peer.allocate(64 * kib, 1);
+  child_process other([&](line& parent) {
+    if (::setgid(65534) != 0 || ::setuid(65534) != 0) return 2;
+    for (const auto via : {memfd_via::pidfd, memfd_via::scm, memfd_via::automatic}) {
+      memfd_importer reader({.via = via});
+      const auto asked = reader.can_open(handle);
+      const auto opened = reader.open(any_peer, handle);
+      parent.send(asked ? -1 : static_cast<int>(asked.error().code));
+      parent.send(opened ? -1 : static_cast<int>(opened.error().code));
+    }
+    return 0;
+  });
+  for (int via = 0; via < 3; ++via) {
+    EXPECT_EQ(other.talk().receive<int>(), static_cast<int>(errc::not_permitted)) << via;
+    EXPECT_EQ(other.talk().receive<int>(), static_cast<int>(errc::not_permitted)) << via;
+  }
+}
+
+TEST(can_open_moved, a_moved_importer_is_closed) {
+  memfd_importer first;
+  const memfd_importer second(std::move(first));
+  EXPECT_EQ(first.can_open({}).error(), errc::closed);  // NOLINT(bugprone-use-after-move): the subject of the test
+}
+
+TEST(host_number, depends_on_the_boot) {
+  EXPECT_NE(fd_passing::host_number("one"), fd_passing::host_number("other"));
+  EXPECT_NE(fd_passing::this_host(), 0U);
+  EXPECT_TRUE(fd_passing::may_be_this_host(0));
+}
+
+}  // namespace
