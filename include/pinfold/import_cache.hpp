@@ -5,16 +5,21 @@
 
 #include <pinfold/cache_base.hpp>
 #include <pinfold/detail/import_driver.hpp>
+#include <pinfold/detail/or_error.hpp>
 #include <pinfold/import_lease.hpp>
 #include <pinfold/importer.hpp>
 #include <pinfold/options.hpp>
+#include <pinfold/segmented_lease.hpp>
 #include <pinfold/statistics.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 namespace pinfold {
 
@@ -66,6 +71,19 @@ class import_cache : public cache_base<I> {
     auto granted = detail::find(this->inside(), {peer, *wanted, &handle});
     if (granted.held == 0) return std::nullopt;
     return lease(granted);
+  }
+
+  /// Returns leases on all segments under the `bytes` bytes at `address` in the peer's address space: one for each of
+  /// `handles` that the range touches, all or nothing. The handles may be in any order; those elsewhere are ignored.
+  /// Only segments that are not open are opened: those that did not change since the last call are hits.
+  ///
+  /// Errors: `invalid_range` (empty, wraps around, or a part has no handle), `invalid_handle` (also handles that
+  /// overlap), `out_of_resources`, and those of `acquire`, of the first segment that fails. On an error the caller
+  /// holds no lease, though the cache may keep what it opened, as after any release.
+  [[nodiscard]] result<segmented_lease<I>> acquire_segments(peer_id peer, std::span<const handle_type> handles,
+                                                            std::uintptr_t address, std::size_t bytes) noexcept {
+    return detail::or_error("no memory for the list of segments", "no memory for the list of segments",
+                            [&] { return acquire_each(peer, handles, address, bytes); });
   }
 
   /// Returns whether the handle's memory could be opened now, or why not, before anything is tried: opens nothing and
@@ -127,6 +145,53 @@ class import_cache : public cache_base<I> {
     constexpr auto offset = detail::token_offset(detail::imported_object_offset, sizeof(typename I::registration_type));
     const auto* token = reinterpret_cast<const std::byte*>(&one) + offset;
     return detail::imported_part_of(one).peer == peer && same(token, handle);
+  }
+
+  struct chosen {
+    range where;  // of the segment
+    const handle_type* handle;
+  };
+
+  // Returns the segments that the range touches, by address, which cover all of it. Throws std::bad_alloc.
+  [[nodiscard]] result<std::vector<chosen>> segments_under(const range& wanted,
+                                                           std::span<const handle_type> handles) const {
+    const I* importer = this->backend_or_null();
+    if (importer == nullptr) return fail(errc::closed, "the cache was moved from");
+    std::vector<chosen> all;
+    for (const auto& one : handles) {
+      const auto where = importer->check(one);
+      if (!where) return tl::unexpected(where.error());
+      if (where->overlaps(wanted)) all.push_back({*where, &one});
+    }
+    std::sort(all.begin(), all.end(),
+              [](const chosen& left, const chosen& right) { return left.where.begin < right.where.begin; });
+    auto at = wanted.begin;
+    for (const auto& one : all) {
+      if (one.where.begin < at && &one != &all.front())
+        return fail(errc::invalid_handle, "two handles are for the same memory");
+      if (one.where.begin > at) break;
+      at = one.where.end;
+    }
+    if (at < wanted.end) return fail(errc::invalid_range, "a part of the range has no handle");
+    return all;
+  }
+
+  // Throws std::bad_alloc.
+  [[nodiscard]] result<segmented_lease<I>> acquire_each(peer_id peer, std::span<const handle_type> handles,
+                                                        std::uintptr_t address, std::size_t bytes) {
+    const auto wanted = range::of(address, bytes);
+    if (!wanted) return tl::unexpected(wanted.error());
+    const auto all = segments_under(*wanted, handles);
+    if (!all) return tl::unexpected(all.error());
+    segmented_lease<I> made;
+    detail::segments_access::reserve(made, all->size());
+    for (const auto& one : *all) {
+      const range where{std::max(one.where.begin, wanted->begin), std::min(one.where.end, wanted->end)};
+      auto held = acquire(peer, *one.handle, where.begin, where.size());
+      if (!held) return tl::unexpected(held.error());
+      detail::segments_access::add(made, where, *std::move(held));
+    }
+    return made;
   }
 
   [[nodiscard, gnu::noinline]] result<detail::grant> acquire_slowly(peer_id peer, const handle_type& handle,

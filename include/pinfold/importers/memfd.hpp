@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 namespace pinfold {
 
@@ -86,6 +87,59 @@ class PINFOLD_EXPORT memfd_buffer {
   std::unique_ptr<state> state_;
 };
 
+/// Names the address range of segments, so that an importer maps them side by side: plain bytes, which may be sent to
+/// peers in any way.
+struct memfd_window {
+  std::uint64_t exporter = 0;  ///< random number of the exporter object
+  std::uint64_t base = 0;      ///< first address in the exporter
+  std::uint64_t size = 0;      ///< bytes, a multiple of the page size
+
+  /// Returns the addresses in the exporter.
+  [[nodiscard]] range where() const noexcept { return {base, base + size}; }
+  friend bool operator==(const memfd_window&, const memfd_window&) noexcept = default;
+};
+
+/// Memory that grows: one address range, over parts of which segments lie that are added and removed one by one, as the
+/// expandable segments of an allocator of GPU memory. Each segment is a buffer with a memfd and a handle of its own.
+/// Addresses without a segment have no memory: an access there is a fault. Move-only; threads may call all other
+/// members at the same time. The destructor unmaps all. `docs/segments.md` has an example.
+class PINFOLD_EXPORT memfd_segments {
+ public:
+  memfd_segments() noexcept;
+  memfd_segments(memfd_segments&& other) noexcept;
+  memfd_segments& operator=(memfd_segments&& other) noexcept;
+  ~memfd_segments();
+
+  [[nodiscard]] std::byte* data() const noexcept;       ///< the first address; null when moved from
+  [[nodiscard]] std::size_t size() const noexcept;      ///< bytes of the address range
+  [[nodiscard]] memfd_window window() const noexcept;   ///< the address range, to send to peers
+  [[nodiscard]] std::size_t segments() const noexcept;  ///< the number of segments now
+
+  /// Adds a zeroed segment of `bytes` bytes at `offset`, both whole pages, and returns its handle. Errors:
+  /// `invalid_range` (not whole pages, or outside the range), `in_use_conflict` (meets a segment), `out_of_resources`,
+  /// `unsupported` (in a child that inherited the exporter by fork), `closed` (moved from, or the exporter has ended).
+  [[nodiscard]] result<memfd_handle> add(std::size_t offset, std::size_t bytes) noexcept;
+
+  /// Adds a segment behind the last one, of `bytes` rounded up to whole pages. Errors as `add`.
+  [[nodiscard]] result<memfd_handle> grow(std::size_t bytes) noexcept;
+
+  /// Removes all segments in the `bytes` bytes at `offset`, and leaves the others untouched. Importers that have a
+  /// removed segment open keep its bytes; their next open of its handle fails with `stale_handle`. Errors:
+  /// `invalid_range` (outside the range, without a segment, or cuts one), `out_of_resources`, `unsupported`, `closed`
+  /// (moved from). On an error, nothing is removed.
+  [[nodiscard]] result<void> remove(std::size_t offset, std::size_t bytes) noexcept;
+
+  /// Returns the handles of the segments under the `bytes` bytes at `address`, by address. Errors: `invalid_range` (a
+  /// byte of them has no segment), `out_of_resources`, `closed` (moved from).
+  [[nodiscard]] result<std::vector<memfd_handle>> handles(const void* address, std::size_t bytes) const noexcept;
+
+ private:
+  friend class memfd_exporter;
+  struct state;
+  explicit memfd_segments(std::unique_ptr<state> made) noexcept;
+  std::unique_ptr<state> state_;
+};
+
 /// An exporter of buffers that other processes can import. Thread-safe. Buffers may outlive their exporter: `scm` then
 /// stops working for them, `pidfd` still works.
 class PINFOLD_EXPORT memfd_exporter {
@@ -101,10 +155,15 @@ class PINFOLD_EXPORT memfd_exporter {
   /// `out_of_resources`, `unsupported` (in a child that inherited the exporter by fork), `closed` (moved from).
   [[nodiscard]] result<memfd_buffer> allocate(std::size_t bytes, void* where = nullptr) noexcept;
 
+  /// Returns an address range of `bytes` bytes, rounded up to whole pages, without memory. Errors: `invalid_range`,
+  /// `out_of_resources`, `unsupported` (in a child that inherited the exporter by fork), `closed` (moved from).
+  [[nodiscard]] result<memfd_segments> reserve(std::size_t bytes) noexcept;
+
   /// Returns the random number that all handles of this exporter contain.
   [[nodiscard]] std::uint64_t id() const noexcept;
 
  private:
+  friend class memfd_segments;
   struct state;
   explicit memfd_exporter(std::shared_ptr<state> made) noexcept;
   std::shared_ptr<state> state_;
@@ -156,6 +215,16 @@ class PINFOLD_EXPORT memfd_importer {
   [[nodiscard]] result<imported<registration_type>> open(peer_id peer, const memfd_handle& handle) noexcept;
   /// Unmaps the buffer.
   [[nodiscard]] result<void> close(const registration_type& mapping) noexcept;
+
+  /// Reserves addresses of this process for a window of the exporter. From now on, segments in the window are mapped
+  /// at their offset in it, so that neighbours are adjacent. Call it before the first open of a segment in the window.
+  /// Returns where the window is. Calling it again with the same window returns the same address. Errors:
+  /// `invalid_range` (empty, or not whole pages), `in_use_conflict` (meets an open mapping or another window of the
+  /// exporter), `out_of_resources`, `closed` (moved from).
+  [[nodiscard]] result<void*> add_window(const memfd_window& window) noexcept;
+  /// Gives the window's addresses back. Errors: `in_use_conflict` (something is mapped in it), `invalid_argument`
+  /// (there is no such window), `closed` (moved from).
+  [[nodiscard]] result<void> remove_window(const memfd_window& window) noexcept;
 
   /// Returns the number of open mappings.
   [[nodiscard]] std::size_t held() const noexcept;

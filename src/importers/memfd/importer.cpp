@@ -5,6 +5,8 @@
 #include "importers/memfd/handle.hpp"
 #include "importers/memfd/mapping.hpp"
 #include "importers/memfd/open_mappings.hpp"
+#include "os/page_bytes.hpp"
+#include "os/reservation.hpp"
 
 #include <sys/mman.h>
 
@@ -40,6 +42,13 @@ constexpr fd_passing::transport way_for(memfd_via via) noexcept {
   return fd_passing::transport::automatic;
 }
 
+/// Unmaps the memory; in a window, its place is reserved again in the same step.
+result<void> unmap(const memfd_importer::registration_type& mapping, bool in_window) noexcept {
+  if (in_window) return os::reserve_again(mapping.address, mapping.bytes);
+  if (::munmap(mapping.address, mapping.bytes) == 0) return {};
+  return fail_errno(errc::driver_error, errno, "cannot unmap the exporter's memory");
+}
+
 /// Returns the handle's allocation if its own bytes speak against nothing.
 result<range> permitted(const memfd_handle& handle, const memfd_importer_options& options) noexcept {
   const auto allocation = memfd::checked(handle);
@@ -72,10 +81,9 @@ result<os::file> memfd_importer::state::fetch(const memfd_handle& handle) noexce
 
 result<memfd_importer::registration_type> memfd_importer::state::map(const os::file& verified,
                                                                      const memfd_handle& handle) noexcept {
-  if (auto reserved = held.reserve(handle.exporter, handle.allocation()); !reserved) {
-    return tl::unexpected(reserved.error());
-  }
-  const auto address = memfd::map_imported(verified, handle, options);
+  const auto place = held.reserve(handle.exporter, handle.allocation());
+  if (!place) return tl::unexpected(place.error());
+  const auto address = memfd::map_imported(verified, handle, options, *place);
   if (!address) {
     held.remove(handle.exporter, handle.base);
     return tl::unexpected(address.error());
@@ -114,14 +122,29 @@ result<imported<memfd_importer::registration_type>> memfd_importer::open(peer_id
 
 result<void> memfd_importer::close(const registration_type& mapping) noexcept {
   if (!state_) return fail(errc::closed, "the importer was moved from");
-  if (auto claimed = state_->held.begin_close(mapping); !claimed) return claimed;
-  if (::munmap(mapping.address, mapping.bytes) != 0) {
-    const int native = errno;
+  const auto claimed = state_->held.begin_close(mapping);
+  if (!claimed) return tl::unexpected(claimed.error());
+  if (auto unmapped = unmap(mapping, *claimed); !unmapped) {
     state_->held.undo_close(mapping);
-    return fail_errno(errc::driver_error, native, "cannot unmap the exporter's memory");
+    return unmapped;
   }
   state_->held.remove(mapping.exporter, mapping.base);
   return {};
+}
+
+result<void*> memfd_importer::add_window(const memfd_window& window) noexcept {
+  if (!state_) return fail(errc::closed, "the importer was moved from");
+  const std::uint64_t page = os::page_bytes();
+  if (window.size == 0 || window.size % page != 0 || window.base % page != 0 || window.size > UINT64_MAX - window.base)
+    return fail(errc::invalid_range, "a window is whole pages");
+  auto place = os::reservation::of(window.size);
+  if (!place) return tl::unexpected(place.error());
+  return state_->held.add_window(window, std::move(*place));
+}
+
+result<void> memfd_importer::remove_window(const memfd_window& window) noexcept {
+  if (!state_) return fail(errc::closed, "the importer was moved from");
+  return state_->held.remove_window(window);
 }
 
 std::size_t memfd_importer::held() const noexcept { return state_ ? state_->held.size() : 0; }

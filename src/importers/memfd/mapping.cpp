@@ -2,6 +2,7 @@
 #include "importers/memfd/mapping.hpp"
 
 #include "importers/memfd/memory.hpp"
+#include "os/reservation.hpp"
 
 #include <atomic>
 #include <fcntl.h>
@@ -59,11 +60,14 @@ result<void> verify(const os::file& fetched, const memfd_handle& handle,
   return options.require_seals ? verify_seals(fetched, options.access) : result<void>{};
 }
 
-result<void*> map_imported(const os::file& verified, const memfd_handle& handle,
-                           const memfd_importer_options& options) noexcept {
+result<void*> map_imported(const os::file& verified, const memfd_handle& handle, const memfd_importer_options& options,
+                           void* where) noexcept {
   const int writing = options.access == memfd_access::read_write ? PROT_WRITE : 0;
   const int populating = options.populate ? MAP_POPULATE : 0;
-  void* const at = ::mmap(nullptr, handle.size, PROT_READ | writing, MAP_SHARED | populating, verified.number(), 0);
+  const int placing = where != nullptr ? MAP_FIXED : 0;
+  void* const at =
+      ::mmap(where, handle.size, PROT_READ | writing, MAP_SHARED | populating | placing, verified.number(), 0);
+  if (at == MAP_FAILED && where != nullptr) os::mend_reservation(where, handle.size);
   if (at == MAP_FAILED) return os::fail_system("cannot map the exporter's memory");
   return at;
 }

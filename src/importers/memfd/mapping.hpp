@@ -15,8 +15,9 @@ namespace pinfold::memfd {
 [[nodiscard]] result<void> verify(const os::file& fetched, const memfd_handle& handle,
                                   const memfd_importer_options& options) noexcept;
 
-/// Maps the file. `out_of_resources` when this process cannot have more mappings, `not_permitted`.
+/// Maps the file, over the reservation at `where` if that is not null. `out_of_resources` when this process cannot have
+/// more mappings, `not_permitted`; a reservation is then as it was.
 [[nodiscard]] result<void*> map_imported(const os::file& verified, const memfd_handle& handle,
-                                         const memfd_importer_options& options) noexcept;
+                                         const memfd_importer_options& options, void* where = nullptr) noexcept;
 
 }  // namespace pinfold::memfd

@@ -2,6 +2,7 @@
 #include "importers/memfd/memory.hpp"
 
 #include "os/page_bytes.hpp"
+#include "os/reservation.hpp"
 
 #include <fcntl.h>
 #include <limits>
@@ -36,10 +37,16 @@ result<os::file> make_file(std::size_t bytes) noexcept {
   return made;
 }
 
-result<std::byte*> map_whole(const os::file& memfd, std::size_t bytes, void* where) noexcept {
+constexpr int flags_for(void* where, placing how) noexcept {
+  if (where == nullptr) return MAP_SHARED;
+  return MAP_SHARED | (how == placing::reservation ? MAP_FIXED : MAP_FIXED_NOREPLACE);
+}
+
+result<std::byte*> map_whole(const os::file& memfd, std::size_t bytes, void* where, placing how) noexcept {
   constexpr auto taken = "the address range is already mapped";
-  const int flags = MAP_SHARED | (where != nullptr ? MAP_FIXED_NOREPLACE : 0);
+  const int flags = flags_for(where, how);
   void* const at = ::mmap(where, bytes, PROT_READ | PROT_WRITE, flags, memfd.number(), 0);
+  if (at == MAP_FAILED && how == placing::reservation) os::mend_reservation(where, bytes);
   if (at == MAP_FAILED && errno == EEXIST) return fail_errno(errc::in_use_conflict, EEXIST, taken);
   if (at == MAP_FAILED) return os::fail_system("cannot map a memfd");
   if (where == nullptr || at == where) return static_cast<std::byte*>(at);
@@ -68,14 +75,14 @@ exported_memory::~exported_memory() {
   if (data_ != nullptr) ::munmap(data_, size_);
 }
 
-result<exported_memory> make_memory(std::size_t bytes, void* where, memfd_access access) noexcept {
+result<exported_memory> make_memory(std::size_t bytes, void* where, memfd_access access, placing how) noexcept {
   const auto size = whole_pages(bytes, where);
   if (!size) return tl::unexpected(size.error());
   auto made = make_file(*size);
   if (!made) return tl::unexpected(made.error());
   struct stat seen{};
   if (::fstat(made->number(), &seen) != 0) return os::fail_system("cannot inspect a memfd");
-  const auto data = map_whole(*made, *size, where);
+  const auto data = map_whole(*made, *size, where, how);
   if (!data) return tl::unexpected(data.error());
   exported_memory memory;
   memory.file_ = std::move(*made);
@@ -83,7 +90,10 @@ result<exported_memory> make_memory(std::size_t bytes, void* where, memfd_access
   memory.size_ = *size;
   memory.inode_ = seen.st_ino;
   // After the mapping, because the exporter's own mapping has to be writable.
-  if (auto sealed = seal(memory.file_, access); !sealed) return tl::unexpected(sealed.error());
+  if (auto sealed = seal(memory.file_, access); !sealed) {
+    if (how == placing::reservation && os::reserve_again(where, *size)) memory.leave_mapping();
+    return tl::unexpected(sealed.error());
+  }
   return memory;
 }
 

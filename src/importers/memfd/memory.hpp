@@ -12,6 +12,12 @@
 
 namespace pinfold::memfd {
 
+/// What may be mapped at the chosen address.
+enum class placing : std::uint8_t {
+  free_only,    ///< nothing
+  reservation,  ///< a reservation of the caller, whose part is replaced in one step
+};
+
 /// Owns file and mapping, or nothing. Move-only, not thread-safe.
 class exported_memory {
  public:
@@ -36,8 +42,11 @@ class exported_memory {
   [[nodiscard]] std::uint64_t inode() const noexcept { return inode_; }
   [[nodiscard]] int descriptor() const noexcept { return file_.number(); }
 
+  /// Leaves the addresses to their owner, who has mapped something else there or unmaps them.
+  void leave_mapping() noexcept { data_ = nullptr; }
+
  private:
-  friend result<exported_memory> make_memory(std::size_t, void*, memfd_access) noexcept;
+  friend result<exported_memory> make_memory(std::size_t, void*, memfd_access, placing) noexcept;
 
   os::file file_;
   std::byte* data_ = nullptr;
@@ -48,9 +57,11 @@ class exported_memory {
 /// Returns an empty memfd that can be sealed, or nothing and `errno`.
 [[nodiscard]] os::file new_memfd() noexcept;
 
-/// Makes zeroed memory of `bytes` bytes, rounded up to pages, exactly at `where` if that is not null. The size is
+/// Makes zeroed memory of `bytes` bytes, rounded up to pages, exactly at `where` if that is not null. On an error, a
+/// reservation at `where` is as it was. The size is
 /// sealed, and so are the seals; with `read_only`, no other mapping can ever write. `invalid_range`, `in_use_conflict`,
 /// `out_of_resources`, `unsupported`.
-[[nodiscard]] result<exported_memory> make_memory(std::size_t bytes, void* where, memfd_access access) noexcept;
+[[nodiscard]] result<exported_memory> make_memory(std::size_t bytes, void* where, memfd_access access,
+                                                  placing how = placing::free_only) noexcept;
 
 }  // namespace pinfold::memfd

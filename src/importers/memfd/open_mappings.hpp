@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The ranges of exporters that an importer has open: ensures that nothing is mapped twice.
+/// The ranges of exporters that an importer has open, and the windows in which it maps them: ensures that nothing is
+/// mapped twice, and that what is mapped in a window has its place there alone.
 #pragma once
 
 #include <pinfold/importers/memfd.hpp>
+
+#include "os/reservation.hpp"
 
 #include <compare>
 #include <cstddef>
@@ -13,21 +16,25 @@
 
 namespace pinfold::memfd {
 
-/// Ranges by exporter and address; those of one exporter never overlap. A range is in the table from before its mmap
-/// until after its munmap, so an open that meets a close in progress is refused, too. Thread-safe. Allocates and frees
-/// no memory under the lock.
+/// Ranges by exporter and address; those of one exporter never overlap, and neither do its windows. A range that is in
+/// a window when it is reserved is mapped there until it is removed: a window neither comes under an open range nor
+/// goes from under one. So two mappings in a window never meet. A range is in the table from before its mmap until
+/// after its munmap, so an open that meets a close in progress is refused, too. Thread-safe. Allocates and frees no
+/// memory under the lock.
 class open_mappings {
  public:
   using mapping = memfd_importer::registration_type;
 
-  /// Takes the range for an open that is about to map. `already_mapped` when it overlaps a taken range.
-  [[nodiscard]] result<void> reserve(std::uint64_t exporter, range wanted) noexcept;
+  /// Takes the range for an open that is about to map, and returns its place in a window; null when it has none.
+  /// `already_mapped` when it overlaps a taken range.
+  [[nodiscard]] result<void*> reserve(std::uint64_t exporter, range wanted) noexcept;
 
   /// Marks the reserved range as mapped.
   void publish(const mapping& made) noexcept;
 
-  /// Claims the mapping for one close. `invalid_argument` when it is not open, or is being closed.
-  [[nodiscard]] result<void> begin_close(const mapping& closing) noexcept;
+  /// Claims the mapping for one close, and returns whether it is in a window. `invalid_argument` when it is not open,
+  /// or is being closed.
+  [[nodiscard]] result<bool> begin_close(const mapping& closing) noexcept;
 
   /// Undoes `begin_close` after a failed close.
   void undo_close(const mapping& failed) noexcept;
@@ -37,11 +44,21 @@ class open_mappings {
 
   [[nodiscard]] std::size_t size() const noexcept;
 
-  /// Calls `use` with the address and size of every mapping. No other call may run.
+  /// Adds a window over reserved addresses, and returns where it is: for a window that is there already, the addresses
+  /// of that one. `in_use_conflict` when it meets a taken range or another window.
+  [[nodiscard]] result<void*> add_window(const memfd_window& window, os::reservation place) noexcept;
+
+  /// Removes the window. `in_use_conflict` when a taken range is in it, `invalid_argument` when it is not there.
+  [[nodiscard]] result<void> remove_window(const memfd_window& window) noexcept;
+
+  /// Whether the address is in a window, which unmaps it.
+  [[nodiscard]] bool is_in_window(const void* address) const noexcept;
+
+  /// Calls `use` with the address and size of every mapping outside of windows. No other call may run.
   template <class Use>
   void for_each(Use&& use) const {
     for (const auto& [at, one] : ranges_) {
-      if (one.now == state::open) use(one.address, one.end - at.base);
+      if (one.now == state::open && !is_in_window(one.address)) use(one.address, one.end - at.base);
     }
   }
 
@@ -58,10 +75,15 @@ class open_mappings {
     state now;
   };
 
+  using windows = std::map<key, os::reservation>;
+
   [[nodiscard]] bool overlaps(const key& wanted, std::uint64_t end) const noexcept;
+  [[nodiscard]] bool meets_window(const key& wanted, std::uint64_t end) const noexcept;
+  [[nodiscard]] void* place_of(const key& wanted, std::uint64_t end) const noexcept;
 
   mutable std::mutex mutex_;
   std::map<key, held> ranges_;
+  windows windows_;
 };
 
 }  // namespace pinfold::memfd

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// What an exporter's buffers and segments need of it.
+#pragma once
+
+#include "fd_passing/host.hpp"
+#include "fd_passing/server.hpp"
+#include "importers/memfd/memory.hpp"
+#include "importers/memfd/served.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+namespace pinfold {
+
+struct memfd_exporter::state {
+  memfd_exporter_options options;
+  std::uint64_t id = 0;
+  std::uint64_t start_time = 0;
+  std::shared_ptr<memfd::served_table> buffers;
+  std::unique_ptr<fd_passing::server> service;
+  std::atomic<std::uint64_t> last_serial{0};
+
+  [[nodiscard]] memfd_handle next_handle(const memfd::exported_memory& memory) noexcept {
+    return memfd::completed({.magic = memfd::handle_magic,
+                             .exporter = id,
+                             .serial = last_serial.fetch_add(1, std::memory_order_relaxed) + 1,
+                             .base = reinterpret_cast<std::uintptr_t>(memory.data()),
+                             .size = memory.size(),
+                             .inode = memory.inode(),
+                             .start_time = start_time,
+                             .pid = buffers->process(),
+                             .descriptor = memory.descriptor(),
+                             .access = static_cast<std::uint16_t>(options.access),
+                             .host = static_cast<std::uint16_t>(fd_passing::this_host()),
+                             .check = 0});
+  }
+};
+
+}  // namespace pinfold
