@@ -24,6 +24,18 @@ struct imported {
   Registration registration;  ///< passed to `close`
 };
 
+/// Names the address range of segments, so that an importer maps them side by side: plain bytes, which may be sent to
+/// peers in any way.
+struct memory_window {
+  std::uint64_t exporter = 0;  ///< random number of the exporter object
+  std::uint64_t base = 0;      ///< first address in the exporter
+  std::uint64_t size = 0;      ///< bytes, whole pages of the memory
+
+  /// Returns the addresses in the exporter.
+  [[nodiscard]] range where() const noexcept { return {base, base + size}; }
+  friend bool operator==(const memory_window&, const memory_window&) noexcept = default;
+};
+
 /// Largest `Registration` that an entry can hold, in bytes.
 inline constexpr std::size_t max_imported_registration_bytes = 32;
 

@@ -65,6 +65,14 @@ EMULATED_CUDA_EXPORT status cuDeviceGet(device* made, int ordinal) noexcept {
   });
 }
 
+EMULATED_CUDA_EXPORT status cuDeviceCanAccessPeer(int* possible, device from, device to) noexcept {
+  return about_device("cuDeviceCanAccessPeer", possible, from, [&](driver& all) {
+    if (to < 0 || static_cast<unsigned>(to) >= all.set.devices) return status::invalid_device;
+    *possible = from != to && all.set.peers ? 1 : 0;
+    return status::success;
+  });
+}
+
 EMULATED_CUDA_EXPORT status cuDeviceGetUuid_v2(uuid* id, device of) noexcept {
   return uuid_of("cuDeviceGetUuid_v2", id, of);
 }

@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 namespace pinfold {
 
@@ -101,6 +102,18 @@ class PINFOLD_EXPORT cuda_ipc_exporter {
   /// As above.
   [[nodiscard]] result<cuda_shared> share(std::uint64_t pointer, std::size_t bytes = 1) noexcept;
 
+  /// Shares the `bytes` bytes at `pointer` segment by segment: returns one handle for each physical segment that they
+  /// touch, by address. A segment's handle is the same each time, until the segment is unmapped, whatever happens to
+  /// its neighbours: after the application has added or removed segments, only their handles are new. Of memory that is
+  /// not mapped in segments, returns one handle. Errors as `share`.
+  [[nodiscard]] result<std::vector<cuda_shared>> share_segments(const void* pointer, std::size_t bytes) noexcept;
+  /// As above.
+  [[nodiscard]] result<std::vector<cuda_shared>> share_segments(std::uint64_t pointer, std::size_t bytes) noexcept;
+
+  /// Returns the window over the address range that the application has reserved (cuMemAddressReserve), to send to
+  /// peers; a window of another exporter, which no handle is in, if this one was moved from.
+  [[nodiscard]] memory_window window(std::uint64_t reserved, std::size_t bytes) const noexcept;
+
   /// Records the device's event in `stream` (a CUstream; null: the default stream): an importer that waits for the
   /// event waits for the work that was put into the stream before. There is one event for each device, and the last
   /// record counts: if several streams write, order their work before the recorded stream. Returns `unsupported`
@@ -163,6 +176,17 @@ class PINFOLD_EXPORT cuda_ipc_importer {
   /// Makes `stream` (a CUstream of the importer's device; null: the default stream) wait for the exporter's event. Does
   /// nothing if `shared` has no event. Keeps opened events until the importer is destroyed.
   [[nodiscard]] result<void> wait(const cuda_shared& shared, void* stream = nullptr) noexcept;
+
+  /// Reserves addresses of the importer's device for a window of the exporter. From now on, segments in the window are
+  /// mapped at their offset in it, so that neighbours are adjacent. Segments that are open already stay where they are.
+  /// Returns where the window is. Calling it again with the same window returns the same address. Errors:
+  /// `invalid_range` (empty, or no multiple of the device's granularity), `in_use_conflict` (meets another window of
+  /// the exporter), `unsupported` (no driver, no virtual memory management, a forked child), `out_of_resources`,
+  /// `closed` (moved from), and the driver's other errors.
+  [[nodiscard]] result<std::uint64_t> add_window(const memory_window& window) noexcept;
+  /// Gives the window's addresses back. Errors: `in_use_conflict` (something is mapped in it), `invalid_argument`
+  /// (there is no such window), `closed` (moved from), and the driver's errors: the window is then still there.
+  [[nodiscard]] result<void> remove_window(const memory_window& window) noexcept;
 
   /// Returns the number of open mappings.
   [[nodiscard]] std::size_t held() const noexcept;

@@ -87,18 +87,6 @@ class PINFOLD_EXPORT memfd_buffer {
   std::unique_ptr<state> state_;
 };
 
-/// Names the address range of segments, so that an importer maps them side by side: plain bytes, which may be sent to
-/// peers in any way.
-struct memfd_window {
-  std::uint64_t exporter = 0;  ///< random number of the exporter object
-  std::uint64_t base = 0;      ///< first address in the exporter
-  std::uint64_t size = 0;      ///< bytes, a multiple of the page size
-
-  /// Returns the addresses in the exporter.
-  [[nodiscard]] range where() const noexcept { return {base, base + size}; }
-  friend bool operator==(const memfd_window&, const memfd_window&) noexcept = default;
-};
-
 /// Memory that grows: one address range, over parts of which segments lie that are added and removed one by one, as the
 /// expandable segments of an allocator of GPU memory. Each segment is a buffer with a memfd and a handle of its own.
 /// Addresses without a segment have no memory: an access there is a fault. Move-only; threads may call all other
@@ -112,7 +100,7 @@ class PINFOLD_EXPORT memfd_segments {
 
   [[nodiscard]] std::byte* data() const noexcept;       ///< the first address; null when moved from
   [[nodiscard]] std::size_t size() const noexcept;      ///< bytes of the address range
-  [[nodiscard]] memfd_window window() const noexcept;   ///< the address range, to send to peers
+  [[nodiscard]] memory_window window() const noexcept;  ///< the address range, to send to peers
   [[nodiscard]] std::size_t segments() const noexcept;  ///< the number of segments now
 
   /// Adds a zeroed segment of `bytes` bytes at `offset`, both whole pages, and returns its handle. Errors:
@@ -221,10 +209,10 @@ class PINFOLD_EXPORT memfd_importer {
   /// Returns where the window is. Calling it again with the same window returns the same address. Errors:
   /// `invalid_range` (empty, or not whole pages), `in_use_conflict` (meets an open mapping or another window of the
   /// exporter), `out_of_resources`, `closed` (moved from).
-  [[nodiscard]] result<void*> add_window(const memfd_window& window) noexcept;
+  [[nodiscard]] result<void*> add_window(const memory_window& window) noexcept;
   /// Gives the window's addresses back. Errors: `in_use_conflict` (something is mapped in it), `invalid_argument`
   /// (there is no such window), `closed` (moved from).
-  [[nodiscard]] result<void> remove_window(const memfd_window& window) noexcept;
+  [[nodiscard]] result<void> remove_window(const memory_window& window) noexcept;
 
   /// Returns the number of open mappings.
   [[nodiscard]] std::size_t held() const noexcept;

@@ -210,6 +210,33 @@ result<cuda_shared> cuda_ipc_exporter::share(std::uint64_t pointer, std::size_t 
   return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
 }
 
+result<std::vector<cuda_shared>> cuda_ipc_exporter::share_segments(const void* pointer, std::size_t bytes) noexcept {
+  return share_segments(static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(pointer)), bytes);
+}
+
+result<std::vector<cuda_shared>> cuda_ipc_exporter::share_segments(std::uint64_t pointer, std::size_t bytes) noexcept
+    try {
+  const auto wanted = range::of(pointer, bytes);
+  if (!wanted) return tl::unexpected(wanted.error());
+  std::vector<cuda_shared> all;
+  for (auto at = wanted->begin; at < wanted->end; at = all.back().handle.allocation().end) {
+    auto one = share(std::uint64_t{at}, 1);
+    if (!one && one.error() == errc::invalid_argument && !all.empty())
+      return fail(errc::invalid_range, "a part of the range has no segment");
+    if (!one) return tl::unexpected(one.error());
+    all.push_back(*one);
+    if (cuda_ipc::kind_of(one->handle) != cuda_memory_kind::segments && one->handle.allocation().end < wanted->end)
+      return fail(errc::invalid_range, "the range extends beyond the end of the allocation");
+  }
+  return all;
+} catch (const std::bad_alloc&) {
+  return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+}
+
+memory_window cuda_ipc_exporter::window(std::uint64_t reserved, std::size_t bytes) const noexcept {
+  return {state_ ? state_->id : 0, reserved, bytes};
+}
+
 result<void> cuda_ipc_exporter::record(const cuda_shared& shared, void* stream) noexcept {
   if (!state_) return fail(errc::closed, "the exporter was moved from");
   if (state_->shared->inherited()) return fail(errc::unsupported, "the exporter belongs to the parent process");

@@ -16,12 +16,19 @@ struct cuda_ipc_importer::state {
   state& operator=(const state&) = delete;
   ~state();
 
+  /// Only segments can be mapped at a chosen address.
+  [[nodiscard]] std::shared_ptr<cuda_ipc::window> window_for(const cuda_ipc_handle& handle) const noexcept {
+    if (cuda_ipc::kind_of(handle) != cuda_memory_kind::segments) return nullptr;
+    return windows.find(handle.exporter, handle.allocation());
+  }
+
   [[nodiscard]] result<const primary_context*> context() noexcept { return device.get(options.device); }
 
   const cuda_ipc_importer_options options;
   cuda::device_context device;
   fd_passing::connection_table links;
   cuda_ipc::event_table events;
+  cuda_ipc::window_table windows;
 };
 
 cuda_ipc_importer::state::~state() {
@@ -31,6 +38,7 @@ cuda_ipc_importer::state::~state() {
       this, [in](const auto&, cuda_ipc::opened_memory& memory) { return cuda_ipc::close_memory(*in, memory); });
   static_cast<void>(in->with([&] {
     events.destroy_all(in->calls());
+    windows.free_all(in->calls());
     return cuda::status::success;
   }));
 }
@@ -69,12 +77,13 @@ result<imported<cuda_ipc_importer::registration_type>> cuda_ipc_importer::open(p
   const auto in = state_->context();
   if (!in) return tl::unexpected(in.error());
   if (auto foreign = cuda_ipc::is_for_import(handle); !foreign) return tl::unexpected(foreign.error());
-  const auto place = cuda_ipc::place_of(state_->options.device, handle);
+  const auto window = state_->window_for(handle);
+  const auto place = cuda_ipc::place_of(state_->options.device, handle, window ? window->at() : 0);
   cuda::device_pointer at = 0;
   const auto number = cuda_ipc::all_opened().take(
       state_.get(), place, [&](auto& all) { return all.find(place); },
       [&](auto there) { return may_share(**in, there->second.item); },
-      [&] { return cuda_ipc::open_memory(**in, state_->links, handle); },
+      [&] { return cuda_ipc::open_memory(**in, state_->links, handle, window); },
       [&](auto there) { at = there->second.item.at; });
   if (!number) return tl::unexpected(number.error());
   return imported<registration_type>{*allocation, reinterpret_cast<void*>(at), handle.size, {at, handle.size, *number}};
@@ -95,6 +104,22 @@ result<void> cuda_ipc_importer::wait(const cuda_shared& shared, void* stream) no
   const auto in = state_->context();
   if (!in) return tl::unexpected(in.error());
   return state_->events.wait(**in, shared.event, static_cast<cuda::stream>(stream));
+}
+
+result<std::uint64_t> cuda_ipc_importer::add_window(const memory_window& window) noexcept {
+  if (!state_) return fail(errc::closed, "the importer was moved from");
+  if (window.size == 0 || window.size > UINT64_MAX - window.base)
+    return fail(errc::invalid_range, "the window is empty, or wraps around the address space");
+  const auto in = state_->context();
+  if (!in) return tl::unexpected(in.error());
+  return state_->windows.add(**in, window);
+}
+
+result<void> cuda_ipc_importer::remove_window(const memory_window& window) noexcept {
+  if (!state_) return fail(errc::closed, "the importer was moved from");
+  const auto* in = state_->device.retained();
+  if (in == nullptr) return fail(errc::invalid_argument, "there is no such window");
+  return state_->windows.remove(in->calls(), window);
 }
 
 std::size_t cuda_ipc_importer::held() const noexcept {

@@ -43,12 +43,12 @@ result<void> closed(status answer) noexcept {
 }  // namespace
 
 result<opened_memory> open_memory(const cuda::primary_context& in, fd_passing::connection_table& links,
-                                  const cuda_ipc_handle& handle) noexcept {
+                                  const cuda_ipc_handle& handle, const std::shared_ptr<window>& window) noexcept {
   if (kind_of(handle) == cuda_memory_kind::allocation) return open_allocation(in, handle);
   const auto link = link_to(links, handle);
   if (!link) return tl::unexpected(link.error());
-  auto made =
-      kind_of(handle) == cuda_memory_kind::pool ? open_pooled(in, **link, handle) : open_segments(in, **link, handle);
+  auto made = kind_of(handle) == cuda_memory_kind::pool ? open_pooled(in, **link, handle)
+                                                        : open_segments(in, **link, handle, window);
   if (!made && made.error() == errc::peer_gone) links.forget(origin_of(handle));
   return made;
 }

@@ -9,9 +9,11 @@
 
 namespace pinfold::cuda_ipc {
 
-/// Opens the handle. Errors as `cuda_ipc_importer::open`.
+/// Opens the handle; memory of segments at its place in `window`, if that is not null. Errors as
+/// `cuda_ipc_importer::open`.
 [[nodiscard]] result<opened_memory> open_memory(const cuda::primary_context& in, fd_passing::connection_table& links,
-                                                const cuda_ipc_handle& handle) noexcept;
+                                                const cuda_ipc_handle& handle,
+                                                const std::shared_ptr<window>& window = nullptr) noexcept;
 
 /// Whether the context in which the memory was opened is gone, and the memory with it.
 [[nodiscard]] bool is_gone(const cuda::primary_context& in, const opened_memory& memory) noexcept;

@@ -10,8 +10,10 @@
 #include "cuda/only.hpp"
 #include "cuda/open_table.hpp"
 #include "importers/cuda_ipc/handle.hpp"
+#include "importers/cuda_ipc/windows.hpp"
 
 #include <cstring>
+#include <memory>
 #include <vector>
 
 namespace pinfold::cuda_ipc {
@@ -25,23 +27,27 @@ struct opened_memory {
   std::uint64_t life = 0;               ///< of the context; segments belong to no context
   std::uint64_t pool_pin = 0;           ///< for pool memory, the hold on its pool
   std::size_t closed = 0;               ///< how many segments a failed close has unmapped
+  std::shared_ptr<window> in{};         ///< the window that the segments have a place in; null: addresses of their own
 };
 
-/// One handle, by the bytes that the driver distinguishes, on one device.
+/// One handle, by the bytes that the driver distinguishes, on one device. Mappings in windows are apart from others:
+/// only the importer of the window shares them.
 struct open_place {
   int device;
+  cuda::device_pointer window;  ///< 0: in none
   cuda_ipc_handle handle;
   friend bool operator<(const open_place& left, const open_place& right) noexcept {
     if (left.device != right.device) return left.device < right.device;
+    if (left.window != right.window) return left.window < right.window;
     return std::memcmp(&left.handle, &right.handle, sizeof left.handle) < 0;
   }
 };
 
 /// Returns the place of a handle, without an allocation's names by its exporter: two exporters in one process give one
 /// allocation different names, but the driver does not.
-[[nodiscard]] inline open_place place_of(int device, cuda_ipc_handle handle) noexcept {
+[[nodiscard]] inline open_place place_of(int device, cuda_ipc_handle handle, cuda::device_pointer window = 0) noexcept {
   if (kind_of(handle) == cuda_memory_kind::allocation) handle.exporter = handle.serial = handle.check = 0;
-  return {device, handle};
+  return {device, window, handle};
 }
 
 using opened_table = cuda::open_table<open_place, opened_memory>;

@@ -35,7 +35,18 @@ class mapped_segments {
     if (close_segments(calls_, memory_) != status::success) return;  // still mapped memory cannot be given back
   }
 
-  [[nodiscard]] status reserve() noexcept { return calls_.mem_address_reserve(&memory_.at, memory_.bytes, 0, 0, 0); }
+  [[nodiscard]] result<void> reserve() noexcept {
+    return cuda::checked(calls_.mem_address_reserve(&memory_.at, memory_.bytes, 0, 0, 0),
+                         "cannot reserve addresses for the peer's memory");
+  }
+
+  [[nodiscard]] result<void> take_place(const std::shared_ptr<window>& in, const range& where) {
+    const auto place = in->take(where);
+    if (!place) return tl::unexpected(place.error());
+    memory_.at = *place;
+    memory_.in = in;
+    return {};
+  }
 
   [[nodiscard]] status map(const os::file& segment, std::size_t bytes) {
     memory_.segments.reserve(memory_.segments.size() + 1);
@@ -71,9 +82,10 @@ class mapped_segments {
 };
 
 result<opened_memory> map_all(const cuda::primary_context& in, fd_passing::connection& from,
-                              const cuda_ipc_handle& handle, std::span<const std::size_t> segments) {
+                              const cuda_ipc_handle& handle, std::span<const std::size_t> segments,
+                              const std::shared_ptr<window>& window) {
   mapped_segments made(in.calls(), handle.size);
-  if (auto got = cuda::checked(made.reserve(), "cannot reserve addresses for the peer's memory"); !got)
+  if (auto got = window ? made.take_place(window, handle.allocation()) : made.reserve(); !got)
     return tl::unexpected(got.error());
   std::uint64_t serial = handle.serial;
   for (const std::size_t bytes : segments) {
@@ -120,7 +132,7 @@ result<std::vector<std::size_t>> read_list(const os::file& list, std::size_t tot
 }
 
 result<opened_memory> open_segments(const cuda::primary_context& in, fd_passing::connection& from,
-                                    const cuda_ipc_handle& handle) noexcept try {
+                                    const cuda_ipc_handle& handle, const std::shared_ptr<window>& window) noexcept try {
   if (in.calls().mem_import_from_shareable_handle == nullptr)
     return fail(errc::unsupported, "this CUDA driver has no virtual memory management");
   const auto list = from.fetch(fd_passing::transport::scm, {origin_of(handle), handle.serial});
@@ -129,7 +141,7 @@ result<opened_memory> open_segments(const cuda::primary_context& in, fd_passing:
   if (!segments) return tl::unexpected(segments.error());
   result<opened_memory> made = fail(errc::driver_error, "");
   const auto answer = in.with([&] {
-    made = map_all(in, from, handle, *segments);
+    made = map_all(in, from, handle, *segments, window);
     return status::success;
   });
   if (answer == status::success) return made;
@@ -145,7 +157,9 @@ cuda::status close_segments(const cuda::driver_table& calls, opened_memory& memo
     if (const status answer = calls.mem_unmap(at, all[memory.closed]); answer != status::success) return answer;
     at += all[memory.closed];
   }
-  return calls.mem_address_free(memory.at, memory.bytes);
+  if (!memory.in) return calls.mem_address_free(memory.at, memory.bytes);
+  memory.in->give_back(memory.at);
+  return status::success;
 }
 
 }  // namespace pinfold::cuda_ipc

@@ -23,9 +23,11 @@ namespace pinfold::cuda_ipc {
 /// `total` bytes.
 [[nodiscard]] result<std::vector<std::size_t>> read_list(const os::file& list, std::size_t total) noexcept;
 
-/// Fetches all segments of the handle and maps them side by side.
+/// Fetches all segments of the handle and maps them side by side: at their place in `window`, or, without one, at
+/// addresses of their own.
 [[nodiscard]] result<opened_memory> open_segments(const cuda::primary_context& in, fd_passing::connection& from,
-                                                  const cuda_ipc_handle& handle) noexcept;
+                                                  const cuda_ipc_handle& handle,
+                                                  const std::shared_ptr<window>& window) noexcept;
 
 /// Unmaps all that is still mapped. After a failure a later call continues where this one stopped.
 [[nodiscard]] cuda::status close_segments(const cuda::driver_table& calls, opened_memory& memory) noexcept;

@@ -132,7 +132,7 @@ result<void> memfd_importer::close(const registration_type& mapping) noexcept {
   return {};
 }
 
-result<void*> memfd_importer::add_window(const memfd_window& window) noexcept {
+result<void*> memfd_importer::add_window(const memory_window& window) noexcept {
   if (!state_) return fail(errc::closed, "the importer was moved from");
   const std::uint64_t page = os::page_bytes();
   if (window.size == 0 || window.size % page != 0 || window.base % page != 0 || window.size > UINT64_MAX - window.base)
@@ -142,7 +142,7 @@ result<void*> memfd_importer::add_window(const memfd_window& window) noexcept {
   return state_->held.add_window(window, std::move(*place));
 }
 
-result<void> memfd_importer::remove_window(const memfd_window& window) noexcept {
+result<void> memfd_importer::remove_window(const memory_window& window) noexcept {
   if (!state_) return fail(errc::closed, "the importer was moved from");
   return state_->held.remove_window(window);
 }

@@ -42,7 +42,7 @@ class exported_memory {
   [[nodiscard]] std::uint64_t inode() const noexcept { return inode_; }
   [[nodiscard]] int descriptor() const noexcept { return file_.number(); }
 
-  /// Leaves the addresses to their owner, who has mapped something else there or unmaps them.
+  /// Leaves the addresses to the reservation, which has something else mapped there or unmaps them.
   void leave_mapping() noexcept { data_ = nullptr; }
 
  private:

@@ -33,7 +33,7 @@ void* open_mappings::place_of(const key& wanted, std::uint64_t end) const noexce
   return place.data() + (wanted.base - window.base);
 }
 
-result<void*> open_mappings::add_window(const memfd_window& window, os::reservation place) noexcept try {
+result<void*> open_mappings::add_window(const memory_window& window, os::reservation place) noexcept try {
   const key at{window.exporter, window.base};
   windows made;
   made.emplace(at, std::move(place));
@@ -50,7 +50,7 @@ result<void*> open_mappings::add_window(const memfd_window& window, os::reservat
   return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the importer's own records");
 }
 
-result<void> open_mappings::remove_window(const memfd_window& window) noexcept {
+result<void> open_mappings::remove_window(const memory_window& window) noexcept {
   const key at{window.exporter, window.base};
   windows::node_type removed;  // unmapped after the lock is released
   const std::scoped_lock hold(mutex_);

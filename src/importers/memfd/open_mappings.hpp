@@ -46,10 +46,10 @@ class open_mappings {
 
   /// Adds a window over reserved addresses, and returns where it is: for a window that is there already, the addresses
   /// of that one. `in_use_conflict` when it meets a taken range or another window.
-  [[nodiscard]] result<void*> add_window(const memfd_window& window, os::reservation place) noexcept;
+  [[nodiscard]] result<void*> add_window(const memory_window& window, os::reservation place) noexcept;
 
   /// Removes the window. `in_use_conflict` when a taken range is in it, `invalid_argument` when it is not there.
-  [[nodiscard]] result<void> remove_window(const memfd_window& window) noexcept;
+  [[nodiscard]] result<void> remove_window(const memory_window& window) noexcept;
 
   /// Whether the address is in a window, which unmaps it.
   [[nodiscard]] bool is_in_window(const void* address) const noexcept;

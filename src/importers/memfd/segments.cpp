@@ -39,7 +39,7 @@ struct memfd_segments::state {
 
   std::weak_ptr<memfd_exporter::state> exporter;
   std::shared_ptr<memfd::served_table> served;
-  memfd_window window;
+  memory_window window;
   os::reservation place;
   mutable std::mutex mutex;
   table all;
@@ -125,7 +125,7 @@ memfd_segments::memfd_segments(std::unique_ptr<state> made) noexcept : state_(st
 
 std::byte* memfd_segments::data() const noexcept { return state_ ? state_->place.data() : nullptr; }
 std::size_t memfd_segments::size() const noexcept { return state_ ? state_->place.size() : 0; }
-memfd_window memfd_segments::window() const noexcept { return state_ ? state_->window : memfd_window{}; }
+memory_window memfd_segments::window() const noexcept { return state_ ? state_->window : memory_window{}; }
 std::size_t memfd_segments::segments() const noexcept {
   if (!usable_here(state_.get())) return 0;
   const std::scoped_lock hold(state_->mutex);

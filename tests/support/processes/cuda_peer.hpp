@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace pinfold::testing {
 
@@ -38,6 +39,25 @@ class cuda_peer {
   }
   void replace_segment(std::uint64_t at, std::size_t bytes, std::uint32_t seed) {
     demand({.what = verb::replace_segment, .seed = seed, .bytes = bytes, .address = at});
+  }
+  void unmap_segment(std::uint64_t at, std::size_t bytes) {
+    demand({.what = verb::unmap_segment, .bytes = bytes, .address = at});
+  }
+  void map_segment(std::uint64_t at, std::size_t bytes, std::uint32_t seed) {
+    demand({.what = verb::map_segment, .seed = seed, .bytes = bytes, .address = at});
+  }
+  /// Shares the range segment by segment.
+  [[nodiscard]] result<std::vector<cuda_shared>> share_segments(std::uint64_t address, std::size_t bytes) {
+    std::vector<cuda_shared> all;
+    for (std::uint64_t number = 1; all.size() < number;) {
+      const auto count = static_cast<std::uint32_t>(all.size());
+      auto got = ask({.what = verb::share_segments, .count = count, .bytes = bytes, .address = address});
+      got.failure.message = "said by the peer";
+      if (!got.done) return tl::unexpected(got.failure);
+      number = got.address;
+      all.push_back(got.shared);
+    }
+    return all;
   }
   void free(std::uint64_t address) { demand({.what = verb::free, .address = address}); }
   void write(std::uint64_t address, std::size_t bytes, std::uint32_t seed) {

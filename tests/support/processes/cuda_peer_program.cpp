@@ -33,6 +33,14 @@ class shop {
       case cuda_order::verb::allocate_private:
       case cuda_order::verb::allocate_managed: return share_new(order);
       case cuda_order::verb::replace_segment: replace(order); return {.done = true};
+      case cuda_order::verb::unmap_segment:
+        gpu().demand([&] { return gpu().calls().mem_unmap(order.address, order.bytes); });
+        return {.done = true};
+      case cuda_order::verb::map_segment:
+        gpu().demand([&] { return map_one(order.address, order.bytes); });
+        gpu().write(order.address, order.bytes, order.seed);
+        return {.done = true};
+      case cuda_order::verb::share_segments: return share_segments(order);
       case cuda_order::verb::free: free(order.address); return {.done = true};
       case cuda_order::verb::write: gpu().write(order.address, order.bytes, order.seed); return {.done = true};
       case cuda_order::verb::write_later: return write_later(order);
@@ -55,6 +63,12 @@ class shop {
     if (!got) return {.failure = got.error(), .address = address};
     last_ = *got;
     return {.done = true, .address = address, .shared = *got};
+  }
+
+  cuda_answer share_segments(const cuda_order& order) {
+    const auto got = exporter_.share_segments(order.address, order.bytes);
+    if (!got) return {.failure = got.error(), .address = order.address};
+    return {.done = true, .address = got->size(), .shared = got->at(order.count)};
   }
 
   cuda_answer share_new(const cuda_order& order) {

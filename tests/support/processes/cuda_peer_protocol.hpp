@@ -15,6 +15,9 @@ struct cuda_order {
     allocate,          ///< by cuMemAlloc
     map_segments,      ///< `count` of `bytes` each, side by side
     replace_segment,   ///< the segment at `address`, by fresh memory
+    unmap_segment,     ///< the segment at `address`
+    map_segment,       ///< a fresh segment at `address`, in the range of an earlier `map_segments`
+    share_segments,    ///< the range at `address`; answers with segment number `count`, and their number as address
     allocate_pooled,   ///< from a pool that can be shared
     allocate_private,  ///< from the default pool
     allocate_managed,
