@@ -27,8 +27,10 @@ enum class event_kind : std::uint8_t {
   closes_outlive_cache,      ///< the drain time-out passed at destruction with another thread's close in the driver
   requested,                 ///< an acquire succeeded; only with `cache_options::trace_requests`
   not_kept,                  ///< registered for one lease only: `cause` says why a monitor cannot watch the memory
-  monitor_degraded,  ///< a monitor failed, or works again after a failure: `text` says which, and why. The cache
-                     ///< invalidated all it kept, and keeps nothing while one of its monitors does not work
+  monitor_degraded,        ///< a monitor failed, or works again after a failure: `text` says which, and why. The cache
+                           ///< invalidated all it kept, and keeps nothing while one of its monitors does not work
+  waits_for_node_budget,   ///< a request begins to wait for room in the node's budget: `text` has the numbers
+  refused_by_node_budget,  ///< a request got no room in the node's budget: `text` has the numbers
 };
 
 /// The severity of an event, from the least on.

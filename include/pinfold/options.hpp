@@ -9,9 +9,12 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 namespace pinfold {
+
+class node_budget;
 
 /// The behaviour of an acquire when the budget is used up and no entry is idle (R14).
 enum class when_full : std::uint8_t {
@@ -69,6 +72,10 @@ struct cache_options {
   std::size_t max_bytes = unlimited;  ///< most bytes registered at any time (R12)
   std::size_t max_count = unlimited;  ///< most registrations open at any time (R12)
   when_full full = when_full::fail;   ///< what an acquire does without room
+
+  /// The account that the cache takes the bytes of its registrations from, beside its own budget; null: none. Other
+  /// processes take from it, too (`node_budget.hpp`). A bypass is outside of it as well.
+  std::shared_ptr<pinfold::node_budget> node_budget{};
 
   // Merging, for caches of local memory
 

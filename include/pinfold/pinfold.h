@@ -570,7 +570,9 @@ enum pinfold_event_kind {
   PINFOLD_EVENT_CLOSES_OUTLIVE_CACHE = 8,     /**< another thread was still in the driver at the end */
   PINFOLD_EVENT_REQUESTED = 9,                /**< an acquire succeeded; only with PINFOLD_TRACE_REQUESTS */
   PINFOLD_EVENT_NOT_KEPT = 10,                /**< registered for one lease only; `cause` says why */
-  PINFOLD_EVENT_MONITOR_DEGRADED = 11         /**< a monitor failed, or works again: `text` says which, and why */
+  PINFOLD_EVENT_MONITOR_DEGRADED = 11,        /**< a monitor failed, or works again: `text` says which, and why */
+  PINFOLD_EVENT_WAITS_FOR_NODE_BUDGET = 12,   /**< a request waits for the node's budget: `text` has the numbers */
+  PINFOLD_EVENT_REFUSED_BY_NODE_BUDGET = 13   /**< the node's budget had no room: `text` has the numbers */
 };
 /** The severity of an event. */
 enum pinfold_severity { PINFOLD_DEBUG = 0, PINFOLD_INFO = 1, PINFOLD_WARNING = 2, PINFOLD_FAILURE = 3 };

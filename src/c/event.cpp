@@ -7,7 +7,9 @@ namespace pinfold::c {
 
 namespace {
 
-static_assert(static_cast<int>(event_kind::monitor_degraded) == PINFOLD_EVENT_MONITOR_DEGRADED &&
+static_assert(static_cast<int>(event_kind::waits_for_node_budget) == PINFOLD_EVENT_WAITS_FOR_NODE_BUDGET &&
+              static_cast<int>(event_kind::refused_by_node_budget) == PINFOLD_EVENT_REFUSED_BY_NODE_BUDGET &&
+              static_cast<int>(event_kind::monitor_degraded) == PINFOLD_EVENT_MONITOR_DEGRADED &&
               static_cast<int>(event_kind::not_kept) == PINFOLD_EVENT_NOT_KEPT &&
               static_cast<int>(event_kind::requested) == PINFOLD_EVENT_REQUESTED &&
               static_cast<int>(event_kind::closes_outlive_cache) == PINFOLD_EVENT_CLOSES_OUTLIVE_CACHE &&
@@ -37,6 +39,8 @@ const char* text_of(event_kind kind) {
     case event_kind::requested: return "an acquire succeeded";
     case event_kind::not_kept: return "the memory is registered for one lease only";
     case event_kind::monitor_degraded: return "a monitor failed, or works again";
+    case event_kind::waits_for_node_budget: return "a request waits for room in the node's budget";
+    case event_kind::refused_by_node_budget: return "a request got no room in the node's budget";
   }
   return "an event";
 }
@@ -68,6 +72,6 @@ void send(const event& what, void (*sink)(void* self, const pinfold_event* event
 }  // namespace pinfold::c
 
 const char* pinfold_event_name(int kind) {
-  if (kind < PINFOLD_EVENT_EVICTED || kind > PINFOLD_EVENT_MONITOR_DEGRADED) return "unknown";
+  if (kind < PINFOLD_EVENT_EVICTED || kind > PINFOLD_EVENT_REFUSED_BY_NODE_BUDGET) return "unknown";
   return name_of(static_cast<pinfold::event_kind>(kind));
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/budget.hpp"
 
+#include <utility>
+
 namespace pinfold::core {
 
 namespace {
@@ -16,14 +18,22 @@ void raise(std::atomic<std::size_t>& highest, std::size_t now) noexcept {
 
 }  // namespace
 
-budget::budget(std::size_t max_bytes, std::size_t max_count, std::size_t shares)
+budget::budget(std::size_t max_bytes, std::size_t max_count, std::size_t shares, node::membership* node)
     : max_bytes_(max_bytes),
       max_count_(max_count),
       count_(shares),
+      node_(node),
       shares_(std::make_unique<share[]>(shares)),
       free_bytes_(max_bytes),
-      free_count_(max_count) {
+      free_count_(max_count),
+      tight_(node != nullptr),
+      gathered_(node != nullptr) {
   for (auto& one : std::span(shares_.get(), count_)) one.home_ = this;
+}
+
+// What no cache uses is for other processes.
+budget::~budget() {
+  if (node_ != nullptr) node_->trim();
 }
 
 // Draws what is missing, and a portion beside it while the budget is not tight.
@@ -31,8 +41,10 @@ bool budget::draw(share& by, std::size_t bytes, std::size_t count) noexcept {
   const std::size_t more_bytes = bytes - std::min(bytes, by.spare_bytes_);
   const std::size_t more_count = count - std::min(count, by.spare_count_);
   os::scoped_lock guard(mutex_);
+  by.refusal_ = share::refusal::own_limit;
   if (owed_bytes_.load(std::memory_order_relaxed) != 0 || more_bytes > free_bytes_ || more_count > free_count_)
     return false;
+  if (node_ != nullptr && !draw_from_node(by, more_bytes)) return false;
   const bool tight = tight_.load(std::memory_order_relaxed);
   const std::size_t parts = count_ == 1 ? 1 : portions * count_;
   const std::size_t portion_bytes = tight ? 0 : (free_bytes_ - more_bytes) / parts;
@@ -48,6 +60,13 @@ bool budget::draw(share& by, std::size_t bytes, std::size_t count) noexcept {
   return true;
 }
 
+bool budget::draw_from_node(share& by, std::size_t bytes) noexcept {
+  by.refusal_ = share::refusal::gives_way;
+  if (!std::exchange(by.insists_, false) && node_->crowds_others()) return false;
+  by.refusal_ = share::refusal::node_full;
+  return node_->take(bytes);
+}
+
 void budget::put(std::size_t bytes, std::size_t count) noexcept {
   os::scoped_lock guard(mutex_);
   const auto owed = owed_bytes_.load(std::memory_order_relaxed);
@@ -55,6 +74,7 @@ void budget::put(std::size_t bytes, std::size_t count) noexcept {
   if (paid > 0) owed_bytes_.store(owed - paid, std::memory_order_relaxed);
   free_bytes_ += bytes - paid;
   free_count_ += count;
+  if (node_ != nullptr) return node_->give(bytes - paid);
   if (!gathered_.load(std::memory_order_relaxed) || free_bytes_ < max_bytes_ / 2 || free_count_ < max_count_ / 2)
     return;
   gathered_.store(false, std::memory_order_relaxed);
@@ -71,7 +91,8 @@ void budget::share::charge(std::size_t bytes) noexcept {
   spare_bytes_ -= own;
   use(bytes, 0);
   os::scoped_lock guard(home_->mutex_);
-  const auto taken = std::min(bytes - own, home_->free_bytes_);
+  auto taken = std::min(bytes - own, home_->free_bytes_);
+  if (home_->node_ != nullptr && !home_->node_->take(taken)) taken = 0;
   home_->free_bytes_ -= taken;
   home_->owed_bytes_.store(home_->owed_bytes_.load(std::memory_order_relaxed) + (bytes - own - taken),
                            std::memory_order_relaxed);

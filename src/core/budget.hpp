@@ -3,6 +3,7 @@
 /// Counts what is registered, and limits it (R12).
 #pragma once
 
+#include "node_budget/membership.hpp"
 #include "os/check.hpp"
 #include "os/mutex.hpp"
 
@@ -23,14 +24,26 @@ namespace pinfold::core {
 /// each other's memory. When a shard finds no room, the budget becomes *tight*: the engine gathers what is left of all
 /// portions, and shards take single amounts and give them back at once, until half of the budget is free again. So
 /// `take` fails after `gathered()` only if there is no room anywhere.
+///
+/// A budget that is part of a node's budget is always tight: what a process takes in advance belongs to all of its
+/// caches, and is in the `membership`.
 class budget {
  public:
   class share;
 
   /// Throws `std::bad_alloc`.
-  budget(std::size_t max_bytes, std::size_t max_count, std::size_t shares);
+  budget(std::size_t max_bytes, std::size_t max_count, std::size_t shares, node::membership* node = nullptr);
+  ~budget();
+  budget(const budget&) = delete;
+  budget& operator=(const budget&) = delete;
 
   [[nodiscard]] bool can_ever_hold(std::size_t bytes) const noexcept { return bytes <= max_bytes_ && max_count_ != 0; }
+  /// Whether the node's budget could ever hold that much; true without one.
+  [[nodiscard]] bool node_can_ever_hold(std::size_t bytes) const noexcept {
+    return node_ == nullptr || (bytes <= node_->max_bytes() && bytes <= node_->process_max());
+  }
+  /// Returns this process's part in the node's budget; null without one.
+  [[nodiscard]] node::membership* node() const noexcept { return node_; }
   [[nodiscard]] share& of(std::size_t shard) noexcept { return shares_[shard]; }
   [[nodiscard]] std::size_t shares() const noexcept { return count_; }
 
@@ -49,12 +62,14 @@ class budget {
 
  private:
   [[nodiscard]] bool draw(share& by, std::size_t bytes, std::size_t count) noexcept PINFOLD_EXCLUDES(mutex_);
+  [[nodiscard]] bool draw_from_node(share& by, std::size_t bytes) noexcept PINFOLD_REQUIRES(mutex_);
   void put(std::size_t bytes, std::size_t count) noexcept PINFOLD_EXCLUDES(mutex_);
   void note_peak() const noexcept;
 
   const std::size_t max_bytes_;
   const std::size_t max_count_;
   const std::size_t count_;  // of shares
+  node::membership* const node_;
   std::unique_ptr<share[]> shares_;
 
   alignas(64) os::mutex mutex_;  // after a shard's mutex
@@ -107,6 +122,16 @@ class alignas(64) budget::share {
 
   [[nodiscard]] std::size_t bytes_now() const noexcept { return bytes_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::size_t count_now() const noexcept { return used_.load(std::memory_order_relaxed); }
+  /// Why the last `take` failed.
+  enum class refusal : std::uint8_t {
+    none,
+    own_limit,  ///< no room in this budget
+    node_full,  ///< room in this budget, and none in the node's
+    gives_way,  ///< another process wants room, and this one has more than its even share: entries should be evicted
+  };
+  [[nodiscard]] refusal why() const noexcept { return refusal_; }
+  /// The next `take` does not give way.
+  void insist() noexcept { insists_ = true; }
   /// Whether there is no other share.
   [[nodiscard]] bool alone() const noexcept { return home_->count_ == 1; }
   [[nodiscard]] const budget& whole() const noexcept { return *home_; }
@@ -136,6 +161,8 @@ class alignas(64) budget::share {
   std::size_t spare_count_ = 0;
   std::size_t seen_bytes_ = 0;  // the share's own peak when the whole budget's was last noted
   std::size_t seen_count_ = 0;
+  refusal refusal_ = refusal::none;
+  bool insists_ = false;
   std::atomic<std::size_t> bytes_{0};
   std::atomic<std::size_t> used_{0};
 };

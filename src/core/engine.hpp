@@ -29,6 +29,10 @@
 #include <thread>
 #include <vector>
 
+namespace pinfold::core {
+class node_request;
+}
+
 namespace pinfold::detail {
 
 using core::shard;
@@ -232,11 +236,27 @@ class engine {
   void tell_changes() noexcept;
   [[nodiscard]] std::uint64_t monitor_failures() const noexcept;
 
-  // --- room, conflicts (engine_room.cpp, engine_conflict.cpp)
+  // --- taking room (engine_reserve.cpp)
   [[nodiscard]] result<void> reserve(shard& in, entry& opening, std::size_t more_bytes, std::size_t more_count,
                                      const deadlines& until) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
   [[nodiscard]] static error larger_than_budget() noexcept;
   void gather_room(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
+
+  // --- the node's budget (engine_node.cpp)
+  void give_way(shard& in, std::size_t most) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
+  void give_way() noexcept;
+  [[nodiscard]] static bool dead_gave_room(shard& in, const core::node_request& request) noexcept
+      PINFOLD_REQUIRES(in.mutex);  // unlocks
+  [[nodiscard]] static bool dead_gave_room_at_last(shard& in, const core::node_request& request) noexcept
+      PINFOLD_REQUIRES(in.mutex);  // unlocks
+  [[nodiscard]] bool wait_for_room(shard& in, const entry& opening, release_watch& watch, core::node_request& request,
+                                   const deadlines& until) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
+  void tell_refusal(shard& in, const entry& opening, core::node_request& request) noexcept
+      PINFOLD_REQUIRES(in.mutex);  // unlocks
+  void tell_no_room(shard& in, const entry& opening, const core::node_request& request, event_kind kind) noexcept
+      PINFOLD_REQUIRES(in.mutex);  // unlocks
+
+  // --- room, conflicts (engine_room.cpp, engine_conflict.cpp)
   void mark_victims(shard& in, unsigned rounds) noexcept PINFOLD_REQUIRES(in.mutex);
   void mark_all_at_once(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);
   /// What a thread that needs room found.

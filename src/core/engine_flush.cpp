@@ -110,6 +110,7 @@ std::size_t engine::evict(std::size_t most) noexcept {
 
 result<void> engine::progress() noexcept {
   catch_up_with_everything();
+  give_way();
   result<void> first;
   for (shard& in : shards_) {
     os::scoped_lock guard(in.mutex);

@@ -2,6 +2,8 @@
 // Construction, and the end of the engine, which may outlive its cache.
 #include "core/engine.hpp"
 
+#include <pinfold/node_budget.hpp>
+
 #include <algorithm>
 #include <bit>
 #include <thread>
@@ -82,7 +84,8 @@ engine::engine(const driver& table, cache_options options, watched_by monitors, 
       monitors_text_(with_audit(std::move(monitors.text), options_.audit_one_in)),
       meets_no_cancellation_point_(!table.cancellation_points && monitors_ == nullptr && options_.audit_one_in == 0 &&
                                    !options_.trace_requests),
-      budget_(options_.max_bytes, options_.max_count, shards_for(table, options_)),
+      budget_(options_.max_bytes, options_.max_count, shards_for(table, options_),
+              options_.node_budget ? &options_.node_budget->inside() : nullptr),
       shards_(budget_.shares(), *this, table, options_, {view_, hits_need_the_mutex_, watched_, budget_}),
       cursor_(event_log_.generation().load()),
       owing_(shards_.size() + 1) {

@@ -16,7 +16,8 @@ constexpr std::chrono::milliseconds between_looks{50};
 
 // Whether anything is registered that an event could concern, or that could become idle.
 bool engine::anything_to_watch() const noexcept PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
-  if (watched_ == nullptr && options_.idle_timeout == std::chrono::milliseconds(0)) return false;
+  if (watched_ == nullptr && budget_.node() == nullptr && options_.idle_timeout == std::chrono::milliseconds(0))
+    return false;
   std::size_t all = 0;
   for (const shard& in : shards_) all += in.table.size();
   return all > 0;
@@ -30,7 +31,7 @@ void engine::wait_for_work() noexcept {
     std::unique_lock guard(reaper_mutex_);
     if (!anything_to_watch()) {
       reaper_wake_.wait(guard, asked);
-    } else if (watched_ == nullptr) {
+    } else if (watched_ == nullptr && budget_.node() == nullptr) {
       reaper_wake_.wait_for(guard, options_.idle_timeout, asked);
     } else {
       reaper_wake_.wait_for(guard, between_looks, asked);
@@ -57,7 +58,9 @@ void engine::reap() noexcept {
       any = any || in.table.first_due() != nullptr;
       static_cast<void>(close_queued(in, SIZE_MAX));  // on failure the entry is quarantined, and the sink told
     }
-    if (!any) wait_for_work();
+    if (any) continue;
+    wait_for_work();
+    give_way();
   }
 }
 

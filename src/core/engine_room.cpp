@@ -1,75 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Room in the budget, and room in the driver: which entries are closed for it (R7, R12, R14-R17).
+// Which entries are closed for room: in the budget, or in the driver (R7, R14-R17).
 #include "core/engine.hpp"
-#include "core/entry_table_open.hpp"
 
 namespace pinfold::detail {
-
-result<void> engine::reserve(shard& in, entry& opening, std::size_t more_bytes, std::size_t more_count,
-                             const deadlines& until) noexcept {
-  PINFOLD_ASSERT(opening.now() == entry_state::opening && !opening.in_driver, "only openers take room");
-  if (opening.bypass) {
-    in.table.go_without_room(opening, more_bytes);
-    return {};
-  }
-  if (!budget_.can_ever_hold(opening.bytes + more_bytes)) return tl::unexpected(larger_than_budget());
-  bool retried = false;
-  release_watch watch(changes_);
-  for (bool gathered = budget_.gathered(); !in.table.take_room(opening, more_bytes, more_count);
-       gathered = budget_.gathered()) {
-    if (!gathered) {
-      gather_room(in);
-      continue;
-    }
-    const auto found = close_one_for_room(in);
-    if (found == looked::closed_one) continue;
-    if (found == looked::closing) {
-      if (wait_for_change(in, watch.changes(), until.others())) continue;
-      return fail(errc::timed_out, "the budget is used up, and another thread's close did not finish in time");
-    }
-    if (!retried && any_quarantined()) {
-      retried = true;
-      retry_all_quarantined(in);  // those that fail again stay listed
-      continue;
-    }
-    if (shards_.size() > 1 && in.table.take_room(opening, more_bytes, more_count)) return {};  // given back meanwhile
-    if (!budget_.gathered()) continue;  // room may have come back, and be in portions by now
-    const bool may_bypass = options_.full == when_full::bypass && !opening.persistent && !opening.merged;
-    const bool refused = options_.full == when_full::fail || (options_.full == when_full::bypass && !may_bypass);
-    if (refused && wait_for_transient(in, watch, until)) continue;
-    if (options_.full == when_full::bypass) {
-      if (!may_bypass)  // a bypass would end with its last lease, while the caller relies on it
-        return fail(errc::over_budget, "the budget is used up, and a persistent registration cannot bypass it");
-      in.table.turn_into_bypass(opening, more_bytes);
-      changes_.notify();
-      return {};
-    }
-    if (options_.full == when_full::wait && wait_for_release(in, watch, until.room())) continue;
-    return fail(errc::over_budget, "the budget is used up and no idle registration is left to evict");
-  }
-  return {};
-}
-
-// Takes back what the shards have left of their portions: from now on, room that is free can be taken in any shard.
-void engine::gather_room(shard& in) noexcept {
-  in.mutex.unlock();
-  {
-    const std::scoped_lock turn(gathering_);
-    if (!budget_.gathered()) {
-      budget_.tighten();
-      for (shard& each : shards_) {
-        os::scoped_lock guard(each.mutex);
-        each.room.give_rest();
-      }
-      budget_.say_gathered();
-    }
-  }
-  in.mutex.lock();
-}
-
-error engine::larger_than_budget() noexcept {
-  return {errc::larger_than_budget, native_kind::none, 0, "this registration alone exceeds the budget"};
-}
 
 // Marks a few victims at once, for one barrier. `rounds`: how often the hand may pass an entry.
 void engine::mark_victims(shard& in, unsigned rounds) noexcept {

@@ -105,6 +105,8 @@ const char* name_of(event_kind kind) noexcept {
     case event_kind::requested: return "requested";
     case event_kind::not_kept: return "not_kept";
     case event_kind::monitor_degraded: return "monitor_degraded";
+    case event_kind::waits_for_node_budget: return "waits_for_node_budget";
+    case event_kind::refused_by_node_budget: return "refused_by_node_budget";
   }
   return "unknown";
 }

@@ -19,13 +19,13 @@ void keep(void* self, const pinfold_event* what) { static_cast<texts*>(self)->em
 
 TEST(c_event, each_kind_has_a_text_of_its_own) {
   std::set<std::string> all;
-  for (int kind = 0; kind <= PINFOLD_EVENT_MONITOR_DEGRADED; ++kind) {
+  for (int kind = 0; kind <= PINFOLD_EVENT_REFUSED_BY_NODE_BUDGET; ++kind) {
     texts received;
     c::send({static_cast<event_kind>(kind), severity::info}, keep, &received);
     EXPECT_NE(received[kind], "") << pinfold_event_name(kind);
     all.insert(received[kind]);
   }
-  EXPECT_EQ(all.size(), PINFOLD_EVENT_MONITOR_DEGRADED + 1U);
+  EXPECT_EQ(all.size(), PINFOLD_EVENT_REFUSED_BY_NODE_BUDGET + 1U);
 }
 
 TEST(c_event, text_of_the_cache_is_kept) {

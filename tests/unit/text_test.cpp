@@ -20,7 +20,7 @@ using pinfold::event_kind;
 using pinfold::severity;
 
 TEST(name_of, every_event_kind_has_a_unique_name) {
-  pinfold::testing::expect_unique_names(event_kind::monitor_degraded);
+  pinfold::testing::expect_unique_names(event_kind::refused_by_node_budget);
   EXPECT_STREQ(pinfold::name_of(event_kind::close_failed), "close_failed");
 }
 

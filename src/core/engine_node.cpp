@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Room in the node's budget, which other processes take and give back: what a request does when there is none, and what
+// it does for others.
+#include "core/engine.hpp"
+#include "core/node_request.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+namespace pinfold::detail {
+
+namespace {
+
+// No event of another process reaches this one: a thread that waits for room looks at the account, at first often.
+constexpr std::chrono::microseconds shortest_pause{100};
+constexpr std::chrono::microseconds longest_pause{4000};
+
+unsigned long long number(std::size_t bytes) noexcept { return bytes; }
+
+}  // namespace
+
+// Closes idle entries for other processes, until this one has no more than its even share.
+void engine::give_way(shard& in, std::size_t most) noexcept {
+  auto& node = *budget_.node();
+  node.yield_spare();
+  for (std::size_t closed = 0; closed < most && node.crowds_others(); ++closed)
+    if (close_one_for_room(in) != looked::closed_one) return;
+}
+
+void engine::give_way() noexcept {
+  if (budget_.node() == nullptr) return;
+  shard& any = shards_[0];
+  os::scoped_lock guard(any.mutex);
+  give_way(any, SIZE_MAX);
+}
+
+// Asks other processes for this one's even share, and takes back what dead ones had: sometimes, as the request can
+// still evict. System calls, so that the shard's mutex is free.
+bool engine::dead_gave_room(shard& in, const core::node_request& request) noexcept {
+  in.mutex.unlock();
+  request.node()->want_share(request.bytes());
+  const bool gave = request.node()->reclaim_sometimes();
+  in.mutex.lock();
+  return gave;
+}
+
+// The same for a request that can evict nothing more.
+bool engine::dead_gave_room_at_last(shard& in, const core::node_request& request) noexcept {
+  in.mutex.unlock();
+  request.node()->want(request.bytes());
+  const bool gave = request.node()->reclaim();
+  in.mutex.lock();
+  return gave;
+}
+
+// Waits for room in this cache's budget, or in the node's. Returns false when the deadline has passed.
+bool engine::wait_for_room(shard& in, const entry& opening, release_watch& watch, core::node_request& request,
+                           const deadlines& until) noexcept {
+  if (in.room.why() != core::budget::share::refusal::node_full) return wait_for_release(in, watch, until.room());
+  if (std::chrono::steady_clock::now() >= until.room()) return false;
+  if (request.begin_waiting()) tell_no_room(in, opening, request, event_kind::waits_for_node_budget);
+  for (auto pause = shortest_pause;; pause = std::min(2 * pause, longest_pause)) {
+    const auto look = std::chrono::steady_clock::now() + pause;
+    if (wait_for_release(in, watch, std::min(look, until.room()))) return true;
+    request.node()->want(request.bytes());
+    if (request.node()->may_fit(request.bytes())) return true;
+    if (look >= until.room()) return false;
+  }
+}
+
+void engine::tell_refusal(shard& in, const entry& opening, core::node_request& request) noexcept {
+  if (in.room.why() != core::budget::share::refusal::node_full) return;
+  request.node()->count_refusal();
+  tell_no_room(in, opening, request, event_kind::refused_by_node_budget);
+}
+
+void engine::tell_no_room(shard& in, const entry& opening, const core::node_request& request,
+                          event_kind kind) noexcept {
+  if (!options_.sink) return;
+  const bool waits = kind == event_kind::waits_for_node_budget;
+  event what = about(opening, kind, waits ? severity::info : severity::warning);
+  in.mutex.unlock();
+  const auto& node = *request.node();
+  const auto members = std::max<std::size_t>(node.members(), 1);
+  const auto all = node.used_bytes();
+  std::array<char, 384> text{};
+  std::snprintf(text.data(), text.size(),
+                "%s for %llu bytes of the node's budget %s: %llu in use by this process, %llu taken by all %llu "
+                "members, maximum %llu, for this process %llu",
+                waits ? "waits" : "refused", number(request.bytes()), node.name().c_str(), number(node.bytes_here()),
+                number(all), number(members), number(node.max_bytes()),
+                number(std::min(node.process_max(), node.max_bytes())));
+  what.text = text.data();
+  tell(what);
+  in.mutex.lock();
+}
+
+}  // namespace pinfold::detail

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Taking room in the budget for an entry that is being opened (R12).
+#include "core/engine.hpp"
+#include "core/entry_table_open.hpp"
+#include "core/node_request.hpp"
+
+namespace pinfold::detail {
+
+using refusal = core::budget::share::refusal;
+
+result<void> engine::reserve(shard& in, entry& opening, std::size_t more_bytes, std::size_t more_count,
+                             const deadlines& until) noexcept {
+  PINFOLD_ASSERT(opening.now() == entry_state::opening && !opening.in_driver, "only openers take room");
+  if (opening.bypass) {
+    in.table.go_without_room(opening, more_bytes);
+    return {};
+  }
+  const auto all_bytes = opening.bytes + more_bytes;
+  if (!budget_.can_ever_hold(all_bytes) || !budget_.node_can_ever_hold(all_bytes))
+    return tl::unexpected(larger_than_budget());
+  bool retried = false;
+  release_watch watch(changes_);
+  core::node_request node(budget_.node(), more_bytes);
+  for (bool gathered = budget_.gathered(); !in.table.take_room(opening, more_bytes, more_count);
+       gathered = budget_.gathered()) {
+    if (!gathered) {
+      gather_room(in);
+      continue;
+    }
+    if (in.room.why() == refusal::gives_way) {
+      give_way(in, closes_per_miss);
+      in.room.insist();
+      continue;
+    }
+    if (in.room.why() == refusal::node_full && dead_gave_room(in, node)) continue;
+    const auto found = close_one_for_room(in);
+    if (found == looked::closed_one) continue;
+    if (found == looked::closing) {
+      if (wait_for_change(in, watch.changes(), until.others())) continue;
+      return fail(errc::timed_out, "the budget is used up, and another thread's close did not finish in time");
+    }
+    if (!retried && any_quarantined()) {
+      retried = true;
+      retry_all_quarantined(in);  // those that fail again stay listed
+      continue;
+    }
+    if (in.room.why() == refusal::node_full && dead_gave_room_at_last(in, node)) continue;
+    const bool others_give_back = shards_.size() > 1 || budget_.node() != nullptr;
+    if (others_give_back && in.table.take_room(opening, more_bytes, more_count)) return {};  // given back meanwhile
+    if (!budget_.gathered()) continue;  // room may have come back, and be in portions by now
+    const bool may_bypass = options_.full == when_full::bypass && !opening.persistent && !opening.merged;
+    const bool refused = options_.full == when_full::fail || (options_.full == when_full::bypass && !may_bypass);
+    if (refused && wait_for_transient(in, watch, until)) continue;
+    if (options_.full == when_full::bypass) {
+      if (!may_bypass) {  // a bypass would end with its last lease, while the caller relies on it
+        tell_refusal(in, opening, node);
+        return fail(errc::over_budget, "the budget is used up, and a persistent registration cannot bypass it");
+      }
+      in.table.turn_into_bypass(opening, more_bytes);
+      changes_.notify();
+      return {};
+    }
+    if (options_.full == when_full::wait && wait_for_room(in, opening, watch, node, until)) continue;
+    tell_refusal(in, opening, node);
+    if (in.room.why() == refusal::node_full)
+      return fail(errc::over_budget, "the node's budget is used up and no idle registration is left to evict");
+    return fail(errc::over_budget, "the budget is used up and no idle registration is left to evict");
+  }
+  return {};
+}
+
+// Takes back what the shards have left of their portions: from now on, room that is free can be taken in any shard.
+void engine::gather_room(shard& in) noexcept {
+  in.mutex.unlock();
+  {
+    const std::scoped_lock turn(gathering_);
+    if (!budget_.gathered()) {
+      budget_.tighten();
+      for (shard& each : shards_) {
+        os::scoped_lock guard(each.mutex);
+        each.room.give_rest();
+      }
+      budget_.say_gathered();
+    }
+  }
+  in.mutex.lock();
+}
+
+error engine::larger_than_budget() noexcept {
+  return {errc::larger_than_budget, native_kind::none, 0, "this registration alone exceeds the budget"};
+}
+
+}  // namespace pinfold::detail

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// A request for room in the node's budget, from the first refusal to its end.
+#pragma once
+
+#include "node_budget/membership.hpp"
+
+#include <cstddef>
+
+namespace pinfold::core {
+
+/// What one request has told the node's budget, which it takes back at its end. Without a node's budget, nothing.
+class node_request {
+ public:
+  node_request(node::membership* node, std::size_t bytes) noexcept : node_(node), bytes_(bytes) {}
+  ~node_request() {
+    if (waits_) node_->end_waiting();
+  }
+  node_request(const node_request&) = delete;
+  node_request& operator=(const node_request&) = delete;
+
+  [[nodiscard]] node::membership* node() const noexcept { return node_; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  /// Lists the member as waiting. Returns whether this is the first call.
+  [[nodiscard]] bool begin_waiting() noexcept {
+    if (waits_) return false;
+    node_->begin_waiting();
+    return waits_ = true;
+  }
+
+ private:
+  node::membership* node_;
+  std::size_t bytes_;
+  bool waits_ = false;
+};
+
+}  // namespace pinfold::core

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "node_budget/forks.hpp"
+
+#include <pthread.h>
+
+namespace pinfold::node {
+
+namespace {
+
+constinit os::mutex listing;
+constinit membership* first = nullptr;  // guarded by `listing`
+constinit bool watched = false;         // the same
+
+void before() noexcept PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) { listing.lock(); }
+void after() noexcept PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) { listing.unlock(); }
+
+}  // namespace
+
+void forks::in_child() noexcept {
+  for (membership* one = first; one != nullptr; one = one->next_) {
+    one->left_.store(true, std::memory_order_relaxed);
+    one->file_.close();
+  }
+  first = nullptr;
+  after();
+}
+
+forks::watch::watch() PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
+  listing.lock();
+  if (!watched) watched = ::pthread_atfork(before, after, in_child) == 0;
+}
+
+forks::watch::~watch() PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) { listing.unlock(); }
+
+bool forks::watch::works() const noexcept { return watched; }
+
+void forks::watch::add(membership& one) noexcept {
+  one.next_ = first;
+  first = &one;
+}
+
+void forks::watch::remove(membership& one) noexcept {
+  for (membership** at = &first; *at != nullptr; at = &(*at)->next_) {
+    if (*at != &one) continue;
+    *at = one.next_;
+    return;
+  }
+}
+
+}  // namespace pinfold::node

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The memberships of this process: a child of fork(2) leaves them.
+#pragma once
+
+#include "node_budget/membership.hpp"
+
+namespace pinfold::node {
+
+/// A child shares its parent's open files, and with them the locks that show that the parent lives. So a child closes
+/// them at once.
+class forks {
+ public:
+  /// Watches for forks. Held while a file of an account is open and not listed yet: a fork waits until it is.
+  class watch {
+   public:
+    watch();
+    ~watch();
+    watch(const watch&) = delete;
+    watch& operator=(const watch&) = delete;
+    /// Returns whether forks can be seen. If not, no account may be opened.
+    [[nodiscard]] bool works() const noexcept;
+    void add(membership& one) noexcept;
+    void remove(membership& one) noexcept;
+  };
+
+ private:
+  static void in_child() noexcept;
+};
+
+}  // namespace pinfold::node

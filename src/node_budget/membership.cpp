@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Becoming a member, and leaving.
+#include "node_budget/membership.hpp"
+
+#include "node_budget/clock.hpp"
+#include "node_budget/forks.hpp"
+#include "node_budget/process.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <sys/random.h>
+#include <thread>
+#include <utility>
+
+namespace pinfold::node {
+
+namespace {
+
+// A number for one membership. It need not be secret.
+std::uint64_t new_owner() noexcept {
+  std::uint64_t number = 0;
+  if (::getrandom(&number, sizeof number, GRND_NONBLOCK) != sizeof number)
+    number = static_cast<std::uint64_t>(now_ns()) ^ reinterpret_cast<std::uintptr_t>(&number);
+  return number | 1U;
+}
+
+void write_name(slot& to, std::string_view as) noexcept {
+  std::array<std::uint64_t, std::tuple_size_v<decltype(slot::name)>> words{};
+  std::memcpy(words.data(), as.data(), std::min(as.size(), sizeof words - 1));
+  for (std::size_t i = 0; i < words.size(); ++i) to.name[i].store(words[i]);
+}
+
+}  // namespace
+
+result<std::unique_ptr<membership>> membership::join(std::string name, std::uint64_t max_units, std::string_view as) {
+  auto path = path_of(name);
+  if (!path) return tl::unexpected(path.error());
+  forks::watch forks;
+  if (!forks.works()) return fail(errc::out_of_resources, "no memory to watch for forks");
+  auto file = shared_file::open(*path, max_units);
+  if (!file) return tl::unexpected(file.error());
+  std::unique_ptr<membership> made(new membership(std::move(name), std::move(*file)));
+  if (auto begun = made->begin_opening(); !begun) return tl::unexpected(begun.error());
+  static_cast<void>(made->reclaim());
+  auto joined = made->agree(max_units);
+  if (joined) joined = made->claim_slot(as);
+  made->file_.unlock(nullptr);
+  if (!joined) return tl::unexpected(joined.error());
+  forks.add(*made);
+  return made;
+}
+
+// One process at a time opens an account: so the first one alone sets the maximum.
+result<void> membership::begin_opening() noexcept {
+  using namespace std::chrono_literals;
+  constexpr int most_looks = 1000;
+  for (int looks = 0; looks < most_looks; ++looks) {
+    if (file_.try_lock(nullptr)) return {};
+    std::this_thread::sleep_for(1ms);
+  }
+  return fail(errc::timed_out, "another process has been opening the account for a second");
+}
+
+result<void> membership::agree(std::uint64_t max_units) noexcept {
+  if (max_units == 0 || file_->max_units.load() == max_units) return {};
+  if (members() > 0) return fail(errc::invalid_argument, "the account has members, and another maximum");
+  return set_max(max_units);
+}
+
+result<void> membership::claim_slot(std::string_view as) noexcept {
+  const auto self = process_id::here();
+  for (slot& one : file_->members) {
+    if (one.owner.load() != 0 || one.pending.load() != 0 || !file_.try_lock(&one)) continue;
+    one.process.store(self.pid);
+    one.started.store(self.started);
+    one.stack.store(self.stack);
+    one.namespace_of_process.store(self.namespace_inode);
+    one.waiting_since.store(0);
+    one.wants_until.store(0);
+    one.asked.store(0);
+    one.refused.store(0);
+    write_name(one, as);
+    owner_ = new_owner();
+    one.owner.store(owner_);
+    mine_ = &one;
+    known_members_.store(members(), std::memory_order_relaxed);
+    return {};
+  }
+  return fail(errc::out_of_resources, "the account has 256 members");
+}
+
+result<void> membership::set_max(std::uint64_t max_units) noexcept {
+  if (left()) return fail(errc::closed, "the account was opened by the parent process");
+  if (max_units == 0 || max_units > total::most_units)
+    return fail(errc::invalid_argument, "a node budget's maximum is at least 4096 bytes");
+  file_->max_units.store(max_units);
+  return {};
+}
+
+// The descriptor is closed after the slot is free. Without a slot, `join` watches forks at this moment.
+membership::~membership() {
+  if (mine_ == nullptr || left()) return;
+  forks::watch forks;
+  forks.remove(*this);
+  os::scoped_lock guard(mutex_);
+  if (!still_mine()) return;
+  static_cast<void>(add(-static_cast<std::int64_t>(mine_->units.load())));
+  mine_->owner.store(0);
+}
+
+bool membership::still_mine() const noexcept { return mine_->owner.load() == owner_; }
+
+std::size_t membership::members() const noexcept {
+  return static_cast<std::size_t>(std::count_if(file_->members.begin(), file_->members.end(),
+                                                [](const slot& one) { return one.owner.load() != 0; }));
+}
+
+std::size_t membership::max_bytes() const noexcept { return file_->max_units.load() * unit; }
+
+std::size_t membership::used_bytes() const noexcept { return total::of(file_->taken.load()).units * unit; }
+
+}  // namespace pinfold::node

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// This process's part in an account. `docs/protocol.md` (*The node's budget*) says why the total is right.
+#pragma once
+
+#include "node_budget/shared_file.hpp"
+#include "os/mutex.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace pinfold::node {
+
+/// A slot in an account, and the room that was taken with it. Takes more from the account than it needs, a *portion*,
+/// so that most requests stay in this process. Thread-safe, and never waits for another process after `join`. A child
+/// of fork(2) finds the membership left: there it changes nothing.
+class membership {
+ public:
+  /// Becomes a member. Throws `std::bad_alloc`. `max_units` 0: as the account has it.
+  [[nodiscard]] static result<std::unique_ptr<membership>> join(std::string name, std::uint64_t max_units,
+                                                                std::string_view as);
+  ~membership();
+  membership(const membership&) = delete;
+  membership& operator=(const membership&) = delete;
+
+  [[nodiscard]] bool take(std::size_t bytes) noexcept PINFOLD_EXCLUDES(mutex_);
+  void give(std::size_t bytes) noexcept PINFOLD_EXCLUDES(mutex_);
+  void trim() noexcept PINFOLD_EXCLUDES(mutex_);
+
+  /// Takes back what dead members had, if there are any. Returns whether the total has sunk.
+  bool reclaim() noexcept;
+  /// The same, unless it was done within the last milliseconds.
+  bool reclaim_sometimes() noexcept;
+  /// Whether `take` would find room now.
+  [[nodiscard]] bool may_fit(std::size_t bytes) noexcept PINFOLD_EXCLUDES(mutex_);
+  /// Whether other members want room, while this one has more than its part: `max` / members.
+  [[nodiscard]] bool crowds_others() const noexcept;
+
+  /// Gives back what was taken in advance, if other members want room.
+  void yield_spare() noexcept PINFOLD_EXCLUDES(mutex_);
+
+  /// Asks the other members to make room, for the next tenth of a second.
+  void want(std::size_t bytes) noexcept;
+  /// The same, if this member has less than its even share.
+  void want_share(std::size_t bytes) noexcept;
+  void begin_waiting() noexcept;
+  void end_waiting() noexcept;
+  void count_refusal() noexcept;
+
+  /// Limits this process's part, beside the account's maximum.
+  void limit_process(std::size_t bytes) noexcept { process_max_.store(bytes, std::memory_order_relaxed); }
+  result<void> set_max(std::uint64_t max_units) noexcept;
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] const account& shared() const noexcept { return *file_; }
+  [[nodiscard]] std::size_t max_bytes() const noexcept;
+  [[nodiscard]] std::size_t process_max() const noexcept { return process_max_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::size_t used_bytes() const noexcept;
+  [[nodiscard]] std::size_t bytes_here() const noexcept { return in_use_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::size_t members() const noexcept;
+
+ private:
+  friend class forks;
+  membership(std::string name, shared_file file) noexcept : name_(std::move(name)), file_(std::move(file)) {}
+
+  [[nodiscard]] result<void> begin_opening() noexcept;
+  [[nodiscard]] result<void> agree(std::uint64_t max_units) noexcept;
+  [[nodiscard]] result<void> claim_slot(std::string_view as) noexcept;
+  [[nodiscard]] bool left() const noexcept { return left_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool still_mine() const noexcept;
+  [[nodiscard]] bool add(std::int64_t units) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] bool draw(std::size_t missing) noexcept PINFOLD_REQUIRES(mutex_);
+  void give_spare(std::size_t keep) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] std::size_t portion() const noexcept;
+  [[nodiscard]] bool wanted() const noexcept;
+  struct crowd {
+    std::size_t members = 0;  ///< this one included
+    std::size_t wanting = 0;
+  };
+  [[nodiscard]] crowd others_that_want() const noexcept;
+
+  const std::string name_;
+  shared_file file_;
+  slot* mine_ = nullptr;
+  std::uint64_t owner_ = 0;
+  std::atomic<bool> left_{false};  // in a child
+  std::atomic<std::size_t> process_max_{SIZE_MAX};
+  std::atomic<std::size_t> in_use_{0};         // written under the mutex
+  std::atomic<std::size_t> known_members_{1};  // when they were last counted
+  std::atomic<std::int64_t> reclaimed_at_{0};
+
+  os::mutex mutex_;
+  std::size_t spare_ PINFOLD_GUARDED_BY(mutex_) = 0;
+
+  std::mutex waiting_mutex_;
+  std::size_t waiting_ = 0;  // threads; guarded by `waiting_mutex_`
+
+  std::mutex reclaiming_;  // the locks of slots belong to the open file: one thread at a time takes those of others
+
+  membership* next_ = nullptr;  // of the list in `forks`
+};
+
+}  // namespace pinfold::node

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Taking room from the account, and giving it back.
+#include "node_budget/clock.hpp"
+#include "node_budget/membership.hpp"
+
+#include <algorithm>
+
+namespace pinfold::node {
+
+namespace {
+
+// What part of a member's even share it takes in advance, and how much at most.
+constexpr std::size_t portions = 16;
+constexpr std::size_t largest_portion = std::size_t{8} << 20U;
+
+// How long a request that found no room makes others give way.
+constexpr std::int64_t wanted_for_ns = 100'000'000;
+
+constexpr std::uint64_t units_for(std::size_t bytes) noexcept { return bytes / unit + (bytes % unit != 0 ? 1 : 0); }
+
+}  // namespace
+
+std::size_t membership::portion() const noexcept {
+  const auto even = max_bytes() / portions / std::max<std::size_t>(known_members_.load(std::memory_order_relaxed), 1);
+  return std::min(even, largest_portion) / unit * unit;
+}
+
+// Changes the total, then this slot. `pending` is not 0 while they differ.
+bool membership::add(std::int64_t units) noexcept {
+  slot& mine = *mine_;
+  mine.pending.store(units);
+  for (auto word = file_->taken.load();;) {
+    const auto now = total::of(word);
+    if (units > 0 && now.units + static_cast<std::uint64_t>(units) > file_->max_units.load()) {
+      mine.pending.store(0);
+      return false;
+    }
+    if (file_->taken.compare_exchange_strong(word, now.next(now.units + static_cast<std::uint64_t>(units)))) break;
+  }
+  mine.units.store(mine.units.load() + static_cast<std::uint64_t>(units));
+  mine.pending.store(0);
+  return true;
+}
+
+bool membership::draw(std::size_t missing) noexcept {
+  if (missing > max_bytes() || !still_mine()) return false;
+  const auto least = units_for(missing);
+  const auto beside = wanted() ? 0 : portion() / unit;
+  for (const auto units : {least + beside, least}) {
+    if (!add(static_cast<std::int64_t>(units))) continue;
+    spare_ += units * unit;
+    return true;
+  }
+  return false;
+}
+
+bool membership::take(std::size_t bytes) noexcept {
+  if (left()) return false;
+  os::scoped_lock guard(mutex_);
+  const auto used = in_use_.load(std::memory_order_relaxed);
+  const auto limit = process_max();
+  if (bytes > limit || used > limit - bytes) return false;
+  if (bytes > spare_ && !draw(bytes - spare_)) return false;
+  spare_ -= bytes;
+  in_use_.store(used + bytes, std::memory_order_relaxed);
+  return true;
+}
+
+// While other members want room, keeps nothing in advance. A member that wants room itself keeps what it needs to come
+// to its even share: it may have evicted for that.
+void membership::give(std::size_t bytes) noexcept {
+  if (left()) return;
+  os::scoped_lock guard(mutex_);
+  const auto used = in_use_.load(std::memory_order_relaxed);
+  bytes = std::min(bytes, used);
+  in_use_.store(used - bytes, std::memory_order_relaxed);
+  spare_ += bytes;
+  const auto kept = portion();
+  if (!wanted()) {
+    if (spare_ > 2 * kept) give_spare(kept);
+    return;
+  }
+  const auto others = others_that_want();
+  if (others.wanting == 0) return;
+  const auto even = max_bytes() / std::max<std::size_t>(others.members, 1);
+  const auto rest = used - bytes;
+  give_spare(mine_->wants_until.load() > now_ns() && rest < even ? even - rest : 0);
+}
+
+void membership::yield_spare() noexcept {
+  if (left() || !wanted() || others_that_want().wanting == 0) return;
+  os::scoped_lock guard(mutex_);
+  give_spare(0);
+}
+
+void membership::trim() noexcept {
+  if (left()) return;
+  os::scoped_lock guard(mutex_);
+  give_spare(0);
+}
+
+// Gives whole units back, but for `keep` bytes.
+void membership::give_spare(std::size_t keep) noexcept {
+  if (spare_ <= keep || !still_mine()) return;
+  const auto units = (spare_ - keep) / unit;
+  if (units == 0) return;
+  static_cast<void>(add(-static_cast<std::int64_t>(units)));
+  spare_ -= units * unit;
+}
+
+bool membership::may_fit(std::size_t bytes) noexcept {
+  const auto fits = [&] {
+    os::scoped_lock guard(mutex_);
+    const auto limit = process_max();
+    const auto used = in_use_.load(std::memory_order_relaxed);
+    if (bytes > limit || used > limit - bytes) return false;
+    const auto missing = units_for(bytes - std::min(bytes, spare_));
+    return total::of(file_->taken.load()).units + missing <= file_->max_units.load();
+  };
+  return !left() && (fits() || (reclaim_sometimes() && fits()));
+}
+
+// The hint spares members a look at all slots while no member wants room. A hint of the past is taken away.
+bool membership::wanted() const noexcept {
+  auto until = file_->wanted_until.load(std::memory_order_relaxed);
+  if (until == 0) return false;
+  if (until > now_ns()) return true;
+  static_cast<void>(file_->wanted_until.compare_exchange_strong(until, 0));
+  return false;
+}
+
+membership::crowd membership::others_that_want() const noexcept {
+  crowd found;
+  const auto now = now_ns();
+  for (const slot& one : file_->members) {
+    if (one.owner.load(std::memory_order_relaxed) == 0) continue;
+    ++found.members;
+    if (&one != mine_ && one.wants_until.load(std::memory_order_relaxed) > now) ++found.wanting;
+  }
+  return found;
+}
+
+bool membership::crowds_others() const noexcept {
+  if (left() || !wanted()) return false;
+  const auto others = others_that_want();
+  return others.wanting > 0 && mine_->units.load() * unit > max_bytes() / std::max<std::size_t>(others.members, 1);
+}
+
+void membership::want(std::size_t bytes) noexcept {
+  if (left() || !still_mine()) return;
+  const auto until = now_ns() + wanted_for_ns;
+  mine_->asked.store(bytes);
+  mine_->wants_until.store(until);
+  file_->wanted_until.store(until);
+}
+
+void membership::want_share(std::size_t bytes) noexcept {
+  if (left()) return;
+  const auto members = std::max<std::size_t>(others_that_want().members, 1);
+  if (bytes_here() + bytes <= max_bytes() / members) want(bytes);
+}
+
+void membership::begin_waiting() noexcept {
+  const std::scoped_lock guard(waiting_mutex_);
+  if (waiting_++ == 0 && !left() && still_mine()) mine_->waiting_since.store(now_ns());
+}
+
+void membership::end_waiting() noexcept {
+  const std::scoped_lock guard(waiting_mutex_);
+  if (--waiting_ > 0 || left() || !still_mine()) return;
+  mine_->waiting_since.store(0);
+  mine_->wants_until.store(0);
+}
+
+void membership::count_refusal() noexcept {
+  if (!left() && still_mine()) mine_->refused.fetch_add(1);
+}
+
+}  // namespace pinfold::node

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "node_budget/process.hpp"
+
+#include "os/file.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <fcntl.h>
+#include <string_view>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace pinfold::node {
+
+namespace {
+
+std::size_t read_into(const char* path, char* text, std::size_t room) noexcept {
+  const os::file from(::open(path, O_RDONLY | O_CLOEXEC));
+  if (!from) return 0;
+  std::size_t size = 0;
+  while (size < room) {
+    const auto got = ::read(from.number(), text + size, room - size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    size += static_cast<std::size_t>(got);
+  }
+  return size;
+}
+
+struct seen_process {
+  char state = 0;  ///< 0: not seen
+  std::uint64_t started = 0;
+  std::uint64_t stack = 0;
+};
+
+// Returns the text after so many spaces.
+std::string_view after_spaces(std::string_view text, int spaces) noexcept {
+  for (; spaces > 0 && !text.empty(); --spaces) text.remove_prefix(std::min(text.find(' '), text.size() - 1) + 1);
+  return text;
+}
+
+// proc(5): after the name in parentheses come the state, 18 fields on the start time, and 6 fields on the stack's
+// start, which is 0 if the caller may not know it.
+seen_process look_at(std::uint64_t pid) noexcept {
+  std::array<char, 32> path{};
+  std::array<char, 1024> text{};
+  std::snprintf(path.data(), path.size(), "/proc/%llu/stat", static_cast<unsigned long long>(pid));
+  const std::string_view all(text.data(), read_into(path.data(), text.data(), text.size() - 1));
+  const auto end_of_name = all.rfind(')');
+  if (end_of_name == std::string_view::npos) return {};
+  const auto state = after_spaces(all.substr(end_of_name), 1);
+  const auto started = after_spaces(state, 19);
+  const auto stack = after_spaces(started, 6);
+  if (stack.empty()) return {};
+  return {state.front(), std::strtoull(started.data(), nullptr, 10), std::strtoull(stack.data(), nullptr, 10)};
+}
+
+std::uint64_t own_namespace() noexcept {
+  struct stat seen{};
+  return ::stat("/proc/self/ns/pid", &seen) == 0 ? seen.st_ino : 0;
+}
+
+}  // namespace
+
+process_id process_id::here() noexcept {
+  const auto pid = static_cast<std::uint64_t>(::getpid());
+  const auto self = look_at(pid);
+  return {pid, self.started, self.stack, own_namespace()};
+}
+
+bool process_id::known_to_run() const noexcept {
+  if (namespace_inode == 0 || namespace_inode != own_namespace()) return false;
+  const auto seen = look_at(pid);
+  if (seen.state == 0) return ::kill(static_cast<pid_t>(pid), 0) == 0 || errno == EPERM;
+  const bool same_program = seen.stack == stack || seen.stack == 0 || stack == 0;
+  return seen.state != 'Z' && seen.state != 'X' && seen.started == started && same_program;
+}
+
+std::string read_text(const char* path) {
+  constexpr std::size_t most = 16384;
+  std::string text(most, '\0');
+  text.resize(read_into(path, text.data(), text.size()));
+  return text;
+}
+
+}  // namespace pinfold::node

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "node_budget/shared_file.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+
+namespace pinfold::node {
+
+namespace {
+
+constexpr const char* directory = "/dev/shm";
+constexpr std::size_t longest_name = 63;
+
+bool is_good(std::string_view name) noexcept {
+  static constexpr std::string_view beside = "_-.";
+  return !name.empty() && name.size() <= longest_name && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           beside.find(c) != std::string_view::npos;
+  });
+}
+
+// Gives the file its memory, too: a write to a page that the file system has no room for would raise SIGBUS.
+result<void> fill(const os::file& fresh, std::uint64_t max_units) noexcept {
+  if (const int native = ::posix_fallocate(fresh.number(), 0, sizeof(account)); native != 0)
+    return fail_errno(os::code_for(native), native, "no memory for the account");
+  void* const at = ::mmap(nullptr, sizeof(account), PROT_READ | PROT_WRITE, MAP_SHARED, fresh.number(), 0);
+  if (at == MAP_FAILED) return os::fail_system("cannot map the account");
+  auto* const made = static_cast<account*>(at);  // zeroed
+  made->version = account_version;
+  made->slot_bytes = sizeof(slot);
+  made->slots = most_members;
+  made->bytes_of_unit = unit;
+  made->max_units.store(max_units);
+  made->magic = account_magic;
+  ::munmap(at, sizeof(account));
+  return {};
+}
+
+// Makes the file without a name and links it when it is whole, so that no process finds half an account. Success if
+// another process was faster.
+result<void> make(const std::string& path, std::uint64_t max_units) noexcept {
+  const os::file fresh(::open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  if (!fresh) return os::fail_system("cannot make a file in /dev/shm");
+  if (::fchmod(fresh.number(), S_IRUSR | S_IWUSR) != 0) return os::fail_system("cannot make a file in /dev/shm");
+  if (auto filled = fill(fresh, max_units); !filled) return filled;
+  std::array<char, 64> self{};
+  std::snprintf(self.data(), self.size(), "/proc/self/fd/%d", fresh.number());
+  if (::linkat(AT_FDCWD, self.data(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0 || errno == EEXIST) return {};
+  return os::fail_system("cannot give the account's file its name");
+}
+
+result<void> check_file(const os::file& found) noexcept {
+  struct stat seen{};
+  if (::fstat(found.number(), &seen) != 0) return os::fail_system("cannot look at the account's file");
+  if (!S_ISREG(seen.st_mode)) return fail(errc::invalid_handle, "the account's file is not a regular file");
+  if (seen.st_uid != ::geteuid() || (seen.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+    return fail(errc::invalid_handle, "the account's file belongs to another user, or others may use it");
+  if (seen.st_size != sizeof(account)) return fail(errc::invalid_handle, "the account's file has the wrong size");
+  return {};
+}
+
+result<void> check_account(const account& found) noexcept {
+  if (found.magic != account_magic) return fail(errc::invalid_handle, "the file is not an account, or damaged");
+  if (found.version != account_version) return fail(errc::invalid_handle, "the account is of another version");
+  const auto max = found.max_units.load();
+  if (found.slot_bytes != sizeof(slot) || found.slots != most_members || found.bytes_of_unit != unit || max == 0 ||
+      max > total::most_units)
+    return fail(errc::invalid_handle, "the account is damaged");
+  return {};
+}
+
+int open_existing(const std::string& path) noexcept {
+  return ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+}
+
+}  // namespace
+
+result<std::string> path_of(std::string_view name) {
+  if (!is_good(name))
+    return fail(errc::invalid_argument, "a node budget's name has 1 to 63 letters, digits, or the characters _ - .");
+  return std::string(directory) + "/pinfold-" + std::to_string(::geteuid()) + "-" + std::string(name);
+}
+
+void shared_file::unmap::operator()(account* mapped) const noexcept { ::munmap(mapped, sizeof(account)); }
+
+result<shared_file> shared_file::open(const std::string& path, std::uint64_t max_units) noexcept {
+  shared_file found;
+  found.file_ = os::file(open_existing(path));
+  if (!found.file_ && errno == ENOENT) {
+    if (max_units == 0) return fail_errno(errc::invalid_argument, ENOENT, "there is no such account; give a maximum");
+    if (auto made = make(path, max_units); !made) return tl::unexpected(made.error());
+    found.file_ = os::file(open_existing(path));
+  }
+  if (!found.file_)
+    return errno == ELOOP ? fail_errno(errc::invalid_handle, ELOOP, "the account's file is a link")
+                          : os::fail_system("cannot open the account's file");
+  if (auto good = check_file(found.file_); !good) return tl::unexpected(good.error());
+  void* const at = ::mmap(nullptr, sizeof(account), PROT_READ | PROT_WRITE, MAP_SHARED, found.file_.number(), 0);
+  if (at == MAP_FAILED) return os::fail_system("cannot map the account");
+  found.mapped_.reset(static_cast<account*>(at));
+  if (auto good = check_account(*found); !good) return tl::unexpected(good.error());
+  return found;
+}
+
+bool shared_file::lock(const slot* one, bool take) const noexcept {
+  struct flock what{};
+  what.l_type = take ? F_WRLCK : F_UNLCK;
+  what.l_whence = SEEK_SET;
+  what.l_start =
+      one == nullptr ? 0 : reinterpret_cast<const std::byte*>(one) - reinterpret_cast<const std::byte*>(mapped_.get());
+  what.l_len = 1;
+  int done = 0;
+  do {
+    done = ::fcntl(file_.number(), F_OFD_SETLK, &what);
+  } while (done != 0 && errno == EINTR);
+  return done == 0;
+}
+
+}  // namespace pinfold::node

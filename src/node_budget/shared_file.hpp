@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The file of an account: made whole or not at all, checked, mapped; and the locks on its bytes.
+#pragma once
+
+#include "node_budget/layout.hpp"
+#include "os/file.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace pinfold::node {
+
+/// Returns the path of the account's file for the effective user. Throws `std::bad_alloc`. Error: `invalid_argument`.
+[[nodiscard]] result<std::string> path_of(std::string_view name);
+
+/// A mapped account. It assumes that no process of the same user truncates the file while it is mapped: an access
+/// beyond the end would raise SIGBUS.
+class shared_file {
+ public:
+  /// Opens the file; makes it, with this maximum, unless the maximum is 0. Errors as of `node_budget::open`.
+  [[nodiscard]] static result<shared_file> open(const std::string& path, std::uint64_t max_units) noexcept;
+
+  [[nodiscard]] account& operator*() const noexcept { return *mapped_; }
+  [[nodiscard]] account* operator->() const noexcept { return mapped_.get(); }
+
+  /// Takes the lock on a slot, or that on opening (`nullptr`). Returns false while another open file has it. Locks
+  /// belong to this open file: the kernel drops them with its last descriptor.
+  [[nodiscard]] bool try_lock(const slot* one) const noexcept { return lock(one, true); }
+  void unlock(const slot* one) const noexcept { static_cast<void>(lock(one, false)); }
+  /// Whether the program has left the descriptor open.
+  [[nodiscard]] bool still_there() const noexcept { return file_.still_there(); }
+  /// Closes the descriptor, and with it this process's use of the locks.
+  void close() noexcept { file_ = os::file(); }
+
+ private:
+  struct unmap {
+    void operator()(account* mapped) const noexcept;
+  };
+  [[nodiscard]] bool lock(const slot* one, bool take) const noexcept;
+
+  os::file file_;
+  std::unique_ptr<account, unmap> mapped_;
+};
+
+}  // namespace pinfold::node

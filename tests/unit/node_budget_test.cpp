@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The node's budget: an account that processes share.
+#include "support/fixtures/local_fixture.hpp"
+#include "support/fixtures/node_account.hpp"
+#include "support/processes/child_process.hpp"
+
+#include <pinfold/node_budget.hpp>
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fcntl.h>
+#include <string>
+#include <sys/stat.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace pinfold::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t page = 4096;
+constexpr std::size_t mebibyte = std::size_t{1} << 20U;
+
+TEST(node_budget, takes_and_gives_back_all_or_nothing) {
+  const node_account account;
+  const auto budget = account.open(mebibyte);
+  EXPECT_TRUE(budget->take(mebibyte - page));
+  EXPECT_FALSE(budget->take(page + 1));
+  EXPECT_EQ(budget->bytes_here(), mebibyte - page);
+  EXPECT_TRUE(budget->take(page));
+  EXPECT_FALSE(budget->take(1));
+  EXPECT_EQ(budget->used_bytes(), mebibyte);
+  budget->give(mebibyte);
+  budget->trim();
+  EXPECT_EQ(budget->used_bytes(), 0U);
+  budget->give(1);
+  EXPECT_EQ(budget->bytes_here(), 0U) << "no more than was taken comes back";
+  EXPECT_FALSE(budget->take(SIZE_MAX));
+}
+
+TEST(node_budget, members_share_the_maximum) {
+  const node_account account;
+  const auto one = account.open(mebibyte);
+  const auto other = account.open(0);
+  EXPECT_EQ(other->max_bytes(), mebibyte);
+  EXPECT_TRUE(one->take(mebibyte / 2));
+  EXPECT_TRUE(other->take(mebibyte / 4));
+  EXPECT_FALSE(other->take(mebibyte / 2));
+  ASSERT_EQ(one->members().size(), 2U);
+  EXPECT_EQ(one->members()[0].pid, ::getpid());
+  EXPECT_GE(one->members()[0].bytes, mebibyte / 2);
+  EXPECT_EQ(node_budget::inspect(account.name())->used_bytes, one->used_bytes());
+}
+
+TEST(node_budget, a_member_that_leaves_gives_everything_back) {
+  const node_account account;
+  const auto stays = account.open(mebibyte);
+  {
+    const auto leaves = account.open(0);
+    EXPECT_TRUE(leaves->take(mebibyte));
+    EXPECT_FALSE(stays->take(1));
+  }
+  EXPECT_TRUE(stays->take(mebibyte));
+  EXPECT_EQ(stays->members().size(), 1U);
+}
+
+TEST(node_budget, members_agree_on_the_maximum) {
+  const node_account account;
+  EXPECT_EQ(node_budget::open(account.name()).error().code, errc::invalid_argument) << "there is no account yet";
+  {
+    const auto first = account.open(mebibyte);
+    EXPECT_EQ(node_budget::open(account.name(), {.max_bytes = 2 * mebibyte}).error().code, errc::invalid_argument);
+    EXPECT_TRUE(node_budget::open(account.name(), {.max_bytes = mebibyte}));
+    EXPECT_EQ(first->members().size(), 1U);
+  }
+  const auto alone = account.open(2 * mebibyte);
+  EXPECT_EQ(alone->max_bytes(), 2 * mebibyte) << "an account without members gets a new maximum";
+  EXPECT_TRUE(alone->take(2 * mebibyte));
+  EXPECT_TRUE(alone->set_max_bytes(mebibyte));
+  EXPECT_FALSE(alone->take(1));
+  EXPECT_EQ(alone->set_max_bytes(page - 1).error().code, errc::invalid_argument);
+  EXPECT_EQ(alone->max_bytes(), mebibyte);
+}
+
+TEST(node_budget, bad_names_are_refused) {
+  for (const std::string& bad : {std::string(), std::string("a/b"), std::string("a b"), std::string(64, 'a')}) {
+    EXPECT_EQ(node_budget::open(bad, {.max_bytes = mebibyte}).error().code, errc::invalid_argument) << bad;
+    EXPECT_EQ(node_budget::inspect(bad).error().code, errc::invalid_argument) << bad;
+    EXPECT_EQ(node_budget::remove(bad).error().code, errc::invalid_argument) << bad;
+  }
+}
+
+TEST(node_budget, damaged_and_foreign_files_are_refused) {
+  const node_account account;
+  const auto refused = [&](const char* what) {
+    EXPECT_EQ(node_budget::open(account.name(), {.max_bytes = mebibyte}).error().code, errc::invalid_handle) << what;
+    EXPECT_EQ(node_budget::inspect(account.name()).error().code, errc::invalid_handle) << what;
+  };
+  static_cast<void>(account.open(mebibyte));
+  const auto path = account.path();
+  struct stat good{};
+  ASSERT_EQ(::stat(path.c_str(), &good), 0);
+  EXPECT_EQ(good.st_mode & 0777U, 0600U);
+  ASSERT_EQ(::truncate(path.c_str(), good.st_size - 1), 0);
+  refused("truncated");
+  ASSERT_EQ(::truncate(path.c_str(), 0), 0);
+  refused("empty");
+  ASSERT_EQ(::truncate(path.c_str(), good.st_size), 0);
+  refused("of zero bytes");
+  ASSERT_EQ(::chmod(path.c_str(), 0644), 0);
+  refused("readable by others");
+  ASSERT_TRUE(node_budget::remove(account.name()));
+  ASSERT_EQ(::symlink("/etc/passwd", path.c_str()), 0);
+  refused("a link");
+  ASSERT_TRUE(node_budget::remove(account.name()));
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  refused("a pipe");
+}
+
+TEST(node_budget, a_dead_process_is_no_member) {
+  const node_account account;
+  const auto budget = account.open(mebibyte);
+  child_process child([&](line& parent) {
+    const auto mine = account.open(0);
+    parent.send(mine->take(mebibyte));
+    parent.receive<int>();
+    return 0;
+  });
+  ASSERT_TRUE(child.talk().receive<bool>().value());
+  EXPECT_EQ(budget->members().size(), 2U);
+  EXPECT_FALSE(budget->take(1));
+  child.kill();
+  const local_fixture f({.node_budget = budget});  // a request reclaims, `take` alone does not
+  EXPECT_TRUE(const_cast<local_fixture<>&>(f).acquire(0x10000, 0x10000 + mebibyte));
+  EXPECT_EQ(budget->members().size(), 1U);
+}
+
+TEST(node_budget, a_child_takes_nothing_and_gives_nothing_back) {
+  const node_account account;
+  auto budget = account.open(mebibyte);
+  ASSERT_TRUE(budget->take(mebibyte / 2));
+  const auto used = budget->used_bytes();
+  child_process child([&](line&) {
+    if (budget->take(1)) return 1;
+    budget->give(mebibyte / 2);
+    budget->trim();
+    if (budget->set_max_bytes(page)) return 2;
+    budget.reset();
+    const auto own = account.open(0);
+    return own->take(page) && own->members().size() == 2 ? 0 : 3;
+  });
+  EXPECT_EQ(child.finish(), 0);
+  EXPECT_EQ(budget->max_bytes(), mebibyte);
+  EXPECT_GE(budget->used_bytes(), used);
+  EXPECT_EQ(budget->bytes_here(), mebibyte / 2);
+}
+
+// Otherwise the child, which shares the parent's open files, would keep the parent's locks.
+TEST(node_budget, the_child_of_a_dead_process_does_not_keep_its_share) {
+  const node_account account;
+  const auto budget = account.open(mebibyte);
+  child_process parent([&](line& home) {
+    const auto mine = account.open(0);
+    home.send(mine->take(mebibyte));
+    child_process grandchild([&](line& line) {
+      line.receive<int>();
+      return 0;
+    });
+    home.send(grandchild.pid());
+    home.receive<int>();
+    ::kill(::getpid(), SIGKILL);
+    return 0;
+  });
+  ASSERT_TRUE(parent.talk().receive<bool>().value());
+  ASSERT_TRUE(parent.talk().receive<pid_t>());
+  parent.talk().send(1);
+  EXPECT_EQ(parent.reap(), -SIGKILL);
+  local_fixture f({.node_budget = budget});
+  EXPECT_TRUE(f.acquire(0x10000, 0x10000 + mebibyte));
+}
+
+TEST(node_budget, two_caches_of_a_process_draw_from_one_account) {
+  const node_account account;
+  const auto budget = account.open(mebibyte);
+  local_fixture one({.node_budget = budget});
+  {
+    local_fixture other({.node_budget = budget});
+    const auto held = one.acquire(0x100000, 0x100000 + mebibyte / 2);
+    ASSERT_TRUE(held);
+    const auto beside = other.acquire(0x100000, 0x100000 + mebibyte / 2);
+    ASSERT_TRUE(beside);
+    EXPECT_EQ(budget->bytes_here(), mebibyte);
+    EXPECT_EQ(one.acquire(0x900000, 0x901000).error().code, errc::over_budget);
+    EXPECT_EQ(one.acquire(0x900000, 0x900000 + 2 * mebibyte).error().code, errc::larger_than_budget);
+    EXPECT_EQ(budget->members()[0].refused, 1U);
+  }
+  EXPECT_EQ(budget->bytes_here(), mebibyte / 2) << "the cache that ended gave its room back";
+  EXPECT_TRUE(one.acquire(0x900000, 0x901000));
+  one.expect_sound();
+}
+
+TEST(node_budget, R14_evicts_idle_entries_before_it_refuses) {
+  const node_account account;
+  const auto budget = account.open(64 * page);
+  local_fixture f({.node_budget = budget});
+  for (std::uintptr_t i = 1; i <= 1000; ++i) f.touch(i * 0x10000, i * 0x10000 + page);
+  EXPECT_LE(f.cache.statistics().bytes_now, 64 * page);
+  EXPECT_GE(f.cache.statistics().bytes_now, 60 * page) << "and no more than it has to";
+  EXPECT_EQ(f.cache.statistics().failed_acquires, 0U);
+  f.expect_sound();
+}
+
+TEST(node_budget, bypasses_when_full) {
+  const node_account account;
+  const auto budget = account.open(page);
+  local_fixture f({.full = when_full::bypass, .node_budget = budget});
+  const auto held = f.acquire(0x10000, 0x11000);
+  EXPECT_TRUE(f.acquire(0x20000, 0x21000));
+  EXPECT_EQ(f.cache.statistics().bypasses, 1U);
+  f.expect_sound();
+}
+
+TEST(node_budget, tells_the_sink_with_numbers_who_waits_and_is_refused) {
+  const node_account account;
+  const auto budget = account.open(16 * page);
+  const auto other = account.open(0);
+  ASSERT_TRUE(other->take(12 * page));
+  std::vector<std::string> told;
+  local_fixture f(
+      {.full = when_full::wait, .node_budget = budget, .full_timeout = 50ms, .sink = [&](const event& what) {
+         if (what.kind == event_kind::waits_for_node_budget || what.kind == event_kind::refused_by_node_budget)
+           told.emplace_back(what.text);
+       }});
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(f.acquire(0x10000, 0x18000).error().code, errc::over_budget);
+  EXPECT_GE(std::chrono::steady_clock::now() - start, 50ms);
+  ASSERT_EQ(told.size(), 2U);
+  EXPECT_EQ(told[0], "waits for 32768 bytes of the node's budget " + account.name() +
+                         ": 0 in use by this process, 49152 taken by all 2 members, maximum 65536, for this process "
+                         "65536");
+  EXPECT_EQ(told[1].substr(0, 7), "refused");
+}
+
+TEST(node_budget, R14_a_request_that_waits_is_served_when_another_member_gives_back) {
+  const node_account account;
+  const auto budget = account.open(mebibyte);
+  const auto other = account.open(0);
+  ASSERT_TRUE(other->take(mebibyte));
+  local_fixture f({.full = when_full::wait, .node_budget = budget, .full_timeout = 20s});
+  std::chrono::steady_clock::time_point served;
+  std::thread waiting([&] {
+    EXPECT_TRUE(f.acquire(0x10000, 0x20000));
+    served = std::chrono::steady_clock::now();
+  });
+  while (budget->members()[0].waiting < 20ms) std::this_thread::yield();
+  const auto given = std::chrono::steady_clock::now();
+  other->give(mebibyte);
+  waiting.join();
+  EXPECT_LT(served - given, 2s) << std::chrono::duration<double, std::micro>(served - given).count() << " us";
+  std::printf("served %.0f us after the room came back\n",
+              std::chrono::duration<double, std::micro>(served - given).count());
+  EXPECT_EQ(budget->members()[0].waiting, 0ms);
+}
+
+TEST(node_budget, a_process_with_more_than_its_share_gives_way_at_its_next_miss_and_at_progress) {
+  const node_account account;
+  const auto rich = account.open(64 * page);
+  const auto poor = account.open(0);
+  local_fixture hoards({.node_budget = rich});
+  for (std::uintptr_t i = 1; i <= 64; ++i) hoards.touch(i * 0x10000, i * 0x10000 + page);
+  local_fixture f({.node_budget = poor});
+  EXPECT_EQ(f.acquire(0x10000, 0x11000).error().code, errc::over_budget);
+  hoards.touch(0x9000000, 0x9001000);
+  EXPECT_TRUE(f.acquire(0x10000, 0x11000)) << "a miss gave way";
+  EXPECT_EQ(f.acquire(0x100000, 0x100000 + 30 * page).error().code, errc::over_budget);
+  EXPECT_TRUE(hoards.cache.progress());
+  EXPECT_LE(rich->bytes_here(), 32 * page) << "down to the even share";
+  EXPECT_TRUE(f.acquire(0x100000, 0x100000 + 30 * page));
+  EXPECT_EQ(hoards.cache.statistics().failed_acquires, 0U);
+}
+
+TEST(node_budget, limits_say_which_one_binds) {
+  const node_account account;
+  const auto budget = account.open(mebibyte);
+  const auto all = budget->limits();
+  EXPECT_EQ(all.account_max, mebibyte);
+  EXPECT_LE(all.process_max, mebibyte);
+  EXPECT_LE(all.room, mebibyte);
+  EXPECT_EQ(all.process_max, std::min({all.account_max, all.memlock_max, all.cgroup_max}));
+}
+
+}  // namespace
+}  // namespace pinfold::testing
