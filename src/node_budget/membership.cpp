@@ -44,7 +44,7 @@ result<std::unique_ptr<membership>> membership::join(std::string name, std::uint
   static_cast<void>(made->reclaim());
   auto joined = made->agree(max_units);
   if (joined) joined = made->claim_slot(as);
-  made->file_.unlock(nullptr);
+  made->file_.unlock(&made->file_->magic);
   if (!joined) return tl::unexpected(joined.error());
   forks.add(*made);
   return made;
@@ -55,7 +55,7 @@ result<void> membership::begin_opening() noexcept {
   using namespace std::chrono_literals;
   constexpr int most_looks = 1000;
   for (int looks = 0; looks < most_looks; ++looks) {
-    if (file_.try_lock(nullptr)) return {};
+    if (file_.try_lock(&file_->magic)) return {};
     std::this_thread::sleep_for(1ms);
   }
   return fail(errc::timed_out, "another process has been opening the account for a second");

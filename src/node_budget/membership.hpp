@@ -34,9 +34,10 @@ class membership {
   void give(std::size_t bytes) noexcept PINFOLD_EXCLUDES(mutex_);
   void trim() noexcept PINFOLD_EXCLUDES(mutex_);
 
-  /// Takes back what dead members had, if there are any. Returns whether the total has sunk.
+  /// Takes back what dead members had, if there are any. Returns whether the total has sunk. Tries for at most 5 ms,
+  /// while others take back or stand still.
   bool reclaim() noexcept;
-  /// The same, unless it was done within the last milliseconds.
+  /// The same, at once or not at all, unless it was tried within the last 10 ms.
   bool reclaim_sometimes() noexcept;
   /// Whether `take` would find room now.
   [[nodiscard]] bool may_fit(std::size_t bytes) noexcept PINFOLD_EXCLUDES(mutex_);
@@ -73,6 +74,7 @@ class membership {
   [[nodiscard]] result<void> begin_opening() noexcept;
   [[nodiscard]] result<void> agree(std::uint64_t max_units) noexcept;
   [[nodiscard]] result<void> claim_slot(std::string_view as) noexcept;
+  bool reclaim_now(std::int64_t until_ns) noexcept;
   [[nodiscard]] bool left() const noexcept { return left_.load(std::memory_order_relaxed); }
   [[nodiscard]] bool still_mine() const noexcept;
   [[nodiscard]] bool add(std::int64_t units) noexcept PINFOLD_REQUIRES(mutex_);

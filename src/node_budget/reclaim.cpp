@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <mutex>
 #include <span>
 #include <thread>
 
@@ -46,24 +48,25 @@ dead_slots lock_dead(const shared_file& file, const slot* mine) noexcept {
 // Makes the total the sum of the living members' parts. Fails while a living member stands still in a change, or others
 // change it all the time.
 bool leave_out(account& shared, const dead_slots& dead, bool& sunk) noexcept {
-  constexpr int most_tries = 200;
-  for (int tries = 0; tries < most_tries; ++tries) {
-    auto word = shared.taken.load();
-    std::uint64_t sum = 0;
-    const bool exact = std::all_of(shared.members.begin(), shared.members.end(), [&](const slot& one) {
-      if (dead.contains(one)) return true;
-      if (one.pending.load() != 0) return false;
-      sum += one.units.load();
-      return sum <= total::most_units;
-    });
-    const auto now = total::of(word);
-    if (exact && shared.taken.compare_exchange_strong(word, now.next(sum))) {
-      sunk = sum < now.units;
-      return true;
-    }
-    std::this_thread::yield();
-  }
-  return false;
+  auto word = shared.taken.load();
+  std::uint64_t sum = 0;
+  const bool exact = std::all_of(shared.members.begin(), shared.members.end(), [&](const slot& one) {
+    if (dead.contains(one)) return true;
+    if (one.pending.load() != 0) return false;
+    sum += one.units.load();
+    return sum <= total::most_units;
+  });
+  const auto now = total::of(word);
+  sunk = sum < now.units;
+  return exact && shared.taken.compare_exchange_strong(word, now.next(sum));
+}
+
+// Lets others go on, unless the time has passed.
+bool pause_before(std::int64_t until_ns) noexcept {
+  constexpr std::chrono::microseconds pause{50};
+  if (now_ns() >= until_ns) return false;
+  std::this_thread::sleep_for(pause);
+  return true;
 }
 
 // In this order, so that a slot without an owner has no part in the total, and is not changing.
@@ -77,23 +80,44 @@ void free_slot(slot& dead) noexcept {
 
 }  // namespace
 
-bool membership::reclaim() noexcept {
-  if (left()) return false;
-  const std::scoped_lock turn(reclaiming_);
-  reclaimed_at_.store(now_ns(), std::memory_order_relaxed);
+// One process at a time takes back: two would find each other's slots pending.
+bool membership::reclaim_now(std::int64_t until_ns) noexcept {
+  bool sunk = false;
+  while (!file_.try_lock(&file_->version))
+    if (!pause_before(until_ns)) return false;
   const auto dead = lock_dead(file_, mine_);
   for (slot* one : dead.found()) one->pending.store(1);  // before the total changes; any number says so
-  bool sunk = false;
-  if (dead.count > 0 && leave_out(*file_, dead, sunk))
+  bool left_out = dead.count == 0;
+  while (!left_out) {
+    left_out = leave_out(*file_, dead, sunk);
+    if (!left_out && !pause_before(until_ns)) break;
+  }
+  if (left_out)
     for (slot* one : dead.found()) free_slot(*one);
   for (const slot* one : dead.found()) file_.unlock(one);
+  file_.unlock(&file_->version);
   known_members_.store(members(), std::memory_order_relaxed);
-  return sunk;
+  return left_out && sunk;
+}
+
+// Other members may be between two steps for as long as they lose the processor.
+bool membership::reclaim() noexcept {
+  constexpr std::int64_t longest_ns = 5'000'000;
+  if (left()) return false;
+  const std::scoped_lock turn(reclaiming_);
+  const auto now = now_ns();
+  reclaimed_at_.store(now, std::memory_order_relaxed);
+  return reclaim_now(now + longest_ns);
 }
 
 bool membership::reclaim_sometimes() noexcept {
   constexpr std::int64_t between_ns = 10'000'000;
-  return now_ns() - reclaimed_at_.load(std::memory_order_relaxed) >= between_ns && reclaim();
+  if (left() || now_ns() - reclaimed_at_.load(std::memory_order_relaxed) < between_ns) return false;
+  const std::unique_lock turn(reclaiming_, std::try_to_lock);
+  if (!turn.owns_lock()) return false;
+  const auto now = now_ns();
+  reclaimed_at_.store(now, std::memory_order_relaxed);
+  return reclaim_now(now);
 }
 
 }  // namespace pinfold::node

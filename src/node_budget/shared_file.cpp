@@ -109,12 +109,11 @@ result<shared_file> shared_file::open(const std::string& path, std::uint64_t max
   return found;
 }
 
-bool shared_file::lock(const slot* one, bool take) const noexcept {
+bool shared_file::lock(const void* one, bool take) const noexcept {
   struct flock what{};
   what.l_type = take ? F_WRLCK : F_UNLCK;
   what.l_whence = SEEK_SET;
-  what.l_start =
-      one == nullptr ? 0 : reinterpret_cast<const std::byte*>(one) - reinterpret_cast<const std::byte*>(mapped_.get());
+  what.l_start = static_cast<const std::byte*>(one) - reinterpret_cast<const std::byte*>(mapped_.get());
   what.l_len = 1;
   int done = 0;
   do {

@@ -27,10 +27,10 @@ class shared_file {
   [[nodiscard]] account& operator*() const noexcept { return *mapped_; }
   [[nodiscard]] account* operator->() const noexcept { return mapped_.get(); }
 
-  /// Takes the lock on a slot, or that on opening (`nullptr`). Returns false while another open file has it. Locks
-  /// belong to this open file: the kernel drops them with its last descriptor.
-  [[nodiscard]] bool try_lock(const slot* one) const noexcept { return lock(one, true); }
-  void unlock(const slot* one) const noexcept { static_cast<void>(lock(one, false)); }
+  /// Takes the lock on a slot, on opening (`magic`), or on taking back (`version`). Returns false while another open
+  /// file has it. Locks belong to this open file: the kernel drops them with its last descriptor.
+  [[nodiscard]] bool try_lock(const void* one) const noexcept { return lock(one, true); }
+  void unlock(const void* one) const noexcept { static_cast<void>(lock(one, false)); }
   /// Whether the program has left the descriptor open.
   [[nodiscard]] bool still_there() const noexcept { return file_.still_there(); }
   /// Closes the descriptor, and with it this process's use of the locks.
@@ -40,7 +40,7 @@ class shared_file {
   struct unmap {
     void operator()(account* mapped) const noexcept;
   };
-  [[nodiscard]] bool lock(const slot* one, bool take) const noexcept;
+  [[nodiscard]] bool lock(const void* one, bool take) const noexcept;
 
   os::file file_;
   std::unique_ptr<account, unmap> mapped_;
