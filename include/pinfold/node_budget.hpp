@@ -27,6 +27,7 @@ struct node_budget_options {
   /// it, and later members have to give the same. 0: the maximum that the account has.
   std::size_t max_bytes = 0;
   std::string member{};  ///< this process's name in the list of members, at most 31 bytes; empty: the program's name
+  bool shared = true;    ///< return the object that this process has of this account already, if it has one
   bool pins = true;      ///< RLIMIT_MEMLOCK and the cgroup's memory.max limit this process's part, too
 };
 
@@ -78,7 +79,8 @@ struct node_budget_limits {
 /// Thread-safe. No member function waits for another process, but for `open`.
 class PINFOLD_EXPORT node_budget {
  public:
-  /// Becomes a member of the account, which the first member makes. Throws `std::bad_alloc`.
+  /// Becomes a member of the account, which the first member makes. With `shared`, a process is a member once, and the
+  /// other options are those of its first call. Throws `std::bad_alloc`.
   ///
   /// Errors: `invalid_argument` (a name that is empty, longer than 63 bytes, or not of letters, digits, `_`, `-` and
   /// `.`; a maximum below 4096, or other than the account has; no maximum for an account that does not exist),
@@ -87,6 +89,10 @@ class PINFOLD_EXPORT node_budget {
   /// account).
   [[nodiscard]] static result<std::shared_ptr<node_budget>> open(std::string_view name,
                                                                  node_budget_options options = {});
+
+  /// Opens an account that is written as `name` or `name:maximum`, the maximum as `parse_size` reads it. Throws
+  /// `std::bad_alloc`. Errors as of `open`.
+  [[nodiscard]] static result<std::shared_ptr<node_budget>> open_text(std::string_view text);
 
   /// Returns an account's state, without becoming a member. Throws `std::bad_alloc`. Errors as of `open`.
   [[nodiscard]] static result<node_budget_state> inspect(std::string_view name);

@@ -47,4 +47,15 @@ void forks::watch::remove(membership& one) noexcept {
   }
 }
 
+void forks::watch::share(membership& one, const std::shared_ptr<node_budget>& owner) noexcept {
+  one.owner_object_ = owner;
+}
+
+std::shared_ptr<node_budget> forks::watch::find(std::string_view name) const noexcept {
+  for (const membership* one = first; one != nullptr; one = one->next_)
+    if (one->name_ == name)
+      if (auto found = one->owner_object_.lock()) return found;
+  return nullptr;
+}
+
 }  // namespace pinfold::node

@@ -5,6 +5,9 @@
 
 #include "node_budget/membership.hpp"
 
+#include <memory>
+#include <string_view>
+
 namespace pinfold::node {
 
 /// A child shares its parent's open files, and with them the locks that show that the parent lives. So a child closes
@@ -22,6 +25,10 @@ class forks {
     [[nodiscard]] bool works() const noexcept;
     void add(membership& one) noexcept;
     void remove(membership& one) noexcept;
+    /// Makes `find` return `owner`, which has the membership, while it lives.
+    void share(membership& one, const std::shared_ptr<node_budget>& owner) noexcept;
+    /// Returns null if there is none of that name.
+    [[nodiscard]] std::shared_ptr<node_budget> find(std::string_view name) const noexcept;
   };
 
  private:

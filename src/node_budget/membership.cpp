@@ -39,7 +39,7 @@ result<std::unique_ptr<membership>> membership::join(std::string name, std::uint
   if (!forks.works()) return fail(errc::out_of_resources, "no memory to watch for forks");
   auto file = shared_file::open(*path, max_units);
   if (!file) return tl::unexpected(file.error());
-  std::unique_ptr<membership> made(new membership(std::move(name), std::move(*file)));
+  std::unique_ptr<membership> made(new membership(std::move(name), std::move(*path), std::move(*file)));
   if (auto begun = made->begin_opening(); !begun) return tl::unexpected(begun.error());
   static_cast<void>(made->reclaim());
   auto joined = made->agree(max_units);

@@ -16,6 +16,10 @@
 #include <string_view>
 #include <utility>
 
+namespace pinfold {
+class node_budget;
+}
+
 namespace pinfold::node {
 
 /// A slot in an account, and the room that was taken with it. Takes more from the account than it needs, a *portion*,
@@ -55,6 +59,8 @@ class membership {
   void end_waiting() noexcept;
   void count_refusal() noexcept;
 
+  /// Whether the account's name still names the file of this membership.
+  [[nodiscard]] bool still_named() const noexcept { return !left() && file_.is_at(path_); }
   /// Limits this process's part, beside the account's maximum.
   void limit_process(std::size_t bytes) noexcept { process_max_.store(bytes, std::memory_order_relaxed); }
   result<void> set_max(std::uint64_t max_units) noexcept;
@@ -69,7 +75,8 @@ class membership {
 
  private:
   friend class forks;
-  membership(std::string name, shared_file file) noexcept : name_(std::move(name)), file_(std::move(file)) {}
+  membership(std::string name, std::string path, shared_file file) noexcept
+      : name_(std::move(name)), path_(std::move(path)), file_(std::move(file)) {}
 
   [[nodiscard]] result<void> begin_opening() noexcept;
   [[nodiscard]] result<void> agree(std::uint64_t max_units) noexcept;
@@ -89,6 +96,7 @@ class membership {
   [[nodiscard]] crowd others_that_want() const noexcept;
 
   const std::string name_;
+  const std::string path_;
   shared_file file_;
   slot* mine_ = nullptr;
   std::uint64_t owner_ = 0;
@@ -106,7 +114,9 @@ class membership {
 
   std::mutex reclaiming_;  // the locks of slots belong to the open file: one thread at a time takes those of others
 
-  membership* next_ = nullptr;  // of the list in `forks`
+  // Guarded by the mutex of `forks`:
+  membership* next_ = nullptr;
+  std::weak_ptr<node_budget> owner_object_;
 };
 
 }  // namespace pinfold::node

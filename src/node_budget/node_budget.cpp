@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <pinfold/node_budget.hpp>
+#include <pinfold/settings.hpp>
 
 #include "node_budget/clock.hpp"
+#include "node_budget/forks.hpp"
 #include "node_budget/membership.hpp"
 #include "node_budget/process_limits.hpp"
 
@@ -9,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <utility>
@@ -53,6 +56,15 @@ result<std::uint64_t> units_of(std::size_t max_bytes) noexcept {
   return max_bytes / node::unit;
 }
 
+// Returns the object of this process, unless the account's name was removed since.
+std::optional<result<std::shared_ptr<node_budget>>> open_here(std::string_view name, std::uint64_t max_units) {
+  auto known = node::forks::watch().find(name);
+  if (known == nullptr || !known->inside().still_named()) return std::nullopt;
+  if (max_units != 0 && known->max_bytes() != max_units * node::unit)
+    return fail(errc::invalid_argument, "the account has members, and another maximum");
+  return known;
+}
+
 }  // namespace
 
 node_budget::node_budget(std::unique_ptr<node::membership> inside, bool pins) noexcept
@@ -68,10 +80,25 @@ result<std::shared_ptr<node_budget>> node_budget::open(std::string_view name, no
     if (!units) return tl::unexpected(units.error());
     max_units = *units;
   }
+  if (options.shared)
+    if (auto known = open_here(name, max_units)) return *known;
   if (options.member.empty()) options.member = ::program_invocation_short_name;
   auto joined = node::membership::join(std::string(name), max_units, options.member);
   if (!joined) return tl::unexpected(joined.error());
-  return std::shared_ptr<node_budget>(new node_budget(std::move(*joined), options.pins));
+  std::shared_ptr<node_budget> made(new node_budget(std::move(*joined), options.pins));
+  if (options.shared) node::forks::watch().share(*made->inside_, made);
+  return made;
+}
+
+result<std::shared_ptr<node_budget>> node_budget::open_text(std::string_view text) {
+  const auto colon = text.find(':');
+  node_budget_options options;
+  if (colon != std::string_view::npos) {
+    const auto max_bytes = parse_size(text.substr(colon + 1));
+    if (!max_bytes || *max_bytes == 0) return fail(errc::invalid_argument, "expected a name, or name:maximum");
+    options.max_bytes = *max_bytes;
+  }
+  return open(text.substr(0, colon), options);
 }
 
 result<node_budget_state> node_budget::inspect(std::string_view name) {

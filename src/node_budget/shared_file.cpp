@@ -109,6 +109,13 @@ result<shared_file> shared_file::open(const std::string& path, std::uint64_t max
   return found;
 }
 
+bool shared_file::is_at(const std::string& path) const noexcept {
+  struct stat mine{};
+  struct stat named{};
+  return ::fstat(file_.number(), &mine) == 0 && ::lstat(path.c_str(), &named) == 0 && mine.st_dev == named.st_dev &&
+         mine.st_ino == named.st_ino;
+}
+
 bool shared_file::lock(const void* one, bool take) const noexcept {
   struct flock what{};
   what.l_type = take ? F_WRLCK : F_UNLCK;

@@ -31,8 +31,8 @@ class shared_file {
   /// file has it. Locks belong to this open file: the kernel drops them with its last descriptor.
   [[nodiscard]] bool try_lock(const void* one) const noexcept { return lock(one, true); }
   void unlock(const void* one) const noexcept { static_cast<void>(lock(one, false)); }
-  /// Whether the program has left the descriptor open.
-  [[nodiscard]] bool still_there() const noexcept { return file_.still_there(); }
+  /// Whether the path names this file.
+  [[nodiscard]] bool is_at(const std::string& path) const noexcept;
   /// Closes the descriptor, and with it this process's use of the locks.
   void close() noexcept { file_ = os::file(); }
 

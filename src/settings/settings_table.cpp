@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "settings/settings_table.hpp"
 
+#include <pinfold/node_budget.hpp>
 #include <pinfold/settings.hpp>
 
 #include <algorithm>
@@ -8,6 +9,8 @@
 #include <charconv>
 #include <chrono>
 #include <cstdint>
+#include <memory>
+#include <new>
 #include <utility>
 
 namespace pinfold::detail {
@@ -26,6 +29,7 @@ constexpr std::array<std::pair<std::string_view, close_policy>, 2> close_words{
     {{"immediate", close_policy::immediate}, {"deferred", close_policy::deferred}}};
 constexpr std::array<std::pair<std::string_view, merge_policy>, 3> merge_words{
     {{"none", merge_policy::none}, {"rights", merge_policy::rights}, {"overlaps", merge_policy::overlaps}}};
+constexpr std::string_view no_budget_word = "none";
 constexpr std::string_view automatic_word = "automatic";
 constexpr std::array<std::pair<std::string_view, monitor_choice>, 5> monitor_words{
     {{"manual", monitor_choice::manual},
@@ -115,6 +119,19 @@ result<void> read(std::string_view text, milliseconds& into) noexcept {
   return {};
 }
 
+result<void> read(std::string_view text, std::shared_ptr<node_budget>& into) noexcept try {
+  if (text == no_budget_word) {
+    into = nullptr;
+    return {};
+  }
+  auto opened = node_budget::open_text(text);
+  if (!opened) return tl::unexpected(opened.error());
+  into = *std::move(opened);
+  return {};
+} catch (const std::bad_alloc&) {
+  return fail(errc::out_of_resources, "no memory for the node's budget");
+}
+
 std::string print(bool value) { return word_for(switch_words, value); }
 std::string print(when_full value) { return word_for(full_words, value); }
 std::string print(close_policy value) { return word_for(close_words, value); }
@@ -142,6 +159,10 @@ std::string print(std::size_t value) {
   return std::to_string(value) + (unit == 0 ? std::string() : std::string(1, units[unit - 1]));
 }
 
+std::string print(const std::shared_ptr<node_budget>& value) {
+  return value == nullptr ? std::string(no_budget_word) : value->name() + ":" + print(value->max_bytes());
+}
+
 template <auto Member>
 constexpr setting row(std::string_view name, std::string_view comment) noexcept {
   return {name, comment, [](cache_options& into, std::string_view value) noexcept { return read(value, into.*Member); },
@@ -149,11 +170,14 @@ constexpr setting row(std::string_view name, std::string_view comment) noexcept 
 }
 
 using o = cache_options;
-constexpr std::array<setting, 21> table{
+constexpr std::array<setting, 22> table{
     row<&o::retain>("PINFOLD_RETAIN", "keep unused registrations for reuse: on, off"),
     row<&o::max_bytes>("PINFOLD_MAX_BYTES",
                        "maximum bytes registered at any time: a number with K, M, G or T, or unlimited"),
     row<&o::max_count>("PINFOLD_MAX_COUNT", "maximum registrations open at any time: a number, or unlimited"),
+    row<&o::node_budget>("PINFOLD_NODE_BUDGET",
+                         "the account of registered bytes that processes share: its name, or name:maximum with K, M, G "
+                         "or T; or none"),
     row<&o::merge>(
         "PINFOLD_MERGE",
         "what is registered for a request that overlaps registrations: none (what was asked for), rights (with "

@@ -5,6 +5,7 @@
 #include "support/processes/child_process.hpp"
 
 #include <pinfold/node_budget.hpp>
+#include <pinfold/settings.hpp>
 
 #include <gtest/gtest.h>
 
@@ -83,6 +84,34 @@ TEST(node_budget, members_agree_on_the_maximum) {
   EXPECT_FALSE(alone->take(1));
   EXPECT_EQ(alone->set_max_bytes(page - 1).error().code, errc::invalid_argument);
   EXPECT_EQ(alone->max_bytes(), mebibyte);
+}
+
+TEST(node_budget, a_process_is_a_member_once_unless_it_asks_otherwise) {
+  const node_account account;
+  const auto one = node_budget::open(account.name(), {.max_bytes = mebibyte});
+  ASSERT_TRUE(one) << describe(one.error());
+  EXPECT_EQ(*node_budget::open(account.name()), *one);
+  EXPECT_EQ(*node_budget::open_text(account.name() + ":1M"), *one);
+  EXPECT_EQ(node_budget::open_text(account.name() + ":2M").error().code, errc::invalid_argument);
+  EXPECT_EQ((*one)->members().size(), 1U);
+  ASSERT_TRUE(node_budget::remove(account.name()));
+  const auto fresh = node_budget::open_text(account.name() + ":2M");
+  ASSERT_TRUE(fresh);
+  EXPECT_NE(*fresh, *one) << "another account of that name";
+}
+
+TEST(node_budget, is_a_setting) {
+  const node_account account;
+  const auto read = options_from_text("PINFOLD_NODE_BUDGET=" + account.name() + ":1M", "text");
+  ASSERT_TRUE(read) << read.error().where;
+  ASSERT_NE(read->node_budget, nullptr);
+  EXPECT_EQ(read->node_budget->max_bytes(), mebibyte);
+  EXPECT_NE(to_text(*read).find("\nPINFOLD_NODE_BUDGET=" + account.name() + ":1M\n"), std::string::npos);
+  EXPECT_EQ(options_from_text("PINFOLD_NODE_BUDGET=none", "text", *read)->node_budget, nullptr);
+  for (const char* bad : {"", ":1M", "a b", "a:", "a:0", "a:1X"})
+    EXPECT_EQ(options_from_text(std::string("PINFOLD_NODE_BUDGET=") + bad, "text").error().cause.code,
+              errc::invalid_argument)
+        << bad;
 }
 
 TEST(node_budget, bad_names_are_refused) {
