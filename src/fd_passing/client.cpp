@@ -63,12 +63,12 @@ bool trusted(const file& socket) noexcept {
 
 }  // namespace
 
-result<file> connect_to(std::uint64_t exporter) noexcept {
+result<file> connect_to(std::uint64_t exporter, socket_purpose purpose) noexcept {
   file socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!socket) return os::fail_system("cannot create a socket");
   const timeval limit{.tv_sec = answer_timeout.count() / 1000, .tv_usec = 0};
   ::setsockopt(socket.number(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-  const socket_address address = address_of(exporter);
+  const socket_address address = address_of(exporter, purpose);
   int done = 0;
   do {
     done = ::connect(socket.number(), reinterpret_cast<const sockaddr*>(&address.name), address.bytes);

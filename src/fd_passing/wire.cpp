@@ -6,8 +6,8 @@
 
 namespace pinfold::fd_passing {
 
-socket_address address_of(std::uint64_t exporter) noexcept {
-  constexpr std::string_view prefix = "pinfold-export-";
+socket_address address_of(std::uint64_t exporter, socket_purpose purpose) noexcept {
+  const std::string_view prefix = purpose == socket_purpose::release ? "pinfold-release-" : "pinfold-export-";
   constexpr std::string_view digits = "0123456789abcdef";
   socket_address made{{.sun_family = AF_UNIX, .sun_path = {}}, 0};
   char* to = made.name.sun_path + 1;  // the leading zero makes the name an abstract one

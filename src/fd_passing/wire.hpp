@@ -51,8 +51,15 @@ struct socket_address {
   socklen_t bytes;
 };
 
+/// The sockets of an exporter.
+enum class socket_purpose : std::uint8_t {
+  descriptors,  ///< passes descriptors
+  release,      ///< asks importers to let memory go
+};
+
 /// Returns the address at which the exporter with that number listens.
-[[nodiscard]] socket_address address_of(std::uint64_t exporter) noexcept;
+[[nodiscard]] socket_address address_of(std::uint64_t exporter,
+                                        socket_purpose purpose = socket_purpose::descriptors) noexcept;
 
 /// Sends a reply without waiting, with `descriptor` unless that is -1. Returns 0 or an `errno` value.
 [[nodiscard]] int send_reply(const file& socket, reply what, int descriptor) noexcept;

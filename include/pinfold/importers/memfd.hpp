@@ -12,7 +12,9 @@
 #include <pinfold/importer.hpp>
 #include <pinfold/peer.hpp>
 #include <pinfold/range.hpp>
+#include <pinfold/release/retirement.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -64,6 +66,11 @@ struct memfd_handle {
 struct memfd_exporter_options {
   memfd_access access = memfd_access::read_only;  ///< of importers
   bool serve = false;  ///< run a thread that hands descriptors to peers of the same user over a Unix socket
+  /// Run a thread that knows which importers hold a buffer and asks them to let it go (`docs/release-protocol.md`).
+  bool release = false;
+  /// Bytes of retired buffers that are kept alive after their deadline because importers hold them. Above it, the
+  /// oldest are freed; their importers keep the pages.
+  std::size_t limbo_bytes = SIZE_MAX;
 };
 
 /// One exported buffer. Move-only. Its destructor unmaps and closes the memory, even if peers still have it mapped:
@@ -146,6 +153,20 @@ class PINFOLD_EXPORT memfd_exporter {
   /// Returns an address range of `bytes` bytes, rounded up to whole pages, without memory. Errors: `invalid_range`,
   /// `out_of_resources`, `unsupported` (in a child that inherited the exporter by fork), `closed` (moved from).
   [[nodiscard]] result<memfd_segments> reserve(std::size_t bytes) noexcept;
+
+  /// Retires a buffer: lends it to no further importer, asks each importer that holds it to let it go, waits for them
+  /// for at most `timeout`, and frees it. If importers hold it then, it is kept alive until the last lets it go or ends
+  /// (`limbo_bytes`). Only importers over `releasing_importer` count; others keep the pages, as after a free.
+  ///
+  /// Errors, which leave the buffer to the caller: `unsupported` (without `release`, or in a forked child),
+  /// `invalid_argument` (a buffer of another exporter, or empty), `out_of_resources`, `closed` (moved from).
+  [[nodiscard]] result<retire_report> retire(memfd_buffer&& buffer, std::chrono::milliseconds timeout) noexcept;
+
+  /// Begins what `retire` does, and returns a ticket to wait with. Errors: as `retire`.
+  [[nodiscard]] result<retirement> begin_retire(memfd_buffer&& buffer, std::chrono::milliseconds timeout) noexcept;
+
+  /// Returns the counts of retirements; all 0 without `release`.
+  [[nodiscard]] release_statistics retirements() const noexcept;
 
   /// Returns the random number that all handles of this exporter contain.
   [[nodiscard]] std::uint64_t id() const noexcept;

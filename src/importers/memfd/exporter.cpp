@@ -8,12 +8,15 @@ struct memfd_buffer::state {
   memfd_handle handle;
   memfd::exported_memory memory;
   std::shared_ptr<memfd::served_table> served;
+  std::shared_ptr<release_registry> registry;  ///< null where the exporter retires nothing
 
   state() noexcept = default;
   state(const state&) = delete;
   state& operator=(const state&) = delete;
   ~state() {
-    if (served) served->remove(handle.serial);  // before the descriptor's number can refer to another file
+    if (!served || served->inherited()) return;
+    served->remove(handle.serial);  // before the descriptor's number can refer to another file
+    if (registry) registry->forget(handle.serial);
   }
 };
 
@@ -57,9 +60,49 @@ result<memfd_exporter> memfd_exporter::create(memfd_exporter_options options) no
     if (!service) return tl::unexpected(service.error());
     made->service = std::move(*service);
   }
+  if (options.release) {
+    auto releases = release::server::start(made->id, options.limbo_bytes);
+    if (!releases) return tl::unexpected(releases.error());
+    made->releases = std::move(*releases);
+  }
   return memfd_exporter(std::move(made));
 } catch (const std::bad_alloc&) {
   return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+}
+
+result<retirement> memfd_exporter::begin_retire(memfd_buffer&& buffer, std::chrono::milliseconds timeout) noexcept try {
+  if (!state_) return fail(errc::closed, "the exporter was moved from");
+  if (state_->buffers->inherited()) return fail(errc::unsupported, "the exporter belongs to the parent process");
+  if (!state_->releases) return fail(errc::unsupported, "the exporter was made without `release`");
+  if (!buffer.state_ || buffer.state_->handle.exporter != state_->id)
+    return fail(errc::invalid_argument, "not a buffer of this exporter");
+  const auto kept = std::make_shared<memfd_buffer>();
+  release::free_call free = [kept]() -> result<void> {
+    *kept = memfd_buffer();
+    return {};
+  };
+  const std::uint64_t serial = buffer.handle().serial;
+  // The registry refuses importers from here on, so the descriptor need not be withdrawn at the same moment.
+  *kept = std::move(buffer);
+  auto begun = state_->releases->begin(serial, kept->size(), timeout, free);
+  if (begun) {
+    state_->buffers->remove(serial);
+  } else {
+    buffer = std::move(*kept);
+  }
+  return begun;
+} catch (const std::bad_alloc&) {
+  return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+}
+
+result<retire_report> memfd_exporter::retire(memfd_buffer&& buffer, std::chrono::milliseconds timeout) noexcept {
+  auto begun = begin_retire(std::move(buffer), timeout);
+  if (!begun) return tl::unexpected(begun.error());
+  return begun->wait(timeout);
+}
+
+release_statistics memfd_exporter::retirements() const noexcept {
+  return state_ && state_->releases ? state_->releases->statistics() : release_statistics{};
 }
 
 result<memfd_buffer> memfd_exporter::allocate(std::size_t bytes, void* where) noexcept {
@@ -75,6 +118,9 @@ result<memfd_buffer> memfd_exporter::allocate(std::size_t bytes, void* where) no
     return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
   }
   made->served = state_->buffers;
+  if (!state_->releases) return memfd_buffer(std::move(made));
+  if (auto added = state_->releases->registry()->add(made->handle.serial); !added) return tl::unexpected(added.error());
+  made->registry = state_->releases->registry();
   return memfd_buffer(std::move(made));
 }
 

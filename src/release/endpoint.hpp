@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// One connection between an exporter and an importer, seen from either end.
+#pragma once
+
+#include "os/file.hpp"
+
+#include <pinfold/release/message.hpp>
+
+#include <optional>
+#include <sys/types.h>
+
+namespace pinfold::release {
+
+/// A socket, and the process at its other end. A forked child keeps the sockets of its dead parent open, so the end of
+/// the connection is not the end of the process. Not thread-safe.
+struct endpoint {
+  os::file socket;
+  os::file process;  ///< a pidfd; empty where the process cannot be seen
+  pid_t pid = 0;
+  bool permitted = false;  ///< the other end belongs to this user or to root
+
+  /// Takes over a connected socket.
+  [[nodiscard]] static endpoint of(os::file connected) noexcept;
+
+  enum class sent : unsigned char { done, full, broken };
+  /// Sends without waiting.
+  [[nodiscard]] sent send(const release_message& message) const noexcept;
+
+  enum class received : unsigned char { message, none, broken };
+  /// Receives without waiting. A malformed message breaks the connection.
+  [[nodiscard]] received receive(release_message& into) const noexcept;
+
+  [[nodiscard]] bool process_ended() const noexcept;
+};
+
+}  // namespace pinfold::release

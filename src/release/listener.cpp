@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "release/listener_state.hpp"
+
+#include "fd_passing/client.hpp"
+#include "fd_passing/process.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+#include <utility>
+
+namespace pinfold {
+
+namespace {
+
+constexpr auto no_memory = "no memory for the importer's own records";
+constexpr auto retired_text = "the exporter is retiring this memory, or has freed it";
+
+}  // namespace
+
+release_listener::state::~state() {
+  if (!inherited()) thread.stop();
+}
+
+result<std::uint64_t> release_listener::state::begin_open_carried(const release_target& what) {
+  const std::scoped_lock guard(mutex);
+  const auto known = memories.find(what.id);
+  if (retired.contains(what.id) || (known != memories.end() && known->second.asked)) {
+    ++counts.refused;
+    return fail(errc::stale_handle, retired_text);
+  }
+  memories[what.id].mappings.push_back({++last_number, what.peer, what.where});
+  ++counts.mappings;
+  return last_number;
+}
+
+result<void> release_listener::state::connect(const release_target& what) {
+  {
+    const std::scoped_lock guard(mutex);
+    const auto known = connections.find(what.id.exporter);
+    if (known != connections.end() && !known->second.broken) return {};
+  }
+  auto socket = fd_passing::connect_to(what.id.exporter, fd_passing::socket_purpose::release);
+  if (!socket && socket.error() == errc::closed) {
+    const auto there = fd_passing::open_process({what.id.exporter, what.start_time, what.pid});
+    if (!there && there.error() == errc::peer_gone) return tl::unexpected(there.error());
+    return fail_errno(errc::unsupported, socket.error().native,
+                      "the exporter answers no releases: it has ended, or was made without `release`");
+  }
+  if (!socket) return tl::unexpected(socket.error());
+  std::map<std::uint64_t, connection> made;
+  made[what.id.exporter].at = endpoint::of(std::move(*socket));
+  const std::scoped_lock guard(mutex);
+  const auto known = connections.find(what.id.exporter);
+  if (known != connections.end()) {
+    if (!known->second.ended) return {};  // another thread was first; or it broke just now, and the caller sees that
+    connections.erase(known);
+  }
+  connections.merge(made);
+  thread.wake();
+  return {};
+}
+
+/// Asks the exporter, and waits for what it says.
+result<void> release_listener::state::ask(std::unique_lock<std::mutex>& guard, const release_target& what) {
+  const std::uint64_t tag = ++last_number;
+  open_wait& mine = waits[tag];
+  mine.exporter = what.id.exporter;
+  release_message opening{.exporter = what.id.exporter, .serial = what.id.serial, .tag = tag};
+  queue(what.id.exporter, sealed(opening));
+  const bool in_time =
+      answered.wait_for(guard, fd_passing::answer_timeout, [&] { return mine.said.has_value() || mine.broken; });
+  const open_wait seen = mine;
+  waits.erase(tag);
+  if (!in_time) return fail_errno(errc::timed_out, ETIMEDOUT, "the exporter did not answer in time");
+  if (!seen.said) return fail_errno(errc::peer_gone, ESRCH, "the exporter ended before it answered");
+  if (*seen.said == release_kind::admitted) return {};
+  ++counts.refused;
+  return fail(errc::stale_handle, retired_text);
+}
+
+result<std::uint64_t> release_listener::state::begin_open(const release_target& what) {
+  if (send) return begin_open_carried(what);
+  if (auto connected = connect(what); !connected) return tl::unexpected(connected.error());
+  std::unique_lock guard(mutex);
+  memory& wanted = memories[what.id];
+  if (wanted.asked) {
+    ++counts.refused;
+    return fail(errc::stale_handle, retired_text);
+  }
+  const std::uint64_t number = ++last_number;
+  try {
+    wanted.mappings.push_back({number, what.peer, what.where});
+    ++counts.mappings;
+    // Counted before it asks: a request that comes meanwhile is not answered with `gone`.
+    if (auto admitted = ask(guard, what); !admitted) {
+      drop(what.id, number);
+      return tl::unexpected(admitted.error());
+    }
+  } catch (const std::bad_alloc&) {
+    drop(what.id, number);
+    throw;
+  }
+  return number;
+}
+
+void release_listener::state::drop(const release_id& id, std::uint64_t number) noexcept {
+  const auto found = memories.find(id);
+  if (found == memories.end()) return;
+  memory& one = found->second;
+  counts.mappings -= std::erase_if(one.mappings, [&](const auto& mapping) { return mapping.number == number; });
+  if (!one.mappings.empty()) return;
+  const std::uint64_t retirement = one.retirement;
+  const bool say = !send || one.asked;
+  if (one.asked) --counts.retiring;
+  memories.erase(found);
+  if (say) tell(id, retirement, release_state::gone);
+}
+
+void release_listener::state::closed(const release_id& id, std::uint64_t number) noexcept {
+  if (inherited()) return;
+  const std::scoped_lock guard(mutex);
+  drop(id, number);
+}
+
+void release_listener::state::tell(const release_id& id, std::uint64_t retirement, release_state said) noexcept {
+  release_message made{.exporter = id.exporter, .serial = id.serial, .retirement = retirement};
+  made.kind = release_kind::answer;
+  made.state = said;
+  if (send) {
+    send(sealed(made));
+  } else {
+    queue(id.exporter, sealed(made));
+  }
+}
+
+// Without memory for the queue the connection ends: the exporter then counts this importer until its process ends.
+void release_listener::state::queue(std::uint64_t exporter, const release_message& message) noexcept {
+  const auto found = connections.find(exporter);
+  if (found == connections.end() || found->second.broken) {
+    for (auto& [tag, one] : waits) one.broken = one.broken || one.exporter == exporter;
+    return;
+  }
+  try {
+    found->second.unsent.push_back(message);
+  } catch (const std::bad_alloc&) {
+    return break_off(exporter, found->second);
+  }
+  flush(found->second);
+  if (found->second.broken) break_off(exporter, found->second);
+  if (!found->second.unsent.empty()) thread.wake();
+}
+
+void release_listener::state::flush(connection& to) noexcept {
+  while (!to.unsent.empty() && !to.broken) {
+    const auto sent = to.at.send(to.unsent.front());
+    if (sent == endpoint::sent::full) return;
+    if (sent == endpoint::sent::broken) to.broken = true;
+    to.unsent.pop_front();
+  }
+}
+
+void release_listener::state::break_off(std::uint64_t exporter, connection& to) noexcept {
+  to.broken = true;
+  to.unsent.clear();
+  to.at.socket = os::file();
+  for (auto& [tag, one] : waits) one.broken = one.broken || one.exporter == exporter;
+  answered.notify_all();
+  thread.wake();
+}
+
+void release_listener::state::receive(const release_message& request) noexcept {
+  if (request.kind != release_kind::request) return;
+  const release_id id = request.id();
+  std::vector<release::mapped_range> gone;
+  {
+    const std::scoped_lock guard(mutex);
+    ++counts.requests;
+    const auto found = memories.find(id);
+    try {
+      if (send) retired.add(id);
+      if (found != memories.end()) gone = found->second.mappings;
+    } catch (const std::bad_alloc&) {
+      return;  // no answer: the exporter keeps the memory
+    }
+    if (found == memories.end()) return tell(id, request.retirement, release_state::unknown);
+    if (!found->second.asked) ++counts.retiring;
+    found->second.asked = true;
+    found->second.retirement = request.retirement;
+  }
+  caches.invalidate(gone);
+  const std::size_t failed = caches.progress();
+  const std::scoped_lock guard(mutex);
+  counts.failed_closes += failed;
+  if (memories.contains(id)) tell(id, request.retirement, release_state::leased);
+}
+
+void release_listener::state::progress() noexcept {
+  {
+    const std::scoped_lock guard(mutex);
+    if (counts.retiring == 0) return;
+  }
+  const std::size_t failed = caches.progress();
+  const std::scoped_lock guard(mutex);
+  counts.failed_closes += failed;
+}
+
+release_listener::release_listener(std::shared_ptr<state> made) noexcept : state_(std::move(made)) {}
+
+result<release_listener> release_listener::create() noexcept try {
+  auto made = std::make_shared<state>();
+  const auto body = [](void* self) { static_cast<state*>(self)->loop(); };
+  if (auto started = made->thread.start("pinfold-listen", body, made.get()); !started)
+    return tl::unexpected(started.error());
+  return release_listener(std::move(made));
+} catch (const std::bad_alloc&) {
+  return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+}
+
+result<release_listener> release_listener::create(std::function<void(const release_message&)> send) noexcept try {
+  if (!send) return fail(errc::invalid_argument, "a listener without a thread needs a function that sends");
+  auto made = std::make_shared<state>();
+  made->send = std::move(send);
+  return release_listener(std::move(made));
+} catch (const std::bad_alloc&) {
+  return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+}
+
+void release_listener::receive(const release_message& message) noexcept {
+  if (!state_->inherited()) state_->receive(message);
+}
+void release_listener::progress() noexcept {
+  if (!state_->inherited()) state_->progress();
+}
+
+release_listener_statistics release_listener::statistics() const noexcept {
+  const std::scoped_lock guard(state_->mutex);
+  return state_->counts;
+}
+
+result<std::uint64_t> release_listener::begin_open(const release_target& what) noexcept try {
+  if (state_->inherited()) return fail(errc::unsupported, "the listener belongs to the parent process");
+  return state_->begin_open(what);
+} catch (const std::bad_alloc&) {
+  return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+}
+
+void release_listener::closed(const release_id& id, std::uint64_t number) noexcept { state_->closed(id, number); }
+
+struct release_listener::attachment::state {
+  std::shared_ptr<release_listener::state> to;
+  std::uint64_t number = 0;
+
+  state() noexcept = default;
+  state(const state&) = delete;
+  state& operator=(const state&) = delete;
+  ~state() {
+    if (to && !to->inherited()) to->caches.remove(number);
+  }
+};
+
+release_listener::attachment::attachment() noexcept = default;
+release_listener::attachment::attachment(attachment&&) noexcept = default;
+release_listener::attachment& release_listener::attachment::operator=(attachment&&) noexcept = default;
+release_listener::attachment::~attachment() = default;
+release_listener::attachment::attachment(std::unique_ptr<state> made) noexcept : state_(std::move(made)) {}
+
+result<release_listener::attachment> release_listener::attach(void* cache, invalidate_call on_invalidate,
+                                                              progress_call on_progress) noexcept try {
+  auto made = std::make_unique<attachment::state>();
+  made->number = state_->caches.add(cache, on_invalidate, on_progress);
+  made->to = state_;
+  return attachment(std::move(made));
+} catch (const std::bad_alloc&) {
+  return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+}
+
+}  // namespace pinfold

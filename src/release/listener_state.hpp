@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// What a listener knows: its mappings by memory, and its connections to exporters.
+#pragma once
+
+#include "release/attached_caches.hpp"
+#include "release/endpoint.hpp"
+#include "release/retired_serials.hpp"
+#include "release/thread.hpp"
+
+#include <pinfold/release/listener.hpp>
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <poll.h>
+#include <vector>
+
+namespace pinfold {
+
+/// `mutex` guards all that is not constant or thread-safe itself. The order of the states under it is the order of the
+/// messages on a connection. No cache is called with it.
+struct release_listener::state : std::enable_shared_from_this<release_listener::state> {
+  using endpoint = release::endpoint;
+
+  struct memory {
+    std::vector<release::mapped_range> mappings;
+    std::uint64_t retirement = 0;  ///< 0: its exporter does not want it back
+    bool asked = false;            ///< its exporter wants it back
+  };
+  struct connection {
+    endpoint at;
+    std::deque<release_message> unsent;
+    bool broken = false;
+    bool ended = false;  ///< broken, and its memory is invalidated
+  };
+  struct open_wait {
+    std::uint64_t exporter = 0;
+    std::optional<release_kind> said;
+    bool broken = false;
+  };
+
+  state() noexcept = default;
+  state(const state&) = delete;
+  state& operator=(const state&) = delete;
+  ~state();
+
+  [[nodiscard]] bool inherited() const noexcept { return ::getpid() != process; }
+
+  // Opens and closes, on the threads of the program.
+  [[nodiscard]] result<std::uint64_t> begin_open(const release_target& what);
+  [[nodiscard]] result<std::uint64_t> begin_open_carried(const release_target& what);
+  [[nodiscard]] result<void> connect(const release_target& what);
+  [[nodiscard]] result<void> ask(std::unique_lock<std::mutex>& guard, const release_target& what);
+  void closed(const release_id& id, std::uint64_t number) noexcept;
+
+  // Requests.
+  void receive(const release_message& request) noexcept;
+  void progress() noexcept;
+
+  // The thread.
+  void loop() noexcept;
+  void serve(std::uint64_t exporter) noexcept;
+  void invalidate_ended() noexcept;
+  void wait(std::vector<pollfd>& watched) noexcept;
+
+  // The caller holds the mutex.
+  void tell(const release_id& id, std::uint64_t retirement, release_state said) noexcept;
+  void queue(std::uint64_t exporter, const release_message& message) noexcept;
+  void flush(connection& to) noexcept;
+  void break_off(std::uint64_t exporter, connection& to) noexcept;
+  void drop(const release_id& id, std::uint64_t number) noexcept;
+
+  const pid_t process = ::getpid();
+  std::function<void(const release_message&)> send;  ///< of a listener without a thread
+  release::attached_caches caches;
+  std::mutex mutex;
+  std::condition_variable answered;
+  std::map<release_id, memory> memories;
+  std::map<std::uint64_t, connection> connections;  ///< by exporter
+  std::map<std::uint64_t, open_wait> waits;         ///< by tag
+  release::retired_serials retired;                 ///< of a listener without a thread
+  release_listener_statistics counts;
+  std::uint64_t last_number = 0;
+  release::thread thread;
+};
+
+}  // namespace pinfold

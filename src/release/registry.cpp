@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <pinfold/release/registry.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <new>
+#include <set>
+
+namespace pinfold {
+
+namespace {
+
+constexpr auto no_memory = "no memory for the exporter's own records";
+constexpr auto stale = "the memory is being retired, or freed";
+
+struct holder {
+  std::int32_t pid = 0;
+  bool asked = false;
+  bool lost = false;
+  release_state state = release_state::silent;
+};
+
+struct memory {
+  std::uint64_t retirement = 0;  ///< 0: not retired
+  std::uint32_t milliseconds = 0;
+  std::size_t let_go = 0;
+  std::size_t died = 0;
+  std::map<std::uint64_t, holder> holders;  ///< by peer
+};
+
+using memories = std::map<std::uint64_t, memory>;  ///< by serial
+
+std::uint32_t milliseconds_of(std::chrono::milliseconds timeout) noexcept {
+  return static_cast<std::uint32_t>(std::clamp<std::int64_t>(timeout.count(), 0, UINT32_MAX));
+}
+
+}  // namespace
+
+struct release_registry::state {
+  explicit state(std::uint64_t number) noexcept : exporter(number) {}
+
+  // The caller of each holds the mutex.
+  [[nodiscard]] memory* find(std::uint64_t serial) noexcept {
+    const auto found = all.find(serial);
+    return found == all.end() ? nullptr : &found->second;
+  }
+  [[nodiscard]] result<retire_report> report(std::uint64_t serial) const;
+  result<void> count(std::uint64_t serial, std::uint64_t peer, std::int32_t pid) noexcept;
+  [[nodiscard]] release_message say(std::uint64_t serial, release_kind kind) const noexcept {
+    release_message made{.exporter = exporter, .serial = serial};
+    made.kind = kind;
+    return made;
+  }
+
+  const std::uint64_t exporter;
+  std::mutex mutex;
+  std::condition_variable changed;
+  memories all;
+  std::set<std::uint64_t> retiring;  ///< serials
+  std::uint64_t last_retirement = 0;
+};
+
+result<retire_report> release_registry::state::report(std::uint64_t serial) const {
+  const auto found = all.find(serial);
+  if (found == all.end()) return fail(errc::stale_handle, "the registry has no such memory");
+  retire_report made;
+  made.let_go = found->second.let_go;
+  made.died = found->second.died;
+  for (const auto& [peer, one] : found->second.holders) made.holders.push_back({peer, one.pid, one.state, one.lost});
+  if (made.holders.empty()) made.state = retire_state::freed;
+  return made;
+}
+
+result<void> release_registry::state::count(std::uint64_t serial, std::uint64_t peer, std::int32_t pid) noexcept try {
+  memory* const found = find(serial);
+  if (found == nullptr || found->retirement != 0) return fail(errc::stale_handle, stale);
+  found->holders.try_emplace(peer, holder{pid});
+  return {};
+} catch (const std::bad_alloc&) {
+  return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+}
+
+release_registry::release_registry(std::uint64_t exporter) : state_(std::make_unique<state>(exporter)) {}
+release_registry::~release_registry() = default;
+
+result<void> release_registry::add(std::uint64_t serial) noexcept try {
+  const std::scoped_lock guard(state_->mutex);
+  state_->all.try_emplace(serial);
+  return {};
+} catch (const std::bad_alloc&) {
+  return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+}
+
+result<void> release_registry::lend(std::uint64_t serial, std::uint64_t peer, std::int32_t pid) noexcept {
+  const std::scoped_lock guard(state_->mutex);
+  return state_->count(serial, peer, pid);
+}
+
+result<std::uint64_t> release_registry::begin_retire(std::uint64_t serial, std::chrono::milliseconds timeout) noexcept
+    try {
+  const std::scoped_lock guard(state_->mutex);
+  memory* const found = state_->find(serial);
+  if (found == nullptr || found->retirement != 0) return fail(errc::stale_handle, stale);
+  state_->retiring.insert(serial);
+  found->retirement = ++state_->last_retirement;
+  found->milliseconds = milliseconds_of(timeout);
+  return found->retirement;
+} catch (const std::bad_alloc&) {
+  return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+}
+
+std::optional<release_message> release_registry::next_request(std::uint64_t peer) noexcept {
+  const std::scoped_lock guard(state_->mutex);
+  for (const std::uint64_t serial : state_->retiring) {
+    memory& one = *state_->find(serial);
+    const auto found = one.holders.find(peer);
+    if (found == one.holders.end() || found->second.asked || found->second.lost) continue;
+    found->second.asked = true;
+    release_message made = state_->say(serial, release_kind::request);
+    made.retirement = one.retirement;
+    made.milliseconds = one.milliseconds;
+    return sealed(made);
+  }
+  return std::nullopt;
+}
+
+void release_registry::take_back(std::uint64_t peer, const release_message& request) noexcept {
+  const std::scoped_lock guard(state_->mutex);
+  memory* const one = state_->find(request.serial);
+  if (one == nullptr) return;
+  if (const auto found = one->holders.find(peer); found != one->holders.end()) found->second.asked = false;
+}
+
+std::optional<release_message> release_registry::receive(std::uint64_t peer, const release_message& message,
+                                                         std::int32_t pid) noexcept {
+  if (message.exporter != state_->exporter) return std::nullopt;
+  const std::scoped_lock guard(state_->mutex);
+  if (message.kind == release_kind::opening) {
+    const bool counted = state_->count(message.serial, peer, pid).has_value();
+    release_message made = state_->say(message.serial, counted ? release_kind::admitted : release_kind::refused);
+    made.tag = message.tag;
+    return sealed(made);
+  }
+  memory* const one = state_->find(message.serial);
+  if (message.kind != release_kind::answer || one == nullptr) return std::nullopt;
+  const auto found = one->holders.find(peer);
+  if (found == one->holders.end()) return std::nullopt;
+  if (message.retirement != 0 && message.retirement != one->retirement) return std::nullopt;
+  if (message.state == release_state::leased) {
+    found->second.state = release_state::leased;
+  } else if (message.state != release_state::silent) {
+    one->holders.erase(found);
+    if (one->retirement != 0) ++one->let_go;
+  }
+  state_->changed.notify_all();
+  return std::nullopt;
+}
+
+std::size_t release_registry::died(std::uint64_t peer) noexcept {
+  std::size_t held = 0;
+  const std::scoped_lock guard(state_->mutex);
+  for (auto& [serial, one] : state_->all) {
+    if (one.holders.erase(peer) == 0) continue;
+    ++held;
+    if (one.retirement != 0) ++one.died;
+  }
+  state_->changed.notify_all();
+  return held;
+}
+
+bool release_registry::lost(std::uint64_t peer) noexcept {
+  bool held = false;
+  const std::scoped_lock guard(state_->mutex);
+  for (auto& [serial, one] : state_->all) {
+    const auto found = one.holders.find(peer);
+    if (found == one.holders.end()) continue;
+    found->second.lost = true;
+    held = true;
+  }
+  return held;
+}
+
+result<retire_report> release_registry::report(std::uint64_t serial) const noexcept try {
+  const std::scoped_lock guard(state_->mutex);
+  return state_->report(serial);
+} catch (const std::bad_alloc&) {
+  return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+}
+
+result<retire_report> release_registry::wait(std::uint64_t serial, std::chrono::milliseconds timeout) const noexcept
+    try {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  std::unique_lock guard(state_->mutex);
+  state_->changed.wait_until(guard, deadline, [&] {
+    const memory* const one = state_->find(serial);
+    return one == nullptr || one->holders.empty();
+  });
+  return state_->report(serial);
+} catch (const std::bad_alloc&) {
+  return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+}
+
+void release_registry::forget(std::uint64_t serial) noexcept {
+  memories::node_type removed;  // its memory is freed after the lock is released
+  const std::scoped_lock guard(state_->mutex);
+  removed = state_->all.extract(serial);
+  state_->retiring.erase(serial);
+  state_->changed.notify_all();
+}
+
+}  // namespace pinfold

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "release/retirements.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+#include <utility>
+
+namespace pinfold::release {
+
+namespace {
+
+constexpr auto no_memory = "no memory for the exporter's own records";
+
+}  // namespace
+
+retirements::retirements(std::shared_ptr<release_registry> registry, std::size_t limbo_bytes) noexcept
+    : registry_(std::move(registry)), limbo_bytes_(limbo_bytes) {}
+
+result<std::shared_ptr<retired>> retirements::begin(std::uint64_t serial, std::size_t bytes,
+                                                    std::chrono::milliseconds timeout, free_call& free) noexcept try {
+  auto made = std::make_shared<retired>();
+  made->serial = serial;
+  made->bytes = bytes;
+  made->deadline = steady_clock::now() + std::clamp(timeout, std::chrono::milliseconds{0}, std::chrono::milliseconds{
+                                                                                               std::chrono::hours{24}});
+  list node{made};
+  const std::scoped_lock guard(mutex_);
+  if (abandoned_) return fail(errc::closed, "the exporter has ended");
+  if (auto begun = registry_->begin_retire(serial, timeout); !begun) return tl::unexpected(begun.error());
+  made->free = std::move(free);
+  pending_.splice(pending_.end(), node);
+  ++counts_.retirements;
+  return made;
+} catch (const std::bad_alloc&) {
+  return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+}
+
+result<retire_report> retirements::report_locked(const retired& what) const noexcept try {
+  if (what.done || what.last.state != retire_state::asking) return what.last;
+  auto made = registry_->report(what.serial);
+  if (!made) return made;
+  made->state = what.deadline <= steady_clock::now() ? retire_state::limbo : retire_state::asking;
+  return made;
+} catch (const std::bad_alloc&) {
+  return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+}
+
+std::size_t retirements::limbo_locked(steady_clock::time_point now) const noexcept {
+  std::size_t bytes = 0;
+  for (const auto& one : pending_) bytes += one->deadline <= now ? one->bytes : 0;
+  return bytes;
+}
+
+void retirements::take_locked(list& into, list::iterator what, retire_report last) noexcept {
+  (*what)->last = std::move(last);
+  if ((*what)->last.state == retire_state::over_budget) ++counts_.freed_over_budget;
+  if ((*what)->last.state == retire_state::freed) ++counts_.freed;
+  into.splice(into.end(), pending_, what);
+}
+
+void retirements::settle() noexcept {
+  list taken;
+  {
+    const std::scoped_lock guard(mutex_);
+    const auto now = steady_clock::now();
+    std::size_t limbo = limbo_locked(now);
+    for (auto next = pending_.begin(); next != pending_.end();) {
+      const auto one = next++;
+      auto seen = registry_->report((*one)->serial);
+      if (!seen) continue;  // no memory for the report: the next round tries again
+      const bool overdue = (*one)->deadline <= now;
+      if (seen->holders.empty()) {
+        seen->state = retire_state::freed;
+      } else if (overdue && limbo > limbo_bytes_) {
+        seen->state = retire_state::over_budget;
+      } else {
+        continue;
+      }
+      if (overdue) limbo -= (*one)->bytes;
+      take_locked(taken, one, std::move(*seen));
+    }
+  }
+  free_all(taken);
+}
+
+void retirements::free_all(list& taken) noexcept {
+  for (const auto& one : taken) {
+    registry_->forget(one->serial);
+    const auto freed = one->free();
+    one->free = nullptr;
+    const std::scoped_lock guard(mutex_);
+    one->last.free_failed = !freed;
+    if (!freed) one->last.failure = freed.error();
+    one->done = true;
+    changed_.notify_all();
+  }
+}
+
+std::chrono::milliseconds retirements::next_deadline(std::chrono::milliseconds most) noexcept {
+  const std::scoped_lock guard(mutex_);
+  const auto now = steady_clock::now();
+  auto least = most;
+  for (const auto& one : pending_) {
+    if (one->deadline <= now) continue;
+    least = std::min(least, std::chrono::ceil<std::chrono::milliseconds>(one->deadline - now));
+  }
+  return least;
+}
+
+void retirements::abandon() noexcept {
+  list taken;
+  {
+    const std::scoped_lock guard(mutex_);
+    abandoned_ = true;
+    while (!pending_.empty()) {
+      retire_report last;
+      if (auto seen = registry_->report(pending_.front()->serial)) last = std::move(*seen);
+      last.state = last.holders.empty() && last.state == retire_state::freed ? retire_state::freed : retire_state::abandoned;
+      take_locked(taken, pending_.begin(), std::move(last));
+    }
+  }
+  free_all(taken);
+}
+
+void retirements::count_death() noexcept {
+  const std::scoped_lock guard(mutex_);
+  ++counts_.importers_died;
+}
+
+result<retire_report> retirements::report(const retired& what) noexcept {
+  const std::scoped_lock guard(mutex_);
+  return report_locked(what);
+}
+
+result<retire_report> retirements::wait(const retired& what, std::chrono::milliseconds timeout) noexcept {
+  const auto deadline = steady_clock::now() + std::min(timeout, std::chrono::milliseconds{std::chrono::hours{24}});
+  std::unique_lock guard(mutex_);
+  changed_.wait_until(guard, deadline, [&] { return what.done; });
+  return report_locked(what);
+}
+
+release_statistics retirements::statistics() noexcept {
+  const std::scoped_lock guard(mutex_);
+  release_statistics made = counts_;
+  const auto now = steady_clock::now();
+  made.limbo_bytes = limbo_locked(now);
+  made.limbo_buffers = static_cast<std::size_t>(
+      std::ranges::count_if(pending_, [&](const auto& one) { return one->deadline <= now; }));
+  return made;
+}
+
+}  // namespace pinfold::release
+
+namespace pinfold {
+
+retirement::retirement() noexcept = default;
+retirement::retirement(retirement&&) noexcept = default;
+retirement& retirement::operator=(retirement&&) noexcept = default;
+retirement::~retirement() = default;
+retirement::retirement(std::shared_ptr<release::retirements> in, std::shared_ptr<release::retired> what) noexcept
+    : in_(std::move(in)), what_(std::move(what)) {}
+
+result<retire_report> retirement::report() const noexcept {
+  if (!in_) return fail(errc::closed, "the ticket is empty");
+  return in_->report(*what_);
+}
+
+result<retire_report> retirement::wait(std::chrono::milliseconds timeout) const noexcept {
+  if (!in_) return fail(errc::closed, "the ticket is empty");
+  return in_->wait(*what_, timeout);
+}
+
+}  // namespace pinfold

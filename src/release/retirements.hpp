@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The memory that an exporter retires: kept alive until its importers let it go, within a budget.
+#pragma once
+
+#include <pinfold/release/registry.hpp>
+#include <pinfold/release/retirement.hpp>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+
+namespace pinfold::release {
+
+using std::chrono::steady_clock;
+
+/// Frees memory; returns the driver's error.
+using free_call = std::function<result<void>()>;
+
+/// One retirement. `retirements::mutex_` guards all members but the constant ones.
+struct retired {
+  std::uint64_t serial = 0;
+  std::size_t bytes = 0;
+  steady_clock::time_point deadline;
+  free_call free;
+  retire_report last;  ///< of memory that is freed, or about to be
+  bool done = false;
+};
+
+/// All retirements of one exporter. Thread-safe. Calls `free` without its lock, and each once.
+class retirements {
+ public:
+  retirements(std::shared_ptr<release_registry> registry, std::size_t limbo_bytes) noexcept;
+
+  /// Begins the retirement of memory in the registry. If it fails, nothing has changed, and `free` is not taken.
+  [[nodiscard]] result<std::shared_ptr<retired>> begin(std::uint64_t serial, std::size_t bytes,
+                                                       std::chrono::milliseconds timeout, free_call& free) noexcept;
+
+  /// Frees what no importer holds, and the oldest memory over the budget.
+  void settle() noexcept;
+
+  /// Returns how long until the next deadline; at most `most`.
+  [[nodiscard]] std::chrono::milliseconds next_deadline(std::chrono::milliseconds most) noexcept;
+
+  /// Frees everything: the exporter ends.
+  void abandon() noexcept;
+
+  void count_death() noexcept;
+  [[nodiscard]] result<retire_report> report(const retired& what) noexcept;
+  [[nodiscard]] result<retire_report> wait(const retired& what, std::chrono::milliseconds timeout) noexcept;
+  [[nodiscard]] release_statistics statistics() noexcept;
+
+ private:
+  using list = std::list<std::shared_ptr<retired>>;
+
+  [[nodiscard]] result<retire_report> report_locked(const retired& what) const noexcept;
+  [[nodiscard]] std::size_t limbo_locked(steady_clock::time_point now) const noexcept;
+  void take_locked(list& into, list::iterator what, retire_report last) noexcept;
+  void free_all(list& taken) noexcept;
+
+  const std::shared_ptr<release_registry> registry_;
+  const std::size_t limbo_bytes_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  list pending_;  ///< in the order of their beginning
+  bool abandoned_ = false;
+  release_statistics counts_;
+};
+
+}  // namespace pinfold::release

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "release/server.hpp"
+
+#include "fd_passing/wire.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+#include <sys/socket.h>
+#include <utility>
+
+namespace pinfold::release {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto look_every = 1000ms;  // the program may close descriptors just before a poll
+constexpr auto rest = 50ms;
+constexpr int messages_a_round = 64;  // so that no importer delays another for long
+
+result<os::file> listen_at(std::uint64_t exporter) noexcept {
+  os::file listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!listener) return os::fail_system("cannot create the exporter's release socket");
+  const auto address = fd_passing::address_of(exporter, fd_passing::socket_purpose::release);
+  if (::bind(listener.number(), reinterpret_cast<const sockaddr*>(&address.name), address.bytes) != 0 ||
+      ::listen(listener.number(), SOMAXCONN) != 0) {
+    return os::fail_system("cannot listen on the exporter's release socket");
+  }
+  return listener;
+}
+
+}  // namespace
+
+result<std::unique_ptr<server>> server::start(std::uint64_t exporter, std::size_t limbo_bytes) noexcept try {
+  auto listener = listen_at(exporter);
+  if (!listener) return tl::unexpected(listener.error());
+  std::unique_ptr<server> made(new server(exporter, limbo_bytes, std::move(*listener)));
+  const auto body = [](void* self) { static_cast<server*>(self)->loop(); };
+  if (auto started = made->thread_.start("pinfold-release", body, made.get()); !started)
+    return tl::unexpected(started.error());
+  return made;
+} catch (const std::bad_alloc&) {
+  return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the exporter's server");
+}
+
+server::server(std::uint64_t exporter, std::size_t limbo_bytes, os::file listener)
+    : exporter_(exporter),
+      registry_(std::make_shared<release_registry>(exporter)),
+      retirements_(std::make_shared<retirements>(registry_, limbo_bytes)),
+      process_(::getpid()),
+      listener_(std::move(listener)) {
+  importers_.reserve(most_importers);
+  watched_.reserve(2 * most_importers + 2);
+}
+
+server::~server() {
+  if (::getpid() != process_) return;
+  thread_.stop();
+  retirements_->abandon();
+}
+
+result<retirement> server::begin(std::uint64_t serial, std::size_t bytes, std::chrono::milliseconds timeout,
+                                 free_call& free) noexcept {
+  auto begun = retirements_->begin(serial, bytes, timeout, free);
+  if (!begun) return tl::unexpected(begun.error());
+  thread_.wake();
+  return retirement(retirements_, std::move(*begun));
+}
+
+void server::loop() noexcept {
+  while (thread_.goes_on()) {
+    for (importer& one : importers_) serve(one);
+    std::erase_if(importers_, [](const importer& one) { return one.number == 0; });
+    accept_some();
+    retirements_->settle();
+    wait();
+  }
+}
+
+void server::wait() noexcept {
+  watched_.clear();
+  watched_.push_back({.fd = thread_.wake_end().number(), .events = POLLIN, .revents = 0});
+  const bool room = importers_.size() < most_importers;
+  watched_.push_back({.fd = room && listener_.still_there() ? listener_.number() : -1, .events = POLLIN, .revents = 0});
+  for (const importer& one : importers_) {
+    // An importer that does not read its answers is not read from either.
+    const short events = static_cast<short>((one.unsent ? 0 : POLLIN) | (one.waits_for_room ? POLLOUT : 0));
+    watched_.push_back({.fd = one.broken ? -1 : one.at.socket.number(), .events = events, .revents = 0});
+    watched_.push_back({.fd = one.at.process.number(), .events = POLLIN, .revents = 0});
+  }
+  const auto left = retirements_->next_deadline(look_every);
+  if (::poll(watched_.data(), watched_.size(), static_cast<int>(left.count())) < 0 && errno != EINTR)
+    ::usleep(std::chrono::microseconds(rest).count());  // no memory, or a descriptor limit below the number in use
+}
+
+void server::serve(importer& one) noexcept {
+  const bool ended = one.at.process_ended();  // before the last messages are read
+  if (!one.broken) read(one);
+  if (!one.broken) write(one);
+  if (ended || (one.broken && !one.at.process)) end(one);
+  if (one.number != 0 && one.broken && !registry_->lost(one.number)) one.number = 0;  // holds nothing
+}
+
+void server::read(importer& one) noexcept {
+  for (int i = 0; i < messages_a_round && !one.unsent; ++i) {
+    release_message message;
+    const auto got = one.at.receive(message);
+    if (got == endpoint::received::none) return;
+    if (got == endpoint::received::broken) {
+      one.broken = true;
+      return;
+    }
+    const auto reply = registry_->receive(one.number, message, one.at.pid);
+    if (reply && !send(one, *reply)) one.unsent = reply;
+  }
+}
+
+void server::write(importer& one) noexcept {
+  one.waits_for_room = false;
+  if (one.unsent) {
+    if (!send(one, *one.unsent)) return;
+    one.unsent.reset();
+  }
+  while (const auto next = registry_->next_request(one.number)) {
+    if (send(one, *next)) continue;
+    registry_->take_back(one.number, *next);
+    return;
+  }
+}
+
+/// Returns whether the message needs not be sent again.
+bool server::send(importer& one, const release_message& message) noexcept {
+  switch (one.at.send(message)) {
+    case endpoint::sent::done: return true;
+    case endpoint::sent::full: one.waits_for_room = true; return false;
+    case endpoint::sent::broken: one.broken = true; return false;
+  }
+  return false;
+}
+
+void server::end(importer& one) noexcept {
+  if (registry_->died(one.number) != 0) retirements_->count_death();
+  one.number = 0;
+}
+
+void server::accept_some() noexcept {
+  while (importers_.size() < most_importers && listener_.still_there()) {
+    os::file socket(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket) {
+      if (os::code_for(errno) == errc::out_of_resources && errno != EAGAIN) ::usleep(std::chrono::microseconds(rest).count());
+      return;
+    }
+    auto at = endpoint::of(std::move(socket));
+    if (at.permitted) importers_.push_back({++last_number_, std::move(at), std::nullopt});
+  }
+}
+
+}  // namespace pinfold::release

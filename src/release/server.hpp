@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The exporter's end of the release protocol over a Unix socket.
+#pragma once
+
+#include "release/endpoint.hpp"
+#include "release/retirements.hpp"
+#include "release/thread.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <poll.h>
+#include <vector>
+
+namespace pinfold::release {
+
+/// A thread that admits importers, asks them to let memory go, and notices their end. It waits for no importer.
+class server {
+ public:
+  static constexpr std::size_t most_importers = 1024;
+
+  /// Starts the thread. Errors: `out_of_resources`, and the system's.
+  [[nodiscard]] static result<std::unique_ptr<server>> start(std::uint64_t exporter, std::size_t limbo_bytes) noexcept;
+  server(const server&) = delete;
+  server& operator=(const server&) = delete;
+
+  /// Stops the thread, and frees everything in limbo. In a forked child, only closes the descriptors.
+  ~server();
+
+  [[nodiscard]] const std::shared_ptr<release_registry>& registry() const noexcept { return registry_; }
+  [[nodiscard]] release_statistics statistics() const noexcept { return retirements_->statistics(); }
+
+  /// Begins a retirement. If it fails, nothing has changed, and `free` is not taken.
+  [[nodiscard]] result<retirement> begin(std::uint64_t serial, std::size_t bytes, std::chrono::milliseconds timeout,
+                                         free_call& free) noexcept;
+
+ private:
+  struct importer {
+    std::uint64_t number;
+    endpoint at;
+    std::optional<release_message> unsent;  ///< an answer for which the connection had no room
+    bool waits_for_room = false;
+    bool broken = false;  ///< its process still runs, and may hold memory
+  };
+
+  server(std::uint64_t exporter, std::size_t limbo_bytes, os::file listener);
+
+  // The thread calls all functions below.
+  void loop() noexcept;
+  void wait() noexcept;
+  void serve(importer& one) noexcept;
+  void read(importer& one) noexcept;
+  void write(importer& one) noexcept;
+  [[nodiscard]] bool send(importer& one, const release_message& message) noexcept;
+  void end(importer& one) noexcept;
+  void accept_some() noexcept;
+
+  const std::uint64_t exporter_;
+  const std::shared_ptr<release_registry> registry_;
+  const std::shared_ptr<retirements> retirements_;
+  const pid_t process_;
+  const os::file listener_;
+  std::vector<importer> importers_;
+  std::vector<pollfd> watched_;  ///< wake, listener, then socket and process of each importer
+  std::uint64_t last_number_ = 0;
+  thread thread_;
+};
+
+}  // namespace pinfold::release

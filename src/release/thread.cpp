@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "release/thread.hpp"
+
+#include <csignal>
+#include <sys/socket.h>
+
+namespace pinfold::release {
+
+result<void> thread::start(const char* name, void (*body)(void* self), void* self) noexcept {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) != 0)
+    return os::fail_system("cannot create the sockets that wake a thread");
+  ends_ = {os::file(ends[0]), os::file(ends[1])};
+  name_ = name;
+  body_ = body;
+  self_ = self;
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const auto entry = [](void* made) -> void* {
+    const auto& to = *static_cast<thread*>(made);
+    ::pthread_setname_np(::pthread_self(), to.name_);
+    to.body_(to.self_);
+    return nullptr;
+  };
+  const int native = ::pthread_create(&number_, nullptr, entry, this);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  running_ = native == 0;
+  if (!running_) return fail_errno(os::code_for(native), native, "cannot start a thread of the release protocol");
+  return {};
+}
+
+void thread::stop() noexcept {
+  if (!running_ || ::getpid() != process_) return;
+  running_ = false;
+  stop_.store(true);
+  wake();
+  if (::pthread_equal(number_, ::pthread_self()) != 0) {
+    ::pthread_detach(number_);
+  } else {
+    ::pthread_join(number_, nullptr);
+  }
+}
+
+// A full buffer wakes the thread too. If the program closed the sockets, the thread sees `stop_` at its next look.
+void thread::wake() noexcept {
+  const char one = 0;
+  if (ends_[1].still_there()) static_cast<void>(::send(ends_[1].number(), &one, 1, MSG_DONTWAIT | MSG_NOSIGNAL));
+}
+
+bool thread::goes_on() noexcept {
+  std::array<char, 64> read{};
+  if (!ends_[0].still_there()) return !stop_.load();
+  while (::recv(ends_[0].number(), read.data(), read.size(), MSG_DONTWAIT) > 0) {
+  }
+  return !stop_.load();
+}
+
+}  // namespace pinfold::release
