@@ -126,7 +126,7 @@ class [[nodiscard]] background_registration {
   /// Registers in the background the pieces that are stale, and those that a failure or `cancel` left out. Gives back
   /// the leases on stale registrations first, so no transfer may use them any more. Leases from `acquire` are not
   /// affected. Pieces that are registered and current stay as they are. Forgets the failure. Errors: `closed`,
-  /// `out_of_resources`.
+  /// `out_of_resources`, after which it can be called again.
   result<void> renew() noexcept {
     return detail::or_error(no_memory, no_memory, [&] { return work_.renew(); });
   }

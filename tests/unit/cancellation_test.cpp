@@ -171,6 +171,35 @@ TEST_F(cancellation, waits_for_the_next_chunk) {
   EXPECT_TRUE(finishes([&] { EXPECT_TRUE(stream->next()); }, [&] { wait_for_calls(1); }, open_gate()));
 }
 
+TEST_F(cancellation, waits_for_the_pieces_of_a_large_lease) {
+  auto cache = made();
+  gate_->opens = false;
+  EXPECT_TRUE(finishes(
+      [&] {
+        EXPECT_TRUE(cache.acquire_large(at(0x10000), 0x4000, local_access, {.piece_bytes = 0x1000, .workers = 2}));
+      },
+      [&] { wait_for_calls(2); }, open_gate()));
+  EXPECT_EQ(cache.statistics().leases_now, 0U);
+}
+
+TEST_F(cancellation, waits_for_a_ticket) {
+  const auto waits = std::to_array<std::function<void(background_registration<gated_registrar>&)>>({
+      [](auto& ticket) { EXPECT_TRUE(ticket.wait()); },
+      [](auto& ticket) { EXPECT_TRUE(ticket.wait_for(60s)); },
+      [](auto& ticket) { EXPECT_TRUE(ticket.wait_until_ready(0x14000, 60s)); },
+      [](auto& ticket) { EXPECT_TRUE(ticket.cancel(cancel_policy::give_back)); },
+      [](auto& ticket) { const auto dying = std::move(ticket); },
+  });
+  for (const auto& wait : waits) {
+    auto cache = made();
+    gate_->opens = false;
+    gate_->waiting = 0;
+    auto ticket = cache.register_in_background(at(0x10000), 0x4000, local_access, {.piece_bytes = 0x1000});
+    ASSERT_TRUE(ticket);
+    EXPECT_TRUE(finishes([&] { wait(*ticket); }, [&] { wait_for_calls(1); }, open_gate()));
+  }
+}
+
 TEST_F(cancellation, waits_for_the_members_of_a_set) {
   auto one = made();
   auto two = made();
