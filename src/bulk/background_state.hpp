@@ -9,6 +9,7 @@
 
 #include <pinfold/detail/background.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -20,6 +21,12 @@
 #include <vector>
 
 namespace pinfold::detail {
+
+/// Returns the end of a wait: at most in a year, so that it can be represented whatever the caller wrote.
+[[nodiscard]] inline std::chrono::steady_clock::time_point deadline_in(std::chrono::milliseconds timeout) noexcept {
+  constexpr std::chrono::milliseconds longest = std::chrono::hours{24 * 365};
+  return std::chrono::steady_clock::now() + std::clamp(timeout, std::chrono::milliseconds(0), longest);
+}
 
 /// The state of one piece.
 enum class piece_state : std::uint8_t {
@@ -60,7 +67,7 @@ class background_state : public std::enable_shared_from_this<background_state> {
 
   [[nodiscard]] bool here() const noexcept { return process_ == this_process(); }
 
-  // --- what the ticket asks (background_ticket.cpp)
+  // --- what the ticket asks (background_ticket.cpp; background_work.cpp calls it)
 
   [[nodiscard]] background_progress progress() const noexcept;
   [[nodiscard]] std::uintptr_t ready_up_to() const noexcept;

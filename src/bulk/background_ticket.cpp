@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a ticket for background registration asks and orders (R65).
 #include "bulk/background_state.hpp"
-#include "os/no_cancellation.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -9,14 +8,6 @@
 namespace pinfold::detail {
 
 namespace {
-
-using clock = std::chrono::steady_clock;
-
-// Keeps the deadline representable, whatever the caller wrote.
-clock::time_point in(std::chrono::milliseconds timeout) noexcept {
-  constexpr std::chrono::milliseconds longest = std::chrono::hours{24 * 365};
-  return clock::now() + std::clamp(timeout, std::chrono::milliseconds(0), longest);
-}
 
 tl::unexpected<error> waits_for_itself() noexcept {
   return fail(errc::invalid_argument, "a progress callback cannot wait for its own registration");
@@ -206,7 +197,7 @@ result<void> background_state::give_back_all() noexcept {
 }
 
 result<void> background_state::cancel(cancel_policy what) noexcept {
-  const auto until = in(patience_);
+  const auto until = deadline_in(patience_);
   bool stopped = on_worker();
   {
     lock guard(mutex_);
@@ -231,76 +222,6 @@ result<std::vector<held_part>> background_state::take() {
   std::vector<held_part> parts;
   parts.reserve(pieces_.size());
   for (auto& one : pieces_) parts.push_back({one.where, give_back(one)});
-  return parts;
-}
-
-// --- the ticket
-
-result<background_work> background_work::start(engine* on, background_plan plan) {
-  const no_cancellation whole;
-  auto use = background_use::begin(on);
-  if (!use) return tl::unexpected(use.error());
-  shorten_first_piece(plan, limits_of(on).max_count);
-  background_work made(background_state::make(*std::move(use), std::move(plan)));
-  if (auto started = made.state_->start_workers(); !started) return tl::unexpected(started.error());
-  return made;
-}
-
-result<void> background_work::usable() const noexcept {
-  if (state_ == nullptr) return fail(errc::closed, "the ticket was moved or taken from");
-  if (!state_->here()) return fail(errc::closed, "the ticket belongs to the parent process");
-  return {};
-}
-
-background_progress background_work::progress() const noexcept {
-  return usable() ? state_->progress() : background_progress{};
-}
-
-std::uintptr_t background_work::ready_up_to() const noexcept { return usable() ? state_->ready_up_to() : 0; }
-
-std::optional<background_failure> background_work::failure() const noexcept {
-  return usable() ? state_->failure() : std::nullopt;
-}
-
-result<void> background_work::ready(const range& where) noexcept {
-  const no_cancellation whole;
-  return usable().and_then([&] { return state_->ready(where); });
-}
-
-result<std::vector<held_part>> background_work::acquire(const range& where) {
-  const no_cancellation whole;
-  return usable().and_then([&] { return state_->acquire(where); });
-}
-
-result<void> background_work::wait(std::optional<std::chrono::milliseconds> timeout) noexcept {
-  const no_cancellation whole;
-  return usable().and_then([&] { return timeout ? state_->wait(in(*timeout)) : state_->wait(std::nullopt); });
-}
-
-result<void> background_work::wait_until_ready(std::uintptr_t end, std::chrono::milliseconds timeout) noexcept {
-  const no_cancellation whole;
-  return usable().and_then([&] { return state_->wait_until_ready(end, in(timeout)); });
-}
-
-result<void> background_work::cancel(cancel_policy what) noexcept {
-  const no_cancellation whole;
-  return usable().and_then([&] { return state_->cancel(what); });
-}
-
-result<std::vector<range>> background_work::stale() {
-  const no_cancellation whole;
-  return usable().and_then([&] { return state_->stale(); });
-}
-
-result<void> background_work::renew() {
-  const no_cancellation whole;
-  return usable().and_then([&] { return state_->renew(); });
-}
-
-result<std::vector<held_part>> background_work::take() {
-  const no_cancellation whole;
-  auto parts = usable().and_then([&] { return state_->take(); });
-  if (parts) state_.reset();
   return parts;
 }
 

@@ -439,6 +439,35 @@ TEST_F(background, R37_child_finds_the_ticket_closed_and_never_waits) {
   EXPECT_EQ(ticket->progress().pieces_done, pieces);
 }
 
+TEST_F(background, R37_fork_at_any_moment_leaves_parent_and_child_sound) {
+  local_fixture f;
+  f.device->call_takes = 20us;
+  auto ticket = f.cache.register_in_background(at(begin), 100 * piece, local_access, small);
+  ASSERT_TRUE(ticket);
+  std::jthread busy([&](const std::stop_token& stop) {  // so that the mutex is often locked
+    while (!stop.stop_requested()) {
+      static_cast<void>(ticket->ready(at(begin), piece));
+      static_cast<void>(ticket->wait_for(1ms));
+    }
+  });
+  for (int i = 0; i < (sanitized ? 10 : 60); ++i) {
+    child_process child([&](line&) {
+      if (ticket->wait_for(1ms).error().code != errc::closed) return 1;
+      if (ticket->ready(at(begin), 1) || ticket->failure()) return 2;
+      if (ticket->renew().error().code != errc::closed || ticket->take().error().code != errc::closed) return 3;
+      if (f.cache.register_in_background(at(begin), 1).error().code != errc::closed) return 4;
+      if (f.cache.acquire_large(at(begin), 1).error().code != errc::closed) return 5;
+      const auto dying = *std::move(ticket);
+      return 0;
+    });
+    ASSERT_EQ(child.finish(), 0) << "fork " << i;
+    static_cast<void>(ticket->cancel(cancel_policy::give_back));
+    ASSERT_TRUE(ticket->renew());
+  }
+  EXPECT_TRUE(ticket->wait());
+  EXPECT_TRUE(ticket->ready(at(begin), 100 * piece));
+}
+
 TEST_F(background, R65_hits_are_not_registered_again) {
   free_.touch(begin, begin + bytes);
   auto ticket = free_.cache.register_in_background(at(begin), bytes, local_access, small);
