@@ -468,6 +468,36 @@ TEST_F(background, R37_fork_at_any_moment_leaves_parent_and_child_sound) {
   EXPECT_TRUE(ticket->ready(at(begin), 100 * piece));
 }
 
+TEST_F(background, R65_cache_that_keeps_nothing_registers_for_the_ticket_alone) {
+  const auto device = std::make_shared<fake_device>();
+  cache none(fake_registrar(device), {.monitor = monitor_choice::none});
+  auto ticket = none.register_in_background(at(begin), bytes, local_access, small);
+  ASSERT_TRUE(ticket);
+  ASSERT_TRUE(ticket->wait());
+  auto part = ticket->acquire(at(begin), piece);
+  ASSERT_TRUE(part);
+  auto other = none.acquire_large(at(begin), bytes, local_access, {.piece_bytes = piece});
+  ASSERT_TRUE(other);
+  EXPECT_EQ(device->open_count(), 2 * pieces) << "nothing is shared";
+  EXPECT_TRUE(ticket->cancel(cancel_policy::give_back));
+  EXPECT_EQ(device->open_count(), 1 + pieces) << "the lease of its own keeps its piece";
+  EXPECT_TRUE(part->release());
+  EXPECT_TRUE(other->release());
+  EXPECT_EQ(device->open_count(), 0U);
+}
+
+TEST_F(background, R65_workers_wait_for_room_as_any_request) {
+  local_fixture f({.max_count = pieces, .full = when_full::wait, .full_timeout = 10s});
+  std::vector<decltype(f.acquire(begin, begin + 1))> others;
+  for (std::size_t i = 0; i < 4; ++i) others.push_back(f.acquire(0x1000 * (i + 1), 0x1000 * (i + 1) + 1));
+  auto ticket = f.cache.register_in_background(at(begin), bytes, local_access, small);
+  ASSERT_TRUE(ticket);
+  ASSERT_TRUE(soon([&] { return ticket->progress().pieces_done == pieces - 4; }));
+  EXPECT_EQ(ticket->wait_for(10ms).error().code, errc::timed_out);
+  others.clear();
+  EXPECT_TRUE(ticket->wait());
+}
+
 TEST_F(background, R65_hits_are_not_registered_again) {
   free_.touch(begin, begin + bytes);
   auto ticket = free_.cache.register_in_background(at(begin), bytes, local_access, small);
