@@ -61,6 +61,7 @@ add_custom_command(
           ${PROJECT_SOURCE_DIR}/include/pinfold/background.h
           ${PROJECT_SOURCE_DIR}/include/pinfold/cache_set.h
           ${PROJECT_SOURCE_DIR}/include/pinfold/remote_key.h
+          ${PROJECT_SOURCE_DIR}/include/pinfold/node_budget.h
           ${PROJECT_SOURCE_DIR}/include/pinfold/verbs.h
           ${PROJECT_SOURCE_DIR}/include/pinfold/libfabric.h
           ${PROJECT_SOURCE_DIR}/include/pinfold/ucp.h

@@ -17,6 +17,7 @@ HEADERS = (
     "pinfold/background.h",
     "pinfold/cache_set.h",
     "pinfold/remote_key.h",
+    "pinfold/node_budget.h",
     "pinfold/verbs.h",
     "pinfold/libfabric.h",
     "dlpack.h",

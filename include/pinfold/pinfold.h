@@ -170,6 +170,8 @@ typedef struct pinfold_options {
   uint32_t merge;              /**< a PINFOLD_MERGE_ number */
   uint32_t shards;             /**< parts in which a cache of local memory is divided, at most 64; 0: by processors */
   size_t merge_limit;          /**< no registration grows beyond this by merging; PINFOLD_UNLIMITED */
+  char node_budget[96];        /**< the account that processes share: its name, or name:maximum; ends with a 0; empty:
+                                *   none. See <pinfold/node_budget.h> */
 } pinfold_options;
 
 /** Fills the options with the defaults. Options of 0 alone are not the defaults: their budget is 0. Errors:

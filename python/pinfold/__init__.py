@@ -19,6 +19,7 @@ from pinfold.constants import (
     UNLIMITED,
     Access,
     CancelPolicy,
+    Bound,
     Code,
     EventKind,
     Flag,
@@ -39,6 +40,7 @@ from pinfold.import_cache import ImportCache, ImportLease, Place
 from pinfold.importer import Imported, Importer
 from pinfold.large import LargeLease, Part
 from pinfold.lease import Lease
+from pinfold.node_budget import Member, NodeBudget
 from pinfold.options import Options
 from pinfold.registrar import OpenRequest, Registrar
 from pinfold.restoration import Restoration, RestoreProgress
@@ -51,6 +53,7 @@ __all__ = [
     "Background",
     "BackgroundProgress",
     "Batch",
+    "Bound",
     "CUDA_HANDLE_BYTES",
     "Cache",
     "CancelPolicy",
@@ -73,11 +76,13 @@ __all__ = [
     "LargeLease",
     "Lease",
     "MEMFD_HANDLE_BYTES",
+    "Member",
     "MemfdBuffer",
     "MemfdExporter",
     "Merge",
     "Monitor",
     "NativeKind",
+    "NodeBudget",
     "OpenRequest",
     "Options",
     "Order",

@@ -157,3 +157,11 @@ class Severity(_Extensible):
     INFO = lib.PINFOLD_INFO
     WARNING = lib.PINFOLD_WARNING
     FAILURE = lib.PINFOLD_FAILURE
+
+
+class Bound(_Extensible):
+    """The limit that binds a process: of the account, RLIMIT_MEMLOCK, or the cgroup's memory.max."""
+
+    ACCOUNT = lib.PINFOLD_BOUND_ACCOUNT
+    MEMLOCK = lib.PINFOLD_BOUND_MEMLOCK
+    CGROUP = lib.PINFOLD_BOUND_CGROUP

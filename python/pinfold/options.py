@@ -11,6 +11,7 @@ from pinfold._callbacks import finish, serve
 from pinfold._library import ffi, lib
 from pinfold.constants import Flag, Full, Merge, Monitor
 from pinfold.errors import check
+from pinfold.node_budget import NodeBudget
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Options:
     conflict_timeout_ms: int | None = None
     wait_timeout_ms: int | None = None
     drain_timeout_ms: int | None = None
+    node_budget: NodeBudget | str | None = None
     sink: events.Sink | None = None
     text: str = ""
     environment: bool = False
@@ -52,13 +54,22 @@ class Options:
             check(lib.pinfold_options_from_text(c, self.text.encode()))
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if value is not None and field.name not in ("name", "sink", "text", "environment"):
+            if value is not None and field.name not in ("name", "node_budget", "sink", "text", "environment"):
                 setattr(c, field.name, value)
         if self.name is not None:
             self._set_name(c)
+        if self.node_budget is not None:
+            self._set_node_budget(c)
         if self.sink is not None:
             c.sink, c.sink_self, c.sink_finished = events.send(), serve(self.sink), events.finished()
         return c
+
+    def _set_node_budget(self, c: Any) -> None:
+        given = self.node_budget
+        text = (given.name if isinstance(given, NodeBudget) else given or "").encode()
+        if len(text) >= ffi.sizeof(c.node_budget) or b"\0" in text:
+            raise ValueError(f"the name of a node budget is too long, or has a 0: {text!r}")
+        ffi.memmove(c.node_budget, text + b"\0", len(text) + 1)
 
     def _set_name(self, c: Any) -> None:
         name = (self.name or "").encode()

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The ticket as its template calls it (R65): refuses what belongs to the parent of this process, or was moved from.
-#include "bulk/background_pacing.hpp"
 #include "bulk/background_state.hpp"
 #include "os/no_cancellation.hpp"
 

@@ -8,6 +8,7 @@
 #include "c/structure.hpp"
 #include "c/text.hpp"
 
+#include <pinfold/node_budget.hpp>
 #include <pinfold/settings.hpp>
 
 #include <algorithm>
@@ -49,6 +50,7 @@ pinfold_options in_c(const cache_options& from) noexcept {
   to.merge = static_cast<std::uint32_t>(from.merge);
   to.merge_limit = from.merge_limit;
   to.shards = from.shards;
+  if (from.node_budget != nullptr) copy_text(from.node_budget->name(), to.node_budget, sizeof to.node_budget);
   to.idle_timeout_ms = static_cast<std::uint64_t>(from.idle_timeout.count());
   to.full_timeout_ms = static_cast<std::uint64_t>(from.full_timeout.count());
   to.conflict_timeout_ms = static_cast<std::uint64_t>(from.conflict_timeout.count());
@@ -85,6 +87,8 @@ milliseconds time_of(std::uint64_t count) noexcept {
 result<void> check(const pinfold_options& from) noexcept {
   if (std::memchr(from.name, 0, sizeof from.name) == nullptr)
     return fail(errc::invalid_argument, "the name does not end with a 0");
+  if (std::memchr(from.node_budget, 0, sizeof from.node_budget) == nullptr)
+    return fail(errc::invalid_argument, "`node_budget` does not end with a 0");
   if ((from.flags & ~all_flags) != 0) return fail(errc::invalid_argument, "the options have an unknown flag");
   if ((from.monitor & ~all_monitors) != 0) return fail(errc::invalid_argument, "the options have an unknown monitor");
   if (from.full > PINFOLD_FULL_BYPASS) return fail(errc::invalid_argument, "`full` is not a PINFOLD_FULL_ number");
@@ -132,6 +136,15 @@ result<pinfold_options> read_options(const pinfold_options* given) noexcept {
   return known;
 }
 
+// Opens the node's budget that the options name, if they do.
+result<cache_options> with_node_budget(cache_options to, const pinfold_options& from) {
+  if (*from.node_budget == '\0') return to;
+  auto opened = node_budget::open_text(from.node_budget);
+  if (!opened) return tl::unexpected(opened.error());
+  to.node_budget = *std::move(opened);
+  return to;
+}
+
 // Changes the caller's options by `change`, which returns them changed, or an error.
 template <class Change>
 int change_options(pinfold_options* options, Change&& change) noexcept {
@@ -139,7 +152,9 @@ int change_options(pinfold_options* options, Change&& change) noexcept {
   const int code = guarded([&]() -> result<void> {
     auto known = read_options(options);
     if (!known) return tl::unexpected(known.error());
-    auto changed = change(without_sink(*known));
+    auto before = with_node_budget(without_sink(*known), *known);
+    if (!before) return tl::unexpected(before.error());
+    auto changed = change(*std::move(before));
     if (!changed) {
       refused = refuse_at(changed.error().where, changed.error().cause);
       return {};
@@ -161,9 +176,9 @@ result<cache_options> as_cpp(const pinfold_options* given, const pinfold_cache* 
   if (given == nullptr) return cache_options{};
   auto known = read_options(given);
   if (!known) return tl::unexpected(known.error());
-  auto converted = without_sink(*known);
-  if (known->sink == nullptr) return converted;
-  converted.sink = [to = std::make_shared<c_sink>(*known, cache)](const event& what) {
+  auto converted = with_node_budget(without_sink(*known), *known);
+  if (!converted || known->sink == nullptr) return converted;
+  converted->sink = [to = std::make_shared<c_sink>(*known, cache)](const event& what) {
     const callback inside(to->cache);
     send(what, to->sink, to->self);
   };
