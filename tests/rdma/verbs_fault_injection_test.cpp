@@ -6,8 +6,14 @@
 #include "support/fixtures/local_faults.hpp"
 #include "support/host/process_limits.hpp"
 
+#include <pinfold/registrars/fallback.hpp>
+
+#include <atomic>
+#include <cstdlib>
 #include <fcntl.h>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace pinfold::testing {
 namespace {
@@ -54,6 +60,35 @@ TEST(verbs_fault_injection_fake, R10_R41_any_fault_of_dma_bufs_leaks_nothing) {
   const int before = open_descriptors();  // includes the descriptors that a process's first cache opens and keeps
   expect_survival(driver, {"ibv_reg_mr_iova2", "ibv_reg_dmabuf_mr", "ibv_dereg_mr"}, codes);
   EXPECT_EQ(open_descriptors(), before);
+}
+
+// Three ways to register. A refused step is made good by the next one, so it is no failure of the cache.
+struct fallback_driver : driver_calls {
+  using made_type = verbs_registrar::registration_type;
+  static bool hidden(std::string_view call, int /*unused*/) { return call != "ibv_dereg_mr"sv; }
+  static result<void*> allocate(std::size_t bytes) { return ++staged, std::malloc(bytes); }
+  static void free(void* memory, std::size_t /*unused*/) { --staged, std::free(memory); }
+  fallback_registrar<made_type> registrar() {
+    std::vector<fallback_step<made_type>> steps;
+    steps.push_back(as_step("dma-buf", made({.dma_buf_of = some_dma_buf})));
+    steps.push_back(as_step("peer memory", made({})));
+    steps.push_back(staging_step("host staging", made({}), {allocate, free}));
+    return *fallback_registrar<made_type>::create(std::move(steps));
+  }
+  verbs_registrar made(verbs_registrar_options options) {
+    return *verbs_registrar::create(&device.domain, std::move(options));
+  }
+  fake_verbs device;
+  static inline std::atomic<int> staged{0};
+};
+
+TEST(verbs_fault_injection_fake, R10_R41_any_fault_of_a_fallback_leaks_nothing) {
+  fallback_driver driver;
+  local_faults<fallback_driver>(driver, close_policy::immediate).survives({"", 0, 1, false});
+  const int before = open_descriptors();
+  expect_survival(driver, {"ibv_reg_mr_iova2", "ibv_reg_dmabuf_mr", "ibv_dereg_mr"}, codes);
+  EXPECT_EQ(open_descriptors(), before);
+  EXPECT_EQ(fallback_driver::staged, 0);
 }
 #endif
 
