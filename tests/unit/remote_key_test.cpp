@@ -11,6 +11,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <set>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -276,6 +277,59 @@ TEST(remote_key, stress_no_withdrawn_token_is_accepted) {
   for (const auto& some : issued)
     for (const auto& one : some) EXPECT_TRUE(once.insert(one).second);
   EXPECT_EQ(table.count(), 0U);
+}
+
+// What an owner and its peer share. The owner is killed at any moment.
+struct shared_table {
+  std::array<std::uint64_t, 8> words;
+  std::array<remote_key_token, 4096> given;
+  std::atomic<std::uint32_t> count;
+};
+
+[[noreturn]] void give_keys_away(shared_table& shared) {
+  auto table = *remote_key_table::create_in(shared.words);
+  shared.count = 0;
+  std::vector<remote_key_token> mine;
+  for (std::uint32_t i = 0; i < shared.given.size(); ++i) {
+    if (mine.size() == 6) {
+      static_cast<void>(table.withdraw(mine.front()));
+      mine.erase(mine.begin());
+    }
+    mine.push_back(*table.issue(place, 1, i));
+    shared.given[i] = mine.back();
+    shared.count = i + 1;
+  }
+  ::_exit(0);
+}
+
+TEST(remote_key, a_new_owner_makes_all_keys_of_a_killed_one_invalid) {
+  auto* const shared = static_cast<shared_table*>(
+      ::mmap(nullptr, sizeof(shared_table), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(static_cast<void*>(shared), MAP_FAILED);
+  std::size_t given = 0, current = 0;
+  for (int round = 0; round < 100; ++round) {
+    const auto owner = ::fork();
+    ASSERT_GE(owner, 0);
+    if (owner == 0) give_keys_away(*shared);
+    ::usleep(static_cast<useconds_t>(round * 10));
+    ::kill(owner, SIGKILL);
+    ASSERT_EQ(::waitpid(owner, nullptr, 0), owner);
+    const std::span<const remote_key_token> all(shared->given.data(), shared->count);
+    given += all.size();
+    const auto are_current = [&] {
+      return std::count_if(all.begin(), all.end(), [&](const auto& one) { return is_current(one, shared->words); });
+    };
+    EXPECT_LE(are_current(), 7) << "those of the dead that it had not withdrawn, and one that it had just issued";
+    current += static_cast<std::size_t>(are_current());
+    const auto heir = remote_key_table::create_in(shared->words);
+    ASSERT_TRUE(heir);
+    EXPECT_EQ(are_current(), 0);
+    EXPECT_EQ(heir->count(), 0U);
+    shared->count = 0;
+  }
+  EXPECT_GT(given, current);
+  EXPECT_GT(current, 0U);
+  ::munmap(shared, sizeof(shared_table));
 }
 
 }  // namespace
