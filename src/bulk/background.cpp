@@ -48,8 +48,8 @@ background_state* background_state::make(background_use use, background_plan pla
 
 void background_state::work(os::near_memory* near) noexcept {
   const auto* const before = std::exchange(working_for, this);
-  while (const auto number = next_piece()) {
-    keep(*number, register_piece(*number, near));
+  while (const auto mine = take_in_turn()) {
+    keep(mine->number, register_piece(*mine, near));
     tell();
   }
   working_for = before;
@@ -82,12 +82,12 @@ grant background_state::hit_piece(std::size_t number) noexcept {
   return look_up(entered.on(), request_for(number));
 }
 
-result<grant> background_state::register_piece(std::size_t number, os::near_memory* near) noexcept {
-  if (const auto hit = hit_piece(number); hit.held != 0) return hit;
-  if (auto may = before_registering(pieces_[number].where, near); !may) return tl::unexpected(may.error());
+result<grant> background_state::register_piece(const taken_piece& one, os::near_memory* near) noexcept {
+  if (one.hit.held != 0) return one.hit;
+  if (auto may = before_registering(one, near); !may) return tl::unexpected(may.error());
   const background_use::call entered(use_);
   if (entered.on() == nullptr) return fail(errc::closed, "the cache was destroyed");
-  return detail::acquire(entered.on(), request_for(number));
+  return detail::acquire(entered.on(), request_for(one.number));
 }
 
 void background_state::keep(std::size_t number, const result<grant>& made) noexcept {

@@ -37,8 +37,18 @@ void shorten_first_piece(background_plan& plan, std::size_t most_pieces) {
   plan.order.insert(plan.order.begin() + 1, number + 1);
 }
 
-result<void> background_state::wait_for_turn(std::size_t bytes) noexcept {
-  const auto turn = rate_.reserve(bytes, rate_limit::clock::now());
+// Takes the next piece and its turn in one step: otherwise a later piece could get the turn of an earlier one, for
+// which the caller may wait. A piece that is registered already takes no turn.
+std::optional<taken_piece> background_state::take_in_turn() noexcept {
+  const std::scoped_lock in_order(taking_);
+  const auto number = next_piece();
+  if (!number) return std::nullopt;
+  taken_piece one{*number, hit_piece(*number), {}};
+  if (one.hit.held == 0) one.turn = rate_.reserve(pieces_[*number].where.size(), rate_limit::clock::now());
+  return one;
+}
+
+result<void> background_state::wait_for_turn(rate_limit::clock::time_point turn) noexcept {
   for (;;) {
     {
       lock guard(mutex_);
@@ -51,8 +61,9 @@ result<void> background_state::wait_for_turn(std::size_t bytes) noexcept {
   }
 }
 
-result<void> background_state::before_registering(const range& piece, os::near_memory* near) noexcept {
-  if (auto turn = wait_for_turn(piece.size()); !turn) return turn;
+result<void> background_state::before_registering(const taken_piece& one, os::near_memory* near) noexcept {
+  if (auto turn = wait_for_turn(one.turn); !turn) return turn;
+  const range& piece = pieces_[one.number].where;
   if (near != nullptr) near->move_to(piece);
   if (pace_.prefault == prefault_choice::none) return {};
   if (pace_.prefault == prefault_choice::huge_pages) os::advise_huge_pages(piece);

@@ -42,6 +42,13 @@ struct background_piece {
   grant held;
 };
 
+/// A piece that a worker took.
+struct taken_piece {
+  std::size_t number = 0;
+  grant hit;                           ///< empty if it is to be registered
+  rate_limit::clock::time_point turn;  ///< when the rate allows it
+};
+
 /// Thread-safe. No call of the engine, the driver or the callback is made with the mutex held, but for `pin_again`,
 /// which only counts. docs/protocol.md, *Large leases and background registration*, has the invariants.
 class background_state : public std::enable_shared_from_this<background_state> {
@@ -92,9 +99,10 @@ class background_state : public std::enable_shared_from_this<background_state> {
   void hit_all() noexcept;
   [[nodiscard]] std::optional<std::size_t> next_piece() noexcept;
   // background_pacing.cpp
-  [[nodiscard]] result<void> before_registering(const range& piece, os::near_memory* near) noexcept;
-  [[nodiscard]] result<void> wait_for_turn(std::size_t bytes) noexcept;
-  [[nodiscard]] result<grant> register_piece(std::size_t number, os::near_memory* near) noexcept;
+  [[nodiscard]] std::optional<taken_piece> take_in_turn() noexcept;
+  [[nodiscard]] result<void> before_registering(const taken_piece& one, os::near_memory* near) noexcept;
+  [[nodiscard]] result<void> wait_for_turn(rate_limit::clock::time_point turn) noexcept;
+  [[nodiscard]] result<grant> register_piece(const taken_piece& one, os::near_memory* near) noexcept;
   [[nodiscard]] grant hit_piece(std::size_t number) noexcept;
   [[nodiscard]] request request_for(std::size_t number) const noexcept;
   void keep(std::size_t number, const result<grant>& made) noexcept;
@@ -126,6 +134,7 @@ class background_state : public std::enable_shared_from_this<background_state> {
   const std::size_t workers_;
   const pace_options pace_;
   rate_limit rate_;
+  std::mutex taking_;                     // orders the turns of pieces; `mutex_` may be taken with it held
   std::size_t bytes_total_ = 0;           // constant from the start, as are the next two
   std::size_t before_gap_ = 0;            // pieces before the first gap
   std::chrono::milliseconds patience_{};  // longest wait for a driver when the ticket is cancelled

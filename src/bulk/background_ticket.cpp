@@ -165,6 +165,7 @@ result<void> background_state::renew() {
     failure_.reset();
     cancelled_ = given_back_ = false;
     next_ = 0;
+    if (running_ == 0) rate_.forget();  // turns that no piece used
     announced = announce_workers(running_);
   }
   old.clear();  // before the memory is registered again: some drivers refuse overlaps

@@ -32,6 +32,9 @@ class rate_limit {
     }
   }
 
+  /// Forgets all reserved times. No thread may wait for one.
+  void forget() noexcept { free_.store(0, std::memory_order_relaxed); }
+
  private:
   using ticks = clock::duration::rep;
   static constexpr ticks latest = clock::duration::max().count() / 2;  // for sums that stay in range

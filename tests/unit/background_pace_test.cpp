@@ -86,6 +86,27 @@ TEST(background_pace, end_of_the_cache_ends_the_wait_for_a_turn) {
   EXPECT_EQ(done.error().code, errc::closed);
 }
 
+TEST(background_pace, pieces_take_turns_in_their_order) {
+  for (int i = 0; i < 50; ++i) {
+    local_fixture f;
+    const background_options slow{.piece_bytes = 2 * mib, .workers = 8, .bytes_per_second = 1};
+    auto ticket = f.cache.register_in_background(at(begin), 64 * mib, local_access, slow);
+    ASSERT_TRUE(ticket);
+    ASSERT_TRUE(ticket->wait_until_ready(begin + 2 * mib, 20s)) << "a later piece took the first turn";
+  }
+}
+
+TEST(background_pace, renew_does_not_wait_for_turns_that_no_piece_used) {
+  local_fixture f;
+  const background_options slow{.piece_bytes = 2 * mib, .workers = 4, .bytes_per_second = 1};
+  auto ticket = f.cache.register_in_background(at(begin), 4 * mib, local_access, slow);
+  ASSERT_TRUE(ticket);
+  ASSERT_TRUE(ticket->wait_until_ready(begin + 2 * mib, 20s));
+  ASSERT_TRUE(ticket->cancel(cancel_policy::keep));
+  ASSERT_TRUE(ticket->renew());
+  EXPECT_TRUE(ticket->wait_for(20s));
+}
+
 class prefault_of_workers : public ::testing::TestWithParam<prefault_choice> {};
 
 TEST_P(prefault_of_workers, all_pages_are_present_when_a_piece_is_registered) {

@@ -51,6 +51,13 @@ TEST(rate_limit, absurd_rates_do_not_overflow) {
   EXPECT_EQ(fast.reserve(1, start), start);
 }
 
+TEST(rate_limit, forgotten_times_are_free) {
+  rate_limit limit(1);
+  EXPECT_EQ(limit.reserve(mib, start), start);
+  limit.forget();
+  EXPECT_EQ(limit.reserve(mib, start), start);
+}
+
 TEST(rate_limit, threads_get_times_of_their_own) {
   rate_limit limit(mib);
   std::mutex mutex;
