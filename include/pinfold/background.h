@@ -78,6 +78,13 @@ enum pinfold_background_order {
   PINFOLD_ORDER_LARGEST_FIRST = 1 /**< the largest range first */
 };
 
+/** The thread that makes the pages of a piece present. */
+enum pinfold_prefault {
+  PINFOLD_PREFAULT_NONE = 0,      /**< the driver, as it pins them */
+  PINFOLD_PREFAULT_PAGES = 1,     /**< the thread that registers the piece, before */
+  PINFOLD_PREFAULT_HUGE_PAGES = 2 /**< likewise, after it has advised the kernel to use transparent huge pages */
+};
+
 /** What becomes of the registered part when the registration is cancelled. */
 enum pinfold_cancel_policy {
   PINFOLD_CANCEL_KEEP = 0,     /**< the ticket keeps its leases */
@@ -98,7 +105,10 @@ typedef struct pinfold_background_options {
    *  one at a time, and not any more when the ticket has ended. Waits for the ticket return
    *  PINFOLD_E_INVALID_ARGUMENT there. */
   void (*progress)(void *self, uint64_t done, uint64_t total);
-  void *self; /**< passed to `progress` */
+  void *self;                /**< passed to `progress` */
+  uint64_t bytes_per_second; /**< bytes that all threads together begin to register in a second; 0: no limit */
+  size_t first_piece_bytes;  /**< largest size of the piece that is registered first, in 2 MiB; 0: 64 MiB */
+  uint32_t prefault;         /**< a PINFOLD_PREFAULT_ number */
 } pinfold_background_options;
 
 /** How far a background registration has come. A piece that became stale counts as done until it is renewed. */

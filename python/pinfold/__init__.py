@@ -29,6 +29,7 @@ from pinfold.constants import (
     NativeKind,
     Order,
     SetPolicy,
+    Prefault,
     Severity,
 )
 from pinfold.dtype import DType
@@ -86,6 +87,7 @@ __all__ = [
     "OpenRequest",
     "Options",
     "Order",
+    "Prefault",
     "Part",
     "Place",
     "Registrar",

@@ -12,7 +12,7 @@ from pinfold._held import Held
 from pinfold._library import ffi, lib
 from pinfold._owned import Owner
 from pinfold.batch import all_locked
-from pinfold.constants import CancelPolicy, Code, Order
+from pinfold.constants import CancelPolicy, Code, Order, Prefault
 from pinfold.errors import as_exception, check, last_failure
 from pinfold.large import LargeLease, Part, Progress
 
@@ -45,6 +45,9 @@ class Background(Held, Owner):
         piece_bytes: int,
         workers: int,
         order: Order,
+        prefault: Prefault,
+        bytes_per_second: int,
+        first_piece_bytes: int,
         progress: Callable[[int, int], object] | None,
         argument: object,
     ) -> None:
@@ -57,6 +60,7 @@ class Background(Held, Owner):
         how = ffi.new("pinfold_background_options *")
         how.size = ffi.sizeof("pinfold_background_options")
         how.piece_bytes, how.workers, how.order, how.argument = piece_bytes, workers, order, request
+        how.prefault, how.bytes_per_second, how.first_piece_bytes = prefault, bytes_per_second, first_piece_bytes
         how.progress, how.self = self._told.function(), handle
         made = ffi.new("pinfold_background **")
         if cache._call(lib.pinfold_register_in_background, ranges, len(self._buffers), wanted, how, made):

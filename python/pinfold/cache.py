@@ -13,7 +13,7 @@ from pinfold._memory import locked
 from pinfold.background import Background
 from pinfold.batch import Batch
 from pinfold.chunks import Chunks
-from pinfold.constants import Order
+from pinfold.constants import Order, Prefault
 from pinfold.errors import check, last_failure
 from pinfold.large import LargeLease, acquire as _acquire_large
 from pinfold.lease import Lease
@@ -181,15 +181,32 @@ class Cache(BaseCache):
         piece_bytes: int = 0,
         workers: int = 0,
         order: Order = Order.AS_GIVEN,
+        prefault: Prefault = Prefault.NONE,
+        bytes_per_second: int = 0,
+        first_piece_bytes: int = 0,
         progress: Callable[[int, int], object] | None = None,
         argument: object = None,
     ) -> Background:
         """Starts to register a buffer of any size, or each of a list of buffers, on threads of the library, and returns a
-        ticket. `piece_bytes`: the largest piece, 0: 1 GiB. `workers`: threads that register, 0: 4. `progress` is called
-        with the bytes that are registered and the bytes in all, on one of these threads at a time; an exception cancels
+        ticket. `piece_bytes`: the largest piece, 0: 1 GiB. `workers`: threads that register, 0: 4. `prefault`: the
+        thread that makes the pages present. `bytes_per_second`: the most that all threads begin to register in a second,
+        0: no limit. `first_piece_bytes`: the largest size of the piece that is registered first, 0: 64 MiB. `progress` is
+        called with the bytes that are registered and the bytes in all, on one of these threads at a time; an exception cancels
         the registration, and `Background.wait` raises it."""
         memories = memory if isinstance(memory, (list, tuple)) else [memory]
-        return Background(self, memories, access, piece_bytes, workers, order, progress, argument)
+        return Background(
+            self,
+            memories,
+            access,
+            piece_bytes,
+            workers,
+            order,
+            prefault,
+            bytes_per_second,
+            first_piece_bytes,
+            progress,
+            argument,
+        )
 
     def invalidate(self, address: int, nbytes: int) -> None:
         """Tells the cache that memory is about to go. Only marks."""

@@ -101,6 +101,14 @@ class Order(enum.IntEnum):
     LARGEST_FIRST = lib.PINFOLD_ORDER_LARGEST_FIRST
 
 
+class Prefault(enum.IntEnum):
+    """The thread that makes the pages of a piece present."""
+
+    NONE = lib.PINFOLD_PREFAULT_NONE
+    PAGES = lib.PINFOLD_PREFAULT_PAGES
+    HUGE_PAGES = lib.PINFOLD_PREFAULT_HUGE_PAGES
+
+
 class CancelPolicy(enum.IntEnum):
     """What becomes of the registered part when a background registration is cancelled."""
 

@@ -17,13 +17,26 @@ namespace pinfold::c {
 
 namespace {
 
+detail::pace_options pace_of(const pinfold_background_options& given) noexcept {
+  return {.bytes_per_second = given.bytes_per_second,
+          .prefault = static_cast<prefault_choice>(given.prefault),
+          .first_piece_bytes = given.first_piece_bytes == 0 ? usual_first_piece : given.first_piece_bytes};
+}
+
 result<pieces_asked> read_options(const pinfold_background_options* given) noexcept {
   pinfold_background_options known{};
   if (given != nullptr && !read(given, known))
     return fail(errc::invalid_argument, "the options have a wrong size or unknown members");
   if (known.order > PINFOLD_ORDER_LARGEST_FIRST) return fail(errc::invalid_argument, "the order is unknown");
-  return pieces_asked{known.piece_bytes, known.workers, -1, known.argument, static_cast<background_order>(known.order),
-                      known.progress,    known.self};
+  if (known.prefault > PINFOLD_PREFAULT_HUGE_PAGES) return fail(errc::invalid_argument, "the prefault is unknown");
+  return pieces_asked{.piece_bytes = known.piece_bytes,
+                      .workers = known.workers,
+                      .file = -1,
+                      .argument = known.argument,
+                      .order = static_cast<background_order>(known.order),
+                      .progress = known.progress,
+                      .self = known.self,
+                      .pace = pace_of(known)};
 }
 
 // A callback of the registrar would wait for the call that it is in.

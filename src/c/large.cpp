@@ -86,6 +86,7 @@ result<detail::background_plan> planned(const pinfold_cache* cache, const pinfol
   if (!plan) return plan;
   plan->like = *like;
   plan->workers = how.workers == 0 ? 4 : how.workers;
+  plan->pace = how.pace;
   if (how.progress != nullptr)
     plan->progress = [call = how.progress, self = how.self](std::size_t done, std::size_t total) {
       call(self, done, total);

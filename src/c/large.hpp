@@ -39,6 +39,7 @@ struct pinfold_large {
 namespace pinfold::c {
 
 inline constexpr std::size_t usual_piece = std::size_t{1} << 30U;
+inline constexpr std::size_t usual_first_piece = std::size_t{64} << 20U;
 
 /// What large leases and background registration have in common in their options.
 struct pieces_asked {
@@ -49,6 +50,7 @@ struct pieces_asked {
   background_order order;
   void (*progress)(void* self, std::uint64_t done, std::uint64_t total);
   void* self;
+  detail::pace_options pace{};
 };
 
 /// Returns the engine's plan. Throws `std::bad_alloc`.

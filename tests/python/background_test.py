@@ -7,7 +7,7 @@ import pytest
 
 import pinfold
 from doubles import RecordingRegistrar
-from pinfold import Background, Cache, CancelPolicy, Code, Error, Options, Order
+from pinfold import Background, Cache, CancelPolicy, Code, Error, Options, Order, Prefault
 
 MIB = 1 << 20
 PIECE = 65536
@@ -209,3 +209,18 @@ ticket.wait(30)
 ticket.release()
 """
     assert run(program, str(request.path.parent)).split() == ["CLOSED", "0"]
+
+
+def test_rate_and_prefault(cache: Cache, registrar: RecordingRegistrar) -> None:
+    memory = bytearray(MIB)
+    base, _ = pinfold.range_of(memory)
+    with cache.register_in_background(
+        memory, piece_bytes=PIECE, workers=2, prefault=Prefault.PAGES, bytes_per_second=1
+    ) as ticket:
+        ticket.wait_until_ready(base + 1, 10)
+        with pytest.raises(Error) as caught:
+            ticket.wait(0.05)
+        assert caught.value.code is Code.TIMED_OUT
+        assert len(registrar.opened) == 1
+        ticket.cancel(CancelPolicy.KEEP)
+        assert ticket.failure is None

@@ -25,6 +25,7 @@ PREFIXES = {
     "MERGE_": pinfold.Merge,
     "EVENT_": pinfold.EventKind,
     "ORDER_": pinfold.Order,
+    "PREFAULT_": pinfold.Prefault,
     "CANCEL_": pinfold.CancelPolicy,
     "SET_": pinfold.SetPolicy,
 }

@@ -254,5 +254,38 @@ TEST(c_background, R65_bad_input_is_refused) {
   EXPECT_EQ(f.device.device->calls, 0U);
 }
 
+TEST(c_background, pace_and_first_piece_are_those_asked_for) {
+  c_fixture f;
+  auto how = in_small_pieces();
+  how.piece_bytes = 2 * piece;
+  how.first_piece_bytes = piece;
+  how.bytes_per_second = 1;
+  how.workers = 2;
+  pinfold_background* ticket = start(f, how);
+  ASSERT_NE(ticket, nullptr);
+  ASSERT_EQ(pinfold_background_wait_until_ready(ticket, begin + piece, 20'000), PINFOLD_OK);
+  EXPECT_EQ(pinfold_background_ready_end(ticket), begin + piece);
+  EXPECT_EQ(pinfold_background_wait(ticket, 20), PINFOLD_E_TIMED_OUT) << "the rate lets no other piece begin";
+  EXPECT_EQ(pinfold_background_end(ticket), PINFOLD_OK);
+}
+
+TEST(c_background, page_that_cannot_be_present_is_the_failure) {
+  c_fixture f;
+  auto how = in_small_pieces();
+  how.prefault = PINFOLD_PREFAULT_HUGE_PAGES;
+  const pinfold_range nothing{0x1000, 0x1000};  // below what a process may map
+  pinfold_background* ticket = nullptr;
+  ASSERT_EQ(pinfold_register_in_background(f.cache, &nothing, 1, c_local_access, &how, &ticket), PINFOLD_OK);
+  EXPECT_EQ(pinfold_background_wait(ticket, PINFOLD_NO_TIMEOUT), PINFOLD_E_INVALID_RANGE);
+  pinfold_error failure{};
+  ASSERT_EQ(pinfold_background_failure(ticket, &failure, nullptr), 1);
+  EXPECT_NE(failure.native, 0);
+  EXPECT_EQ(f.device.device->calls, 0U);
+  EXPECT_EQ(pinfold_background_end(ticket), PINFOLD_OK);
+  how.prefault = PINFOLD_PREFAULT_HUGE_PAGES + 1;
+  EXPECT_EQ(pinfold_register_in_background(f.cache, &nothing, 1, c_local_access, &how, &ticket),
+            PINFOLD_E_INVALID_ARGUMENT);
+}
+
 }  // namespace
 }  // namespace pinfold::testing
