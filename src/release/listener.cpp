@@ -14,6 +14,8 @@ namespace pinfold {
 namespace {
 
 constexpr auto no_memory = "no memory for the importer's own records";
+/// A process that dies closes its sockets shortly before it counts as ended.
+constexpr std::chrono::milliseconds death_takes{100};
 constexpr auto retired_text = "the exporter is retiring this memory, or has freed it";
 
 }  // namespace
@@ -43,7 +45,8 @@ result<void> release_listener::state::connect(const release_target& what) {
   auto socket = fd_passing::connect_to(what.id.exporter, fd_passing::socket_purpose::release);
   if (!socket && socket.error() == errc::closed) {
     const auto there = fd_passing::open_process({what.id.exporter, what.start_time, what.pid});
-    if (!there && there.error() == errc::peer_gone) return tl::unexpected(there.error());
+    if (there ? os::readable_within(*there, death_takes) : there.error() == errc::peer_gone)
+      return fail_errno(errc::peer_gone, ESRCH, "the exporting process has ended");
     return fail_errno(errc::unsupported, socket.error().native,
                       "the exporter answers no releases: it has ended, or was made without `release`");
   }
@@ -51,12 +54,7 @@ result<void> release_listener::state::connect(const release_target& what) {
   std::map<std::uint64_t, connection> made;
   made[what.id.exporter].at = endpoint::of(std::move(*socket));
   const std::scoped_lock guard(mutex);
-  const auto known = connections.find(what.id.exporter);
-  if (known != connections.end()) {
-    if (!known->second.ended) return {};  // another thread was first; or it broke just now, and the caller sees that
-    connections.erase(known);
-  }
-  connections.merge(made);
+  connections.merge(made);  // unless another thread was first
   thread.wake();
   return {};
 }

@@ -36,8 +36,7 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
   struct connection {
     endpoint at;
     std::deque<release_message> unsent;
-    bool broken = false;
-    bool ended = false;  ///< broken, and its memory is invalidated
+    bool broken = false;  ///< the thread invalidates the exporter's memory, and erases the connection
   };
   struct open_wait {
     std::uint64_t exporter = 0;

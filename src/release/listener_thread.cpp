@@ -36,7 +36,7 @@ void release_listener::state::loop() noexcept {
   }
 }
 
-/// Reads what the exporter sent. Only this thread erases connections that are not ended.
+/// Reads what the exporter sent.
 void release_listener::state::serve(std::uint64_t exporter) noexcept {
   for (;;) {
     release_message message;
@@ -68,15 +68,15 @@ void release_listener::state::invalidate_ended() noexcept {
   {
     const std::scoped_lock guard(mutex);
     for (auto& [exporter, one] : connections) {
-      if (!one.broken || one.ended) continue;
+      if (!one.broken) continue;
       try {
         for (auto at = memories.lower_bound({exporter, 0}); at != memories.end() && at->first.exporter == exporter; ++at)
           gone.insert(gone.end(), at->second.mappings.begin(), at->second.mappings.end());
       } catch (const std::bad_alloc&) {
         return;  // the next round tries again
       }
-      one.ended = true;
     }
+    std::erase_if(connections, [](const auto& one) { return one.second.broken; });
   }
   if (gone.empty()) return;
   caches.invalidate(gone);

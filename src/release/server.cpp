@@ -45,8 +45,7 @@ result<std::unique_ptr<server>> server::start(std::uint64_t exporter, std::size_
 }
 
 server::server(std::uint64_t exporter, std::size_t limbo_bytes, os::file listener)
-    : exporter_(exporter),
-      registry_(std::make_shared<release_registry>(exporter)),
+    : registry_(std::make_shared<release_registry>(exporter)),
       retirements_(std::make_shared<retirements>(registry_, limbo_bytes)),
       process_(::getpid()),
       listener_(std::move(listener)) {

@@ -57,7 +57,6 @@ class server {
   void end(importer& one) noexcept;
   void accept_some() noexcept;
 
-  const std::uint64_t exporter_;
   const std::shared_ptr<release_registry> registry_;
   const std::shared_ptr<retirements> retirements_;
   const pid_t process_;

@@ -2,6 +2,7 @@
 // An exporter and importers in processes of their own agree that memory may be freed (R66).
 #include <pinfold/import_cache.hpp>
 #include <pinfold/importers/memfd.hpp>
+#include <pinfold/release/registry.hpp>
 #include <pinfold/release/releasing_importer.hpp>
 
 #include "support/host/pattern.hpp"
@@ -10,7 +11,9 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <vector>
+#include <cstddef>
+#include <optional>
+#include <span>
 
 namespace pinfold::testing {
 
@@ -96,6 +99,148 @@ TEST_F(release, R66_a_stopped_importer_is_reported_at_the_deadline) {
   ASSERT_EQ(seen.holders.size(), 1U);
   EXPECT_EQ(seen.holders[0].state, release_state::silent);
   first.process().go_on();
+}
+
+TEST_F(release, R66_memory_over_the_limbo_budget_is_freed_and_reported) {
+  exporter = memfd_exporter::create({.release = true, .limbo_bytes = bytes}).value();
+  auto older = filled(7);
+  auto newer = filled(8);
+  ASSERT_TRUE(first.lease(older.handle()));
+  ASSERT_TRUE(second.lease(newer.handle()));
+  const auto one = exporter->begin_retire(std::move(older), 0ms).value();
+  const auto other = exporter->begin_retire(std::move(newer), 0ms).value();
+  EXPECT_EQ(one.wait(5s).value().state, retire_state::over_budget);
+  EXPECT_EQ(one.wait(5s).value().holders.size(), 1U);
+  EXPECT_EQ(other.wait(100ms).value().state, retire_state::limbo);
+  EXPECT_EQ(exporter->retirements().freed_over_budget, 1U);
+  EXPECT_TRUE(first.lease_holds(7));  // its mapping keeps the pages
+}
+
+TEST_F(release, R66_the_end_of_the_exporter_ends_the_wait) {
+  auto buffer = filled(7);
+  const auto handle = buffer.handle();
+  ASSERT_TRUE(first.lease(handle));
+  const auto ticket = exporter->begin_retire(std::move(buffer), 10s).value();
+  exporter.reset();
+  const auto seen = ticket.wait(5s).value();
+  EXPECT_EQ(seen.state, retire_state::abandoned);
+  EXPECT_EQ(seen.holders.size(), 1U);
+  EXPECT_TRUE(first.lease_holds(7));
+  first.release();
+}
+
+TEST_F(release, R66_a_buffer_that_cannot_be_retired_stays_with_its_owner) {
+  auto plain = memfd_exporter::create().value();
+  auto buffer = plain.allocate(bytes).value();
+  EXPECT_EQ(plain.retire(std::move(buffer), 1s).error(), errc::unsupported);
+  EXPECT_EQ(exporter->retire(std::move(buffer), 1s).error(), errc::invalid_argument);
+  EXPECT_NE(buffer.data(), nullptr);
+  EXPECT_EQ(first.acquire_error(buffer.handle()), errc::unsupported);
+  EXPECT_EQ(exporter->retire(memfd_buffer(), 1s).error(), errc::invalid_argument);
+}
+
+TEST_F(release, R66_freed_memory_is_refused) {
+  auto buffer = filled(7);
+  const auto handle = buffer.handle();
+  buffer = memfd_buffer();
+  EXPECT_EQ(first.acquire_error(handle), errc::stale_handle);
+}
+
+// UCX #10346: the exporter frees memory that a peer still uses.
+TEST_F(release, R66_an_exporter_that_frees_first_takes_nothing_from_a_lease) {
+  auto buffer = filled(7);
+  const auto handle = buffer.handle();
+  ASSERT_TRUE(first.lease(handle));
+  EXPECT_FALSE(exporter->retire(std::move(buffer), 0ms).value().all_let_go());
+  EXPECT_TRUE(first.lease_holds(7));
+  EXPECT_EQ(second.acquire_error(handle), errc::stale_handle);
+  first.release();
+}
+
+// torchcomms #374 and #2591, MPICH #7947: other memory lies at the address of memory that a peer has cached.
+TEST_F(release, R66_two_generations_at_one_address_are_told_apart) {
+  auto buffer = filled(7);
+  const auto old = buffer.handle();
+  EXPECT_TRUE(first.reads(old, 7));
+  auto* const address = buffer.data();
+  ASSERT_TRUE(exporter->retire(std::move(buffer), 5s).value().all_let_go());
+  auto next = exporter->allocate(bytes, address).value();
+  write_pattern(next.data(), bytes, 8);
+  EXPECT_FALSE(first.finds(old));
+  EXPECT_TRUE(first.reads(next.handle(), 8));
+  EXPECT_EQ(first.acquire_error(old), errc::stale_handle);
+  EXPECT_TRUE(first.reads(next.handle(), 8));
+}
+
+// MPICH #7977, DeepEP #497: a mapping is evicted while it is used, or its handle is opened again after a close.
+TEST(release_of_small_caches, R66_a_handle_that_was_evicted_and_reopened_is_asked_for_once) {
+  importer_peer small({.max_count = 1});
+  auto exporter = memfd_exporter::create({.release = true}).value();
+  auto one = exporter.allocate(bytes).value();
+  auto other = exporter.allocate(bytes).value();
+  write_pattern(one.data(), bytes, 1);
+  write_pattern(other.data(), bytes, 2);
+  ASSERT_TRUE(small.lease(one.handle()));
+  EXPECT_EQ(small.acquire_error(other.handle()), errc::over_budget);  // a leased mapping is not evicted
+  EXPECT_TRUE(small.lease_holds(1));
+  small.release();
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_TRUE(small.reads(one.handle(), 1));
+    EXPECT_TRUE(small.reads(other.handle(), 2));
+  }
+  EXPECT_EQ(exporter.retire(std::move(one), 5s).value().let_go, 0U);  // evicted: told at its close
+  EXPECT_EQ(exporter.retire(std::move(other), 5s).value().let_go, 1U);
+}
+
+// The caller carries the messages, here from one hand to the other.
+TEST(carried_release, R66_two_caches_of_one_process_let_go_together) {
+  auto exporter = memfd_exporter::create().value();
+  auto buffer = exporter.allocate(bytes).value();
+  const auto handle = buffer.handle();
+  release_registry registry(handle.exporter);
+  ASSERT_TRUE(registry.add(handle.serial));
+  constexpr std::uint64_t rank = 3;
+  auto listener =
+      release_listener::create([&](const release_message& answer) {
+        const auto read = read_release_message(std::as_bytes(std::span(&answer, 1)));
+        EXPECT_FALSE(registry.receive(rank, read.value()));
+      }).value();
+  release_cache one(releasing_importer<memfd_importer>(memfd_importer(), listener));
+  release_cache other(releasing_importer<memfd_importer>(memfd_importer(), listener));
+  const auto first = listener.attach(one).value();
+  const auto second = listener.attach(other).value();
+  ASSERT_TRUE(registry.lend(handle.serial, rank));
+  const peer_id peer{1};
+  { const auto idle = one.acquire(peer, handle, handle.base, bytes).value(); }
+  auto leased = std::optional(other.acquire(peer, handle, handle.base, bytes).value());
+
+  ASSERT_TRUE(registry.begin_retire(handle.serial, 1s));
+  EXPECT_EQ(registry.lend(handle.serial, 4).error(), errc::stale_handle);
+  const auto request = registry.next_request(rank);
+  ASSERT_TRUE(request);
+  EXPECT_FALSE(registry.next_request(rank));
+  listener.receive(*request);
+  EXPECT_EQ(registry.report(handle.serial).value().holders.at(0).state, release_state::leased);
+  EXPECT_EQ(one.acquire(peer, handle, handle.base, bytes).error(), errc::stale_handle);
+  EXPECT_FALSE(other.find(peer, handle, handle.base, bytes));
+  EXPECT_EQ(listener.statistics().mappings, 1U);
+  leased.reset();
+  listener.progress();
+  EXPECT_TRUE(registry.wait(handle.serial, 0ms).value().all_let_go());
+  EXPECT_EQ(one.acquire(peer, handle, handle.base, bytes).error(), errc::stale_handle);  // also later
+}
+
+TEST(carried_release, R66_damaged_messages_are_refused) {
+  release_message made{.exporter = 1, .serial = 2};
+  made = sealed(made);
+  const auto bytes_of = [](const release_message& one) { return std::as_bytes(std::span(&one, 1)); };
+  EXPECT_EQ(read_release_message(bytes_of(made)).value(), made);
+  EXPECT_EQ(read_release_message(bytes_of(made).first(55)).error(), errc::invalid_argument);
+  for (std::size_t at = 0; at < sizeof made; ++at) {
+    release_message damaged = made;
+    reinterpret_cast<std::byte*>(&damaged)[at] ^= std::byte{0x10};
+    EXPECT_EQ(read_release_message(bytes_of(damaged)).error(), errc::invalid_argument) << at;
+  }
 }
 
 }  // namespace pinfold::testing
