@@ -13,10 +13,13 @@
 #include <pinfold/importer.hpp>
 #include <pinfold/peer.hpp>
 #include <pinfold/range.hpp>
+#include <pinfold/release/retirement.hpp>
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -79,6 +82,11 @@ struct cuda_shared {
 struct cuda_ipc_exporter_options {
   /// Make one event for each device, which `record` records and importers wait for.
   bool events = false;
+  /// Run a thread that knows which importers hold memory and asks them to let it go (`docs/release-protocol.md`).
+  bool release = false;
+  /// Bytes of retired memory that are kept alive after their deadline because importers hold them. Above it, the oldest
+  /// are freed: what an importer then reads through a mapping that it still has, the driver does not define.
+  std::size_t limbo_bytes = SIZE_MAX;
 };
 
 /// An exporter of GPU memory that belongs to the application. Thread-safe. Sharing does not keep memory alive: after
@@ -119,6 +127,25 @@ class PINFOLD_EXPORT cuda_ipc_exporter {
   /// record counts: if several streams write, order their work before the recorded stream. Returns `unsupported`
   /// without `events`.
   [[nodiscard]] result<void> record(const cuda_shared& shared, void* stream = nullptr) noexcept;
+
+  /// Begins the retirement of the shared memory around `pointer`: asks each importer that holds it to let it go, and
+  /// calls `free` once none does, or for room (`limbo_bytes`), or at the exporter's end. `free` is called once, on the
+  /// exporter's own thread or that of its end, without a current context; it frees the memory and returns the driver's
+  /// error, which the report then has. Do not share the memory again, nor free it otherwise. Only importers over
+  /// `releasing_importer` count.
+  ///
+  /// Errors, after which `free` is not called: `unsupported` (without `release`; in a forked child; memory shared as
+  /// several ranges of segments), `invalid_argument` (memory that is not shared, or is retired; no `free`),
+  /// `out_of_resources`, `closed` (moved from).
+  [[nodiscard]] result<retirement> begin_retire(const void* pointer, std::chrono::milliseconds timeout,
+                                                std::function<result<void>()> free) noexcept;
+
+  /// Retires as `begin_retire` does, and waits for at most `timeout`.
+  [[nodiscard]] result<retire_report> retire(const void* pointer, std::chrono::milliseconds timeout,
+                                             std::function<result<void>()> free) noexcept;
+
+  /// Returns the counts of retirements; all 0 without `release`.
+  [[nodiscard]] release_statistics retirements() const noexcept;
 
  private:
   struct state;

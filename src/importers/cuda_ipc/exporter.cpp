@@ -5,6 +5,7 @@
 #include "fd_passing/server.hpp"
 #include "importers/cuda_ipc/handle.hpp"
 #include "importers/cuda_ipc/shares.hpp"
+#include "release/server.hpp"
 
 #include <cerrno>
 #include <cstring>
@@ -46,8 +47,11 @@ struct exporting_device {
 }  // namespace
 
 struct cuda_ipc_exporter::state {
-  state(const cuda::driver_table& driver, cuda_ipc_exporter_options chosen)
-      : calls(driver), options(chosen), shared(std::make_shared<cuda_ipc::shares>(driver)) {}
+  state(const cuda::driver_table& driver, cuda_ipc_exporter_options chosen, std::unique_ptr<release::server> releasing)
+      : calls(driver),
+        options(chosen),
+        shared(std::make_shared<cuda_ipc::shares>(driver, releasing ? releasing->registry() : nullptr)),
+        releases(std::move(releasing)) {}
   state(const state&) = delete;
   state& operator=(const state&) = delete;
   ~state();
@@ -63,6 +67,7 @@ struct cuda_ipc_exporter::state {
   const cuda::driver_table& calls;
   const cuda_ipc_exporter_options options;
   const std::shared_ptr<cuda_ipc::shares> shared;
+  const std::unique_ptr<release::server> releases;  ///< null without `release`
   std::uint64_t id = 0;
   std::uint64_t start_time = 0;
   std::mutex mutex;
@@ -186,9 +191,15 @@ cuda_ipc_exporter::~cuda_ipc_exporter() = default;
 result<cuda_ipc_exporter> cuda_ipc_exporter::create(cuda_ipc_exporter_options options) noexcept try {
   const auto calls = cuda::driver();
   if (!calls) return tl::unexpected(calls.error());
-  auto made = std::make_shared<state>(**calls, options);
   const auto origin = fd_passing::new_origin();
   if (!origin) return tl::unexpected(origin.error());
+  std::unique_ptr<release::server> releases;
+  if (options.release) {
+    auto started = release::server::start(origin->exporter, options.limbo_bytes);
+    if (!started) return tl::unexpected(started.error());
+    releases = std::move(*started);
+  }
+  auto made = std::make_shared<state>(**calls, options, std::move(releases));
   made->id = origin->exporter;
   made->start_time = origin->start_time;
   return cuda_ipc_exporter(std::move(made));
@@ -235,6 +246,30 @@ result<std::vector<cuda_shared>> cuda_ipc_exporter::share_segments(std::uint64_t
 
 memory_window cuda_ipc_exporter::window(std::uint64_t reserved, std::size_t bytes) const noexcept {
   return {state_ ? state_->id : 0, reserved, bytes};
+}
+
+result<retirement> cuda_ipc_exporter::begin_retire(const void* pointer, std::chrono::milliseconds timeout,
+                                                   std::function<result<void>()> free) noexcept {
+  if (!state_) return fail(errc::closed, "the exporter was moved from");
+  if (state_->shared->inherited()) return fail(errc::unsupported, "the exporter belongs to the parent process");
+  if (!state_->releases) return fail(errc::unsupported, "the exporter was made without `release`");
+  if (!free) return fail(errc::invalid_argument, "a retirement needs a function that frees the memory");
+  const auto handle = state_->shared->handle_at(reinterpret_cast<std::uintptr_t>(pointer));
+  if (!handle) return tl::unexpected(handle.error());
+  auto begun = state_->releases->begin(handle->serial, handle->size, timeout, free);
+  if (begun) state_->shared->withdraw(*handle);
+  return begun;
+}
+
+result<retire_report> cuda_ipc_exporter::retire(const void* pointer, std::chrono::milliseconds timeout,
+                                                std::function<result<void>()> free) noexcept {
+  auto begun = begin_retire(pointer, timeout, std::move(free));
+  if (!begun) return tl::unexpected(begun.error());
+  return begun->wait(timeout);
+}
+
+release_statistics cuda_ipc_exporter::retirements() const noexcept {
+  return state_ && state_->releases ? state_->releases->statistics() : release_statistics{};
 }
 
 result<void> cuda_ipc_exporter::record(const cuda_shared& shared, void* stream) noexcept {

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <new>
 #include <unistd.h>
+#include <utility>
 
 namespace pinfold::cuda_ipc {
 
@@ -38,7 +39,8 @@ bool replaces(const shares::subject& now, const shares::subject& other) noexcept
 
 }  // namespace
 
-shares::shares(const cuda::driver_table& calls) noexcept : calls_(calls), process_(::getpid()) {}
+shares::shares(const cuda::driver_table& calls, std::shared_ptr<release_registry> registry) noexcept
+    : calls_(calls), registry_(std::move(registry)), process_(::getpid()) {}
 
 bool shares::inherited() const noexcept { return ::getpid() != process_; }
 
@@ -54,6 +56,7 @@ void shares::forget_what_is_gone(const subject& now) noexcept {
   while (at != by_address_.end() && at->first < now.where.end) {
     const auto there = shared_.find(at->second);
     const bool gone_now = replaces(now, there->second.what);
+    if (gone_now && registry_) registry_->forget(at->second);
     if (gone_now) shared_.erase(there);
     at = gone_now ? by_address_.erase(at) : std::next(at);
   }
@@ -70,6 +73,9 @@ result<cuda_ipc_handle> shares::find_or_make(const subject& what, const make_han
   guard.lock();
   if (const auto* found = known(what)) return found->handle;  // another thread was faster
   forget_what_is_gone(what);
+  if (registry_) {
+    if (auto added = registry_->add(serial); !added) return tl::unexpected(added.error());
+  }
   const auto there = by_address_.emplace(what.where.begin, serial);
   try {
     shared_.emplace(serial, shared{what, *made});
@@ -81,6 +87,29 @@ result<cuda_ipc_handle> shares::find_or_make(const subject& what, const make_han
   return made;
 } catch (const std::bad_alloc&) {
   return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the exporter's own records");
+}
+
+result<cuda_ipc_handle> shares::handle_at(std::uint64_t address) noexcept {
+  const std::scoped_lock guard(mutex_);
+  const shared* found = nullptr;
+  auto at = by_address_.lower_bound(address - std::min(address, largest_));
+  for (; at != by_address_.end() && at->first <= address; ++at) {
+    const shared& one = shared_.at(at->second);
+    if (address >= one.what.where.end) continue;
+    if (found != nullptr) return fail(errc::unsupported, "the memory is shared by several handles");
+    found = &one;
+  }
+  if (found == nullptr) return fail(errc::invalid_argument, "the exporter has not shared this memory, or retires it");
+  return found->handle;
+}
+
+void shares::withdraw(const cuda_ipc_handle& handle) noexcept {
+  const std::scoped_lock guard(mutex_);
+  const auto [first, last] = by_address_.equal_range(handle.base);
+  const auto at = std::find_if(first, last, [&](const auto& one) { return one.second == handle.serial; });
+  if (at == last) return;
+  by_address_.erase(at);
+  shared_.erase(handle.serial);
 }
 
 std::uint64_t shares::serial_of(cuda::memory_pool pool) {

@@ -8,9 +8,12 @@
 #include "fd_passing/fd_provider.hpp"
 #include "importers/cuda_ipc/handle.hpp"
 
+#include <pinfold/release/registry.hpp>
+
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <sys/types.h>
 #include <vector>
@@ -21,7 +24,8 @@ namespace pinfold::cuda_ipc {
 /// memory that the application has freed.
 class shares final : public fd_passing::fd_provider {
  public:
-  explicit shares(const cuda::driver_table& calls) noexcept;
+  /// `registry` may be null; it learns of handles that are made and forgotten.
+  explicit shares(const cuda::driver_table& calls, std::shared_ptr<release_registry> registry = {}) noexcept;
 
   /// The memory that a handle names. `find_or_make` returns its handle, and calls `make` unless the handle is known. A
   /// handle is forgotten once other memory lies at its addresses. Ranges of segments may overlap: each has a handle of
@@ -39,6 +43,12 @@ class shares final : public fd_passing::fd_provider {
 
   /// Returns the serial of a pool, which stays the same while the exporter lives.
   [[nodiscard]] std::uint64_t serial_of(cuda::memory_pool pool);
+
+  /// Returns the handle of the memory around the address. `invalid_argument`: none is shared; `unsupported`: several.
+  [[nodiscard]] result<cuda_ipc_handle> handle_at(std::uint64_t address) noexcept;
+
+  /// Stops lending the memory; the registry does not learn of it.
+  void withdraw(const cuda_ipc_handle& handle) noexcept;
 
   [[nodiscard]] result<void> lend(std::uint64_t serial, const std::function<void(int)>& use) noexcept override;
   [[nodiscard]] bool inherited() const noexcept override;
@@ -63,6 +73,7 @@ class shares final : public fd_passing::fd_provider {
   void forget_what_is_gone(const subject& now) noexcept;
 
   const cuda::driver_table& calls_;
+  const std::shared_ptr<release_registry> registry_;
   const pid_t process_;
   std::mutex mutex_;
   std::map<std::uint64_t, shared> shared_;                  ///< by serial

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The release protocol over GPU memory that belongs to the application (R66). Both sides are children, which were forked
+// before any of them had a driver.
+#include <pinfold/import_cache.hpp>
+#include <pinfold/importers/cuda_ipc.hpp>
+#include <pinfold/release/releasing_importer.hpp>
+
+#include "support/fixtures/cuda_here.hpp"
+#include "support/processes/child_process.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+namespace pinfold::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using cuda_release_cache = import_cache<releasing_importer<cuda_ipc_importer>>;
+
+constexpr std::size_t bytes = 1 << 21;
+
+struct export_order {
+  enum class what : int { allocate, retire, wait } verb = what::allocate;
+  std::uint32_t seed = 0;
+  int milliseconds = 0;
+  int free_status = 0;  ///< what the driver shall say to the free; 0: free
+};
+struct export_answer {
+  bool done = false;
+  error failure{};
+  cuda_shared shared{};
+  retire_state state{};
+  std::size_t holders = 0;
+  bool free_failed = false;
+  std::size_t limbo = 0;
+};
+
+class exporting {
+ public:
+  export_answer obey(const export_order& order) {
+    switch (order.verb) {
+      case export_order::what::allocate: return allocate(order.seed);
+      case export_order::what::retire: return retire(order);
+      case export_order::what::wait: return waited(std::chrono::milliseconds(order.milliseconds));
+    }
+    return {};
+  }
+
+ private:
+  export_answer allocate(std::uint32_t seed) {
+    gpu().demand([&] { return gpu().calls().mem_alloc(&at_, bytes); });
+    gpu().write(at_, bytes, seed);
+    export_answer said;
+    const auto shared = exporter_.share(at_);
+    said.done = shared.has_value();
+    if (shared) said.shared = *shared;
+    if (!shared) said.failure = shared.error();
+    return said;
+  }
+
+  export_answer retire(const export_order& order) {
+    const auto free = [at = at_, wanted = order.free_status]() -> result<void> {
+      if (wanted != 0) return tl::unexpected(error{errc::driver_error, native_kind::cuda, wanted, "cannot free"});
+      gpu().demand([&] { return gpu().calls().mem_free(at); });
+      return {};
+    };
+    auto begun = exporter_.begin_retire(reinterpret_cast<const void*>(at_), std::chrono::milliseconds(order.milliseconds),
+                                        free);
+    export_answer said;
+    if (!begun) said.failure = begun.error();
+    if (!begun) return said;
+    ticket_ = std::move(*begun);
+    return waited(std::chrono::milliseconds(order.milliseconds));
+  }
+
+  export_answer waited(std::chrono::milliseconds time) {
+    const auto report = ticket_.wait(time).value();
+    export_answer said{.done = true, .failure = report.failure};
+    said.state = report.state;
+    said.holders = report.holders.size();
+    said.free_failed = report.free_failed;
+    said.limbo = exporter_.retirements().limbo_bytes;
+    return said;
+  }
+
+  cuda_ipc_exporter exporter_ = cuda_ipc_exporter::create({.release = true}).value();
+  cuda::device_pointer at_ = 0;
+  retirement ticket_;
+};
+
+int export_memory(line& parent) {
+  static_cast<void>(gpu());
+  exporting all;
+  while (const auto order = parent.receive<export_order>())
+    if (!parent.send(all.obey(*order))) return 3;
+  return 0;
+}
+
+struct import_order {
+  enum class what : int { acquire, release } verb = what::acquire;
+  cuda_shared shared{};
+  std::uint32_t seed = 0;
+  bool keep = false;
+};
+struct import_answer {
+  bool right = false;
+  error failure{};
+};
+
+int import_memory(line& parent) {
+  static_cast<void>(gpu());
+  auto listener = release_listener::create().value();
+  cuda_release_cache cache(releasing_importer<cuda_ipc_importer>(cuda_ipc_importer(), listener));
+  const auto attached = listener.attach(cache).value();
+  std::optional<cuda_release_cache::lease> kept;
+  while (const auto order = parent.receive<import_order>()) {
+    import_answer said;
+    if (order->verb == import_order::what::release) {
+      said.right = kept && gpu().holds(kept->data(), bytes, order->seed);
+      kept.reset();
+    } else {
+      auto got = cache.acquire({1}, order->shared.handle, order->shared.handle.base, bytes);
+      if (!got) said.failure = got.error();
+      said.right = got && gpu().holds(got->data(), bytes, order->seed);
+      if (got && order->keep) kept = std::move(*got);
+    }
+    if (!parent.send(said)) return 3;
+  }
+  return 0;
+}
+
+class cuda_release : public ::testing::Test {
+ protected:
+  export_answer ask(const export_order& order) { return exporter.ask<export_answer>(order); }
+  import_answer ask(const import_order& order) { return importer.ask<import_answer>(order); }
+
+  child_process exporter{export_memory};
+  child_process importer{import_memory};
+};
+
+using give = export_order::what;
+using take = import_order::what;
+
+}  // namespace
+
+// MPICH #7947: memory is freed and allocated again at its address while a peer has it cached.
+TEST_F(cuda_release, R66_an_idle_importer_lets_go_before_the_address_is_reused) {
+  const auto old = ask(export_order{give::allocate, 7}).shared;
+  EXPECT_TRUE(ask(import_order{take::acquire, old, 7}).right);
+  EXPECT_EQ(ask(export_order{give::retire, 0, 5000}).state, retire_state::freed);
+  const auto fresh = ask(export_order{give::allocate, 8}).shared;
+  EXPECT_TRUE(ask(import_order{take::acquire, fresh, 8}).right);
+  EXPECT_EQ(ask(import_order{take::acquire, old, 7}).failure, errc::stale_handle);
+}
+
+TEST_F(cuda_release, R66_leased_memory_stays_in_limbo_and_keeps_its_bytes) {
+  const auto shared = ask(export_order{give::allocate, 7}).shared;
+  EXPECT_TRUE(ask(import_order{take::acquire, shared, 7, true}).right);
+  const auto late = ask(export_order{give::retire, 0, 50});
+  EXPECT_EQ(late.state, retire_state::limbo);
+  EXPECT_EQ(late.limbo, bytes);
+  EXPECT_EQ(ask(export_order{give::retire, 0, 50}).failure, errc::invalid_argument);  // it is being retired
+  EXPECT_TRUE(ask(import_order{take::release, {}, 7}).right);
+  const auto freed = ask(export_order{give::wait, 0, 5000});
+  EXPECT_EQ(freed.state, retire_state::freed);
+  EXPECT_EQ(freed.limbo, 0U);
+}
+
+TEST_F(cuda_release, R66_a_killed_importer_keeps_nothing) {
+  const auto shared = ask(export_order{give::allocate, 7}).shared;
+  EXPECT_TRUE(ask(import_order{take::acquire, shared, 7, true}).right);
+  importer.kill();
+  EXPECT_EQ(ask(export_order{give::retire, 0, 5000}).state, retire_state::freed);
+}
+
+TEST_F(cuda_release, R66_the_error_of_the_free_reaches_the_caller) {
+  static_cast<void>(ask(export_order{give::allocate, 7}));
+  const auto said = ask(export_order{give::retire, 0, 5000, 999});
+  EXPECT_TRUE(said.free_failed);
+  EXPECT_EQ(said.failure.native, 999);
+  EXPECT_EQ(said.failure.kind, native_kind::cuda);
+}
+
+}  // namespace pinfold::testing
