@@ -80,6 +80,18 @@ int open_existing(const std::string& path) noexcept {
   return ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 }
 
+// A mapping is a use of its open file, which a child of fork inherits: it would keep the locks. So the file is opened
+// once more for it.
+result<account*> map_apart(const os::file& locked) noexcept {
+  std::array<char, 64> self{};
+  std::snprintf(self.data(), self.size(), "/proc/self/fd/%d", locked.number());
+  const os::file again(::open(self.data(), O_RDWR | O_CLOEXEC));
+  if (!again) return os::fail_system("cannot open the account's file in /proc");
+  void* const at = ::mmap(nullptr, sizeof(account), PROT_READ | PROT_WRITE, MAP_SHARED, again.number(), 0);
+  if (at == MAP_FAILED) return os::fail_system("cannot map the account");
+  return static_cast<account*>(at);
+}
+
 }  // namespace
 
 result<std::string> path_of(std::string_view name) {
@@ -102,9 +114,9 @@ result<shared_file> shared_file::open(const std::string& path, std::uint64_t max
     return errno == ELOOP ? fail_errno(errc::invalid_handle, ELOOP, "the account's file is a link")
                           : os::fail_system("cannot open the account's file");
   if (auto good = check_file(found.file_); !good) return tl::unexpected(good.error());
-  void* const at = ::mmap(nullptr, sizeof(account), PROT_READ | PROT_WRITE, MAP_SHARED, found.file_.number(), 0);
-  if (at == MAP_FAILED) return os::fail_system("cannot map the account");
-  found.mapped_.reset(static_cast<account*>(at));
+  auto mapped = map_apart(found.file_);
+  if (!mapped) return tl::unexpected(mapped.error());
+  found.mapped_.reset(*mapped);
   if (auto good = check_account(*found); !good) return tl::unexpected(good.error());
   return found;
 }

@@ -9,9 +9,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
-#include <fcntl.h>
+#include <csignal>
+#include <cstdio>
 #include <string>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
@@ -194,21 +197,24 @@ TEST(node_budget, the_child_of_a_dead_process_does_not_keep_its_share) {
   child_process parent([&](line& home) {
     const auto mine = account.open(0);
     home.send(mine->take(mebibyte));
-    child_process grandchild([&](line& line) {
-      line.receive<int>();
+    child_process grandchild([&](line&) {
+      ::prctl(PR_SET_PDEATHSIG, 0);
+      ::alarm(60);
+      home.send(::getpid());
+      for (;;) ::pause();
       return 0;
     });
-    home.send(grandchild.pid());
-    home.receive<int>();
-    ::kill(::getpid(), SIGKILL);
+    for (;;) ::pause();
     return 0;
   });
   ASSERT_TRUE(parent.talk().receive<bool>().value());
-  ASSERT_TRUE(parent.talk().receive<pid_t>());
-  parent.talk().send(1);
-  EXPECT_EQ(parent.reap(), -SIGKILL);
+  const auto grandchild = parent.talk().receive<pid_t>();
+  ASSERT_TRUE(grandchild);
+  parent.kill();
+  EXPECT_EQ(::kill(*grandchild, 0), 0) << "it lives";
   local_fixture f({.node_budget = budget});
   EXPECT_TRUE(f.acquire(0x10000, 0x10000 + mebibyte));
+  ::kill(*grandchild, SIGKILL);
 }
 
 TEST(node_budget, two_caches_of_a_process_draw_from_one_account) {
