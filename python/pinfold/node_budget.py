@@ -11,6 +11,8 @@ from pinfold._owned import Owner
 from pinfold.constants import Bound
 from pinfold.errors import check
 
+EACH = "int(void *, const pinfold_node_budget_member *)"
+
 
 @dataclasses.dataclass(frozen=True)
 class Member:
@@ -82,13 +84,12 @@ class NodeBudget(Owner):
         """Returns the members of the account."""
         found: list[Member] = []
 
-        @ffi.callback("int(void *, const pinfold_node_budget_member *)")  # type: ignore[untyped-decorator, unused-ignore]
         def add(_self: Any, one: Any) -> int:
             name = ffi.string(one.name).decode(errors="replace")
             found.append(Member(one.pid, name, one.bytes, one.waiting_ms, one.asked, one.refused))
             return 0
 
-        check(lib.pinfold_node_budget_members(self._budget, add, ffi.NULL))
+        check(lib.pinfold_node_budget_members(self._budget, ffi.callback(EACH, add), ffi.NULL))
         return found
 
     def limits(self) -> dict[str, int | Bound]:

@@ -18,6 +18,7 @@ WITHOUT_A_PLACE = {
 }
 BOOLEANS_IN_PYTHON = {"PERSISTENT", "BYPASS", "FILE"}
 PREFIXES = {
+    "BOUND_": pinfold.Bound,
     "E_": pinfold.Code,
     "NATIVE_": pinfold.NativeKind,
     "MONITOR_": pinfold.Monitor,

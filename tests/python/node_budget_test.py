@@ -45,9 +45,9 @@ def test_limits_say_which_one_binds(name: str) -> None:
 
 
 def test_bad_input_is_refused(name: str) -> None:
-    for bad in (lambda: NodeBudget("a/b", 4096), lambda: NodeBudget(name), lambda: NodeBudget(name, 1)):
+    for bad, max_bytes in (("a/b", 4096), (name, 0), (name, 1)):
         with pytest.raises(Error) as caught:
-            bad()
+            NodeBudget(bad, max_bytes)
         assert caught.value.code is Code.INVALID_ARGUMENT
     NodeBudget(name, 4096)  # for `remove`
 
@@ -55,7 +55,8 @@ def test_bad_input_is_refused(name: str) -> None:
 def test_cache_takes_from_the_account(name: str) -> None:
     budget = NodeBudget(name, 1 << 16, pins=False)
     memory = bytearray(1 << 18)
-    for given in (budget, name):
+    choices: list[NodeBudget | str] = [budget, name]
+    for given in choices:
         with Cache(RecordingRegistrar(), Options(monitor=Monitor.MANUAL, node_budget=given)) as cache:
             with cache.acquire(memoryview(memory)[: 1 << 14]):
                 assert budget.bytes_here >= 1 << 14

@@ -8,6 +8,7 @@
 #include "info/clients.hpp"
 #include "info/cuda.hpp"
 #include "info/host.hpp"
+#include "info/node_budget.hpp"
 #include "info/parts.hpp"
 #include "perf/local/uring.hpp"
 
@@ -18,6 +19,7 @@
 #include <array>
 #include <fmt/format.h>
 #include <memory>
+#include <string>
 
 namespace tool {
 namespace {
@@ -25,6 +27,7 @@ namespace {
 struct info_options {
   bool as_json = false;
   bool config = false;
+  std::string node_budget;
 };
 
 json registrar_row(const char* name, const char* via, const pinfold::result<void>& works) {
@@ -90,6 +93,10 @@ void print_host(const json& host) {
 }
 
 int show(const info_options& options) {
+  if (!options.node_budget.empty()) {
+    show_node_budget(options.node_budget, options.as_json);
+    return 0;
+  }
   const auto settings = options_of_environment();
   if (options.config) {
     fmt::print("{}", pinfold::to_text(settings));
@@ -127,8 +134,13 @@ void add_info(CLI::App& app, action& chosen) {
   auto* command = app.add_subcommand(
       "info", "Shows the version, the host, the back ends that work here, and which monitors see memory unmapped");
   auto* as_json = command->add_flag("--json", options->as_json, "print one JSON object");
-  command->add_flag("--config", options->config, "print the settings in force as a file for PINFOLD_CONFIG")
-      ->excludes(as_json);
+  auto* config =
+      command->add_flag("--config", options->config, "print the settings in force as a file for PINFOLD_CONFIG")
+          ->excludes(as_json);
+  command
+      ->add_option("--node-budget", options->node_budget,
+                   "show the processes that share the account of this name, what each has taken, and which wait")
+      ->excludes(config);
   command->callback([options, &chosen] { chosen = [options] { return show(*options); }; });
 }
 

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// `pinfold info --node-budget`.
+#include "support/fixtures/node_account.hpp"
+#include "support/processes/tool_run.hpp"
+
+#include <string>
+
+namespace pinfold::testing {
+namespace {
+
+TEST(cli_node_budget, shows_the_members_of_an_account) {
+  const node_account account;
+  const auto budget = account.open(std::size_t{1} << 20U);
+  ASSERT_TRUE(budget->take(std::size_t{1} << 19U));
+  const auto seen = run("info --node-budget=" + account.name());
+  EXPECT_EQ(seen.status, 0) << seen.complaints;
+  EXPECT_NE(seen.out.find("of 1 MiB taken"), std::string::npos) << seen.out;
+  EXPECT_NE(seen.out.find(std::to_string(::getpid())), std::string::npos) << seen.out;
+  const auto as_json = run("info --json --node-budget=" + account.name());
+  EXPECT_EQ(as_json.status, 0) << as_json.complaints;
+  EXPECT_NE(as_json.out.find("\"max_bytes\": 1048576"), std::string::npos) << as_json.out;
+}
+
+TEST(cli_node_budget, an_account_that_does_not_exist_is_a_failure) {
+  const auto seen = run("info --node-budget=no-such-account-" + std::to_string(::getpid()));
+  EXPECT_EQ(seen.status, 1);
+  EXPECT_NE(seen.complaints.find("no such account"), std::string::npos) << seen.complaints;
+}
+
+}  // namespace
+}  // namespace pinfold::testing
