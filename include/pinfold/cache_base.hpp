@@ -74,6 +74,9 @@ class cache_base {
     return *backend_;
   }
 
+  /// Returns the back end; null if the cache was moved from.
+  [[nodiscard]] const Backend* backend_or_null() const noexcept { return backend_.get(); }
+
  protected:
   /// Makes the engine; `table_for(Backend&)` returns the driver table.
   template <class TableFor>
@@ -82,8 +85,6 @@ class cache_base {
         engine_(detail::make_engine(table_for(*backend_), std::move(options), backend_)),
         hits_(&detail::hits_of(engine_.get())) {}
 
-  /// Returns the back end; null if the cache was moved from.
-  [[nodiscard]] const Backend* backend_or_null() const noexcept { return backend_.get(); }
   /// Returns the engine; null if the cache was moved from.
   [[nodiscard]] detail::engine* inside() const noexcept { return engine_.get(); }
   /// Returns what the inline hit reads.

@@ -17,6 +17,7 @@
 #include <pinfold/node_budget.hpp>
 #include <pinfold/pools/registered_pool.hpp>
 #include <pinfold/remote_key_lease.hpp>
+#include <pinfold/segmented_registration.hpp>
 #include <pinfold/settings.hpp>
 #include <pinfold/trace_file.hpp>
 #include <pinfold/version.hpp>

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -19,9 +20,11 @@ struct segments_access;
 }  // namespace detail
 
 /// A piece of a segmented lease: the part of the request that lies in one segment.
+/// `Pointer` is a pointer to `void`, or to `const void` for memory of this process.
+template <class Pointer>
 struct segment_piece {
-  range where;           ///< the piece, in the addresses of the process that has the memory
-  void* data = nullptr;  ///< where it is in this process; null if the cache was destroyed
+  range where;             ///< the piece, in the addresses of the process that has the memory
+  Pointer data = nullptr;  ///< where it is in this process; null if the cache was destroyed
 };
 
 /// Leases on the segments under a range of memory: one for each segment, all or nothing. While it lives, all pieces
@@ -30,6 +33,9 @@ struct segment_piece {
 template <class Lease>
 class [[nodiscard]] lease_of_segments {
  public:
+  using pointer = decltype(std::declval<const Lease&>().data());  ///< the type of a lease's `data()`
+  using piece_type = segment_piece<pointer>;                      ///< what `piece` and `at` return
+
   /// Holds nothing.
   lease_of_segments() = default;
   lease_of_segments(lease_of_segments&& other) noexcept : parts_(std::exchange(other.parts_, {})) {}
@@ -52,7 +58,7 @@ class [[nodiscard]] lease_of_segments {
   [[nodiscard]] std::size_t pieces() const noexcept { return parts_.size(); }
 
   /// Returns piece `number`, by address from 0; an empty piece if there is no such piece.
-  [[nodiscard]] segment_piece piece(std::size_t number) const noexcept {
+  [[nodiscard]] piece_type piece(std::size_t number) const noexcept {
     if (number >= parts_.size()) return {};
     return {parts_[number].where, parts_[number].held.data()};
   }
@@ -64,24 +70,22 @@ class [[nodiscard]] lease_of_segments {
 
   /// Returns the rest of the piece from `address` on, in the same addresses; an empty piece if the lease does not cover
   /// it. Takes time in the logarithm of the number of pieces.
-  [[nodiscard]] segment_piece at(std::uintptr_t address) const noexcept {
+  [[nodiscard]] piece_type at(std::uintptr_t address) const noexcept {
     const auto found = std::upper_bound(parts_.begin(), parts_.end(), address,
                                         [](std::uintptr_t wanted, const part& one) { return wanted < one.where.end; });
     if (found == parts_.end() || address < found->where.begin) return {};
-    auto* const data = static_cast<std::byte*>(found->held.data());
-    if (data == nullptr) return {{address, found->where.end}, nullptr};
-    return {{address, found->where.end}, data + (address - found->where.begin)};
+    return {{address, found->where.end}, moved(found->held.data(), address - found->where.begin)};
   }
 
   /// Returns where the range is in this process, if its pieces are adjacent there, as in a window of the importer; else
   /// null.
-  [[nodiscard]] void* data() const noexcept {
+  [[nodiscard]] pointer data() const noexcept {
     if (parts_.empty()) return nullptr;
-    auto* const first = static_cast<std::byte*>(parts_.front().held.data());
+    const pointer first = parts_.front().held.data();
     if (first == nullptr) return nullptr;
     const auto base = parts_.front().where.begin;
     const bool adjacent = std::all_of(parts_.begin(), parts_.end(), [&](const part& one) {
-      return one.held.data() == first + (one.where.begin - base);
+      return one.held.data() == moved(first, one.where.begin - base);
     });
     return adjacent ? first : nullptr;
   }
@@ -107,6 +111,11 @@ class [[nodiscard]] lease_of_segments {
     Lease held;
   };
   inline static const Lease none_{};
+
+  static pointer moved(pointer from, std::size_t bytes) noexcept {
+    using byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<pointer>>, const std::byte, std::byte>;
+    return from == nullptr ? nullptr : static_cast<byte*>(from) + bytes;
+  }
 
   std::vector<part> parts_;
 };

@@ -2,6 +2,10 @@
 // GPU memory that grows: segments are shared, imported and mapped side by side, one by one.
 #include "support/fixtures/cuda_test.hpp"
 
+#include <pinfold/registrars/cuda_memory.hpp>
+#include <pinfold/registrars/null.hpp>
+#include <pinfold/segmented_registration.hpp>
+
 #include <vector>
 
 namespace pinfold::testing {
@@ -157,6 +161,95 @@ TEST_F(cuda_growing, can_open_answers_without_opening) {
   peer.process().kill();
   for (const auto& handle : {plain.handle, mapped.handle, pooled.handle})
     EXPECT_EQ(importer.can_open(handle).error(), errc::peer_gone);
+}
+
+/// Segments of this process, in one address range.
+class own_segments {
+ public:
+  explicit own_segments(std::size_t count) : bytes_(count * segment) {
+    gpu().demand([this] { return gpu().calls().mem_address_reserve(&at_, bytes_, 0, 0, 0); });
+  }
+  own_segments(const own_segments&) = delete;
+  own_segments& operator=(const own_segments&) = delete;
+  ~own_segments() {
+    for (std::size_t one = 0; one * segment < bytes_; ++one)
+      static_cast<void>(gpu().calls().mem_unmap(at(one), segment));
+    static_cast<void>(gpu().calls().mem_address_free(at_, bytes_));
+  }
+
+  void map(std::size_t number) {
+    gpu().demand([&] {
+      cuda::allocation_properties wanted{};
+      wanted.type = cuda::allocation_type::pinned;
+      wanted.where = {cuda::location_type::on_device, 0};
+      cuda::generic_allocation physical = 0;
+      const auto& cu = gpu().calls();
+      if (const auto made = cu.mem_create(&physical, segment, &wanted, 0); made != cuda::status::success) return made;
+      const auto mapped = cu.mem_map(at(number), segment, 0, physical, 0);
+      static_cast<void>(cu.mem_release(physical));
+      const cuda::access_description both{wanted.where, cuda::access_rights::read_write};
+      return mapped == cuda::status::success ? cu.mem_set_access(at(number), segment, &both, 1) : mapped;
+    });
+  }
+  void unmap(std::size_t number) {
+    gpu().demand([&] { return gpu().calls().mem_unmap(at(number), segment); });
+  }
+  [[nodiscard]] std::uint64_t at(std::size_t number) const { return at_ + number * segment; }
+  [[nodiscard]] void* pointer(std::size_t number) const { return reinterpret_cast<void*>(at(number)); }
+
+ private:
+  std::size_t bytes_;
+  cuda::device_pointer at_ = 0;
+};
+
+class cuda_growing_registered : public cuda_test {
+ protected:
+  using memory_cache = pinfold::cache<cuda_memory<null_registrar>>;
+  static_assert(segmenting_registrar<cuda_memory<null_registrar>>);
+
+  void SetUp() override {
+    cuda_test::SetUp();
+    for (std::size_t one = 0; one < 3; ++one) memory.map(one);
+  }
+
+  own_segments memory{4};
+  memory_cache cache{cuda_memory{null_registrar()}};
+};
+
+TEST_F(cuda_growing_registered, a_range_over_several_segments_is_one_lease) {
+  EXPECT_EQ(cache.acquire(memory.pointer(0), 3 * segment).error(), errc::invalid_range);
+  const auto held = acquire_segmented(cache, memory.pointer(0), 3 * segment);
+  ASSERT_TRUE(held) << describe(held.error());
+  EXPECT_EQ(held->pieces(), 3U);
+  EXPECT_EQ(held->data(), memory.pointer(0));
+  EXPECT_EQ(held->at(memory.at(1) + 5).where, (range{memory.at(1) + 5, memory.at(2)}));
+  EXPECT_EQ(held->lease_of(1).registration().identity.base, memory.at(1));
+}
+
+TEST_F(cuda_growing_registered, only_what_changed_is_registered_again) {
+  ASSERT_TRUE(acquire_segmented(cache, memory.pointer(0), 3 * segment));
+  EXPECT_EQ(cache.statistics().opens, 3U);
+  memory.unmap(1);
+  EXPECT_EQ(acquire_segmented(cache, memory.pointer(0), 3 * segment).error(), errc::invalid_range);
+  memory.map(1);
+  memory.map(3);
+  ASSERT_TRUE(acquire_segmented(cache, memory.pointer(0), 4 * segment));
+  EXPECT_EQ(cache.statistics().opens, 5U);
+  ASSERT_TRUE(acquire_segmented(cache, memory.pointer(0), 4 * segment));
+  EXPECT_EQ(cache.statistics().opens, 5U);
+}
+
+TEST_F(cuda_growing_registered, bad_ranges_are_refused) {
+  EXPECT_EQ(acquire_segmented(cache, memory.pointer(0), 0).error(), errc::invalid_range);
+  EXPECT_EQ(acquire_segmented(cache, memory.pointer(0), 4 * segment).error(), errc::invalid_range);
+  EXPECT_EQ(acquire_segmented(cache, memory.pointer(3), segment).error(), errc::invalid_argument);
+  const std::vector<range> given{{memory.at(0), memory.at(1)}, {memory.at(2), memory.at(3)}};
+  EXPECT_EQ(acquire_segmented(cache, memory.pointer(0), 3 * segment, given).error(), errc::invalid_range);
+  EXPECT_TRUE(cache.flush());
+  EXPECT_EQ(cache.statistics().open, 0U);
+  auto moved = std::move(cache);
+  EXPECT_EQ(acquire_segmented(cache, memory.pointer(0), segment).error(),
+            errc::closed);  // NOLINT(bugprone-use-after-move)
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 namespace pinfold {
 
@@ -30,6 +31,11 @@ struct cuda_identity {
 
 /// Returns whether the first byte of `memory` still belongs to that allocation. Makes one driver call; thread-safe.
 [[nodiscard]] PINFOLD_EXPORT bool is_cuda_memory(const cuda_identity& expected, range memory) noexcept;
+
+/// Returns the allocations or mapped segments that `memory` touches, by address; together they cover it. Makes a few
+/// driver calls for each; thread-safe. Errors: `invalid_range` (a part has no memory), `out_of_resources`, and
+/// otherwise as `identify_cuda_memory`.
+[[nodiscard]] PINFOLD_EXPORT result<std::vector<range>> segments_of_cuda_memory(range memory) noexcept;
 
 /// The way a cache of GPU memory learns that memory was freed.
 enum class cuda_freed : std::uint8_t {
@@ -57,6 +63,11 @@ class cuda_memory {
     auto limits = std::as_const(inner_).limits();
     limits.granularity = 1;
     return limits;
+  }
+
+  /// Returns the allocations and mapped segments under the range: `segments_of_cuda_memory`.
+  [[nodiscard]] result<std::vector<range>> segments_of(range memory) const noexcept {
+    return segments_of_cuda_memory(memory);
   }
 
   /// Errors: those of `identify_cuda_memory` and of the registrar.
