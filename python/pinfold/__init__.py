@@ -46,6 +46,7 @@ from pinfold.options import Options
 from pinfold.registrar import OpenRequest, Registrar
 from pinfold.restoration import Restoration, RestoreProgress
 from pinfold.remote_keys import RemoteKey, RemoteKeys
+from pinfold.segments import MemfdSegments, Window
 from pinfold.sharing import memfd_array, open, share
 from pinfold.tensor import Tensor
 
@@ -80,6 +81,7 @@ __all__ = [
     "Member",
     "MemfdBuffer",
     "MemfdExporter",
+    "MemfdSegments",
     "Merge",
     "Monitor",
     "NativeKind",
@@ -101,6 +103,7 @@ __all__ = [
     "Sink",
     "Tensor",
     "UNLIMITED",
+    "Window",
     "__version__",
     "announce_gone",
     "memfd_array",

@@ -14,6 +14,7 @@ from pinfold._library import ffi, lib
 from pinfold._owned import Owner
 from pinfold.constants import CUDA_HANDLE_BYTES, MEMFD_HANDLE_BYTES
 from pinfold.errors import check
+from pinfold.segments import MemfdSegments
 
 _exported: dict[int, weakref.ref[MemfdBuffer]] = {}
 
@@ -73,6 +74,12 @@ class MemfdExporter(Owner):
         made = ffi.new("pinfold_memfd_buffer **")
         check(lib.pinfold_memfd_allocate(self._exporter, nbytes, made))
         return MemfdBuffer(made[0])
+
+    def reserve(self, nbytes: int) -> MemfdSegments:
+        """Reserves an address range without memory, of whole pages, to which segments are added."""
+        made = ffi.new("pinfold_memfd_segments **")
+        check(lib.pinfold_memfd_reserve(self._exporter, nbytes, made))
+        return MemfdSegments(made[0], self)
 
     def array(self, shape: int | Sequence[int], dtype: Any = float) -> Any:
         """Allocates a zeroed numpy array, for `share`. It is freed with its last view."""

@@ -13,6 +13,7 @@ from pinfold.errors import check, last_failure
 from pinfold.importer import Importer, table_of
 from pinfold.lease import Lease
 from pinfold.options import Options
+from pinfold.segments import Window
 
 if TYPE_CHECKING:
     from pinfold.tensor import Tensor
@@ -132,6 +133,21 @@ class ImportCache(BaseCache):
         if not raw.pin:
             raise last_failure(call.raised)
         return ImportLease(self, raw, nbytes, None)
+
+    def can_open(self, handle: bytes) -> None:
+        """Raises the error that says why the handle could not be opened now, before anything is tried: docs/handles.md."""
+        check(self._call(lib.pinfold_can_open, _bytes(handle), len(handle)))
+
+    def add_window(self, window: Window) -> int:
+        """Reserves addresses in which segments of the window are mapped side by side; returns the first. Call it before
+        the first acquire of a segment in the window."""
+        address = ffi.new("void **")
+        check(self._call(lib.pinfold_add_window, window.raw(), address))
+        return int(ffi.cast("uintptr_t", address[0]))
+
+    def remove_window(self, window: Window) -> None:
+        """Gives the addresses of the window back, in which nothing may be mapped."""
+        check(self._call(lib.pinfold_remove_window, window.raw()))
 
     def find(self, peer: int, handle: bytes, address: int, nbytes: int) -> ImportLease | None:
         """Returns a lease only if the memory is already open. Never opens and never waits."""

@@ -8,6 +8,7 @@
 #include <pinfold/detail/import_driver.hpp>
 #include <pinfold/detail/local_driver.hpp>
 
+#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -32,6 +33,24 @@ template <class Make>
   return create(std::move(behind), options, cache);
 }
 
+/// Fills in what the importers of the library can do beside opening handles.
+template <class Importer>
+void add_questions(back_end& behind) noexcept {
+  behind.can_open = [](const void* of, const void* handle) noexcept {
+    typename Importer::handle_type copy;
+    std::memcpy(static_cast<void*>(&copy), handle, sizeof copy);
+    return static_cast<const Importer*>(of)->can_open(copy);
+  };
+  behind.add_window = [](void* of, const memory_window& window) noexcept -> result<void*> {
+    const auto made = static_cast<Importer*>(of)->add_window(window);
+    if (!made) return tl::unexpected(made.error());
+    return reinterpret_cast<void*>(*made);  // of a device, where it is a number
+  };
+  behind.remove_window = [](void* of, const memory_window& window) noexcept {
+    return static_cast<Importer*>(of)->remove_window(window);
+  };
+}
+
 /// Makes a cache over the importer that `make`, which may throw, returns.
 template <class Make>
 [[nodiscard]] int create_import(const pinfold_options* options, pinfold_cache** cache, Make&& make) noexcept {
@@ -41,6 +60,7 @@ template <class Make>
   const int made = guarded([&]() -> result<void> {
     const auto own = std::make_shared<importer_type>(make());
     behind.table = detail::import_driver<importer_type>::table(*own);
+    add_questions<importer_type>(behind);
     behind.owner = own;
     return {};
   });

@@ -7,6 +7,7 @@
 
 #include <pinfold/detail/engine.hpp>
 #include <pinfold/detail/hit.hpp>
+#include <pinfold/importer.hpp>
 #include <pinfold/pinfold.h>
 #include <pinfold/registrar.hpp>
 
@@ -25,6 +26,11 @@ struct back_end {
   registrar_limits (*limits)(const void* self) noexcept = nullptr;  ///< null for importers
   /// Null unless the registrar identifies memory: returns whether the address still holds what was registered.
   bool (*still_is)(const void* self, const void* registration, const range& wanted) noexcept = nullptr;
+  /// Null unless the importer can say whether it could open a handle.
+  result<void> (*can_open)(const void* self, const void* handle) noexcept = nullptr;
+  /// Null unless the importer has windows, as the next.
+  result<void*> (*add_window)(void* self, const memory_window& window) noexcept = nullptr;
+  result<void> (*remove_window)(void* self, const memory_window& window) noexcept = nullptr;
   void (*used_by)(void* self, const pinfold_cache* cache) noexcept = nullptr;  ///< told before the first call
 };
 

@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "c/failure.hpp"
+#include "c/exporters.hpp"
 
 #include <pinfold/importers/cuda_ipc.hpp>
-#include <pinfold/importers/memfd.hpp>
 
-#include <cstring>
-#include <memory>
-#include <utility>
-
-struct pinfold_memfd_exporter {
-  pinfold::memfd_exporter of;
-};
 struct pinfold_memfd_buffer {
   pinfold::memfd_buffer of;
 };
@@ -27,33 +19,12 @@ static_assert(sizeof(memfd_handle) == PINFOLD_MEMFD_HANDLE_BYTES &&
 
 constexpr std::uint32_t exporter_flags = PINFOLD_MEMFD_PEERS_WRITE | PINFOLD_MEMFD_SERVE;
 
-// Stores what `make` returns in a new object at `*to`.
-template <class Object, class Make>
-int create(Object** to, Make&& make) noexcept {
-  if (to == nullptr) return c::refuse(errc::invalid_argument, "there is no place for the object");
-  *to = nullptr;
-  return c::guarded([&]() -> result<void> {
-    auto made = make();
-    if (!made) return tl::unexpected(made.error());
-    *to = new Object{*std::move(made)};  // NOLINT(bugprone-unhandled-exception-at-new): `guarded` catches it
-    return {};
-  });
-}
-
-template <class Handle>
-int copy_handle(const Handle& from, void* to, std::size_t room) noexcept {
-  if (to == nullptr || room != sizeof from)
-    return c::refuse(errc::invalid_argument, "the place for the handle is null, or of another length");
-  std::memcpy(to, &from, sizeof from);
-  return PINFOLD_OK;
-}
-
 }  // namespace
 
 extern "C" {
 
 int pinfold_memfd_exporter_create(uint32_t flags, pinfold_memfd_exporter** exporter) {
-  return create(exporter, [&]() -> result<memfd_exporter> {
+  return c::create_object(exporter, [&]() -> result<memfd_exporter> {
     if ((flags & ~exporter_flags) != 0) return fail(errc::invalid_argument, "the exporter's flags have unknown bits");
     return memfd_exporter::create({
         .access = (flags & PINFOLD_MEMFD_PEERS_WRITE) != 0 ? memfd_access::read_write : memfd_access::read_only,
@@ -65,7 +36,7 @@ int pinfold_memfd_exporter_create(uint32_t flags, pinfold_memfd_exporter** expor
 void pinfold_memfd_exporter_destroy(pinfold_memfd_exporter* exporter) { delete exporter; }
 
 int pinfold_memfd_allocate(pinfold_memfd_exporter* exporter, size_t bytes, pinfold_memfd_buffer** buffer) {
-  return create(buffer, [&]() -> result<memfd_buffer> {
+  return c::create_object(buffer, [&]() -> result<memfd_buffer> {
     if (exporter == nullptr) return fail(errc::invalid_argument, "the exporter is null");
     return exporter->of.allocate(bytes);
   });
@@ -76,13 +47,13 @@ size_t pinfold_memfd_size(const pinfold_memfd_buffer* buffer) { return buffer ==
 
 int pinfold_memfd_handle(const pinfold_memfd_buffer* buffer, void* handle, size_t handle_bytes) {
   if (buffer == nullptr) return c::refuse(errc::invalid_argument, "the buffer is null");
-  return copy_handle(buffer->of.handle(), handle, handle_bytes);
+  return c::copy_handle(buffer->of.handle(), handle, handle_bytes);
 }
 
 void pinfold_memfd_free(pinfold_memfd_buffer* buffer) { delete buffer; }
 
 int pinfold_cuda_exporter_create(pinfold_cuda_exporter** exporter) {
-  return create(exporter, [] { return cuda_ipc_exporter::create(); });
+  return c::create_object(exporter, [] { return cuda_ipc_exporter::create(); });
 }
 
 void pinfold_cuda_exporter_destroy(pinfold_cuda_exporter* exporter) { delete exporter; }
@@ -91,7 +62,7 @@ int pinfold_cuda_share(pinfold_cuda_exporter* exporter, uint64_t pointer, size_t
                        size_t handle_bytes) {
   if (exporter == nullptr) return c::refuse(errc::invalid_argument, "the exporter is null");
   const auto shared = exporter->of.share(pointer, bytes);
-  return shared ? copy_handle(shared->handle, handle, handle_bytes) : c::refuse(shared.error());
+  return shared ? c::copy_handle(shared->handle, handle, handle_bytes) : c::refuse(shared.error());
 }
 
 }  // extern "C"

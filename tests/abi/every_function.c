@@ -6,6 +6,7 @@
 #include <pinfold/cache_set.h>
 #include <pinfold/pinfold.h>
 #include <pinfold/remote_key.h>
+#include <pinfold/segments.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -317,6 +318,32 @@ static void import_cache(void) {
   EXPECT(pinfold_drop_peer(cache, 7) == PINFOLD_OK && of.closes == 2 && pinfold_destroy(cache) == PINFOLD_OK);
 }
 
+static void segments(void) {
+  char handle[PINFOLD_MEMFD_HANDLE_BYTES];
+  pinfold_memfd_exporter *exporter = NULL;
+  pinfold_memfd_segments *memory = NULL;
+  pinfold_cache *cache = NULL;
+  pinfold_window window;
+  pinfold_lease lease;
+  void *at = NULL;
+  EXPECT(pinfold_memfd_exporter_create(0, &exporter) == PINFOLD_OK);
+  EXPECT(pinfold_memfd_reserve(exporter, 4 * page, &memory) == PINFOLD_OK);
+  EXPECT(pinfold_memfd_segments_window(memory, &window) == PINFOLD_OK && window.bytes == 4 * page);
+  EXPECT(pinfold_memfd_segment_add(memory, page, page, handle, sizeof handle) == PINFOLD_OK);
+  strcpy((char *)pinfold_memfd_segments_data(memory) + page, "grown");
+  EXPECT(pinfold_create_memfd(0, NULL, &cache) == PINFOLD_OK);
+  EXPECT(pinfold_can_open(cache, handle, sizeof handle) == PINFOLD_OK);
+  EXPECT(pinfold_add_window(cache, &window, &at) == PINFOLD_OK);
+  lease = pinfold_import(cache, 1, handle, sizeof handle, window.base + page, 6);
+  EXPECT(lease.pin != 0 && lease.data == (char *)at + page && strcmp(lease.data, "grown") == 0);
+  EXPECT(pinfold_release(lease) == PINFOLD_OK);
+  EXPECT(pinfold_remove_window(cache, &window) == PINFOLD_E_IN_USE_CONFLICT && pinfold_flush(cache) == PINFOLD_OK);
+  EXPECT(pinfold_remove_window(cache, &window) == PINFOLD_OK && pinfold_destroy(cache) == PINFOLD_OK);
+  EXPECT(pinfold_memfd_segment_remove(memory, page, page) == PINFOLD_OK);
+  pinfold_memfd_segments_free(memory);
+  pinfold_memfd_exporter_destroy(exporter);
+}
+
 static void exporters(void) {
   char handle[PINFOLD_MEMFD_HANDLE_BYTES];
   pinfold_memfd_exporter *exporter = NULL;
@@ -393,6 +420,7 @@ int main(void) {
   exporters();
   several_caches();
   remote_keys();
+  segments();
   printf("every function of libpinfold works\n");
   return EXIT_SUCCESS;
 }
