@@ -73,8 +73,28 @@ class cuda_faults : public cuda_peer_test, public ::testing::WithParamInterface<
     use(cache, all[4], 5);
     static_cast<void>(cache.drop_peer(any_peer));  // its result depends on the fault
     use(cache, all[3], 3);
+    use_window(cache);
     static_cast<void>(cache.flush());
     peer.free(all[4].address);
+  }
+
+  /// Imports segments into a window, if it can be made, of which one is then replaced.
+  void use_window(cuda_cache& cache) {
+    const memory_window window{growing_.handle.exporter, growing_.handle.base, growing_.handle.size};
+    const auto at = cache.backend().add_window(window);
+    for (std::uint32_t seed = 6; seed < 8; ++seed) {
+      peer.replace_segment(growing_.address + segment, segment, seed);
+      const auto shared = peer.share_segments(growing_.address, 2 * segment).value();
+      const std::array handles{shared.at(0).handle, shared.at(1).handle};
+      const auto held = cache.acquire_segments(any_peer, handles, growing_.address, 2 * segment);
+      if (!held) continue;  // the fault struck
+      if (at) {
+        EXPECT_EQ(reinterpret_cast<std::uintptr_t>(held->data()), *at);
+      }
+      EXPECT_TRUE(holds_pattern(held->piece(0).data, 64, 6));
+      EXPECT_TRUE(holds_pattern(held->piece(1).data, 64, seed));
+    }
+    if (cache.flush() && at) static_cast<void>(cache.backend().remove_window(window));
   }
 
   /// Expects that everything works afterwards, and that nothing is left open.
@@ -121,6 +141,7 @@ class cuda_faults : public cuda_peer_test, public ::testing::WithParamInterface<
 
   const std::vector<cuda_peer::memory> kept_{peer.allocate(32 * kib, 0), peer.allocate(32 * kib, 1),
                                              peer.allocate_pooled(32 * kib, 2), peer.map_segments(2, segment, 3)};
+  const cuda_peer::memory growing_{peer.map_segments(2, segment, 6)};
   const char* failing_ = "";
 };
 
