@@ -27,7 +27,7 @@ result<bool> any_line(const char* path, Use&& use) noexcept {
   if (!source) return os::fail_system("cannot read what the system tells about the exporter");
   char line[512];
   while (std::fgets(line, sizeof line, source.get()) != nullptr) {
-    if (use(std::string_view(line))) return true;
+    if (use(static_cast<const char*>(line))) return true;
   }
   return false;
 }
@@ -36,7 +36,8 @@ result<bool> any_line(const char* path, Use&& use) noexcept {
 result<bool> serves(std::uint64_t exporter) noexcept {
   const auto address = address_of(exporter);
   const std::string_view name(address.name.sun_path + 1, address.bytes - offsetof(sockaddr_un, sun_path) - 1);
-  return any_line("/proc/net/unix", [&](std::string_view line) {
+  return any_line("/proc/net/unix", [&](const char* text) {
+    const std::string_view line(text);
     const auto at = line.find('@');
     return at != std::string_view::npos && line.substr(at + 1, name.size()) == name;
   });
@@ -49,8 +50,8 @@ bool serves_this_user(std::int32_t process) noexcept {
   std::snprintf(path, sizeof path, "/proc/%d/status", process);
   unsigned own = 0;
   unsigned effective = 0;
-  const auto found = any_line(
-      path, [&](std::string_view line) { return std::sscanf(line.data(), "Uid: %u %u", &own, &effective) == 2; });
+  const auto found =
+      any_line(path, [&](const char* line) { return std::sscanf(line, "Uid: %u %u", &own, &effective) == 2; });
   if (!found || !*found) return true;
   const auto self = ::geteuid();
   return self == 0 || self == effective;

@@ -9,7 +9,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
+#include <mutex>
 #include <sys/mman.h>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -249,6 +253,59 @@ TEST_F(memfd_segments_here, a_closed_segment_leaves_a_reservation) {
   EXPECT_EQ(errno, EEXIST);
   unsigned char resident = 0;
   for (std::size_t one = 0; one < 16; ++one) EXPECT_EQ(::mincore(window + one * page, page, &resident), 0) << one;
+}
+
+/// A segment whose bytes are written.
+struct written_segment {
+  memfd_handle handle;
+  std::uint32_t seed;
+};
+
+TEST_F(memfd_segments_here, segments_change_while_two_threads_import_them) {
+  ASSERT_TRUE(cache.backend().add_window(memory.window()));
+  std::mutex mutex;
+  std::array<written_segment, 8> published{};  // two pages each; without a segment, an empty handle
+  std::atomic<bool> done{false};
+  std::atomic<unsigned> read{0};
+  const auto import = [&](unsigned first) {
+    for (unsigned one = first; !done.load(); ++one) {
+      std::unique_lock hold(mutex);
+      const auto there = published.at(one % published.size());
+      hold.unlock();
+      if (there.handle == memfd_handle{}) continue;
+      const std::array handles{there.handle};
+      const auto held = cache.acquire_segments(peer, handles, there.handle.base, 2 * page);
+      if (!held) {
+        EXPECT_TRUE(held.error() == errc::stale_handle || held.error() == errc::in_use_conflict)
+            << describe(held.error());
+        continue;
+      }
+      EXPECT_TRUE(holds_pattern(held->data(), 2 * page, there.seed));
+      ++read;
+    }
+  };
+  std::thread left(import, 0);
+  std::thread right(import, 3);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
+  for (std::uint32_t seed = 1; std::chrono::steady_clock::now() < end; ++seed) {
+    const auto slot = seed * 5 % published.size();
+    std::unique_lock hold(mutex);
+    const bool was_there = published.at(slot).handle != memfd_handle{};
+    published.at(slot) = {};
+    hold.unlock();
+    if (was_there) {
+      EXPECT_TRUE(memory.remove(2 * slot * page, 2 * page));
+    }
+    const auto made = add(2 * slot, 2, seed);
+    hold.lock();
+    published.at(slot) = {made, seed};
+  }
+  done = true;
+  left.join();
+  right.join();
+  EXPECT_GT(read, 0U);
+  EXPECT_TRUE(cache.flush());
+  EXPECT_EQ(cache.backend().held(), 0U);
 }
 
 TEST_F(memfd_segments_here, segments_may_outlive_their_exporter) {
