@@ -149,9 +149,10 @@ TEST_F(verbs, null_domain_and_context_are_refused) {
 
 TEST_F(verbs, errors_of_closes_keep_their_errno) {
   using ::pinfold::verbs::refused_close;
-  EXPECT_EQ(refused_close(EBUSY).code, errc::in_use_conflict);
-  EXPECT_EQ(refused_close(EINVAL).code, errc::driver_error);
-  EXPECT_EQ(refused_close(EINVAL).native, EINVAL);
+  EXPECT_EQ(refused_close(EBUSY, false).code, errc::in_use_conflict);
+  EXPECT_EQ(refused_close(EINVAL, false).code, errc::driver_error);
+  EXPECT_EQ(refused_close(EINVAL, false).native, EINVAL);
+  EXPECT_EQ(refused_close(EINVAL, true).code, errc::in_use_conflict) << "soft-RoCE, of a region with a window";
 }
 
 TEST_F(verbs, R28_errors_name_the_limit_that_was_reached) {
