@@ -124,5 +124,13 @@ TEST(cli_startup, wrong_usage_is_explained_and_exits_with_2) {
                        {"perf startup --time-limit 0", "--time-limit"}});
 }
 
+TEST(cli_startup, restore_registers_hot_buffers_first) {
+  const auto seen = run("perf startup --json --case restore --size 1G --workers 1");
+  const auto row = rows_of(seen).at(0);
+  EXPECT_EQ(row.at("errors"), 0);
+  EXPECT_EQ(row.at("registrations"), 2000);
+  EXPECT_LT(row.at("hot_ns").get<double>(), row.at("total_ns").get<double>() / 2) << "1 % of the buffers";
+}
+
 }  // namespace
 }  // namespace pinfold::testing

@@ -22,7 +22,7 @@
 namespace tool {
 namespace {
 
-constexpr std::array cases{&simulated_case, &real_case, &undisturbed_case};
+constexpr std::array cases{&simulated_case, &real_case, &undisturbed_case, &restore_case};
 constexpr std::size_t huge_page = std::size_t{2} << 20U;
 
 struct startup_command {
@@ -70,10 +70,11 @@ int measure(startup_command& command) {
 void add_what(CLI::App& command, startup_command& into) {
   auto& options = into.options;
   command
-      .add_option("--case", options.case_name,
-                  "what to measure: a driver simulated at measured costs, real memory over io_uring and mlock, or hits "
-                  "that registration in the background must not disturb")
-      ->check(CLI::IsMember({"simulated", "real", "undisturbed"}))
+      .add_option(
+          "--case", options.case_name,
+          "what to measure: a driver simulated at measured costs, real memory over io_uring and mlock, hits that "
+          "registration in the background must not disturb, or registering again what a checkpoint closed")
+      ->check(CLI::IsMember({"simulated", "real", "undisturbed", "restore"}))
       ->capture_default_str();
   command.add_option("--size", into.size, "bytes to register, e.g. 500G [simulated: 500G; real memory: --fraction]");
   command.add_number("--fraction", options.fraction, "part of the available memory, for real memory", 0.001, 0.5);

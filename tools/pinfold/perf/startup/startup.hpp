@@ -65,6 +65,6 @@ void add_startup_gains(json& rows);
 [[nodiscard]] std::vector<column> timeline_columns();
 
 // The cases.
-extern const perf_case<startup_run> simulated_case, real_case, undisturbed_case;
+extern const perf_case<startup_run> simulated_case, real_case, undisturbed_case, restore_case;
 
 }  // namespace tool
