@@ -96,7 +96,7 @@ struct importer_order {
   std::uint32_t hold;  ///< microseconds
 };
 struct importer_answer {
-  bool right;  ///< all bytes
+  bool right;      ///< all bytes
   error ended_by;  ///< the message is a literal, at the same address in all processes
   std::size_t leases;
   std::size_t mappings;
@@ -106,7 +106,8 @@ struct importer_answer {
 
 /// Leases the memory again and again, until the importer refuses it.
 importer_answer use(cache& all, const importer_order& order) {
-  importer_answer said{.right = true, .ended_by = {}, .leases = 0, .mappings = 0, .memfd_mappings = 0, .descriptors = 0};
+  importer_answer said{
+      .right = true, .ended_by = {}, .leases = 0, .mappings = 0, .memfd_mappings = 0, .descriptors = 0};
   for (;;) {
     const auto got = all.acquire({order.handle.exporter}, order.handle, order.handle.base, bytes);
     if (!got) {
@@ -167,8 +168,7 @@ void run_round(cast& all, std::mt19937_64& random) {
     const auto said = all.importers[i]->talk().receive<importer_answer>();
     ASSERT_TRUE(said);
     EXPECT_TRUE(said->right) << "wrong bytes under a lease";
-    EXPECT_TRUE(said->ended_by == errc::stale_handle || said->ended_by == errc::peer_gone)
-        << describe(said->ended_by);
+    EXPECT_TRUE(said->ended_by == errc::stale_handle || said->ended_by == errc::peer_gone) << describe(said->ended_by);
     EXPECT_EQ(said->mappings, 0U);
     EXPECT_EQ(said->memfd_mappings, 0);
     EXPECT_LT(said->descriptors, 40);
