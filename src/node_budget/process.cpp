@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <fcntl.h>
 #include <string_view>
 #include <sys/stat.h>
@@ -43,6 +43,12 @@ std::string_view after_spaces(std::string_view text, int spaces) noexcept {
   return text;
 }
 
+std::uint64_t number_at(std::string_view text) noexcept {
+  std::uint64_t number = 0;
+  std::from_chars(text.begin(), text.end(), number);
+  return number;
+}
+
 // proc(5): after the name in parentheses come the state, 18 fields on the start time, and 6 fields on the stack's
 // start, which is 0 if the caller may not know it.
 seen_process look_at(std::uint64_t pid) noexcept {
@@ -56,7 +62,7 @@ seen_process look_at(std::uint64_t pid) noexcept {
   const auto started = after_spaces(state, 19);
   const auto stack = after_spaces(started, 6);
   if (stack.empty()) return {};
-  return {state.front(), std::strtoull(started.data(), nullptr, 10), std::strtoull(stack.data(), nullptr, 10)};
+  return {state.front(), number_at(started), number_at(stack)};
 }
 
 std::uint64_t own_namespace() noexcept {
