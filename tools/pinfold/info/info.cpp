@@ -7,6 +7,7 @@
 #include "commands.hpp"
 #include "info/clients.hpp"
 #include "info/cuda.hpp"
+#include "info/handle.hpp"
 #include "info/host.hpp"
 #include "info/node_budget.hpp"
 #include "info/parts.hpp"
@@ -28,6 +29,7 @@ struct info_options {
   bool as_json = false;
   bool config = false;
   std::string node_budget;
+  std::string handle;
 };
 
 json registrar_row(const char* name, const char* via, const pinfold::result<void>& works) {
@@ -92,11 +94,22 @@ void print_host(const json& host) {
   fmt::print("  pinned  {}\n", memlock_line(host));
 }
 
+int show_handle(const info_options& options) {
+  const auto facts = handle_facts(options.handle);
+  if (options.as_json) {
+    fmt::print("{}\n", facts.dump(2));
+  } else {
+    print_handle(facts);
+  }
+  return 0;
+}
+
 int show(const info_options& options) {
   if (!options.node_budget.empty()) {
     show_node_budget(options.node_budget, options.as_json);
     return 0;
   }
+  if (!options.handle.empty()) return show_handle(options);
   const auto settings = options_of_environment();
   if (options.config) {
     fmt::print("{}", pinfold::to_text(settings));
@@ -140,6 +153,9 @@ void add_info(CLI::App& app, action& chosen) {
   command
       ->add_option("--node-budget", options->node_budget,
                    "show the processes that share the account of this name, what each has taken, and which wait")
+      ->excludes(config);
+  command->add_option("--handle", options->handle,
+                      "FILE or hexadecimal digits: print what the handle is and needs, and whether it can be opened")
       ->excludes(config);
   command->callback([options, &chosen] { chosen = [options] { return show(*options); }; });
 }

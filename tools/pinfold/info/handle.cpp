@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "info/handle.hpp"
+
+#include "cli/failure.hpp"
+
+#include <pinfold/handle.hpp>
+#include <pinfold/importers/cuda_ipc.hpp>
+#include <pinfold/importers/memfd.hpp>
+
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <fmt/format.h>
+#include <fstream>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+namespace tool {
+
+namespace {
+
+std::vector<char> bytes_of_digits(const std::string& digits) {
+  std::vector<char> bytes;
+  for (std::size_t at = 0; at + 1 < digits.size(); at += 2) {
+    unsigned char byte = 0;
+    const char* const end = digits.data() + at + 2;
+    if (std::from_chars(digits.data() + at, end, byte, 16).ptr != end) return {};
+    bytes.push_back(static_cast<char>(byte));
+  }
+  return digits.size() % 2 == 0 ? bytes : std::vector<char>{};
+}
+
+std::vector<char> bytes_of(const std::string& file_or_digits) {
+  if (auto bytes = bytes_of_digits(file_or_digits); !bytes.empty()) return bytes;
+  std::ifstream source(file_or_digits, std::ios::binary);
+  if (!source) throw usage_failure("--handle: neither a file nor hexadecimal digits: " + file_or_digits);
+  return {std::istreambuf_iterator<char>(source), {}};
+}
+
+json names_of(pinfold::handle_needs needs) {
+  using enum pinfold::handle_needs;
+  constexpr std::array names{
+      std::pair{same_host, "same_host"},     std::pair{exporter_runs, "exporter_runs"},
+      std::pair{same_user, "same_user"},     std::pair{exporter_serves, "exporter_serves"},
+      std::pair{cuda_driver, "cuda_driver"}, std::pair{device_access, "device_access"},
+      std::pair{fabric, "fabric"},
+  };
+  json all = json::array();
+  for (const auto& [one, name] : names)
+    if (contains_all(needs, one)) all.push_back(name);
+  return all;
+}
+
+template <class Importer>
+json facts_by(const std::vector<char>& bytes) {
+  typename Importer::handle_type handle;
+  std::memcpy(static_cast<void*>(&handle), bytes.data(), sizeof handle);
+  const Importer importer;
+  json facts{{"kind", Importer::name}, {"version", handle.magic & 0xffU}};
+  const auto where = importer.check(handle);
+  if (where) {
+    facts["base"] = where->begin;
+    facts["bytes"] = where->size();
+    facts["pid"] = handle.pid;
+    facts["host"] = handle.host;
+    facts["needs"] = names_of(needs(handle));
+  }
+  const auto possible = importer.can_open(handle);
+  facts["can_open"] = possible.has_value();
+  facts["why_not"] = possible ? "" : pinfold::describe(possible.error());
+  return facts;
+}
+
+}  // namespace
+
+json handle_facts(const std::string& file_or_digits) {
+  const auto bytes = bytes_of(file_or_digits);
+  if (bytes.size() == sizeof(pinfold::memfd_handle)) return facts_by<pinfold::memfd_importer>(bytes);
+  if (bytes.size() == sizeof(pinfold::cuda_ipc_handle)) return facts_by<pinfold::cuda_ipc_importer>(bytes);
+  throw usage_failure(fmt::format("--handle: {} bytes are no handle: memfd handles have {}, cuda_ipc handles {}",
+                                  bytes.size(), sizeof(pinfold::memfd_handle), sizeof(pinfold::cuda_ipc_handle)));
+}
+
+void print_handle(const json& facts) {
+  fmt::print("{} handle, version {}\n", facts.at("kind").get<std::string>(), facts.at("version").get<unsigned>());
+  if (facts.contains("needs")) {
+    fmt::print("  memory    {} bytes at {:#x} of process {}\n", facts.at("bytes").get<std::uint64_t>(),
+               facts.at("base").get<std::uint64_t>(), facts.at("pid").get<int>());
+    fmt::print("  needs    ");
+    for (const auto& one : facts.at("needs")) fmt::print(" {}", one.get<std::string>());
+    fmt::print("\n");
+  }
+  const bool possible = facts.at("can_open").get<bool>();
+  fmt::print("  can open  {}\n", possible ? "yes" : "no: " + facts.at("why_not").get<std::string>());
+}
+
+}  // namespace tool
