@@ -240,11 +240,15 @@ class engine {
   [[nodiscard]] result<void> reserve(shard& in, entry& opening, std::size_t more_bytes, std::size_t more_count,
                                      const deadlines& until) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
   [[nodiscard]] static error larger_than_budget() noexcept;
+  [[nodiscard]] error no_room(shard& in, const entry& opening, core::node_request& request) noexcept
+      PINFOLD_REQUIRES(in.mutex);                                   // unlocks
   void gather_room(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
 
   // --- the node's budget (engine_node.cpp)
   void give_way(shard& in, std::size_t most) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
   void give_way() noexcept;
+  [[nodiscard]] bool other_processes_matter(shard& in, const core::node_request& request) noexcept
+      PINFOLD_REQUIRES(in.mutex);  // unlocks
   [[nodiscard]] static bool dead_gave_room(shard& in, const core::node_request& request) noexcept
       PINFOLD_REQUIRES(in.mutex);  // unlocks
   [[nodiscard]] static bool dead_gave_room_at_last(shard& in, const core::node_request& request) noexcept

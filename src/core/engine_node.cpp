@@ -45,7 +45,19 @@ bool engine::dead_gave_room(shard& in, const core::node_request& request) noexce
   return gave;
 }
 
-// The same for a request that can evict nothing more.
+// Closes entries for other processes where it is their turn, or takes back what dead ones had. Returns whether the
+// request shall try again at once.
+bool engine::other_processes_matter(shard& in, const core::node_request& request) noexcept {
+  using refusal = core::budget::share::refusal;
+  if (in.room.why() == refusal::gives_way) {
+    give_way(in, closes_per_miss);
+    in.room.insist();
+    return true;
+  }
+  return in.room.why() == refusal::node_full && dead_gave_room(in, request);
+}
+
+// Takes back what dead processes had, for a request that can evict nothing more.
 bool engine::dead_gave_room_at_last(shard& in, const core::node_request& request) noexcept {
   in.mutex.unlock();
   request.node()->want(request.bytes());

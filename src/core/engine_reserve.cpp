@@ -27,12 +27,7 @@ result<void> engine::reserve(shard& in, entry& opening, std::size_t more_bytes, 
       gather_room(in);
       continue;
     }
-    if (in.room.why() == refusal::gives_way) {
-      give_way(in, closes_per_miss);
-      in.room.insist();
-      continue;
-    }
-    if (in.room.why() == refusal::node_full && dead_gave_room(in, node)) continue;
+    if (budget_.node() != nullptr && other_processes_matter(in, node)) continue;
     const auto found = close_one_for_room(in);
     if (found == looked::closed_one) continue;
     if (found == looked::closing) {
@@ -61,12 +56,17 @@ result<void> engine::reserve(shard& in, entry& opening, std::size_t more_bytes, 
       return {};
     }
     if (options_.full == when_full::wait && wait_for_room(in, opening, watch, node, until)) continue;
-    tell_refusal(in, opening, node);
-    if (in.room.why() == refusal::node_full)
-      return fail(errc::over_budget, "the node's budget is used up and no idle registration is left to evict");
-    return fail(errc::over_budget, "the budget is used up and no idle registration is left to evict");
+    return tl::unexpected(no_room(in, opening, node));
   }
   return {};
+}
+
+error engine::no_room(shard& in, const entry& opening, core::node_request& request) noexcept {
+  const bool node_full = in.room.why() == refusal::node_full;
+  tell_refusal(in, opening, request);
+  return {errc::over_budget, native_kind::none, 0,
+          node_full ? "the node's budget is used up and no idle registration is left to evict"
+                    : "the budget is used up and no idle registration is left to evict"};
 }
 
 // Takes back what the shards have left of their portions: from now on, room that is free can be taken in any shard.
