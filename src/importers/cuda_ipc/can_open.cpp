@@ -13,8 +13,6 @@ namespace pinfold::cuda_ipc {
 
 namespace {
 
-using cuda::status;
-
 constexpr auto no_answer = "cannot ask the CUDA driver for its devices";
 
 /// Returns the device of the handle's memory; `unsupported` where this process does not see it.
