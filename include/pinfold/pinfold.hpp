@@ -13,8 +13,8 @@
 #include <pinfold/monitors/announce.hpp>
 #include <pinfold/monitors/report.hpp>
 #include <pinfold/monitors/server.hpp>
-#include <pinfold/numa.hpp>
 #include <pinfold/node_budget.hpp>
+#include <pinfold/numa.hpp>
 #include <pinfold/pools/registered_pool.hpp>
 #include <pinfold/remote_key_lease.hpp>
 #include <pinfold/segmented_registration.hpp>

@@ -11,7 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto look_every = 1000ms;     // the program may close descriptors just before a poll
+constexpr auto look_every = 1000ms;    // the program may close descriptors just before a poll
 constexpr auto progress_every = 10ms;  // while leases keep what an exporter wants back
 constexpr auto rest = 50ms;
 
@@ -51,9 +51,9 @@ void release_listener::state::serve(std::uint64_t exporter) noexcept {
       if (got == endpoint::received::broken || from.broken || (ended && got == endpoint::received::none))
         return break_off(exporter, from);
       if (got == endpoint::received::none) return;
-      if (const auto waiting = waits.find(message.tag); waiting != waits.end() && message.exporter == exporter &&
-                                                        (message.kind == release_kind::admitted ||
-                                                         message.kind == release_kind::refused)) {
+      if (const auto waiting = waits.find(message.tag);
+          waiting != waits.end() && message.exporter == exporter &&
+          (message.kind == release_kind::admitted || message.kind == release_kind::refused)) {
         waiting->second.said = message.kind;
         answered.notify_all();
       }
@@ -70,7 +70,8 @@ void release_listener::state::invalidate_ended() noexcept {
     for (auto& [exporter, one] : connections) {
       if (!one.broken) continue;
       try {
-        for (auto at = memories.lower_bound({exporter, 0}); at != memories.end() && at->first.exporter == exporter; ++at)
+        for (auto at = memories.lower_bound({exporter, 0}); at != memories.end() && at->first.exporter == exporter;
+             ++at)
           gone.insert(gone.end(), at->second.mappings.begin(), at->second.mappings.end());
       } catch (const std::bad_alloc&) {
         return;  // the next round tries again

@@ -22,8 +22,8 @@ result<std::shared_ptr<retired>> retirements::begin(std::uint64_t serial, std::s
   auto made = std::make_shared<retired>();
   made->serial = serial;
   made->bytes = bytes;
-  made->deadline = steady_clock::now() + std::clamp(timeout, std::chrono::milliseconds{0}, std::chrono::milliseconds{
-                                                                                               std::chrono::hours{24}});
+  made->deadline = steady_clock::now() +
+                   std::clamp(timeout, std::chrono::milliseconds{0}, std::chrono::milliseconds{std::chrono::hours{24}});
   list node{made};
   const std::scoped_lock guard(mutex_);
   if (abandoned_) return fail(errc::closed, "the exporter has ended");
@@ -116,7 +116,8 @@ void retirements::abandon() noexcept {
     while (!pending_.empty()) {
       retire_report last;
       if (auto seen = registry_->report(pending_.front()->serial)) last = std::move(*seen);
-      last.state = last.holders.empty() && last.state == retire_state::freed ? retire_state::freed : retire_state::abandoned;
+      last.state =
+          last.holders.empty() && last.state == retire_state::freed ? retire_state::freed : retire_state::abandoned;
       take_locked(taken, pending_.begin(), std::move(last));
     }
   }
@@ -145,8 +146,8 @@ release_statistics retirements::statistics() noexcept {
   release_statistics made = counts_;
   const auto now = steady_clock::now();
   made.limbo_bytes = limbo_locked(now);
-  made.limbo_buffers = static_cast<std::size_t>(
-      std::ranges::count_if(pending_, [&](const auto& one) { return one->deadline <= now; }));
+  made.limbo_buffers =
+      static_cast<std::size_t>(std::ranges::count_if(pending_, [&](const auto& one) { return one->deadline <= now; }));
   return made;
 }
 

@@ -147,7 +147,8 @@ void server::accept_some() noexcept {
   while (importers_.size() < most_importers && listener_.still_there()) {
     os::file socket(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) {
-      if (os::code_for(errno) == errc::out_of_resources && errno != EAGAIN) ::usleep(std::chrono::microseconds(rest).count());
+      if (os::code_for(errno) == errc::out_of_resources && errno != EAGAIN)
+        ::usleep(std::chrono::microseconds(rest).count());
       return;
     }
     auto at = endpoint::of(std::move(socket));

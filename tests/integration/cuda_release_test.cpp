@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The release protocol over GPU memory that belongs to the application (R66). Both sides are children, which were forked
-// before any of them had a driver.
+// The release protocol over GPU memory that belongs to the application (R66). Both sides are children, which were
+// forked before any of them had a driver.
 #include <pinfold/import_cache.hpp>
 #include <pinfold/importers/cuda_ipc.hpp>
 #include <pinfold/release/releasing_importer.hpp>
@@ -68,8 +68,8 @@ class exporting {
       gpu().demand([&] { return gpu().calls().mem_free(at); });
       return {};
     };
-    auto begun = exporter_.begin_retire(reinterpret_cast<const void*>(at_), std::chrono::milliseconds(order.milliseconds),
-                                        free);
+    auto begun =
+        exporter_.begin_retire(reinterpret_cast<const void*>(at_), std::chrono::milliseconds(order.milliseconds), free);
     export_answer said;
     if (!begun) said.failure = begun.error();
     if (!begun) return said;

@@ -200,11 +200,10 @@ TEST(carried_release, R66_two_caches_of_one_process_let_go_together) {
   release_registry registry(handle.exporter);
   ASSERT_TRUE(registry.add(handle.serial));
   constexpr std::uint64_t rank = 3;
-  auto listener =
-      release_listener::create([&](const release_message& answer) {
-        const auto read = read_release_message(std::as_bytes(std::span(&answer, 1)));
-        EXPECT_FALSE(registry.receive(rank, read.value()));
-      }).value();
+  auto listener = release_listener::create([&](const release_message& answer) {
+                    const auto read = read_release_message(std::as_bytes(std::span(&answer, 1)));
+                    EXPECT_FALSE(registry.receive(rank, read.value()));
+                  }).value();
   release_cache one(releasing_importer<memfd_importer>(memfd_importer(), listener));
   release_cache other(releasing_importer<memfd_importer>(memfd_importer(), listener));
   const auto first = listener.attach(one).value();

@@ -28,10 +28,10 @@ struct release_target {
 
 /// Counts of a listener.
 struct release_listener_statistics {
-  std::size_t mappings = 0;        ///< mappings that are open or being opened
-  std::size_t retiring = 0;        ///< memories that an exporter wants back and that are still mapped
-  std::uint64_t requests = 0;      ///< requests received
-  std::uint64_t refused = 0;       ///< opens refused because the memory is retired
+  std::size_t mappings = 0;         ///< mappings that are open or being opened
+  std::size_t retiring = 0;         ///< memories that an exporter wants back and that are still mapped
+  std::uint64_t requests = 0;       ///< requests received
+  std::uint64_t refused = 0;        ///< opens refused because the memory is retired
   std::uint64_t failed_closes = 0;  ///< calls of a cache's `progress` that failed
 };
 
@@ -69,11 +69,13 @@ class PINFOLD_EXPORT release_listener {
   /// `out_of_resources`.
   template <class Cache>
   [[nodiscard]] result<attachment> attach(Cache& cache) noexcept {
-    return attach(&cache, [](void* to, peer_id peer, range gone) { static_cast<Cache*>(to)->invalidate(peer, gone); },
-                  [](void* to) { return static_cast<Cache*>(to)->progress(); });
+    return attach(
+        &cache, [](void* to, peer_id peer, range gone) { static_cast<Cache*>(to)->invalidate(peer, gone); },
+        [](void* to) { return static_cast<Cache*>(to)->progress(); });
   }
 
-  /// Processes a request that the caller has received. Invalidates and closes before it returns. Ignores other messages.
+  /// Processes a request that the caller has received. Invalidates and closes before it returns. Ignores other
+  /// messages.
   void receive(const release_message& message) noexcept;
 
   /// Closes what can be closed of memory that exporters want back. A listener with a thread calls it itself.

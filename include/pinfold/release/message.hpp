@@ -40,17 +40,17 @@ enum class release_state : std::uint8_t {
 
 /// One message: 56 plain bytes, in the byte order of the host.
 struct release_message {
-  std::uint64_t magic = 0;                     ///< kind and version
-  std::uint64_t exporter = 0;                  ///< as in the handle
-  std::uint64_t serial = 0;                    ///< as in the handle
-  std::uint64_t retirement = 0;                ///< number of the retirement; 0 in messages that belong to none
-  std::uint64_t tag = 0;                       ///< of an `opening`, repeated in what the exporter says to it
-  std::uint32_t milliseconds = 0;              ///< of a `request`: how long the exporter waits
-  release_kind kind = release_kind::opening;   ///< what the message is
+  std::uint64_t magic = 0;                      ///< kind and version
+  std::uint64_t exporter = 0;                   ///< as in the handle
+  std::uint64_t serial = 0;                     ///< as in the handle
+  std::uint64_t retirement = 0;                 ///< number of the retirement; 0 in messages that belong to none
+  std::uint64_t tag = 0;                        ///< of an `opening`, repeated in what the exporter says to it
+  std::uint32_t milliseconds = 0;               ///< of a `request`: how long the exporter waits
+  release_kind kind = release_kind::opening;    ///< what the message is
   release_state state = release_state::silent;  ///< of an `answer`
-  std::uint16_t reserved = 0;                  ///< 0
-  std::uint32_t reserved_too = 0;              ///< 0
-  std::uint32_t check = 0;                     ///< checksum of all the above
+  std::uint16_t reserved = 0;                   ///< 0
+  std::uint32_t reserved_too = 0;               ///< 0
+  std::uint32_t check = 0;                      ///< checksum of all the above
 
   /// Returns the memory that the message is about.
   [[nodiscard]] release_id id() const noexcept { return {exporter, serial}; }

@@ -19,16 +19,16 @@
 
 namespace pinfold {
 
-/// An importer over another, whose mappings a `release_listener` knows: it asks the exporter before each open, and tells
-/// it after the last close. Attach the cache over it to the same listener. Thread-safe. `open` also returns the errors
-/// of `release_listener::begin_open`.
+/// An importer over another, whose mappings a `release_listener` knows: it asks the exporter before each open, and
+/// tells it after the last close. Attach the cache over it to the same listener. Thread-safe. `open` also returns the
+/// errors of `release_listener::begin_open`.
 template <importer I>
 class releasing_importer {
  public:
-  static constexpr const char* name = I::name;                           ///< of the importer below
-  static constexpr bool allows_duplicates = I::allows_duplicates;        ///< of the importer below
-  using handle_type = typename I::handle_type;                           ///< of the importer below
-  using registration_type = typename I::registration_type;               ///< of the importer below
+  static constexpr const char* name = I::name;                     ///< of the importer below
+  static constexpr bool allows_duplicates = I::allows_duplicates;  ///< of the importer below
+  using handle_type = typename I::handle_type;                     ///< of the importer below
+  using registration_type = typename I::registration_type;         ///< of the importer below
 
   /// Takes over the importer. Throws `std::bad_alloc`.
   releasing_importer(I below, release_listener listener)

@@ -22,10 +22,10 @@ namespace pinfold {
 
 /// An importer that still counts as one that has the memory open.
 struct release_holder {
-  std::uint64_t peer = 0;                      ///< number of the connection, or as the caller numbers its peers
-  std::int32_t pid = 0;                        ///< in the exporter's PID namespace; 0 if unknown
+  std::uint64_t peer = 0;                       ///< number of the connection, or as the caller numbers its peers
+  std::int32_t pid = 0;                         ///< in the exporter's PID namespace; 0 if unknown
   release_state state = release_state::silent;  ///< `leased`, or `silent` if it has not answered
-  bool lost = false;                           ///< its connection broke, but its process still runs
+  bool lost = false;                            ///< its connection broke, but its process still runs
 };
 
 /// What became of the memory.
@@ -52,12 +52,12 @@ struct retire_report {
 
 /// Counts of an exporter's retirements.
 struct release_statistics {
-  std::size_t limbo_bytes = 0;        ///< bytes kept alive after their deadline
-  std::size_t limbo_buffers = 0;      ///< how many memories these are
-  std::uint64_t retirements = 0;      ///< retirements begun
-  std::uint64_t freed = 0;            ///< memories freed with no holder left
+  std::size_t limbo_bytes = 0;          ///< bytes kept alive after their deadline
+  std::size_t limbo_buffers = 0;        ///< how many memories these are
+  std::uint64_t retirements = 0;        ///< retirements begun
+  std::uint64_t freed = 0;              ///< memories freed with no holder left
   std::uint64_t freed_over_budget = 0;  ///< memories freed although importers held them
-  std::uint64_t importers_died = 0;   ///< importers that ended while they held memory
+  std::uint64_t importers_died = 0;     ///< importers that ended while they held memory
 };
 
 /// A ticket for one retirement. Move-only; dropping it changes nothing: the retirement goes on. It may outlive the

@@ -86,7 +86,9 @@ class importer_peer {
     return {.done = true};
   }
 
-  static peer_id peer_of(const memfd_handle& handle) noexcept { return peer_id{static_cast<std::uint64_t>(handle.pid)}; }
+  static peer_id peer_of(const memfd_handle& handle) noexcept {
+    return peer_id{static_cast<std::uint64_t>(handle.pid)};
+  }
 
   answer ask(const command& order) { return child_.ask<answer>(order); }
 

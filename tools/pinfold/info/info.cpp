@@ -154,8 +154,9 @@ void add_info(CLI::App& app, action& chosen) {
       ->add_option("--node-budget", options->node_budget,
                    "show the processes that share the account of this name, what each has taken, and which wait")
       ->excludes(config);
-  command->add_option("--handle", options->handle,
-                      "FILE or hexadecimal digits: print what the handle is and needs, and whether it can be opened")
+  command
+      ->add_option("--handle", options->handle,
+                   "FILE or hexadecimal digits: print what the handle is and needs, and whether it can be opened")
       ->excludes(config);
   command->callback([options, &chosen] { chosen = [options] { return show(*options); }; });
 }
