@@ -240,6 +240,8 @@ class engine {
   [[nodiscard]] result<void> reserve(shard& in, entry& opening, std::size_t more_bytes, std::size_t more_count,
                                      const deadlines& until) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
   [[nodiscard]] static error larger_than_budget() noexcept;
+  [[nodiscard]] result<void> bypass(shard& in, entry& opening, std::size_t more_bytes, bool may_bypass,
+                                    core::node_request& request) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
   [[nodiscard]] error no_room(shard& in, const entry& opening, core::node_request& request) noexcept
       PINFOLD_REQUIRES(in.mutex);                                   // unlocks
   void gather_room(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks

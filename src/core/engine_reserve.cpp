@@ -46,18 +46,22 @@ result<void> engine::reserve(shard& in, entry& opening, std::size_t more_bytes, 
     const bool may_bypass = options_.full == when_full::bypass && !opening.persistent && !opening.merged;
     const bool refused = options_.full == when_full::fail || (options_.full == when_full::bypass && !may_bypass);
     if (refused && wait_for_transient(in, watch, until)) continue;
-    if (options_.full == when_full::bypass) {
-      if (!may_bypass) {  // a bypass would end with its last lease, while the caller relies on it
-        tell_refusal(in, opening, node);
-        return fail(errc::over_budget, "the budget is used up, and a persistent registration cannot bypass it");
-      }
-      in.table.turn_into_bypass(opening, more_bytes);
-      changes_.notify();
-      return {};
-    }
+    if (options_.full == when_full::bypass) return bypass(in, opening, more_bytes, may_bypass, node);
     if (options_.full == when_full::wait && wait_for_room(in, opening, watch, node, until)) continue;
     return tl::unexpected(no_room(in, opening, node));
   }
+  return {};
+}
+
+// A bypass ends with its last lease, so that a caller that relies on the registration is refused.
+result<void> engine::bypass(shard& in, entry& opening, std::size_t more_bytes, bool may_bypass,
+                            core::node_request& request) noexcept {
+  if (!may_bypass) {
+    tell_refusal(in, opening, request);
+    return fail(errc::over_budget, "the budget is used up, and a persistent registration cannot bypass it");
+  }
+  in.table.turn_into_bypass(opening, more_bytes);
+  changes_.notify();
   return {};
 }
 
