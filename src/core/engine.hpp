@@ -240,6 +240,10 @@ class engine {
   [[nodiscard]] result<void> reserve(shard& in, entry& opening, std::size_t more_bytes, std::size_t more_count,
                                      const deadlines& until) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
   [[nodiscard]] static error larger_than_budget() noexcept;
+  [[nodiscard]] std::optional<result<void>> without_room(shard& in, entry& opening, std::size_t more_bytes,
+                                                         release_watch& watch, core::node_request& node,
+                                                         const deadlines& until) noexcept
+      PINFOLD_REQUIRES(in.mutex);  // unlocks
   [[nodiscard]] result<void> bypass(shard& in, entry& opening, std::size_t more_bytes, bool may_bypass,
                                     core::node_request& request) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
   [[nodiscard]] error no_room(shard& in, const entry& opening, core::node_request& request) noexcept

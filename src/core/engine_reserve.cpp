@@ -4,6 +4,8 @@
 #include "core/entry_table_open.hpp"
 #include "core/node_request.hpp"
 
+#include <optional>
+
 namespace pinfold::detail {
 
 using refusal = core::budget::share::refusal;
@@ -43,14 +45,21 @@ result<void> engine::reserve(shard& in, entry& opening, std::size_t more_bytes, 
     const bool others_give_back = shards_.size() > 1 || budget_.node() != nullptr;
     if (others_give_back && in.table.take_room(opening, more_bytes, more_count)) return {};  // given back meanwhile
     if (!budget_.gathered()) continue;  // room may have come back, and be in portions by now
-    const bool may_bypass = options_.full == when_full::bypass && !opening.persistent && !opening.merged;
-    const bool refused = options_.full == when_full::fail || (options_.full == when_full::bypass && !may_bypass);
-    if (refused && wait_for_transient(in, watch, until)) continue;
-    if (options_.full == when_full::bypass) return bypass(in, opening, more_bytes, may_bypass, node);
-    if (options_.full == when_full::wait && wait_for_room(in, opening, watch, node, until)) continue;
-    return tl::unexpected(no_room(in, opening, node));
+    if (const auto ended = without_room(in, opening, more_bytes, watch, node, until)) return *ended;
   }
   return {};
+}
+
+// What `when_full` says when nothing can be closed. Returns nothing if the request shall look again.
+std::optional<result<void>> engine::without_room(shard& in, entry& opening, std::size_t more_bytes,
+                                                 release_watch& watch, core::node_request& node,
+                                                 const deadlines& until) noexcept {
+  const bool may_bypass = options_.full == when_full::bypass && !opening.persistent && !opening.merged;
+  const bool refused = options_.full == when_full::fail || (options_.full == when_full::bypass && !may_bypass);
+  if (refused && wait_for_transient(in, watch, until)) return {};
+  if (options_.full == when_full::bypass) return bypass(in, opening, more_bytes, may_bypass, node);
+  if (options_.full == when_full::wait && wait_for_room(in, opening, watch, node, until)) return {};
+  return result<void>(tl::unexpected(no_room(in, opening, node)));
 }
 
 // A bypass ends with its last lease, so that a caller that relies on the registration is refused.

@@ -210,7 +210,9 @@ TEST(carried_release, R66_two_caches_of_one_process_let_go_together) {
   const auto second = listener.attach(other).value();
   ASSERT_TRUE(registry.lend(handle.serial, rank));
   const peer_id peer{1};
-  { const auto idle = one.acquire(peer, handle, handle.base, bytes).value(); }
+  {
+    const auto idle = one.acquire(peer, handle, handle.base, bytes).value();
+  }
   auto leased = std::optional(other.acquire(peer, handle, handle.base, bytes).value());
 
   ASSERT_TRUE(registry.begin_retire(handle.serial, 1s));
