@@ -80,7 +80,9 @@ class releasing_importer {
     state(const state&) = delete;
     state& operator=(const state&) = delete;
     ~state() {
-      { const I ended(std::move(below)); }  // closes what is still open
+      {
+        const I ended(std::move(below));
+      }  // closes what is still open
       for (const auto& [mapping, one] : open_mappings) listener.closed(one.id, one.number);
     }
 
