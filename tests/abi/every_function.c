@@ -4,6 +4,7 @@
    of today. */
 #include <pinfold/background.h>
 #include <pinfold/cache_set.h>
+#include <pinfold/node_budget.h>
 #include <pinfold/pinfold.h>
 #include <pinfold/remote_key.h>
 #include <pinfold/segments.h>
@@ -412,12 +413,44 @@ static void remote_keys(void) {
   pinfold_remote_keys_destroy(keys);
 }
 
+static int count_member(void *self, const pinfold_node_budget_member *member) {
+  EXPECT(member->name != NULL);
+  ++*(int *)self;
+  return 0;
+}
+
+static void node_budgets(void) {
+  static const char name[] = "abi-every-function";
+  pinfold_node_budget_options how = {0};
+  pinfold_node_budget_state state = {0};
+  pinfold_node_budget_limits limits = {0};
+  pinfold_node_budget *budget = NULL;
+  int members = 0;
+  how.size = sizeof how;
+  how.max_bytes = 16 * page;
+  state.size = sizeof state;
+  limits.size = sizeof limits;
+  EXPECT(pinfold_node_budget_open(NULL, &how, &budget) == PINFOLD_E_INVALID_ARGUMENT && budget == NULL);
+  pinfold_node_budget_remove(name); /* of a run that was killed */
+  EXPECT(pinfold_node_budget_open(name, &how, &budget) == PINFOLD_OK);
+  EXPECT(pinfold_node_budget_take(budget, page) == PINFOLD_OK && pinfold_node_budget_trim(budget) == PINFOLD_OK);
+  EXPECT(pinfold_node_budget_read(budget, &state) == PINFOLD_OK && state.bytes_here == page && state.members == 1);
+  EXPECT(pinfold_node_budget_take(budget, 32 * page) == PINFOLD_E_OVER_BUDGET);
+  EXPECT(pinfold_node_budget_give(budget, page) == PINFOLD_OK);
+  EXPECT(pinfold_node_budget_set_max_bytes(budget, 8 * page) == PINFOLD_OK);
+  EXPECT(pinfold_node_budget_members(budget, count_member, &members) == PINFOLD_OK && members == 1);
+  EXPECT(pinfold_node_budget_read_limits(budget, &limits) == PINFOLD_OK && limits.account_max == 8 * page);
+  pinfold_node_budget_close(budget);
+  EXPECT(pinfold_node_budget_remove(name) == PINFOLD_OK);
+}
+
 int main(void) {
   library_and_errors();
   local_cache();
   built_in_caches();
   import_cache();
   exporters();
+  node_budgets();
   several_caches();
   remote_keys();
   segments();
