@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The restore case: many registrations are closed for a checkpoint, and registered again, those used most first.
 #include "cli/progress.hpp"
+#include "perf/local/local.hpp"
 #include "perf/startup/mapped_range.hpp"
 #include "perf/startup/register_all.hpp"
 #include "perf/startup/simulated_driver.hpp"
