@@ -24,6 +24,10 @@ struct remote_access {
 namespace detail {
 
 template <class Registration>
+inline constexpr bool has_key = requires(const Registration& made) { made.rkey; } ||
+                                requires(const Registration& made) { std::uint64_t{made.key}; };
+
+template <class Registration>
 [[nodiscard]] std::uint64_t key_in(const Registration& made) noexcept {
   if constexpr (requires { made.rkey; }) return made.rkey;
   if constexpr (!requires { made.rkey; } && requires { std::uint64_t{made.key}; }) return made.key;
@@ -32,6 +36,7 @@ template <class Registration>
 
 template <class Registration>
 [[nodiscard]] std::uint64_t address_in(const Registration& made, const void* local) noexcept {
+  if constexpr (requires { made.address_for(local); }) local = made.address_for(local);  // it may be staged
   if constexpr (requires { std::uint64_t{made.peer_address(local)}; }) return made.peer_address(local);
   return reinterpret_cast<std::uintptr_t>(local);
 }
@@ -84,6 +89,8 @@ class [[nodiscard]] remote_key_lease {
     if (!memory || !made.held_.covered().contains(*memory))
       return fail(errc::invalid_range, "the lease does not cover so many bytes");
     const auto keys = made.held_.registration();
+    if (!device.key && !detail::has_key<typename R::registration_type>)
+      return fail(errc::invalid_argument, "the registration has no key for peers, and none was given");
     const auto token =
         table.issue(detail::address_in(keys, made.held_.data()), length, device.key.value_or(detail::key_in(keys)));
     if (!token) return tl::unexpected(token.error());

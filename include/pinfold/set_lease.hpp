@@ -7,6 +7,7 @@
 #include <pinfold/set_options.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -141,9 +142,20 @@ class [[nodiscard]] set_lease {
     for (const choice& one : choices_)
       if (one.first && one.held) {
         static_cast<void>(one.from->find(what_.address, what_.bytes, what_.need));
-        stale = stale || one.held.stale();
+        stale = stale || one.held.stale() || is_of_other_memory(one);
       }
     return stale;
+  }
+
+  // No event tells that memory of an identifying registrar was freed, and the look-up may have found a newer entry.
+  [[nodiscard]] bool is_of_other_memory([[maybe_unused]] const choice& one) const noexcept {
+    if constexpr (identifying_registrar<R>) {
+      const auto memory = range::of(reinterpret_cast<std::uintptr_t>(what_.address), what_.bytes);
+      const auto* const behind = one.from->backend_or_null();
+      return !memory || behind == nullptr || !behind->still_is(one.held.registration(), *memory);
+    } else {
+      return false;
+    }
   }
 
   request what_{};

@@ -20,6 +20,7 @@ namespace {
 
 constexpr std::chrono::seconds longest_export{60};
 constexpr const char* no_memory = "no memory for a dma-buf";
+constexpr const char* not_contained = "the exported dma-buf does not contain all of the memory";
 
 using answer = result<std::optional<dma_buf_position>>;
 
@@ -51,6 +52,9 @@ struct shared_dma_buf::state {
   ~state() { close_all(open); }
 
   using lock = std::unique_lock<std::mutex>;
+
+  // A child of fork(2) has requests that no thread ends, and the mutex may be locked there.
+  [[nodiscard]] bool here() const noexcept { return ::getpid() == process; }
 
   [[nodiscard]] bool is_requested(const range& memory) const noexcept { return any_overlaps(requests, memory); }
 
@@ -88,7 +92,7 @@ struct shared_dma_buf::state {
     const bool shared = is_requested(memory);
     if (shared) exporting.push_back(memory);
     guard.unlock();
-    const auto made = exporter(memory);
+    const auto made = call_exporter(memory);
     guard.lock();
     if (shared) {
       exporting.erase(std::find(exporting.begin(), exporting.end(), memory));
@@ -102,6 +106,24 @@ struct shared_dma_buf::state {
     return keep_or_give(fresh, memory, guard);
   }
 
+  // For a child of fork(2), which shares nothing.
+  [[nodiscard]] answer export_alone(const range& memory) const noexcept {
+    const auto made = call_exporter(memory);
+    if (!made) return tl::unexpected(made.error());
+    const std::optional<exported_dma_buf>& buffer = *made;
+    if (!buffer) return std::nullopt;
+    if (buffer->memory.contains(memory)) return position_in(*buffer, memory, buffer->descriptor);
+    ::close(buffer->descriptor);
+    return fail(errc::invalid_range, not_contained);
+  }
+
+  // What it throws must not leave the memory listed as being exported.
+  [[nodiscard]] result<std::optional<exported_dma_buf>> call_exporter(const range& memory) const noexcept try {
+    return exporter(memory);
+  } catch (...) {
+    return fail(errc::driver_error, "the function that exports dma-bufs threw an exception, or is empty");
+  }
+
   // Keeps the new descriptor and returns a duplicate; returns the descriptor itself if no request needs it any more, or
   // if another thread's is kept already.
   answer keep_or_give(buffers& fresh, const range& memory, lock& guard) noexcept {
@@ -111,7 +133,7 @@ struct shared_dma_buf::state {
       return give(position_in(made, memory, made.descriptor));
     const auto copy =
         fits ? give(duplicate(made, memory))
-             : answer(fail(errc::invalid_range, "the exported dma-buf does not contain all of the memory"));
+             : answer(fail(errc::invalid_range, not_contained));
     if (copy) {
       open.splice(open.end(), fresh);
       return copy;
@@ -136,6 +158,7 @@ struct shared_dma_buf::state {
     return std::any_of(list.begin(), list.end(), [&](const range& one) { return one.overlaps(memory); });
   }
 
+  const ::pid_t process = ::getpid();
   std::mutex mutex;
   std::condition_variable exported;
   const export_function exporter;
@@ -149,6 +172,7 @@ shared_dma_buf::shared_dma_buf(export_function exporter) : state_(std::make_shar
 
 result<shared_dma_buf::request> shared_dma_buf::begin(const range& memory) noexcept {
   if (memory.empty()) return fail(errc::invalid_range, "the range is empty or wraps around");
+  if (!state_->here()) return request{};
   return detail::or_error(no_memory, no_memory, [&]() -> result<request> {
     state_->begin(memory);
     request begun;
@@ -159,15 +183,17 @@ result<shared_dma_buf::request> shared_dma_buf::begin(const range& memory) noexc
 }
 
 shared_dma_buf::request::~request() {
-  if (of_) of_->end(memory_);
+  const detail::no_cancellation guard;
+  if (of_ && of_->here()) of_->end(memory_);
 }
 
 answer shared_dma_buf::position(const range& memory) noexcept {
   const detail::no_cancellation guard;
-  return detail::or_error(no_memory, no_memory, [&] { return state_->position(memory); });
+  return detail::or_error(no_memory, no_memory, [&] { return state_->here() ? state_->position(memory) : state_->export_alone(memory); });
 }
 
 dma_buf_counts shared_dma_buf::counts() const noexcept {
+  if (!state_->here()) return {};
   const std::lock_guard guard(state_->mutex);
   dma_buf_counts now = state_->counted;
   now.open = state_->open.size();

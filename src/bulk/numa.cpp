@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "os/numa.hpp"
+#include "os/no_cancellation.hpp"
+
 #include <pinfold/numa.hpp>
 
 #include <algorithm>
@@ -9,6 +12,7 @@
 #include <cstdio>
 #include <fcntl.h>
 #include <optional>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <utility>
@@ -53,6 +57,19 @@ std::optional<Number> number_in(std::string_view list, std::size_t which) noexce
   return std::nullopt;
 }
 
+// Returns the position of a node in the list of distances, which has the online nodes only.
+std::optional<std::size_t> column_of(int node) noexcept {
+  const auto says = read_text("/sys/devices/system/node/online");
+  auto list = says ? says->view() : std::string_view{};
+  while (!list.empty() && list.back() == '\n') list.remove_suffix(1);
+  const auto online = os::parse_cpus(list);
+  const auto number = static_cast<std::size_t>(node);
+  if (!online || number >= os::most_cpus || !online->test(number)) return std::nullopt;
+  std::size_t before = 0;
+  for (std::size_t one = 0; one < number; ++one) before += online->test(one) ? 1 : 0;
+  return before;
+}
+
 bool is_device_name(std::string_view name) noexcept {
   return !name.empty() && name.size() < 64 && name.find('/') == std::string_view::npos && name[0] != '.';
 }
@@ -78,10 +95,13 @@ result<int> numa_node_of(const void* address) noexcept {
     return fail_errno(errc::not_permitted, native, "the kernel does not tell the node of this memory");
   }
   if (node >= 0 || node == -ENOENT) return node >= 0 ? node : unknown_node;
+  unsigned char present = 0;
+  if (node == -EFAULT && ::mincore(where, page, &present) == 0) return unknown_node;  // a page that was only read
   return fail_errno(errc::invalid_range, -node, "there is no memory at the address");
 }
 
 result<int> numa_node_of_rdma(std::string_view device) noexcept {
+  const detail::no_cancellation guard;
   if (!is_device_name(device)) return fail(errc::invalid_argument, "this is no name of a device");
   if (::access(path_of(device, "").data(), F_OK) != 0)
     return fail_errno(errc::unsupported, errno, "this host has no RDMA device with this name");
@@ -91,11 +111,13 @@ result<int> numa_node_of_rdma(std::string_view device) noexcept {
 }
 
 std::uint32_t numa_distance(int from, int to) noexcept {
+  const detail::no_cancellation guard;
   if (from < 0 || to < 0) return 0;
   std::array<char, 64> path{};
   static_cast<void>(std::snprintf(path.data(), path.size(), "/sys/devices/system/node/node%d/distance", from));
   const auto says = read_text(path.data());
-  const auto told = says ? number_in<std::uint32_t>(says->view(), static_cast<std::size_t>(to)) : std::nullopt;
+  const auto column = column_of(to);
+  const auto told = says && column ? number_in<std::uint32_t>(says->view(), *column) : std::nullopt;
   return told.value_or(from == to ? local_distance : unreachable);
 }
 

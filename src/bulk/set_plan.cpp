@@ -60,7 +60,6 @@ result<set_plan> plan_set(const set_options& how, std::size_t choices, std::span
   set_plan plan;
   plan.parallel = how.policy != set_policy::fixed_order;
   plan.may_fail = how.required != every_member;
-  if (choices == 0) return plan;
   if (plan.may_fail && (how.required == 0 || how.required > choices))
     return fail(errc::invalid_argument, "the number of members that must succeed is 0, or more than are chosen");
   plan.order.resize(choices);

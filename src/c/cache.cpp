@@ -32,6 +32,8 @@ bool callback::of(const pinfold_cache* cache) noexcept {
   return false;
 }
 
+bool callback::any() noexcept { return innermost != nullptr; }
+
 result<void> usable(const pinfold_cache* cache, kind wanted) noexcept {
   if (cache == nullptr) return fail(errc::invalid_argument, "the cache is null");
   if (cache->on() == nullptr) return fail(errc::closed, "the cache was destroyed");

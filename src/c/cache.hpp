@@ -44,6 +44,8 @@ class callback {
 
   /// Returns whether this thread is in a callback of the cache.
   [[nodiscard]] static bool of(const pinfold_cache* cache) noexcept;
+  /// Returns whether this thread is in a callback of any cache.
+  [[nodiscard]] static bool any() noexcept;
 
  private:
   const pinfold_cache* cache_;

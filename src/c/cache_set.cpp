@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Acquires from several caches: the order of detail::set_plan, over the calls of the C interface.
+#include "c/cache.hpp"
 #include "c/failure.hpp"
 #include "c/structure.hpp"
 
@@ -90,8 +91,10 @@ result<void> acquire_set(std::span<pinfold_cache* const> caches, const void* add
   if (!how) return tl::unexpected(how.error());
   std::vector<std::uint32_t> distances(caches.size());
   if (known.distances != nullptr) distances.assign(known.distances, known.distances + caches.size());
-  const auto plan = detail::plan_set(*how, caches.size(), distances);
+  auto plan = detail::plan_set(*how, caches.size(), distances);
   if (!plan) return tl::unexpected(plan.error());
+  // Another thread would not know that it works for a callback, and could wait for that callback.
+  if (callback::any()) plan->parallel = false;
   asked_caches asked(caches, address, bytes, access);
   if (auto got = detail::ask_members(*plan, asked.calls()); !got) return got;
   asked.hand_out(leases, failures);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "os/no_cancellation.hpp"
+
 #include <pinfold/remote_key.hpp>
 
 #include <algorithm>
@@ -45,7 +47,8 @@ struct remote_key_table::state {
   void own(std::span<std::uint64_t> in, std::size_t mapped) noexcept {
     words = in;
     mapped_bytes = mapped;
-    for (std::uint64_t& one : words) word(one).store(first_generation(), std::memory_order_relaxed);
+    const auto first = first_generation();
+    for (std::uint64_t& one : words) word(one).store(first, std::memory_order_relaxed);
   }
 
   // The words may be in memory that a child of fork(2) shares.
@@ -63,6 +66,7 @@ struct remote_key_table::state {
 remote_key_table::remote_key_table(std::shared_ptr<state> made) noexcept : state_(std::move(made)) {}
 
 result<remote_key_table> remote_key_table::create(std::size_t slots) noexcept try {
+  const detail::no_cancellation guard;
   if (slots == 0 || slots > UINT32_MAX) return fail(errc::invalid_argument, "a table has 1 to 2^32 - 1 slots");
   auto made = std::make_shared<state>();
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
@@ -76,6 +80,7 @@ result<remote_key_table> remote_key_table::create(std::size_t slots) noexcept tr
 }
 
 result<remote_key_table> remote_key_table::create_in(std::span<std::uint64_t> words) noexcept try {
+  const detail::no_cancellation guard;
   if (words.empty() || words.size() > UINT32_MAX)
     return fail(errc::invalid_argument, "a table has 1 to 2^32 - 1 slots");
   auto made = std::make_shared<state>();
@@ -92,10 +97,10 @@ result<remote_key_token> remote_key_table::issue(std::uint64_t address, std::uin
   if (auto own = state_->check_process(); !own) return tl::unexpected(own.error());
   if (length == 0 || address + length <= address)
     return fail(errc::invalid_range, "the range is empty or wraps around");
-  const auto slots = static_cast<std::uint32_t>(state_->words.size());
-  const std::uint32_t first = state_->next.fetch_add(1, std::memory_order_relaxed);
-  for (std::uint32_t i = 0; i < slots; ++i) {
-    const std::uint32_t slot = (first + i) % slots;
+  const std::uint64_t slots = state_->words.size();
+  const std::uint64_t first = state_->next.fetch_add(1, std::memory_order_relaxed);
+  for (std::uint64_t i = 0; i < slots; ++i) {
+    const auto slot = static_cast<std::uint32_t>((first + i) % slots);
     std::uint64_t now = load(state_->words[slot]);
     // A reader that sees the token has it from the caller, after this.
     if (!is_issued(now) && word(state_->words[slot]).compare_exchange_strong(now, now + 1, std::memory_order_acq_rel))

@@ -3,11 +3,14 @@
 #include "support/fixtures/local_fixture.hpp"
 
 #include <pinfold/cache_set.hpp>
+#include <pinfold/dma_buf.hpp>
+#include <pinfold/numa.hpp>
 #include <pinfold/registrars/null.hpp>
 
 #include <array>
 #include <functional>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <thread>
 #include <unistd.h>
 
@@ -208,6 +211,20 @@ TEST_F(cancellation, waits_for_the_members_of_a_set) {
   cache_set<gated_registrar> set(members);
   EXPECT_TRUE(
       finishes([&] { EXPECT_TRUE(set.acquire(at(0x10000), 0x1000)); }, [&] { wait_for_calls(2); }, open_gate()));
+}
+
+TEST_F(cancellation, a_set_with_dma_bufs_and_distances_does_not_end_the_process) {
+  auto one = made();
+  auto two = made();
+  const std::array members{&one, &two};
+  cache_set<gated_registrar> set(members);
+  shared_dma_buf from([](const range& wanted) -> result<std::optional<exported_dma_buf>> {
+    return exported_dma_buf{::memfd_create("allocation", MFD_CLOEXEC), wanted, 0};
+  });
+  const set_options how{
+      .policy = set_policy::near_first, .distance = distance_by_node({0, 0}), .dma_bufs = &from};
+  EXPECT_TRUE(finishes([&] { ::pthread_cancel(::pthread_self()), set.acquire(at(0x10000), 0x1000, local_access, how); },
+                       [] {}, [] {}));
 }
 
 TEST_F(cancellation, waits_for_leases_when_a_cache_ends) {

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -125,6 +126,32 @@ TEST(shared_dma_buf, an_export_that_fails_reaches_the_caller) {
   EXPECT_EQ(got.error().native, EIO);
   EXPECT_GE(t.shared.counts().failures, 1U);
   EXPECT_EQ(t.shared.counts().open, 0U);
+}
+
+TEST(shared_dma_buf, an_export_that_throws_is_an_error_each_time) {
+  shared_dma_buf from([](const range&) -> result<std::optional<exported_dma_buf>> { throw 42; });
+  const auto request = from.begin(memory);
+  ASSERT_TRUE(request);
+  for (int time = 0; time < 2; ++time) EXPECT_EQ(from.position(memory).error(), errc::driver_error) << "no wait of 60 s";
+  EXPECT_EQ(shared_dma_buf({}).position(memory).error(), errc::driver_error);
+}
+
+TEST(shared_dma_buf, R37_a_child_shares_nothing) {
+  exporter calls;
+  shared_dma_buf from(calls.function());
+  const auto request = from.begin(memory);
+  const auto first = from.position(memory);
+  ASSERT_TRUE(first && *first);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto own = from.position(memory);
+    const bool exported = own && *own && file_of((*own)->descriptor) != file_of((*first)->descriptor);
+    ::_exit(exported ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0) << "the allocation may be another one there";
+  ::close((*first)->descriptor);
 }
 
 TEST(shared_dma_buf, a_rail_that_fails_leaks_no_descriptor) {

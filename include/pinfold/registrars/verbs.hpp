@@ -135,7 +135,8 @@ class PINFOLD_EXPORT verbs_registrar {
   [[nodiscard]] verbs_capabilities capabilities() const noexcept;  ///< of the device, queried at creation
 
  private:
-  [[nodiscard]] result<registration_type> opened(::ibv_mr* made, const range& memory, access_flags access) noexcept;
+  [[nodiscard]] result<registration_type> opened(::ibv_mr* made, const range& memory, access_flags access,
+                                                 bool paged) noexcept;
 
   struct state;
   explicit verbs_registrar(std::unique_ptr<state> made) noexcept;

@@ -87,11 +87,11 @@ struct verbs_registrar::state {
     return std::nullopt;
   }
 
-  // Returns null and sets errno if the device refuses.
-  [[nodiscard]] result<::ibv_mr*> register_memory(const range& memory, unsigned flags) const noexcept {
+  // Returns null and sets errno if the device refuses. Clears `paged` for device memory, which is never paged on demand.
+  [[nodiscard]] result<::ibv_mr*> register_memory(const range& memory, unsigned flags, bool& paged) const noexcept {
     const auto from = dma_buf(memory);
     if (!from) return tl::unexpected(from.error());
-    if (const auto& buffer = *from) return register_dma_buf(domain, memory, *buffer, flags);
+    if (const auto& buffer = *from) return paged = false, register_dma_buf(domain, memory, *buffer, flags);
     return ibv_reg_mr(domain, reinterpret_cast<void*>(memory.begin), memory.size(), flags);
   }
 
@@ -148,20 +148,21 @@ result<verbs_registrar::registration_type> verbs_registrar::open(range memory, a
   if (!state_) return moved_away();
   if (auto fit = check_request(limits(), memory, access); !fit) return tl::unexpected(fit.error());
   if (state_->everything != nullptr) return keys_of(state_->everything);
-  const auto made = state_->register_memory(memory, state_->flags_for(access));
+  bool paged = true;
+  const auto made = state_->register_memory(memory, state_->flags_for(access), paged);
   const int native = errno;
   if (!made) return tl::unexpected(made.error());
-  if (*made != nullptr) return opened(*made, memory, access);
+  if (*made != nullptr) return opened(*made, memory, access, paged);
   const bool full = state_->regions_now.load(std::memory_order_relaxed) + 1 >= state_->device.max_mr;
   const bool pins = state_->options.paging == verbs_paging::pinned;
   return tl::unexpected(verbs::refused_open(native, pins ? bytes_of_pages(memory) : 0, full));
 }
 
 result<verbs_registrar::registration_type> verbs_registrar::opened(::ibv_mr* made, const range& memory,
-                                                                   access_flags access) noexcept {
+                                                                   access_flags access, bool paged) noexcept {
   state_->regions_now.fetch_add(1, std::memory_order_relaxed);
   const auto keys = keys_of(made);
-  if (!state_->options.prefetch_on_open) return keys;
+  if (!paged || !state_->options.prefetch_on_open) return keys;
   const auto fetched = prefetch(keys, memory, access);
   if (fetched || !close(keys)) return keys;  // rather without its pages than leaked
   return tl::unexpected(fetched.error());
