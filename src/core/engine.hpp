@@ -106,7 +106,10 @@ class engine {
   [[nodiscard]] std::size_t remembers() const noexcept;
   [[nodiscard]] bool begin_restoring(core::restored_now& one) noexcept;
   [[nodiscard]] result<bool> restore(const core::restored_now& one) noexcept;
-  void end_restoring(const core::restored_now& one) noexcept;
+  /// Returns whether the caller ended the registration's persistence meanwhile.
+  [[nodiscard]] bool end_restoring(const core::restored_now& one) noexcept;
+  /// Ends the persistence of what `quiesce` closed.
+  void unpersist_remembered(peer_id peer, const range& where) noexcept;
 
   [[nodiscard]] statistics read_statistics() const noexcept;
   [[nodiscard]] bool is_leased(peer_id peer, const range& where) const noexcept;
@@ -323,6 +326,8 @@ class engine {
                                    const deadlines& until) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
   void check_borrowed(shard& in, entry& fresh, const request& what, access_flags borrowed) noexcept
       PINFOLD_REQUIRES(in.mutex);  // unlocks
+  [[nodiscard]] result<void> take_free_room(shard& in, entry& fresh, std::size_t bytes) noexcept
+      PINFOLD_REQUIRES(in.mutex);  // unlocks
   [[nodiscard]] result<grant> open_claimed(shard& in, entry& fresh, const request& what,
                                            const deadlines& until) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
   [[nodiscard]] new_entry claim(shard& in, const request& what, const extent_to_open& to, lookup_result& seen) noexcept
@@ -464,9 +469,10 @@ class engine {
   void stop_all_hits() noexcept;
 
   // --- what `quiesce` closed (engine_remember.cpp)
-  [[nodiscard]] core::remembered_list list_what_is_open() const;
-  [[nodiscard]] core::remembered_list list_to_remember();
-  void remember(core::remembered_list&& these) noexcept;
+  void list_what_is_open(core::remembered_list& listed) const;
+  void begin_remembering(core::being_closed& mine);
+  void stop_listing(const core::being_closed& mine) noexcept;
+  void end_remembering(core::being_closed& mine) noexcept;
   void forget_remembered(peer_id peer, const range& gone) noexcept;
 
   // --- the reaper, and the end (engine_reaper.cpp, engine_shutdown.cpp)
@@ -563,7 +569,8 @@ class engine {
 
   // What `quiesce` closed. No other mutex is taken under this one.
   mutable std::mutex remembered_mutex_;
-  core::remembered_list remembered_{driver_.token_bytes};
+  core::remembered_list remembered_{driver_.token_bytes, watched_};
+  core::being_closed* closing_ = nullptr;
   core::restored_now* restoring_ = nullptr;
 
   // The reaper. The mutex comes after the shards' mutexes.

@@ -67,6 +67,7 @@ engine::reading engine::read_log(std::uint64_t target) noexcept {
 // Makes an invalidation pending in the shards that may have entries there. A shard without a cell that is in use by now
 // has none that was claimed before (shard_map.hpp).
 void engine::deliver(const range& gone) noexcept {
+  if (watched_ != nullptr) forget_remembered({}, gone);  // before the shards, as `invalidate` does
   core::for_each_shard(shards_.map().overlapping(gone), [&](std::size_t number) {
     shard& in = shards_[number];
     os::scoped_lock guard(in.mutex);

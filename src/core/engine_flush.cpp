@@ -3,7 +3,6 @@
 #include "core/engine.hpp"
 
 #include <new>
-#include <utility>
 
 namespace pinfold::detail {
 
@@ -89,10 +88,11 @@ result<void> engine::quiesce_without_hits() noexcept {
 // Also persistent registrations: a checkpoint must find the driver empty. If a close fails, `restore` brings back what
 // was closed.
 result<void> engine::close_all_and_remember() noexcept try {
-  core::remembered_list listed = list_to_remember();  // first: without memory for it nothing is closed
-  unpersist({}, {0, UINTPTR_MAX});                    // only local memory can be persistent
+  core::being_closed mine{core::remembered_list(driver_.token_bytes, watched_)};
+  begin_remembering(mine);          // first: without memory for it nothing is closed
+  unpersist({}, {0, UINTPTR_MAX});  // only local memory can be persistent
   auto closed = close_all_unheld();
-  remember(std::move(listed));
+  end_remembering(mine);
   if (closed && in_use() > 0) return fail(errc::in_use_conflict, "a lease was acquired meanwhile");
   return closed;
 } catch (const std::bad_alloc&) {

@@ -15,12 +15,19 @@ constexpr int most_late_opens = 3;
 constexpr error merged_memory_goes{errc::in_use_conflict, native_kind::none, 0,
                                    "memory that the request was merged with is going away"};
 
+constexpr error memory_withdrawn{errc::invalid_range, native_kind::none, 0, "the memory was invalidated meanwhile"};
+constexpr error no_free_room{errc::over_budget, native_kind::none, 0, "no room is free"};
+
+bool withdrawn(const request& what) noexcept {
+  return what.withdrawn != nullptr && what.withdrawn->load(std::memory_order_relaxed);
+}
+
 }  // namespace
 
 result<grant> engine::open(shard& in, const request& what, const extent_to_open& to, lookup_result& seen,
                            const deadlines& until) noexcept {
-  if (what.withdrawn != nullptr && what.withdrawn->load(std::memory_order_relaxed)) [[unlikely]]
-    return fail(errc::invalid_range, "the memory was invalidated meanwhile");
+  if (withdrawn(what)) [[unlikely]]
+    return tl::unexpected(memory_withdrawn);
   entry& fresh = claim(in, what, to, seen).one;
   if (to.borrowed != access_flags::none) [[unlikely]]
     check_borrowed(in, fresh, what, to.borrowed);
@@ -32,11 +39,22 @@ result<grant> engine::open_claimed(shard& in, entry& fresh, const request& what,
   const auto bytes = fresh.covered().size();
   PINFOLD_ASSERT(!fresh.counted && fresh.bytes == 0, "a new entry has taken no room");
   if (fresh.bypass || !in.table.take_room(fresh, bytes, 1)) {
-    if (auto room = reserve(in, fresh, bytes, 1, until); !room) return tl::unexpected(abandon(in, fresh, room.error()));
+    const auto room = what.free_room_only && !fresh.bypass ? take_free_room(in, fresh, bytes)
+                                                           : reserve(in, fresh, bytes, 1, until);
+    if (!room) return tl::unexpected(abandon(in, fresh, room.error(), what.free_room_only));  // others look again
   }
   const closes_known before{closes_done_.load(std::memory_order_acquire)};
   auto made = call_open(in, fresh, *fresh.hot(), what.argument);
   return finish(in, fresh, what, made, before, until);
+}
+
+// For a request that must evict nothing.
+result<void> engine::take_free_room(shard& in, entry& fresh, std::size_t bytes) noexcept {
+  for (bool gathered = budget_.gathered(); !in.table.take_room(fresh, bytes, 1); gathered = budget_.gathered()) {
+    if (gathered) return tl::unexpected(no_free_room);
+    gather_room(in);
+  }
+  return {};
 }
 
 // Takes away rights that entries in other shards had when the request looked there, unless they still have them: the
@@ -75,6 +93,8 @@ result<grant> engine::finish(shard& in, entry& fresh, const request& what, resul
         return grant_on(held, hot, what);
       }
       if (fresh.merged) return tl::unexpected(abandon(in, fresh, merged_memory_goes));
+      if (withdrawn(what)) [[unlikely]]
+        return tl::unexpected(abandon(in, fresh, memory_withdrawn, true));  // requests that joined look again
       ++late;
     } else {
       in.counts.add(counter::failed_opens);

@@ -17,8 +17,7 @@ bool worth_remembering(const entry& one) noexcept {
 }  // namespace
 
 // Throws std::bad_alloc. The list has room before the mutex is taken: nothing is allocated under it.
-core::remembered_list engine::list_what_is_open() const {
-  core::remembered_list listed(driver_.token_bytes);
+void engine::list_what_is_open(core::remembered_list& listed) const {
   const auto now = core::ticks();
   for (const shard& in : shards_) {
     for (std::size_t needed = 0;;) {
@@ -35,20 +34,40 @@ core::remembered_list engine::list_what_is_open() const {
       break;
     }
   }
-  return listed;
 }
 
-// Throws std::bad_alloc.
-core::remembered_list engine::list_to_remember() {
-  core::remembered_list listed = list_what_is_open();
-  const std::scoped_lock guard(remembered_mutex_);
-  listed.complete(remembered_);
-  return listed;
+// From now on invalidations concern what the caller lists. Throws std::bad_alloc, and changes nothing then.
+void engine::begin_remembering(core::being_closed& mine) {
+  {
+    const std::scoped_lock guard(remembered_mutex_);
+    mine.next = std::exchange(closing_, &mine);
+  }
+  try {
+    list_what_is_open(mine.list);
+  } catch (const std::bad_alloc&) {
+    stop_listing(mine);
+    throw;
+  }
 }
 
-void engine::remember(core::remembered_list&& these) noexcept {
+void engine::stop_listing(const core::being_closed& mine) noexcept {
   const std::scoped_lock guard(remembered_mutex_);
-  std::swap(remembered_, these);
+  auto** link = &closing_;
+  while (*link != &mine) link = &(*link)->next;
+  *link = mine.next;
+}
+
+// Adds what an earlier `quiesce` closed, and was not restored since; without memory for both, the new list is kept.
+void engine::end_remembering(core::being_closed& mine) noexcept {
+  stop_listing(mine);
+  const std::scoped_lock guard(remembered_mutex_);
+  mine.list.forget(mine.gone);
+  if (mine.lost) return;
+  try {
+    mine.list.complete(remembered_);
+  } catch (const std::bad_alloc&) {  // only the order has changed
+  }
+  remembered_.swap(mine.list);
 }
 
 std::size_t engine::remembers() const noexcept {
@@ -56,11 +75,16 @@ std::size_t engine::remembers() const noexcept {
   return remembered_.size();
 }
 
-// Memory that the caller invalidates is not registered again. Every claim for a restored registration comes before the
-// look at its shard that follows here, and is found there; or it comes after it, and sees the mark.
+// Memory that is invalidated is not registered again. Every claim for a restored registration comes before the look at
+// its shard that follows here, and is found there; or it comes after it, and sees the mark.
 void engine::forget_remembered(peer_id peer, const range& gone) noexcept {
   const std::scoped_lock guard(remembered_mutex_);
   remembered_.forget(peer, gone);
+  for (auto* one = closing_; one != nullptr; one = one->next) try {
+      one->gone.add(peer, gone);
+    } catch (const std::bad_alloc&) {
+      one->lost = true;
+    }
   for (auto* one = restoring_; one != nullptr; one = one->next)
     if (one->what.peer == peer && one->what.where.overlaps(gone)) one->withdrawn.store(true, std::memory_order_relaxed);
 }
@@ -72,11 +96,20 @@ bool engine::begin_restoring(core::restored_now& one) noexcept {
   return true;
 }
 
-void engine::end_restoring(const core::restored_now& one) noexcept {
+bool engine::end_restoring(const core::restored_now& one) noexcept {
   const std::scoped_lock guard(remembered_mutex_);
   auto** link = &restoring_;
   while (*link != &one) link = &(*link)->next;
   *link = one.next;
+  remembered_.uncount(one.what);  // an entry that was made is counted by now
+  return one.unpersisted;
+}
+
+void engine::unpersist_remembered(peer_id peer, const range& where) noexcept {
+  const std::scoped_lock guard(remembered_mutex_);
+  remembered_.unpersist(peer, where);
+  for (auto* one = restoring_; one != nullptr; one = one->next)
+    if (one->what.peer == peer && one->what.where.overlaps(where)) one->unpersisted = true;
 }
 
 }  // namespace pinfold::detail

@@ -79,7 +79,7 @@ bool restoration::state::restore_one() noexcept {
   core::restored_now one;
   if (!guard.on()->begin_restoring(one)) return false;
   note(one, guard.on()->restore(one));
-  guard.on()->end_restoring(one);
+  if (guard.on()->end_restoring(one)) guard.on()->unpersist(one.what.peer, one.what.where);
   return true;
 }
 
@@ -140,7 +140,7 @@ result<restoration> restoration::begin(engine* on, restore_options how) noexcept
 }
 
 restore_progress restoration::progress() const noexcept {
-  if (!state_) return {};
+  if (!state_ || !state_->here()) return {};  // a child's copy of the mutex may be locked
   const std::scoped_lock guard(state_->mutex);
   return state_->now;
 }
@@ -171,7 +171,7 @@ void restoration::cancel() noexcept {
 }
 
 result<void> restoration::failure() const noexcept {
-  if (!state_) return {};
+  if (!state_ || !state_->here()) return {};
   const std::scoped_lock guard(state_->mutex);
   if (state_->first) return tl::unexpected(*state_->first);
   return {};
@@ -184,15 +184,14 @@ namespace pinfold::detail {
 // Makes the registration, and gives it back at once: the cache keeps it. Returns false if there is no room for it: a
 // registration that was used less must not evict one that is used now.
 result<bool> engine::restore(const core::restored_now& one) noexcept {
-  const auto bytes = one.what.where.size();
-  if (bytes > options_.max_bytes - std::min(budget_.bytes_now(), options_.max_bytes)) return false;
-  if (budget_.count_now() >= options_.max_count) return false;
   const auto granted = acquire_generally({.peer = one.what.peer,
                                           .wanted = one.what.where,
                                           .token = one.token.data(),
                                           .need = one.what.access,
                                           .persistent = one.what.persistent,
-                                          .withdrawn = &one.withdrawn});
+                                          .withdrawn = &one.withdrawn,
+                                          .free_room_only = true});
+  if (!granted && granted.error() == errc::over_budget) return false;
   if (!granted) return tl::unexpected(granted.error());
   if (auto released = lease_base(*granted).release(); !released) return tl::unexpected(released.error());
   return true;

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <iterator>
 #include <new>
 #include <tuple>
+#include <utility>
 
 namespace pinfold::core {
 
@@ -19,10 +19,19 @@ bool used_less(const remembered& one, const remembered& other) noexcept {
 
 }  // namespace
 
-std::size_t remembered_list::bytes() const noexcept {
-  std::size_t sum = 0;
-  for (const remembered& one : all_) sum += one.where.size();
-  return sum;
+void remembered_list::swap(remembered_list& other) noexcept {
+  std::swap(all_, other.all_);
+  std::swap(tokens_, other.tokens_);
+  std::swap(gone_, other.gone_);
+}
+
+template <class Goes>
+void remembered_list::erase_if(Goes&& goes) noexcept {
+  std::erase_if(all_, [&](const remembered& one) {
+    const bool erased = goes(one);
+    if (erased) uncount(one);
+    return erased;
+  });
 }
 
 void remembered_list::reserve(std::size_t more) {
@@ -32,6 +41,7 @@ void remembered_list::reserve(std::size_t more) {
 
 void remembered_list::add(const remembered& one, const std::byte* token) noexcept {
   all_.push_back(one);
+  if (registered_ != nullptr) registered_->add(one.where);  // prepared: it was registered
   if (token_bytes_ == 0) return;
   all_.back().token = tokens_.size() / token_bytes_;
   tokens_.insert(tokens_.end(), token, token + token_bytes_);
@@ -45,46 +55,42 @@ void remembered_list::complete(const remembered_list& older) {
   for (const remembered& one : older.all_) {
     const auto [first, last] = std::equal_range(all_.begin(), all_.begin() + own, one, by_place);
     const auto newer = [&](const remembered& other) { return contains_all(other.access, one.access); };
-    if (!older.is_gone(one) && std::none_of(first, last, newer)) add(one, older.token_of(one));
+    if (!older.gone_.touches(one.peer, one.where) && std::none_of(first, last, newer)) add(one, older.token_of(one));
   }
   std::rotate(all_.begin(), all_.begin() + own, all_.end());
   std::sort(all_.end() - own, all_.end(), used_less);
 }
 
-// With much to forget and much to restore, a walk through the list for each would take too long.
+// With much to forget and much to restore, a walk through the list for each would take too long: what is gone is noted,
+// until there are more notes than registrations.
 void remembered_list::forget(peer_id peer, const range& gone) noexcept {
   if (all_.empty()) return;
   try {
-    note_gone(peer, gone);
+    gone_.add(peer, gone);
   } catch (const std::bad_alloc&) {
-    std::erase_if(all_, [&](const remembered& one) { return one.peer == peer && one.where.overlaps(gone); });
+    return erase_if([&](const remembered& one) { return one.peer == peer && one.where.overlaps(gone); });
   }
+  if (gone_.size() <= all_.size()) return;
+  forget(gone_);
+  gone_.clear();
 }
 
-void remembered_list::note_gone(peer_id peer, range gone) {
-  auto next = gone_.upper_bound({peer, gone.begin});
-  if (next != gone_.begin() && std::prev(next)->first.first == peer && std::prev(next)->second >= gone.begin) --next;
-  const auto first = next;
-  for (; next != gone_.end() && next->first.first == peer && next->first.second <= gone.end; ++next) {
-    gone.begin = std::min(gone.begin, next->first.second);
-    gone.end = std::max(gone.end, next->second);
-  }
-  const auto after = gone_.erase(first, next);
-  gone_.emplace_hint(after, std::pair(peer, gone.begin), gone.end);
+void remembered_list::forget(const gone_ranges& gone) noexcept {
+  erase_if([&](const remembered& one) { return gone.touches(one.peer, one.where); });
 }
 
-bool remembered_list::is_gone(const remembered& one) const noexcept {
-  const auto after = gone_.lower_bound({one.peer, one.where.end});
-  return after != gone_.begin() && std::prev(after)->first.first == one.peer &&
-         std::prev(after)->second > one.where.begin;
+void remembered_list::unpersist(peer_id peer, const range& where) noexcept {
+  for (remembered& one : all_)
+    if (one.peer == peer && one.where.overlaps(where)) one.persistent = false;
 }
 
 bool remembered_list::take_hottest(restored_now& into) noexcept {
-  while (!all_.empty() && is_gone(all_.back())) all_.pop_back();
+  for (; !all_.empty() && gone_.touches(all_.back().peer, all_.back().where); all_.pop_back()) uncount(all_.back());
   if (all_.empty()) return false;
   into.what = all_.back();
   if (token_bytes_ > 0) std::memcpy(into.token.data(), token_of(into.what), token_bytes_);
   into.withdrawn.store(false, std::memory_order_relaxed);
+  into.unpersisted = false;
   all_.pop_back();
   return true;
 }

@@ -3,6 +3,9 @@
 /// The registrations that `quiesce` closed, for `restore`.
 #pragma once
 
+#include "core/gone_ranges.hpp"
+#include "invalidation/registered_filter.hpp"
+
 #include <pinfold/access.hpp>
 #include <pinfold/importer.hpp>
 #include <pinfold/peer.hpp>
@@ -12,8 +15,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <map>
-#include <utility>
 #include <vector>
 
 namespace pinfold::core {
@@ -35,17 +36,25 @@ struct restored_now {
   remembered what{};
   alignas(std::max_align_t) std::array<std::byte, max_handle_bytes> token;
   std::atomic<bool> withdrawn{false};
+  bool unpersisted = false;  ///< the caller ended its persistence meanwhile
   restored_now* next = nullptr;  ///< of those that are being made
 };
 
-/// A list of registrations with their tokens. Not thread-safe.
+/// A list of registrations with their tokens. What is listed counts as registered, so that events on it are posted, also
+/// those that come before the memory goes. Not thread-safe.
 class remembered_list {
  public:
-  /// `token_bytes`: of the driver's table.
-  explicit remembered_list(std::size_t token_bytes) noexcept : token_bytes_(token_bytes) {}
+  /// `token_bytes`: of the driver's table. `registered`: where to count; null for imports.
+  explicit remembered_list(std::size_t token_bytes, invalidation::registered_filter* registered) noexcept
+      : token_bytes_(token_bytes), registered_(registered) {}
+  remembered_list(const remembered_list&) = delete;
+  remembered_list& operator=(const remembered_list&) = delete;
+  ~remembered_list() {
+    for (const remembered& one : all_) uncount(one);
+  }
+  void swap(remembered_list& other) noexcept;
 
   [[nodiscard]] std::size_t size() const noexcept { return all_.size(); }
-  [[nodiscard]] std::size_t bytes() const noexcept;
   [[nodiscard]] std::size_t room() const noexcept { return all_.capacity() - all_.size(); }
 
   /// Makes room for `more`. Throws `std::bad_alloc`.
@@ -58,20 +67,37 @@ class remembered_list {
 
   /// Removes what touches the peer's memory in `gone`.
   void forget(peer_id peer, const range& gone) noexcept;
-  /// Takes the one that was used most out of the list. Returns false if there is none.
+  /// Removes what touches any of these.
+  void forget(const gone_ranges& gone) noexcept;
+  /// Ends the persistence of what touches the memory.
+  void unpersist(peer_id peer, const range& where) noexcept;
+  /// Takes the one that was used most out of the list; it stays counted until `uncount`. Returns false if there is none.
   [[nodiscard]] bool take_hottest(restored_now& into) noexcept;
+  void uncount(const remembered& one) const noexcept {
+    if (registered_ != nullptr) registered_->remove(one.where);
+  }
 
  private:
   [[nodiscard]] const std::byte* token_of(const remembered& one) const noexcept {
     return tokens_.data() + one.token * token_bytes_;
   }
-  void note_gone(peer_id peer, range gone);
-  [[nodiscard]] bool is_gone(const remembered& one) const noexcept;
+  template <class Goes>
+  void erase_if(Goes&& goes) noexcept;
 
   std::size_t token_bytes_;
+  invalidation::registered_filter* registered_;
   std::vector<remembered> all_;  // those used most come last
   std::vector<std::byte> tokens_;
-  std::map<std::pair<peer_id, std::uintptr_t>, std::uintptr_t> gone_;  // from begin to end; no two touch
+  gone_ranges gone_;
+};
+
+/// What a `quiesce` lists and closes. Invalidations meanwhile concern it, too.
+struct being_closed {
+  remembered_list list;  ///< of the thread that calls `quiesce`
+  // Guarded as the engine's list is.
+  gone_ranges gone{};
+  bool lost = false;  ///< there was no memory to note what is gone
+  being_closed* next = nullptr;
 };
 
 }  // namespace pinfold::core

@@ -5,6 +5,8 @@
 
 #include "core/remembered.hpp"
 
+#include <pinfold/monitors/announce.hpp>
+
 #include <gtest/gtest.h>
 
 #include <sys/wait.h>
@@ -15,6 +17,7 @@
 #include <set>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace pinfold::testing {
@@ -112,8 +115,9 @@ TEST_F(restore, R36_memory_that_is_invalidated_before_its_claim_is_not_registere
 TEST_F(restore, R36_memory_that_is_invalidated_during_its_open_is_not_kept) {
   touch(1);
   ASSERT_TRUE(f.cache.quiesce());
+  bool first = true;
   f.device->fail_opens([&](const range&, access_flags) -> std::optional<error> {
-    f.cache.invalidate(reinterpret_cast<void*>(nth(0)), 4096);
+    if (std::exchange(first, false)) f.cache.invalidate(reinterpret_cast<void*>(nth(0)), 4096);
     return std::nullopt;
   });
   static_cast<void>(restored({.workers = 1}));
@@ -121,6 +125,51 @@ TEST_F(restore, R36_memory_that_is_invalidated_during_its_open_is_not_kept) {
   f.device->fail_opens(nullptr);
   ASSERT_TRUE(f.cache.progress());
   EXPECT_EQ(f.device->open_count(), 0U);
+}
+
+TEST_F(restore, R55_memory_that_is_announced_to_go_is_not_registered_again) {
+  std::vector<char> memory(4 * 4096);
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory.data());
+  f.touch(begin, begin + 4096);
+  ASSERT_TRUE(f.cache.quiesce());
+  announce_gone(memory.data(), 4096);  // posts an event, although nothing is registered
+  const auto seen = restored({.workers = 1});
+  EXPECT_EQ(seen.restored, 0U);
+  EXPECT_EQ(f.device->open_count(), 0U);
+}
+
+TEST_F(restore, R36_memory_that_is_invalidated_while_quiesce_closes_is_not_registered_again) {
+  touch(4);
+  f.device->on_close = [&] { f.invalidate(nth(2), nth(2) + 4096); };
+  ASSERT_TRUE(f.cache.quiesce());
+  f.device->on_close = nullptr;
+  EXPECT_EQ(restored().restored, 3U);
+  EXPECT_FALSE(f.cached(nth(2), nth(2) + 4096));
+}
+
+TEST_F(restore, what_is_not_persistent_any_more_is_restored_so) {
+  for (const std::uintptr_t number : {0U, 1U}) {
+    auto kept = f.acquire(nth(number), nth(number) + 64, local_access, {.persistent = true});
+    ASSERT_TRUE(kept);
+  }
+  ASSERT_TRUE(f.cache.quiesce());
+  f.cache.unpersist(reinterpret_cast<void*>(nth(0)), 1);
+  EXPECT_EQ(restored().restored, 2U);
+  ASSERT_TRUE(f.cache.flush());
+  EXPECT_FALSE(f.cached(nth(0), nth(0) + 64));
+  EXPECT_TRUE(f.cached(nth(1), nth(1) + 64));
+}
+
+TEST_F(restore, R12_workers_together_evict_nothing) {
+  local_fixture<> small({.max_count = 64});
+  for (std::uintptr_t i = 0; i < 64; ++i) small.touch(nth(i), nth(i) + 4096);
+  ASSERT_TRUE(small.cache.quiesce());
+  for (std::uintptr_t i = 100; i < 130; ++i) small.touch(nth(i), nth(i) + 4096);
+  auto begun = small.cache.restore({.workers = 8});
+  ASSERT_TRUE(begun);
+  begun->wait();
+  EXPECT_EQ(begun->progress().restored, 34U);
+  EXPECT_EQ(small.cache.statistics().evicted, 0U);
 }
 
 TEST_F(restore, R12_never_evicts_for_it) {
@@ -255,7 +304,7 @@ TEST(restore_imports, R4_opens_handles_again_and_reports_stale_ones) {
 }
 
 TEST(remembered_list, R36_forgets_what_touches_joined_ranges) {
-  core::remembered_list list(0);
+  core::remembered_list list(0, nullptr);
   list.reserve(10);
   for (std::uintptr_t i = 0; i < 10; ++i)
     list.add({{1}, {nth(i), nth(i) + 4096}, local_access, false, false, i, 0}, {});

@@ -46,7 +46,8 @@ struct request {
   bool unbudgeted = false;                       ///< outside the budget
   int file = -1;                                 ///< the descriptor of the file that is mapped there; -1: unknown
   void* argument = nullptr;                      ///< passed on to the driver's open
-  const std::atomic<bool>* withdrawn = nullptr;  ///< if it turns true before an entry is claimed, nothing is registered
+  const std::atomic<bool>* withdrawn = nullptr;  ///< once it is true, no registration is made, or kept, for the request
+  bool free_room_only = false;                   ///< evicts nothing: refused with `over_budget` instead
 };
 
 /// The request to a driver: open `extent` with `access`, or the allocation that the token names.

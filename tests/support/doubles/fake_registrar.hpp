@@ -32,6 +32,7 @@ class fake_device {
   bool refuses_overlaps = false;            ///< with `already_mapped`, as some drivers do
   std::chrono::microseconds call_takes{0};  ///< for every call of the driver, however many ranges it registers
 
+  std::function<void()> on_close;   ///< called before a close, without a lock
   std::function<void()> on_limits;  ///< called in `limits`: before a request claims an entry
 
   std::atomic<std::size_t> calls{0};  ///< calls of open and open_many
@@ -64,6 +65,7 @@ class fake_device {
     return last_;
   }
   [[nodiscard]] result<void> leave(std::uint64_t key) {
+    if (on_close) on_close();
     std::lock_guard guard(mutex_);
     if (failing_closes_ > 0) {
       --failing_closes_;
