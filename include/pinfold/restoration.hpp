@@ -41,7 +41,9 @@ class [[nodiscard]] restoration {
  public:
   /// One that is done.
   PINFOLD_EXPORT restoration() noexcept;
+  /// Moves.
   PINFOLD_EXPORT restoration(restoration&&) noexcept;
+  /// Moves.
   PINFOLD_EXPORT restoration& operator=(restoration&&) noexcept;
   /// Cancels, and waits for the registrations in progress.
   PINFOLD_EXPORT ~restoration();
