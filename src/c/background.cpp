@@ -2,10 +2,10 @@
 // Tickets for background registration.
 #include "c/large.hpp"
 #include "c/structure.hpp"
+#include "c/timeout.hpp"
 #include "os/no_cancellation.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 
 struct pinfold_background {
@@ -44,11 +44,6 @@ result<void> ticket_usable(const pinfold_background* ticket) noexcept {
   if (ticket == nullptr) return fail(errc::invalid_argument, "the ticket is null");
   if (callback::of(ticket->cache)) return fail(errc::in_use_conflict, "called from a callback of the same cache");
   return {};
-}
-
-// Milliseconds that a signed number can count; the library shortens what is longer than a year.
-std::chrono::milliseconds as_timeout(std::uint64_t given) noexcept {
-  return std::chrono::milliseconds(static_cast<std::int64_t>(std::min<std::uint64_t>(given, INT64_MAX)));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include <pinfold/detail/import_driver.hpp>
 #include <pinfold/detail/local_driver.hpp>
+#include <pinfold/release/releasing_importer.hpp>
 
 #include <cstring>
 #include <memory>
@@ -33,35 +34,56 @@ template <class Make>
   return create(std::move(behind), options, cache);
 }
 
+/// Returns the importer that maps memory: that below, of a `releasing_importer`.
+template <class Importer>
+[[nodiscard]] Importer* innermost(Importer* importer) noexcept {
+  return importer;
+}
+template <class Importer>
+[[nodiscard]] const Importer* innermost(const releasing_importer<Importer>* importer) noexcept {
+  return &importer->below();
+}
+template <class Importer>
+[[nodiscard]] Importer* innermost(releasing_importer<Importer>* importer) noexcept {
+  return &importer->below();
+}
+
 /// Fills in what the importers of the library can do beside opening handles.
 template <class Importer>
 void add_questions(back_end& behind) noexcept {
   behind.can_open = [](const void* of, const void* handle) noexcept {
     typename Importer::handle_type copy;
     std::memcpy(static_cast<void*>(&copy), handle, sizeof copy);
-    return static_cast<const Importer*>(of)->can_open(copy);
+    return innermost(static_cast<const Importer*>(of))->can_open(copy);
   };
   behind.add_window = [](void* of, const memory_window& window) noexcept -> result<void*> {
-    const auto made = static_cast<Importer*>(of)->add_window(window);
+    const auto made = innermost(static_cast<Importer*>(of))->add_window(window);
     if (!made) return tl::unexpected(made.error());
     return reinterpret_cast<void*>(*made);  // of a device, where it is a number
   };
   behind.remove_window = [](void* of, const memory_window& window) noexcept {
-    return static_cast<Importer*>(of)->remove_window(window);
+    return innermost(static_cast<Importer*>(of))->remove_window(window);
   };
+}
+
+/// Returns what a cache over the importer needs. Throws `std::bad_alloc`.
+template <class Importer>
+[[nodiscard]] back_end over_importer(Importer importer) {
+  const auto own = std::make_shared<Importer>(std::move(importer));
+  back_end behind;
+  behind.table = detail::import_driver<Importer>::table(*own);
+  add_questions<Importer>(behind);
+  behind.owner = own;
+  return behind;
 }
 
 /// Makes a cache over the importer that `make`, which may throw, returns.
 template <class Make>
 [[nodiscard]] int create_import(const pinfold_options* options, pinfold_cache** cache, Make&& make) noexcept {
-  using importer_type = std::invoke_result_t<Make&>;
   if (cache != nullptr) *cache = nullptr;
   back_end behind;
   const int made = guarded([&]() -> result<void> {
-    const auto own = std::make_shared<importer_type>(make());
-    behind.table = detail::import_driver<importer_type>::table(*own);
-    add_questions<importer_type>(behind);
-    behind.owner = own;
+    behind = over_importer(make());
     return {};
   });
   if (made != PINFOLD_OK) return made;

@@ -62,6 +62,11 @@ int create(back_end behind, const pinfold_options* options, pinfold_cache** made
     auto& own = fresh->behind;
     if (own.still_is != nullptr) converted->monitor = monitor_choice::manual;
     used_by(self, fresh.get());
+    if (own.attach) {
+      auto attached = std::exchange(own.attach, nullptr)(fresh.get());
+      if (!attached) return tl::unexpected(attached.error());
+      fresh->attached = *std::move(attached);
+    }
     fresh->engine = detail::make_engine(own.table, *std::move(converted), own.owner);
     fresh->running = fresh->engine.get();
     fresh->hits = &detail::hits_of(fresh->engine.get());
@@ -88,7 +93,8 @@ int pinfold_destroy(pinfold_cache* cache) {
       detail::usable(cache->on()).has_value();  // in a child of fork(2), the parent's cache stays as it is
   cache->hits_at_once = false;
   cache->hits = &detail::hits_of(nullptr);
-  cache->engine.reset();  // callbacks meanwhile may still read its statistics
+  cache->attached.reset();  // waits until the thread that listens is out of the engine
+  cache->engine.reset();    // callbacks meanwhile may still read its statistics
   cache->running = nullptr;
   const bool in_driver = here && cache->behind.owner.use_count() > 1;
   cache->behind.owner.reset();

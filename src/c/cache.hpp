@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -32,6 +33,9 @@ struct back_end {
   result<void*> (*add_window)(void* self, const memory_window& window) noexcept = nullptr;
   result<void> (*remove_window)(void* self, const memory_window& window) noexcept = nullptr;
   void (*used_by)(void* self, const pinfold_cache* cache) noexcept = nullptr;  ///< told before the first call
+  /// Null unless exporters may ask for memory back. Returns what keeps the cache in reach of the thread that listens to
+  /// them; may throw.
+  std::function<result<std::shared_ptr<void>>(pinfold_cache* cache)> attach;
 };
 
 /// Marks that this thread is in a callback of the cache, while it lives.
@@ -69,6 +73,7 @@ struct pinfold_cache {
   bool keeps = false;  ///< whether a monitor reports memory that goes
   pinfold::detail::engine_handle engine;
   pinfold::c::back_end behind;
+  std::shared_ptr<void> attached;  ///< ends before the engine: until then a thread that listens may be in the cache
 
   [[nodiscard]] pinfold::detail::engine* on() const noexcept { return running.load(std::memory_order_acquire); }
 

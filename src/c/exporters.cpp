@@ -1,15 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "c/exporters.hpp"
 
-#include <pinfold/importers/cuda_ipc.hpp>
-
-struct pinfold_memfd_buffer {
-  pinfold::memfd_buffer of;
-};
-struct pinfold_cuda_exporter {
-  pinfold::cuda_ipc_exporter of;
-};
-
 namespace {
 
 using namespace pinfold;
@@ -17,19 +8,28 @@ using namespace pinfold;
 static_assert(sizeof(memfd_handle) == PINFOLD_MEMFD_HANDLE_BYTES &&
               sizeof(cuda_ipc_handle) == PINFOLD_CUDA_HANDLE_BYTES);
 
-constexpr std::uint32_t exporter_flags = PINFOLD_MEMFD_PEERS_WRITE | PINFOLD_MEMFD_SERVE;
-
 }  // namespace
+
+namespace pinfold::c {
+
+result<memfd_exporter_options> memfd_options_of(std::uint32_t flags) noexcept {
+  if ((flags & ~std::uint32_t{PINFOLD_MEMFD_PEERS_WRITE | PINFOLD_MEMFD_SERVE}) != 0)
+    return fail(errc::invalid_argument, "the exporter's flags have unknown bits");
+  return memfd_exporter_options{
+      .access = (flags & PINFOLD_MEMFD_PEERS_WRITE) != 0 ? memfd_access::read_write : memfd_access::read_only,
+      .serve = (flags & PINFOLD_MEMFD_SERVE) != 0,
+  };
+}
+
+}  // namespace pinfold::c
 
 extern "C" {
 
 int pinfold_memfd_exporter_create(uint32_t flags, pinfold_memfd_exporter** exporter) {
   return c::create_object(exporter, [&]() -> result<memfd_exporter> {
-    if ((flags & ~exporter_flags) != 0) return fail(errc::invalid_argument, "the exporter's flags have unknown bits");
-    return memfd_exporter::create({
-        .access = (flags & PINFOLD_MEMFD_PEERS_WRITE) != 0 ? memfd_access::read_write : memfd_access::read_only,
-        .serve = (flags & PINFOLD_MEMFD_SERVE) != 0,
-    });
+    const auto how = c::memfd_options_of(flags);
+    if (!how) return tl::unexpected(how.error());
+    return memfd_exporter::create(*how);
   });
 }
 

@@ -5,17 +5,28 @@
 
 #include "c/failure.hpp"
 
+#include <pinfold/importers/cuda_ipc.hpp>
 #include <pinfold/importers/memfd.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
 struct pinfold_memfd_exporter {
   pinfold::memfd_exporter of;
 };
+struct pinfold_memfd_buffer {
+  pinfold::memfd_buffer of;
+};
+struct pinfold_cuda_exporter {
+  pinfold::cuda_ipc_exporter of;
+};
 
 namespace pinfold::c {
+
+/// Returns the options that the PINFOLD_MEMFD_ bits of an exporter mean.
+[[nodiscard]] result<memfd_exporter_options> memfd_options_of(std::uint32_t flags) noexcept;
 
 /// Stores what `make` returns in a new object at `*to`.
 template <class Object, class Make>

@@ -6,6 +6,7 @@
 #include <pinfold/cache_set.h>
 #include <pinfold/node_budget.h>
 #include <pinfold/pinfold.h>
+#include <pinfold/release.h>
 #include <pinfold/remote_key.h>
 #include <pinfold/segments.h>
 
@@ -367,6 +368,52 @@ static void exporters(void) {
   pinfold_cuda_exporter_destroy(gpu);
 }
 
+static int free_nothing(void *self, pinfold_error *failure) {
+  (void)self, (void)failure;
+  return PINFOLD_OK;
+}
+
+static void retirements(void) {
+  char handle[PINFOLD_MEMFD_HANDLE_BYTES];
+  pinfold_exporter_options how = {0};
+  pinfold_retire_report report = {0};
+  pinfold_release_statistics counts = {0};
+  pinfold_memfd_exporter *exporter = NULL;
+  pinfold_memfd_buffer *buffer = NULL;
+  pinfold_cuda_exporter *gpu = NULL;
+  pinfold_retirement *ticket = NULL;
+  pinfold_cache *cache = NULL;
+  pinfold_lease lease;
+  size_t count = 7;
+  how.size = sizeof how;
+  how.release = 1;
+  how.limbo_bytes = 1 << 20;
+  report.size = sizeof report;
+  counts.size = sizeof counts;
+  EXPECT(pinfold_memfd_exporter_create_with(&how, &exporter) == PINFOLD_OK);
+  EXPECT(pinfold_memfd_allocate(exporter, page, &buffer) == PINFOLD_OK);
+  EXPECT(pinfold_memfd_handle(buffer, handle, sizeof handle) == PINFOLD_OK);
+  EXPECT(pinfold_create_memfd_releasing(0, NULL, &cache) == PINFOLD_OK);
+  lease = pinfold_import(cache, 1, handle, sizeof handle, (uintptr_t)pinfold_memfd_data(buffer), page);
+  EXPECT(lease.pin != 0 && pinfold_release(lease) == PINFOLD_OK);
+  EXPECT(pinfold_memfd_retire(exporter, &buffer, 5000, &report) == PINFOLD_OK && buffer == NULL);
+  EXPECT(report.state == PINFOLD_RETIRE_FREED && report.let_go == 1 && report.failure.code == PINFOLD_OK);
+  EXPECT(pinfold_memfd_allocate(exporter, page, &buffer) == PINFOLD_OK);
+  EXPECT(pinfold_memfd_begin_retire(exporter, &buffer, 5000, &ticket) == PINFOLD_OK && buffer == NULL);
+  EXPECT(pinfold_retirement_wait(ticket, 5000, &report) == PINFOLD_OK && report.state == PINFOLD_RETIRE_FREED);
+  EXPECT(pinfold_retirement_holders(ticket, NULL, 0, &count) == PINFOLD_OK && count == 0);
+  pinfold_retirement_end(ticket);
+  EXPECT(pinfold_memfd_retirements(exporter, &counts) == PINFOLD_OK && counts.freed == 2);
+  EXPECT(pinfold_destroy(cache) == PINFOLD_OK);
+  pinfold_memfd_exporter_destroy(exporter);
+  EXPECT(pinfold_create_cuda_ipc_releasing(-1, NULL, &cache) != PINFOLD_OK && cache == NULL);
+  if (pinfold_cuda_exporter_create_with(&how, &gpu) == PINFOLD_OK) {
+    EXPECT(pinfold_cuda_begin_retire(gpu, 8, 1, free_nothing, NULL, &ticket) != PINFOLD_OK && ticket == NULL);
+    EXPECT(pinfold_cuda_retirements(gpu, &counts) == PINFOLD_OK && counts.retirements == 0);
+  }
+  pinfold_cuda_exporter_destroy(gpu);
+}
+
 static void several_caches(void) {
   static char memory[2 * page];
   device of = {0, 0, 0, 0, 0, NULL};
@@ -451,6 +498,7 @@ int main(void) {
   import_cache();
   exporters();
   node_budgets();
+  retirements();
   several_caches();
   remote_keys();
   segments();

@@ -60,6 +60,8 @@ class releasing_importer {
 
   /// Returns the importer below.
   [[nodiscard]] I& below() noexcept { return state_->below; }
+  /// As above.
+  [[nodiscard]] const I& below() const noexcept { return state_->below; }
 
  private:
   using key = std::array<std::byte, sizeof(registration_type)>;

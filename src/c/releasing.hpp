@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Caches of imports that let memory go when its exporter asks for it.
+#pragma once
+
+#include "c/built_in.hpp"
+
+#include <pinfold/release/listener.hpp>
+#include <pinfold/release/releasing_importer.hpp>
+
+#include <memory>
+#include <utility>
+
+namespace pinfold::c {
+
+/// What the listener's thread calls of a cache, which waits for it in `pinfold_destroy`.
+class listened_cache {
+ public:
+  explicit listened_cache(const pinfold_cache* cache) noexcept : cache_(cache) {}
+
+  [[nodiscard]] result<void> attach_to(release_listener& listener) noexcept {
+    auto made = listener.attach(*this);
+    if (!made) return tl::unexpected(made.error());
+    attached_ = *std::move(made);
+    return {};
+  }
+
+  void invalidate(peer_id peer, range gone) noexcept {
+    if (auto* const on = cache_->on(); on != nullptr) detail::invalidate(on, peer, gone);
+  }
+  result<void> progress() noexcept {
+    auto* const on = cache_->on();
+    return on == nullptr ? result<void>() : detail::progress(on);
+  }
+
+ private:
+  const pinfold_cache* cache_;
+  release_listener::attachment attached_;
+};
+
+/// Makes a cache over the importer that `make`, which may throw, returns, with a listener of its own.
+template <class Make>
+[[nodiscard]] int create_releasing(const pinfold_options* options, pinfold_cache** cache, Make&& make) noexcept {
+  if (cache != nullptr) *cache = nullptr;
+  back_end behind;
+  const int made = guarded([&]() -> result<void> {
+    auto listener = release_listener::create();
+    if (!listener) return tl::unexpected(listener.error());
+    behind = over_importer(releasing_importer(make(), *listener));
+    behind.attach = [to = *listener](const pinfold_cache* by) mutable -> result<std::shared_ptr<void>> {
+      auto listened = std::make_shared<listened_cache>(by);
+      if (auto attached = listened->attach_to(to); !attached) return tl::unexpected(attached.error());
+      return listened;
+    };
+    return {};
+  });
+  if (made != PINFOLD_OK) return made;
+  return create(std::move(behind), options, cache);
+}
+
+}  // namespace pinfold::c
