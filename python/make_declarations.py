@@ -18,6 +18,7 @@ HEADERS = (
     "pinfold/cache_set.h",
     "pinfold/remote_key.h",
     "pinfold/node_budget.h",
+    "pinfold/release.h",
     "pinfold/segments.h",
     "pinfold/verbs.h",
     "pinfold/libfabric.h",

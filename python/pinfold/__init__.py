@@ -30,6 +30,8 @@ from pinfold.constants import (
     Order,
     SetPolicy,
     Prefault,
+    ReleaseAnswer,
+    RetireState,
     Severity,
 )
 from pinfold.dtype import DType
@@ -44,6 +46,7 @@ from pinfold.lease import Lease
 from pinfold.node_budget import Member, NodeBudget
 from pinfold.options import Options
 from pinfold.registrar import OpenRequest, Registrar
+from pinfold.release import ReleaseHolder, RetireReport, Retirement
 from pinfold.restoration import Restoration, RestoreProgress
 from pinfold.remote_keys import RemoteKey, RemoteKeys
 from pinfold.segments import MemfdSegments, Window
@@ -93,10 +96,15 @@ __all__ = [
     "Part",
     "Place",
     "Registrar",
-    "Restoration",
-    "RestoreProgress",
+    "ReleaseAnswer",
+    "ReleaseHolder",
     "RemoteKey",
     "RemoteKeys",
+    "Restoration",
+    "RestoreProgress",
+    "RetireReport",
+    "RetireState",
+    "Retirement",
     "SetLease",
     "SetPolicy",
     "Severity",

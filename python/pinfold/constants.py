@@ -124,6 +124,23 @@ class SetPolicy(enum.IntEnum):
     FIXED_ORDER = lib.PINFOLD_SET_FIXED_ORDER
 
 
+class RetireState(_Extensible):
+    """What became of retired memory."""
+
+    ASKING = lib.PINFOLD_RETIRE_ASKING
+    LIMBO = lib.PINFOLD_RETIRE_LIMBO
+    FREED = lib.PINFOLD_RETIRE_FREED
+    OVER_BUDGET = lib.PINFOLD_RETIRE_OVER_BUDGET
+    ABANDONED = lib.PINFOLD_RETIRE_ABANDONED
+
+
+class ReleaseAnswer(_Extensible):
+    """What an importer answered that was asked to let memory go."""
+
+    SILENT = lib.PINFOLD_RELEASE_SILENT
+    LEASED = lib.PINFOLD_RELEASE_LEASED
+
+
 class Flag(enum.IntFlag):
     """Flags of a cache."""
 

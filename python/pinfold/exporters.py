@@ -7,13 +7,14 @@ import bisect
 import math
 import os
 import weakref
-from typing import Any, Sequence
+from typing import Any, Callable, Sequence
 
 from pinfold._held import Held
 from pinfold._library import ffi, lib
 from pinfold._owned import Owner
 from pinfold.constants import CUDA_HANDLE_BYTES, MEMFD_HANDLE_BYTES
-from pinfold.errors import check
+from pinfold.errors import Raised, check
+from pinfold.release import FreeCall, RetireReport, Retirement, counts, exporter_options, free_memory, milliseconds
 from pinfold.segments import MemfdSegments
 
 _exported: dict[int, weakref.ref[MemfdBuffer]] = {}
@@ -34,6 +35,7 @@ class MemfdBuffer(Held, Owner):
 
     def __init__(self, pointer: Any) -> None:
         super().__init__()
+        self._buffer = pointer
         self.address = int(ffi.cast("uintptr_t", lib.pinfold_memfd_data(pointer)))
         self._own(_free, pointer, self.address)
         self.peer = os.getpid()
@@ -51,6 +53,22 @@ class MemfdBuffer(Held, Owner):
         """`memoryview(buffer)`, from Python 3.12 on."""
         return self.memory
 
+    def retire_by(self, begin: Callable[[Any], Any]) -> None:
+        """Gives C's buffer to `begin`, which takes it over or raises: for exporters."""
+        if self._free.detach() is None:
+            raise ValueError(f"{self!r} was released")
+        self._released = True  # from here on there are no new views
+        _exported.pop(self.address, None)
+        try:
+            if self._holds:
+                raise BufferError("views of the buffer are alive")
+            begin(self._buffer)
+        except BaseException:
+            self._own(_free, self._buffer, self.address)
+            _exported[self.address] = weakref.ref(self)
+            self._released = False
+            raise
+
     def _give_back(self) -> None:
         self._free()
 
@@ -60,12 +78,20 @@ class MemfdBuffer(Held, Owner):
 
 class MemfdExporter(Owner):
     """An exporter of memory files. `peers_write`: importers may map the buffers for writing. `serve`: hand descriptors to
-    peers over a Unix socket, so that they need no right to ptrace this process."""
+    peers over a Unix socket, so that they need no right to ptrace this process. `release`: know which importers hold a
+    buffer, for `retire`. `limbo_bytes`: how much retired memory importers may keep alive after the deadline; None: any.
+    """
 
-    def __init__(self, peers_write: bool = False, serve: bool = False) -> None:
+    def __init__(
+        self, peers_write: bool = False, serve: bool = False, release: bool = False, limbo_bytes: int | None = None
+    ) -> None:
         flags = lib.PINFOLD_MEMFD_PEERS_WRITE * peers_write | lib.PINFOLD_MEMFD_SERVE * serve
         made = ffi.new("pinfold_memfd_exporter **")
-        check(lib.pinfold_memfd_exporter_create(flags, made))
+        if release:
+            options = exporter_options(flags, release, limbo_bytes)
+            check(lib.pinfold_memfd_exporter_create_with(options, made))
+        else:
+            check(lib.pinfold_memfd_exporter_create(flags, made))
         self._exporter = made[0]
         self._own(lib.pinfold_memfd_exporter_destroy, self._exporter)
 
@@ -74,6 +100,27 @@ class MemfdExporter(Owner):
         made = ffi.new("pinfold_memfd_buffer **")
         check(lib.pinfold_memfd_allocate(self._exporter, nbytes, made))
         return MemfdBuffer(made[0])
+
+    def retire(self, buffer: MemfdBuffer, timeout: float) -> RetireReport:
+        """Asks each importer that holds the buffer to let it go, waits for them at most `timeout` seconds, and frees it.
+        Importers that hold it then keep it alive, within `limbo_bytes`. The buffer is released in any case. Raises
+        BufferError while views of it are alive in this process."""
+        return self.begin_retire(buffer, timeout).wait(timeout)
+
+    def begin_retire(self, buffer: MemfdBuffer, timeout: float) -> Retirement:
+        """Begins what `retire` does, and returns a ticket to wait with."""
+        ticket = ffi.new("pinfold_retirement **")
+
+        def begin(pointer: Any) -> None:
+            taken = ffi.new("pinfold_memfd_buffer **", pointer)
+            check(lib.pinfold_memfd_begin_retire(self._exporter, taken, milliseconds(timeout), ticket))
+
+        buffer.retire_by(begin)
+        return Retirement(ticket[0], self, Raised())
+
+    def retirements(self) -> dict[str, int]:
+        """Returns the counts of retirements, by their names in release.h; all 0 without `release`."""
+        return counts(lib.pinfold_memfd_retirements, self._exporter)
 
     def reserve(self, nbytes: int) -> MemfdSegments:
         """Reserves an address range without memory, of whole pages, to which segments are added."""
@@ -94,19 +141,45 @@ class MemfdExporter(Owner):
 
 class CudaExporter(Owner):
     """An exporter of GPU memory that belongs to the application: docs/gpu.md. It must live as long as peers open its
-    handles."""
+    handles. `release` and `limbo_bytes`: as of `MemfdExporter`."""
 
-    def __init__(self) -> None:
+    def __init__(self, release: bool = False, limbo_bytes: int | None = None) -> None:
         made = ffi.new("pinfold_cuda_exporter **")
-        check(lib.pinfold_cuda_exporter_create(made))
+        if release:
+            check(lib.pinfold_cuda_exporter_create_with(exporter_options(0, release, limbo_bytes), made))
+        else:
+            check(lib.pinfold_cuda_exporter_create(made))
         self._exporter = made[0]
-        self._own(lib.pinfold_cuda_exporter_destroy, self._exporter)
+        # Its thread calls Python to free memory, which must not be after the interpreter's end.
+        self._own(lib.pinfold_cuda_exporter_destroy, self._exporter, at_exit=release)
 
     def share(self, address: int, nbytes: int) -> bytes:
         """Returns the handle of the whole allocation around the memory."""
         handle = ffi.new("char[]", CUDA_HANDLE_BYTES)
         check(lib.pinfold_cuda_share(self._exporter, address, nbytes, handle, CUDA_HANDLE_BYTES))
         return bytes(ffi.buffer(handle))
+
+    def retire(self, address: int, timeout: float, free: Callable[[], object]) -> RetireReport:
+        """Retires the shared memory around the address as `MemfdExporter.retire` does. `free` frees the memory: it is
+        called once, on a thread of the library without a current context, when no importer holds the memory, for room,
+        or at the exporter's end. What it raises is the report's `failure`."""
+        return self.begin_retire(address, timeout, free).wait(timeout)
+
+    def begin_retire(self, address: int, timeout: float, free: Callable[[], object]) -> Retirement:
+        """Begins what `retire` does, and returns a ticket to wait with."""
+        ticket = ffi.new("pinfold_retirement **")
+        call = FreeCall(free)
+        try:
+            given = self._exporter, address, milliseconds(timeout), free_memory(), call.handle, ticket
+            check(lib.pinfold_cuda_begin_retire(*given))
+        except BaseException:
+            call.withdraw()
+            raise
+        return Retirement(ticket[0], self, call.raised)
+
+    def retirements(self) -> dict[str, int]:
+        """Returns the counts of retirements, by their names in release.h; all 0 without `release`."""
+        return counts(lib.pinfold_cuda_retirements, self._exporter)
 
 
 def exported_buffer(address: int) -> MemfdBuffer | None:

@@ -90,23 +90,32 @@ class ImportCache(BaseCache):
 
     @classmethod
     def memfd(
-        cls, writable: bool = False, unsealed: bool = False, populate: bool = False, options: Options | None = None
+        cls,
+        writable: bool = False,
+        unsealed: bool = False,
+        populate: bool = False,
+        options: Options | None = None,
+        *,
+        releasing: bool = False,
     ) -> Self:
         """Makes a cache that imports the memory of memfd exporters. `writable`: map it for writing too, which the exporter
         must grant. `unsealed`: also open memory that a peer could truncate. `populate`: fault in all pages at the open.
+        `releasing`: let memory go when its exporter retires it; it must have been made with `release`.
         """
         flags = (
             lib.PINFOLD_MEMFD_READ_WRITE * writable
             | lib.PINFOLD_MEMFD_UNSEALED * unsealed
             | lib.PINFOLD_MEMFD_POPULATE * populate
         )
-        made = cls._made(lambda options, made: lib.pinfold_create_memfd(flags, options, made), options)
+        create = lib.pinfold_create_memfd_releasing if releasing else lib.pinfold_create_memfd
+        made = cls._made(lambda options, made: create(flags, options, made), options)
         return made._describe(Place.HOST, writable)
 
     @classmethod
-    def cuda_ipc(cls, device: int = 0, options: Options | None = None) -> Self:
-        """Makes a cache that imports GPU memory of CUDA exporters, mapped on the device."""
-        made = cls._made(lambda options, made: lib.pinfold_create_cuda_ipc(device, options, made), options)
+    def cuda_ipc(cls, device: int = 0, options: Options | None = None, *, releasing: bool = False) -> Self:
+        """Makes a cache that imports GPU memory of CUDA exporters, mapped on the device. `releasing`: as of `memfd`."""
+        create = lib.pinfold_create_cuda_ipc_releasing if releasing else lib.pinfold_create_cuda_ipc
+        made = cls._made(lambda options, made: create(device, options, made), options)
         return made._describe(Place.CUDA, True, device)
 
     def _describe(self, place: Place, writable: bool, device: int = 0) -> Self:

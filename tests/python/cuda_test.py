@@ -150,6 +150,80 @@ def test_what_is_no_gpu_memory_is_refused(driver: Driver) -> None:
         pinfold.share(Array(4096, (10,), "<M8"))
 
 
+def imports_until_told(handle: bytes, address: int, orders: Any, answers: Any) -> None:
+    driver = Driver()
+    with pinfold.ImportCache.cuda_ipc(releasing=True) as peers:
+        with peers.acquire(1, handle, address, 4096) as lease:
+            answers.put(driver.read(lease.address, 4096))
+            orders.get()
+        answers.put(None)
+        orders.get()
+
+
+def test_retired_memory_is_freed_by_agreement(driver: Driver) -> None:  # R66
+    data = random.randbytes(4096)
+    address = driver.allocate(data)
+    exporter = CudaExporter(release=True)
+    handle = exporter.share(address, 4096)
+    orders, answers = spawn.SimpleQueue(), spawn.SimpleQueue()
+    child = spawn.Process(target=imports_until_told, args=(handle, address, orders, answers))
+    child.start()
+    assert answers.get() == data
+    freed: list[int] = []
+    ticket = exporter.begin_retire(address, 0.05, lambda: freed.append(address))
+    report = ticket.wait(0.2)
+    assert report.state is pinfold.RetireState.LIMBO and [one.pid for one in report.holders] == [child.pid]
+    assert not freed
+    orders.put("release")
+    assert answers.get() is None
+    assert ticket.wait(5).all_let_go and freed == [address]
+    orders.put("end")
+    child.join(20)
+    assert child.exitcode == 0
+    assert exporter.retirements()["freed"] == 1
+    driver.free(address)
+
+
+def test_failure_of_the_free_is_in_the_report(driver: Driver) -> None:
+    def refuse() -> None:
+        raise OSError(5, "not now")
+
+    address = driver.allocate(bytes(4096))
+    exporter = CudaExporter(release=True)
+    exporter.share(address, 4096)
+    failure = exporter.retire(address, 5, refuse).failure
+    assert isinstance(failure, Error) and isinstance(failure.__cause__, OSError)
+    for release, code in ((True, Code.INVALID_ARGUMENT), (False, Code.UNSUPPORTED)):
+        with pytest.raises(Error) as caught:
+            CudaExporter(release=release).retire(address, 1, refuse)
+        assert caught.value.code is code
+    driver.free(address)
+
+
+def test_memory_is_freed_before_the_interpreter_ends(run: Callable[..., str], request: Any) -> None:
+    program = """
+import multiprocessing, sys
+sys.path.insert(0, sys.argv[1])
+import cuda, cuda_test, pinfold
+if __name__ == "__main__":
+    try:
+        driver = cuda.Driver()
+    except OSError:
+        print("freed")
+        sys.exit()
+    address = driver.allocate(bytes(4096))
+    exporter = pinfold.CudaExporter(release=True)
+    handle = exporter.share(address, 4096)
+    orders, answers = cuda_test.spawn.SimpleQueue(), cuda_test.spawn.SimpleQueue()
+    given = (handle, address, orders, answers)
+    child = cuda_test.spawn.Process(target=cuda_test.imports_until_told, args=given, daemon=True)
+    child.start()
+    answers.get()
+    exporter.begin_retire(address, 100, lambda: print("freed", flush=True))
+"""
+    assert run(program, str(request.path.parent)) == "freed\n"
+
+
 def test_host_memory_for_the_gpu(driver: Driver) -> None:
     memory = bytearray(1 << 16)
     with pinfold.Cache.cuda_host() as cache:

@@ -13,6 +13,7 @@ WITHOUT_A_PLACE = {
     "pinfold_detach",  # Python has a place for the lease
     "pinfold_release_registration",
     "pinfold_release_batch",
+    "pinfold_memfd_retire",  # Python waits in slices, so that signals are handled meanwhile
     "pinfold_error_name",  # Code
     "pinfold_event_name",  # EventKind
 }
@@ -28,6 +29,8 @@ PREFIXES = {
     "ORDER_": pinfold.Order,
     "PREFAULT_": pinfold.Prefault,
     "CANCEL_": pinfold.CancelPolicy,
+    "RELEASE_": pinfold.ReleaseAnswer,
+    "RETIRE_": pinfold.RetireState,
     "SET_": pinfold.SetPolicy,
 }
 

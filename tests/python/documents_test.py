@@ -10,7 +10,13 @@ import pytest
 TOP = pathlib.Path(__file__).parents[2]
 PROGRAMS = [
     pytest.param(program, id=f"{page}:{number}")
-    for page in ("docs/python.md", "README.md", "docs/start-up.md", "docs/transfer-engines.md")
+    for page in (
+        "docs/python.md",
+        "README.md",
+        "docs/start-up.md",
+        "docs/release-protocol.md",
+        "docs/transfer-engines.md",
+    )
     for number, program in enumerate(re.findall(r"^```python\n(.*?)^```$", (TOP / page).read_text(), re.M | re.S))
 ]
 
