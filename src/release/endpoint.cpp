@@ -32,7 +32,10 @@ endpoint::sent endpoint::send(const release_message& message) const noexcept {
 endpoint::received endpoint::receive(release_message& into) const noexcept {
   if (!socket.still_there()) return received::broken;
   std::array<std::byte, sizeof(release_message) + 1> bytes{};
-  const auto got = ::recv(socket.number(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+  const auto receive_one = [&] { return ::recv(socket.number(), bytes.data(), bytes.size(), MSG_DONTWAIT); };
+  auto got = receive_one();
+  // The other end closed with something unread. Linux says so once, and before what that end sent.
+  if (got < 0 && errno == ECONNRESET) got = receive_one();
   if (got < 0 && (errno == EAGAIN || errno == EINTR || errno == ENOMEM)) return received::none;
   if (got <= 0) return received::broken;
   const auto read = read_release_message({bytes.data(), static_cast<std::size_t>(got)});

@@ -18,6 +18,7 @@ using namespace std::chrono_literals;
 constexpr auto look_every = 1000ms;  // the program may close descriptors just before a poll
 constexpr auto rest = 50ms;
 constexpr int messages_a_round = 64;  // so that no importer delays another for long
+constexpr int most_unread = 4096;     // more than a socket's buffer has room for
 
 result<os::file> listen_at(std::uint64_t exporter) noexcept {
   os::file listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -95,8 +96,10 @@ void server::wait() noexcept {
 
 void server::serve(importer& one) noexcept {
   const bool ended = one.at.process_ended();  // before the last messages are read
+  const bool was_broken = one.broken;
   if (!one.broken) read(one);
   if (!one.broken) write(one);
+  if (one.broken && !was_broken) read_rest(one);
   if (ended || (one.broken && !one.at.process)) end(one);
   if (one.number != 0 && one.broken && !registry_->lost(one.number)) one.number = 0;  // holds nothing
 }
@@ -113,6 +116,14 @@ void server::read(importer& one) noexcept {
     const auto reply = registry_->receive(one.number, message, one.at.pid);
     if (reply && !send(one, *reply)) one.unsent = reply;
   }
+}
+
+/// Reads what the importer sent before it closed the connection. It may have let go of memory, and closed, since the
+/// last read, and this end noticed when it sent a request.
+void server::read_rest(importer& one) noexcept {
+  release_message message;
+  for (int i = 0; i < most_unread && one.at.receive(message) == endpoint::received::message; ++i)
+    static_cast<void>(registry_->receive(one.number, message, one.at.pid));
 }
 
 void server::write(importer& one) noexcept {

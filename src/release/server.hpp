@@ -52,6 +52,7 @@ class server {
   void wait() noexcept;
   void serve(importer& one) noexcept;
   void read(importer& one) noexcept;
+  void read_rest(importer& one) noexcept;
   void write(importer& one) noexcept;
   [[nodiscard]] bool send(importer& one, const release_message& message) noexcept;
   void end(importer& one) noexcept;

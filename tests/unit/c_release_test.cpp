@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace pinfold::testing {
 namespace {
@@ -100,10 +101,17 @@ class c_release : public ::testing::Test {
     TearDown();
     buffer = nullptr;
     ASSERT_EQ(pinfold_memfd_exporter_create_with(&how, &exporter), PINFOLD_OK);
-    ASSERT_EQ(pinfold_memfd_allocate(exporter, page, &buffer), PINFOLD_OK);
-    *static_cast<char*>(pinfold_memfd_data(buffer)) = 'x';
-    ASSERT_EQ(pinfold_memfd_handle(buffer, shared.handle.data(), shared.handle.size()), PINFOLD_OK);
-    shared.address = reinterpret_cast<std::uintptr_t>(pinfold_memfd_data(buffer));
+    buffer = allocate();
+  }
+
+  /// Returns a buffer that begins with x, and makes `shared` name it.
+  pinfold_memfd_buffer* allocate() {
+    pinfold_memfd_buffer* made = nullptr;
+    EXPECT_EQ(pinfold_memfd_allocate(exporter, page, &made), PINFOLD_OK);
+    *static_cast<char*>(pinfold_memfd_data(made)) = 'x';
+    EXPECT_EQ(pinfold_memfd_handle(made, shared.handle.data(), shared.handle.size()), PINFOLD_OK);
+    shared.address = reinterpret_cast<std::uintptr_t>(pinfold_memfd_data(made));
+    return made;
   }
 
   answer tell(order::verb what) {
@@ -323,18 +331,30 @@ TEST_F(c_release, exporter_and_importer_may_be_one_process) {
 }
 
 TEST_F(c_release, R66_a_cache_may_be_destroyed_while_its_exporter_asks) {
-  for (int round = 0; round < 50; ++round) {
+  constexpr std::size_t buffers = 16;
+  for (int round = 0; round < 40; ++round) {
     pinfold_cache* cache = nullptr;
     ASSERT_EQ(pinfold_create_memfd_releasing(0, nullptr, &cache), PINFOLD_OK);
-    if (buffer == nullptr) remake(with_release());
-    const auto lease = pinfold_import(cache, 1, shared.handle.data(), shared.handle.size(), shared.address, page);
-    ASSERT_NE(lease.pin, 0U);
-    ASSERT_EQ(pinfold_release(lease), PINFOLD_OK);
+    std::vector<pinfold_memfd_buffer*> lent;
+    for (std::size_t i = 0; i < buffers; ++i) {
+      lent.push_back(allocate());
+      const auto lease = pinfold_import(cache, 1, shared.handle.data(), shared.handle.size(), shared.address, page);
+      ASSERT_NE(lease.pin, 0U);
+      ASSERT_EQ(pinfold_release(lease), PINFOLD_OK);
+    }
     std::thread asks([&] {
-      auto report = empty_report();
-      EXPECT_EQ(pinfold_memfd_retire(exporter, &buffer, soon, &report), PINFOLD_OK);
-      EXPECT_EQ(report.state, PINFOLD_RETIRE_FREED);
+      std::vector<pinfold_retirement*> tickets(buffers);
+      for (std::size_t i = 0; i < buffers; ++i)
+        EXPECT_EQ(pinfold_memfd_begin_retire(exporter, &lent[i], soon, &tickets[i]), PINFOLD_OK);
+      for (pinfold_retirement* ticket : tickets) {
+        auto report = empty_report();
+        EXPECT_EQ(pinfold_retirement_wait(ticket, soon, &report), PINFOLD_OK);
+        EXPECT_EQ(report.state, PINFOLD_RETIRE_FREED);
+        pinfold_retirement_end(ticket);
+      }
     });
+    while (counts().retirements < (static_cast<std::size_t>(round) * buffers) + 1) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::microseconds(round * 20));
     EXPECT_EQ(pinfold_destroy(cache), PINFOLD_OK);
     asks.join();
   }

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The exporter's server, with an importer that is only a socket (R66).
+#include "fd_passing/client.hpp"
+#include "release/server.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <latch>
+#include <memory>
+#include <optional>
+#include <poll.h>
+#include <unistd.h>
+#include <utility>
+
+namespace pinfold::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t lent = 1;
+constexpr std::uint64_t idle = 2;
+
+class release_server : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const std::uint64_t serial : {lent, idle}) ASSERT_TRUE(server->registry()->add(serial));
+    auto socket = fd_passing::connect_to(number, fd_passing::socket_purpose::release);
+    ASSERT_TRUE(socket);
+    importer = release::endpoint::of(std::move(*socket));
+    say(release_kind::opening);
+    wait_for_message();
+    ASSERT_EQ(importer->receive(last), release::endpoint::received::message);
+    ASSERT_EQ(last.kind, release_kind::admitted);
+  }
+
+  void say(release_kind kind, release_state state = release_state::silent) {
+    release_message made{.exporter = number, .serial = lent, .kind = kind, .state = state};
+    ASSERT_EQ(importer->send(sealed(made)), release::endpoint::sent::done);
+  }
+  void wait_for_message() {
+    pollfd one{.fd = importer->socket.number(), .events = POLLIN, .revents = 0};
+    ASSERT_EQ(::poll(&one, 1, 5000), 1);
+  }
+
+  retirement begin(std::uint64_t serial, release::free_call free) { return server->begin(serial, 1, 5s, free).value(); }
+
+  const std::uint64_t number = 0x5eed'0000'0000'0000U + static_cast<std::uint64_t>(::getpid());
+  std::unique_ptr<release::server> server = release::server::start(number, SIZE_MAX).value();
+  std::optional<release::endpoint> importer;
+  release_message last;
+};
+
+}  // namespace
+
+TEST_F(release_server, R66_what_an_importer_said_counts_although_it_closed_without_reading) {
+  const auto ticket = begin(lent, [] { return result<void>(); });
+  wait_for_message();  // the request, which stays unread
+  std::latch in_free(1);
+  std::latch closed(1);
+  const auto other = begin(idle, [&] {
+    in_free.count_down();
+    closed.wait();
+    return result<void>();
+  });
+  in_free.wait();  // so that the server reads nothing before the end of the connection
+  say(release_kind::answer, release_state::gone);
+  importer.reset();
+  closed.count_down();
+  const auto report = ticket.wait(5s).value();
+  EXPECT_TRUE(report.all_let_go());
+  EXPECT_EQ(report.let_go, 1U);
+  EXPECT_TRUE(other.wait(5s).value().all_let_go());
+}
+
+TEST_F(release_server, R66_an_importer_that_closes_without_a_word_is_lost) {
+  importer.reset();
+  const auto ticket = begin(lent, [] { return result<void>(); });
+  const auto report = ticket.wait(200ms).value();
+  ASSERT_EQ(report.holders.size(), 1U);
+  EXPECT_TRUE(report.holders[0].lost);
+  EXPECT_EQ(report.holders[0].pid, ::getpid());
+}
+
+}  // namespace pinfold::testing
