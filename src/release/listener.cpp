@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <new>
 #include <utility>
 
@@ -16,12 +17,26 @@ namespace {
 constexpr auto no_memory = "no memory for the importer's own records";
 /// A process that dies closes its sockets shortly before it counts as ended.
 constexpr std::chrono::milliseconds death_takes{100};
+/// Longest wait, at a listener's end, for exporters that do not read.
+constexpr std::chrono::milliseconds rest_takes{1000};
 constexpr auto retired_text = "the exporter is retiring this memory, or has freed it";
 
 }  // namespace
 
 release_listener::state::~state() {
-  if (!inherited()) thread.stop();
+  if (inherited()) return;
+  thread.stop();
+  const auto deadline = std::chrono::steady_clock::now() + rest_takes;
+  for (auto& [exporter, one] : connections) send_rest(one, deadline);
+}
+
+void release_listener::state::send_rest(connection& to, std::chrono::steady_clock::time_point deadline) noexcept {
+  for (flush(to); !to.broken && !to.unsent.empty(); flush(to)) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (left.count() <= 0) return;
+    pollfd room{.fd = to.at.socket.number(), .events = POLLOUT, .revents = 0};
+    ::poll(&room, 1, static_cast<int>(left.count()));
+  }
 }
 
 result<std::uint64_t> release_listener::state::begin_open_carried(const release_target& what) {

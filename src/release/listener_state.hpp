@@ -10,6 +10,7 @@
 
 #include <pinfold/release/listener.hpp>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -68,10 +69,13 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
   void invalidate_ended() noexcept;
   void wait(std::vector<pollfd>& watched) noexcept;
 
+  /// Sends what had no room: without it, the exporter counts this importer until its process ends. For the end.
+  static void send_rest(connection& to, std::chrono::steady_clock::time_point deadline) noexcept;
+
   // The caller holds the mutex.
   void tell(const release_id& id, std::uint64_t retirement, release_state said) noexcept;
   void queue(std::uint64_t exporter, const release_message& message) noexcept;
-  void flush(connection& to) noexcept;
+  static void flush(connection& to) noexcept;
   void break_off(std::uint64_t exporter, connection& to) noexcept;
   void drop(const release_id& id, std::uint64_t number) noexcept;
 
