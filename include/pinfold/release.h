@@ -94,11 +94,11 @@ PINFOLD_API int pinfold_memfd_retire(pinfold_memfd_exporter *exporter, pinfold_m
 /** Frees GPU memory, and returns PINFOLD_OK or a PINFOLD_E_ code, which `failure` may describe. */
 typedef int (*pinfold_free_call)(void *self, pinfold_error *failure);
 /**
- * Begins the retirement of the shared GPU memory around `pointer`. `free_memory` is called once: when no importer holds the
- * memory, for room (`limbo_bytes`), or at the exporter's end. It runs on the exporter's own thread or that of its end,
- * without a current context; it must not call the exporter, nor wait for the ticket. Do not share the memory again, nor
- * free it otherwise. Errors, after which `free_memory` is not called: as pinfold_memfd_begin_retire, also
- * PINFOLD_E_INVALID_ARGUMENT (memory that is not shared, or is retired; no `free_memory`).
+ * Begins the retirement of the shared GPU memory around `pointer`. `free_memory` is called once: when no importer
+ * holds the memory, for room (`limbo_bytes`), or at the exporter's end. It runs on the exporter's own thread or that
+ * of its end, without a current context; it must not call the exporter, nor wait for the ticket. Do not share the
+ * memory again, nor free it otherwise. Errors, after which `free_memory` is not called: as pinfold_memfd_begin_retire,
+ * also PINFOLD_E_INVALID_ARGUMENT (memory that is not shared, or is retired; no `free_memory`).
  */
 PINFOLD_API int pinfold_cuda_begin_retire(pinfold_cuda_exporter *exporter, uint64_t pointer, uint64_t timeout_ms,
                                           pinfold_free_call free_memory, void *self, pinfold_retirement **ticket);
