@@ -20,6 +20,10 @@ struct cuda_ipc_rig {
     return peer.allocate(bytes, seed).handle;
   }
   void free(const cuda_ipc_handle& allocation) { peer.free(allocation.base); }
+  void end_exporter() {
+    peer.process().kill();
+    peer.process().reap();
+  }
   bool holds(const void* data, std::size_t bytes, std::uint32_t seed) { return gpu().holds(data, bytes, seed); }
 
   cuda_peer peer;

@@ -7,6 +7,7 @@
 ///       importer_type make_importer();
 ///       my_handle allocate(std::size_t bytes, std::uint32_t seed);  // a new allocation that holds the seed's pattern
 ///       void free(const my_handle& allocation);
+///       void end_exporter();  // ends the process that has the memory; the last call
 ///       bool holds(const void* data, std::size_t bytes, std::uint32_t seed);  // whether mapped memory has the pattern
 ///     };
 ///     INSTANTIATE_TYPED_TEST_SUITE_P(mine, importer_suite, rig);
@@ -56,6 +57,25 @@ class importer_suite : public ::testing::Test {
     EXPECT_GE(made->covered.size(), bytes);
     EXPECT_TRUE(rig.holds(made->data, bytes, seed));
     return *made;
+  }
+
+  /// Expects `can_open` and then `open` to refuse the handle with this code.
+  static void expect_both_refuse(importer_type& importer, const handle_type& handle, errc code)
+    requires can_open_importer<importer_type>
+  {
+    const auto asked = importer.can_open(handle);
+    const auto made = importer.open(peer, handle);
+    ASSERT_FALSE(asked) << "could be opened, although " << name_of(code) << " was expected";
+    ASSERT_FALSE(made) << "opened, although " << name_of(code) << " was expected";
+    EXPECT_EQ(asked.error(), code) << describe(asked.error());
+    EXPECT_EQ(made.error(), code) << describe(made.error());
+  }
+
+  /// Returns the handle with other bits in one byte.
+  static handle_type damaged(handle_type handle, std::size_t at) {
+    auto* const bytes = reinterpret_cast<unsigned char*>(&handle);
+    bytes[at] ^= 0x5aU;
+    return handle;
   }
 
   Rig rig;
@@ -172,11 +192,62 @@ TYPED_TEST_P(importer_suite, mappings_move_with_their_importer) {
   EXPECT_TRUE(moved.close(made.registration));
 }
 
+TYPED_TEST_P(importer_suite, can_open_agrees_with_open) {
+  if constexpr (can_open_importer<typename TypeParam::importer_type>) {
+    auto importer = this->rig.make_importer();
+    const auto handle = this->rig.allocate(this->page, 11);
+    ASSERT_TRUE(importer.can_open(handle)) << describe(importer.can_open(handle).error());
+    const auto made = this->opened(importer, handle, this->page, 11);
+    EXPECT_TRUE(importer.can_open(handle)) << "also of memory that is open";
+    EXPECT_TRUE(this->rig.holds(made.data, this->page, 11));
+    EXPECT_TRUE(importer.close(made.registration));
+    EXPECT_TRUE(importer.can_open(handle));
+    this->rig.end_exporter();
+    this->expect_both_refuse(importer, handle, errc::peer_gone);
+  } else {
+    GTEST_SKIP() << "the importer cannot tell without opening";
+  }
+}
+
+TYPED_TEST_P(importer_suite, can_open_and_open_see_damage_in_each_byte) {
+  if constexpr (can_open_importer<typename TypeParam::importer_type>) {
+    auto importer = this->rig.make_importer();
+    const auto handle = this->rig.allocate(this->page, 12);
+    for (std::size_t at = 0; at < sizeof handle; ++at) {
+      SCOPED_TRACE(at);
+      this->expect_both_refuse(importer, this->damaged(handle, at), errc::invalid_handle);
+    }
+    const auto made = this->opened(importer, handle, this->page, 12);
+    EXPECT_TRUE(importer.close(made.registration));
+  } else {
+    GTEST_SKIP() << "the importer cannot tell without opening";
+  }
+}
+
+TYPED_TEST_P(importer_suite, can_open_of_freed_memory_succeeds_or_says_stale) {
+  if constexpr (can_open_importer<typename TypeParam::importer_type>) {
+    auto importer = this->rig.make_importer();
+    const auto kept = this->rig.allocate(this->page, 13);
+    const auto freed = this->rig.allocate(this->page, 14);
+    this->rig.free(freed);
+    const auto asked = importer.can_open(freed);  // need not know of the free
+    EXPECT_TRUE(asked || asked.error() == errc::stale_handle) << describe(asked.error());
+    const auto made = importer.open(this->peer, freed);
+    ASSERT_FALSE(made);
+    EXPECT_EQ(made.error(), errc::stale_handle) << describe(made.error());
+    EXPECT_TRUE(importer.can_open(kept));
+  } else {
+    GTEST_SKIP() << "the importer cannot tell without opening";
+  }
+}
+
 REGISTER_TYPED_TEST_SUITE_P(importer_suite, mapping_of_any_size_shows_the_exporters_bytes,
                             handles_are_unique_even_at_one_address, opens_again_after_each_close,
                             second_open_succeeds_if_the_importer_allows_duplicates,
                             invalid_handle_is_refused_by_check_and_open,
                             freed_allocation_is_refused_as_stale_without_leaks, a_mapping_closes_once,
-                            R8_different_handles_open_and_close_on_many_threads, mappings_move_with_their_importer);
+                            R8_different_handles_open_and_close_on_many_threads, mappings_move_with_their_importer,
+                            can_open_agrees_with_open, can_open_and_open_see_damage_in_each_byte,
+                            can_open_of_freed_memory_succeeds_or_says_stale);
 
 }  // namespace pinfold::testing

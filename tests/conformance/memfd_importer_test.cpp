@@ -10,6 +10,10 @@ struct memfd_rig {
   importer_type make_importer() { return memfd_importer({.via = via, .access = access}); }
   memfd_handle allocate(std::size_t bytes, std::uint32_t seed) { return exporter.allocate(bytes, seed); }
   void free(const memfd_handle& allocation) { exporter.free(allocation); }
+  void end_exporter() {
+    exporter.process().kill();
+    exporter.process().reap();
+  }
   bool holds(const void* data, std::size_t bytes, std::uint32_t seed) { return holds_pattern(data, bytes, seed); }
 
   exporter_peer exporter{{.access = access, .serve = via == memfd_via::scm}};
