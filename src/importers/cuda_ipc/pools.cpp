@@ -76,7 +76,7 @@ result<cuda::memory_pool> import_pool(const cuda::primary_context& in, fd_passin
   const auto type = cuda::allocation_handle_type::posix_file_descriptor;
   cuda::memory_pool pool = nullptr;
   const auto got = in.calls().mem_pool_import_from_shareable_handle(&pool, descriptor, type, 0);
-  if (got != status::success) return cuda::fail_cuda(got, "cannot import the peer's memory pool");
+  if (got != status::success) return tl::unexpected(pool_refusal_of(in.calls(), got, handle));
   const cuda::access_description both{{cuda::location_type::on_device, in.ordinal()}, cuda::access_rights::read_write};
   const auto allowed = in.calls().mem_pool_set_access(pool, &both, 1);
   if (allowed == status::success) return pool;

@@ -37,17 +37,27 @@ bool sees_device(const cuda::driver_table& calls, const cuda_ipc_handle& handle)
   return false;
 }
 
+error hidden(status answer) noexcept {
+  return cuda::as_error(answer, "the memory is on a device hidden from this process (CUDA_VISIBLE_DEVICES)",
+                        errc::unsupported);
+}
+
 }  // namespace
 
 error refusal_of(const cuda::driver_table& calls, status answer, const cuda_ipc_handle& handle) noexcept {
   const error plain = cuda::as_error(answer, "the driver refuses to open the peer's memory");
   if (plain.code != errc::driver_error) return plain;
   if (exporter_has_ended(handle)) return cuda::as_error(answer, "the exporting process has ended", errc::peer_gone);
-  if (!blames_handle(answer)) return plain;
-  if (!sees_device(calls, handle))
-    return cuda::as_error(answer, "the memory is on a device hidden from this process (CUDA_VISIBLE_DEVICES)",
-                          errc::unsupported);
+  const bool blames_device = answer == status::invalid_device;
+  if (!blames_device && !blames_handle(answer)) return plain;
+  if (!sees_device(calls, handle)) return hidden(answer);
+  if (blames_device) return plain;
   return cuda::as_error(answer, "the exporter has freed this memory", errc::stale_handle);
+}
+
+error pool_refusal_of(const cuda::driver_table& calls, status answer, const cuda_ipc_handle& handle) noexcept {
+  const error plain = cuda::as_error(answer, "cannot import the peer's memory pool");
+  return plain.code == errc::driver_error && !sees_device(calls, handle) ? hidden(answer) : plain;
 }
 
 }  // namespace pinfold::cuda_ipc

@@ -13,4 +13,9 @@ namespace pinfold::cuda_ipc {
 [[nodiscard]] error refusal_of(const cuda::driver_table& calls, cuda::status answer,
                                const cuda_ipc_handle& handle) noexcept;
 
+/// Returns why the driver refuses to import the memory's pool: `unsupported` where this process does not see the
+/// device, else as `cuda::as_error`.
+[[nodiscard]] error pool_refusal_of(const cuda::driver_table& calls, cuda::status answer,
+                                    const cuda_ipc_handle& handle) noexcept;
+
 }  // namespace pinfold::cuda_ipc
