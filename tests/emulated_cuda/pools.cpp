@@ -105,6 +105,7 @@ EMULATED_CUDA_EXPORT status cuMemPoolSetAccess(memory_pool of, const access_desc
       const bool known =
           where.type == location_type::on_device && where.id >= 0 && static_cast<unsigned>(where.id) < all.set.devices;
       if (!known || (where.id == of->of && wanted[i].flags == access_rights::none)) return status::invalid_value;
+      if (where.id != of->of && !all.set.peers) return status::peer_access_unsupported;
     }
     return status::success;
   });

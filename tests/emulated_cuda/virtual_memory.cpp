@@ -76,6 +76,12 @@ status judge(const driver& all, const access_description& wanted) noexcept {
   return possible ? status::success : status::invalid_value;
 }
 
+bool out_of_reach(driver& all, const access_description& wanted, device_pointer at, std::uint64_t bytes) {
+  bool found = false;
+  for_each_mapping(all, at, bytes, [&](auto each) { found = found || each->second.of != wanted.where.id; });
+  return found && !all.set.peers && wanted.flags != access_rights::none;
+}
+
 }  // namespace
 
 EMULATED_CUDA_EXPORT status cuMemAddressReserve(device_pointer* made, std::size_t bytes, std::size_t alignment,
@@ -135,6 +141,7 @@ EMULATED_CUDA_EXPORT status cuMemSetAccess(device_pointer at, std::size_t bytes,
     int rights = 0;
     for (std::size_t i = 0; i < count; ++i) {
       if (const status bad = judge(all, wanted[i]); bad != status::success) return bad;
+      if (out_of_reach(all, wanted[i], at, bytes)) return status::peer_access_unsupported;
       rights |= static_cast<int>(wanted[i].flags);
     }
     const auto granted = static_cast<access_rights>(rights);
