@@ -12,7 +12,7 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <fstream>
-#include <iterator>
+#include <istream>
 #include <utility>
 #include <vector>
 
@@ -20,22 +20,41 @@ namespace tool {
 
 namespace {
 
-std::vector<char> bytes_of_digits(const std::string& digits) {
+constexpr std::size_t memfd_bytes = sizeof(pinfold::memfd_handle);
+constexpr std::size_t cuda_bytes = sizeof(pinfold::cuda_ipc_handle);
+
+bool is_length(std::size_t bytes) { return bytes == memfd_bytes || bytes == cuda_bytes; }
+
+/// Returns nothing where the text is not the digits of as many bytes as a handle has: it may be a file's name.
+std::vector<char> bytes_of_digits(const std::string& text) {
   std::vector<char> bytes;
-  for (std::size_t at = 0; at + 1 < digits.size(); at += 2) {
+  if (text.size() % 2 != 0 || !is_length(text.size() / 2)) return bytes;
+  for (std::size_t at = 0; at < text.size(); at += 2) {
     unsigned char byte = 0;
-    const char* const end = digits.data() + at + 2;
-    if (std::from_chars(digits.data() + at, end, byte, 16).ptr != end) return {};
+    const char* const end = text.data() + at + 2;
+    if (std::from_chars(text.data() + at, end, byte, 16).ptr != end) return {};
     bytes.push_back(static_cast<char>(byte));
   }
-  return digits.size() % 2 == 0 ? bytes : std::vector<char>{};
+  return bytes;
+}
+
+/// Reads at most one byte more than a handle has: the file may be a device without end.
+std::vector<char> bytes_in(std::istream& source) {
+  std::vector<char> bytes(cuda_bytes + 1);
+  source.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  bytes.resize(static_cast<std::size_t>(source.gcount()));
+  return bytes;
 }
 
 std::vector<char> bytes_of(const std::string& file_or_digits) {
   if (auto bytes = bytes_of_digits(file_or_digits); !bytes.empty()) return bytes;
   std::ifstream source(file_or_digits, std::ios::binary);
-  if (!source) throw usage_failure("--handle: neither a file nor hexadecimal digits: " + file_or_digits);
-  return {std::istreambuf_iterator<char>(source), {}};
+  if (!source)
+    throw usage_failure("--handle: neither a file nor the hexadecimal digits of a handle: " + file_or_digits);
+  auto bytes = bytes_in(source);
+  if (is_length(bytes.size())) return bytes;
+  throw usage_failure(fmt::format("--handle: {} bytes{} are no handle: memfd handles have {}, cuda_ipc handles {}",
+                                  bytes.size(), bytes.size() > cuda_bytes ? " and more" : "", memfd_bytes, cuda_bytes));
 }
 
 json names_of(pinfold::handle_needs needs) {
@@ -76,10 +95,8 @@ json facts_by(const std::vector<char>& bytes) {
 
 json handle_facts(const std::string& file_or_digits) {
   const auto bytes = bytes_of(file_or_digits);
-  if (bytes.size() == sizeof(pinfold::memfd_handle)) return facts_by<pinfold::memfd_importer>(bytes);
-  if (bytes.size() == sizeof(pinfold::cuda_ipc_handle)) return facts_by<pinfold::cuda_ipc_importer>(bytes);
-  throw usage_failure(fmt::format("--handle: {} bytes are no handle: memfd handles have {}, cuda_ipc handles {}",
-                                  bytes.size(), sizeof(pinfold::memfd_handle), sizeof(pinfold::cuda_ipc_handle)));
+  if (bytes.size() == memfd_bytes) return facts_by<pinfold::memfd_importer>(bytes);
+  return facts_by<pinfold::cuda_ipc_importer>(bytes);
 }
 
 void print_handle(const json& facts) {

@@ -150,14 +150,16 @@ void add_info(CLI::App& app, action& chosen) {
   auto* config =
       command->add_flag("--config", options->config, "print the settings in force as a file for PINFOLD_CONFIG")
           ->excludes(as_json);
-  command
-      ->add_option("--node-budget", options->node_budget,
-                   "show the processes that share the account of this name, what each has taken, and which wait")
-      ->excludes(config);
+  auto* budget =
+      command
+          ->add_option("--node-budget", options->node_budget,
+                       "show the processes that share the account of this name, what each has taken, and which wait")
+          ->excludes(config);
   command
       ->add_option("--handle", options->handle,
                    "FILE or hexadecimal digits: print what the handle is and needs, and whether it can be opened")
-      ->excludes(config);
+      ->excludes(config)
+      ->excludes(budget);
   command->callback([options, &chosen] { chosen = [options] { return show(*options); }; });
 }
 
