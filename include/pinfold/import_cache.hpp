@@ -6,13 +6,13 @@
 #include <pinfold/cache_base.hpp>
 #include <pinfold/detail/import_driver.hpp>
 #include <pinfold/detail/or_error.hpp>
+#include <pinfold/detail/segments_under.hpp>
 #include <pinfold/import_lease.hpp>
 #include <pinfold/importer.hpp>
 #include <pinfold/options.hpp>
 #include <pinfold/segmented_lease.hpp>
 #include <pinfold/statistics.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -147,32 +147,18 @@ class import_cache : public cache_base<I> {
     return detail::imported_part_of(one).peer == peer && same(token, handle);
   }
 
-  struct chosen {
-    range where;  // of the segment
-    const handle_type* handle;
-  };
-
   // Returns the segments that the range touches, by address, which cover all of it. Throws std::bad_alloc.
-  [[nodiscard]] result<std::vector<chosen>> segments_under(const range& wanted,
-                                                           std::span<const handle_type> handles) const {
+  [[nodiscard]] result<std::vector<detail::named_segment>> segments_under(const range& wanted,
+                                                                          std::span<const handle_type> handles) const {
     const I* importer = this->backend_or_null();
     if (importer == nullptr) return fail(errc::closed, "the cache was moved from");
-    std::vector<chosen> all;
+    std::vector<detail::named_segment> all;
     for (const auto& one : handles) {
       const auto where = importer->check(one);
       if (!where) return tl::unexpected(where.error());
       if (where->overlaps(wanted)) all.push_back({*where, &one});
     }
-    std::sort(all.begin(), all.end(),
-              [](const chosen& left, const chosen& right) { return left.where.begin < right.where.begin; });
-    auto at = wanted.begin;
-    for (const auto& one : all) {
-      if (one.where.begin < at && &one != &all.front())
-        return fail(errc::invalid_handle, "two handles are for the same memory");
-      if (one.where.begin > at) break;
-      at = one.where.end;
-    }
-    if (at < wanted.end) return fail(errc::invalid_range, "a part of the range has no handle");
+    if (auto covered = detail::sort_to_cover(all, wanted); !covered) return tl::unexpected(covered.error());
     return all;
   }
 
@@ -186,8 +172,8 @@ class import_cache : public cache_base<I> {
     segmented_lease<I> made;
     detail::segments_access::reserve(made, all->size());
     for (const auto& one : *all) {
-      const range where{std::max(one.where.begin, wanted->begin), std::min(one.where.end, wanted->end)};
-      auto held = acquire(peer, *one.handle, where.begin, where.size());
+      const range where = one.part_of(*wanted);
+      auto held = acquire(peer, *static_cast<const handle_type*>(one.handle), where.begin, where.size());
       if (!held) return tl::unexpected(held.error());
       detail::segments_access::add(made, where, *std::move(held));
     }

@@ -35,6 +35,21 @@ PINFOLD_API int pinfold_add_window(pinfold_cache *cache, const pinfold_window *w
 /** Gives the addresses back; PINFOLD_E_IN_USE_CONFLICT while something is mapped there. */
 PINFOLD_API int pinfold_remove_window(pinfold_cache *cache, const pinfold_window *window);
 
+/**
+ * Stores leases on all segments under the `bytes` bytes at `address` of the peer, by address: one for each of `count`
+ * handles that the range touches, all or nothing. `handles` are `count` times `handle_bytes` bytes, in any order; those
+ * elsewhere are ignored. Only segments that are not open are opened. `leases` has room for `count`; `*made` is their
+ * number. `where` has the same room, for what each lease covers of the range in the exporter, or is null. Release the
+ * leases with pinfold_release or pinfold_release_batch.
+ *
+ * Errors: PINFOLD_E_INVALID_RANGE (a part has no handle), PINFOLD_E_INVALID_HANDLE (also handles that overlap),
+ * PINFOLD_E_OUT_OF_RESOURCES, and those of pinfold_import, of the first segment that fails. On an error all of `leases`
+ * are empty, though the cache may keep what it opened.
+ */
+PINFOLD_API int pinfold_acquire_segments(pinfold_cache *cache, uint64_t peer, const void *handles, size_t handle_bytes,
+                                         size_t count, uint64_t address, size_t bytes, pinfold_lease *leases,
+                                         pinfold_range *where, size_t *made);
+
 /** An address range of a memfd exporter, over which segments are added and removed. */
 typedef struct pinfold_memfd_segments pinfold_memfd_segments;
 /** Reserves `bytes` bytes of addresses without memory, in whole pages. */
@@ -55,6 +70,21 @@ PINFOLD_API int pinfold_memfd_segment_add(pinfold_memfd_segments *segments, size
                                           size_t handle_bytes);
 /** Removes all segments in the range, of which it must not cut one, and leaves the others untouched. */
 PINFOLD_API int pinfold_memfd_segment_remove(pinfold_memfd_segments *segments, size_t offset, size_t bytes);
+/**
+ * Copies the handles of the segments under the range, by address: as many as `room` says, each of `handle_bytes` bytes,
+ * one behind the other. `*count` is how many there are, also if there is less room. Errors: PINFOLD_E_INVALID_RANGE (a
+ * part has no segment), PINFOLD_E_OUT_OF_RESOURCES.
+ */
+PINFOLD_API int pinfold_memfd_segments_handles(const pinfold_memfd_segments *segments, size_t offset, size_t bytes,
+                                               void *handles, size_t handle_bytes, size_t room, size_t *count);
+
+/**
+ * Shares GPU memory segment by segment: copies a handle for each physical segment that the `bytes` bytes at `pointer`
+ * touch, by address, as pinfold_memfd_segments_handles does. A segment keeps its handle until it is unmapped, whatever
+ * happens to its neighbours. Memory that is not mapped in segments has one handle. Errors as pinfold_cuda_share.
+ */
+PINFOLD_API int pinfold_cuda_share_segments(pinfold_cuda_exporter *exporter, uint64_t pointer, size_t bytes,
+                                            void *handles, size_t handle_bytes, size_t room, size_t *count);
 
 #ifdef __cplusplus
 }

@@ -48,13 +48,22 @@ template <class Importer>
   return &importer->below();
 }
 
+/// Returns the importer's handle, which the caller may have at an odd address.
+template <class Importer>
+[[nodiscard]] typename Importer::handle_type copy_of(const void* handle) noexcept {
+  typename Importer::handle_type copy;
+  std::memcpy(static_cast<void*>(&copy), handle, sizeof copy);
+  return copy;
+}
+
 /// Fills in what the importers of the library can do beside opening handles.
 template <class Importer>
 void add_questions(back_end& behind) noexcept {
+  behind.allocation = [](const void* of, const void* handle) noexcept {
+    return static_cast<const Importer*>(of)->check(copy_of<Importer>(handle));
+  };
   behind.can_open = [](const void* of, const void* handle) noexcept {
-    typename Importer::handle_type copy;
-    std::memcpy(static_cast<void*>(&copy), handle, sizeof copy);
-    return innermost(static_cast<const Importer*>(of))->can_open(copy);
+    return innermost(static_cast<const Importer*>(of))->can_open(copy_of<Importer>(handle));
   };
   behind.add_window = [](void* of, const memory_window& window) noexcept -> result<void*> {
     const auto made = innermost(static_cast<Importer*>(of))->add_window(window);

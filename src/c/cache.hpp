@@ -27,6 +27,8 @@ struct back_end {
   registrar_limits (*limits)(const void* self) noexcept = nullptr;  ///< null for importers
   /// Null unless the registrar identifies memory: returns whether the address still holds what was registered.
   bool (*still_is)(const void* self, const void* registration, const range& wanted) noexcept = nullptr;
+  /// Null for registrars: returns where the handle's memory is in its exporter.
+  result<range> (*allocation)(const void* self, const void* handle) noexcept = nullptr;
   /// Null unless the importer can say whether it could open a handle.
   result<void> (*can_open)(const void* self, const void* handle) noexcept = nullptr;
   /// Null unless the importer has windows, as the next.

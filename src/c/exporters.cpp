@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "c/exporters.hpp"
 
+#include <pinfold/importers/cuda_ipc.hpp>
+#include <pinfold/segments.h>
+
 namespace {
 
 using namespace pinfold;
@@ -63,6 +66,17 @@ int pinfold_cuda_share(pinfold_cuda_exporter* exporter, uint64_t pointer, size_t
   if (exporter == nullptr) return c::refuse(errc::invalid_argument, "the exporter is null");
   const auto shared = exporter->of.share(pointer, bytes);
   return shared ? c::copy_handle(shared->handle, handle, handle_bytes) : c::refuse(shared.error());
+}
+
+int pinfold_cuda_share_segments(pinfold_cuda_exporter* exporter, uint64_t pointer, size_t bytes, void* handles,
+                                size_t handle_bytes, size_t room, size_t* count) {
+  const auto place = c::has_place(handles, handle_bytes == sizeof(cuda_ipc_handle), room, count);
+  if (!place) return c::refuse(place.error());
+  if (exporter == nullptr) return c::refuse(errc::invalid_argument, "the exporter is null");
+  const auto shared = exporter->of.share_segments(pointer, bytes);
+  if (!shared) return c::refuse(shared.error());
+  return c::copy_handles(
+      *shared, [](const cuda_shared& one) -> const auto& { return one.handle; }, handles, room, count);
 }
 
 }  // extern "C"

@@ -50,4 +50,28 @@ template <class Handle>
   return PINFOLD_OK;
 }
 
+/// Copies as many handles as the caller has room for, and their number. `handle_of` returns the
+/// handle in one of the `items`.
+template <class Items, class HandleOf>
+[[nodiscard]] int copy_handles(const Items& items, HandleOf&& handle_of, void* to, std::size_t room,
+                               std::size_t* count) noexcept {
+  std::size_t number = 0;
+  for (const auto& one : items) {
+    const auto& from = handle_of(one);
+    if (number < room) std::memcpy(static_cast<std::byte*>(to) + number * sizeof from, &from, sizeof from);
+    ++number;
+  }
+  *count = number;
+  return PINFOLD_OK;
+}
+
+/// Returns why handles cannot be copied there; sets `*count` to 0.
+[[nodiscard]] inline result<void> has_place(const void* to, bool right_length, std::size_t room,
+                                            std::size_t* count) noexcept {
+  if (count == nullptr || (to == nullptr && room != 0) || !right_length)
+    return fail(errc::invalid_argument, "the place for the handles, or their number, is null, or of another length");
+  *count = 0;
+  return {};
+}
+
 }  // namespace pinfold::c

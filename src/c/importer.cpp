@@ -37,20 +37,25 @@ class table_importer : public callback_table<pinfold_importer> {
     };
   }
 
- private:
-  static result<range> check(const void* of, const detail::request& what) noexcept {
+  /// Asks the application's `check`.
+  static result<range> allocation(const void* of, const void* handle) noexcept {
     const auto& own = *static_cast<const table_importer*>(of);
     std::uint64_t base = 0;
     std::uint64_t bytes = 0;
     pinfold_error failure{};
-    const int code =
-        called(own.cache_, failure, [&] { return own.calls_.check(own.self_, what.token, &base, &bytes); });
+    const int code = called(own.cache_, failure, [&] { return own.calls_.check(own.self_, handle, &base, &bytes); });
     if (code != PINFOLD_OK) return tl::unexpected(from_callback(code, failure, "the importer refuses the handle"));
-    auto allocation = range::of(base, bytes);
-    if (!allocation) return fail(errc::invalid_handle, "the importer returned an empty allocation for the handle");
-    if (!allocation->contains(what.wanted))
+    auto where = range::of(base, bytes);
+    if (!where) return fail(errc::invalid_handle, "the importer returned an empty allocation for the handle");
+    return where;
+  }
+
+ private:
+  static result<range> check(const void* of, const detail::request& what) noexcept {
+    auto where = allocation(of, what.token);
+    if (where && !where->contains(what.wanted))
       return fail(errc::invalid_range, "the request reaches outside the allocation of its handle");
-    return allocation;
+    return where;
   }
 
   static result<detail::opened> open(void* of, const detail::open_request& what) noexcept {
@@ -89,6 +94,7 @@ class table_importer : public callback_table<pinfold_importer> {
 int pinfold_create_import(const pinfold_importer* importer, void* self, const pinfold_options* options,
                           pinfold_cache** cache) {
   using namespace pinfold;
-  return c::create_over<c::table_importer>(importer, self, "the importer has a wrong size or unknown members", options,
-                                           cache, [](const pinfold_importer&, c::back_end&) noexcept {});
+  return c::create_over<c::table_importer>(
+      importer, self, "the importer has a wrong size or unknown members", options, cache,
+      [](const pinfold_importer&, c::back_end& behind) noexcept { behind.allocation = c::table_importer::allocation; });
 }

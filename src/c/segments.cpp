@@ -85,4 +85,15 @@ int pinfold_memfd_segment_remove(pinfold_memfd_segments* segments, size_t offset
   return as_code(segments->of.remove(offset, bytes));
 }
 
+int pinfold_memfd_segments_handles(const pinfold_memfd_segments* segments, size_t offset, size_t bytes, void* handles,
+                                   size_t handle_bytes, size_t room, size_t* count) {
+  const auto place = c::has_place(handles, handle_bytes == sizeof(memfd_handle), room, count);
+  if (!place) return c::refuse(place.error());
+  if (segments == nullptr) return c::refuse(errc::invalid_argument, no_segments);
+  if (offset > segments->of.size()) return c::refuse(errc::invalid_range, "the offset is outside the address range");
+  const auto found = segments->of.handles(segments->of.data() + offset, bytes);
+  if (!found) return c::refuse(found.error());
+  return c::copy_handles(*found, [](const memfd_handle& one) -> const auto& { return one; }, handles, room, count);
+}
+
 }  // extern "C"

@@ -326,7 +326,10 @@ static void segments(void) {
   pinfold_memfd_segments *memory = NULL;
   pinfold_cache *cache = NULL;
   pinfold_window window;
-  pinfold_lease lease;
+  pinfold_range where[2];
+  pinfold_lease lease, both[2];
+  char handles[2][PINFOLD_MEMFD_HANDLE_BYTES];
+  size_t count = 0;
   void *at = NULL;
   EXPECT(pinfold_memfd_exporter_create(0, &exporter) == PINFOLD_OK);
   EXPECT(pinfold_memfd_reserve(exporter, 4 * page, &memory) == PINFOLD_OK);
@@ -339,6 +342,13 @@ static void segments(void) {
   lease = pinfold_import(cache, 1, handle, sizeof handle, window.base + page, 6);
   EXPECT(lease.pin != 0 && lease.data == (char *)at + page && strcmp(lease.data, "grown") == 0);
   EXPECT(pinfold_release(lease) == PINFOLD_OK);
+  EXPECT(pinfold_memfd_segment_add(memory, 2 * page, page, handle, sizeof handle) == PINFOLD_OK);
+  EXPECT(pinfold_memfd_segments_handles(memory, page, 2 * page, handles, sizeof handle, 2, &count) == PINFOLD_OK);
+  EXPECT(count == 2 && memcmp(handles[1], handle, sizeof handle) == 0);
+  EXPECT(pinfold_acquire_segments(cache, 1, handles, sizeof handle, 2, window.base + page, 2 * page, both, where,
+                                  &count) == PINFOLD_OK);
+  EXPECT(count == 2 && where[1].base == window.base + 2 * page && both[1].data == (char *)both[0].data + page);
+  EXPECT(pinfold_release_batch(both, 2) == PINFOLD_OK);
   EXPECT(pinfold_remove_window(cache, &window) == PINFOLD_E_IN_USE_CONFLICT && pinfold_flush(cache) == PINFOLD_OK);
   EXPECT(pinfold_remove_window(cache, &window) == PINFOLD_OK && pinfold_destroy(cache) == PINFOLD_OK);
   EXPECT(pinfold_memfd_segment_remove(memory, page, page) == PINFOLD_OK);
@@ -352,6 +362,7 @@ static void exporters(void) {
   pinfold_memfd_buffer *buffer = NULL;
   pinfold_cuda_exporter *gpu = NULL;
   pinfold_cache *cache = NULL;
+  size_t count = 0;
   pinfold_lease lease;
   EXPECT(pinfold_memfd_exporter_create(0, &exporter) == PINFOLD_OK);
   EXPECT(pinfold_memfd_allocate(exporter, 100, &buffer) == PINFOLD_OK && pinfold_memfd_size(buffer) == page);
@@ -363,8 +374,10 @@ static void exporters(void) {
   EXPECT(pinfold_destroy(cache) == PINFOLD_OK);
   pinfold_memfd_free(buffer);
   pinfold_memfd_exporter_destroy(exporter);
-  if (pinfold_cuda_exporter_create(&gpu) == PINFOLD_OK)
+  if (pinfold_cuda_exporter_create(&gpu) == PINFOLD_OK) {
     EXPECT(pinfold_cuda_share(gpu, 0, 1, handle, PINFOLD_CUDA_HANDLE_BYTES) != PINFOLD_OK);
+    EXPECT(pinfold_cuda_share_segments(gpu, 0, 1, NULL, PINFOLD_CUDA_HANDLE_BYTES, 0, &count) != PINFOLD_OK);
+  }
   pinfold_cuda_exporter_destroy(gpu);
 }
 
