@@ -32,13 +32,18 @@ def declared(member):
     return re.sub(r"(\w+)\(\* ?(\w+)\)", r"\1 (*\2)", f"{kind}{between}{name}{rest};")
 
 
+def place_to_break(rest):
+    """Behind the last argument that fits, or before the first argument; 0 if there is no place."""
+    comma = rest.rfind(", ", 0, ROOM)
+    return comma + 1 if comma >= 0 or rest.startswith(" ") else rest.find("(", 0, ROOM) + 1
+
+
 def wrapped(declaration):
     """The lines of a declaration, broken between arguments: bold, and the names of arguments italic."""
     lines, rest = [], declaration
-    while len(rest) > ROOM and ", " in rest[:ROOM]:
-        cut = rest.rindex(", ", 0, ROOM) + 1
+    while len(rest) > ROOM and (cut := place_to_break(rest)):
         lines.append(rest[:cut])
-        rest = " " * 8 + rest[cut + 1 :]
+        rest = " " * 8 + rest[cut:].lstrip()
     arguments = re.compile(r"\b(?!void)(\w+)(?=[,)])")
     return [
         line("".join((bold, italic)[place % 2](part) for place, part in enumerate(arguments.split(one)) if part))
