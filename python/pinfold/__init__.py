@@ -49,6 +49,7 @@ from pinfold.registrar import OpenRequest, Registrar
 from pinfold.release import ReleaseHolder, RetireReport, Retirement
 from pinfold.restoration import Restoration, RestoreProgress
 from pinfold.remote_keys import RemoteKey, RemoteKeys
+from pinfold.segmented_lease import Segment, SegmentedLease
 from pinfold.segments import MemfdSegments, Window
 from pinfold.sharing import memfd_array, open, share
 from pinfold.tensor import Tensor
@@ -105,6 +106,8 @@ __all__ = [
     "RetireReport",
     "RetireState",
     "Retirement",
+    "Segment",
+    "SegmentedLease",
     "SetLease",
     "SetPolicy",
     "Severity",

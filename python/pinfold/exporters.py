@@ -15,7 +15,7 @@ from pinfold._owned import Owner
 from pinfold.constants import CUDA_HANDLE_BYTES, MEMFD_HANDLE_BYTES
 from pinfold.errors import Raised, check
 from pinfold.release import FreeCall, RetireReport, Retirement, counts, exporter_options, free_memory, milliseconds
-from pinfold.segments import MemfdSegments
+from pinfold.segments import MemfdSegments, listed
 
 _exported: dict[int, weakref.ref[MemfdBuffer]] = {}
 
@@ -180,6 +180,14 @@ class CudaExporter(Owner):
     def retirements(self) -> dict[str, int]:
         """Returns the counts of retirements, by their names in release.h; all 0 without `release`."""
         return counts(lib.pinfold_cuda_retirements, self._exporter)
+
+    def share_segments(self, address: int, nbytes: int) -> list[bytes]:
+        """Returns a handle of each physical segment that the memory touches, by address: docs/segments.md."""
+        share_them = lib.pinfold_cuda_share_segments
+        return listed(
+            lambda to, room, count: share_them(self._exporter, address, nbytes, to, CUDA_HANDLE_BYTES, room, count),
+            CUDA_HANDLE_BYTES,
+        )
 
 
 def exported_buffer(address: int) -> MemfdBuffer | None:

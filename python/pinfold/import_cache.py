@@ -13,6 +13,7 @@ from pinfold.errors import check, last_failure
 from pinfold.importer import Importer, table_of
 from pinfold.lease import Lease
 from pinfold.options import Options
+from pinfold.segmented_lease import Segment, SegmentedLease
 from pinfold.segments import Window
 
 if TYPE_CHECKING:
@@ -142,6 +143,23 @@ class ImportCache(BaseCache):
         if not raw.pin:
             raise last_failure(call.raised)
         return ImportLease(self, raw, nbytes, None)
+
+    def acquire_segments(self, peer: int, handles: Sequence[bytes], address: int, nbytes: int) -> SegmentedLease:
+        """Returns leases on all segments under the `nbytes` bytes at the peer's `address`, all or nothing: one for each of
+        the handles that the range touches. The handles may be in any order. Only segments that are not open are opened.
+        """
+        plain = [_bytes(one) for one in handles]
+        length = len(plain[0]) if plain else self.handle_bytes
+        if any(len(one) != length for one in plain):
+            raise ValueError("the handles have different lengths")
+        leases, where = ffi.new("pinfold_lease[]", len(plain)), ffi.new("pinfold_range[]", len(plain))
+        made = ffi.new("size_t *")
+        asked = (peer, b"".join(plain), length, len(plain), address, nbytes)
+        check(self._call(lib.pinfold_acquire_segments, *asked, leases, where, made))
+        raws = [ffi.new("pinfold_lease *", leases[one])[0] for one in range(made[0])]
+        return SegmentedLease(
+            [Segment(at.base, ImportLease(self, raw, at.bytes, None)) for raw, at in zip(raws, where)]
+        )
 
     def can_open(self, handle: bytes) -> None:
         """Raises the error that says why the handle could not be opened now, before anything is tried: docs/handles.md."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 from pinfold._held import Held
 from pinfold._library import ffi, lib
@@ -22,6 +22,17 @@ class Window(NamedTuple):
     def raw(self) -> Any:
         """Returns the structure of the C interface."""
         return ffi.new("pinfold_window *", tuple(self))
+
+
+def listed(ask: Callable[[Any, int, Any], Any], handle_bytes: int) -> list[bytes]:
+    """Returns the handles that C lists. There may be more of them at each call."""
+    count = ffi.new("size_t *", 16)
+    room = 0
+    while room < count[0]:
+        room = count[0]
+        found = ffi.new("char[]", room * handle_bytes)
+        check(ask(found, room, count))
+    return [bytes(ffi.buffer(found + one * handle_bytes, handle_bytes)) for one in range(count[0])]
 
 
 class MemfdSegments(Held, Owner):
@@ -45,6 +56,14 @@ class MemfdSegments(Held, Owner):
         check(lib.pinfold_memfd_segment_add(self._raw(), offset, nbytes, handle, MEMFD_HANDLE_BYTES))
         self._sizes[offset] = nbytes
         return bytes(ffi.buffer(handle))
+
+    def handles(self, offset: int, nbytes: int) -> list[bytes]:
+        """Returns the handles of the segments under the range, by address."""
+        list_them = lib.pinfold_memfd_segments_handles
+        return listed(
+            lambda to, room, count: list_them(self._raw(), offset, nbytes, to, MEMFD_HANDLE_BYTES, room, count),
+            MEMFD_HANDLE_BYTES,
+        )
 
     def memory(self, offset: int) -> memoryview:
         """Returns a view of the segment at `offset`. Drop it before the segment is removed."""

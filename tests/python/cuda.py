@@ -6,11 +6,17 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import Any
+import struct
+from typing import Any, Sequence
 
 from pinfold import dlpack
 from pinfold._held import Held
 from pinfold.dtype import DType
+
+
+SEGMENT = 2 << 20
+_u64 = ctypes.c_uint64
+_size = ctypes.c_size_t
 
 
 class Driver:
@@ -36,6 +42,20 @@ class Driver:
         self("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(len(data)))
         self("cuMemcpyHtoD_v2", pointer, data, ctypes.c_size_t(len(data)))
         return pointer.value
+
+    def map_segments(self, parts: Sequence[bytes]) -> int:
+        """Maps a segment for each part, side by side; returns the address of the first. A segment has 2 MiB."""
+        base = ctypes.c_uint64()
+        self("cuMemAddressReserve", ctypes.byref(base), _size(SEGMENT * len(parts)), _size(0), _u64(0), _u64(0))
+        for number, data in enumerate(parts):
+            at, physical = _u64(base.value + number * SEGMENT), ctypes.c_uint64()
+            pinned_and_shared = struct.pack("4i2Q", 1, 1, 1, 0, 0, 0)
+            self("cuMemCreate", ctypes.byref(physical), _size(SEGMENT), pinned_and_shared, _u64(0))
+            self("cuMemMap", at, _size(SEGMENT), _size(0), physical, _u64(0))
+            self("cuMemRelease", physical)
+            self("cuMemSetAccess", at, _size(SEGMENT), struct.pack("3i", 1, 0, 3), _size(1))
+            self("cuMemcpyHtoD_v2", at, data, _size(len(data)))
+        return base.value
 
     def read(self, address: int, nbytes: int) -> bytes:
         data = ctypes.create_string_buffer(nbytes)

@@ -3,13 +3,14 @@
 
 import gc
 import multiprocessing
+import os
 import random
 from typing import Any, Callable, Iterator
 
 import pytest
 
 import pinfold
-from cuda import Array, Dlpack, Driver
+from cuda import SEGMENT, Array, Dlpack, Driver
 from pinfold import Code, CudaExporter, DType, Error, Handle, Place, dlpack
 from pinfold._library import lib
 
@@ -222,6 +223,42 @@ if __name__ == "__main__":
     exporter.begin_retire(address, 100, lambda: print("freed", flush=True))
 """
     assert run(program, str(request.path.parent)) == "freed\n"
+
+
+exporters: list[CudaExporter] = []  # of the peer, as long as it runs
+
+
+def export_segments(parts: list[bytes]) -> tuple[int, list[bytes], int]:
+    """In the peer."""
+    exporters.append(CudaExporter())
+    address = Driver().map_segments(parts)
+    handles = exporters[-1].share_segments(address, len(parts) * SEGMENT)
+    assert exporters[-1].share_segments(address + SEGMENT, 1) == handles[1:2]
+    return os.getpid(), handles, address
+
+
+def test_segments_of_another_process_are_read(driver: Driver, peer: Callable[..., Any]) -> None:
+    parts = [random.randbytes(100) for _ in range(20)]
+    process, handles, address = peer(export_segments, parts)
+    assert len(set(handles)) == 20
+    with pinfold.ImportCache.cuda_ipc() as peers:
+        peers.can_open(handles[0])
+        with peers.acquire_segments(process, handles, address, 20 * SEGMENT) as segments:
+            assert [driver.read(one.lease.address, 100) for one in segments] == parts
+            assert segments.at(address + 3 * SEGMENT) is segments[3]
+        with pytest.raises(Error) as caught:
+            peers.acquire_segments(process, handles[:-1], address, 20 * SEGMENT)
+        assert caught.value.code is Code.INVALID_RANGE and peers.statistics()["leases_now"] == 0
+
+
+def test_memory_that_is_not_mapped_in_segments_has_one_handle(driver: Driver) -> None:
+    address = driver.allocate(bytes(1 << 16))
+    exporter = CudaExporter()
+    assert len(exporter.share_segments(address, 1 << 16)) == 1
+    with pytest.raises(Error) as caught:
+        exporter.share_segments(address, 1 << 30)
+    assert caught.value.code is Code.INVALID_RANGE
+    driver.free(address)
 
 
 def test_host_memory_for_the_gpu(driver: Driver) -> None:
