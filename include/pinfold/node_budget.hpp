@@ -7,6 +7,7 @@
 #include <pinfold/export.hpp>
 #include <pinfold/limits.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -61,7 +62,7 @@ struct node_budget_limits {
   std::size_t account_used = 0;                          ///< taken by all members
   std::size_t memlock_max = unlimited;                   ///< RLIMIT_MEMLOCK; `unlimited` with CAP_IPC_LOCK
   std::size_t memlock_used = 0;                          ///< what the process has locked (VmLck), pinned (VmPin)
-  std::size_t cgroup_max = unlimited;                    ///< the least memory.max, of cgroup v2
+  std::size_t cgroup_max = unlimited;                    ///< the memory.max with the least room, of cgroup v2
   std::size_t cgroup_used = 0;                           ///< memory.current beside it
   std::size_t process_max = unlimited;                   ///< the least of the maxima
   node_budget_bound binds = node_budget_bound::account;  ///< the limit with the least room
@@ -140,6 +141,7 @@ class PINFOLD_EXPORT node_budget {
  private:
   node_budget(std::unique_ptr<node::membership> inside, bool pins) noexcept;
   std::unique_ptr<node::membership> inside_;
+  std::atomic<std::size_t> taken_{0};  // by `take`, and not given back
   bool pins_;
 };
 

@@ -131,9 +131,7 @@ struct shared_dma_buf::state {
     const bool fits = made.memory.contains(memory);
     if (fits && (!is_requested(made.memory) || find(memory) != nullptr))
       return give(position_in(made, memory, made.descriptor));
-    const auto copy =
-        fits ? give(duplicate(made, memory))
-             : answer(fail(errc::invalid_range, not_contained));
+    const auto copy = fits ? give(duplicate(made, memory)) : answer(fail(errc::invalid_range, not_contained));
     if (copy) {
       open.splice(open.end(), fresh);
       return copy;
@@ -189,7 +187,8 @@ shared_dma_buf::request::~request() {
 
 answer shared_dma_buf::position(const range& memory) noexcept {
   const detail::no_cancellation guard;
-  return detail::or_error(no_memory, no_memory, [&] { return state_->here() ? state_->position(memory) : state_->export_alone(memory); });
+  return detail::or_error(no_memory, no_memory,
+                          [&] { return state_->here() ? state_->position(memory) : state_->export_alone(memory); });
 }
 
 dma_buf_counts shared_dma_buf::counts() const noexcept {

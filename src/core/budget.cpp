@@ -42,9 +42,10 @@ bool budget::draw(share& by, std::size_t bytes, std::size_t count) noexcept {
   const std::size_t more_count = count - std::min(count, by.spare_count_);
   os::scoped_lock guard(mutex_);
   by.refusal_ = share::refusal::own_limit;
+  const bool insists = std::exchange(by.insists_, false);  // this once, whatever the answer
   if (owed_bytes_.load(std::memory_order_relaxed) != 0 || more_bytes > free_bytes_ || more_count > free_count_)
     return false;
-  if (node_ != nullptr && !draw_from_node(by, more_bytes)) return false;
+  if (node_ != nullptr && !draw_from_node(by, more_bytes, insists)) return false;
   const bool tight = tight_.load(std::memory_order_relaxed);
   const std::size_t parts = count_ == 1 ? 1 : portions * count_;
   const std::size_t portion_bytes = tight ? 0 : (free_bytes_ - more_bytes) / parts;
@@ -60,9 +61,9 @@ bool budget::draw(share& by, std::size_t bytes, std::size_t count) noexcept {
   return true;
 }
 
-bool budget::draw_from_node(share& by, std::size_t bytes) noexcept {
+bool budget::draw_from_node(share& by, std::size_t bytes, bool insists) noexcept {
   by.refusal_ = share::refusal::gives_way;
-  if (!std::exchange(by.insists_, false) && node_->crowds_others()) return false;
+  if (!insists && node_->crowds_others()) return false;
   by.refusal_ = share::refusal::node_full;
   return node_->take(bytes);
 }

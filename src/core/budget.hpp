@@ -62,7 +62,7 @@ class budget {
 
  private:
   [[nodiscard]] bool draw(share& by, std::size_t bytes, std::size_t count) noexcept PINFOLD_EXCLUDES(mutex_);
-  [[nodiscard]] bool draw_from_node(share& by, std::size_t bytes) noexcept PINFOLD_REQUIRES(mutex_);
+  [[nodiscard]] bool draw_from_node(share& by, std::size_t bytes, bool insists) noexcept PINFOLD_REQUIRES(mutex_);
   void put(std::size_t bytes, std::size_t count) noexcept PINFOLD_EXCLUDES(mutex_);
   void note_peak() const noexcept;
 

@@ -39,8 +39,8 @@ result<grant> engine::open_claimed(shard& in, entry& fresh, const request& what,
   const auto bytes = fresh.covered().size();
   PINFOLD_ASSERT(!fresh.counted && fresh.bytes == 0, "a new entry has taken no room");
   if (fresh.bypass || !in.table.take_room(fresh, bytes, 1)) {
-    const auto room = what.free_room_only && !fresh.bypass ? take_free_room(in, fresh, bytes)
-                                                           : reserve(in, fresh, bytes, 1, until);
+    const auto room =
+        what.free_room_only && !fresh.bypass ? take_free_room(in, fresh, bytes) : reserve(in, fresh, bytes, 1, until);
     if (!room) return tl::unexpected(abandon(in, fresh, room.error(), what.free_room_only));  // others look again
   }
   const closes_known before{closes_done_.load(std::memory_order_acquire)};

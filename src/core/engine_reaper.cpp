@@ -30,6 +30,7 @@ void engine::wait_for_work() noexcept {
     const auto asked = [this] { return reaper_asked_ || reaper_stop_; };
     std::unique_lock guard(reaper_mutex_);
     if (!anything_to_watch()) {
+      if (budget_.node() != nullptr) budget_.node()->trim();  // nothing here would give it to others
       reaper_wake_.wait(guard, asked);
     } else if (watched_ == nullptr && budget_.node() == nullptr) {
       reaper_wake_.wait_for(guard, options_.idle_timeout, asked);

@@ -25,6 +25,7 @@ result<void> engine::reserve(shard& in, entry& opening, std::size_t more_bytes, 
   core::node_request node(budget_.node(), more_bytes);
   for (bool gathered = budget_.gathered(); !in.table.take_room(opening, more_bytes, more_count);
        gathered = budget_.gathered()) {
+    const auto why = in.room.why();  // other threads write it while the mutex is free
     if (!gathered) {
       gather_room(in);
       continue;
@@ -41,8 +42,9 @@ result<void> engine::reserve(shard& in, entry& opening, std::size_t more_bytes, 
       retry_all_quarantined(in);  // those that fail again stay listed
       continue;
     }
-    if (in.room.why() == refusal::node_full && dead_gave_room_at_last(in, node)) continue;
+    if (why == refusal::node_full && dead_gave_room_at_last(in, node)) continue;
     const bool others_give_back = shards_.size() > 1 || budget_.node() != nullptr;
+    in.room.insist();  // it has given way as far as it can, and must learn why there is no room
     if (others_give_back && in.table.take_room(opening, more_bytes, more_count)) return {};  // given back meanwhile
     if (!budget_.gathered()) continue;  // room may have come back, and be in portions by now
     if (const auto ended = without_room(in, opening, more_bytes, watch, node, until)) return *ended;

@@ -12,9 +12,12 @@ namespace pinfold::core {
 /// What one request has told the node's budget, which it takes back at its end. Without a node's budget, nothing.
 class node_request {
  public:
-  node_request(node::membership* node, std::size_t bytes) noexcept : node_(node), bytes_(bytes) {}
+  node_request(node::membership* node, std::size_t bytes) noexcept : node_(node), bytes_(bytes) {
+    if (node_ != nullptr) node_->begin_request();
+  }
   ~node_request() {
     if (waits_) node_->end_waiting();
+    if (node_ != nullptr) node_->end_request();
   }
   node_request(const node_request&) = delete;
   node_request& operator=(const node_request&) = delete;

@@ -36,12 +36,12 @@ struct restored_now {
   remembered what{};
   alignas(std::max_align_t) std::array<std::byte, max_handle_bytes> token;
   std::atomic<bool> withdrawn{false};
-  bool unpersisted = false;  ///< the caller ended its persistence meanwhile
+  bool unpersisted = false;      ///< the caller ended its persistence meanwhile
   restored_now* next = nullptr;  ///< of those that are being made
 };
 
-/// A list of registrations with their tokens. What is listed counts as registered, so that events on it are posted, also
-/// those that come before the memory goes. Not thread-safe.
+/// A list of registrations with their tokens. What is listed counts as registered, so that events on it are posted,
+/// also those that come before the memory goes. Not thread-safe.
 class remembered_list {
  public:
   /// `token_bytes`: of the driver's table. `registered`: where to count; null for imports.
@@ -71,7 +71,8 @@ class remembered_list {
   void forget(const gone_ranges& gone) noexcept;
   /// Ends the persistence of what touches the memory.
   void unpersist(peer_id peer, const range& where) noexcept;
-  /// Takes the one that was used most out of the list; it stays counted until `uncount`. Returns false if there is none.
+  /// Takes the one that was used most out of the list; it stays counted until `uncount`. Returns false if there is
+  /// none.
   [[nodiscard]] bool take_hottest(restored_now& into) noexcept;
   void uncount(const remembered& one) const noexcept {
     if (registered_ != nullptr) registered_->remove(one.where);

@@ -55,6 +55,9 @@ class membership {
   void want(std::size_t bytes) noexcept;
   /// The same, if this member has less than its even share.
   void want_share(std::size_t bytes) noexcept;
+  /// Around each request that found no room at first: at the end, no more than portions stay unused.
+  void begin_request() noexcept { requests_.fetch_add(1, std::memory_order_relaxed); }
+  void end_request() noexcept PINFOLD_EXCLUDES(mutex_);
   void begin_waiting() noexcept;
   void end_waiting() noexcept;
   void count_refusal() noexcept;
@@ -87,6 +90,7 @@ class membership {
   [[nodiscard]] bool add(std::int64_t units) noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] bool draw(std::size_t missing) noexcept PINFOLD_REQUIRES(mutex_);
   void give_spare(std::size_t keep) noexcept PINFOLD_REQUIRES(mutex_);
+  void keep_portions() noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] std::size_t portion() const noexcept;
   [[nodiscard]] bool wanted() const noexcept;
   struct crowd {
@@ -105,6 +109,7 @@ class membership {
   std::atomic<std::size_t> in_use_{0};         // written under the mutex
   std::atomic<std::size_t> known_members_{1};  // when they were last counted
   std::atomic<std::int64_t> reclaimed_at_{0};
+  std::atomic<std::size_t> requests_{0};  // between `begin_request` and `end_request`
 
   os::mutex mutex_;
   std::size_t spare_ PINFOLD_GUARDED_BY(mutex_) = 0;
@@ -112,7 +117,8 @@ class membership {
   std::mutex waiting_mutex_;
   std::size_t waiting_ = 0;  // threads; guarded by `waiting_mutex_`
 
-  std::mutex reclaiming_;  // the locks of slots belong to the open file: one thread at a time takes those of others
+  std::int64_t tried_at_ = 0;  // when `reclaim` last began; guarded by `reclaiming_`
+  std::mutex reclaiming_;      // the locks of slots belong to the open file: one thread at a time takes those of others
 
   // Guarded by the mutex of `forks`:
   membership* next_ = nullptr;

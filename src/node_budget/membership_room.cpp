@@ -75,16 +75,26 @@ void membership::give(std::size_t bytes) noexcept {
   bytes = std::min(bytes, used);
   in_use_.store(used - bytes, std::memory_order_relaxed);
   spare_ += bytes;
-  const auto kept = portion();
-  if (!wanted()) {
-    if (spare_ > 2 * kept) give_spare(kept);
+  const bool asks = requests_.load(std::memory_order_relaxed) > 0 && mine_->wants_until.load() > now_ns();
+  const auto others = wanted() ? others_that_want() : crowd{};
+  if (others.wanting == 0) {
+    if (!asks) keep_portions();
     return;
   }
-  const auto others = others_that_want();
-  if (others.wanting == 0) return;
   const auto even = max_bytes() / std::max<std::size_t>(others.members, 1);
   const auto rest = used - bytes;
-  give_spare(mine_->wants_until.load() > now_ns() && rest < even ? even - rest : 0);
+  give_spare(asks && rest < even ? even - rest : 0);
+}
+
+void membership::end_request() noexcept {
+  if (requests_.fetch_sub(1, std::memory_order_relaxed) > 1 || left()) return;
+  os::scoped_lock guard(mutex_);
+  keep_portions();
+}
+
+void membership::keep_portions() noexcept {
+  const auto kept = portion();
+  if (spare_ > 2 * kept) give_spare(kept);
 }
 
 void membership::yield_spare() noexcept {
@@ -148,8 +158,10 @@ bool membership::crowds_others() const noexcept {
 
 void membership::want(std::size_t bytes) noexcept {
   if (left() || !still_mine()) return;
-  const auto until = now_ns() + wanted_for_ns;
   mine_->asked.store(bytes);
+  const auto limit = process_max();
+  if (bytes > limit || bytes_here() > limit - bytes) return;  // its own limit refuses it: others cannot help
+  const auto until = now_ns() + wanted_for_ns;
   mine_->wants_until.store(until);
   file_->wanted_until.store(until);
 }

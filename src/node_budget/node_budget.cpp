@@ -6,6 +6,7 @@
 #include "node_budget/forks.hpp"
 #include "node_budget/membership.hpp"
 #include "node_budget/process_limits.hpp"
+#include "os/no_cancellation.hpp"
 
 #include <algorithm>
 #include <array>
@@ -71,9 +72,14 @@ node_budget::node_budget(std::unique_ptr<node::membership> inside, bool pins) no
     : inside_(std::move(inside)), pins_(pins) {
   if (pins_) static_cast<void>(limits());
 }
-node_budget::~node_budget() = default;
+
+node_budget::~node_budget() {
+  const detail::no_cancellation guard;
+  inside_.reset();
+}
 
 result<std::shared_ptr<node_budget>> node_budget::open(std::string_view name, node_budget_options options) {
+  const detail::no_cancellation guard;
   std::uint64_t max_units = 0;
   if (options.max_bytes != 0) {
     const auto units = units_of(options.max_bytes);
@@ -86,7 +92,12 @@ result<std::shared_ptr<node_budget>> node_budget::open(std::string_view name, no
   auto joined = node::membership::join(std::string(name), max_units, options.member);
   if (!joined) return tl::unexpected(joined.error());
   std::shared_ptr<node_budget> made(new node_budget(std::move(*joined), options.pins));
-  if (options.shared) node::forks::watch().share(*made->inside_, made);
+  if (!options.shared) return made;
+  std::shared_ptr<node_budget> faster;  // ends after the watch, as `made` does: both may leave the account
+  node::forks::watch watch;
+  faster = watch.find(name);
+  if (faster != nullptr && faster->inside().still_named()) return faster;
+  watch.share(*made->inside_, made);
   return made;
 }
 
@@ -102,6 +113,7 @@ result<std::shared_ptr<node_budget>> node_budget::open_text(std::string_view tex
 }
 
 result<node_budget_state> node_budget::inspect(std::string_view name) {
+  const detail::no_cancellation guard;
   const auto path = node::path_of(name);
   if (!path) return tl::unexpected(path.error());
   const auto file = node::shared_file::open(*path, 0);
@@ -121,8 +133,23 @@ result<void> node_budget::remove(std::string_view name) noexcept try {
   return fail(errc::out_of_resources, "no memory for the account's name");
 }
 
-bool node_budget::take(std::size_t bytes) noexcept { return inside_->take(bytes); }
-void node_budget::give(std::size_t bytes) noexcept { inside_->give(bytes); }
+bool node_budget::take(std::size_t bytes) noexcept {
+  const detail::no_cancellation guard;
+  if (!inside_->take(bytes)) {
+    static_cast<void>(inside_->reclaim());
+    if (!inside_->take(bytes)) return false;
+  }
+  taken_.fetch_add(bytes);
+  return true;
+}
+
+// What caches have taken with the same membership is theirs.
+void node_budget::give(std::size_t bytes) noexcept {
+  auto taken = taken_.load();
+  while (!taken_.compare_exchange_weak(taken, taken - std::min(bytes, taken))) {
+  }
+  inside_->give(std::min(bytes, taken));
+}
 void node_budget::trim() noexcept { inside_->trim(); }
 
 result<void> node_budget::set_max_bytes(std::size_t bytes) noexcept {
@@ -141,11 +168,12 @@ std::vector<node_budget_member> node_budget::members() const { return members_in
 // Memory that a cgroup has in use may be what is registered next, so that memory.max limits as a whole; its room is for
 // people to read.
 node_budget_limits node_budget::limits() const noexcept {
+  const detail::no_cancellation guard;
   const auto memlock = node::memlock_limit();
   const auto cgroup = node::cgroup_limit();
   node_budget_limits all{max_bytes(), used_bytes(), memlock.max, memlock.used, cgroup.max, cgroup.used, 0, {}, 0};
-  all.process_max = std::min({all.account_max, memlock.max, cgroup.max});
-  if (pins_) inside_->limit_process(std::min(memlock.max, cgroup.max));
+  all.process_max = std::min({all.account_max, memlock.max, cgroup.least_max});
+  if (pins_) inside_->limit_process(std::min(memlock.max, cgroup.least_max));
   const auto room = [](std::size_t max, std::size_t used) {
     return max == unlimited ? unlimited : max - std::min(used, max);
   };

@@ -70,17 +70,24 @@ std::uint64_t own_namespace() noexcept {
   return ::stat("/proc/self/ns/pid", &seen) == 0 ? seen.st_ino : 0;
 }
 
+// Whether /proc shows the PID namespace of this process: a new namespace may still have its parent's.
+bool proc_is_of_here() noexcept {
+  std::array<char, 24> text{};
+  const auto size = ::readlink("/proc/self", text.data(), text.size());
+  return size > 0 && number_at({text.data(), static_cast<std::size_t>(size)}) == static_cast<std::uint64_t>(::getpid());
+}
+
 }  // namespace
 
 process_id process_id::here() noexcept {
   const auto pid = static_cast<std::uint64_t>(::getpid());
-  const auto self = look_at(pid);
+  const auto self = proc_is_of_here() ? look_at(pid) : seen_process{};
   return {pid, self.started, self.stack, own_namespace()};
 }
 
 bool process_id::known_to_run() const noexcept {
   if (namespace_inode == 0 || namespace_inode != own_namespace()) return false;
-  const auto seen = look_at(pid);
+  const auto seen = started != 0 && proc_is_of_here() ? look_at(pid) : seen_process{};
   if (seen.state == 0) return ::kill(static_cast<pid_t>(pid), 0) == 0 || errno == EPERM;
   const bool same_program = seen.stack == stack || seen.stack == 0 || stack == 0;
   return seen.state != 'Z' && seen.state != 'X' && seen.started == started && same_program;

@@ -78,8 +78,13 @@ system_limit cgroup_limit() noexcept try {
   const std::string mount = "/sys/fs/cgroup";
   auto path = own_cgroup();
   auto least = limit_of(mount);
-  for (; !path.empty(); path.resize(path.rfind('/')))
-    if (const auto here = limit_of(mount + path); room_in(here) < room_in(least)) least = here;
+  auto least_max = least.max;
+  for (; !path.empty(); path.resize(path.rfind('/'))) {
+    const auto here = limit_of(mount + path);
+    least_max = std::min(least_max, here.max);
+    if (room_in(here) < room_in(least)) least = here;
+  }
+  least.least_max = least_max;
   return least;
 } catch (const std::bad_alloc&) {  // unknown
   return {unlimited, 0};

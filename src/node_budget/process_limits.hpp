@@ -11,6 +11,7 @@ namespace pinfold::node {
 struct system_limit {
   std::size_t max;
   std::size_t used;
+  std::size_t least_max = max;  ///< of several limits, of which `max` is the one with the least room
 };
 
 /// Returns RLIMIT_MEMLOCK, which does not limit a process with CAP_IPC_LOCK; and what is locked or pinned.

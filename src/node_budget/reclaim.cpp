@@ -104,8 +104,10 @@ bool membership::reclaim_now(std::int64_t until_ns) noexcept {
 bool membership::reclaim() noexcept {
   constexpr std::int64_t longest_ns = 5'000'000;
   if (left()) return false;
+  const auto asked = now_ns();
   const std::scoped_lock turn(reclaiming_);
-  const auto now = now_ns();
+  if (tried_at_ >= asked) return false;  // another thread has, from the beginning to the end
+  const auto now = tried_at_ = now_ns();
   reclaimed_at_.store(now, std::memory_order_relaxed);
   return reclaim_now(now + longest_ns);
 }

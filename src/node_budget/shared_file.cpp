@@ -28,8 +28,9 @@ bool is_good(std::string_view name) noexcept {
 
 // Gives the file its memory, too: a write to a page that the file system has no room for would raise SIGBUS.
 result<void> fill(const os::file& fresh, std::uint64_t max_units) noexcept {
-  if (const int native = ::posix_fallocate(fresh.number(), 0, sizeof(account)); native != 0)
-    return fail_errno(os::code_for(native), native, "no memory for the account");
+  int native = EINTR;
+  while (native == EINTR) native = ::posix_fallocate(fresh.number(), 0, sizeof(account));
+  if (native != 0) return fail_errno(os::code_for(native), native, "no memory for the account");
   void* const at = ::mmap(nullptr, sizeof(account), PROT_READ | PROT_WRITE, MAP_SHARED, fresh.number(), 0);
   if (at == MAP_FAILED) return os::fail_system("cannot map the account");
   auto* const made = static_cast<account*>(at);  // zeroed
@@ -129,6 +130,7 @@ bool shared_file::is_at(const std::string& path) const noexcept {
 }
 
 bool shared_file::lock(const void* one, bool take) const noexcept {
+  if (!file_.still_there()) return false;  // the program closed it: the number may be that of a file of its own
   struct flock what{};
   what.l_type = take ? F_WRLCK : F_UNLCK;
   what.l_whence = SEEK_SET;

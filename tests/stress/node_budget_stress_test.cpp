@@ -96,6 +96,17 @@ std::size_t sum_of(const node_budget& budget) {
   return sum;
 }
 
+// While no member runs, and none is in the middle of a change, the total is the sum of the parts.
+bool adds_up(const node_budget& budget) {
+  const node::account& shared = budget.inside().shared();
+  std::uint64_t sum = 0;
+  for (const node::slot& one : shared.members) {
+    if (one.pending.load() != 0) return true;  // this moment says nothing
+    sum += one.units.load();
+  }
+  return node::total::of(shared.taken.load()).units == sum;
+}
+
 // Kills children at random moments and starts others; an observer reads the total meanwhile.
 void kill_at_random(body run, int kills, std::chrono::microseconds longest) {
   const time_limit guard;
@@ -115,6 +126,13 @@ void kill_at_random(body run, int kills, std::chrono::microseconds longest) {
     if (victim->pid() > 0 && ::kill(victim->pid(), SIGKILL) == 0) {
       const int status = victim->reap();
       EXPECT_EQ(status, -SIGKILL) << "no child fails";
+    }
+    if (i % 8 == 0) {
+      for (auto& one : children)
+        if (one != victim) one->stop();
+      EXPECT_TRUE(adds_up(*observer)) << "after " << i << " kills";
+      for (auto& one : children)
+        if (one != victim) one->go_on();
     }
     victim = start(account, run, random());
   }

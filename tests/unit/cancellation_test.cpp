@@ -221,8 +221,7 @@ TEST_F(cancellation, a_set_with_dma_bufs_and_distances_does_not_end_the_process)
   shared_dma_buf from([](const range& wanted) -> result<std::optional<exported_dma_buf>> {
     return exported_dma_buf{::memfd_create("allocation", MFD_CLOEXEC), wanted, 0};
   });
-  const set_options how{
-      .policy = set_policy::near_first, .distance = distance_by_node({0, 0}), .dma_bufs = &from};
+  const set_options how{.policy = set_policy::near_first, .distance = distance_by_node({0, 0}), .dma_bufs = &from};
   EXPECT_TRUE(finishes([&] { ::pthread_cancel(::pthread_self()), set.acquire(at(0x10000), 0x1000, local_access, how); },
                        [] {}, [] {}));
 }

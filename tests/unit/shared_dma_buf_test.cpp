@@ -132,7 +132,8 @@ TEST(shared_dma_buf, an_export_that_throws_is_an_error_each_time) {
   shared_dma_buf from([](const range&) -> result<std::optional<exported_dma_buf>> { throw 42; });
   const auto request = from.begin(memory);
   ASSERT_TRUE(request);
-  for (int time = 0; time < 2; ++time) EXPECT_EQ(from.position(memory).error(), errc::driver_error) << "no wait of 60 s";
+  for (int time = 0; time < 2; ++time)
+    EXPECT_EQ(from.position(memory).error(), errc::driver_error) << "no wait of 60 s";
   EXPECT_EQ(shared_dma_buf({}).position(memory).error(), errc::driver_error);
 }
 

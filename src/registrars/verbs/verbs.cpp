@@ -87,7 +87,8 @@ struct verbs_registrar::state {
     return std::nullopt;
   }
 
-  // Returns null and sets errno if the device refuses. Clears `paged` for device memory, which is never paged on demand.
+  // Returns null and sets errno if the device refuses. Clears `paged` for device memory, which is never paged on
+  // demand.
   [[nodiscard]] result<::ibv_mr*> register_memory(const range& memory, unsigned flags, bool& paged) const noexcept {
     const auto from = dma_buf(memory);
     if (!from) return tl::unexpected(from.error());
