@@ -48,8 +48,9 @@ background_state* background_state::make(background_use use, background_plan pla
 
 void background_state::work(os::near_memory* near) noexcept {
   const auto* const before = std::exchange(working_for, this);
-  while (const auto mine = take_in_turn()) {
-    keep(mine->number, register_piece(*mine, near));
+  while (auto mine = take_in_turn()) {
+    const auto made = register_piece(*mine, near);
+    keep(*mine, made);
     tell();
   }
   working_for = before;
@@ -82,7 +83,7 @@ grant background_state::hit_piece(std::size_t number) noexcept {
   return look_up(entered.on(), request_for(number));
 }
 
-result<grant> background_state::register_piece(const taken_piece& one, os::near_memory* near) noexcept {
+result<grant> background_state::register_piece(taken_piece& one, os::near_memory* near) noexcept {
   if (one.hit.held != 0) return one.hit;
   if (auto may = before_registering(one, near); !may) return tl::unexpected(may.error());
   const background_use::call entered(use_);
@@ -90,15 +91,17 @@ result<grant> background_state::register_piece(const taken_piece& one, os::near_
   return detail::acquire(entered.on(), request_for(one.number));
 }
 
-void background_state::keep(std::size_t number, const result<grant>& made) noexcept {
+void background_state::keep(const taken_piece& mine, const result<grant>& made) noexcept {
   lease_base unwanted;  // released without the mutex
+  // A driver may say `closed`, too: only the use knows whether the cache has ended.
+  const bool ended = !made && made.error().code == errc::closed && background_use::call(use_).on() == nullptr;
   const lock guard(mutex_);
-  auto& one = pieces_[number];
+  auto& one = pieces_[mine.number];
   one.state = piece_state::missing;
   if (!made) {
-    const bool closed = made.error().code == errc::closed;  // or the work was to stop before the piece began
-    ended_ = ended_ || (closed && !stops());
-    if (!closed) fail_with(made.error(), one.where);
+    next_ = 0;  // `renew` may have passed the piece while it was taken
+    ended_ = ended_ || ended;
+    if (!ended && !mine.stopped) fail_with(made.error(), one.where);
   } else if (given_back_) {
     unwanted = lease_base(*made);
   } else {
@@ -190,7 +193,7 @@ result<void> background_state::start_workers() noexcept {
 
 void background_state::hit_all() noexcept {
   for (std::size_t number = 0; number < pieces_.size(); ++number)
-    if (const auto hit = hit_piece(number); hit.held != 0) keep(number, hit);
+    if (const auto hit = hit_piece(number); hit.held != 0) keep({number, hit}, hit);
   const lock guard(mutex_);
   told_ = bytes_done_;  // nothing was registered yet
 }

@@ -43,26 +43,27 @@ std::optional<taken_piece> background_state::take_in_turn() noexcept {
   const std::scoped_lock in_order(taking_);
   const auto number = next_piece();
   if (!number) return std::nullopt;
-  taken_piece one{*number, hit_piece(*number), {}};
+  taken_piece one{*number, hit_piece(*number)};
   if (one.hit.held == 0) one.turn = rate_.reserve(pieces_[*number].where.size(), rate_limit::clock::now());
   return one;
 }
 
-result<void> background_state::wait_for_turn(rate_limit::clock::time_point turn) noexcept {
+result<void> background_state::wait_for_turn(taken_piece& one) noexcept {
   for (;;) {
     {
       lock guard(mutex_);
       const auto now = rate_limit::clock::now();
-      if (stops()) return stopped();
-      if (now >= turn) return {};
-      changed_.wait_until(guard, std::min(turn, now + longest_nap));
+      one.stopped = stops();
+      if (one.stopped) return stopped();
+      if (now >= one.turn) return {};
+      changed_.wait_until(guard, std::min(one.turn, now + longest_nap));
     }
     if (background_use::call(use_).on() == nullptr) return fail(errc::closed, "the cache was destroyed");
   }
 }
 
-result<void> background_state::before_registering(const taken_piece& one, os::near_memory* near) noexcept {
-  if (auto turn = wait_for_turn(one.turn); !turn) return turn;
+result<void> background_state::before_registering(taken_piece& one, os::near_memory* near) noexcept {
+  if (auto turn = wait_for_turn(one); !turn) return turn;
   const range& piece = pieces_[one.number].where;
   if (near != nullptr) near->move_to(piece);
   if (pace_.prefault == prefault_choice::none) return {};

@@ -45,8 +45,9 @@ struct background_piece {
 /// A piece that a worker took.
 struct taken_piece {
   std::size_t number = 0;
-  grant hit;                           ///< empty if it is to be registered
-  rate_limit::clock::time_point turn;  ///< when the rate allows it
+  grant hit;                             ///< empty if it is to be registered
+  rate_limit::clock::time_point turn{};  ///< when the rate allows it
+  bool stopped = false;                  ///< the work was to stop before the piece began
 };
 
 /// Thread-safe. No call of the engine, the driver or the callback is made with the mutex held, but for `pin_again`,
@@ -100,12 +101,12 @@ class background_state : public std::enable_shared_from_this<background_state> {
   [[nodiscard]] std::optional<std::size_t> next_piece() noexcept;
   // background_pacing.cpp
   [[nodiscard]] std::optional<taken_piece> take_in_turn() noexcept;
-  [[nodiscard]] result<void> before_registering(const taken_piece& one, os::near_memory* near) noexcept;
-  [[nodiscard]] result<void> wait_for_turn(rate_limit::clock::time_point turn) noexcept;
-  [[nodiscard]] result<grant> register_piece(const taken_piece& one, os::near_memory* near) noexcept;
+  [[nodiscard]] result<void> before_registering(taken_piece& one, os::near_memory* near) noexcept;
+  [[nodiscard]] result<void> wait_for_turn(taken_piece& one) noexcept;
+  [[nodiscard]] result<grant> register_piece(taken_piece& one, os::near_memory* near) noexcept;
   [[nodiscard]] grant hit_piece(std::size_t number) noexcept;
   [[nodiscard]] request request_for(std::size_t number) const noexcept;
-  void keep(std::size_t number, const result<grant>& made) noexcept;
+  void keep(const taken_piece& one, const result<grant>& made) noexcept;
   void say_done(background_piece& one, const grant& made) noexcept;
   void fail_with(const error& why, const range& where) noexcept;
   void tell() noexcept;

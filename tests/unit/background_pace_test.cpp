@@ -13,6 +13,7 @@
 #include <span>
 #include <sys/mman.h>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace pinfold::testing {
@@ -105,6 +106,26 @@ TEST(background_pace, renew_does_not_wait_for_turns_that_no_piece_used) {
   ASSERT_TRUE(ticket->cancel(cancel_policy::keep));
   ASSERT_TRUE(ticket->renew());
   EXPECT_TRUE(ticket->wait_for(20s));
+}
+
+// A worker that stops before its turn gives its piece back after `renew` has begun again at the first piece.
+TEST(background_pace, renew_right_after_a_failure_leaves_no_piece_out) {
+  for (int i = 0; i < 50; ++i) {
+    local_fixture f;
+    f.device->fail_opens([first = true](const range&, access_flags) mutable -> std::optional<error> {
+      if (!std::exchange(first, false)) return std::nullopt;
+      std::this_thread::sleep_for(2ms);  // until the others wait for their turns
+      return error{errc::driver_error, native_kind::posix, 5, "no"};
+    });
+    auto ticket = f.cache.register_in_background(
+        at(begin), 64 * mib, local_access,
+        {.piece_bytes = 2 * mib, .workers = 32, .bytes_per_second = std::uint64_t{4} << 30U});
+    ASSERT_TRUE(ticket);
+    while (!ticket->failure()) std::this_thread::yield();
+    ASSERT_TRUE(ticket->renew());
+    const auto done = ticket->wait_for(20s);
+    ASSERT_TRUE(done) << i << ": " << describe(done.error());
+  }
 }
 
 class prefault_of_workers : public ::testing::TestWithParam<prefault_choice> {};

@@ -195,6 +195,22 @@ TEST_F(background, R65_first_failure_is_kept_with_its_native_code_and_range) {
   EXPECT_EQ(free_.device->opened, pieces) << "only what was missing";
 }
 
+TEST_F(background, R65_driver_that_says_closed_has_failed_and_the_cache_has_not_ended) {
+  free_.device->fail_opens([](const range& memory, access_flags) -> std::optional<error> {
+    if (memory.begin != begin + 3 * piece) return std::nullopt;
+    return error{errc::closed, native_kind::posix, 5, "the device was closed"};
+  });
+  auto ticket =
+      free_.cache.register_in_background(at(begin), bytes, local_access, {.piece_bytes = piece, .workers = 1});
+  ASSERT_TRUE(ticket);
+  EXPECT_EQ(ticket->wait().error().native, 5);
+  ASSERT_TRUE(ticket->failure());
+  EXPECT_EQ(ticket->failure()->where, (range{begin + 3 * piece, begin + 4 * piece}));
+  free_.device->fail_opens({});
+  ASSERT_TRUE(ticket->renew());
+  EXPECT_TRUE(ticket->wait());
+}
+
 TEST_F(background, R65_cancel_keeps_what_is_registered) {
   local_fixture<gated_registrar> f;
   auto ticket = f.cache.register_in_background(at(begin), bytes, local_access, {.piece_bytes = piece, .workers = 1});
