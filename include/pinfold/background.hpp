@@ -48,9 +48,9 @@ struct background_options {
 /// is destroyed waits for it up to `drain_timeout`.
 ///
 /// The threads stop at the first failure, when the ticket is cancelled, and when the cache is destroyed: then waits
-/// return `closed`. Every member may be called on any thread at any time, except that the destructor, a move and `take`
-/// must not run at the same time as another member. Move-only. A moved-from ticket, a ticket that was taken from, and
-/// in a child of fork(2) the parent's ticket return `closed`.
+/// return `closed`. Every member may be called on any thread at any time, except that the destructor and a move must
+/// not run at the same time as another member. Move-only. A moved-from ticket, a ticket that was taken from, and in a
+/// child of fork(2) the parent's ticket return `closed`.
 template <registrar R>
 class [[nodiscard]] background_registration {
  public:

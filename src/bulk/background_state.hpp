@@ -88,6 +88,7 @@ class background_state : public std::enable_shared_from_this<background_state> {
   [[nodiscard]] result<std::vector<range>> stale();
   [[nodiscard]] result<void> renew();
   [[nodiscard]] result<std::vector<held_part>> take();
+  [[nodiscard]] bool taken() const noexcept;
 
  private:
   using lock = std::unique_lock<std::mutex>;
@@ -152,6 +153,7 @@ class background_state : public std::enable_shared_from_this<background_state> {
   bool cancelled_ = false;
   bool given_back_ = false;  // a worker gives back what it registers
   bool ended_ = false;       // a thread found the cache closed
+  bool taken_ = false;       // the ticket is empty; calls of other threads may still be here
   bool closed_ = false;      // the ticket is gone
   bool telling_ = false;     // a worker is in the callback
   std::size_t told_ = 0;

@@ -13,6 +13,8 @@ tl::unexpected<error> waits_for_itself() noexcept {
   return fail(errc::invalid_argument, "a progress callback cannot wait for its own registration");
 }
 
+tl::unexpected<error> taken_from() noexcept { return fail(errc::closed, "the ticket was taken from"); }
+
 }  // namespace
 
 background_progress background_state::progress() const noexcept {
@@ -38,6 +40,7 @@ std::optional<background_failure> background_state::failure() const noexcept {
 // --- waiting
 
 result<void> background_state::outcome() const noexcept {
+  if (taken_) return taken_from();
   if (failure_) return tl::unexpected(failure_->why);
   if (pieces_done_ == pieces_.size()) return {};
   if (ended_) return fail(errc::closed, "the cache was destroyed");
@@ -101,6 +104,7 @@ result<void> background_state::usable(const background_piece& one) const noexcep
       return fail(errc::stale_handle, "the memory was replaced or invalidated after it was registered");
     return {};
   }
+  if (taken_) return taken_from();
   if (failure_ && failure_->where == one.where) return tl::unexpected(failure_->why);
   if (ended_) return fail(errc::closed, "the cache was destroyed");
   if (cancelled_) return fail(errc::closed, "the registration was cancelled");
@@ -159,6 +163,7 @@ result<void> background_state::renew() {
   std::size_t announced = 0;
   {
     const lock guard(mutex_);
+    if (taken_) return taken_from();
     old.reserve(pieces_done_);  // before any change
     for (auto& one : pieces_)
       if (one.state == piece_state::done && record_of(one.held.held)->is(record::stale)) old.push_back(give_back(one));
@@ -223,7 +228,13 @@ result<std::vector<held_part>> background_state::take() {
   std::vector<held_part> parts;
   parts.reserve(pieces_.size());
   for (auto& one : pieces_) parts.push_back({one.where, give_back(one)});
+  taken_ = true;
   return parts;
+}
+
+bool background_state::taken() const noexcept {
+  const lock guard(mutex_);
+  return taken_;
 }
 
 }  // namespace pinfold::detail

@@ -20,6 +20,7 @@ result<background_work> background_work::start(engine* on, background_plan plan)
 result<void> background_work::usable() const noexcept {
   if (state_ == nullptr) return fail(errc::closed, "the ticket was moved or taken from");
   if (!state_->here()) return fail(errc::closed, "the ticket belongs to the parent process");
+  if (state_->taken()) return fail(errc::closed, "the ticket was moved or taken from");
   return {};
 }
 
@@ -70,9 +71,7 @@ result<void> background_work::renew() {
 
 result<std::vector<held_part>> background_work::take() {
   const no_cancellation whole;
-  auto parts = usable().and_then([&] { return state_->take(); });
-  if (parts) state_.reset();
-  return parts;
+  return usable().and_then([&] { return state_->take(); });
 }
 
 }  // namespace pinfold::detail

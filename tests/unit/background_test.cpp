@@ -77,6 +77,35 @@ TEST_F(background, R65_everything_is_registered_and_can_be_taken) {
   EXPECT_EQ(ticket->ready_up_to(), 0U);
 }
 
+TEST_F(background, R65_take_does_not_disturb_calls_of_other_threads) {
+  for (int i = 0; i < (sanitized ? 20 : 60); ++i) {
+    auto ticket = free_.cache.register_in_background(at(begin), bytes, local_access, small);
+    ASSERT_TRUE(ticket);
+    ASSERT_TRUE(ticket->wait());
+    std::atomic<int> taken{0};
+    std::vector<std::jthread> threads;
+    for (int thread = 0; thread < 2; ++thread) {
+      threads.emplace_back([&] {
+        auto done = ticket->wait();
+        while (done) done = ticket->wait();
+        EXPECT_EQ(done.error().code, errc::closed);
+      });
+      threads.emplace_back([&] {
+        while (ticket->progress().pieces_total != 0) static_cast<void>(ticket->ready(at(begin), bytes));
+        EXPECT_EQ(ticket->renew().error().code, errc::closed);
+      });
+      threads.emplace_back([&] {
+        const auto lease = ticket->take();
+        EXPECT_TRUE(lease ? lease->pieces() == pieces : lease.error().code == errc::closed);
+        taken += lease ? 1 : 0;
+      });
+    }
+    threads.clear();
+    EXPECT_EQ(taken, 1);
+    EXPECT_EQ(free_.cache.statistics().leases_now, 0U);
+  }
+}
+
 TEST_F(background, R65_part_that_is_ready_can_be_used_while_the_rest_is_registered) {
   local_fixture<gated_registrar> f;
   {
