@@ -58,6 +58,13 @@ void background_state::work(os::near_memory* near) noexcept {
 
 bool background_state::on_worker() const noexcept { return working_for == this; }
 
+// What the driver or the sink calls meanwhile must not wait for this thread.
+void background_state::give_back_as_worker(std::vector<old_piece>& old) const noexcept {
+  const auto* const before = std::exchange(working_for, this);
+  for (auto& one : old) one.held = {};
+  working_for = before;
+}
+
 // Returns the number of the next piece, now taken. Without one the worker ends.
 std::optional<std::size_t> background_state::next_piece() noexcept {
   const lock guard(mutex_);

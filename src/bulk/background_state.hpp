@@ -117,6 +117,12 @@ class background_state : public std::enable_shared_from_this<background_state> {
   void detach_threads() noexcept;
   [[nodiscard]] result<void> give_back_all() noexcept;
   [[nodiscard]] lease_base give_back(background_piece& one) noexcept;
+  struct old_piece {
+    std::size_t number;
+    lease_base held;
+  };
+  [[nodiscard]] result<std::vector<old_piece>> take_stale();
+  void give_back_as_worker(std::vector<old_piece>& old) const noexcept;
   [[nodiscard]] bool stops() const noexcept { return cancelled_ || ended_ || failure_.has_value(); }
   [[nodiscard]] bool on_worker() const noexcept;
 

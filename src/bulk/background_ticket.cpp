@@ -159,22 +159,37 @@ result<std::vector<range>> background_state::stale() {
 result<void> background_state::renew() {
   if (auto known = mark_stale_there(whole()); !known) return known;
   join_ended();
-  std::vector<lease_base> old;
+  auto old = take_stale();
+  if (!old) return tl::unexpected(old.error());
+  give_back_as_worker(*old);  // before the memory is registered again: some drivers refuse overlaps
   std::size_t announced = 0;
   {
     const lock guard(mutex_);
-    if (taken_) return taken_from();
-    old.reserve(pieces_done_);  // before any change
-    for (auto& one : pieces_)
-      if (one.state == piece_state::done && record_of(one.held.held)->is(record::stale)) old.push_back(give_back(one));
-    failure_.reset();
-    cancelled_ = given_back_ = false;
+    for (const auto& [number, held] : *old) pieces_[number].state = piece_state::missing;
+    --running_;
     next_ = 0;
     if (running_ == 0) rate_.forget();  // turns that no piece used
     announced = announce_workers(running_);
   }
-  old.clear();  // before the memory is registered again: some drivers refuse overlaps
   return start(announced);
+}
+
+// Takes the stale pieces, as a worker does: no other may register them before their leases are gone.
+result<std::vector<background_state::old_piece>> background_state::take_stale() {
+  std::vector<old_piece> old;
+  const lock guard(mutex_);
+  if (taken_) return taken_from();
+  old.reserve(pieces_done_);  // before any change
+  for (std::size_t number = 0; number < pieces_.size(); ++number) {
+    auto& one = pieces_[number];
+    if (one.state != piece_state::done || !record_of(one.held.held)->is(record::stale)) continue;
+    old.push_back({number, give_back(one)});
+    one.state = piece_state::taken;
+  }
+  ++running_;  // this thread
+  failure_.reset();
+  cancelled_ = given_back_ = false;
+  return old;
 }
 
 // --- the end

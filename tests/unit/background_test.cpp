@@ -326,6 +326,30 @@ TEST_F(background, R65_stale_pieces_are_refused_and_alone_renewed) {
   EXPECT_TRUE(ticket->take());
 }
 
+/// A registrar whose closes of one piece take long.
+struct slow_to_close : fake_registrar {
+  using fake_registrar::fake_registrar;
+  [[nodiscard]] result<void> close(const registration_type& made) noexcept {
+    if (const auto open = device_->now().at(made.key); open.memory.begin == begin) std::this_thread::sleep_for(20ms);
+    return fake_registrar::close(made);
+  }
+};
+
+TEST_F(background, R65_renew_closes_stale_pieces_before_a_running_thread_registers_them) {
+  local_fixture<slow_to_close> f;
+  f.device->refuses_overlaps = true;
+  f.device->call_takes = 2ms;
+  auto ticket = f.cache.register_in_background(at(begin), bytes, local_access, small);
+  ASSERT_TRUE(ticket);
+  ASSERT_TRUE(ticket->wait_until_ready(begin + 2 * piece, 5s));
+  f.invalidate(begin, begin + piece + 1);
+  ASSERT_TRUE(ticket->renew());
+  const auto done = ticket->wait();
+  EXPECT_TRUE(done) << describe(done.error());
+  EXPECT_EQ(f.device->opened, pieces + 2);
+  EXPECT_TRUE(ticket->ready(at(begin), bytes));
+}
+
 TEST_F(background, R65_events_that_no_request_has_seen_yet_are_noticed) {
   for (int what = 0; what < 5; ++what) {
     local_fixture f;
