@@ -100,10 +100,10 @@ typedef struct pinfold_background_options {
   size_t piece_bytes; /**< largest piece; 0: 1 GiB */
   uint32_t workers;   /**< threads that register; 0: 4 */
   uint32_t order;     /**< a PINFOLD_ORDER_ number */
-  void *argument;     /**< passed to each open of the registrar; has to stay valid until the end of the ticket */
+  void *argument;     /**< passed to each open of the registrar; stays valid as pinfold_background_end says */
   /** May be null. Called with the bytes that are registered and the bytes in all. Runs on the threads that register, on
-   *  one at a time, and not any more when the ticket has ended. Waits for the ticket return
-   *  PINFOLD_E_INVALID_ARGUMENT there. */
+   *  one at a time, and not any more when the ticket has ended, but as pinfold_background_end says. Waits for the ticket
+   *  return PINFOLD_E_INVALID_ARGUMENT there. */
   void (*progress)(void *self, uint64_t done, uint64_t total);
   void *self;                /**< passed to `progress` */
   uint64_t bytes_per_second; /**< bytes that all threads together begin to register in a second; 0: no limit */
@@ -130,7 +130,10 @@ PINFOLD_API int pinfold_register_in_background(pinfold_cache *cache, const pinfo
                                                uint32_t access, const pinfold_background_options *options,
                                                pinfold_background **ticket);
 /** Cancels with PINFOLD_CANCEL_GIVE_BACK, and frees the ticket. Null: PINFOLD_OK. Errors: as pinfold_background_cancel;
- *  the ticket is gone all the same. */
+ *  the ticket is gone all the same. PINFOLD_E_IN_USE_CONFLICT from a callback of the registrar: nothing has changed.
+ *
+ *  If it returned PINFOLD_E_TIMED_OUT, or was called in `progress`, a thread may still use the memory, `argument` and
+ *  `self`, and a call of `progress` may still be under way. That is over once the registrar's `finished` is called. */
 PINFOLD_API int pinfold_background_end(pinfold_background *ticket);
 /** Writes how far the registration has come. Never waits for a driver. */
 PINFOLD_API int pinfold_background_progress_of(const pinfold_background *ticket, pinfold_background_progress *progress);

@@ -37,15 +37,18 @@ struct background_options {
   /// 2 MiB. 0: as large as the others.
   std::size_t first_piece_bytes = std::size_t{64} << 20U;
   /// Called with the bytes that are registered and the bytes in all, after each piece, or after several. Runs on the
-  /// threads that register, on one at a time, and never after the ticket's destructor has returned. It may call the
-  /// ticket, but waits there end at once with `invalid_argument`. If it throws, the registration ends with
-  /// `invalid_argument`.
+  /// threads that register, on one at a time, and not any more when the ticket's destructor has returned, unless that
+  /// has stopped waiting. It may call the ticket, but waits there end at once with `invalid_argument`. If it throws,
+  /// the registration ends with `invalid_argument`.
   std::function<void(std::size_t done, std::size_t total)> progress{};
 };
 
 /// A ticket for memory that is registered in the background, piece by piece. Transfers can start on the part that is
 /// ready. The ticket holds a lease on each piece that is registered, so the rules of `lease` apply to it: a cache that
 /// is destroyed waits for it up to `drain_timeout`.
+///
+/// Memory that is not ready must stay mapped until `cancel` has returned without `timed_out`, or the destructor: a
+/// piece that is being registered meanwhile may be registered with the old pages.
 ///
 /// The threads stop at the first failure, when the ticket is cancelled, and when the cache is destroyed: then waits
 /// return `closed`. Every member may be called on any thread at any time, except that the destructor and a move must
@@ -57,7 +60,9 @@ class [[nodiscard]] background_registration {
   background_registration(background_registration&&) noexcept = default;
   /// Ends the earlier registration as the destructor does.
   background_registration& operator=(background_registration&&) noexcept = default;
-  /// Cancels with `cancel_policy::give_back`, unless `take` has taken the leases. Waits as `cancel` does.
+  /// Cancels with `cancel_policy::give_back`, unless `take` has taken the leases. Waits as `cancel` does. Where
+  /// `cancel` would return `timed_out`, or in the callback, a thread may still use the memory, and a call of `progress`
+  /// may still be under way: call `cancel` first to know.
   ~background_registration() = default;
 
   /// Returns how far the registration has come. Never waits for a driver.

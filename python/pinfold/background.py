@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Sequence
 
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from pinfold._cache import BaseCache
 
 _SLICE_MS = 100  # so that signals are handled meanwhile
+
+# What threads of the library may still use that outlasted their tickets: how long, they do not tell.
+_outlasted: list[object] = []
 
 
 @dataclass(frozen=True)
@@ -66,8 +71,10 @@ class Background(Held, Owner):
         if cache._call(lib.pinfold_register_in_background, ranges, len(self._buffers), wanted, how, made):
             raise last_failure(self._call.raised)
         self._ticket = made[0]
-        self._told.stop = _Cancel(self._ticket)
-        self._own(_end, self._ticket, request, handle, self._buffers, at_exit=True)
+        self._own(_end, self._ticket, self._told, request, handle, self._buffers, at_exit=True)
+        self._told.stop = _Cancel(self)
+        if self._told.raised is not None:
+            self._told.stop()  # it was raised before
 
     @property
     def progress(self) -> BackgroundProgress:
@@ -159,23 +166,36 @@ class Background(Held, Owner):
             self.drop()
 
     def _give_back(self) -> None:
-        if self._free.detach() is None:
+        owned = self._free.detach()
+        if owned is None:
             return  # by another thread, at the end of the process, or in the parent of this process
-        code = lib.pinfold_background_end(self._ticket)
+        code = _end(*owned[2])
+        failure = last_failure(self._call.raised) if code else None
         self._buffers = []
-        if code:
-            raise last_failure(self._call.raised)
+        if failure is not None:
+            raise failure
 
 
 class _Cancel:
-    """Cancels from the library's own thread, where a cancel does not wait."""
+    """Cancels a ticket that has not ended. On the library's own thread, a cancel does not wait."""
 
-    def __init__(self, ticket: Any) -> None:
-        self._ticket = ticket
+    def __init__(self, ticket: Background) -> None:
+        self._ticket = weakref.ref(ticket)
 
     def __call__(self) -> None:
-        lib.pinfold_background_cancel(self._ticket, CancelPolicy.KEEP)
+        ticket = self._ticket()
+        if ticket is None:
+            return
+        with contextlib.suppress(ValueError):  # it was released, which cancels it
+            ticket._ask(lib.pinfold_background_cancel, CancelPolicy.KEEP)
 
 
-def _end(ticket: Any, *_used_until_then: object) -> None:
-    lib.pinfold_background_end(ticket)
+def _end(ticket: Any, told: Progress, *used: object) -> int:
+    """Ends the ticket. What its threads use stays, if one of them is still in a driver or in the callback, or if the
+    library refuses because this is a callback of the cache."""
+    told.stop = lambda: None
+    called_by_its_thread = told.on_this_thread()
+    code: int = lib.pinfold_background_end(ticket)
+    if code in (Code.TIMED_OUT, Code.IN_USE_CONFLICT) or called_by_its_thread:
+        _outlasted.append((told, used))
+    return code

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Iterator
 
@@ -33,6 +34,7 @@ class Progress:
         self._function = function
         self.raised: BaseException | None = None
         self.stop: Callable[[], None] = lambda: None
+        self._thread: int | None = None
 
     def handle(self) -> Any:
         """Returns what C gets, which the caller keeps as long as C may use it."""
@@ -44,11 +46,18 @@ class Progress:
     def tell(self, done: int, total: int) -> None:
         if self._function is None or self.raised is not None:
             return
+        self._thread = threading.get_ident()
         try:
             self._function(done, total)
         except BaseException as raised:
             self.raised = raised
             self.stop()
+        finally:
+            self._thread = None
+
+    def on_this_thread(self) -> bool:
+        """Returns whether the function runs, and has called this."""
+        return self._thread == threading.get_ident()
 
 
 @callback(member("pinfold_large_options", "progress"))

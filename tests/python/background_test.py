@@ -224,3 +224,61 @@ def test_rate_and_prefault(cache: Cache, registrar: RecordingRegistrar) -> None:
         assert len(registrar.opened) == 1
         ticket.cancel(CancelPolicy.KEEP)
         assert ticket.failure is None
+
+
+def test_thread_that_outlasts_its_ticket_may_use_what_it_was_given(run: Any, request: Any) -> None:
+    program = """
+import gc, sys, threading, time, pinfold
+sys.path.insert(0, sys.argv[1])
+from doubles import RecordingRegistrar
+
+class Refusing(RecordingRegistrar):
+    def __init__(self):
+        super().__init__()
+        self.begun, self.go = threading.Event(), threading.Event()
+
+    def open(self, request):
+        self.begun.set()
+        self.go.wait()
+        raise OSError(5, "no")
+
+def release(ticket):
+    try:
+        ticket.release()
+    except pinfold.Error as failure:
+        print(failure.code.name, flush=True)
+
+how = pinfold.Options(monitor=pinfold.Monitor.MANUAL, wait_timeout_ms=20)
+done = threading.Event()
+
+def fails(done_bytes, total):
+    begun.set()
+    go.wait()
+    done.set()
+    raise KeyError("stop")
+
+registrar = Refusing()
+cache = pinfold.Cache(registrar, how)
+ticket = cache.register_in_background(bytearray(1 << 20), workers=1, argument=object())
+registrar.begun.wait()
+release(ticket)
+del ticket
+gc.collect()
+noise = [pinfold._callbacks.Call(None).handle() for _ in range(1000)]
+registrar.go.set()
+while not cache.statistics()["failed_acquires"]:
+    time.sleep(0.01)
+cache.close()
+
+begun, go = threading.Event(), threading.Event()
+cache = pinfold.Cache(RecordingRegistrar(), how)
+ticket = cache.register_in_background(bytearray(1 << 20), piece_bytes=65536, workers=1, progress=fails)
+begun.wait()
+release(ticket)
+del ticket
+gc.collect()
+go.set()
+done.wait()
+cache.close()
+"""
+    assert run(program, str(request.path.parent)).split() == ["TIMED_OUT", "TIMED_OUT"]
