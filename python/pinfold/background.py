@@ -148,8 +148,9 @@ class Background(Held, Owner):
         until = float("inf") if timeout is None else time.monotonic() + timeout
         while True:
             left = until - time.monotonic()
+            running = self.progress.running  # before: what ends after the question is not its answer
             code = self._ask(wait, *given, max(0, min(_SLICE_MS, int(left * 1000) if left < 1e6 else _SLICE_MS)))
-            if code != Code.TIMED_OUT or left <= 0 or not self.progress.running:
+            if code != Code.TIMED_OUT or left <= 0 or not running:
                 break
         failure = last_failure(self._call.raised) if code else None
         if self._told.raised is not None:

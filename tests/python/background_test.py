@@ -282,3 +282,21 @@ done.wait()
 cache.close()
 """
     assert run(program, str(request.path.parent)).split() == ["TIMED_OUT", "TIMED_OUT"]
+
+
+def test_thread_that_ends_just_after_a_question_is_no_timeout(monkeypatch: Any) -> None:
+    registrar = SlowRegistrar()
+    with Cache(registrar, Options(monitor=pinfold.Monitor.MANUAL)) as cache:
+        with cache.register_in_background(bytearray(MIB), piece_bytes=PIECE) as ticket:
+            ask = ticket._ask
+
+            def first_times_out(question: Any, *given: Any) -> int:
+                if question is not pinfold._library.lib.pinfold_background_wait:
+                    return ask(question, *given)
+                monkeypatch.undo()
+                registrar.may_open.release(100)
+                assert ask(question, 10_000) == 0
+                return Code.TIMED_OUT
+
+            monkeypatch.setattr(ticket, "_ask", first_times_out)
+            ticket.wait(10)
