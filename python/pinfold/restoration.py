@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
+from pinfold._held import Held
 from pinfold._library import ffi, lib
 from pinfold._owned import Owner
 from pinfold.constants import Code
@@ -27,11 +28,12 @@ class RestoreProgress:
     nbytes: int
 
 
-class Restoration(Owner):
+class Restoration(Held, Owner):
     """A restoration that goes on in the background. The end of a `with` statement waits for it; `close` stops it after the
-    registrations in progress, and the cache remembers the others."""
+    registrations in progress, and the cache remembers the others. Every member may be called on any thread."""
 
     def __init__(self, cache: BaseCache, workers: int) -> None:
+        super().__init__()
         made = ffi.new("pinfold_restoration **")
         check(cache._call(lib.pinfold_restore, workers, made))
         self._restoration = made[0]
@@ -42,7 +44,7 @@ class Restoration(Owner):
         until = float("inf") if timeout is None else time.monotonic() + timeout
         while True:  # in steps, so that a signal can interrupt it
             left = min(max(0.0, until - time.monotonic()), 0.1)
-            code: int = lib.pinfold_restoration_wait(self._alive(), round(left * 1000))
+            code = self._ask(lib.pinfold_restoration_wait, round(left * 1000))
             if code != Code.TIMED_OUT:
                 check(code)
                 return True
@@ -58,28 +60,41 @@ class Restoration(Owner):
         return self._progress()[1]
 
     def close(self) -> None:
-        """Stops it."""
-        if self._free.alive:
-            check(lib.pinfold_end_restoration(self._restoration))
-            self._free.detach()
+        """Stops it, once no other thread asks it. Raises IN_USE_CONFLICT in a callback of the cache: then it goes on."""
+        self.release()
 
     def _progress(self) -> tuple[RestoreProgress, BaseException | None]:
         c = ffi.new("pinfold_restore_progress *")
         c.size = ffi.sizeof("pinfold_restore_progress")
-        failed = lib.pinfold_restoration_progress(self._alive(), c)
+        failed = self._ask(lib.pinfold_restoration_progress, c)
         failure = last_failure() if failed else None
         return RestoreProgress(c.total, c.restored, c.skipped, c.failed, c.bytes), failure
 
-    def _alive(self) -> Any:
-        if not self._free.alive:
-            raise Error(Code.CLOSED, "the restoration was closed")
-        return self._restoration
+    def _ask(self, question: Any, *given: Any) -> int:
+        try:
+            self.hold()
+        except ValueError:
+            raise Error(Code.CLOSED, "the restoration was closed") from None
+        try:
+            if not self._free.alive:
+                raise Error(Code.CLOSED, "the restoration belongs to the parent process")
+            answer: int = question(self._restoration, *given)
+            return answer
+        finally:
+            self.drop()
 
-    def __enter__(self) -> Self:
-        return self
+    def _give_back(self) -> None:
+        if self._free.detach() is None:
+            return  # by another thread, at the end of the process, or in the parent of this process
+        code = lib.pinfold_end_restoration(self._restoration)
+        if code:
+            failure = last_failure()
+            self._own(_end, self._restoration, at_exit=True)
+            self._released = False
+            raise failure
 
-    def __exit__(self, kind: object, *raised: object) -> None:
-        if kind is None:
+    def __exit__(self, *raised: object) -> None:
+        if raised[0] is None:
             self.wait()
         self.close()
 

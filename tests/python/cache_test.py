@@ -378,3 +378,53 @@ def test_restore_registers_again_what_quiesce_closed(cache: Cache, registrar: Re
         cache.acquire(one).release()
     assert len(registrar.opened) == before
     refused(Code.CLOSED, restoration.progress)
+
+
+def test_restoration_may_be_closed_while_other_threads_use_it() -> None:
+    begun, go = threading.Event(), threading.Event()
+    memory = [bytearray(8192) for _ in range(8)]
+    seen: list[object] = []
+
+    class Slow(RecordingRegistrar):
+        def open(self, request: pinfold.OpenRequest) -> object:
+            if restoring:
+                begun.set()
+                go.wait()
+            return super().open(request)
+
+    def ends(call: Callable[[], object]) -> None:
+        try:
+            while True:
+                call()
+        except Error as failure:
+            seen.append(failure.code)
+
+    def closes() -> None:
+        restoration.close()
+        seen.append("closed")
+
+    restoring = False
+    with Cache(Slow(), Options(monitor=Monitor.MANUAL)) as cache:
+        for one in memory:
+            cache.acquire(one).release()
+        cache.quiesce()
+        restoring = True
+        restoration = cache.restore(workers=1)
+        begun.wait()
+        calls: list[Callable[[], None]] = [
+            lambda: ends(restoration.progress),
+            lambda: ends(lambda: restoration.wait(1)),
+            closes,
+            closes,
+        ]
+        threads = [threading.Thread(target=call) for call in calls]
+        for thread in threads[:2]:
+            thread.start()
+        time.sleep(0.02)
+        for thread in threads[2:]:
+            thread.start()
+        time.sleep(0.02)
+        go.set()
+        for thread in threads:
+            thread.join()
+    assert sorted(map(str, seen)) == sorted(map(str, [Code.CLOSED, Code.CLOSED, "closed", "closed"]))
