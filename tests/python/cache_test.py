@@ -362,7 +362,7 @@ def test_mlock_locks() -> None:
 
 
 def test_restore_registers_again_what_quiesce_closed(cache: Cache, registrar: RecordingRegistrar) -> None:
-    memory = [bytearray(8192) for _ in range(4)]
+    memory = [mmap.mmap(-1, 8192) for _ in range(4)]  # on pages of their own
     for one in memory:
         cache.acquire(one).release()
     cache.quiesce()
