@@ -26,6 +26,7 @@ typedef struct pinfold_set_options {
   uint32_t near_margin;      /**< caches at most this much farther away than the nearest one are near, too */
   size_t required;           /**< how many must succeed; 0: all that are asked */
   const uint32_t *distances; /**< of each cache from the memory, for PINFOLD_SET_NEAR_FIRST; null: all are near */
+  void *argument;            /**< passed to each open of the registrars, also on threads of the library */
 } pinfold_set_options;
 
 /**

@@ -59,9 +59,9 @@ def member(structure: str, name: str) -> Callable[[], Any]:
 class Call:
     """One request of the application: its `argument`, and what the callbacks that it caused on any thread raised."""
 
-    def __init__(self, argument: object) -> None:
+    def __init__(self, argument: object, raised: Raised | None = None) -> None:
         self.argument = argument
-        self.raised = Raised()
+        self.raised = Raised() if raised is None else raised
 
     def handle(self) -> Any:
         """Returns what C gets, which the caller keeps as long as C may use it."""

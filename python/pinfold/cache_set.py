@@ -8,11 +8,12 @@ import threading
 from typing import Any, Iterator, Self, Sequence
 
 from pinfold._cache import closed
+from pinfold._callbacks import Call
 from pinfold._library import ffi, lib
 from pinfold._memory import locked
 from pinfold.cache import Cache
 from pinfold.constants import SetPolicy
-from pinfold.errors import Error, check, last_failure
+from pinfold.errors import AllRaised, Error, as_exception, last_failure
 from pinfold.lease import Lease
 
 
@@ -50,7 +51,7 @@ class SetLease:
 
     @property
     def failures(self) -> list[tuple[int, Error]]:
-        """The number of each cache that failed, and why."""
+        """The number of each cache that failed, and why, caused by what a registrar in Python raised."""
         return [(member, why) for member, why in zip(self._members, self._failures) if why is not None]
 
     @property
@@ -139,19 +140,20 @@ class CacheSet:
         required: int = 0,
         near_margin: int = 0,
         distances: Sequence[int] | None = None,
+        argument: object = None,
     ) -> SetLease:
         """Acquires the memory of a buffer, as `Cache.acquire` does, from all caches or from those that `members` numbers.
 
         `required`: how many must succeed; 0: all that are asked, or else no lease is held. `near_margin`: caches at most
         this much farther away than the nearest one are near, too. `distances`: of all caches of the set, for this memory.
+        `argument` reaches each registrar in Python that this call opens with.
         """
         buffer, wanted = locked(memory, access)
         chosen = list(range(len(self._caches)) if members is None else members)
         caches = [self._caches[member] for member in chosen]
         far = self._distances if distances is None else distances
-        return _acquire(
-            SetLease(chosen, caches, buffer, wanted), policy, required, near_margin, [far[i] for i in chosen]
-        )
+        got, near = SetLease(chosen, caches, buffer, wanted), [far[i] for i in chosen]
+        return _acquire(got, policy, required, near_margin, near, argument)
 
     def invalidate(self, address: int, nbytes: int) -> None:
         """Tells all caches that memory is about to go. Only marks."""
@@ -159,29 +161,37 @@ class CacheSet:
             cache.invalidate(address, nbytes)
 
 
-def _acquire(empty: SetLease, policy: int, required: int, near_margin: int, distances: Sequence[int]) -> SetLease:
+def _acquire(
+    empty: SetLease, policy: int, required: int, near_margin: int, distances: Sequence[int], argument: object
+) -> SetLease:
     caches, buffer = empty._caches, empty._buffer
     far = ffi.new("uint32_t[]", list(distances))
-    how = ffi.new("pinfold_set_options *", (ffi.sizeof("pinfold_set_options"), policy, near_margin, required, far))
+    raised = AllRaised()
+    request = Call(argument, raised).handle()
+    how = ffi.new(
+        "pinfold_set_options *", (ffi.sizeof("pinfold_set_options"), policy, near_margin, required, far, request)
+    )
     leases = ffi.new("pinfold_lease[]", len(caches))
     failures = ffi.new("pinfold_error[]", len(caches))
     with _calls(caches):
-        check(
-            lib.pinfold_acquire_set(
-                _pointers(caches), len(caches), buffer, len(buffer), empty._access, how, leases, failures
-            )
+        code = lib.pinfold_acquire_set(
+            _pointers(caches), len(caches), buffer, len(buffer), empty._access, how, leases, failures
         )
+        failure = as_exception(lib.pinfold_last_error(), raised) if code else None
         for i, cache in enumerate(caches):
             if leases[i].pin:
                 empty._leases[i] = Lease(cache, ffi.new("pinfold_lease *", leases[i])[0], len(buffer), buffer)
             elif failures[i].code:
-                empty._failures[i] = _as_error(failures[i])
+                why = as_exception(failures[i], raised)
+                empty._failures[i] = why if isinstance(why, Error) else None  # others end the call
+    ending = raised.ending()
+    if ending is not None:
+        failure = ending  # though enough members may have succeeded
+        with contextlib.suppress(Exception):
+            empty.release()  # a failed close stays with its cache, which tells the sink
+    if failure is not None:
+        raise failure
     return empty
-
-
-def _as_error(failure: Any) -> Error:
-    text = ffi.string(failure.message).decode(errors="replace") if failure.message else ""
-    return Error(failure.code, text, failure.native_kind, failure.native)
 
 
 def _pointers(caches: Sequence[Cache]) -> Any:

@@ -43,11 +43,34 @@ class Raised:
 
     def behind(self, failure: Any) -> tuple[BaseException | None, str]:
         """Returns the exception if it became this failure, and its text. Without a message, the code has to do."""
-        if self._latest is not None:
-            raised, text, code, message = self._latest
+        for raised, text, code, message in self._latest_first():
             if failure.code == code if message is None else failure.message == message:
                 return raised, text
         return None, ffi.string(failure.message).decode(errors="replace") if failure.message else ""
+
+    def _latest_first(self) -> list[tuple[BaseException, str, int, Any]]:
+        return [] if self._latest is None else [self._latest]
+
+
+class AllRaised(Raised):
+    """All exceptions of callbacks on several threads, for a call that may fail in several ways."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._all: list[tuple[BaseException, str, int, Any]] = []
+
+    def put(self, raised: BaseException, text: str, code: int, message: Any) -> None:
+        self._all.append((raised, text, code, message))
+
+    def clear(self) -> None:
+        self._all.clear()
+
+    def ending(self) -> BaseException | None:
+        """Returns the first exception that ends the program: KeyboardInterrupt, SystemExit."""
+        return next((raised for raised, *_ in self._all if not isinstance(raised, Exception)), None)
+
+    def _latest_first(self) -> list[tuple[BaseException, str, int, Any]]:
+        return self._all[::-1]
 
 
 class _OfThread(threading.local, Raised):

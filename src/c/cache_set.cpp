@@ -29,6 +29,7 @@ struct asked_caches {
   const void* address;
   std::size_t bytes;
   std::uint32_t access;
+  pinfold_acquire_options each;
   std::vector<pinfold_lease> leases;
   std::vector<error> why;
   std::vector<char> failed;  // each thread writes its own
@@ -49,7 +50,7 @@ struct asked_caches {
             },
             [](void* self, std::size_t choice) {
               auto& own = *static_cast<asked_caches*>(self);
-              own.keep(choice, pinfold_acquire(own.caches[choice], own.address, own.bytes, own.access));
+              own.keep(choice, pinfold_acquire_with(own.caches[choice], own.address, own.bytes, own.access, &own.each));
             },
             [](void* self, std::size_t choice) -> const error* {
               auto& own = *static_cast<asked_caches*>(self);
@@ -57,8 +58,16 @@ struct asked_caches {
             }};
   }
 
-  asked_caches(std::span<pinfold_cache* const> of, const void* at, std::size_t size, std::uint32_t rights)
-      : caches(of), address(at), bytes(size), access(rights), leases(of.size()), why(of.size()), failed(of.size()) {}
+  asked_caches(std::span<pinfold_cache* const> of, const void* at, std::size_t size, std::uint32_t rights,
+               void* argument)
+      : caches(of),
+        address(at),
+        bytes(size),
+        access(rights),
+        each{.size = sizeof each, .flags = 0, .file = -1, .argument = argument},
+        leases(of.size()),
+        why(of.size()),
+        failed(of.size()) {}
   asked_caches(const asked_caches&) = delete;
   asked_caches& operator=(const asked_caches&) = delete;
   // Until they are handed out.
@@ -95,7 +104,7 @@ result<void> acquire_set(std::span<pinfold_cache* const> caches, const void* add
   if (!plan) return tl::unexpected(plan.error());
   // Another thread would not know that it works for a callback, and could wait for that callback.
   if (callback::any()) plan->parallel = false;
-  asked_caches asked(caches, address, bytes, access);
+  asked_caches asked(caches, address, bytes, access, known.argument);
   if (auto got = detail::ask_members(*plan, asked.calls()); !got) return got;
   asked.hand_out(leases, failures);
   return {};

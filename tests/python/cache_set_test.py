@@ -60,6 +60,36 @@ def test_partial_success(rails: list[RecordingRegistrar], caches: list[Cache]) -
             got.at(0)
 
 
+def test_failures_have_their_causes(rails: list[RecordingRegistrar], caches: list[Cache]) -> None:
+    for number, rail in enumerate(rails[:2]):
+        rail.name = f"rail {number}"
+        rail.refuse = KeyError(number)
+    for policy in (SetPolicy.ALL, SetPolicy.FIXED_ORDER):
+        with CacheSet(caches).acquire(bytearray(8192), policy=policy, required=1, argument="argument") as got:
+            assert [why.__cause__ for _, why in got.failures] == [rail.refuse for rail in rails[:2]]
+        assert [rail.opened[-1].argument for rail in rails] == ["argument"] * 3
+        with pytest.raises(Error) as caught:
+            CacheSet(caches).acquire(bytearray(8192), policy=policy)
+        assert caught.value.__cause__ is rails[0].refuse
+    with pytest.raises(Error) as caught:
+        CacheSet(caches).acquire(bytearray(8192), members=[2, 1])
+    assert caught.value.__cause__ is rails[1].refuse, "it was raised on a thread of the library"
+
+
+@pytest.mark.parametrize("ends", [KeyboardInterrupt(), SystemExit(3)])
+def test_interrupt_ends_the_call(ends: BaseException, rails: list[RecordingRegistrar], caches: list[Cache]) -> None:
+    rails[2].refuse = ends
+    for required in (0, 1):
+        for policy in (SetPolicy.ALL, SetPolicy.FIXED_ORDER):
+            with pytest.raises(type(ends)) as caught:
+                CacheSet(caches).acquire(bytearray(8192), policy=policy, required=required)
+            assert caught.value is ends
+            assert leases(caches) == [0, 0, 0]
+    rails[0].refuse = KeyError("the first failure")
+    with pytest.raises(type(ends)):
+        CacheSet(caches).acquire(bytearray(8192))
+
+
 def test_near_first_and_late(rails: list[RecordingRegistrar], caches: list[Cache]) -> None:
     memory = bytearray(8192)
     every = CacheSet(caches, distances=[20, 10, 30])

@@ -23,7 +23,7 @@ struct c_set : ::testing::Test {
   std::array<pinfold_lease, 3> leases{};
   std::array<pinfold_error, 3> failures{};
   std::array<std::uint32_t, 3> distances{20, 10, 30};
-  pinfold_set_options how{sizeof how, PINFOLD_SET_ALL, 0, 0, nullptr};
+  pinfold_set_options how{sizeof how, PINFOLD_SET_ALL, 0, 0, nullptr, nullptr};
 
   int acquire() {
     return pinfold_acquire_set(caches.data(), 3, memory, bytes, c_local_access, &how, leases.data(), failures.data());
@@ -61,6 +61,13 @@ TEST_F(c_set, acquires_from_all_or_none) {
     EXPECT_EQ(leases[i].pin, 0U);
     EXPECT_EQ(each[i].counters().leases_now, 0U);
   }
+}
+
+TEST_F(c_set, argument_reaches_each_open) {
+  how.argument = &how;
+  ASSERT_EQ(acquire(), PINFOLD_OK);
+  for (const auto& one : each) EXPECT_EQ(one.device.last_argument, &how);
+  release();
 }
 
 TEST_F(c_set, partial_success_has_the_reason_of_each_failure) {
@@ -124,7 +131,7 @@ TEST_F(c_set, bad_input_changes_nothing) {
   EXPECT_EQ(acquire(), PINFOLD_E_INVALID_ARGUMENT);
   auto* const kept = caches[1];
   caches[1] = nullptr;
-  how = {sizeof how, PINFOLD_SET_ALL, 0, 0, nullptr};
+  how = {sizeof how, PINFOLD_SET_ALL, 0, 0, nullptr, nullptr};
   EXPECT_EQ(acquire(), PINFOLD_E_INVALID_ARGUMENT);
   caches[1] = kept;
   EXPECT_EQ(late(3).pin, 0U);
