@@ -34,11 +34,16 @@ class SetLease:
 
     def at(self, choice: int) -> Lease:
         """Returns the lease of a choice, and registers now if the policy has left that for later. Raises STALE_HANDLE if
-        the memory was replaced since: the choices would not be on the same memory."""
+        the memory was replaced since: the choices would not be on the same memory. Without a lease that is not released,
+        the memory cannot be compared: ValueError."""
         failure, found = self._failures[choice], self._leases[choice]
         if failure is not None:
             raise failure
-        return found if found is not None else self._late(range(len(self._caches))[choice])
+        if found is not None:
+            return found
+        if self._released:
+            raise ValueError("the leases of the set were released")
+        return self._late(range(len(self._caches))[choice])
 
     @property
     def registrations(self) -> list[tuple[int, Any]]:
@@ -93,6 +98,8 @@ class SetLease:
                     lease.hold()
                     kept.callback(lease.drop)
                     raw[i] = lease._raw
+            if not any(one.pin for one in raw):
+                raise ValueError("no lease of the set is left to compare the memory with")
             got = lib.pinfold_acquire_late(
                 _pointers(self._caches), len(raw), choice, self._buffer, len(self._buffer), self._access, raw
             )

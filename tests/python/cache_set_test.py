@@ -106,6 +106,20 @@ def test_near_first_and_late(rails: list[RecordingRegistrar], caches: list[Cache
         assert got[0] is not None
 
 
+def test_late_lease_needs_another_one_to_compare_with(rails: list[RecordingRegistrar], caches: list[Cache]) -> None:
+    every = CacheSet(caches, distances=[0, 1, 2])
+    for release_one in (True, False):
+        got = every.acquire(bytearray(8192), policy=SetPolicy.NEAR_FIRST)
+        before = opens(rails)
+        first = got[0]
+        assert first is not None
+        first.release() if release_one else got.release()
+        with pytest.raises(ValueError):
+            got.at(1)
+        assert opens(rails) == before
+        got.release()
+
+
 def test_members_in_a_fixed_order(rails: list[RecordingRegistrar], caches: list[Cache]) -> None:
     with CacheSet(caches).acquire(bytearray(100), members=[2, 0], policy=SetPolicy.FIXED_ORDER) as got:
         assert [member for member, _ in got.registrations] == [2, 0]
