@@ -33,12 +33,20 @@ result<os::file> listen_at(std::uint64_t exporter) noexcept {
 
 }  // namespace
 
-result<std::unique_ptr<server>> server::start(std::uint64_t exporter, std::size_t limbo_bytes) noexcept try {
+void end_server::operator()(server* ending) const noexcept {
+  if (::getpid() != ending->process_ || !ending->thread_.is_this()) {
+    delete ending;
+    return;
+  }
+  ending->ends_itself_ = true;
+  ending->thread_.stop();
+}
+
+result<server_owner> server::start(std::uint64_t exporter, std::size_t limbo_bytes) noexcept try {
   auto listener = listen_at(exporter);
   if (!listener) return tl::unexpected(listener.error());
-  std::unique_ptr<server> made(new server(exporter, limbo_bytes, std::move(*listener)));
-  const auto body = [](void* self) { static_cast<server*>(self)->loop(); };
-  if (auto started = made->thread_.start("pinfold-release", body, made.get()); !started)
+  server_owner made(new server(exporter, limbo_bytes, std::move(*listener)));
+  if (auto started = made->thread_.start("pinfold-release", run, made.get()); !started)
     return tl::unexpected(started.error());
   return made;
 } catch (const std::bad_alloc&) {
@@ -66,6 +74,12 @@ result<retirement> server::begin(std::uint64_t serial, std::size_t bytes, std::c
   if (!begun) return tl::unexpected(begun.error());
   thread_.wake();
   return retirement(retirements_, std::move(*begun));
+}
+
+void server::run(void* self) noexcept {
+  auto* const one = static_cast<server*>(self);
+  one->loop();
+  if (one->ends_itself_) delete one;
 }
 
 void server::loop() noexcept {

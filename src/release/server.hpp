@@ -16,13 +16,22 @@
 
 namespace pinfold::release {
 
+class server;
+
+/// Ends a server. On the server's own thread, where `free` of a retirement may destroy the exporter, it tells the
+/// thread to end: the thread still uses the server, and deletes it last.
+struct end_server {
+  void operator()(server* ending) const noexcept;
+};
+using server_owner = std::unique_ptr<server, end_server>;
+
 /// A thread that admits importers, asks them to let memory go, and notices their end. It waits for no importer.
 class server {
  public:
   static constexpr std::size_t most_importers = 1024;
 
   /// Starts the thread. Errors: `out_of_resources`, and the system's.
-  [[nodiscard]] static result<std::unique_ptr<server>> start(std::uint64_t exporter, std::size_t limbo_bytes) noexcept;
+  [[nodiscard]] static result<server_owner> start(std::uint64_t exporter, std::size_t limbo_bytes) noexcept;
   server(const server&) = delete;
   server& operator=(const server&) = delete;
 
@@ -37,6 +46,7 @@ class server {
                                          free_call& free) noexcept;
 
  private:
+  friend struct end_server;
   struct importer {
     std::uint64_t number;
     endpoint at;
@@ -48,6 +58,7 @@ class server {
   server(std::uint64_t exporter, std::size_t limbo_bytes, os::file listener);
 
   // The thread calls all functions below.
+  static void run(void* self) noexcept;
   void loop() noexcept;
   void wait() noexcept;
   void serve(importer& one) noexcept;
@@ -65,6 +76,7 @@ class server {
   std::vector<importer> importers_;
   std::vector<pollfd> watched_;  ///< wake, listener, then socket and process of each importer
   std::uint64_t last_number_ = 0;
+  bool ends_itself_ = false;  ///< only the thread reads and writes it
   thread thread_;
 };
 

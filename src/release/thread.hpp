@@ -27,6 +27,9 @@ class thread {
   /// Tells the thread to end, and waits for its end. In a forked child, and on the thread itself, waits for nothing.
   void stop() noexcept;
 
+  /// Whether the caller is the thread, and `stop` was not called.
+  [[nodiscard]] bool is_this() const noexcept { return running_ && ::pthread_equal(number_, ::pthread_self()) != 0; }
+
   /// Makes `wake_end` readable.
   void wake() noexcept;
 

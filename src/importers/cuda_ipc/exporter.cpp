@@ -47,7 +47,7 @@ struct exporting_device {
 }  // namespace
 
 struct cuda_ipc_exporter::state {
-  state(const cuda::driver_table& driver, cuda_ipc_exporter_options chosen, std::unique_ptr<release::server> releasing)
+  state(const cuda::driver_table& driver, cuda_ipc_exporter_options chosen, release::server_owner releasing)
       : calls(driver),
         options(chosen),
         shared(std::make_shared<cuda_ipc::shares>(driver, releasing ? releasing->registry() : nullptr)),
@@ -67,7 +67,7 @@ struct cuda_ipc_exporter::state {
   const cuda::driver_table& calls;
   const cuda_ipc_exporter_options options;
   const std::shared_ptr<cuda_ipc::shares> shared;
-  const std::unique_ptr<release::server> releases;  ///< null without `release`
+  const release::server_owner releases;  ///< null without `release`
   std::uint64_t id = 0;
   std::uint64_t start_time = 0;
   std::mutex mutex;
@@ -193,7 +193,7 @@ result<cuda_ipc_exporter> cuda_ipc_exporter::create(cuda_ipc_exporter_options op
   if (!calls) return tl::unexpected(calls.error());
   const auto origin = fd_passing::new_origin();
   if (!origin) return tl::unexpected(origin.error());
-  std::unique_ptr<release::server> releases;
+  release::server_owner releases;
   if (options.release) {
     auto started = release::server::start(origin->exporter, options.limbo_bytes);
     if (!started) return tl::unexpected(started.error());

@@ -21,7 +21,7 @@ struct memfd_exporter::state {
   std::uint64_t start_time = 0;
   std::shared_ptr<memfd::served_table> buffers;
   std::unique_ptr<fd_passing::server> service;
-  std::unique_ptr<release::server> releases;  ///< null without `release`
+  release::server_owner releases;  ///< null without `release`
   std::atomic<std::uint64_t> last_serial{0};
 
   [[nodiscard]] memfd_handle next_handle(const memfd::exported_memory& memory) noexcept {
