@@ -37,9 +37,11 @@ result<std::shared_ptr<retired>> retirements::begin(std::uint64_t serial, std::s
 }
 
 result<retire_report> retirements::report_locked(const retired& what) const noexcept try {
-  if (what.done || what.last.state != retire_state::asking) return what.last;
-  auto made = registry_->report(what.serial);
+  if (what.done) return what.last;
+  const bool taken = what.last.state != retire_state::asking;
+  auto made = taken ? result<retire_report>(what.last) : registry_->report(what.serial);
   if (!made) return made;
+  // Until `free` has returned, the memory is there, and an error of the driver is not known.
   made->state = what.deadline <= steady_clock::now() ? retire_state::limbo : retire_state::asking;
   return made;
 } catch (const std::bad_alloc&) {

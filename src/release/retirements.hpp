@@ -28,7 +28,7 @@ struct retired {
   std::size_t bytes = 0;
   steady_clock::time_point deadline;
   free_call free;
-  retire_report last;  ///< of memory that is freed, or about to be
+  retire_report last;  ///< of memory that is freed, or about to be; `asking` before
   bool done = false;
 };
 

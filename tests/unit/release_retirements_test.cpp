@@ -54,4 +54,24 @@ TEST_F(retired_memory, its_free_may_end_the_server) {
   }
 }
 
+TEST_F(retired_memory, is_not_reported_as_freed_before_free_has_returned) {
+  const auto in = started();
+  ASSERT_TRUE(in->registry()->add(1));
+  std::promise<void> entered;
+  std::promise<void> leave;
+  const auto ticket = begin(*in, 1, 10, 10s, [&]() -> result<void> {
+    entered.set_value();
+    leave.get_future().wait();
+    return fail_errno(errc::driver_error, 7, "cannot free");
+  });
+  entered.get_future().wait();
+  EXPECT_EQ(ticket.report().value().state, retire_state::asking);
+  EXPECT_FALSE(ticket.wait(1ms).value().all_let_go());
+  leave.set_value();
+  const auto last = ticket.wait(5s).value();
+  EXPECT_EQ(last.state, retire_state::freed);
+  EXPECT_TRUE(last.free_failed);
+  EXPECT_EQ(last.failure.native, 7);
+}
+
 }  // namespace pinfold::release

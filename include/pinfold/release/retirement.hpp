@@ -30,8 +30,8 @@ struct release_holder {
 
 /// What became of the memory.
 enum class retire_state : std::uint8_t {
-  asking,       ///< importers hold it, and the deadline has not passed
-  limbo,        ///< importers hold it after the deadline: kept alive
+  asking,       ///< importers hold it, or it is being freed; the deadline has not passed
+  limbo,        ///< importers hold it, or it is being freed; the deadline has passed
   freed,        ///< freed after every importer let it go or died
   over_budget,  ///< freed although importers held it, to keep `limbo_bytes`
   abandoned,    ///< freed by the end of the exporter, although importers may have held it
@@ -72,7 +72,8 @@ class PINFOLD_EXPORT retirement {
   /// Returns what is known now, without waiting. Errors: `closed` (empty ticket), `out_of_resources`.
   [[nodiscard]] result<retire_report> report() const noexcept;
 
-  /// Waits until the memory is freed, for at most `timeout`, and returns the report. Errors: as `report`.
+  /// Waits until the memory is freed, for at most `timeout`, and returns the report. The report says how freeing went
+  /// only once that is known: a slow `free` can outlast the wait. Errors: as `report`.
   [[nodiscard]] result<retire_report> wait(std::chrono::milliseconds timeout) const noexcept;
 
   /// Makes the ticket of a retirement. For exporters.
