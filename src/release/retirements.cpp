@@ -61,27 +61,37 @@ void retirements::take_locked(list& into, list::iterator what, retire_report las
   into.splice(into.end(), pending_, what);
 }
 
+// Without memory for a report, the next round tries again.
+void retirements::take_unheld_locked(list& into) noexcept {
+  for (auto next = pending_.begin(); next != pending_.end();) {
+    const auto one = next++;
+    if (auto seen = registry_->report((*one)->serial); seen && seen->holders.empty()) {
+      seen->state = retire_state::freed;
+      take_locked(into, one, std::move(*seen));
+    }
+  }
+}
+
+void retirements::take_over_budget_locked(list& into) noexcept {
+  const auto now = steady_clock::now();
+  std::size_t limbo = limbo_locked(now);
+  for (auto next = pending_.begin(); next != pending_.end() && limbo > limbo_bytes_;) {
+    const auto one = next++;
+    if ((*one)->deadline > now) continue;
+    auto seen = registry_->report((*one)->serial);
+    if (!seen) continue;
+    seen->state = seen->holders.empty() ? retire_state::freed : retire_state::over_budget;
+    limbo -= (*one)->bytes;
+    take_locked(into, one, std::move(*seen));
+  }
+}
+
 void retirements::settle() noexcept {
   list taken;
   {
     const std::scoped_lock guard(mutex_);
-    const auto now = steady_clock::now();
-    std::size_t limbo = limbo_locked(now);
-    for (auto next = pending_.begin(); next != pending_.end();) {
-      const auto one = next++;
-      auto seen = registry_->report((*one)->serial);
-      if (!seen) continue;  // no memory for the report: the next round tries again
-      const bool overdue = (*one)->deadline <= now;
-      if (seen->holders.empty()) {
-        seen->state = retire_state::freed;
-      } else if (overdue && limbo > limbo_bytes_) {
-        seen->state = retire_state::over_budget;
-      } else {
-        continue;
-      }
-      if (overdue) limbo -= (*one)->bytes;
-      take_locked(taken, one, std::move(*seen));
-    }
+    take_unheld_locked(taken);  // first: what it frees makes room
+    take_over_budget_locked(taken);
   }
   free_all(taken);
 }

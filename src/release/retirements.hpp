@@ -60,6 +60,8 @@ class retirements {
 
   [[nodiscard]] result<retire_report> report_locked(const retired& what) const noexcept;
   [[nodiscard]] std::size_t limbo_locked(steady_clock::time_point now) const noexcept;
+  void take_unheld_locked(list& into) noexcept;
+  void take_over_budget_locked(list& into) noexcept;
   void take_locked(list& into, list::iterator what, retire_report last) noexcept;
   void free_all(list& taken) noexcept;
 

@@ -74,4 +74,16 @@ TEST_F(retired_memory, is_not_reported_as_freed_before_free_has_returned) {
   EXPECT_EQ(last.failure.native, 7);
 }
 
+TEST_F(retired_memory, is_kept_if_other_memory_makes_room) {
+  const auto in = started(100);
+  for (const std::uint64_t serial : {1U, 2U}) ASSERT_TRUE(in->registry()->add(serial));
+  ASSERT_TRUE(in->registry()->lend(1, 5));
+  const auto held = begin(*in, 1, 60, 0ms);
+  EXPECT_EQ(held.wait(50ms).value().state, retire_state::limbo);
+  const auto idle = begin(*in, 2, 60, 0ms);
+  EXPECT_EQ(idle.wait(5s).value().state, retire_state::freed);
+  EXPECT_EQ(held.wait(50ms).value().state, retire_state::limbo);
+  EXPECT_EQ(in->registry()->died(5), 1U);
+}
+
 }  // namespace pinfold::release
