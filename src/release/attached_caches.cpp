@@ -13,7 +13,7 @@ void attached_caches::remove(std::uint64_t number) noexcept {
   std::unique_lock guard(mutex_);
   attached& leaving = all_.find(number)->second;
   leaving.removed = true;
-  changed_.wait(guard, [&] { return leaving.users == 0; });
+  changed_->wait(guard, [&] { return leaving.users == 0; });
   all_.erase(number);
 }
 
@@ -32,7 +32,7 @@ void attached_caches::for_each(Use use) noexcept {
     use(one);
     guard.lock();
     ++next;
-    if (--one.users == 0 && one.removed) changed_.notify_all();
+    if (--one.users == 0 && one.removed) changed_->notify_all();
   }
 }
 

@@ -3,11 +3,12 @@
 /// The caches that a listener invalidates.
 #pragma once
 
+#include "release/condition.hpp"
+
 #include <pinfold/error.hpp>
 #include <pinfold/peer.hpp>
 #include <pinfold/range.hpp>
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -51,7 +52,7 @@ class attached_caches {
   void for_each(Use use) noexcept;
 
   std::mutex mutex_;
-  std::condition_variable changed_;
+  condition changed_;
   std::map<std::uint64_t, attached> all_;
   std::uint64_t last_ = 0;
 };

@@ -19,6 +19,7 @@ constexpr auto no_memory = "no memory for the importer's own records";
 constexpr std::chrono::milliseconds death_takes{100};
 /// Longest wait, at a listener's end, for exporters that do not read.
 constexpr std::chrono::milliseconds rest_takes{1000};
+constexpr auto inherited_text = "the listener belongs to the parent process";
 constexpr auto retired_text = "the exporter is retiring this memory, or has freed it";
 
 }  // namespace
@@ -82,7 +83,7 @@ result<void> release_listener::state::ask(std::unique_lock<std::mutex>& guard, c
   release_message opening{.exporter = what.id.exporter, .serial = what.id.serial, .tag = tag};
   queue(what.id.exporter, sealed(opening));
   const bool in_time =
-      answered.wait_for(guard, fd_passing::answer_timeout, [&] { return mine.said.has_value() || mine.broken; });
+      answered->wait_for(guard, fd_passing::answer_timeout, [&] { return mine.said.has_value() || mine.broken; });
   const open_wait seen = mine;
   waits.erase(tag);
   if (!in_time) return fail_errno(errc::timed_out, ETIMEDOUT, "the exporter did not answer in time");
@@ -178,7 +179,7 @@ void release_listener::state::break_off(std::uint64_t exporter, connection& to) 
   to.unsent.clear();
   to.at.socket = os::file();
   for (auto& [tag, one] : waits) one.broken = one.broken || one.exporter == exporter;
-  answered.notify_all();
+  answered->notify_all();
   thread.wake();
 }
 
@@ -247,12 +248,13 @@ void release_listener::progress() noexcept {
 }
 
 release_listener_statistics release_listener::statistics() const noexcept {
+  if (state_->inherited()) return {};
   const std::scoped_lock guard(state_->mutex);
   return state_->counts;
 }
 
 result<std::uint64_t> release_listener::begin_open(const release_target& what) noexcept try {
-  if (state_->inherited()) return fail(errc::unsupported, "the listener belongs to the parent process");
+  if (state_->inherited()) return fail(errc::unsupported, inherited_text);
   return state_->begin_open(what);
 } catch (const std::bad_alloc&) {
   return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
@@ -280,6 +282,7 @@ release_listener::attachment::attachment(std::unique_ptr<state> made) noexcept :
 
 result<release_listener::attachment> release_listener::attach(void* cache, invalidate_call on_invalidate,
                                                               progress_call on_progress) noexcept try {
+  if (state_->inherited()) return fail(errc::unsupported, inherited_text);
   auto made = std::make_unique<attachment::state>();
   made->number = state_->caches.add(cache, on_invalidate, on_progress);
   made->to = state_;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "release/attached_caches.hpp"
+#include "release/condition.hpp"
 #include "release/endpoint.hpp"
 #include "release/retired_serials.hpp"
 #include "release/thread.hpp"
@@ -11,7 +12,6 @@
 #include <pinfold/release/listener.hpp>
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -83,7 +83,7 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
   std::function<void(const release_message&)> send;  ///< of a listener without a thread
   release::attached_caches caches;
   std::mutex mutex;
-  std::condition_variable answered;
+  release::condition answered;
   std::map<release_id, memory> memories;
   std::map<std::uint64_t, connection> connections;  ///< by exporter
   std::map<std::uint64_t, open_wait> waits;         ///< by tag

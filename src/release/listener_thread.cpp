@@ -55,7 +55,7 @@ void release_listener::state::serve(std::uint64_t exporter) noexcept {
           waiting != waits.end() && message.exporter == exporter &&
           (message.kind == release_kind::admitted || message.kind == release_kind::refused)) {
         waiting->second.said = message.kind;
-        answered.notify_all();
+        answered->notify_all();
       }
     }
     if (message.exporter == exporter) receive(message);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <pinfold/release/registry.hpp>
 
+#include "release/condition.hpp"
+
 #include <algorithm>
 #include <cerrno>
-#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <new>
@@ -57,7 +58,7 @@ struct release_registry::state {
 
   const std::uint64_t exporter;
   std::mutex mutex;
-  std::condition_variable changed;
+  release::condition changed;
   memories all;
   std::set<std::uint64_t> retiring;  ///< serials
   std::uint64_t last_retirement = 0;
@@ -155,7 +156,7 @@ std::optional<release_message> release_registry::receive(std::uint64_t peer, con
     one->holders.erase(found);
     if (one->retirement != 0) ++one->let_go;
   }
-  state_->changed.notify_all();
+  state_->changed->notify_all();
   return std::nullopt;
 }
 
@@ -167,7 +168,7 @@ std::size_t release_registry::died(std::uint64_t peer) noexcept {
     ++held;
     if (one.retirement != 0) ++one.died;
   }
-  state_->changed.notify_all();
+  state_->changed->notify_all();
   return held;
 }
 
@@ -194,7 +195,7 @@ result<retire_report> release_registry::wait(std::uint64_t serial, std::chrono::
     try {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   std::unique_lock guard(state_->mutex);
-  state_->changed.wait_until(guard, deadline, [&] {
+  state_->changed->wait_until(guard, deadline, [&] {
     const memory* const one = state_->find(serial);
     return one == nullptr || one->holders.empty();
   });
@@ -208,7 +209,7 @@ void release_registry::forget(std::uint64_t serial) noexcept {
   const std::scoped_lock guard(state_->mutex);
   removed = state_->all.extract(serial);
   state_->retiring.erase(serial);
-  state_->changed.notify_all();
+  state_->changed->notify_all();
 }
 
 }  // namespace pinfold

@@ -11,6 +11,7 @@ namespace pinfold::release {
 namespace {
 
 constexpr auto no_memory = "no memory for the exporter's own records";
+constexpr auto inherited = "the exporter belongs to the parent process";
 
 }  // namespace
 
@@ -105,7 +106,7 @@ void retirements::free_all(list& taken) noexcept {
     one->last.free_failed = !freed;
     if (!freed) one->last.failure = freed.error();
     one->done = true;
-    changed_.notify_all();
+    changed_->notify_all();
   }
 }
 
@@ -142,18 +143,21 @@ void retirements::count_death() noexcept {
 }
 
 result<retire_report> retirements::report(const retired& what) noexcept {
+  if (::getpid() != process_) return fail(errc::unsupported, inherited);
   const std::scoped_lock guard(mutex_);
   return report_locked(what);
 }
 
 result<retire_report> retirements::wait(const retired& what, std::chrono::milliseconds timeout) noexcept {
+  if (::getpid() != process_) return fail(errc::unsupported, inherited);
   const auto deadline = steady_clock::now() + std::min(timeout, std::chrono::milliseconds{std::chrono::hours{24}});
   std::unique_lock guard(mutex_);
-  changed_.wait_until(guard, deadline, [&] { return what.done; });
+  changed_->wait_until(guard, deadline, [&] { return what.done; });
   return report_locked(what);
 }
 
 release_statistics retirements::statistics() noexcept {
+  if (::getpid() != process_) return {};
   const std::scoped_lock guard(mutex_);
   release_statistics made = counts_;
   const auto now = steady_clock::now();

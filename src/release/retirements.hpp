@@ -3,17 +3,20 @@
 /// The memory that an exporter retires: kept alive until its importers let it go, within a budget.
 #pragma once
 
+#include "release/condition.hpp"
+
 #include <pinfold/release/registry.hpp>
 #include <pinfold/release/retirement.hpp>
 
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
+#include <sys/types.h>
+#include <unistd.h>
 
 namespace pinfold::release {
 
@@ -32,7 +35,8 @@ struct retired {
   bool done = false;
 };
 
-/// All retirements of one exporter. Thread-safe. Calls `free` without its lock, and each once.
+/// All retirements of one exporter. Thread-safe. In a forked child, where a thread of the parent may hold the lock,
+/// `report` and `wait` are refused, and `statistics` returns zeros. Calls `free` without its lock, and each once.
 class retirements {
  public:
   retirements(std::shared_ptr<release_registry> registry, std::size_t limbo_bytes) noexcept;
@@ -67,8 +71,9 @@ class retirements {
 
   const std::shared_ptr<release_registry> registry_;
   const std::size_t limbo_bytes_;
+  const pid_t process_ = ::getpid();
   std::mutex mutex_;
-  std::condition_variable changed_;
+  condition changed_;
   list pending_;  ///< in the order of their beginning
   bool abandoned_ = false;
   release_statistics counts_;

@@ -67,7 +67,7 @@ class PINFOLD_EXPORT release_listener {
   [[nodiscard]] static result<release_listener> create(std::function<void(const release_message&)> send) noexcept;
 
   /// Attaches a cache over `releasing_importer` with this listener. The cache must not be moved while attached. Errors:
-  /// `out_of_resources`.
+  /// `unsupported` (in a forked child), `out_of_resources`.
   template <class Cache>
   [[nodiscard]] result<attachment> attach(Cache& cache) noexcept {
     return attach(
@@ -82,7 +82,7 @@ class PINFOLD_EXPORT release_listener {
   /// Closes what can be closed of memory that exporters want back. A listener with a thread calls it itself.
   void progress() noexcept;
 
-  /// Returns the counts.
+  /// Returns the counts; in a forked child, zeros.
   [[nodiscard]] release_listener_statistics statistics() const noexcept;
 
   /// Counts a mapping that is about to be opened, and asks the exporter to admit it. Returns the number of the mapping.

@@ -69,7 +69,8 @@ class PINFOLD_EXPORT retirement {
   retirement& operator=(retirement&&) noexcept;
   ~retirement();
 
-  /// Returns what is known now, without waiting. Errors: `closed` (empty ticket), `out_of_resources`.
+  /// Returns what is known now, without waiting. Errors: `closed` (empty ticket), `unsupported` (in a forked
+  /// child), `out_of_resources`.
   [[nodiscard]] result<retire_report> report() const noexcept;
 
   /// Waits until the memory is freed, for at most `timeout`, and returns the report. The report says how freeing went

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// A condition variable that a forked child can destroy.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <sys/types.h>
+#include <unistd.h>
+
+namespace pinfold::release {
+
+/// A condition variable whose destructor does nothing in a forked child: there, pthread_cond_destroy(3) would wait for
+/// ever for threads of the parent that wait on it.
+class condition {
+ public:
+  condition() noexcept { std::construct_at(&real_); }
+  condition(const condition&) = delete;
+  condition& operator=(const condition&) = delete;
+  ~condition() {
+    if (::getpid() == process_) std::destroy_at(&real_);
+  }
+
+  /// Gives the condition variable's own members.
+  [[nodiscard]] std::condition_variable* operator->() noexcept { return &real_; }
+
+ private:
+  const pid_t process_ = ::getpid();
+  union {
+    std::condition_variable real_;
+  };
+};
+
+}  // namespace pinfold::release

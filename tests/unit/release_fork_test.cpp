@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A forked child has no part in the release protocol, and can destroy what it inherited.
+#include "release/server.hpp"
+#include "support/processes/importer_peer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+namespace pinfold::release {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Runs `body` in a forked child. Returns its answer, or -1 where it did not end within 10 s.
+template <class Body>
+int in_forked_child(Body body) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(10);
+    ::_exit(body());
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+}  // namespace
+
+TEST(release_fork, a_child_can_destroy_a_ticket_on_which_the_parent_waits) {
+  auto in = server::start((static_cast<std::uint64_t>(::getpid()) << 32U) + 1, SIZE_MAX).value();
+  const auto registry = in->registry();
+  ASSERT_TRUE(registry->add(1));
+  ASSERT_TRUE(registry->lend(1, 5));
+  free_call free = [] { return result<void>(); };
+  std::optional<retirement> ticket = in->begin(1, 10, 10s, free).value();
+  std::thread waiting([&] { EXPECT_TRUE(ticket->wait(20s).value().all_let_go()); });
+  std::this_thread::sleep_for(50ms);  // most likely it waits by now; if not, the test shows less
+  EXPECT_EQ(in_forked_child([&] {
+              if (ticket->report().has_value() || ticket->report().error() != errc::unsupported) return 1;
+              if (ticket->wait(1ms).has_value()) return 2;
+              if (in->statistics().retirements != 0) return 3;
+              ticket.reset();
+              in.reset();
+              return 0;
+            }),
+            0);
+  static_cast<void>(registry->died(5));
+  waiting.join();
+}
+
+TEST(release_fork, a_child_has_no_part_in_a_listener) {
+  std::optional<release_listener> listener = release_listener::create().value();
+  testing::release_cache cache(releasing_importer<memfd_importer>(memfd_importer(), *listener));
+  std::optional attached = listener->attach(cache).value();
+  EXPECT_EQ(in_forked_child([&] {
+              if (listener->statistics().mappings != 0) return 1;
+              if (listener->attach(cache).has_value()) return 2;
+              attached.reset();
+              listener.reset();
+              return 0;
+            }),
+            0);
+}
+
+}  // namespace pinfold::release
