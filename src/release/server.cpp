@@ -158,7 +158,7 @@ bool server::send(importer& one, const release_message& message) noexcept {
   switch (one.at.send(message)) {
     case endpoint::sent::done: return true;
     case endpoint::sent::full: one.waits_for_room = true; return false;
-    case endpoint::sent::broken: one.broken = true; return false;
+    case endpoint::sent::broken: return true;  // `read` finds the end, behind the last messages
   }
   return false;
 }
