@@ -146,6 +146,15 @@ TEST_F(release, R66_freed_memory_is_refused) {
   EXPECT_EQ(first.acquire_error(handle), errc::stale_handle);
 }
 
+TEST_F(release, R66_a_segment_is_imported_until_it_is_removed) {
+  auto segments = exporter->reserve(2 * bytes).value();
+  const auto handle = segments.grow(bytes).value();
+  write_pattern(segments.data(), bytes, 7);
+  EXPECT_TRUE(first.reads(handle, 7));
+  ASSERT_TRUE(segments.remove(0, bytes));
+  EXPECT_EQ(second.acquire_error(handle), errc::stale_handle);
+}
+
 // UCX #10346: the exporter frees memory that a peer still uses.
 TEST_F(release, R66_an_exporter_that_frees_first_takes_nothing_from_a_lease) {
   auto buffer = filled(7);

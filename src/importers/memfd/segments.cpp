@@ -39,6 +39,7 @@ struct memfd_segments::state {
 
   std::weak_ptr<memfd_exporter::state> exporter;
   std::shared_ptr<memfd::served_table> served;
+  std::shared_ptr<release_registry> registry;  ///< null where the exporter retires nothing
   memory_window window;
   os::reservation place;
   mutable std::mutex mutex;
@@ -48,13 +49,16 @@ struct memfd_segments::state {
   state(const state&) = delete;
   state& operator=(const state&) = delete;
   ~state() {
-    for (const auto& one : all) served->remove(one.second.handle.serial);
+    if (!served || served->inherited()) return;
+    for (const auto& one : all) stop_sharing(one.second.handle.serial);
   }
 
   [[nodiscard]] result<range> part(std::size_t offset, std::size_t bytes) const noexcept;
   [[nodiscard]] bool is_free(const range& wanted) const noexcept;
   [[nodiscard]] result<std::pair<table::iterator, table::iterator>> inside(const range& wanted) noexcept;
   [[nodiscard]] result<memfd_handle> add(const range& where);
+  [[nodiscard]] result<void> start_sharing(const memfd_handle& handle) noexcept;
+  void stop_sharing(std::uint64_t serial) noexcept;
 };
 
 result<range> memfd_segments::state::part(std::size_t offset, std::size_t bytes) const noexcept {
@@ -84,6 +88,19 @@ memfd_segments::state::inside(const range& wanted) noexcept {
   return std::pair{first, last};
 }
 
+result<void> memfd_segments::state::start_sharing(const memfd_handle& handle) noexcept {
+  if (!served->add(handle.serial, handle.descriptor)) return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+  if (!registry) return {};
+  auto added = registry->add(handle.serial);
+  if (!added) served->remove(handle.serial);
+  return added;
+}
+
+void memfd_segments::state::stop_sharing(std::uint64_t serial) noexcept {
+  served->remove(serial);
+  if (registry) registry->forget(serial);
+}
+
 /// Adds a segment to free addresses of the range.
 result<memfd_handle> memfd_segments::state::add(const range& where) {
   const auto owner = exporter.lock();
@@ -97,9 +114,9 @@ result<memfd_handle> memfd_segments::state::add(const range& where) {
   const auto handle = owner->next_handle(*memory);
   fresh->second.memory = std::move(*memory);
   fresh->second.handle = handle;
-  if (!served->add(handle.serial, handle.descriptor)) {
+  if (auto shared = start_sharing(handle); !shared) {
     static_cast<void>(os::reserve_again(reinterpret_cast<void*>(where.begin), where.size()));
-    return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+    return tl::unexpected(shared.error());
   }
   all.merge(made);
   return handle;
@@ -166,7 +183,7 @@ result<void> memfd_segments::remove(std::size_t offset, std::size_t bytes) noexc
   // The only step that can fail comes first. Peers may still fetch the files until they are closed below.
   if (auto unmapped = os::reserve_again(reinterpret_cast<void*>(where->begin), where->size()); !unmapped)
     return unmapped;
-  for (auto one = gone->first; one != gone->second; ++one) state_->served->remove(one->second.handle.serial);
+  for (auto one = gone->first; one != gone->second; ++one) state_->stop_sharing(one->second.handle.serial);
   state_->all.erase(gone->first, gone->second);
   return {};
 }
@@ -204,6 +221,7 @@ result<memfd_segments> memfd_exporter::reserve(std::size_t bytes) noexcept {
   if (!place) return tl::unexpected(place.error());
   made->exporter = state_;
   made->served = state_->buffers;
+  if (state_->releases) made->registry = state_->releases->registry();
   made->window = {state_->id, reinterpret_cast<std::uintptr_t>(place->data()), *size};
   made->place = std::move(*place);
   return memfd_segments(std::move(made));
