@@ -4,6 +4,8 @@
 #include "os/message.hpp"
 
 #include <array>
+#include <cerrno>
+#include <csignal>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <utility>
@@ -45,7 +47,9 @@ endpoint::received endpoint::receive(release_message& into) const noexcept {
 }
 
 bool endpoint::process_ended() const noexcept {
-  return process.still_there() && os::readable_within(process, std::chrono::milliseconds{0});
+  if (!process) return false;
+  if (process.still_there()) return os::readable_within(process, std::chrono::milliseconds{0});
+  return ::kill(pid, 0) != 0 && errno == ESRCH;  // the program has closed the pidfd
 }
 
 }  // namespace pinfold::release

@@ -12,6 +12,11 @@
 
 namespace pinfold::release {
 
+/// Returns the number to poll, or -1 where the program has closed it: poll(2) would return at once for ever.
+[[nodiscard]] inline int watchable(const os::file& watched) noexcept {
+  return watched.still_there() ? watched.number() : -1;
+}
+
 /// A socket, and the process at its other end. A forked child keeps the sockets of its dead parent open, so the end of
 /// the connection is not the end of the process. Not thread-safe.
 struct endpoint {

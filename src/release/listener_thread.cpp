@@ -92,12 +92,12 @@ void release_listener::state::wait(std::vector<pollfd>& watched) noexcept {
   try {
     const std::scoped_lock guard(mutex);
     if (counts.retiring != 0) timeout = progress_every;
-    watched.push_back({.fd = thread.wake_end().number(), .events = POLLIN, .revents = 0});
+    watched.push_back({.fd = release::watchable(thread.wake_end()), .events = POLLIN, .revents = 0});
     for (const auto& [exporter, one] : connections) {
       if (one.broken) continue;
       const short events = static_cast<short>(POLLIN | (one.unsent.empty() ? 0 : POLLOUT));
-      watched.push_back({.fd = one.at.socket.number(), .events = events, .revents = 0});
-      watched.push_back({.fd = one.at.process.number(), .events = POLLIN, .revents = 0});
+      watched.push_back({.fd = release::watchable(one.at.socket), .events = events, .revents = 0});
+      watched.push_back({.fd = release::watchable(one.at.process), .events = POLLIN, .revents = 0});
     }
   } catch (const std::bad_alloc&) {
     timeout = rest;

@@ -94,14 +94,14 @@ void server::loop() noexcept {
 
 void server::wait() noexcept {
   watched_.clear();
-  watched_.push_back({.fd = thread_.wake_end().number(), .events = POLLIN, .revents = 0});
+  watched_.push_back({.fd = watchable(thread_.wake_end()), .events = POLLIN, .revents = 0});
   const bool room = importers_.size() < most_importers;
-  watched_.push_back({.fd = room && listener_.still_there() ? listener_.number() : -1, .events = POLLIN, .revents = 0});
+  watched_.push_back({.fd = room ? watchable(listener_) : -1, .events = POLLIN, .revents = 0});
   for (const importer& one : importers_) {
     // An importer that does not read its answers is not read from either.
     const short events = static_cast<short>((one.unsent ? 0 : POLLIN) | (one.waits_for_room ? POLLOUT : 0));
-    watched_.push_back({.fd = one.broken ? -1 : one.at.socket.number(), .events = events, .revents = 0});
-    watched_.push_back({.fd = one.at.process.number(), .events = POLLIN, .revents = 0});
+    watched_.push_back({.fd = one.broken ? -1 : watchable(one.at.socket), .events = events, .revents = 0});
+    watched_.push_back({.fd = watchable(one.at.process), .events = POLLIN, .revents = 0});
   }
   const auto left = retirements_->next_deadline(look_every);
   if (::poll(watched_.data(), watched_.size(), static_cast<int>(left.count())) < 0 && errno != EINTR)
