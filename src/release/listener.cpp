@@ -186,14 +186,12 @@ void release_listener::state::break_off(std::uint64_t exporter, connection& to) 
 void release_listener::state::receive(const release_message& request) noexcept {
   if (request.kind != release_kind::request) return;
   const release_id id = request.id();
-  std::vector<release::mapped_range> gone;
   {
     const std::scoped_lock guard(mutex);
     ++counts.requests;
     const auto found = memories.find(id);
     try {
       if (send) retired.add(id);
-      if (found != memories.end()) gone = found->second.mappings;
     } catch (const std::bad_alloc&) {
       return;  // no answer: the exporter keeps the memory
     }
@@ -202,14 +200,37 @@ void release_listener::state::receive(const release_message& request) noexcept {
     found->second.asked = true;
     found->second.retirement = request.retirement;
   }
-  caches.invalidate(gone);
+  invalidate_asked();
   const std::size_t failed = caches.progress();
   const std::scoped_lock guard(mutex);
   counts.failed_closes += failed;
   if (memories.contains(id)) tell(id, request.retirement, release_state::leased);
 }
 
+// Without memory for the list, the next round tries again.
+void release_listener::state::invalidate_asked() noexcept {
+  std::vector<release::mapped_range> gone;
+  try {
+    const std::scoped_lock guard(mutex);
+    if (counts.retiring == 0) return;
+    for (const auto& [id, one] : memories)
+      if (one.asked && !one.marked) gone.insert(gone.end(), one.mappings.begin(), one.mappings.end());
+    for (auto& [id, one] : memories) one.marked = one.asked;
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+  if (!gone.empty()) caches.invalidate(gone);
+}
+
+/// For a cache that is attached after a request.
+void release_listener::state::unmark() noexcept {
+  const std::scoped_lock guard(mutex);
+  for (auto& [id, one] : memories) one.marked = false;
+  thread.wake();
+}
+
 void release_listener::state::progress() noexcept {
+  invalidate_asked();
   {
     const std::scoped_lock guard(mutex);
     if (counts.retiring == 0) return;
@@ -286,6 +307,7 @@ result<release_listener::attachment> release_listener::attach(void* cache, inval
   auto made = std::make_unique<attachment::state>();
   made->number = state_->caches.add(cache, on_invalidate, on_progress);
   made->to = state_;
+  state_->unmark();
   return attachment(std::move(made));
 } catch (const std::bad_alloc&) {
   return fail_errno(errc::out_of_resources, ENOMEM, no_memory);

@@ -33,6 +33,7 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
     std::vector<release::mapped_range> mappings;
     std::uint64_t retirement = 0;  ///< 0: its exporter does not want it back
     bool asked = false;            ///< its exporter wants it back
+    bool marked = false;           ///< asked for, and its mappings were invalidated in every cache attached then
   };
   struct connection {
     endpoint at;
@@ -61,6 +62,8 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
 
   // Requests.
   void receive(const release_message& request) noexcept;
+  void invalidate_asked() noexcept;
+  void unmark() noexcept;
   void progress() noexcept;
 
   // The thread.

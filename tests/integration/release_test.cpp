@@ -240,6 +240,29 @@ TEST(carried_release, R66_two_caches_of_one_process_let_go_together) {
   EXPECT_EQ(one.acquire(peer, handle, handle.base, bytes).error(), errc::stale_handle);  // also later
 }
 
+TEST(carried_release, R66_a_cache_attached_after_the_request_lets_go) {
+  auto exporter = memfd_exporter::create().value();
+  auto buffer = exporter.allocate(bytes).value();
+  const auto handle = buffer.handle();
+  release_registry registry(handle.exporter);
+  ASSERT_TRUE(registry.add(handle.serial));
+  ASSERT_TRUE(registry.lend(handle.serial, 3));
+  auto listener = release_listener::create([&](const release_message& answer) {
+                    EXPECT_FALSE(registry.receive(3, answer));
+                  }).value();
+  release_cache late(releasing_importer<memfd_importer>(memfd_importer(), listener));
+  {
+    const auto idle = late.acquire({1}, handle, handle.base, bytes).value();
+  }
+  ASSERT_TRUE(registry.begin_retire(handle.serial, 1s));
+  listener.receive(*registry.next_request(3));
+  EXPECT_EQ(registry.report(handle.serial).value().holders.size(), 1U);
+  const auto attached = listener.attach(late).value();
+  listener.progress();
+  EXPECT_TRUE(registry.report(handle.serial).value().all_let_go());
+  EXPECT_FALSE(late.find({1}, handle, handle.base, bytes));
+}
+
 TEST(carried_release, R66_damaged_messages_are_refused) {
   release_message made{.exporter = 1, .serial = 2};
   made = sealed(made);
