@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "release/attached_caches.hpp"
 
+#include "os/no_cancellation.hpp"
+
 namespace pinfold::release {
 
 std::uint64_t attached_caches::add(void* cache, invalidate_call on_invalidate, progress_call on_progress) {
@@ -10,6 +12,7 @@ std::uint64_t attached_caches::add(void* cache, invalidate_call on_invalidate, p
 }
 
 void attached_caches::remove(std::uint64_t number) noexcept {
+  const detail::no_cancellation whole;
   std::unique_lock guard(mutex_);
   attached& leaving = all_.find(number)->second;
   leaving.removed = true;

@@ -3,6 +3,7 @@
 
 #include "fd_passing/client.hpp"
 #include "fd_passing/process.hpp"
+#include "os/no_cancellation.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -262,9 +263,11 @@ result<release_listener> release_listener::create(std::function<void(const relea
 }
 
 void release_listener::receive(const release_message& message) noexcept {
+  const detail::no_cancellation whole;
   if (!state_->inherited()) state_->receive(message);
 }
 void release_listener::progress() noexcept {
+  const detail::no_cancellation whole;
   if (!state_->inherited()) state_->progress();
 }
 
@@ -276,12 +279,16 @@ release_listener_statistics release_listener::statistics() const noexcept {
 
 result<std::uint64_t> release_listener::begin_open(const release_target& what) noexcept try {
   if (state_->inherited()) return fail(errc::unsupported, inherited_text);
+  const detail::no_cancellation whole;
   return state_->begin_open(what);
 } catch (const std::bad_alloc&) {
   return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
 }
 
-void release_listener::closed(const release_id& id, std::uint64_t number) noexcept { state_->closed(id, number); }
+void release_listener::closed(const release_id& id, std::uint64_t number) noexcept {
+  const detail::no_cancellation whole;
+  state_->closed(id, number);
+}
 
 struct release_listener::attachment::state {
   std::shared_ptr<release_listener::state> to;
@@ -304,6 +311,7 @@ release_listener::attachment::attachment(std::unique_ptr<state> made) noexcept :
 result<release_listener::attachment> release_listener::attach(void* cache, invalidate_call on_invalidate,
                                                               progress_call on_progress) noexcept try {
   if (state_->inherited()) return fail(errc::unsupported, inherited_text);
+  const detail::no_cancellation whole;
   auto made = std::make_unique<attachment::state>();
   made->number = state_->caches.add(cache, on_invalidate, on_progress);
   made->to = state_;

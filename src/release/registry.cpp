@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <pinfold/release/registry.hpp>
 
+#include "os/no_cancellation.hpp"
 #include "release/condition.hpp"
 
 #include <algorithm>
@@ -193,6 +194,7 @@ result<retire_report> release_registry::report(std::uint64_t serial) const noexc
 
 result<retire_report> release_registry::wait(std::uint64_t serial, std::chrono::milliseconds timeout) const noexcept
     try {
+  const detail::no_cancellation whole;
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   std::unique_lock guard(state_->mutex);
   state_->changed->wait_until(guard, deadline, [&] {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "release/retirements.hpp"
 
+#include "os/no_cancellation.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <new>
@@ -150,6 +152,7 @@ result<retire_report> retirements::report(const retired& what) noexcept {
 
 result<retire_report> retirements::wait(const retired& what, std::chrono::milliseconds timeout) noexcept {
   if (::getpid() != process_) return fail(errc::unsupported, inherited);
+  const detail::no_cancellation whole;
   const auto deadline = steady_clock::now() + std::min(timeout, std::chrono::milliseconds{std::chrono::hours{24}});
   std::unique_lock guard(mutex_);
   changed_->wait_until(guard, deadline, [&] { return what.done; });

@@ -2,6 +2,7 @@
 #include "release/server.hpp"
 
 #include "fd_passing/wire.hpp"
+#include "os/no_cancellation.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -64,12 +65,14 @@ server::server(std::uint64_t exporter, std::size_t limbo_bytes, os::file listene
 
 server::~server() {
   if (::getpid() != process_) return;
+  const detail::no_cancellation whole;
   thread_.stop();
   retirements_->abandon();
 }
 
 result<retirement> server::begin(std::uint64_t serial, std::size_t bytes, std::chrono::milliseconds timeout,
                                  free_call& free) noexcept {
+  const detail::no_cancellation whole;
   auto begun = retirements_->begin(serial, bytes, timeout, free);
   if (!begun) return tl::unexpected(begun.error());
   thread_.wake();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "release/thread.hpp"
 
+#include "os/no_cancellation.hpp"
+
 #include <csignal>
 #include <sys/socket.h>
 
@@ -33,6 +35,7 @@ result<void> thread::start(const char* name, void (*body)(void* self), void* sel
 
 void thread::stop() noexcept {
   if (!running_ || ::getpid() != process_) return;
+  const detail::no_cancellation whole;
   running_ = false;
   stop_.store(true);
   wake();

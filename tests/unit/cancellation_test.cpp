@@ -6,6 +6,7 @@
 #include <pinfold/dma_buf.hpp>
 #include <pinfold/numa.hpp>
 #include <pinfold/registrars/null.hpp>
+#include <pinfold/release/registry.hpp>
 
 #include <array>
 #include <functional>
@@ -224,6 +225,13 @@ TEST_F(cancellation, a_set_with_dma_bufs_and_distances_does_not_end_the_process)
   const set_options how{.policy = set_policy::near_first, .distance = distance_by_node({0, 0}), .dma_bufs = &from};
   EXPECT_TRUE(finishes([&] { ::pthread_cancel(::pthread_self()), set.acquire(at(0x10000), 0x1000, local_access, how); },
                        [] {}, [] {}));
+}
+
+TEST_F(cancellation, waits_for_the_importers_of_retired_memory) {
+  release_registry registry(1);
+  ASSERT_TRUE(registry.add(1) && registry.lend(1, 5) && registry.begin_retire(1, 60s));
+  EXPECT_TRUE(finishes([&] { EXPECT_TRUE(registry.wait(1, 60s).value().all_let_go()); }, [] {},
+                       [&] { EXPECT_EQ(registry.died(5), 1U); }));
 }
 
 TEST_F(cancellation, waits_for_leases_when_a_cache_ends) {
