@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <utility>
 
 namespace pinfold::testing {
 
@@ -261,6 +262,13 @@ TEST(carried_release, R66_a_cache_attached_after_the_request_lets_go) {
   listener.progress();
   EXPECT_TRUE(registry.report(handle.serial).value().all_let_go());
   EXPECT_FALSE(late.find({1}, handle, handle.base, bytes));
+}
+
+TEST(carried_release, R66_a_listener_that_was_moved_from_is_a_copy) {
+  auto from = release_listener::create().value();
+  auto to = std::move(from);
+  EXPECT_EQ(from.statistics().mappings, 0U);  // NOLINT(bugprone-use-after-move)
+  EXPECT_EQ(to.statistics().mappings, 0U);
 }
 
 TEST(carried_release, R66_damaged_messages_are_refused) {
