@@ -16,6 +16,7 @@ namespace pinfold {
 namespace {
 
 constexpr auto no_memory = "no memory for the exporter's own records";
+constexpr std::chrono::milliseconds longest_wait{std::chrono::hours{24}};  // so that no deadline overflows
 constexpr auto stale = "the memory is being retired, or freed";
 
 struct holder {
@@ -195,7 +196,8 @@ result<retire_report> release_registry::report(std::uint64_t serial) const noexc
 result<retire_report> release_registry::wait(std::uint64_t serial, std::chrono::milliseconds timeout) const noexcept
     try {
   const detail::no_cancellation whole;
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::clamp(timeout, std::chrono::milliseconds{0}, longest_wait);
   std::unique_lock guard(state_->mutex);
   state_->changed->wait_until(guard, deadline, [&] {
     const memory* const one = state_->find(serial);

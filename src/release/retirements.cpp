@@ -15,6 +15,11 @@ namespace {
 constexpr auto no_memory = "no memory for the exporter's own records";
 constexpr auto inherited = "the exporter belongs to the parent process";
 
+/// Returns a time after which no deadline overflows.
+std::chrono::milliseconds waitable(std::chrono::milliseconds timeout) noexcept {
+  return std::clamp(timeout, std::chrono::milliseconds{0}, std::chrono::milliseconds{std::chrono::hours{24}});
+}
+
 }  // namespace
 
 retirements::retirements(std::shared_ptr<release_registry> registry, std::size_t limbo_bytes) noexcept
@@ -25,8 +30,7 @@ result<std::shared_ptr<retired>> retirements::begin(std::uint64_t serial, std::s
   auto made = std::make_shared<retired>();
   made->serial = serial;
   made->bytes = bytes;
-  made->deadline = steady_clock::now() +
-                   std::clamp(timeout, std::chrono::milliseconds{0}, std::chrono::milliseconds{std::chrono::hours{24}});
+  made->deadline = steady_clock::now() + waitable(timeout);
   list node{made};
   const std::scoped_lock guard(mutex_);
   if (abandoned_) return fail(errc::closed, "the exporter has ended");
@@ -153,7 +157,7 @@ result<retire_report> retirements::report(const retired& what) noexcept {
 result<retire_report> retirements::wait(const retired& what, std::chrono::milliseconds timeout) noexcept {
   if (::getpid() != process_) return fail(errc::unsupported, inherited);
   const detail::no_cancellation whole;
-  const auto deadline = steady_clock::now() + std::min(timeout, std::chrono::milliseconds{std::chrono::hours{24}});
+  const auto deadline = steady_clock::now() + waitable(timeout);
   std::unique_lock guard(mutex_);
   changed_->wait_until(guard, deadline, [&] { return what.done; });
   return report_locked(what);

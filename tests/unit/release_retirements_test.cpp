@@ -86,4 +86,19 @@ TEST_F(retired_memory, is_kept_if_other_memory_makes_room) {
   EXPECT_EQ(in->registry()->died(5), 1U);
 }
 
+TEST_F(retired_memory, is_waited_for_with_the_longest_timeout) {
+  const auto in = started();
+  for (const std::uint64_t serial : {1U, 2U})
+    ASSERT_TRUE(in->registry()->add(serial) && in->registry()->lend(serial, 5));
+  const auto ticket = begin(*in, 1, 10, std::chrono::milliseconds::max());
+  EXPECT_EQ(ticket.wait(std::chrono::milliseconds::min()).value().state, retire_state::asking);
+  auto waits = std::async(std::launch::async, [&] {
+    return in->registry()->wait(2, std::chrono::milliseconds::max()).value().holders.size();
+  });
+  EXPECT_EQ(waits.wait_for(20ms), std::future_status::timeout);
+  EXPECT_EQ(in->registry()->died(5), 2U);
+  EXPECT_EQ(waits.get(), 0U);
+  EXPECT_TRUE(ticket.wait(std::chrono::milliseconds::max()).value().all_let_go());
+}
+
 }  // namespace pinfold::release

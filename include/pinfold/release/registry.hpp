@@ -61,7 +61,7 @@ class PINFOLD_EXPORT release_registry {
   /// `stale_handle` (not added, or forgotten), `out_of_resources`.
   [[nodiscard]] result<retire_report> report(std::uint64_t serial) const noexcept;
 
-  /// Waits until no importer holds the memory, or for `timeout`; returns as `report` does.
+  /// Waits until no importer holds the memory, or for `timeout`, at most 24 h; returns as `report` does.
   [[nodiscard]] result<retire_report> wait(std::uint64_t serial, std::chrono::milliseconds timeout) const noexcept;
 
   /// Forgets memory that is freed: `opening` messages for it are refused.

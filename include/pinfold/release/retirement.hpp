@@ -73,8 +73,8 @@ class PINFOLD_EXPORT retirement {
   /// child), `out_of_resources`.
   [[nodiscard]] result<retire_report> report() const noexcept;
 
-  /// Waits until the memory is freed, for at most `timeout`, and returns the report. The report says how freeing went
-  /// only once that is known: a slow `free` can outlast the wait. Errors: as `report`.
+  /// Waits until the memory is freed, for at most `timeout` (24 h), and returns the report. The report says how freeing
+  /// went only once that is known: a slow `free` can outlast the wait. Errors: as `report`.
   [[nodiscard]] result<retire_report> wait(std::chrono::milliseconds timeout) const noexcept;
 
   /// Makes the ticket of a retirement. For exporters.
