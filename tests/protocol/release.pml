@@ -75,7 +75,7 @@ proctype user(byte i) {
        uses++;
        if
        :: atomic { alive(i) && entry[i] == live -> leased[i] = true; assert(!freed) }
-       :: atomic { alive(i) && entry[i] == none && !asked[i] ->
+       :: atomic { alive(i) && entry[i] == none ->
             entry[i] = asking;
             doomed[i] = false;
 #ifndef COUNTED_LATE
