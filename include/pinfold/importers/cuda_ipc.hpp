@@ -140,7 +140,9 @@ class PINFOLD_EXPORT cuda_ipc_exporter {
   [[nodiscard]] result<retirement> begin_retire(const void* pointer, std::chrono::milliseconds timeout,
                                                 std::function<result<void>()> free) noexcept;
 
-  /// Retires as `begin_retire` does, and waits for at most `timeout`.
+  /// Retires as `begin_retire` does, and waits for at most `timeout`. Errors: as `begin_retire`. If there is memory to
+  /// retire, but none for the report, the error is `out_of_resources` too, and the retirement goes on: `retirements`
+  /// counts it.
   [[nodiscard]] result<retire_report> retire(const void* pointer, std::chrono::milliseconds timeout,
                                              std::function<result<void>()> free) noexcept;
 

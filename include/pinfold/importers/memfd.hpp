@@ -159,7 +159,9 @@ class PINFOLD_EXPORT memfd_exporter {
   /// (`limbo_bytes`). Only importers over `releasing_importer` count; others keep the pages, as after a free.
   ///
   /// Errors, which leave the buffer to the caller: `unsupported` (without `release`, or in a forked child),
-  /// `invalid_argument` (a buffer of another exporter, or empty), `out_of_resources`, `closed` (moved from).
+  /// `invalid_argument` (a buffer of another exporter, or empty), `out_of_resources`, `closed` (moved from). If there
+  /// is memory to retire the buffer, but none for the report, the error is `out_of_resources` and the buffer is empty:
+  /// the retirement goes on.
   [[nodiscard]] result<retire_report> retire(memfd_buffer&& buffer, std::chrono::milliseconds timeout) noexcept;
 
   /// Begins what `retire` does, and returns a ticket to wait with. Errors: as `retire`.

@@ -43,8 +43,8 @@ result<void> reaches(const cuda::driver_table& calls, int ordinal, const cuda_ip
   return possible != 0 ? result<void>{} : fail(errc::unsupported, "this device cannot reach the peer's memory");
 }
 
-/// An allocation's handle works without a message to the exporter. So an exporter that cannot be looked at, as in
-/// another PID namespace, is no reason against it.
+/// An allocation's handle works without a message to the exporter. So an exporter that may not be looked at is no
+/// reason against it. One in another PID namespace has no process of that number here, and counts as ended.
 result<void> exporter_runs(const cuda_ipc_handle& handle) noexcept {
   const auto process = fd_passing::open_process(origin_of(handle));
   if (!process && process.error() != errc::peer_gone) return {};
