@@ -271,6 +271,15 @@ TEST(carried_release, R66_a_listener_that_was_moved_from_is_a_copy) {
   EXPECT_EQ(to.statistics().mappings, 0U);
 }
 
+TEST(carried_release, R66_a_cache_says_whether_it_could_open_a_handle) {
+  auto exporter = memfd_exporter::create().value();
+  auto buffer = exporter.allocate(bytes).value();
+  auto listener = release_listener::create().value();
+  const release_cache cache(releasing_importer<memfd_importer>(memfd_importer(), listener));
+  EXPECT_TRUE(cache.can_open(buffer.handle()));
+  EXPECT_EQ(cache.can_open({}).error(), errc::invalid_handle);
+}
+
 TEST(carried_release, R66_damaged_messages_are_refused) {
   release_message made{.exporter = 1, .serial = 2};
   made = sealed(made);

@@ -40,6 +40,15 @@ class releasing_importer {
     return state_->below.check(handle);
   }
 
+  /// Returns whether the importer below could open the handle now. Does not ask the exporter whether it takes part in
+  /// the release protocol, nor whether it retires the memory. Errors: of the importer below, and `closed` (moved from).
+  [[nodiscard]] result<void> can_open(const handle_type& handle) const noexcept
+    requires can_open_importer<I>
+  {
+    if (!state_) return fail(errc::closed, "the importer was moved from");
+    return state_->below.can_open(handle);
+  }
+
   /// Opens the memory of the handle, once the exporter has admitted it.
   [[nodiscard]] result<imported<registration_type>> open(peer_id peer, const handle_type& handle) noexcept {
     const auto where = check(handle);
