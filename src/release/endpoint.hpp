@@ -23,6 +23,7 @@ struct endpoint {
   os::file socket;
   os::file process;  ///< a pidfd; empty where the process cannot be seen
   pid_t pid = 0;
+  int no_process = 0;      ///< why `process` is empty although there is a pid: an `errno` value
   bool permitted = false;  ///< the other end belongs to this user or to root
 
   /// Takes over a connected socket.

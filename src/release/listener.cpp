@@ -69,8 +69,18 @@ result<void> release_listener::state::connect(const release_target& what) {
   }
   if (!socket) return tl::unexpected(socket.error());
   std::map<std::uint64_t, connection> made;
-  made[what.id.exporter].at = endpoint::of(std::move(*socket));
-  const std::scoped_lock guard(mutex);
+  endpoint& at = made[what.id.exporter].at;
+  at = endpoint::of(std::move(*socket));
+  if (at.no_process == ESRCH)  // a forked child of the exporter has its socket
+    return fail_errno(errc::peer_gone, ESRCH, "the exporting process has ended");
+  std::unique_lock guard(mutex);
+  // The thread first invalidates what a broken connection to that exporter left.
+  const auto cleared = [&] {
+    const auto known = connections.find(what.id.exporter);
+    return known == connections.end() || !known->second.broken;
+  };
+  if (!answered->wait_for(guard, fd_passing::answer_timeout, cleared))
+    return fail_errno(errc::timed_out, ETIMEDOUT, "the listener's thread is busy in a cache");
   connections.merge(made);  // unless another thread was first
   thread.wake();
   return {};

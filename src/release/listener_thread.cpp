@@ -78,6 +78,7 @@ void release_listener::state::invalidate_ended() noexcept {
       }
     }
     std::erase_if(connections, [](const auto& one) { return one.second.broken; });
+    answered->notify_all();
   }
   if (gone.empty()) return;
   caches.invalidate(gone);

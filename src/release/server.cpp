@@ -32,6 +32,12 @@ result<os::file> listen_at(std::uint64_t exporter) noexcept {
   return listener;
 }
 
+/// Without a pidfd, the end of the connection counts as that of the process. So an importer that is only short of room
+/// for one is turned away; one whose process has ended too.
+bool end_is_noticed(const endpoint& at) noexcept {
+  return at.no_process != ESRCH && os::code_for(at.no_process) != errc::out_of_resources;
+}
+
 }  // namespace
 
 void end_server::operator()(server* ending) const noexcept {
@@ -67,7 +73,15 @@ server::~server() {
   if (::getpid() != process_) return;
   const detail::no_cancellation whole;
   thread_.stop();
+  hang_up();
   retirements_->abandon();
+}
+
+/// A forked child may have the sockets open: without this, importers would not notice the end.
+void server::hang_up() const noexcept {
+  if (listener_.still_there()) ::shutdown(listener_.number(), SHUT_RDWR);
+  for (const importer& one : importers_)
+    if (one.at.socket.still_there()) ::shutdown(one.at.socket.number(), SHUT_RDWR);
 }
 
 result<retirement> server::begin(std::uint64_t serial, std::size_t bytes, std::chrono::milliseconds timeout,
@@ -180,7 +194,7 @@ void server::accept_some() noexcept {
       return;
     }
     auto at = endpoint::of(std::move(socket));
-    if (at.permitted) importers_.push_back({++last_number_, std::move(at), std::nullopt});
+    if (at.permitted && end_is_noticed(at)) importers_.push_back({++last_number_, std::move(at), std::nullopt});
   }
 }
 

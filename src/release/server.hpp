@@ -57,6 +57,8 @@ class server {
 
   server(std::uint64_t exporter, std::size_t limbo_bytes, os::file listener);
 
+  void hang_up() const noexcept;
+
   // The thread calls all functions below.
   static void run(void* self) noexcept;
   void loop() noexcept;

@@ -6,8 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <optional>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -66,6 +68,43 @@ TEST(release_fork, a_child_has_no_part_in_a_listener) {
               return 0;
             }),
             0);
+}
+
+TEST(release_fork, a_child_does_not_keep_a_dead_exporter_alive) {
+  for (const bool killed : {false, true}) {
+    testing::child_process exporting([](testing::line& parent) {
+      std::optional exporter = memfd_exporter::create({.release = true}).value();
+      const auto buffer = exporter->allocate(4096).value();
+      testing::child_process inheriting([](testing::line&) {
+        ::prctl(PR_SET_PDEATHSIG, 0);
+        ::sleep(30);
+        return 0;
+      });
+      parent.send(buffer.handle());
+      parent.send(inheriting.pid());
+      if (!parent.receive<int>()) return 1;
+      exporter.reset();
+      parent.send(0);
+      return parent.receive<int>() ? 1 : 0;
+    });
+    const auto handle = exporting.talk().receive<memfd_handle>();
+    const auto inheriting = exporting.talk().receive<pid_t>();
+    ASSERT_TRUE(handle && inheriting);
+    if (killed) {
+      exporting.kill();
+      exporting.reap();
+    } else {
+      exporting.talk().send(0);
+      ASSERT_TRUE(exporting.talk().receive<int>());
+    }
+    auto listener = release_listener::create().value();
+    const auto before = std::chrono::steady_clock::now();
+    const auto opened = listener.begin_open(
+        {{handle->exporter, handle->serial}, {1}, handle->allocation(), handle->start_time, handle->pid});
+    EXPECT_EQ(opened.error(), killed ? errc::peer_gone : errc::unsupported);
+    EXPECT_LT(std::chrono::steady_clock::now() - before, 4s);
+    ::kill(*inheriting, SIGKILL);
+  }
 }
 
 }  // namespace pinfold::release
