@@ -47,7 +47,7 @@ class release_server : public ::testing::Test {
   retirement begin(std::uint64_t serial, release::free_call free) { return server->begin(serial, 1, 5s, free).value(); }
 
   const std::uint64_t number = 0x5eed'0000'0000'0000U + static_cast<std::uint64_t>(::getpid());
-  std::unique_ptr<release::server> server = release::server::start(number, SIZE_MAX).value();
+  release::server_owner server = release::server::start(number, SIZE_MAX).value();
   std::optional<release::endpoint> importer;
   release_message last;
 };
