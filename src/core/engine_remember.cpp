@@ -57,16 +57,13 @@ void engine::stop_listing(const core::being_closed& mine) noexcept {
   *link = mine.next;
 }
 
-// Adds what an earlier `quiesce` closed, and was not restored since; without memory for both, the new list is kept.
+// Adds what an earlier `quiesce` closed, and was not restored since.
 void engine::end_remembering(core::being_closed& mine) noexcept {
   stop_listing(mine);
   const std::scoped_lock guard(remembered_mutex_);
   mine.list.forget(mine.gone);
   if (mine.lost) return;
-  try {
-    mine.list.complete(remembered_);
-  } catch (const std::bad_alloc&) {  // only the order has changed
-  }
+  static_cast<void>(mine.list.complete(remembered_));  // without memory for both the new one is kept
   remembered_.swap(mine.list);
 }
 

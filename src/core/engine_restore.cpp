@@ -121,7 +121,8 @@ restoration& restoration::operator=(restoration&& other) noexcept {
 
 restoration::~restoration() {
   const detail::no_cancellation whole;
-  if (state_ && !state_->here()) static_cast<void>(state_.release());  // a child has copies of threads that do not run
+  if (!state_ || state_->here()) return;
+  [[maybe_unused]] const auto* const left = state_.release();  // a child has copies of threads that do not run
 }
 
 result<restoration> restoration::begin(engine* on, restore_options how) noexcept try {
@@ -173,7 +174,7 @@ void restoration::cancel() noexcept {
 result<void> restoration::failure() const noexcept {
   if (!state_ || !state_->here()) return {};
   const std::scoped_lock guard(state_->mutex);
-  if (state_->first) return tl::unexpected(*state_->first);
+  if (const auto& first = state_->first) return tl::unexpected(*first);
   return {};
 }
 

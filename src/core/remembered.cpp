@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -47,18 +48,26 @@ void remembered_list::add(const remembered& one, const std::byte* token) noexcep
   tokens_.insert(tokens_.end(), token, token + token_bytes_);
 }
 
-void remembered_list::complete(const remembered_list& older) {
+bool remembered_list::has_room_for(const remembered_list& older) noexcept try {
   reserve(older.size());
+  return true;
+} catch (const std::bad_alloc&) {
+  return false;
+}
+
+bool remembered_list::complete(const remembered_list& older) noexcept {
+  const bool both = has_room_for(older);
   const auto own = static_cast<std::ptrdiff_t>(all_.size());
   const auto by_place = [](const remembered& one, const remembered& other) { return place_of(one) < place_of(other); };
   std::sort(all_.begin(), all_.end(), by_place);
-  for (const remembered& one : older.all_) {
+  for (const remembered& one : both ? std::span(older.all_) : std::span<const remembered>()) {
     const auto [first, last] = std::equal_range(all_.begin(), all_.begin() + own, one, by_place);
     const auto newer = [&](const remembered& other) { return contains_all(other.access, one.access); };
     if (!older.gone_.touches(one.peer, one.where) && std::none_of(first, last, newer)) add(one, older.token_of(one));
   }
   std::rotate(all_.begin(), all_.begin() + own, all_.end());
   std::sort(all_.end() - own, all_.end(), used_less);
+  return both;
 }
 
 // With much to forget and much to restore, a walk through the list for each would take too long: what is gone is noted,

@@ -61,9 +61,9 @@ class remembered_list {
   void reserve(std::size_t more);
   /// Adds one. Requires room. Copies the token.
   void add(const remembered& one, const std::byte* token) noexcept;
-  /// Sorts the list by use, and adds what `older` has beyond it, as used least. Throws `std::bad_alloc`, and changes
-  /// nothing then but the order.
-  void complete(const remembered_list& older);
+  /// Sorts the list by use, and adds what `older` has beyond it, as used least. Returns false, and adds
+  /// nothing, without memory for that.
+  [[nodiscard]] bool complete(const remembered_list& older) noexcept;
 
   /// Removes what touches the peer's memory in `gone`.
   void forget(peer_id peer, const range& gone) noexcept;
@@ -82,6 +82,7 @@ class remembered_list {
   [[nodiscard]] const std::byte* token_of(const remembered& one) const noexcept {
     return tokens_.data() + one.token * token_bytes_;
   }
+  [[nodiscard]] bool has_room_for(const remembered_list& older) noexcept;
   template <class Goes>
   void erase_if(Goes&& goes) noexcept;
 

@@ -224,8 +224,11 @@ TEST_F(cancellation, a_set_with_dma_bufs_and_distances_does_not_end_the_process)
     return exported_dma_buf{::memfd_create("allocation", MFD_CLOEXEC), wanted, 0};
   });
   const set_options how{.policy = set_policy::near_first, .distance = distance_by_node({0, 0}), .dma_bufs = &from};
-  EXPECT_TRUE(finishes([&] { ::pthread_cancel(::pthread_self()), set.acquire(at(0x10000), 0x1000, local_access, how); },
-                       [] {}, [] {}));
+  EXPECT_TRUE(finishes(
+      [&] {
+        ::pthread_cancel(::pthread_self()), static_cast<void>(set.acquire(at(0x10000), 0x1000, local_access, how));
+      },
+      [] {}, [] {}));
 }
 
 TEST_F(cancellation, waits_for_the_importers_of_retired_memory) {

@@ -31,8 +31,8 @@ class releasing_importer {
   using registration_type = typename I::registration_type;         ///< of the importer below
 
   /// Takes over the importer. Throws `std::bad_alloc`.
-  releasing_importer(I below, release_listener listener)
-      : state_(std::make_unique<state>(std::move(below), std::move(listener))) {}
+  releasing_importer(I below, const release_listener& listener)
+      : state_(std::make_unique<state>(std::move(below), listener)) {}
 
   /// Returns the handle's allocation.
   [[nodiscard]] result<range> check(const handle_type& handle) const noexcept {
@@ -87,7 +87,7 @@ class releasing_importer {
   }
 
   struct state {
-    state(I importer, release_listener to) : below(std::move(importer)), listener(std::move(to)) {}
+    state(I importer, const release_listener& to) : below(std::move(importer)), listener(to) {}
     state(const state&) = delete;
     state& operator=(const state&) = delete;
     ~state() {
