@@ -57,8 +57,9 @@ class PINFOLD_EXPORT release_listener {
     std::unique_ptr<state> state_;
   };
 
-  // A move copies, so that no listener is ever without a state.
+  /// Shares the listener. A move copies, so that no listener is ever without a state.
   release_listener(const release_listener&) noexcept = default;
+  /// As above.
   release_listener& operator=(const release_listener&) noexcept = default;
   ~release_listener() = default;
 
