@@ -212,9 +212,8 @@ void release_listener::state::receive(const release_message& request) noexcept {
     found->second.retirement = request.retirement;
   }
   invalidate_asked();
-  const std::size_t failed = caches.progress();
+  progress_caches();
   const std::scoped_lock guard(mutex);
-  counts.failed_closes += failed;
   if (memories.contains(id)) tell(id, request.retirement, release_state::leased);
 }
 
@@ -246,9 +245,14 @@ void release_listener::state::progress() noexcept {
     const std::scoped_lock guard(mutex);
     if (counts.retiring == 0) return;
   }
+  progress_caches();
+}
+
+void release_listener::state::progress_caches() noexcept {
   const std::size_t failed = caches.progress();
   const std::scoped_lock guard(mutex);
   counts.failed_closes += failed;
+  closes_fail = failed != 0;
 }
 
 release_listener::release_listener(std::shared_ptr<state> made) noexcept : state_(std::move(made)) {}

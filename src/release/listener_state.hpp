@@ -65,6 +65,7 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
   void invalidate_asked() noexcept;
   void unmark() noexcept;
   void progress() noexcept;
+  void progress_caches() noexcept;
 
   // The thread.
   void loop() noexcept;
@@ -92,6 +93,7 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
   std::map<std::uint64_t, open_wait> waits;         ///< by tag
   release::retired_serials retired;                 ///< of a listener without a thread
   release_listener_statistics counts;
+  bool closes_fail = false;  ///< in the last look: those of quarantined mappings are not tried at every one
   std::uint64_t last_number = 0;
   release::thread thread;
 };

@@ -82,9 +82,7 @@ void release_listener::state::invalidate_ended() noexcept {
   }
   if (gone.empty()) return;
   caches.invalidate(gone);
-  const std::size_t failed = caches.progress();
-  const std::scoped_lock guard(mutex);
-  counts.failed_closes += failed;
+  progress_caches();
 }
 
 void release_listener::state::wait(std::vector<pollfd>& watched) noexcept {
@@ -92,7 +90,7 @@ void release_listener::state::wait(std::vector<pollfd>& watched) noexcept {
   watched.clear();
   try {
     const std::scoped_lock guard(mutex);
-    if (counts.retiring != 0) timeout = progress_every;
+    if (counts.retiring != 0 && !closes_fail) timeout = progress_every;
     watched.push_back({.fd = release::watchable(thread.wake_end()), .events = POLLIN, .revents = 0});
     for (const auto& [exporter, one] : connections) {
       if (one.broken) continue;

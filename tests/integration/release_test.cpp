@@ -10,8 +10,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -291,6 +294,46 @@ TEST(carried_release, R66_damaged_messages_are_refused) {
     reinterpret_cast<std::byte*>(&damaged)[at] ^= std::byte{0x10};
     EXPECT_EQ(read_release_message(bytes_of(damaged)).error(), errc::invalid_argument) << at;
   }
+}
+
+/// An importer whose closes the system refuses, until it is told otherwise.
+class refusing_importer {
+ public:
+  static constexpr const char* name = memfd_importer::name;
+  static constexpr bool allows_duplicates = memfd_importer::allows_duplicates;
+  using handle_type = memfd_importer::handle_type;
+  using registration_type = memfd_importer::registration_type;
+
+  explicit refusing_importer(std::shared_ptr<std::atomic<bool>> refuses) : refuses_(std::move(refuses)) {}
+  [[nodiscard]] result<range> check(const memfd_handle& handle) const noexcept { return below_.check(handle); }
+  [[nodiscard]] result<imported<registration_type>> open(peer_id peer, const memfd_handle& handle) noexcept {
+    return below_.open(peer, handle);
+  }
+  [[nodiscard]] result<void> close(const registration_type& mapping) noexcept {
+    if (*refuses_) return fail_errno(errc::driver_error, EIO, "the system refuses");
+    return below_.close(mapping);
+  }
+
+ private:
+  std::shared_ptr<std::atomic<bool>> refuses_;
+  memfd_importer below_;
+};
+
+TEST_F(release, R66_closes_that_fail_are_not_tried_all_the_time) {
+  const auto refuses = std::make_shared<std::atomic<bool>>(true);
+  auto listener = release_listener::create().value();
+  import_cache cache(releasing_importer(refusing_importer(refuses), listener));
+  const auto attached = listener.attach(cache).value();
+  auto buffer = filled(7);
+  const auto handle = buffer.handle();
+  ASSERT_TRUE(cache.acquire({1}, handle, handle.base, handle.size));
+  const auto ticket = exporter->begin_retire(std::move(buffer), 10s).value();
+  EXPECT_FALSE(ticket.wait(400ms).value().all_let_go());
+  const auto failed = listener.statistics().failed_closes;
+  EXPECT_GT(failed, 0U);
+  EXPECT_LT(failed, 10U) << "once a second, not every 10 ms";
+  *refuses = false;
+  EXPECT_TRUE(ticket.wait(5s).value().all_let_go());
 }
 
 }  // namespace pinfold::testing
