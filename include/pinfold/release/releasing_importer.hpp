@@ -3,18 +3,17 @@
 /// An importer that lets memory go when its exporter asks for it.
 #pragma once
 
+#include <pinfold/detail/or_error.hpp>
 #include <pinfold/importer.hpp>
 #include <pinfold/release/listener.hpp>
 
 #include <array>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <utility>
 
 namespace pinfold {
@@ -79,6 +78,7 @@ class releasing_importer {
     std::uint64_t number;
   };
   using counted_map = std::map<key, counted>;
+  static constexpr const char* no_memory = "no memory for the importer's own records";
 
   static key key_of(const registration_type& mapping) noexcept {
     key made;
@@ -97,18 +97,20 @@ class releasing_importer {
       for (const auto& [mapping, one] : open_mappings) listener.closed(one.id, one.number);
     }
 
-    result<imported<registration_type>> open(peer_id peer, const handle_type& handle, counted as) noexcept try {
-      counted_map made;
-      made.emplace(key{}, as);
-      auto node = made.extract(made.begin());  // allocated before the open, which could otherwise not be undone
+    result<imported<registration_type>> open(peer_id peer, const handle_type& handle, counted as) noexcept {
+      // Allocated before the open, which could otherwise not be undone.
+      auto node = detail::or_error(no_memory, no_memory, [&]() -> result<typename counted_map::node_type> {
+        counted_map made;
+        made.emplace(key{}, as);
+        return made.extract(made.begin());
+      });
+      if (!node) return tl::unexpected(node.error());
       auto opened = below.open(peer, handle);
       if (!opened) return opened;
-      node.key() = key_of(opened->registration);
+      node->key() = key_of(opened->registration);
       const std::scoped_lock guard(mutex);
-      open_mappings.insert(std::move(node));
+      open_mappings.insert(std::move(*node));
       return opened;
-    } catch (const std::bad_alloc&) {
-      return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the importer's own records");
     }
 
     result<void> close(const registration_type& mapping) noexcept {
