@@ -8,6 +8,7 @@
 #include <pinfold/release/listener.hpp>
 
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -104,7 +105,7 @@ class releasing_importer {
         made.emplace(key{}, as);
         return made.extract(made.begin());
       });
-      if (!node) return tl::unexpected(node.error());
+      if (!node) return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
       auto opened = below.open(peer, handle);
       if (!opened) return opened;
       node->key() = key_of(opened->registration);
