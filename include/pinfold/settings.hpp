@@ -9,15 +9,23 @@
 #include <pinfold/error.hpp>
 #include <pinfold/options.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <string>
 #include <string_view>
 
 namespace pinfold {
 
-/// Parses a number of bytes or of things: digits, then K, M, G or T for powers of 1024 (a B may follow), or
-/// `unlimited`. Returns `invalid_argument` for any other text, and on overflow.
+/// Parses a number of bytes or of things: digits, perhaps with a fraction, then K, M, G or T for powers of 1024, or
+/// `unlimited`. A unit may be in lower case, may follow a blank, and may end in B or iB: `64M`, `4 KiB`, `1.5GiB`. A
+/// fraction is rounded to a whole byte. Returns `invalid_argument` for any other text, and on overflow.
 [[nodiscard]] PINFOLD_EXPORT result<std::size_t> parse_size(std::string_view text) noexcept;
+
+/// Parses a duration: digits, perhaps with a fraction, then ns, us, ms, s, min or h, as in `100ms` or `1.5 s`. Without
+/// a unit, the number counts `usual`, which must be positive. A fraction is rounded to a whole nanosecond. Returns
+/// `invalid_argument` for any other text, and on overflow.
+[[nodiscard]] PINFOLD_EXPORT result<std::chrono::nanoseconds> parse_duration(std::string_view text,
+                                                                             std::chrono::nanoseconds usual) noexcept;
 
 /// An error in a setting, and its place.
 struct settings_error {

@@ -6,13 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <limits>
 #include <memory>
-#include <optional>
 #include <unistd.h>
 #include <utility>
 
@@ -34,24 +30,6 @@ constexpr std::array<std::string_view, 5> others{
     "PINFOLD_MONITORD",      // where the monitor `bpf` connects
 };
 constexpr std::size_t largest_file = std::size_t{64} * 1024;
-
-constexpr const char* not_a_size =
-    "expected a number, optionally followed by K, M, G or T (also KB, KiB, or after a blank), or unlimited";
-
-std::optional<unsigned> shift_for(std::string_view unit) noexcept {
-  if (unit.empty()) return 0;
-  if (unit.starts_with(' ')) unit.remove_prefix(1);
-  if (unit == "B") return 0;
-  if (unit.ends_with("iB"))
-    unit.remove_suffix(2);
-  else if (unit.ends_with('B'))
-    unit.remove_suffix(1);
-  if (unit.size() != 1) return std::nullopt;
-  constexpr std::string_view units = "KMGT";
-  const auto at = units.find(unit.front());
-  if (at == std::string_view::npos) return std::nullopt;
-  return static_cast<unsigned>(10 * (at + 1));
-}
 
 std::string_view trim(std::string_view text) noexcept {
   constexpr std::string_view blanks = " \t\r\v\f";
@@ -124,20 +102,6 @@ outcome options_from_variables(cache_options options) {
 }
 
 }  // namespace
-
-result<std::size_t> parse_size(std::string_view text) noexcept {
-  if (text == "unlimited") return unlimited;
-  std::uint64_t number = 0;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (code == std::errc::result_out_of_range) return fail(errc::invalid_argument, "the number is too large");
-  if (code != std::errc{}) return fail(errc::invalid_argument, not_a_size);
-  const auto shift = shift_for(text.substr(static_cast<std::size_t>(end - text.data())));
-  if (!shift) return fail(errc::invalid_argument, not_a_size);
-  if (number > (std::numeric_limits<std::size_t>::max() >> *shift)) {
-    return fail(errc::invalid_argument, "the number is too large");
-  }
-  return static_cast<std::size_t>(number) << *shift;
-}
 
 outcome options_from_text(std::string_view text, std::string_view origin, cache_options base) {
   for (std::size_t number = 1; !text.empty(); ++number) {

@@ -19,7 +19,7 @@ namespace {
 using std::chrono::milliseconds;
 
 // Deadlines are added to the clock's now, which must not overflow.
-constexpr std::uint64_t longest_timeout = 365ULL * 24 * 3600 * 1000;
+constexpr std::chrono::hours longest_timeout{365 * 24};
 
 constexpr std::array<std::pair<std::string_view, bool>, 6> switch_words{
     {{"on", true}, {"off", false}, {"true", true}, {"false", false}, {"1", true}, {"0", false}}};
@@ -110,12 +110,11 @@ result<void> read(std::string_view text, std::uint32_t& into) noexcept {
 }
 
 result<void> read(std::string_view text, milliseconds& into) noexcept {
-  std::uint64_t number = 0;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (code != std::errc{} || end != text.data() + text.size() || number > longest_timeout) {
-    return fail(errc::invalid_argument, "expected whole milliseconds, at most a year");
-  }
-  into = milliseconds(number);
+  const auto duration = parse_duration(text, milliseconds(1));
+  if (!duration || *duration % milliseconds(1) != duration->zero() || *duration > longest_timeout)
+    return fail(errc::invalid_argument,
+                "expected whole milliseconds, or a number followed by ms, s, min or h, at most a year");
+  into = std::chrono::duration_cast<milliseconds>(*duration);
   return {};
 }
 

@@ -101,9 +101,44 @@ TEST(parse_size, reads_numbers_and_units) {
   EXPECT_EQ(pinfold::parse_size("18446744073709551615"), SIZE_MAX);
 }
 
+TEST(parse_size, reads_fractions_and_lower_case) {
+  EXPECT_EQ(pinfold::parse_size("4k"), 4096U);
+  EXPECT_EQ(pinfold::parse_size("4kb"), 4096U);
+  EXPECT_EQ(pinfold::parse_size("4 kiB"), 4096U);
+  EXPECT_EQ(pinfold::parse_size("4Ki"), 4096U);
+  EXPECT_EQ(pinfold::parse_size("64m"), 64U << 20);
+  EXPECT_EQ(pinfold::parse_size("1.5K"), 1536U);
+  EXPECT_EQ(pinfold::parse_size("1.5GiB"), 3U << 29);
+  EXPECT_EQ(pinfold::parse_size("97.7 KiB"), 100045U);  // as the tool prints 100000 bytes: rounded
+  EXPECT_EQ(pinfold::parse_size("17.0"), 17U);
+}
+
+TEST(parse_duration, reads_numbers_and_units) {
+  using namespace std::chrono_literals;
+  EXPECT_EQ(pinfold::parse_duration("5", 1ms), 5ms);
+  EXPECT_EQ(pinfold::parse_duration("0.2", 1s), 200ms);
+  EXPECT_EQ(pinfold::parse_duration("100ms", 1s), 100ms);
+  EXPECT_EQ(pinfold::parse_duration("5s", 1ms), 5s);
+  EXPECT_EQ(pinfold::parse_duration("1.5 s", 1ms), 1500ms);
+  EXPECT_EQ(pinfold::parse_duration("7us", 1ms), 7us);
+  EXPECT_EQ(pinfold::parse_duration("9ns", 1ms), 9ns);
+  EXPECT_EQ(pinfold::parse_duration("2min", 1ms), 2min);
+  EXPECT_EQ(pinfold::parse_duration("3h", 1ms), 3h);
+}
+
+TEST(parse_duration, refuses_malformed_durations_and_overflow) {
+  using namespace std::chrono_literals;
+  for (const char* bad : {"", "s", "-1s", "+1", " 1", "1 ", "1.s", ".5s", "1e3", "inf", "5S", "5 seconds", "0.5ns",
+                          "9223372036854775808ns", "9223372037s", "18446744073709551616"}) {
+    const auto parsed = pinfold::parse_duration(bad, 1ms);
+    ASSERT_FALSE(parsed) << bad;
+    EXPECT_EQ(parsed.error(), errc::invalid_argument) << bad;
+  }
+}
+
 TEST(parse_size, refuses_malformed_sizes) {
-  for (const char* bad : {"",    "K",   "B",    "-1",   "+1", " 1",    "1 ",    "1.5K", "4k",  "4KK",
-                          "4BK", "4iB", "4 iB", "4  K", "4 ", "4KBiB", "4KiBB", "0x10", "INF", "infinite"}) {
+  for (const char* bad : {"",    "K",   "B",   "-1",   "+1",   " 1", "1 ",    "1.",    ".5K",  "4KK", "1.5",     "1.5B",
+                          "1.K", "4BK", "4iB", "4 iB", "4  K", "4 ", "4KBiB", "4KiBB", "0x10", "INF", "infinite"}) {
     const auto parsed = pinfold::parse_size(bad);
     ASSERT_FALSE(parsed) << bad;
     EXPECT_EQ(parsed.error(), errc::invalid_argument) << bad;
@@ -114,6 +149,7 @@ TEST(parse_size, refuses_overflow) {
   EXPECT_FALSE(pinfold::parse_size("18446744073709551616"));
   EXPECT_FALSE(pinfold::parse_size("18014398509481984K"));
   EXPECT_FALSE(pinfold::parse_size("16777216T"));
+  EXPECT_FALSE(pinfold::parse_size("16777215.9999999999999T"));
   EXPECT_EQ(pinfold::parse_size("16777215T"), std::size_t{16777215} << 40);
 }
 
@@ -128,6 +164,15 @@ TEST(options_from_text, changes_only_the_named_options) {
   expected.full = pinfold::when_full::wait;
   expected.full_timeout = milliseconds(5);
   expect_same(*options, expected);
+}
+
+TEST(options_from_text, durations_may_have_units) {
+  for (const char* text : {"PINFOLD_WAIT_TIMEOUT_MS=1500", "PINFOLD_WAIT_TIMEOUT_MS=1500ms",
+                           "PINFOLD_WAIT_TIMEOUT_MS=1.5s", "PINFOLD_WAIT_TIMEOUT_MS=1.5 s"}) {
+    const auto options = pinfold::options_from_text(text, "test");
+    ASSERT_TRUE(options) << text;
+    EXPECT_EQ(options->wait_timeout, milliseconds(1500)) << text;
+  }
 }
 
 TEST(options_from_text, the_last_assignment_wins) {
@@ -168,6 +213,8 @@ TEST(options_from_text, refuses_bad_lines) {
                           "PINFOLD_AUDIT=often",
                           "PINFOLD_AUDIT=4294967296",
                           "PINFOLD_WAIT_TIMEOUT_MS=inf",
+                          "PINFOLD_WAIT_TIMEOUT_MS=100us",
+                          "PINFOLD_WAIT_TIMEOUT_MS=366000h",
                           "PINFOLD_WAIT_TIMEOUT_MS=31536000001"}) {
     const auto options = pinfold::options_from_text(bad, "test");
     ASSERT_FALSE(options) << bad;
