@@ -100,7 +100,7 @@ TEST(cli, wrong_usage_is_explained_and_exits_with_2) {
                        {"perf import --sizes 4X", "4X"},
                        {"perf import --sizes inf", "inf"},
                        {"perf import --sizes 9999T", "memory"},
-                       {"perf import --max-bytes lots", "--max-bytes lots"},
+                       {"perf import --max-bytes lots", "'lots' is not a size"},
                        {"perf import --peers 0", "--peers"},
                        {"perf import --threads 2 --pin-peer same", "--pin-peer"}});
 }

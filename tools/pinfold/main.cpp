@@ -1,20 +1,44 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "cli/failure.hpp"
 #include "cli/output.hpp"
 #include "commands.hpp"
 #include "info/clients.hpp"
 
 #include <pinfold/version.hpp>
 
+#include <string>
+#include <string_view>
+#include <vector>
+
 namespace {
 
-int run(int argc, char** argv) {
+constexpr auto examples = R"(Examples:
+  pinfold info                      what works on this machine
+  pinfold demo                      what the cache does, with real processes
+  pinfold perf hit --seconds 100ms  what a hit costs
+  pinfold run --for ucx -- program  an unmodified program over pinfold
+`pinfold help perf hit` is the same as `pinfold perf hit --help`.)";
+
+// Turns `help perf hit` into `perf hit --help`.
+std::vector<char*> without_help_word(int argc, char** argv) {
+  static std::string option = "--help";
+  std::vector<char*> words(argv, argv + argc);  // NOLINT(*-pointer-arithmetic): what main() gets
+  if (words.size() < 2 || std::string_view(words[1]) != "help") return words;
+  words.erase(words.begin() + 1);
+  words.push_back(option.data());
+  return words;
+}
+
+int run_words(std::vector<char*> words) {
+  const auto argc = static_cast<int>(words.size());
+  words.push_back(nullptr);
+  char** const argv = words.data();
   tool::hand_over_rma(argc, argv);
   tool::answer_driver_facts(argc, argv);
   tool::answer_whether_loadable(argc, argv);
   tool::CLI::App app("pinfold: registers memory once, reuses registrations safely, and never returns a stale one.",
                      "pinfold");
-  app.set_version_flag("--version", "pinfold " PINFOLD_VERSION);
+  app.set_version_flag("-V,--version", "pinfold " PINFOLD_VERSION);
+  app.footer(examples);
   app.require_subcommand(0, 1);  // with 1, 1 a misspelt subcommand would be reported as missing
   tool::action chosen;
   tool::add_info(app, chosen);
@@ -33,12 +57,11 @@ int run(int argc, char** argv) {
   tool::add_perf_rma(*perf, chosen);
   tool::add_perf_startup(*perf, chosen);
   if (const auto ended = app.parse(argc, argv)) return *ended == 0 ? tool::success : tool::wrong_usage;
-  if (!chosen) throw tool::usage_failure("a subcommand is required; pinfold --help lists them");
   return chosen();
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  return tool::run_to_exit([&] { return run(argc, argv); });
+  return tool::run_to_exit([&] { return run_words(without_help_word(argc, argv)); });
 }

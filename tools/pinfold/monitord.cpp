@@ -54,7 +54,7 @@ void add_monitord(CLI::App& app, action& chosen) {
         return octal ? std::string() : std::string("permissions are up to four octal digits");
       });
   own->footer(
-      "Needs CAP_BPF and CAP_PERFMON. Each process gets only what the kernel records about its own memory. While\n"
+      "Needs CAP_BPF and CAP_PERFMON. Each process gets only what the kernel records about its own memory. While "
       "the server serves a process, every system call in the system takes about 24 ns longer.");
   own->callback([options, mode, &chosen] {
     options->mode = static_cast<unsigned>(std::stoul(*mode, nullptr, 8));

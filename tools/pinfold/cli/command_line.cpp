@@ -2,10 +2,18 @@
 #include "cli/command_line.hpp"
 
 #include "cli/help_format.hpp"
+#include "cli/output.hpp"
+#include "cli/suggestion.hpp"
+#include "cli/text_width.hpp"
+
+#include <pinfold/settings.hpp>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
+#include <fmt/format.h>
 #include <iomanip>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 namespace tool::CLI {
@@ -21,6 +29,84 @@ Validator range(T least, T most) {
   std::ostringstream text;  // as `--help` shows it
   text << std::setprecision(9) << least << " to " << most;
   return made<::CLI::Range>(least, most, text.str());
+}
+
+std::string complaint_about_sizes(const std::string& list) {
+  for (const auto& one : ::CLI::detail::split(list, ',')) {
+    const auto read = pinfold::parse_size(::CLI::detail::trim_copy(one));
+    if (!read) return fmt::format("'{}' is not a size: {}", one, read.error().message);
+  }
+  return {};
+}
+
+// A chosen command, and its words: `pinfold perf miss`.
+struct chosen_command {
+  const ::CLI::App* app;
+  std::string words;
+};
+
+chosen_command chosen_of(const ::CLI::App& app) {
+  chosen_command chosen{&app, app.get_name()};
+  while (!chosen.app->get_subcommands().empty()) {
+    chosen.app = chosen.app->get_subcommands().front();
+    chosen.words += " " + chosen.app->get_name();
+  }
+  return chosen;
+}
+
+std::vector<std::string> commands_of(const ::CLI::App& app) {
+  std::vector<std::string> names;
+  for (const auto* one : app.get_subcommands([](const ::CLI::App*) { return true; })) names.push_back(one->get_name());
+  return names;
+}
+
+std::vector<std::string> options_of(const ::CLI::App& app) {
+  std::vector<std::string> names;
+  for (const auto* one : app.get_options([](const ::CLI::Option* option) { return option->nonpositional(); })) {
+    for (const auto& name : one->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+std::string meant(const std::string& name) { return name.empty() ? "" : fmt::format("; did you mean '{}'?", name); }
+
+// Explains the first argument that no command expects.
+std::string unexpected(const ::CLI::App& app, const std::string& argument) {
+  const auto name = argument.substr(0, argument.find('='));
+  if (name.starts_with('-'))
+    return fmt::format("unknown option '{}'{}", name, meant(nearest_name(name, options_of(app))));
+  const auto commands = commands_of(app);
+  if (commands.empty()) return fmt::format("unexpected argument '{}'", argument);
+  return fmt::format("no subcommand '{}'{}", argument, meant(nearest_name(argument, commands)));
+}
+
+// Returns an empty string when the command is complete.
+std::string incomplete(const ::CLI::App& chosen) {
+  const auto commands = commands_of(chosen);
+  return commands.empty() ? "" : "a subcommand is required: " + ::CLI::detail::join(commands, ", ");
+}
+
+// Returns the first word that is no subcommand, in a request for help.
+std::optional<std::string> wrong_word(const ::CLI::App& root, const ::CLI::App& chosen) {
+  const auto extra = root.remaining(true);
+  if (extra.empty() || extra.front().starts_with('-') || commands_of(chosen).empty()) return std::nullopt;
+  return extra.front();
+}
+
+int refuse(const chosen_command& chosen, const std::string& why) {
+  const char* const more = commands_of(*chosen.app).empty() ? "" : " and subcommands";
+  const auto text = fmt::format("{}: {}\nRun '{} --help' for its options{}.\n", chosen.words, why, chosen.words, more);
+  fmt::print(stderr, "{}", narrowed(text));
+  return wrong_usage;
+}
+
+std::string explained(const ::CLI::App& root, const ::CLI::App& chosen, const ::CLI::ParseError& problem) {
+  const std::string_view said = problem.what();
+  if (problem.get_name() == "ArgumentMismatch" && said.ends_with(" missing"))
+    return fmt::format("{} needs a value", said.substr(0, said.find(':')));
+  const auto extra = root.remaining(true);
+  const bool is_extra = problem.get_exit_code() == static_cast<int>(::CLI::ExitCodes::ExtrasError);
+  return is_extra && !extra.empty() ? unexpected(chosen, extra.front()) : problem.what();
 }
 
 }  // namespace
@@ -76,6 +162,22 @@ Option* Option::capture_default_str() {
   return this;
 }
 
+Option* Option::size() {
+  real_.type_name("SIZE");
+  return check([](const std::string& text) { return complaint_about_sizes(text); });
+}
+
+Option* Option::duration(std::chrono::nanoseconds usual) {
+  const auto convert = [usual](std::string& text) {
+    const auto read = pinfold::parse_duration(text, usual);
+    if (!read) return fmt::format("'{}' is not a duration: {}", text, read.error().message);
+    text = fmt::format("{}", std::chrono::duration<double>(*read) / std::chrono::duration<double>(usual));
+    return std::string();
+  };
+  real_.transform(::CLI::Validator(convert, ""))->type_name("TIME");
+  return this;
+}
+
 App::App(std::string description, std::string name)
     : real_(std::make_shared<::CLI::App>(std::move(description), std::move(name))) {
   real_->formatter(std::make_shared<help_format>());  // subcommands inherit it
@@ -85,6 +187,7 @@ App::App(::CLI::App& subcommand) : real_(std::shared_ptr<void>(), &subcommand) {
 
 App* App::add_subcommand(std::string name, std::string description) {
   auto* const added = real_->add_subcommand(std::move(name), std::move(description));
+  added->footer("");  // or it would be the parent command's
   return subcommands_.emplace_back(std::make_unique<App>(*added)).get();
 }
 
@@ -135,9 +238,17 @@ void App::footer(std::string text) { real_->footer(std::move(text)); }
 std::optional<int> App::parse(int argc, const char* const* argv) {
   try {
     real_->parse(argc, argv);
+    const auto chosen = chosen_of(*real_);
+    if (const auto missing = incomplete(*chosen.app); !missing.empty()) return refuse(chosen, missing);
+    name_program(chosen.words);
     return std::nullopt;
+  } catch (const ::CLI::Success& asked) {
+    const auto chosen = chosen_of(*real_);
+    if (const auto wrong = wrong_word(*real_, *chosen.app)) return refuse(chosen, unexpected(*chosen.app, *wrong));
+    return real_->exit(asked);
   } catch (const ::CLI::ParseError& problem) {
-    return real_->exit(problem);
+    const auto chosen = chosen_of(*real_);
+    return refuse(chosen, explained(*real_, *chosen.app, problem));
   }
 }
 

@@ -4,6 +4,7 @@
 /// it, so only command_line.cpp includes it.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -50,6 +51,11 @@ class Option {
   Option* allow_extra_args(bool allow);
   Option* default_str(std::string text);
   Option* capture_default_str();
+  /// Accepts sizes, with commas between them, as `pinfold::parse_size` reads them.
+  Option* size();
+  /// Accepts durations such as `100ms`, too. A number without a unit counts `usual`; the option's number does so in any
+  /// case.
+  Option* duration(std::chrono::nanoseconds usual);
 
  private:
   ::CLI::Option& real_;
@@ -69,6 +75,10 @@ class App {
   Option* add_number(std::string name, T& into, std::string description, Limit least, Limit most) {
     return add_option(std::move(name), into, std::move(description))->check(Range(least, most))->capture_default_str();
   }
+  /// Adds an option for a duration between two limits, all of them in seconds, which shows its default.
+  Option* add_seconds(std::string name, double& into, std::string description, double least, double most) {
+    return add_number(std::move(name), into, std::move(description), least, most)->duration(std::chrono::seconds(1));
+  }
   template <class T>
   Option* add_option_function(std::string name, const std::function<void(const T&)>& take, std::string description);
   Option* add_flag(std::string name, bool& into, std::string description);
@@ -80,7 +90,8 @@ class App {
   void callback(std::function<void()> parsed);
   void footer(std::string text);
 
-  /// Returns CLI11's exit status when the command line was wrong, or asked for output that has been printed.
+  /// Returns 0 when the command line asked for output that has been printed, and 2 when it was wrong, which is
+  /// explained on standard error. Else the name of the chosen subcommand begins later complaints (`output.hpp`).
   [[nodiscard]] std::optional<int> parse(int argc, const char* const* argv);
 
  private:

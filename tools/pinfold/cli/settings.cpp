@@ -47,7 +47,8 @@ void cache_flags::add_to(CLI::App& command) {
   command.add_flag_callback(
              "--no-retain", [this] { retain_ = false; }, "close registrations at their last release")
       ->excludes(keep);
-  command.add_option("--max-bytes", max_bytes_, "budget: maximum bytes registered at any time, e.g. 64M or unlimited");
+  command.add_option("--max-bytes", max_bytes_, "budget: maximum bytes registered at any time, e.g. 64M or unlimited")
+      ->size();
   command.add_option("--max-count", max_count_, "budget: maximum registrations open at any time, or unlimited");
   command.add_option("--when-full", when_full_,
                      "when the budget is used up and no registration is idle: fail, wait or bypass");

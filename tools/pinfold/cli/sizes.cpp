@@ -14,9 +14,16 @@ namespace {
 
 constexpr std::size_t smallest_message = 8;  // room for one word of the content
 
+std::string_view without_blanks(std::string_view text) {
+  while (text.starts_with(' ')) text.remove_prefix(1);
+  while (text.ends_with(' ')) text.remove_suffix(1);
+  return text;
+}
+
 }  // namespace
 
 std::size_t parse_one_size(std::string_view text) {
+  text = without_blanks(text);
   const auto size = pinfold::parse_size(text);
   if (!size) throw usage_failure(fmt::format("'{}' is not a size: {}", text, size.error().message));
   if (*size < smallest_message) throw usage_failure(fmt::format("'{}' is too small: the minimum is 8 bytes", text));

@@ -10,7 +10,8 @@
 
 namespace tool {
 
-/// Parses `4K,64K,1M` into numbers of bytes. Throws `usage_failure` for anything but a list of sizes, each at least 8.
+/// Parses `4K,64KiB,1.5 MiB` (`pinfold::parse_size`) into numbers of bytes. Throws `usage_failure` for anything but a
+/// list of sizes, each at least 8.
 [[nodiscard]] std::vector<std::size_t> parse_sizes(const std::string& text);
 
 /// Parses one size in the same way.

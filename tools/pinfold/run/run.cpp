@@ -92,8 +92,8 @@ void add_run(CLI::App& app, action& chosen) {
   own->add_option("program", command->program, "the program and its arguments, after --")->required();
   own->footer(
       "The exit status is that of the program, 127 when the program is not found, 126 when it cannot be run, or 1 "
-      "when\n"
-      "the adapter is not installed. The PINFOLD_ variables of the environment set the other options of the caches.");
+      "when the adapter is not installed. The PINFOLD_ variables of the environment set the other options of the "
+      "caches.");
   own->callback([command, &chosen] { chosen = [command] { return run(*command); }; });
 }
 
