@@ -5,8 +5,11 @@
 
 #include <pinfold/trace_file.hpp>
 
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -42,37 +45,76 @@ std::string fresh_trace(const std::string& wanted) {
   return path;
 }
 
-// Ignores signals that the terminal sends to both: they are for the program.
-class signals_ignored {
+constexpr std::array passed_on{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+std::atomic<pid_t> program{0};
+
+// The terminal sends its signals to the program, too.
+void pass_on(int signal, siginfo_t* from, void* /*context*/) {
+  if (from->si_code != SI_KERNEL) ::kill(program.load(), signal);
+}
+
+// Passes signals that other processes send to this process on to the program, which decides when it ends. Signals wait
+// while `start` runs.
+class signals_passed_on {
  public:
-  signals_ignored() noexcept : interrupt_(std::signal(SIGINT, SIG_IGN)), quit_(std::signal(SIGQUIT, SIG_IGN)) {}
-  signals_ignored(const signals_ignored&) = delete;
-  signals_ignored& operator=(const signals_ignored&) = delete;
-  ~signals_ignored() {
-    std::signal(SIGINT, interrupt_);
-    std::signal(SIGQUIT, quit_);
+  signals_passed_on() noexcept {
+    sigset_t all{};
+    ::sigemptyset(&all);
+    for (const int one : passed_on) ::sigaddset(&all, one);
+    ::pthread_sigmask(SIG_BLOCK, &all, &mask_);
+  }
+  signals_passed_on(const signals_passed_on&) = delete;
+  signals_passed_on& operator=(const signals_passed_on&) = delete;
+  ~signals_passed_on() {
+    for (std::size_t i = 0; started_ && i < passed_on.size(); ++i)
+      ::sigaction(passed_on.at(i), &earlier_.at(i), nullptr);
+    ::pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
+  }
+
+  // Returns the `errno` value when the program cannot be started, else 0.
+  int start(std::vector<std::string>& words, pid_t& child) {
+    std::vector<char*> arguments;
+    for (auto& one : words) arguments.push_back(one.data());
+    arguments.push_back(nullptr);
+    posix_spawnattr_t attributes{};
+    ::posix_spawnattr_init(&attributes);
+    ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+    ::posix_spawnattr_setsigmask(&attributes, &mask_);
+    const int refused = ::posix_spawnp(&child, arguments.front(), nullptr, &attributes, arguments.data(), environ);
+    ::posix_spawnattr_destroy(&attributes);
+    if (refused == 0) begin(child);
+    return refused;
   }
 
  private:
-  using handler = void (*)(int);
-  handler interrupt_;
-  handler quit_;
+  void begin(pid_t child) noexcept {
+    program.store(child);
+    struct sigaction action{};
+    action.sa_sigaction = pass_on;
+    action.sa_flags = SA_SIGINFO | SA_RESTART;
+    for (std::size_t i = 0; i < passed_on.size(); ++i) {
+      ::sigaction(passed_on.at(i), nullptr, &earlier_.at(i));
+      if (earlier_.at(i).sa_handler != SIG_IGN) ::sigaction(passed_on.at(i), &action, nullptr);
+    }
+    started_ = true;
+    ::pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
+  }
+
+  sigset_t mask_{};
+  std::array<struct sigaction, passed_on.size()> earlier_{};
+  bool started_ = false;
 };
 
-// Returns the `errno` value when the program cannot be started, else 0.
-int start(std::vector<std::string>& program, pid_t& child) {
-  std::vector<char*> arguments;
-  for (auto& one : program) arguments.push_back(one.data());
-  arguments.push_back(nullptr);
-  return ::posix_spawnp(&child, arguments.front(), nullptr, nullptr, arguments.data(), environ);
+int refuse(const std::string& name, int why) {
+  fmt::print(stderr, "pinfold: {}: {}\n", name, strerrordesc_np(why));
+  return why == ENOENT ? not_found : cannot_run;
 }
 
-int wait_for(pid_t child) {
-  const signals_ignored quiet;
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0)
+// Waits until the program has ended, and leaves its number with it: a signal would go to another process else.
+void wait_for(pid_t child) {
+  siginfo_t ended{};
+  while (::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT) < 0)
     if (errno != EINTR) throw failure(fmt::format("cannot wait for the program: {}", strerrordesc_np(errno)));
-  return status;
 }
 
 // Returns the program's exit status; 1 when that is 0 and nothing was recorded.
@@ -95,11 +137,15 @@ int record(trace_command& command) {
   const auto path = fresh_trace(command.file);
   ::setenv("PINFOLD_TRACE", path.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): there is one thread
   pid_t child = 0;
-  if (const int refused = start(command.program, child); refused != 0) {
-    fmt::print(stderr, "pinfold: {}: {}\n", command.program.front(), strerrordesc_np(refused));
-    return refused == ENOENT ? not_found : cannot_run;
+  {
+    signals_passed_on signals;
+    if (const int refused = signals.start(command.program, child); refused != 0)
+      return refuse(command.program.front(), refused);
+    wait_for(child);
   }
-  const int status = wait_for(child);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
   const auto trace = pinfold::read_trace(path);
   if (!trace) throw failure(fmt::format("{}: {}", trace.error().where, pinfold::describe(trace.error().cause)));
   return conclude(command, status, *trace);
@@ -113,7 +159,7 @@ void add_trace(CLI::App& app, action& chosen) {
   own->add_option("-o,--output", command->file, "output file; an earlier trace in the file is replaced")->required();
   own->add_option("program", command->program, "the program and its arguments, after --")->required();
   own->footer(
-      "The exit status is that of the program, 128 plus the signal that killed the program, 127 when the program is\n"
+      "The exit status is that of the program, 128 plus the signal that killed the program, 127 when the program is "
       "not found, or 1 when the program created no cache. The program must use pinfold's shared or static library.");
   own->callback([command, &chosen] { chosen = [command] { return record(*command); }; });
 }
