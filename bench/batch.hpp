@@ -101,9 +101,9 @@ json measure_batches(const parameters& how) {
     const region_memory memory(how, count);
     if constexpr (requires { typename Subject::batch; }) {
       for (const auto threads : how.threads)
-        append(rows, batch_rows<Subject, typename Subject::batch>(how, memory.regions(), threads));
+        add_rows(how, rows, batch_rows<Subject, typename Subject::batch>(how, memory.regions(), threads));
     }
-    append(rows, batch_rows<Subject, one_by_one<Subject>>(how, memory.regions(), 1));
+    add_rows(how, rows, batch_rows<Subject, one_by_one<Subject>>(how, memory.regions(), 1));
   }
   return rows;
 }

@@ -40,7 +40,7 @@ json measure_eviction(const parameters& how) {
   auto rows = json::array();
   for (const auto budget : how.regions) {
     for (const auto threads : how.threads) {
-      if (budget >= threads) rows.push_back(evict_row<Subject>(how, budget, threads));  // each thread needs room
+      if (budget >= threads) add_row(how, rows, evict_row<Subject>(how, budget, threads));  // each thread needs room
     }
   }
   add_gains(rows);

@@ -121,7 +121,7 @@ json handover_row(const parameters& how, Subject& cache, const region_set& regio
 template <subject Subject>
 json measure_handovers(const parameters& how) {
   return with_filled<Subject>(how, [&](json& rows, Subject& cache, const region_set& regions) {
-    rows.push_back(handover_row(how, cache, regions));
+    add_row(how, rows, handover_row(how, cache, regions));
   });
 }
 

@@ -45,7 +45,7 @@ json with_filled(const parameters& how, More more) {
       fill(cache, regions, how.time_limit, filled);
       more(rows, cache, regions);
     } catch (const out_of_time& why) {
-      rows.push_back(skipped_row(row_of(Subject::name, count, 1, name_of(pattern::random)), why));
+      add_row(how, rows, skipped_row(row_of(Subject::name, count, 1, name_of(pattern::random)), why));
     }
     auto& last = rows.back()["errors"];
     last = last.template get<std::uint64_t>() + filled.errors;
@@ -58,7 +58,7 @@ template <subject Subject>
 json measure_hits(const parameters& how) {
   return with_filled<Subject>(how, [&](json& rows, Subject& cache, const region_set& regions) {
     for (const auto which : {regions.count() == 1 ? pattern::same : pattern::random, pattern::interior})
-      rows.push_back(hit_row(how, cache, regions, which, 1));
+      add_row(how, rows, hit_row(how, cache, regions, which, 1));
   });
 }
 
@@ -71,7 +71,7 @@ json measure_scaling(const parameters& how) {
     for (const auto which : {pattern::same, pattern::distinct, pattern::random}) {
       if (which == pattern::random && regions.count() == 1) continue;
       if (which == pattern::distinct && regions.count() < most_threads) continue;
-      for (const auto threads : how.threads) all.push_back(hit_row(how, cache, regions, which, threads));
+      for (const auto threads : how.threads) add_row(how, all, hit_row(how, cache, regions, which, threads));
     }
   });
   add_gains(rows);

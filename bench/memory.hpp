@@ -110,7 +110,7 @@ json measure_memory(const parameters& how) {
       row["bytes"] = used.bytes;
       row["bytes_per_region"] = rounded(used.bytes_per_region());
       row["errors"] = 0;
-      rows.push_back(std::move(row));
+      add_row(how, rows, std::move(row));
     }
   }
   return rows;

@@ -116,7 +116,7 @@ json measure_misses(const parameters& how) {
       if (count == 1 && shuffled) continue;
       for (const auto threads : how.threads) {
         if (count < threads) continue;
-        rows.push_back(miss_row<Subject>(how, region_memory(how, count).regions(), shuffled, threads));
+        add_row(how, rows, miss_row<Subject>(how, region_memory(how, count).regions(), shuffled, threads));
       }
     }
   }

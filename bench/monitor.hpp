@@ -29,7 +29,7 @@ template <unmapping_subject Subject>
 json measure_unmapping(const parameters& how, const process_without_cache& without) {
   auto rows = json::array();
   const auto add = [&](const char* which, std::size_t regions, auto&& measure) {
-    if (wants(how, which)) append(rows, row_or_reason(which, Subject::name, regions, measure));
+    if (wants(how, which)) add_rows(how, rows, row_or_reason(which, Subject::name, regions, measure));
   };
   const auto cached = how.regions.front();
   add("unrelated-munmap", cached, [&](const json& begun) { return unrelated_unmaps<Subject>(how, begun); });
@@ -41,8 +41,12 @@ json measure_unmapping(const parameters& how, const process_without_cache& witho
 template <unmapping_subject Subject>
 json measure_hits_beside(const parameters& how) {
   constexpr const char* which = "hits-beside-munmap";
-  if (!wants(how, which)) return json::array();
-  return row_or_reason(which, Subject::name, 100, [&](const json& begun) { return hits_beside<Subject>(how, begun); });
+  auto rows = json::array();
+  if (!wants(how, which)) return rows;
+  add_rows(how, rows, row_or_reason(which, Subject::name, 100, [&](const json& begun) {
+             return hits_beside<Subject>(how, begun);
+           }));
+  return rows;
 }
 
 /// Measures all cases of a subject that is alone in its process.
@@ -51,7 +55,7 @@ json measure_monitor(const parameters& how) {
   const process_without_cache without;
   auto rows = measure_unmapping<Subject>(how, without);
   append(rows, measure_hits_beside<Subject>(how));
-  if (wants(how, "hits")) append(rows, compare_hits(how, lanes_of<Subject>()));
+  if (wants(how, "hits")) add_rows(how, rows, compare_hits(how, lanes_of<Subject>()));
   return rows;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -28,6 +29,9 @@ struct parameters {
 
   /// PINFOLD_MONITOR of pinfold's caches. A peer's cache has its own monitor, so this is not sent.
   std::string monitors = "manual";
+
+  /// Is called with each row as soon as it is complete. Not sent either.
+  std::function<void(const json& row)> row_done{};
 
   /// Returns whether monitors watch the regions, which need memory then.
   [[nodiscard]] bool watched() const { return monitors != "manual"; }

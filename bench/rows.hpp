@@ -36,6 +36,16 @@ inline void append(json& rows, json more) {
   for (auto& row : more) rows.push_back(std::move(row));
 }
 
+/// Adds a row that is complete, and reports it.
+inline void add_row(const parameters& how, json& rows, json row) {
+  rows.push_back(std::move(row));
+  if (how.row_done) how.row_done(rows.back());
+}
+
+inline void add_rows(const parameters& how, json& rows, json more) {
+  for (auto& row : more) add_row(how, rows, std::move(row));
+}
+
 /// Returns a row without figures that says why.
 [[nodiscard]] inline json skipped_row(json row, const std::exception& why) {
   row["skipped"] = why.what();

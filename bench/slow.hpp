@@ -126,10 +126,10 @@ template <subject Subject>
 json measure_slow(const parameters& how) {
   const std::chrono::milliseconds pause(how.pause_ms);
   auto rows = json::array();
-  rows.push_back(measure_parallel_misses<Subject>(how));
-  rows.push_back(measure_hits_meanwhile<Subject>(how, "nothing", setup{}));
-  rows.push_back(measure_hits_meanwhile<Subject>(how, "registrations", setup{.register_delay = pause}));
-  rows.push_back(measure_hits_meanwhile<Subject>(how, "deregistrations", setup{.deregister_delay = pause}));
+  add_row(how, rows, measure_parallel_misses<Subject>(how));
+  add_row(how, rows, measure_hits_meanwhile<Subject>(how, "nothing", setup{}));
+  add_row(how, rows, measure_hits_meanwhile<Subject>(how, "registrations", setup{.register_delay = pause}));
+  add_row(how, rows, measure_hits_meanwhile<Subject>(how, "deregistrations", setup{.deregister_delay = pause}));
   return rows;
 }
 

@@ -2,6 +2,7 @@
 #include "cli/child_program.hpp"
 
 #include "cli/failure.hpp"
+#include "cli/interrupted_output.hpp"
 
 #include <algorithm>
 #include <array>
@@ -13,6 +14,7 @@
 #include <optional>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <system_error>
 #include <unistd.h>
@@ -74,14 +76,24 @@ finished_program run_program(std::string path, std::vector<std::string> argument
     const descriptor writing(ends[1]);
     child = start_program(std::move(path), std::move(arguments), writing.number);
   }
+  kill_at_interrupt(child);
   const auto output = everything_from(reading.number, clock::now() + limit);
   if (!output) ::kill(child, SIGKILL);
   finished_program seen;
   while (::waitpid(child, &seen.status, 0) < 0 && errno == EINTR) {
   }
+  kill_at_interrupt(0);
   if (!output) throw failure(fmt::format("was killed because it took longer than {} s", limit.count()));
   seen.output = *output;
   return seen;
+}
+
+void end_with_parent() noexcept {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  sigset_t theirs{};
+  ::sigemptyset(&theirs);
+  for (const int one : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::sigaddset(&theirs, one);
+  ::pthread_sigmask(SIG_BLOCK, &theirs, nullptr);
 }
 
 std::string ending_of(int status) {

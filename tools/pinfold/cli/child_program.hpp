@@ -21,6 +21,10 @@ struct finished_program {
 [[nodiscard]] finished_program run_program(std::string path, std::vector<std::string> arguments,
                                            std::chrono::seconds limit);
 
+/// Lets a program of `run_program` end with the tool that runs it, and by no other signal: no handler that a library
+/// installs in this process runs. Call it before libraries are loaded.
+void end_with_parent() noexcept;
+
 /// Returns the path of the tool itself; empty if the kernel does not tell it.
 [[nodiscard]] std::filesystem::path tool_path();
 

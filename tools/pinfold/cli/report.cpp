@@ -131,10 +131,14 @@ void add_latency(json& row, const latency& measured) {
   row["p999_ns"] = measured.p999;
 }
 
-void print_json(const json& host, const json& rows, const std::vector<std::string>& notes) {
+std::string json_text(const json& host, const json& rows, const std::vector<std::string>& notes) {
   json whole{{"host", host}, {"rows", rows}};
   if (!notes.empty()) whole["notes"] = notes;
-  fmt::print("{}\n", whole.dump(2));
+  return whole.dump(2) + "\n";
+}
+
+void print_json(const json& host, const json& rows, const std::vector<std::string>& notes) {
+  fmt::print("{}", json_text(host, rows, notes));
 }
 
 void add_gains(json& rows, const char* key, figure_of kind,

@@ -50,7 +50,10 @@ struct column {
 /// operation succeeded, so that no figure looks like a measured zero.
 void add_latency(json& row, const latency& measured);
 
-/// Prints `{"host": …, "rows": …}` on standard output, with `"notes"` when there are any.
+/// Returns `{"host": …, "rows": …}` as text, with `"notes"` when there are any.
+[[nodiscard]] std::string json_text(const json& host, const json& rows, const std::vector<std::string>& notes = {});
+
+/// Prints that text on standard output.
 void print_json(const json& host, const json& rows, const std::vector<std::string>& notes = {});
 
 /// What a figure is: of two rates the larger is better, of two times the smaller.

@@ -80,6 +80,7 @@ void print_clients(const json& rows) {
 void answer_whether_loadable(int argc, char** argv) {
   const std::span given(argv, static_cast<std::size_t>(argc));
   if (given.size() != 3 || given[1] != load_word) return;
+  end_with_parent();
   // NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread asks the loader
   const char* const refused = ::dlopen(given[2], RTLD_NOW | RTLD_LOCAL) == nullptr ? ::dlerror() : "";
   const bool written = std::fputs(refused, stdout) >= 0 && std::fflush(stdout) == 0;

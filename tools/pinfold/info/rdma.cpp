@@ -8,7 +8,6 @@
 #include "info/drivers/facts.hpp"
 
 #include <chrono>
-#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -18,7 +17,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <sys/prctl.h>
 #include <utility>
 
 namespace tool {
@@ -55,15 +53,6 @@ json facts_from(const char* driver) try {
   return json::parse(seen.output);
 } catch (const std::exception& failed) {
   return missing(failed.what());
-}
-
-// The waiting tool ends at these signals, and its end ends this process: no handler of a provider runs.
-void leave_signals_to_the_parent() {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  sigset_t theirs{};
-  ::sigemptyset(&theirs);
-  for (const int one : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::sigaddset(&theirs, one);
-  ::pthread_sigmask(SIG_BLOCK, &theirs, nullptr);
 }
 
 std::string limits_of(const json& device) {
@@ -114,7 +103,7 @@ void say(std::string_view head, const std::string& text) {
 void answer_driver_facts(int argc, char** argv) {
   const std::span given(argv, static_cast<std::size_t>(argc));
   if (given.size() != 3 || given[1] != facts_word) return;
-  leave_signals_to_the_parent();
+  end_with_parent();
   const auto facts = facts_from_module(given[2]).dump();
   const bool written = std::fputs(facts.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
   std::_Exit(written ? 0 : 1);  // skips the destructors of the loaded libraries

@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -63,8 +64,37 @@ const auto& case_named(const Cases& cases, std::string_view name) {
 /// Throws `usage_failure` when `count` buffers of one of the sizes need more than half of the machine's memory.
 void check_memory(std::size_t count, const std::vector<std::size_t>& sizes, const json& host);
 
-/// Prints the rows, for programs or as a table for people, then `notes` and why rows were skipped. Returns the exit
-/// status: 1 when the rows count errors.
+/// How the results of a measurement are shown: for programs, or as a table for people.
+struct presentation {
+  json host;
+  bool as_json = false;
+  /// Returns the heading for people; empty when it has been printed already.
+  std::function<std::string(const json& rows)> heading{};
+  std::vector<column> columns{};
+  /// Returns the tables of rows, instead of the one table of `columns`.
+  std::function<std::string(const json& rows)> tables{};
+  /// Adds to the rows what is computed from all of them.
+  std::function<void(json& rows)> complete{};
+};
+
+/// Sets how results are shown. From now on `keep_rows` stores what an interrupt prints (`interrupted_output.hpp`). For
+/// one thread.
+void present_rows(presentation how);
+
+/// The same, and SIGINT, SIGTERM and SIGHUP print the rows that are complete and end the process.
+void show_at_interrupt(presentation how);
+
+/// Keeps these rows instead of those before. Does nothing before `present_rows`.
+void keep_rows(const json& rows);
+
+/// Adds a row to those that are kept.
+void keep_row(json row);
+
+/// Prints the rows, then `notes` and why rows were skipped, as `present_rows` was told; a signal that comes
+/// meanwhile ends the process when they are printed. Returns the exit status: 1 when the rows count errors.
+[[nodiscard]] int show_results(const json& rows, const std::vector<std::string>& notes = {});
+
+/// The same for a command that keeps no rows.
 [[nodiscard]] int show_results(const json& host, const json& rows, const std::vector<column>& columns, bool as_json,
                                const std::vector<std::string>& notes = {});
 

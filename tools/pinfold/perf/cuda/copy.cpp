@@ -65,6 +65,7 @@ json run_cuda_copy(const cuda_run& run) {
       continue;
     }
     add_rows(rows, run, size, measure_size(run, *messages, progress));
+    keep_rows(rows);
     run.peer.take_back(*messages);
   }
   return rows;

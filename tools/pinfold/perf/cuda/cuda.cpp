@@ -88,8 +88,8 @@ int measure_cuda(import_options& options, const std::string& sizes, bool as_json
   host["cuda"] = cuda_facts();
   if (!as_json) print_heading(options, host);
   const auto emulated = host.at("cuda").at("emulated").get<bool>();
-  const auto rows = chosen.run({options, peer, device, emulated});
-  return show_results(host, rows, chosen.columns(), as_json, notes_on(emulated));
+  show_at_interrupt({.host = host, .as_json = as_json, .columns = chosen.columns()});
+  return show_results(chosen.run({options, peer, device, emulated}), notes_on(emulated));
 }
 
 }  // namespace tool

@@ -106,6 +106,7 @@ json run_cuda_open(const cuda_run& run) {
       rows.push_back(run.row("driver", at.size, at.kind));
       rows.back()["skipped"] = pinfold::describe(messages.error());
     }
+    keep_rows(rows);
     progress.step();
   }
   return rows;

@@ -80,6 +80,7 @@ json run_weight_sync(const cuda_run& run) {
       const auto seconds = rows.back().at("seconds").get<double>();
       if (rows.back().at("subject") == "uncached") uncached = seconds;
       if (seconds > 0) rows.back()["speedup"] = rounded(uncached / seconds);
+      keep_rows(rows);
     }
     run.peer.take_back(allocations);
   }

@@ -63,6 +63,7 @@ json run_copy(const import_run& run) {
       const auto average = median_run(results.at(subject).runs).average;
       if (average > 0) rows.back()["speedup"] = rounded(uncached / average);
     }
+    keep_rows(rows);
   }
   return rows;
 }

@@ -102,9 +102,11 @@ json run_hit_during_open(const import_run& run) {
          "cannot release a message");
     static_cast<void>(hit_in_bursts(cache, messages[0], bursts));
     rows.push_back(hits_row(run, size, delay, 0, hit_in_bursts(cache, messages[0], count)));
+    keep_rows(rows);
     progress.step();
     auto [done, opens] = hit_during_opens(cache, messages[0], messages[1], count, begun);
     rows.push_back(hits_row(run, size, delay, opens, std::move(done)));
+    keep_rows(rows);
     progress.step();
     run.take_back(messages.size());
   }

@@ -83,8 +83,8 @@ int measure(import_command& command) {
   auto peers =
       start_peers(options.peers, {.serve = options.via == pinfold::memfd_via::scm, .cpu = pin(options.pin_peer)});
   if (!command.as_json) print_heading(options, host);
-  const auto rows = chosen.run({options, peers});
-  return show_results(host, rows, chosen.columns(), command.as_json);
+  show_at_interrupt({.host = host, .as_json = command.as_json, .columns = chosen.columns()});
+  return show_results(chosen.run({options, peers}));
 }
 
 void add_what(CLI::App& command, import_command& into) {
@@ -95,7 +95,7 @@ void add_what(CLI::App& command, import_command& into) {
                   "with --cuda: messages, opens and closes alone, or the tensors of one step of weight synchronization")
       ->check(CLI::IsMember({"copy", "parallel-opens", "hit-during-open", "open", "identity", "weight-sync"}))
       ->capture_default_str();
-  command.add_option("--sizes", into.sizes, "message sizes, e.g. 4K,64K,1M");
+  command.add_option("--sizes", into.sizes, "message sizes, e.g. 4K,64K,1M")->size();
   add_via(command, options.via, {"pidfd", "scm"});
   command.add_number("--peers", options.peers, "exporting processes", 1, 64);
   command.add_number("--buffers", options.buffers, "buffers of each peer, for copy", 1, 4096);
@@ -108,7 +108,8 @@ void add_how(CLI::App& command, import_command& into) {
   options.add_to(command, "operations [hit-during-open: 100000]");
   command.add_number("--opens", options.opens, "handles, for parallel-opens", 1, 4096);
   command.add_option("--open-ms", options.open_ms, "duration of each open [parallel-opens: 50, hit-during-open: 300]")
-      ->check(CLI::Range(0, 60'000));
+      ->check(CLI::Range(0, 60'000))
+      ->duration(std::chrono::milliseconds(1));
   command.add_option("--pin-peer", options.pin_peer, "keep the peers on the same CPU as this process, or on another")
       ->check(CLI::IsMember({"none", "same", "other"}))
       ->capture_default_str();

@@ -94,7 +94,10 @@ json run_parallel_opens(const import_run& run) {
   progress_bar progress(run.options.sizes.size() * run.options.repeats * thread_counts.size());
   for (const auto size : run.options.sizes) {
     const auto messages = run.provide(run.options.opens, size);
-    for (const auto threads : thread_counts) rows.push_back(opens_row(run, size, messages, threads, progress));
+    for (const auto threads : thread_counts) {
+      rows.push_back(opens_row(run, size, messages, threads, progress));
+      keep_rows(rows);
+    }
     run.take_back(messages.size());
   }
   return rows;

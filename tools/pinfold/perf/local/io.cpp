@@ -122,6 +122,7 @@ void measure_size(const stage& on, json& rows, progress_bar& progress) {
     }
   }
   for (const char* subject : io_subjects) rows.push_back(row_of(on, subject, results[subject]));
+  keep_rows(rows);
 }
 
 json measure_all(const io_options& options, const scratch_file& file) {
@@ -177,13 +178,14 @@ int measure(io_command& command) {
   check_memory(options.buffers, options.sizes, host);
   const scratch_file file(options.directory, options.file_size);
   if (!command.as_json) print_heading(options, file, host);
-  return show_results(host, measure_all(options, file), columns(), command.as_json);
+  show_at_interrupt({.host = host, .as_json = command.as_json, .columns = columns()});
+  return show_results(measure_all(options, file));
 }
 
 void add_options(CLI::App& command, io_command& into) {
   auto& options = into.options;
-  command.add_option("--sizes", into.sizes, "bytes of each I/O, e.g. 4K,64K")->capture_default_str();
-  command.add_option("--file-size", into.file_size, "bytes of the file")->capture_default_str();
+  command.add_option("--sizes", into.sizes, "bytes of each I/O, e.g. 4K,64K")->size()->capture_default_str();
+  command.add_option("--file-size", into.file_size, "bytes of the file")->size()->capture_default_str();
   add_directory(command, options.directory);
   command.add_number("--depth", options.depth, "concurrent I/Os", 1, 4096);
   command.add_number("--buffers", options.buffers, "number of buffers, used in turn", 1, 16384);

@@ -45,10 +45,9 @@ std::size_t registrations_of(const register_options& options) {
   return std::ranges::max(options.sizes) / options.chunk + 1;
 }
 
-void print_heading(const register_options& options, const json& host) {
-  fmt::print("pinfold perf register, {}: io_uring\n", options.case_name);
-  fmt::print("host:  {}\n", host_line(host));
-  fmt::print("limit: {}\n\n", memlock_line(host));
+std::string heading(const register_options& options, const json& host) {
+  return fmt::format("pinfold perf register, {}: io_uring\nhost:  {}\nlimit: {}\n\n", options.case_name,
+                     host_line(host), memlock_line(host));
 }
 
 int measure(register_command& command) {
@@ -64,9 +63,12 @@ int measure(register_command& command) {
   if (!options.slots) options.slots = slots_for(registrations_of(options));
   const auto ring = need_uring(options.queue_depth, options.slots.value_or(default_slots));
   std::vector<std::string> notes;
+  show_at_interrupt({.host = host,
+                     .as_json = command.as_json,
+                     .heading = [&](const json&) { return heading(options, host); },
+                     .columns = chosen.columns()});
   const auto rows = chosen.run({options, *ring, notes});
-  if (!command.as_json) print_heading(options, host);
-  return show_results(host, rows, chosen.columns(), command.as_json, notes);
+  return show_results(rows, notes);
 }
 
 void add_what(CLI::App& command, register_command& into) {
@@ -77,7 +79,7 @@ void add_what(CLI::App& command, register_command& into) {
           "what to measure: cost by size and kind of pages, many buffers at once, or one long buffer written to a file")
       ->check(CLI::IsMember({"size", "batch", "pipeline"}))
       ->capture_default_str();
-  command.add_option("--sizes", into.sizes, "buffer sizes, e.g. 4K,64K,1M");
+  command.add_option("--sizes", into.sizes, "buffer sizes, e.g. 4K,64K,1M")->size();
   add_pages(command, options.pages);
   add_slots(command, options.slots);
   command.add_number("--count", options.count, "buffers, for batch", std::size_t{1}, std::size_t{1'000'000});
@@ -88,9 +90,10 @@ void add_how(CLI::App& command, register_command& into) {
   auto& options = into.options;
   options.add_to(command, "registrations, for size,");
   command.add_number("--workers", options.workers, "threads that register, for batch", 1, 256);
-  command.add_number("--delay-ms", options.delay_ms, "duration of a call of the sleeping registrar, for batch", 0,
-                     1000);
-  command.add_option("--chunk", into.chunk, "bytes of a chunk, for pipeline")->capture_default_str();
+  command
+      .add_number("--delay-ms", options.delay_ms, "duration of a call of the sleeping registrar, for batch", 0, 1000)
+      ->duration(std::chrono::milliseconds(1));
+  command.add_option("--chunk", into.chunk, "bytes of a chunk, for pipeline")->size()->capture_default_str();
   command.add_number("--depth", options.depth, "chunks registered ahead, for pipeline", 1, 4096);
   command.add_number("--queue-depth", options.queue_depth, "concurrent writes, for pipeline", 1, 4096);
   add_directory(command, options.directory);

@@ -204,6 +204,7 @@ json run_pipeline(const register_run& run) {
     const auto memory =
         need(paged_memory::map(size, options.pages.value_or(pinfold::page_kind::plain)), "no memory for the buffer");
     for (auto& row : rows_for({run, memory, file}, progress)) rows.push_back(std::move(row));
+    keep_rows(rows);
     if (run.notes.empty()) run.notes.push_back(std::string("file: ") + direct_text(file.direct()));
   }
   return rows;

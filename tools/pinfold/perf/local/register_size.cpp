@@ -119,6 +119,7 @@ json run_size(const register_run& run) {
     auto subjects = subjects_of(run, size, missing);
     measure_all(run, subjects, progress);
     for (const auto& one : subjects) rows.push_back(row_of(run, size, one));
+    keep_rows(rows);
   }
   add_gains(rows, "ns_per_op", figure_of::time,
             [](const json& base, const json& row) { return base.at("pages") == "4k" && same("size", base, row); });

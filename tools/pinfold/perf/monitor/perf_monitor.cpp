@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `pinfold perf monitor`: the cost to a program of monitors that watch its memory.
 #include "cli/failure.hpp"
+#include "cli/progress.hpp"
 #include "cli/settings.hpp"
 #include "commands.hpp"
 #include "info/host.hpp"
@@ -112,11 +113,12 @@ json measure_own(const bench::parameters& how) try {
   add_unmapping<no_cache, by_manual, by_hooks, by_userfaultfd, by_both, by_bpf>(rows, how, without);
   add_hits_beside<by_manual, by_hooks, by_userfaultfd, by_both, by_bpf>(rows, how);
   if (bench::wants(how, "hits"))
-    bench::append(rows, bench::compare_hits(
-                            how, bench::lanes_of<by_manual, by_hooks, by_userfaultfd, by_both, by_bpf, by_strict>()));
+    bench::add_rows(
+        how, rows,
+        bench::compare_hits(how, bench::lanes_of<by_manual, by_hooks, by_userfaultfd, by_both, by_bpf, by_strict>()));
   return rows;
 } catch (const std::exception& problem) {
-  throw failure(fmt::format("perf monitor: {}", problem.what()));
+  throw failure(problem.what());
 }
 
 json rows_of(const monitor_case& which, const json& rows) {
@@ -143,37 +145,46 @@ void add_ratios(json& rows) {
   }
 }
 
-void print_tables(const json& rows) {
+void complete(json& rows) {
+  rows = by_case(rows);
+  add_ratios(rows);
+}
+
+std::string tables_of(const json& rows) {
+  std::string text;
   for (const auto& one : cases) {
     const auto own = rows_of(one, rows);
     if (own.empty()) continue;
-    fmt::print("{}: {}\n{}", one.name, one.title, table(one.columns(), own));
+    text += fmt::format("{}: {}\n{}", one.name, one.title, table(one.columns(), own));
     for (const auto& row : own) {
       if (row.contains("skipped"))
-        fmt::print("{}", paragraph("  skipped: ",
-                                   row.at("subject").get<std::string>() + ": " + row.at("skipped").get<std::string>()));
+        text += paragraph("  skipped: ",
+                          row.at("subject").get<std::string>() + ": " + row.at("skipped").get<std::string>());
     }
-    fmt::print("\n");
+    text += "\n";
   }
+  return text;
 }
 
 int measure(monitor_command command) {
   check_environment();
   if (command.which != "all") command.how.only = command.which;
   const auto host = host_facts();
+  show_at_interrupt(
+      {.host = host,
+       .as_json = command.as_json,
+       .heading = [&](const json&) { return fmt::format("pinfold perf monitor\nhost:  {}\n\n", host_line(host)); },
+       .tables = tables_of,
+       .complete = complete});
+  row_count progress;
+  command.how.row_done = [&progress](const json& row) {
+    progress.step();
+    keep_row(row);
+  };
   auto rows = measure_own(command.how);
   const auto peers = command.comparison.measure(command.how);
   bench::append(rows, peers.rows);
-  rows = by_case(rows);
-  add_ratios(rows);
-  if (command.as_json) {
-    print_json(host, rows, peers.notes);
-  } else {
-    fmt::print("pinfold perf monitor\nhost:  {}\n\n", host_line(host));
-    print_tables(rows);
-    for (const auto& note : peers.notes) fmt::print("{}", paragraph("  ", note));
-  }
-  return peers.conclude(total_errors(rows) == 0 ? 0 : 1);
+  return peers.conclude(show_results(rows, peers.notes));
 }
 
 void add_length(CLI::App& own, bench::parameters& how) {
@@ -181,9 +192,9 @@ void add_length(CLI::App& own, bench::parameters& how) {
                  1, 10'000'000);
   own.add_number("--many", how.many, "number of cached regions that one munmap unmaps", 1, 10'000'000);
   own.add_number("--repeats", how.repeats, "number of measurements; the median is shown", 1, 1000);
-  own.add_number("--seconds", how.seconds, "seconds of each measurement", 0.001, 3600.0);
-  own.add_number("--time-limit", how.time_limit, "seconds after which the filling of a cache is abandoned", 0.1,
-                 86'400.0);
+  own.add_seconds("--seconds", how.seconds, "seconds of each measurement", 0.001, 3600.0);
+  own.add_seconds("--time-limit", how.time_limit, "seconds after which the filling of a cache is abandoned", 0.1,
+                  86'400.0);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "perf/rma/interrupts.hpp"
 
+#include "cli/interrupted_output.hpp"
+
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -13,8 +15,9 @@
 namespace tool {
 namespace {
 
-constexpr std::chrono::milliseconds most_for_children{1000};
-constexpr std::chrono::milliseconds most_for_handlers{1000};
+constexpr std::chrono::milliseconds most_for_output{200};
+constexpr std::chrono::milliseconds most_for_children{500};
+constexpr std::chrono::milliseconds most_in_all{1000};
 
 std::atomic<bool> interrupted{false};
 
@@ -59,11 +62,13 @@ void end_at_interrupt(const sigset_t& signals, const std::vector<pid_t>& childre
   while (::sigwait(&signals, &which) != 0) {
   }
   interrupted.store(true);  // before the first child ends
-  end_children(children, which);
-  std::thread([which] {
-    std::this_thread::sleep_for(most_for_handlers);
+  std::thread([which] {     // a handler may hang, and the output may be stuck
+    std::this_thread::sleep_for(most_in_all);
     die_of(which);
-  }).detach();
+  })
+      .detach();
+  end_children(children, which);
+  write_interrupted_output(most_for_output);
   unblock(which);
   ::raise(which);  // runs a provider's handler, on a thread that holds none of its locks; or ends the process
   die_of(which);
@@ -89,7 +94,7 @@ void end_if_interrupted() {
   const auto all = interrupts();
   const auto is_in = [&](int one) { return ::sigismember(&pending, one) == 1 && ::sigismember(&all, one) == 1; };
   coming = coming && (is_in(SIGINT) || is_in(SIGTERM) || is_in(SIGHUP));
-  if (coming || interrupted.load()) std::this_thread::sleep_for(2 * (most_for_children + most_for_handlers));
+  if (coming || interrupted.load()) std::this_thread::sleep_for(2 * most_in_all);
 }
 
 }  // namespace tool

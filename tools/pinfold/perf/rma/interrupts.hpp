@@ -14,9 +14,9 @@ namespace tool {
 /// has a second thread. Signals that the process ignores stay ignored.
 void hold_interrupts();
 
-/// Starts the thread that waits for the signals. The thread passes a signal on to `children` and waits for them, runs a
-/// handler that a provider has installed since (which removes its files), and ends the process by the signal, within 2
-/// s. A child of fork() needs a call of its own.
+/// Starts the thread that waits for the signals. The thread passes a signal on to `children` and waits for them, prints
+/// the rows that are complete, runs a handler that a provider has installed since (which removes its files), and ends
+/// the process by the signal, within 1 s. A child of fork() needs a call of its own.
 void take_interrupts(std::vector<pid_t> children);
 
 /// Does not return when a signal is ending the process. A rank that failed calls it before its message, since the

@@ -19,7 +19,7 @@ void add_what(CLI::App& app, rma_options& into, std::string& sizes) {
   app.add_option("--provider", into.provider, "libfabric provider, e.g. 'tcp;ofi_rxm', shm or 'verbs;ofi_rxm'")
       ->capture_default_str();
   app.add_option("--address", into.address, "this host's address for the transfers, if the provider uses IP");
-  app.add_option("--sizes", sizes, "bytes of each transfer, e.g. 4K,64K,1M")->capture_default_str();
+  app.add_option("--sizes", sizes, "bytes of each transfer, e.g. 4K,64K,1M")->size()->capture_default_str();
   app.add_option("--operations", into.operations, "what is measured")
       ->delimiter(',')
       ->check(CLI::IsMember({"put", "get"}))
@@ -40,8 +40,8 @@ void add_meeting(CLI::App& app, rma_options& into) {
   app.add_flag("--mpi", into.mpi, "use the ranks of mpirun");
   app.add_number("--ranks", into.ranks, "number of ranks, without --mpi; each puts to the next", 1, 256);
   app.add_number("--port", into.port, "TCP port of --listen; 0: any free port, which is printed", 0, 65535);
-  app.add_number("--wait", into.wait, "seconds that --listen waits for the other ranks", 0.1, 86400.0);
-  app.add_number("--timeout", into.timeout, "seconds without an answer after which a rank gives up", 0.1, 3600.0);
+  app.add_seconds("--wait", into.wait, "seconds that --listen waits for the other ranks", 0.1, 86400.0);
+  app.add_seconds("--timeout", into.timeout, "seconds without an answer after which a rank gives up", 0.1, 3600.0);
 }
 
 void add_output(CLI::App& app, rma_options& into) {
@@ -53,7 +53,7 @@ void add_output(CLI::App& app, rma_options& into) {
       ->check(CLI::IsMember({"byte", "key"}));
   app.add_flag("--json", into.as_json, "print one JSON object");
   app.footer(
-      "Without HOST, --listen or --mpi the command forks its ranks. On two hosts: --listen on one host, that host's\n"
+      "Without HOST, --listen or --mpi the command forks its ranks. On two hosts: --listen on one host, that host's "
       "name on the other, the same options on both. On many hosts: mpirun -n N pinfold perf rma --mpi.\n"
       "Exit status: 1 when a byte was wrong or a rank failed.");
 }

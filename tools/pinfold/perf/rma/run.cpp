@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The whole of `pinfold perf rma`, once the ranks have met.
 #include "cli/failure.hpp"
+#include "cli/progress.hpp"
 #include "cli/sizes.hpp"
 #include "info/host.hpp"
 #include "perf/perf.hpp"
 #include "perf/rma/address.hpp"
+#include "perf/rma/interrupts.hpp"
 #include "perf/rma/options.hpp"
 #include "perf/rma/peers.hpp"
 #include "perf/rma/rows.hpp"
@@ -12,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <optional>
 #include <set>
 #include <unistd.h>
 
@@ -80,11 +83,13 @@ class rma_size {
       for (const auto& name : options.subjects) rows_.push_back({operation, name, {}});
   }
 
-  void play() {
+  void play(progress_bar* progress) {
     const auto buffers = options_.buffers;
     play_all(std::min(buffers, options_.iterations), true);
-    for (auto left = options_.iterations; left > 0; left -= std::min(buffers, left))
+    for (auto left = options_.iterations; left > 0; left -= std::min(buffers, left)) {
       play_all(std::min(buffers, left), false);
+      if (progress != nullptr) progress->step();
+    }
   }
 
   [[nodiscard]] const std::vector<rma_row_plan>& rows() const noexcept { return rows_; }
@@ -115,6 +120,7 @@ class rma_size {
 // Prints why this rank ends while it still can: closing its open objects may be slow, and is limited to 10 s.
 [[noreturn]] void end_early(fabric_end& end, rma_peers& peers, const std::exception& problem) {
   constexpr unsigned closing_s = 10;
+  end_if_interrupted();
   fmt::print(stderr, "pinfold: rank {}: {}\n", peers.rank(), problem.what());
   peers.give_up(problem.what());
   ::signal(SIGALRM, SIG_DFL);
@@ -146,10 +152,10 @@ json gather(rma_peers& peers, const rma_options& options, fabric_end& end, std::
 }
 
 json measure_size(fabric_end& end, rma_peers& peers, const rma_options& options, std::size_t size,
-                  std::string& monitors) {
+                  std::string& monitors, progress_bar* progress) {
   rma_size one(end, peers, options, size);
   try {
-    one.play();
+    one.play(progress);
     if (monitors.empty()) monitors = one.monitors();
     return gather(peers, options, end, size, one.rows());
   } catch (const std::exception& problem) {
@@ -176,15 +182,22 @@ int run_rma(rma_peers& peers, const rma_options& options) {
   introduce(end, peers, options);
   const auto host = host_facts();
   if (peers.reports() && !options.as_json) print_heading(peers, options, networks, host);
+  if (peers.reports())
+    present_rows({.host = host, .as_json = options.as_json, .columns = rma_columns(), .complete = add_rma_gains});
+  std::optional<progress_bar> progress;
+  if (peers.reports()) progress.emplace(options.sizes.size() * ((options.iterations - 1) / options.buffers + 1));
   auto rows = json::array();
   std::string monitors;
-  for (const auto size : options.sizes)
-    for (auto& row : measure_size(end, peers, options, size, monitors)) rows.push_back(std::move(row));
-  add_rma_gains(rows);
+  for (const auto size : options.sizes) {
+    auto* const shown = progress ? &*progress : nullptr;
+    for (auto& row : measure_size(end, peers, options, size, monitors, shown)) rows.push_back(std::move(row));
+    keep_rows(rows);
+  }
+  progress.reset();
   if (!peers.reports()) return total_errors(rows) == 0 ? 0 : 1;
   std::vector<std::string> notes{rma_summary(rows)};
   if (!monitors.empty()) notes.push_back("pinfold's cache detects unmapped memory by: " + monitors);
-  return show_results(host, rows, rma_columns(), options.as_json, notes);
+  return show_results(rows, notes);
 }
 
 }  // namespace tool

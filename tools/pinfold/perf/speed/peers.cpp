@@ -3,6 +3,7 @@
 
 #include "cli/child_program.hpp"
 #include "cli/failure.hpp"
+#include "perf/perf.hpp"
 
 #include "bench/rows.hpp"
 
@@ -84,6 +85,7 @@ void peer_comparison::add_to(CLI::App& command) {
       .add_flag("--adapters", adapters_, "run the peers' programs also with pinfold's adapters in place of the caches")
       ->needs(wanted);
   command.add_number("--peer-limit", limit_s_, "seconds after which such a program is killed", 1, 86'400)
+      ->duration(std::chrono::seconds(1))
       ->needs(wanted);
 }
 
@@ -99,8 +101,12 @@ peer_results peer_comparison::measure(const bench::parameters& how) const {
     }
     try {
       const std::chrono::seconds limit(limit_s_);
-      bench::append(results.rows, rows_of(*path, {bench::as_json(how).dump()}, limit));
-      if (adapters_) bench::append(results.rows, rows_over_pinfold(one, *path, how, limit));
+      const auto add = [&](const json& rows) {
+        bench::append(results.rows, rows);
+        for (const auto& row : rows) keep_row(row);
+      };
+      add(rows_of(*path, {bench::as_json(how).dump()}, limit));
+      if (adapters_) add(rows_over_pinfold(one, *path, how, limit));
     } catch (const std::exception& problem) {
       results.failures.push_back(fmt::format("{}: {} {}", one.name, *path, problem.what()));
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `pinfold perf hit|miss|scale|memory|evict|batch`: the cost of the cache itself, over a registrar that does nothing.
 #include "cli/failure.hpp"
+#include "cli/progress.hpp"
 #include "cli/settings.hpp"
 #include "commands.hpp"
 #include "info/host.hpp"
@@ -13,6 +14,7 @@
 #include "bench/subject.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <fmt/format.h>
 #include <iterator>
 #include <memory>
@@ -130,6 +132,11 @@ json side_by_side(const json& rows) {
   return sorted;
 }
 
+void complete(json& rows) {
+  rows = side_by_side(rows);
+  add_ratios(rows);
+}
+
 void check_memory_for(const bench::parameters& how, const json& host) {
   constexpr std::size_t most_bytes = 1024;  // a region's requests, and its entry in the most expensive subject
   const auto most = host.at("memory").get<std::size_t>() / 2 / most_bytes;
@@ -141,9 +148,15 @@ void check_memory_for(const bench::parameters& how, const json& host) {
 // Measures pinfold with each of the monitors, and notes which of them cannot be measured.
 json measure_each(const speed_command& command, std::vector<std::string>& notes) {
   auto how = command.how;
+  row_count progress;
   auto rows = json::array();
   for (const auto& monitors : command.monitors) {
     how.monitors = monitors;
+    how.row_done = [&](json row) {
+      progress.step();
+      if (how.watched()) row["subject"] = row.at("subject").get<std::string>() + "/" + how.monitors;
+      keep_row(std::move(row));
+    };
     try {
       bench::append(rows, measure_pinfold(how));
     } catch (const bench::cannot_be_measured& why) {
@@ -158,15 +171,19 @@ int measure(const speed_command& command, const speed_kind& kind) {
   const auto host = host_facts();
   check_memory_for(command.how, host);
   for (const auto& monitors : command.monitors) static_cast<void>(monitors_named(monitors));
+  show_at_interrupt(
+      {.host = host,
+       .as_json = command.as_json,
+       .heading =
+           [&](const json&) { return fmt::format("pinfold perf {}\nhost:  {}\n\n", kind.name, host_line(host)); },
+       .columns = kind.shown(),
+       .complete = complete});
   std::vector<std::string> notes;
   auto rows = measure_each(command, notes);
   auto peers = command.comparison.measure(command.how);
   bench::append(rows, peers.rows);
-  rows = side_by_side(rows);
-  add_ratios(rows);
   std::ranges::move(peers.notes, std::back_inserter(notes));
-  if (!command.as_json) fmt::print("pinfold perf {}\nhost:  {}\n\n", kind.name, host_line(host));
-  return peers.conclude(show_results(host, rows, kind.shown(), command.as_json, notes));
+  return peers.conclude(show_results(rows, notes));
 }
 
 constexpr auto subjects_of_hit = R"(Subjects, over stand-ins for a driver, which register nothing:
@@ -185,18 +202,20 @@ Stand-ins for a cache, which show how fast a hit could be:
 )";
 
 void add_length(CLI::App& command, bench::parameters& how, std::string_view kind) {
-  command.add_number("--time-limit", how.time_limit, "seconds after which the filling of a cache is abandoned", 0.1,
-                     86'400.0);
+  command.add_seconds("--time-limit", how.time_limit, "seconds after which the filling of a cache is abandoned", 0.1,
+                      86'400.0);
   command.add_number("--repeats", how.repeats, "number of measurements; the median is shown", 1, 1000);
   if (kind == "miss" || kind == "memory" || kind == "batch") return;
-  command.add_number("--seconds", how.seconds, "seconds of each measurement, multiplied by the threads on a CPU", 0.001,
-                     3600.0);
+  command.add_seconds("--seconds", how.seconds, "seconds of each measurement, multiplied by the threads on a CPU",
+                      0.001, 3600.0);
 }
 
 void add_misses(CLI::App& command, bench::parameters& how) {
   command.add_flag("--refill", how.refill, "misses in a cache that had all regions before; no slow calls");
-  command.add_number("--delay-ms", how.delay_ms, "duration of concurrent registrations", 0, 1000);
-  command.add_number("--pause-ms", how.pause_ms, "duration of the calls during which hits are timed", 1, 10'000);
+  command.add_number("--delay-ms", how.delay_ms, "duration of concurrent registrations", 0, 1000)
+      ->duration(std::chrono::milliseconds(1));
+  command.add_number("--pause-ms", how.pause_ms, "duration of the calls during which hits are timed", 1, 10'000)
+      ->duration(std::chrono::milliseconds(1));
   command.add_number("--hits", how.hits, "number of hits timed during slow calls", std::size_t{100},
                      std::size_t{100'000'000});
 }

@@ -10,7 +10,6 @@
 #include "bench/cases.hpp"
 
 #include <exception>
-#include <fmt/format.h>
 #include <string>
 
 namespace tool {
@@ -38,7 +37,7 @@ json measure_pinfold(const bench::parameters& how) try {
 } catch (const bench::cannot_be_measured&) {
   throw;
 } catch (const std::exception& problem) {
-  throw failure(fmt::format("perf {}: {}", how.command, problem.what()));
+  throw failure(problem.what());
 }
 
 }  // namespace tool

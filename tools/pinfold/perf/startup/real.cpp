@@ -73,7 +73,10 @@ json row_for(const startup_run& run, const char* registrar, std::size_t size, co
 
 void add_rows(json& rows, const startup_run& run, const char* registrar, std::size_t size, const measure& once) {
   for (const auto& one : kinds)
-    for (const auto workers : run.options.workers) rows.push_back(row_for(run, registrar, size, {one, workers}, once));
+    for (const auto workers : run.options.workers) {
+      rows.push_back(row_for(run, registrar, size, {one, workers}, once));
+      keep_rows(rows);
+    }
 }
 
 void add_rows_of_uring(json& rows, const startup_run& run, std::size_t size, progress_bar& progress) {

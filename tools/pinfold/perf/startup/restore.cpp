@@ -101,7 +101,10 @@ json row_for(const startup_run& run, unsigned workers, progress_bar& progress) {
 json run_restore(const startup_run& run) {
   progress_bar progress(bar_steps * run.options.workers.size() * run.options.repeats);
   auto rows = json::array();
-  for (const unsigned workers : run.options.workers) rows.push_back(row_for(run, workers, progress));
+  for (const unsigned workers : run.options.workers) {
+    rows.push_back(row_for(run, workers, progress));
+    keep_rows(rows);
+  }
   run.notes.emplace_back(
       "a driver simulated at 10 GB/s; hot: the 1 % of the buffers that had hits, registered again before the others");
   return rows;

@@ -102,8 +102,11 @@ json measured(const stage& on, json row, Measure&& once) {
 
 void add_rows(json& rows, const stage& on, const page_cost& cost) {
   rows.push_back(measured(on, row_of(on, cost, "one thread", 1), [&] { return call_by_call(on); }));
-  for (const auto workers : on.run.options.workers)
+  keep_rows(rows);
+  for (const auto workers : on.run.options.workers) {
     rows.push_back(measured(on, row_of(on, cost, "background", workers), [&] { return in_background(on, workers); }));
+    keep_rows(rows);
+  }
 }
 
 void note_scale(const startup_run& run, const page_cost& cost, double scale) {

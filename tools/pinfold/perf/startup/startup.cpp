@@ -49,6 +49,12 @@ std::size_t whole_pages(const char* option, const std::string& text) {
   return bytes;
 }
 
+std::string heading(const startup_options& options, const json& host, const json& rows) {
+  const auto size = rows.empty() ? "" : ": " + size_text(rows.at(0).at("size").get<std::size_t>());
+  return fmt::format("pinfold perf startup, {}{}\nhost:  {}\nlimit: {}\n\n", options.case_name, size, host_line(host),
+                     memlock_line(host));
+}
+
 int measure(startup_command& command) {
   auto& options = command.options;
   check_environment();
@@ -58,13 +64,12 @@ int measure(startup_command& command) {
   options.limit = parse_one_size(command.limit);
   const auto host = host_facts();
   std::vector<std::string> notes;
+  show_at_interrupt({.host = host,
+                     .as_json = command.as_json,
+                     .heading = [&](const json& rows) { return heading(options, host, rows); },
+                     .columns = chosen.columns()});
   const auto rows = chosen.run({options, available_memory(host), notes});
-  if (!command.as_json) {
-    fmt::print("pinfold perf startup, {}: {}\n", options.case_name,
-               size_text(rows.at(0).at("size").get<std::size_t>()));
-    fmt::print("host:  {}\nlimit: {}\n\n", host_line(host), memlock_line(host));
-  }
-  return show_results(host, rows, chosen.columns(), command.as_json, notes);
+  return show_results(rows, notes);
 }
 
 void add_what(CLI::App& command, startup_command& into) {
@@ -76,24 +81,29 @@ void add_what(CLI::App& command, startup_command& into) {
           "registration in the background must not disturb, or registering again what a checkpoint closed")
       ->check(CLI::IsMember({"simulated", "real", "undisturbed", "restore"}))
       ->capture_default_str();
-  command.add_option("--size", into.size, "bytes to register, e.g. 500G [simulated: 500G; real memory: --fraction]");
+  command.add_option("--size", into.size, "bytes to register, e.g. 500G [simulated: 500G; real memory: --fraction]")
+      ->size();
   command.add_number("--fraction", options.fraction, "part of the available memory, for real memory", 0.001, 0.5);
   command.add_option("--workers", options.workers, "threads that register, e.g. 1,8")
       ->delimiter(',')
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
-  command.add_option("--piece", into.piece, "largest piece that is registered with one call")->capture_default_str();
+  command.add_option("--piece", into.piece, "largest piece that is registered with one call")
+      ->size()
+      ->capture_default_str();
   command.add_flag("--json", into.as_json, "print one JSON object");
 }
 
 void add_how(CLI::App& command, startup_command& into) {
   auto& options = into.options;
-  command.add_option("--limit", into.limit, "largest registration of the simulated driver")->capture_default_str();
-  command.add_number("--time-limit", options.time_limit,
-                     "seconds that all simulated calls may take; if they take longer, they sleep for a part of their "
-                     "time",
-                     0.01, 86'400.0);
-  command.add_number("--seconds", options.seconds, "seconds of each measurement of hits", 0.01, 3600.0);
+  command.add_option("--limit", into.limit, "largest registration of the simulated driver")
+      ->size()
+      ->capture_default_str();
+  command.add_seconds("--time-limit", options.time_limit,
+                      "seconds that all simulated calls may take; if they take longer, they sleep for a part of their "
+                      "time",
+                      0.01, 86'400.0);
+  command.add_seconds("--seconds", options.seconds, "seconds of each measurement of hits", 0.01, 3600.0);
   command.add_number("--repeats", options.repeats, "number of measurements; the median is shown", 1, 1000);
 }
 

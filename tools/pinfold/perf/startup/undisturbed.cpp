@@ -150,7 +150,10 @@ json run_undisturbed(const startup_run& run) {
   progress_bar progress(bar_steps * subjects.size() * run.options.repeats);
   const stage on{run, std::ranges::max(run.options.workers), progress};
   auto rows = json::array();
-  for (const auto& one : subjects) rows.push_back(row_for(on, one));
+  for (const auto& one : subjects) {
+    rows.push_back(row_for(on, one));
+    keep_rows(rows);
+  }
   add_differences(rows);
   run.notes.emplace_back(
       "hits of a buffer of 1 MiB on one thread, of which every 16th is timed with two looks at the clock, while "
