@@ -86,11 +86,18 @@ std::string incomplete(const ::CLI::App& chosen) {
   return commands.empty() ? "" : "a subcommand is required: " + ::CLI::detail::join(commands, ", ");
 }
 
+// Returns the first argument that no command expects.
+std::optional<std::string> first_extra(const ::CLI::App& root) {
+  for (auto& one : root.remaining(true))
+    if (one != "--") return std::move(one);
+  return std::nullopt;
+}
+
 // Returns the first word that is no subcommand, in a request for help.
 std::optional<std::string> wrong_word(const ::CLI::App& root, const ::CLI::App& chosen) {
-  const auto extra = root.remaining(true);
-  if (extra.empty() || extra.front().starts_with('-') || commands_of(chosen).empty()) return std::nullopt;
-  return extra.front();
+  auto extra = first_extra(root);
+  if (!extra || extra->starts_with('-') || commands_of(chosen).empty()) return std::nullopt;
+  return extra;
 }
 
 int refuse(const chosen_command& chosen, const std::string& why) {
@@ -104,9 +111,10 @@ std::string explained(const ::CLI::App& root, const ::CLI::App& chosen, const ::
   const std::string_view said = problem.what();
   if (problem.get_name() == "ArgumentMismatch" && said.ends_with(" missing"))
     return fmt::format("{} needs a value", said.substr(0, said.find(':')));
-  const auto extra = root.remaining(true);
-  const bool is_extra = problem.get_exit_code() == static_cast<int>(::CLI::ExitCodes::ExtrasError);
-  return is_extra && !extra.empty() ? unexpected(chosen, extra.front()) : problem.what();
+  const auto extra = first_extra(root);
+  const bool is_option = extra && extra->starts_with('-');  // more likely the reason than what is missing
+  const bool is_extra = is_option || problem.get_exit_code() == static_cast<int>(::CLI::ExitCodes::ExtrasError);
+  return is_extra && extra ? unexpected(chosen, *extra) : problem.what();
 }
 
 }  // namespace
