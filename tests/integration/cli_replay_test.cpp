@@ -97,7 +97,7 @@ TEST_F(cli_replay, wrong_usage_is_explained_and_exits_with_2) {
   expect_refused("replay", "--synthetic");
   expect_refused("replay --synthetic nonsense", "nonsense");
   expect_refused("replay --synthetic loop " + trace_of(cache_and_requests), "excludes");
-  for (const char* budget : {"0", "0%", "101%", "-1", "x", "%", "1.5M", "inf"})
+  for (const char* budget : {"0", "0%", "101%", "-1", "x", "%", "1.5", "1.5Q", "inf"})
     expect_refused(std::string("replay --synthetic loop --budget ") + budget, "--budget");
   expect_refused("replay --synthetic loop --policies nonsense", "nonsense");
   expect_refused("replay --synthetic loop --costs nonsense", "nonsense");

@@ -48,7 +48,7 @@ inline std::string short_work(const std::string& command, const std::string& fol
       {"perf register", "--sizes 64K --iterations 10 --repeats 1"},
       {"perf io", "--sizes 4K --file-size 1M --iterations 10 --repeats 1 --dir " + folder},
       {"perf hit", "--regions 10 --seconds 10ms --repeats 1"},
-      {"perf miss", "--regions 10 --repeats 1 --delay-ms 1 --pause-ms 10 --hits 100"},
+      {"perf miss", "--regions 10 --repeats 1 --refill"},
       {"perf scale", "--regions 10 --seconds 10ms --repeats 1"},
       {"perf memory", "--regions 10 --repeats 1"},
       {"perf evict", "--regions 10 --seconds 10ms --repeats 1"},
