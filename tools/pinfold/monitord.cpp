@@ -15,11 +15,18 @@ namespace tool {
 
 namespace {
 
+bool is_ignored(int signal) {
+  struct sigaction found{};
+  return ::sigaction(signal, nullptr, &found) == 0 && found.sa_handler == SIG_IGN;
+}
+
+// SIGHUP, too, as when a terminal is closed: the socket must not stay. Under nohup it is ignored.
 sigset_t ending_signals() {
   sigset_t all;
   ::sigemptyset(&all);
   ::sigaddset(&all, SIGINT);
   ::sigaddset(&all, SIGTERM);
+  if (!is_ignored(SIGHUP)) ::sigaddset(&all, SIGHUP);
   return all;
 }
 
