@@ -40,7 +40,7 @@ class help_format : public ::CLI::Formatter {
   }
 
   [[nodiscard]] std::string make_option_opts(const ::CLI::Option* option) const override {
-    const auto value = option->get_positional() || is_flag(option) ? std::string() : "=" + value_of(option);
+    auto value = option->get_positional() || is_flag(option) ? std::string() : "=" + value_of(option);
     if (option->get_expected_max() != ::CLI::detail::expected_max_vector_size) return value;
     return value + (option->get_delimiter() == ',' ? ",..." : "...");
   }

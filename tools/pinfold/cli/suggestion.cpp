@@ -36,7 +36,7 @@ std::string only_name_with(std::string_view prefix, const std::vector<std::strin
 }  // namespace
 
 std::string nearest_name(std::string_view wrong, const std::vector<std::string>& names) {
-  const auto longer = only_name_with(wrong, names);
+  auto longer = only_name_with(wrong, names);
   if (!longer.empty() || names.empty()) return longer;
   const auto far = [&](const std::string& name) { return distance(wrong, name); };
   const auto& best = *std::ranges::min_element(names, {}, far);
