@@ -122,6 +122,9 @@ class alignas(64) budget::share {
 
   [[nodiscard]] std::size_t bytes_now() const noexcept { return bytes_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::size_t count_now() const noexcept { return used_.load(std::memory_order_relaxed); }
+  /// The same, as words, for readers of the process's memory.
+  [[nodiscard]] const std::atomic<std::size_t>& bytes_word() const noexcept { return bytes_; }
+  [[nodiscard]] const std::atomic<std::size_t>& count_word() const noexcept { return used_; }
   /// Why the last `take` failed.
   enum class refusal : std::uint8_t {
     none,

@@ -7,6 +7,7 @@
 
 #include "core/cache_number.hpp"
 #include "core/deadlines.hpp"
+#include "core/debug_listing.hpp"
 #include "core/leased_notices.hpp"
 #include "core/page_audit.hpp"
 #include "core/release_watch.hpp"
@@ -550,6 +551,7 @@ class engine {
 
   core::budget budget_;
   core::shards shards_;
+  core::debug_listing listed_;
   alignas(64) std::atomic<std::uint32_t> hand_{0};  // the shards that eviction visits, one after the other
   std::mutex gathering_;                            // before the shards' mutexes: one thread gathers the budget
   std::atomic<std::uint64_t> wide_published_{0};    // entries published that belong to larger cells than the smallest

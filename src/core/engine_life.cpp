@@ -87,6 +87,8 @@ engine::engine(const driver& table, cache_options options, watched_by monitors, 
       budget_(options_.max_bytes, options_.max_count, shards_for(table, options_),
               options_.node_budget ? &options_.node_budget->inside() : nullptr),
       shards_(budget_.shares(), *this, table, options_, {view_, hits_need_the_mutex_, watched_, budget_}),
+      listed_({this, event_log_.process_word(), process_, number_, hits_before_, finds_before_, driver_, options_},
+              shards_),
       cursor_(event_log_.generation().load()),
       owing_(shards_.size() + 1) {
   const bool imports = table.token_bytes > 0;

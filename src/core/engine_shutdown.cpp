@@ -96,6 +96,7 @@ void engine::end_requests() noexcept {
 // From here on the last thread that needs the engine frees it.
 void engine::leave_to_leases(bool threads_ended) noexcept {
   silent_.store(true, std::memory_order_relaxed);
+  listed_.say_ended();
   for (shard& in : shards_) {
     os::scoped_lock guard(in.mutex);
     in.orphaned = true;

@@ -81,6 +81,8 @@ class entry_table {
   [[nodiscard]] miss_reason past_of(peer_id peer, std::uintptr_t begin) const noexcept {
     return history_.recall(peer, begin);
   }
+  /// What was closed and why, for readers of the process's memory.
+  [[nodiscard]] const history& past() const noexcept { return history_; }
   template <class F>
   entry* find_overlap(peer_id peer, const range& where, F&& stop) const {
     return index_.find_overlap(peer, where, stop);

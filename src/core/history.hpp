@@ -40,8 +40,11 @@ class history {
     return is_of(seen, hash) ? static_cast<miss_reason>(seen & reason_mask) : miss_reason::cold;
   }
 
- private:
   static constexpr std::size_t slot_count = 512;
+  /// Returns the first slot, for readers of the process's memory.
+  [[nodiscard]] const std::uint64_t* slots() const noexcept { return slots_.data(); }
+
+ private:
   static constexpr std::uint64_t reason_mask = 7;
 
   // Fibonacci hashing of page numbers: neighbours land in different slots.

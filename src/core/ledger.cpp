@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "core/debug_layout.hpp"
 #include "core/hints.hpp"
 #include "os/barrier.hpp"
 
 #include <pinfold/detail/ledger.hpp>
 
+#include <cstddef>
 #include <new>
 #include <sys/mman.h>
 
@@ -30,6 +32,22 @@ struct ledger_owner {
       for (auto& hint : each->hints_)
         if (std::atomic_ref word(hint); word.load(std::memory_order_relaxed) != 0)
           word.store(0, std::memory_order_relaxed);  // does not touch memory that the thread has not touched
+  }
+
+  static constexpr debugging::ledger_layout layout() noexcept {
+    return {
+        .first = &ledger::all,
+        .next = offsetof(ledger, next_),
+        .cells = offsetof(ledger, cells_),
+        .cell_count = ledger::cell_count,
+        .slots = offsetof(ledger, slots_),
+        .slot_count = ledger::slot_count,
+        .slot_shift = ledger::count_bits,
+        .slot_bias = ledger::bias,
+        .hits = offsetof(ledger, hits_),
+        .finds = offsetof(ledger, finds_),
+        .cache_count = ledger::most_caches,
+    };
   }
 
   ~ledger_owner() {
@@ -123,5 +141,7 @@ std::uint64_t ledger::finds(std::size_t cache) noexcept {
 }
 
 }  // namespace pinfold::detail
+
+constinit const pinfold::debugging::ledger_layout pinfold::core::ledger_layout = detail::ledger_owner::layout();
 
 void pinfold::core::forget_hints() noexcept { detail::ledger_owner::forget_hints(); }

@@ -105,6 +105,7 @@ struct entry {
   void set_owner(std::int32_t thread) noexcept {
     owner_and_hits.store(static_cast<std::uint64_t>(thread) << hit_bits, std::memory_order_relaxed);
   }
+  static constexpr unsigned hit_bits = 42;  ///< of `owner_and_hits`
   [[nodiscard]] std::int32_t owner() const noexcept {
     return static_cast<std::int32_t>(owner_and_hits.load(std::memory_order_relaxed) >> hit_bits);
   }
@@ -162,8 +163,6 @@ struct entry {
     visited.store(0, std::memory_order_relaxed);
     return spared = used = true;
   }
-
-  static constexpr unsigned hit_bits = 42;
 };
 
 /// Returns the pins, at least 0, and 1 more for the opener of an entry that is being opened. While the entry is

@@ -60,6 +60,9 @@ class entry_pool {
     }
   }
 
+  /// Returns the pointer to the first page, for readers of the process's memory.
+  [[nodiscard]] const std::atomic<record_page*>& pages() const noexcept { return pages_; }
+
  private:
   [[nodiscard]] entry* carve() noexcept;
 
