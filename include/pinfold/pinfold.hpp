@@ -7,6 +7,7 @@
 #include <pinfold/cache.hpp>
 #include <pinfold/cache_set.hpp>
 #include <pinfold/dma_buf.hpp>
+#include <pinfold/dump_on_signal.hpp>
 #include <pinfold/handle.hpp>
 #include <pinfold/import_cache.hpp>
 #include <pinfold/large_lease.hpp>
@@ -16,6 +17,7 @@
 #include <pinfold/node_budget.hpp>
 #include <pinfold/numa.hpp>
 #include <pinfold/pools/registered_pool.hpp>
+#include <pinfold/process_dump.hpp>
 #include <pinfold/remote_key_lease.hpp>
 #include <pinfold/segmented_registration.hpp>
 #include <pinfold/settings.hpp>

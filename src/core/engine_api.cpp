@@ -5,8 +5,11 @@
 #include "os/backing.hpp"
 #include "os/no_cancellation.hpp"
 
+#include <pinfold/dump_on_signal.hpp>
 #include <pinfold/trace_file.hpp>
 
+#include <cstdio>
+#include <mutex>
 #include <stdexcept>
 
 namespace pinfold::detail {
@@ -23,6 +26,16 @@ error closed_here(const engine* on) noexcept {
 }
 
 static_assert(token_offset(imported_object_offset, sizeof(registration)) + max_handle_bytes <= index::largest_stride);
+
+// Once for the process: what the environment says does not change.
+void dump_on_signal_if_wanted() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    if (const auto done = dump_on_signal_by_environment(); !done)
+      std::fprintf(stderr, "pinfold: PINFOLD_DUMP_SIGNAL: %s; no signal causes a dump\n",
+                   describe(done.error()).c_str());
+  });
+}
 
 bool fits_in_record(const driver& table) noexcept {
   return table.object_bytes <= sizeof(registration) && table.token_bytes <= max_handle_bytes;
@@ -42,6 +55,7 @@ void engine_closer::operator()(engine* closing) const noexcept {
 engine_handle make_engine(const driver& table, cache_options options, std::shared_ptr<void> backend) {
   const no_cancellation guard;
   if (!fits_in_record(table)) throw std::invalid_argument("pinfold: the driver's handle or object type is too large");
+  dump_on_signal_if_wanted();
   auto with = traced_by_environment(std::move(options));
   if (table.token_bytes > 0) return engine_handle(engine::make(table, std::move(with), {}, std::move(backend)));
   auto chosen = monitors::choose(with.monitor, with.retain && with.allocator_hints);

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "debugging/table.hpp"
+#include "inspection/text_dump.hpp"
+#include "os/mutex.hpp"
+#include "os/no_cancellation.hpp"
+
+#include <pinfold/dump_on_signal.hpp>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <memory>
+#include <new>
+#include <optional>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace pinfold {
+
+namespace {
+
+using inspection::text;
+
+// Where dumps go. A handler may read an earlier one, so that none is freed.
+struct destination {
+  text<4000> directory;
+  destination* earlier = nullptr;
+};
+
+constinit std::atomic<destination*> where{nullptr};
+constinit os::mutex installing;
+struct sigaction earlier_actions[NSIG];  // of signals with `installed`
+constinit std::array<std::atomic<bool>, NSIG> installed{};
+constinit std::atomic<int> dumping_process{0};  // 0: none. A child of fork(2) may find its parent here
+inspection::text_dump dump;                     // of the thread that set `dumping_process`
+
+int open_file(const destination* in, int process) noexcept {
+  if (in == nullptr || in->directory.view().empty()) return STDERR_FILENO;
+  text<4096> path;
+  path << in->directory.view() << "/pinfold." << process << ".dump";
+  const auto file = ::syscall(SYS_openat, AT_FDCWD, path.terminated(),
+                              O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC, 0600);
+  return file >= 0 ? static_cast<int>(file) : STDERR_FILENO;
+}
+
+void dump_now(int signal) noexcept {
+  const auto process = static_cast<int>(::syscall(SYS_getpid));
+  auto other = dumping_process.load(std::memory_order_relaxed);
+  if (other == process || !dumping_process.compare_exchange_strong(other, process, std::memory_order_acquire)) return;
+  const int file = open_file(where.load(std::memory_order_acquire), process);
+  dump.write(file, reinterpret_cast<std::uintptr_t>(&debugging::pinfold_debug_v1), signal);
+  if (file != STDERR_FILENO) ::syscall(SYS_close, file);
+  dumping_process.store(0, std::memory_order_release);
+}
+
+// Signals that say that the process did something wrong: they end it, after a dump too.
+bool ends_process(int signal) noexcept {
+  switch (signal) {
+    case SIGABRT:
+    case SIGBUS:
+    case SIGFPE:
+    case SIGILL:
+    case SIGSEGV:
+    case SIGSYS:
+    case SIGTRAP: return true;
+    default: return false;
+  }
+}
+
+void do_what_was_done_earlier(int signal, siginfo_t* about, void* context) noexcept {
+  const auto& action = earlier_actions[signal];
+  if ((action.sa_flags & SA_SIGINFO) != 0) return action.sa_sigaction(signal, about, context);
+  if (action.sa_handler == SIG_IGN) return;
+  if (action.sa_handler != SIG_DFL) return action.sa_handler(signal);
+  if (!ends_process(signal)) return;
+  ::sigaction(signal, &action, nullptr);
+  ::raise(signal);  // delivered when this handler returns
+}
+
+void handle(int signal, siginfo_t* about, void* context) {
+  const int kept = errno;
+  dump_now(signal);
+  errno = kept;
+  do_what_was_done_earlier(signal, about, context);
+  errno = kept;
+}
+
+bool is_own(const struct sigaction& action) noexcept {
+  return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == handle;
+}
+bool is_handler(const struct sigaction& action) noexcept {
+  return (action.sa_flags & SA_SIGINFO) != 0 || (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);
+}
+
+tl::unexpected<error> refused(int code) noexcept {
+  return tl::unexpected<error>({code == EINVAL ? errc::invalid_argument : errc::driver_error, native_kind::posix, code,
+                                "the system refuses a handler for this signal"});
+}
+
+result<void> install(int signal, earlier_handler earlier) noexcept PINFOLD_REQUIRES(installing) {
+  struct sigaction now{};
+  if (::sigaction(signal, nullptr, &now) != 0) return refused(errno);
+  if (is_own(now)) return {};
+  if (is_handler(now) && earlier == earlier_handler::refuse)
+    return fail(errc::in_use_conflict, "the signal has a handler already");
+  if (installed[static_cast<std::size_t>(signal)].load(std::memory_order_relaxed))  // it may call this one
+    return fail(errc::in_use_conflict, "the handler that dumps was replaced by another one");
+  earlier_actions[signal] = now;
+  struct sigaction own{};
+  own.sa_sigaction = handle;
+  own.sa_mask = now.sa_mask;
+  own.sa_flags = SA_SIGINFO | SA_ONSTACK | (is_handler(now) ? now.sa_flags & SA_RESTART : SA_RESTART);
+  if (::sigaction(signal, &own, nullptr) != 0) return refused(errno);
+  installed[static_cast<std::size_t>(signal)].store(true, std::memory_order_relaxed);
+  return {};
+}
+
+struct named {
+  const char* name;
+  int number;
+};
+// Without those that cannot be handled, or that programs cannot do without.
+constexpr named names[] = {
+    {"HUP", SIGHUP},   {"INT", SIGINT},   {"QUIT", SIGQUIT}, {"ILL", SIGILL},       {"TRAP", SIGTRAP},
+    {"ABRT", SIGABRT}, {"BUS", SIGBUS},   {"FPE", SIGFPE},   {"USR1", SIGUSR1},     {"SEGV", SIGSEGV},
+    {"USR2", SIGUSR2}, {"PIPE", SIGPIPE}, {"ALRM", SIGALRM}, {"TERM", SIGTERM},     {"CONT", SIGCONT},
+    {"TSTP", SIGTSTP}, {"TTIN", SIGTTIN}, {"TTOU", SIGTTOU}, {"URG", SIGURG},       {"XCPU", SIGXCPU},
+    {"XFSZ", SIGXFSZ}, {"PROF", SIGPROF}, {"IO", SIGIO},     {"VTALRM", SIGVTALRM}, {"WINCH", SIGWINCH},
+    {"PWR", SIGPWR},   {"SYS", SIGSYS},
+};
+
+std::optional<int> signal_named(std::string_view text) noexcept {
+  if (text.starts_with("SIG")) text.remove_prefix(3);
+  for (const auto& one : names)
+    if (text == one.name) return one.number;
+  if (text.starts_with("RTMIN+")) {
+    const auto above = signal_named(text.substr(6));
+    return above ? std::optional(SIGRTMIN + *above) : std::nullopt;
+  }
+  int number = 0;
+  const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return wrong == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
+}
+
+}  // namespace
+
+result<void> dump_on_signal(int signal, std::string_view directory, earlier_handler earlier) noexcept {
+  const detail::no_cancellation guard;
+  if (signal <= 0 || signal >= NSIG) return fail(errc::invalid_argument, "there is no such signal");
+  if (directory.size() > 4000) return fail(errc::invalid_argument, "the name of the directory is too long");
+  std::unique_ptr<destination> fresh(new (std::nothrow) destination);
+  if (!fresh)
+    return tl::unexpected<error>(
+        {errc::driver_error, native_kind::posix, ENOMEM, "there is no memory for the directory"});
+  fresh->directory << directory;
+  const os::scoped_lock lock(installing);
+  fresh->earlier = where.load(std::memory_order_relaxed);
+  if (auto done = install(signal, earlier); !done) return done;
+  where.store(fresh.release(), std::memory_order_release);
+  return {};
+}
+
+result<void> dump_on_signal_by_environment() noexcept {
+  const char* const variable = ::secure_getenv("PINFOLD_DUMP_SIGNAL");
+  if (variable == nullptr || *variable == '\0') return {};
+  std::string_view wanted(variable);
+  constexpr std::string_view chain = ",chain";
+  const bool chains = wanted.ends_with(chain);
+  if (chains) wanted.remove_suffix(chain.size());
+  const auto signal = signal_named(wanted);
+  if (!signal) return fail(errc::invalid_argument, "expected a signal, for example USR2, or USR2,chain");
+  const char* const directory = ::secure_getenv("PINFOLD_DUMP_DIR");
+  return dump_on_signal(*signal, directory != nullptr ? directory : "",
+                        chains ? earlier_handler::chain : earlier_handler::refuse);
+}
+
+}  // namespace pinfold

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// Copies of a process's memory that no address, however wrong, can make fault.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace pinfold::inspection {
+
+/// The memory of a process, which may be the own one, may run, and may end meanwhile. Takes no lock, allocates nothing,
+/// and meets no cancellation point: also for signal handlers. One thread at a time.
+class memory {
+ public:
+  /// Opens the memory of a process, 0: of this one. `failure` says whether that worked.
+  explicit memory(int process) noexcept;
+  ~memory();
+  memory(const memory&) = delete;
+  memory& operator=(const memory&) = delete;
+
+  /// Returns the `errno` of opening it, or 0.
+  [[nodiscard]] int failure() const noexcept { return failure_; }
+
+  /// Copies `bytes` bytes. Returns false, with part of them copied, if they cannot be read, or `limit` is reached.
+  [[nodiscard]] bool read(std::uintptr_t from, void* into, std::size_t bytes) noexcept;
+  template <class T>
+  [[nodiscard]] bool read(std::uintptr_t from, T& into) noexcept {
+    return read(from, &into, sizeof(T));
+  }
+
+  /// Allows that many more reads: what is read may lead anywhere.
+  void limit(std::uint64_t reads) noexcept { reads_left_ = reads; }
+  /// Whether the limit was reached.
+  [[nodiscard]] bool exhausted() const noexcept { return reads_left_ == 0; }
+
+ private:
+  static constexpr std::uint64_t sensible_reads = 8'000'000;  // some ten seconds
+
+  [[nodiscard]] long copy(std::uintptr_t from, void* into, std::size_t bytes) const noexcept;
+
+  int process_;
+  int file_ =
+      -1;  // /proc/PID/mem: it stays that process's, even if another one gets its number. -1: no descriptor left
+  int failure_ = 0;
+  std::uint64_t reads_left_ = sensible_reads;
+};
+
+}  // namespace pinfold::inspection
