@@ -70,11 +70,21 @@ walk::outcome walk::read_table(std::uintptr_t at) noexcept {
     return outcome::other_version;
   if (!from_->read(address(table_.records), records_) || !from_->read(address(table_.ledgers), ledgers_))
     return outcome::not_a_table;
-  cache_.counter_names.fill('\0');
-  static_cast<void>(from_->read(address(table_.counters), cache_.counter_names.data(), 1));
-  for (std::size_t i = 1; i + 1 < cache_.counter_names.size() && cache_.counter_names[i - 1] != '\0'; ++i)
-    static_cast<void>(from_->read(address(table_.counters) + i, cache_.counter_names[i]));
+  read_names(address(table_.counters));
   return is_sensible() ? outcome::done : outcome::not_a_table;
+}
+
+// Up to the end of the text, which may be the end of what is mapped.
+void walk::read_names(std::uintptr_t at) noexcept {
+  auto& names = cache_.counter_names;
+  names.fill('\0');
+  constexpr std::size_t line = 64;
+  for (std::size_t done = 0; done + line < names.size();) {
+    const auto now = line - (at + done) % line;
+    if (!from_->read(at + done, names.data() + done, now)) return;
+    if (std::memchr(names.data() + done, '\0', now) != nullptr) return;
+    done += now;
+  }
 }
 
 bool walk::is_sensible() const noexcept {

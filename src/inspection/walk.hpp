@@ -96,6 +96,7 @@ class walk {
   static constexpr std::size_t chunk = 1024;
 
   [[nodiscard]] outcome read_table(std::uintptr_t at) noexcept;
+  void read_names(std::uintptr_t at) noexcept;
   [[nodiscard]] bool is_sensible() const noexcept;
   [[nodiscard]] bool visit_cache(std::uintptr_t at, visitor& to) noexcept;
   [[nodiscard]] bool add_shard(const debugging::shard& part) noexcept;

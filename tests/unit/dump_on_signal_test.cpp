@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Dumps that a signal handler writes.
+#include "debugging/table.hpp"
+#include "os/mutex.hpp"
+#include "support/fixtures/local_fixture.hpp"
+#include "support/processes/in_child.hpp"
+
+#include <pinfold/dump_on_signal.hpp>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+
+namespace pinfold::testing {
+namespace {
+
+std::string contents(const std::string& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+std::size_t count_of(const std::string& what, const std::string& in) {
+  std::size_t count = 0;
+  for (auto at = in.find(what); at != std::string::npos; at = in.find(what, at + 1)) ++count;
+  return count;
+}
+
+/// A folder of its own. Handlers stay for the life of a process, so that each test runs in a child.
+class signal_dump : public ::testing::Test {
+ protected:
+  signal_dump() { std::filesystem::create_directory(folder_); }
+  ~signal_dump() override { std::filesystem::remove_all(folder_); }
+
+  [[nodiscard]] std::string file(int process = getpid()) const {
+    return folder_ + "/pinfold." + std::to_string(process) + ".dump";
+  }
+  [[nodiscard]] std::string dumped() const { return contents(file()); }
+
+  const std::string folder_ = ::testing::TempDir() + "pinfold_dump_" + std::to_string(getpid());
+};
+
+TEST_F(signal_dump, writes_the_entries_to_a_file_and_appends) {
+  run_in_child([&] {
+    ASSERT_TRUE(dump_on_signal(SIGUSR2, folder_));
+    local_fixture f({.name = "in \"file\"\n", .max_count = 5});
+    f.touch(0x10000, 0x11000);
+    const auto lease = f.acquire(0x20000, 0x21000, access_flags::local_read, {.persistent = true});
+    ::raise(SIGUSR2);
+    const auto text = dumped();
+    EXPECT_TRUE(text.starts_with("dump process=" + std::to_string(getpid()) + " thread=")) << text;
+    EXPECT_EQ(count_of("\ncache name=\"in ?file??\" registrar=\"pretend\" ", text), 1U) << text;
+    EXPECT_EQ(count_of("\nentry 0x10000-0x11000 bytes=4096 state=live access=rw leases=0 ", text), 1U) << text;
+    EXPECT_EQ(count_of("\nentry 0x20000-0x21000 bytes=4096 state=live access=r leases=1 ", text), 1U) << text;
+    EXPECT_EQ(count_of(" owner=" + std::to_string(gettid()) + " owner_lives=1 flags=persistent,hittable\n", text), 1U);
+    EXPECT_EQ(count_of(" acquires=2 opens=2 closes=0 ", text), 1U) << text;
+    EXPECT_TRUE(text.ends_with("\ncache_end complete=1\ndump_end outcome=done\n")) << text;
+    ::raise(SIGUSR2);
+    EXPECT_TRUE(dumped().starts_with(text)) << "an earlier dump stays";
+    EXPECT_EQ(count_of("dump_end", dumped()), 2U);
+    EXPECT_EQ(std::filesystem::status(file()).permissions(), std::filesystem::perms(0600));
+  });
+}
+
+TEST_F(signal_dump, many_entries_are_all_written) {
+  run_in_child([&] {
+    ASSERT_TRUE(dump_on_signal(SIGUSR2, folder_));
+    local_fixture f({.name = "many"});
+    for (std::uintptr_t i = 1; i <= 2000; ++i) f.touch(i * 0x10000, i * 0x10000 + 0x1000);
+    ::raise(SIGUSR2);
+    EXPECT_EQ(count_of("\nentry 0x", dumped()), 2000U);
+  });
+}
+
+TEST_F(signal_dump, works_while_the_interrupted_thread_holds_a_mutex) {
+  run_in_child([&] {
+    ASSERT_TRUE(dump_on_signal(SIGUSR2, folder_));
+    local_fixture f({.name = "hung", .shards = 1});
+    f.touch(0x10000, 0x11000);
+    auto* const held =
+        static_cast<os::mutex*>(const_cast<void*>(debugging::pinfold_debug_v1.caches->load()->about.shards[0].mutex));
+    held->lock();
+    ::raise(SIGUSR2);
+    held->unlock();
+    EXPECT_EQ(count_of(" locked_shards=1\n", dumped()), 1U) << dumped();
+    EXPECT_EQ(count_of("\nentry 0x10000", dumped()), 1U);
+  });
+}
+
+std::atomic<int> earlier_calls{0};
+void count_call(int) { ++earlier_calls; }
+void count_information(int, siginfo_t* about, void*) { earlier_calls += about->si_value.sival_int; }
+
+TEST_F(signal_dump, a_handler_is_refused_or_called_afterwards) {
+  run_in_child([&] {
+    std::signal(SIGUSR2, count_call);
+    const auto refused = dump_on_signal(SIGUSR2, folder_);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, errc::in_use_conflict);
+    ::raise(SIGUSR2);
+    EXPECT_EQ(earlier_calls, 1);
+    EXPECT_EQ(dumped(), "");
+    ASSERT_TRUE(dump_on_signal(SIGUSR2, folder_, earlier_handler::chain));
+    ::raise(SIGUSR2);
+    EXPECT_EQ(earlier_calls, 2);
+    EXPECT_EQ(count_of("dump_end", dumped()), 1U);
+    struct sigaction with_information{};
+    with_information.sa_sigaction = count_information;
+    with_information.sa_flags = SA_SIGINFO;
+    ::sigaction(SIGUSR1, &with_information, nullptr);
+    ASSERT_TRUE(dump_on_signal(SIGUSR1, folder_, earlier_handler::chain));
+    ::sigqueue(getpid(), SIGUSR1, {.sival_int = 40});
+    EXPECT_EQ(earlier_calls, 42);
+  });
+}
+
+TEST_F(signal_dump, a_handler_that_replaced_it_is_never_chained) {
+  run_in_child([&] {
+    ASSERT_TRUE(dump_on_signal(SIGUSR2, folder_));
+    std::signal(SIGUSR2, count_call);
+    EXPECT_EQ(dump_on_signal(SIGUSR2, folder_, earlier_handler::chain).error().code, errc::in_use_conflict);
+  });
+}
+
+TEST_F(signal_dump, a_second_call_changes_the_directory) {
+  run_in_child([&] {
+    ASSERT_TRUE(dump_on_signal(SIGUSR2, "/nonexistent"));
+    ASSERT_TRUE(dump_on_signal(SIGUSR2, folder_));
+    ::raise(SIGUSR2);
+    EXPECT_EQ(count_of("dump_end outcome=done", dumped()), 1U);
+  });
+}
+
+TEST_F(signal_dump, leaves_errno_and_a_link_alone) {
+  run_in_child([&] {
+    ASSERT_TRUE(dump_on_signal(SIGUSR2, folder_));
+    std::filesystem::create_symlink(folder_ + "/precious", file());
+    errno = 4242;
+    ::raise(SIGUSR2);  // to standard error, as the file cannot be opened
+    EXPECT_EQ(errno, 4242);
+    EXPECT_FALSE(std::filesystem::exists(folder_ + "/precious"));
+  });
+}
+
+TEST_F(signal_dump, runs_on_a_small_alternate_stack) {
+  run_in_child([&] {
+    alignas(16) static std::array<char, 16384> small{};
+    const stack_t other{small.data(), 0, small.size()};
+    ASSERT_EQ(::sigaltstack(&other, nullptr), 0);
+    ASSERT_TRUE(dump_on_signal(SIGUSR2, folder_));
+    local_fixture f({.name = "alternate"});
+    f.touch(0x10000, 0x11000);
+    ::raise(SIGUSR2);
+    EXPECT_EQ(count_of("\nentry 0x10000", dumped()), 1U);
+    EXPECT_NE(std::ranges::count_if(small, [](char one) { return one != 0; }), 0) << "the stack was used";
+  });
+}
+
+TEST_F(signal_dump, a_forked_child_dumps_into_its_own_file) {
+  run_in_child([&] {
+    ASSERT_TRUE(dump_on_signal(SIGUSR2, folder_));
+    local_fixture f({.name = "parent's"});
+    f.touch(0x10000, 0x11000);
+    child_process child([&](line&) {
+      ::raise(SIGUSR2);
+      return 0;
+    });
+    const auto text = file(child.pid());
+    EXPECT_EQ(child.reap(), 0);
+    EXPECT_EQ(count_of(" of_parent=1 ", contents(text)), 1U) << contents(text);
+    EXPECT_EQ(dumped(), "");
+  });
+}
+
+TEST_F(signal_dump, signals_that_end_the_process_still_do) {
+  for (const int fatal : {SIGABRT, SIGSEGV}) {
+    child_process child([&](line&) {
+      static_cast<void>(dump_on_signal(fatal, folder_));
+      ::raise(fatal);
+      return 0;
+    });
+    const auto path = file(child.pid());
+    EXPECT_EQ(child.reap(), -fatal);
+    EXPECT_EQ(count_of("dump_end outcome=done", contents(path)), 1U);
+  }
+}
+
+TEST_F(signal_dump, refuses_what_makes_no_sense) {
+  for (const int wrong : {0, -1, 65, 1000, SIGKILL, SIGSTOP}) {
+    const auto refused = dump_on_signal(wrong);
+    ASSERT_FALSE(refused) << wrong;
+    EXPECT_EQ(refused.error().code, errc::invalid_argument) << wrong;
+  }
+  EXPECT_EQ(dump_on_signal(SIGUSR2, std::string(4001, 'x')).error().code, errc::invalid_argument);
+}
+
+TEST_F(signal_dump, the_environment_names_signal_and_directory) {
+  run_in_child([&] {
+    ::setenv("PINFOLD_DUMP_SIGNAL", "SIGUSR2", 1);
+    ::setenv("PINFOLD_DUMP_DIR", folder_.c_str(), 1);
+    local_fixture f({.name = "environment"});
+    ::raise(SIGUSR2);
+    EXPECT_EQ(count_of("\ncache name=\"environment\"", dumped()), 1U);
+  });
+  for (const auto* const wrong : {"KILL", "USR3", "0", "9", "USR2,", "USR2,twice", " USR2"}) {
+    run_in_child([&] {
+      ::setenv("PINFOLD_DUMP_SIGNAL", wrong, 1);
+      const auto refused = dump_on_signal_by_environment();
+      ASSERT_FALSE(refused) << wrong;
+      EXPECT_EQ(refused.error().code, errc::invalid_argument) << wrong;
+    });
+  }
+  run_in_child([&] {
+    std::signal(SIGUSR2, count_call);
+    ::setenv("PINFOLD_DUMP_SIGNAL", "USR2", 1);
+    EXPECT_EQ(dump_on_signal_by_environment().error().code, errc::in_use_conflict);
+    ::setenv("PINFOLD_DUMP_SIGNAL", "USR2,chain", 1);
+    EXPECT_TRUE(dump_on_signal_by_environment());
+  });
+}
+
+TEST_F(signal_dump, signals_in_busy_threads_neither_hang_nor_break_the_cache) {
+  run_in_child([&] {
+    ASSERT_TRUE(dump_on_signal(SIGUSR2, folder_));
+    local_fixture f({.name = "busy", .max_count = 64});
+    std::atomic<bool> stop{false};
+    std::array<std::thread, 3> threads;
+    for (auto& one : threads)
+      one = std::thread([&] {
+        for (std::uintptr_t n = 0; !stop; ++n) f.touch((n % 101 + 1) * 0x10000, (n % 101 + 1) * 0x10000 + 0x1000);
+      });
+    for (int i = 0; i < 100; ++i) ::pthread_kill(threads[static_cast<unsigned>(i) % 3].native_handle(), SIGUSR2);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    stop = true;
+    for (auto& one : threads) one.join();
+    f.expect_sound();
+    EXPECT_GT(count_of("dump_end outcome=", dumped()), 0U);
+    EXPECT_EQ(count_of("dump process=", dumped()), count_of("dump_end outcome=", dumped())) << "dumps do not mix";
+  });
+}
+
+}  // namespace
+}  // namespace pinfold::testing
