@@ -2,13 +2,19 @@
 // From `free` to `opening`, and to what becomes of the open.
 #include "core/entry_table_open.hpp"
 
+#include <pthread.h>
 #include <unistd.h>
 
 namespace pinfold::core {
 
 constinit thread_local std::int32_t entry_table::known_thread = 0;
 
-std::int32_t entry_table::ask_for_thread() noexcept { return known_thread = static_cast<std::int32_t>(::gettid()); }
+std::int32_t entry_table::ask_for_thread() noexcept {
+  static constinit std::atomic<bool> forgets{false};  // a child of fork(2) has a copy of its parent's number
+  if (!forgets.load(std::memory_order_relaxed) && !forgets.exchange(true, std::memory_order_relaxed))
+    ::pthread_atfork(nullptr, nullptr, [] { known_thread = 0; });
+  return known_thread = static_cast<std::int32_t>(::gettid());
+}
 
 void entry_table::write_token(record& hot, const request& what) const noexcept {
   auto* bytes = reinterpret_cast<std::byte*>(&hot);
