@@ -296,7 +296,8 @@ TEST_F(environment, variables_of_the_tests_are_ignored) {
 }
 
 TEST_F(environment, variables_of_other_parts_are_no_options) {
-  for (const char* name : {"PINFOLD_TRACE", "PINFOLD_CUDA_LIBRARY", "PINFOLD_LIBRARY", "PINFOLD_MONITORD"}) {
+  for (const char* name : {"PINFOLD_TRACE", "PINFOLD_DUMP_SIGNAL", "PINFOLD_DUMP_DIR", "PINFOLD_CUDA_LIBRARY",
+                           "PINFOLD_LIBRARY", "PINFOLD_MONITORD"}) {
     setenv(name, "/run/somewhere", 1);
     const auto options = pinfold::options_from_environment(unusual());
     unsetenv(name);
