@@ -100,6 +100,25 @@ auto remembered(const dumped_cache& cache) {
   return counts;
 }
 
+// Breaks the text at blanks into lines of 80 columns, indented below the first.
+std::string filled(const std::string& head, std::string_view text) {
+  constexpr std::size_t width = 80;
+  std::string lines = head;
+  std::size_t column = head.size();
+  while (!text.empty()) {
+    const auto word = text.substr(0, text.find(' '));
+    text.remove_prefix(std::min(word.size() + 1, text.size()));
+    if (column > head.size() && column + 1 + word.size() > width) {
+      lines.append("\n").append(head.size(), ' ');
+      column = head.size();
+    }
+    if (column > head.size()) lines += ' ';
+    column += word.size() + (column > head.size() ? 1 : 0);
+    lines.append(word);
+  }
+  return lines + "\n";
+}
+
 std::string notes_of(const dumped_cache& cache) {
   std::string text;
   if (cache.of_parent) text += "  belongs to the parent process: this child of fork(2) cannot use it\n";
@@ -114,17 +133,16 @@ std::string headline(const dumped_cache& cache) {
     for (const auto& one : cache.entries) all += one.leases;
     return all;
   }();
-  auto text = paragraph(
-      fmt::format("cache \"{}\", {}: ", cache.name, cache.registrar),
-      fmt::format("{} of {} entries, {} of {}, {} leases", cache.entries_now, limit_text(cache.max_count, false),
-                  size_text(cache.bytes_now), limit_text(cache.max_bytes, true), leases));
-  text += paragraph("  options:  ", fmt::format("retain {}, when full {}, closes {}, strict {}, reaper {}",
-                                                cache.retain ? "on" : "off", name_of(cache.full), name_of(cache.closes),
-                                                cache.strict ? "on" : "off", cache.reaper ? "on" : "off"));
-  text +=
-      paragraph("  shards:   ", fmt::format("{}; a thread holds the mutex of {}", cache.shards, cache.locked_shards));
-  text += paragraph("  counters: ", nonzero(cache.counters));
-  text += paragraph("  closed, as far as the cache remembers: ", nonzero(remembered(cache)));
+  auto text = fmt::format("cache \"{}\", {}\n", cache.name, cache.registrar);
+  text += filled("  holds:    ", fmt::format("{} of {} entries, {} of {}, {} leases", cache.entries_now,
+                                             limit_text(cache.max_count, false), size_text(cache.bytes_now),
+                                             limit_text(cache.max_bytes, true), leases));
+  text += filled("  options:  ", fmt::format("retain {}, when full {}, closes {}, strict {}, reaper {}",
+                                             cache.retain ? "on" : "off", name_of(cache.full), name_of(cache.closes),
+                                             cache.strict ? "on" : "off", cache.reaper ? "on" : "off"));
+  text += filled("  shards:   ", fmt::format("{}; a thread holds the mutex of {}", cache.shards, cache.locked_shards));
+  text += filled("  counters: ", nonzero(cache.counters));
+  text += filled("  closed:   ", nonzero(remembered(cache)));
   return text + notes_of(cache);
 }
 
@@ -219,7 +237,7 @@ std::string as_text(const process_dump& found, std::size_t limit) {
     text += "\n" + headline(cache);
     if (cache.entries.empty()) continue;
     text += fmt::format("  {:<25} {:>8} {:<8} {:<3} {:>4} {:>5} {:>6} {:>7}  {}\n", "range", "bytes", "state", "acc",
-                        "pins", "hits", "age", "owner", "flags");
+                        "pins", "hits", "age", "owner", "flag");
     for (std::size_t i = 0; i < shown(cache, limit); ++i) text += line_of(cache.entries[i]);
     if (const auto more = cache.entries.size() - shown(cache, limit); more > 0)
       text += fmt::format("  and {} more\n", more);
