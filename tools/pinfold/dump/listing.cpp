@@ -237,7 +237,7 @@ std::string as_text(const process_dump& found, std::size_t limit) {
     text += "\n" + headline(cache);
     if (cache.entries.empty()) continue;
     text += fmt::format("  {:<25} {:>8} {:<8} {:<3} {:>4} {:>5} {:>6} {:>7}  {}\n", "range", "bytes", "state", "acc",
-                        "pins", "hits", "age", "owner", "flag");
+                        "pins", "hits", "age", "owner", "flg");
     for (std::size_t i = 0; i < shown(cache, limit); ++i) text += line_of(cache.entries[i]);
     if (const auto more = cache.entries.size() - shown(cache, limit); more > 0)
       text += fmt::format("  and {} more\n", more);
