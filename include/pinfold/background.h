@@ -107,7 +107,7 @@ typedef struct pinfold_background_options {
   void (*progress)(void *self, uint64_t done, uint64_t total);
   void *self;                /**< passed to `progress` */
   uint64_t bytes_per_second; /**< bytes that all threads together begin to register in a second; 0: no limit */
-  size_t first_piece_bytes;  /**< largest size of the piece that is registered first, in 2 MiB; 0: 64 MiB */
+  size_t first_piece_bytes;  /**< largest size of the piece that is registered first, in 2 MiB; 0: 16 MiB */
   uint32_t prefault;         /**< a PINFOLD_PREFAULT_ number */
 } pinfold_background_options;
 

@@ -34,8 +34,8 @@ struct background_options {
   /// present is a failure of the piece, with the errno: memory that is not mapped, or behind the end of its file.
   prefault_choice prefault = prefault_choice::none;
   /// Largest size of the piece that is registered first, in bytes, so that transfers can start early; rounded down to
-  /// 2 MiB. 0: as large as the others.
-  std::size_t first_piece_bytes = std::size_t{64} << 20U;
+  /// 2 MiB. The other threads begin when it is registered. 0: as large as the others.
+  std::size_t first_piece_bytes = std::size_t{16} << 20U;
   /// Called with the bytes that are registered and the bytes in all, after each piece, or after several. Runs on the
   /// threads that register, on one at a time, and not any more when the ticket's destructor has returned, unless that
   /// has stopped waiting. It may call the ticket, but waits there end at once with `invalid_argument`. If it throws,

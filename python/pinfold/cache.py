@@ -190,7 +190,7 @@ class Cache(BaseCache):
         """Starts to register a buffer of any size, or each of a list of buffers, on threads of the library, and returns a
         ticket. `piece_bytes`: the largest piece, 0: 1 GiB. `workers`: threads that register, 0: 4. `prefault`: the
         thread that makes the pages present. `bytes_per_second`: the most that all threads begin to register in a second,
-        0: no limit. `first_piece_bytes`: the largest size of the piece that is registered first, 0: 64 MiB. `progress` is
+        0: no limit. `first_piece_bytes`: the largest size of the piece that is registered first, 0: 16 MiB. `progress` is
         called with the bytes that are registered and the bytes in all, on one of these threads at a time; an exception cancels
         the registration, and `Background.wait` raises it."""
         memories = memory if isinstance(memory, (list, tuple)) else [memory]

@@ -26,6 +26,7 @@ background_state::background_state(background_use use, background_plan plan)
       progress_(std::move(plan.progress)),
       workers_(std::clamp(plan.workers, 1U, most_workers)),
       pace_(plan.pace),
+      first_is_short_(plan.first_is_short),
       rate_(plan.pace.bytes_per_second) {
   if (const background_use::call now(use_); now.on() != nullptr) patience_ = limits_of(now.on()).wait_timeout;
   pieces_.reserve(plan.pieces.size());
@@ -67,7 +68,8 @@ void background_state::give_back_as_worker(std::vector<old_piece>& old) const no
 
 // Returns the number of the next piece, now taken. Without one the worker ends.
 std::optional<std::size_t> background_state::next_piece() noexcept {
-  const lock guard(mutex_);
+  lock guard(mutex_);
+  changed_.wait(guard, [this] { return stops() || !first_is_alone(); });
   for (; !stops() && next_ < order_.size(); ++next_) {
     auto& one = pieces_[order_[next_]];
     if (one.state != piece_state::missing) continue;

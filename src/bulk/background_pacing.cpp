@@ -35,6 +35,12 @@ void shorten_first_piece(background_plan& plan, std::size_t most_pieces) {
   plan.pieces.insert(plan.pieces.begin() + number + 1, {cut, whole.end});
   for (auto& one : plan.order) one += one > number ? 1 : 0;
   plan.order.insert(plan.order.begin() + 1, number + 1);
+  plan.first_is_short = true;
+}
+
+// With all workers, the first piece would share the CPUs and the driver's locks with pieces that nothing waits for.
+bool background_state::first_is_alone() const noexcept {
+  return first_is_short_ && pieces_[order_.front()].state == piece_state::taken;
 }
 
 // Takes the next piece and its turn in one step: otherwise a later piece could get the turn of an earlier one, for

@@ -102,6 +102,7 @@ class background_state : public std::enable_shared_from_this<background_state> {
   [[nodiscard]] std::optional<std::size_t> next_piece() noexcept;
   // background_pacing.cpp
   [[nodiscard]] std::optional<taken_piece> take_in_turn() noexcept;
+  [[nodiscard]] bool first_is_alone() const noexcept;
   [[nodiscard]] result<void> before_registering(taken_piece& one, os::near_memory* near) noexcept;
   [[nodiscard]] result<void> wait_for_turn(taken_piece& one) noexcept;
   [[nodiscard]] result<grant> register_piece(taken_piece& one, os::near_memory* near) noexcept;
@@ -141,6 +142,7 @@ class background_state : public std::enable_shared_from_this<background_state> {
   const bytes_progress progress_;
   const std::size_t workers_;
   const pace_options pace_;
+  const bool first_is_short_;
   rate_limit rate_;
   std::mutex taking_;                     // orders the turns of pieces; `mutex_` may be taken with it held
   std::size_t bytes_total_ = 0;           // constant from the start, as are the next two

@@ -39,7 +39,7 @@ struct pinfold_large {
 namespace pinfold::c {
 
 inline constexpr std::size_t usual_piece = std::size_t{1} << 30U;
-inline constexpr std::size_t usual_first_piece = std::size_t{64} << 20U;
+inline constexpr std::size_t usual_first_piece = std::size_t{16} << 20U;
 
 /// What large leases and background registration have in common in their options.
 struct pieces_asked {

@@ -6,6 +6,7 @@
 #include <pinfold/background.hpp>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <gtest/gtest.h>
@@ -188,7 +189,48 @@ TEST(background_pace, first_piece_is_short) {
   ASSERT_TRUE(parts);
   std::vector<std::size_t> sizes;
   for (const auto& one : *parts) sizes.push_back(one.bytes / mib);
-  EXPECT_EQ(sizes, (std::vector<std::size_t>{64, 960, 1024, 1024}));
+  EXPECT_EQ(sizes, (std::vector<std::size_t>{16, 1008, 1024, 1024}));
+}
+
+TEST(background_pace, one_worker_works_until_a_short_first_piece_is_registered) {
+  std::atomic<std::size_t> during_first{0};
+  std::atomic<bool> together{false};
+  local_fixture f;
+  f.device->fail_opens([&, device = f.device.get()](const range& piece, access_flags) -> std::optional<error> {
+    if (piece.begin == begin) {
+      std::this_thread::sleep_for(50ms);
+      during_first = device->calls.load();
+    } else if (!together) {
+      const auto until = clock::now() + 20s;
+      while (device->calls < 3 && clock::now() < until) std::this_thread::yield();
+      together = device->calls > 2;
+    }
+    return std::nullopt;
+  });
+  auto ticket = f.cache.register_in_background(at(begin), 512 * mib, local_access,
+                                               {.piece_bytes = 64 * mib, .workers = 4, .first_piece_bytes = 16 * mib});
+  ASSERT_TRUE(ticket);
+  ASSERT_TRUE(ticket->wait());
+  EXPECT_EQ(during_first, 1U) << "another worker called the driver meanwhile";
+  EXPECT_TRUE(together) << "the other workers did not start";
+}
+
+TEST(background_pace, failure_of_a_short_first_piece_ends_the_workers_that_wait_for_it) {
+  local_fixture f;
+  std::atomic<int> opens{0};
+  f.device->fail_opens([&](const range&, access_flags) -> std::optional<error> {
+    if (++opens > 1) return std::nullopt;
+    return error{errc::driver_error, native_kind::posix, EIO, "refused"};
+  });
+  auto ticket = f.cache.register_in_background(at(begin), 512 * mib, local_access, {.piece_bytes = 64 * mib});
+  ASSERT_TRUE(ticket);
+  const auto done = ticket->wait_for(20s);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().native, EIO);
+  EXPECT_EQ(opens, 1);
+  f.device->fail_opens({});
+  EXPECT_TRUE(ticket->renew());
+  EXPECT_TRUE(ticket->wait_for(20s));
 }
 
 TEST(background_pace, first_piece_of_the_largest_range_is_short_and_comes_first) {

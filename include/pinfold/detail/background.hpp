@@ -73,6 +73,7 @@ struct background_plan {
   unsigned workers = 1;
   bytes_progress progress;
   pace_options pace{};
+  bool first_is_short = false;  ///< `shorten_first_piece` cut it: until it is registered, one worker works
 };
 
 /// Cuts the piece that is registered first, so that its first part has at most `plan.pace.first_piece_bytes`, rounded
