@@ -39,6 +39,7 @@ class session {
     const auto command = "exec env " + settings + " '" + tool() + "' " + arguments;
     pid_ = ::fork();
     if (pid_ == 0) become(theirs, command.c_str());
+    if (to == attached::terminal) wait_for_terminal();
     ::close(theirs);
   }
   session(const session&) = delete;
@@ -103,6 +104,13 @@ class session {
     }
     ::execl("/bin/sh", "sh", "-c", command, nullptr);
     ::_exit(127);
+  }
+
+  // A Ctrl-C typed before the child has the terminal would reach no process.
+  void wait_for_terminal() const {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (::tcgetpgrp(ours_) != pid_ && std::chrono::steady_clock::now() < deadline)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 
   // Returns whether there was something to read. A terminal without programs cannot be read any more.
