@@ -247,7 +247,10 @@ TEST(remote_key, stress_no_withdrawn_token_is_accepted) {
     while (!over) {
       for (auto& one : all) {
         const auto withdrawn = one.withdrawn.load();  // of a withdrawal that has returned
-        if (withdrawn != 0 && table.valid({1, 1, 1, withdrawn, one.slot.load()})) ++wrong;
+        const auto slot = one.slot.load();
+        // Two slots may have the same generation: the slot must not be that of the owner's next token.
+        if (withdrawn == 0 || one.withdrawn.load() != withdrawn) continue;
+        if (table.valid({1, 1, 1, withdrawn, slot})) ++wrong;
         ++checks;
       }
       std::this_thread::yield();
