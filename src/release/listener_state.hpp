@@ -7,7 +7,7 @@
 #include "release/condition.hpp"
 #include "release/endpoint.hpp"
 #include "release/retired_serials.hpp"
-#include "release/thread.hpp"
+#include "os/thread.hpp"
 
 #include <pinfold/release/listener.hpp>
 
@@ -95,7 +95,7 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
   release_listener_statistics counts;
   bool closes_fail = false;  ///< in the last look: those of quarantined mappings are not tried at every one
   std::uint64_t last_number = 0;
-  release::thread thread;
+  os::thread thread;
 };
 
 }  // namespace pinfold

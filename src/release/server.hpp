@@ -5,7 +5,7 @@
 
 #include "release/endpoint.hpp"
 #include "release/retirements.hpp"
-#include "release/thread.hpp"
+#include "os/thread.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -79,7 +79,7 @@ class server {
   std::vector<pollfd> watched_;  ///< wake, listener, then socket and process of each importer
   std::uint64_t last_number_ = 0;
   bool ends_itself_ = false;  ///< only the thread reads and writes it
-  thread thread_;
+  os::thread thread_;
 };
 
 }  // namespace pinfold::release

@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-namespace pinfold::release {
+namespace pinfold::os {
 
 /// Runs `body(self)` until it returns. Not std::thread: its destructor ends the process in a forked child, where the
 /// thread cannot be joined. The thread blocks all signals, which the application's threads handle.
@@ -34,12 +34,12 @@ class thread {
   void wake() noexcept;
 
   // For the thread:
-  [[nodiscard]] const os::file& wake_end() const noexcept { return ends_[0]; }
+  [[nodiscard]] const file& wake_end() const noexcept { return ends_[0]; }
   /// Reads what `wake` wrote. Returns false when the thread is to end.
   [[nodiscard]] bool goes_on() noexcept;
 
  private:
-  std::array<os::file, 2> ends_;
+  std::array<file, 2> ends_;
   std::atomic<bool> stop_{false};
   const pid_t process_ = ::getpid();
   bool running_ = false;
@@ -49,4 +49,4 @@ class thread {
   void* self_ = nullptr;
 };
 
-}  // namespace pinfold::release
+}  // namespace pinfold::os

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "release/thread.hpp"
+#include "os/thread.hpp"
 
 #include "os/no_cancellation.hpp"
 
 #include <csignal>
 #include <sys/socket.h>
 
-namespace pinfold::release {
+namespace pinfold::os {
 
 result<void> thread::start(const char* name, void (*body)(void* self), void* self) noexcept {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) != 0)
-    return os::fail_system("cannot create the sockets that wake a thread");
-  ends_ = {os::file(ends[0]), os::file(ends[1])};
+    return fail_system("cannot create the sockets that wake a thread");
+  ends_ = {file(ends[0]), file(ends[1])};
   name_ = name;
   body_ = body;
   self_ = self;
@@ -29,7 +29,7 @@ result<void> thread::start(const char* name, void (*body)(void* self), void* sel
   const int native = ::pthread_create(&number_, nullptr, entry, this);
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   running_ = native == 0;
-  if (!running_) return fail_errno(os::code_for(native), native, "cannot start a thread of the release protocol");
+  if (!running_) return fail_errno(code_for(native), native, "cannot start a thread of the library");
   return {};
 }
 
@@ -60,4 +60,4 @@ bool thread::goes_on() noexcept {
   return !stop_.load();
 }
 
-}  // namespace pinfold::release
+}  // namespace pinfold::os
