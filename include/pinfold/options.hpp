@@ -127,6 +127,11 @@ struct cache_options {
   bool entry_statistics = false;    ///< exact hit counts per entry in `dump()`, else sampled (R45)
   bool statistics_at_exit = false;  ///< send a `statistics` event at destruction (R44), with the monitors
 
+  /// Publish the cache's counters, durations, failures and events on the process's statistics page, for `pinfold top`
+  /// and other programs of this user (docs/observation.md). Also with PINFOLD_STATS=on in the environment. Costs a hit
+  /// nothing, a miss two readings of the clock; a thread of the process writes the counters ten times a second.
+  bool publish_statistics = false;
+
   /// For a `cache` whose registrar pins pages: audits one hit in this many; 0 = none. An audit asks the kernel whether
   /// the pages behind the hit are still the registered ones. If they are not, the cache tells the sink, counts the
   /// failure, and does not hand out the registration. Needs CAP_SYS_ADMIN (`cache::monitors` says so when it is

@@ -143,8 +143,10 @@ enum pinfold_cache_flags {
   PINFOLD_ENTRY_STATISTICS = 64,    /**< count the hits of each entry exactly */
   PINFOLD_STATISTICS_AT_EXIT = 128, /**< send a PINFOLD_EVENT_STATISTICS at the end */
   PINFOLD_TRACE_REQUESTS = 256,     /**< send a PINFOLD_EVENT_REQUESTED for every acquire */
-  PINFOLD_SERIAL = 512              /**< open and close on one thread at a time; two caches over one driver do not wait
+  PINFOLD_SERIAL = 512,             /**< open and close on one thread at a time; two caches over one driver do not wait
                                      *   for each other */
+  PINFOLD_PUBLISH_STATISTICS = 1024 /**< publish counters and events on the process's statistics page, for other
+                                     *   programs of this user */
 };
 
 struct pinfold_event;

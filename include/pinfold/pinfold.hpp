@@ -16,6 +16,8 @@
 #include <pinfold/monitors/server.hpp>
 #include <pinfold/node_budget.hpp>
 #include <pinfold/numa.hpp>
+#include <pinfold/observation/counters.hpp>
+#include <pinfold/observation/reader.hpp>
 #include <pinfold/pools/registered_pool.hpp>
 #include <pinfold/process_dump.hpp>
 #include <pinfold/remote_key_lease.hpp>

@@ -25,7 +25,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::uint32_t all_flags = 2 * PINFOLD_SERIAL - 1;
+constexpr std::uint32_t all_flags = 2 * PINFOLD_PUBLISH_STATISTICS - 1;
 constexpr std::size_t size_in_0_2 = offsetof(pinfold_options, merge);
 constexpr std::uint32_t all_monitors = PINFOLD_MONITOR_MANUAL | PINFOLD_MONITOR_HOOKS | PINFOLD_MONITOR_USERFAULTFD |
                                        PINFOLD_MONITOR_BPF | PINFOLD_MONITOR_NONE;
@@ -41,7 +41,8 @@ pinfold_options in_c(const cache_options& from) noexcept {
              flag_if(from.closes == close_policy::deferred, PINFOLD_DEFERRED_CLOSES) |
              flag_if(from.reaper, PINFOLD_REAPER) | flag_if(from.entry_statistics, PINFOLD_ENTRY_STATISTICS) |
              flag_if(from.statistics_at_exit, PINFOLD_STATISTICS_AT_EXIT) |
-             flag_if(from.trace_requests, PINFOLD_TRACE_REQUESTS) | flag_if(from.serial, PINFOLD_SERIAL);
+             flag_if(from.trace_requests, PINFOLD_TRACE_REQUESTS) | flag_if(from.serial, PINFOLD_SERIAL) |
+             flag_if(from.publish_statistics, PINFOLD_PUBLISH_STATISTICS);
   to.monitor = static_cast<std::uint32_t>(from.monitor);
   to.full = static_cast<std::uint32_t>(from.full);
   to.audit_one_in = from.audit_one_in;
@@ -125,6 +126,7 @@ cache_options without_sink(const pinfold_options& from) {
   to.statistics_at_exit = has(PINFOLD_STATISTICS_AT_EXIT);
   to.audit_one_in = from.audit_one_in;
   to.trace_requests = has(PINFOLD_TRACE_REQUESTS);
+  to.publish_statistics = has(PINFOLD_PUBLISH_STATISTICS);
   return to;
 }
 

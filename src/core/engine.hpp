@@ -9,6 +9,7 @@
 #include "core/deadlines.hpp"
 #include "core/debug_listing.hpp"
 #include "core/leased_notices.hpp"
+#include "core/open_watch.hpp"
 #include "core/page_audit.hpp"
 #include "core/release_watch.hpp"
 #include "core/remembered.hpp"
@@ -16,6 +17,7 @@
 #include "core/shard.hpp"
 #include "core/watched_by.hpp"
 #include "invalidation/event_log.hpp"
+#include "observation/cache_page.hpp"
 #include "os/barrier.hpp"
 #include "os/mutex.hpp"
 
@@ -69,7 +71,7 @@ class engine {
   [[nodiscard]] bool keeps() const noexcept { return keeps_; }
   [[nodiscard]] std::string monitors() const;
   [[nodiscard]] result<grant> acquire(const request& what) noexcept {
-    return options_.trace_requests || audit_ ? acquire_observed(what) : grant_for(what);
+    return options_.trace_requests || page_ || audit_ ? acquire_observed(what) : grant_for(what);
   }
   /// Whether a plain miss meets no cancellation point: `acquire` needs no guard then, if `plain_miss` is tried first.
   [[nodiscard]] bool meets_no_cancellation_point() const noexcept { return meets_no_cancellation_point_; }
@@ -112,7 +114,8 @@ class engine {
   /// Ends the persistence of what `quiesce` closed.
   void unpersist_remembered(peer_id peer, const range& where) noexcept;
 
-  [[nodiscard]] statistics read_statistics() const noexcept;
+  /// Reads the counters; without `complete`, all but the leases, whose number takes a look at each registration.
+  [[nodiscard]] statistics read_statistics(bool complete = true) const noexcept;
   [[nodiscard]] bool is_leased(peer_id peer, const range& where) const noexcept;
   [[nodiscard]] std::vector<entry_info> dump() const;
 
@@ -166,9 +169,15 @@ class engine {
   void wake_reaper() noexcept;
 
   // --- closing (engine_close.cpp)
-  [[nodiscard]] result<void> call_close(const registration& object) noexcept {
-    const auto turn = driver_turn();
-    return driver_.close(driver_.self, object);
+  [[nodiscard]] result<void> call_close(const registration& object, const range& where) noexcept {
+    const auto start = core::open_watch::now(page_ != nullptr);
+    auto closed = [&] {
+      const auto turn = driver_turn();
+      return driver_.close(driver_.self, object);
+    }();
+    if (page_) [[unlikely]]
+      note_close(start, where, closed);
+    return closed;
   }
   result<void> close(shard& in, entry& closable, std::optional<event_kind> why = {}) noexcept
       PINFOLD_REQUIRES(in.mutex);  // unlocks
@@ -192,6 +201,19 @@ class engine {
   void leave_shards() noexcept;
   [[nodiscard]] engine* leave() noexcept;
   static void destroy(engine* ended) noexcept;
+
+  // --- the statistics page (engine_life.cpp, engine_observe.cpp)
+  [[nodiscard]] std::unique_ptr<observation::cache_page> make_page() const;
+  void start_page() noexcept;
+  [[nodiscard]] bool times_opens() const noexcept { return options_.trace_requests || page_ != nullptr; }
+  void note_open(core::open_watch::time_point start, const range& where, const result<opened>& made) noexcept;
+  void note_close(core::open_watch::time_point start, const range& where, const result<void>& closed) noexcept;
+  void note_group(std::span<const open_request> asked, std::span<const result<opened>> made,
+                  core::open_watch::time_point start) noexcept;
+  void note_eviction(const entry& victim) noexcept;
+  void note_wait(shard& in, std::chrono::nanoseconds spent) noexcept PINFOLD_REQUIRES(in.mutex);
+  void note_invalidated(const invalidated_entries& marked) noexcept;
+  void note(const event& what) noexcept;
 
   // --- statistics (engine_inspect.cpp)
   void add_all(const shard& in, std::vector<entry_info>& to) const noexcept PINFOLD_REQUIRES(in.mutex);
@@ -444,6 +466,7 @@ class engine {
   [[nodiscard]] bool passes_audit(const grant& granted) noexcept;
   void tell_failed_audit(const entry& found) noexcept;
   [[nodiscard]] result<grant> acquire_observed(const request& what) noexcept;
+  [[nodiscard]] result<grant> acquire_traced(const request& what) noexcept;
   [[nodiscard]] result<grant> acquire_audited(const request& what) noexcept;
   [[nodiscard]] grant find_audited(const request& what) noexcept;
   void tell_request(const request& what, const grant& granted, std::chrono::nanoseconds opened_for) noexcept;
@@ -542,6 +565,7 @@ class engine {
   const bool keeps_;
   const std::string monitors_text_;
   std::optional<core::page_audit> audit_;
+  const std::unique_ptr<observation::cache_page> page_;
   const bool meets_no_cancellation_point_;
   std::atomic<bool> hits_need_the_mutex_{false};  // set for good when the kernel refuses the barrier
   std::atomic<bool> silent_{false};               // the cache has ended: the sink is not called any more

@@ -2,6 +2,7 @@
 // The engine as the caches call it.
 #include "core/engine.hpp"
 #include "monitors/selection/selection.hpp"
+#include "observation/environment.hpp"
 #include "os/backing.hpp"
 #include "os/no_cancellation.hpp"
 
@@ -57,6 +58,7 @@ engine_handle make_engine(const driver& table, cache_options options, std::share
   if (!fits_in_record(table)) throw std::invalid_argument("pinfold: the driver's handle or object type is too large");
   dump_on_signal_if_wanted();
   auto with = traced_by_environment(std::move(options));
+  with.publish_statistics = with.publish_statistics || observation::wanted_by_environment();
   if (table.token_bytes > 0) return engine_handle(engine::make(table, std::move(with), {}, std::move(backend)));
   auto chosen = monitors::choose(with.monitor, with.retain && with.allocator_hints);
   with.strict = with.strict || chosen.strict;

@@ -7,12 +7,12 @@ namespace pinfold::detail {
 // Closes an entry. Tells the sink `why`, which is absent when the application asked for the close.
 result<void> engine::close(shard& in, entry& closable, std::optional<event_kind> why) noexcept {
   std::optional<event> told;
-  if (why && options_.sink)
+  if (why && (options_.sink || page_))
     told = about(closable, *why, *why == event_kind::evicted ? severity::debug : severity::info);
   const auto object = in.table.begin_close(closable);
   in.mutex.unlock();
   if (told) tell(*told);
-  auto closed = call_close(object);
+  auto closed = call_close(object, closable.covered());
   if (!closed) tell_failed_close(about(closable, event_kind::close_failed, severity::failure), closed.error());
   in.mutex.lock();
   PINFOLD_ASSERT(closable.now() == entry_state::closing, "no other thread touches an entry that is being closed");
@@ -30,7 +30,7 @@ bool engine::close_unpublished(shard& in, entry& opening, const opened& made) no
   in.table.begin_close_unpublished();
   const event failed = about(opening, event_kind::close_failed, severity::failure);
   in.mutex.unlock();
-  const auto closed = call_close(made.object);
+  const auto closed = call_close(made.object, failed.where);
   if (!closed) tell_failed_close(failed, closed.error());
   in.mutex.lock();
   in.table.finish_close_unpublished(opening, closed.has_value());

@@ -7,7 +7,7 @@
 
 namespace pinfold::detail {
 
-statistics engine::read_statistics() const noexcept {
+statistics engine::read_statistics(bool complete) const noexcept {
   const auto sum = [this](counter which) {
     std::uint64_t all = 0;
     for (const shard& in : shards_) all += in.counts.count(which);
@@ -50,7 +50,7 @@ statistics engine::read_statistics() const noexcept {
   now.entries_now = budget_.count_now();
   now.peak_bytes = budget_.peak_bytes();
   now.peak_entries = budget_.peak_count();
-  now.leases_now = leases_out();
+  now.leases_now = complete ? leases_out() : 0;
   now.quarantined = sum(counter::quarantined);
   now.bypass_bytes = sum(counter::bypass_bytes);
 

@@ -40,6 +40,19 @@ std::string with_audit(std::string monitors, std::uint32_t one_in) {
 
 }  // namespace
 
+std::unique_ptr<observation::cache_page> engine::make_page() const {
+  if (!options_.publish_statistics) return nullptr;
+  return observation::cache_page::make({options_.name, driver_.name, monitors_text_, options_.max_bytes,
+                                        options_.max_count, shards_for(driver_, options_), options_.serial});
+}
+
+void engine::start_page() noexcept {
+  if (!page_) return;
+  page_->start({this, [](const void* self, bool complete) noexcept {
+                  return static_cast<const engine*>(self)->read_statistics(complete);
+                }});
+}
+
 engine* engine::make(const driver& table, cache_options options, watched_by monitors, std::shared_ptr<void> backend) {
   auto* made = new engine(table, std::move(options), std::move(monitors), std::move(backend));
   for (shard& in : made->shards_) {
@@ -47,6 +60,7 @@ engine* engine::make(const driver& table, cache_options options, watched_by moni
     in.control.guard.says_held();
     in.control.home = &in;
   }
+  made->start_page();
   return made;
 }
 
@@ -82,8 +96,9 @@ engine::engine(const driver& table, cache_options options, watched_by monitors, 
       tuning_(std::move(monitors.hints)),
       keeps_(monitors.keeps),
       monitors_text_(with_audit(std::move(monitors.text), options_.audit_one_in)),
+      page_(make_page()),
       meets_no_cancellation_point_(!table.cancellation_points && monitors_ == nullptr && options_.audit_one_in == 0 &&
-                                   !options_.trace_requests),
+                                   !times_opens()),
       budget_(options_.max_bytes, options_.max_count, shards_for(table, options_),
               options_.node_budget ? &options_.node_budget->inside() : nullptr),
       shards_(budget_.shares(), *this, table, options_, {view_, hits_need_the_mutex_, watched_, budget_}),

@@ -54,12 +54,13 @@ inline result<opened> engine::call_open(shard& in, entry& opening, const record&
                            opening.access, argument};
   in.mutex.unlock();
   const bool seen = monitors_watch(asked.extent);
-  const auto start = core::open_watch::now(options_.trace_requests);
+  const auto start = core::open_watch::now(times_opens());
   auto made = [&] {
     const auto turn = driver_turn();
     return driver_.open(driver_.self, asked);
   }();
-  if (options_.trace_requests) core::open_watch::add_since(start);
+  if (times_opens()) [[unlikely]]
+    note_open(start, asked.extent, made);
   if (audit_ && made) audit_->note(&hot, made->covered);
   read_up_to_now();  // before `leave_driver`: while other threads see that the driver may have it open
   in.mutex.lock();

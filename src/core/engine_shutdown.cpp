@@ -81,6 +81,7 @@ void engine::shut_down(engine* ending) noexcept {
     ending->close_everything(in);
   }
   ending->say_goodbye(leases, closes);
+  if (ending->page_) ending->page_->stop();
   ending->leave_to_leases(reaper_ended && background_ended);
 }
 

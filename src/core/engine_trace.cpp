@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Requests as the caches make them: traced or audited if the options say so.
+// Requests as the caches make them: timed, traced or audited if the options say so.
 #include "core/engine.hpp"
 #include "core/open_watch.hpp"
 
 namespace pinfold::detail {
 
 result<grant> engine::acquire_observed(const request& what) noexcept {
-  if (!options_.trace_requests) return acquire_audited(what);
+  return times_opens() ? acquire_traced(what) : acquire_audited(what);
+}
+
+result<grant> engine::acquire_traced(const request& what) noexcept {
+  const auto start = core::open_watch::now(page_ != nullptr);
   const core::open_watch watch;
   auto granted = audit_ ? acquire_audited(what) : grant_for(what);
-  if (granted) tell_request(what, *granted, watch.spent());
+  if (granted && options_.trace_requests) tell_request(what, *granted, watch.spent());
+  if (granted && page_ && watch.spent().count() > 0)
+    page_->missed(what.wanted.size(), std::chrono::steady_clock::now() - start);
   return granted;
 }
 

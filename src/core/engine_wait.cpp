@@ -14,8 +14,7 @@ bool engine::wait_for(shard& in, const void* what, core::deadline until) noexcep
   const auto start = std::chrono::steady_clock::now();
   if (start >= until) return false;
   const bool in_time = in.waiting.wait(what, in.mutex, until);
-  const auto spent = std::chrono::steady_clock::now() - start;
-  in.counts.add(counter::waited_ns, static_cast<std::uint64_t>(std::chrono::nanoseconds(spent).count()));
+  note_wait(in, std::chrono::steady_clock::now() - start);
   return in_time;
 }
 
@@ -32,8 +31,7 @@ bool engine::wait_for_change(shard& in, change_waiter& self, core::deadline unti
   in.mutex.unlock();
   const bool in_time = self.wait(until);
   in.mutex.lock();
-  const auto spent = std::chrono::steady_clock::now() - start;
-  in.counts.add(counter::waited_ns, static_cast<std::uint64_t>(std::chrono::nanoseconds(spent).count()));
+  note_wait(in, std::chrono::steady_clock::now() - start);
   return in_time;
 }
 

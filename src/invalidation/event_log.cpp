@@ -32,6 +32,11 @@ class wait {
   std::chrono::steady_clock::time_point until_{};
 };
 
+void observe(const range& gone, source from) noexcept {
+  const auto call = event_log::on_event.load(std::memory_order_acquire);
+  if (call != nullptr && !gone.empty()) call(gone, from);
+}
+
 }  // namespace
 
 // Stores the bound first: a reader that finds the generation past the number also finds the bound, until the number is
@@ -42,13 +47,18 @@ std::uint64_t event_log::reserve() noexcept {
 }
 
 void event_log::publish(std::uint64_t reserved, const range& gone, source from) noexcept {
-  if (!write(reserved, gone, from)) post(gone, from);
+  if (write(reserved, gone, from)) {
+    observe(gone, from);
+  } else {
+    post(gone, from);
+  }
   outstanding_.store(0, std::memory_order_release);
 }
 
 void event_log::post(const range& gone, source from) noexcept {
   while (!write(generation_.fetch_add(1, std::memory_order_seq_cst), gone, from)) {
   }
+  observe(gone, from);
 }
 
 void event_log::note_filled(std::uint64_t number) noexcept {

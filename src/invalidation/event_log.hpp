@@ -48,6 +48,15 @@ class event_log {
   /// Returns how many events there were, on top of a number that this process's parent does not have.
   [[nodiscard]] const std::atomic<std::uint64_t>& generation() const noexcept { return generation_; }
 
+  /// Returns how many events there were in this process.
+  [[nodiscard]] std::uint64_t events() const noexcept {
+    return generation_.load(std::memory_order_relaxed) & ((std::uint64_t{1} << process_shift) - 1);
+  }
+
+  /// Called with each event after it was posted or published, on the thread that did so, under the rules of `post`.
+  using observer = void (*)(const range& gone, source from) noexcept;
+  static std::atomic<observer> on_event;
+
   /// Posts that memory is going away. Has to be called before the memory can go.
   void post(const range& gone, source from = source::user) noexcept;
   void post_everything(source from = source::user) noexcept { post({0, UINTPTR_MAX}, from); }
@@ -95,6 +104,10 @@ class event_log {
   [[nodiscard]] read_status look_at(const slot& at, std::uint64_t number, range& gone, source& from) const noexcept;
 
   [[nodiscard]] read_status wait_for(std::uint64_t number, range& gone, source& from) const noexcept;
+
+  /// A process's generations begin at its number, shifted by this. Hooks may count up in a child before it has a
+  /// number, and do not get that far.
+  static constexpr unsigned process_shift = 44;
 
   static event_log* make();
   static void wipe() noexcept;

@@ -12,14 +12,11 @@
 namespace pinfold::invalidation {
 
 std::atomic<event_log*> event_log::made{nullptr};
+std::atomic<event_log::observer> event_log::on_event{nullptr};
 
 namespace {
 
 std::atomic<std::uint64_t> last_process{0};  // inherited by children, so that their numbers differ from their parents'
-
-// A process's generations begin at its number, shifted by this. Hooks may count up in a child before it has a number,
-// and do not get that far.
-constexpr unsigned process_shift = 44;
 
 }  // namespace
 

@@ -3,11 +3,11 @@
 /// What a listener knows: its mappings by memory, and its connections to exporters.
 #pragma once
 
+#include "os/thread.hpp"
 #include "release/attached_caches.hpp"
 #include "release/condition.hpp"
 #include "release/endpoint.hpp"
 #include "release/retired_serials.hpp"
-#include "os/thread.hpp"
 
 #include <pinfold/release/listener.hpp>
 

@@ -3,9 +3,9 @@
 /// The exporter's end of the release protocol over a Unix socket.
 #pragma once
 
+#include "os/thread.hpp"
 #include "release/endpoint.hpp"
 #include "release/retirements.hpp"
-#include "os/thread.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -22,11 +22,13 @@ constexpr std::string_view test_prefix = "PINFOLD_TEST_";  // the test programs'
 constexpr const char* config_name = "PINFOLD_CONFIG";
 
 /// Variables that are not options of a cache, and are read elsewhere.
-constexpr std::array<std::string_view, 7> others{
+constexpr std::array<std::string_view, 9> others{
     config_name,
     "PINFOLD_TRACE",         // by every cache
     "PINFOLD_DUMP_SIGNAL",   // by the first cache
     "PINFOLD_DUMP_DIR",      // with it
+    "PINFOLD_STATS",         // by every cache
+    "PINFOLD_STATS_DIR",     // where statistics pages are
     "PINFOLD_CUDA_LIBRARY",  // which driver is loaded
     "PINFOLD_LIBRARY",       // which library the Python package loads
     "PINFOLD_MONITORD",      // where the monitor `bpf` connects

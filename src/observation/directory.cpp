@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Where pages are.
+#include "os/file.hpp"
+
+#include <pinfold/observation/reader.hpp>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <cstdlib>
+#include <dirent.h>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+namespace pinfold::observation {
+
+namespace {
+
+// A page's file is named PID.START_TIME.COPY: a process may have several copies of the library.
+std::optional<std::int32_t> pid_of(std::string_view name) noexcept {
+  std::array<std::uint64_t, 3> numbers{};
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const auto [stop, error] = std::from_chars(name.data(), name.data() + name.size(), numbers[i]);
+    name.remove_prefix(static_cast<std::size_t>(stop - name.data()));
+    const bool last = i + 1 == numbers.size();
+    if (error != std::errc{} || (last ? !name.empty() : !name.starts_with('.'))) return std::nullopt;
+    if (!last) name.remove_prefix(1);
+  }
+  const bool good = numbers[0] > 0 && numbers[0] <= INT32_MAX;
+  return good ? std::optional(static_cast<std::int32_t>(numbers[0])) : std::nullopt;
+}
+
+struct closes_directory {
+  void operator()(DIR* open) const noexcept { ::closedir(open); }
+};
+
+}  // namespace
+
+std::string page_directory() {
+  const char* const chosen = ::secure_getenv("PINFOLD_STATS_DIR");
+  if (chosen != nullptr && *chosen != '\0') return chosen;
+  return "/dev/shm/pinfold-stats-" + std::to_string(::geteuid());
+}
+
+result<std::vector<std::string>> list_pages(const std::string& directory) {
+  const std::unique_ptr<DIR, closes_directory> open(::opendir(directory.c_str()));
+  if (open == nullptr && errno == ENOENT) return std::vector<std::string>{};
+  if (open == nullptr) return os::fail_system("cannot read the folder of statistics pages");
+  std::vector<std::pair<std::int32_t, std::string>> found;
+  errno = 0;
+  while (const dirent* const one = ::readdir(open.get())) {
+    if (const auto pid = pid_of(one->d_name)) found.emplace_back(*pid, directory + "/" + one->d_name);
+    errno = 0;
+  }
+  if (errno != 0) return os::fail_system("cannot read the folder of statistics pages");
+  std::sort(found.begin(), found.end());
+  std::vector<std::string> paths;
+  paths.reserve(found.size());
+  for (auto& [pid, path] : found) paths.push_back(std::move(path));
+  return paths;
+}
+
+result<std::string> find_page(const std::string& directory, std::int32_t pid) {
+  const auto all = list_pages(directory);
+  if (!all) return tl::unexpected(all.error());
+  std::string last;
+  for (const auto& path : *all) {
+    if (pid_of(std::string_view(path).substr(directory.size() + 1)) != pid) continue;
+    last = path;
+    const auto seen = read_page(path);
+    if (seen && seen->state != process_state::ended) return path;
+  }
+  if (last.empty()) return fail_errno(errc::invalid_handle, ENOENT, "the process publishes no statistics page");
+  return last;
+}
+
+}  // namespace pinfold::observation

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "observation/page.hpp"
+
+#include "invalidation/event_log.hpp"
+#include "observation/clock.hpp"
+#include "observation/page_file.hpp"
+#include "observation/process_identity.hpp"
+#include "observation/text.hpp"
+#include "observation/words.hpp"
+#include "os/wiped_pages.hpp"
+
+#include <pinfold/observation/counters.hpp>
+#include <pinfold/version.hpp>
+
+#include <cerrno>
+#include <new>
+#include <sys/resource.h>
+#include <unistd.h>
+
+namespace pinfold::observation {
+
+namespace {
+
+// A child of fork(2) finds it empty: the page is its parent's.
+struct process_wide {
+  os::mutex making;
+  std::atomic<page*> made;
+};
+std::atomic<process_wide*> of_process{nullptr};
+
+// Where leak checkers find the pages: they do not look into `process_wide`. A child of fork(2) has its parent's, too.
+std::atomic<page*> last_made{nullptr};
+
+// When the library is unloaded, and when the program exits.
+[[gnu::destructor]] void at_end() noexcept { page::remove_file(); }
+
+constexpr std::uint64_t period_ns = 100'000'000;
+constexpr int complete_every = 10;  // publications: counting leases reads the pins of all registrations
+
+std::uint64_t memlock_limit() noexcept {
+  rlimit found{};
+  if (::getrlimit(RLIMIT_MEMLOCK, &found) != 0 || found.rlim_cur == RLIM_INFINITY) return UINT64_MAX;
+  return found.rlim_cur;
+}
+
+void describe_layout(page_header& to) noexcept {
+  to.header_bytes = header_bytes;
+  to.page_bytes = page_bytes;
+  to.caches_from = caches_from;
+  to.cache_bytes = cache_slot_bytes;
+  to.caches = most_caches;
+  to.events_from = events_from;
+  to.event_bytes = sizeof(event_record);
+  to.events = most_events;
+  to.stacks_from = stacks_from;
+  to.stack_bytes = sizeof(stack_record);
+  to.stacks = most_stacks;
+}
+
+}  // namespace
+
+page::page(std::string path, std::byte* mapped) noexcept
+    : path_(std::move(path)), memory_(mapped), process_(::getpid()) {
+  auto& to = header();
+  describe_layout(to);
+  to.state = static_cast<std::uint32_t>(page_state::running);
+  to.pid = process_;
+  to.user = ::geteuid();
+  to.start_time = start_time_of(process_).value_or(0);
+  to.pid_namespace = pid_namespace();
+  to.made_at = to.published_at = now_ns();
+  to.made_at_realtime = now_ns(CLOCK_REALTIME);
+  to.memlock_limit = memlock_limit();
+  put(to.command, program_invocation_short_name);
+  put(to.library, PINFOLD_VERSION);
+  to.version = page_version;
+  std::atomic_thread_fence(std::memory_order_release);
+  to.magic = page_magic;
+}
+
+result<page*> page::make() {
+  auto file = make_page_file();
+  if (!file) return tl::unexpected(file.error());
+  prepare_stacks();
+  invalidation::event_log::on_event.store([](const range& where, invalidation::source from) noexcept {
+    if (page* const mine = if_there()) mine->add_gone(where, static_cast<gone_source>(from));
+  });
+  auto* const made = new page(std::move(file->path), file->memory);
+  made->earlier_ = last_made.exchange(made);
+  return made;
+}
+
+result<page*> page::here() {
+  auto* const all = os::wiped_object(of_process);
+  if (all == nullptr) return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the statistics page");
+  os::scoped_lock guard(all->making);
+  if (auto* const found = all->made.load()) return found;
+  auto made = make();
+  if (made) all->made.store(*made);
+  return made;
+}
+
+page* page::if_there() noexcept {
+  const auto* const all = of_process.load(std::memory_order_acquire);
+  return all != nullptr ? all->made.load(std::memory_order_acquire) : nullptr;
+}
+
+// The page itself stays, for threads that write to it.
+void page::remove_file() noexcept {
+  page* const mine = if_there();
+  if (mine == nullptr || ::getpid() != mine->process_) return;
+  set(mine->header().state, static_cast<std::uint32_t>(page_state::ended));
+  static_cast<void>(::unlink(mine->path_.c_str()));
+}
+
+cache_slot* page::take_slot() noexcept {
+  os::scoped_lock guard(mutex_);
+  cache_slot* found = nullptr;
+  for (const auto wanted : {slot_state::unused, slot_state::ended}) {
+    for (std::size_t i = 0; i < most_caches && found == nullptr; ++i)
+      if (sources_[i].to == nullptr && get(slot(i).state) == static_cast<std::uint32_t>(wanted)) found = &slot(i);
+  }
+  add(header().caches_made);
+  if (found == nullptr) return nullptr;
+  const auto offset = static_cast<std::size_t>(reinterpret_cast<std::byte*>(found) - memory_);
+  if (!fill(path_, offset, cache_slot_bytes)) return nullptr;
+  const auto before = get(found->sequence);
+  set(found->sequence, before | 1U);
+  std::atomic_thread_fence(std::memory_order_release);
+  auto* const words = reinterpret_cast<std::uint64_t*>(found);
+  for (std::size_t i = 1; i < cache_slot_bytes / sizeof *words; ++i) set(words[i], std::uint64_t{0});
+  set(found->state, static_cast<std::uint32_t>(slot_state::running));
+  sources_[(offset - caches_from) / cache_slot_bytes].to = found;
+  return found;
+}
+
+void page::give_back(cache_slot* done) noexcept {
+  os::scoped_lock guard(mutex_);
+  for (auto& one : sources_)
+    if (one.to == done) one = {};
+}
+
+void page::count_unlisted(bool more) noexcept { add(header().caches_unlisted, more ? 1 : std::uint64_t(-1)); }
+
+result<void> page::list(cache_slot& at, const counter_source& from) noexcept {
+  os::scoped_lock starting(thread_mutex_);
+  if (!thread_) {
+    thread_.reset(new (std::nothrow) os::thread());
+    running_ = thread_.get();
+    const auto run = [](void* self) { static_cast<page*>(self)->loop(); };
+    auto started = thread_ ? thread_->start("pinfold-stats", run, this)
+                           : fail_errno(errc::out_of_resources, ENOMEM, "no memory for a thread");
+    if (!started) {
+      thread_.reset();
+      return started;
+    }
+  }
+  std::atomic_ref(at.sequence).store((get(at.sequence) | 1U) + 1, std::memory_order_release);
+  os::scoped_lock guard(mutex_);
+  for (auto& one : sources_)
+    if (one.to == &at) one.from = from;
+  ++listed_;
+  set(header().period, period_ns);
+  publish(true);
+  return {};
+}
+
+void page::unlist(cache_slot& at) noexcept {
+  os::scoped_lock starting(thread_mutex_);
+  bool last = false;
+  {
+    os::scoped_lock guard(mutex_);
+    publish(true);
+    set(at.state, static_cast<std::uint32_t>(slot_state::ended));
+    for (auto& one : sources_)
+      if (one.to == &at) one.from = {};
+    last = --listed_ == 0;
+    if (last) set(header().period, std::uint64_t{0});
+  }
+  if (!last) return;
+  thread_->stop();
+  thread_.reset();
+}
+
+void page::publish(bool complete) noexcept {
+  for (const auto& one : sources_) {
+    if (one.from.read == nullptr) continue;
+    const auto values = values_of(one.from.read(one.from.self, complete));
+    for (std::size_t i = 0; i < counters.size(); ++i) {
+      const bool leases = counters[i].field == &statistics::leases_now;
+      if (complete || !leases) set(one.to->counters[i], values[i]);
+    }
+  }
+  const auto* const log = invalidation::event_log::if_there();
+  if (log != nullptr) set(header().ranges_gone, log->events());
+  add(header().publications);
+  set(header().published_at, now_ns());
+}
+
+void page::loop() noexcept {
+  os::thread& self = *running_;
+  for (int count = 1; self.goes_on(); ++count) {
+    static_cast<void>(os::readable_within(self.wake_end(), std::chrono::milliseconds(period_ns / 1'000'000)));
+    os::scoped_lock guard(mutex_);
+    publish(count % complete_every == 0);
+  }
+}
+
+}  // namespace pinfold::observation

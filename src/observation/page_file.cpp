@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "observation/page_file.hpp"
+
+#include "observation/clock.hpp"
+#include "observation/page_source.hpp"
+#include "observation/process_identity.hpp"
+
+#include <pinfold/observation/reader.hpp>
+
+#include <array>
+#include <cerrno>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace pinfold::observation {
+
+namespace {
+
+constexpr mode_t only_user = S_IRUSR | S_IWUSR;
+
+result<void> make_directory(const std::string& path) noexcept {
+  if (::mkdir(path.c_str(), S_IRWXU) != 0 && errno != EEXIST)
+    return os::fail_system("cannot make the folder of statistics pages");
+  struct stat seen{};
+  if (::lstat(path.c_str(), &seen) != 0) return os::fail_system("cannot look at the folder of statistics pages");
+  if (!S_ISDIR(seen.st_mode))
+    return fail_errno(errc::not_permitted, ENOTDIR, "the folder of statistics pages is none, or a link");
+  if (seen.st_uid != ::geteuid() || (seen.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+    return fail_errno(errc::not_permitted, EPERM, "the folder of statistics pages belongs to, or is open to, others");
+  return {};
+}
+
+bool ended_long_ago(const std::string& path) noexcept {
+  constexpr std::uint64_t kept_for = std::uint64_t{3600} * 1'000'000'000;
+  const auto from = page_source::open(path, false);
+  const auto header = from ? from->header() : tl::unexpected(from.error());
+  if (!header || header->pid_namespace != pid_namespace()) return false;
+  if (now_ns() < header->published_at || now_ns() - header->published_at < kept_for) return false;
+  return start_time_of(header->pid) != header->start_time;
+}
+
+void remove_old(const std::string& directory) {
+  const auto all = list_pages(directory);
+  if (!all) return;
+  for (const auto& path : *all)
+    if (ended_long_ago(path)) static_cast<void>(::unlink(path.c_str()));
+}
+
+// Whether another copy of the library in this process has the file. Otherwise the file is from before the process
+// executed this program.
+bool is_mapped_here(const std::string& path) {
+  const os::file maps(::open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
+  std::string text;
+  std::array<char, 4096> buffer{};
+  for (ssize_t got = 0; maps && (got = ::read(maps.number(), buffer.data(), buffer.size())) > 0;)
+    text.append(buffer.data(), static_cast<std::size_t>(got));
+  return text.find(" " + path + "\n") != std::string::npos;
+}
+
+// Makes the file of the first copy number that is free. On failure, `errno` says why.
+os::file make_file(const std::string& process, std::string& path) {
+  constexpr int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+  constexpr int most_copies = 64;
+  for (int copy = 0; copy < most_copies; ++copy) {
+    path = process + "." + std::to_string(copy);
+    for (const bool again : {false, true}) {
+      const int made = ::open(path.c_str(), flags, only_user);
+      if (made >= 0 || errno != EEXIST) return os::file(made);
+      if (again || is_mapped_here(path) || ::unlink(path.c_str()) != 0) break;
+    }
+  }
+  return {};
+}
+
+result<std::byte*> map(const os::file& fresh) noexcept {
+  void* const at = ::mmap(nullptr, page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fresh.number(), 0);
+  if (at == MAP_FAILED) return os::fail_system("cannot map the statistics page");
+  static_cast<void>(::madvise(at, page_bytes, MADV_DONTFORK));
+  return static_cast<std::byte*>(at);
+}
+
+result<void> allocate(const os::file& in, std::size_t from, std::size_t bytes) noexcept {
+  int native = EINTR;
+  while (native == EINTR) native = ::posix_fallocate(in.number(), static_cast<off_t>(from), static_cast<off_t>(bytes));
+  if (native != 0) return fail_errno(os::code_for(native), native, "no memory for the statistics page");
+  return {};
+}
+
+}  // namespace
+
+result<void> fill(const std::string& path, std::size_t from, std::size_t bytes) noexcept {
+  const os::file found(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!found) return os::fail_system("cannot open the statistics page");
+  return allocate(found, from, bytes);
+}
+
+result<mapped_file> make_page_file() {
+  const std::string directory = page_directory();
+  if (auto made = make_directory(directory); !made) return tl::unexpected(made.error());
+  remove_old(directory);
+  const auto start = start_time_of(::getpid());
+  if (!start) return fail_errno(errc::unsupported, ENOENT, "statistics pages need /proc");
+  mapped_file made;
+  const os::file fresh =
+      make_file(directory + "/" + std::to_string(::getpid()) + "." + std::to_string(*start), made.path);
+  if (!fresh) return os::fail_system("cannot make the statistics page");
+  auto ready = ::ftruncate(fresh.number(), page_bytes) == 0 ? allocate(fresh, 0, caches_from)
+                                                            : os::fail_system("cannot size the statistics page");
+  const auto mapped = ready ? map(fresh) : tl::unexpected(ready.error());
+  if (!mapped) {
+    static_cast<void>(::unlink(made.path.c_str()));
+    return tl::unexpected(mapped.error());
+  }
+  made.memory = *mapped;
+  return made;
+}
+
+}  // namespace pinfold::observation

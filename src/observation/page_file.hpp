@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The file of this process's page.
+#pragma once
+
+#include <pinfold/error.hpp>
+
+#include <cstddef>
+#include <string>
+
+namespace pinfold::observation {
+
+/// A page in memory. The mapping is not inherited by children of fork(2).
+struct mapped_file {
+  std::string path;
+  std::byte* memory = nullptr;
+};
+
+/// Makes the file and maps it: readable and writable by this user only, in a folder of this user. Removes the pages of
+/// processes that ended more than an hour ago. Errors: `not_permitted`, and the system's. Throws `std::bad_alloc`.
+[[nodiscard]] result<mapped_file> make_page_file();
+
+/// Gives a part of the file its memory: a write to a page that the file system has no room for would raise SIGBUS.
+/// Errors: `out_of_resources` with ENOSPC, and the system's.
+[[nodiscard]] result<void> fill(const std::string& path, std::size_t from, std::size_t bytes) noexcept;
+
+}  // namespace pinfold::observation

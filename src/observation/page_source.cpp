@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "observation/page_source.hpp"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace pinfold::observation {
+
+namespace {
+
+// Whether `count` elements of `bytes` each lie in the page from there on, and hold the structure that is read.
+bool fits(const page_header& in, std::uint64_t from, std::uint64_t bytes, std::uint64_t count, std::size_t structure,
+          std::uint64_t most) noexcept {
+  return from >= sizeof(page_header) && from % 8 == 0 && bytes % 8 == 0 && bytes >= structure && count <= most &&
+         from <= in.page_bytes && bytes * count <= in.page_bytes - from;
+}
+
+}  // namespace
+
+result<page_source> page_source::open(const std::string& path, bool writable) noexcept {
+  page_source made;
+  made.file_ =
+      os::file(::open(path.c_str(), (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY));
+  if (!made.file_) {
+    const int native = errno;
+    return fail_errno(native == ENOENT || native == ELOOP ? errc::invalid_handle : os::code_for(native), native,
+                      "cannot open the statistics page");
+  }
+  struct stat seen{};
+  if (::fstat(made.file_.number(), &seen) != 0) return os::fail_system("cannot look at the statistics page");
+  if (!S_ISREG(seen.st_mode)) return fail(errc::invalid_handle, "a statistics page is a regular file");
+  return made;
+}
+
+result<void> page_source::read(std::uint64_t from, std::span<std::byte> into) const noexcept {
+  while (!into.empty()) {
+    const auto got = ::pread(file_.number(), into.data(), into.size(), static_cast<off_t>(from));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return os::fail_system("cannot read the statistics page");
+    if (got == 0) return fail(errc::invalid_handle, "the file is no statistics page, or was cut");
+    from += static_cast<std::uint64_t>(got);
+    into = into.subspan(static_cast<std::size_t>(got));
+  }
+  return {};
+}
+
+result<page_header> page_source::header() const noexcept {
+  page_header found{};
+  if (auto read_it = read(0, found); !read_it) return tl::unexpected(read_it.error());
+  if (found.magic != page_magic) return fail(errc::invalid_handle, "the file is no statistics page, or is damaged");
+  if (found.version != page_version) return fail(errc::unsupported, "the statistics page is of another version");
+  constexpr std::uint64_t largest_page = std::uint64_t{1} << 30U;
+  constexpr std::uint64_t most = 1U << 16U;
+  const bool good = found.page_bytes <= largest_page &&
+                    fits(found, found.caches_from, found.cache_bytes, found.caches, sizeof(cache_slot), 1024) &&
+                    fits(found, found.events_from, found.event_bytes, found.events, sizeof(event_record), most) &&
+                    fits(found, found.stacks_from, found.stack_bytes, found.stacks, sizeof(stack_record), most) &&
+                    found.events > 0 && found.stacks > 0;
+  if (!good) return fail(errc::invalid_handle, "the statistics page is damaged");
+  return found;
+}
+
+}  // namespace pinfold::observation

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// A page as a reader sees it: a file whose bytes another process may change, and cut, at any time.
+#pragma once
+
+#include "os/file.hpp"
+
+#include <pinfold/error.hpp>
+#include <pinfold/observation/layout.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace pinfold::observation {
+
+/// Reads with pread(2): a mapping would raise SIGBUS where the file was cut.
+class page_source {
+ public:
+  /// Errors: `invalid_handle` for anything but a regular file; the system's. `writable` for
+  /// `event_reader::want_stacks`.
+  [[nodiscard]] static result<page_source> open(const std::string& path, bool writable) noexcept;
+
+  /// Reads the header, and checks all that later reads depend on. Errors: `invalid_handle`, `unsupported`.
+  [[nodiscard]] result<page_header> header() const noexcept;
+
+  /// Fills `into` from an offset. Errors: `invalid_handle` when the file ends before.
+  [[nodiscard]] result<void> read(std::uint64_t from, std::span<std::byte> into) const noexcept;
+
+  template <class T>
+  [[nodiscard]] result<void> read(std::uint64_t from, T& into) const noexcept {
+    return read(from, std::as_writable_bytes(std::span(&into, 1)));
+  }
+
+  [[nodiscard]] const os::file& file() const noexcept { return file_; }
+
+ private:
+  os::file file_;
+};
+
+}  // namespace pinfold::observation

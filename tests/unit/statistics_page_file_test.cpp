@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The files of statistics pages: whose they are, when they come and go, and what is said of processes that hang or
+// died.
+#include "observation/process_identity.hpp"
+#include "support/fixtures/local_fixture.hpp"
+#include "support/fixtures/statistics_pages.hpp"
+#include "support/host/sanitized.hpp"
+#include "support/processes/child_process.hpp"
+#include "support/processes/in_child.hpp"
+
+#include <pinfold/observation/reader.hpp>
+
+#include <chrono>
+#include <fcntl.h>
+#include <filesystem>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <thread>
+
+namespace pinfold::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using observation::process_state;
+
+constexpr std::uintptr_t base = 0x10000000;
+
+struct statistics_page_file : ::testing::Test {
+  std::string folder = page_folder::path();
+};
+
+cache_options publishing(const std::string& name) {
+  cache_options made;
+  made.name = name;
+  made.publish_statistics = true;
+  return made;
+}
+
+// Uses a cache, says so, and waits for an order.
+int use_cache_and_wait(line& talk) {
+  local_fixture f(publishing("child"));
+  for (int i = 0; i < 10; ++i) f.touch(base, base + 0x1000);
+  talk.send(static_cast<int>(f.cache.statistics().hits));
+  static_cast<void>(talk.receive<int>());
+  return ::testing::Test::HasFailure() ? 1 : 0;
+}
+
+TEST_F(statistics_page_file, is_there_only_if_asked_for) {
+  run_in_child([] {
+    local_fixture f;
+    f.touch(base, base + 0x1000);
+    EXPECT_FALSE(observation::find_page(page_folder::path(), ::getpid()));
+  });
+}
+
+TEST_F(statistics_page_file, environment_turns_it_on_for_every_cache) {
+  run_in_child([] {
+    ::setenv("PINFOLD_STATS", "on", 1);
+    cache_options plain;
+    plain.name = "plain";
+    local_fixture f(plain);
+    f.touch(base, base + 0x1000);
+    EXPECT_TRUE(published_now("plain"));
+  });
+}
+
+TEST_F(statistics_page_file, is_of_this_user_only) {
+  run_in_child([] {
+    ::umask(0);
+    local_fixture f(publishing("private"));
+    struct stat seen{};
+    ASSERT_EQ(::stat(page_of().path.c_str(), &seen), 0);
+    EXPECT_EQ(seen.st_mode & 07777U, 0600U);
+    EXPECT_EQ(seen.st_uid, ::geteuid());
+  });
+}
+
+TEST_F(statistics_page_file, is_removed_when_the_program_exits) {
+  child_process child([](line& talk) {
+    {
+      local_fixture f(publishing("child"));
+      f.touch(base, base + 0x1000);
+    }
+    talk.send(1);
+    static_cast<void>(talk.receive<int>());
+    std::exit(0);
+    return 0;
+  });
+  ASSERT_TRUE(child.talk().receive<int>());
+  EXPECT_EQ(page_of(child.pid()).state, process_state::running);
+  const auto pid = child.pid();
+  child.talk().send(1);
+  EXPECT_EQ(child.reap(), 0);
+  EXPECT_FALSE(observation::find_page(page_folder::path(), pid));
+}
+
+TEST_F(statistics_page_file, of_a_killed_process_stays_readable) {
+  child_process child(use_cache_and_wait);
+  const auto hits = child.talk().receive<int>();
+  ASSERT_TRUE(hits);
+  ASSERT_TRUE(published_now("child", child.pid()));
+  EXPECT_EQ(page_of(child.pid()).state, process_state::running);
+  child.kill();  // a zombie, for now
+  EXPECT_EQ(page_of(child.pid()).state, process_state::ended);
+  const auto pid = child.pid();
+  child.reap();
+  EXPECT_EQ(page_of(pid).state, process_state::ended);
+  const auto seen = published("child", pid);
+  ASSERT_TRUE(seen);
+  EXPECT_EQ(seen->counters.hits, static_cast<std::uint64_t>(*hits));
+}
+
+TEST_F(statistics_page_file, of_a_stopped_process_says_so) {
+  child_process child(use_cache_and_wait);
+  ASSERT_TRUE(child.talk().receive<int>());
+  ASSERT_TRUE(published_now("child", child.pid()));
+  child.stop();
+  std::this_thread::sleep_for(700ms);
+  const auto seen = page_of(child.pid());
+  EXPECT_EQ(seen.state, process_state::stopped);
+  EXPECT_GE(seen.since_published, 500ms);
+  EXPECT_EQ(published("child", child.pid())->counters.hits, 9U);
+  child.go_on();
+  EXPECT_TRUE(published_now("child", child.pid()));
+  EXPECT_EQ(page_of(child.pid()).state, process_state::running);
+  child.talk().send(1);
+  EXPECT_EQ(child.reap(), 0);
+}
+
+// The parent's page is not the child's: a cache of the child has a page of the child, and the parent's stays.
+TEST_F(statistics_page_file, forked_child_has_its_own) {
+  run_in_child([] {
+    local_fixture parents(publishing("parent"));
+    parents.touch(base, base + 0x1000);
+    const auto before = published_now("parent");
+    ASSERT_TRUE(before);
+    child_process child([&](line& talk) {
+      const bool refused = !parents.acquire(base, base + 0x1000).has_value();
+      const bool none = !observation::find_page(page_folder::path(), ::getpid()).has_value();
+      local_fixture mine(publishing("child"));
+      mine.touch(base, base + 0x1000);
+      const auto seen = published_now("child");
+      const bool alone = !published("parent", ::getpid()).has_value();
+      talk.send(refused && none && seen && alone);
+      static_cast<void>(talk.receive<int>());
+      if (sanitized) std::_Exit(0);  // for LeakSanitizer, a thread of the parent is a leak
+      std::exit(0);
+      return 0;
+    });
+    EXPECT_EQ(child.talk().receive<bool>(), std::optional(true));
+    EXPECT_TRUE(published_now("parent"));
+    child.talk().send(1);
+    EXPECT_EQ(child.reap(), 0);
+    EXPECT_TRUE(std::filesystem::exists(page_of().path));
+    expect_counters_add_up(published_now("parent")->counters);
+  });
+}
+
+// The file was left by another program of the same process: exec(2) keeps its number and start time.
+TEST_F(statistics_page_file, left_by_an_earlier_program_is_replaced) {
+  run_in_child([] {
+    {
+      local_fixture f(publishing("first"));
+      EXPECT_TRUE(published("first"));
+    }
+    const auto path = page_of().path;
+    ASSERT_TRUE(path.ends_with(".0"));
+    child_process child([&](line& talk) {
+      static_cast<void>(talk.receive<int>());
+      local_fixture f(publishing("second"));
+      const auto mine = page_of();
+      talk.send(mine.path.ends_with(".0") && mine.caches.size() == 1);
+      static_cast<void>(talk.receive<int>());
+      return 0;
+    });
+    const auto start = observation::start_time_of(child.pid());
+    ASSERT_TRUE(start);
+    std::filesystem::copy_file(
+        path, page_folder::path() + "/" + std::to_string(child.pid()) + "." + std::to_string(*start) + ".0");
+    child.talk().send(1);
+    EXPECT_EQ(child.talk().receive<bool>(), std::optional(true));
+    child.talk().send(1);
+    EXPECT_EQ(child.reap(), 0);
+  });
+}
+
+TEST_F(statistics_page_file, folder_of_others_is_refused_and_the_cache_works) {
+  run_in_child([] {
+    const auto open = page_folder::path() + "/open";
+    std::filesystem::create_directory(open);
+    ::chmod(open.c_str(), 0777);
+    ::setenv("PINFOLD_STATS_DIR", open.c_str(), 1);
+    local_fixture f(publishing("refused"));
+    f.touch(base, base + 0x1000);
+    EXPECT_TRUE(std::filesystem::is_empty(open));
+    f.expect_sound();
+  });
+}
+
+TEST_F(statistics_page_file, link_as_folder_is_refused) {
+  run_in_child([] {
+    const auto real = page_folder::path() + "/real";
+    const auto link = page_folder::path() + "/link";
+    std::filesystem::create_directory(real);
+    ::chmod(real.c_str(), 0700);
+    std::filesystem::create_symlink(real, link);
+    ::setenv("PINFOLD_STATS_DIR", link.c_str(), 1);
+    local_fixture f(publishing("refused"));
+    f.touch(base, base + 0x1000);
+    EXPECT_TRUE(std::filesystem::is_empty(real));
+  });
+}
+
+TEST_F(statistics_page_file, without_room_for_a_file_the_cache_works) {
+  run_in_child([] {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit small{4096, 4096};
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+    local_fixture f(publishing("no room"));
+    f.touch(base, base + 0x1000);
+    f.expect_sound();
+    EXPECT_FALSE(observation::find_page(page_folder::path(), ::getpid()));
+  });
+}
+
+TEST_F(statistics_page_file, of_long_ended_processes_are_removed) {
+  child_process child(use_cache_and_wait);
+  ASSERT_TRUE(child.talk().receive<int>());
+  const auto path = page_of(child.pid()).path;
+  child.kill();
+  child.reap();
+  run_in_child([&] {
+    local_fixture f(publishing("next"));
+    EXPECT_TRUE(std::filesystem::exists(path));  // an hour is left to look at it
+  });
+  const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  const std::uint64_t long_ago = 1;
+  ASSERT_EQ(::pwrite(file, &long_ago, sizeof long_ago, offsetof(observation::page_header, published_at)), 8);
+  ::close(file);
+  const auto up = std::chrono::steady_clock::now().time_since_epoch();
+  if (up < 1h) GTEST_SKIP() << "the machine runs for less than an hour";
+  run_in_child([&] {
+    local_fixture f(publishing("next"));
+    EXPECT_FALSE(std::filesystem::exists(path));
+  });
+}
+
+TEST_F(statistics_page_file, strange_names_in_the_folder_are_no_pages) {
+  for (const char* name : {"x", "1", "1.2", "1.2.3x", ".1.2.3", "-1.2.3", "99999999999.1.1", "0.1.1", "1.2.3.4"})
+    std::filesystem::create_directory(page_folder::path() + "/" + name);
+  const auto seen = observation::list_pages(page_folder::path());
+  ASSERT_TRUE(seen);
+  for (const auto& one : *seen) EXPECT_TRUE(std::filesystem::is_regular_file(one)) << one;
+  const auto none = observation::list_pages(page_folder::path() + "/none");
+  ASSERT_TRUE(none);
+  EXPECT_TRUE(none->empty());
+}
+
+}  // namespace
+}  // namespace pinfold::testing
