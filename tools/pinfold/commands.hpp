@@ -16,6 +16,7 @@ void add_info(CLI::App& app, action& chosen);
 void add_demo(CLI::App& app, action& chosen);
 void add_run(CLI::App& app, action& chosen);
 void add_dump(CLI::App& app, action& chosen);
+void add_top(CLI::App& app, action& chosen);
 void add_trace(CLI::App& app, action& chosen);
 void add_replay(CLI::App& app, action& chosen);
 void add_monitord(CLI::App& app, action& chosen);

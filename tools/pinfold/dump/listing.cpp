@@ -146,13 +146,6 @@ std::string headline(const dumped_cache& cache) {
   return text + notes_of(cache);
 }
 
-std::string line_of(const dumped_entry& one) {
-  return fmt::format("  {:<25} {:>8} {:<8} {:<3} {:>4} {:>5} {:>6} {:>7}{} {}\n",
-                     fmt::format("{:x}-{:x}", one.covered.begin, one.covered.end), size_text(one.bytes),
-                     short_state(one.state), access_of(one), one.leases, short_count(one.hits), short_age(one),
-                     one.owner, one.owner_lives ? ' ' : '!', flags_of(one));
-}
-
 std::size_t shown(const dumped_cache& cache, std::size_t limit) {
   return limit == 0 ? cache.entries.size() : std::min(limit, cache.entries.size());
 }
@@ -226,6 +219,18 @@ void sort_entries(std::vector<dumped_entry>& entries, std::string_view order) {
   });
 }
 
+std::string entry_titles() {
+  return fmt::format("  {:<25} {:>8} {:<8} {:<3} {:>4} {:>5} {:>6} {:>7}  {}\n", "range", "bytes", "state", "acc",
+                     "pins", "hits", "age", "owner", "flg");
+}
+
+std::string entry_line(const dumped_entry& one) {
+  return fmt::format("  {:<25} {:>8} {:<8} {:<3} {:>4} {:>5} {:>6} {:>7}{} {}\n",
+                     fmt::format("{:x}-{:x}", one.covered.begin, one.covered.end), size_text(one.bytes),
+                     short_state(one.state), access_of(one), one.leases, short_count(one.hits), short_age(one),
+                     one.owner, one.owner_lives ? ' ' : '!', flags_of(one));
+}
+
 std::string as_text(const process_dump& found, std::size_t limit) {
   std::string text = fmt::format("process {} ({}), {}\n", found.process, found.command,
                                  found.stopped ? "read while it was stopped" : "read while it ran");
@@ -236,9 +241,8 @@ std::string as_text(const process_dump& found, std::size_t limit) {
   for (const auto& cache : found.caches) {
     text += "\n" + headline(cache);
     if (cache.entries.empty()) continue;
-    text += fmt::format("  {:<25} {:>8} {:<8} {:<3} {:>4} {:>5} {:>6} {:>7}  {}\n", "range", "bytes", "state", "acc",
-                        "pins", "hits", "age", "owner", "flg");
-    for (std::size_t i = 0; i < shown(cache, limit); ++i) text += line_of(cache.entries[i]);
+    text += entry_titles();
+    for (std::size_t i = 0; i < shown(cache, limit); ++i) text += entry_line(cache.entries[i]);
     if (const auto more = cache.entries.size() - shown(cache, limit); more > 0)
       text += fmt::format("  and {} more\n", more);
   }

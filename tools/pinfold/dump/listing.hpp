@@ -15,6 +15,10 @@ namespace tool {
 /// Sorts by `range`, or with the largest first by `bytes`, `age`, `hits` or `leases`.
 void sort_entries(std::vector<pinfold::dumped_entry>& entries, std::string_view order);
 
+/// Return the titles, and an entry, as a line of the dump that is indented by two blanks.
+[[nodiscard]] std::string entry_titles();
+[[nodiscard]] std::string entry_line(const pinfold::dumped_entry& one);
+
 /// Return the dump as lines of at most 80 columns for addresses below 2^48, or as a JSON object, with at most `limit`
 /// entries of each cache; 0: all.
 [[nodiscard]] std::string as_text(const pinfold::process_dump& found, std::size_t limit);
