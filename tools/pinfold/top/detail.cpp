@@ -13,6 +13,8 @@
 #include <array>
 #include <cstdint>
 #include <fmt/format.h>
+#include <iterator>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -43,6 +45,8 @@ lines filled(std::string_view text, std::size_t width) {
 
 std::string unlimited_or(std::string text) { return text == "-" ? "unlimited" : text; }
 
+std::string percent(std::optional<double> share) { return share ? short_percent(share) + "%" : "-"; }
+
 lines head(const process_sample& process, const cache_sample& cache, std::size_t width) {
   const auto& page = cache.page;
   lines made{cut(fmt::format("cache {} \"{}\", {}, of {} {} ({})", page.number, page.name, page.kind, process.page.pid,
@@ -56,14 +60,13 @@ lines head(const process_sample& process, const cache_sample& cache, std::size_t
                                   short_time(static_cast<std::uint64_t>(page.age.count())),
                                   page.ended ? "; the cache ended" : ""),
                       width));
-  append(made,
-         filled(fmt::format("hits {}% now, {}% in all; {} requests/s, {} misses/s, {} evictions/s; counted {} ago",
-                            short_percent(hit_rate(cache.since)), short_percent(hit_rate(page.counters)),
-                            short_rate(per_second(cache.since.acquires, cache.seconds)),
-                            short_rate(per_second(cache.since.misses, cache.seconds)),
-                            short_rate(per_second(cache.since.evicted, cache.seconds)),
-                            short_time(static_cast<std::uint64_t>(process.page.since_published.count()))),
-                width));
+  append(made, filled(fmt::format("hits {} now, {} in all; {} requests/s, {} misses/s, {} evictions/s; counted {} ago",
+                                  percent(hit_rate(cache.since)), percent(hit_rate(page.counters)),
+                                  short_rate(per_second(cache.since.acquires, cache.seconds)),
+                                  short_rate(per_second(cache.since.misses, cache.seconds)),
+                                  short_rate(per_second(cache.since.evicted, cache.seconds)),
+                                  short_time(static_cast<std::uint64_t>(process.page.since_published.count()))),
+                      width));
   append(made, filled("monitors: " + page.monitors, width));
   return made;
 }
