@@ -15,6 +15,7 @@ constexpr auto examples = R"(Examples:
   pinfold info                      what works on this machine
   pinfold demo                      what the cache does, with real processes
   pinfold perf hit --seconds 100ms  what a hit costs
+  pinfold top                       what the caches of running processes do
   pinfold run --for ucx -- program  an unmodified program over pinfold
 `pinfold help perf hit` is the same as `pinfold perf hit --help`.)";
 

@@ -40,6 +40,7 @@ inline std::vector<std::string> all_commands(bool groups) {
 inline std::string short_work(const std::string& command, const std::string& folder) {
   const std::map<std::string, std::string> arguments{
       {"demo", ""},
+      {"top", "--once"},
       {"run", "--for ucx -- true"},
       {"trace", "-o " + folder + "/trace -- true"},
       {"replay", "--synthetic loop --budget 10%"},
