@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `pinfold top` on a terminal: what a user sees, and what is left of it.
 #include "support/fixtures/published_cache.hpp"
+#include "support/processes/session.hpp"
 #include "support/processes/tmux_terminal.hpp"
 
 #include <pinfold/observation/reader.hpp>
@@ -165,6 +166,27 @@ TEST_F(cli_top_terminal, a_cache_that_is_gone_is_said_to_be) {
   EXPECT_TRUE(terminal_->shows("is gone")) << terminal_->screen();
   terminal_->type("Escape");
   EXPECT_TRUE(terminal_->shows(">  second cache")) << terminal_->screen();
+}
+
+// The test does not read what the tool draws: 400 pages are more than a terminal takes.
+TEST_F(cli_top_terminal, a_signal_ends_it_though_its_output_is_stuck) {
+  auto parts = read_parts(observation::find_page(folder_.string(), children_[0]->pid()).value());
+  for (int i = 1; i <= 400; ++i) {
+    parts.header.pid = 5000000 + i;  // above the kernel's limit
+    write_parts(parts, std::to_string(parts.header.pid) + ".1.0");
+  }
+  const session running(attached::terminal, "top --interval 0.1", "TERM=xterm LINES=500 COLUMNS=300");
+  std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  siginfo_t seen{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(running.pid()), &seen, WEXITED | WNOWAIT | WNOHANG), 0);
+  ASSERT_EQ(seen.si_pid, 0) << "ended by itself";
+  ::kill(running.pid(), SIGTERM);
+  for (int tries = 0; tries < 500 && seen.si_pid == 0; ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(running.pid()), &seen, WEXITED | WNOWAIT | WNOHANG), 0);
+  }
+  EXPECT_EQ(seen.si_code, CLD_KILLED);
+  EXPECT_EQ(seen.si_status, SIGTERM);
 }
 
 }  // namespace

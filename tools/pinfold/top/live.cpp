@@ -7,14 +7,17 @@
 #include "top/headline.hpp"
 #include "top/screen.hpp"
 #include "top/table.hpp"
+#include "top/table_view.hpp"
 
 #include <algorithm>
-#include <array>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <fmt/format.h>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
-#include <vector>
 
 namespace tool::top {
 namespace {
@@ -57,9 +60,10 @@ class live_table {
   }
 
   void arrange() {
-    shown_ = taken_;
-    filter(shown_, options_.what);
-    sort(shown_, options_.order);
+    auto shown = taken_;
+    filter(shown, options_.what);
+    sort(shown, options_.order);
+    table_.set(std::move(shown));
   }
 
   [[nodiscard]] std::optional<std::pair<const process_sample*, const cache_sample*>> found(const cache_key& key) const {
@@ -119,14 +123,14 @@ class live_table {
   }
 
   void take_in_table(const input& got) {
-    const auto page = static_cast<std::ptrdiff_t>(std::max<std::size_t>(room() / lines_of_cache_, 1));
+    const auto page = table_.page();
     switch (got.what) {
-      case key::up: return select(-1);
-      case key::down: return select(1);
-      case key::page_up: return select(-page);
-      case key::page_down: return select(page);
-      case key::first: return select(-PTRDIFF_MAX / 2);
-      case key::last: return select(PTRDIFF_MAX / 2);
+      case key::up: return table_.move(-1);
+      case key::down: return table_.move(1);
+      case key::page_up: return table_.move(-page);
+      case key::page_down: return table_.move(page);
+      case key::first: return table_.move(-PTRDIFF_MAX / 2);
+      case key::last: return table_.move(PTRDIFF_MAX / 2);
       case key::enter: return open();
       case key::escape: options_.what.text.clear(); return arrange();
       case key::letter: return take_letter(got.letter);
@@ -136,8 +140,8 @@ class live_table {
 
   void take_letter(char letter) {
     switch (letter) {
-      case 'k': return select(-1);
-      case 'j': return select(1);
+      case 'k': return table_.move(-1);
+      case 'j': return table_.move(1);
       case 's': return change_order(1);
       case 'S': return change_order(-1);
       case '/': typing_ = true; return;
@@ -155,38 +159,25 @@ class live_table {
   }
 
   void scroll(std::ptrdiff_t by) {
-    const auto wanted = static_cast<std::ptrdiff_t>(top_) + by;
-    top_ = static_cast<std::size_t>(std::max<std::ptrdiff_t>(wanted, 0));  // `draw` limits it
-  }
-
-  void select(std::ptrdiff_t by) {
-    const auto all = table_of(shown_, screen_.columns()).caches;
-    if (all.empty()) return;
-    const auto at = static_cast<std::ptrdiff_t>(selected_index(all)) + by;
-    selected_ = all[static_cast<std::size_t>(std::clamp<std::ptrdiff_t>(at, 0, std::ssize(all) - 1))].key;
-  }
-
-  // The selected cache may be gone, or filtered out: then the first one is selected.
-  [[nodiscard]] std::size_t selected_index(const std::vector<cache_lines>& all) const {
-    const auto at = std::ranges::find(all, selected_, &cache_lines::key);
-    return at == all.end() ? 0 : static_cast<std::size_t>(at - all.begin());
+    constexpr std::ptrdiff_t most_lines = 100000;  // more than there are: `draw_detail` limits it
+    top_ = static_cast<std::size_t>(std::clamp<std::ptrdiff_t>(static_cast<std::ptrdiff_t>(top_) + by, 0, most_lines));
   }
 
   void open() {
-    const auto all = table_of(shown_, screen_.columns()).caches;
-    if (all.empty()) return;
-    opened_ = selected_ = all[selected_index(all)].key;
+    opened_ = table_.selected();
+    entries_ = {};
     top_ = 0;
-    read_entries();
+    if (opened_) read_entries();
   }
 
   // --- the screen
-  [[nodiscard]] std::size_t room() const { return screen_.lines() - std::min(screen_.lines(), reserved_); }
+  // Lines between the headline and the keys.
+  [[nodiscard]] std::size_t room() const { return screen_.lines() - std::min<std::size_t>(screen_.lines(), 2); }
 
   void draw() {
     screen_.clear();
-    screen_.put(0, headline(), style::bold);
-    opened_ ? draw_detail() : draw_table();
+    screen_.put(0, headline(), problem_.empty() ? style::bold : style::warning);
+    opened_ ? draw_detail() : table_.draw(screen_, 1, screen_.lines() - 1, nothing_text(from_, taken_, options_.what));
     screen_.put(screen_.lines() - 1, footer(), style::title);
     screen_.show();
   }
@@ -203,37 +194,7 @@ class live_table {
     return std::string(opened_ ? keys_of_detail : keys_of_table);
   }
 
-  void draw_table() {
-    const auto table = table_of(shown_, screen_.columns());
-    lines_of_cache_ = table.lines_of_cache;
-    for (std::size_t i = 0; i < table.titles.size(); ++i) screen_.put(1 + i, table.titles[i], style::title);
-    reserved_ = 2 + table.titles.size();
-    if (table.lines.empty()) return screen_.put(reserved_ - 1, nothing_text(from_, taken_, options_.what));
-    const auto selected = table.caches.empty() ? SIZE_MAX : table.caches[selected_index(table.caches)].first;
-    show_selected(selected, table);
-    for (std::size_t i = 0; i < room() && table_top_ + i < table.lines.size(); ++i) {
-      const auto at = table_top_ + i;
-      auto line = table.lines[at];
-      if (at == selected) line.front() = '>';
-      const bool is_selected = selected <= at && at - selected < lines_of_cache_;
-      screen_.put(reserved_ - 1 + i, line, is_selected ? style::selected : style::plain);
-    }
-  }
-
-  // Moves the part that is shown as little as possible.
-  void show_selected(std::size_t selected, const table_text& table) {
-    const auto last = table.lines.size() - std::min(table.lines.size(), room());
-    if (selected != SIZE_MAX) {
-      const auto end = selected + lines_of_cache_;
-      if (end > table_top_ + room()) table_top_ = end - std::min(end, room());
-      const auto with_process = selected == table.caches.front().first ? 0 : selected;
-      table_top_ = std::min(table_top_, with_process);
-    }
-    table_top_ = std::min(table_top_, last);
-  }
-
   void draw_detail() {
-    reserved_ = 2;
     const auto cache = found(*opened_);
     if (!cache) return screen_.put(1, "The cache, or its process, is gone. Esc goes back.", style::warning);
     const auto lines =
@@ -249,17 +210,13 @@ class live_table {
   live_options options_;
   screen screen_;
   sample taken_;
-  sample shown_;  // sorted, and without what the filter removes
+  table_view table_;
   std::string problem_;
   clock::time_point next_{};
   bool paused_ = false;
   bool typing_ = false;  // the filter
-  cache_key selected_;
-  std::size_t lines_of_cache_ = 1;
-  std::size_t reserved_ = 4;  // lines of the screen: headline, titles, keys
-  std::size_t table_top_ = 0;
   std::optional<cache_key> opened_;
-  std::size_t top_ = 0;  // of the opened cache
+  std::size_t top_ = 0;  // line of the opened cache
   cache_entries entries_;
   clock::time_point next_entries_{};
 };

@@ -8,6 +8,7 @@
 #include <pinfold/observation/counters.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <iterator>
 
 namespace tool::top {
@@ -41,7 +42,7 @@ sample sampler::take() {
   std::map<key, earlier> published;
   for (const auto& path : need(pinfold::observation::list_pages(directory_), directory_)) {
     auto read = pinfold::observation::read_page(path);
-    if (!read && read.error() == pinfold::errc::invalid_handle && read.error().native != 0) continue;  // ended
+    if (!read && read.error().native == ENOENT) continue;  // the process ended meanwhile
     if (!read) {
       taken.unreadable.push_back({path, pinfold::describe(read.error())});
       continue;

@@ -30,6 +30,15 @@ bool wants_colour() {
   return refused == nullptr || *refused == '\0';
 }
 
+// What shows the earlier screen and the cursor again.
+std::string farewell() {
+  std::string text;
+  for (const char* const name : {"rmcup", "cnorm"})
+    if (const char* const found = ::tigetstr(name); found != nullptr && found != reinterpret_cast<char*>(-1))
+      text += found;
+  return text;
+}
+
 input meaning_of(int code) {
   switch (code) {
     case KEY_UP: return {key::up};
@@ -56,15 +65,18 @@ struct screen::ncurses {
   SCREEN* terminal = nullptr;
   bool colour = false;
 
-  [[nodiscard]] attr_t attributes(style how) const {
-    switch (how) {
-      case style::plain: return A_NORMAL;
-      case style::bold: return A_BOLD;
-      case style::title: return A_REVERSE;
-      case style::selected: return A_REVERSE | A_BOLD;
-      case style::warning: return colour ? A_BOLD | COLOR_PAIR(warning_pair) : A_BOLD;
-    }
-    return A_NORMAL;
+  void set(style how) const {
+    const auto attributes = [&]() -> attr_t {
+      switch (how) {
+        case style::plain: return A_NORMAL;
+        case style::bold:
+        case style::warning: return A_BOLD;
+        case style::title: return A_REVERSE;
+        case style::selected: return A_REVERSE | A_BOLD;
+      }
+      return A_NORMAL;
+    }();
+    ::wattr_set(stdscr, attributes, how == style::warning && colour ? warning_pair : short{0}, nullptr);
   }
 };
 
@@ -77,6 +89,7 @@ screen::screen() : real_(std::make_unique<ncurses>()) {
     throw failure(fmt::format("cannot draw on a terminal of the type TERM={}; --once prints one table",
                               name != nullptr ? name : ""));
   }
+  terminal_signals::set_farewell(farewell());
   ::set_escdelay(escape_ms);
   ::cbreak();
   ::noecho();
@@ -100,14 +113,13 @@ std::size_t screen::columns() const noexcept { return static_cast<std::size_t>(s
 
 void screen::clear() noexcept { ::erase(); }
 
-void screen::put(std::size_t line, std::string_view text, style how) noexcept {
+void screen::put(std::size_t line, std::string_view text, style how) {
   if (line >= lines()) return;
-  const auto width = columns();
-  attrset(real_->attributes(how));
-  const auto shown = std::min(text.size(), width);
-  ::mvaddnstr(static_cast<int>(line), 0, text.data(), static_cast<int>(shown));
-  if (how == style::title || how == style::selected) ::hline(' ' | real_->attributes(how), static_cast<int>(width));
-  attrset(A_NORMAL);
+  std::string shown(text.substr(0, columns()));
+  if (how == style::title || how == style::selected) shown.resize(columns(), ' ');
+  real_->set(how);
+  ::mvaddstr(static_cast<int>(line), 0, shown.c_str());
+  real_->set(style::plain);
 }
 
 void screen::show() noexcept { ::refresh(); }

@@ -50,8 +50,8 @@ class screen {
 
   /// Empties the screen; what `put` wrote since then appears with `show`.
   void clear() noexcept;
-  /// Writes a line from column 0 on, filled with blanks. What has no room is left out.
-  void put(std::size_t line, std::string_view text, style how = style::plain) noexcept;
+  /// Writes a line from column 0 on. What has no room is left out.
+  void put(std::size_t line, std::string_view text, style how = style::plain);
   void show() noexcept;
 
   /// Waits for a key. Handles a change of the size, and SIGTSTP.

@@ -33,9 +33,9 @@ std::string short_size(std::uint64_t bytes) {
   std::size_t unit = 0;
   std::uint64_t divisor = 1;
   for (; unit + 1 < units.size() && bytes / divisor >= 1024; ++unit) divisor *= 1024;
-  return scaled(
-      static_cast<double>(bytes / divisor) + static_cast<double>(bytes % divisor) / static_cast<double>(divisor),
-      bytes % divisor == 0, units[unit]);
+  const auto whole = bytes / divisor;
+  const auto rest = static_cast<double>(bytes % divisor) / static_cast<double>(divisor);
+  return scaled(static_cast<double>(whole) + rest, rest == 0, units[unit]);
 }
 
 std::string short_time(std::optional<std::uint64_t> ns) {

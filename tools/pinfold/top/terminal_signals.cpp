@@ -8,7 +8,9 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
+#include <utility>
 
 namespace tool::top {
 namespace {
@@ -19,6 +21,7 @@ constexpr unsigned longest_s = 1;
 std::atomic<int> queue{-1};
 std::atomic<int> ending{0};
 termios modes{};
+std::string farewell;
 
 void take_default(int signal) noexcept {
   struct sigaction standard{};
@@ -29,6 +32,8 @@ void take_default(int signal) noexcept {
 void on_signal(int signal) {
   const int kept = errno;
   if (signal == SIGALRM) {
+    pollfd output{STDOUT_FILENO, POLLOUT, 0};
+    if (::poll(&output, 1, 0) == 1) static_cast<void>(::write(STDOUT_FILENO, farewell.data(), farewell.size()) > 0);
     ::tcsetattr(STDIN_FILENO, TCSANOW, &modes);
     die_of(ending.load());
   }
@@ -72,6 +77,8 @@ terminal_signals::~terminal_signals() {
   ::alarm(0);
   for (const int end : ends_) ::close(end);
 }
+
+void terminal_signals::set_farewell(std::string text) { farewell = std::move(text); }
 
 int terminal_signals::next() noexcept {
   unsigned char byte = 0;
