@@ -56,7 +56,7 @@ class live_table {
     }
     next_ = clock::now() + options_.interval;
     arrange();
-    if (opened_ && clock::now() >= next_entries_) read_entries();
+    if (opened_ && clock::now() >= next_entries_) read_entries(*opened_);
   }
 
   void arrange() {
@@ -74,8 +74,8 @@ class live_table {
   }
 
   // A process with many entries must not be read all the time.
-  void read_entries() {
-    const auto cache = found(*opened_);
+  void read_entries(const cache_key& of) {
+    const auto cache = found(of);
     if (!cache) return;
     entries_ = entries_of(*cache->first, *cache->second);
     next_entries_ = clock::now() + std::max<clock::duration>(2s, 50 * entries_.reading);
@@ -113,7 +113,7 @@ class live_table {
       case key::escape:
       case key::backspace: opened_.reset(); return;
       case key::letter:
-        if (got.letter == 'd') read_entries();
+        if (got.letter == 'd' && opened_) read_entries(*opened_);
         if (got.letter == 'k') scroll(-1);
         if (got.letter == 'j') scroll(1);
         if (got.letter == ' ') scroll(page);
@@ -167,7 +167,7 @@ class live_table {
     opened_ = table_.selected();
     entries_ = {};
     top_ = 0;
-    if (opened_) read_entries();
+    if (opened_) read_entries(*opened_);
   }
 
   // --- the screen
@@ -177,7 +177,10 @@ class live_table {
   void draw() {
     screen_.clear();
     screen_.put(0, headline(), problem_.empty() ? style::bold : style::warning);
-    opened_ ? draw_detail() : table_.draw(screen_, 1, screen_.lines() - 1, nothing_text(from_, taken_, options_.what));
+    if (opened_)
+      draw_detail(*opened_);
+    else
+      table_.draw(screen_, 1, screen_.lines() - 1, nothing_text(from_, taken_, options_.what));
     screen_.put(screen_.lines() - 1, footer(), style::title);
     screen_.show();
   }
@@ -194,8 +197,8 @@ class live_table {
     return std::string(opened_ ? keys_of_detail : keys_of_table);
   }
 
-  void draw_detail() {
-    const auto cache = found(*opened_);
+  void draw_detail(const cache_key& of) {
+    const auto cache = found(of);
     if (!cache) return screen_.put(1, "The cache, or its process, is gone. Esc goes back.", style::warning);
     const auto lines =
         detail_of(*cache->first, *cache->second, entries_, std::max<std::size_t>(screen_.columns(), least_width));
