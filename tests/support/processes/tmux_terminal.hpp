@@ -26,6 +26,9 @@ class tmux_terminal {
   tmux_terminal(int columns, int lines) : socket_("pinfold_" + std::to_string(getpid())) {
     tell("-f /dev/null new-session -d -x " + std::to_string(columns) + " -y " + std::to_string(lines) +
          " \"PS1='$ ' sh\"");
+    // In another window: ends the server if the test was killed.
+    tell("new-window -d \"while kill -0 " + std::to_string(getpid()) + "; do sleep 1; done; tmux -L " + socket_ +
+         " kill-server\"");
     EXPECT_TRUE(shows("$\n")) << screen();
   }
   tmux_terminal(const tmux_terminal&) = delete;
