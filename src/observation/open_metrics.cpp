@@ -203,7 +203,8 @@ void add_whole(metrics_text& to, const processes& all, family of, histogram cach
                const bucket_choice& buckets) {
   to.begin(std::move(of));
   for (const auto& process : all)
-    for (const auto& one : process.caches) to.add(one.labels, one.cache->*values, buckets);
+    for (const auto& one : process.caches)
+      if (!is_empty(one.cache->*values)) to.add(one.labels, one.cache->*values, buckets);
 }
 
 void add_histograms(metrics_text& to, const processes& all) {
