@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "metrics/listener.hpp"
+
+#include "cli/failure.hpp"
+
+#include <algorithm>
+#include <arpa/inet.h>
+#include <cerrno>
+#include <charconv>
+#include <cstdint>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <optional>
+#include <string_view>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+namespace tool {
+namespace {
+
+constexpr int kind = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
+
+[[noreturn]] void refuse(const std::string& address) {
+  const int problem = errno;
+  throw failure(fmt::format("cannot listen at {}: {}", address, std::generic_category().message(problem)));
+}
+
+template <class Address>
+const sockaddr* generic(const Address& one) noexcept {
+  return reinterpret_cast<const sockaddr*>(&one);
+}
+
+std::optional<std::uint16_t> port_of(std::string_view text) {
+  std::uint16_t port = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  return error == std::errc{} && stop == text.data() + text.size() ? std::optional(port) : std::nullopt;
+}
+
+// Whether no server has the socket any more.
+bool is_left_over(const sockaddr_un& at) {
+  struct stat found{};
+  if (::lstat(at.sun_path, &found) != 0 || !S_ISSOCK(found.st_mode)) return false;
+  const int probe = ::socket(AF_UNIX, kind, 0);
+  if (probe < 0) return false;
+  const bool left = ::connect(probe, generic(at), sizeof at) != 0 && errno == ECONNREFUSED;
+  ::close(probe);
+  return left;
+}
+
+template <class Address>
+int bound_and_listening(const Address& at, const std::string& address) {
+  const int made = ::socket(generic(at)->sa_family, kind, 0);
+  if (made < 0) refuse(address);
+  const int yes = 1;
+  ::setsockopt(made, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  if (::bind(made, generic(at), sizeof at) == 0 && ::listen(made, SOMAXCONN) == 0) return made;
+  const int problem = errno;
+  ::close(made);
+  errno = problem;
+  refuse(address);
+}
+
+}  // namespace
+
+listener::listener(const std::string& address) {
+  address.find('/') != std::string::npos ? listen_at_path(address) : listen_at_address(address);
+}
+
+listener::~listener() {
+  if (socket_ >= 0) ::close(socket_);
+  if (is_path()) ::unlink(path_.c_str());
+}
+
+int listener::hand_over() noexcept { return std::exchange(socket_, -1); }
+
+void listener::listen_at_path(const std::string& path) {
+  sockaddr_un at{};
+  at.sun_family = AF_UNIX;
+  if (path.size() >= sizeof at.sun_path) throw usage_failure("--listen: the path of a socket has at most 107 bytes");
+  std::ranges::copy(path, static_cast<char*>(at.sun_path));
+  if (is_left_over(at)) ::unlink(path.c_str());
+  constexpr mode_t not_for_others = S_IRWXG | S_IRWXO | S_IXUSR;
+  const auto before = ::umask(not_for_others);  // the tool has one thread
+  const auto with_mask_again = [&](int made) { return ::umask(before), made; };
+  try {
+    socket_ = with_mask_again(bound_and_listening(at, path));
+  } catch (...) {
+    ::umask(before);
+    throw;
+  }
+  path_ = path;
+}
+
+void listener::listen_at_address(const std::string& address) {
+  const auto colon = address.rfind(':');
+  const auto port = colon == std::string::npos ? std::nullopt : port_of(std::string_view(address).substr(colon + 1));
+  host_ = address.substr(0, colon);
+  if (!port || (host_ != "127.0.0.1" && host_ != "[::1]"))
+    throw usage_failure(fmt::format("--listen {}: expected a path with a /, 127.0.0.1:PORT or [::1]:PORT", address));
+  if (host_ == "127.0.0.1") {
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_port = htons(*port);
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socket_ = bound_and_listening(at, address);
+  } else {
+    sockaddr_in6 at{};
+    at.sin6_family = AF_INET6;
+    at.sin6_port = htons(*port);
+    at.sin6_addr = in6addr_loopback;
+    socket_ = bound_and_listening(at, address);
+  }
+}
+
+std::string listener::url() const {
+  if (is_path()) return fmt::format("--unix-socket {} http://localhost/metrics", path_);
+  sockaddr_in6 at{};  // the larger one; the port is at the same place in both
+  socklen_t size = sizeof at;
+  if (::getsockname(socket_, reinterpret_cast<sockaddr*>(&at), &size) != 0) refuse(host_);
+  return fmt::format("http://{}:{}/metrics", host_, ntohs(at.sin6_port));
+}
+
+}  // namespace tool
