@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "observation/metrics_labels.hpp"
 #include "observation/metrics_text.hpp"
 #include "observation/page.hpp"
 
@@ -10,7 +11,6 @@
 #include <array>
 #include <chrono>
 #include <limits>
-#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -18,19 +18,6 @@
 namespace pinfold::observation {
 
 namespace {
-
-struct labelled_cache {
-  const cache_snapshot* cache;
-  std::string labels;
-};
-
-struct labelled_process {
-  const process_snapshot* process;
-  std::string labels;
-  std::vector<labelled_cache> caches;  ///< none of a process that ended
-};
-
-using processes = std::vector<labelled_process>;
 
 // The names of the page's gauges say that they are of now; a metric's name ends with its unit.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 5> renamed{{{"waited", "waited_seconds"},
@@ -61,34 +48,6 @@ double seconds(std::chrono::nanoseconds time) noexcept { return std::chrono::dur
 
 double limit(std::uint64_t value) noexcept {
   return value == unlimited ? std::numeric_limits<double>::infinity() : static_cast<double>(value);
-}
-
-// Two pages may have the same name in two folders, or a damaged page two caches with one number.
-std::string unlike(std::set<std::string>& taken, const std::string& wanted) {
-  auto text = wanted;
-  for (std::size_t again = 2; !taken.insert(text).second; ++again) text = wanted + "#" + std::to_string(again);
-  return text;
-}
-
-processes label_all(std::span<const process_snapshot> of) {
-  processes all;
-  std::set<std::string> pages;
-  for (const auto& one : of) {
-    const auto page = unlike(pages, one.path.substr(one.path.rfind('/') + 1));
-    labelled_process made{
-        &one,
-        label("pid", std::to_string(one.pid)) + "," + label("page", page) + "," + label("command", one.command),
-        {}};
-    std::set<std::string> numbers;
-    for (const auto& cache : one.caches) {
-      if (one.state == process_state::ended) break;
-      made.caches.push_back({&cache, made.labels + "," + label("cache", cache.name) + "," +
-                                         label("number", unlike(numbers, std::to_string(cache.number))) + "," +
-                                         label("registrar", cache.kind)});
-    }
-    all.push_back(std::move(made));
-  }
-  return all;
 }
 
 template <class Value>

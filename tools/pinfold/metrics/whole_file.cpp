@@ -4,6 +4,7 @@
 #include "cli/failure.hpp"
 
 #include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <fmt/format.h>
