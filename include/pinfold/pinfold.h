@@ -560,6 +560,10 @@ typedef struct pinfold_entry {
  *  `each` is a callback of the cache. */
 PINFOLD_API int pinfold_dump(const pinfold_cache *cache, int (*each)(void *self, const pinfold_entry *entry),
                              void *self);
+/** Writes what the caches of this process publish (PINFOLD_STATS=on) as OpenMetrics 1.0, as it was at most about 0.1 s
+ *  ago. Returns the length of the whole text, like snprintf(3); it may be another one at the next call. Returns 0, and
+ *  pinfold_last_error says why, when no cache of the process publishes its statistics. */
+PINFOLD_API size_t pinfold_open_metrics(char *text, size_t room);
 
 /** The kind of an event. pinfold_event_name has the text. */
 enum pinfold_event_kind {

@@ -43,6 +43,7 @@ from pinfold.import_cache import ImportCache, ImportLease, Place
 from pinfold.importer import Imported, Importer
 from pinfold.large import LargeLease, Part
 from pinfold.lease import Lease
+from pinfold.metrics import open_metrics
 from pinfold.node_budget import Member, NodeBudget
 from pinfold.options import Options
 from pinfold.registrar import OpenRequest, Registrar
@@ -119,6 +120,7 @@ __all__ = [
     "announce_gone",
     "memfd_array",
     "open",
+    "open_metrics",
     "range_of",
     "share",
 ]

@@ -253,6 +253,7 @@ static void local_cache(void) {
   now.size = sizeof now;
   EXPECT(pinfold_statistics_of(cache, &now) == PINFOLD_OK && now.opens == (uint64_t)of.opens && now.leases_now == 1);
   EXPECT(pinfold_describe(cache, line, sizeof line) == strlen(line));
+  EXPECT(pinfold_open_metrics(line, sizeof line) == 0 && pinfold_last_error()->native == 2); /* none publishes */
   EXPECT(pinfold_dump(cache, count_entry, &entries) == PINFOLD_OK && (uint64_t)entries == now.entries_now);
   EXPECT(pinfold_invalidate(cache, memory + 8 * page, page) == PINFOLD_OK && pinfold_progress(cache) == PINFOLD_OK);
   EXPECT(pinfold_evict(cache, 1) == 1);

@@ -5,6 +5,7 @@
 
 #include <pinfold/observation/counters.hpp>
 #include <pinfold/observation/open_metrics.hpp>
+#include <pinfold/pinfold.h>
 
 #include <gtest/gtest.h>
 
@@ -13,6 +14,8 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace pinfold::testing {
 namespace {
@@ -154,6 +157,8 @@ TEST(open_metrics, shows_this_process) {
   const auto none = observation::open_metrics_here();
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().native, ENOENT);
+  EXPECT_EQ(pinfold_open_metrics(nullptr, 0), 0U);
+  EXPECT_EQ(pinfold_last_error()->native, ENOENT);
   local_fixture f({.name = "mine", .publish_statistics = true});
   f.touch(0x10000, 0x11000);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
@@ -169,6 +174,11 @@ TEST(open_metrics, shows_this_process) {
   }
   EXPECT_TRUE(shown()) << text;
   EXPECT_NE(text.find(R"(cache="mine")"), std::string::npos);
+  std::vector<char> in_c(4 * text.size());
+  const auto length = pinfold_open_metrics(in_c.data(), in_c.size());
+  ASSERT_LT(length, in_c.size());
+  EXPECT_TRUE(std::string_view(in_c.data(), length).ends_with("\n# EOF\n"));
+  EXPECT_GT(pinfold_open_metrics(nullptr, 0), 0U);
 }
 
 }  // namespace
