@@ -22,8 +22,8 @@ enum class metrics_format : std::uint8_t {
 [[nodiscard]] PINFOLD_EXPORT const char* media_type_of(metrics_format as) noexcept;
 
 /// Returns the samples of processes and of their caches: counters, gauges and histograms with times in seconds and
-/// sizes in bytes. A histogram without values is left out. Of a process that ended it writes only the state, so that its
-/// series end. No two samples have the same name and labels, whatever the snapshots say. `unreadable` is the number
+/// sizes in bytes. A histogram without values is left out. Of a process that ended it writes only the state, so that
+/// its series end. No two samples have the same name and labels, whatever the snapshots say. `unreadable` is the number
 /// of pages that the caller found and could not read. Thread-safe. Throws `std::bad_alloc`.
 [[nodiscard]] PINFOLD_EXPORT std::string open_metrics(std::span<const process_snapshot> of,
                                                       metrics_format as = metrics_format::open_metrics,
