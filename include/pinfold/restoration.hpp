@@ -17,7 +17,7 @@ namespace detail {
 class engine;
 }
 
-/// How far a restoration is.
+/// How far a restoration is. A registration that is invalidated before its turn counts in `total` only.
 struct restore_progress {
   std::size_t total = 0;     ///< registrations that the cache remembered when the restoration began
   std::size_t restored = 0;  ///< of those, registered again; also those that a request had registered meanwhile

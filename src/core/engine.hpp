@@ -106,7 +106,7 @@ class engine {
   std::size_t evict(std::size_t most) noexcept;
 
   // For threads that register again what `quiesce` closed: each begins with one, restores it, and ends.
-  [[nodiscard]] std::size_t remembers() const noexcept;
+  [[nodiscard]] std::size_t remembers() noexcept;
   [[nodiscard]] bool begin_restoring(core::restored_now& one) noexcept;
   [[nodiscard]] result<bool> restore(const core::restored_now& one) noexcept;
   /// Returns whether the caller ended the registration's persistence meanwhile.

@@ -67,8 +67,9 @@ void engine::end_remembering(core::being_closed& mine) noexcept {
   remembered_.swap(mine.list);
 }
 
-std::size_t engine::remembers() const noexcept {
+std::size_t engine::remembers() noexcept {
   const std::scoped_lock guard(remembered_mutex_);
+  remembered_.forget_noted();
   return remembered_.size();
 }
 

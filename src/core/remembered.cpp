@@ -79,8 +79,11 @@ void remembered_list::forget(peer_id peer, const range& gone) noexcept {
   } catch (const std::bad_alloc&) {
     return erase_if([&](const remembered& one) { return one.peer == peer && one.where.overlaps(gone); });
   }
-  if (gone_.size() <= all_.size()) return;
-  forget(gone_);
+  if (gone_.size() > all_.size()) forget_noted();
+}
+
+void remembered_list::forget_noted() noexcept {
+  if (gone_.size() > 0) forget(gone_);
   gone_.clear();
 }
 

@@ -69,6 +69,8 @@ class remembered_list {
   void forget(peer_id peer, const range& gone) noexcept;
   /// Removes what touches any of these.
   void forget(const gone_ranges& gone) noexcept;
+  /// Removes what was only noted as gone: from now on `size` counts what can be taken.
+  void forget_noted() noexcept;
   /// Ends the persistence of what touches the memory.
   void unpersist(peer_id peer, const range& where) noexcept;
   /// Takes the one that was used most out of the list; it stays counted until `uncount`. Returns false if there is

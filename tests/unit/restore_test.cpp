@@ -99,6 +99,15 @@ TEST_F(restore, invalidated_memory_is_not_registered_again) {
   for (const std::uintptr_t gone : {3U, 5U, 6U}) EXPECT_FALSE(f.cached(nth(gone), nth(gone) + 4096)) << gone;
 }
 
+TEST_F(restore, the_total_does_not_count_what_was_invalidated) {
+  touch(10);
+  ASSERT_TRUE(f.cache.quiesce());
+  f.invalidate(nth(3), nth(5));
+  const auto seen = restored();
+  EXPECT_EQ(seen.total, 8U);
+  EXPECT_EQ(seen.restored, seen.total);
+}
+
 TEST_F(restore, R36_memory_that_is_invalidated_before_its_claim_is_not_registered) {
   touch(1);
   ASSERT_TRUE(f.cache.quiesce());
