@@ -33,6 +33,15 @@ class cache_model {
       case kind::release_elsewhere: return release(s.a, true);
       case kind::progress: return same(oracle_.progress(), cache_.progress());
       case kind::flush: return same(oracle_.flush(), cache_.flush());
+      case kind::quiesce:
+        if (s.a % 4 != 0) release_all();
+        return quiesce();
+      case kind::evict: {
+        const auto most = s.a % 4;
+        const auto expected = oracle_.evict(most);
+        RC_ASSERT(cache_.evict(most) == expected);
+        return;
+      }
       default: RC_FAIL("this cache has no such step");
     }
   }
@@ -42,8 +51,14 @@ class cache_model {
       actual.emplace(e.peer.value, e.covered.begin, e.covered.end, e.state, e.leases, e.bypass);
     RC_ASSERT(actual == oracle_.listed());
     const auto now = cache_.statistics();
-    RC_ASSERT(now.acquires == now.hits + now.misses + now.failed_acquires);
-    RC_ASSERT(now.leases_now == leases_.size());
+    RC_ASSERT(now.acquires == now.hits + now.misses + now.failed_acquires + oracle_.opening());
+    RC_ASSERT(now.leases_now == oracle_.leased());
+  }
+  void quiesce() {
+    const auto expected = oracle_.quiesce();
+    const auto got = cache_.quiesce();
+    RC_ASSERT(expected.has_value() == !got.has_value());
+    if (expected) RC_ASSERT(got.error().code == *expected);
   }
   void release_all() {
     while (!leases_.empty()) release(0, false);

@@ -35,6 +35,19 @@ enum class kind : std::uint8_t {
   refuse_unions,
   progress,
   flush,
+  quiesce,
+  evict,
+  restore,
+  ticket,
+  go_on,
+  ask,
+  cancel,
+  renew,
+  take,
+  drop_ticket,
+  set,
+  late_member,
+  end,
 };
 
 /// One step. Its numbers are interpreted by the state at that time, so every history is a legal one.
@@ -44,10 +57,13 @@ struct step {
   std::uint32_t b = 0;
 
   friend std::ostream& operator<<(std::ostream& out, const step& s) {
-    static constexpr const char* names[] = {"acquire",           "persistent", "bypass",   "batch",      "release",
-                                            "release_elsewhere", "find",       "allocate", "invalidate", "announce",
-                                            "unpersist",         "kill",       "drop",     "fail_opens", "fail_closes",
-                                            "refuse_unions",     "progress",   "flush"};
+    static constexpr const char* names[] = {
+        "acquire", "persistent", "bypass",      "batch",         "release",   "release_elsewhere",
+        "find",    "allocate",   "invalidate",  "announce",      "unpersist", "kill",
+        "drop",    "fail_opens", "fail_closes", "refuse_unions", "progress",  "flush",
+        "quiesce", "evict",      "restore",     "ticket",        "go_on",     "ask",
+        "cancel",  "renew",      "take",        "drop_ticket",   "set",       "late_member",
+        "end"};
     return out << names[static_cast<int>(s.what)] << '(' << s.a << ',' << s.b << ')';
   }
 };
@@ -76,7 +92,8 @@ struct import_history {
   using enum kind;
   static constexpr weighted_kinds kinds = {
       {30, acquire}, {20, release}, {1, release_elsewhere}, {5, find},        {12, allocate}, {4, invalidate},
-      {1, kill},     {2, drop},     {3, fail_opens},        {3, fail_closes}, {2, progress},  {2, flush}};
+      {1, kill},     {2, drop},     {3, fail_opens},        {3, fail_closes}, {2, progress},  {2, flush},
+      {1, quiesce},  {2, evict}};
   static constexpr std::initializer_list<std::size_t> max_counts = {unlimited, unlimited, 1, 3, 5};
   static constexpr std::initializer_list<std::size_t> max_bytes = {unlimited, unlimited, 192, 512};
   static constexpr std::initializer_list<merge_policy> merges = {merge_policy::none};
@@ -86,14 +103,27 @@ struct import_history {
 struct local_history {
   using enum kind;
   static constexpr weighted_kinds kinds = {
-      {30, acquire},          {2, persistent},  {3, bypass},        {4, batch},    {22, release},
-      {1, release_elsewhere}, {5, find},        {4, invalidate},    {3, announce}, {2, unpersist},
-      {3, fail_opens},        {3, fail_closes}, {1, refuse_unions}, {2, progress}, {2, flush}};
+      {30, acquire},      {2, persistent}, {3, bypass},   {4, batch},     {22, release},   {1, release_elsewhere},
+      {5, find},          {4, invalidate}, {3, announce}, {2, unpersist}, {3, fail_opens}, {3, fail_closes},
+      {1, refuse_unions}, {2, progress},   {2, flush},    {2, quiesce},   {2, evict},      {3, restore}};
   static constexpr std::initializer_list<std::size_t> max_counts = {unlimited, unlimited, 2, 4};
   static constexpr std::initializer_list<std::size_t> max_bytes = {unlimited, unlimited, 100, 300};
   static constexpr std::initializer_list<merge_policy> merges = {merge_policy::none, merge_policy::none,
                                                                  merge_policy::rights, merge_policy::overlaps};
   static rc::Gen<bool> retain() { return rc::gen::weightedElement<bool>({{3, true}, {1, false}}); }
+};
+
+/// Of two caches of local memory, with work in the background and sets.
+struct start_up_history : local_history {
+  using enum kind;
+  static constexpr weighted_kinds kinds = {
+      {24, acquire},      {3, persistent}, {2, bypass},      {1, batch},     {18, release},   {1, release_elsewhere},
+      {4, find},          {5, invalidate}, {3, announce},    {3, unpersist}, {3, fail_opens}, {3, fail_closes},
+      {1, refuse_unions}, {2, progress},   {2, flush},       {5, quiesce},   {3, evict},      {8, restore},
+      {8, ticket},        {24, go_on},     {8, ask},         {4, cancel},    {5, renew},      {3, take},
+      {2, drop_ticket},   {8, set},        {6, late_member}, {1, end}};
+  static constexpr std::initializer_list<std::size_t> max_counts = {unlimited, unlimited, 3, 6};
+  static constexpr std::initializer_list<merge_policy> merges = {merge_policy::none};
 };
 
 }  // namespace pinfold::testing

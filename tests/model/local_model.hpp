@@ -40,7 +40,7 @@ class local_model : cache_model<typename Interface::template cache<typename Worl
 
   local_model(World& world, const setup& given) : local_model(world, possible(given), std::nullopt) {}
 
- private:
+ protected:
   static constexpr bool spread = requires { World::shards; };
 
   static setup possible(setup as) {
@@ -74,6 +74,7 @@ class local_model : cache_model<typename Interface::template cache<typename Worl
     decltype(expected_access) access;
     for (const auto& [key, one] : world_.device->now()) access.emplace(one.memory.begin, one.memory.end, one.access);
     RC_ASSERT(access == expected_access);
+    compare_counters();
     for (const auto& one : leases_) RC_ASSERT(one.lease.stale() == one.item->stale);
     RC_ASSERT(world_.sound());
   }
@@ -90,7 +91,21 @@ class local_model : cache_model<typename Interface::template cache<typename Worl
     RC_ASSERT(world_.sound());
   }
 
- private:
+ protected:
+  void compare_counters() const {
+    const auto now = cache_.statistics();
+    const auto& done = oracle_.done();
+    RC_ASSERT(now.bytes_now == oracle_.bytes(false));
+    RC_ASSERT(now.bypass_bytes == oracle_.bytes(true));
+    RC_ASSERT(now.quarantined == oracle_.quarantined());
+    RC_ASSERT(now.open == world_.device->open_count());
+    RC_ASSERT(now.opens == done.opens);
+    RC_ASSERT(now.closes == done.closes);
+    RC_ASSERT(now.failed_opens == done.failed_opens);
+    RC_ASSERT(now.failed_closes == done.failed_closes);
+    if (!spread) RC_ASSERT(now.evicted == done.evicted);
+  }
+
   // When the driver is out of resources, the cache closes an entry: another one than the oracle, with several shards.
   static step with_lasting_failure(step s) {
     s.b &= ~1U;
@@ -119,6 +134,8 @@ class local_model : cache_model<typename Interface::template cache<typename Worl
         open_failure_ = oracle_.open_failure;
         return;
       case kind::fail_closes: return fail_closes(1 + static_cast<int>(s.a % 3));
+      case kind::evict: return spread ? void() : base::take(s);
+      case kind::restore: return restore();
       case kind::refuse_unions: oracle_.refuse_unions = refuse_unions_ = !refuse_unions_; return;
       default: return base::take(s);
     }
@@ -178,6 +195,32 @@ class local_model : cache_model<typename Interface::template cache<typename Worl
     got = {};
     for (auto* item : items) oracle_.release(*item);
     same(oracle_.progress(), cache_.progress());
+  }
+
+  // The order in which registrations are restored depends on the time, so the model restores where nothing runs short
+  // and the order does not matter, and compares what is left when everything idle is closed. `start_up_model` has the
+  // rest.
+  void restore() {
+    if (limited_ || merges_ || failing_opens_ > 0 || oracle_.failing_closes > 0 || refuse_unions_) return;
+    for (const auto& one : oracle_.quiesced())
+      for (const auto& other : oracle_.quiesced())
+        if (&one != &other && one.memory.overlaps(other.memory)) return;
+    auto begun = cache_.restore({.workers = 1});
+    RC_ASSERT(begun.has_value());
+    begun->wait();
+    const auto total = oracle_.quiesced().size();
+    std::size_t failed = 0;
+    while (const auto one = oracle_.take_hottest()) {
+      RC_ASSERT(!oracle_.acquire(one->wanted, one->need, one->persistent, false, std::nullopt));
+      if (!oracle_.release(*oracle_.granted())) ++failed;
+    }
+    const auto now = begun->progress();
+    RC_ASSERT(now.total == total);
+    RC_ASSERT(now.restored == total - failed);
+    RC_ASSERT(now.failed == failed);
+    same(oracle_.progress(), cache_.progress());
+    base::compare();
+    same(oracle_.flush(), cache_.flush());
   }
 
   void inject() {

@@ -6,10 +6,12 @@
 #include <pinfold/events.hpp>
 #include <pinfold/options.hpp>
 #include <pinfold/pinfold.h>
+#include <pinfold/restoration.hpp>
 #include <pinfold/statistics.hpp>
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -118,6 +120,32 @@ class c_lease {
   pinfold_lease held_{};
 };
 
+/// Whether a restoration goes on, whose requests have no argument.
+inline std::atomic<bool> restoring_in_c{false};
+
+/// A restoration of the C interface that ends itself. The test waits for it before it calls a cache again.
+class c_restoration {
+ public:
+  explicit c_restoration(pinfold_restoration* begun) : begun_(begun) {}
+
+  void wait() {
+    EXPECT_EQ(pinfold_restoration_wait(begun_.get(), UINT64_MAX), PINFOLD_OK);
+    restoring_in_c = false;
+  }
+  [[nodiscard]] restore_progress progress() const {
+    pinfold_restore_progress now{};
+    now.size = sizeof now;
+    EXPECT_EQ(pinfold_restoration_progress(begun_.get(), &now), PINFOLD_OK);
+    return {now.total, now.restored, now.skipped, now.failed, now.bytes};
+  }
+
+ private:
+  struct ender {
+    void operator()(pinfold_restoration* ending) const { EXPECT_EQ(pinfold_end_restoration(ending), PINFOLD_OK); }
+  };
+  std::unique_ptr<pinfold_restoration, ender> begun_;
+};
+
 /// Owns the cache, and what it is made over.
 template <class Over>
 class c_cache_base {
@@ -128,6 +156,15 @@ class c_cache_base {
 
   result<void> progress() { return from_c(pinfold_progress(cache_)); }
   result<void> flush() { return from_c(pinfold_flush(cache_)); }
+  result<void> quiesce() { return from_c(pinfold_quiesce(cache_)); }
+  std::size_t evict(std::size_t most) { return pinfold_evict(cache_, most); }
+  result<c_restoration> restore(const restore_options& how) {
+    pinfold_restoration* begun = nullptr;
+    restoring_in_c = true;
+    auto done = from_c(pinfold_restore(cache_, how.workers, &begun));
+    if (!done) return tl::unexpected(done.error());
+    return c_restoration(begun);
+  }
   [[nodiscard]] pinfold::statistics statistics() const {
     pinfold_statistics now{};
     now.size = sizeof now;
