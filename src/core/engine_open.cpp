@@ -120,6 +120,8 @@ bool engine::opened_too_late(shard& in, entry& opening, const opened& made) noex
 result<void> engine::after_refusal(shard& in, entry& opening, const error& refused, const request& what,
                                    const closes_known& before, const deadlines& until) noexcept {
   if (refused.code == errc::already_mapped) return clear_conflicts(in, opening, refused, before, until);
+  if (refused.code == errc::out_of_resources && what.free_room_only)  // evicts nothing for room in the driver either
+    return closed_since(before) ? result<void>{} : tl::unexpected(refused);
   if (refused.code == errc::out_of_resources) return free_resources(in, refused, before, until);
   if (opening.access == what.need) return tl::unexpected(refused);
   opening.access = what.need;  // the driver may refuse only the rights added from other entries

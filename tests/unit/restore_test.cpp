@@ -195,6 +195,21 @@ TEST_F(restore, R12_never_evicts_for_it) {
   EXPECT_EQ(small.cache.statistics().evicted, 0U);
 }
 
+TEST_F(restore, R12_never_evicts_when_the_driver_is_full) {
+  touch(4);
+  ASSERT_TRUE(f.cache.quiesce());
+  for (std::uintptr_t i = 100; i < 103; ++i) f.touch(nth(i), nth(i) + 4096);
+  f.device->capacity = 4;
+  auto begun = f.cache.restore({.workers = 1});
+  ASSERT_TRUE(begun);
+  begun->wait();
+  EXPECT_EQ(begun->progress().restored, 1U);
+  EXPECT_EQ(begun->progress().failed, 3U);
+  EXPECT_EQ(begun->failure().error().code, errc::out_of_resources);
+  for (std::uintptr_t i = 100; i < 103; ++i) EXPECT_TRUE(f.cached(nth(i), nth(i) + 4096));
+  EXPECT_EQ(f.cache.statistics().evicted, 0U);
+}
+
 TEST_F(restore, R47_the_first_failure_is_reported_and_the_rest_goes_on) {
   touch(10);
   ASSERT_TRUE(f.cache.quiesce());
