@@ -109,8 +109,7 @@ class engine {
   [[nodiscard]] std::size_t remembers() noexcept;
   [[nodiscard]] bool begin_restoring(core::restored_now& one) noexcept;
   [[nodiscard]] result<bool> restore(const core::restored_now& one) noexcept;
-  /// Returns whether the caller ended the registration's persistence meanwhile.
-  [[nodiscard]] bool end_restoring(const core::restored_now& one) noexcept;
+  void end_restoring(const core::restored_now& one) noexcept;
   /// Ends the persistence of what `quiesce` closed.
   void unpersist_remembered(peer_id peer, const range& where) noexcept;
 

@@ -19,7 +19,7 @@ constexpr error memory_withdrawn{errc::invalid_range, native_kind::none, 0, "the
 constexpr error no_free_room{errc::over_budget, native_kind::none, 0, "no room is free"};
 
 bool withdrawn(const request& what) noexcept {
-  return what.withdrawn != nullptr && what.withdrawn->load(std::memory_order_relaxed);
+  return what.meanwhile != nullptr && what.meanwhile->withdrawn.load(std::memory_order_relaxed);
 }
 
 }  // namespace

@@ -84,7 +84,8 @@ void engine::forget_remembered(peer_id peer, const range& gone) noexcept {
       one->lost = true;
     }
   for (auto* one = restoring_; one != nullptr; one = one->next)
-    if (one->what.peer == peer && one->what.where.overlaps(gone)) one->withdrawn.store(true, std::memory_order_relaxed);
+    if (one->what.peer == peer && one->what.where.overlaps(gone))
+      one->meanwhile.withdrawn.store(true, std::memory_order_relaxed);
 }
 
 bool engine::begin_restoring(core::restored_now& one) noexcept {
@@ -94,20 +95,20 @@ bool engine::begin_restoring(core::restored_now& one) noexcept {
   return true;
 }
 
-bool engine::end_restoring(const core::restored_now& one) noexcept {
+void engine::end_restoring(const core::restored_now& one) noexcept {
   const std::scoped_lock guard(remembered_mutex_);
   auto** link = &restoring_;
   while (*link != &one) link = &(*link)->next;
   *link = one.next;
   remembered_.uncount(one.what);  // an entry that was made is counted by now
-  return one.unpersisted;
 }
 
 void engine::unpersist_remembered(peer_id peer, const range& where) noexcept {
   const std::scoped_lock guard(remembered_mutex_);
   remembered_.unpersist(peer, where);
   for (auto* one = restoring_; one != nullptr; one = one->next)
-    if (one->what.peer == peer && one->what.where.overlaps(where)) one->unpersisted = true;
+    if (one->what.peer == peer && one->what.where.overlaps(where))
+      one->meanwhile.unpersisted.store(true, std::memory_order_relaxed);
 }
 
 }  // namespace pinfold::detail

@@ -79,7 +79,7 @@ bool restoration::state::restore_one() noexcept {
   core::restored_now one;
   if (!guard.on()->begin_restoring(one)) return false;
   note(one, guard.on()->restore(one));
-  if (guard.on()->end_restoring(one)) guard.on()->unpersist(one.what.peer, one.what.where);
+  guard.on()->end_restoring(one);
   return true;
 }
 
@@ -190,7 +190,7 @@ result<bool> engine::restore(const core::restored_now& one) noexcept {
                                           .token = one.token.data(),
                                           .need = one.what.access,
                                           .persistent = one.what.persistent,
-                                          .withdrawn = &one.withdrawn,
+                                          .meanwhile = &one.meanwhile,
                                           .free_room_only = true});
   if (!granted && granted.error() == errc::over_budget) return false;
   if (!granted) return tl::unexpected(granted.error());

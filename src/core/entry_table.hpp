@@ -275,6 +275,11 @@ class entry_table {
   void leave_index(entry& gone) noexcept;
   void give_room_back(entry& closed) noexcept;
   void sample(entry& found) noexcept;
+  /// Whether the entry that serves the request becomes persistent.
+  [[nodiscard]] static bool persists(const request& what) noexcept {
+    return what.persistent &&
+           (what.meanwhile == nullptr || !what.meanwhile->unpersisted.load(std::memory_order_relaxed));
+  }
   void make_persistent(entry& found) noexcept;
   void allow_hits(const entry& live, record& hot) noexcept;
   void stop_hits(entry& one) noexcept;

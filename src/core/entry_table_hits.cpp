@@ -50,7 +50,7 @@ void entry_table::count_hit(entry& found, const request& what) noexcept {
   parts_.counts.add(counter::hits);
   parts_.counts.add(counter::valid);
   sample(found);
-  if (what.persistent) make_persistent(found);
+  if (persists(what)) make_persistent(found);
 }
 
 void entry_table::revive(entry& evicting) noexcept {

@@ -24,7 +24,7 @@ void entry_table::write_token(record& hot, const request& what) const noexcept {
 }
 
 void entry_table::claim_specially(entry& fresh, const request& what) noexcept {
-  fresh.persistent = what.persistent;
+  fresh.persistent = persists(what);
   fresh.doomed = fresh.unshared = what.unshared;
   fresh.bypass = what.unbudgeted;
   if (what.unbudgeted) parts_.counts.add(counter::bypasses);

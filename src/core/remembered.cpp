@@ -101,8 +101,8 @@ bool remembered_list::take_hottest(restored_now& into) noexcept {
   if (all_.empty()) return false;
   into.what = all_.back();
   if (token_bytes_ > 0) std::memcpy(into.token.data(), token_of(into.what), token_bytes_);
-  into.withdrawn.store(false, std::memory_order_relaxed);
-  into.unpersisted = false;
+  into.meanwhile.withdrawn.store(false, std::memory_order_relaxed);
+  into.meanwhile.unpersisted.store(false, std::memory_order_relaxed);
   all_.pop_back();
   return true;
 }

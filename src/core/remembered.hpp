@@ -7,6 +7,7 @@
 #include "invalidation/registered_filter.hpp"
 
 #include <pinfold/access.hpp>
+#include <pinfold/detail/engine.hpp>
 #include <pinfold/importer.hpp>
 #include <pinfold/peer.hpp>
 #include <pinfold/range.hpp>
@@ -31,12 +32,11 @@ struct remembered {
   std::size_t token = 0;  ///< the position of its token among all tokens
 };
 
-/// A registration that a thread is making again. An invalidation of its memory marks it as withdrawn.
+/// A registration that a thread is making again.
 struct restored_now {
   remembered what{};
   alignas(std::max_align_t) std::array<std::byte, max_handle_bytes> token;
-  std::atomic<bool> withdrawn{false};
-  bool unpersisted = false;      ///< the caller ended its persistence meanwhile
+  detail::said_meanwhile meanwhile;
   restored_now* next = nullptr;  ///< of those that are being made
 };
 

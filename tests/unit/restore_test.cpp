@@ -169,6 +169,38 @@ TEST_F(restore, what_is_not_persistent_any_more_is_restored_so) {
   EXPECT_TRUE(f.cached(nth(1), nth(1) + 64));
 }
 
+TEST_F(restore, unpersist_of_other_memory_meanwhile_leaves_a_newer_registration_persistent) {
+  {
+    auto kept = f.acquire(nth(0), nth(8), local_access, {.persistent = true});
+    ASSERT_TRUE(kept);
+  }
+  ASSERT_TRUE(f.cache.quiesce());
+  f.device->on_open = [&, first = true]() mutable {
+    if (!std::exchange(first, false)) return;
+    auto newer = f.acquire(nth(1), nth(2), local_access | access_flags::remote_read, {.persistent = true});
+    EXPECT_TRUE(newer);
+    f.cache.unpersist(reinterpret_cast<void*>(nth(4)), 1);
+  };
+  EXPECT_EQ(restored({.workers = 1}).restored, 1U);
+  f.device->on_open = nullptr;
+  ASSERT_TRUE(f.cache.flush());
+  EXPECT_TRUE(f.cached(nth(1), nth(2))) << "it is persistent";
+  EXPECT_FALSE(f.cached(nth(4), nth(5)));
+}
+
+TEST_F(restore, unpersist_before_the_claim_concerns_the_restored_registration) {
+  {
+    auto kept = f.acquire(nth(0), nth(8), local_access, {.persistent = true});
+    ASSERT_TRUE(kept);
+  }
+  ASSERT_TRUE(f.cache.quiesce());
+  f.device->on_limits = [&] { f.cache.unpersist(reinterpret_cast<void*>(nth(4)), 1); };
+  EXPECT_EQ(restored({.workers = 1}).restored, 1U);
+  f.device->on_limits = nullptr;
+  ASSERT_TRUE(f.cache.flush());
+  EXPECT_EQ(f.device->open_count(), 0U);
+}
+
 TEST_F(restore, R12_workers_together_evict_nothing) {
   local_fixture<> small({.max_count = 64});
   for (std::uintptr_t i = 0; i < 64; ++i) small.touch(nth(i), nth(i) + 4096);

@@ -35,19 +35,26 @@ struct alignas(std::max_align_t) registration {
   std::array<std::byte, std::max(max_imported_registration_bytes, max_registration_bytes)> bytes{};
 };
 
+/// What the caller says of memory while a thread registers it again. Set before the shards are asked, and read under
+/// their mutexes.
+struct said_meanwhile {
+  std::atomic<bool> withdrawn{false};    ///< no registration is made, or kept, for the request
+  std::atomic<bool> unpersisted{false};  ///< the request makes no registration persistent
+};
+
 /// The request of a look-up. `token` points to as many bytes as the driver table says.
 struct request {
   peer_id peer{};
   range wanted{};
   const void* token = nullptr;  ///< may be null if the table says that tokens have no bytes
   access_flags need = access_flags::none;
-  bool persistent = false;                       ///< neither evicted nor flushed until `unpersist` or an invalidation
-  bool unshared = false;                         ///< for this lease only: neither looked up nor findable
-  bool unbudgeted = false;                       ///< outside the budget
-  int file = -1;                                 ///< the descriptor of the file that is mapped there; -1: unknown
-  void* argument = nullptr;                      ///< passed on to the driver's open
-  const std::atomic<bool>* withdrawn = nullptr;  ///< once it is true, no registration is made, or kept, for the request
-  bool free_room_only = false;                   ///< evicts nothing: refused with `over_budget` instead
+  bool persistent = false;                    ///< neither evicted nor flushed until `unpersist` or an invalidation
+  bool unshared = false;                      ///< for this lease only: neither looked up nor findable
+  bool unbudgeted = false;                    ///< outside the budget
+  int file = -1;                              ///< the descriptor of the file that is mapped there; -1: unknown
+  void* argument = nullptr;                   ///< passed on to the driver's open
+  const said_meanwhile* meanwhile = nullptr;  ///< of a request that `restore` makes; else null
+  bool free_room_only = false;                ///< evicts nothing: refused with `over_budget` instead
 };
 
 /// The request to a driver: open `extent` with `access`, or the allocation that the token names.

@@ -32,6 +32,7 @@ class fake_device {
   bool refuses_overlaps = false;            ///< with `already_mapped`, as some drivers do
   std::chrono::microseconds call_takes{0};  ///< for every call of the driver, however many ranges it registers
 
+  std::function<void()> on_open;    ///< called before an open or a group of opens, without a lock
   std::function<void()> on_close;   ///< called before a close, without a lock
   std::function<void()> on_limits;  ///< called in `limits`: before a request claims an entry
 
@@ -76,6 +77,7 @@ class fake_device {
   }
   void call() {
     ++calls;
+    if (on_open) on_open();
     if (call_takes.count() > 0) std::this_thread::sleep_for(call_takes);
   }
 
