@@ -16,6 +16,7 @@ constexpr error merged_memory_goes{errc::in_use_conflict, native_kind::none, 0,
                                    "memory that the request was merged with is going away"};
 
 constexpr error memory_withdrawn{errc::invalid_range, native_kind::none, 0, "the memory was invalidated meanwhile"};
+constexpr error cache_ended{errc::closed, native_kind::none, 0, "the cache is shutting down"};
 constexpr error no_free_room{errc::over_budget, native_kind::none, 0, "no room is free"};
 
 bool withdrawn(const request& what) noexcept {
@@ -101,6 +102,7 @@ result<grant> engine::finish(shard& in, entry& fresh, const request& what, resul
       if (auto again = after_refusal(in, fresh, made.error(), what, before, until); !again)
         return tl::unexpected(abandon(in, fresh, again.error(), closed_since(before)));
     }
+    if (in.table.ended()) return tl::unexpected(abandon(in, fresh, cache_ended));
     before = {closes_done_.load(std::memory_order_acquire), before.asked + 1};
     made = call_open(in, fresh, hot, what.argument);
   }

@@ -474,6 +474,21 @@ TEST_F(background, R65_cache_that_ends_during_a_driver_call_leaves_nothing_open)
   EXPECT_EQ(device->misuses, 0U);
 }
 
+TEST_F(background, R42_driver_is_not_asked_again_after_the_end_of_the_cache) {
+  const auto device = std::make_shared<fake_device>();
+  std::optional<cache<gated_registrar>> cache;
+  cache.emplace(gated_registrar(device), keeping({.drain_timeout = 0ms}));
+  auto ticket = cache->register_in_background(at(begin), bytes, local_access, {.piece_bytes = piece, .workers = 1});
+  ASSERT_TRUE(ticket);
+  ASSERT_TRUE(soon([] { return gated_registrar::waiting == 1; }));
+  cache->invalidate(at(begin), 1);
+  cache.reset();
+  gated_registrar::may_open = 1000;
+  EXPECT_EQ(ticket->wait().error().code, errc::closed);
+  EXPECT_EQ(device->opened, 1U) << "the piece that was invalidated during its open is not opened again";
+  EXPECT_EQ(device->open_count(), 0U);
+}
+
 TEST_F(background, R65_moved_cache_goes_on) {
   local_fixture<gated_registrar> f;
   auto ticket = f.cache.register_in_background(at(begin), bytes, local_access, small);
