@@ -100,7 +100,7 @@ result<grant> engine::finish(shard& in, entry& fresh, const request& what, resul
     } else {
       in.counts.add(counter::failed_opens);
       if (auto again = after_refusal(in, fresh, made.error(), what, before, until); !again)
-        return tl::unexpected(abandon(in, fresh, again.error(), closed_since(before)));
+        return tl::unexpected(abandon(in, fresh, again.error(), what.free_room_only || closed_since(before)));
     }
     if (in.table.ended()) return tl::unexpected(abandon(in, fresh, cache_ended));
     before = {closes_done_.load(std::memory_order_acquire), before.asked + 1};

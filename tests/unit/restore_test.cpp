@@ -12,8 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <thread>
@@ -240,6 +242,28 @@ TEST_F(restore, R12_never_evicts_when_the_driver_is_full) {
   EXPECT_EQ(begun->failure().error().code, errc::out_of_resources);
   for (std::uintptr_t i = 100; i < 103; ++i) EXPECT_TRUE(f.cached(nth(i), nth(i) + 4096));
   EXPECT_EQ(f.cache.statistics().evicted, 0U);
+}
+
+TEST_F(restore, R12_request_that_waits_for_a_restored_open_evicts_for_itself_when_the_driver_is_full) {
+  touch(1);
+  ASSERT_TRUE(f.cache.quiesce());
+  f.touch(nth(100), nth(100) + 4096);
+  f.device->capacity = 1;
+  std::optional<std::jthread> request;
+  std::atomic<bool> granted = false;
+  f.device->on_open = [&, first = true]() mutable {
+    if (!std::exchange(first, false)) return;
+    request.emplace([&] { granted = f.acquire(nth(0), nth(0) + 4096).has_value(); });
+    const auto joined = [&] {
+      const auto open = f.cache.dump();
+      return std::any_of(open.begin(), open.end(), [](auto& one) { return one.leases == 2; });
+    };
+    while (!joined()) std::this_thread::yield();
+  };
+  EXPECT_EQ(restored({.workers = 1}).failed, 1U);
+  request.reset();
+  EXPECT_TRUE(granted);
+  EXPECT_EQ(f.cache.statistics().evicted, 1U);
 }
 
 TEST_F(restore, R47_the_first_failure_is_reported_and_the_rest_goes_on) {
