@@ -31,8 +31,11 @@
 namespace pinfold::testing {
 
 template <class World, class Interface = through_cpp>
-class local_model : cache_model<typename Interface::template cache<typename World::registrar_type>, local_oracle> {
+class local_model
+    : protected cache_model<typename Interface::template cache<typename World::registrar_type>, local_oracle> {
   using base = cache_model<typename Interface::template cache<typename World::registrar_type>, local_oracle>;
+
+ protected:
   using base::cache_, base::oracle_, base::leases_, base::same;
 
  public:

@@ -131,6 +131,14 @@ class oracle {
   }
   [[nodiscard]] const std::list<item>& quiesced() const noexcept { return quiesced_; }
 
+  /// Returns the hits on an entry that requests may find; 0 if there is none.
+  [[nodiscard]] std::uint64_t hits_on(const range& memory, access_flags access) const {
+    for (const auto& i : items_)
+      if (findable(i) && i.memory == memory && i.access == access) return i.hits;
+    return 0;
+  }
+  [[nodiscard]] const cache_options& options() const noexcept { return options_; }
+
   /// Returns the leases that are out.
   [[nodiscard]] std::size_t leased() const {
     std::size_t all = 0;
