@@ -64,6 +64,7 @@ constinit const debugging::record_layout records{
     .unshared = 4,
     .bypass = 8,
     .in_driver = 128,
+    .revoked = record::revoked,
 };
 
 template <std::size_t N>

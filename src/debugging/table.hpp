@@ -31,6 +31,7 @@ struct record_layout {
   number ticks_per_second;
   number entry_state, entry_access, entry_flags;           ///< bytes
   number doomed, persistent, unshared, bypass, in_driver;  ///< bits of the flags
+  number revoked;  ///< bit of the record's word: the cache was destroyed under its leases
 };
 
 /// The same of a ledger, which has a thread's pins and counts of hits.
