@@ -10,7 +10,7 @@ from pinfold_gdb import layout, target
 from pinfold_gdb.memory import Memory, Unreadable
 from pinfold_gdb.walk import Walk
 
-ROUNDS = 500
+ROUNDS = 300
 seed = int(os.environ.get("PINFOLD_TEST_SEED") or random.randrange(1 << 32))
 print(f"seed {seed}")
 chance = random.Random(seed)
@@ -96,5 +96,5 @@ def read_random(rounds):
 begin = time.monotonic()
 same, failed = read_damaged(ROUNDS)
 read_random(ROUNDS)
-assert 100 < same < ROUNDS and failed > 20, "the damage hits what matters, but not always"
+assert 60 < same < ROUNDS and failed > 10, "the damage hits what matters, but not always"
 print(f"damage: {same} as without, {failed} refused, of {ROUNDS}; {time.monotonic() - begin:.1f} s")
