@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <new>
 #include <string_view>
 
@@ -69,9 +68,8 @@ constinit const debugging::record_layout records{
 
 template <std::size_t N>
 void copy(char (&to)[N], std::string_view from) noexcept {
-  const auto bytes = std::min(from.size(), N - 1);
-  std::memcpy(to, from.data(), bytes);
-  std::memset(to + bytes, 0, N - bytes);
+  const auto kept = from.substr(0, N - 1);
+  std::fill(std::ranges::copy(kept, to).out, to + N, '\0');
 }
 
 // Takes a place that another engine left, or a new one.

@@ -3,12 +3,12 @@
 /// Text that a signal handler may make.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string_view>
 
 namespace pinfold::inspection {
@@ -23,9 +23,9 @@ template <std::size_t N>
 class text {
  public:
   text& operator<<(std::string_view more) noexcept {
-    const auto bytes = more.size() < N - used_ ? more.size() : N - used_;
-    std::memcpy(buffer_.data() + used_, more.data(), bytes);
-    used_ += bytes;
+    const auto kept = more.substr(0, N - used_);
+    std::copy(kept.begin(), kept.end(), buffer_.begin() + static_cast<std::ptrdiff_t>(used_));
+    used_ += kept.size();
     return *this;
   }
   template <std::integral T>
