@@ -565,6 +565,22 @@ PINFOLD_API int pinfold_dump(const pinfold_cache *cache, int (*each)(void *self,
  *  pinfold_last_error says why, when no cache of the process publishes its statistics. */
 PINFOLD_API size_t pinfold_open_metrics(char *text, size_t room);
 
+/** Flags of pinfold_dump_on_signal(). */
+enum pinfold_dump_flags {
+  PINFOLD_DUMP_CHAIN = 1 /**< if the signal has a handler already, dump, then call it; without: refuse */
+};
+/**
+ * From now on the signal makes this copy of the library write its caches and their entries as lines of text: to the
+ * file `pinfold.PID.dump` in `directory`, behind what is in it; or to standard error if `directory` is null or empty.
+ * dump.md of the documents (pinfold(7)) describes the lines. The handler takes no lock and allocates nothing, leaves
+ * `errno` as it was, and works in a child of fork(2). A second call for the same signal changes the directory. A signal
+ * whose default action is to end the process for an error (SIGSEGV, SIGABRT, ...) still ends it after the dump; others
+ * do not. The environment variables PINFOLD_DUMP_SIGNAL and PINFOLD_DUMP_DIR do the same for a program that does not
+ * call this. Errors: PINFOLD_E_INVALID_ARGUMENT (a signal that cannot be handled, a directory of more than 4000 bytes,
+ * unknown flags), PINFOLD_E_IN_USE_CONFLICT (the signal has a handler), PINFOLD_E_DRIVER_ERROR with the `errno`.
+ */
+PINFOLD_API int pinfold_dump_on_signal(int signal, const char *directory, uint32_t flags);
+
 /** The kind of an event. pinfold_event_name has the text. */
 enum pinfold_event_kind {
   PINFOLD_EVENT_EVICTED = 0,                  /**< an idle entry is closed to make room */

@@ -10,7 +10,7 @@ from pinfold._library import __version__
 from pinfold._memory import range_of
 from pinfold.background import Background, BackgroundProgress
 from pinfold.batch import Batch
-from pinfold.cache import Cache, announce_gone
+from pinfold.cache import Cache, announce_gone, dump_on_signal
 from pinfold.cache_set import CacheSet, SetLease
 from pinfold.chunks import Chunks
 from pinfold.constants import (
@@ -118,6 +118,7 @@ __all__ = [
     "Window",
     "__version__",
     "announce_gone",
+    "dump_on_signal",
     "memfd_array",
     "open",
     "open_metrics",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any, Callable, Self, Sequence
 
@@ -267,3 +268,10 @@ def _members(structure: str, at: Any) -> dict[str, int] | None:
 def announce_gone(address: int, nbytes: int) -> None:
     """Tells all caches of the process that memory is about to go."""
     lib.pinfold_announce_gone(ffi.cast("void *", address), nbytes)
+
+
+def dump_on_signal(signal: int, directory: str = "", *, chain: bool = False) -> None:
+    """From now on the signal makes the library write all caches and entries as text, to `pinfold.PID.dump` in the
+    directory, or to standard error. It works while the process hangs: docs/dump.md. `chain` calls an earlier handler
+    after the dump, instead of failing. That is one in C: a handler of the module `signal` has one there."""
+    check(lib.pinfold_dump_on_signal(signal, os.fsencode(directory), lib.PINFOLD_DUMP_CHAIN if chain else 0))

@@ -10,6 +10,7 @@
 #include <pinfold/remote_key.h>
 #include <pinfold/segments.h>
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,6 +78,9 @@ static void library_and_errors(void) {
   EXPECT(strcmp(pinfold_error_name(PINFOLD_E_STALE_HANDLE), "stale_handle") == 0);
   EXPECT(pinfold_describe_error(&made, line, sizeof line) == strlen(line) && strstr(line, "a sentence") != NULL);
   EXPECT(strcmp(pinfold_event_name(PINFOLD_EVENT_MONITOR_DEGRADED), "unknown") != 0);
+  EXPECT(pinfold_dump_on_signal(SIGTERM, "/nowhere", 0) == PINFOLD_OK);
+  EXPECT(pinfold_dump_on_signal(SIGTERM, NULL, PINFOLD_DUMP_CHAIN) == PINFOLD_OK);
+  EXPECT(pinfold_dump_on_signal(0, NULL, 0) == PINFOLD_E_INVALID_ARGUMENT);
 }
 
 static pinfold_options options_of(device *of) {

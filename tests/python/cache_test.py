@@ -3,6 +3,7 @@ import array
 import ctypes
 import gc
 import mmap
+import pathlib
 import threading
 import time
 import weakref
@@ -428,3 +429,26 @@ def test_restoration_may_be_closed_while_other_threads_use_it() -> None:
         for thread in threads:
             thread.join()
     assert sorted(map(str, seen)) == sorted(map(str, [Code.CLOSED, Code.CLOSED, "closed", "closed"]))
+
+
+def test_a_signal_dumps_the_entries(run: Callable[..., str], tmp_path: pathlib.Path) -> None:
+    program = """
+import os, signal, sys
+import pinfold
+pinfold.dump_on_signal(signal.SIGUSR2, sys.argv[1])
+options = pinfold.Options(monitor=pinfold.Monitor.MANUAL, name="of Python")
+with pinfold.Cache.mlock(options) as cache, cache.acquire(bytearray(4096)):
+    os.kill(os.getpid(), signal.SIGUSR2)
+signal.signal(signal.SIGUSR1, lambda number, frame: print("handled"))
+for chain in False, True:
+    try:
+        pinfold.dump_on_signal(signal.SIGUSR1, sys.argv[1], chain=chain)
+    except pinfold.Error as failure:
+        print(failure.code.name)
+os.kill(os.getpid(), signal.SIGUSR1)
+"""
+    assert run(program, str(tmp_path)).splitlines() == ["IN_USE_CONFLICT", "handled"]
+    (file,) = tmp_path.glob("pinfold.*.dump")
+    text = file.read_text()
+    assert text.count("dump_end outcome=done") == 2
+    assert text.count('cache name="of Python" registrar="mlock"') == 1 and text.count(" leases=1 ") == 1

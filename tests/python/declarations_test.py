@@ -17,7 +17,7 @@ WITHOUT_A_PLACE = {
     "pinfold_error_name",  # Code
     "pinfold_event_name",  # EventKind
 }
-BOOLEANS_IN_PYTHON = {"PERSISTENT", "BYPASS", "FILE"}
+BOOLEANS_IN_PYTHON = {"PERSISTENT", "BYPASS", "FILE", "DUMP_CHAIN"}
 PREFIXES = {
     "BOUND_": pinfold.Bound,
     "E_": pinfold.Code,

@@ -6,6 +6,7 @@
 #include "support/processes/in_child.hpp"
 
 #include <pinfold/dump_on_signal.hpp>
+#include <pinfold/pinfold.h>
 
 #include <array>
 #include <atomic>
@@ -32,6 +33,9 @@ std::size_t count_of(const std::string& what, const std::string& in) {
   for (auto at = in.find(what); at != std::string::npos; at = in.find(what, at + 1)) ++count;
   return count;
 }
+
+std::atomic<int> earlier_calls{0};
+void count_call(int) { ++earlier_calls; }
 
 /// A folder of its own. Handlers stay for the life of a process, so that each test runs in a child.
 class signal_dump : public ::testing::Test {
@@ -69,6 +73,25 @@ TEST_F(signal_dump, writes_the_entries_to_a_file_and_appends) {
   });
 }
 
+TEST_F(signal_dump, c_programs_ask_for_it_too) {
+  run_in_child([&] {
+    ASSERT_EQ(pinfold_dump_on_signal(SIGUSR2, folder_.c_str(), 0), PINFOLD_OK);
+    local_fixture f({.name = "of C"});
+    f.touch(0x10000, 0x11000);
+    ::raise(SIGUSR2);
+    EXPECT_EQ(count_of("\nentry 0x10000-0x11000 ", dumped()), 1U) << dumped();
+    EXPECT_EQ(pinfold_dump_on_signal(SIGUSR1, nullptr, 2), PINFOLD_E_INVALID_ARGUMENT);
+    EXPECT_EQ(pinfold_dump_on_signal(SIGKILL, nullptr, 0), PINFOLD_E_INVALID_ARGUMENT);
+    EXPECT_EQ(pinfold_last_error()->native, EINVAL);
+    std::signal(SIGUSR1, count_call);
+    EXPECT_EQ(pinfold_dump_on_signal(SIGUSR1, nullptr, 0), PINFOLD_E_IN_USE_CONFLICT);
+    EXPECT_EQ(pinfold_dump_on_signal(SIGUSR1, folder_.c_str(), PINFOLD_DUMP_CHAIN), PINFOLD_OK);
+    ::raise(SIGUSR1);
+    EXPECT_EQ(earlier_calls, 1);
+    EXPECT_EQ(count_of("dump_end outcome=done", dumped()), 2U);
+  });
+}
+
 TEST_F(signal_dump, many_entries_are_all_written) {
   run_in_child([&] {
     ASSERT_TRUE(dump_on_signal(SIGUSR2, folder_));
@@ -94,8 +117,6 @@ TEST_F(signal_dump, works_while_the_interrupted_thread_holds_a_mutex) {
   });
 }
 
-std::atomic<int> earlier_calls{0};
-void count_call(int) { ++earlier_calls; }
 void count_information(int, siginfo_t* about, void*) { earlier_calls += about->si_value.sival_int; }
 
 TEST_F(signal_dump, a_handler_is_refused_or_called_afterwards) {
