@@ -207,6 +207,13 @@ TEST(process_dump, shows_a_destroyed_cache_whose_lease_is_out) {
 
 // --- other processes
 
+/// Takes all mutexes of the first cache, for good.
+void hang() PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
+  const auto* const listed = debugging::pinfold_debug_v1.caches->load();
+  for (std::size_t i = 0; i < listed->about.shard_count; ++i)
+    static_cast<os::mutex*>(const_cast<void*>(listed->about.shards[i].mutex))->lock();
+}
+
 /// A child with a cache, leases on half of its entries, and perhaps a thread that holds all of its mutexes.
 int with_cache(line& talk, bool hung) {
   local_fixture f({.name = "child", .shards = 2});
@@ -215,11 +222,7 @@ int with_cache(line& talk, bool hung) {
     auto lease = f.acquire(i * 0x10000, i * 0x10000 + 0x1000);
     if (i % 2 == 0) leases.push_back(std::move(lease));
   }
-  if (hung) {
-    const auto* const listed = debugging::pinfold_debug_v1.caches->load();
-    for (std::size_t i = 0; i < listed->about.shard_count; ++i)
-      static_cast<os::mutex*>(const_cast<void*>(listed->about.shards[i].mutex))->lock();
-  }
+  if (hung) hang();
   talk.send(true);
   static_cast<void>(talk.receive<bool>());
   std::_Exit(0);  // the mutexes are held
