@@ -4,6 +4,7 @@
 #include "fd_passing/client.hpp"
 #include "fd_passing/process.hpp"
 #include "os/no_cancellation.hpp"
+#include "release/steps.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -14,6 +15,9 @@
 namespace pinfold {
 
 namespace {
+
+using release::reach;
+using release::step;
 
 constexpr auto no_memory = "no memory for the importer's own records";
 /// A process that dies closes its sockets shortly before it counts as ended.
@@ -59,6 +63,7 @@ result<void> release_listener::state::connect(const release_target& what) {
     const auto known = connections.find(what.id.exporter);
     if (known != connections.end() && !known->second.broken) return {};
   }
+  reach(step::importer_connecting);
   auto socket = fd_passing::connect_to(what.id.exporter, fd_passing::socket_purpose::release);
   if (!socket && socket.error() == errc::closed) {
     const auto there = fd_passing::open_process({what.id.exporter, what.start_time, what.pid});
@@ -73,6 +78,7 @@ result<void> release_listener::state::connect(const release_target& what) {
   at = endpoint::of(std::move(*socket));
   if (at.no_process == ESRCH)  // a forked child of the exporter has its socket
     return fail_errno(errc::peer_gone, ESRCH, "the exporting process has ended");
+  reach(step::importer_connected);
   std::unique_lock guard(mutex);
   // The thread first invalidates what a broken connection to that exporter left.
   const auto cleared = [&] {
@@ -92,14 +98,19 @@ result<void> release_listener::state::ask(std::unique_lock<std::mutex>& guard, c
   open_wait& mine = waits[tag];
   mine.exporter = what.id.exporter;
   release_message opening{.exporter = what.id.exporter, .serial = what.id.serial, .tag = tag};
+  reach(step::importer_asking);
   queue(what.id.exporter, sealed(opening));
+  reach(step::importer_asked);
   const bool in_time =
       answered->wait_for(guard, fd_passing::answer_timeout, [&] { return mine.said.has_value() || mine.broken; });
   const open_wait seen = mine;
   waits.erase(tag);
   if (!in_time) return fail_errno(errc::timed_out, ETIMEDOUT, "the exporter did not answer in time");
   if (!seen.said) return fail_errno(errc::peer_gone, ESRCH, "the exporter ended before it answered");
-  if (*seen.said == release_kind::admitted) return {};
+  if (*seen.said == release_kind::admitted) {
+    reach(step::importer_admitted);
+    return {};
+  }
   ++counts.refused;
   return fail(errc::stale_handle, retired_text);
 }
@@ -139,11 +150,15 @@ void release_listener::state::drop(const release_id& id, std::uint64_t number) n
   const bool say = !send || one.asked;
   if (one.asked) --counts.retiring;
   memories.erase(found);
-  if (say) tell(id, retirement, release_state::gone);
+  if (!say) return;
+  reach(step::importer_letting_go);
+  tell(id, retirement, release_state::gone);
+  reach(step::importer_let_go);
 }
 
 void release_listener::state::closed(const release_id& id, std::uint64_t number) noexcept {
   if (inherited()) return;
+  reach(step::importer_closed);
   const std::scoped_lock guard(mutex);
   drop(id, number);
 }
@@ -197,6 +212,7 @@ void release_listener::state::break_off(std::uint64_t exporter, connection& to) 
 void release_listener::state::receive(const release_message& request) noexcept {
   if (request.kind != release_kind::request) return;
   const release_id id = request.id();
+  reach(step::importer_requested);
   {
     const std::scoped_lock guard(mutex);
     ++counts.requests;
@@ -211,10 +227,14 @@ void release_listener::state::receive(const release_message& request) noexcept {
     found->second.asked = true;
     found->second.retirement = request.retirement;
   }
+  reach(step::importer_retiring);
   invalidate_asked();
+  reach(step::importer_invalidated);
   progress_caches();
   const std::scoped_lock guard(mutex);
-  if (memories.contains(id)) tell(id, request.retirement, release_state::leased);
+  if (!memories.contains(id)) return;
+  tell(id, request.retirement, release_state::leased);
+  reach(step::importer_leased);
 }
 
 // Without memory for the list, the next round tries again.

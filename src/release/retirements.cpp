@@ -2,6 +2,7 @@
 #include "release/retirements.hpp"
 
 #include "os/no_cancellation.hpp"
+#include "release/steps.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -105,8 +106,10 @@ void retirements::settle() noexcept {
 
 void retirements::free_all(list& taken) noexcept {
   for (const auto& one : taken) {
+    reach(step::exporter_freeing);
     registry_->forget(one->serial);
     const auto freed = one->free();
+    reach(step::exporter_freed);
     one->free = nullptr;
     const std::scoped_lock guard(mutex_);
     one->last.free_failed = !freed;

@@ -3,6 +3,7 @@
 
 #include "fd_passing/wire.hpp"
 #include "os/no_cancellation.hpp"
+#include "release/steps.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -73,7 +74,9 @@ server::~server() {
   if (::getpid() != process_) return;
   const detail::no_cancellation whole;
   thread_.stop();
+  reach(step::exporter_ending);
   hang_up();
+  reach(step::exporter_ended);
   retirements_->abandon();
 }
 
@@ -89,6 +92,7 @@ result<retirement> server::begin(std::uint64_t serial, std::size_t bytes, std::c
   const detail::no_cancellation whole;
   auto begun = retirements_->begin(serial, bytes, timeout, free);
   if (!begun) return tl::unexpected(begun.error());
+  reach(step::exporter_retiring);
   thread_.wake();
   return retirement(retirements_, std::move(*begun));
 }
@@ -144,8 +148,16 @@ void server::read(importer& one) noexcept {
       one.broken = true;
       return;
     }
+    const bool opening = message.kind == release_kind::opening;
+    reach(opening ? step::exporter_opening : step::exporter_answered);
     const auto reply = registry_->receive(one.number, message, one.at.pid);
-    if (reply && !send(one, *reply)) one.unsent = reply;
+    reach(opening ? step::exporter_admitting : step::exporter_counted);
+    if (!reply) continue;
+    if (send(one, *reply)) {
+      reach(step::exporter_admitted);
+    } else {
+      one.unsent = reply;
+    }
   }
 }
 
@@ -164,7 +176,11 @@ void server::write(importer& one) noexcept {
     one.unsent.reset();
   }
   while (const auto next = registry_->next_request(one.number)) {
-    if (send(one, *next)) continue;
+    reach(step::exporter_requesting);
+    if (send(one, *next)) {
+      reach(step::exporter_requested);
+      continue;
+    }
     registry_->take_back(one.number, *next);
     return;
   }
@@ -181,6 +197,7 @@ bool server::send(importer& one, const release_message& message) noexcept {
 }
 
 void server::end(importer& one) noexcept {
+  reach(step::exporter_bereaved);
   if (registry_->died(one.number) != 0) retirements_->count_death();
   one.number = 0;
 }
@@ -194,7 +211,9 @@ void server::accept_some() noexcept {
       return;
     }
     auto at = endpoint::of(std::move(socket));
-    if (at.permitted && end_is_noticed(at)) importers_.push_back({++last_number_, std::move(at), std::nullopt});
+    if (!at.permitted || !end_is_noticed(at)) continue;
+    importers_.push_back({++last_number_, std::move(at), std::nullopt});
+    reach(step::exporter_accepted);
   }
 }
 
