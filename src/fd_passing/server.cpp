@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <functional>
 #include <sys/socket.h>
 
 namespace pinfold::fd_passing {
@@ -159,9 +160,10 @@ int server::answer(const client& peer, std::uint64_t serial) noexcept {
   if (!peer.permitted) return send_reply(peer.socket, plain, -1);
   int native = 0;
   // Send while the descriptor is lent: later the number could refer to another file.
-  const auto lent = provider_->lend(serial, [&](int descriptor) {
+  const auto send = [&](int descriptor) {
     native = send_reply(peer.socket, {.serial = serial, .state = reply_state::granted}, descriptor);
-  });
+  };
+  const auto lent = provider_->lend(serial, std::ref(send));  // a reference needs no memory
   if (lent && native != ETOOMANYREFS) return native;
   return send_reply(peer.socket, lent ? exhausted(serial, native) : refusal(serial, lent.error()), -1);
 }
@@ -187,7 +189,8 @@ bool server::accept_one() noexcept {
   const int bytes = send_buffer_bytes;
   ::setsockopt(socket.number(), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
   const auto importer = os::other_end(socket);
-  const bool permitted = importer && (importer->uid == ::geteuid() || importer->uid == 0);
+  if (!importer) return true;  // the importer connects again
+  const bool permitted = importer->uid == ::geteuid() || importer->uid == 0;
   clients_.push_back({std::move(socket), permitted, round_});
   return true;
 }
