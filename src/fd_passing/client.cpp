@@ -54,11 +54,13 @@ result<file> accepted(received_reply got, std::uint64_t serial) noexcept {
   return fail(errc::closed, "the exporter's answer is malformed");
 }
 
-/// Whether the socket's owner is this user or root. Any process can take an abstract name once its owner has gone.
-bool trusted(const file& socket) noexcept {
+/// Fails unless the socket's owner is this user or root. Any process can take an abstract name once its owner has gone.
+result<void> check_owner(const file& socket) noexcept {
   const uid_t self = ::geteuid();
   const auto exporter = os::other_end(socket);
-  return exporter && (self == 0 || exporter->uid == self || exporter->uid == 0);
+  if (!exporter) return tl::unexpected(exporter.error());
+  if (self == 0 || exporter->uid == self || exporter->uid == 0) return {};
+  return fail_errno(errc::not_permitted, EPERM, "another user took the exporter's socket name");
 }
 
 }  // namespace
@@ -77,7 +79,7 @@ result<file> connect_to(std::uint64_t exporter, socket_purpose purpose) noexcept
     return fail_errno(errc::closed, ECONNREFUSED, "no process serves this exporter");
   if (done != 0 && errno == EAGAIN) return fail_errno(errc::timed_out, EAGAIN, late_text);
   if (done != 0) return os::fail_system("cannot connect to the exporter");
-  if (!trusted(socket)) return fail_errno(errc::not_permitted, EPERM, "another user took the exporter's socket name");
+  if (auto owned = check_owner(socket); !owned) return tl::unexpected(owned.error());
   return socket;
 }
 

@@ -20,9 +20,11 @@ constexpr std::chrono::milliseconds death_takes{100};
 
 bool is_one_of(const error& failure, errc first, errc second) noexcept { return failure == first || failure == second; }
 
-/// Whether the exporter's socket is worth a try where its process could not be opened.
+/// Whether the exporter's socket is worth a try where its process could not be opened. A link remembers that failure,
+/// so one that may pass, such as an interrupted read, ends the call.
 bool socket_may_do(transport via, const error& failure) noexcept {
-  if (via == transport::pidfd || failure == errc::out_of_resources) return false;
+  const bool may_pass = failure == errc::out_of_resources || (failure == errc::driver_error && failure.native != 0);
+  if (via == transport::pidfd || may_pass) return false;
   return via == transport::scm || failure != errc::peer_gone;
 }
 
