@@ -26,6 +26,13 @@ constexpr std::chrono::milliseconds death_takes{100};
 constexpr std::chrono::milliseconds rest_takes{1000};
 constexpr auto inherited_text = "the listener belongs to the parent process";
 constexpr auto retired_text = "the exporter is retiring this memory, or has freed it";
+constexpr auto ended_text = "the exporting process has ended";
+
+/// Whether the exporter's process has ended, or ends just now.
+bool has_ended(const release_target& what) noexcept {
+  const auto there = fd_passing::open_process({what.id.exporter, what.start_time, what.pid});
+  return there ? os::readable_within(*there, death_takes) : there.error() == errc::peer_gone;
+}
 
 }  // namespace
 
@@ -66,9 +73,7 @@ result<void> release_listener::state::connect(const release_target& what) {
   reach(step::importer_connecting);
   auto socket = fd_passing::connect_to(what.id.exporter, fd_passing::socket_purpose::release);
   if (!socket && socket.error() == errc::closed) {
-    const auto there = fd_passing::open_process({what.id.exporter, what.start_time, what.pid});
-    if (there ? os::readable_within(*there, death_takes) : there.error() == errc::peer_gone)
-      return fail_errno(errc::peer_gone, ESRCH, "the exporting process has ended");
+    if (has_ended(what)) return fail_errno(errc::peer_gone, ESRCH, ended_text);
     return fail_errno(errc::unsupported, socket.error().native,
                       "the exporter answers no releases: it has ended, or was made without `release`");
   }
@@ -77,7 +82,7 @@ result<void> release_listener::state::connect(const release_target& what) {
   endpoint& at = made[what.id.exporter].at;
   at = endpoint::of(std::move(*socket));
   if (at.no_process == ESRCH)  // a forked child of the exporter has its socket
-    return fail_errno(errc::peer_gone, ESRCH, "the exporting process has ended");
+    return fail_errno(errc::peer_gone, ESRCH, ended_text);
   reach(step::importer_connected);
   std::unique_lock guard(mutex);
   // The thread first invalidates what a broken connection to that exporter left.
@@ -106,13 +111,25 @@ result<void> release_listener::state::ask(std::unique_lock<std::mutex>& guard, c
   const open_wait seen = mine;
   waits.erase(tag);
   if (!in_time) return fail_errno(errc::timed_out, ETIMEDOUT, "the exporter did not answer in time");
-  if (!seen.said) return fail_errno(errc::peer_gone, ESRCH, "the exporter ended before it answered");
+  if (seen.no_memory)
+    return fail_errno(errc::out_of_resources, ENOMEM, "no memory, here or there, to count the mapping");
+  if (!seen.said) return tl::unexpected(unanswered(guard, what));
   if (*seen.said == release_kind::admitted) {
     reach(step::importer_admitted);
     return {};
   }
   ++counts.refused;
   return fail(errc::stale_handle, retired_text);
+}
+
+/// Says why the connection ended before the exporter answered. Releases the mutex meanwhile.
+error release_listener::state::unanswered(std::unique_lock<std::mutex>& guard, const release_target& what) noexcept {
+  guard.unlock();
+  const bool ended = has_ended(what);
+  guard.lock();
+  if (ended) return {errc::peer_gone, native_kind::posix, ESRCH, ended_text};
+  return {errc::unsupported, native_kind::posix, ECONNRESET,
+          "the exporter did not admit this importer: it is short of descriptors, serves only its user, or has ended"};
 }
 
 result<std::uint64_t> release_listener::state::begin_open(const release_target& what) {
@@ -184,6 +201,7 @@ void release_listener::state::queue(std::uint64_t exporter, const release_messag
   try {
     found->second.unsent.push_back(message);
   } catch (const std::bad_alloc&) {
+    for (auto& [tag, one] : waits) one.no_memory = one.no_memory || one.exporter == exporter;
     return break_off(exporter, found->second);
   }
   flush(found->second);

@@ -44,6 +44,7 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
     std::uint64_t exporter = 0;
     std::optional<release_kind> said;
     bool broken = false;
+    bool no_memory = false;  ///< the exporter could not count the importer, or the importer not queue the message
   };
 
   state() noexcept = default;
@@ -58,6 +59,7 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
   [[nodiscard]] result<std::uint64_t> begin_open_carried(const release_target& what);
   [[nodiscard]] result<void> connect(const release_target& what);
   [[nodiscard]] result<void> ask(std::unique_lock<std::mutex>& guard, const release_target& what);
+  [[nodiscard]] static error unanswered(std::unique_lock<std::mutex>& guard, const release_target& what) noexcept;
   void closed(const release_id& id, std::uint64_t number) noexcept;
 
   // Requests.

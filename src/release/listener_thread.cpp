@@ -55,6 +55,7 @@ void release_listener::state::serve(std::uint64_t exporter) noexcept {
           waiting != waits.end() && message.exporter == exporter &&
           (message.kind == release_kind::admitted || message.kind == release_kind::refused)) {
         waiting->second.said = message.kind;
+        waiting->second.no_memory = message.kind == release_kind::refused && message.state == release_state::unknown;
         answered->notify_all();
       }
     }

@@ -142,8 +142,9 @@ std::optional<release_message> release_registry::receive(std::uint64_t peer, con
   if (message.exporter != state_->exporter) return std::nullopt;
   const std::scoped_lock guard(state_->mutex);
   if (message.kind == release_kind::opening) {
-    const bool counted = state_->count(message.serial, peer, pid).has_value();
+    const auto counted = state_->count(message.serial, peer, pid);
     release_message made = state_->say(message.serial, counted ? release_kind::admitted : release_kind::refused);
+    if (!counted && counted.error() == errc::out_of_resources) made.state = release_state::unknown;
     made.tag = message.tag;
     return sealed(made);
   }

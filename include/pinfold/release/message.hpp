@@ -47,7 +47,7 @@ struct release_message {
   std::uint64_t tag = 0;                        ///< of an `opening`, repeated in what the exporter says to it
   std::uint32_t milliseconds = 0;               ///< of a `request`: how long the exporter waits
   release_kind kind = release_kind::opening;    ///< what the message is
-  release_state state = release_state::silent;  ///< of an `answer`
+  release_state state = release_state::silent;  ///< of an `answer`; of a `refused`, `unknown`: for want of memory
   std::uint16_t reserved = 0;                   ///< 0
   std::uint32_t reserved_too = 0;               ///< 0
   std::uint32_t check = 0;                      ///< checksum of all the above
