@@ -22,6 +22,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -90,6 +91,14 @@ struct trace_error {
 
 /// Reads a trace file. A line of any other form than above is an error.
 [[nodiscard]] PINFOLD_EXPORT tl::expected<recorded_trace, trace_error> read_trace(const std::string& path);
+
+/// Called for each request of a trace, in the order of the file, with the names of the caches so far.
+using request_visitor = std::function<void(const traced_request& request, const std::vector<std::string>& caches)>;
+
+/// Reads a trace file without holding its requests in memory: calls `take` for each, on this thread. At a line of any
+/// other form than above it stops with an error, after the calls for the lines before. Passes exceptions of `take` on.
+[[nodiscard]] PINFOLD_EXPORT tl::expected<void, trace_error> visit_trace(const std::string& path,
+                                                                         const request_visitor& take);
 
 /// Reads a trace from memory; `origin` names it in errors.
 [[nodiscard]] PINFOLD_EXPORT tl::expected<recorded_trace, trace_error> parse_trace(std::string_view text,

@@ -42,6 +42,8 @@ std::optional<range> range_in(std::string_view begin, std::string_view bytes) no
 /// A parser of the lines of a trace.
 class trace_parser {
  public:
+  explicit trace_parser(const request_visitor& take) : take_(take) {}
+
   result<void> add(std::string_view line) {
     if (!std::exchange(begun_, true) && line != detail::trace_heading)
       return wrong("not a trace of pinfold: the first line must be '# pinfold trace 1'");
@@ -51,15 +53,15 @@ class trace_parser {
     return line.starts_with(cache_word) ? add_cache(line.substr(cache_word.size())) : add_request(line);
   }
   [[nodiscard]] bool begun() const noexcept { return begun_; }
-  [[nodiscard]] recorded_trace take() noexcept { return std::move(trace_); }
+  [[nodiscard]] std::vector<std::string> take_names() noexcept { return std::move(names_); }
 
  private:
   // Adds a cache. A line that comes again is from another process that got the same process id.
   result<void> add_cache(std::string_view rest) {
     const auto called = rest.substr(0, rest.find(' '));
     if (called.empty()) return wrong("expected 'cache', the cache's identifier, and its name");
-    caches_[std::string(called)] = static_cast<std::uint32_t>(trace_.caches.size());
-    trace_.caches.emplace_back(rest);
+    caches_[std::string(called)] = static_cast<std::uint32_t>(names_.size());
+    names_.emplace_back(rest);
     return {};
   }
 
@@ -80,8 +82,9 @@ class trace_parser {
     const bool hit = fields[6] == "hit";
     const auto took = hit ? 0 : number_in(fields[6]);
     if (!took || *took > INT64_MAX) return wrong("the last field is neither nanoseconds nor 'hit'");
-    trace_.requests.push_back(
-        {cache->second, {*peer}, *asked, *registered, hit, std::chrono::nanoseconds(static_cast<std::int64_t>(*took))});
+    take_(
+        {cache->second, {*peer}, *asked, *registered, hit, std::chrono::nanoseconds(static_cast<std::int64_t>(*took))},
+        names_);
     return {};
   }
 
@@ -96,25 +99,51 @@ class trace_parser {
   }
 
   bool begun_ = false;
+  const request_visitor& take_;
   std::unordered_map<std::string, std::uint32_t> caches_;
-  recorded_trace trace_;
+  std::vector<std::string> names_;
 };
 
 tl::unexpected<trace_error> refused(error cause, std::string where) {
   return tl::unexpected<trace_error>(trace_error{cause, std::move(where)});
 }
 
-// `next` reads a line without its end, and returns false after the last.
+// `next` reads a line without its end, and returns false after the last. Returns the names of the caches.
 template <class Next>
-outcome parse(Next&& next, std::string_view origin) {
-  trace_parser parser;
+tl::expected<std::vector<std::string>, trace_error> parse(Next&& next, std::string_view origin,
+                                                          const request_visitor& take) {
+  trace_parser parser(take);
   std::string_view line;
   for (std::size_t number = 1; next(line); ++number) {
     if (const auto done = parser.add(line); !done)
       return refused(done.error(), std::string(origin) + ":" + std::to_string(number));
   }
   if (!parser.begun()) return refused({errc::invalid_argument, {}, 0, "the trace is empty"}, std::string(origin));
-  return parser.take();
+  return parser.take_names();
+}
+
+tl::expected<std::vector<std::string>, trace_error> parse_file(const std::string& path, const request_visitor& take) {
+  std::ifstream file(path);
+  if (!file) return refused({errc::invalid_argument, native_kind::posix, errno, "cannot open the trace"}, path);
+  std::string line;
+  const auto next = [&](std::string_view& seen) {
+    if (!std::getline(file, line)) return false;
+    seen = line;
+    return true;
+  };
+  auto names = parse(next, path, take);
+  if (file.bad()) return refused({errc::driver_error, native_kind::posix, errno, "cannot read the trace"}, path);
+  return names;
+}
+
+request_visitor collect_into(recorded_trace& trace) {
+  return [&trace](const traced_request& request, const auto& /*caches*/) { trace.requests.push_back(request); };
+}
+
+outcome with_names(recorded_trace trace, tl::expected<std::vector<std::string>, trace_error> names) {
+  if (!names) return tl::unexpected(std::move(names.error()));
+  trace.caches = *std::move(names);
+  return trace;
 }
 
 }  // namespace
@@ -126,21 +155,20 @@ outcome parse_trace(std::string_view text, std::string_view origin) {
     text.remove_prefix(std::min(line.size() + 1, text.size()));
     return true;
   };
-  return parse(next, origin);
+  recorded_trace trace;
+  auto names = parse(next, origin, collect_into(trace));
+  return with_names(std::move(trace), std::move(names));
 }
 
 outcome read_trace(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return refused({errc::invalid_argument, native_kind::posix, errno, "cannot open the trace"}, path);
-  std::string line;
-  const auto next = [&](std::string_view& seen) {
-    if (!std::getline(file, line)) return false;
-    seen = line;
-    return true;
-  };
-  auto trace = parse(next, path);
-  if (file.bad()) return refused({errc::driver_error, native_kind::posix, errno, "cannot read the trace"}, path);
-  return trace;
+  recorded_trace trace;
+  auto names = parse_file(path, collect_into(trace));
+  return with_names(std::move(trace), std::move(names));
+}
+
+tl::expected<void, trace_error> visit_trace(const std::string& path, const request_visitor& take) {
+  if (auto names = parse_file(path, take); !names) return tl::unexpected(std::move(names.error()));
+  return {};
 }
 
 }  // namespace pinfold

@@ -280,6 +280,23 @@ TEST(trace_reader, error_names_the_malformed_line) {
   }
 }
 
+TEST_F(trace_files, visitor_sees_the_requests_before_an_error) {
+  std::ofstream(path_) << good << "nonsense\n";
+  std::vector<traced_request> seen;
+  std::vector<std::string> names;
+  const auto visited = visit_trace(path_, [&](const traced_request& one, const std::vector<std::string>& caches) {
+    seen.push_back(one);
+    names = caches;
+  });
+  ASSERT_FALSE(visited);
+  EXPECT_EQ(visited.error().where, path_ + ":7");
+  const auto whole = parse_trace(good, "here");
+  ASSERT_TRUE(whole) << whole.error().where;
+  EXPECT_EQ(names, whole->caches);
+  ASSERT_EQ(seen.size(), whole->requests.size());
+  for (std::size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i].asked, whole->requests[i].asked);
+}
+
 TEST(trace_reader, refuses_files_that_are_no_trace) {
   EXPECT_EQ(parse_trace("", "t").error().where, "t");
   EXPECT_EQ(parse_trace("hello\n", "t").error().where, "t:1");
