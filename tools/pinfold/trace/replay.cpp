@@ -6,18 +6,16 @@
 #include "commands.hpp"
 #include "info/host.hpp"
 #include "perf/perf.hpp"
+#include "trace/inputs.hpp"
 #include "trace/replay/policy.hpp"
-#include "trace/replay/recorded.hpp"
 #include "trace/replay/simulate.hpp"
 #include "trace/replay/synthetic.hpp"
 
-#include <pinfold/settings.hpp>
-
 #include <algorithm>
-#include <charconv>
 #include <fmt/format.h>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tool {
@@ -41,18 +39,10 @@ std::vector<std::string> names_of(const Known& known) {
   return names;
 }
 
-const cost_model* costs_named(const std::string& name) {
-  for (const auto& one : all_cost_models())
-    if (name == one.name) return &one;
-  return nullptr;
-}
-
 std::vector<workload> recorded_workloads(const replay_command& command) {
-  const auto trace = pinfold::read_trace(command.trace);
-  if (!trace) throw usage_failure(fmt::format("{}: {}", trace.error().where, pinfold::describe(trace.error().cause)));
-  if (trace->requests.empty()) throw usage_failure(fmt::format("{}: the trace has no requests", command.trace));
-  auto all = workloads_of(*trace, costs_named(command.costs));
-  std::erase_if(all, [](const workload& one) { return one.objects.size() < 2; });
+  std::vector<workload> all;
+  for (auto& one : read_recorded(command.trace, costs_named(command.costs)))
+    if (one.work.objects.size() >= 2) all.push_back(std::move(one.work));
   if (all.empty())
     throw usage_failure(
         fmt::format("{}: no cache has two registrations, so there is no victim to choose", command.trace));
@@ -71,37 +61,6 @@ std::vector<workload> synthetic_workloads(const replay_command& command) {
     }
   }
   return all;
-}
-
-// The budget of a replayed cache.
-struct replay_budget {
-  std::string text;         // as shown
-  bool in_entries = false;  // else in bytes
-  std::size_t room = 0;
-};
-
-[[noreturn]] void refuse_budget(const std::string& text) {
-  throw usage_failure(fmt::format("--budget {}: expected 25%, bytes such as 64M, or a number of registrations", text));
-}
-
-std::size_t share_of(const std::string& text, std::size_t footprint) {
-  double percent = 0;
-  const auto* last = text.data() + text.size() - 1;
-  const auto [end, code] = std::from_chars(text.data(), last, percent);
-  if (code != std::errc{} || end != last || !(percent > 0) || percent > 100) refuse_budget(text);
-  return static_cast<std::size_t>(static_cast<double>(footprint) * percent / 100);
-}
-
-// Parses `25%` of the workload's footprint; `64M`; or a plain number of registrations.
-replay_budget budget_for(const std::string& text, const workload& of) {
-  if (text.ends_with('%')) {
-    const auto room = share_of(text, of.footprint());
-    return {fmt::format("{} = {}", text, size_text(room)), false, room};
-  }
-  const auto size = pinfold::parse_size(text);
-  if (!size || *size == 0) refuse_budget(text);
-  const bool counted = text.find_first_not_of("0123456789") == std::string::npos;
-  return {counted ? text + " registrations" : size_text(*size), counted, *size};
 }
 
 json row_of(const workload& of, const std::string& costs, const replay_budget& budget, const known_policy& how,
@@ -173,7 +132,7 @@ int replay(const replay_command& command) {
   for (auto& one : all) misjudge(one, command.misjudge, command.seed);
   auto rows = json::array();
   for (auto& one : all)
-    for (const auto& text : command.budgets) replay_with(one, command, budget_for(text, one), rows);
+    for (const auto& text : command.budgets) replay_with(one, command, parse_budget(text, one), rows);
   if (!command.as_json) print_heading(all, rows);
   return show_results(host_facts(), rows, columns(), command.as_json);
 }

@@ -1,14 +1,32 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "trace/replay/recorded.hpp"
 
+#include "trace/replay/earlier_registrations.hpp"
+
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
-#include <map>
-#include <tuple>
+#include <functional>
+#include <unordered_map>
 #include <utility>
 
 namespace tool {
 namespace {
+
+struct registration_key {
+  std::uint64_t peer;
+  std::uintptr_t begin;
+  std::uintptr_t end;
+  bool operator==(const registration_key&) const = default;
+};
+
+struct key_hash {
+  std::size_t operator()(const registration_key& one) const noexcept {
+    constexpr std::uint64_t odd = 0x9e3779b97f4a7c15;
+    const auto mixed = ((one.peer * odd ^ one.begin) * odd ^ one.end) * odd;
+    return mixed ^ mixed >> 32U;
+  }
+};
 
 double median(std::vector<double>& of) {
   const auto middle = of.begin() + static_cast<std::ptrdiff_t>(of.size() / 2);
@@ -16,68 +34,91 @@ double median(std::vector<double>& of) {
   return *middle;
 }
 
-/// The requests of one cache, while they are made into a workload.
-class gathered {
+// Sets the median time of each object's opens. Objects whose open is not in the trace get the usual time for their
+// bytes: a request joined the open of another, whose own line is missing.
+void set_recorded_costs(recorded_cache& of) {
+  auto& objects = of.work.objects;
+  std::vector<std::vector<double>> opens(objects.size());
+  for (const auto& one : of.misses) opens[of.work.requests[one.request]].push_back(static_cast<double>(one.opened_ns));
+  double time = 0;
+  double bytes = 0;
+  for (std::size_t i = 0; i < objects.size(); ++i) {
+    if (opens[i].empty()) continue;
+    objects[i].open_ns = median(opens[i]);
+    time += objects[i].open_ns;
+    bytes += static_cast<double>(objects[i].bytes);
+  }
+  for (std::size_t i = 0; i < objects.size(); ++i)
+    if (opens[i].empty() && bytes > 0) objects[i].open_ns = time / bytes * static_cast<double>(objects[i].bytes);
+}
+
+void set_costs_of_model(workload& of, const cost_model& costs) {
+  for (auto& one : of.objects) {
+    one.open_ns = costs.open_ns(one.bytes);
+    one.close_ns = costs.close_ns(one.bytes);
+  }
+}
+
+}  // namespace
+
+/// The requests of one cache, while they are gathered.
+class trace_gatherer::gathered {
  public:
-  explicit gathered(std::string name) { made_.name = std::move(name); }
+  explicit gathered(std::string name) { made_.work.name = std::move(name); }
 
   void add(const pinfold::traced_request& one) {
-    const auto key = std::tuple(one.peer.value, one.registered.begin, one.registered.end);
-    const auto [found, fresh] = numbers_.try_emplace(key, static_cast<std::uint32_t>(made_.objects.size()));
-    if (fresh) {
-      made_.objects.push_back({.bytes = one.registered.size()});
-      opens_.emplace_back();
+    const auto peer = one.peer.value;
+    const registration_key key{peer, one.registered.begin, one.registered.end};
+    const auto [found, fresh] = numbers_.try_emplace(key, static_cast<std::uint32_t>(numbers_.size()));
+    if (!one.hit) {
+      const auto kind = fresh ? earlier_.kind_of(peer, one.asked) : miss_kind::again;
+      made_.misses.push_back({made_.work.requests.size(), kind, one.opened_for.count()});
     }
-    if (!one.hit) opens_[found->second].push_back(static_cast<double>(one.opened_for.count()));
-    made_.requests.push_back(found->second);
+    if (fresh) {
+      made_.work.objects.push_back({.bytes = one.registered.size(), .room = one.registered.size()});
+      made_.registrations.push_back({peer, one.registered});
+      earlier_.add(peer, one.registered);
+    }
+    made_.work.requests.push_back(found->second);
   }
 
-  workload finish(const cost_model* costs) {
-    const auto per_byte = usual_per_byte();
-    for (std::size_t i = 0; i < made_.objects.size(); ++i) {
-      auto& one = made_.objects[i];
-      one.room = one.bytes;
-      if (costs != nullptr) {
-        one.open_ns = costs->open_ns(one.bytes);
-        one.close_ns = costs->close_ns(one.bytes);
-      } else {
-        one.open_ns = opens_[i].empty() ? per_byte * static_cast<double>(one.bytes) : median(opens_[i]);
-      }
-    }
+  recorded_cache finish(const cost_model* costs) {
+    if (costs == nullptr) set_recorded_costs(made_);
+    if (costs != nullptr) set_costs_of_model(made_.work, *costs);
     return std::move(made_);
   }
 
  private:
-  // Returns the usual cost, for objects whose open is not in the trace: a request joined the open of another, whose own
-  // line is missing.
-  double usual_per_byte() {
-    double time = 0;
-    double bytes = 0;
-    for (std::size_t i = 0; i < made_.objects.size(); ++i) {
-      if (opens_[i].empty()) continue;
-      time += median(opens_[i]);
-      bytes += static_cast<double>(made_.objects[i].bytes);
-    }
-    return bytes == 0 ? 0 : time / bytes;
-  }
-
-  workload made_;
-  std::map<std::tuple<std::uint64_t, std::uintptr_t, std::uintptr_t>, std::uint32_t> numbers_;
-  std::vector<std::vector<double>> opens_;
+  recorded_cache made_;
+  std::unordered_map<registration_key, std::uint32_t, key_hash> numbers_;
+  earlier_registrations earlier_;
 };
 
-}  // namespace
+trace_gatherer::trace_gatherer() = default;
+trace_gatherer::~trace_gatherer() = default;
+
+void trace_gatherer::add(const pinfold::traced_request& request, const std::vector<std::string>& caches) {
+  if (request.cache >= caches_.size()) caches_.resize(caches.size());
+  auto& own = caches_[request.cache];
+  if (!own) {
+    own = std::make_unique<gathered>(caches[request.cache]);
+    order_.push_back(request.cache);
+  }
+  own->add(request);
+}
+
+std::vector<recorded_cache> trace_gatherer::finish(const cost_model* costs) {
+  std::vector<recorded_cache> all;
+  for (const auto cache : std::exchange(order_, {}))
+    all.push_back(std::exchange(caches_[cache], nullptr)->finish(costs));
+  return all;
+}
 
 std::vector<workload> workloads_of(const pinfold::recorded_trace& trace, const cost_model* costs) {
-  std::vector<gathered> caches;
-  std::map<std::uint32_t, std::size_t> places;
-  for (const auto& one : trace.requests) {
-    const auto [found, fresh] = places.try_emplace(one.cache, caches.size());
-    if (fresh) caches.emplace_back(trace.caches[one.cache]);
-    caches[found->second].add(one);
-  }
+  trace_gatherer gatherer;
+  for (const auto& one : trace.requests) gatherer.add(one, trace.caches);
   std::vector<workload> all;
-  for (auto& one : caches) all.push_back(one.finish(costs));
+  for (auto& one : gatherer.finish(costs)) all.push_back(std::move(one.work));
   return all;
 }
 

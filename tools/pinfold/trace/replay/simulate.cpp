@@ -3,54 +3,37 @@
 
 #include <cmath>
 #include <random>
-#include <vector>
 
 namespace tool {
-namespace {
+simulation::simulation(const workload& of, policy& chooser, std::size_t budget)
+    : objects_(of.objects), chooser_(chooser), budget_(budget), cached_(of.objects.size()) {}
 
-class simulation {
- public:
-  simulation(const workload& of, policy& chooser, std::size_t budget)
-      : objects_(of.objects), chooser_(chooser), budget_(budget), cached_(of.objects.size()) {}
-
-  void request(std::uint32_t one) {
-    if (cached_[one]) {
-      ++result_.hits;
-      chooser_.hit(one);
-      return;
-    }
-    ++result_.misses;
-    result_.cost_ns += objects_[one].open_ns;
-    if (objects_[one].room > budget_) {
-      ++result_.too_large;
-      result_.cost_ns += objects_[one].close_ns;
-      return;
-    }
-    while (used_ + objects_[one].room > budget_) evict();
-    used_ += objects_[one].room;
-    cached_[one] = true;
-    chooser_.insert(one);
+void simulation::request(std::uint32_t one) {
+  if (cached_[one]) {
+    ++result_.hits;
+    chooser_.hit(one);
+    return;
   }
-  [[nodiscard]] const replay_result& result() const noexcept { return result_; }
-
- private:
-  void evict() {
-    const auto gone = chooser_.victim();
-    ++result_.evictions;
-    result_.cost_ns += objects_[gone].close_ns;
-    used_ -= objects_[gone].room;
-    cached_[gone] = false;
+  ++result_.misses;
+  result_.cost_ns += objects_[one].open_ns;
+  if (objects_[one].room > budget_) {
+    ++result_.too_large;
+    result_.cost_ns += objects_[one].close_ns;
+    return;
   }
+  while (used_ + objects_[one].room > budget_) evict();
+  used_ += objects_[one].room;
+  cached_[one] = true;
+  chooser_.insert(one);
+}
 
-  const std::vector<replay_object>& objects_;
-  policy& chooser_;
-  std::size_t budget_;
-  std::size_t used_ = 0;
-  std::vector<bool> cached_;
-  replay_result result_;
-};
-
-}  // namespace
+void simulation::evict() {
+  const auto gone = chooser_.victim();
+  ++result_.evictions;
+  result_.cost_ns += objects_[gone].close_ns;
+  used_ -= objects_[gone].room;
+  cached_[gone] = false;
+}
 
 void count_room(workload& of, bool in_entries) noexcept {
   for (auto& one : of.objects) one.room = in_entries ? 1 : one.bytes;

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace tool {
 
@@ -27,8 +28,29 @@ void count_room(workload& of, bool in_entries) noexcept;
 /// that measures an open has one figure for it, which may be far off.
 void misjudge(workload& of, double factor, std::uint64_t seed);
 
-/// Plays all requests, one after the other, without leases in between. Objects that the budget can never hold are
-/// opened and closed for each request.
+/// A cache that is played request by request, one after the other, without leases in between. Objects that the budget
+/// can never hold are opened and closed for each request. Keeps references to its arguments.
+class simulation {
+ public:
+  simulation(const workload& of, policy& chooser, std::size_t budget);
+
+  /// Plays a request for an object.
+  void request(std::uint32_t one);
+
+  [[nodiscard]] const replay_result& result() const noexcept { return result_; }
+
+ private:
+  void evict();
+
+  const std::vector<replay_object>& objects_;
+  policy& chooser_;
+  std::size_t budget_;
+  std::size_t used_ = 0;
+  std::vector<bool> cached_;
+  replay_result result_;
+};
+
+/// Plays all requests.
 [[nodiscard]] replay_result simulate(const workload& of, policy& chooser, std::size_t budget);
 
 }  // namespace tool

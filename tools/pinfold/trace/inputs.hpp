@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// The arguments that `replay` and `report` share: the trace, the costs and the budget.
+#pragma once
+
+#include "trace/replay/cost_model.hpp"
+#include "trace/replay/recorded.hpp"
+#include "trace/replay/workload.hpp"
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace tool {
+
+/// Returns the model of that name; null, which stands for the recorded costs, if there is none.
+[[nodiscard]] const cost_model* costs_named(const std::string& name);
+
+/// Reads a trace that has at least one request. Throws `usage_failure` with the place of an error.
+[[nodiscard]] std::vector<recorded_cache> read_recorded(const std::string& path, const cost_model* costs);
+
+/// The budget of a replayed cache.
+struct replay_budget {
+  std::string text;         ///< as shown
+  bool in_entries = false;  ///< else in bytes
+  std::size_t room = 0;
+};
+
+/// Parses `25%` of the workload's footprint; `64M`; or a plain number of registrations. Throws `usage_failure`.
+[[nodiscard]] replay_budget parse_budget(const std::string& text, const workload& of);
+
+}  // namespace tool
