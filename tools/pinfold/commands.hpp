@@ -20,6 +20,7 @@ void add_top(CLI::App& app, action& chosen);
 void add_metrics(CLI::App& app, action& chosen);
 void add_trace(CLI::App& app, action& chosen);
 void add_replay(CLI::App& app, action& chosen);
+void add_report(CLI::App& app, action& chosen);
 void add_monitord(CLI::App& app, action& chosen);
 void add_perf_import(CLI::App& perf, action& chosen);
 void add_perf_register(CLI::App& perf, action& chosen);

@@ -50,6 +50,7 @@ int run_words(std::vector<char*> words) {
   tool::add_metrics(app, chosen);
   tool::add_trace(app, chosen);
   tool::add_replay(app, chosen);
+  tool::add_report(app, chosen);
   tool::add_monitord(app, chosen);
   auto* perf = app.add_subcommand("perf", "Measures what the cache gains on this machine");
   perf->require_subcommand(0, 1);

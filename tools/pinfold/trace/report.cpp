@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// `pinfold report`: a page about a recorded trace.
+#include "cli/failure.hpp"
+#include "cli/output.hpp"
+#include "commands.hpp"
+#include "trace/inputs.hpp"
+#include "trace/report/advice.hpp"
+#include "trace/report/page.hpp"
+#include "trace/report/replaced_file.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <fmt/format.h>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tool {
+namespace {
+
+constexpr std::size_t most_sections = 8;
+constexpr std::size_t most_listed = 100;
+
+struct report_command {
+  std::string trace;
+  std::string output;
+  std::string budget;
+};
+
+double driver_time(const recorded_cache& of) {
+  return std::accumulate(of.misses.begin(), of.misses.end(), 0.0,
+                         [](double sum, const recorded_miss& one) { return sum + static_cast<double>(one.opened_ns); });
+}
+
+void sort_by_driver_time(std::vector<recorded_cache>& all) {
+  std::vector<std::pair<double, std::size_t>> order;
+  for (std::size_t i = 0; i < all.size(); ++i) order.emplace_back(-driver_time(all[i]), i);
+  std::ranges::sort(order);
+  std::vector<recorded_cache> sorted;
+  for (const auto& [time, place] : order) sorted.push_back(std::move(all[place]));
+  all = std::move(sorted);
+}
+
+page_cache examine(recorded_cache& of, const std::string& budget, bool& in_entries) {
+  analysis_options options;
+  if (!budget.empty()) {
+    const auto parsed = parse_budget(budget, of.work);
+    options.budget = parsed.room;
+    in_entries = parsed.in_entries;
+  }
+  count_room(of.work, in_entries);
+  auto figures = analyse(of, options);
+  auto advice = advice_for(of, figures, in_entries);
+  return {std::move(figures), std::move(advice)};
+}
+
+page_content content_of(const report_command& command) {
+  auto recorded = read_recorded(command.trace, nullptr);
+  sort_by_driver_time(recorded);
+  page_content made{.source = command.trace, .in_entries = false, .all = {}, .rest = {}};
+  for (auto& one : recorded) {
+    if (made.all.size() < most_sections) {
+      made.all.push_back(examine(one, command.budget, made.in_entries));
+    } else {
+      made.rest.push_back({summarise(one), {}});
+    }
+    one = {};
+  }
+  return made;
+}
+
+int report(const report_command& command) {
+  const auto path = command.output.empty() ? command.trace + ".html" : command.output;
+  const auto page = to_page(content_of(command));
+  if (path == "-") {
+    fmt::print("{}", page);
+    return success;
+  }
+  replace_file(path, page);
+  fmt::print("{}\n", path);
+  return success;
+}
+
+}  // namespace
+
+void add_report(CLI::App& app, action& chosen) {
+  auto command = std::make_shared<report_command>();
+  auto* own = app.add_subcommand("report", "Writes a page about a recorded trace, with charts and advice");
+  own->add_option("trace", command->trace, "a file written by `pinfold trace`")->required();
+  own->add_option("-o,--output", command->output, "the page; `-` for standard output [the trace's name and .html]");
+  own->add_option("--budget", command->budget,
+                  "budget of the caches while they were recorded: 25% of all bytes, bytes such as 64M, or without a "
+                  "unit a number of registrations");
+  own->footer(fmt::format(
+      "The page is one HTML file that needs no other. It has a section for each of the {} caches that spent most time "
+      "in the driver. How to read it: docs/report.md.",
+      most_sections));
+  own->callback([command, &chosen] { chosen = [command] { return report(*command); }; });
+}
+
+}  // namespace tool
