@@ -85,6 +85,10 @@ TEST(analysis, windows_add_up) {
   EXPECT_DOUBLE_EQ(figures.opened_ns, 334 * 11);
   EXPECT_EQ(evictions, figures.replayed(std::size_t{3} * 4096, "second-chance").evictions);
   EXPECT_GT(evictions, 0U);
+  EXPECT_EQ(figures.policies.size(), tool::report_policies.size());
+  const auto brief = tool::analyse(of, {.budget = 3 * 4096, .windows = 9, .ranges = 2, .compared_requests = 999});
+  EXPECT_EQ(brief.policies, std::vector{tool::report_policies.front()});
+  EXPECT_EQ(brief.replayed(std::size_t{3} * 4096, "second-chance").evictions, evictions);
   ASSERT_EQ(figures.costliest.size(), 2U);
   EXPECT_GE(figures.costliest[0].misses, figures.costliest[1].misses);
 }

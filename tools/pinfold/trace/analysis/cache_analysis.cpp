@@ -115,6 +115,11 @@ std::vector<request_window> windows_of(const recorded_cache& of, const analysis_
   return all;
 }
 
+void choose_policies(const analysis_options& options, cache_analysis& into) {
+  const auto number = into.requests <= options.compared_requests ? report_policies.size() : 1;
+  into.policies.assign(report_policies.begin(), report_policies.begin() + number);
+}
+
 void replay_budgets(const workload& of, cache_analysis& into) {
   for (const auto share : shares) {
     const auto budget = static_cast<std::size_t>(static_cast<double>(into.room) * share);
@@ -126,8 +131,8 @@ void replay_budgets(const workload& of, cache_analysis& into) {
   into.what_if_budgets.erase(same.begin(), same.end());
   for (const auto budget : into.what_if_budgets) {
     for (const auto& known : all_policies()) {
-      const auto wanted = std::ranges::find(report_policies, std::string_view(known.name));
-      if (wanted == report_policies.end()) continue;
+      const std::string_view name(known.name);
+      if (std::ranges::none_of(into.policies, [name](const char* one) { return name == one; })) continue;
       const auto chooser = known.make(of);
       into.what_ifs.push_back({budget, known.name, simulate(of, *chooser, budget)});
     }
@@ -156,6 +161,7 @@ cache_analysis analyse(const recorded_cache& of, const analysis_options& options
   made.curve = lru_curve(of.work);
   rank_ranges(of, options.ranges, made);
   made.windows = windows_of(of, options);
+  choose_policies(options, made);
   replay_budgets(of.work, made);
   return made;
 }

@@ -60,6 +60,7 @@ struct analysis_options {
   std::optional<std::size_t> budget;  ///< in the unit of `replay_object::room`
   std::size_t windows = 96;
   std::size_t ranges = 15;
+  std::size_t compared_requests = std::size_t{1} << 19U;  ///< longer traces are replayed with `second-chance` alone
 };
 
 /// The figures of a cache. Times are in nanoseconds, rooms in the unit of `replay_object::room`.
@@ -79,7 +80,8 @@ struct cache_analysis {
   std::vector<range_use> costliest;           ///< by the time of their opens
   std::vector<recorded_registration> ranges;  ///< of `costliest`
   std::vector<std::size_t> what_if_budgets;   ///< ascending, the user's included
-  std::vector<what_if> what_ifs;              ///< each budget with each of `report_policies`
+  std::vector<const char*> policies;          ///< of `report_policies`, the replayed ones
+  std::vector<what_if> what_ifs;              ///< each budget with each of `policies`
   std::optional<std::size_t> budget;
   lru_curve curve;
 

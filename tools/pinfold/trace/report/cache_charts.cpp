@@ -138,7 +138,7 @@ chart budgets_chart(const cache_analysis& of, const std::string& id, bool in_ent
       line.points.emplace_back(static_cast<double>(one.budget), static_cast<double>(one.result.misses));
       most = std::max(most, line.points.back().second);
     }
-    made.lines.push_back(std::move(line));
+    if (!line.points.empty()) made.lines.push_back(std::move(line));
   }
   made.title = "Misses by budget, if the requests are replayed";
   made.description =

@@ -64,10 +64,10 @@ std::string table_of_budgets(const cache_analysis& of, bool in_entries) {
                         "the cache’s own policy; <code>offline</code> knows the future.",
                     .headings = {"budget"},
                     .rows = {}};
-  for (const char* policy : report_policies) shown.headings.emplace_back(policy);
+  for (const char* policy : of.policies) shown.headings.emplace_back(policy);
   for (const auto budget : of.what_if_budgets) {
     std::vector<std::string> row{room_text(budget, in_entries) + (of.budget == budget ? " (given)" : "")};
-    for (const char* policy : report_policies) {
+    for (const char* policy : of.policies) {
       const auto& seen = of.replayed(budget, policy);
       row.push_back(
           fmt::format("{}<br><span class=\"quiet\">{}</span>", count_text(seen.misses), time_text(seen.cost_ns)));
@@ -129,6 +129,9 @@ std::string cache_section(const page_cache& cache, const std::string& id, bool i
   if (of.registrations > 1)
     text += "<h3>With another budget or policy</h3>\n" + to_svg(budgets_chart(of, id, in_entries)) +
             table_of_budgets(of, in_entries);
+  if (of.policies.size() < report_policies.size())
+    text +=
+        "<p class=\"quiet\">The cache has many requests: <code>pinfold replay</code> compares other policies.</p>\n";
   return text + "<h3>Costliest registrations</h3>\n" + table_of_ranges(of) + "</section>\n";
 }
 
