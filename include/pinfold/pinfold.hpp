@@ -17,6 +17,7 @@
 #include <pinfold/node_budget.hpp>
 #include <pinfold/numa.hpp>
 #include <pinfold/observation/counters.hpp>
+#include <pinfold/observation/open_metrics.hpp>
 #include <pinfold/observation/reader.hpp>
 #include <pinfold/pools/registered_pool.hpp>
 #include <pinfold/process_dump.hpp>
