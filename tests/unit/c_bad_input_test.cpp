@@ -84,7 +84,7 @@ TEST(c_bad_input, unknown_bits_and_numbers_are_refused) {
     EXPECT_EQ(pinfold_create(&table, &f.device, &options, &made), PINFOLD_E_INVALID_ARGUMENT);
     EXPECT_EQ(made, nullptr);
   };
-  expect_refused([](pinfold_options& o) { o.flags = 1024; });
+  expect_refused([](pinfold_options& o) { o.flags = 2048; });
   expect_refused([](pinfold_options& o) { o.merge = 3; });
   expect_refused([](pinfold_options& o) { o.shards = 65; });
   expect_refused([](pinfold_options& o) { o.monitor = 16; });

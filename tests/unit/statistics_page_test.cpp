@@ -223,6 +223,7 @@ TEST_F(statistics_page, long_and_strange_names_stay_readable) {
 
 // Threads that make caches, use them and end them, while a reader reads.
 TEST_F(statistics_page, stress_readers_see_whole_caches) {
+  const local_fixture first(publishing("makes the page"));
   std::atomic<bool> done{false};
   std::vector<std::thread> threads;
   for (int t = 0; t < 3; ++t)
