@@ -51,6 +51,7 @@ result<std::vector<std::string>> list_pages(const std::string& directory) {
   if (open == nullptr) return os::fail_system("cannot read the folder of statistics pages");
   std::vector<std::pair<std::int32_t, std::string>> found;
   errno = 0;
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread reads this stream
   while (const dirent* const one = ::readdir(open.get())) {
     if (const auto pid = pid_of(one->d_name)) found.emplace_back(*pid, directory + "/" + one->d_name);
     errno = 0;

@@ -122,9 +122,9 @@ result<process_snapshot> read_page(const std::string& path) {
   made.events_written = header->events_written;
   const auto slots = std::min<std::uint64_t>(header->caches, header->caches_made);
   for (std::uint64_t i = 0; i < slots; ++i) {
-    auto one = read_slot(*from, header->caches_from + i * header->cache_bytes, now);
-    if (!one) return tl::unexpected(one.error());
-    if (*one) made.caches.push_back(*std::move(*one));
+    auto slot = read_slot(*from, header->caches_from + i * header->cache_bytes, now);
+    if (!slot) return tl::unexpected(slot.error());
+    if (auto& cache = *slot; cache) made.caches.push_back(*std::move(cache));
   }
   std::sort(made.caches.begin(), made.caches.end(), [](const auto& a, const auto& b) { return a.number < b.number; });
   return made;

@@ -11,6 +11,7 @@ void connections::begun(int socket) noexcept {
   try {
     begun_[socket] = std::chrono::steady_clock::now();
   } catch (const std::bad_alloc&) {
+    ::shutdown(socket, SHUT_RDWR);  // a connection that nothing would cut
   }
 }
 

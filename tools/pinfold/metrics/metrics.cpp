@@ -47,13 +47,13 @@ void expect_pages(const metrics_command& command, const collected& seen) {
   throw failure("no statistics page: these processes have none, or none of them is this user's (PINFOLD_STATS=on)");
 }
 
-int write_repeatedly(const metrics_command& command) {
+int write_repeatedly(const metrics_command& command, const std::string& path) {
   const ending_signals ending;
   const auto period =
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(command.interval_s));
   do {
     const auto seen = collect(command.pids);
-    write_whole(*command.output, seen.text(format_of(command)));
+    write_whole(path, seen.text(format_of(command)));
   } while (!ending.arrived_within(period));
   return success;
 }
@@ -62,7 +62,7 @@ int metrics(const metrics_command& command) {
 #ifdef PINFOLD_HAS_MICROHTTPD
   if (command.listen) return serve_metrics(*command.listen, command.pids), success;
 #endif
-  if (command.interval_s > 0) return write_repeatedly(command);
+  if (command.output && command.interval_s > 0) return write_repeatedly(command, *command.output);
   const auto seen = collect(command.pids);
   expect_pages(command, seen);
   if (command.output)

@@ -55,7 +55,7 @@ class adviser {
     if (!matters(repeated, figures_.misses)) return;
     const auto kept = figures_.misses - repeated;
     const auto room = std::max(figures_.curve.budget_for(kept + repeated / 10), figures_.largest);
-    if (figures_.budget && room <= *figures_.budget) return advise_invalidations();
+    if (figures_.budget && room <= *figures_.budget) return advise_invalidations(*figures_.budget);
     second_chance chooser(of_.work);
     const auto then = simulate(of_.work, chooser, room);
     if (then.misses >= figures_.misses) return;
@@ -69,8 +69,8 @@ class adviser {
         count_text(then.misses), count_text(figures_.misses), time_text(then.cost_ns), time_text(figures_.opened_ns)));
   }
 
-  void advise_invalidations() {
-    const auto& replayed = figures_.replayed(*figures_.budget, "second-chance");
+  void advise_invalidations(std::uint64_t budget) {
+    const auto& replayed = figures_.replayed(budget, "second-chance");
     if (!matters(figures_.misses - std::min(figures_.misses, replayed.misses), figures_.misses)) return;
     said_.push_back(fmt::format(
         "With a budget of {}, evictions explain {} misses, but the trace has {}: the others follow invalidations, or "
@@ -78,7 +78,7 @@ class adviser {
         "for more access than the registration had. Keep buffers allocated between uses, and ask for all the access "
         "that a "
         "buffer will need at its first request (or set `PINFOLD_MERGE=rights`).",
-        room_text(*figures_.budget, in_entries_), count_text(replayed.misses), count_text(figures_.misses)));
+        room_text(budget, in_entries_), count_text(replayed.misses), count_text(figures_.misses)));
   }
 
   void advise_merging() {
