@@ -17,6 +17,7 @@ void add_demo(CLI::App& app, action& chosen);
 void add_run(CLI::App& app, action& chosen);
 void add_dump(CLI::App& app, action& chosen);
 void add_top(CLI::App& app, action& chosen);
+void add_watch(CLI::App& app, action& chosen);
 void add_metrics(CLI::App& app, action& chosen);
 void add_trace(CLI::App& app, action& chosen);
 void add_replay(CLI::App& app, action& chosen);

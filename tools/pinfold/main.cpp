@@ -47,6 +47,7 @@ int run_words(std::vector<char*> words) {
   tool::add_run(app, chosen);
   tool::add_dump(app, chosen);
   tool::add_top(app, chosen);
+  tool::add_watch(app, chosen);
   tool::add_metrics(app, chosen);
   tool::add_trace(app, chosen);
   tool::add_replay(app, chosen);
