@@ -82,7 +82,7 @@ struct process_dump {
   bool stopped = false;        ///< all of its threads were stopped before and after: nothing changed while it was read
   std::size_t copies = 0;      ///< copies of the library in it
   std::size_t unreadable = 0;  ///< of those, the ones of a release that this one cannot read, or with damaged memory
-  std::vector<dumped_cache> caches;
+  std::vector<dumped_cache> caches;  ///< of all readable copies
 };
 
 /// Reads the caches of a process. The process does nothing for it and is not stopped, so that entries that change at

@@ -15,13 +15,14 @@ namespace pinfold::observation {
 /// A counter only grows; a gauge has a present value; a peak is the highest value of a gauge.
 enum class counter_kind : std::uint8_t { counter, gauge, peak };
 
+/// What a counter's value is in; `none` for plain numbers.
 enum class counter_unit : std::uint8_t { none, bytes, nanoseconds };
 
 /// One counter: its place in `cache_slot::counters` is its place in `counters`.
 struct counter_description {
-  const char* name;  ///< as the field of `statistics`
-  counter_kind kind;
-  counter_unit unit;
+  const char* name;                   ///< as the field of `statistics`
+  counter_kind kind;                  ///< how its value changes
+  counter_unit unit;                  ///< what its value is in
   std::uint64_t statistics::* field;  ///< null for `waited`, which is no number
   const char* help;                   ///< a sentence without its full stop
 };

@@ -15,19 +15,21 @@
 
 namespace pinfold::observation {
 
+/// The first bytes of each page.
 inline constexpr std::array<char, 8> page_magic{'p', 'i', 'n', 's', 't', 'a', 't', '1'};
+/// The layout's version; a reader refuses pages of a later one.
 inline constexpr std::uint32_t page_version = 1;
 
 // How many of each a page of this release has.
-inline constexpr std::size_t most_caches = 64;     ///< caches of one process that are published at one time
-inline constexpr std::size_t most_counters = 64;   ///< 8-byte values of a cache; the rest are 0
-inline constexpr std::size_t most_events = 1024;   ///< the ring of the last events
-inline constexpr std::size_t most_stacks = 64;     ///< the ring of call stacks
-inline constexpr std::size_t deepest_stack = 20;   ///< frames of one call stack
-inline constexpr std::size_t most_errors = 8;      ///< the last failures of a cache
-inline constexpr std::size_t most_slow_calls = 4;  ///< the slowest driver calls of each kind
-inline constexpr std::size_t size_classes = 7;     ///< of registrations, by bytes
-inline constexpr std::size_t histogram_buckets = 40;
+inline constexpr std::size_t most_caches = 64;        ///< caches of one process that are published at one time
+inline constexpr std::size_t most_counters = 64;      ///< 8-byte values of a cache; the rest are 0
+inline constexpr std::size_t most_events = 1024;      ///< the ring of the last events
+inline constexpr std::size_t most_stacks = 64;        ///< the ring of call stacks
+inline constexpr std::size_t deepest_stack = 20;      ///< frames of one call stack
+inline constexpr std::size_t most_errors = 8;         ///< the last failures of a cache
+inline constexpr std::size_t most_slow_calls = 4;     ///< the slowest driver calls of each kind
+inline constexpr std::size_t size_classes = 7;        ///< of registrations, by bytes
+inline constexpr std::size_t histogram_buckets = 40;  ///< of a distribution
 
 /// Returns the class of a size: up to 4 KiB, 64 KiB, 1 MiB, 16 MiB, 256 MiB, 4 GiB, and above.
 [[nodiscard]] constexpr std::size_t size_class_of(std::uint64_t bytes) noexcept {
@@ -45,9 +47,9 @@ inline constexpr std::size_t histogram_buckets = 40;
 /// including, 2^(b+7); the last has no upper limit. Values are nanoseconds; counts of events are kept times 128, so
 /// that bucket 0 counts zeros, bucket 1 ones, bucket 2 twos and threes.
 struct histogram {
-  std::array<std::uint64_t, histogram_buckets> counts;
-  std::uint64_t sum;      ///< of all values
-  std::uint64_t largest;  ///< value
+  std::array<std::uint64_t, histogram_buckets> counts;  ///< values of each bucket
+  std::uint64_t sum;                                    ///< of all values
+  std::uint64_t largest;                                ///< value
 };
 
 /// Returns the bucket of a value.
@@ -89,7 +91,7 @@ enum class gone_source : std::uint32_t { program = 0, hooks = 1, userfaultfd = 2
 /// One event of the ring. It is whole if `mark` is its number plus 1 before and after the rest is read, and `check` is
 /// `check_of` the rest.
 struct event_record {
-  std::uint64_t mark;
+  std::uint64_t mark;   ///< the event's number plus 1
   std::uint64_t time;   ///< CLOCK_MONOTONIC, in ns
   std::uint64_t begin;  ///< the memory
   std::uint64_t end;    ///< the same
@@ -99,7 +101,7 @@ struct event_record {
   std::int32_t thread;  ///< kernel id of the thread that caused it; 0: unknown
   std::int32_t native;  ///< the driver's code; for `gone`, the `gone_source`
   std::uint32_t stack;  ///< number of the call stack plus 1; 0: none was taken
-  std::uint32_t check;
+  std::uint32_t check;  ///< `check_of` the other words
 };
 static_assert(sizeof(event_record) == 64);
 
@@ -116,8 +118,8 @@ static_assert(sizeof(event_record) == 64);
 
 /// A call stack of the thread that reported `gone`, innermost frame first. Whole under the same rule as an event.
 struct stack_record {
-  std::uint64_t mark;
-  std::uint64_t depth;
+  std::uint64_t mark;                               ///< the call stack's number plus 1
+  std::uint64_t depth;                              ///< how many frames
   std::array<std::uint64_t, deepest_stack> frames;  ///< return addresses
 };
 
@@ -126,15 +128,15 @@ enum class driver_call : std::uint32_t { open = 0, close = 1, monitor = 2 };
 
 /// A failure that the driver or a monitor reported. Whole under the same rule as an event, without `check`.
 struct error_record {
-  std::uint64_t mark;
-  std::uint64_t time;         ///< CLOCK_MONOTONIC, in ns
-  std::uint64_t begin;        ///< the memory
-  std::uint64_t end;          ///< the same
-  std::uint32_t call;         ///< a `driver_call`
-  std::uint32_t code;         ///< an `errc`
-  std::uint32_t native_kind;  ///< a `native_kind`
-  std::int32_t native;        ///< the driver's own code
-  std::array<char, 96> message;
+  std::uint64_t mark;            ///< the failure's number in the cache plus 1
+  std::uint64_t time;            ///< CLOCK_MONOTONIC, in ns
+  std::uint64_t begin;           ///< the memory
+  std::uint64_t end;             ///< the same
+  std::uint32_t call;            ///< a `driver_call`
+  std::uint32_t code;            ///< an `errc`
+  std::uint32_t native_kind;     ///< a `native_kind`
+  std::int32_t native;           ///< the driver's own code
+  std::array<char, 96> message;  ///< ends with a 0 byte
 };
 
 /// A driver call that took long. Whole if `duration` is the same before and after.
@@ -145,54 +147,56 @@ struct slow_call {
   std::uint64_t end;       ///< the same
 };
 
+/// The state of a slot for a cache.
 enum class slot_state : std::uint32_t { unused = 0, running = 1, ended = 2 };
 
 /// One cache. `sequence` is odd while the slot is given to another cache; the names and limits are constant while it is
 /// even and the same. Counters and histograms change at any time, each word by itself.
 struct cache_slot {
-  std::uint32_t sequence;
-  std::uint32_t state;   ///< a `slot_state`
-  std::uint32_t number;  ///< of the cache in its process, from 1 on
-  std::uint32_t shards;
-  std::uint64_t max_bytes;      ///< the budget; 2^64 - 1: unlimited
-  std::uint64_t max_count;      ///< the same
-  std::uint64_t made_at;        ///< CLOCK_MONOTONIC, in ns
-  std::uint64_t driver_serial;  ///< 1: one thread at a time calls the driver
-  std::array<char, 64> name;    ///< texts end with a 0 byte, and are cut where they are longer
-  std::array<char, 32> kind;    ///< of the registrar or importer
-  std::array<char, 256> monitors;
-  std::array<std::uint64_t, most_counters> counters;  ///< in the order of `counters` (observation/counters.hpp)
-  std::array<histogram, size_classes> misses;         ///< whole duration of the request
-  std::array<histogram, size_classes> opens;          ///< the driver's share, failed calls included
-  std::array<histogram, size_classes> closes;         ///< the same
-  histogram age_at_eviction;                          ///< since the open
-  histogram hits_of_evicted;                          ///< times 128; sampled as in `dump()`
-  histogram waits;                                    ///< of requests, for other threads or for room
-  std::uint64_t errors_written;
-  std::array<error_record, most_errors> errors;
-  std::array<slow_call, most_slow_calls> slowest_opens;
-  std::array<slow_call, most_slow_calls> slowest_closes;
+  std::uint32_t sequence;                                ///< odd while the slot is given to another cache
+  std::uint32_t state;                                   ///< a `slot_state`
+  std::uint32_t number;                                  ///< of the cache in its process, from 1 on
+  std::uint32_t shards;                                  ///< parts of the cache with a mutex of their own
+  std::uint64_t max_bytes;                               ///< the budget; 2^64 - 1: unlimited
+  std::uint64_t max_count;                               ///< the same
+  std::uint64_t made_at;                                 ///< CLOCK_MONOTONIC, in ns
+  std::uint64_t driver_serial;                           ///< 1: one thread at a time calls the driver
+  std::array<char, 64> name;                             ///< texts end with a 0 byte, and are cut where they are longer
+  std::array<char, 32> kind;                             ///< of the registrar or importer
+  std::array<char, 256> monitors;                        ///< as `cache::monitors` says it
+  std::array<std::uint64_t, most_counters> counters;     ///< in the order of `counters` (observation/counters.hpp)
+  std::array<histogram, size_classes> misses;            ///< whole duration of the request
+  std::array<histogram, size_classes> opens;             ///< the driver's share, failed calls included
+  std::array<histogram, size_classes> closes;            ///< the same
+  histogram age_at_eviction;                             ///< since the open
+  histogram hits_of_evicted;                             ///< times 128; sampled as in `dump()`
+  histogram waits;                                       ///< of requests, for other threads or for room
+  std::uint64_t errors_written;                          ///< the next failure's number
+  std::array<error_record, most_errors> errors;          ///< the ring of the last failures
+  std::array<slow_call, most_slow_calls> slowest_opens;  ///< in no order
+  std::array<slow_call, most_slow_calls> slowest_closes;  ///< in no order
 };
 inline constexpr std::size_t cache_slot_bytes = 12288;  ///< what a slot occupies; the rest is 0
 static_assert(sizeof(cache_slot) <= cache_slot_bytes);
 
+/// The state of a page's process, as the process itself wrote it.
 enum class page_state : std::uint32_t { running = 1, ended = 2 };
 
 /// The first bytes of the page.
 struct page_header {
-  std::array<char, 8> magic;
-  std::uint32_t version;
-  std::uint32_t header_bytes;
-  std::uint64_t page_bytes;
-  std::uint32_t caches_from;  ///< offsets in the page, in bytes
-  std::uint32_t cache_bytes;  ///< of one slot
-  std::uint32_t caches;       ///< how many slots
-  std::uint32_t events_from;
-  std::uint32_t event_bytes;
-  std::uint32_t events;
-  std::uint32_t stacks_from;
-  std::uint32_t stack_bytes;
-  std::uint32_t stacks;
+  std::array<char, 8> magic;       ///< `page_magic`
+  std::uint32_t version;           ///< `page_version`
+  std::uint32_t header_bytes;      ///< of this structure in the writer's release
+  std::uint64_t page_bytes;        ///< of the whole page
+  std::uint32_t caches_from;       ///< offsets in the page, in bytes
+  std::uint32_t cache_bytes;       ///< of one slot
+  std::uint32_t caches;            ///< how many slots
+  std::uint32_t events_from;       ///< offset of the events
+  std::uint32_t event_bytes;       ///< of one event
+  std::uint32_t events;            ///< how many the ring has
+  std::uint32_t stacks_from;       ///< offset of the call stacks
+  std::uint32_t stack_bytes;       ///< of one call stack
+  std::uint32_t stacks;            ///< how many the ring has
   std::uint32_t state;             ///< a `page_state`
   std::int32_t pid;                ///< in the process's own PID namespace
   std::uint32_t user;              ///< effective user id
@@ -216,10 +220,14 @@ struct page_header {
 inline constexpr std::size_t header_bytes = 4096;  ///< what the header occupies; the rest is 0
 static_assert(sizeof(page_header) <= header_bytes);
 
-inline constexpr std::size_t events_from = header_bytes;
+// Where a page of this release has its parts.
+inline constexpr std::size_t events_from = header_bytes;  ///< offset of the events
+/// Offset of the call stacks.
 inline constexpr std::size_t stacks_from = events_from + most_events * sizeof(event_record);
+/// Offset of the caches' slots.
 inline constexpr std::size_t caches_from =
     (stacks_from + most_stacks * sizeof(stack_record) + header_bytes - 1) / header_bytes * header_bytes;
+/// Size of the whole page.
 inline constexpr std::size_t page_bytes = caches_from + most_caches * cache_slot_bytes;
 
 }  // namespace pinfold::observation

@@ -19,26 +19,26 @@ namespace pinfold::observation {
 
 /// One cache, as its process published it.
 struct cache_snapshot {
-  std::uint32_t number = 0;  ///< in its process, from 1 on
-  bool ended = false;
-  std::string name;      ///< printable: other bytes are replaced by '?'
-  std::string kind;      ///< the registrar or importer
-  std::string monitors;  ///< as `cache::monitors` says it
-  std::uint32_t shards = 0;
-  std::uint64_t max_bytes = 0;  ///< the budget; 2^64 - 1: unlimited
-  std::uint64_t max_count = 0;  ///< the same
-  std::chrono::nanoseconds age{0};
-  statistics counters;
+  std::uint32_t number = 0;                      ///< in its process, from 1 on
+  bool ended = false;                            ///< the cache was destroyed, and its slot not reused since
+  std::string name;                              ///< printable: other bytes are replaced by '?'
+  std::string kind;                              ///< the registrar or importer
+  std::string monitors;                          ///< as `cache::monitors` says it
+  std::uint32_t shards = 0;                      ///< parts with a mutex of their own
+  std::uint64_t max_bytes = 0;                   ///< the budget; 2^64 - 1: unlimited
+  std::uint64_t max_count = 0;                   ///< the same
+  std::chrono::nanoseconds age{0};               ///< of the cache
+  statistics counters;                           ///< as last published
   std::array<histogram, size_classes> misses{};  ///< the whole request, by size class
   std::array<histogram, size_classes> opens{};   ///< the driver's opens
   std::array<histogram, size_classes> closes{};  ///< the driver's closes
-  histogram age_at_eviction{};
-  histogram hits_of_evicted{};  ///< times 128
-  histogram waits{};
-  std::uint64_t errors_written = 0;
-  std::vector<error_record> errors;       ///< the last ones, oldest first; their texts end with a 0 byte
-  std::vector<slow_call> slowest_opens;   ///< slowest first
-  std::vector<slow_call> slowest_closes;  ///< slowest first
+  histogram age_at_eviction{};                   ///< since the open
+  histogram hits_of_evicted{};                   ///< times 128
+  histogram waits{};                             ///< of requests, for other threads or for room
+  std::uint64_t errors_written = 0;              ///< failures so far
+  std::vector<error_record> errors;              ///< the last ones, oldest first; their texts end with a 0 byte
+  std::vector<slow_call> slowest_opens;          ///< slowest first
+  std::vector<slow_call> slowest_closes;         ///< slowest first
 };
 
 /// The state of a page's process.
@@ -52,20 +52,20 @@ enum class process_state : std::uint8_t {
 
 /// One process.
 struct process_snapshot {
-  std::string path;
-  std::int32_t pid = 0;
-  std::uint64_t start_time = 0;  ///< field 22 of /proc/PID/stat
-  std::uint32_t user = 0;
-  process_state state = process_state::unknown;
-  std::string command;
-  std::string library;                          ///< version of pinfold
-  std::chrono::nanoseconds age{0};              ///< of the page
-  std::chrono::nanoseconds since_published{0};  ///< how old the counters are
-  std::uint64_t memlock_limit = 0;              ///< 2^64 - 1: unlimited
-  std::uint64_t caches_made = 0;
-  std::uint64_t caches_unlisted = 0;  ///< running, and not in `caches`
-  std::uint64_t ranges_gone = 0;
-  std::uint64_t events_written = 0;
+  std::string path;                              ///< of the page
+  std::int32_t pid = 0;                          ///< in the process's own PID namespace
+  std::uint64_t start_time = 0;                  ///< field 22 of /proc/PID/stat
+  std::uint32_t user = 0;                        ///< effective user id
+  process_state state = process_state::unknown;  ///< as the reader found it
+  std::string command;                           ///< the program's name
+  std::string library;                           ///< version of pinfold
+  std::chrono::nanoseconds age{0};               ///< of the page
+  std::chrono::nanoseconds since_published{0};   ///< how old the counters are
+  std::uint64_t memlock_limit = 0;               ///< 2^64 - 1: unlimited
+  std::uint64_t caches_made = 0;                 ///< so far
+  std::uint64_t caches_unlisted = 0;             ///< running, and not in `caches`
+  std::uint64_t ranges_gone = 0;                 ///< events that the process's monitors reported
+  std::uint64_t events_written = 0;              ///< the number of the next event
   std::vector<cache_snapshot> caches;  ///< those that run, and those that ended and whose slots were not reused
 };
 
@@ -87,8 +87,8 @@ struct process_snapshot {
 
 /// An event with its call stack, if one was taken.
 struct page_event {
-  std::uint64_t number = 0;
-  event_record record{};
+  std::uint64_t number = 0;          ///< in the process, from 0 on
+  event_record record{};             ///< the event itself
   std::vector<std::uint64_t> stack;  ///< return addresses in the process, innermost first
 };
 
