@@ -4,7 +4,6 @@
 
 #include <array>
 #include <charconv>
-#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -58,7 +57,8 @@ result<quantity> read_quantity(std::string_view text, const char* expected) noex
 // Returns the quantity in its base unit, rounded. Only a whole number of base units has no fraction.
 result<std::uint64_t> scaled(const quantity& read, std::uint64_t unit, const char* expected) noexcept {
   if (unit == 1 && read.fraction != 0) return fail(errc::invalid_argument, expected);
-  const auto part = static_cast<std::uint64_t>(std::llround(read.fraction * static_cast<double>(unit)));
+  // not std::llround: programs that link the static library need no libm
+  const auto part = static_cast<std::uint64_t>(read.fraction * static_cast<double>(unit) + 0.5);
   constexpr auto most = std::numeric_limits<std::uint64_t>::max();
   if (read.whole > most / unit || read.whole * unit > most - part) return fail(errc::invalid_argument, too_large);
   return read.whole * unit + part;
