@@ -3,16 +3,21 @@
 #include "inspection/process.hpp"
 #include "inspection/tables.hpp"
 #include "inspection/walk.hpp"
+#include "os/file.hpp"
 #include "os/no_cancellation.hpp"
 
 #include <pinfold/process_dump.hpp>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <ctime>
 #include <exception>
 #include <fstream>
 #include <memory>
+
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace pinfold {
 
@@ -121,7 +126,17 @@ dumped_entry collector::as_dumped(const seen_entry& found) const {
   return made;
 }
 
-error refusal(int code) noexcept {
+/// Whether the process has ended, or gave up its memory and ends just now: then the kernel answers EACCES too, as no
+/// memory says which user may read it.
+bool has_ended(int process) noexcept {
+  constexpr std::chrono::milliseconds end_takes{100};
+  const os::file there(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
+  return there ? os::readable_within(there, end_takes) : errno == ESRCH;
+}
+
+/// The error for an `errno` of reading the process's memory.
+error refusal(int process, int code) noexcept {
+  if (code == EACCES && has_ended(process)) code = ESRCH;
   switch (code) {
     case EPERM:
     case EACCES:
@@ -148,17 +163,17 @@ std::string release_of(inspection::memory& in, std::uintptr_t table) {
 
 result<process_dump> dump_process(int process) {
   const detail::no_cancellation guard;
-  if (process <= 0) return tl::unexpected(refusal(ESRCH));
+  if (process <= 0) return tl::unexpected(refusal(process, ESRCH));
   inspection::memory memory(process);
-  if (memory.failure() != 0) return tl::unexpected(refusal(memory.failure()));
+  if (memory.failure() != 0) return tl::unexpected(refusal(process, memory.failure()));
   errno = 0;
   std::ifstream maps("/proc/" + std::to_string(process) + "/maps");
-  if (!maps) return tl::unexpected(refusal(errno != 0 ? errno : EIO));
+  if (!maps) return tl::unexpected(refusal(process, errno != 0 ? errno : EIO));
   process_dump found;
   found.process = process;
   found.command = inspection::command_of(process);
   const auto before = inspection::threads_of(process);
-  if (before.ids.empty()) return tl::unexpected(refusal(ESRCH));
+  if (before.ids.empty()) return tl::unexpected(refusal(process, ESRCH));
   const auto tables = inspection::find_tables(memory, maps);
   const auto walk = std::make_unique<inspection::walk>();
   for (const auto table : tables) {
