@@ -21,7 +21,6 @@ namespace tool {
 namespace {
 
 constexpr std::size_t most_sections = 8;
-constexpr std::size_t most_listed = 100;
 
 struct report_command {
   std::string trace;
