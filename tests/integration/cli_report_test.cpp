@@ -64,9 +64,9 @@ std::size_t number_of(const std::string& word, const std::string& text) {
 }
 
 // Returns a trace without its first line, whose requests a function makes.
-std::string trace_of(int requests, const std::function<std::string(int)>& make) {
+std::string trace_of(std::uint64_t requests, const std::function<std::string(std::uint64_t)>& make) {
   std::string lines = "cache 1.1 mine\n";
-  for (int i = 0; i < requests; ++i) lines += make(i);
+  for (std::uint64_t i = 0; i < requests; ++i) lines += make(i);
   return lines;
 }
 
@@ -90,7 +90,7 @@ TEST_F(cli_report, figures_are_those_of_the_trace_and_of_replay) {
 }
 
 TEST_F(cli_report, too_small_a_budget_is_noticed) {
-  const auto lines = trace_of(1000, [](int i) { return request_line(1 + i % 100, 1, "2000"); });
+  const auto lines = trace_of(1000, [](std::uint64_t i) { return request_line(1 + i % 100, 1, "2000"); });
   const auto advice = advice_in(page_of(lines));
   EXPECT_NE(advice.find("90.0 % of the misses open memory again"), std::string::npos) << advice;
   EXPECT_NE(advice.find("A budget of 400 KiB would have saved 90.0 % of the misses: 100 instead of 1000"),
@@ -101,21 +101,22 @@ TEST_F(cli_report, too_small_a_budget_is_noticed) {
 }
 
 TEST_F(cli_report, misses_that_the_budget_does_not_explain_are_noticed) {
-  const auto lines = trace_of(1000, [](int i) { return request_line(1 + i % 100, 1, "2000"); });
+  const auto lines = trace_of(1000, [](std::uint64_t i) { return request_line(1 + i % 100, 1, "2000"); });
   const auto advice = advice_in(page_of(lines, "--budget 500K"));
   EXPECT_NE(advice.find("evictions explain 100 misses, but the trace has 1000"), std::string::npos) << advice;
   EXPECT_EQ(advice.find("would have saved"), std::string::npos) << advice;
 }
 
 TEST_F(cli_report, growing_requests_are_noticed) {
-  const auto lines = trace_of(60, [](int i) { return request_line(1, 1 + i, "2000") + request_line(1, 1 + i, "hit"); });
+  const auto lines =
+      trace_of(60, [](std::uint64_t i) { return request_line(1, 1 + i, "2000") + request_line(1, 1 + i, "hit"); });
   const auto advice = advice_in(page_of(lines));
   EXPECT_NE(advice.find("98.3 % of the misses overlap memory"), std::string::npos) << advice;
   EXPECT_NE(advice.find("PINFOLD_MERGE=overlaps"), std::string::npos) << advice;
 }
 
 TEST_F(cli_report, registrations_without_reuse_are_noticed) {
-  const auto lines = trace_of(200, [](int i) {
+  const auto lines = trace_of(200, [](std::uint64_t i) {
     return i % 2 == 0 ? request_line(1, 1, i == 0 ? "9" : "hit") : request_line(2 + i, 1, "2000");
   });
   const auto advice = advice_in(page_of(lines));
@@ -123,17 +124,19 @@ TEST_F(cli_report, registrations_without_reuse_are_noticed) {
 }
 
 TEST_F(cli_report, unused_budget_is_noticed) {
-  const auto lines = trace_of(200, [](int i) { return request_line(1 + i % 10, 1, i < 10 ? "2000" : "hit"); });
+  const auto lines =
+      trace_of(200, [](std::uint64_t i) { return request_line(1 + i % 10, 1, i < 10 ? "2000" : "hit"); });
   const auto advice = advice_in(page_of(lines, "--budget 1M"));
   EXPECT_NE(advice.find("The budget of 1 MiB is never used: all registrations together take 40 KiB"), std::string::npos)
       << advice;
 }
 
 TEST_F(cli_report, advises_nothing_without_a_reason) {
-  const auto lines = trace_of(1000, [](int i) { return request_line(1 + i % 50, 1, i < 50 ? "2000" : "hit"); });
+  const auto lines =
+      trace_of(1000, [](std::uint64_t i) { return request_line(1 + i % 50, 1, i < 50 ? "2000" : "hit"); });
   EXPECT_NE(advice_in(page_of(lines)).find("Nothing to advise."), std::string::npos);
   EXPECT_NE(advice_in(page_of(lines, "--budget 200K")).find("Nothing to advise."), std::string::npos);
-  const auto few = trace_of(10, [](int i) { return request_line(1 + i % 2, 1, "2000"); });
+  const auto few = trace_of(10, [](std::uint64_t i) { return request_line(1 + i % 2, 1, "2000"); });
   EXPECT_NE(advice_in(page_of(few)).find("Nothing to advise."), std::string::npos) << "too few to judge";
 }
 
