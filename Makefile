@@ -87,7 +87,7 @@ hosts-test:      ## puts and gets between two hosts in namespaces, started by mp
 rdma-test:       ## the tests that need an RDMA device, in an emulated machine that has one; 3 minutes
 	scripts/setup rdma
 	cmake --preset release -DPINFOLD_WITH_VERBS=ON -DPINFOLD_WITH_LIBFABRIC=ON
-	cmake --build --preset release --target rdma_programs pinfold_tool pinfold_rma
+	cmake --build --preset release --target rdma_programs pinfold_tool pinfold_rma probed
 	scripts/rdma-test build/release
 
 rdma-soak:       ## the same for a minute each and with sanitizers; half an hour

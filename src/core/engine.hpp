@@ -20,6 +20,7 @@
 #include "observation/cache_page.hpp"
 #include "os/barrier.hpp"
 #include "os/mutex.hpp"
+#include "os/probes.hpp"
 
 #include <pinfold/detail/engine.hpp>
 #include <pinfold/detail/hit.hpp>
@@ -68,13 +69,16 @@ class engine {
   [[nodiscard]] const hit_view& inline_view() const noexcept {
     return options_.strict && monitors_ != nullptr ? no_hits() : view_;
   }
+  [[nodiscard]] const char* name() const noexcept { return options_.name.c_str(); }
   [[nodiscard]] bool keeps() const noexcept { return keeps_; }
   [[nodiscard]] std::string monitors() const;
   [[nodiscard]] result<grant> acquire(const request& what) noexcept {
-    return options_.trace_requests || page_ || audit_ ? acquire_observed(what) : grant_for(what);
+    return times_opens() || audit_ ? acquire_observed(what) : grant_for(what);
   }
   /// Whether a plain miss meets no cancellation point: `acquire` needs no guard then, if `plain_miss` is tried first.
-  [[nodiscard]] bool meets_no_cancellation_point() const noexcept { return meets_no_cancellation_point_; }
+  [[nodiscard]] bool meets_no_cancellation_point() const noexcept {
+    return meets_no_cancellation_point_ && os::probes_attached() == 0;
+  }
   /// Serves a plain miss. Returns false, with no entry claimed, if the request is not plain: `acquire_generally` has to
   /// serve it.
   [[nodiscard]] bool plain_miss(const request& what, result<grant>& granted) noexcept;
@@ -169,12 +173,12 @@ class engine {
 
   // --- closing (engine_close.cpp)
   [[nodiscard]] result<void> call_close(const registration& object, const range& where) noexcept {
-    const auto start = core::open_watch::now(page_ != nullptr);
+    const auto start = core::open_watch::now(is_observed());
     auto closed = [&] {
       const auto turn = driver_turn();
       return driver_.close(driver_.self, object);
     }();
-    if (page_) [[unlikely]]
+    if (start != core::open_watch::time_point{}) [[unlikely]]
       note_close(start, where, closed);
     return closed;
   }
@@ -204,7 +208,11 @@ class engine {
   // --- the statistics page (engine_life.cpp, engine_observe.cpp)
   [[nodiscard]] std::unique_ptr<observation::cache_page> make_page() const;
   void start_page() noexcept;
-  [[nodiscard]] bool times_opens() const noexcept { return options_.trace_requests || page_ != nullptr; }
+  /// Whether there is a page, or a probe is attached.
+  [[nodiscard]] bool is_observed() const noexcept { return page_ != nullptr || os::probes_attached() > 0; }
+  [[nodiscard]] bool times_opens() const noexcept { return options_.trace_requests || is_observed(); }
+  void note_request(core::open_watch::time_point start, std::chrono::nanoseconds opened_for, const range& wanted,
+                    const result<grant>& granted) noexcept;
   void note_open(core::open_watch::time_point start, const range& where, const result<opened>& made) noexcept;
   void note_close(core::open_watch::time_point start, const range& where, const result<void>& closed) noexcept;
   void note_group(std::span<const open_request> asked, std::span<const result<opened>> made,

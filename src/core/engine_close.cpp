@@ -7,7 +7,7 @@ namespace pinfold::detail {
 // Closes an entry. Tells the sink `why`, which is absent when the application asked for the close.
 result<void> engine::close(shard& in, entry& closable, std::optional<event_kind> why) noexcept {
   std::optional<event> told;
-  if (why && (options_.sink || page_))
+  if (why && (options_.sink || is_observed()))
     told = about(closable, *why, *why == event_kind::evicted ? severity::debug : severity::info);
   const auto object = in.table.begin_close(closable);
   in.mutex.unlock();

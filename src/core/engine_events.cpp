@@ -92,7 +92,7 @@ bool engine::process_pending(const range& wanted, core::leased_notices& still_he
       invalidate(in, invalidated);
       settle(in);
       still_held.note(invalidated.all());
-      if (page_) note_invalidated(invalidated);
+      if (is_observed()) note_invalidated(invalidated);
       left -= invalidated.all().size();
     });
   };

@@ -101,12 +101,13 @@ void engine::open_group(std::span<const request> what, group& claimed, std::span
     asked[i] = {one.fresh->peer(), one.fresh->covered(), token, one.fresh->access, what[one.number].argument};
     watched[i] = monitors_watch(asked[i].extent);
   }
-  const auto start = core::open_watch::now(page_ != nullptr);
+  const auto start = core::open_watch::now(is_observed());
   {
     const auto turn = driver_turn();
     driver_.open_many(driver_.self, std::span(asked).first(claimed.size), std::span(made).first(claimed.size));
   }
-  if (page_) note_group(std::span(asked).first(claimed.size), std::span(made).first(claimed.size), start);
+  if (start != core::open_watch::time_point{})
+    note_group(std::span(asked).first(claimed.size), std::span(made).first(claimed.size), start);
   read_up_to_now();
   for (std::size_t i = 0; i < claimed.size; ++i) {
     auto& one = claimed.members[i];

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the engine writes on the statistics page (docs/observation.md).
+// What the engine writes on the statistics page (docs/observation.md), and tells what is attached to its probes
+// (docs/probes.md).
 #include "core/engine.hpp"
 #include "core/ticks.hpp"
+#include "os/probes.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -33,6 +35,18 @@ std::optional<event_id> id_of(event_kind kind) noexcept {
   return std::nullopt;
 }
 
+// 0 for success, and for a failure without a code of the driver's own.
+template <class T>
+std::int32_t native_of(const result<T>& outcome) noexcept {
+  return outcome ? 0 : outcome.error().native;
+}
+
+// 0 for success, else the code that C has for the error.
+template <class T>
+int code_of(const result<T>& outcome) noexcept {
+  return outcome ? 0 : -1 - static_cast<int>(outcome.error().code);
+}
+
 template <class T>
 const error* failure_of(const result<T>& outcome) noexcept {
   return outcome ? nullptr : &outcome.error();
@@ -40,13 +54,25 @@ const error* failure_of(const result<T>& outcome) noexcept {
 
 }  // namespace
 
+// A request that opened a registration, or failed.
+void engine::note_request(core::open_watch::time_point start, std::chrono::nanoseconds opened_for, const range& wanted,
+                          const result<grant>& granted) noexcept {
+  const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
+  PINFOLD_PROBE(miss, name(), wanted.begin, wanted.size(), took.count(), opened_for.count(), code_of(granted));
+  if (page_ && granted) page_->missed(wanted.size(), took);
+}
+
 void engine::note_open(core::open_watch::time_point start, const range& where, const result<opened>& made) noexcept {
   core::open_watch::add_since(start);
-  if (page_) page_->opened(where, std::chrono::steady_clock::now() - start, failure_of(made));
+  const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
+  PINFOLD_PROBE(open, name(), where.begin, where.size(), took.count(), code_of(made), native_of(made));
+  if (page_) page_->opened(where, took, failure_of(made));
 }
 
 void engine::note_close(core::open_watch::time_point start, const range& where, const result<void>& closed) noexcept {
-  page_->closed(where, std::chrono::steady_clock::now() - start, failure_of(closed));
+  const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
+  PINFOLD_PROBE(close, name(), where.begin, where.size(), took.count(), code_of(closed), native_of(closed));
+  if (page_) page_->closed(where, took, failure_of(closed));
 }
 
 // One call of the driver opened them all: each took its part of the time.
@@ -54,15 +80,22 @@ void engine::note_group(std::span<const open_request> asked, std::span<const res
                         core::open_watch::time_point start) noexcept {
   const auto each = (std::chrono::steady_clock::now() - start) / static_cast<std::int64_t>(asked.size());
   for (std::size_t i = 0; i < asked.size(); ++i) {
-    page_->opened(asked[i].extent, each, failure_of(made[i]));
-    if (made[i]) page_->missed(asked[i].extent.size(), each);
+    const auto& where = asked[i].extent;
+    PINFOLD_PROBE(open, name(), where.begin, where.size(), each.count(), code_of(made[i]), native_of(made[i]));
+    if (made[i]) PINFOLD_PROBE(miss, name(), where.begin, where.size(), each.count(), each.count(), 0);
+    if (!page_) continue;
+    page_->opened(where, each, failure_of(made[i]));
+    if (made[i]) page_->missed(where.size(), each);
   }
 }
 
 void engine::note_eviction(const entry& victim) noexcept {
   const auto age = core::since(victim.opened_at, core::ticks());
+  const auto& where = victim.covered();
+  PINFOLD_PROBE(evict, name(), where.begin, where.size(), age.count());
+  if (!page_) return;
   page_->evicted(age, victim.hits());
-  page_->add_event(event_id::evicted, {victim.covered(), static_cast<std::uint64_t>(age.count())});
+  page_->add_event(event_id::evicted, {where, static_cast<std::uint64_t>(age.count())});
 }
 
 // One event for all that one batch marked: its range reaches from the first to the last of them.
@@ -71,7 +104,8 @@ void engine::note_invalidated(const invalidated_entries& marked) noexcept {
   range where = marked.all().front()->covered();
   for (const entry* one : marked.all())
     where = {std::min(where.begin, one->covered().begin), std::max(where.end, one->covered().end)};
-  page_->add_event(event_id::invalidated, {where, marked.all().size()});
+  PINFOLD_PROBE(invalidate, name(), where.begin, where.size(), marked.all().size());
+  if (page_) page_->add_event(event_id::invalidated, {where, marked.all().size()});
 }
 
 void engine::note_wait(shard& in, std::chrono::nanoseconds spent) noexcept {
@@ -80,9 +114,13 @@ void engine::note_wait(shard& in, std::chrono::nanoseconds spent) noexcept {
 }
 
 void engine::note(const event& what) noexcept {
-  const auto id = id_of(what.kind);
-  if (!id) return;
   const auto native = what.cause != nullptr ? what.cause->native : 0;
+  if (what.kind == event_kind::replaced) PINFOLD_PROBE(stale, name(), what.where.begin, what.where.size());
+  if (what.kind == event_kind::close_failed)
+    PINFOLD_PROBE(quarantine, name(), what.where.begin, what.where.size(), native);
+  if (what.kind == event_kind::monitor_degraded) PINFOLD_PROBE(monitor, name(), what.text);
+  const auto id = id_of(what.kind);
+  if (!id || !page_) return;
   page_->add_event(*id, {what.where, what.leases, native});
   if (what.kind == event_kind::not_kept && what.cause != nullptr)
     page_->failed(observation::driver_call::monitor, what.where, *what.cause);

@@ -59,7 +59,7 @@ inline result<opened> engine::call_open(shard& in, entry& opening, const record&
     const auto turn = driver_turn();
     return driver_.open(driver_.self, asked);
   }();
-  if (times_opens()) [[unlikely]]
+  if (start != core::open_watch::time_point{}) [[unlikely]]
     note_open(start, asked.extent, made);
   if (audit_ && made) audit_->note(&hot, made->covered);
   read_up_to_now();  // before `leave_driver`: while other threads see that the driver may have it open

@@ -69,7 +69,7 @@ bool engine::close_marked(shard& in) noexcept {
   entry* victim = in.table.first_evicting();
   if (victim == nullptr) return false;
   in.table.count_eviction(*victim);
-  if (page_) note_eviction(*victim);
+  if (is_observed()) note_eviction(*victim);
   static_cast<void>(close(in, *victim, event_kind::evicted));
   return true;
 }

@@ -17,7 +17,7 @@ void engine::invalidate(peer_id peer, const range& gone) noexcept {
         invalidated.grow(in.table.invalidate_next(peer, left, invalidated.rest()));
         settle(in);
         still_held.note(invalidated.all());
-        if (page_) note_invalidated(invalidated);
+        if (is_observed()) note_invalidated(invalidated);
       }
       tell(still_held);
     }

@@ -16,7 +16,7 @@ event engine::about(const entry& one, event_kind kind, severity level) const noe
 
 void engine::tell(event what) noexcept {
   if (silent_.load(std::memory_order_relaxed)) return;
-  if (page_) note(what);
+  if (is_observed()) note(what);
   if (!options_.sink) return;
   what.cache = options_.name.c_str();
   try {

@@ -10,12 +10,12 @@ result<grant> engine::acquire_observed(const request& what) noexcept {
 }
 
 result<grant> engine::acquire_traced(const request& what) noexcept {
-  const auto start = core::open_watch::now(page_ != nullptr);
+  const auto start = core::open_watch::now(is_observed());
   const core::open_watch watch;
   auto granted = audit_ ? acquire_audited(what) : grant_for(what);
   if (granted && options_.trace_requests) tell_request(what, *granted, watch.spent());
-  if (granted && page_ && watch.spent().count() > 0)
-    page_->missed(what.wanted.size(), std::chrono::steady_clock::now() - start);
+  if (start != core::open_watch::time_point{} && (!granted || watch.spent().count() > 0))
+    note_request(start, watch.spent(), what.wanted, granted);
   return granted;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "invalidation/event_log.hpp"
 
+#include "os/probes.hpp"
+
 #include <chrono>
 #include <ctime>
 #include <sched.h>
@@ -33,8 +35,10 @@ class wait {
 };
 
 void observe(const range& gone, source from) noexcept {
+  if (gone.empty()) return;
+  PINFOLD_PROBE(gone, gone.begin, gone.size(), static_cast<int>(from));
   const auto call = event_log::on_event.load(std::memory_order_acquire);
-  if (call != nullptr && !gone.empty()) call(gone, from);
+  if (call != nullptr) call(gone, from);
 }
 
 }  // namespace
