@@ -55,32 +55,35 @@ void describe_layout(page_header& to) noexcept {
   to.stacks_from = stacks_from;
   to.stack_bytes = sizeof(stack_record);
   to.stacks = most_stacks;
+  to.version = page_version;
+  to.magic = page_magic;
 }
 
-}  // namespace
-
-page::page(std::string path, std::byte* mapped) noexcept
-    : path_(std::move(path)), memory_(mapped), process_(::getpid()) {
-  auto& to = header();
-  describe_layout(to);
+void describe_process(page_header& to) noexcept {
   to.state = static_cast<std::uint32_t>(page_state::running);
-  to.pid = process_;
+  to.pid = ::getpid();
   to.user = ::geteuid();
-  to.start_time = start_time_of(process_).value_or(0);
+  to.start_time = start_time_of(to.pid).value_or(0);
   to.pid_namespace = pid_namespace();
   to.made_at = to.published_at = now_ns();
   to.made_at_realtime = now_ns(CLOCK_REALTIME);
   to.memlock_limit = memlock_limit();
   put(to.command, program_invocation_short_name);
   put(to.library, PINFOLD_VERSION);
-  to.version = page_version;
-  std::atomic_thread_fence(std::memory_order_release);
-  to.magic = page_magic;
 }
+
+}  // namespace
+
+page::page(std::string path, std::byte* mapped) noexcept
+    : path_(std::move(path)), memory_(mapped), process_(::getpid()) {}
 
 result<page*> page::make() {
   auto file = make_page_file();
   if (!file) return tl::unexpected(file.error());
+  auto& to = *reinterpret_cast<page_header*>(file->memory);
+  describe_layout(to);
+  describe_process(to);
+  if (auto shown = show(*file); !shown) return tl::unexpected(shown.error());
   prepare_stacks();
   invalidation::event_log::on_event.store([](const range& where, invalidation::source from) noexcept {
     if (page* const mine = if_there()) mine->add_gone(where, static_cast<gone_source>(from));

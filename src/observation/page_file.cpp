@@ -10,8 +10,10 @@
 #include <array>
 #include <cerrno>
 #include <fcntl.h>
+#include <filesystem>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <system_error>
 #include <unistd.h>
 
 namespace pinfold::observation {
@@ -19,6 +21,8 @@ namespace pinfold::observation {
 namespace {
 
 constexpr mode_t only_user = S_IRUSR | S_IWUSR;
+constexpr std::uint64_t kept_for = std::uint64_t{3600} * 1'000'000'000;  // after the end of the process
+constexpr const char* unfinished = ".new";  // behind the name of a page that has no header yet
 
 result<void> make_directory(const std::string& path) noexcept {
   if (::mkdir(path.c_str(), S_IRWXU) != 0 && errno != EEXIST)
@@ -33,7 +37,6 @@ result<void> make_directory(const std::string& path) noexcept {
 }
 
 bool ended_long_ago(const std::string& path) noexcept {
-  constexpr std::uint64_t kept_for = std::uint64_t{3600} * 1'000'000'000;
   const auto from = page_source::open(path, false);
   const auto header = from ? from->header() : tl::unexpected(from.error());
   if (!header || header->pid_namespace != pid_namespace()) return false;
@@ -48,6 +51,18 @@ void remove_old(const std::string& directory) {
     if (ended_long_ago(path)) static_cast<void>(::unlink(path.c_str()));
 }
 
+// Removes what a process left that was killed while it made its page.
+void remove_unfinished(const std::string& directory) {
+  std::error_code failed;  // then they stay
+  for (std::filesystem::directory_iterator at(directory, failed), end; !failed && at != end; at.increment(failed)) {
+    struct stat seen{};
+    const auto& path = at->path();
+    if (path.extension() != unfinished || ::lstat(path.c_str(), &seen) != 0) continue;
+    const auto changed = static_cast<std::uint64_t>(seen.st_mtim.tv_sec) * 1'000'000'000;
+    if (now_ns(CLOCK_REALTIME) > changed + kept_for) static_cast<void>(::unlink(path.c_str()));
+  }
+}
+
 // Whether another copy of the library in this process has the file. Otherwise the file is from before the process
 // executed this program.
 bool is_mapped_here(const std::string& path) {
@@ -59,17 +74,24 @@ bool is_mapped_here(const std::string& path) {
   return text.find(" " + path + "\n") != std::string::npos;
 }
 
-// Makes the file of the first copy number that is free. On failure, `errno` says why.
+// Whether the name is free, or was made so. On failure, `errno` is EEXIST, or says why.
+bool is_free(const std::string& path) {
+  if (::access(path.c_str(), F_OK) != 0) return errno == ENOENT;
+  errno = EEXIST;
+  return !is_mapped_here(path) && ::unlink(path.c_str()) == 0;
+}
+
+// Makes the file of the first copy number that is free, and sets the name that it will have. On failure, `errno` says
+// why.
 os::file make_file(const std::string& process, std::string& path) {
   constexpr int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
   constexpr int most_copies = 64;
   for (int copy = 0; copy < most_copies; ++copy) {
     path = process + "." + std::to_string(copy);
-    for (const bool again : {false, true}) {
-      const int made = ::open(path.c_str(), flags, only_user);
-      if (made >= 0 || errno != EEXIST) return os::file(made);
-      if (again || is_mapped_here(path) || ::unlink(path.c_str()) != 0) break;
-    }
+    const std::string first = path + unfinished;
+    if (!is_free(path) || !is_free(first)) continue;
+    const int made = ::open(first.c_str(), flags, only_user);
+    if (made >= 0 || errno != EEXIST) return os::file(made);
   }
   return {};
 }
@@ -100,6 +122,7 @@ result<mapped_file> make_page_file() {
   const std::string directory = page_directory();
   if (auto made = make_directory(directory); !made) return tl::unexpected(made.error());
   remove_old(directory);
+  remove_unfinished(directory);
   const auto start = start_time_of(::getpid());
   if (!start) return fail_errno(errc::unsupported, ENOENT, "statistics pages need /proc");
   mapped_file made;
@@ -110,11 +133,20 @@ result<mapped_file> make_page_file() {
                                                             : os::fail_system("cannot size the statistics page");
   const auto mapped = ready ? map(fresh) : tl::unexpected(ready.error());
   if (!mapped) {
-    static_cast<void>(::unlink(made.path.c_str()));
+    static_cast<void>(::unlink((made.path + unfinished).c_str()));
     return tl::unexpected(mapped.error());
   }
   made.memory = *mapped;
   return made;
+}
+
+result<void> show(const mapped_file& made) {
+  const std::string first = made.path + unfinished;
+  if (::rename(first.c_str(), made.path.c_str()) == 0) return {};
+  auto failed = os::fail_system("cannot name the statistics page");
+  static_cast<void>(::unlink(first.c_str()));
+  static_cast<void>(::munmap(made.memory, page_bytes));
+  return failed;
 }
 
 }  // namespace pinfold::observation

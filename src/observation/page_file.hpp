@@ -16,9 +16,14 @@ struct mapped_file {
   std::byte* memory = nullptr;
 };
 
-/// Makes the file and maps it: readable and writable by this user only, in a folder of this user. Removes the pages of
-/// processes that ended more than an hour ago. Errors: `not_permitted`, and the system's. Throws `std::bad_alloc`.
+/// Makes the file under a name that readers do not look at, and maps it: readable and writable by this user only, in a
+/// folder of this user. Removes the pages of processes that ended more than an hour ago. Errors: `not_permitted`, and
+/// the system's. Throws `std::bad_alloc`.
 [[nodiscard]] result<mapped_file> make_page_file();
+
+/// Gives the file its name, once it has a header: so that no reader takes it for damaged. On an error, the system's,
+/// the file and its mapping are gone. Throws `std::bad_alloc`, and leaves both.
+[[nodiscard]] result<void> show(const mapped_file& made);
 
 /// Gives a part of the file its memory: a write to a page that the file system has no room for would raise SIGBUS.
 /// Errors: `out_of_resources` with ENOSPC, and the system's.

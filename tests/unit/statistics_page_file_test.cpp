@@ -2,6 +2,7 @@
 // The files of statistics pages: whose they are, when they come and go, and what is said of processes that hang or
 // died.
 #include "observation/process_identity.hpp"
+#include "os/file.hpp"
 #include "support/fixtures/local_fixture.hpp"
 #include "support/fixtures/statistics_pages.hpp"
 #include "support/host/sanitized.hpp"
@@ -10,7 +11,11 @@
 
 #include <pinfold/observation/reader.hpp>
 
+#include <array>
+#include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <ctime>
 #include <fcntl.h>
 #include <filesystem>
 #include <sys/resource.h>
@@ -245,8 +250,38 @@ TEST_F(statistics_page_file, of_long_ended_processes_are_removed) {
   });
 }
 
+TEST_F(statistics_page_file, left_by_a_process_killed_while_it_made_one_is_removed_after_an_hour) {
+  const auto name = [&](int number) { return folder + "/4194305.1." + std::to_string(number) + ".new"; };
+  for (const int number : {0, 1}) ASSERT_GE(os::file(::open(name(number).c_str(), O_RDWR | O_CREAT, 0600)).number(), 0);
+  const std::array<timespec, 2> old{timespec{::time(nullptr) - 3700, 0}, timespec{::time(nullptr) - 3700, 0}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, name(0).c_str(), old.data(), 0), 0);
+  run_in_child([&] { const local_fixture f(publishing("next")); });
+  EXPECT_FALSE(std::filesystem::exists(name(0)));
+  EXPECT_TRUE(std::filesystem::exists(name(1)));
+}
+
+TEST_F(statistics_page_file, no_reader_sees_one_that_is_being_made) {
+  std::atomic<bool> done{false};
+  std::thread maker([&] {
+    for (int i = 0; i < 100; ++i) run_in_child([] { const local_fixture f(publishing("short")); });
+    done = true;
+  });
+  int seen = 0;
+  while (!done) {
+    const auto all = observation::list_pages(folder);
+    for (std::size_t i = 0; all && i < all->size(); ++i) {
+      const auto page = observation::read_page((*all)[i]);
+      seen += page ? 1 : 0;
+      EXPECT_TRUE(page || page.error().native == ENOENT) << describe(page.error());
+    }
+  }
+  maker.join();
+  EXPECT_GT(seen, 0);
+}
+
 TEST_F(statistics_page_file, strange_names_in_the_folder_are_no_pages) {
-  for (const char* name : {"x", "1", "1.2", "1.2.3x", ".1.2.3", "-1.2.3", "99999999999.1.1", "0.1.1", "1.2.3.4"})
+  for (const char* name :
+       {"x", "1", "1.2", "1.2.3x", ".1.2.3", "-1.2.3", "99999999999.1.1", "0.1.1", "1.2.3.4", "1.2.3.new"})
     std::filesystem::create_directory(page_folder::path() + "/" + name);
   const auto seen = observation::list_pages(page_folder::path());
   ASSERT_TRUE(seen);
