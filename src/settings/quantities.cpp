@@ -58,7 +58,9 @@ result<quantity> read_quantity(std::string_view text, const char* expected) noex
 result<std::uint64_t> scaled(const quantity& read, std::uint64_t unit, const char* expected) noexcept {
   if (unit == 1 && read.fraction != 0) return fail(errc::invalid_argument, expected);
   // not std::llround: programs that link the static library need no libm
-  const auto part = static_cast<std::uint64_t>(read.fraction * static_cast<double>(unit) + 0.5);
+  const double exact = read.fraction * static_cast<double>(unit);
+  auto part = static_cast<std::uint64_t>(exact);
+  if (exact - static_cast<double>(part) >= 0.5) ++part;
   constexpr auto most = std::numeric_limits<std::uint64_t>::max();
   if (read.whole > most / unit || read.whole * unit > most - part) return fail(errc::invalid_argument, too_large);
   return read.whole * unit + part;
