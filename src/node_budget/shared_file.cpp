@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 
@@ -17,6 +19,8 @@ namespace {
 
 constexpr const char* directory = "/dev/shm";
 constexpr std::size_t longest_name = 63;
+constexpr int most_unlocks = 100;
+constexpr std::chrono::microseconds between_unlocks{100};
 
 bool is_good(std::string_view name) noexcept {
   static constexpr std::string_view beside = "_-.";
@@ -136,11 +140,13 @@ bool shared_file::lock(const void* one, bool take) const noexcept {
   what.l_whence = SEEK_SET;
   what.l_start = static_cast<const std::byte*>(one) - reinterpret_cast<const std::byte*>(mapped_.get());
   what.l_len = 1;
-  int done = 0;
-  do {
-    done = ::fcntl(file_.number(), F_OFD_SETLK, &what);
-  } while (done != 0 && errno == EINTR);
-  return done == 0;
+  // The kernel needs memory to unlock, too, and may have none (ENOLCK): a lock that stays makes all others wait.
+  for (int tries = take ? 1 : most_unlocks; ::fcntl(file_.number(), F_OFD_SETLK, &what) != 0;) {
+    if (errno == EINTR) continue;
+    if (--tries == 0) return false;
+    std::this_thread::sleep_for(between_unlocks);
+  }
+  return true;
 }
 
 }  // namespace pinfold::node
