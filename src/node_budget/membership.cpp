@@ -7,6 +7,7 @@
 #include "node_budget/process.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <sys/random.h>
 #include <thread>
@@ -22,6 +23,10 @@ std::uint64_t new_owner() noexcept {
   if (::getrandom(&number, sizeof number, GRND_NONBLOCK) != sizeof number)
     number = static_cast<std::uint64_t>(now_ns()) ^ reinterpret_cast<std::uintptr_t>(&number);
   return number | 1U;
+}
+
+auto fail_unlockable(int native) noexcept {
+  return fail_errno(os::code_for(native), native, "cannot lock the account's file");
 }
 
 void write_name(slot& to, std::string_view as) noexcept {
@@ -44,8 +49,8 @@ result<std::unique_ptr<membership>> membership::join(std::string name, std::uint
   static_cast<void>(made->reclaim());
   auto joined = made->agree(max_units);
   if (joined) joined = made->claim_slot(as);
-  made->file_.unlock(&made->file_->magic);
-  if (!joined) return tl::unexpected(joined.error());
+  if (joined) joined = made->end_opening();
+  if (!joined) return tl::unexpected(joined.error());  // and all locks go with the file
   forks.add(*made);
   return made;
 }
@@ -54,11 +59,22 @@ result<std::unique_ptr<membership>> membership::join(std::string name, std::uint
 result<void> membership::begin_opening() noexcept {
   using namespace std::chrono_literals;
   constexpr int most_looks = 1000;
+  int native = EAGAIN;
   for (int looks = 0; looks < most_looks; ++looks) {
     if (file_.try_lock(&file_->magic)) return {};
+    native = errno;
     std::this_thread::sleep_for(1ms);
   }
+  if (native != EAGAIN) return fail_unlockable(native);
   return fail(errc::timed_out, "another process has been opening the account for a second");
+}
+
+// Without this, no other process could open the account while this one lives.
+result<void> membership::end_opening() noexcept {
+  if (file_.unlock(&file_->magic)) return {};
+  const int native = errno;
+  std::exchange(mine_, nullptr)->owner.store(0);
+  return fail_unlockable(native);
 }
 
 result<void> membership::agree(std::uint64_t max_units) noexcept {
@@ -69,8 +85,13 @@ result<void> membership::agree(std::uint64_t max_units) noexcept {
 
 result<void> membership::claim_slot(std::string_view as) noexcept {
   const auto self = process_id::here();
+  int native = EAGAIN;
   for (slot& one : file_->members) {
-    if (one.owner.load() != 0 || one.pending.load() != 0 || !file_.try_lock(&one)) continue;
+    if (one.owner.load() != 0 || one.pending.load() != 0) continue;
+    if (!file_.try_lock(&one)) {
+      native = errno == EAGAIN ? native : errno;
+      continue;
+    }
     one.process.store(self.pid);
     one.started.store(self.started);
     one.stack.store(self.stack);
@@ -86,6 +107,7 @@ result<void> membership::claim_slot(std::string_view as) noexcept {
     known_members_.store(members(), std::memory_order_relaxed);
     return {};
   }
+  if (native != EAGAIN) return fail_unlockable(native);
   return fail(errc::out_of_resources, "the account has 256 members");
 }
 

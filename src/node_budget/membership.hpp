@@ -84,6 +84,7 @@ class membership {
   [[nodiscard]] result<void> begin_opening() noexcept;
   [[nodiscard]] result<void> agree(std::uint64_t max_units) noexcept;
   [[nodiscard]] result<void> claim_slot(std::string_view as) noexcept;
+  [[nodiscard]] result<void> end_opening() noexcept;
   bool reclaim_now(std::int64_t until_ns) noexcept;
   [[nodiscard]] bool left() const noexcept { return left_.load(std::memory_order_relaxed); }
   [[nodiscard]] bool still_mine() const noexcept;

@@ -134,7 +134,7 @@ bool shared_file::is_at(const std::string& path) const noexcept {
 }
 
 bool shared_file::lock(const void* one, bool take) const noexcept {
-  if (!file_.still_there()) return false;  // the program closed it: the number may be that of a file of its own
+  if (!file_.still_there()) return errno = EBADF, false;  // the program closed it: the number may be that of its own
   struct flock what{};
   what.l_type = take ? F_WRLCK : F_UNLCK;
   what.l_whence = SEEK_SET;

@@ -27,10 +27,12 @@ class shared_file {
   [[nodiscard]] account& operator*() const noexcept { return *mapped_; }
   [[nodiscard]] account* operator->() const noexcept { return mapped_.get(); }
 
-  /// Takes the lock on a slot, on opening (`magic`), or on taking back (`version`). Returns false while another open
-  /// file has it. Locks belong to this open file: the kernel drops them with its last descriptor.
+  /// Takes the lock on a slot, on opening (`magic`), or on taking back (`version`). Returns false with `errno` EAGAIN
+  /// while another open file has it, and with another value if the kernel refuses it. Locks belong to this open file:
+  /// the kernel drops them with its last descriptor.
   [[nodiscard]] bool try_lock(const void* one) const noexcept { return lock(one, true); }
-  void unlock(const void* one) const noexcept { static_cast<void>(lock(one, false)); }
+  /// Returns false with `errno` if the kernel refuses that for 10 ms; the lock stays.
+  bool unlock(const void* one) const noexcept { return lock(one, false); }
   /// Whether the path names this file.
   [[nodiscard]] bool is_at(const std::string& path) const noexcept;
   /// Closes the descriptor, and with it this process's use of the locks.
