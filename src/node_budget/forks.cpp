@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "node_budget/forks.hpp"
 
+#include <cerrno>
 #include <pthread.h>
 
 namespace pinfold::node {
@@ -9,7 +10,7 @@ namespace {
 
 constinit os::mutex listing;
 constinit membership* first = nullptr;  // guarded by `listing`
-constinit bool watched = false;         // the same
+constinit int unwatched = EAGAIN;       // the same; the error of pthread_atfork
 
 void before() noexcept PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) { listing.lock(); }
 void after() noexcept PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) { listing.unlock(); }
@@ -27,12 +28,12 @@ void forks::in_child() noexcept {
 
 forks::watch::watch() PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
   listing.lock();
-  if (!watched) watched = ::pthread_atfork(before, after, in_child) == 0;
+  if (unwatched != 0) unwatched = ::pthread_atfork(before, after, in_child);
 }
 
 forks::watch::~watch() PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) { listing.unlock(); }
 
-bool forks::watch::works() const noexcept { return watched; }
+int forks::watch::refusal() const noexcept { return unwatched; }
 
 void forks::watch::add(membership& one) noexcept {
   one.next_ = first;

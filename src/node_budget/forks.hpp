@@ -21,8 +21,8 @@ class forks {
     ~watch();
     watch(const watch&) = delete;
     watch& operator=(const watch&) = delete;
-    /// Returns whether forks can be seen. If not, no account may be opened.
-    [[nodiscard]] bool works() const noexcept;
+    /// Returns 0 if forks can be seen, or why not. If not, no account may be opened.
+    [[nodiscard]] int refusal() const noexcept;
     void add(membership& one) noexcept;
     void remove(membership& one) noexcept;
     /// Makes `find` return `owner`, which has the membership, while it lives.

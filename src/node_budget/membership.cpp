@@ -41,7 +41,8 @@ result<std::unique_ptr<membership>> membership::join(std::string name, std::uint
   auto path = path_of(name);
   if (!path) return tl::unexpected(path.error());
   forks::watch forks;
-  if (!forks.works()) return fail(errc::out_of_resources, "no memory to watch for forks");
+  if (const int native = forks.refusal(); native != 0)
+    return fail_errno(errc::out_of_resources, native, "no memory to watch for forks");
   auto file = shared_file::open(*path, max_units);
   if (!file) return tl::unexpected(file.error());
   std::unique_ptr<membership> made(new membership(std::move(name), std::move(*path), std::move(*file)));
