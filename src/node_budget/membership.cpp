@@ -4,7 +4,6 @@
 
 #include "node_budget/clock.hpp"
 #include "node_budget/forks.hpp"
-#include "node_budget/process.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -85,7 +84,6 @@ result<void> membership::agree(std::uint64_t max_units) noexcept {
 }
 
 result<void> membership::claim_slot(std::string_view as) noexcept {
-  const auto self = process_id::here();
   int native = EAGAIN;
   for (slot& one : file_->members) {
     if (one.owner.load() != 0 || one.pending.load() != 0) continue;
@@ -93,10 +91,10 @@ result<void> membership::claim_slot(std::string_view as) noexcept {
       native = errno == EAGAIN ? native : errno;
       continue;
     }
-    one.process.store(self.pid);
-    one.started.store(self.started);
-    one.stack.store(self.stack);
-    one.namespace_of_process.store(self.namespace_inode);
+    one.process.store(self_.pid);
+    one.started.store(self_.started);
+    one.stack.store(self_.stack);
+    one.namespace_of_process.store(self_.namespace_inode);
     one.waiting_since.store(0);
     one.wants_until.store(0);
     one.asked.store(0);

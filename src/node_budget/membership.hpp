@@ -3,6 +3,7 @@
 /// This process's part in an account. `docs/protocol.md` (*The node's budget*) says why the total is right.
 #pragma once
 
+#include "node_budget/process.hpp"
 #include "node_budget/shared_file.hpp"
 #include "os/mutex.hpp"
 
@@ -103,6 +104,7 @@ class membership {
   const std::string name_;
   const std::string path_;
   shared_file file_;
+  const process_id self_ = process_id::here();
   slot* mine_ = nullptr;
   std::uint64_t owner_ = 0;
   std::atomic<bool> left_{false};  // in a child

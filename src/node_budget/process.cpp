@@ -65,9 +65,13 @@ seen_process look_at(std::uint64_t pid) noexcept {
   return {state.front(), number_at(started), number_at(stack)};
 }
 
+// The kernel may be short of memory for a moment.
 std::uint64_t own_namespace() noexcept {
+  constexpr int most_tries = 4;
   struct stat seen{};
-  return ::stat("/proc/self/ns/pid", &seen) == 0 ? seen.st_ino : 0;
+  for (int tries = 0; tries < most_tries; ++tries)
+    if (::stat("/proc/self/ns/pid", &seen) == 0) return seen.st_ino;
+  return 0;
 }
 
 // Whether /proc shows the PID namespace of this process: a new namespace may still have its parent's.
@@ -85,8 +89,8 @@ process_id process_id::here() noexcept {
   return {pid, self.started, self.stack, own_namespace()};
 }
 
-bool process_id::known_to_run() const noexcept {
-  if (namespace_inode == 0 || namespace_inode != own_namespace()) return false;
+bool process_id::known_to_run(std::uint64_t own_namespace) const noexcept {
+  if (namespace_inode == 0 || namespace_inode != own_namespace) return false;
   const auto seen = started != 0 && proc_is_of_here() ? look_at(pid) : seen_process{};
   if (seen.state == 0) return ::kill(static_cast<pid_t>(pid), 0) == 0 || errno == EPERM;
   const bool same_program = seen.stack == stack || seen.stack == 0 || stack == 0;

@@ -17,8 +17,8 @@ struct process_id {
 
   /// Returns the calling program.
   [[nodiscard]] static process_id here() noexcept;
-  /// Whether this program is known to run. Only those of the caller's PID namespace are.
-  [[nodiscard]] bool known_to_run() const noexcept;
+  /// Whether this program is known to run. `own_namespace` is the caller's PID namespace: only programs in it are.
+  [[nodiscard]] bool known_to_run(std::uint64_t own_namespace) const noexcept;
 };
 
 /// Reads a file of proc or sysfs as text; what does not fit is left out. Returns an empty text if there is none. Throws

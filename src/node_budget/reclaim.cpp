@@ -27,16 +27,16 @@ struct dead_slots {
 };
 
 // A program may close descriptors that it does not own, and lives on without the lock.
-bool still_runs(const slot& one) noexcept {
+bool still_runs(const slot& one, std::uint64_t own_namespace) noexcept {
   const process_id owner{one.process.load(), one.started.load(), one.stack.load(), one.namespace_of_process.load()};
-  return owner.known_to_run();
+  return owner.known_to_run(own_namespace);
 }
 
-dead_slots lock_dead(const shared_file& file, const slot* mine) noexcept {
+dead_slots lock_dead(const shared_file& file, const slot* mine, std::uint64_t own_namespace) noexcept {
   dead_slots dead;
   for (slot& one : file->members) {
     if (&one == mine || one.owner.load() == 0 || !file.try_lock(&one)) continue;
-    if (one.owner.load() == 0 || still_runs(one)) {  // it left, or was taken back, before the lock
+    if (one.owner.load() == 0 || still_runs(one, own_namespace)) {  // it left, or was taken back, before the lock
       file.unlock(&one);
     } else {
       dead.all[dead.count++] = &one;
@@ -85,7 +85,7 @@ bool membership::reclaim_now(std::int64_t until_ns) noexcept {
   bool sunk = false;
   while (!file_.try_lock(&file_->version))
     if (!pause_before(until_ns)) return false;
-  const auto dead = lock_dead(file_, mine_);
+  const auto dead = lock_dead(file_, mine_, self_.namespace_inode);
   for (slot* one : dead.found()) one->pending.store(1);  // before the total changes; any number says so
   bool left_out = dead.count == 0;
   while (!left_out) {
