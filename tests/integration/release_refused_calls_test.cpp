@@ -3,7 +3,7 @@
 // with the system's code, or success; nothing leaks; and the next try works.
 #include "support/host/pattern.hpp"
 #include "support/host/process_limits.hpp"
-#include "support/host/refused_one.hpp"
+#include "support/host/refused_case.hpp"
 #include "support/processes/child_process.hpp"
 #include "support/processes/release_stop.hpp"
 
@@ -13,20 +13,16 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <new>
 #include <optional>
-#include <ostream>
 #include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 namespace pinfold::testing {
 namespace {
@@ -109,27 +105,10 @@ verdict judge(memfd_via via, const refusable& which, int nth, int native) {
   return found;
 }
 
-/// A function, and what it fails with.
-struct refused {
-  std::size_t which = 0;  ///< of `refusable_calls`
-  int native = 0;
-  friend std::ostream& operator<<(std::ostream& to, const refused& one) {
-    return to << refusable_calls[one.which].name << ", " << std::strerror(one.native);
-  }
-};
-
-std::vector<refused> all_refused() {
-  std::vector<refused> made;
-  for (std::size_t i = 0; i < refusable_count; ++i)
-    for (const int native : refusable_calls[i].natives)
-      if (native != 0) made.push_back({i, native});
-  return made;
-}
-
 /// The exporter's thread turns an importer away if it is short of something, and cannot tell it of what.
 bool turned_away(const error& failure) noexcept { return failure == errc::unsupported && failure.native == ECONNRESET; }
 
-class release_refused_calls : public ::testing::TestWithParam<refused> {
+class release_refused_calls : public ::testing::TestWithParam<refused_case> {
  protected:
   static std::optional<verdict> run(memfd_via via, int nth) {
     const auto [which, native] = GetParam();
@@ -181,10 +160,7 @@ TEST_P(release_refused_calls, R66_any_refused_call_is_reported_or_overcome) {
   std::printf("%d runs\n", runs);
 }
 
-INSTANTIATE_TEST_SUITE_P(all, release_refused_calls, ::testing::ValuesIn(all_refused()), [](const auto& one) {
-  std::string name = std::string(refusable_calls[one.param.which].name) + "_" + ::strerrorname_np(one.param.native);
-  std::ranges::replace(name, ' ', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(all, release_refused_calls, ::testing::ValuesIn(all_refused_cases()),
+                         [](const auto& one) { return one.param.name(); });
 
 }  // namespace pinfold::testing

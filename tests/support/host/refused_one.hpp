@@ -22,6 +22,7 @@
 #include <string>
 #include <string_view>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -63,6 +64,10 @@ inline constexpr refusable refusable_calls[] = {
     {"linkat", {ENOSPC, ENOMEM, EPERM}},
     {"fchmod", {EPERM}},
     {"unlink", {EPERM, EACCES}},
+    {"stat", {ENOMEM, EACCES}},
+    {"readlink", {ENOMEM, EACCES}},
+    {"getrandom", {EAGAIN, ENOSYS}},
+    {"pthread_atfork", {ENOMEM}},
     {"operator new", {ENOMEM}},
 };
 inline constexpr std::size_t refusable_count = std::size(refusable_calls);
@@ -70,6 +75,7 @@ inline constexpr std::size_t refusable_count = std::size(refusable_calls);
 inline std::array<std::atomic<int>, refusable_count> calls_made{};
 inline std::atomic<const char*> refused_name{nullptr};
 inline std::atomic<int> refused_nth{0};
+inline std::atomic<int> refused_last{0};
 inline std::atomic<int> refused_native{0};
 inline std::atomic<int> refusals{0};
 inline thread_local constinit bool in_library = false;  ///< and in all threads that such a thread starts
@@ -90,21 +96,24 @@ inline int refusal_of(std::string_view name) noexcept {
     if (name != refusable_calls[i].name) continue;
     const int made = calls_made[i].fetch_add(1) + 1;
     const char* const refused = refused_name.load();
-    if (refused != refusable_calls[i].name || made != refused_nth.load()) return 0;
+    if (refused != refusable_calls[i].name || made < refused_nth.load() || made > refused_last.load()) return 0;
     refusals.fetch_add(1);
     return refused_native.load();
   }
   return 0;
 }
 
-/// Makes the nth call of that function from now on fail once. `which` is one of `refusable_calls`.
-inline void refuse_one(const refusable& which, int nth, int native) noexcept {
+/// Makes the calls of that function fail from the nth from now on to the last. `which` is one of `refusable_calls`.
+inline void refuse_from(const refusable& which, int nth, int last, int native) noexcept {
   for (auto& one : calls_made) one.store(0);
   refusals.store(0);
   refused_nth.store(nth);
+  refused_last.store(last);
   refused_native.store(native);
   refused_name.store(which.name);
 }
+/// Makes the nth call of that function from now on fail once.
+inline void refuse_one(const refusable& which, int nth, int native) noexcept { refuse_from(which, nth, nth, native); }
 inline void refuse_none() noexcept { refused_name.store(nullptr); }
 
 template <class F>
@@ -181,6 +190,19 @@ int linkat(int from, const char* old, int to, const char* made, int flags) noexc
 }
 int fchmod(int number, mode_t mode) noexcept { return pinfold::testing::pass_on<int>("fchmod", number, mode); }
 int unlink(const char* path) noexcept { return pinfold::testing::pass_on<int>("unlink", path); }
+int stat(const char* path, struct stat* seen) noexcept { return pinfold::testing::pass_on<int>("stat", path, seen); }
+ssize_t readlink(const char* path, char* into, std::size_t bytes) noexcept {
+  return pinfold::testing::pass_on<ssize_t>("readlink", path, into, bytes);
+}
+ssize_t getrandom(void* into, std::size_t bytes, unsigned flags) {
+  return pinfold::testing::pass_on<ssize_t>("getrandom", into, bytes, flags);
+}
+// What pthread_atfork, which is linked statically, calls.
+int __register_atfork(void (*before)(), void (*in_parent)(), void (*in_child)(), void* object) noexcept {
+  if (const int native = pinfold::testing::refusal_of("pthread_atfork"); native != 0) return native;
+  return pinfold::testing::next_function<int(void (*)(), void (*)(), void (*)(), void*)>("__register_atfork")(
+      before, in_parent, in_child, object);
+}
 
 int fcntl(int number, int command, ...) {
   va_list given;
