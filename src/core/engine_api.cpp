@@ -9,8 +9,8 @@
 #include <pinfold/dump_on_signal.hpp>
 #include <pinfold/trace_file.hpp>
 
+#include <atomic>
 #include <cstdio>
-#include <mutex>
 #include <stdexcept>
 
 namespace pinfold::detail {
@@ -28,14 +28,13 @@ error closed_here(const engine* on) noexcept {
 
 static_assert(token_offset(imported_object_offset, sizeof(registration)) + max_handle_bytes <= index::largest_stride);
 
-// Once for the process: what the environment says does not change.
+// Once for the process: what the environment says does not change. No thread waits for the one that does it: a child of
+// fork(2) may not have that thread.
 void dump_on_signal_if_wanted() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    if (const auto done = dump_on_signal_by_environment(); !done)
-      std::fprintf(stderr, "pinfold: PINFOLD_DUMP_SIGNAL: %s; no signal causes a dump\n",
-                   describe(done.error()).c_str());
-  });
+  static std::atomic<bool> begun{false};
+  if (begun.exchange(true)) return;
+  if (const auto done = dump_on_signal_by_environment(); !done)
+    std::fprintf(stderr, "pinfold: PINFOLD_DUMP_SIGNAL: %s; no signal causes a dump\n", describe(done.error()).c_str());
 }
 
 bool fits_in_record(const driver& table) noexcept {
