@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What all commands of the tool have in common. The tool itself lists them, so a new command is covered at once.
+#include "support/host/sanitized.hpp"
 #include "support/processes/session.hpp"
 #include "support/processes/tool_commands.hpp"
 
@@ -121,7 +122,7 @@ int status_with(const std::string& arguments, const std::string& settings, std::
 void expect_failed_writes(const std::string& redirection, const std::string& folder, const std::string& settings) {
   for (const auto& command : all_commands(false)) {
     if (command == "run" || command == "trace") continue;  // the output is the program's
-    const auto time = command == "monitord" ? 300ms : 4000ms;
+    const std::chrono::milliseconds time = command == "monitord" ? 300ms : 20s;
     EXPECT_NE(status_with(short_work(command, folder) + redirection, settings, time), 0) << command;
   }
 }
@@ -199,6 +200,7 @@ TEST_F(cli_manners, interrupted_measurement_prints_its_complete_rows) {
 
 // A reader that never reads, such as a stopped pager: the tool is stuck in its final output.
 TEST_F(cli_manners, interrupt_ends_a_tool_whose_reader_is_stuck) {
+  if (thread_sanitized) GTEST_SKIP() << "its runtime delivers no signal to a thread that is stuck in a write";
   for (const char* work : {"perf hit --regions 1 --seconds 1ms --repeats 1", "perf hit --regions 1 --seconds 60"}) {
     std::array<int, 2> ends{};
     ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);

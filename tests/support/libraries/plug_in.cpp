@@ -28,7 +28,7 @@ int write_fixed(io_uring& ring, int file, const void* data, unsigned bytes, int 
 #define EXPORTED extern "C" [[gnu::visibility("default")]]
 
 /// Returns a plug-in whose cache relies on the monitors, or null.
-EXPORTED plug_in* plug_in_start(std::uint32_t monitor) {
+EXPORTED void* plug_in_start(std::uint32_t monitor) {
   auto* const made = new plug_in;
   pinfold_options options;
   if (pinfold_options_init(&options, sizeof options) != PINFOLD_OK) return nullptr;
@@ -77,6 +77,6 @@ struct global_plug_in {
 
 /// Returns the plug-in that the library itself owns. A library that stays loaded still has it.
 EXPORTED plug_in* plug_in_global(std::uint32_t monitor) {
-  if (global.one == nullptr) global.one = plug_in_start(monitor);
+  if (global.one == nullptr) global.one = static_cast<plug_in*>(plug_in_start(monitor));
   return global.one;
 }
