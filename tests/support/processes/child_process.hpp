@@ -103,6 +103,12 @@ class child_process {
   }
   void go_on() noexcept { ::kill(pid_, SIGCONT); }
 
+  /// Returns whether the child has not ended. Does not reap it.
+  [[nodiscard]] bool runs() const noexcept {
+    siginfo_t seen{};
+    return ::waitid(P_PID, static_cast<id_t>(pid_), &seen, WEXITED | WNOHANG | WNOWAIT) == 0 && seen.si_pid == 0;
+  }
+
   /// Kills the child and waits until it is dead, but does not reap it: its number stays taken (a zombie).
   void kill() noexcept {
     ::kill(pid_, SIGKILL);
