@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <string_view>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace pinfold::node {
@@ -51,11 +52,9 @@ std::uint64_t number_at(std::string_view text) noexcept {
 
 // proc(5): after the name in parentheses come the state, 18 fields on the start time, and 6 fields on the stack's
 // start, which is 0 if the caller may not know it.
-seen_process look_at(std::uint64_t pid) noexcept {
-  std::array<char, 32> path{};
+seen_process look_at(const char* path) noexcept {
   std::array<char, 1024> text{};
-  std::snprintf(path.data(), path.size(), "/proc/%llu/stat", static_cast<unsigned long long>(pid));
-  const std::string_view all(text.data(), read_into(path.data(), text.data(), text.size() - 1));
+  const std::string_view all(text.data(), read_into(path, text.data(), text.size() - 1));
   const auto end_of_name = all.rfind(')');
   if (end_of_name == std::string_view::npos) return {};
   const auto state = after_spaces(all.substr(end_of_name), 1);
@@ -81,17 +80,38 @@ bool proc_is_of_here() noexcept {
   return size > 0 && number_at({text.data(), static_cast<std::size_t>(size)}) == static_cast<std::uint64_t>(::getpid());
 }
 
+// Returns the PID that a process of this namespace has in /proc, or 0.
+std::uint64_t pid_in_proc(std::uint64_t pid) noexcept {
+  if (proc_is_of_here()) return pid;
+  const os::file process(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0U)));
+  if (!process) return 0;
+  std::array<char, 40> path{};
+  std::array<char, 512> text{};
+  std::snprintf(path.data(), path.size(), "/proc/self/fdinfo/%d", process.number());
+  constexpr std::string_view label = "\nPid:\t";
+  const std::string_view all(text.data(), read_into(path.data(), text.data(), text.size()));
+  const auto found = all.find(label);
+  return found == std::string_view::npos ? 0 : number_at(all.substr(found + label.size()));
+}
+
+seen_process look_at(std::uint64_t pid) noexcept {
+  const auto shown = pid_in_proc(pid);
+  if (shown == 0) return {};
+  std::array<char, 32> path{};
+  std::snprintf(path.data(), path.size(), "/proc/%llu/stat", static_cast<unsigned long long>(shown));
+  return look_at(path.data());
+}
+
 }  // namespace
 
 process_id process_id::here() noexcept {
-  const auto pid = static_cast<std::uint64_t>(::getpid());
-  const auto self = proc_is_of_here() ? look_at(pid) : seen_process{};
-  return {pid, self.started, self.stack, own_namespace()};
+  const auto self = look_at("/proc/self/stat");
+  return {static_cast<std::uint64_t>(::getpid()), self.started, self.stack, own_namespace()};
 }
 
 bool process_id::known_to_run(std::uint64_t own_namespace) const noexcept {
   if (namespace_inode == 0 || namespace_inode != own_namespace) return false;
-  const auto seen = started != 0 && proc_is_of_here() ? look_at(pid) : seen_process{};
+  const auto seen = started != 0 ? look_at(pid) : seen_process{};
   if (seen.state == 0) return ::kill(static_cast<pid_t>(pid), 0) == 0 || errno == EPERM;
   const bool same_program = seen.stack == stack || seen.stack == 0 || stack == 0;
   return seen.state != 'Z' && seen.state != 'X' && seen.started == started && same_program;
