@@ -42,7 +42,8 @@ long memory::copy(std::uintptr_t from, void* into, std::size_t bytes) const noex
   if (file_ >= 0) return ::syscall(SYS_pread64, file_, into, bytes, from);
   const iovec here{into, bytes};
   const iovec there{reinterpret_cast<void*>(from), bytes};
-  return ::syscall(SYS_process_vm_readv, process_, &here, 1, &there, 1, 0);
+  // Numbers of 64 bits: of a shorter one that is passed on the stack, the kernel would read what lies beside it too.
+  return ::syscall(SYS_process_vm_readv, process_, &here, 1UL, &there, 1UL, 0UL);
 }
 
 bool memory::read(std::uintptr_t from, void* into, std::size_t bytes) noexcept {

@@ -24,7 +24,7 @@ std::uint64_t up_to(std::uint64_t value, std::uint64_t alignment) noexcept {
 
 address_space::address_space(std::uint64_t bytes) noexcept {
   // A raw call bypasses the sanitizers, which would go through their shadow of all these bytes.
-  const long made = ::syscall(SYS_mmap, nullptr, bytes + granule, PROT_NONE, nowhere, -1, 0);
+  const long made = ::syscall(SYS_mmap, nullptr, bytes + granule, PROT_NONE, nowhere, -1, 0L);
   if (made == -1) return;
   begin_ = up_to(static_cast<std::uint64_t>(made), granule);
   end_ = begin_ + bytes;
