@@ -7,6 +7,7 @@
 #include "subject.hpp"
 
 #include <algorithm>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -14,6 +15,7 @@
 #include <malloc.h>
 #include <stdexcept>
 #include <string>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
@@ -36,9 +38,12 @@ auto in_child(Work work) {
   int ends[2];
   if (::pipe(ends) != 0) throw std::runtime_error("cannot create a pipe to a child process");
   std::fflush(nullptr);
+  const auto parent = ::getpid();
   const auto child = ::fork();
   if (child < 0) throw std::runtime_error("cannot fork a child process");
   if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(1);  // it ended before
     int status = 1;
     try {
       const auto answer = work();

@@ -8,11 +8,13 @@
 #include "worker_group.hpp"
 #include "workload.hpp"
 
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -141,9 +143,12 @@ class process_without_cache {
     int answers[2];
     if (::pipe(questions) != 0 || ::pipe(answers) != 0)
       throw std::runtime_error("cannot create a pipe to another process");
+    const auto parent = ::getpid();
     child_ = ::fork();
     if (child_ < 0) throw std::runtime_error("cannot fork a process to compare with");
     if (child_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (::getppid() != parent) ::_exit(1);  // it ended before
       ::close(questions[1]);
       ::close(answers[0]);
       work(questions[0], answers[1]);
