@@ -49,9 +49,10 @@ class cli_top_terminal : public with_pages {
 
   // The shell has its terminal again, with the modes from before.
   void expect_restored() {
-    const auto word = "again" + std::to_string(++restored_);
-    terminal_->enter("clear; stty -g > " + (folder_ / "after").string() + "; echo " + word);
-    ASSERT_TRUE(terminal_->shows(word + "\n$")) << terminal_->screen();
+    const auto number = std::to_string(++restored_);
+    // The quotes tell what the command prints from what the terminal echoes of it.
+    terminal_->enter("clear; stty -g > " + (folder_ / "after").string() + "; echo 'again'" + number);
+    ASSERT_TRUE(terminal_->shows("again" + number + "\n$")) << terminal_->screen();
     EXPECT_EQ(contents_of((folder_ / "before").string()), contents_of((folder_ / "after").string()));
     EXPECT_NE(contents_of((folder_ / "before").string()), "");
   }
