@@ -3,6 +3,8 @@
 /// How long and with which seed the random tests run: PINFOLD_TEST_SECONDS, PINFOLD_TEST_STEPS, PINFOLD_TEST_SEED.
 #pragma once
 
+#include "support/host/sanitized.hpp"
+
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -22,7 +24,8 @@ inline std::chrono::milliseconds stress_time(unsigned cases = 1) {
   return std::chrono::milliseconds(chosen == 0 ? 5000 / cases : chosen * 1000);
 }
 
-inline std::uint64_t model_steps() { return setting("PINFOLD_TEST_STEPS", 100'000); }
+/// Returns how many steps a model test takes: PINFOLD_TEST_STEPS. ThreadSanitizer makes them five times as slow.
+inline std::uint64_t model_steps() { return setting("PINFOLD_TEST_STEPS", thread_sanitized ? 30'000 : 100'000); }
 
 /// The seed of this run, printed so that the run can be replayed.
 inline std::uint64_t test_seed() {
