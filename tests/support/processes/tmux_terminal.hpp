@@ -85,7 +85,8 @@ class tmux_terminal {
 
   [[nodiscard]] std::string asked(const std::string& words) const {
     std::string text;
-    FILE* const pipe = popen(("env -u TMUX tmux -L " + socket_ + " " + words + " 2>&1").c_str(), "r");
+    // With this shell also for a user whose own is nologin(8).
+    FILE* const pipe = popen(("env -u TMUX SHELL=/bin/sh tmux -L " + socket_ + " " + words + " 2>&1").c_str(), "r");
     if (pipe == nullptr) return text;
     std::array<char, 4096> buffer{};
     for (std::size_t got = 0; (got = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
