@@ -25,7 +25,7 @@ class tmux_terminal {
 
   tmux_terminal(int columns, int lines) : socket_("pinfold_" + std::to_string(getpid())) {
     tell("-f /dev/null new-session -d -x " + std::to_string(columns) + " -y " + std::to_string(lines) +
-         " \"PS1='$ ' sh\"");
+         " \"exec env PS1='$ ' sh\"");  // `program` takes the pane's process for the shell that runs it
     // In another window: ends the server if the test was killed.
     tell("new-window -d \"while kill -0 " + std::to_string(getpid()) + "; do sleep 1; done; tmux -L " + socket_ +
          " kill-server\"");
