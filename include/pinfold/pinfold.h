@@ -535,6 +535,8 @@ typedef struct pinfold_statistics {
   uint64_t peak_leases;              /**< highest `leases_now` that any reading has seen */
   uint64_t quarantined;              /**< entries whose close failed and is still owed */
   uint64_t bypass_bytes;             /**< bytes registered outside the budget now */
+  uint64_t requests_waiting;         /**< calls that wait for another thread, or for room, now */
+  uint64_t closes_due;               /**< registrations without a lease, of no use to requests, not closed yet */
 } pinfold_statistics;
 /** Reads the counters. Waits for no thread. Set `counters->size` first; writes no more than that. */
 PINFOLD_API int pinfold_statistics_of(const pinfold_cache *cache, pinfold_statistics *counters);

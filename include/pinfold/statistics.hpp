@@ -70,6 +70,10 @@ struct statistics {
   std::uint64_t peak_leases = 0;   ///< highest value that any reading of the statistics has seen
   std::uint64_t quarantined = 0;   ///< entries whose close failed and is still owed
   std::uint64_t bypass_bytes = 0;  ///< bytes registered outside the budget now
+
+  // Queues, now.
+  std::uint64_t requests_waiting = 0;  ///< calls that wait for another thread, or for room
+  std::uint64_t closes_due = 0;  ///< registrations that no request can get any more, without a lease, not closed yet
 };
 
 /// Returns the counters as one line of `name=value` pairs. Allocates.

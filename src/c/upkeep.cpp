@@ -8,6 +8,7 @@
 #include <pinfold/monitors/announce.hpp>
 #include <pinfold/statistics.hpp>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace pinfold::c {
@@ -71,8 +72,11 @@ pinfold_statistics in_c(const statistics& from) noexcept {
       .peak_leases = from.peak_leases,
       .quarantined = from.quarantined,
       .bypass_bytes = from.bypass_bytes,
+      .requests_waiting = from.requests_waiting,
+      .closes_due = from.closes_due,
   };
 }
+constexpr std::size_t size_in_0_2 = offsetof(pinfold_statistics, requests_waiting);
 static_assert(sizeof(pinfold_statistics) == sizeof(std::size_t) + sizeof(statistics), "each counter is in both");
 
 pinfold_entry in_c(const entry_info& from) noexcept {
@@ -153,7 +157,7 @@ size_t pinfold_evict(pinfold_cache* cache, size_t count) {
 int pinfold_statistics_of(const pinfold_cache* cache, pinfold_statistics* counters) {
   using namespace pinfold;
   if (auto right = c::usable(cache, c::kind::any); !right) return c::refuse(right.error());
-  if (!c::write(c::in_c(detail::read_statistics(cache->on())), counters))
+  if (!c::write(c::in_c(detail::read_statistics(cache->on())), counters, c::size_in_0_2))
     return c::refuse(errc::invalid_argument, "the counters are null, or have a wrong size");
   return PINFOLD_OK;
 }

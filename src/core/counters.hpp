@@ -38,6 +38,8 @@ enum class counter : std::uint8_t {
   invalidated_while_leased,
   waited_ns,
   quarantined,
+  requests_waiting,
+  closes_due,
   count_,
 };
 

@@ -27,7 +27,8 @@ constexpr const char* counter_names =
     "acquires opens closes misses_cold misses_invalidated misses_access misses_extent misses_evicted evicted hits "
     "valid "
     "invalid failed_acquires expired found find_misses failed_opens failed_closes conflicts bypasses bypass_bytes "
-    "unmonitored file_backed invalidated_while_leased waited_ns quarantined";
+    "unmonitored file_backed invalidated_while_leased waited_ns quarantined requests_waiting "
+    "closes_due";
 static_assert(std::ranges::count(std::string_view(counter_names), ' ') + 1 == static_cast<int>(counter::count_));
 
 // Of `entry`: bit-fields have no offset. They begin behind the last byte that has one, with the lowest bit.

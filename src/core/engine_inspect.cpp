@@ -53,6 +53,8 @@ statistics engine::read_statistics(bool complete) const noexcept {
   now.leases_now = complete ? leases_out() : 0;
   now.quarantined = sum(counter::quarantined);
   now.bypass_bytes = sum(counter::bypass_bytes);
+  now.requests_waiting = sum(counter::requests_waiting);
+  now.closes_due = sum(counter::closes_due);
 
   auto most = peak_leases_.load(std::memory_order_relaxed);
   while (most < now.leases_now &&

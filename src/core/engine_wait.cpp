@@ -13,7 +13,9 @@ namespace pinfold::detail {
 bool engine::wait_for(shard& in, const void* what, core::deadline until) noexcept {
   const auto start = std::chrono::steady_clock::now();
   if (start >= until) return false;
+  in.counts.add(counter::requests_waiting);
   const bool in_time = in.waiting.wait(what, in.mutex, until);
+  in.counts.subtract(counter::requests_waiting);
   note_wait(in, std::chrono::steady_clock::now() - start);
   return in_time;
 }
@@ -28,9 +30,11 @@ bool engine::wait_for_change(shard& in, change_waiter& self, core::deadline unti
   }
   const auto start = std::chrono::steady_clock::now();
   if (start >= until) return false;
+  in.counts.add(counter::requests_waiting);
   in.mutex.unlock();
   const bool in_time = self.wait(until);
   in.mutex.lock();
+  in.counts.subtract(counter::requests_waiting);
   note_wait(in, std::chrono::steady_clock::now() - start);
   return in_time;
 }

@@ -12,6 +12,7 @@ void entry_table::queue(entry& draining) noexcept {
   PINFOLD_ASSERT(draining.now() == entry_state::draining, "only a hidden entry waits for its close");
   if (draining.in == list_id::held) held_.remove(&draining);
   queued_.push_back(&draining);
+  parts_.counts.add(counter::closes_due);
 }
 
 std::size_t entry_table::queue_released() noexcept {
@@ -36,7 +37,10 @@ void entry_table::take_out(entry& closable) noexcept {
     case list_id::reusable: reusable_.remove(&closable); break;
     case list_id::evicting: evicting_.remove(&closable); break;
     case list_id::held: held_.remove(&closable); break;
-    case list_id::queued: queued_.remove(&closable); break;
+    case list_id::queued:
+      queued_.remove(&closable);
+      parts_.counts.subtract(counter::closes_due);
+      break;
     case list_id::quarantined:
       quarantined_.remove(&closable);
       parts_.counts.subtract(counter::quarantined);

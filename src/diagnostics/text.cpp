@@ -54,6 +54,8 @@ constexpr std::array all_counters{
     counter{"peak_leases", &s::peak_leases},
     counter{"quarantined", &s::quarantined},
     counter{"bypass_bytes", &s::bypass_bytes},
+    counter{"requests_waiting", &s::requests_waiting},
+    counter{"closes_due", &s::closes_due},
 };
 
 constexpr const char* name_of(severity level) noexcept {

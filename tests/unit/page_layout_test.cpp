@@ -54,6 +54,8 @@ TEST(page_layout, counters_keep_their_order) {
   EXPECT_STREQ(counters[20].name, "bypasses");
   EXPECT_STREQ(counters[28].name, "waited");
   EXPECT_STREQ(counters[37].name, "bypass_bytes");
+  EXPECT_STREQ(counters[38].name, "requests_waiting");
+  EXPECT_STREQ(counters[39].name, "closes_due");
 }
 
 TEST(page_layout, buckets_are_powers_of_two) {

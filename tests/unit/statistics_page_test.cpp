@@ -5,6 +5,7 @@
 
 #include <pinfold/observation/counters.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <thread>
 #include <vector>
@@ -66,6 +67,38 @@ TEST_F(statistics_page, counts_leases_once_a_second) {
   while (seen != 2 && std::chrono::steady_clock::now() - start < 20s)
     seen = published_now("leases")->counters.leases_now;
   EXPECT_EQ(seen, 2U);
+}
+
+TEST_F(statistics_page, shows_the_requests_that_wait) {
+  local_fixture f(publishing("waiting"));
+  std::atomic<bool> goes_on{false};
+  f.device->on_open = [&] { goes_on.wait(false); };
+  std::thread first([&] { f.touch(base, base + 0x1000); });
+  while (f.device->calls == 0) std::this_thread::yield();
+  std::thread second([&] { f.touch(base, base + 0x1000); });
+  std::uint64_t most = 0;
+  const auto start = std::chrono::steady_clock::now();
+  while (most == 0 && std::chrono::steady_clock::now() - start < 20s)
+    most = published_now("waiting")->counters.requests_waiting;
+  EXPECT_EQ(most, 1U);
+  goes_on = true;
+  goes_on.notify_all();
+  first.join();
+  second.join();
+  EXPECT_EQ(f.cache.statistics().requests_waiting, 0U);
+  EXPECT_EQ(f.cache.statistics().hits, 1U);
+}
+
+TEST_F(statistics_page, shows_the_closes_that_are_due) {
+  local_fixture f(publishing("due", {.closes = close_policy::deferred}));
+  for (std::uintptr_t i = 0; i < 3; ++i) f.touch(base + i * 0x10000, base + i * 0x10000 + 0x1000);
+  EXPECT_EQ(f.cache.statistics().closes_due, 0U);
+  f.invalidate(base, base + 0x20000);
+  EXPECT_EQ(published_now("due")->counters.closes_due, 2U);
+  EXPECT_EQ(f.cache.statistics().open, 3U);
+  EXPECT_TRUE(f.cache.progress());
+  EXPECT_EQ(f.cache.statistics().closes_due, 0U);
+  EXPECT_EQ(f.cache.statistics().open, 1U);
 }
 
 TEST_F(statistics_page, distributes_driver_calls_by_size) {

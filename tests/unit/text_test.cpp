@@ -80,7 +80,7 @@ TEST(describe_statistics, R44_prints_one_line_of_pairs) {
   counters.waited = std::chrono::microseconds(5);
   const auto line = pinfold::describe(counters);
   EXPECT_TRUE(line.starts_with("hits=12 valid=0 ")) << line;
-  EXPECT_TRUE(line.ends_with(" bypass_bytes=34 waited_ns=5000")) << line;
+  EXPECT_TRUE(line.ends_with(" bypass_bytes=34 requests_waiting=0 closes_due=0 waited_ns=5000")) << line;
   EXPECT_EQ(line.find('\n'), std::string::npos);
 }
 

@@ -104,6 +104,10 @@ inline constexpr std::array counters{
                         "Registrations that the driver refused to close"},
     counter_description{"bypass_bytes", counter_kind::gauge, counter_unit::bytes, &statistics::bypass_bytes,
                         "Bytes registered outside the budget"},
+    counter_description{"requests_waiting", counter_kind::gauge, counter_unit::none, &statistics::requests_waiting,
+                        "Requests that wait for another thread, or for room"},
+    counter_description{"closes_due", counter_kind::gauge, counter_unit::none, &statistics::closes_due,
+                        "Registrations of no use to requests that are not closed yet"},
 };
 static_assert(counters.size() <= most_counters);
 
