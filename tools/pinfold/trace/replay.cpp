@@ -86,7 +86,7 @@ json row_of(const workload& of, const std::string& costs, const replay_budget& b
   return row;
 }
 
-// Runs LRU first: the others are compared with it, shown or not.
+// Runs LRU first: the others are compared with it, shown or not. Stores each row for an interrupt, too.
 void replay_with(workload& of, const replay_command& command, const replay_budget& budget, json& rows) {
   count_room(of, budget.in_entries);
   const auto costs = command.costs.empty() ? (command.trace.empty() ? "uring" : "recorded") : command.costs;
@@ -98,7 +98,9 @@ void replay_with(workload& of, const replay_command& command, const replay_budge
     if (!first && !shown) continue;
     auto row = row_of(of, costs, budget, how, lru_ns);
     if (first) lru_ns = row.at("cost_ns").get<double>();
-    if (shown) rows.push_back(std::move(row));
+    if (!shown) continue;
+    rows.push_back(std::move(row));
+    keep_rows(rows);
   }
 }
 
@@ -130,11 +132,12 @@ int replay(const replay_command& command) {
     throw usage_failure("either a trace or --synthetic is required");
   auto all = command.trace.empty() ? synthetic_workloads(command) : recorded_workloads(command);
   for (auto& one : all) misjudge(one, command.misjudge, command.seed);
+  show_at_interrupt({.host = host_facts(), .as_json = command.as_json, .columns = columns()});
   auto rows = json::array();
   for (auto& one : all)
     for (const auto& text : command.budgets) replay_with(one, command, parse_budget(text, one), rows);
   if (!command.as_json) print_heading(all, rows);
-  return show_results(host_facts(), rows, columns(), command.as_json);
+  return show_results(rows);
 }
 
 std::string legend() {
