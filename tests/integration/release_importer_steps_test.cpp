@@ -158,13 +158,17 @@ class release_importer_steps : public ::testing::TestWithParam<trial> {
     EXPECT_FALSE(other.find(handle).done);
   }
 
-  /// Waits until the exporter counts the other importer alone.
+  /// Waits until the exporter counts the other importer alone, and has its answer.
   retiring_report wait_for_other_alone() {
     retiring_report seen;
     const auto deadline = std::chrono::steady_clock::now() + 5s;
+    const auto answered = [&] {
+      const release_holder* const one = seen.holder(other.process().pid());
+      return one != nullptr && one->state != release_state::silent;
+    };
     do {
       seen = exporter.wait(1ms);
-    } while (seen.holders != 1 && std::chrono::steady_clock::now() < deadline);
+    } while ((seen.holders != 1 || !answered()) && std::chrono::steady_clock::now() < deadline);
     return seen;
   }
 
