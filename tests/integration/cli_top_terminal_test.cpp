@@ -10,6 +10,7 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -133,6 +134,16 @@ TEST_F(cli_top_terminal, uses_more_columns_when_there_are_more) {
   terminal_->resize(20, 3);
   terminal_->resize(80, 24);
   EXPECT_TRUE(terminal_->shows("second cache")) << terminal_->screen();
+}
+
+// Two changes that the tool sees as one leave its size as it was, and its screen damaged.
+TEST_F(cli_top_terminal, is_drawn_anew_after_a_change_to_the_same_size) {
+  const auto pid = terminal_->program();
+  std::ofstream("/proc/" + std::to_string(pid) + "/fd/1") << "\033[H\033[2Jdamaged" << std::flush;
+  ASSERT_TRUE(terminal_->shows("damaged")) << terminal_->screen();
+  ::kill(pid, SIGWINCH);
+  EXPECT_TRUE(terminal_->shows("second cache")) << terminal_->screen();
+  EXPECT_TRUE(terminal_->hides("damaged")) << terminal_->screen();
 }
 
 TEST_F(cli_top_terminal, stops_and_goes_on) {

@@ -131,10 +131,9 @@ input screen::take_signal() noexcept {
     ::endwin();
     signals_.stop_process();
   }
-  if (signal == SIGTSTP || signal == SIGCONT) {
-    ::reset_prog_mode();  // another program may have changed the terminal
-    ::clearok(curscr, TRUE);
-  }
+  if (signal == SIGTSTP || signal == SIGCONT) ::reset_prog_mode();  // another program may have changed the terminal
+  // Everything is drawn anew: what was drawn between two changes of the size is lost, even if the size is as before.
+  ::clearok(curscr, TRUE);
   winsize size{};
   if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 && size.ws_col > 0)
     ::resizeterm(size.ws_row, size.ws_col);
