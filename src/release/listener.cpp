@@ -52,18 +52,6 @@ void release_listener::state::send_rest(connection& to, std::chrono::steady_cloc
   }
 }
 
-result<std::uint64_t> release_listener::state::begin_open_carried(const release_target& what) {
-  const std::scoped_lock guard(mutex);
-  const auto known = memories.find(what.id);
-  if (retired.contains(what.id) || (known != memories.end() && known->second.asked)) {
-    ++counts.refused;
-    return fail(errc::stale_handle, retired_text);
-  }
-  memories[what.id].mappings.push_back({++last_number, what.peer, what.where});
-  ++counts.mappings;
-  return last_number;
-}
-
 result<void> release_listener::state::connect(const release_target& what) {
   {
     const std::scoped_lock guard(mutex);
@@ -164,31 +152,32 @@ void release_listener::state::drop(const release_id& id, std::uint64_t number) n
   counts.mappings -= std::erase_if(one.mappings, [&](const auto& mapping) { return mapping.number == number; });
   if (!one.mappings.empty()) return;
   const std::uint64_t retirement = one.retirement;
+  answer_room last = std::move(one.last);
   const bool say = !send || one.asked;
   if (one.asked) --counts.retiring;
   memories.erase(found);
   if (!say) return;
   reach(step::importer_letting_go);
-  tell(id, retirement, release_state::gone);
+  tell(id, retirement, release_state::gone, last);
   reach(step::importer_let_go);
 }
 
 void release_listener::state::closed(const release_id& id, std::uint64_t number) noexcept {
   if (inherited()) return;
   reach(step::importer_closed);
-  const std::scoped_lock guard(mutex);
+  std::unique_lock guard(mutex);
   drop(id, number);
+  send_answers(guard);
 }
 
-void release_listener::state::tell(const release_id& id, std::uint64_t retirement, release_state said) noexcept {
+void release_listener::state::tell(const release_id& id, std::uint64_t retirement, release_state said,
+                                   answer_room& in) noexcept {
   release_message made{.exporter = id.exporter, .serial = id.serial, .retirement = retirement};
   made.kind = release_kind::answer;
   made.state = said;
-  if (send) {
-    send(sealed(made));
-  } else {
-    queue(id.exporter, sealed(made));
-  }
+  if (!send) return queue(id.exporter, sealed(made));
+  in.front() = sealed(made);
+  answers.splice(answers.end(), in);
 }
 
 // Without memory for the queue the connection ends: the exporter then counts this importer until its process ends.
@@ -231,16 +220,21 @@ void release_listener::state::receive(const release_message& request) noexcept {
   if (request.kind != release_kind::request) return;
   const release_id id = request.id();
   reach(step::importer_requested);
+  answer_room answer;
   {
-    const std::scoped_lock guard(mutex);
+    std::unique_lock guard(mutex);
     ++counts.requests;
     const auto found = memories.find(id);
     try {
+      if (send) answer.emplace_back();
       if (send) retired.add(id);
     } catch (const std::bad_alloc&) {
       return;  // no answer: the exporter keeps the memory
     }
-    if (found == memories.end()) return tell(id, request.retirement, release_state::unknown);
+    if (found == memories.end()) {
+      tell(id, request.retirement, release_state::unknown, answer);
+      return send_answers(guard);
+    }
     if (!found->second.asked) ++counts.retiring;
     found->second.asked = true;
     found->second.retirement = request.retirement;
@@ -249,10 +243,11 @@ void release_listener::state::receive(const release_message& request) noexcept {
   invalidate_asked();
   reach(step::importer_invalidated);
   progress_caches();
-  const std::scoped_lock guard(mutex);
+  std::unique_lock guard(mutex);
   if (!memories.contains(id)) return;
-  tell(id, request.retirement, release_state::leased);
+  tell(id, request.retirement, release_state::leased, answer);
   reach(step::importer_leased);
+  send_answers(guard);
 }
 
 // Without memory for the list, the next round tries again.
@@ -300,15 +295,6 @@ result<release_listener> release_listener::create() noexcept try {
   const auto body = [](void* self) { static_cast<state*>(self)->loop(); };
   if (auto started = made->thread.start("pinfold-listen", body, made.get()); !started)
     return tl::unexpected(started.error());
-  return release_listener(std::move(made));
-} catch (const std::bad_alloc&) {
-  return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
-}
-
-result<release_listener> release_listener::create(std::function<void(const release_message&)> send) noexcept try {
-  if (!send) return fail(errc::invalid_argument, "a listener without a thread needs a function that sends");
-  auto made = std::make_shared<state>();
-  made->send = std::move(send);
   return release_listener(std::move(made));
 } catch (const std::bad_alloc&) {
   return fail_errno(errc::out_of_resources, ENOMEM, no_memory);

@@ -15,25 +15,30 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <poll.h>
+#include <thread>
 #include <vector>
 
 namespace pinfold {
 
 /// `mutex` guards all that is not constant or thread-safe itself. The order of the states under it is the order of the
-/// messages on a connection. No cache is called with it.
+/// messages on a connection, and in `answers`. Neither a cache nor `send` is called with it.
 struct release_listener::state : std::enable_shared_from_this<release_listener::state> {
   using endpoint = release::endpoint;
+  /// One answer of a listener without a thread, allocated before the change that it reports, which cannot be undone.
+  using answer_room = std::list<release_message>;
 
   struct memory {
     std::vector<release::mapped_range> mappings;
     std::uint64_t retirement = 0;  ///< 0: its exporter does not want it back
     bool asked = false;            ///< its exporter wants it back
     bool marked = false;           ///< asked for, and its mappings were invalidated in every cache attached then
+    answer_room last;              ///< for `gone`; empty in a listener with a thread
   };
   struct connection {
     endpoint at;
@@ -78,26 +83,37 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
   /// Sends what had no room: without it, the exporter counts this importer until its process ends. For the end.
   static void send_rest(connection& to, std::chrono::steady_clock::time_point deadline) noexcept;
 
+  /// Calls `send` for each of `answers`, without the mutex. If another thread does so already, leaves them to it.
+  void send_answers(std::unique_lock<std::mutex>& guard) noexcept;
+  /// Waits until no other thread is in `send`, which is not called any more.
+  void end_sending() noexcept;
+
   // The caller holds the mutex.
-  void tell(const release_id& id, std::uint64_t retirement, release_state said) noexcept;
+  void tell(const release_id& id, std::uint64_t retirement, release_state said, answer_room& in) noexcept;
   void queue(std::uint64_t exporter, const release_message& message) noexcept;
   static void flush(connection& to) noexcept;
   void break_off(std::uint64_t exporter, connection& to) noexcept;
   void drop(const release_id& id, std::uint64_t number) noexcept;
 
   const pid_t process = ::getpid();
-  std::function<void(const release_message&)> send;  ///< of a listener without a thread
   release::attached_caches caches;
   std::mutex mutex;
   release::condition answered;
   std::map<release_id, memory> memories;
   std::map<std::uint64_t, connection> connections;  ///< by exporter
   std::map<std::uint64_t, open_wait> waits;         ///< by tag
-  release::retired_serials retired;                 ///< of a listener without a thread
   release_listener_statistics counts;
   bool closes_fail = false;  ///< in the last look: those of quarantined mappings are not tried at every one
   std::uint64_t last_number = 0;
   os::thread thread;
+
+  // Of a listener without a thread.
+  std::function<void(const release_message&)> send;
+  release::retired_serials retired;
+  std::list<release_message> answers;     ///< not yet passed to `send`
+  std::optional<std::thread::id> sender;  ///< the thread that passes them
+  bool send_ended = false;                ///< `send` must not be called any more
+  release::condition sent;                ///< `sender` was reset
 };
 
 }  // namespace pinfold

@@ -67,9 +67,14 @@ class PINFOLD_EXPORT release_listener {
   [[nodiscard]] static result<release_listener> create() noexcept;
 
   /// Makes a listener without a thread and without sockets: `send` carries its answers to the exporter, and the caller
-  /// passes requests to `receive`. `send` is called on the threads that call `receive`, `progress` and that close
-  /// mappings, one call at a time, and must not call the listener. The exporter counts the importer by
-  /// `release_registry::lend`, so opens ask nothing. Errors: `out_of_resources`.
+  /// passes requests to `receive`. The exporter counts the importer by `release_registry::lend`, so opens ask nothing.
+  ///
+  /// `send` is called on the threads that call `receive` and `progress` and that close mappings, one call at a time,
+  /// with no lock held. While a thread is in `send`, it also sends the answers of other threads, whose calls may return
+  /// before. `send` may release leases and call `receive`: what that answers is sent after `send` has returned. It must
+  /// not throw, acquire from an attached cache, or destroy one. After the end of the last copy of the listener, which
+  /// waits for the thread in `send` unless it is called there, `send` is not called any more. Errors:
+  /// `invalid_argument` (no `send`), `out_of_resources`.
   [[nodiscard]] static result<release_listener> create(std::function<void(const release_message&)> send) noexcept;
 
   /// Attaches a cache over `releasing_importer` with this listener. The cache must not be moved while attached. Errors:

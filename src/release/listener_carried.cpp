@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A listener without a thread, whose answers the caller carries.
+#include "release/listener_state.hpp"
+
+#include "os/no_cancellation.hpp"
+
+#include <cerrno>
+#include <new>
+#include <utility>
+
+namespace pinfold {
+
+namespace {
+
+constexpr auto no_memory = "no memory for the importer's own records";
+constexpr auto retired_text = "the exporter is retiring this memory, or has freed it";
+
+}  // namespace
+
+result<std::uint64_t> release_listener::state::begin_open_carried(const release_target& what) {
+  answer_room last(1);
+  const std::scoped_lock guard(mutex);
+  const auto known = memories.find(what.id);
+  if (retired.contains(what.id) || (known != memories.end() && known->second.asked)) {
+    ++counts.refused;
+    return fail(errc::stale_handle, retired_text);
+  }
+  memory& wanted = memories[what.id];
+  if (wanted.last.empty()) wanted.last = std::move(last);
+  try {
+    wanted.mappings.push_back({++last_number, what.peer, what.where});
+  } catch (const std::bad_alloc&) {
+    drop(what.id, last_number);
+    throw;
+  }
+  ++counts.mappings;
+  return last_number;
+}
+
+// The order of `answers` is the order of the calls, because only one thread takes from it. `send` may release leases
+// and call the listener: then this function returns at once, and the call below in the stack sends what they add.
+void release_listener::state::send_answers(std::unique_lock<std::mutex>& guard) noexcept {
+  if (answers.empty() || sender) return;
+  const auto self = weak_from_this().lock();  // `send` may destroy the listener
+  sender = std::this_thread::get_id();
+  while (!answers.empty() && !send_ended) {
+    answer_room next;
+    next.splice(next.end(), answers, answers.begin());
+    guard.unlock();
+    send(next.front());
+    guard.lock();
+  }
+  sender.reset();
+  sent->notify_all();
+  guard.unlock();  // before `self` may destroy the mutex
+}
+
+void release_listener::state::end_sending() noexcept {
+  if (inherited()) return;
+  const detail::no_cancellation whole;
+  std::unique_lock guard(mutex);
+  sent->wait(guard, [&] { return !sender || *sender == std::this_thread::get_id(); });
+  send_ended = true;
+}
+
+result<release_listener> release_listener::create(std::function<void(const release_message&)> send) noexcept try {
+  if (!send) return fail(errc::invalid_argument, "a listener without a thread needs a function that sends");
+  auto made = std::make_shared<state>();
+  made->send = std::move(send);
+  // A thread that sends keeps the state alive; the copies of the listener do so through a pointer of their own, at
+  // whose end it does not call `send` any more.
+  state* const of = made.get();
+  return release_listener(std::shared_ptr<state>(of, [made = std::move(made)](state* last) { last->end_sending(); }));
+} catch (const std::bad_alloc&) {
+  return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+}
+
+}  // namespace pinfold
