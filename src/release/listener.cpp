@@ -167,7 +167,7 @@ void release_listener::state::closed(const release_id& id, std::uint64_t number)
   reach(step::importer_closed);
   std::unique_lock guard(mutex);
   drop(id, number);
-  send_answers(guard);
+  static_cast<void>(send_answers(guard));  // `progress` tries again, and returns the error
 }
 
 void release_listener::state::tell(const release_id& id, std::uint64_t retirement, release_state said,
@@ -216,8 +216,8 @@ void release_listener::state::break_off(std::uint64_t exporter, connection& to) 
   thread.wake();
 }
 
-void release_listener::state::receive(const release_message& request) noexcept {
-  if (request.kind != release_kind::request) return;
+result<void> release_listener::state::receive(const release_message& request) noexcept {
+  if (request.kind != release_kind::request) return {};
   const release_id id = request.id();
   reach(step::importer_requested);
   answer_room answer;
@@ -229,7 +229,7 @@ void release_listener::state::receive(const release_message& request) noexcept {
       if (send) answer.emplace_back();
       if (send) retired.add(id);
     } catch (const std::bad_alloc&) {
-      return;  // no answer: the exporter keeps the memory
+      return fail_errno(errc::out_of_resources, ENOMEM, no_memory);  // no answer: the exporter keeps the memory
     }
     if (found == memories.end()) {
       tell(id, request.retirement, release_state::unknown, answer);
@@ -244,10 +244,11 @@ void release_listener::state::receive(const release_message& request) noexcept {
   reach(step::importer_invalidated);
   progress_caches();
   std::unique_lock guard(mutex);
-  if (!memories.contains(id)) return;
-  tell(id, request.retirement, release_state::leased, answer);
-  reach(step::importer_leased);
-  send_answers(guard);
+  if (memories.contains(id)) {
+    tell(id, request.retirement, release_state::leased, answer);
+    reach(step::importer_leased);
+  }
+  return send_answers(guard);
 }
 
 // Without memory for the list, the next round tries again.
@@ -272,13 +273,15 @@ void release_listener::state::unmark() noexcept {
   thread.wake();
 }
 
-void release_listener::state::progress() noexcept {
+result<void> release_listener::state::progress() noexcept {
   invalidate_asked();
-  {
-    const std::scoped_lock guard(mutex);
-    if (counts.retiring == 0) return;
+  std::unique_lock guard(mutex);
+  if (counts.retiring != 0) {
+    guard.unlock();
+    progress_caches();
+    guard.lock();
   }
-  progress_caches();
+  return send_answers(guard);
 }
 
 void release_listener::state::progress_caches() noexcept {
@@ -300,19 +303,23 @@ result<release_listener> release_listener::create() noexcept try {
   return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
 }
 
-void release_listener::receive(const release_message& message) noexcept {
+result<void> release_listener::receive(const release_message& message) noexcept {
   const detail::no_cancellation whole;
-  if (!state_->inherited()) state_->receive(message);
+  if (state_->inherited()) return fail(errc::unsupported, inherited_text);
+  return state_->receive(message);
 }
-void release_listener::progress() noexcept {
+result<void> release_listener::progress() noexcept {
   const detail::no_cancellation whole;
-  if (!state_->inherited()) state_->progress();
+  if (state_->inherited()) return fail(errc::unsupported, inherited_text);
+  return state_->progress();
 }
 
 release_listener_statistics release_listener::statistics() const noexcept {
   if (state_->inherited()) return {};
   const std::scoped_lock guard(state_->mutex);
-  return state_->counts;
+  auto seen = state_->counts;
+  seen.unsent = state_->answers.size();
+  return seen;
 }
 
 result<std::uint64_t> release_listener::begin_open(const release_target& what) noexcept try {

@@ -39,20 +39,23 @@ result<std::uint64_t> release_listener::state::begin_open_carried(const release_
 
 // The order of `answers` is the order of the calls, because only one thread takes from it. `send` may release leases
 // and call the listener: then this function returns at once, and the call below in the stack sends what they add.
-void release_listener::state::send_answers(std::unique_lock<std::mutex>& guard) noexcept {
-  if (answers.empty() || sender) return;
+result<void> release_listener::state::send_answers(std::unique_lock<std::mutex>& guard) noexcept {
+  result<void> done;
+  if (answers.empty() || sender) return guard.unlock(), done;
   const auto self = weak_from_this().lock();  // `send` may destroy the listener
   sender = std::this_thread::get_id();
-  while (!answers.empty() && !send_ended) {
+  while (done && !answers.empty() && !send_ended) {
     answer_room next;
     next.splice(next.end(), answers, answers.begin());
     guard.unlock();
-    send(next.front());
+    done = send(next.front());
     guard.lock();
+    if (!done) answers.splice(answers.begin(), next);
   }
   sender.reset();
   sent->notify_all();
   guard.unlock();  // before `self` may destroy the mutex
+  return done;
 }
 
 void release_listener::state::end_sending() noexcept {
@@ -63,7 +66,7 @@ void release_listener::state::end_sending() noexcept {
   send_ended = true;
 }
 
-result<release_listener> release_listener::create(std::function<void(const release_message&)> send) noexcept try {
+result<release_listener> release_listener::create(send_call send) noexcept try {
   if (!send) return fail(errc::invalid_argument, "a listener without a thread needs a function that sends");
   auto made = std::make_shared<state>();
   made->send = std::move(send);

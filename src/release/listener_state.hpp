@@ -14,7 +14,6 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -68,10 +67,10 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
   void closed(const release_id& id, std::uint64_t number) noexcept;
 
   // Requests.
-  void receive(const release_message& request) noexcept;
+  result<void> receive(const release_message& request) noexcept;
   void invalidate_asked() noexcept;
   void unmark() noexcept;
-  void progress() noexcept;
+  result<void> progress() noexcept;
   void progress_caches() noexcept;
 
   // The thread.
@@ -83,8 +82,9 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
   /// Sends what had no room: without it, the exporter counts this importer until its process ends. For the end.
   static void send_rest(connection& to, std::chrono::steady_clock::time_point deadline) noexcept;
 
-  /// Calls `send` for each of `answers`, without the mutex. If another thread does so already, leaves them to it.
-  void send_answers(std::unique_lock<std::mutex>& guard) noexcept;
+  /// Calls `send` for each of `answers`, without the mutex, until it fails; returns why. If another thread does so
+  /// already, leaves them to it. Releases the mutex.
+  result<void> send_answers(std::unique_lock<std::mutex>& guard) noexcept;
   /// Waits until no other thread is in `send`, which is not called any more.
   void end_sending() noexcept;
 
@@ -108,9 +108,9 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
   os::thread thread;
 
   // Of a listener without a thread.
-  std::function<void(const release_message&)> send;
+  send_call send;
   release::retired_serials retired;
-  std::list<release_message> answers;     ///< not yet passed to `send`
+  std::list<release_message> answers;     ///< not yet sent
   std::optional<std::thread::id> sender;  ///< the thread that passes them
   bool send_ended = false;                ///< `send` must not be called any more
   release::condition sent;                ///< `sender` was reset

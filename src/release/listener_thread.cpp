@@ -31,7 +31,7 @@ void release_listener::state::loop() noexcept {
       serve(next);
     }
     invalidate_ended();
-    progress();
+    static_cast<void>(progress());
     wait(watched);
   }
 }
@@ -59,7 +59,7 @@ void release_listener::state::serve(std::uint64_t exporter) noexcept {
         answered->notify_all();
       }
     }
-    if (message.exporter == exporter) receive(message);
+    if (message.exporter == exporter) static_cast<void>(receive(message));
   }
 }
 

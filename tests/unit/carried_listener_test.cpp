@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -200,6 +201,31 @@ TEST_F(carried_listener, R66_requests_that_race_with_the_last_close_are_answered
     }
     EXPECT_TRUE(left);
   }
+}
+
+TEST_F(carried_listener, R66_an_answer_that_send_refuses_is_sent_again_in_its_turn) {
+  bool full = true;
+  std::vector<said> carried;
+  listener = release_listener::create([&](const release_message& answer) -> result<void> {
+               if (full) return fail_errno(errc::driver_error, EAGAIN, "the channel is full");
+               carried.push_back({answer.serial, answer.state});
+               return {};
+             }).value();
+  open_without_a_cache(1);
+  EXPECT_EQ(listener->receive(request_for({1, 1})).error().native, EAGAIN);
+  EXPECT_EQ(listener->receive(request_for({1, 2})).error(), errc::driver_error);
+  close(1);
+  EXPECT_EQ(listener->statistics().unsent, 3U);
+  EXPECT_EQ(listener->progress().error().native, EAGAIN);
+  full = false;
+  EXPECT_TRUE(listener->progress());
+  EXPECT_EQ(carried, (std::vector{said{1, leased}, said{2, unknown}, said{1, gone}}));
+  EXPECT_EQ(listener->statistics().unsent, 0U);
+}
+
+TEST_F(carried_listener, R66_a_listener_needs_a_function_that_sends) {
+  EXPECT_EQ(release_listener::create(release_listener::send_call()).error(), errc::invalid_argument);
+  EXPECT_EQ(release_listener::create(std::function<void(const release_message&)>()).error(), errc::invalid_argument);
 }
 
 TEST_F(carried_listener, R66_its_end_waits_for_the_thread_in_send) {

@@ -14,6 +14,8 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <type_traits>
+#include <utility>
 
 namespace pinfold {
 
@@ -33,6 +35,7 @@ struct release_listener_statistics {
   std::uint64_t requests = 0;       ///< requests received
   std::uint64_t refused = 0;        ///< opens refused because the memory is retired
   std::uint64_t failed_closes = 0;  ///< calls of a cache's `progress` that failed
+  std::size_t unsent = 0;           ///< answers that `send` refused, or has not been called for
 };
 
 /// Lets imported memory go when its exporter asks for it: invalidates it in the attached caches, so that no later
@@ -57,6 +60,9 @@ class PINFOLD_EXPORT release_listener {
     std::unique_ptr<state> state_;
   };
 
+  /// Carries an answer to its exporter.
+  using send_call = std::function<result<void>(const release_message&)>;
+
   /// Shares the listener. A move copies, so that no listener is ever without a state.
   release_listener(const release_listener&) noexcept = default;
   /// As above.
@@ -73,9 +79,23 @@ class PINFOLD_EXPORT release_listener {
   /// with no lock held. While a thread is in `send`, it also sends the answers of other threads, whose calls may return
   /// before. `send` may release leases and call `receive`: what that answers is sent after `send` has returned. It must
   /// not throw, acquire from an attached cache, or destroy one. After the end of the last copy of the listener, which
-  /// waits for the thread in `send` unless it is called there, `send` is not called any more. Errors:
-  /// `invalid_argument` (no `send`), `out_of_resources`.
-  [[nodiscard]] static result<release_listener> create(std::function<void(const release_message&)> send) noexcept;
+  /// waits for the thread in `send` unless it is called there, `send` is not called any more.
+  ///
+  /// An answer for which `send` returns an error stays the first to be sent: by the next call that sends, regularly
+  /// `progress`. Errors: `invalid_argument` (no `send`), `out_of_resources`.
+  [[nodiscard]] static result<release_listener> create(send_call send) noexcept;
+
+  /// As above, with a `send` that returns nothing and so never fails. Throws `std::bad_alloc`.
+  template <class Send>
+    requires std::is_void_v<std::invoke_result_t<Send&, const release_message&>>
+  [[nodiscard]] static result<release_listener> create(Send send) {
+    std::function<void(const release_message&)> plain(std::move(send));
+    if (!plain) return create(send_call());
+    return create(send_call([to = std::move(plain)](const release_message& answer) -> result<void> {
+      to(answer);
+      return {};
+    }));
+  }
 
   /// Attaches a cache over `releasing_importer` with this listener. The cache must not be moved while attached. Errors:
   /// `unsupported` (in a forked child), `out_of_resources`.
@@ -87,11 +107,13 @@ class PINFOLD_EXPORT release_listener {
   }
 
   /// Processes a request that the caller has received. Invalidates and closes before it returns. Ignores other
-  /// messages.
-  void receive(const release_message& message) noexcept;
+  /// messages. Errors: what `send` returned on this thread, although the request is processed; `out_of_resources` (the
+  /// request is not answered: pass it again); `unsupported` (in a forked child).
+  result<void> receive(const release_message& message) noexcept;
 
-  /// Closes what can be closed of memory that exporters want back. A listener with a thread calls it itself.
-  void progress() noexcept;
+  /// Closes what can be closed of memory that exporters want back, and sends answers that are not sent yet. A listener
+  /// with a thread calls it itself. Errors: what `send` returned on this thread; `unsupported` (in a forked child).
+  result<void> progress() noexcept;
 
   /// Returns the counts; in a forked child, zeros.
   [[nodiscard]] release_listener_statistics statistics() const noexcept;
