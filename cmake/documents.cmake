@@ -65,6 +65,7 @@ add_custom_command(
           ${PROJECT_SOURCE_DIR}/include/pinfold/verbs.h
           ${PROJECT_SOURCE_DIR}/include/pinfold/libfabric.h
           ${PROJECT_SOURCE_DIR}/include/pinfold/release.h
+          ${PROJECT_SOURCE_DIR}/include/pinfold/release_carried.h
           ${PROJECT_SOURCE_DIR}/include/pinfold/segments.h
           ${PROJECT_SOURCE_DIR}/include/pinfold/ucp.h
           $<$<TARGET_EXISTS:pinfold_rma>:pinfold_rma>

@@ -64,7 +64,7 @@ enum pinfold_release_answer {
 
 /** An importer that still counts as one that has the memory open. */
 typedef struct pinfold_release_holder {
-  uint64_t connection; /**< number of its connection to the exporter */
+  uint64_t connection; /**< number of its connection to the exporter, or of the peer */
   int32_t pid;         /**< in the exporter's PID namespace; 0: unknown */
   uint32_t answer;     /**< a PINFOLD_RELEASE_ number */
   uint32_t lost;       /**< 1: its connection broke, but its process still runs */

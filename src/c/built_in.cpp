@@ -9,6 +9,7 @@
 #include <pinfold/registrars/io_uring.hpp>
 #include <pinfold/registrars/mlock.hpp>
 #include <pinfold/release.h>
+#include <pinfold/release_carried.h>
 
 #include <cstddef>
 
@@ -77,6 +78,12 @@ int pinfold_create_memfd_releasing(uint32_t flags, const pinfold_options* option
   return pinfold::c::create_releasing(options, cache, [flags] { return memfd_importer_of(flags); });
 }
 
+int pinfold_create_memfd_carried(pinfold_release_listener* listener, uint32_t flags, const pinfold_options* options,
+                                 pinfold_cache** cache) {
+  if ((flags & ~memfd_flags) != 0) return refuse_flags(cache);
+  return pinfold::c::create_carried(listener, options, cache, [flags] { return memfd_importer_of(flags); });
+}
+
 int pinfold_create_cuda_ipc(int device, const pinfold_options* options, pinfold_cache** cache) {
   if (device < 0) return refuse_device(cache);
   return pinfold::c::create_import(options, cache, [&] { return pinfold::cuda_ipc_importer({.device = device}); });
@@ -85,6 +92,13 @@ int pinfold_create_cuda_ipc(int device, const pinfold_options* options, pinfold_
 int pinfold_create_cuda_ipc_releasing(int device, const pinfold_options* options, pinfold_cache** cache) {
   if (device < 0) return refuse_device(cache);
   return pinfold::c::create_releasing(options, cache, [&] { return pinfold::cuda_ipc_importer({.device = device}); });
+}
+
+int pinfold_create_cuda_ipc_carried(pinfold_release_listener* listener, int device, const pinfold_options* options,
+                                    pinfold_cache** cache) {
+  if (device < 0) return refuse_device(cache);
+  return pinfold::c::create_carried(listener, options, cache,
+                                    [&] { return pinfold::cuda_ipc_importer({.device = device}); });
 }
 
 }  // extern "C"

@@ -23,12 +23,19 @@ pinfold_cache* replace_oldest(pinfold_cache* by) noexcept { return ended[next_en
 
 }  // namespace
 
-callback::callback(const pinfold_cache* of) noexcept : cache_(of), outer_(std::exchange(innermost, this)) {}
+callback::callback(const void* of) noexcept : of_(of), outer_(std::exchange(innermost, this)) {}
 callback::~callback() { innermost = outer_; }
 
 bool callback::of(const pinfold_cache* cache) noexcept {
   for (const callback* one = innermost; one != nullptr; one = one->outer_)
-    if (one->cache_ == cache) return true;
+    if (one->of_ == cache) return true;
+  return innermost != nullptr && cache != nullptr && of_listener(cache->behind.listener);
+}
+
+bool callback::of_listener(const void* listener) noexcept {
+  if (listener == nullptr) return false;
+  for (const callback* one = innermost; one != nullptr; one = one->outer_)
+    if (one->of_ == listener) return true;
   return false;
 }
 

@@ -38,23 +38,26 @@ struct back_end {
   /// Null unless exporters may ask for memory back. Returns what keeps the cache in reach of the thread that listens to
   /// them; may throw.
   std::function<result<std::shared_ptr<void>>(pinfold_cache* cache)> attach;
+  const void* listener = nullptr;  ///< null unless it answers through a function of the application
 };
 
-/// Marks that this thread is in a callback of the cache, while it lives.
+/// Marks that this thread is in a callback of the cache, or of the listener of caches, while it lives.
 class callback {
  public:
-  explicit callback(const pinfold_cache* of) noexcept;
+  explicit callback(const void* of) noexcept;
   callback(const callback&) = delete;
   callback& operator=(const callback&) = delete;
   ~callback();
 
-  /// Returns whether this thread is in a callback of the cache.
+  /// Returns whether this thread is in a callback of the cache, or of its listener.
   [[nodiscard]] static bool of(const pinfold_cache* cache) noexcept;
+  /// Returns whether this thread is in the callback of the listener.
+  [[nodiscard]] static bool of_listener(const void* listener) noexcept;
   /// Returns whether this thread is in a callback of any cache.
   [[nodiscard]] static bool any() noexcept;
 
  private:
-  const pinfold_cache* cache_;
+  const void* of_;
   const callback* outer_;
 };
 

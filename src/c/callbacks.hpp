@@ -10,11 +10,11 @@
 
 namespace pinfold::c {
 
-/// Returns what `call` returns, and PINFOLD_E_DRIVER_ERROR if it throws: nothing unwinds through the engine, nor does a
-/// cancellation.
+/// Calls a function of the cache or listener `of`. Returns what `call` returns, and PINFOLD_E_DRIVER_ERROR if it
+/// throws: nothing unwinds through the engine, nor does a cancellation.
 template <class Call>
-[[nodiscard]] int called(const pinfold_cache* cache, pinfold_error& failure, Call&& call) noexcept {
-  const callback inside(cache);
+[[nodiscard]] int called(const void* of, pinfold_error& failure, Call&& call) noexcept {
+  const callback inside(of);
   const detail::no_cancellation guard;
   try {
     return call();

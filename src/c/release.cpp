@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The exporter's side of the release protocol.
+#include "c/release.hpp"
 #include "c/callbacks.hpp"
 #include "c/exporters.hpp"
 #include "c/structure.hpp"
@@ -7,7 +8,6 @@
 
 #include <pinfold/release.h>
 
-#include <algorithm>
 #include <memory>
 #include <new>
 
@@ -27,13 +27,7 @@ static_assert(same(retire_state::asking, PINFOLD_RETIRE_ASKING) && same(retire_s
               static_cast<unsigned>(release_state::silent) == PINFOLD_RELEASE_SILENT &&
               static_cast<unsigned>(release_state::leased) == PINFOLD_RELEASE_LEASED);
 
-constexpr auto no_place = "there is no place for the result, or it has a wrong size";
 constexpr auto no_exporter = "the exporter is null";
-
-template <class T>
-[[nodiscard]] bool has_room(const T* place) noexcept {
-  return place != nullptr && place->size >= sizeof(T);
-}
 
 result<pinfold_exporter_options> read_options(const pinfold_exporter_options* given) noexcept {
   pinfold_exporter_options known{};
@@ -45,20 +39,6 @@ result<pinfold_exporter_options> read_options(const pinfold_exporter_options* gi
 
 std::size_t limbo_of(const pinfold_exporter_options& given) noexcept {
   return given.limbo_bytes == 0 ? SIZE_MAX : given.limbo_bytes;
-}
-
-pinfold_retire_report in_c(const retire_report& from) noexcept {
-  pinfold_retire_report made{};
-  made.state = static_cast<std::uint32_t>(from.state);
-  made.let_go = from.let_go;
-  made.died = from.died;
-  made.holders = from.holders.size();
-  if (from.free_failed) made.failure = as_c(from.failure);
-  return made;
-}
-
-pinfold_release_holder in_c(const release_holder& from) noexcept {
-  return {from.peer, from.pid, static_cast<std::uint32_t>(from.state), from.lost ? 1U : 0U, 0};
 }
 
 result<void> write_statistics(const release_statistics& from, pinfold_release_statistics* to) noexcept {
@@ -179,8 +159,7 @@ int pinfold_retirement_holders(const pinfold_retirement* ticket, pinfold_release
   return c::guarded([&]() -> result<void> {
     const auto seen = ticket->of.report();
     if (!seen) return tl::unexpected(seen.error());
-    *count = seen->holders.size();
-    for (std::size_t i = 0; i < std::min(room, seen->holders.size()); ++i) holders[i] = c::in_c(seen->holders[i]);
+    c::write_holders(*seen, holders, room, count);
     return {};
   });
 }

@@ -7,9 +7,17 @@
 
 #include <pinfold/release/listener.hpp>
 #include <pinfold/release/releasing_importer.hpp>
+#include <pinfold/release_carried.h>
 
 #include <memory>
+#include <unistd.h>
 #include <utility>
+
+struct pinfold_release_listener {
+  std::shared_ptr<void> users;  ///< each cache over the listener has a copy; its address marks calls of `send`
+  pinfold::release_listener of;
+  pid_t process = ::getpid();
+};
 
 namespace pinfold::c {
 
@@ -38,6 +46,17 @@ class listened_cache {
   release_listener::attachment attached_;
 };
 
+/// Fills in what a cache over the importer, with this listener, needs. Throws `std::bad_alloc`.
+template <class Importer>
+void listen(back_end& behind, Importer importer, const release_listener& listener) {
+  behind = over_importer(releasing_importer(std::move(importer), listener));
+  behind.attach = [to = listener](const pinfold_cache* by) mutable -> result<std::shared_ptr<void>> {
+    auto listened = std::make_shared<listened_cache>(by);
+    if (auto attached = listened->attach_to(to); !attached) return tl::unexpected(attached.error());
+    return listened;
+  };
+}
+
 /// Makes a cache over the importer that `make`, which may throw, returns, with a listener of its own.
 template <class Make>
 [[nodiscard]] int create_releasing(const pinfold_options* options, pinfold_cache** cache, Make&& make) noexcept {
@@ -46,12 +65,30 @@ template <class Make>
   const int made = guarded([&]() -> result<void> {
     auto listener = release_listener::create();
     if (!listener) return tl::unexpected(listener.error());
-    behind = over_importer(releasing_importer(make(), *listener));
-    behind.attach = [to = *listener](const pinfold_cache* by) mutable -> result<std::shared_ptr<void>> {
-      auto listened = std::make_shared<listened_cache>(by);
-      if (auto attached = listened->attach_to(to); !attached) return tl::unexpected(attached.error());
-      return listened;
+    listen(behind, make(), *listener);
+    return {};
+  });
+  if (made != PINFOLD_OK) return made;
+  return create(std::move(behind), options, cache);
+}
+
+/// Makes a cache over the importer that `make`, which may throw, returns, with the listener that it is given.
+template <class Make>
+[[nodiscard]] int create_carried(pinfold_release_listener* listener, const pinfold_options* options,
+                                 pinfold_cache** cache, Make&& make) noexcept {
+  if (cache != nullptr) *cache = nullptr;
+  if (listener == nullptr) return refuse(errc::invalid_argument, "the listener is null");
+  if (callback::of_listener(listener->users.get()))
+    return refuse(errc::in_use_conflict, "called from `send` of the listener");
+  back_end behind;
+  const int made = guarded([&]() -> result<void> {
+    listen(behind, make(), listener->of);
+    // `user` is destroyed last: from then on the listener may be destroyed.
+    struct owners {
+      std::shared_ptr<void> user, importer;
     };
+    behind.owner = std::make_shared<owners>(owners{listener->users, behind.owner});
+    behind.listener = listener->users.get();
     return {};
   });
   if (made != PINFOLD_OK) return made;

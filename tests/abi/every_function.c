@@ -7,6 +7,7 @@
 #include <pinfold/node_budget.h>
 #include <pinfold/pinfold.h>
 #include <pinfold/release.h>
+#include <pinfold/release_carried.h>
 #include <pinfold/remote_key.h>
 #include <pinfold/segments.h>
 
@@ -432,6 +433,77 @@ static void retirements(void) {
   pinfold_cuda_exporter_destroy(gpu);
 }
 
+typedef struct carried {
+  unsigned char message[PINFOLD_RELEASE_MESSAGE_BYTES];
+  uint64_t exporter;
+  int sent;
+} carried;
+
+static int carry(void *self, uint64_t exporter, const void *message, size_t bytes, pinfold_error *failure) {
+  carried *to = self;
+  (void)failure;
+  EXPECT(bytes == sizeof to->message);
+  memcpy(to->message, message, bytes);
+  to->exporter = exporter;
+  ++to->sent;
+  return PINFOLD_OK;
+}
+
+static void carried_retirements(void) {
+  char handle[PINFOLD_MEMFD_HANDLE_BYTES], message[PINFOLD_RELEASE_MESSAGE_BYTES];
+  carried channel = {{0}, 0, 0};
+  pinfold_release_id id;
+  pinfold_retire_report report = {0};
+  pinfold_release_listener_statistics counts = {0};
+  pinfold_release_holder holder;
+  pinfold_memfd_exporter *exporter = NULL;
+  pinfold_memfd_buffer *buffer = NULL;
+  pinfold_release_registry *registry = NULL;
+  pinfold_release_listener *listener = NULL;
+  pinfold_cache *cache = NULL;
+  pinfold_lease lease;
+  size_t count = 7;
+  report.size = sizeof report;
+  counts.size = sizeof counts;
+  EXPECT(pinfold_memfd_exporter_create(0, &exporter) == PINFOLD_OK);
+  EXPECT(pinfold_memfd_allocate(exporter, page, &buffer) == PINFOLD_OK);
+  EXPECT(pinfold_memfd_handle(buffer, handle, sizeof handle) == PINFOLD_OK);
+  EXPECT(pinfold_release_id_of(handle, sizeof handle, &id) == PINFOLD_OK && id.exporter != 0 && id.serial != 0);
+  EXPECT(pinfold_release_registry_create(id.exporter, &registry) == PINFOLD_OK);
+  EXPECT(pinfold_release_registry_add(registry, id.serial) == PINFOLD_OK);
+  EXPECT(pinfold_release_registry_lend(registry, id.serial, 3, 1) == PINFOLD_OK);
+  EXPECT(pinfold_release_registry_lend(registry, id.serial, 4, 0) == PINFOLD_OK);
+  EXPECT(pinfold_release_listener_create(carry, &channel, &listener) == PINFOLD_OK);
+  EXPECT(pinfold_create_memfd_carried(listener, 0, NULL, &cache) == PINFOLD_OK);
+  lease = pinfold_import(cache, 1, handle, sizeof handle, (uintptr_t)pinfold_memfd_data(buffer), page);
+  EXPECT(lease.pin != 0);
+  EXPECT(pinfold_release_registry_begin_retire(registry, id.serial, 5000) == PINFOLD_OK);
+  EXPECT(pinfold_release_registry_next_request(registry, 3, message, sizeof message, &count) == PINFOLD_OK);
+  EXPECT(count == sizeof message);
+  EXPECT(pinfold_release_registry_take_back(registry, 3, message, sizeof message) == PINFOLD_OK);
+  EXPECT(pinfold_release_registry_next_request(registry, 3, message, sizeof message, &count) == PINFOLD_OK);
+  EXPECT(count == sizeof message);
+  EXPECT(pinfold_release_listener_receive(listener, message, sizeof message) == PINFOLD_OK && channel.sent == 1);
+  EXPECT(channel.exporter == id.exporter);
+  EXPECT(pinfold_release_registry_receive(registry, 3, channel.message, sizeof channel.message) == PINFOLD_OK);
+  EXPECT(pinfold_release_registry_lost(registry, 4) == PINFOLD_OK);
+  EXPECT(pinfold_release_registry_died(registry, 4) == PINFOLD_OK);
+  EXPECT(pinfold_release_registry_holders(registry, id.serial, &holder, 1, &count) == PINFOLD_OK && count == 1);
+  EXPECT(holder.connection == 3 && holder.pid == 1 && holder.answer == PINFOLD_RELEASE_LEASED);
+  EXPECT(pinfold_release(lease) == PINFOLD_OK && pinfold_release_listener_progress(listener) == PINFOLD_OK);
+  EXPECT(pinfold_release_listener_statistics_of(listener, &counts) == PINFOLD_OK && counts.requests == 1);
+  EXPECT(pinfold_release_registry_receive(registry, 3, channel.message, sizeof channel.message) == PINFOLD_OK);
+  EXPECT(pinfold_release_registry_wait(registry, id.serial, 5000, &report) == PINFOLD_OK);
+  EXPECT(report.state == PINFOLD_RETIRE_FREED && report.let_go == 1 && report.died == 1);
+  EXPECT(pinfold_release_registry_forget(registry, id.serial) == PINFOLD_OK);
+  EXPECT(pinfold_destroy(cache) == PINFOLD_OK);
+  EXPECT(pinfold_create_cuda_ipc_carried(listener, -1, NULL, &cache) != PINFOLD_OK && cache == NULL);
+  EXPECT(pinfold_release_listener_destroy(listener) == PINFOLD_OK);
+  pinfold_release_registry_destroy(registry);
+  pinfold_memfd_free(buffer);
+  pinfold_memfd_exporter_destroy(exporter);
+}
+
 static void several_caches(void) {
   static char memory[2 * page];
   device of = {0, 0, 0, 0, 0, NULL};
@@ -517,6 +589,7 @@ int main(void) {
   exporters();
   node_budgets();
   retirements();
+  carried_retirements();
   several_caches();
   remote_keys();
   segments();
