@@ -19,6 +19,7 @@ HEADERS = (
     "pinfold/remote_key.h",
     "pinfold/node_budget.h",
     "pinfold/release.h",
+    "pinfold/release_carried.h",
     "pinfold/segments.h",
     "pinfold/verbs.h",
     "pinfold/libfabric.h",

@@ -11,11 +11,13 @@ from pinfold._memory import range_of
 from pinfold.background import Background, BackgroundProgress
 from pinfold.batch import Batch
 from pinfold.cache import Cache, announce_gone, dump_on_signal
+from pinfold.carried import ReleaseId, ReleaseListener, ReleaseRegistry
 from pinfold.cache_set import CacheSet, SetLease
 from pinfold.chunks import Chunks
 from pinfold.constants import (
     CUDA_HANDLE_BYTES,
     MEMFD_HANDLE_BYTES,
+    RELEASE_MESSAGE_BYTES,
     UNLIMITED,
     Access,
     CancelPolicy,
@@ -97,9 +99,13 @@ __all__ = [
     "Prefault",
     "Part",
     "Place",
+    "RELEASE_MESSAGE_BYTES",
     "Registrar",
     "ReleaseAnswer",
     "ReleaseHolder",
+    "ReleaseId",
+    "ReleaseListener",
+    "ReleaseRegistry",
     "RemoteKey",
     "RemoteKeys",
     "Restoration",

@@ -32,6 +32,7 @@ class State:
         self.calls: list[int] = []  # threads that are in a call of the cache: it must not be destroyed meanwhile
         self.leased: set[Any] = set()
         self.views: list[None] = []  # of imported memory, which must not be unmapped meanwhile
+        self.keeps: object = None  # what must live until the end of the cache
 
     def wait_for_calls(self, until: float) -> bool:
         while self.calls and time.monotonic() < until:

@@ -12,6 +12,7 @@ UNLIMITED: int = int(ffi.cast("size_t", -1))
 
 MEMFD_HANDLE_BYTES: int = lib.PINFOLD_MEMFD_HANDLE_BYTES
 CUDA_HANDLE_BYTES: int = lib.PINFOLD_CUDA_HANDLE_BYTES
+RELEASE_MESSAGE_BYTES: int = lib.PINFOLD_RELEASE_MESSAGE_BYTES
 
 
 class _Extensible(enum.IntEnum):

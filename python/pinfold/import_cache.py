@@ -17,6 +17,7 @@ from pinfold.segmented_lease import Segment, SegmentedLease
 from pinfold.segments import Window
 
 if TYPE_CHECKING:
+    from pinfold.carried import ReleaseListener
     from pinfold.tensor import Tensor
 
 
@@ -84,9 +85,13 @@ class ImportCache(BaseCache):
         self._describe(Place.HOST if importer.host_memory else Place.ELSEWHERE, importer.writable)
 
     @classmethod
-    def _made(cls, create: Callable[[Any, Any], Any], options: Options | None) -> Self:
+    def _made(
+        cls, create: Callable[[Any, Any], Any], options: Options | None, listener: ReleaseListener | None
+    ) -> Self:
         made = cls.__new__(cls)
-        BaseCache.__init__(made, create, options, lambda at: None)
+        # At the process's end the cache is destroyed: later, `send` could be called without an interpreter.
+        BaseCache.__init__(made, create, options, lambda at: None, calls_python=listener is not None)
+        made._state.keeps = listener and listener._c
         return made
 
     @classmethod
@@ -98,25 +103,35 @@ class ImportCache(BaseCache):
         options: Options | None = None,
         *,
         releasing: bool = False,
+        listener: ReleaseListener | None = None,
     ) -> Self:
         """Makes a cache that imports the memory of memfd exporters. `writable`: map it for writing too, which the exporter
         must grant. `unsealed`: also open memory that a peer could truncate. `populate`: fault in all pages at the open.
-        `releasing`: let memory go when its exporter retires it; it must have been made with `release`.
+        `releasing`: let memory go when its exporter retires it; it must have been made with `release`. `listener`: let
+        memory go when an exporter asks the listener for it, over a channel of the application.
         """
         flags = (
             lib.PINFOLD_MEMFD_READ_WRITE * writable
             | lib.PINFOLD_MEMFD_UNSEALED * unsealed
             | lib.PINFOLD_MEMFD_POPULATE * populate
         )
-        create = lib.pinfold_create_memfd_releasing if releasing else lib.pinfold_create_memfd
-        made = cls._made(lambda options, made: create(flags, options, made), options)
+        forms = lib.pinfold_create_memfd, lib.pinfold_create_memfd_releasing, lib.pinfold_create_memfd_carried
+        made = cls._made(_in_form(forms, flags, releasing, listener), options, listener)
         return made._describe(Place.HOST, writable)
 
     @classmethod
-    def cuda_ipc(cls, device: int = 0, options: Options | None = None, *, releasing: bool = False) -> Self:
-        """Makes a cache that imports GPU memory of CUDA exporters, mapped on the device. `releasing`: as of `memfd`."""
-        create = lib.pinfold_create_cuda_ipc_releasing if releasing else lib.pinfold_create_cuda_ipc
-        made = cls._made(lambda options, made: create(device, options, made), options)
+    def cuda_ipc(
+        cls,
+        device: int = 0,
+        options: Options | None = None,
+        *,
+        releasing: bool = False,
+        listener: ReleaseListener | None = None,
+    ) -> Self:
+        """Makes a cache that imports GPU memory of CUDA exporters, mapped on the device. `releasing` and `listener`: as of
+        `memfd`."""
+        forms = lib.pinfold_create_cuda_ipc, lib.pinfold_create_cuda_ipc_releasing, lib.pinfold_create_cuda_ipc_carried
+        made = cls._made(_in_form(forms, device, releasing, listener), options, listener)
         return made._describe(Place.CUDA, True, device)
 
     def _describe(self, place: Place, writable: bool, device: int = 0) -> Self:
@@ -188,6 +203,19 @@ class ImportCache(BaseCache):
     def drop_peer(self, peer: int) -> None:
         """Tells the cache that a peer has ended. Closes its idle entries; raises the first error of a close."""
         check(self._call(lib.pinfold_drop_peer, peer))
+
+
+def _in_form(
+    forms: tuple[Any, Any, Any], which: int, releasing: bool, listener: ReleaseListener | None
+) -> Callable[[Any, Any], Any]:
+    """Returns the call that makes a cache: plain, releasing, or over the listener."""
+    plain, own, carried = forms
+    if listener is None:
+        return lambda options, made: (own if releasing else plain)(which, options, made)
+    if releasing:
+        raise ValueError("a cache is releasing, or over a listener of the application")
+    pointer = listener._c.pointer
+    return lambda options, made: carried(pointer, which, options, made)
 
 
 def _bytes(handle: object) -> bytes:

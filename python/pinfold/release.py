@@ -57,28 +57,43 @@ class Retirement(Owner):
 
     def wait(self, timeout: float) -> RetireReport:
         """Waits until the memory is freed, at most `timeout` seconds, and returns the report."""
-        until = time.monotonic() + timeout
-        while True:
-            left = min(max(0.0, until - time.monotonic()), _SLICE_MS / 1000)
-            report = self._wait(round(left * 1000))
-            if report.state not in (RetireState.ASKING, RetireState.LIMBO) or time.monotonic() >= until:
-                return report
+        return wait_in_slices(self._wait, timeout)
 
-    def _wait(self, milliseconds: int) -> RetireReport:
-        seen = ffi.new("pinfold_retire_report *")
-        seen.size = ffi.sizeof("pinfold_retire_report")
-        check(lib.pinfold_retirement_wait(self._ticket, milliseconds, seen))
-        failure = as_exception(ffi.addressof(seen, "failure"), self._raised) if seen.failure.code else None
-        holders = self._holders(seen.holders) if seen.holders else ()
-        return RetireReport(RetireState(seen.state), seen.let_go, seen.died, holders, failure)
-
-    def _holders(self, most: int) -> tuple[ReleaseHolder, ...]:
-        found, count = ffi.new("pinfold_release_holder[]", most), ffi.new("size_t *")
-        check(lib.pinfold_retirement_holders(self._ticket, found, most, count))
-        return tuple(
-            ReleaseHolder(one.connection, one.pid, ReleaseAnswer(one.answer), bool(one.lost))
-            for one in found[0 : min(most, count[0])]
+    def _wait(self, ms: int) -> RetireReport:
+        return read_report(
+            lambda seen: lib.pinfold_retirement_wait(self._ticket, ms, seen),
+            lambda *place: lib.pinfold_retirement_holders(self._ticket, *place),
+            self._raised,
         )
+
+
+def wait_in_slices(wait: Callable[[int], RetireReport], timeout: float) -> RetireReport:
+    """Calls `wait` with milliseconds, until the memory is freed or for `timeout` seconds; returns the last report."""
+    until = time.monotonic() + timeout
+    while True:
+        left = min(max(0.0, until - time.monotonic()), _SLICE_MS / 1000)
+        report = wait(round(left * 1000))
+        if report.state not in (RetireState.ASKING, RetireState.LIMBO) or time.monotonic() >= until:
+            return report
+
+
+def read_report(wait: Callable[[Any], Any], holders: Callable[..., Any], raised: Raised) -> RetireReport:
+    """Returns the report that `wait` writes, with the holders that `holders` writes."""
+    seen = ffi.new("pinfold_retire_report *")
+    seen.size = ffi.sizeof("pinfold_retire_report")
+    check(wait(seen))
+    failure = as_exception(ffi.addressof(seen, "failure"), raised) if seen.failure.code else None
+    found = _holders(holders, seen.holders) if seen.holders else ()
+    return RetireReport(RetireState(seen.state), seen.let_go, seen.died, found, failure)
+
+
+def _holders(holders: Callable[..., Any], most: int) -> tuple[ReleaseHolder, ...]:
+    found, count = ffi.new("pinfold_release_holder[]", most), ffi.new("size_t *")
+    check(holders(found, most, count))
+    return tuple(
+        ReleaseHolder(one.connection, one.pid, ReleaseAnswer(one.answer), bool(one.lost))
+        for one in found[0 : min(most, count[0])]
+    )
 
 
 class FreeCall:
