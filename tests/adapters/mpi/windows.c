@@ -44,6 +44,7 @@ int main(int count, char **arguments) {
   for (int round = 0; round < rounds; ++round) wrong += one_round(rank, round, bytes);
   MPI_Allreduce(&wrong, &all, 1, MPI_UNSIGNED_LONG, MPI_SUM, MPI_COMM_WORLD);
   if (rank == 0) printf("%lu wrong bytes of %lu\n", all, 2UL * (unsigned long)rounds * bytes);
+  fflush(stdout);  // a test tells by it a run that hangs before its end from one that hangs in MPI_Finalize
   MPI_Finalize();
   return all == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
