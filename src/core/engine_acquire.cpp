@@ -196,7 +196,7 @@ bool engine::make_spare_entry(shard& in) noexcept {
 
 bool engine::grow_pool(shard& in) noexcept {
   in.mutex.unlock();
-  auto more = index::entry_pool::make_chunk(token_offset_ + driver_.token_bytes);
+  auto more = index::entry_pool::make_chunk(token_offset_ + driver_.token_bytes, page_ != nullptr);
   in.mutex.lock();
   if (!more) return false;
   in.pool.adopt(std::move(more));

@@ -90,11 +90,14 @@ void engine::note_group(std::span<const open_request> asked, std::span<const res
 }
 
 void engine::note_eviction(const entry& victim) noexcept {
-  const auto age = core::since(victim.opened_at, core::ticks());
+  const auto now = core::ticks();
+  const auto age = core::since(victim.opened_at, now);
   const auto& where = victim.covered();
   PINFOLD_PROBE(evict, name(), where.begin, where.size(), age.count());
   if (!page_) return;
   page_->evicted(age, victim.hits());
+  // An older time is that of an entry that had the memory before.
+  if (const auto* const used_at = victim.used_at()) page_->evicted_idle(std::min(age, core::since(*used_at, now)));
   page_->add_event(event_id::evicted, {where, static_cast<std::uint64_t>(age.count())});
 }
 

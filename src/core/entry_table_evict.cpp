@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // From `live` to `evicting`. Until the next barrier, hits may still pin an entry whose hits were stopped.
 #include "core/sync_point.hpp"
+#include "core/ticks.hpp"
 #include "core/transition.hpp"
 
 #include <algorithm>
@@ -27,6 +28,7 @@ void entry_table::begin_evict(entry& live) noexcept {
 }
 
 void entry_table::spare(entry& spared) noexcept {
+  if (auto* const at = spared.used_at()) *at = ticks();
   reusable_.remove(&spared);
   reusable_.push_back(&spared);
 }

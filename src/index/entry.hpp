@@ -85,6 +85,9 @@ struct entry {
   [[nodiscard]] range covered() const noexcept { return hot()->covered(); }
   void cover(const range& where) noexcept;
 
+  /// Returns where the time is that eviction's hand last found the entry in use; null: it is not kept.
+  [[nodiscard]] std::uint32_t* used_at() const noexcept;
+
   /// Returns the local address of `covered().begin`.
   [[nodiscard]] std::uintptr_t data() const noexcept;
 

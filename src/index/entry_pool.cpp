@@ -19,13 +19,21 @@ void make(record_page& page, std::uint32_t number) noexcept {
 entry_pool::~entry_pool() {
   for (record_page* page = pages_.load(); page != nullptr;) {
     record_page* next = page->next;
+    page->used_at = nullptr;
     give_back(page);
     page = next;
   }
 }
 
-entry_pool::chunk entry_pool::make_chunk(std::size_t record_bytes) noexcept {
-  return chunk(take_page(stride_for(record_bytes)));
+entry_pool::chunk entry_pool::make_chunk(std::size_t record_bytes, bool with_times) noexcept {
+  chunk made(take_page(stride_for(record_bytes)));
+  if (made.page == nullptr || !with_times) return made;
+  try {
+    made.used_at.emplace_front(made.page->capacity);
+  } catch (const std::bad_alloc&) {
+    made.used_at.clear();  // the page is more important
+  }
+  return made;
 }
 
 void entry_pool::adopt(chunk made) noexcept {
@@ -33,6 +41,8 @@ void entry_pool::adopt(chunk made) noexcept {
   fresh_ = std::exchange(made.page, nullptr);
   carved_ = 0;
   fresh_->imported = imported_;
+  fresh_->used_at = made.used_at.empty() ? nullptr : made.used_at.front().data();
+  used_at_.splice_after(used_at_.before_begin(), made.used_at);
   fresh_->next = pages_.load(std::memory_order_relaxed);
   for (std::uint32_t i = 0; i < fresh_->made.load(std::memory_order_relaxed); ++i) {  // left by another cache
     fresh_->at(i)->word.store(0, std::memory_order_release);

@@ -10,7 +10,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <forward_list>
 #include <utility>
+#include <vector>
 
 namespace pinfold::index {
 
@@ -18,12 +20,17 @@ namespace pinfold::index {
 /// called without it, and `for_each`, which any thread may call as long as the pool lives.
 class entry_pool {
  public:
+  /// Vectors whose elements stay where they are.
+  using times = std::forward_list<std::vector<std::uint32_t>>;
+
   /// A page of free entries with their records, not yet part of a pool.
   struct chunk {
     record_page* page;
+    times used_at;  ///< of the page's records: one vector, or none
 
     explicit chunk(record_page* taken) noexcept : page(taken) {}
-    chunk(chunk&& other) noexcept : page(std::exchange(other.page, nullptr)) {}
+    chunk(chunk&& other) noexcept
+        : page(std::exchange(other.page, nullptr)), used_at(std::exchange(other.used_at, {})) {}
     chunk& operator=(chunk&&) = delete;
     ~chunk() {
       if (page != nullptr) give_back(page);
@@ -39,8 +46,9 @@ class entry_pool {
 
   [[nodiscard]] bool empty() const noexcept { return free_ == nullptr && fresh_ == nullptr; }
 
-  /// Allocates a page of free entries with records of `record_bytes` bytes. Holds no page when there is no memory.
-  [[nodiscard]] static chunk make_chunk(std::size_t record_bytes) noexcept;
+  /// Allocates a page of free entries with records of `record_bytes` bytes, if wanted with a time for each
+  /// (`entry::used_at`). Holds no page when there is no memory, and no times when there is none for them.
+  [[nodiscard]] static chunk make_chunk(std::size_t record_bytes, bool with_times = false) noexcept;
 
   void adopt(chunk made) noexcept;
 
@@ -72,6 +80,7 @@ class entry_pool {
   record_page* fresh_ = nullptr;  // the newest page, while some of its entries were never taken
   std::uint32_t carved_ = 0;      // entries taken of that page
   std::atomic<record_page*> pages_{nullptr};
+  times used_at_;  // of the pages
 };
 
 }  // namespace pinfold::index

@@ -48,6 +48,8 @@ struct alignas(64) record_page {
   std::uint32_t entries_from = 0;      ///< bytes from here to the entries
   const std::uint32_t links_from;      ///< what a link to the page's first byte would be
   std::uint32_t inverse = 0;           ///< of the stride in units of 32 bytes, times 2^16, rounded up
+  /// For each record, when eviction's hand last found it in use, in `ticks`; null: its owner does not keep that.
+  std::uint32_t* used_at = nullptr;
 
   record_page(std::uint32_t record_stride, std::uint32_t first_link) noexcept
       : stride(record_stride),
@@ -135,6 +137,11 @@ inline std::uintptr_t entry::data() const noexcept {
   // Computed with numbers: local memory may be registered by addresses that no object has, in tests even from 0 on.
   if (!record_page::of(this).imported) return hot()->covered().begin;
   return reinterpret_cast<std::uintptr_t>(detail::imported_part_of(*hot()).data);
+}
+
+inline std::uint32_t* entry::used_at() const noexcept {
+  record_page& page = record_page::of(this);
+  return page.used_at == nullptr ? nullptr : page.used_at + page.number_of(this);
 }
 
 inline void entry::cover(const range& where) noexcept {

@@ -107,6 +107,10 @@ void cache_page::evicted(nanoseconds age, std::uint64_t hits) noexcept {
   record(slot_->hits_of_evicted, std::min<std::uint64_t>(hits, UINT64_MAX / 128) * 128);
 }
 
+void cache_page::evicted_idle(nanoseconds idle) noexcept {
+  if (slot_ != nullptr) record(slot_->idle_at_eviction, count_of(idle));
+}
+
 void cache_page::failed(driver_call call, const range& where, const error& why) noexcept {
   if (slot_ == nullptr) return;
   const auto number = add(slot_->errors_written);

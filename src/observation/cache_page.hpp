@@ -49,6 +49,7 @@ class cache_page {
   void opened(const range& where, nanoseconds took, const error* failure) noexcept;
   void closed(const range& where, nanoseconds took, const error* failure) noexcept;
   void evicted(nanoseconds age, std::uint64_t hits) noexcept;
+  void evicted_idle(nanoseconds idle) noexcept;
   void failed(driver_call call, const range& where, const error& why) noexcept;
   void add_event(event_id kind, const event_details& what) noexcept;
 

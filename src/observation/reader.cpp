@@ -66,6 +66,7 @@ cache_snapshot cache_of(const cache_slot& from, std::uint64_t now) {
   made.opens = from.opens;
   made.closes = from.closes;
   made.age_at_eviction = from.age_at_eviction;
+  made.idle_at_eviction = from.idle_at_eviction;
   made.hits_of_evicted = from.hits_of_evicted;
   made.waits = from.waits;
   made.errors_written = from.errors_written;

@@ -42,6 +42,7 @@ TEST(page_layout, places_are_those_of_version_1) {
   EXPECT_EQ(offsetof(cache_slot, closes), 912U + 14 * 336U);
   EXPECT_EQ(offsetof(cache_slot, errors_written), 912U + 24 * 336U);
   EXPECT_EQ(offsetof(cache_slot, errors), 912U + 24 * 336U + 8);
+  EXPECT_EQ(offsetof(cache_slot, idle_at_eviction), 10392U);
   EXPECT_EQ(sizeof(error_record), 144U);
   EXPECT_EQ(sizeof(slow_call), 32U);
   EXPECT_EQ(sizeof(stack_record), 176U);

@@ -187,6 +187,31 @@ TEST_F(statistics_page, distributes_age_and_hits_of_what_is_evicted) {
   EXPECT_EQ(seen->hits_of_evicted.counts[0], 20U);  // none was used twice
 }
 
+// Eviction's hand finds `a` in use and evicts `b`; at the next request it finds `a` idle since then.
+TEST_F(statistics_page, distributes_the_idle_time_of_what_is_evicted) {
+  local_fixture f(publishing("idle", {.max_count = 2, .shards = 1}));
+  const auto touch = [&](std::uintptr_t number) { f.touch(base + number * 0x10000, base + number * 0x10000 + 0x1000); };
+  touch(0);
+  touch(1);
+  std::this_thread::sleep_for(400ms);
+  touch(0);
+  touch(2);
+  touch(3);
+  const auto seen = published_now("idle");
+  ASSERT_TRUE(seen);
+  EXPECT_EQ(f.cache.statistics().hits, 1U);
+  EXPECT_EQ(count(seen->age_at_eviction), 2U);
+  EXPECT_EQ(count(seen->idle_at_eviction), 2U);
+  const auto from = [](const observation::histogram& of, std::chrono::nanoseconds least) {
+    std::uint64_t all = 0;
+    for (auto i = observation::bucket_of(static_cast<std::uint64_t>(least.count())); i < of.counts.size(); ++i)
+      all += of.counts[i];
+    return all;
+  };
+  EXPECT_EQ(from(seen->age_at_eviction, 200ms), 2U);
+  EXPECT_EQ(from(seen->idle_at_eviction, 200ms), 1U);
+}
+
 TEST_F(statistics_page, distributes_waits_for_other_threads) {
   local_fixture f(publishing("waits"));
   f.device->call_takes = 50ms;

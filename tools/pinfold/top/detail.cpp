@@ -192,6 +192,7 @@ lines detail_of(const process_sample& process, const cache_sample& cache, const 
   append(made, titled_bars("closes", sum_of(page.closes), value_of_bar::nanoseconds, width));
   append(made, titled_bars("waits", page.waits, value_of_bar::nanoseconds, width));
   append(made, titled_bars("age at eviction", page.age_at_eviction, value_of_bar::nanoseconds, width));
+  append(made, titled_bars("idle at eviction", page.idle_at_eviction, value_of_bar::nanoseconds, width));
   append(made, titled_bars("hits of evicted entries", page.hits_of_evicted, value_of_bar::hits, width));
   for (auto& line : made) line = cut(line, width);
   return made;

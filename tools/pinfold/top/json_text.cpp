@@ -118,6 +118,7 @@ json json_of(const cache_sample& from) {
           {"open_ns", by_class(page.opens)},
           {"close_ns", by_class(page.closes)},
           {"age_at_eviction_ns", json_of(page.age_at_eviction)},
+          {"idle_at_eviction_ns", json_of(page.idle_at_eviction)},
           {"hits_of_evicted_times_128", json_of(page.hits_of_evicted)},
           {"wait_ns", json_of(page.waits)},
           {"errors_written", page.errors_written},
