@@ -29,7 +29,11 @@ callback::~callback() { innermost = outer_; }
 bool callback::of(const pinfold_cache* cache) noexcept {
   for (const callback* one = innermost; one != nullptr; one = one->outer_)
     if (one->of_ == cache) return true;
-  return innermost != nullptr && cache != nullptr && of_listener(cache->behind.listener);
+  return false;
+}
+
+bool callback::must_not_wait_for(const pinfold_cache& cache) noexcept {
+  return of(&cache) || of_listener(cache.behind.listener);
 }
 
 bool callback::of_listener(const void* listener) noexcept {
@@ -50,7 +54,7 @@ result<void> usable(const pinfold_cache* cache, kind wanted) noexcept {
 }
 
 result<void> may_wait(const pinfold_cache* cache, kind wanted) noexcept {
-  if (cache != nullptr && callback::of(cache))
+  if (cache != nullptr && callback::must_not_wait_for(*cache))
     return fail(errc::in_use_conflict, "called from a callback of the same cache");
   if (cache != nullptr && cache->ending) return fail(errc::closed, "the cache is being destroyed");
   return usable(cache, wanted);
@@ -92,7 +96,8 @@ int create(back_end behind, const pinfold_options* options, pinfold_cache** made
 int pinfold_destroy(pinfold_cache* cache) {
   using namespace pinfold;
   if (cache == nullptr) return c::refuse(errc::invalid_argument, "the cache is null");
-  if (c::callback::of(cache)) return c::refuse(errc::in_use_conflict, "called from a callback of the same cache");
+  if (c::callback::must_not_wait_for(*cache))
+    return c::refuse(errc::in_use_conflict, "called from a callback of the same cache");
   if (cache->streams != 0) return c::refuse(errc::in_use_conflict, "a stream of chunks has not ended");
   if (cache->ending.exchange(true)) return c::refuse(errc::closed, "the cache was destroyed");
   const detail::no_cancellation guard;

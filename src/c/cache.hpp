@@ -49,8 +49,10 @@ class callback {
   callback& operator=(const callback&) = delete;
   ~callback();
 
-  /// Returns whether this thread is in a callback of the cache, or of its listener.
+  /// Returns whether this thread is in a callback of the cache, which may have ended: it is not looked at.
   [[nodiscard]] static bool of(const pinfold_cache* cache) noexcept;
+  /// Returns whether this thread is in a callback of the cache, or of its listener.
+  [[nodiscard]] static bool must_not_wait_for(const pinfold_cache& cache) noexcept;
   /// Returns whether this thread is in the callback of the listener.
   [[nodiscard]] static bool of_listener(const void* listener) noexcept;
   /// Returns whether this thread is in a callback of any cache.

@@ -287,6 +287,28 @@ TEST_F(c_carried_release, R66_send_may_release_leases_and_pass_messages_but_not_
   EXPECT_EQ(report(other).state, PINFOLD_RETIRE_FREED);
 }
 
+// Memory of destroyed caches is freed after 256 more.
+TEST_F(c_carried_release, send_may_end_what_has_outlived_its_cache) {
+  import_and_release(one);
+  pinfold_restoration* restoration = nullptr;
+  ASSERT_EQ(pinfold_quiesce(cache), PINFOLD_OK);
+  ASSERT_EQ(pinfold_restore(cache, 1, &restoration), PINFOLD_OK);
+  ASSERT_EQ(pinfold_restoration_wait(restoration, soon), PINFOLD_OK);
+  ASSERT_EQ(pinfold_destroy(std::exchange(cache, nullptr)), PINFOLD_OK);
+  for (int i = 0; i < 300; ++i) {
+    pinfold_cache* other_cache = nullptr;
+    ASSERT_EQ(pinfold_create_memfd(0, nullptr, &other_cache), PINFOLD_OK);
+    ASSERT_EQ(pinfold_destroy(other_cache), PINFOLD_OK);
+  }
+  int calls = 0;
+  inside = [&] {
+    ++calls;
+    EXPECT_EQ(pinfold_end_restoration(restoration), PINFOLD_OK);
+  };
+  EXPECT_EQ(receive(request(other)), PINFOLD_OK);
+  EXPECT_EQ(calls, 1);
+}
+
 TEST_F(c_carried_release, R66_two_caches_over_a_listener_let_go_together) {
   pinfold_cache* second = nullptr;
   ASSERT_EQ(pinfold_create_memfd_carried(listener, PINFOLD_MEMFD_POPULATE, nullptr, &second), PINFOLD_OK);
