@@ -181,7 +181,7 @@ void add_histograms(metrics_text& to, const processes& all) {
             &cache_snapshot::age_at_eviction, ages);
   add_whole(to, all,
             {"pinfold_eviction_idle_seconds", histogram, "seconds",
-             "Time for which registrations were not used when they were evicted, at least"},
+             "Time since the last request for evicted registrations, at least"},
             &cache_snapshot::idle_at_eviction, ages);
   add_whole(to, all, {"pinfold_evicted_hits", histogram, "", "Hits of evicted registrations, sampled"},
             &cache_snapshot::hits_of_evicted, hit_counts);

@@ -175,7 +175,7 @@ struct cache_slot {
   std::array<error_record, most_errors> errors;          ///< the ring of the last failures
   std::array<slow_call, most_slow_calls> slowest_opens;  ///< in no order
   std::array<slow_call, most_slow_calls> slowest_closes;  ///< in no order
-  histogram idle_at_eviction;                             ///< at least, since the last use
+  histogram idle_at_eviction;                             ///< since the last request, at least
 };
 inline constexpr std::size_t cache_slot_bytes = 12288;  ///< what a slot occupies; the rest is 0
 static_assert(sizeof(cache_slot) <= cache_slot_bytes);

@@ -33,7 +33,7 @@ struct cache_snapshot {
   std::array<histogram, size_classes> opens{};   ///< the driver's opens
   std::array<histogram, size_classes> closes{};  ///< the driver's closes
   histogram age_at_eviction{};                   ///< since the open
-  histogram idle_at_eviction{};                  ///< at least, since the last use
+  histogram idle_at_eviction{};                  ///< since the last request, at least
   histogram hits_of_evicted{};                   ///< times 128
   histogram waits{};                             ///< of requests, for other threads or for room
   std::uint64_t errors_written = 0;              ///< failures so far
