@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `pinfold replay` on made-up traces, on files, and on files that are no trace.
+#include "support/processes/background_run.hpp"
 #include "support/processes/tool_run.hpp"
 
+#include <chrono>
+#include <csignal>
 #include <map>
 #include <string>
+#include <thread>
 
 namespace pinfold::testing {
 namespace {
@@ -42,6 +46,24 @@ TEST_F(cli_replay, every_policy_is_compared_with_lru) {
   }
   for (const char* name : {"lru", "second-chance", "sieve", "gds", "gdsf", "classes-2", "offline"})
     EXPECT_EQ(seen[name], 2) << name;
+}
+
+// All synthetic traces take seconds. When the first row is complete depends on the machine.
+TEST_F(cli_replay, an_interrupt_prints_the_complete_rows) {
+  std::string note;
+  for (std::chrono::milliseconds after{200}; after < std::chrono::seconds(30); after *= 2) {
+    background_run running("replay --json --synthetic all");
+    std::this_thread::sleep_for(after);
+    ::kill(running.pid(), SIGINT);
+    const auto ended = running.ended_within(std::chrono::seconds(20));
+    ASSERT_TRUE(ended);
+    if (ended->status == 0) break;  // faster than the signal
+    const auto parsed = json::parse(ended->out, nullptr, false);
+    if (!parsed.is_object()) continue;  // it came before the first trace was made
+    note = parsed.at("notes").at(0);
+    if (!parsed.at("rows").empty()) break;
+  }
+  EXPECT_EQ(note, "interrupted: these rows were complete");
 }
 
 TEST_F(cli_replay, runs_with_the_same_seed_print_the_same) {
