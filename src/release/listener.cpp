@@ -19,13 +19,11 @@ namespace {
 using release::reach;
 using release::step;
 
-constexpr auto no_memory = "no memory for the importer's own records";
 /// A process that dies closes its sockets shortly before it counts as ended.
 constexpr std::chrono::milliseconds death_takes{100};
 /// Longest wait, at a listener's end, for exporters that do not read.
 constexpr std::chrono::milliseconds rest_takes{1000};
 constexpr auto inherited_text = "the listener belongs to the parent process";
-constexpr auto retired_text = "the exporter is retiring this memory, or has freed it";
 constexpr auto ended_text = "the exporting process has ended";
 
 /// Whether the exporter's process has ended, or ends just now.
@@ -229,7 +227,7 @@ result<void> release_listener::state::receive(const release_message& request) no
       if (send) answer.emplace_back();
       if (send) retired.add(id);
     } catch (const std::bad_alloc&) {
-      return fail_errno(errc::out_of_resources, ENOMEM, no_memory);  // no answer: the exporter keeps the memory
+      return fail_errno(errc::out_of_resources, ENOMEM, no_memory_text);  // no answer: the exporter keeps the memory
     }
     if (found == memories.end()) {
       tell(id, request.retirement, release_state::unknown, answer);
@@ -300,7 +298,7 @@ result<release_listener> release_listener::create() noexcept try {
     return tl::unexpected(started.error());
   return release_listener(std::move(made));
 } catch (const std::bad_alloc&) {
-  return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+  return fail_errno(errc::out_of_resources, ENOMEM, state::no_memory_text);
 }
 
 result<void> release_listener::receive(const release_message& message) noexcept {
@@ -327,7 +325,7 @@ result<std::uint64_t> release_listener::begin_open(const release_target& what) n
   const detail::no_cancellation whole;
   return state_->begin_open(what);
 } catch (const std::bad_alloc&) {
-  return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+  return fail_errno(errc::out_of_resources, ENOMEM, state::no_memory_text);
 }
 
 void release_listener::closed(const release_id& id, std::uint64_t number) noexcept {
@@ -363,7 +361,7 @@ result<release_listener::attachment> release_listener::attach(void* cache, inval
   state_->unmark();
   return attachment(std::move(made));
 } catch (const std::bad_alloc&) {
-  return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+  return fail_errno(errc::out_of_resources, ENOMEM, state::no_memory_text);
 }
 
 }  // namespace pinfold

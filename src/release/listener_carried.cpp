@@ -10,13 +10,6 @@
 
 namespace pinfold {
 
-namespace {
-
-constexpr auto no_memory = "no memory for the importer's own records";
-constexpr auto retired_text = "the exporter is retiring this memory, or has freed it";
-
-}  // namespace
-
 result<std::uint64_t> release_listener::state::begin_open_carried(const release_target& what) {
   answer_room last(1);
   const std::scoped_lock guard(mutex);
@@ -75,7 +68,7 @@ result<release_listener> release_listener::create(send_call send) noexcept try {
   state* const of = made.get();
   return release_listener(std::shared_ptr<state>(of, [made = std::move(made)](state* last) { last->end_sending(); }));
 } catch (const std::bad_alloc&) {
-  return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+  return fail_errno(errc::out_of_resources, ENOMEM, state::no_memory_text);
 }
 
 }  // namespace pinfold

@@ -29,6 +29,8 @@ namespace pinfold {
 /// messages on a connection, and in `answers`. Neither a cache nor `send` is called with it.
 struct release_listener::state : std::enable_shared_from_this<release_listener::state> {
   using endpoint = release::endpoint;
+  static constexpr auto no_memory_text = "no memory for the importer's own records";
+  static constexpr auto retired_text = "the exporter is retiring this memory, or has freed it";
   /// One answer of a listener without a thread, allocated before the change that it reports, which cannot be undone.
   using answer_room = std::list<release_message>;
 
