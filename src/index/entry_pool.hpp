@@ -29,8 +29,7 @@ class entry_pool {
     times used_at;  ///< of the page's records: one vector, or none
 
     explicit chunk(record_page* taken) noexcept : page(taken) {}
-    chunk(chunk&& other) noexcept
-        : page(std::exchange(other.page, nullptr)), used_at(std::exchange(other.used_at, {})) {}
+    chunk(chunk&& other) noexcept : page(std::exchange(other.page, nullptr)), used_at(std::move(other.used_at)) {}
     chunk& operator=(chunk&&) = delete;
     ~chunk() {
       if (page != nullptr) give_back(page);
