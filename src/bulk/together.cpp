@@ -11,8 +11,8 @@ namespace pinfold {
 
 namespace {
 
-bool started(std::vector<std::jthread>& threads, std::size_t number, void* context,
-             void (*step)(void*, std::size_t) noexcept) noexcept try {
+bool started_step(std::vector<std::jthread>& threads, std::size_t number, void* context,
+                  void (*step)(void*, std::size_t) noexcept) noexcept try {
   threads.emplace_back([=] { step(context, number); });
   return true;
 } catch (const std::exception&) {
@@ -26,7 +26,7 @@ void detail::run_together(std::size_t count, void* context, void (*step)(void*, 
   const no_cancellation guard;
   std::vector<std::jthread> threads;
   std::size_t next = 1;
-  while (next < count && started(threads, next, context, step)) ++next;
+  while (next < count && started_step(threads, next, context, step)) ++next;
   step(context, 0);
   for (; next < count; ++next) step(context, next);
 }

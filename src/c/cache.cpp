@@ -12,7 +12,7 @@ namespace pinfold::c {
 
 namespace {
 
-thread_local constinit const callback* innermost = nullptr;
+thread_local constinit const callback* innermost_callback = nullptr;
 
 // Destroyed caches stay a while, so that a late call finds out. No lock: it could be held at a fork.
 constinit std::array<std::atomic<pinfold_cache*>, 256> ended{};
@@ -23,11 +23,11 @@ pinfold_cache* replace_oldest(pinfold_cache* by) noexcept { return ended[next_en
 
 }  // namespace
 
-callback::callback(const void* of) noexcept : of_(of), outer_(std::exchange(innermost, this)) {}
-callback::~callback() { innermost = outer_; }
+callback::callback(const void* of) noexcept : of_(of), outer_(std::exchange(innermost_callback, this)) {}
+callback::~callback() { innermost_callback = outer_; }
 
 bool callback::of(const pinfold_cache* cache) noexcept {
-  for (const callback* one = innermost; one != nullptr; one = one->outer_)
+  for (const callback* one = innermost_callback; one != nullptr; one = one->outer_)
     if (one->of_ == cache) return true;
   return false;
 }
@@ -38,12 +38,12 @@ bool callback::must_not_wait_for(const pinfold_cache& cache) noexcept {
 
 bool callback::of_listener(const void* listener) noexcept {
   if (listener == nullptr) return false;
-  for (const callback* one = innermost; one != nullptr; one = one->outer_)
+  for (const callback* one = innermost_callback; one != nullptr; one = one->outer_)
     if (one->of_ == listener) return true;
   return false;
 }
 
-bool callback::any() noexcept { return innermost != nullptr; }
+bool callback::any() noexcept { return innermost_callback != nullptr; }
 
 result<void> usable(const pinfold_cache* cache, kind wanted) noexcept {
   if (cache == nullptr) return fail(errc::invalid_argument, "the cache is null");

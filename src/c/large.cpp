@@ -35,7 +35,7 @@ result<void> takes_pieces(const pinfold_cache* cache) noexcept {
   return fail(errc::invalid_argument, "a registrar with still_is takes no pieces of memory");
 }
 
-result<std::vector<range>> checked(const pinfold_range* given, std::size_t count) {
+result<std::vector<range>> nonempty_ranges(const pinfold_range* given, std::size_t count) {
   if (count == 0 || given == nullptr) return fail(errc::invalid_argument, "there are no ranges");
   if (count > UINT32_MAX) return fail(errc::too_large, "there are too many ranges");
   std::vector<range> all;
@@ -72,7 +72,7 @@ int write_piece(const pinfold_large& of, std::size_t number, pinfold_range* wher
 result<detail::background_plan> planned(const pinfold_cache* cache, const pinfold_range* ranges, std::size_t count,
                                         std::uint32_t access, const pieces_asked& how) {
   if (auto right = takes_pieces(cache); !right) return tl::unexpected(right.error());
-  const auto all = checked(ranges, count);
+  const auto all = nonempty_ranges(ranges, count);
   if (!all) return tl::unexpected(all.error());
   const range& first = all->front();
   auto like = asked(*cache, reinterpret_cast<const void*>(first.begin), first.size(), access,

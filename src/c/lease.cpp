@@ -15,7 +15,7 @@ namespace pinfold::c {
 
 namespace {
 
-constexpr std::uint32_t all_flags = PINFOLD_PERSISTENT | PINFOLD_BYPASS | PINFOLD_FILE;
+constexpr std::uint32_t acquire_flags = PINFOLD_PERSISTENT | PINFOLD_BYPASS | PINFOLD_FILE;
 
 // A bound, because another thread may keep freeing and reallocating the memory meanwhile.
 constexpr int most_identities = 16;
@@ -24,7 +24,7 @@ result<options_of_request> read_options(const pinfold_acquire_options* given) no
   if (given == nullptr) return options_of_request{};
   pinfold_acquire_options known{};
   if (!read(given, known)) return fail(errc::invalid_argument, "the options have a wrong size or unknown members");
-  if ((known.flags & ~all_flags) != 0) return fail(errc::invalid_argument, "the options have an unknown flag");
+  if ((known.flags & ~acquire_flags) != 0) return fail(errc::invalid_argument, "the options have an unknown flag");
   if ((known.flags & PINFOLD_FILE) != 0 && known.file < 0)
     return fail(errc::invalid_argument, "the descriptor of the file is negative");
   return options_of_request{.persistent = (known.flags & PINFOLD_PERSISTENT) != 0,

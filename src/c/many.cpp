@@ -83,7 +83,7 @@ result<void> check_pieces(const range& whole, std::size_t each, const detail::pi
   return {};
 }
 
-result<std::vector<range>> checked(const pinfold_range* ranges, std::size_t count) {
+result<std::vector<range>> checked_ranges(const pinfold_range* ranges, std::size_t count) {
   if (count > UINT32_MAX) return fail(errc::too_large, "a batch has fewer than 2^32 ranges");
   std::vector<range> all;
   all.reserve(count);
@@ -113,7 +113,7 @@ int pinfold_acquire_batch(pinfold_cache* cache, const pinfold_range* ranges, siz
   return c::guarded([&]() -> result<void> {
     if (auto right = c::takes_many(cache); !right) return right;
     if (!c::is_access(access)) return fail(errc::invalid_argument, "the access is 0, or has unknown bits");
-    const auto all = c::checked(ranges, count);
+    const auto all = c::checked_ranges(ranges, count);
     if (!all) return tl::unexpected(all.error());
     return c::acquire_batch(*cache, *all, access, how, leases);
   });

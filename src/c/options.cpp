@@ -25,14 +25,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::uint32_t all_flags = 2 * PINFOLD_PUBLISH_STATISTICS - 1;
-constexpr std::size_t size_in_0_2 = offsetof(pinfold_options, merge);
+constexpr std::uint32_t cache_flags = 2 * PINFOLD_PUBLISH_STATISTICS - 1;
+constexpr std::size_t options_size_in_0_2 = offsetof(pinfold_options, merge);
 constexpr std::uint32_t all_monitors = PINFOLD_MONITOR_MANUAL | PINFOLD_MONITOR_HOOKS | PINFOLD_MONITOR_USERFAULTFD |
                                        PINFOLD_MONITOR_BPF | PINFOLD_MONITOR_NONE;
 
 constexpr std::uint32_t flag_if(bool set, std::uint32_t flag) noexcept { return set ? flag : 0; }
 
-pinfold_options in_c(const cache_options& from) noexcept {
+pinfold_options options_in_c(const cache_options& from) noexcept {
   pinfold_options to{};
   to.size = sizeof to;
   copy_text(from.name, to.name, sizeof to.name);
@@ -90,7 +90,7 @@ result<void> check(const pinfold_options& from) noexcept {
     return fail(errc::invalid_argument, "the name does not end with a 0");
   if (std::memchr(from.node_budget, 0, sizeof from.node_budget) == nullptr)
     return fail(errc::invalid_argument, "`node_budget` does not end with a 0");
-  if ((from.flags & ~all_flags) != 0) return fail(errc::invalid_argument, "the options have an unknown flag");
+  if ((from.flags & ~cache_flags) != 0) return fail(errc::invalid_argument, "the options have an unknown flag");
   if ((from.monitor & ~all_monitors) != 0) return fail(errc::invalid_argument, "the options have an unknown monitor");
   if (from.full > PINFOLD_FULL_BYPASS) return fail(errc::invalid_argument, "`full` is not a PINFOLD_FULL_ number");
   if (from.merge > PINFOLD_MERGE_OVERLAPS)
@@ -131,8 +131,8 @@ cache_options without_sink(const pinfold_options& from) {
 }
 
 result<pinfold_options> read_options(const pinfold_options* given) noexcept {
-  pinfold_options known = in_c(cache_options{});
-  if (!read(given, known, size_in_0_2))
+  pinfold_options known = options_in_c(cache_options{});
+  if (!read(given, known, options_size_in_0_2))
     return fail(errc::invalid_argument, "the options have a wrong size or unknown members");
   if (auto right = check(known); !right) return tl::unexpected(right.error());
   return known;
@@ -162,11 +162,11 @@ int change_options(pinfold_options* options, Change&& change) noexcept {
       return {};
     }
     if (changed->name.size() >= sizeof known->name) return fail(errc::invalid_argument, "the name is too long");
-    pinfold_options fresh = in_c(*changed);
+    pinfold_options fresh = options_in_c(*changed);
     fresh.sink = known->sink;
     fresh.sink_self = known->sink_self;
     fresh.sink_finished = known->sink_finished;
-    static_cast<void>(write(fresh, options, size_in_0_2));
+    static_cast<void>(write(fresh, options, options_size_in_0_2));
     return {};
   });
   return code == PINFOLD_OK ? refused : code;
@@ -193,10 +193,10 @@ extern "C" {
 
 int pinfold_options_init(pinfold_options* options, size_t size) {
   using namespace pinfold;
-  if (options == nullptr || size < c::size_in_0_2 || size > c::longest_structure)
+  if (options == nullptr || size < c::options_size_in_0_2 || size > c::longest_structure)
     return c::refuse(errc::invalid_argument, "the options are null, or of another size than any version's");
   return c::guarded([&]() -> result<void> {
-    const auto defaults = c::in_c(cache_options{});
+    const auto defaults = c::options_in_c(cache_options{});
     std::memset(static_cast<void*>(options), 0, size);
     std::memcpy(options, &defaults, std::min(size, sizeof defaults));
     options->size = size;

@@ -24,7 +24,7 @@ pinfold_remote_key plain_of(const remote_key_token& token) noexcept {
   return {token.address, token.length, token.key, token.generation, token.slot, 0};
 }
 
-int write(const result<remote_key_token>& made, pinfold_remote_key* token) noexcept {
+int write_token(const result<remote_key_token>& made, pinfold_remote_key* token) noexcept {
   if (!made) return refuse(made.error());
   *token = plain_of(*made);
   return PINFOLD_OK;
@@ -63,7 +63,7 @@ int pinfold_remote_keys_words(const pinfold_remote_keys* keys, const uint64_t** 
 int pinfold_remote_key_issue(pinfold_remote_keys* keys, uint64_t address, uint64_t length, uint64_t key,
                              pinfold_remote_key* token) {
   if (keys == nullptr || token == nullptr) return pinfold::c::refuse_null();
-  return pinfold::c::write(keys->table.issue(address, length, key), token);
+  return pinfold::c::write_token(keys->table.issue(address, length, key), token);
 }
 
 int pinfold_remote_key_withdraw(pinfold_remote_keys* keys, const pinfold_remote_key* token) {
@@ -88,7 +88,7 @@ int pinfold_remote_key_encode(const pinfold_remote_key* token, void* wire, size_
 int pinfold_remote_key_decode(const void* wire, size_t bytes, pinfold_remote_key* token) {
   using namespace pinfold;
   if (wire == nullptr || token == nullptr) return c::refuse_null();
-  return c::write(decode_remote_key({static_cast<const std::byte*>(wire), bytes}), token);
+  return c::write_token(decode_remote_key({static_cast<const std::byte*>(wire), bytes}), token);
 }
 
 }  // extern "C"

@@ -76,7 +76,7 @@ pinfold_statistics in_c(const statistics& from) noexcept {
       .closes_due = from.closes_due,
   };
 }
-constexpr std::size_t size_in_0_2 = offsetof(pinfold_statistics, requests_waiting);
+constexpr std::size_t statistics_size_in_0_2 = offsetof(pinfold_statistics, requests_waiting);
 static_assert(sizeof(pinfold_statistics) == sizeof(std::size_t) + sizeof(statistics), "each counter is in both");
 
 pinfold_entry in_c(const entry_info& from) noexcept {
@@ -157,7 +157,7 @@ size_t pinfold_evict(pinfold_cache* cache, size_t count) {
 int pinfold_statistics_of(const pinfold_cache* cache, pinfold_statistics* counters) {
   using namespace pinfold;
   if (auto right = c::usable(cache, c::kind::any); !right) return c::refuse(right.error());
-  if (!c::write(c::in_c(detail::read_statistics(cache->on())), counters, c::size_in_0_2))
+  if (!c::write(c::in_c(detail::read_statistics(cache->on())), counters, c::statistics_size_in_0_2))
     return c::refuse(errc::invalid_argument, "the counters are null, or have a wrong size");
   return PINFOLD_OK;
 }

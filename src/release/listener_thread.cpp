@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 
 constexpr auto look_every = 1000ms;    // the program may close descriptors just before a poll
 constexpr auto progress_every = 10ms;  // while leases keep what an exporter wants back
-constexpr auto rest = 50ms;
+constexpr auto retry_after = 50ms;
 
 }  // namespace
 
@@ -100,10 +100,11 @@ void release_listener::state::wait(std::vector<pollfd>& watched) noexcept {
       watched.push_back({.fd = release::watchable(one.at.process), .events = POLLIN, .revents = 0});
     }
   } catch (const std::bad_alloc&) {
-    timeout = rest;
+    timeout = retry_after;
   }
   if (::poll(watched.data(), watched.size(), static_cast<int>(timeout.count())) < 0 && errno != EINTR)
-    ::usleep(std::chrono::microseconds(rest).count());  // no memory, or a descriptor limit below the number in use
+    ::usleep(
+        std::chrono::microseconds(retry_after).count());  // no memory, or a descriptor limit below the number in use
 }
 
 }  // namespace pinfold

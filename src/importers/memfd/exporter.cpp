@@ -20,12 +20,6 @@ struct memfd_buffer::state {
   }
 };
 
-namespace {
-
-constexpr auto no_memory = "no memory for the exporter's own records";
-
-}  // namespace
-
 memfd_buffer::memfd_buffer() noexcept = default;
 memfd_buffer::memfd_buffer(memfd_buffer&& other) noexcept = default;
 memfd_buffer& memfd_buffer::operator=(memfd_buffer&& other) noexcept = default;
@@ -67,7 +61,7 @@ result<memfd_exporter> memfd_exporter::create(memfd_exporter_options options) no
   }
   return memfd_exporter(std::move(made));
 } catch (const std::bad_alloc&) {
-  return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+  return fail_errno(errc::out_of_resources, ENOMEM, memfd::no_memory);
 }
 
 result<retirement> memfd_exporter::begin_retire(memfd_buffer&& buffer, std::chrono::milliseconds timeout) noexcept try {
@@ -92,7 +86,7 @@ result<retirement> memfd_exporter::begin_retire(memfd_buffer&& buffer, std::chro
   }
   return begun;
 } catch (const std::bad_alloc&) {
-  return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+  return fail_errno(errc::out_of_resources, ENOMEM, memfd::no_memory);
 }
 
 result<retire_report> memfd_exporter::retire(memfd_buffer&& buffer, std::chrono::milliseconds timeout) noexcept {
@@ -109,13 +103,13 @@ result<memfd_buffer> memfd_exporter::allocate(std::size_t bytes, void* where) no
   if (!state_) return fail(errc::closed, "the exporter was moved from");
   if (state_->buffers->inherited()) return fail(errc::unsupported, "the exporter belongs to the parent process");
   std::unique_ptr<memfd_buffer::state> made(new (std::nothrow) memfd_buffer::state);
-  if (!made) return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+  if (!made) return fail_errno(errc::out_of_resources, ENOMEM, memfd::no_memory);
   auto memory = memfd::make_memory(bytes, where, state_->options.access);
   if (!memory) return tl::unexpected(memory.error());
   made->memory = std::move(*memory);
   made->handle = state_->next_handle(made->memory);
   if (!state_->buffers->add(made->handle.serial, made->handle.descriptor)) {
-    return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+    return fail_errno(errc::out_of_resources, ENOMEM, memfd::no_memory);
   }
   made->served = state_->buffers;
   if (!state_->releases) return memfd_buffer(std::move(made));

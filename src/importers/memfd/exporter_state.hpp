@@ -15,6 +15,10 @@
 
 namespace pinfold {
 
+namespace memfd {
+inline constexpr auto no_memory = "no memory for the exporter's own records";
+}
+
 struct memfd_exporter::state {
   memfd_exporter_options options;
   std::uint64_t id = 0;

@@ -12,8 +12,6 @@ namespace pinfold {
 
 namespace {
 
-constexpr auto no_memory = "no memory for the exporter's own records";
-
 struct segment {
   memfd_handle handle;
   memfd::exported_memory memory;
@@ -89,7 +87,8 @@ memfd_segments::state::inside(const range& wanted) noexcept {
 }
 
 result<void> memfd_segments::state::start_sharing(const memfd_handle& handle) noexcept {
-  if (!served->add(handle.serial, handle.descriptor)) return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+  if (!served->add(handle.serial, handle.descriptor))
+    return fail_errno(errc::out_of_resources, ENOMEM, memfd::no_memory);
   if (!registry) return {};
   auto added = registry->add(handle.serial);
   if (!added) served->remove(handle.serial);
@@ -156,7 +155,7 @@ result<memfd_handle> memfd_segments::add(std::size_t offset, std::size_t bytes) 
   const std::scoped_lock hold(state_->mutex);
   return state_->add(*where);
 } catch (const std::bad_alloc&) {
-  return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+  return fail_errno(errc::out_of_resources, ENOMEM, memfd::no_memory);
 }
 
 result<memfd_handle> memfd_segments::grow(std::size_t bytes) noexcept try {
@@ -170,7 +169,7 @@ result<memfd_handle> memfd_segments::grow(std::size_t bytes) noexcept try {
   if (!where) return tl::unexpected(where.error());
   return state_->add(*where);
 } catch (const std::bad_alloc&) {
-  return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+  return fail_errno(errc::out_of_resources, ENOMEM, memfd::no_memory);
 }
 
 result<void> memfd_segments::remove(std::size_t offset, std::size_t bytes) noexcept {
@@ -207,7 +206,7 @@ result<std::vector<memfd_handle>> memfd_segments::handles(const void* address, s
   if (at < wanted->end) return fail(errc::invalid_range, "a part of the range has no segment");
   return found;
 } catch (const std::bad_alloc&) {
-  return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+  return fail_errno(errc::out_of_resources, ENOMEM, memfd::no_memory);
 }
 
 result<memfd_segments> memfd_exporter::reserve(std::size_t bytes) noexcept {
@@ -216,7 +215,7 @@ result<memfd_segments> memfd_exporter::reserve(std::size_t bytes) noexcept {
   const auto size = whole_pages(bytes);
   if (!size) return tl::unexpected(size.error());
   std::unique_ptr<memfd_segments::state> made(new (std::nothrow) memfd_segments::state);
-  if (!made) return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+  if (!made) return fail_errno(errc::out_of_resources, ENOMEM, memfd::no_memory);
   auto place = os::reservation::of(*size);
   if (!place) return tl::unexpected(place.error());
   made->exporter = state_;

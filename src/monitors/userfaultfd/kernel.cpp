@@ -26,7 +26,7 @@ constexpr std::uint64_t wp_async = 1U << 15U;
 constexpr std::uint64_t wanted = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_EVENT_UNMAP | UFFD_FEATURE_EVENT_REMOVE |
                                  UFFD_FEATURE_EVENT_REMAP | wp_hugetlbfs_shmem | wp_unpopulated | wp_async;
 
-tl::unexpected<error> refused(int native) noexcept {
+tl::unexpected<error> open_refused(int native) noexcept {
   switch (native) {
     case ENOSYS: return fail_errno(errc::unsupported, native, "this kernel has no userfaultfd");
     case EINVAL: return fail_errno(errc::unsupported, native, "this kernel's userfaultfd is too old (Linux 6.7)");
@@ -127,12 +127,12 @@ int open_anyhow() noexcept {
 
 result<descriptor> open() noexcept {
   auto opened = descriptor::of(open_anyhow());
-  if (opened.number < 0) return refused(errno);
+  if (opened.number < 0) return open_refused(errno);
   uffdio_api asked{.api = UFFD_API, .features = wanted, .ioctls = 0};
   if (::ioctl(opened.number, UFFDIO_API, &asked) == 0) return opened;
   const int native = errno;
   opened.close();
-  return refused(native);
+  return open_refused(native);
 }
 
 // System calls by number: other libraries replace the C library's functions, and theirs might allocate, or wait for a

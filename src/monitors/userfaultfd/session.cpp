@@ -14,7 +14,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-tl::unexpected<error> refused(int native) noexcept {
+tl::unexpected<error> watch_refused(int native) noexcept {
   switch (native) {
     case EBUSY: return fail_errno(errc::unsupported, native, "another userfaultfd watches this memory");
     case EPERM:
@@ -78,7 +78,7 @@ result<void> session::watch(const range& pages) noexcept {
     native = start_watching(descriptor_.number, pages);
   if (native == 0) return {};
   if (native == EBADF || native == ENOTTY) lose_descriptor();
-  return refused(native);
+  return watch_refused(native);
 }
 
 void session::wait_for_events() noexcept {

@@ -56,7 +56,7 @@ error refused_table(int native) noexcept {
   }
 }
 
-tl::unexpected<error> moved_away() noexcept { return fail(errc::closed, "this registrar was moved from"); }
+tl::unexpected<error> ring_moved_away() noexcept { return fail(errc::closed, "this registrar was moved from"); }
 
 /// Ranges to register together, and where their results go.
 struct wave {
@@ -151,7 +151,7 @@ void io_uring_registrar::open_many(std::span<const range> memory, access_flags a
                                    std::span<result<registration_type>> made) noexcept {
   wave next;
   for (std::size_t i = 0; i < memory.size(); ++i) {
-    const result<void> fit = state_ ? check_request(limits(), memory[i], access) : moved_away();
+    const result<void> fit = state_ ? check_request(limits(), memory[i], access) : ring_moved_away();
     if (fit) next.add(memory[i], made[i]);
     if (!fit) made[i] = tl::unexpected(fit.error());
     if (next.count < most_at_once) continue;
@@ -162,7 +162,7 @@ void io_uring_registrar::open_many(std::span<const range> memory, access_flags a
 }
 
 result<void> io_uring_registrar::close(const registration_type& registration) noexcept {
-  if (!state_) return moved_away();
+  if (!state_) return ring_moved_away();
   const auto slot = registration.index;
   if (!state_->slots.leave(slot)) return fail(errc::invalid_argument, "this slot is not in use");
   const iovec nothing{nullptr, 0};
