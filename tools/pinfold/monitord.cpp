@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cli/failure.hpp"
+#include "cli/ignored_signal.hpp"
 #include "commands.hpp"
 
 #include <pinfold/monitors/server.hpp>
@@ -14,11 +15,6 @@
 namespace tool {
 
 namespace {
-
-bool is_ignored(int signal) {
-  struct sigaction found{};
-  return ::sigaction(signal, nullptr, &found) == 0 && found.sa_handler == SIG_IGN;
-}
 
 // SIGHUP, too, as when a terminal is closed: the socket must not stay. Under nohup it is ignored.
 sigset_t ending_signals() {

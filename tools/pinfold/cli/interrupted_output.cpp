@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cli/interrupted_output.hpp"
 
+#include "cli/ignored_signal.hpp"
+
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -16,7 +18,6 @@ namespace tool {
 namespace {
 
 constexpr unsigned longest_s = 1;
-constexpr std::string_view wipe_line = "\r\033[K";
 
 enum class stage { measuring, printing, printed };
 
@@ -61,11 +62,6 @@ void on_interrupt(int signal) {
   if (const auto* const results = text.load(); results != nullptr && now.load() == stage::measuring)
     write_all(STDOUT_FILENO, *results);
   die_of(signal);
-}
-
-bool is_ignored(int signal) noexcept {
-  struct sigaction found{};
-  return ::sigaction(signal, nullptr, &found) == 0 && found.sa_handler == SIG_IGN;
 }
 
 void install(int signal, void (*handler)(int)) noexcept {

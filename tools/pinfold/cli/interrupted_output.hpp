@@ -10,6 +10,9 @@
 
 namespace tool {
 
+/// Erases the line of the terminal that the cursor is in.
+inline constexpr const char* wipe_line = "\r\033[K";
+
 /// Installs the handler. Signals that the process ignores stay ignored; forked children end by the signals.
 void handle_interrupts();
 

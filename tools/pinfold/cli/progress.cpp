@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cli/progress.hpp"
 
+#include "cli/interrupted_output.hpp"
+
 #include <algorithm>
 #include <cstdio>
 #include <fmt/format.h>
@@ -12,7 +14,6 @@ namespace {
 constexpr std::size_t width = 40;
 constexpr std::chrono::seconds time_limit{2};
 constexpr std::chrono::milliseconds between_drawings{100};
-constexpr const char* wipe_line = "\r\033[K";
 
 bool is_terminal() noexcept { return ::isatty(STDERR_FILENO) == 1; }
 

@@ -21,7 +21,6 @@
 namespace tool {
 namespace {
 
-constexpr std::size_t kib = 1024;
 constexpr std::size_t buffer_bytes = 1024 * kib;
 constexpr std::size_t part_bytes = 64 * kib;
 

@@ -14,7 +14,6 @@
 namespace tool {
 namespace {
 
-constexpr std::size_t kib = 1024;
 constexpr std::uint32_t buffer = 100;  // numbers from here on are the scenarios' own
 
 // The exporter frees a buffer and gets the same address again: the old handle must not return the old bytes.

@@ -24,6 +24,8 @@
 
 namespace tool {
 
+inline constexpr std::size_t kib = 1024;
+
 using memfd_lease = memfd_cache::lease;
 
 /// The peers and the cache. The constructor forks the peers first, so call it before the process has a second thread.

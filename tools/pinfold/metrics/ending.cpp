@@ -1,20 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "metrics/ending.hpp"
 
+#include "cli/ignored_signal.hpp"
+
 #include <cerrno>
 #include <ctime>
 #include <initializer_list>
 
 namespace tool {
-namespace {
-
-bool is_ignored(int signal) noexcept {
-  struct sigaction found{};
-  return ::sigaction(signal, nullptr, &found) == 0 && found.sa_handler == SIG_IGN;
-}
-
-}  // namespace
-
 ending_signals::ending_signals() noexcept {
   ::sigemptyset(&all_);
   for (const int one : {SIGINT, SIGTERM, SIGHUP})

@@ -21,7 +21,7 @@ constexpr unsigned longest_s = 1;
 std::atomic<int> queue{-1};
 std::atomic<int> ending{0};
 termios modes{};
-std::string farewell;
+std::string farewell_text;
 
 void take_default(int signal) noexcept {
   struct sigaction standard{};
@@ -33,7 +33,8 @@ void on_signal(int signal) {
   const int kept = errno;
   if (signal == SIGALRM) {
     pollfd output{STDOUT_FILENO, POLLOUT, 0};
-    if (::poll(&output, 1, 0) == 1) static_cast<void>(::write(STDOUT_FILENO, farewell.data(), farewell.size()) > 0);
+    if (::poll(&output, 1, 0) == 1)
+      static_cast<void>(::write(STDOUT_FILENO, farewell_text.data(), farewell_text.size()) > 0);
     ::tcsetattr(STDIN_FILENO, TCSANOW, &modes);
     die_of(ending.load());
   }
@@ -78,7 +79,7 @@ terminal_signals::~terminal_signals() {
   for (const int end : ends_) ::close(end);
 }
 
-void terminal_signals::set_farewell(std::string text) { farewell = std::move(text); }
+void terminal_signals::set_farewell(std::string text) { farewell_text = std::move(text); }
 
 int terminal_signals::next() noexcept {
   unsigned char byte = 0;

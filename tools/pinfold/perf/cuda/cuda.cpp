@@ -18,7 +18,7 @@ using pinfold::cuda_memory_kind;
 
 namespace {
 
-constexpr std::array cases{&cuda_copy_case, &cuda_open_case, &cuda_identity_case, &weight_sync_case};
+constexpr std::array cuda_cases{&cuda_copy_case, &cuda_open_case, &cuda_identity_case, &weight_sync_case};
 
 void print_heading(const import_options& options, const json& host) {
   const auto& cuda = options.cuda;
@@ -80,7 +80,7 @@ json cuda_run::row(const char* subject, std::size_t size, cuda_memory_kind kind)
 }
 
 int measure_cuda(import_options& options, const std::string& sizes, bool as_json) {
-  const auto& chosen = case_named(cases, options.case_name);
+  const auto& chosen = case_named(cuda_cases, options.case_name);
   options.sizes = parse_sizes(sizes.empty() ? chosen.default_sizes : sizes);
   auto host = host_facts();
   cuda_peer peer(options.cuda.device);

@@ -18,7 +18,7 @@
 namespace tool {
 namespace {
 
-constexpr std::array cases{&copy_case, &parallel_opens_case, &hit_during_open_case};
+constexpr std::array import_cases{&copy_case, &parallel_opens_case, &hit_during_open_case};
 
 struct import_command {
   import_options options;
@@ -74,7 +74,7 @@ int measure(import_command& command) {
   options.cache = command.flags.resolve();
   if (options.cuda.chosen) return measure_cuda(options, command.sizes, command.as_json);
   if (is_cuda_only(options.case_name)) throw usage_failure(options.case_name + " is a case of --cuda");
-  const auto& chosen = case_named(cases, options.case_name);
+  const auto& chosen = case_named(import_cases, options.case_name);
   const auto host = host_facts();
   options.sizes = parse_sizes(command.sizes.empty() ? chosen.default_sizes : command.sizes);
   check_memory(messages_of(options), options.sizes, host);  // peers fill all buffers with real bytes

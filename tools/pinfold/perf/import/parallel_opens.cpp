@@ -22,10 +22,10 @@ namespace {
 using slow_cache = pinfold::import_cache<slow_importer>;
 using acquired = pinfold::result<slow_cache::lease>;
 
-constexpr std::chrono::milliseconds default_delay{50};
+constexpr std::chrono::milliseconds default_open_time{50};
 
 std::chrono::milliseconds delay_of(const import_options& options) {
-  return options.open_ms ? std::chrono::milliseconds(*options.open_ms) : default_delay;
+  return options.open_ms ? std::chrono::milliseconds(*options.open_ms) : default_open_time;
 }
 
 std::vector<acquired> acquire_all(slow_cache& cache, const std::vector<message>& messages, unsigned threads) {

@@ -17,7 +17,7 @@
 namespace tool {
 namespace {
 
-constexpr std::array cases{&size_case, &batch_case, &pipeline_case};
+constexpr std::array register_cases{&size_case, &batch_case, &pipeline_case};
 
 struct register_command {
   register_options options;
@@ -52,7 +52,7 @@ std::string heading(const register_options& options, const json& host) {
 
 int measure(register_command& command) {
   auto& options = command.options;
-  const auto& chosen = case_named(cases, options.case_name);
+  const auto& chosen = case_named(register_cases, options.case_name);
   const auto host = host_facts();
   options.cache = options_of_environment();
   options.sizes = parse_sizes(command.sizes.empty() ? chosen.default_sizes : command.sizes);

@@ -124,13 +124,13 @@ pinfold::result<void> warm_up(const stage& on, uring_cache& cache) {
   return cache.acquire(on.memory.bytes()).map([](const auto& lease) { static_cast<void>(lease); });
 }
 
-struct outcome {
+struct write_outcome {
   double seconds;
   bool right;
 };
 
 // Each run writes new content, so that only this run can have brought it to the file.
-pinfold::result<outcome> write_once(const stage& on, std::string_view subject, std::uint64_t seed) {
+pinfold::result<write_outcome> write_once(const stage& on, std::string_view subject, std::uint64_t seed) {
   auto cache = on.run.ring.cache(on.run.options.cache);
   fill(on.memory.bytes(), seed);
   if (subject == "warm") {
@@ -140,7 +140,7 @@ pinfold::result<outcome> write_once(const stage& on, std::string_view subject, s
   const auto took = time_of(
       [&] { written = subject == "pipelined" ? register_while_writing(on, cache) : register_then_write(on, cache); });
   if (!written) return tl::unexpected(written.error());
-  return outcome{static_cast<double>(took) * 1e-9, on.file.holds_content(seed, on.size())};
+  return write_outcome{static_cast<double>(took) * 1e-9, on.file.holds_content(seed, on.size())};
 }
 
 struct measured {
@@ -152,7 +152,7 @@ struct measured {
 constexpr pinfold::error wrong_bytes{pinfold::errc::driver_error, pinfold::native_kind::none, 0,
                                      "the file holds wrong bytes"};
 
-void add(measured& results, const char* subject, const pinfold::result<outcome>& once) {
+void add(measured& results, const char* subject, const pinfold::result<write_outcome>& once) {
   if (!once) {
     results.failed = once.error();
     return;

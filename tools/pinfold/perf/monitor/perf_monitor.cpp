@@ -89,7 +89,7 @@ std::vector<column> hits_columns() {
           number("extra[ns]", "ns_extra", 1, 1)};
 }
 
-constexpr std::array<monitor_case, 5> cases{{
+constexpr std::array<monitor_case, 5> monitor_cases{{
     {"unrelated-munmap", "mmap and munmap of unregistered memory", unrelated_columns},
     {"big-munmap", "one munmap of all cached regions but one", big_columns},
     {"cached-munmap", "munmap, mmap at the same address, and acquire of one region, repeatedly", cached_columns},
@@ -130,7 +130,7 @@ json rows_of(const monitor_case& which, const json& rows) {
 // Sorts the rows by case, in the order of the cases.
 json by_case(const json& rows) {
   auto sorted = json::array();
-  for (const auto& one : cases) bench::append(sorted, rows_of(one, rows));
+  for (const auto& one : monitor_cases) bench::append(sorted, rows_of(one, rows));
   return sorted;
 }
 
@@ -152,7 +152,7 @@ void complete(json& rows) {
 
 std::string tables_of(const json& rows) {
   std::string text;
-  for (const auto& one : cases) {
+  for (const auto& one : monitor_cases) {
     const auto own = rows_of(one, rows);
     if (own.empty()) continue;
     text += fmt::format("{}: {}\n{}", one.name, one.title, table(one.columns(), own));
@@ -203,7 +203,7 @@ void add_perf_monitor(CLI::App& perf, action& chosen) {
   auto command = std::make_shared<monitor_command>();
   auto* own = perf.add_subcommand("monitor", "Cost of the monitors of the program's memory");
   std::vector<std::string> names{"all"};
-  for (const auto& one : cases) names.emplace_back(one.name);
+  for (const auto& one : monitor_cases) names.emplace_back(one.name);
   own->add_option("--case", command->which, "what to measure")->check(CLI::IsMember(names))->capture_default_str();
   add_length(*own, command->how);
   command->comparison.add_to(*own);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "perf/rma/interrupts.hpp"
 
+#include "cli/ignored_signal.hpp"
 #include "cli/interrupted_output.hpp"
 
 #include <atomic>
@@ -20,11 +21,6 @@ constexpr std::chrono::milliseconds most_for_children{500};
 constexpr std::chrono::milliseconds most_in_all{1000};
 
 std::atomic<bool> interrupted{false};
-
-bool is_ignored(int signal) {
-  struct sigaction now{};
-  return ::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
-}
 
 sigset_t interrupts() {
   sigset_t all{};

@@ -30,33 +30,33 @@ struct kind {
   pinfold::prefault_choice prefault;
 };
 
-constexpr std::array kinds{kind{"4k", false, "driver", pinfold::prefault_choice::none},
-                           kind{"4k", false, "workers", pinfold::prefault_choice::pages},
-                           kind{"thp", true, "driver", pinfold::prefault_choice::none},
-                           kind{"thp", true, "workers", pinfold::prefault_choice::huge_pages}};
+constexpr std::array page_kinds{kind{"4k", false, "driver", pinfold::prefault_choice::none},
+                                kind{"4k", false, "workers", pinfold::prefault_choice::pages},
+                                kind{"thp", true, "driver", pinfold::prefault_choice::none},
+                                kind{"thp", true, "workers", pinfold::prefault_choice::huge_pages}};
 
 // What one row measures.
-struct subject {
+struct real_subject {
   const kind& of;
   unsigned workers;
 };
 
-using measure = std::function<pinfold::result<timeline>(const pinfold::range&, const subject&)>;
+using measurement = std::function<pinfold::result<timeline>(const pinfold::range&, const real_subject&)>;
 
-pinfold::background_options options_for(const startup_run& run, const subject& what) {
+pinfold::background_options options_for(const startup_run& run, const real_subject& what) {
   return {.piece_bytes = run.options.piece, .workers = what.workers, .prefault = what.of.prefault};
 }
 
 // The memory lives longer than the cache, so no monitor is needed.
 template <class R>
-pinfold::result<timeline> over(R registrar, const startup_run& run, const pinfold::range& memory, const subject& what,
-                               progress_bar& progress) {
+pinfold::result<timeline> over(R registrar, const startup_run& run, const pinfold::range& memory,
+                               const real_subject& what, progress_bar& progress) {
   pinfold::cache cache{timed_registrar<R>(std::move(registrar)), {.monitor = pinfold::monitor_choice::manual}};
   return register_all(cache, memory, options_for(run, what), progress);
 }
 
-json row_for(const startup_run& run, const char* registrar, std::size_t size, const subject& what,
-             const measure& once) {
+json row_for(const startup_run& run, const char* registrar, std::size_t size, const real_subject& what,
+             const measurement& once) {
   auto row = run.row(registrar, what.of.pages, size);
   row["present_by"] = what.of.present_by;
   row["workers"] = what.workers;
@@ -71,8 +71,8 @@ json row_for(const startup_run& run, const char* registrar, std::size_t size, co
   return row;
 }
 
-void add_rows(json& rows, const startup_run& run, const char* registrar, std::size_t size, const measure& once) {
-  for (const auto& one : kinds)
+void add_rows(json& rows, const startup_run& run, const char* registrar, std::size_t size, const measurement& once) {
+  for (const auto& one : page_kinds)
     for (const auto workers : run.options.workers) {
       rows.push_back(row_for(run, registrar, size, {one, workers}, once));
       keep_rows(rows);
@@ -82,7 +82,7 @@ void add_rows(json& rows, const startup_run& run, const char* registrar, std::si
 void add_rows_of_uring(json& rows, const startup_run& run, std::size_t size, progress_bar& progress) {
   auto ring = uring::open(8, 0);
   if (!ring) return run.notes.push_back(fmt::format("io_uring is not measured: {}", pinfold::describe(ring.error())));
-  add_rows(rows, run, "io_uring", size, [&](const pinfold::range& memory, const subject& what) {
+  add_rows(rows, run, "io_uring", size, [&](const pinfold::range& memory, const real_subject& what) {
     return (*ring)->registrar().and_then(
         [&](pinfold::io_uring_registrar made) { return over(std::move(made), run, memory, what, progress); });
   });
@@ -97,10 +97,10 @@ void use_once(std::size_t size) {
 json run_real(const startup_run& run) {
   const auto size = run.real_bytes();
   use_once(size);
-  progress_bar progress(bar_steps * 2 * kinds.size() * run.options.workers.size() * run.options.repeats);
+  progress_bar progress(bar_steps * 2 * page_kinds.size() * run.options.workers.size() * run.options.repeats);
   auto rows = json::array();
   add_rows_of_uring(rows, run, size, progress);
-  add_rows(rows, run, "mlock", size, [&](const pinfold::range& memory, const subject& what) {
+  add_rows(rows, run, "mlock", size, [&](const pinfold::range& memory, const real_subject& what) {
     return over(pinfold::mlock_registrar(), run, memory, what, progress);
   });
   run.notes.push_back(

@@ -22,7 +22,7 @@
 namespace tool {
 namespace {
 
-constexpr std::array cases{&simulated_case, &real_case, &undisturbed_case, &restore_case};
+constexpr std::array startup_cases{&simulated_case, &real_case, &undisturbed_case, &restore_case};
 constexpr std::size_t huge_page = std::size_t{2} << 20U;
 
 struct startup_command {
@@ -58,7 +58,7 @@ std::string heading(const startup_options& options, const json& host, const json
 int measure(startup_command& command) {
   auto& options = command.options;
   check_environment();
-  const auto& chosen = case_named(cases, options.case_name);
+  const auto& chosen = case_named(startup_cases, options.case_name);
   if (!command.size.empty()) options.bytes = whole_pages("--size", command.size);
   options.piece = whole_pages("--piece", command.piece);
   options.limit = parse_one_size(command.limit);

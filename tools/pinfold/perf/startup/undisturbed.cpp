@@ -26,12 +26,12 @@ namespace tool {
 namespace {
 
 constexpr std::size_t buffer_bytes = std::size_t{1} << 20U;
-constexpr std::size_t gib = std::size_t{1} << 30U;
+constexpr std::size_t one_gib = std::size_t{1} << 30U;
 constexpr std::size_t most_samples = 5'000'000;
 constexpr int hits_for_sample = 16;
 constexpr double ns_per_byte = 0.1;  // 10 GB/s
 
-struct stage {
+struct undisturbed_stage {
   const startup_run& run;
   unsigned workers;
   progress_bar& progress;
@@ -74,7 +74,7 @@ pinfold::result<latency> hits_during(R registrar, Work&& work) {
 
 simulated_registrar simulated() { return simulated_registrar({.ns_per_byte = ns_per_byte}); }
 
-pinfold::result<latency> during_nothing(const stage& on) {
+pinfold::result<latency> during_nothing(const undisturbed_stage& on) {
   return hits_during(simulated(), [&](auto&) -> pinfold::result<void> {
     std::this_thread::sleep_for(std::chrono::duration<double>(on.run.options.seconds));
     on.progress.step(bar_steps);
@@ -83,7 +83,7 @@ pinfold::result<latency> during_nothing(const stage& on) {
 }
 
 template <class Cache>
-pinfold::result<void> register_range(Cache& cache, const stage& on, const pinfold::range& memory,
+pinfold::result<void> register_range(Cache& cache, const undisturbed_stage& on, const pinfold::range& memory,
                                      pinfold::prefault_choice prefault) {
   const pinfold::background_options how{
       .piece_bytes = on.run.options.piece, .workers = on.workers, .prefault = prefault};
@@ -91,19 +91,20 @@ pinfold::result<void> register_range(Cache& cache, const stage& on, const pinfol
 }
 
 // As much as the simulated driver registers in the time of a measurement.
-std::size_t simulated_bytes(const stage& on) {
+std::size_t simulated_bytes(const undisturbed_stage& on) {
   const auto bytes = on.run.options.seconds * 1e9 / ns_per_byte * on.workers;
-  return on.run.options.bytes.value_or(static_cast<std::size_t>(std::ceil(bytes / static_cast<double>(gib))) * gib);
+  return on.run.options.bytes.value_or(static_cast<std::size_t>(std::ceil(bytes / static_cast<double>(one_gib))) *
+                                       one_gib);
 }
 
-pinfold::result<latency> during_simulated(const stage& on) {
+pinfold::result<latency> during_simulated(const undisturbed_stage& on) {
   const auto memory = mapped_range::reserve(simulated_bytes(on));
   return hits_during(simulated(), [&](auto& cache) {
     return register_range(cache, on, memory.where(), pinfold::prefault_choice::none);
   });
 }
 
-pinfold::result<latency> during_uring(const stage& on) {
+pinfold::result<latency> during_uring(const undisturbed_stage& on) {
   const auto ring = uring::open(8, 0);
   if (!ring) return tl::unexpected(ring.error());
   auto registrar = (*ring)->registrar();
@@ -114,17 +115,17 @@ pinfold::result<latency> during_uring(const stage& on) {
   });
 }
 
-struct subject {
+struct other_work {
   const char* meanwhile;
   const char* registrar;
-  pinfold::result<latency> (*measure)(const stage&);
+  pinfold::result<latency> (*measure)(const undisturbed_stage&);
 };
 
-constexpr std::array subjects{subject{"nothing", "simulated", during_nothing},
-                              subject{"simulated driver", "simulated", during_simulated},
-                              subject{"io_uring, workers prefault", "io_uring", during_uring}};
+constexpr std::array subjects{other_work{"nothing", "simulated", during_nothing},
+                              other_work{"simulated driver", "simulated", during_simulated},
+                              other_work{"io_uring, workers prefault", "io_uring", during_uring}};
 
-json row_for(const stage& on, const subject& what) {
+json row_for(const undisturbed_stage& on, const other_work& what) {
   auto row = on.run.row(what.registrar, "4k", what.measure == during_uring ? on.run.real_bytes() : simulated_bytes(on));
   row["meanwhile"] = what.meanwhile;
   row["workers"] = on.workers;
@@ -148,7 +149,7 @@ void add_differences(json& rows) {
 
 json run_undisturbed(const startup_run& run) {
   progress_bar progress(bar_steps * subjects.size() * run.options.repeats);
-  const stage on{run, std::ranges::max(run.options.workers), progress};
+  const undisturbed_stage on{run, std::ranges::max(run.options.workers), progress};
   auto rows = json::array();
   for (const auto& one : subjects) {
     rows.push_back(row_for(on, one));

@@ -13,6 +13,7 @@ namespace {
 
 using html::count_text;
 using html::percent_text;
+using html::room_text;
 using html::time_text;
 
 constexpr double least_share = 0.1;
@@ -24,10 +25,6 @@ bool matters(std::uint64_t part, std::uint64_t whole) noexcept {
 
 double share(std::uint64_t part, std::uint64_t whole) noexcept {
   return static_cast<double>(part) / static_cast<double>(std::max<std::uint64_t>(whole, 1));
-}
-
-std::string room_text(std::size_t room, bool in_entries) {
-  return in_entries ? count_text(room) + " registrations" : size_text(room);
 }
 
 /// The advice on one cache.

@@ -15,11 +15,8 @@ namespace {
 using html::count_text;
 using html::escaped;
 using html::percent_text;
+using html::room_text;
 using html::time_text;
-
-std::string room_text(std::size_t room, bool in_entries) {
-  return in_entries ? count_text(room) + " registrations" : size_text(room);
-}
 
 // Text with identifiers between back quotes.
 std::string with_code(const std::string& text) {

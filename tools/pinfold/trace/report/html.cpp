@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "trace/report/html.hpp"
 
+#include "cli/sizes.hpp"
+
 #include <algorithm>
 #include <array>
 #include <fmt/format.h>
@@ -66,6 +68,10 @@ std::string count_text(std::uint64_t number) {
     text += digits[i];
   }
   return text;
+}
+
+std::string room_text(std::size_t room, bool in_entries) {
+  return in_entries ? count_text(room) + " registrations" : size_text(room);
 }
 
 std::string percent_text(double part, double whole) {

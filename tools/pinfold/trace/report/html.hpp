@@ -18,6 +18,9 @@ namespace tool::html {
 /// Returns `1234567` as `1 234 567`, with narrow blanks at which no line breaks.
 [[nodiscard]] std::string count_text(std::uint64_t number);
 
+/// Returns the room of a cache: a number of registrations, or of bytes with a unit.
+[[nodiscard]] std::string room_text(std::size_t room, bool in_entries);
+
 /// Returns `part` of `whole` as `12.3 %`.
 [[nodiscard]] std::string percent_text(double part, double whole);
 

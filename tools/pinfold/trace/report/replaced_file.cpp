@@ -17,7 +17,7 @@
 namespace tool {
 namespace {
 
-[[noreturn]] void refuse(const std::string& path, int why) {
+[[noreturn]] void throw_refusal(const std::string& path, int why) {
   throw failure(fmt::format("{}: cannot write the file: {}", path, strerrordesc_np(why)));
 }
 
@@ -60,9 +60,9 @@ bool is_special(const std::string& path) {
 
 void write_in_place(const std::string& path, std::string_view content) {
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
-  if (descriptor < 0) refuse(path, errno);
+  if (descriptor < 0) throw_refusal(path, errno);
   output_file file(descriptor, "");
-  if (const int why = file.write(content); why != 0) refuse(path, why);
+  if (const int why = file.write(content); why != 0) throw_refusal(path, why);
 }
 
 mode_t usual_mode() noexcept {
@@ -78,11 +78,11 @@ void replace_file(const std::string& path, std::string_view content) {
   if (is_special(path)) return write_in_place(path, content);
   auto name = path + ".XXXXXX";
   const int descriptor = ::mkostemp(name.data(), O_CLOEXEC);
-  if (descriptor < 0) refuse(path, errno);
+  if (descriptor < 0) throw_refusal(path, errno);
   output_file file(descriptor, name);
-  if (::fchmod(descriptor, usual_mode()) != 0) refuse(path, errno);
-  if (const int why = file.write(content); why != 0) refuse(path, why);
-  if (const int why = file.rename_to(path); why != 0) refuse(path, why);
+  if (::fchmod(descriptor, usual_mode()) != 0) throw_refusal(path, errno);
+  if (const int why = file.write(content); why != 0) throw_refusal(path, why);
+  if (const int why = file.rename_to(path); why != 0) throw_refusal(path, why);
 }
 
 }  // namespace tool
