@@ -6,7 +6,7 @@
 
 #include <ctime>
 
-namespace bench {
+namespace bench::steady_test {
 namespace {
 
 constexpr std::uint64_t cpu_ns = 20'000;
@@ -69,4 +69,4 @@ TEST(steady, run_lasts_longer_where_threads_share_a_cpu) {
 }
 
 }  // namespace
-}  // namespace bench
+}  // namespace bench::steady_test

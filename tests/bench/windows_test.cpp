@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bench {
+namespace bench::windows_test {
 namespace {
 
 constexpr std::uint64_t operations_of_a_window = 100'000;  // in a millisecond, that is 100 a microsecond
@@ -61,4 +61,4 @@ TEST(windows, idle_thread_does_not_change_the_figures) {
 }
 
 }  // namespace
-}  // namespace bench
+}  // namespace bench::windows_test

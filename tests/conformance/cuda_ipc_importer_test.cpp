@@ -2,7 +2,7 @@
 #include "conformance/importer_suite.hpp"
 #include "support/processes/cuda_peer.hpp"
 
-namespace pinfold::testing {
+namespace pinfold::testing::cuda_ipc_importer_test {
 
 /// A rig for each kind of memory that can be shared.
 template <cuda_memory_kind kind>
@@ -33,4 +33,4 @@ using cuda_ipc_rigs = ::testing::Types<cuda_ipc_rig<cuda_memory_kind::allocation
                                        cuda_ipc_rig<cuda_memory_kind::segments>, cuda_ipc_rig<cuda_memory_kind::pool>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(cuda_ipc, importer_suite, cuda_ipc_rigs);
 
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cuda_ipc_importer_test

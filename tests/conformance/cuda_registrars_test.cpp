@@ -4,7 +4,7 @@
 
 #include <pinfold/registrars/cuda_host.hpp>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cuda_registrars_test {
 namespace {
 
 template <bool ReadOnly>
@@ -20,4 +20,4 @@ using rigs = ::testing::Types<cuda_host_rig<false>, cuda_host_rig<true>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(cuda_host, registrar_suite, rigs);
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cuda_registrars_test

@@ -7,7 +7,7 @@
 
 #include <list>
 
-namespace pinfold::testing {
+namespace pinfold::testing::io_uring_registrar_test {
 namespace {
 
 struct io_uring_rig : pinning_rig {
@@ -30,4 +30,4 @@ using rigs = ::testing::Types<io_uring_rig, traced_io_uring_rig, c_io_uring_rig>
 INSTANTIATE_TYPED_TEST_SUITE_P(io_uring, registrar_suite, rigs);
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::io_uring_registrar_test

@@ -2,7 +2,7 @@
 #include "conformance/importer_suite.hpp"
 #include "support/processes/exporter_peer.hpp"
 
-namespace pinfold::testing {
+namespace pinfold::testing::memfd_importer_test {
 
 template <memfd_via via, memfd_access access>
 struct memfd_rig {
@@ -24,4 +24,4 @@ using memfd_rigs = ::testing::Types<memfd_rig<memfd_via::pidfd, memfd_access::re
                                     memfd_rig<memfd_via::automatic, memfd_access::read_write>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(memfd, importer_suite, memfd_rigs);
 
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::memfd_importer_test

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::simple_registrars_test {
 namespace {
 
 struct null_rig {
@@ -64,4 +64,4 @@ using rigs = ::testing::Types<null_rig, mlock_rig, trace_rig, fallback_rig, c_nu
 INSTANTIATE_TYPED_TEST_SUITE_P(simple, registrar_suite, rigs);
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::simple_registrars_test

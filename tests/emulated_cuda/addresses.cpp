@@ -16,10 +16,6 @@ namespace {
 constexpr std::uint64_t granule = std::uint64_t{2} << 20;
 constexpr int nowhere = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
-std::uint64_t up_to(std::uint64_t value, std::uint64_t alignment) noexcept {
-  return (value + alignment - 1) & ~(alignment - 1);
-}
-
 }  // namespace
 
 address_space::address_space(std::uint64_t bytes) noexcept {

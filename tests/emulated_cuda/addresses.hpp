@@ -5,9 +5,15 @@
 
 #include "cuda/api.hpp"
 
+#include <cstdint>
 #include <map>
 
 namespace emulated_cuda {
+
+/// Returns the lowest multiple of the alignment that is not below the value.
+[[nodiscard]] inline std::uint64_t up_to(std::uint64_t value, std::uint64_t alignment) noexcept {
+  return (value + alignment - 1) / alignment * alignment;
+}
 
 /// Hands out the lowest free addresses, so that freed ones are soon used again. Has no lock.
 class address_space {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "allocator.hpp"
 
+#include "addresses.hpp"
+
 #include <algorithm>
 
 namespace emulated_cuda {
@@ -22,10 +24,6 @@ struct block {
 std::map<device_pointer, block>& blocks() {
   static auto* const all = new std::map<device_pointer, block>;
   return *all;
-}
-
-std::uint64_t up_to(std::uint64_t value, std::uint64_t alignment) noexcept {
-  return (value + alignment - 1) / alignment * alignment;
 }
 
 bool shares_a_page(std::uint64_t bytes) noexcept { return bytes < page; }

@@ -12,7 +12,7 @@ namespace emulated_cuda {
 
 namespace {
 
-constexpr auto posix = allocation_handle_type::posix_file_descriptor;
+constexpr auto pool_handle_type = allocation_handle_type::posix_file_descriptor;
 
 std::vector<std::unique_ptr<memory_pool_object>>& pools() {
   static auto* const all = new std::vector<std::unique_ptr<memory_pool_object>>;
@@ -23,7 +23,7 @@ status judge(const driver& all, const pool_properties& wanted) noexcept {
   if (wanted.type != allocation_type::pinned) return status::invalid_value;
   if (wanted.where.type != location_type::on_device) return status::not_supported;
   if (wanted.where.id < 0 || static_cast<unsigned>(wanted.where.id) >= all.set.devices) return status::invalid_value;
-  const bool possible = wanted.handle_types == allocation_handle_type::none || wanted.handle_types == posix;
+  const bool possible = wanted.handle_types == allocation_handle_type::none || wanted.handle_types == pool_handle_type;
   return possible ? status::success : status::not_supported;
 }
 
@@ -116,8 +116,9 @@ EMULATED_CUDA_EXPORT status cuMemPoolExportToShareableHandle(void* exported, mem
                                                              unsigned long long flags) noexcept {
   return reading("cuMemPoolExportToShareableHandle", [&](driver&) {
     const memory_pool_object* const found = find_pool(of);
-    if (exported == nullptr || found == nullptr || flags != 0 || type != posix) return status::invalid_value;
-    if (found->imported || found->handle_types != static_cast<std::uint64_t>(posix)) return status::invalid_value;
+    if (exported == nullptr || found == nullptr || flags != 0 || type != pool_handle_type) return status::invalid_value;
+    if (found->imported || found->handle_types != static_cast<std::uint64_t>(pool_handle_type))
+      return status::invalid_value;
     const int number = ::fcntl(found->file.file.number(), F_DUPFD_CLOEXEC, 0);
     if (number < 0) return status::out_of_memory;
     *static_cast<int*>(exported) = number;
@@ -129,7 +130,7 @@ EMULATED_CUDA_EXPORT status cuMemPoolImportFromShareableHandle(memory_pool* made
                                                                allocation_handle_type type,
                                                                unsigned long long flags) noexcept {
   return changing("cuMemPoolImportFromShareableHandle", [&](driver& all) {
-    if (made == nullptr || flags != 0 || type != posix) return status::invalid_value;
+    if (made == nullptr || flags != 0 || type != pool_handle_type) return status::invalid_value;
     return import(all, static_cast<int>(reinterpret_cast<std::intptr_t>(exported)), made);
   });
 }

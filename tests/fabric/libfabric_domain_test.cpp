@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::libfabric_domain_test {
 namespace {
 
 constexpr range memory{0x10000, 0x13000};
@@ -253,4 +253,4 @@ TEST(libfabric_domain, region_that_could_be_neither_enabled_nor_closed_is_closed
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::libfabric_domain_test

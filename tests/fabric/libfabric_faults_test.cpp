@@ -9,7 +9,7 @@
 
 #include <string_view>
 
-namespace pinfold::testing {
+namespace pinfold::testing::libfabric_faults_test {
 namespace {
 
 using std::string_view_literals::operator""sv;
@@ -70,4 +70,4 @@ TEST(libfabric_faults, R10_R41_faults_over_a_real_provider_leak_nothing) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::libfabric_faults_test

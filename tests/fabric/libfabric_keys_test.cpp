@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::libfabric_keys_test {
 namespace {
 
 constexpr range memory{0x10000, 0x13000};
@@ -84,4 +84,4 @@ TEST(libfabric_keys, key_of_a_failed_open_whose_region_stays_is_not_reused) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::libfabric_keys_test

@@ -6,7 +6,7 @@
 #include "model/local_model.hpp"
 #include "model/real_world.hpp"
 
-namespace pinfold::testing {
+namespace pinfold::testing::libfabric_model_test {
 namespace {
 
 class libfabric_model : public ::testing::TestWithParam<const char*> {};
@@ -31,4 +31,4 @@ std::string name_of_provider(const ::testing::TestParamInfo<const char*>& info) 
 INSTANTIATE_TEST_SUITE_P(over, libfabric_model, ::testing::Values("tcp;ofi_rxm", "sockets", "shm"), name_of_provider);
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::libfabric_model_test

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <set>
 
-namespace pinfold::testing {
+namespace pinfold::testing::libfabric_registrar_test {
 namespace {
 
 template <const char* Provider>
@@ -87,4 +87,4 @@ TYPED_TEST(libfabric_keys_of, two_registrars_with_the_same_first_key_do_not_coll
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::libfabric_registrar_test

@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::libfabric_rma_test {
 namespace {
 
 using std::string_view_literals::operator""sv;
@@ -171,4 +171,4 @@ INSTANTIATE_TEST_SUITE_P(over, libfabric_rma, ::testing::Values("tcp;ofi_rxm", "
                          provider_of);
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::libfabric_rma_test

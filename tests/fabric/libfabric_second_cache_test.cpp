@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <string>
 
-namespace pinfold::testing {
+namespace pinfold::testing::libfabric_second_cache_test {
 namespace {
 
 class libfabric_cache : public ::testing::Test {
@@ -84,4 +84,4 @@ TEST_F(libfabric_cache, second_cache_has_to_be_accepted) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::libfabric_second_cache_test

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+namespace can_open_test {
 namespace {
 
 using namespace pinfold;
@@ -114,3 +115,4 @@ TEST(host_number, depends_on_the_boot) {
 }
 
 }  // namespace
+}  // namespace can_open_test

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cuda_can_open_test {
 namespace {
 
 using cuda::status;
@@ -178,4 +178,4 @@ TEST_P(cuda_can_open, a_driver_that_does_not_answer_is_told_with_its_code) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cuda_can_open_test

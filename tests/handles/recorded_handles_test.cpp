@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+namespace recorded_handles_test {
 namespace {
 
 using pinfold::cuda_ipc_handle;
@@ -146,3 +147,4 @@ TEST(recorded_handles, a_newer_version_and_another_kind_are_told_apart) {
 }
 
 }  // namespace
+}  // namespace recorded_handles_test

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::allocators_test {
 namespace {
 
 struct allocator {
@@ -92,4 +92,4 @@ TEST(allocators, program_without_a_monitor_sends_stale_bytes) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::allocators_test

@@ -8,7 +8,7 @@
 #include <unistd.h>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::audit_test {
 namespace {
 
 constexpr std::size_t bytes = 65536;
@@ -92,4 +92,4 @@ TEST_F(audited, failed_audit_is_reported_before_the_invalidation) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::audit_test

@@ -15,7 +15,7 @@
 #include <cstring>
 #include <utility>
 
-namespace pinfold::testing {
+namespace pinfold::testing::c_cuda_release_test {
 namespace {
 
 constexpr std::size_t bytes = std::size_t{1} << 21U;
@@ -257,4 +257,4 @@ TEST(c_cuda_release, R66_memory_is_let_go_over_a_channel_of_the_program) {
   });
 }
 
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::c_cuda_release_test

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cli_cuda_test {
 namespace {
 
 const std::string emulation = PINFOLD_EMULATED_CUDA;
@@ -202,4 +202,4 @@ TEST(cli_cuda, demo_without_the_emulations_path_exits_with_2) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cli_cuda_test

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cli_dump_test {
 namespace {
 
 /// A child with a cache of three entries, one of them leased, and perhaps a plug-in that contains the library too.
@@ -100,4 +100,4 @@ TEST(cli_dump, says_what_it_cannot_read) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cli_dump_test

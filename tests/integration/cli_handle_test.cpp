@@ -7,7 +7,7 @@
 #include <cctype>
 #include <cstring>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cli_handle_test {
 namespace {
 
 std::string recorded(const std::string& file) { return PINFOLD_RECORDED_HANDLES "/" + file; }
@@ -143,4 +143,4 @@ TEST(cli_handle, excludes_the_other_questions) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cli_handle_test

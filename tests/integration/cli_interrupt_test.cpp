@@ -9,7 +9,7 @@
 #include <string>
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cli_interrupt_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -52,4 +52,4 @@ TEST(cli_interrupt, interrupt_ends_perf_rma_and_leaves_no_file) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cli_interrupt_test

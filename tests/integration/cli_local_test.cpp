@@ -12,7 +12,7 @@
 #include <tuple>
 #include <utility>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cli_local_test {
 namespace {
 
 json row_named(const json& rows, const std::string& name) {
@@ -243,4 +243,4 @@ TEST(cli_local_usage, help_exits_with_0) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cli_local_test

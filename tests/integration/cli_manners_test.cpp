@@ -10,7 +10,7 @@
 #include <functional>
 #include <random>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cli_manners_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -228,4 +228,4 @@ TEST_F(cli_manners, a_reader_that_leaves_ends_the_tool_quietly) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cli_manners_test

@@ -17,7 +17,7 @@
 #include <string_view>
 #include <unistd.h>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cli_metrics_prometheus_test {
 namespace {
 
 constexpr std::uintptr_t first = 0x100000;
@@ -196,4 +196,4 @@ TEST(cli_metrics_prometheus, answers_the_dashboard_and_the_alerts) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cli_metrics_prometheus_test

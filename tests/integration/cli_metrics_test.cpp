@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cli_metrics_test {
 namespace {
 
 /// A child with a cache that publishes: three acquires, one of which hits, and a lease.
@@ -226,4 +226,4 @@ TEST_F(cli_metrics, reads_damaged_pages) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cli_metrics_test

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cli_monitor_test {
 namespace {
 
 const std::string quick = " --json --repeats 1 --seconds 0.01 --regions 500 --many 5000 ";
@@ -185,4 +185,4 @@ TEST(cli_perf_monitor, wrong_usage_is_explained_and_exits_with_2) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cli_monitor_test

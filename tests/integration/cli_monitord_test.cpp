@@ -11,7 +11,7 @@
 #include <thread>
 #include <unistd.h>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cli_monitord_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -94,4 +94,4 @@ TEST(monitord_usage, refuses_invalid_permissions) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cli_monitord_test

@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cli_node_budget_test {
 namespace {
 
 TEST(cli_node_budget, shows_the_members_of_an_account) {
@@ -28,4 +28,4 @@ TEST(cli_node_budget, an_account_that_does_not_exist_is_a_failure) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cli_node_budget_test

@@ -9,7 +9,7 @@
 #include <string>
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cli_output_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -74,4 +74,4 @@ TEST(cli_output, printed_sizes_are_accepted_as_arguments) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cli_output_test

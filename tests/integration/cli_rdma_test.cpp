@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cli_rdma_test {
 namespace {
 
 json rdma_of(const outcome& seen) { return json::parse(seen.out, nullptr, false).at("rdma"); }
@@ -51,4 +51,4 @@ TEST(cli_rdma, tool_without_rdma_modules_reports_that) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cli_rdma_test

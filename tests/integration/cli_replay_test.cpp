@@ -9,7 +9,7 @@
 #include <string>
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cli_replay_test {
 namespace {
 
 class cli_replay : public ::testing::Test {
@@ -128,4 +128,4 @@ TEST_F(cli_replay, wrong_usage_is_explained_and_exits_with_2) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cli_replay_test

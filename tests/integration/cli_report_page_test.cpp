@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cli_report_page_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -125,4 +125,4 @@ TEST_F(cli_report_page, browser_understands_the_whole_page) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cli_report_page_test

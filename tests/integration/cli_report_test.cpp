@@ -9,7 +9,7 @@
 #include <regex>
 #include <string>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cli_report_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -194,4 +194,4 @@ TEST_F(cli_report, wrong_usage_is_explained_and_exits_with_2) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cli_report_test

@@ -17,7 +17,7 @@
 #include <unistd.h>
 #include <utility>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cli_rma_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -250,4 +250,4 @@ TEST(cli_rma_alone, tool_without_modules_names_the_missing_one) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cli_rma_test

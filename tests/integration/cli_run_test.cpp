@@ -9,7 +9,7 @@
 #include <sstream>
 #include <string>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cli_run_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -173,4 +173,4 @@ TEST_F(cli_run, info_tells_which_clients_keep_registrations_themselves) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cli_run_test

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cli_speed_test {
 namespace {
 
 const std::string quick = " --json --repeats 2 --seconds 0.002 ";
@@ -258,4 +258,4 @@ TEST(real_peers, peers_measure_the_same_cases_as_pinfold) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cli_speed_test

@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cli_startup_test {
 namespace {
 
 constexpr std::int64_t gib = std::int64_t{1} << 30;
@@ -133,4 +133,4 @@ TEST(cli_startup, restore_registers_hot_buffers_first) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cli_startup_test

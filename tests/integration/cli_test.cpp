@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include <utility>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cli_test {
 namespace {
 
 // Returns whether descriptors can be fetched in that way in this environment.
@@ -241,4 +241,4 @@ TEST(cli_perf, text_output_has_labelled_columns) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cli_test

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cli_top_terminal_test {
 namespace {
 
 class cli_top_terminal : public with_pages {
@@ -202,4 +202,4 @@ TEST_F(cli_top_terminal, a_signal_ends_it_though_its_output_is_stuck) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cli_top_terminal_test

@@ -14,7 +14,7 @@
 #include <random>
 #include <sstream>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cli_top_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -297,4 +297,4 @@ TEST_F(cli_top, says_what_it_needs) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cli_top_test

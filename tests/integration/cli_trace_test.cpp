@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cli_trace_test {
 namespace {
 
 class cli_trace : public ::testing::Test {
@@ -93,4 +93,4 @@ TEST_F(cli_trace, wrong_usage_is_explained_and_exits_with_2) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cli_trace_test

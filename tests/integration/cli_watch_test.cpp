@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cli_watch_test {
 
 // With a name that symbols have.
 extern "C" [[gnu::noinline]] void pinfold_test_ends_the_buffer(void* memory, std::size_t bytes) {
@@ -149,4 +149,4 @@ TEST_F(cli_watch, wrong_usage_is_explained) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cli_watch_test

@@ -19,7 +19,7 @@
 #include <string_view>
 #include <sys/mman.h>
 
-namespace pinfold::testing {
+namespace pinfold::testing::containers_test {
 namespace {
 
 constexpr std::size_t bytes = 16384;
@@ -199,4 +199,4 @@ TEST_F(containers, allowed_system_call_gives_userfaultfd) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::containers_test

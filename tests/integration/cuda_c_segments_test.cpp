@@ -6,7 +6,7 @@
 
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cuda_c_segments_test {
 namespace {
 
 class cuda_c_segments : public cuda_peer_test {
@@ -127,4 +127,4 @@ TEST_F(cuda_c_segments, each_segment_is_shared_with_a_handle_of_its_own) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cuda_c_segments_test

@@ -2,7 +2,7 @@
 // An exporter's event orders the importer's reads behind the exporter's writes.
 #include "support/fixtures/cuda_test.hpp"
 
-namespace pinfold::testing {
+namespace pinfold::testing::cuda_events_test {
 namespace {
 
 class cuda_events : public cuda_test {
@@ -99,4 +99,4 @@ TEST_F(cuda_events, wait_succeeds_after_a_failed_wait) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cuda_events_test

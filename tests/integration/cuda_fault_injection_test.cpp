@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cuda_fault_injection_test {
 namespace {
 
 using cuda::status;
@@ -204,4 +204,4 @@ TEST_F(cuda_exporter_faults, failed_record_returns_the_drivers_error) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cuda_fault_injection_test

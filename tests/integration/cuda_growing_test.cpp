@@ -8,7 +8,7 @@
 
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cuda_growing_test {
 namespace {
 
 class cuda_growing : public cuda_peer_test {
@@ -253,4 +253,4 @@ TEST_F(cuda_growing_registered, bad_ranges_are_refused) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cuda_growing_test

@@ -9,7 +9,7 @@
 
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cuda_host_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -208,4 +208,4 @@ TEST_F(cuda_host, threads_of_two_caches_share_the_same_pages) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cuda_host_test

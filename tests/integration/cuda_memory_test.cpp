@@ -10,7 +10,7 @@
 #include <atomic>
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cuda_memory_test {
 namespace {
 
 using memory_registrar = cuda_memory<null_registrar>;
@@ -265,4 +265,4 @@ TEST_F(cuda_identified, R46_no_lease_is_stale_while_a_thread_frees_and_allocates
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cuda_memory_test

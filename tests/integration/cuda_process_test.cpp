@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cuda_process_test {
 namespace {
 
 /// Runs the body in a forked child; returns 0 when none of its expectations failed.
@@ -300,4 +300,4 @@ TEST_F(cuda_contexts, R37_a_child_forked_while_a_context_is_made_does_not_wait) 
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cuda_process_test

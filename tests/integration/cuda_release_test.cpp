@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cuda_release_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -185,4 +185,4 @@ TEST_F(cuda_release, R66_the_error_of_the_free_reaches_the_caller) {
   EXPECT_EQ(said.failure.kind, native_kind::cuda);
 }
 
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cuda_release_test

@@ -5,7 +5,7 @@
 
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cuda_reuse_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -207,4 +207,4 @@ TEST_F(cuda_reuse, R1_R2_lease_on_a_part_points_to_its_exact_byte) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cuda_reuse_test

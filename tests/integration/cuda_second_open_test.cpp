@@ -6,7 +6,7 @@
 #include <cstring>
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cuda_second_open_test {
 namespace {
 
 using emulated_cuda::second_open;
@@ -137,4 +137,4 @@ INSTANTIATE_TEST_SUITE_P(driver, cuda_second_open, ::testing::Values(second_open
                          cuda_second_open::name);
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cuda_second_open_test

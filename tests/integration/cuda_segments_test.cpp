@@ -5,7 +5,7 @@
 #include <string>
 #include <sys/mman.h>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cuda_segments_test {
 namespace {
 
 class cuda_segments : public cuda_peer_test {
@@ -218,4 +218,4 @@ TEST_F(cuda_unshareable, memory_imported_from_another_process_is_refused) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cuda_segments_test

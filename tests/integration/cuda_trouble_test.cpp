@@ -9,7 +9,7 @@
 #include <thread>
 #include <unistd.h>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cuda_trouble_test {
 namespace {
 
 class cuda_trouble : public cuda_peer_test {};
@@ -199,4 +199,4 @@ TEST_F(cuda_trouble, damaged_handle_is_refused_without_a_driver_call) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cuda_trouble_test

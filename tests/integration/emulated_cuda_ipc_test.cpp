@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::emulated_cuda_ipc_test {
 namespace {
 
 using namespace pinfold::cuda;
@@ -266,4 +266,4 @@ TEST(emulated_cuda_ipc, fork_child_has_no_driver) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::emulated_cuda_ipc_test

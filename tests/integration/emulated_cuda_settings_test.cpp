@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <functional>
 
+namespace emulated_cuda_settings_test {
 namespace {
 
 using namespace pinfold::cuda;
@@ -123,3 +124,4 @@ TEST(emulated_cuda_settings, limits_and_error_codes_of_open_are_set_by_environme
 }
 
 }  // namespace
+}  // namespace emulated_cuda_settings_test

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::emulated_cuda_sharing_test {
 namespace {
 
 using namespace pinfold::cuda;
@@ -256,4 +256,4 @@ TEST(emulated_cuda_sharing, wait_for_work_of_a_dead_process_ends) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::emulated_cuda_sharing_test

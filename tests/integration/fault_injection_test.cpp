@@ -11,7 +11,7 @@
 #include <cstring>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::fault_injection_test {
 namespace {
 
 using faulty = faulty_importer<memfd_importer>;
@@ -113,4 +113,4 @@ TYPED_TEST(fault_injection, R10_R41_any_single_fault_leaks_nothing) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::fault_injection_test

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::fd_server_test {
 namespace {
 
 using std::chrono::steady_clock;
@@ -193,4 +193,4 @@ TEST(memfd_server_life, server_survives_a_lack_of_descriptors) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::fd_server_test

@@ -13,7 +13,7 @@
 
 #include <iostream>
 
-namespace pinfold::testing {
+namespace pinfold::testing::hazards_test {
 namespace {
 
 std::vector<hazard> all_hazards() {
@@ -80,4 +80,4 @@ INSTANTIATE_TEST_SUITE_P(watched_by, hazards_of, ::testing::ValuesIn(all_watch_c
                          [](const auto& one) { return one.param.name; });
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::hazards_test

@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::io_uring_bytes_test {
 namespace {
 
 using cache_type = pinfold::cache<io_uring_registrar>;
@@ -135,4 +135,4 @@ TEST(io_uring_cache, R28_ordinary_user_with_8_MiB_moves_more_by_eviction) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::io_uring_bytes_test

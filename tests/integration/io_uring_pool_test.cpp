@@ -18,7 +18,7 @@
 #include <unistd.h>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::io_uring_pool_test {
 namespace {
 
 constexpr std::size_t kib = 1024;
@@ -141,4 +141,4 @@ INSTANTIATE_TEST_SUITE_P(monitors, io_uring_pool, ::testing::Values(monitor_choi
                          });
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::io_uring_pool_test

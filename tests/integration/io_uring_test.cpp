@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::io_uring_test {
 namespace {
 
 using cache_type = pinfold::cache<io_uring_registrar>;
@@ -191,4 +191,4 @@ TEST(io_uring_registrar, table_takes_the_number_of_slots_that_the_kernel_allows)
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::io_uring_test

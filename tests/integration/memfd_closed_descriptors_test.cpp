@@ -13,7 +13,7 @@
 #include <thread>
 #include <unistd.h>
 
-namespace pinfold::testing {
+namespace pinfold::testing::memfd_closed_descriptors_test {
 namespace {
 
 constexpr int first = 3;
@@ -118,4 +118,4 @@ TEST(memfd_closed_descriptors, server_does_not_spin_on_a_listener_that_was_close
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::memfd_closed_descriptors_test

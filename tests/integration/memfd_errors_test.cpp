@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-namespace pinfold::testing {
+namespace pinfold::testing::memfd_errors_test {
 namespace {
 
 class memfd_errors : public memfd_pair {};
@@ -185,4 +185,4 @@ TEST(memfd_errors_scm, stopped_exporter_times_out_and_works_when_continued) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::memfd_errors_test

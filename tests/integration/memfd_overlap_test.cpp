@@ -5,7 +5,7 @@
 #include <sys/syscall.h>
 #include <utility>
 
-namespace pinfold::testing {
+namespace pinfold::testing::memfd_overlap_test {
 namespace {
 
 class memfd_overlap : public memfd_pair {};
@@ -129,4 +129,4 @@ TEST(memfd_close, R42_destroyed_importer_unmaps_its_open_mappings) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::memfd_overlap_test

@@ -6,7 +6,7 @@
 #include <csignal>
 #include <sys/mman.h>
 
-namespace pinfold::testing {
+namespace pinfold::testing::memfd_permission_test {
 namespace {
 
 TEST(memfd_permission, socket_works_when_ptrace_is_forbidden) {
@@ -130,4 +130,4 @@ TEST(memfd_permission, read_write_importers_can_see_punched_zeros_but_no_fault) 
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::memfd_permission_test

@@ -4,7 +4,7 @@
 
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::memfd_probe_test {
 namespace {
 
 class memfd_probe : public each_via {};
@@ -53,4 +53,4 @@ TEST(memfd_probe_failure, failed_probe_returns_the_reason) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::memfd_probe_test

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::memfd_round_trip_test {
 namespace {
 
 class memfd_round_trip : public memfd_pair {};
@@ -134,4 +134,4 @@ TEST(memfd_round_trip_pidfd, buffers_can_be_opened_after_their_exporter_has_ende
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::memfd_round_trip_test

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-namespace pinfold::testing {
+namespace pinfold::testing::monitors_fork_test {
 namespace {
 
 constexpr std::size_t bytes = 65536;
@@ -135,4 +135,4 @@ TEST(fork_of_registered_memory, R37_parent_sends_the_bytes_that_it_writes_after_
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::monitors_fork_test

@@ -17,7 +17,7 @@
 #include <optional>
 #include <string>
 
-namespace pinfold::testing {
+namespace pinfold::testing::node_budget_errors_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -97,4 +97,4 @@ TEST(node_budget_errors, a_name_that_cannot_be_removed_stays) {
   EXPECT_TRUE(node_budget::remove(account.name()));
 }
 
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::node_budget_errors_test

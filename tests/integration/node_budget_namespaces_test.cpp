@@ -20,7 +20,7 @@
 #include <thread>
 #include <unistd.h>
 
-namespace pinfold::testing {
+namespace pinfold::testing::node_budget_namespaces_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -170,4 +170,4 @@ INSTANTIATE_TEST_SUITE_P(all, node_budget_namespaces, ::testing::Values(proc_of:
                            return one.param == proc_of::parent ? "proc_of_the_parent" : "proc_of_its_own";
                          });
 
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::node_budget_namespaces_test

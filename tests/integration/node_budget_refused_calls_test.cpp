@@ -22,7 +22,7 @@
 #include <thread>
 #include <unistd.h>
 
-namespace pinfold::testing {
+namespace pinfold::testing::node_budget_refused_calls_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -227,4 +227,4 @@ TEST_P(node_budget_refused_calls, any_refused_call_is_reported_or_overcome) {
 INSTANTIATE_TEST_SUITE_P(all, node_budget_refused_calls, ::testing::ValuesIn(refused_cases_of(calls_of_budgets)),
                          [](const auto& one) { return one.param.name(); });
 
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::node_budget_refused_calls_test

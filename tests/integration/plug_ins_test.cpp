@@ -22,7 +22,7 @@
 #include <unistd.h>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::plug_ins_test {
 namespace {
 
 constexpr std::array<const char*, 2> libraries{PINFOLD_STATIC_PLUG_IN, PINFOLD_SHARED_PLUG_IN};
@@ -294,4 +294,4 @@ TEST_F(plug_ins, load_and_unload_1000_times_with_caches_that_end_with_their_libr
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::plug_ins_test

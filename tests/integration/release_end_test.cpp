@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::release_end_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -60,4 +60,4 @@ TEST(release_end, R66_all_is_let_go_although_the_exporter_reads_late) {
   EXPECT_EQ(exporter.reap(), 0);
 }
 
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::release_end_test

@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::release_exporter_steps_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -276,4 +276,4 @@ INSTANTIATE_TEST_SUITE_P(all, release_exporter_steps, ::testing::ValuesIn(all_tr
   return std::string(one.param.what.name) + "_" + name_of(one.param.how);
 });
 
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::release_exporter_steps_test

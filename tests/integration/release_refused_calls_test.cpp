@@ -24,7 +24,7 @@
 #include <thread>
 #include <utility>
 
-namespace pinfold::testing {
+namespace pinfold::testing::release_refused_calls_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -163,4 +163,4 @@ TEST_P(release_refused_calls, R66_any_refused_call_is_reported_or_overcome) {
 INSTANTIATE_TEST_SUITE_P(all, release_refused_calls, ::testing::ValuesIn(all_refused_cases()),
                          [](const auto& one) { return one.param.name(); });
 
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::release_refused_calls_test

@@ -19,7 +19,7 @@
 #include <span>
 #include <utility>
 
-namespace pinfold::testing {
+namespace pinfold::testing::release_test {
 
 namespace {
 
@@ -336,4 +336,4 @@ TEST_F(release, R66_closes_that_fail_are_not_tried_all_the_time) {
   EXPECT_TRUE(ticket.wait(5s).value().all_let_go());
 }
 
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::release_test

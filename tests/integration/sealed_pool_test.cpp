@@ -19,7 +19,7 @@
 #include <thread>
 #include <unistd.h>
 
-namespace pinfold::testing {
+namespace pinfold::testing::sealed_pool_test {
 namespace {
 
 constexpr std::size_t mib = std::size_t{1} << 20U;
@@ -222,4 +222,4 @@ TEST(sealed_pool_in_child, R50_missing_mseal_is_reported) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::sealed_pool_test

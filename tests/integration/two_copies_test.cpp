@@ -15,7 +15,7 @@
 #include <string>
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::two_copies_test {
 namespace {
 
 constexpr std::size_t page = hooked_page;
@@ -26,7 +26,8 @@ class another_copy {
   explicit another_copy(monitor_choice choice) : library_(::dlopen(PINFOLD_ANOTHER_COPY, RTLD_NOW | RTLD_LOCAL)) {
     EXPECT_NE(library_, nullptr) << ::dlerror();
     std::array<char, 1000> text{};
-    copy_ = call<void*(unsigned, char*, std::size_t)>("start")(static_cast<unsigned>(choice), text.data(), text.size());
+    copy_ = call<void*(unsigned, char*, std::size_t)>("another_copy_start")(static_cast<unsigned>(choice), text.data(),
+                                                                            text.size());
     text_ = text.data();
   }
   another_copy(const another_copy&) = delete;
@@ -34,20 +35,20 @@ class another_copy {
   ~another_copy() { stop(); }
 
   void stop() {
-    if (copy_ != nullptr) call<void(void*)>("stop")(copy_);
+    if (copy_ != nullptr) call<void(void*)>("another_copy_stop")(copy_);
     copy_ = nullptr;
   }
   [[nodiscard]] const std::string& text() const { return text_; }
   [[nodiscard]] bool watch(const range& memory) const {
-    return call<int(void*, std::uintptr_t, std::uintptr_t)>("watch")(copy_, memory.begin, memory.end) == 1;
+    return call<int(void*, std::uintptr_t, std::uintptr_t)>("another_copy_watch")(copy_, memory.begin, memory.end) == 1;
   }
-  [[nodiscard]] std::string why() const { return call<const char*(void*)>("why")(copy_); }
-  [[nodiscard]] bool told() const { return call<int(void*)>("told")(copy_) == 1; }
+  [[nodiscard]] std::string why() const { return call<const char*(void*)>("another_copy_why")(copy_); }
+  [[nodiscard]] bool told() const { return call<int(void*)>("another_copy_told")(copy_) == 1; }
 
  private:
   template <class F>
   F* call(const char* name) const {
-    return reinterpret_cast<F*>(::dlsym(library_, (std::string("another_copy_") + name).c_str()));
+    return reinterpret_cast<F*>(::dlsym(library_, name));
   }
 
   void* library_;
@@ -197,4 +198,4 @@ TEST_F(two_copies, R38_both_copies_install_and_remove_hooks_while_threads_call) 
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::two_copies_test

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <random>
 
-namespace pinfold::testing {
+namespace pinfold::testing::batch_plan_model_test {
 namespace {
 
 // Returns whether the requested ranges that went to one merged range cover it without a gap.
@@ -71,4 +71,4 @@ TEST(batch_plan_model, R25_pieces_cover_the_range_and_fit) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::batch_plan_model_test

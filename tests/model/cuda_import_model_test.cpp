@@ -9,7 +9,7 @@
 #include <map>
 #include <memory>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cuda_import_model_test {
 namespace {
 
 using cuda::status;
@@ -111,4 +111,4 @@ TEST(cuda_import_model, agrees_with_the_oracle_where_the_driver_refuses_a_second
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cuda_import_model_test

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::entry_table_model_test {
 namespace {
 
 using core::counter;
@@ -234,4 +234,4 @@ TEST_F(entry_table_model, table_agrees_with_a_list) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::entry_table_model_test

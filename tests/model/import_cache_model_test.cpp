@@ -5,7 +5,7 @@
 #include "support/doubles/fake_importer.hpp"
 #include "support/doubles/through_c.hpp"
 
-namespace pinfold::testing {
+namespace pinfold::testing::import_cache_model_test {
 namespace {
 
 struct fake_peers {
@@ -67,4 +67,4 @@ TEST(c_import_cache_model, agrees_with_the_oracle_after_every_step) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::import_cache_model_test

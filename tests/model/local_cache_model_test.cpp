@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace pinfold::testing {
+namespace pinfold::testing::local_cache_model_test {
 namespace {
 
 struct device_world {
@@ -42,4 +42,4 @@ TEST(c_cache_model, agrees_with_the_oracle_after_every_step) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::local_cache_model_test

@@ -16,6 +16,7 @@
 #include <random>
 #include <set>
 
+namespace memfd_segments_model_test {
 namespace {
 
 using namespace pinfold;
@@ -135,3 +136,4 @@ TEST_F(segments_model, agrees_with_the_oracle_after_every_step) {
 }
 
 }  // namespace
+}  // namespace memfd_segments_model_test

@@ -7,7 +7,7 @@
 
 #include <random>
 
-namespace pinfold::testing {
+namespace pinfold::testing::range_index_model_test {
 namespace {
 
 range some_range(std::mt19937_64& random) {
@@ -74,4 +74,4 @@ TEST(range_index_model, nested_ranges_are_all_found) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::range_index_model_test

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace pinfold::testing {
+namespace pinfold::testing::start_up_model_test {
 namespace {
 
 struct device_world {
@@ -26,4 +26,4 @@ TEST(start_up_model, agrees_with_the_oracle_after_every_step) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::start_up_model_test

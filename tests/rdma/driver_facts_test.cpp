@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-namespace pinfold::testing {
+namespace pinfold::testing::driver_facts_test {
 namespace {
 
 using json = nlohmann::json;
@@ -44,4 +44,4 @@ TEST(driver_facts, libfabric_over_hardware_has_its_own_cache_until_it_is_turned_
 #endif
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::driver_facts_test

@@ -13,7 +13,7 @@
 #include <cstdio>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::verbs_cost_test {
 namespace {
 
 using cache_type = pinfold::cache<verbs_registrar>;
@@ -49,4 +49,4 @@ TEST(verbs_cost, R11_a_hit_costs_the_same_for_every_size_and_less_than_registeri
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::verbs_cost_test

@@ -41,7 +41,7 @@ extern "C" ibv_mr* ibv_reg_dmabuf_mr(ibv_pd*, std::uint64_t, std::size_t, std::u
 }
 #endif
 
-namespace pinfold::testing {
+namespace pinfold::testing::verbs_fake_test {
 namespace {
 
 int with_paging(ibv_context*, const ibv_query_device_ex_input*, ibv_device_attr_ex* says, std::size_t) {
@@ -346,4 +346,4 @@ TEST_F(verbs_fake, a_dma_buf_is_registered_without_paging_on_demand) {
 #endif
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::verbs_fake_test

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::verbs_fault_injection_test {
 namespace {
 
 using std::string_view_literals::operator""sv;
@@ -148,4 +148,4 @@ TEST(verbs_fault_injection, R10_R41_any_fault_over_a_device_leaks_nothing) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::verbs_fault_injection_test

@@ -36,7 +36,7 @@ extern "C" int ibv_dereg_mr(ibv_mr* region) {
   return fails(deregister_fails) ? deregister_fails : real<decltype(::ibv_dereg_mr)>("ibv_dereg_mr")(region);
 }
 
-namespace pinfold::testing {
+namespace pinfold::testing::verbs_faults_test {
 namespace {
 
 struct verbs_faults : ::testing::Test {
@@ -105,4 +105,4 @@ TEST_F(verbs_faults, EIO_means_closed_only_if_the_device_was_removed) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::verbs_faults_test

@@ -9,7 +9,7 @@
 
 #include <string_view>
 
-namespace pinfold::testing {
+namespace pinfold::testing::verbs_hazards_test {
 namespace {
 
 using namespace std::string_view_literals;
@@ -93,4 +93,4 @@ INSTANTIATE_TEST_SUITE_P(watched_by, verbs_hazards, ::testing::ValuesIn(watchers
                          [](const auto& one) { return one.param.name; });
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::verbs_hazards_test

@@ -17,7 +17,7 @@
 #include <unistd.h>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::verbs_limits_test {
 namespace {
 
 constexpr std::size_t limit_bytes = std::size_t{8} << 20U, piece = 65536;
@@ -86,4 +86,4 @@ TEST(verbs_limits, R28_the_message_names_the_locked_memory_limit) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::verbs_limits_test

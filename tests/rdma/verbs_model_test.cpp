@@ -6,7 +6,7 @@
 #include "rdma/pair.hpp"
 #include "support/host/process_limits.hpp"
 
-namespace pinfold::testing {
+namespace pinfold::testing::verbs_model_test {
 namespace {
 
 TEST(verbs_model, agrees_with_the_oracle_after_every_step) {
@@ -21,4 +21,4 @@ TEST(verbs_model, agrees_with_the_oracle_after_every_step) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::verbs_model_test

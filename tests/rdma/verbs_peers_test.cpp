@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace pinfold::testing {
+namespace pinfold::testing::verbs_peers_test {
 namespace {
 
 constexpr std::size_t bytes = 65536;
@@ -105,4 +105,4 @@ TEST_F(verbs_peers, R49_a_posted_receive_whose_memory_is_replaced_is_stale) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::verbs_peers_test

@@ -2,7 +2,7 @@
 #include "conformance/registrar_suite.hpp"
 #include "rdma/pair.hpp"
 
-namespace pinfold::testing {
+namespace pinfold::testing::verbs_registrar_test {
 namespace {
 
 struct verbs_rig : pinning_rig {
@@ -14,4 +14,4 @@ struct verbs_rig : pinning_rig {
 INSTANTIATE_TYPED_TEST_SUITE_P(verbs, registrar_suite, verbs_rig);
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::verbs_registrar_test

@@ -14,7 +14,7 @@
 #include <optional>
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::verbs_removed_test {
 namespace {
 
 constexpr std::size_t bytes = 65536;
@@ -65,4 +65,4 @@ TEST(verbs_removed, device_removed_under_leases_gives_errors_and_a_clean_close) 
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::verbs_removed_test

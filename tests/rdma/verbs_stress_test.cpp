@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::verbs_stress_test {
 namespace {
 
 constexpr std::size_t bytes = 16384;
@@ -106,4 +106,4 @@ TEST(verbs_stress, R30_eight_threads_with_two_caches_send_no_stale_bytes) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::verbs_stress_test

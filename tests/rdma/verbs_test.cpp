@@ -14,7 +14,7 @@
 #include <fcntl.h>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::verbs_test {
 namespace {
 
 constexpr std::size_t bytes = 8192;
@@ -172,4 +172,4 @@ TEST_F(verbs, R28_errors_name_the_limit_that_was_reached) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::verbs_test

@@ -15,7 +15,7 @@
 #include <thread>
 #include <utility>
 
-namespace pinfold::testing {
+namespace pinfold::testing::verbs_windows_test {
 namespace {
 
 constexpr std::size_t bytes = 65536;
@@ -215,4 +215,4 @@ TEST_F(verbs_windows, the_end_of_a_lease_closes_in_the_right_order) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::verbs_windows_test

@@ -12,7 +12,7 @@
 #include <random>
 #include <string>
 
-namespace pinfold::testing {
+namespace pinfold::testing::lru_curve_test {
 namespace {
 
 tool::replay_result simulated(const tool::workload& of, std::size_t budget) {
@@ -91,4 +91,4 @@ TEST(lru_curve, finds_the_lowest_budget_for_a_number_of_misses) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::lru_curve_test

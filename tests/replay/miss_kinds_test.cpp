@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace pinfold::testing {
+namespace pinfold::testing::miss_kinds_test {
 namespace {
 
 using tool::miss_kind;
@@ -94,4 +94,4 @@ TEST(analysis, windows_add_up) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::miss_kinds_test

@@ -12,7 +12,7 @@
 
 #include <string>
 
-namespace pinfold::testing {
+namespace pinfold::testing::own_policy_test {
 namespace {
 
 cache_options with_budget(std::size_t bytes, std::size_t count, std::uint32_t shards) {
@@ -70,4 +70,4 @@ TEST(own_policy, simulation_misses_where_the_cache_misses) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::own_policy_test

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::policies_test {
 namespace {
 
 using tool::policy;
@@ -209,4 +209,4 @@ TEST(policies, classes_agree_with_second_chance_with_equal_costs) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::policies_test

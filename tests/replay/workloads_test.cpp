@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <string>
 
-namespace pinfold::testing {
+namespace pinfold::testing::workloads_test {
 namespace {
 
 recorded_trace parsed(const std::string& lines) {
@@ -110,4 +110,4 @@ TEST(synthetic_workload, same_seed_makes_the_same_requests) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::workloads_test

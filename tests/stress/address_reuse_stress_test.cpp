@@ -21,7 +21,7 @@
 #include <thread>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::address_reuse_stress_test {
 namespace {
 
 constexpr std::size_t bytes = 4 * 4096;
@@ -221,4 +221,4 @@ TEST(address_reuse, announcement_after_the_call_gives_stale_registrations) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::address_reuse_stress_test

@@ -21,7 +21,7 @@
 #include <thread>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::background_stress_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -263,4 +263,4 @@ TEST(background_stress, R65_tickets_survive_invalidations_refusals_and_the_end_o
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::background_stress_test

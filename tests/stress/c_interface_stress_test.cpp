@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::c_interface_stress_test {
 namespace {
 
 constexpr std::uintptr_t region = 0x10000;
@@ -165,4 +165,4 @@ TEST(c_interface_stress, no_registration_is_closed_under_a_lease_or_left_open) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::c_interface_stress_test

@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cache_life_stress_test {
 namespace {
 
 using std::chrono::steady_clock;
@@ -89,4 +89,4 @@ TEST(cache_life, R53_cache_made_while_the_last_one_ends_has_all_monitors) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cache_life_stress_test

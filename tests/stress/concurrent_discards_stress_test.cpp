@@ -20,7 +20,7 @@
 #include <thread>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::concurrent_discards_stress_test {
 namespace {
 
 constexpr std::size_t page = 4096;
@@ -121,4 +121,4 @@ INSTANTIATE_TEST_SUITE_P(by, concurrent_discards, ::testing::ValuesIn(shapes),
                          [](const auto& one) { return std::string(one.param.name); });
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::concurrent_discards_stress_test

@@ -3,7 +3,7 @@
 #include "support/fixtures/cuda_test.hpp"
 #include "support/fixtures/import_arena.hpp"
 
-namespace pinfold::testing {
+namespace pinfold::testing::cuda_import_stress_test {
 namespace {
 
 using cuda::status;
@@ -88,4 +88,4 @@ TYPED_TEST_SUITE(cuda_import_stress, sources);
 TYPED_TEST(cuda_import_stress, threads_never_hang_leak_or_read_wrong_bytes) { run_in_every_mode<TypeParam>(); }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cuda_import_stress_test

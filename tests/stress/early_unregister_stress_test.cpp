@@ -18,7 +18,7 @@
 #include <thread>
 #include <unistd.h>
 
-namespace pinfold::testing {
+namespace pinfold::testing::early_unregister_stress_test {
 namespace {
 
 constexpr std::size_t page_bytes = 4096;
@@ -79,4 +79,4 @@ TEST(early_unregister, R30_memory_registered_during_its_munmap_is_not_kept) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::early_unregister_stress_test

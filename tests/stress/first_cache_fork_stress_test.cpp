@@ -12,7 +12,7 @@
 #include <atomic>
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::first_cache_fork_stress_test {
 namespace {
 
 void make_a_cache(monitor_choice monitor) { const cache one{null_registrar{}, {.monitor = monitor}}; }
@@ -51,4 +51,4 @@ INSTANTIATE_TEST_SUITE_P(monitors, first_cache, ::testing::Values(monitor_choice
                          [](const auto& one) { return one.index == 0 ? "none" : "automatic"; });
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::first_cache_fork_stress_test

@@ -15,7 +15,7 @@
 #include <sched.h>
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::foreign_patch_stress_test {
 namespace {
 
 using change = bool (*)();
@@ -86,4 +86,4 @@ TEST(foreign_patch_stress, R53_hooks_are_installed_again_during_changes_on_one_p
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::foreign_patch_stress_test

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::fork_stress_test {
 namespace {
 
 constexpr int forks = sanitized ? 40 : 300;
@@ -73,4 +73,4 @@ TEST(fork, R37_fork_of_a_busy_cache_leaves_parent_and_child_sound) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::fork_stress_test

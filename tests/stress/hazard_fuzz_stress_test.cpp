@@ -15,7 +15,7 @@
 #include <fstream>
 #include <iostream>
 
-namespace pinfold::testing {
+namespace pinfold::testing::hazard_fuzz_stress_test {
 namespace {
 
 using namespace hazard_fuzz;
@@ -152,4 +152,4 @@ TEST_F(hazard_fuzz_on, fuzzer_finds_stale_leases_without_a_monitor) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::hazard_fuzz_stress_test

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::hit_stress_test {
 
 /// Yields the processor now and then, for long enough that other threads do much.
 inline void dawdle() noexcept {
@@ -17,8 +17,8 @@ inline void dawdle() noexcept {
   if (state % 64 == 0) std::this_thread::sleep_for(std::chrono::microseconds(state / 64 % 64));
 }
 
-}  // namespace pinfold::testing
-#define PINFOLD_SYNC_POINT(name) ::pinfold::testing::dawdle()
+}  // namespace pinfold::testing::hit_stress_test
+#define PINFOLD_SYNC_POINT(name) ::pinfold::testing::hit_stress_test::dawdle()
 
 #include "core/sync_point.hpp"
 #include "support/fixtures/cache_checks.hpp"
@@ -36,7 +36,7 @@ inline void dawdle() noexcept {
 #include <random>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::hit_stress_test {
 namespace {
 
 constexpr std::size_t regions = 64;
@@ -234,4 +234,4 @@ TEST(hit_stress, no_entry_is_closed_under_a_lease_or_left_open) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::hit_stress_test

@@ -4,7 +4,7 @@
 
 #include <pinfold/importers/memfd.hpp>
 
-namespace pinfold::testing {
+namespace pinfold::testing::import_cache_stress_test {
 namespace {
 
 /// Checks that every word of a buffer is its serial.
@@ -83,4 +83,4 @@ TYPED_TEST_SUITE(import_cache_stress, sources);
 TYPED_TEST(import_cache_stress, threads_never_hang_leak_or_read_wrong_bytes) { run_in_every_mode<TypeParam>(); }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::import_cache_stress_test

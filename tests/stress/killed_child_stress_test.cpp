@@ -23,7 +23,7 @@
 #include <sys/wait.h>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::killed_child_stress_test {
 namespace {
 
 using std::chrono::steady_clock;
@@ -128,4 +128,4 @@ TEST_F(killed_children, R30_surviving_children_lose_no_event_of_inline_calls) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::killed_child_stress_test

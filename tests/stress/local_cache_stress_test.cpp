@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::local_cache_stress_test {
 namespace {
 
 constexpr std::size_t pages = 64;
@@ -241,4 +241,4 @@ TEST(local_cache_stress, threads_never_hang_leak_or_get_stale_registrations) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::local_cache_stress_test

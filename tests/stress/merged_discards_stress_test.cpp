@@ -21,7 +21,7 @@
 #include <unistd.h>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::merged_discards_stress_test {
 namespace {
 
 constexpr std::size_t page = 4096;
@@ -181,4 +181,4 @@ INSTANTIATE_TEST_SUITE_P(by, merged_discards, ::testing::ValuesIn(shapes),
                          [](const auto& one) { return std::string(one.param.name); });
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::merged_discards_stress_test

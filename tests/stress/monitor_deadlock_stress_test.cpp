@@ -25,7 +25,7 @@
 #include <thread>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::monitor_deadlock_stress_test {
 namespace {
 
 constexpr std::size_t bytes = 65536;
@@ -240,4 +240,4 @@ INSTANTIATE_TEST_SUITE_P(by, monitor_deadlock,
                          [](const auto& one) { return one.param.name; });
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::monitor_deadlock_stress_test

@@ -25,7 +25,7 @@
 #include <sys/mman.h>
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::release_kill_stress_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -198,4 +198,4 @@ TEST(release_kill, R66_a_process_killed_at_any_moment_leaves_nothing_behind) {
   std::printf("%d processes killed\n", rounds);
 }
 
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::release_kill_stress_test

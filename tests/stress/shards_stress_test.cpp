@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::shards_stress_test {
 namespace {
 
 constexpr std::uintptr_t base = std::uintptr_t{1} << 40U;
@@ -76,4 +76,4 @@ TEST(shards_stress, R23_no_registration_stays_that_one_in_another_shard_covers) 
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::shards_stress_test

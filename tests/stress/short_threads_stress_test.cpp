@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::short_threads_stress_test {
 namespace {
 
 constexpr std::size_t threads = sanitized ? 1'280 : 20'032;
@@ -112,4 +112,4 @@ TEST(short_threads, short_threads_leave_no_open_entry_and_share_ledgers) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::short_threads_stress_test

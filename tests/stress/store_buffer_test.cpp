@@ -13,7 +13,7 @@
 #include <sched.h>
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::store_buffer_test {
 namespace {
 
 struct alignas(128) shared_word {
@@ -95,4 +95,4 @@ TEST(store_buffer, barrier_makes_one_thread_observe_the_other) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::store_buffer_test

@@ -8,7 +8,7 @@
 
 #include <random>
 
-namespace pinfold::testing {
+namespace pinfold::testing::userfaultfd_stress_test {
 namespace {
 
 class userfaultfd_stress : public ::testing::Test {
@@ -132,4 +132,4 @@ TEST_F(userfaultfd_stress, R35_R37_no_thread_waits_forever) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::userfaultfd_stress_test

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::ucp_registrar_test {
 namespace {
 
 // A context that many threads may use, without a cache of its own.
@@ -108,4 +108,4 @@ TEST(ucp, a_packed_key_lets_a_worker_put) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::ucp_registrar_test

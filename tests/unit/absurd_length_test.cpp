@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-namespace pinfold::testing {
+namespace pinfold::testing::absurd_length_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -107,4 +107,4 @@ TEST(absurd_length, R59_find_of_a_huge_range_costs_no_more_than_find_of_a_page) 
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::absurd_length_test

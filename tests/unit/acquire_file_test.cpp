@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-namespace pinfold::testing {
+namespace pinfold::testing::acquire_file_test {
 namespace {
 
 constexpr std::size_t page = 4096;
@@ -75,4 +75,4 @@ TEST(acquire_file, descriptor_of_a_file_without_seals_is_accepted_unverified) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::acquire_file_test

@@ -32,7 +32,7 @@ namespace {
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 #endif
 
-namespace pinfold::testing {
+namespace pinfold::testing::background_memory_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -156,4 +156,4 @@ TEST_F(background_memory, R65_ticket_stays_as_it_is) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::background_memory_test

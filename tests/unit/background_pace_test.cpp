@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::background_pace_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -261,4 +261,4 @@ TEST(background_pace, first_piece_is_as_long_as_others_where_the_budget_has_no_r
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::background_pace_test

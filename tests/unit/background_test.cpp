@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::background_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -603,4 +603,4 @@ TEST_F(background, R65_without_room_for_a_thread_nothing_is_registered) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::background_test

@@ -16,7 +16,7 @@
 #include <sys/shm.h>
 #include <unistd.h>
 
-namespace pinfold::detail {
+namespace pinfold::detail::backing_test {
 namespace {
 
 constexpr std::size_t page = 4096;
@@ -109,4 +109,4 @@ TEST(backing, R30_data_file_named_like_a_library_is_shared) {
 }
 
 }  // namespace
-}  // namespace pinfold::detail
+}  // namespace pinfold::detail::backing_test

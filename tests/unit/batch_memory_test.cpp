@@ -32,7 +32,7 @@ namespace {
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 #endif
 
-namespace pinfold::testing {
+namespace pinfold::testing::batch_memory_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -122,4 +122,4 @@ TEST(batch_memory, R26_batch_of_the_C_interface_that_runs_out_of_memory_holds_no
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::batch_memory_test

@@ -19,7 +19,7 @@ template class cache<testing::fake_group_registrar>;
 
 }  // namespace pinfold
 
-namespace pinfold::testing {
+namespace pinfold::testing::batch_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -273,4 +273,4 @@ TEST(batch, R26_batch_succeeds_when_no_thread_can_be_started) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::batch_test

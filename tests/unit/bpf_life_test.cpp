@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::bpf_life_test {
 namespace {
 
 using invalidation::event_log;
@@ -214,4 +214,4 @@ TEST(bpf_without_privileges, missing_server_is_reported_as_unsupported) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::bpf_life_test

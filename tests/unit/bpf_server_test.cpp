@@ -12,7 +12,7 @@
 #include <optional>
 #include <sys/resource.h>
 
-namespace pinfold::testing {
+namespace pinfold::testing::bpf_server_test {
 namespace {
 
 using namespace monitors;
@@ -300,4 +300,4 @@ TEST_F(bpf_served, left_over_socket_is_replaced) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::bpf_server_test

@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::bpf_test {
 namespace {
 
 TEST_F(bpf, R32_monitor_reports_its_name_and_works) {
@@ -239,4 +239,4 @@ TEST_F(bpf, R30_munmap_by_another_thread_is_reported) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::bpf_test

@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::budget_shares_test {
 namespace {
 
 using core::budget;
@@ -96,4 +96,4 @@ TEST(budget_shares, a_budget_that_is_half_free_again_is_no_longer_tight) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::budget_shares_test

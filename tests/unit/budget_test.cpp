@@ -6,7 +6,7 @@
 #include <atomic>
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::budget_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -96,4 +96,4 @@ TEST(budget, R27_a_persistent_request_that_waits_for_an_open_does_not_share_its_
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::budget_test

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::c_background_test {
 namespace {
 
 constexpr std::uintptr_t begin = std::uintptr_t{64} << 20U;
@@ -288,4 +288,4 @@ TEST(c_background, page_that_cannot_be_present_is_the_failure) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::c_background_test

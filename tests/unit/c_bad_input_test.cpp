@@ -9,7 +9,7 @@
 #include <array>
 #include <cstring>
 
-namespace pinfold::testing {
+namespace pinfold::testing::c_bad_input_test {
 namespace {
 
 TEST(c_bad_input, null_is_refused_everywhere) {
@@ -244,4 +244,4 @@ TEST(c_bad_input, codes_have_names) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::c_bad_input_test

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::c_cache_set_test {
 namespace {
 
 constexpr std::uintptr_t place = 0x100000;
@@ -196,4 +196,4 @@ TEST(c_remote_key, bad_input_changes_nothing) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::c_cache_set_test

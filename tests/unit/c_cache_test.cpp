@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::c_cache_test {
 namespace {
 
 constexpr pinfold_batch_options one_worker{sizeof(pinfold_batch_options), 1, nullptr};
@@ -426,4 +426,4 @@ TEST(c_cache, mlock_cache_registers_real_memory) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::c_cache_test

@@ -12,7 +12,7 @@
 #include <thread>
 #include <unistd.h>
 
-namespace pinfold::testing {
+namespace pinfold::testing::c_callbacks_test {
 namespace {
 
 TEST(c_callbacks, callback_that_calls_back_in_gets_an_error_and_hangs_nothing) {
@@ -162,4 +162,4 @@ TEST(c_callbacks, code_that_is_none_is_a_driver_error) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::c_callbacks_test

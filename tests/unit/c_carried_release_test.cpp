@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::c_carried_release_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -497,4 +497,4 @@ TEST_F(c_carried_release, a_forked_child_has_no_part_in_it) {
   EXPECT_EQ(receive(asks), PINFOLD_OK);
 }
 
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::c_carried_release_test

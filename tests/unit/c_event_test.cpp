@@ -10,7 +10,7 @@
 #include <set>
 #include <string>
 
-namespace pinfold::testing {
+namespace pinfold::testing::c_event_test {
 namespace {
 
 using texts = std::map<int, std::string>;
@@ -59,4 +59,4 @@ TEST(c_event, sink_receives_texts_of_a_cache) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::c_event_test

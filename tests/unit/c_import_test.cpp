@@ -10,7 +10,7 @@
 #include <array>
 #include <cstring>
 
-namespace pinfold::testing {
+namespace pinfold::testing::c_import_test {
 namespace {
 
 struct plain_handle {
@@ -148,4 +148,4 @@ TEST(c_import, memfd_buffer_is_read_by_another_process) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::c_import_test

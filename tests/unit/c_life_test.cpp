@@ -10,7 +10,7 @@
 #include <array>
 #include <utility>
 
-namespace pinfold::testing {
+namespace pinfold::testing::c_life_test {
 namespace {
 
 TEST(c_life, destroyed_cache_is_closed) {
@@ -49,4 +49,4 @@ TEST(c_life, child_of_fork_is_told_that_the_cache_is_its_parents) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::c_life_test

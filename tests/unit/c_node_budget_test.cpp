@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::c_node_budget_test {
 namespace {
 
 constexpr std::size_t mebibyte = std::size_t{1} << 20U;
@@ -109,4 +109,4 @@ TEST(c_node_budget, options_of_a_cache_name_the_account) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::c_node_budget_test

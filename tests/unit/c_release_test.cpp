@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::c_release_test {
 namespace {
 
 using handle_bytes = std::array<unsigned char, PINFOLD_MEMFD_HANDLE_BYTES>;
@@ -387,4 +387,4 @@ TEST_F(c_release, R66_the_sink_cannot_destroy_the_cache_on_the_listening_thread)
   EXPECT_EQ(pinfold_destroy(seen.cache), PINFOLD_OK);
 }
 
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::c_release_test

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::c_segments_test {
 namespace {
 
 constexpr std::size_t page = 65536;  // whole pages of every machine
@@ -76,7 +76,7 @@ class c_segments : public ::testing::Test {
   std::vector<memfd_handle> add_three() { return {add(0, 1, "zero"), add(1, 2, "one"), add(3, 1, "three")}; }
 
   held acquire(const std::vector<memfd_handle>& handles, std::uint64_t address, std::size_t bytes) {
-    return testing::acquire(cache, handles.data(), sizeof(memfd_handle), handles.size(), address, bytes);
+    return c_segments_test::acquire(cache, handles.data(), sizeof(memfd_handle), handles.size(), address, bytes);
   }
   std::vector<memfd_handle> listed(std::size_t offset, std::size_t bytes, std::size_t room, std::size_t& count) {
     std::vector<memfd_handle> all(room);
@@ -293,4 +293,4 @@ TEST(c_segments_of_an_importer_in_c, each_refused_open_leaves_no_lease) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::c_segments_test

@@ -9,7 +9,7 @@
 #include <system_error>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cache_number_test {
 namespace {
 
 constexpr std::size_t numbers = 255;
@@ -81,4 +81,4 @@ TEST(cache_number, R37_a_childs_cache_does_not_find_its_parents_registrations) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cache_number_test

@@ -17,7 +17,7 @@ template class cache_set<testing::fake_registrar>;
 
 }  // namespace pinfold
 
-namespace pinfold::testing {
+namespace pinfold::testing::cache_set_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -139,4 +139,4 @@ TEST(cache_set, without_threads_members_register_one_after_another) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cache_set_test

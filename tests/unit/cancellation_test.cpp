@@ -15,7 +15,7 @@
 #include <thread>
 #include <unistd.h>
 
-namespace pinfold::testing {
+namespace pinfold::testing::cancellation_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -255,4 +255,4 @@ TEST_F(cancellation, a_sink_that_writes_does_not_end_the_process) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::cancellation_test

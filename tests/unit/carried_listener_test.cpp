@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::carried_listener_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -253,4 +253,4 @@ TEST_F(carried_listener, R66_send_may_destroy_its_listener) {
   EXPECT_EQ(sent, (std::vector{said{1, leased}}));
 }
 
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::carried_listener_test

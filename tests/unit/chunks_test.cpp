@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::chunks_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -183,4 +183,4 @@ TEST(chunks, moved_from_stream_is_done) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::chunks_test

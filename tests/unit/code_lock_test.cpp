@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::code_lock_test {
 namespace {
 
 using monitors::code_lock;
@@ -70,4 +70,4 @@ TEST(code_lock, fork_child_does_not_wait_for_its_parents_threads) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::code_lock_test

@@ -16,7 +16,7 @@
 #include <unistd.h>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::code_scan_test {
 namespace {
 
 using namespace monitors::code_scan;
@@ -231,4 +231,4 @@ TEST_F(hooks_alone, Z_R54_an_io_uring_is_not_trusted) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::code_scan_test

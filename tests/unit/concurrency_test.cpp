@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::concurrency_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -208,4 +208,4 @@ TEST(concurrency, R46_leases_are_released_on_other_threads) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::concurrency_test

@@ -4,7 +4,7 @@
 
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::conflict_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -175,4 +175,4 @@ TEST(conflict, R7_other_driver_errors_are_returned_unchanged_and_evict_nothing) 
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::conflict_test

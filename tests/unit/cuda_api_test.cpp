@@ -13,6 +13,7 @@
 #include <cuda.h>
 #endif
 
+namespace cuda_api_test {
 namespace {
 
 using namespace pinfold::cuda;
@@ -304,3 +305,4 @@ TEST(cuda_api, declarations_match_cuda_h) { GTEST_SKIP() << "cuda.h is not insta
 #endif
 
 }  // namespace
+}  // namespace cuda_api_test

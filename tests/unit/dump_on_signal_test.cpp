@@ -19,7 +19,7 @@
 #include <string>
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::dump_on_signal_test {
 namespace {
 
 std::string contents(const std::string& path) {
@@ -269,4 +269,4 @@ TEST_F(signal_dump, signals_in_busy_threads_neither_hang_nor_break_the_cache) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::dump_on_signal_test

@@ -19,7 +19,7 @@
 #include <sys/prctl.h>
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::early_unregister_test {
 namespace {
 
 using invalidation::source;
@@ -266,4 +266,4 @@ TEST(early_unregister_edge_cases, R30_memory_of_a_failed_munmap_is_watched_again
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::early_unregister_test

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+namespace emulated_cuda_streams_test {
 namespace {
 
 using namespace pinfold::cuda;
@@ -204,3 +205,4 @@ TEST_F(emulated_cuda_pools, imported_pool_cannot_allocate) {
 }
 
 }  // namespace
+}  // namespace emulated_cuda_streams_test

@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+namespace emulated_cuda_test {
 namespace {
 
 using namespace pinfold::cuda;
@@ -248,3 +249,4 @@ TEST_F(emulated_cuda_driver, threads_allocate_and_free_concurrently) {
 }
 
 }  // namespace
+}  // namespace emulated_cuda_test

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+namespace emulated_cuda_virtual_test {
 namespace {
 
 using namespace pinfold::cuda;
@@ -185,3 +186,4 @@ TEST_F(emulated_cuda_virtual, host_memory_is_registered_once) {
 }
 
 }  // namespace
+}  // namespace emulated_cuda_virtual_test

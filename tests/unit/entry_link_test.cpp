@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <vector>
 
-namespace pinfold::index {
+namespace pinfold::index::entry_link_test {
 namespace {
 
 using entries = std::vector<testing::pooled_entries::owned>;
@@ -57,4 +57,4 @@ TEST(entry_link, child_of_fork_links_its_entries_with_its_parents) {
 }
 
 }  // namespace
-}  // namespace pinfold::index
+}  // namespace pinfold::index::entry_link_test

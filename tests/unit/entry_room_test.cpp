@@ -12,7 +12,7 @@
 #include <array>
 #include <stdexcept>
 
-namespace pinfold::testing {
+namespace pinfold::testing::entry_room_test {
 namespace {
 
 static_assert(identifying_registrar<cuda_memory<libfabric_registrar>>, "docs/gpu.md offers it");
@@ -120,4 +120,4 @@ TEST(entry_room, refuses_larger_handles_and_registrations_at_construction) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::entry_room_test

@@ -9,6 +9,7 @@
 #include <string>
 #include <type_traits>
 
+namespace error_test {
 namespace {
 
 using pinfold::errc;
@@ -56,3 +57,4 @@ TEST(describe_error, distinguishes_libfabric_codes_from_errno) {
 }
 
 }  // namespace
+}  // namespace error_test

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-namespace pinfold::invalidation {
+namespace pinfold::invalidation::event_log_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -172,4 +172,4 @@ TEST(event_log, R37_fork_child_has_an_empty_log_and_another_process_number) {
 }
 
 }  // namespace
-}  // namespace pinfold::invalidation
+}  // namespace pinfold::invalidation::event_log_test

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::failed_close_test {
 namespace {
 
 std::optional<error> closes_fail(driver_call call, const fake_handle&) {
@@ -97,4 +97,4 @@ TEST(failed_close, sink_is_notified_of_a_stale_registration_that_cannot_be_close
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::failed_close_test

@@ -21,7 +21,7 @@ static_assert(registrar<fallback_registrar<testing::fake_registrar::registration
 
 }  // namespace pinfold
 
-namespace pinfold::testing {
+namespace pinfold::testing::fallback_registrar_test {
 namespace {
 
 using made_type = fake_registrar::registration_type;
@@ -241,4 +241,4 @@ TEST(fallback_registrar, serves_many_threads_in_a_cache) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::fallback_registrar_test

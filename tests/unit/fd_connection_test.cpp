@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-namespace pinfold::testing {
+namespace pinfold::testing::fd_connection_test {
 namespace {
 
 struct fd_connection : ::testing::Test {
@@ -64,4 +64,4 @@ TEST_F(fd_connection, only_scm_connects_after_the_exporter_process_ended) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::fd_connection_test

@@ -6,6 +6,7 @@
 #include <string>
 #include <unistd.h>
 
+namespace fd_process_test {
 namespace {
 
 using pinfold::errc;
@@ -49,3 +50,4 @@ TEST(fd_process, start_time_of_a_missing_process_is_peer_gone) {
 }
 
 }  // namespace
+}  // namespace fd_process_test

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::hit_table_test {
 namespace {
 
 using detail::record;
@@ -315,4 +315,4 @@ TEST_F(hit_table_growth, readers_find_what_is_there_while_it_grows) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::hit_table_test

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::hit_without_mutex_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -294,4 +294,4 @@ TEST(hit_without_mutex, records_that_a_grown_table_has_no_room_for_are_found_wit
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::hit_without_mutex_test

@@ -7,7 +7,7 @@
 #include <sys/shm.h>
 #include <sys/syscall.h>
 
-namespace pinfold::testing {
+namespace pinfold::testing::hooks_covered_test {
 namespace {
 
 constexpr std::size_t page = hooked_page;
@@ -168,4 +168,4 @@ TEST(hooks_covered, R38_calls_do_not_loop_when_one_hook_is_covered_and_one_remov
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::hooks_covered_test

@@ -10,7 +10,7 @@
 
 #if defined(__x86_64__)
 
-namespace pinfold::monitors::x86_64 {
+namespace pinfold::monitors::x86_64::hooks_decode_test {
 namespace {
 
 using bytes = std::vector<std::uint8_t>;
@@ -261,6 +261,6 @@ TEST(hooks_decode, jumps_reach_two_gibibytes) {
 }
 
 }  // namespace
-}  // namespace pinfold::monitors::x86_64
+}  // namespace pinfold::monitors::x86_64::hooks_decode_test
 
 #endif

@@ -19,7 +19,7 @@ extern "C" [[gnu::visibility("default")]] void* dlopen(const char* /*file*/, int
   return nullptr;
 }
 
-namespace pinfold::testing {
+namespace pinfold::testing::hooks_dlopen_test {
 namespace {
 
 TEST(hooks_dlopen, R38_dlopen_that_is_not_libcs_is_never_called) {
@@ -33,7 +33,7 @@ TEST(hooks_dlopen, R38_dlopen_that_is_not_libcs_is_never_called) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::hooks_dlopen_test
 
 #else
 

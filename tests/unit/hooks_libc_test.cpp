@@ -16,7 +16,7 @@
 #include <sys/syscall.h>
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::hooks_libc_test {
 namespace {
 
 constexpr std::size_t page = hooked_page;
@@ -279,4 +279,4 @@ TEST_F(hooks_libc, R30_munmap_by_a_vfork_child_is_posted) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::hooks_libc_test

@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-namespace pinfold::testing {
+namespace pinfold::testing::hooks_namespaces_test {
 namespace {
 
 constexpr std::size_t page = hooked_page;
@@ -115,4 +115,4 @@ TEST_F(hooks_namespaces, R31_loading_other_libraries_posts_no_event) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::hooks_namespaces_test

@@ -22,7 +22,7 @@
 #include <sys/syscall.h>
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::hooks_patch_test {
 namespace {
 
 constexpr std::size_t page = hooked_page;
@@ -262,4 +262,4 @@ TEST(hooks_patch, code_page_is_in_reach_and_unmapped_if_unused) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::hooks_patch_test

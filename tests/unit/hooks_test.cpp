@@ -11,7 +11,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-namespace pinfold::testing {
+namespace pinfold::testing::hooks_test {
 namespace {
 
 constexpr std::size_t page = hooked_page;
@@ -268,4 +268,4 @@ TEST_F(hooks, results_and_errors_are_those_of_the_call) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::hooks_test

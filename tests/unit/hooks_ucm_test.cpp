@@ -9,7 +9,7 @@
 #include <malloc.h>
 #include <unistd.h>
 
-namespace pinfold::testing {
+namespace pinfold::testing::hooks_ucm_test {
 namespace {
 
 constexpr std::size_t page = hooked_page;
@@ -102,4 +102,4 @@ TEST_P(hooks_ucm, R38_hooks_are_installed_and_removed_beside_ucm) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::hooks_ucm_test

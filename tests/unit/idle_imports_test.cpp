@@ -5,7 +5,7 @@
 #include <chrono>
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::idle_imports_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -96,4 +96,4 @@ TEST_F(idle_imports, sweep_of_idle_imports_keeps_the_hit_marks_of_the_eviction) 
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::idle_imports_test

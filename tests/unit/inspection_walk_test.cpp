@@ -11,7 +11,7 @@
 #include <random>
 #include <sys/mman.h>
 
-namespace pinfold::testing {
+namespace pinfold::testing::inspection_walk_test {
 namespace {
 
 using inspection::memory;
@@ -160,4 +160,4 @@ TEST_F(inspection_walk, random_bytes_are_no_table) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::inspection_walk_test

@@ -11,7 +11,7 @@
 #include <set>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::io_uring_slots_test {
 namespace {
 
 using uring::run;
@@ -140,4 +140,4 @@ TEST(io_uring_slots, R26_agrees_with_a_set_after_every_step) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::io_uring_slots_test

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::join_rights_test {
 namespace {
 
 constexpr auto all_local = access_flags::local_read | access_flags::local_write;
@@ -92,4 +92,4 @@ TEST(join_rights, R56_open_waiter_with_fewer_rights_does_not_take_the_openers_er
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::join_rights_test

@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::large_lease_test {
 namespace {
 
 constexpr std::size_t gib = std::size_t{1} << 30U;
@@ -222,4 +222,4 @@ TEST(large_lease, R65_moves_leave_nothing_behind) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::large_lease_test

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-namespace pinfold::testing {
+namespace pinfold::testing::late_release_test {
 namespace {
 
 using namespace detail;
@@ -126,4 +126,4 @@ TEST_F(late_release, release_of_the_last_lease_after_the_cache_ended_is_harmless
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::late_release_test

@@ -9,7 +9,7 @@
 #include <set>
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::ledger_test {
 namespace {
 
 using detail::ledger;
@@ -144,4 +144,4 @@ TEST(ledger, for_each_lists_cells_and_slots) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::ledger_test

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::life_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -337,4 +337,4 @@ TEST(life, cache_can_be_moved) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::life_test

@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::local_cache_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -320,4 +320,4 @@ TEST(local_cache, bad_input_changes_nothing) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::local_cache_test

@@ -2,7 +2,7 @@
 // What a look-up finds, and what it must not find: R1-R5, R48, and bad input.
 #include "support/fixtures/cache_checks.hpp"
 
-namespace pinfold::testing {
+namespace pinfold::testing::lookup_test {
 namespace {
 
 TEST(lookup, R1_lease_points_to_the_requested_address) {
@@ -194,4 +194,4 @@ TEST(lookup, bad_input_changes_nothing) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::lookup_test

@@ -11,6 +11,7 @@
 #include <set>
 #include <sys/mman.h>
 
+namespace memfd_exporter_test {
 namespace {
 
 using pinfold::errc;
@@ -144,3 +145,4 @@ TEST(memfd_exporter, runs_out_of_descriptors_without_leaking_any) {
 }
 
 }  // namespace
+}  // namespace memfd_exporter_test

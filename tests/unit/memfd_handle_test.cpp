@@ -8,6 +8,7 @@
 #include <cstring>
 #include <string_view>
 
+namespace memfd_handle_test {
 namespace {
 
 using pinfold::errc;
@@ -99,3 +100,4 @@ TEST(memfd_handle, the_highest_range_that_does_not_wrap_is_accepted) {
 }
 
 }  // namespace
+}  // namespace memfd_handle_test

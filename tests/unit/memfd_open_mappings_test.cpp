@@ -5,6 +5,7 @@
 
 #include <cerrno>
 
+namespace memfd_open_mappings_test {
 namespace {
 
 using pinfold::errc;
@@ -76,3 +77,4 @@ TEST(memfd_open_mappings, only_the_exact_mapping_can_be_closed) {
 }
 
 }  // namespace
+}  // namespace memfd_open_mappings_test

@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+namespace memfd_segments_test {
 namespace {
 
 using namespace pinfold;
@@ -323,3 +324,4 @@ TEST_F(memfd_segments_here, segments_may_outlive_their_exporter) {
 }
 
 }  // namespace
+}  // namespace memfd_segments_test

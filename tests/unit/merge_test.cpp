@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::merge_test {
 namespace {
 
 using enum access_flags;
@@ -258,4 +258,4 @@ TEST(merge, R62_registration_whose_invalidation_is_pending_is_not_merged) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::merge_test

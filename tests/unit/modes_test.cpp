@@ -4,7 +4,7 @@
 
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::modes_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -204,4 +204,4 @@ TEST(modes, R17_idle_entries_stay_until_flush) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::modes_test

@@ -8,7 +8,7 @@
 #include <chrono>
 #include <memory>
 
-namespace pinfold::testing {
+namespace pinfold::testing::monitor_set_test {
 namespace {
 
 class fake_monitor final : public invalidation::monitor {
@@ -116,4 +116,4 @@ TEST_F(monitor_sets, R53_second_failure_of_a_recovered_monitor_invalidates_all_m
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::monitor_set_test

@@ -19,7 +19,7 @@
 #include <unistd.h>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::monitor_trust_test {
 namespace {
 
 constexpr std::size_t bytes = 65536;
@@ -224,4 +224,4 @@ INSTANTIATE_TEST_SUITE_P(sets, lost_descriptor, ::testing::Values(both, monitor_
                          [](const auto& one) { return one.index == 0 ? "chosen" : "automatic"; });
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::monitor_trust_test

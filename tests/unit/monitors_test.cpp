@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::monitors_test {
 namespace {
 
 constexpr std::size_t bytes = 65536;
@@ -240,4 +240,4 @@ TEST(monitors, report_lists_the_events_that_each_monitor_covers) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::monitors_test

@@ -17,7 +17,7 @@
 #include <stdexcept>
 #include <unistd.h>
 
-namespace pinfold::testing {
+namespace pinfold::testing::moved_from_test {
 namespace {
 
 // NOLINTBEGIN(bugprone-use-after-move): that is what is tested
@@ -181,4 +181,4 @@ TEST(empty_lease, io_uring_lease_names_no_buffer) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::moved_from_test

@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::open_metrics_test {
 namespace {
 
 using observation::metrics_format;
@@ -182,4 +182,4 @@ TEST(open_metrics, shows_this_process) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::open_metrics_test

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <string>
 
-namespace pinfold::testing {
+namespace pinfold::testing::page_layout_test {
 namespace {
 
 using namespace observation;
@@ -84,4 +84,4 @@ TEST(page_layout, size_classes_have_limits) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::page_layout_test

@@ -11,7 +11,7 @@
 #include <random>
 #include <sys/stat.h>
 
-namespace pinfold::testing {
+namespace pinfold::testing::page_reader_test {
 namespace {
 
 using namespace observation;
@@ -141,4 +141,4 @@ TEST_F(page_reader, survives_random_bytes) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::page_reader_test

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::pages_test {
 namespace {
 
 constexpr std::size_t page = 4096;
@@ -199,4 +199,4 @@ TEST_F(pages, threads_query_mappings_concurrently) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::pages_test

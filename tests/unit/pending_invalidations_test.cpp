@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::pending_invalidations_test {
 namespace {
 
 constexpr std::uintptr_t base = 0x7100'0000'0000;
@@ -241,4 +241,4 @@ TEST(pending_invalidations, R31_memory_reused_by_an_announcing_resource_stays_re
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::pending_invalidations_test

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::pool_lifetime_test {
 namespace {
 
 constexpr std::size_t mib = std::size_t{1} << 20U;
@@ -235,4 +235,4 @@ TEST(pool_lifetime, driver_is_called_without_the_lock) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::pool_lifetime_test

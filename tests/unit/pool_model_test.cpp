@@ -10,7 +10,7 @@
 #include <map>
 #include <random>
 
-namespace pinfold::testing {
+namespace pinfold::testing::pool_model_test {
 namespace {
 
 constexpr std::size_t slab_bytes = 64 * 1024;
@@ -153,4 +153,4 @@ TEST(pool_model, R50_agrees_with_a_list_after_every_step) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::pool_model_test

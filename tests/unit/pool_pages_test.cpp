@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-namespace pinfold::testing {
+namespace pinfold::testing::pool_pages_test {
 namespace {
 
 constexpr std::size_t mib = std::size_t{1} << 20U;
@@ -120,4 +120,4 @@ TEST(pool_pages, odd_slab_sizes_are_rounded_to_pages) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::pool_pages_test

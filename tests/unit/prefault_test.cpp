@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::prefault_test {
 namespace {
 
 using os::page_use;
@@ -139,4 +139,4 @@ TEST(prefault_huge, advice_is_harmless_anywhere) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::prefault_test

@@ -12,7 +12,7 @@
 #include <random>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::range_index_test {
 namespace {
 
 using index::entry;
@@ -288,4 +288,4 @@ TEST(range_index, entry_of_a_lesser_peer_is_found_after_the_root_was_split) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::range_index_test

@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::reaper_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -70,4 +70,4 @@ TEST(reaper, R49_a_lease_turns_stale_without_another_call) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::reaper_test

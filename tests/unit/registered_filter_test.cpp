@@ -11,7 +11,7 @@
 #include <random>
 #include <vector>
 
-namespace pinfold::invalidation {
+namespace pinfold::invalidation::registered_filter_test {
 namespace {
 
 TEST(registered_filter, touches_only_added_and_not_removed_ranges) {
@@ -141,4 +141,4 @@ TEST(registered_filter, R35_filter_agrees_with_a_list_at_the_edges_of_units) {
 }
 
 }  // namespace
-}  // namespace pinfold::invalidation
+}  // namespace pinfold::invalidation::registered_filter_test

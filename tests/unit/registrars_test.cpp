@@ -19,7 +19,7 @@
 #include <unistd.h>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::registrars_test {
 namespace {
 
 std::size_t locked_pages() { return counted_by_kernel("VmLck") / 4096; }
@@ -260,4 +260,4 @@ TEST(trace_registrar, large_registrations_are_traced_without_a_range) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::registrars_test

@@ -15,7 +15,7 @@
 #include <thread>
 #include <unistd.h>
 
-namespace pinfold::release {
+namespace pinfold::release::release_closed_descriptors_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -77,4 +77,4 @@ TEST(release_closed_descriptors, the_death_of_an_importer_is_noticed) {
             0);
 }
 
-}  // namespace pinfold::release
+}  // namespace pinfold::release::release_closed_descriptors_test

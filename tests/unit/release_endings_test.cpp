@@ -11,7 +11,7 @@
 #include <optional>
 #include <unistd.h>
 
-namespace pinfold::release {
+namespace pinfold::release::release_endings_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -91,4 +91,4 @@ TEST_F(release_endings, an_answer_before_the_end_counts_though_an_admission_cann
   for (const std::uint64_t serial : {1U, 3U}) EXPECT_TRUE(begin(serial).wait(5s).value().all_let_go());
 }
 
-}  // namespace pinfold::release
+}  // namespace pinfold::release::release_endings_test

@@ -14,7 +14,7 @@
 #include <thread>
 #include <unistd.h>
 
-namespace pinfold::release {
+namespace pinfold::release::release_fork_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -107,4 +107,4 @@ TEST(release_fork, a_child_does_not_keep_a_dead_exporter_alive) {
   }
 }
 
-}  // namespace pinfold::release
+}  // namespace pinfold::release::release_fork_test

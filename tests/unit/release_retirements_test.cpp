@@ -10,7 +10,7 @@
 #include <memory>
 #include <thread>
 
-namespace pinfold::release {
+namespace pinfold::release::release_retirements_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -101,4 +101,4 @@ TEST_F(retired_memory, is_waited_for_with_the_longest_timeout) {
   EXPECT_TRUE(ticket.wait(std::chrono::milliseconds::max()).value().all_let_go());
 }
 
-}  // namespace pinfold::release
+}  // namespace pinfold::release::release_retirements_test

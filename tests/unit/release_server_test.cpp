@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <utility>
 
-namespace pinfold::testing {
+namespace pinfold::testing::release_server_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -83,4 +83,4 @@ TEST_F(release_server, R66_an_importer_that_closes_without_a_word_is_lost) {
   EXPECT_EQ(report.holders[0].pid, ::getpid());
 }
 
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::release_server_test

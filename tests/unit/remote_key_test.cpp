@@ -25,7 +25,7 @@ template class remote_key_lease<testing::fake_registrar>;
 
 }  // namespace pinfold
 
-namespace pinfold::testing {
+namespace pinfold::testing::remote_key_test {
 namespace {
 
 constexpr std::uintptr_t place = 0x100000;
@@ -336,4 +336,4 @@ TEST(remote_key, a_new_owner_makes_all_keys_of_a_killed_one_invalid) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::remote_key_test

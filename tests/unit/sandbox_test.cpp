@@ -19,7 +19,7 @@
 #include <unistd.h>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::sandbox_test {
 namespace {
 
 constexpr int skipped = 77;
@@ -131,4 +131,4 @@ TEST(sandbox, R12_nothing_is_closed_under_leases_of_concurrent_hits) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::sandbox_test

@@ -11,7 +11,7 @@
 #include <system_error>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::set_of_rings_test {
 namespace {
 
 struct set_of_rings : ::testing::Test {
@@ -55,4 +55,4 @@ TEST_F(set_of_rings, in_parallel_the_other_threads_are_refused) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::set_of_rings_test

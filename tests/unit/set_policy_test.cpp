@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::set_policy_test {
 namespace {
 
 constexpr std::uintptr_t place = 0x100000;
@@ -381,4 +381,4 @@ TEST(numa, refuses_what_is_no_device) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::set_policy_test

@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include <utility>
 
+namespace settings_test {
 namespace {
 
 using pinfold::cache_options;
@@ -333,3 +334,4 @@ TEST_F(environment, a_file_that_never_ends_is_an_error) {
 }
 
 }  // namespace
+}  // namespace settings_test

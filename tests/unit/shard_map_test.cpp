@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <random>
 
-namespace pinfold::testing {
+namespace pinfold::testing::shard_map_test {
 namespace {
 
 using core::shard_map;
@@ -77,4 +77,4 @@ TEST(shard_map, two_walks_that_meet_part_again) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::shard_map_test

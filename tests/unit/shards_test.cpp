@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::shards_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -252,4 +252,4 @@ TEST(shards, quiesce_fails_for_a_lease_in_any_shard) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::shards_test

@@ -18,7 +18,7 @@
 #include <unistd.h>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::shared_dma_buf_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -260,4 +260,4 @@ TEST(shared_dma_buf, stress_leaks_no_descriptor) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::shared_dma_buf_test

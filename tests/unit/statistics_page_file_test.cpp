@@ -21,7 +21,7 @@
 #include <sys/stat.h>
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::statistics_page_file_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -291,4 +291,4 @@ TEST_F(statistics_page_file, strange_names_in_the_folder_are_no_pages) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::statistics_page_file_test

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <string>
 
+namespace text_test {
 namespace {
 
 using pinfold::entry_state;
@@ -108,3 +109,4 @@ TEST(log_to_stderr, writes_events_of_the_given_severity_or_higher) {
 }
 
 }  // namespace
+}  // namespace text_test

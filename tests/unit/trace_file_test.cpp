@@ -16,7 +16,7 @@
 #include <unistd.h>
 #include <vector>
 
-namespace pinfold::testing {
+namespace pinfold::testing::trace_file_test {
 namespace {
 
 class trace_files : public ::testing::Test {
@@ -309,4 +309,4 @@ TEST(trace_reader, refuses_files_that_are_no_trace) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::trace_file_test

@@ -15,7 +15,7 @@
 #include <functional>
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::transient_pin_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -155,4 +155,4 @@ TEST_F(transient_pin, R42_quiesce_refuses_when_a_hit_takes_a_lease_meanwhile) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::transient_pin_test

@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::userfaultfd_life_test {
 namespace {
 
 std::size_t mappings_in(const range& pages) {
@@ -339,4 +339,4 @@ TEST_F(userfaultfd_monitor, R37_fork_child_has_no_userfaultfd_and_the_parent_kee
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::userfaultfd_life_test

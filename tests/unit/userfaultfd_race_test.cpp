@@ -3,7 +3,7 @@
 #include "support/fixtures/reused_address.hpp"
 #include "support/host/watchdog.hpp"
 
-namespace pinfold::testing {
+namespace pinfold::testing::userfaultfd_race_test {
 namespace {
 
 constexpr std::size_t rounds = sanitized ? 2'000 : 10'000;
@@ -46,4 +46,4 @@ TEST(userfaultfd_race_control, monitor_that_reads_before_it_reserves_a_number_is
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::userfaultfd_race_test

@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-namespace pinfold::testing {
+namespace pinfold::testing::userfaultfd_test {
 namespace {
 
 TEST_F(userfaultfd_monitor, reports_its_name_and_works) {
@@ -183,4 +183,4 @@ TEST_F(userfaultfd_monitor, R31_reports_nothing_of_unregistered_memory) {
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::userfaultfd_test

@@ -8,7 +8,7 @@
 #include <functional>
 #include <thread>
 
-namespace pinfold::testing {
+namespace pinfold::testing::wait_for_room_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -36,4 +36,4 @@ TEST(wait_for_room, R14_wait_for_room_ends_when_a_persistent_entry_is_invalidate
 }
 
 }  // namespace
-}  // namespace pinfold::testing
+}  // namespace pinfold::testing::wait_for_room_test

@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <vector>
 
-namespace pinfold::os {
+namespace pinfold::os::wiped_pages_test {
 namespace {
 
 struct counters {
@@ -36,4 +36,4 @@ TEST(wiped_object, is_empty_in_a_child) {
 }
 
 }  // namespace
-}  // namespace pinfold::os
+}  // namespace pinfold::os::wiped_pages_test
