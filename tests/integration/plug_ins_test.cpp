@@ -42,35 +42,35 @@ class plug_in {
   }
 
   void start(std::uint32_t monitor) {
-    cache_ = function<void*(std::uint32_t)>("start")(monitor);
+    cache_ = function<void*(std::uint32_t)>("plug_in_start")(monitor);
     ASSERT_NE(cache_, nullptr);
   }
   /// Starts with the cache that the library itself owns and ends.
   void start_global(std::uint32_t monitor) {
-    cache_ = function<void*(std::uint32_t)>("global")(monitor);
+    cache_ = function<void*(std::uint32_t)>("plug_in_global")(monitor);
     ASSERT_NE(cache_, nullptr);
     global_ = true;
   }
   void stop() {
-    if (cache_ != nullptr && !global_) function<void(void*)>("stop")(cache_);
+    if (cache_ != nullptr && !global_) function<void(void*)>("plug_in_stop")(cache_);
     cache_ = nullptr;
   }
 
   [[nodiscard]] bool started() const { return cache_ != nullptr; }
   [[nodiscard]] std::string monitors() const {
     std::array<char, 1000> text{};
-    function<void(void*, char*, std::size_t)>("monitors")(cache_, text.data(), text.size());
+    function<void(void*, char*, std::size_t)>("plug_in_monitors")(cache_, text.data(), text.size());
     return text.data();
   }
-  [[nodiscard]] std::uint64_t hits() const { return function<std::uint64_t(void*)>("hits")(cache_); }
+  [[nodiscard]] std::uint64_t hits() const { return function<std::uint64_t(void*)>("plug_in_hits")(cache_); }
   [[nodiscard]] int write(int file, const void* data, std::size_t bytes) const {
-    return function<int(void*, int, const void*, unsigned)>("write")(cache_, file, data, static_cast<unsigned>(bytes));
+    return function<int(void*, int, const void*, unsigned)>("plug_in_write")(cache_, file, data, static_cast<unsigned>(bytes));
   }
 
  private:
   template <class F>
   F* function(const char* name) const {
-    return reinterpret_cast<F*>(::dlsym(library_, (std::string("plug_in_") + name).c_str()));
+    return reinterpret_cast<F*>(::dlsym(library_, name));
   }
 
   void* library_;

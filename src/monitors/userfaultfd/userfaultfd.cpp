@@ -17,13 +17,13 @@ namespace {
 
 using uffd::session;
 
-class userfaultfd final : public invalidation::monitor {
+class userfaultfd_monitor final : public invalidation::monitor {
  public:
-  userfaultfd(invalidation::event_log& event_log, invalidation::registered_filter& watched) noexcept
+  userfaultfd_monitor(invalidation::event_log& event_log, invalidation::registered_filter& watched) noexcept
       : event_log_(event_log), watched_(watched), process_(event_log.process()) {}
-  userfaultfd(const userfaultfd&) = delete;
-  userfaultfd& operator=(const userfaultfd&) = delete;
-  ~userfaultfd() override {
+  userfaultfd_monitor(const userfaultfd_monitor&) = delete;
+  userfaultfd_monitor& operator=(const userfaultfd_monitor&) = delete;
+  ~userfaultfd_monitor() override {
     if (here() && running_) now_.load(std::memory_order_relaxed)->one.end();
     for (auto* each = now_.load(std::memory_order_relaxed); each != nullptr;) delete std::exchange(each, each->before);
   }
@@ -71,7 +71,7 @@ class userfaultfd final : public invalidation::monitor {
   bool running_ = false;                       // started and not ended; only for the thread that starts or restarts
 };
 
-result<void> userfaultfd::start() noexcept {
+result<void> userfaultfd_monitor::start() noexcept {
   const uffd::no_fork until_noted;
   auto opened = uffd::open();
   if (!opened) return tl::unexpected(opened.error());
@@ -90,7 +90,7 @@ result<void> userfaultfd::start() noexcept {
   return {};
 }
 
-bool userfaultfd::restart() noexcept {
+bool userfaultfd_monitor::restart() noexcept {
   if (!here()) return false;
   if (std::exchange(running_, false)) current().end();
   const auto done = start();
@@ -105,7 +105,7 @@ result<std::unique_ptr<invalidation::monitor>> make_userfaultfd(invalidation::ev
   if (os::under_valgrind())
     return fail(errc::unsupported,
                 "valgrind runs one thread at a time: an unmap would wait for its own event for ever");
-  std::unique_ptr<userfaultfd> made(new (std::nothrow) userfaultfd(event_log, watched));
+  std::unique_ptr<userfaultfd_monitor> made(new (std::nothrow) userfaultfd_monitor(event_log, watched));
   if (!made) return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the monitor");
   if (auto started = made->start(); !started) return tl::unexpected(started.error());
   return std::unique_ptr<invalidation::monitor>(std::move(made));
