@@ -3,7 +3,7 @@
 /// Invalidations that a cache has read, and has not processed yet.
 #pragma once
 
-#include "index/entry.hpp"
+#include "index/record_page.hpp"
 
 #include <pinfold/range.hpp>
 

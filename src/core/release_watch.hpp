@@ -4,6 +4,7 @@
 #pragma once
 
 #include "core/change_signal.hpp"
+#include "os/check.hpp"
 
 #include <pinfold/detail/hit.hpp>
 
