@@ -52,7 +52,7 @@ TEST_F(fd_server, silent_peers_do_not_delay_other_peers) {
   for (int i = 0; i < 50; ++i) silent.push_back(connection());
   const auto before = steady_clock::now();
   for (int i = 0; i < 20; ++i) expect_round_trip(reader, handle, 1);
-  EXPECT_LT(steady_clock::now() - before, std::chrono::seconds{2});
+  EXPECT_LT(steady_clock::now() - before, fd_passing::answer_timeout) << "a wait for one of them takes as long";
 }
 
 TEST_F(fd_server, peer_that_never_reads_its_answers_is_disconnected) {
@@ -171,7 +171,7 @@ TEST(memfd_server_life, server_stops_at_once_with_peers_connected) {
   {
     const auto ending = std::move(exporter);
   }
-  EXPECT_LT(steady_clock::now() - before, std::chrono::seconds{1});
+  EXPECT_LT(steady_clock::now() - before, fd_passing::answer_timeout);
 }
 
 TEST(memfd_server_life, server_survives_a_lack_of_descriptors) {

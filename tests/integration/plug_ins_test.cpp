@@ -64,7 +64,8 @@ class plug_in {
   }
   [[nodiscard]] std::uint64_t hits() const { return function<std::uint64_t(void*)>("plug_in_hits")(cache_); }
   [[nodiscard]] int write(int file, const void* data, std::size_t bytes) const {
-    return function<int(void*, int, const void*, unsigned)>("plug_in_write")(cache_, file, data, static_cast<unsigned>(bytes));
+    return function<int(void*, int, const void*, unsigned)>("plug_in_write")(cache_, file, data,
+                                                                             static_cast<unsigned>(bytes));
   }
 
  private:

@@ -191,13 +191,19 @@ TEST(life, R43_statistics_do_not_wait_for_an_open) {
   auto kept = f.acquire(cached);
   EXPECT_EQ(f.cache.statistics().peak_leases, 1U) << "the highest that a reading has seen";
   f.world->open_takes = 500ms;
-  std::thread opener([&, slow = f.world->allocate(1, 0x20000, 64)] { f.touch(slow); });
-  while (f.world->busy == 0) std::this_thread::yield();
-  const auto start = std::chrono::steady_clock::now();
-  EXPECT_EQ(f.cache.statistics().entries_now, 2U) << "the one being opened counts already";
-  EXPECT_EQ(f.cache.statistics().open, 1U);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 250ms);
-  opener.join();
+  std::uint64_t read_during_the_open = 0;
+  for (std::uint64_t tries = 1; tries <= 20 && read_during_the_open == 0; ++tries) {
+    std::thread opener([&, slow = f.world->allocate(1, 0x20000 * tries, 64)] { f.touch(slow); });
+    while (f.world->busy == 0) std::this_thread::yield();
+    const auto now = f.cache.statistics();
+    if (f.world->busy != 0) {  // else this thread had no processor for half a second
+      ++read_during_the_open;
+      EXPECT_EQ(now.entries_now, tries + 1) << "the one being opened counts already";
+      EXPECT_EQ(now.open, tries);
+    }
+    opener.join();
+  }
+  EXPECT_EQ(read_during_the_open, 1U);
 }
 
 TEST(life, R44_statistics_are_sent_to_the_sink_at_exit) {
