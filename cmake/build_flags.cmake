@@ -52,7 +52,12 @@ if(PINFOLD_SANITIZE)
   target_compile_options(pinfold_caller_flags INTERFACE -O0)
 endif()
 
-# For tests, except those that have to be fast.
+# For tests that have to be fast.
+add_library(pinfold_fast_test_flags INTERFACE)
+target_link_libraries(pinfold_fast_test_flags INTERFACE pinfold_flags)
+target_compile_options(pinfold_fast_test_flags INTERFACE -g1)
+
+# For the other tests.
 add_library(pinfold_test_flags INTERFACE)
 target_link_libraries(pinfold_test_flags INTERFACE pinfold_caller_flags)
 if(NOT PINFOLD_SANITIZE)
