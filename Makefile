@@ -9,7 +9,7 @@ export CTEST_PARALLEL_LEVEL ?= $(shell nproc)
 TUNING := $(filter GLIBC_TUNABLES MALLOC_% PINFOLD_%,$(filter-out PINFOLD_TEST_%,$(.VARIABLES)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo demo-emulated gpu-test weight-sync bench plots figures docs test soak hosts-test rdma-test rdma-soak deb format lint check install clean
+.PHONY: help setup tool build demo demo-emulated gpu-test weight-sync bench plots figures docs test quick soak hosts-test rdma-test rdma-soak deb format lint check install clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\): *[^#]*## */  make \1\t/p' Makefile | expand -t 22
@@ -17,12 +17,19 @@ help:            ## this list
 setup:           ## install the Debian packages that everything here needs
 	scripts/setup check
 
-build:           ## the library, build/release/bin/pinfold and all else that is installed
+CONFIGURED := if test -e build/release/build.ninja; then cmake build/release; else cmake --preset programs; fi
+
+tool:            ## the tool alone, build/release/bin/pinfold: two minutes on two processors
 	scripts/setup build
-	if test -e build/release/build.ninja; then cmake build/release; else cmake --preset programs; fi
+	$(CONFIGURED)
+	cmake --build build/release --target pinfold_tool
+
+build:           ## the library, the tool and all else that is installed
+	scripts/setup build
+	$(CONFIGURED)
 	cmake --build build/release --target pinfold_installed
 
-demo: build      ## what the cache is for, on this machine, in under a minute
+demo: tool       ## builds the tool, and shows with it what the cache is for, on this machine, in under a minute
 	build/release/bin/pinfold demo
 
 demo-emulated:   ## the same with GPU memory, over pinfold's emulation of the CUDA driver
@@ -65,16 +72,22 @@ figures:         ## measures again all that the documents show, tables and plots
 
 docs:            ## the reference in HTML: build/release/html/index.html
 	scripts/setup docs
-	if test -e build/release/build.ninja; then cmake build/release; else cmake --preset programs; fi
+	$(CONFIGURED)
 	cmake --build build/release --target reference
 
-test:            ## build everything and run all tests at their short lengths
+quick:           ## the tests of a commit: unit, conformance and model; two minutes after the first time
+	scripts/setup test
+	cmake --preset release
+	cmake --build build/release --target unit_programs conformance_programs handles_programs model_programs
+	env $(TUNING:%=-u %) PINFOLD_TEST_STEPS=20000 ctest --preset release --timeout 300 -L '^(unit|conformance|handles|model)$$'
+
+test:            ## build everything and run all tests at their short lengths; ten minutes from nothing
 	scripts/setup test
 	cmake --preset release $(CONFIGURE)
 	cmake --build --preset release
 	env $(TUNING:%=-u %) ctest --preset release --timeout 300
 
-soak:            ## the long tests: ten million model steps, a minute or more of each stress test in three builds; hours
+soak:            ## what CI runs in part or not at all, at full length; goes on where it was interrupted; hours
 	scripts/setup check
 	scripts/soak
 
