@@ -21,10 +21,10 @@ struct point {
 
 // Returns the sizes with nothing else open, and then the first size beside more and more open memory.
 std::vector<point> points_of(const import_options& options) {
-  std::vector<cuda_memory_kind> kinds{cuda_memory_kind::allocation, cuda_memory_kind::segments};
-  if (!options.cuda.memory.empty()) kinds.erase(kinds.begin() + (options.cuda.memory == "allocations" ? 1 : 0));
+  const auto& wanted = options.cuda.memory;
   std::vector<point> points;
-  for (const auto kind : kinds) {
+  for (const auto kind : {cuda_memory_kind::allocation, cuda_memory_kind::segments}) {
+    if (!wanted.empty() && (wanted == "allocations") != (kind == cuda_memory_kind::allocation)) continue;
     for (const auto size : options.sizes) points.push_back({kind, size, 0});
     for (const auto held : options.cuda.held) {
       if (held != 0) points.push_back({kind, options.sizes.front(), held});
