@@ -3,6 +3,9 @@
 function(use_test_flags program flags)
   target_link_libraries(${program} PRIVATE ${flags})
   target_precompile_headers(${program} REUSE_FROM headers_with_${flags})
+  if(PINFOLD_SANITIZE STREQUAL "thread")
+    target_sources(${program} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/tsan_options.cpp)
+  endif()
 endfunction()
 
 # add_test_program(<name> <label> <flags> <sources> <libraries> <test property>...)
