@@ -23,7 +23,8 @@ class tmux_terminal {
  public:
   [[nodiscard]] static bool is_installed() { return std::system("tmux -V >/dev/null 2>&1") == 0; }
 
-  tmux_terminal(int columns, int lines) : socket_("pinfold_" + std::to_string(getpid())) {
+  tmux_terminal(int columns, int lines)
+      : socket_("pinfold_" + std::to_string(getpid()) + "_" + std::to_string(++made)) {
     tell("-f /dev/null new-session -d -x " + std::to_string(columns) + " -y " + std::to_string(lines) +
          " \"exec env PS1='$ ' sh\"");  // `program` takes the pane's process for the shell that runs it
     // In another window: ends the server if the test was killed.
@@ -76,6 +77,9 @@ class tmux_terminal {
   }
 
  private:
+  // Not one name for all: the next server's first client may reach the one that ends.
+  static inline int made = 0;
+
   template <class Condition>
   [[nodiscard]] bool becomes(Condition true_of) const {
     for (int tries = 0; tries < 500; ++tries, std::this_thread::sleep_for(std::chrono::milliseconds(20)))
