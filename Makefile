@@ -126,4 +126,4 @@ install: build   ## into PREFIX (/usr/local)
 	cmake --install build/release --prefix $(PREFIX)
 
 clean:           ## remove build/release and the other builds of the presets
-	rm -rf build/release build/debug build/asan build/tsan build/fuzz build/tidy build/package build/deb
+	rm -rf build/release build/debug build/asan build/tsan build/fuzz build/tidy build/asan-all build/tsan-all build/ci build/deb

@@ -15,14 +15,14 @@ if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
   target_compile_options(pinfold_flags INTERFACE -Wthread-safety)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # g++ 12 to 14 report code of std::string that never runs: GCC's bug 105651.
+  # g++ 12 and 14 report accesses behind the end of a std::string or std::vector that cannot be.
   target_compile_options(pinfold_flags INTERFACE -Wno-array-bounds)
 endif()
 if(PINFOLD_WERROR)
   target_compile_options(pinfold_flags INTERFACE -Werror)
 endif()
 
-# Sources that are compiled together see each other's anonymous namespaces. scripts/lint compiles each by itself.
+# Sources that are compiled together see each other's anonymous namespaces. scripts/check-includes compiles each by itself.
 if(CMAKE_UNITY_BUILD)
   target_compile_options(pinfold_flags INTERFACE -Wno-shadow)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
