@@ -129,7 +129,7 @@ TEST_F(page_reader, survives_every_changed_word_of_the_header) {
 
 TEST_F(page_reader, survives_random_bytes) {
   std::mt19937_64 random(test_seed());
-  const auto pages = setting("PINFOLD_TEST_STEPS", 300);
+  const auto pages = model_steps() / 100;
   for (std::uint64_t i = 0; i < pages; ++i) {
     auto forged = real();
     const auto changes = std::uint64_t{1} << (random() % 16);

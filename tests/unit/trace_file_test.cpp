@@ -100,7 +100,7 @@ TEST_F(trace_files, recorded_requests_are_read_back) {
 TEST_F(trace_files, last_sink_flushes_the_buffer) {
   {
     local_fixture f(recording(*trace_file::open(path_), "c"));
-    for (std::uintptr_t i = 0; i < 5000; ++i) f.touch(i * 0x1000, i * 0x1000 + 1);
+    for (std::uintptr_t i = 0; i < 5000; ++i) f.touch(i % 64 * 0x1000, i % 64 * 0x1000 + 1);
   }
   EXPECT_EQ(recorded().requests.size(), 5000U);
 }
@@ -171,7 +171,7 @@ TEST_F(trace_files, a_killed_process_leaves_whole_lines) {
   use_environment();
   const int status = in_child([] {
     local_fixture f;
-    for (std::uintptr_t i = 0; i < 5000; ++i) f.touch(i * 0x1000, i * 0x1000 + 1);
+    for (std::uintptr_t i = 0; i < 5000; ++i) f.touch(i % 64 * 0x1000, i % 64 * 0x1000 + 1);
     ::raise(SIGKILL);
   });
   EXPECT_TRUE(WIFSIGNALED(status));
