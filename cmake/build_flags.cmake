@@ -15,6 +15,8 @@ if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
   target_compile_options(pinfold_flags INTERFACE -Wthread-safety)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # Collects garbage from 600 MB on: a tenth less time.
+  target_compile_options(pinfold_flags INTERFACE --param=ggc-min-heapsize=600000)
   # g++ 12 and 14 report accesses behind the end of a std::string or std::vector that cannot be.
   target_compile_options(pinfold_flags INTERFACE -Wno-array-bounds)
 endif()
@@ -57,11 +59,9 @@ add_library(pinfold_fast_test_flags INTERFACE)
 target_link_libraries(pinfold_fast_test_flags INTERFACE pinfold_flags)
 target_compile_options(pinfold_fast_test_flags INTERFACE -g1)
 
-# For the other tests.
+# For the other tests: nearly all their time goes into compiling.
 add_library(pinfold_test_flags INTERFACE)
 target_link_libraries(pinfold_test_flags INTERFACE pinfold_caller_flags)
-if(NOT PINFOLD_SANITIZE)
-  target_compile_options(pinfold_test_flags INTERFACE -O1)
-endif()
+target_compile_options(pinfold_test_flags INTERFACE -O0)
 
 set(CMAKE_CXX_EXTENSIONS OFF)
