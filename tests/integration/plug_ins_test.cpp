@@ -212,7 +212,7 @@ TEST_F(plug_ins, keep_registrations_while_nothing_is_unmapped) {
 /// What a process has of what a plug-in could leave behind.
 struct holdings {
   std::size_t descriptors, threads, mappings;
-  long kilobytes;
+  long kilobytes;  ///< of its own: of files, such as the code of libraries, the kernel keeps as many pages as it likes
   bool operator==(const holdings&) const = default;
 };
 
@@ -228,9 +228,9 @@ holdings holdings_now() {
   std::string line;
   std::size_t mappings = 0;
   while (std::getline(maps, line)) ++mappings;
-  long pages = 0;
-  memory >> pages >> pages;
-  return {entries_of("/proc/self/fd"), entries_of("/proc/self/task"), mappings, pages * 4};
+  long all = 0, resident = 0, of_files = 0;
+  memory >> all >> resident >> of_files;
+  return {entries_of("/proc/self/fd"), entries_of("/proc/self/task"), mappings, (resident - of_files) * 4};
 }
 
 enum class owner { test, library };
