@@ -164,7 +164,6 @@ TEST_F(two_copies, R38_both_copies_install_and_remove_hooks_while_threads_call) 
   run_in_child([] {
     using clock = std::chrono::steady_clock;
     const auto until = clock::now() + std::chrono::seconds(1);
-    std::atomic<int> rounds{0};
     std::thread mine([&] {
       while (clock::now() < until) {
         auto made = hooks_here();
@@ -173,18 +172,16 @@ TEST_F(two_copies, R38_both_copies_install_and_remove_hooks_while_threads_call) 
         const watched them(memory.at(), page);
         ASSERT_TRUE((*made)->watch(memory.pages(0, 1)));
         ASSERT_FALSE(posted([&] { ::madvise(memory.at(), page, MADV_DONTNEED); }).empty());
-        rounds.fetch_add(1);
       }
     });
     std::thread theirs([&] {
-      while (clock::now() < until) {
+      for (int done = 0; done <= 10 || clock::now() < until; ++done) {
         another_copy made(only_hooks);
         ASSERT_EQ(made.text(), "manual+hooks");
         const some_pages memory(1);
         ASSERT_TRUE(made.watch(memory.pages(0, 1))) << made.why();
         ::madvise(memory.at(), page, MADV_DONTNEED);
         ASSERT_TRUE(made.told());
-        rounds.fetch_add(1);
       }
     });
     while (clock::now() < until) {
@@ -193,7 +190,6 @@ TEST_F(two_copies, R38_both_copies_install_and_remove_hooks_while_threads_call) 
     }
     mine.join();
     theirs.join();
-    EXPECT_GT(rounds.load(), 10);
   });
 }
 

@@ -222,14 +222,13 @@ TEST_P(monitor_deadlock, R35_monitors_stop_and_start_while_threads_unmap) {
       }
     });
   int rounds = 0;
-  for (; std::chrono::steady_clock::now() < until; ++rounds) {
+  for (; rounds == 0 || std::chrono::steady_clock::now() < until; ++rounds) {
     all_.replace_lasting();
     guard_.beat();
   }
   for (auto& one : all) one.request_stop();
   all.clear();
   std::printf("%d times\n", rounds);
-  EXPECT_GT(rounds, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(by, monitor_deadlock,

@@ -262,11 +262,11 @@ TEST_F(statistics_page_file, left_by_a_process_killed_while_it_made_one_is_remov
 
 TEST_F(statistics_page_file, no_reader_sees_one_that_is_being_made) {
   child_process maker([](line&) {
-    for (int i = 0; i < 100; ++i) run_in_child([] { const local_fixture f(publishing("short")); });
-    return ::testing::Test::HasFailure() ? 1 : 0;
+    while (!::testing::Test::HasFailure()) run_in_child([] { const local_fixture f(publishing("short")); });
+    return 1;
   });
   int seen = 0;
-  while (maker.runs()) {
+  for (int looks = 0; maker.runs() && (looks < 1000 || seen < 10); ++looks) {
     const auto all = observation::list_pages(folder);
     for (std::size_t i = 0; all && i < all->size(); ++i) {
       const auto page = observation::read_page((*all)[i]);
@@ -274,8 +274,7 @@ TEST_F(statistics_page_file, no_reader_sees_one_that_is_being_made) {
       EXPECT_TRUE(page || page.error().native == ENOENT) << describe(page.error());
     }
   }
-  EXPECT_EQ(maker.reap(), 0);
-  EXPECT_GT(seen, 0);
+  EXPECT_TRUE(maker.runs());
 }
 
 TEST_F(statistics_page_file, strange_names_in_the_folder_are_no_pages) {

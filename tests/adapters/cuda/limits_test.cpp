@@ -132,7 +132,7 @@ TEST_F(cuda_ipc, threads_open_and_close_under_a_limit) {
   const auto until = end_of_test();
   const auto work = [&](unsigned seed) {
     if (cuda_.cuCtxSetCurrent(context_) != success) ++wrong;
-    for (unsigned i = seed; std::chrono::steady_clock::now() < until; i = i * 5 + 1, ++rounds) {
+    for (unsigned i = seed; rounds <= 10 || std::chrono::steady_clock::now() < until; i = i * 5 + 1, ++rounds) {
       const auto kind = static_cast<unsigned char>(i >> 8 & (kinds - 1));
       device_pointer at = 0;
       if (open(memory[kind], at) != success || !has(at, kind) || close(at) != success) ++wrong;
@@ -142,7 +142,6 @@ TEST_F(cuda_ipc, threads_open_and_close_under_a_limit) {
   for (unsigned i = 0; i < threads; ++i) all.emplace_back(work, i);
   for (auto& one : all) one.join();
   EXPECT_EQ(wrong, 0);
-  EXPECT_GT(rounds, 10);
   EXPECT_LT(now().opens, static_cast<std::uint64_t>(rounds)) << "some are hits";
   EXPECT_LE(now().live_mappings, 2U);
 }
@@ -169,7 +168,8 @@ TEST_F(cuda_ipc, threads_never_see_memory_of_before) {
   };
   const auto work = [&](unsigned seed) {
     if (cuda_.cuCtxSetCurrent(context_) != success) ++wrong;
-    for (unsigned i = seed; std::chrono::steady_clock::now() < until; i = i * 1664525 + 1013904223, ++rounds) {
+    for (unsigned i = seed; rounds <= 10 || std::chrono::steady_clock::now() < until;
+         i = i * 1664525 + 1013904223, ++rounds) {
       use(i >> 16 & 1);
       use(2);
       if ((i >> 24) % 8 == 0) replace(i >> 20 & 1);
@@ -179,7 +179,6 @@ TEST_F(cuda_ipc, threads_never_see_memory_of_before) {
   for (unsigned i = 0; i < threads; ++i) all.emplace_back(work, i);
   for (auto& one : all) one.join();
   EXPECT_EQ(wrong, 0);
-  EXPECT_GT(rounds, 10);
   EXPECT_GT(now().opens, kinds) << "some were replaced";
 }
 
