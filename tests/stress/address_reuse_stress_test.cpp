@@ -175,7 +175,7 @@ class race {
   pinfold::cache<version_registrar> cache_;
   std::atomic<int> turn_{ours};
   std::uint64_t stale_ = 0, refused_ = 0;  // written by the thread that has the turn
-  watchdog guard_{std::chrono::seconds(30), [] {}};
+  watchdog guard_{[] {}};
 };
 
 std::uint64_t rounds() { return model_steps() / (sanitized ? 10 : 1); }

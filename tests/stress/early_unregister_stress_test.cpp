@@ -52,7 +52,7 @@ TEST(early_unregister, R30_memory_registered_during_its_munmap_is_not_kept) {
   pinfold::cache<content_registrar> cache(content_registrar{},
                                           {.monitor = monitor_choice::hooks | monitor_choice::userfaultfd});
   if (cache.monitors().starts_with("none")) GTEST_SKIP() << cache.monitors();
-  watchdog guard(std::chrono::seconds(30), [] {});
+  watchdog guard([] {});
   std::atomic<std::uint64_t> leases{0};
   std::jthread other([&](const std::stop_token& stop) {
     while (!stop.stop_requested())

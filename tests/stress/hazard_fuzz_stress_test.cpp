@@ -86,7 +86,7 @@ class hazard_fuzz_of : public hazard_fuzz_on,
 void hazard_fuzz_on::run_rounds(const watch_case& who, const watching& by, std::chrono::milliseconds time) {
   constexpr std::size_t enough_huge_pages = 64;
   helper_process helper;
-  watchdog guard(std::chrono::seconds(60), [this] { done_.print(std::cerr), found_.print(std::cerr); });
+  watchdog guard([this] { done_.print(std::cerr), found_.print(std::cerr); });
   const auto end = steady_clock::now() + time;
   const bool devices = can_check_bytes();
   const auto goes_on = [&, at_most = end + std::chrono::seconds(20)] {

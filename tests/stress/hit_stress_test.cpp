@@ -207,8 +207,7 @@ struct arena {
 void run(std::size_t budget, std::uint64_t threads, std::chrono::milliseconds each) {
   arena all(budget);
   core::at_point = dawdle;
-  watchdog guard(std::chrono::seconds(30),
-                 [&] { std::fprintf(stderr, "%s\n", describe(all.cache.statistics()).c_str()); });
+  watchdog guard([&] { std::fprintf(stderr, "%s\n", describe(all.cache.statistics()).c_str()); });
   const auto end = std::chrono::steady_clock::now() + each;
   std::vector<std::jthread> workers;
   for (std::uint64_t i = 0; i < threads; ++i)

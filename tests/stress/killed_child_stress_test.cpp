@@ -62,7 +62,7 @@ struct killed_children : ::testing::Test {
   cache<null_registrar> registrations{null_registrar{}};
   std::mt19937_64 random{test_seed()};
   std::vector<char> stack = std::vector<char>(65536);
-  watchdog guard{std::chrono::seconds(60), [] {}};
+  watchdog guard{[] {}};
 
   /// Counts of the children that are killed, or of the others.
   struct tally {

@@ -87,8 +87,7 @@ struct arena {
 
 TEST(short_threads, short_threads_leave_no_open_entry_and_share_ledgers) {
   arena in;
-  watchdog guard(std::chrono::seconds(30),
-                 [&] { std::fprintf(stderr, "%s\n", describe(in.all.cache.statistics()).c_str()); });
+  watchdog guard([&] { std::fprintf(stderr, "%s\n", describe(in.all.cache.statistics()).c_str()); });
   for (std::uint64_t life = 0; life < threads; life += wave) {
     std::vector<std::jthread> alive;
     for (std::uint64_t i = 0; i < wave; ++i) alive.emplace_back([&in, life, i] { in.live(life + i); });

@@ -35,7 +35,7 @@ class userfaultfd_stress : public ::testing::Test {
   }
 
   uffd_monitor in;
-  watchdog guard{std::chrono::seconds(30), [] {}};
+  watchdog guard{[] {}};
 };
 
 TEST_F(userfaultfd_stress, R30_thread_that_unmapped_finds_no_stale_registration) {

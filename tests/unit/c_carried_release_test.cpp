@@ -141,7 +141,7 @@ class c_carried_release : public ::testing::Test {
     return seen;
   }
 
-  std::optional<watchdog> limit{std::in_place, 20s, [] {}};
+  std::optional<watchdog> limit{std::in_place, [] {}};
   exporting with;
   shared_buffer one{with.exporter};
   shared_buffer other{with.exporter};

@@ -61,7 +61,7 @@ class carried_listener : public ::testing::Test {
   }
   void close(std::uint64_t serial) { listener->closed({1, serial}, numbers[serial]); }
 
-  watchdog limit{20s, [] {}};
+  watchdog limit{[] {}};
   std::atomic<bool> busy{false};
   std::vector<said> sent;  ///< guarded by the listener, which calls `send` on one thread at a time
   std::function<void(const release_message&)> inside;

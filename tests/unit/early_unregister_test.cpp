@@ -60,7 +60,7 @@ class early_unregister : public hooked {
   void watch(const range& memory) { ASSERT_TRUE(in.watch_for(memory)); }
 
   uffd_monitor in;
-  watchdog guard{std::chrono::seconds(30), [] {}};
+  watchdog guard{[] {}};
 };
 
 TEST_F(early_unregister, R35_munmap_posted_by_the_hooks_raises_no_userfaultfd_event) {
@@ -207,7 +207,7 @@ TEST_F(early_unregister, R37_fork_child_unregisters_nothing_from_its_parents_use
 // Between the two calls of `leave`, a thread may touch a page that is not there yet: in a signal handler, even the
 // thread that makes the calls, and in memory that munmap does not take in the end.
 TEST(early_unregister_edge_cases, R35_thread_that_faults_on_a_page_being_unregistered_continues) {
-  const watchdog guard(std::chrono::seconds(30), [] {});
+  const watchdog guard([] {});
   auto opened = monitors::uffd::open();
   if (!opened) GTEST_SKIP() << describe(opened.error());
   auto& event_log = invalidation::event_log::here();
