@@ -453,7 +453,8 @@ class engine {
   [[nodiscard]] bool close_some_due(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
   [[nodiscard]] tl::unexpected<error> refused(shard& in, const error& why) noexcept PINFOLD_REQUIRES(in.mutex);
   [[nodiscard]] bool wait_for_overlapping_open(shard& in, const request& what, const range& extent,
-                                               const deadlines& until) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
+                                               const deadlines& until, bool& patient) noexcept
+      PINFOLD_REQUIRES(in.mutex);  // unlocks
   [[nodiscard]] result<grant> join(shard& in, entry& opening, const request& what, const deadlines& until) noexcept
       PINFOLD_REQUIRES(in.mutex);  // unlocks
   [[nodiscard]] result<void> wait_out(shard& in, entry& one, const deadlines& until) noexcept

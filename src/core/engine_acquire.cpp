@@ -57,8 +57,9 @@ result<grant> engine::acquire_slowly(shard& in, const request& what, const range
   bool was_replaced = false;
   bool tidied = false;
   bool merging = merges(what);
+  bool patient = true;
   lookup_result seen;
-  for (;;) {
+  for (;;) {  // after each wait from its beginning: what was read before is old
     if (!spare_entry(in))
       return refused(in, {errc::out_of_resources, native_kind::none, 0, "no memory for another entry"});
     if (in.table.ended()) return refused(in, {errc::closed, native_kind::none, 0, "the cache is shutting down"});
@@ -81,7 +82,7 @@ result<grant> engine::acquire_slowly(shard& in, const request& what, const range
       if (auto gone = wait_out(in, *seen.twin, until); !gone) return refused(in, gone.error());
       continue;
     }
-    if (merging && seen.near && wait_for_overlapping_open(in, what, extent, until)) continue;
+    if (merging && seen.near && wait_for_overlapping_open(in, what, extent, until, patient)) continue;
     const auto reason = was_replaced ? miss_reason::invalidated : reason_of_miss(in, what, extent, seen);
     const extent_to_open to = merging ? merged_extent(in, what, extent, seen) : plain_extent(what, extent, seen);
     auto granted = open(in, what, to, seen, until);
@@ -116,12 +117,14 @@ tl::unexpected<error> engine::refused(shard& in, const error& why) noexcept {
   return tl::unexpected(why);
 }
 
-// Waits for an overlapping open, which is to be merged too. Returns false when there is none, or none that ends in
-// time.
-bool engine::wait_for_overlapping_open(shard& in, const request& what, const range& extent,
-                                       const deadlines& until) noexcept {
-  const entry* const opening = in.table.opening_there(what.peer, extent);
-  return opening != nullptr && wait_for(in, opening, until.others());
+// Waits for an overlapping open, which is to be merged too. Returns whether there was one: what the caller has read is
+// old then. `patient` becomes false when it did not end in time.
+bool engine::wait_for_overlapping_open(shard& in, const request& what, const range& extent, const deadlines& until,
+                                       bool& patient) noexcept {
+  const entry* const opening = patient ? in.table.opening_there(what.peer, extent) : nullptr;
+  if (opening == nullptr) return false;
+  patient = wait_for(in, opening, until.others());
+  return true;
 }
 
 // Waits for another thread's open. Returns an empty grant when the result does not suit the request and the caller has

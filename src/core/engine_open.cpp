@@ -43,6 +43,7 @@ result<grant> engine::open_claimed(shard& in, entry& fresh, const request& what,
     const auto room =
         what.free_room_only && !fresh.bypass ? take_free_room(in, fresh, bytes) : reserve(in, fresh, bytes, 1, until);
     if (!room) return tl::unexpected(abandon(in, fresh, room.error(), what.free_room_only));  // others look again
+    if (in.table.ended()) return tl::unexpected(abandon(in, fresh, cache_ended));  // while it waited for room
   }
   const closes_known before{closes_done_.load(std::memory_order_acquire)};
   auto made = call_open(in, fresh, *fresh.hot(), what.argument);

@@ -25,6 +25,7 @@ result<void> engine::reserve(shard& in, entry& opening, std::size_t more_bytes, 
   core::node_request node(budget_.node(), more_bytes);
   for (bool gathered = budget_.gathered(); !in.table.take_room(opening, more_bytes, more_count);
        gathered = budget_.gathered()) {
+    if (in.table.ended()) return fail(errc::closed, "the cache is shutting down");
     const auto why = in.room.why();  // other threads write it while the mutex is free
     if (!gathered) {
       gather_room(in);

@@ -92,6 +92,7 @@ void engine::end_requests() noexcept {
     in.table.end();
     order_hits(in);
   }
+  changes_.notify();  // requests that wait for room need not go on
 }
 
 // From here on the last thread that needs the engine frees it.

@@ -489,6 +489,43 @@ TEST_F(background, R42_driver_is_not_asked_again_after_the_end_of_the_cache) {
   EXPECT_EQ(device->open_count(), 0U);
 }
 
+TEST_F(background, R42_request_that_waited_in_vain_for_another_opens_nothing_after_the_end) {
+  const auto device = std::make_shared<fake_device>();
+  std::optional<cache<gated_registrar>> cache;
+  cache.emplace(gated_registrar(device),
+                keeping({.merge = merge_policy::overlaps, .wait_timeout = 100ms, .drain_timeout = 0ms}));
+  auto slow = cache->register_in_background(at(begin), piece);
+  ASSERT_TRUE(slow);
+  ASSERT_TRUE(soon([] { return gated_registrar::waiting == 1; }));
+  auto waits = cache->register_in_background(at(begin + piece / 2), piece);
+  ASSERT_TRUE(waits);
+  ASSERT_TRUE(soon([&] { return cache->statistics().requests_waiting == 1; }));
+  cache.reset();
+  EXPECT_EQ(waits->wait_for(10s).error().code, errc::closed);
+  EXPECT_EQ(gated_registrar::waiting, 1);
+  gated_registrar::may_open = 1000;
+  static_cast<void>(slow->wait());
+  EXPECT_TRUE(slow->cancel(cancel_policy::give_back));
+  EXPECT_EQ(device->opened, 1U);
+  EXPECT_EQ(device->open_count(), 0U);
+}
+
+TEST_F(background, R42_request_that_waited_for_room_opens_nothing_after_the_end) {
+  const auto device = std::make_shared<fake_device>();
+  std::optional<local_fixture<>> f;
+  f.emplace(cache_options{.max_count = 1, .full = when_full::wait, .full_timeout = 10s, .drain_timeout = 0ms}, device);
+  auto lease = f->acquire(0x1000, 0x2000);
+  ASSERT_TRUE(lease);
+  auto waits = f->cache.register_in_background(at(begin), piece);
+  ASSERT_TRUE(waits);
+  ASSERT_TRUE(soon([&] { return f->cache.statistics().requests_waiting == 1; }));
+  f.reset();
+  EXPECT_TRUE(lease->release());
+  EXPECT_EQ(waits->wait_for(20s).error().code, errc::closed);
+  EXPECT_EQ(device->opened, 1U);
+  EXPECT_EQ(device->open_count(), 0U);
+}
+
 TEST_F(background, R65_moved_cache_goes_on) {
   local_fixture<gated_registrar> f;
   auto ticket = f.cache.register_in_background(at(begin), bytes, local_access, small);

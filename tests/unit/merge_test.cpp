@@ -3,6 +3,9 @@
 // time (R63).
 #include "support/fixtures/local_fixture.hpp"
 
+#include "index/record_page.hpp"
+
+#include <pinfold/detail/record.hpp>
 #include <pinfold/monitors/announce.hpp>
 
 #include <algorithm>
@@ -174,6 +177,31 @@ TEST(merge, R62_request_waits_for_an_overlapping_open_and_merges_it) {
   first.join();
   second.join();
   EXPECT_EQ(only_one(f).memory, (range{0x10000, 0x13000}));
+}
+
+// More requests than a page of records has: those whose waits end together need more entries than there are.
+TEST(merge, R62_requests_that_wait_in_vain_for_an_overlapping_open_are_served) {
+  auto options = merging();
+  options.wait_timeout = std::chrono::milliseconds(200);
+  local_fixture f(options);
+  std::atomic<bool> asked = false;
+  std::atomic<bool> answer = false;
+  f.device->on_open = [&] {
+    if (asked.exchange(true)) return;
+    while (!answer) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  std::jthread slow([&] { f.touch(0x10000, 0x20000); });
+  while (!asked) std::this_thread::yield();
+  std::vector<std::jthread> others;
+  for (std::uintptr_t i = 0; i < index::record_page::capacity_for(sizeof(detail::record)); ++i)
+    others.emplace_back([&f, i] {
+      const auto lease = f.acquire(0x1f000, 0x20000 + 0x1000 * (i + 1));
+      EXPECT_TRUE(lease || lease.error() == errc::timed_out);  // it may have joined one that waits, too
+    });
+  others.clear();
+  answer = true;
+  slow.join();
+  f.expect_sound();
 }
 
 // Threads whose ranges overlap all the time: whatever is merged, each lease covers what it asked for.
