@@ -102,6 +102,7 @@ class engine {
     catch_up(what);
   }
   [[nodiscard]] const cache_options& options() const noexcept { return options_; }
+  /// Ends the persistence of what is open there, and of what `quiesce` closed.
   void unpersist(peer_id peer, const range& where) noexcept;
   result<void> drop_peer(peer_id peer) noexcept;
   result<void> flush() noexcept;
@@ -114,8 +115,6 @@ class engine {
   [[nodiscard]] bool begin_restoring(core::restored_now& one) noexcept;
   [[nodiscard]] result<bool> restore(const core::restored_now& one) noexcept;
   void end_restoring(const core::restored_now& one) noexcept;
-  /// Ends the persistence of what `quiesce` closed.
-  void unpersist_remembered(peer_id peer, const range& where) noexcept;
 
   /// Reads the counters; without `complete`, all but the leases, whose number takes a look at each registration.
   [[nodiscard]] statistics read_statistics(bool complete = true) const noexcept;
@@ -503,9 +502,23 @@ class engine {
   // --- what `quiesce` closed (engine_remember.cpp)
   void list_what_is_open(core::remembered_list& listed) const;
   void begin_remembering(core::being_closed& mine);
-  void stop_listing(const core::being_closed& mine) noexcept;
   void end_remembering(core::being_closed& mine) noexcept;
-  void forget_remembered(peer_id peer, const range& gone) noexcept;
+  [[nodiscard]] static bool worth_remembering(const shard& in, const entry& one) noexcept PINFOLD_REQUIRES(in.mutex);
+  [[nodiscard]] bool heed_what_is_said(core::restored_now& one) const noexcept;
+  /// Around the visits to the shards that say that memory is gone, or need not be kept.
+  class saying {
+   public:
+    saying(engine& on, core::said_now::of what, peer_id peer, const range& where) noexcept;
+    saying(const saying&) = delete;
+    saying& operator=(const saying&) = delete;
+    ~saying();
+
+   private:
+    void mark(core::restored_now& one) const noexcept;
+    engine& on_;
+    core::said_now said_;
+  };
+  void unpersist_open(peer_id peer, const range& where) noexcept;
 
   // --- the reaper, and the end (engine_reaper.cpp, engine_shutdown.cpp)
   void reap() noexcept;
@@ -606,6 +619,7 @@ class engine {
   core::remembered_list remembered_{driver_.token_bytes, watched_};
   core::being_closed* closing_ = nullptr;
   core::restored_now* restoring_ = nullptr;
+  core::said_now* saying_ = nullptr;
 
   // The reaper. The mutex comes after the shards' mutexes.
   std::mutex reaper_mutex_;

@@ -128,9 +128,7 @@ bool is_leased(const engine* on, const range& memory) noexcept {
 }
 void unpersist(engine* on, peer_id peer, range where) noexcept {
   const no_cancellation guard;
-  if (!here(on)) return;
-  on->unpersist_remembered(peer, where);
-  on->unpersist(peer, where);
+  if (here(on)) on->unpersist(peer, where);
 }
 result<void> drop_peer(engine* on, peer_id peer) noexcept {
   const no_cancellation guard;

@@ -5,6 +5,8 @@
 #include "core/engine.hpp"
 #include "os/no_cancellation.hpp"
 
+#include <optional>
+
 namespace pinfold::detail {
 
 // Processes every event from before this call, as far as it concerns the request, before it returns. A later event is
@@ -67,7 +69,8 @@ engine::reading engine::read_log(std::uint64_t target) noexcept {
 // Makes an invalidation pending in the shards that may have entries there. A shard without a cell that is in use by now
 // has none that was claimed before (shard_map.hpp).
 void engine::deliver(const range& gone) noexcept {
-  if (watched_ != nullptr) forget_remembered({}, gone);  // before the shards, as `invalidate` does
+  std::optional<saying> it;
+  if (watched_ != nullptr) it.emplace(*this, core::said_now::of::gone, peer_id{}, gone);
   core::for_each_shard(shards_.map().overlapping(gone), [&](std::size_t number) {
     shard& in = shards_[number];
     os::scoped_lock guard(in.mutex);

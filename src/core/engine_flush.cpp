@@ -89,8 +89,8 @@ result<void> engine::quiesce_without_hits() noexcept {
 // was closed.
 result<void> engine::close_all_and_remember() noexcept try {
   core::being_closed mine{core::remembered_list(driver_.token_bytes, watched_)};
-  begin_remembering(mine);          // first: without memory for it nothing is closed
-  unpersist({}, {0, UINTPTR_MAX});  // only local memory can be persistent
+  begin_remembering(mine);               // first: without memory for it nothing is closed
+  unpersist_open({}, {0, UINTPTR_MAX});  // only local memory can be persistent
   auto closed = close_all_unheld();
   end_remembering(mine);
   if (closed && in_use() > 0) return fail(errc::in_use_conflict, "a lease was acquired meanwhile");

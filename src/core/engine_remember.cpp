@@ -9,12 +9,24 @@ namespace pinfold::detail {
 
 namespace {
 
-bool worth_remembering(const entry& one) noexcept {
-  const bool open = one.now() == entry_state::live || one.now() == entry_state::evicting;
-  return open && !one.unshared && !one.bypass;
+template <class T>
+void unlink(T*& first, const T& gone) noexcept {
+  T** link = &first;
+  while (*link != &gone) link = &(*link)->next;
+  *link = gone.next;
+}
+
+bool concerns(const core::said_now& said, const core::remembered& one) noexcept {
+  return said.peer == one.peer && said.where.overlaps(one.where);
 }
 
 }  // namespace
+
+// Not what an event has invalidated that is still pending.
+bool engine::worth_remembering(const shard& in, const entry& one) noexcept {
+  const bool open = one.now() == entry_state::live || one.now() == entry_state::evicting;
+  return open && !one.hot()->is(record::stale) && !one.unshared && !one.bypass && !in.pending.affects(one);
+}
 
 // Throws std::bad_alloc. The list has room before the mutex is taken: nothing is allocated under it.
 void engine::list_what_is_open(core::remembered_list& listed) const {
@@ -26,7 +38,8 @@ void engine::list_what_is_open(core::remembered_list& listed) const {
       needed = in.table.size();
       if (needed > listed.room()) continue;
       in.table.for_each([&](const entry& one) {
-        if (!worth_remembering(one)) return;
+        in.mutex.says_held();
+        if (!worth_remembering(in, one)) return;
         const bool visited = one.hot()->visited.load(std::memory_order_relaxed) != 0;
         listed.add({one.peer(), one.covered(), one.access, one.persistent, visited, one.hits(), now - one.opened_at},
                    reinterpret_cast<const std::byte*>(one.hot()) + token_offset_);
@@ -36,7 +49,7 @@ void engine::list_what_is_open(core::remembered_list& listed) const {
   }
 }
 
-// From now on invalidations concern what the caller lists. Throws std::bad_alloc, and changes nothing then.
+// From now on, what is said concerns what the caller lists. Throws std::bad_alloc, and changes nothing then.
 void engine::begin_remembering(core::being_closed& mine) {
   {
     const std::scoped_lock guard(remembered_mutex_);
@@ -45,24 +58,18 @@ void engine::begin_remembering(core::being_closed& mine) {
   try {
     list_what_is_open(mine.list);
   } catch (const std::bad_alloc&) {
-    stop_listing(mine);
+    const std::scoped_lock guard(remembered_mutex_);
+    unlink(closing_, mine);
     throw;
   }
 }
 
-void engine::stop_listing(const core::being_closed& mine) noexcept {
-  const std::scoped_lock guard(remembered_mutex_);
-  auto** link = &closing_;
-  while (*link != &mine) link = &(*link)->next;
-  *link = mine.next;
-}
-
-// Adds what an earlier `quiesce` closed, and was not restored since.
+// Adds what an earlier `quiesce` closed, and was not restored since. In one critical section: whatever is said comes to
+// this list, or to the one that it becomes.
 void engine::end_remembering(core::being_closed& mine) noexcept {
-  stop_listing(mine);
   const std::scoped_lock guard(remembered_mutex_);
-  mine.list.forget(mine.gone);
-  if (mine.lost) return;
+  unlink(closing_, mine);
+  if (!mine.apply()) return;
   static_cast<void>(mine.list.complete(remembered_));  // without memory for both the new one is kept
   remembered_.swap(mine.list);
 }
@@ -73,42 +80,58 @@ std::size_t engine::remembers() noexcept {
   return remembered_.size();
 }
 
-// Memory that is invalidated is not registered again. Every claim for a restored registration comes before the look at
-// its shard that follows here, and is found there; or it comes after it, and sees the mark.
-void engine::forget_remembered(peer_id peer, const range& gone) noexcept {
-  const std::scoped_lock guard(remembered_mutex_);
-  remembered_.forget(peer, gone);
-  for (auto* one = closing_; one != nullptr; one = one->next) try {
-      one->gone.add(peer, gone);
-    } catch (const std::bad_alloc&) {
-      one->lost = true;
-    }
-  for (auto* one = restoring_; one != nullptr; one = one->next)
-    if (one->what.peer == peer && one->what.where.overlaps(gone))
-      one->meanwhile.withdrawn.store(true, std::memory_order_relaxed);
+// Before the shards are visited. Every claim for a restored registration comes before the visit to its shard, and is
+// found there; or it comes after it, and sees the mark.
+engine::saying::saying(engine& on, core::said_now::of what, peer_id peer, const range& where) noexcept
+    : on_(on), said_{what, peer, where} {
+  const std::scoped_lock guard(on_.remembered_mutex_);
+  said_.next = std::exchange(on_.saying_, &said_);
+  for (auto* one = on_.restoring_; one != nullptr; one = one->next)
+    if (concerns(said_, one->what)) mark(*one);
+}
+
+// After the shards were visited. What a `quiesce` listed before the visit is in one of these lists, as nothing of it is
+// restored until now; what it lists after the visit is not affected.
+engine::saying::~saying() {
+  const std::scoped_lock guard(on_.remembered_mutex_);
+  unlink(on_.saying_, said_);
+  on_.remembered_.apply(said_);
+  for (auto* one = on_.closing_; one != nullptr; one = one->next) one->note(said_);
+}
+
+void engine::saying::mark(core::restored_now& one) const noexcept {
+  auto& told = one.meanwhile;
+  auto& which = said_.what == core::said_now::of::gone ? told.withdrawn : told.unpersisted;
+  which.store(true, std::memory_order_relaxed);
+}
+
+// Returns whether the memory is still there, as far as calls say that have not ended.
+bool engine::heed_what_is_said(core::restored_now& one) const noexcept {
+  bool there = true;
+  for (const auto* said = saying_; said != nullptr; said = said->next) {
+    if (!concerns(*said, one.what)) continue;
+    if (said->what == core::said_now::of::gone) there = false;
+    one.what.persistent = false;
+  }
+  return there;
 }
 
 bool engine::begin_restoring(core::restored_now& one) noexcept {
   const std::scoped_lock guard(remembered_mutex_);
-  if (!remembered_.take_hottest(one)) return false;
-  one.next = std::exchange(restoring_, &one);
-  return true;
+  while (remembered_.take_hottest(one)) {
+    if (heed_what_is_said(one)) {
+      one.next = std::exchange(restoring_, &one);
+      return true;
+    }
+    remembered_.uncount(one.what);
+  }
+  return false;
 }
 
 void engine::end_restoring(const core::restored_now& one) noexcept {
   const std::scoped_lock guard(remembered_mutex_);
-  auto** link = &restoring_;
-  while (*link != &one) link = &(*link)->next;
-  *link = one.next;
+  unlink(restoring_, one);
   remembered_.uncount(one.what);  // an entry that was made is counted by now
-}
-
-void engine::unpersist_remembered(peer_id peer, const range& where) noexcept {
-  const std::scoped_lock guard(remembered_mutex_);
-  remembered_.unpersist(peer, where);
-  for (auto* one = restoring_; one != nullptr; one = one->next)
-    if (one->what.peer == peer && one->what.where.overlaps(where))
-      one->meanwhile.unpersisted.store(true, std::memory_order_relaxed);
 }
 
 }  // namespace pinfold::detail

@@ -69,7 +69,7 @@ void engine::shut_down(engine* ending) noexcept {
       start + std::max<std::chrono::microseconds>(ending->options_.drain_timeout, core::longest_transient_pin);
   ending->background_.stop();
   const bool reaper_ended = ending->stop_reaper(until);
-  ending->unpersist({}, {0, UINTPTR_MAX});  // only local memory can be persistent
+  ending->unpersist_open({}, {0, UINTPTR_MAX});  // only local memory can be persistent
   ending->end_requests();
   ending->wait_for_others(until);
   const bool background_ended = ending->background_.wait_until(until);

@@ -5,7 +5,7 @@
 namespace pinfold::detail {
 
 void engine::invalidate(peer_id peer, const range& gone) noexcept {
-  forget_remembered(peer, gone);
+  const saying it(*this, core::said_now::of::gone, peer, gone);
   core::for_each_shard(shards_.map().overlapping(gone), [&](std::size_t number) {
     shard& in = shards_[number];
     range left = gone;
@@ -36,6 +36,11 @@ void engine::replace(shard& in, entry& stale) noexcept {
 }
 
 void engine::unpersist(peer_id peer, const range& where) noexcept {
+  const saying it(*this, core::said_now::of::unpersisted, peer, where);
+  unpersist_open(peer, where);
+}
+
+void engine::unpersist_open(peer_id peer, const range& where) noexcept {
   core::for_each_shard(shards_.map().overlapping(where), [&](std::size_t number) {
     shard& in = shards_[number];
     os::scoped_lock guard(in.mutex);

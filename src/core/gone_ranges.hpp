@@ -18,7 +18,7 @@ namespace pinfold::core {
 /// A set of ranges; those that touch are joined. Not thread-safe.
 class gone_ranges {
  public:
-  /// Throws `std::bad_alloc`.
+  /// Throws `std::bad_alloc`, and changes nothing then.
   void add(peer_id peer, range gone) {
     auto next = all_.upper_bound({peer, gone.begin});
     if (next != all_.begin() && std::prev(next)->first.first == peer && std::prev(next)->second >= gone.begin) --next;
@@ -27,8 +27,15 @@ class gone_ranges {
       gone.begin = std::min(gone.begin, next->first.second);
       gone.end = std::max(gone.end, next->second);
     }
-    const auto after = all_.erase(first, next);
-    all_.emplace_hint(after, std::pair(peer, gone.begin), gone.end);
+    if (first == next) {
+      all_.emplace_hint(next, std::pair(peer, gone.begin), gone.end);
+      return;
+    }
+    all_.erase(std::next(first), next);
+    auto joined = all_.extract(first);
+    joined.key().second = gone.begin;
+    joined.mapped() = gone.end;
+    all_.insert(std::move(joined));
   }
 
   [[nodiscard]] bool touches(peer_id peer, const range& memory) const noexcept {

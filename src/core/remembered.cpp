@@ -96,6 +96,27 @@ void remembered_list::unpersist(peer_id peer, const range& where) noexcept {
     if (one.peer == peer && one.where.overlaps(where)) one.persistent = false;
 }
 
+void remembered_list::unpersist(const gone_ranges& where) noexcept {
+  for (remembered& one : all_)
+    if (where.touches(one.peer, one.where)) one.persistent = false;
+}
+
+void remembered_list::apply(const said_now& said) noexcept {
+  said.what == said_now::of::gone ? forget(said.peer, said.where) : unpersist(said.peer, said.where);
+}
+
+void being_closed::note(const said_now& said) noexcept try {
+  (said.what == said_now::of::gone ? gone : unpersisted).add(said.peer, said.where);
+} catch (const std::bad_alloc&) {
+  lost = true;
+}
+
+bool being_closed::apply() noexcept {
+  list.forget(gone);
+  list.unpersist(unpersisted);
+  return !lost;
+}
+
 bool remembered_list::take_hottest(restored_now& into) noexcept {
   for (; !all_.empty() && gone_.touches(all_.back().peer, all_.back().where); all_.pop_back()) uncount(all_.back());
   if (all_.empty()) return false;

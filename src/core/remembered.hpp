@@ -40,6 +40,16 @@ struct restored_now {
   restored_now* next = nullptr;  ///< of those that are being made
 };
 
+/// A call that visits the shards to say that memory is gone, or need not be kept any more. Until it ends, no
+/// registration of that memory is made again as if nothing had been said; at its end, the lists are told.
+struct said_now {
+  enum class of : bool { gone, unpersisted };
+  of what;
+  peer_id peer;
+  range where;
+  said_now* next = nullptr;  ///< of those that have not ended
+};
+
 /// A list of registrations with their tokens. What is listed counts as registered, so that events on it are posted,
 /// also those that come before the memory goes. Not thread-safe.
 class remembered_list {
@@ -73,6 +83,10 @@ class remembered_list {
   void forget_noted() noexcept;
   /// Ends the persistence of what touches the memory.
   void unpersist(peer_id peer, const range& where) noexcept;
+  /// Ends the persistence of what touches any of these.
+  void unpersist(const gone_ranges& where) noexcept;
+  /// Does what is said.
+  void apply(const said_now& said) noexcept;
   /// Takes the one that was used most out of the list; it stays counted until `uncount`. Returns false if there is
   /// none.
   [[nodiscard]] bool take_hottest(restored_now& into) noexcept;
@@ -95,13 +109,19 @@ class remembered_list {
   gone_ranges gone_;
 };
 
-/// What a `quiesce` lists and closes. Invalidations meanwhile concern it, too.
+/// What a `quiesce` lists and closes. What is said meanwhile concerns it, too.
 struct being_closed {
   remembered_list list;  ///< of the thread that calls `quiesce`
   // Guarded as the engine's list is.
   gone_ranges gone{};
+  gone_ranges unpersisted{};
   bool lost = false;  ///< there was no memory to note what is gone
   being_closed* next = nullptr;
+
+  /// Notes it, or that not all is known.
+  void note(const said_now& said) noexcept;
+  /// Applies to the list what was noted. Returns false if not all is known.
+  [[nodiscard]] bool apply() noexcept;
 };
 
 }  // namespace pinfold::core

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <set>
 #include <stdexcept>
@@ -156,6 +157,44 @@ TEST_F(restore, R36_memory_that_is_invalidated_while_quiesce_closes_is_not_regis
   f.device->on_close = nullptr;
   EXPECT_EQ(restored().restored, 3U);
   EXPECT_FALSE(f.cached(nth(2), nth(2) + 4096));
+}
+
+// `invalidate` is between two shards while `quiesce` lists and closes what the second one has.
+TEST(restore_shards, R68_memory_is_not_registered_again_whose_invalidation_has_not_come_to_its_shard) {
+  constexpr std::uintptr_t cell = std::uintptr_t{2} << 20U;
+  constexpr std::uintptr_t ranges = 64;
+  std::vector<cache<fake_registrar>::lease> held;
+  std::function<void()> between_shards;
+  cache_options options{.shards = 8};
+  options.sink = [&](const event&) {
+    if (const auto now = std::exchange(between_shards, nullptr)) now();
+  };
+  local_fixture f(options);
+  for (std::uintptr_t i = 0; i < ranges; ++i) held.push_back(*f.acquire(cell * (i + 1), cell * (i + 1) + 4096));
+  between_shards = [&] {
+    held.clear();
+    EXPECT_TRUE(f.cache.quiesce());
+  };
+  f.invalidate(0, cell * (ranges + 2));
+  EXPECT_FALSE(between_shards);
+  auto begun = f.cache.restore();
+  ASSERT_TRUE(begun);
+  begun->wait();
+  EXPECT_EQ(begun->progress().restored, 0U);
+  EXPECT_EQ(f.device->open_count(), 0U);
+}
+
+TEST_F(restore, R68_unpersist_while_quiesce_closes_concerns_the_restored_registration) {
+  {
+    auto kept = f.acquire(nth(0), nth(0) + 64, local_access, {.persistent = true});
+    ASSERT_TRUE(kept);
+  }
+  f.device->on_close = [&] { f.cache.unpersist(reinterpret_cast<void*>(nth(0)), 64); };
+  ASSERT_TRUE(f.cache.quiesce());
+  f.device->on_close = nullptr;
+  EXPECT_EQ(restored().restored, 1U);
+  ASSERT_TRUE(f.cache.flush());
+  EXPECT_EQ(f.device->open_count(), 0U);
 }
 
 TEST_F(restore, what_is_not_persistent_any_more_is_restored_so) {
