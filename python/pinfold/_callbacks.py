@@ -8,7 +8,8 @@ makes each C function in writable code, which monitors distrust: so not before i
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable
+import threading
+from typing import Any, Callable, Iterable
 
 from pinfold._library import ffi
 from pinfold.errors import Raised
@@ -30,19 +31,47 @@ def finish(handle: Any) -> Any:
     return what
 
 
+class _Thread(threading.local):
+    """The handles of the callbacks that this thread is in."""
+
+    def __init__(self) -> None:
+        self.handles: list[Any] = []
+
+
+_thread = _Thread()
+
+
+def number_of(handle: Any) -> int:
+    """Returns what identifies the handle, and keeps nothing alive."""
+    return int(ffi.cast("uintptr_t", handle))
+
+
+def on_this_thread(handles: Iterable[int]) -> bool:
+    """Whether this thread, of the application or of the library, is in a callback that one of these handles serves."""
+    here = [number_of(handle) for handle in _thread.handles]
+    return any(handle in here for handle in handles)
+
+
 _functions: list[Any] = []
 
 
 def callback(type_of: Callable[[], Any], **how: Any) -> Callable[[Callable[..., Any]], Callable[[], Any]]:
-    """Makes a function one that returns itself for C, with the type that `type_of` returns.
+    """Makes a function one that returns itself for C, with the type that `type_of` returns. Its first argument is a handle.
 
     An exception that leaves the function goes to `sys.unraisablehook`.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[[], Any]:
+        def called(handle: Any, *given: Any) -> Any:
+            _thread.handles.append(handle)
+            try:
+                return function(handle, *given)
+            finally:
+                _thread.handles.pop()
+
         @functools.cache
         def for_c() -> Any:
-            made = ffi.callback(type_of(), function, **how)
+            made = ffi.callback(type_of(), called, **how)
             _functions.append(made)  # also the second, if two threads make it at once
             return made
 

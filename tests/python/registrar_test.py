@@ -2,6 +2,7 @@
 import gc
 import mmap
 import threading
+import time
 import traceback
 import weakref
 from typing import Any, Callable, Sequence
@@ -10,7 +11,7 @@ import pytest
 
 import pinfold
 from doubles import RecordingRegistrar
-from pinfold import Access, Cache, Code, Error, Monitor, NativeKind, OpenRequest, Options
+from pinfold import Access, Cache, Code, Error, Full, Monitor, NativeKind, OpenRequest, Options
 
 MANUAL = Options(monitor=Monitor.MANUAL)
 
@@ -185,6 +186,30 @@ def test_cache_refuses_waits_from_a_callback() -> None:
             held.append(other.acquire(bytearray(10)))
             cache.acquire(mmap.mmap(-1, 4096)).release()
     assert codes == 3 * [Code.IN_USE_CONFLICT]
+
+
+def test_close_in_a_callback_on_a_thread_of_the_library() -> None:
+    """It must not wait for the call that waits for this thread."""
+    main = threading.get_ident()
+    codes: list[Code] = []
+
+    def close() -> None:
+        if threading.get_ident() != main:
+            with pytest.raises(Error) as caught:
+                cache.close()
+            codes.append(caught.value.code)
+
+    class Closing(RecordingRegistrar):
+        def open(self, request: pinfold.OpenRequest) -> object:
+            close()
+            time.sleep(0.01)  # so that other threads help
+            return super().open(request)
+
+    options = Options(monitor=Monitor.MANUAL, max_count=8, full=Full.BYPASS, sink=lambda event: close())
+    with Cache(Closing(), options) as cache:
+        cache.acquire_batch([bytearray(100_000) for _ in range(64)], workers=4).release()
+        assert not cache.closed
+    assert codes and set(codes) == {Code.IN_USE_CONFLICT}
 
 
 class Grouping(RecordingRegistrar):
