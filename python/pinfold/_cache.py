@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Self
 
 from pinfold import dlpack
-from pinfold._callbacks import callback, finish, number_of, on_this_thread, serve
+from pinfold._callbacks import callback, finish, in_callback, serve
 from pinfold._library import ffi, lib, text_of
 from pinfold._owned import Owner
 from pinfold.constants import Code
@@ -33,7 +33,6 @@ class State:
         self.leased: set[Any] = set()
         self.views: list[None] = []  # of imported memory, which must not be unmapped meanwhile
         self.keeps: object = None  # what must live until the end of the cache
-        self.handles: list[int] = []  # numbers of the handles of the registrar or importer, and of the sink
 
     def wait_for_calls(self, until: float) -> bool:
         while self.calls and time.monotonic() < until:
@@ -109,8 +108,6 @@ class BaseCache(Owner):
             raise failure
         self._registration = registration
         self._state = State(made[0], calls_python or wanted.sink is not None)
-        if wanted.sink is not None:
-            self._state.handles.append(number_of(c_options.sink_self))
         self._own(_end, self._state, at_exit=True)
 
     def _make_over(
@@ -131,7 +128,6 @@ class BaseCache(Owner):
         except BaseException:
             finish(handle)
             raise
-        self._state.handles.append(number_of(handle))
 
     def close(self) -> None:
         """Destroys the cache and closes its registrations. Waits for leases at most `drain_timeout_ms`; leases that are
@@ -140,7 +136,7 @@ class BaseCache(Owner):
         state = self._state
         if state.ended:
             return
-        if threading.get_ident() in state.calls or on_this_thread(state.handles):
+        if threading.get_ident() in state.calls:
             raise Error(Code.IN_USE_CONFLICT, "close was called from a callback of the same cache")
         if state.inherited:
             state.ended = True
@@ -148,7 +144,8 @@ class BaseCache(Owner):
         self._refuse_views()
         state.ended = True
         try:
-            state.wait_for_calls(float("inf"))
+            if not state.wait_for_calls(0 if in_callback() else float("inf")):
+                raise Error(Code.IN_USE_CONFLICT, "close was called from a callback, and a call may wait for that")
             self._refuse_views()
             code = lib.pinfold_destroy(state.pointer)
             if code == Code.IN_USE_CONFLICT:

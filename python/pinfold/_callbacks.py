@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from typing import Any, Callable, Iterable
+from typing import Any, Callable
 
 from pinfold._library import ffi
 from pinfold.errors import Raised
@@ -32,42 +32,33 @@ def finish(handle: Any) -> Any:
 
 
 class _Thread(threading.local):
-    """The handles of the callbacks that this thread is in."""
-
-    def __init__(self) -> None:
-        self.handles: list[Any] = []
+    callbacks = 0
 
 
 _thread = _Thread()
 
 
-def number_of(handle: Any) -> int:
-    """Returns what identifies the handle, and keeps nothing alive."""
-    return int(ffi.cast("uintptr_t", handle))
-
-
-def on_this_thread(handles: Iterable[int]) -> bool:
-    """Whether this thread, of the application or of the library, is in a callback that one of these handles serves."""
-    here = [number_of(handle) for handle in _thread.handles]
-    return any(handle in here for handle in handles)
+def in_callback() -> bool:
+    """Whether the library called this thread, and may wait for it."""
+    return _thread.callbacks > 0
 
 
 _functions: list[Any] = []
 
 
 def callback(type_of: Callable[[], Any], **how: Any) -> Callable[[Callable[..., Any]], Callable[[], Any]]:
-    """Makes a function one that returns itself for C, with the type that `type_of` returns. Its first argument is a handle.
+    """Makes a function one that returns itself for C, with the type that `type_of` returns.
 
     An exception that leaves the function goes to `sys.unraisablehook`.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[[], Any]:
-        def called(handle: Any, *given: Any) -> Any:
-            _thread.handles.append(handle)
+        def called(*given: Any) -> Any:
+            _thread.callbacks += 1
             try:
-                return function(handle, *given)
+                return function(*given)
             finally:
-                _thread.handles.pop()
+                _thread.callbacks -= 1
 
         @functools.cache
         def for_c() -> Any:

@@ -2,7 +2,6 @@
 import gc
 import mmap
 import threading
-import time
 import traceback
 import weakref
 from typing import Any, Callable, Sequence
@@ -11,7 +10,7 @@ import pytest
 
 import pinfold
 from doubles import RecordingRegistrar
-from pinfold import Access, Cache, Code, Error, Full, Monitor, NativeKind, OpenRequest, Options
+from pinfold import Access, Cache, Code, Error, Monitor, NativeKind, OpenRequest, Options
 
 MANUAL = Options(monitor=Monitor.MANUAL)
 
@@ -191,25 +190,37 @@ def test_cache_refuses_waits_from_a_callback() -> None:
 def test_close_in_a_callback_on_a_thread_of_the_library() -> None:
     """It must not wait for the call that waits for this thread."""
     main = threading.get_ident()
-    codes: list[Code] = []
+    refused: dict[str, Code] = {}
+    helped = threading.Event()
 
-    def close() -> None:
-        if threading.get_ident() != main:
-            with pytest.raises(Error) as caught:
-                cache.close()
-            codes.append(caught.value.code)
+    def close(where: str) -> None:
+        if threading.get_ident() == main:
+            return
+        with pytest.raises(Error) as caught:
+            cache.close()
+        refused[where] = caught.value.code
 
     class Closing(RecordingRegistrar):
         def open(self, request: pinfold.OpenRequest) -> object:
-            close()
-            time.sleep(0.01)  # so that other threads help
+            close("registrar")
+            if threading.get_ident() != main:
+                helped.set()
+            elif len(self.opened) >= 64:
+                helped.wait(60)
             return super().open(request)
 
-    options = Options(monitor=Monitor.MANUAL, max_count=8, full=Full.BYPASS, sink=lambda event: close())
+    def progress(done: int, total: int) -> None:
+        close("progress")
+
+    options = Options(monitor=Monitor.MANUAL, max_count=64, sink=lambda event: close("sink"))
     with Cache(Closing(), options) as cache:
-        cache.acquire_batch([bytearray(100_000) for _ in range(64)], workers=4).release()
+        for _ in range(64):
+            cache.acquire(mmap.mmap(-1, 4096)).release()
+        cache.acquire_batch([mmap.mmap(-1, 4096) for _ in range(64)], workers=4).release()
+        memory = mmap.mmap(-1, 64 * 4096)
+        cache.acquire_large(memory, piece_bytes=4096, workers=4, progress=progress).release()
         assert not cache.closed
-    assert codes and set(codes) == {Code.IN_USE_CONFLICT}
+    assert refused.keys() >= {"registrar", "sink"} and set(refused.values()) == {Code.IN_USE_CONFLICT}
 
 
 class Grouping(RecordingRegistrar):
