@@ -62,7 +62,7 @@ result<grant> engine::acquire_slowly(shard& in, const request& what, const range
   for (;;) {  // after each wait from its beginning: what was read before is old
     if (!spare_entry(in))
       return refused(in, {errc::out_of_resources, native_kind::none, 0, "no memory for another entry"});
-    if (in.table.ended()) return refused(in, {errc::closed, native_kind::none, 0, "the cache is shutting down"});
+    if (in.table.ended()) return refused(in, cache_ended);
     look(in, what, extent, other, seen);
     if (entry* found = seen.match) {
       if (found->now() != entry_state::opening) return hit(in, *found, what);

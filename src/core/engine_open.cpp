@@ -16,7 +16,6 @@ constexpr error merged_memory_goes{errc::in_use_conflict, native_kind::none, 0,
                                    "memory that the request was merged with is going away"};
 
 constexpr error memory_withdrawn{errc::invalid_range, native_kind::none, 0, "the memory was invalidated meanwhile"};
-constexpr error cache_ended{errc::closed, native_kind::none, 0, "the cache is shutting down"};
 constexpr error no_free_room{errc::over_budget, native_kind::none, 0, "no room is free"};
 
 bool withdrawn(const request& what) noexcept {
@@ -43,8 +42,8 @@ result<grant> engine::open_claimed(shard& in, entry& fresh, const request& what,
     const auto room =
         what.free_room_only && !fresh.bypass ? take_free_room(in, fresh, bytes) : reserve(in, fresh, bytes, 1, until);
     if (!room) return tl::unexpected(abandon(in, fresh, room.error(), what.free_room_only));  // others look again
-    if (in.table.ended()) return tl::unexpected(abandon(in, fresh, cache_ended));  // while it waited for room
   }
+  if (in.table.ended()) return tl::unexpected(abandon(in, fresh, cache_ended));  // since the claim
   const closes_known before{closes_done_.load(std::memory_order_acquire)};
   auto made = call_open(in, fresh, *fresh.hot(), what.argument);
   return finish(in, fresh, what, made, before, until);

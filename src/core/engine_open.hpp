@@ -10,6 +10,8 @@
 
 namespace pinfold::detail {
 
+inline constexpr error cache_ended{errc::closed, native_kind::none, 0, "the cache is shutting down"};
+
 /// Returns the first byte of a request: every entry that covers the request covers that. The caller need not look at
 /// others that overlap it.
 inline range first_byte(const request& what) noexcept { return {what.wanted.begin, what.wanted.begin + 1}; }

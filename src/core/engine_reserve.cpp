@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Taking room in the budget for an entry that is being opened (R12).
-#include "core/engine.hpp"
-#include "core/entry_table_open.hpp"
+#include "core/engine_open.hpp"
 #include "core/node_request.hpp"
 
 #include <optional>
@@ -25,7 +24,7 @@ result<void> engine::reserve(shard& in, entry& opening, std::size_t more_bytes, 
   core::node_request node(budget_.node(), more_bytes);
   for (bool gathered = budget_.gathered(); !in.table.take_room(opening, more_bytes, more_count);
        gathered = budget_.gathered()) {
-    if (in.table.ended()) return fail(errc::closed, "the cache is shutting down");
+    if (in.table.ended()) return tl::unexpected(cache_ended);
     const auto why = in.room.why();  // other threads write it while the mutex is free
     if (!gathered) {
       gather_room(in);

@@ -115,7 +115,7 @@ struct being_closed {
   // Guarded as the engine's list is.
   gone_ranges gone{};
   gone_ranges unpersisted{};
-  bool lost = false;  ///< there was no memory to note what is gone
+  bool lost = false;  ///< there was no memory to note all that was said
   being_closed* next = nullptr;
 
   /// Notes it, or that not all is known.
