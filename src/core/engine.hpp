@@ -508,17 +508,21 @@ class engine {
   /// Around the visits to the shards that say that memory is gone, or need not be kept.
   class saying {
    public:
-    saying(engine& on, core::said_now::of what, peer_id peer, const range& where) noexcept;
+    saying(engine& on, core::said_now::of what, peer_id peer, const range& where) noexcept
+        : on_(on), said_{what, peer, where} {}
     saying(const saying&) = delete;
     saying& operator=(const saying&) = delete;
     ~saying();
+    void before_visit() noexcept;
 
    private:
     void mark(core::restored_now& one) const noexcept;
     engine& on_;
     core::said_now said_;
+    bool linked_ = false;
   };
-  void unpersist_open(peer_id peer, const range& where) noexcept;
+  void note_what_is_remembered() noexcept;
+  void unpersist_open(peer_id peer, const range& where, saying* told = nullptr) noexcept;
 
   // --- the reaper, and the end (engine_reaper.cpp, engine_shutdown.cpp)
   void reap() noexcept;
@@ -614,12 +618,13 @@ class engine {
 
   core::rundown background_;
 
-  // What `quiesce` closed. No other mutex is taken under this one.
+  // What `quiesce` closed. The mutex comes after the shards' mutexes; no other is taken under it.
   mutable std::mutex remembered_mutex_;
   core::remembered_list remembered_{driver_.token_bytes, watched_};
   core::being_closed* closing_ = nullptr;
   core::restored_now* restoring_ = nullptr;
   core::said_now* saying_ = nullptr;
+  std::atomic<bool> anything_remembered_{false};  // changed under the mutex
 
   // The reaper. The mutex comes after the shards' mutexes.
   std::mutex reaper_mutex_;

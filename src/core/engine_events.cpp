@@ -5,8 +5,6 @@
 #include "core/engine.hpp"
 #include "os/no_cancellation.hpp"
 
-#include <optional>
-
 namespace pinfold::detail {
 
 // Processes every event from before this call, as far as it concerns the request, before it returns. A later event is
@@ -69,11 +67,11 @@ engine::reading engine::read_log(std::uint64_t target) noexcept {
 // Makes an invalidation pending in the shards that may have entries there. A shard without a cell that is in use by now
 // has none that was claimed before (shard_map.hpp).
 void engine::deliver(const range& gone) noexcept {
-  std::optional<saying> it;
-  if (watched_ != nullptr) it.emplace(*this, core::said_now::of::gone, peer_id{}, gone);
+  saying it(*this, core::said_now::of::gone, {}, gone);
   core::for_each_shard(shards_.map().overlapping(gone), [&](std::size_t number) {
     shard& in = shards_[number];
     os::scoped_lock guard(in.mutex);
+    if (watched_ != nullptr) it.before_visit();
     if (in.pending.full()) in.pending.widen();
     in.pending.add(gone);
     pending_shards_.fetch_or(core::shard_set{1} << number, std::memory_order_release);

@@ -54,12 +54,14 @@ void engine::begin_remembering(core::being_closed& mine) {
   {
     const std::scoped_lock guard(remembered_mutex_);
     mine.next = std::exchange(closing_, &mine);
+    note_what_is_remembered();
   }
   try {
     list_what_is_open(mine.list);
   } catch (const std::bad_alloc&) {
     const std::scoped_lock guard(remembered_mutex_);
     unlink(closing_, mine);
+    note_what_is_remembered();
     throw;
   }
 }
@@ -69,9 +71,17 @@ void engine::begin_remembering(core::being_closed& mine) {
 void engine::end_remembering(core::being_closed& mine) noexcept {
   const std::scoped_lock guard(remembered_mutex_);
   unlink(closing_, mine);
-  if (!mine.apply()) return;
-  static_cast<void>(mine.list.complete(remembered_));  // without memory for both the new one is kept
-  remembered_.swap(mine.list);
+  if (mine.apply()) {
+    static_cast<void>(mine.list.complete(remembered_));  // without memory for both the new one is kept
+    remembered_.swap(mine.list);
+  }
+  note_what_is_remembered();
+}
+
+// Set before the first shard is listed: a visit to a shard that was listed sees it, by the shard's mutex.
+void engine::note_what_is_remembered() noexcept {
+  const bool any = closing_ != nullptr || restoring_ != nullptr || remembered_.size() > 0;
+  anything_remembered_.store(any, std::memory_order_relaxed);
 }
 
 std::size_t engine::remembers() noexcept {
@@ -80,10 +90,12 @@ std::size_t engine::remembers() noexcept {
   return remembered_.size();
 }
 
-// Before the shards are visited. Every claim for a restored registration comes before the visit to its shard, and is
-// found there; or it comes after it, and sees the mark.
-engine::saying::saying(engine& on, core::said_now::of what, peer_id peer, const range& where) noexcept
-    : on_(on), said_{what, peer, where} {
+// Before a shard is visited, under its mutex. Every claim for a restored registration comes before the visit to its
+// shard, and is found there; or it comes after it, and sees the mark. If nothing is remembered, the shard was not
+// listed.
+void engine::saying::before_visit() noexcept {
+  if (linked_ || !on_.anything_remembered_.load(std::memory_order_relaxed)) return;
+  linked_ = true;
   const std::scoped_lock guard(on_.remembered_mutex_);
   said_.next = std::exchange(on_.saying_, &said_);
   for (auto* one = on_.restoring_; one != nullptr; one = one->next)
@@ -93,9 +105,11 @@ engine::saying::saying(engine& on, core::said_now::of what, peer_id peer, const 
 // After the shards were visited. What a `quiesce` listed before the visit is in one of these lists, as nothing of it is
 // restored until now; what it lists after the visit is not affected.
 engine::saying::~saying() {
+  if (!linked_) return;
   const std::scoped_lock guard(on_.remembered_mutex_);
   unlink(on_.saying_, said_);
   on_.remembered_.apply(said_);
+  on_.note_what_is_remembered();
   for (auto* one = on_.closing_; one != nullptr; one = one->next) one->note(said_);
 }
 
@@ -125,6 +139,7 @@ bool engine::begin_restoring(core::restored_now& one) noexcept {
     }
     remembered_.uncount(one.what);
   }
+  note_what_is_remembered();
   return false;
 }
 
@@ -132,6 +147,7 @@ void engine::end_restoring(const core::restored_now& one) noexcept {
   const std::scoped_lock guard(remembered_mutex_);
   unlink(restoring_, one);
   remembered_.uncount(one.what);  // an entry that was made is counted by now
+  note_what_is_remembered();
 }
 
 }  // namespace pinfold::detail

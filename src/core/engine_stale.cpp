@@ -5,7 +5,7 @@
 namespace pinfold::detail {
 
 void engine::invalidate(peer_id peer, const range& gone) noexcept {
-  const saying it(*this, core::said_now::of::gone, peer, gone);
+  saying it(*this, core::said_now::of::gone, peer, gone);
   core::for_each_shard(shards_.map().overlapping(gone), [&](std::size_t number) {
     shard& in = shards_[number];
     range left = gone;
@@ -13,6 +13,7 @@ void engine::invalidate(peer_id peer, const range& gone) noexcept {
       core::leased_notices still_held;
       {
         os::scoped_lock guard(in.mutex);
+        it.before_visit();
         core::invalidated_entries invalidated;
         invalidated.grow(in.table.invalidate_next(peer, left, invalidated.rest()));
         settle(in);
@@ -36,14 +37,15 @@ void engine::replace(shard& in, entry& stale) noexcept {
 }
 
 void engine::unpersist(peer_id peer, const range& where) noexcept {
-  const saying it(*this, core::said_now::of::unpersisted, peer, where);
-  unpersist_open(peer, where);
+  saying it(*this, core::said_now::of::unpersisted, peer, where);
+  unpersist_open(peer, where, &it);
 }
 
-void engine::unpersist_open(peer_id peer, const range& where) noexcept {
+void engine::unpersist_open(peer_id peer, const range& where, saying* told) noexcept {
   core::for_each_shard(shards_.map().overlapping(where), [&](std::size_t number) {
     shard& in = shards_[number];
     os::scoped_lock guard(in.mutex);
+    if (told != nullptr) told->before_visit();
     while (entry* found = in.table.unpersist_next(peer, where)) {
       if (found->now() != entry_state::live) continue;
       changes_.notify();                                         // it can be evicted now
