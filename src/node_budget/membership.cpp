@@ -118,15 +118,18 @@ result<void> membership::set_max(std::uint64_t max_units) noexcept {
   return {};
 }
 
-// The descriptor is closed after the slot is free. Without a slot, `join` watches forks at this moment.
+// The descriptor is closed after the slot is free, and before a child can inherit it that does not find it listed.
+// Without a slot, `join` watches forks at this moment.
 membership::~membership() {
   if (mine_ == nullptr || left()) return;
   forks::watch forks;
   forks.remove(*this);
   os::scoped_lock guard(mutex_);
-  if (!still_mine()) return;
-  static_cast<void>(add(-static_cast<std::int64_t>(mine_->units.load())));
-  mine_->owner.store(0);
+  if (still_mine()) {
+    static_cast<void>(add(-static_cast<std::int64_t>(mine_->units.load())));
+    mine_->owner.store(0);
+  }
+  file_.close();
 }
 
 bool membership::still_mine() const noexcept { return mine_->owner.load() == owner_; }

@@ -11,12 +11,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <string>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -28,6 +31,15 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t page = 4096;
 constexpr std::size_t mebibyte = std::size_t{1} << 20U;
+
+int open_files_named(const std::string& name) {
+  int count = 0;
+  for (const auto& one : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    count += std::filesystem::read_symlink(one, gone).string().find(name) != std::string::npos ? 1 : 0;
+  }
+  return count;
+}
 
 TEST(node_budget, takes_and_gives_back_all_or_nothing) {
   const node_account account;
@@ -70,6 +82,25 @@ TEST(node_budget, a_member_that_leaves_gives_everything_back) {
   }
   EXPECT_TRUE(stays->take(mebibyte));
   EXPECT_EQ(stays->members().size(), 1U);
+}
+
+// A copy in a child would hold the locks that show that the member lives.
+TEST(node_budget, a_child_forked_while_an_account_is_opened_and_left_has_no_file_of_it) {
+  const node_account account;
+  const auto stays = account.open(mebibyte);
+  std::atomic<int> opened{0};
+  std::jthread member([&](const std::stop_token& stop) {
+    while (!stop.stop_requested())
+      opened += node_budget::open(account.name(), {.shared = false, .pins = false}).has_value() ? 1 : 0;
+  });
+  for (int i = 0; i < 300; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(open_files_named(account.name()));
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_EQ(status, 0) << "round " << i;
+  }
+  EXPECT_GT(opened.load(), 0);
 }
 
 TEST(node_budget, members_agree_on_the_maximum) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/bpf/bpf.hpp"
 
+#include "os/no_fork.hpp"
+
 #include <algorithm>
 #include <array>
 #include <fcntl.h>
@@ -67,7 +69,12 @@ bpf_monitor::bpf_monitor(invalidation::event_log& event_log, invalidation::regis
       served_(static_cast<bool>(connection_)),
       ring_(std::move(ring)) {}
 
-bpf_monitor::~bpf_monitor() { family::here().remove(this); }
+bpf_monitor::~bpf_monitor() {
+  const os::no_fork until_closed;
+  family::here().remove(this);
+  for (auto& link : links_) link = os::file();
+  connection_ = os::file();
+}
 
 // The kernel programs see the whole address space.
 result<void> bpf_monitor::watch(const range& /*pages*/) noexcept {
@@ -96,6 +103,7 @@ void bpf_monitor::leave_to_parent() noexcept {
 
 result<std::unique_ptr<bpf_monitor>> make_bpf(invalidation::event_log& event_log,
                                               invalidation::registered_filter& watched, const bpf_source& source) {
+  const os::no_fork until_listed;
   auto subscription = subscribe(source);
   if (!subscription) return tl::unexpected(subscription.error());
   auto ring = bpf_ring::map(subscription->ring, subscription->first_generation);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/userfaultfd/userfaultfd.hpp"
 
-#include "monitors/userfaultfd/fork.hpp"
 #include "monitors/userfaultfd/kernel.hpp"
 #include "monitors/userfaultfd/session.hpp"
+#include "os/no_fork.hpp"
 #include "os/valgrind.hpp"
 
 #include <atomic>
@@ -72,7 +72,7 @@ class userfaultfd_monitor final : public invalidation::monitor {
 };
 
 result<void> userfaultfd_monitor::start() noexcept {
-  const uffd::no_fork until_noted;
+  const os::no_fork until_noted;
   auto opened = uffd::open();
   if (!opened) return tl::unexpected(opened.error());
   auto* const fresh = new (std::nothrow) link(event_log_, watched_, *opened, now_.load(std::memory_order_relaxed));
