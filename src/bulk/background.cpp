@@ -97,7 +97,7 @@ result<grant> background_state::register_piece(taken_piece& one, os::near_memory
   if (auto may = before_registering(one, near); !may) return tl::unexpected(may.error());
   const background_use::call entered(use_);
   if (entered.on() == nullptr) return fail(errc::closed, "the cache was destroyed");
-  return detail::acquire(entered.on(), request_for(one.number));
+  return acquire_in_background(entered.on(), request_for(one.number));
 }
 
 void background_state::keep(const taken_piece& mine, const result<grant>& made) noexcept {

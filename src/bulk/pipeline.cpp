@@ -35,7 +35,7 @@ struct pipeline::state {
 
   result<grant> hit_or_acquire(const request& one) noexcept {
     if (const auto hit = look_up(on, one); hit.held != 0) return hit;
-    return acquire(on, one);
+    return acquire_in_background(on, one);
   }
 
   engine* on;

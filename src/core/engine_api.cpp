@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The engine as the caches call it.
 #include "core/engine.hpp"
+#include "invalidation/background_open.hpp"
 #include "monitors/selection/selection.hpp"
 #include "observation/environment.hpp"
 #include "os/backing.hpp"
@@ -98,6 +99,10 @@ result<grant> acquire(engine* on, const request& what) noexcept {
   return granted;
 }
 void acquire_group(engine* on, std::span<const request> what, std::span<result<grant>> granted) noexcept {
+result<grant> acquire_in_background(engine* on, const request& what) noexcept {
+  const invalidation::background_open now;
+  return acquire(on, what);
+}
   const no_cancellation guard;
   if (here(on)) return on->acquire_group(what, granted);
   for (auto& one : granted) one = tl::unexpected(closed_here(on));

@@ -168,6 +168,8 @@ class PINFOLD_EXPORT background_use {
 inline constexpr std::size_t most_in_group = 64;
 PINFOLD_EXPORT void acquire_group(engine* on, std::span<const request> what, std::span<result<grant>> granted) noexcept;
 /// Pins a live entry as `acquire` does, under the mutex if necessary. Never calls the driver, and has counters of its
+/// As above, on a thread of the library: the application may discard the memory at any time meanwhile.
+[[nodiscard]] PINFOLD_EXPORT result<grant> acquire_in_background(engine* on, const request& what) noexcept;
 /// own.
 [[nodiscard]] PINFOLD_EXPORT grant find(engine* on, const request& what) noexcept;
 /// Finishes a release for which `unpin` returned a record: wakes waiters, and closes the entry if that is due.

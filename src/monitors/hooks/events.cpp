@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "monitors/hooks/events.hpp"
 
+#include "invalidation/background_open.hpp"
 #include "invalidation/early_unregister.hpp"
 #include "invalidation/new_code.hpp"
 #include "monitors/hooks/guard.hpp"
@@ -54,10 +55,6 @@ segments attachments;
   return watched != nullptr && watched->touches(memory);
 }
 
-[[gnu::always_inline]] inline void gone(const range& memory) noexcept {
-  if (is_watched(memory)) post(memory);
-}
-
 // Leaves userfaultfd before it posts: a thread that registers the memory in between is either watched again or finds
 // the event.
 [[gnu::noinline]] void leave_and_post(const range& memory) noexcept {
@@ -65,12 +62,49 @@ segments attachments;
   post(memory);
 }
 
-// Only munmap takes the whole posted range, or nothing at all. From an unaligned address it takes nothing.
-[[gnu::always_inline]] inline void unmapped(address at, std::size_t bytes) noexcept {
-  const auto memory = ranges::pages(at, bytes);
-  if (at != memory.begin) return gone(memory);
-  if (is_watched(memory)) leave_and_post(memory);
-}
+// One call that takes memory away. Made before the first look at what is registered. Posts the memory before the call,
+// and again after it if a thread of the library may have registered it in between (background_open.hpp).
+class taking {
+ public:
+  taking() noexcept = default;
+  taking(const taking&) = delete;
+  taking& operator=(const taking&) = delete;
+  ~taking() {
+    if (before_.any_since()) [[unlikely]]
+      post_again();
+  }
+
+  [[gnu::always_inline]] void takes(const range& memory) noexcept {
+    if (memory.empty()) return;
+    note(memory);
+    if (is_watched(memory)) post(memory);
+  }
+
+  // Only munmap takes the whole posted range, or nothing at all. From an unaligned address it takes nothing.
+  [[gnu::always_inline]] void unmaps(address at, std::size_t bytes) noexcept {
+    const auto memory = ranges::pages(at, bytes);
+    if (at != memory.begin) return takes(memory);
+    note(memory);
+    if (is_watched(memory)) leave_and_post(memory);
+  }
+
+ private:
+  [[gnu::always_inline]] void note(const range& memory) noexcept {
+    if (first_.empty()) {
+      first_ = memory;
+    } else {
+      rest_ = rest_.empty() ? memory : range{std::min(rest_.begin, memory.begin), std::max(rest_.end, memory.end)};
+    }
+  }
+  [[gnu::noinline]] void post_again() const noexcept {
+    if (is_watched(first_)) post(first_);
+    if (is_watched(rest_)) post(rest_);
+  }
+
+  const invalidation::background_open::look before_;
+  range first_{};
+  range rest_{};
+};
 
 bool active() noexcept { return wired.memory.load(std::memory_order_relaxed) != nullptr; }
 
@@ -95,20 +129,20 @@ F* original(std::size_t layer, function which) noexcept {
   return reinterpret_cast<F*>(wired.originals[layer][static_cast<std::size_t>(which)].load(std::memory_order_relaxed));
 }
 
-void before_mremap(address at, std::size_t old_bytes, std::size_t bytes, int flags, address to) noexcept {
-  gone(ranges::mremap_from(at, old_bytes, bytes, flags));
-  gone(ranges::mremap_onto(to, bytes, flags));
+void before_mremap(taking& now, address at, std::size_t old_bytes, std::size_t bytes, int flags, address to) noexcept {
+  now.takes(ranges::mremap_from(at, old_bytes, bytes, flags));
+  now.takes(ranges::mremap_onto(to, bytes, flags));
   attachments.forget();
 }
 
 // Posts the memory above the new end, from the lower of the ends that libc and the kernel know.
-void before_sbrk(std::intptr_t increment) noexcept {
+void before_sbrk(taking& now, std::intptr_t increment) noexcept {
   if (increment >= 0 || !active()) return;
   const auto* const known = wired.heap_end.load(std::memory_order_relaxed);
   const auto present = static_cast<address>(system_call(SYS_brk));
   const auto from = known != nullptr && *known != 0 ? std::min(*known, present) : present;
   const auto less = std::min(from, address{0} - static_cast<address>(increment));
-  gone({from - less, ranges::up(present)});
+  now.takes({from - less, ranges::up(present)});
 }
 
 // Another library makes code writable that contains our jumps: hooks may go at any time.
@@ -138,14 +172,14 @@ code_lock* lock_for(address at, std::size_t bytes) noexcept {
     wired.event_log.load(std::memory_order_relaxed)->post_everything(invalidation::source::hooks);
 }
 
-[[gnu::always_inline]] inline void before_mmap(address at, std::size_t bytes, int protection, int flags,
+[[gnu::always_inline]] inline void before_mmap(taking& now, address at, std::size_t bytes, int protection, int flags,
                                                int file) noexcept {
-  gone(ranges::mmap(at, bytes, flags));
+  now.takes(ranges::mmap(at, bytes, flags));
   if ((protection & PROT_EXEC) != 0 && (flags & MAP_ANONYMOUS) == 0) code_is_mapped(file);
 }
 
-void before_brk(address end) noexcept {
-  if (end != 0 && active()) gone(ranges::brk(end, static_cast<address>(system_call(SYS_brk))));
+void before_brk(taking& now, address end) noexcept {
+  if (end != 0 && active()) now.takes(ranges::brk(end, static_cast<address>(system_call(SYS_brk))));
 }
 
 std::size_t size_of_segment(int id) noexcept {
@@ -154,12 +188,12 @@ std::size_t size_of_segment(int id) noexcept {
   return system_call(SYS_shmctl, static_cast<unsigned long>(id), IPC_STAT, into) == 0 ? found.shm_segsz : SIZE_MAX;
 }
 
-void before_shmat(int id, address at, int flags) noexcept {
-  if (at != 0 && (flags & SHM_REMAP) != 0 && active()) gone(ranges::pages_of_any_size(at, size_of_segment(id)));
+void before_shmat(taking& now, int id, address at, int flags) noexcept {
+  if (at != 0 && (flags & SHM_REMAP) != 0 && active()) now.takes(ranges::pages_of_any_size(at, size_of_segment(id)));
 }
 
 // The vector is the caller's, and may not be readable at all, so the kernel copies it.
-void before_process_madvise(const iovec* vector, std::size_t count, int advice) noexcept {
+void before_process_madvise(taking& now, const iovec* vector, std::size_t count, int advice) noexcept {
   if (ranges::harmless(advice) || !active()) return;
   const auto self = static_cast<unsigned long>(system_call(SYS_getpid));
   std::array<iovec, 16> copy{};
@@ -169,21 +203,23 @@ void before_process_madvise(const iovec* vector, std::size_t count, int advice) 
     const iovec there{const_cast<iovec*>(vector + done), bytes};
     const auto copied = system_call(SYS_process_vm_readv, self, reinterpret_cast<address>(&here), 1,
                                     reinterpret_cast<address>(&there), 1);
-    if (copied < 0) return gone({0, UINTPTR_MAX});
+    if (copied < 0) return now.takes({0, UINTPTR_MAX});
     for (std::size_t i = 0; i < static_cast<std::size_t>(copied) / sizeof(iovec); ++i)
-      gone(ranges::pages(reinterpret_cast<address>(copy[i].iov_base), copy[i].iov_len));
+      now.takes(ranges::pages(reinterpret_cast<address>(copy[i].iov_base), copy[i].iov_len));
   }
 }
 
 template <std::size_t Layer, function Which>
 int on_munmap(address at, std::size_t bytes) {
-  unmapped(at, bytes);
+  taking now;
+  now.unmaps(at, bytes);
   return original<int(address, std::size_t)>(Layer, Which)(at, bytes);
 }
 
 template <std::size_t Layer, function Which>
 address on_mmap(address at, std::size_t bytes, int protection, int flags, int file, long offset) {
-  before_mmap(at, bytes, protection, flags, file);
+  taking now;
+  before_mmap(now, at, bytes, protection, flags, file);
   using mmap_function = address(address, std::size_t, int, int, int, long);
   const address done = original<mmap_function>(Layer, Which)(at, bytes, protection, flags, file, offset);
   mapped(protection);
@@ -193,40 +229,46 @@ address on_mmap(address at, std::size_t bytes, int protection, int flags, int fi
 // Variadic in libc, which reads the last argument only if the flags say that it is there.
 template <std::size_t Layer>
 address on_mremap(address at, std::size_t old_bytes, std::size_t bytes, int flags, address to) {
-  before_mremap(at, old_bytes, bytes, flags, to);
+  taking now;
+  before_mremap(now, at, old_bytes, bytes, flags, to);
   using mremap_function = address(address, std::size_t, std::size_t, int, address);
   return original<mremap_function>(Layer, function::mremap)(at, old_bytes, bytes, flags, to);
 }
 
 template <std::size_t Layer>
 int on_madvise(address at, std::size_t bytes, int advice) {
-  gone(ranges::madvise(at, bytes, advice));
+  taking now;
+  now.takes(ranges::madvise(at, bytes, advice));
   return original<int(address, std::size_t, int)>(Layer, function::madvise)(at, bytes, advice);
 }
 
 template <std::size_t Layer>
 int on_posix_madvise(address at, std::size_t bytes, int advice) {
-  gone(ranges::posix_madvise(at, bytes, advice));
+  taking now;
+  now.takes(ranges::posix_madvise(at, bytes, advice));
   return original<int(address, std::size_t, int)>(Layer, function::posix_madvise)(at, bytes, advice);
 }
 
 // The descriptor does not tell the process: advice on another process's memory is treated as advice on our own.
 template <std::size_t Layer>
 long on_process_madvise(int process, const iovec* vector, std::size_t count, int advice, unsigned flags) {
-  before_process_madvise(vector, count, advice);
+  taking now;
+  before_process_madvise(now, vector, count, advice);
   using process_madvise_function = long(int, const iovec*, std::size_t, int, unsigned);
   return original<process_madvise_function>(Layer, function::process_madvise)(process, vector, count, advice, flags);
 }
 
 template <std::size_t Layer>
 int on_brk(address end) {
-  before_brk(end);
+  taking now;
+  before_brk(now, end);
   return original<int(address)>(Layer, function::brk)(end);
 }
 
 template <std::size_t Layer>
 address on_sbrk(std::intptr_t increment) {
-  before_sbrk(increment);
+  taking now;
+  before_sbrk(now, increment);
   return original<address(std::intptr_t)>(Layer, function::sbrk)(increment);
 }
 
@@ -251,7 +293,8 @@ int on_pkey_mprotect(address at, std::size_t bytes, int protection, int key) {
 
 template <std::size_t Layer>
 address on_shmat(int id, address at, int flags) {
-  before_shmat(id, at, flags);
+  taking now;
+  before_shmat(now, id, at, flags);
   const address attached = original<address(int, address, int)>(Layer, function::shmat)(id, at, flags);
   if (attached != UINTPTR_MAX && active()) attachments.attached(attached, size_of_segment(id));
   if ((flags & SHM_EXEC) != 0) mapped(PROT_EXEC);
@@ -260,28 +303,31 @@ address on_shmat(int id, address at, int flags) {
 
 template <std::size_t Layer>
 int on_shmdt(address at) {
-  gone(attachments.detached(at));
+  taking now;
+  now.takes(attachments.detached(at));
   return original<int(address)>(Layer, function::shmdt)(at);
 }
 
 template <std::size_t Layer>
 int on_remap_file_pages(address at, std::size_t bytes, int protection, std::size_t offset, int flags) {
-  gone(ranges::pages(at, bytes));
+  taking now;
+  now.takes(ranges::pages(at, bytes));
   using remap_function = int(address, std::size_t, int, std::size_t, int);
   return original<remap_function>(Layer, function::remap_file_pages)(at, bytes, protection, offset, flags);
 }
 
-void before_syscall(long number, address a, address b, address c, address d, address e) noexcept {
+void before_syscall(taking& now, long number, address a, address b, address c, address d, address e) noexcept {
   switch (number) {
-    case SYS_munmap: return unmapped(a, b);
-    case SYS_remap_file_pages: return gone(ranges::pages(a, b));
-    case SYS_mmap: return before_mmap(a, b, static_cast<int>(c), static_cast<int>(d), static_cast<int>(e));
-    case SYS_mremap: return before_mremap(a, b, c, static_cast<int>(d), e);
-    case SYS_madvise: return gone(ranges::madvise(a, b, static_cast<int>(c)));
-    case SYS_process_madvise: return before_process_madvise(reinterpret_cast<const iovec*>(b), c, static_cast<int>(d));
-    case SYS_brk: return before_brk(a);
-    case SYS_shmat: attachments.forget(); return before_shmat(static_cast<int>(a), b, static_cast<int>(c));
-    case SYS_shmdt: return gone(attachments.detached(a));
+    case SYS_munmap: return now.unmaps(a, b);
+    case SYS_remap_file_pages: return now.takes(ranges::pages(a, b));
+    case SYS_mmap: return before_mmap(now, a, b, static_cast<int>(c), static_cast<int>(d), static_cast<int>(e));
+    case SYS_mremap: return before_mremap(now, a, b, c, static_cast<int>(d), e);
+    case SYS_madvise: return now.takes(ranges::madvise(a, b, static_cast<int>(c)));
+    case SYS_process_madvise:
+      return before_process_madvise(now, reinterpret_cast<const iovec*>(b), c, static_cast<int>(d));
+    case SYS_brk: return before_brk(now, a);
+    case SYS_shmat: attachments.forget(); return before_shmat(now, static_cast<int>(a), b, static_cast<int>(c));
+    case SYS_shmdt: return now.takes(attachments.detached(a));
     case SYS_mprotect:
     case SYS_pkey_mprotect: return before_mprotect(a, b, static_cast<int>(c));
     default: return;
@@ -308,7 +354,8 @@ template <std::size_t Layer>
 long on_syscall(long number, address a, address b, address c, address d, address e, address f) {
   const bool protects = number == SYS_mprotect || number == SYS_pkey_mprotect;
   const code_lock::shared no_change(protects ? lock_for(a, b) : nullptr);
-  before_syscall(number, a, b, c, d, e);
+  taking now;
+  before_syscall(now, number, a, b, c, d, e);
   using syscall_function = long(long, address, address, address, address, address, address);
   const long answer = original<syscall_function>(Layer, function::syscall)(number, a, b, c, d, e, f);
   after_syscall(number, a, b, c, answer == 0);
