@@ -295,6 +295,8 @@ struct driver_table {
   status (*mem_host_register)(void* memory, std::size_t bytes, unsigned flags);
   status (*mem_host_unregister)(void* memory);
   status (*mem_host_get_device_pointer)(device_pointer* at, void* memory, unsigned flags);
+  status (*mem_host_alloc)(void** made, std::size_t bytes, unsigned flags);
+  status (*mem_free_host)(void* freed);
 };
 
 /// pinfold cannot use a driver that lacks a required entry point. Some platforms lack optional ones.
@@ -384,6 +386,8 @@ inline constexpr std::array entry_points{
     entry_point{"cuMemHostRegister_v2", offsetof(driver_table, mem_host_register)},
     entry_point{"cuMemHostUnregister", offsetof(driver_table, mem_host_unregister)},
     entry_point{"cuMemHostGetDevicePointer_v2", offsetof(driver_table, mem_host_get_device_pointer)},
+    entry_point{"cuMemHostAlloc", offsetof(driver_table, mem_host_alloc), need::optional},
+    entry_point{"cuMemFreeHost", offsetof(driver_table, mem_free_host), need::optional},
 };
 // clang-format on
 

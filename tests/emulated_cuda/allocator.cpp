@@ -4,6 +4,7 @@
 #include "addresses.hpp"
 
 #include <algorithm>
+#include <unistd.h>
 
 namespace emulated_cuda {
 
@@ -86,6 +87,10 @@ label label_for(const request& wanted, const range& made, std::uint64_t bytes) n
   about.pool = wanted.pool_id;
   about.device = wanted.of;
   about.handle_types = static_cast<std::uint32_t>(wanted.handle_types);
+  if (made.from == origin::allocated) {
+    about.base = made.base / page * page;
+    about.maker = ::getpid();
+  }
   return about;
 }
 

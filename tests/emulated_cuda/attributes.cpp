@@ -11,7 +11,7 @@ namespace {
 /// The value of an attribute; std::monostate when the pointer has no such attribute.
 using answer = std::variant<std::monostate, int, std::uint64_t, void*>;
 
-bool device_memory(const range& of) noexcept { return of.from != origin::registered; }
+bool device_memory(const range& of) noexcept { return !is_host(of.from); }
 
 answer about_mapping(const range& of, pointer_attribute wanted) noexcept {
   switch (wanted) {
@@ -34,7 +34,7 @@ answer about(const range& of, pointer_attribute wanted, device_pointer pointer) 
       return static_cast<int>(device_memory(of) ? memory_type::device_memory : memory_type::host_memory);
     case pointer_attribute::device_address: return pointer;
     case pointer_attribute::host_address:
-      if (of.from != origin::managed && of.from != origin::registered) return {};
+      if (of.from != origin::managed && !is_host(of.from)) return {};
       return reinterpret_cast<void*>(pointer);
     case pointer_attribute::sync_memops: return 0;
     case pointer_attribute::buffer_id: return of.id;

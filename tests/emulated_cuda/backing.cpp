@@ -6,7 +6,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <fcntl.h>
+#include <filesystem>
+#include <string>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -125,6 +128,21 @@ descriptor open_there(const file_address& there) noexcept {
     return {};
   }
   return file;
+}
+
+std::optional<backing> backing_at(std::int32_t process, std::uint64_t address) noexcept try {
+  const std::filesystem::path folder = "/proc/" + std::to_string(process) + "/fd";
+  std::error_code gone;
+  for (const auto& each : std::filesystem::directory_iterator(folder, gone)) {
+    if (std::filesystem::read_symlink(each, gone).string().find("emulated GPU memory") == std::string::npos) continue;
+    auto found = backing_of(descriptor(::open(each.path().c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)));
+    if (!found || found->about.maker != process) continue;
+    const auto& about = found->about;
+    if (about.base <= address && address < about.base + about.data_bytes) return found;
+  }
+  return std::nullopt;
+} catch (const std::exception&) {
+  return std::nullopt;
 }
 
 }  // namespace emulated_cuda

@@ -48,6 +48,8 @@ struct label {
   std::uint64_t pool = 0;  ///< the inode of the pool; 0: no pool
   std::int32_t device = 0;
   std::uint32_t handle_types = 0;
+  std::uint64_t base = 0;  ///< where the maker has it mapped for cuMemAlloc; 0: not so
+  std::int32_t maker = 0;  ///< the process
   /// The serials of the allocations that begin in each 512 bytes of the first page; 0 where no live allocation begins.
   std::array<std::uint64_t, page / smallest> serials{};
 };
@@ -87,6 +89,9 @@ bool of_this_process(const file_address& there) noexcept;
 /// Returns 0 when there is no such process, or when it has ended and waits for its parent.
 std::uint64_t start_time_of(pid_t process) noexcept;
 bool alive(const file_address& there) noexcept;
+
+/// Returns the memory that the process has at the address by cuMemAlloc now; nothing where it has none.
+std::optional<backing> backing_at(std::int32_t process, std::uint64_t address) noexcept;
 
 /// Opens a file that another process of this user (for root: of any user) has open. On failure errno is EMFILE, ENFILE,
 /// ESTALE (the number now means another file), ESRCH (the process ended), or an error of open.

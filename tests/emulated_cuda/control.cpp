@@ -14,6 +14,7 @@ EMULATED_CUDA_EXPORT void emulated_cuda_reset() noexcept {
   const std::unique_lock held(all.guard);
   const settings plain;
   all.set.rule = plain.rule;
+  all.set.freed = plain.freed;
   all.set.max_mappings = plain.max_mappings;
   all.set.stream_delay = plain.stream_delay;
   forget_import_counts();
@@ -58,6 +59,12 @@ EMULATED_CUDA_EXPORT void emulated_cuda_set_second_open(second_open rule) noexce
   driver& all = the_driver();
   const std::unique_lock held(all.guard);
   all.set.rule = rule;
+}
+
+EMULATED_CUDA_EXPORT void emulated_cuda_set_freed(int code) noexcept {
+  driver& all = the_driver();
+  const std::unique_lock held(all.guard);
+  all.set.freed = static_cast<status>(code);
 }
 
 }  // namespace emulated_cuda

@@ -11,11 +11,12 @@
 /// |------------------------------|-----------------|----------------------------------------------------------------|
 /// | `EMULATED_CUDA_DEVICES`      | 1               | 0 to 4; with 0, cuInit says no_device                          |
 /// | `EMULATED_CUDA_MEMORY_MIB`   | 1024            | of each device                                                 |
-/// | `EMULATED_CUDA_SECOND_OPEN`  | counted         | `counted` or `refused`: `second_open` below                    |
+/// | `EMULATED_CUDA_SECOND_OPEN`  | counted         | `counted`, `exclusive` or `refused`: `second_open` below       |
 /// | `EMULATED_CUDA_MAX_MAPPINGS` | none            | imported mappings open at a time, then out_of_memory           |
 /// | `EMULATED_CUDA_PEERS`        | 1               | 0: no device may open the memory of another                    |
-/// | `EMULATED_CUDA_FREED`        | 400             | what opening a handle of freed memory says (invalid_handle)    |
-/// | `EMULATED_CUDA_DEAD`         | 205             | what opening a handle of an ended process says (map_failed)    |
+/// | `EMULATED_CUDA_FREED`        | 0               | what opening a handle of freed memory says; 0: it opens what   |
+/// |                              |                 | lies at its base now, and where nothing does, invalid_value    |
+/// | `EMULATED_CUDA_DEAD`         | 400             | what opening a handle of an ended process says                 |
 /// | `EMULATED_CUDA_DELAY`        | none            | `cuIpcOpenMemHandle=1000,cuMemFree=20`: microseconds a call    |
 /// | `EMULATED_CUDA_FAIL`         | none            | `cuMemAlloc=3:2`: the 3rd call fails with 2; `=3:2:forever`    |
 /// | `EMULATED_CUDA_STREAM_DELAY` | 0               | microseconds before each piece of work in a stream             |
@@ -44,10 +45,12 @@ struct counters {
   std::uint64_t host_registrations;  ///< host memory registered now
 };
 
-/// The result of opening a handle again that the current context already has open.
+/// The result of opening a handle while the current context has that memory open, or other memory of the exporter at
+/// these addresses.
 enum class second_open : int {
-  counted,  ///< gives the same pointer and counts: what NVIDIA documents for current drivers
-  refused,  ///< says already_mapped
+  counted,    ///< gives the same pointer and counts; other memory is mapped elsewhere: measured with driver 580
+  exclusive,  ///< counts, too, but says already_mapped of other memory: reported of older drivers
+  refused,    ///< says already_mapped of both
 };
 
 inline constexpr std::uint64_t no_limit = UINT64_MAX;
@@ -67,6 +70,7 @@ struct controls {
   void (*stream_delay)(unsigned microseconds);
   void (*max_mappings)(std::uint64_t most);
   void (*set_second_open)(second_open rule);
+  void (*set_freed)(int code);  ///< as `EMULATED_CUDA_FREED`
 };
 
 /// Returns nothing where the library is not the emulated driver. The library stays loaded for good.
@@ -85,6 +89,7 @@ inline std::optional<controls> controls_of(void* library) noexcept {
   find(found.stream_delay, "emulated_cuda_stream_delay");
   find(found.max_mappings, "emulated_cuda_max_mappings");
   find(found.set_second_open, "emulated_cuda_set_second_open");
+  find(found.set_freed, "emulated_cuda_set_freed");
   if (!all) return std::nullopt;
   return found;
 }

@@ -25,7 +25,10 @@ namespace emulated_cuda {
 
 inline constexpr std::uint64_t granularity = std::uint64_t{2} << 20;
 
-enum class origin : int { allocated, managed, pooled, opened, pool_opened, mapped, registered };
+enum class origin : int { allocated, managed, pooled, opened, pool_opened, mapped, registered, host_allocated };
+
+/// Whether it is host memory.
+inline bool is_host(origin one) noexcept { return one == origin::registered || one == origin::host_allocated; }
 
 /// A range of addresses that have the same answer to every query.
 struct range {

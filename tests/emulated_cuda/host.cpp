@@ -28,7 +28,44 @@ bool overlaps(driver& all, device_pointer at, std::uint64_t bytes) noexcept {
   return all.find(at) != nullptr || (next != all.ranges.end() && next->first < at + bytes);
 }
 
+range host_range(driver& all, context_object& mine, device_pointer at, std::uint64_t bytes) {
+  range made;
+  made.base = made.mapping = made.reserved = at;
+  made.bytes = made.mapping_bytes = made.reserved_bytes = bytes;
+  made.context = &mine;
+  made.of = mine.of;
+  made.id = all.next_id();
+  made.block_id = all.next_id();
+  return made;
+}
+
+std::uint64_t in_pages(std::uint64_t bytes) noexcept { return (bytes + page - 1) / page * page; }
+
 }  // namespace
+
+EMULATED_CUDA_EXPORT status cuMemHostAlloc(void** made, std::size_t bytes, unsigned flags) noexcept {
+  return changing_in_context("cuMemHostAlloc", [&](driver& all, context_object& mine) {
+    if (made == nullptr || bytes == 0 || flags > 7) return status::invalid_value;
+    void* const fresh =
+        ::mmap(nullptr, in_pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (fresh == MAP_FAILED) return status::out_of_memory;
+    range described = host_range(all, mine, reinterpret_cast<device_pointer>(fresh), bytes);
+    described.from = origin::host_allocated;
+    all.ranges.emplace(described.base, described);
+    *made = fresh;
+    return status::success;
+  });
+}
+
+EMULATED_CUDA_EXPORT status cuMemFreeHost(void* freed) noexcept {
+  return changing_in_context("cuMemFreeHost", [&](driver& all, context_object&) {
+    const auto found = all.ranges.find(reinterpret_cast<device_pointer>(freed));
+    if (found == all.ranges.end() || found->second.from != origin::host_allocated) return status::invalid_value;
+    ::munmap(freed, in_pages(found->second.bytes));
+    all.ranges.erase(found);
+    return status::success;
+  });
+}
 
 EMULATED_CUDA_EXPORT status cuMemHostRegister_v2(void* memory, std::size_t bytes, unsigned flags) noexcept {
   return changing_in_context("cuMemHostRegister_v2", [&](driver& all, context_object& mine) {
@@ -36,17 +73,13 @@ EMULATED_CUDA_EXPORT status cuMemHostRegister_v2(void* memory, std::size_t bytes
     if (at == 0 || bytes == 0 || bytes > UINT64_MAX - page - at || (flags & ~all_flags) != 0) {
       return status::invalid_value;
     }
+    const range* const there = all.find(at);
+    if (there != nullptr && there->from == origin::host_allocated) return status::invalid_value;
     if (overlaps(all, at, bytes)) return status::host_memory_already_registered;
     const auto rights = (flags & host_register_read_only) != 0 ? access_rights::read : access_rights::read_write;
     if (all.addresses.contains(at) || !all_present(at, bytes, rights)) return status::invalid_value;
-    range made;
+    range made = host_range(all, mine, at, bytes);
     made.from = origin::registered;
-    made.base = made.mapping = made.reserved = at;
-    made.bytes = made.mapping_bytes = made.reserved_bytes = bytes;
-    made.context = &mine;
-    made.of = mine.of;
-    made.id = all.next_id();
-    made.block_id = all.next_id();
     made.rights = rights;
     all.ranges.emplace(at, made);
     return status::success;
@@ -68,7 +101,7 @@ EMULATED_CUDA_EXPORT status cuMemHostGetDevicePointer_v2(device_pointer* at, voi
   return reading_in_context("cuMemHostGetDevicePointer_v2", [&](driver& all, context_object&) {
     const auto inside = reinterpret_cast<device_pointer>(memory);
     const range* const found = all.find(inside);
-    if (at == nullptr || flags != 0 || found == nullptr || found->from != origin::registered) {
+    if (at == nullptr || flags != 0 || found == nullptr || !is_host(found->from)) {
       return status::invalid_value;
     }
     *at = inside;
@@ -77,9 +110,11 @@ EMULATED_CUDA_EXPORT status cuMemHostGetDevicePointer_v2(device_pointer* at, voi
 }
 
 void destroy_registrations_of(driver& all, const context_object& context) noexcept {
-  std::erase_if(all.ranges, [&](const auto& each) {
-    return each.second.from == origin::registered && each.second.context == &context;
-  });
+  for (const auto& [at, each] : all.ranges)
+    if (each.from == origin::host_allocated && each.context == &context)
+      ::munmap(reinterpret_cast<void*>(at), in_pages(each.bytes));
+  std::erase_if(all.ranges,
+                [&](const auto& each) { return is_host(each.second.from) && each.second.context == &context; });
 }
 
 }  // namespace emulated_cuda

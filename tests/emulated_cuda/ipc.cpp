@@ -18,8 +18,8 @@ struct import {
   unsigned times = 1;
 };
 
-/// The place of an exporter's memory in its address space. In one context no two overlap.
-using place = std::tuple<const context_object*, std::int32_t, std::uint64_t, std::uint64_t>;
+/// The place of an exporter's memory in its address space, and its serial.
+using place = std::tuple<const context_object*, std::int32_t, std::uint64_t, std::uint64_t, std::uint64_t>;
 
 struct import_table {
   std::map<device_pointer, import> open;
@@ -48,11 +48,15 @@ bool overlap(const memory_handle& a, const memory_handle& b) noexcept {
 using opening = std::map<device_pointer, import>::value_type;
 
 place place_of(const context_object& mine, const memory_handle& of) noexcept {
-  return {&mine, of.file.process, of.file.start_time, of.base};
+  return {&mine, of.file.process, of.file.start_time, of.base, of.serial};
 }
 
-/// Returns the lowest mapping of this context that is the same memory, or overlaps it.
-opening* in_the_way(const context_object& mine, const memory_handle& wanted) {
+/// Returns the mapping of this context that is the same memory, or where others exclude it, the lowest that overlaps
+/// it.
+opening* in_the_way(const driver& all, const context_object& mine, const memory_handle& wanted) {
+  const auto same = imports().by_place.find(place_of(mine, wanted));
+  if (same != imports().by_place.end()) return &*imports().open.find(same->second);
+  if (all.set.rule == second_open::counted) return nullptr;
   auto next = imports().by_place.lower_bound(place_of(mine, wanted));
   if (next != imports().by_place.begin()) --next;
   for (int looked = 0; looked < 2 && next != imports().by_place.end(); ++looked, ++next) {
@@ -81,11 +85,12 @@ status judge(const driver& all, const context_object& mine, const memory_handle&
 
 status map_here(driver& all, context_object& mine, const memory_handle& wanted, device_pointer* mapped) {
   std::shared_ptr<backing> memory;
-  if (const status bad = find_memory(all, wanted, memory); bad != status::success) return bad;
+  memory_handle there = wanted;
+  if (const status bad = find_memory(all, there, memory); bad != status::success) return bad;
   range made;
   made.from = origin::opened;
   made.context = &mine;
-  if (const status bad = map_import(all, wanted, *memory, made); bad != status::success) return bad;
+  if (const status bad = map_import(all, there, *memory, made); bad != status::success) return bad;
   *mapped = made.base;
   imports().open.emplace(made.base, import{&mine, wanted, 1});
   imports().by_place.emplace(place_of(mine, wanted), made.base);
@@ -98,7 +103,7 @@ status map_here(driver& all, context_object& mine, const memory_handle& wanted, 
 status open_handle(driver& all, context_object& mine, const memory_handle& wanted, device_pointer* mapped) {
   if (wanted.magic != memory_handle::right_magic) return status::invalid_handle;
   if (of_this_process(wanted.file)) return status::invalid_context;
-  if (opening* const existing = in_the_way(mine, wanted)) return open_again(all, *existing, wanted, mapped);
+  if (opening* const existing = in_the_way(all, mine, wanted)) return open_again(all, *existing, wanted, mapped);
   if (const status bad = judge(all, mine, wanted); bad != status::success) return bad;
   return map_here(all, mine, wanted, mapped);
 }

@@ -23,8 +23,9 @@ static_assert(sizeof(memory_handle) == sizeof(ipc_memory_handle));
 
 memory_handle handle_of(const range& allocation) noexcept;
 
-/// Finds the exporter's memory; fails when the allocation is gone.
-status find_memory(const driver& all, const memory_handle& wanted, std::shared_ptr<backing>& found);
+/// Finds the exporter's memory. When the allocation is gone, finds what lies at its base now, and changes `wanted` into
+/// that, or fails.
+status find_memory(const driver& all, memory_handle& wanted, std::shared_ptr<backing>& found);
 
 /// Maps the memory at the same offset in a block as at the exporter, as if the whole block were mapped. Completes
 /// `made`, whose origin, context and pool are set, and adds it to the driver's ranges.

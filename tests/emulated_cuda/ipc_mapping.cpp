@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ipc.hpp"
 
+#include <algorithm>
 #include <cerrno>
+#include <utility>
 
 namespace emulated_cuda {
 
@@ -14,11 +16,32 @@ memory_handle handle_of(const range& allocation) noexcept {
           .offset = allocation.memory_offset};
 }
 
-status find_memory(const driver& all, const memory_handle& wanted, std::shared_ptr<backing>& found) {
+namespace {
+
+/// As the driver was measured: handles of freed memory are not told from those of what lies there now.
+status find_successor(const driver& all, memory_handle& wanted, std::shared_ptr<backing>& found) {
+  if (all.set.freed != status::success) return all.set.freed;
+  auto memory = backing_at(wanted.file.process, wanted.base);
+  if (!memory) return status::invalid_value;
+  const std::uint64_t offset = wanted.base - memory->about.base;
+  const auto& serials = memory->about.serials;
+  const auto slots = std::min<std::uint64_t>(offset / smallest + 1, serials.size());
+  if (std::all_of(serials.begin(), serials.begin() + static_cast<std::ptrdiff_t>(slots),
+                  [](std::uint64_t one) { return one == 0; }))
+    return status::invalid_value;
+  wanted.offset = offset;
+  wanted.bytes = std::min(wanted.bytes, memory->about.data_bytes - offset);
+  found = std::make_shared<backing>(std::move(*memory));
+  return status::success;
+}
+
+}  // namespace
+
+status find_memory(const driver& all, memory_handle& wanted, std::shared_ptr<backing>& found) {
   descriptor file = open_there(wanted.file);
   if (!file) {
     switch (errno) {
-      case ESTALE: return all.set.freed;
+      case ESTALE: return find_successor(all, wanted, found);
       case EMFILE:
       case ENFILE:
       case ENOMEM: return status::out_of_memory;
@@ -29,7 +52,8 @@ status find_memory(const driver& all, const memory_handle& wanted, std::shared_p
   auto memory = backing_of(std::move(file));
   if (!memory) return status::invalid_handle;
   const std::uint64_t slot = wanted.offset / smallest;
-  if (slot >= memory->about.serials.size() || memory->about.serials[slot] != wanted.serial) return all.set.freed;
+  if (slot >= memory->about.serials.size() || memory->about.serials[slot] != wanted.serial)
+    return find_successor(all, wanted, found);
   found = std::make_shared<backing>(std::move(*memory));
   return status::success;
 }

@@ -49,7 +49,7 @@ EMULATED_CUDA_EXPORT status cuMemGetAddressRange_v2(device_pointer* base, std::s
                                                     device_pointer inside) noexcept {
   return reading_in_context("cuMemGetAddressRange_v2", [&](driver& all, context_object&) {
     const range* const found = all.find(inside);
-    if (found == nullptr || found->from == origin::registered) return status::not_found;
+    if (found == nullptr || is_host(found->from)) return status::not_found;
     if (base != nullptr) *base = found->base;
     if (bytes != nullptr) *bytes = found->bytes;
     return status::success;

@@ -59,7 +59,7 @@ device_pointer imported_before(const driver& all, memory_pool in, const backing&
   return 0;
 }
 
-status import_pointer(driver& all, const memory_handle& wanted, memory_pool in, device_pointer* made) {
+status import_pointer(driver& all, memory_handle wanted, memory_pool in, device_pointer* made) {
   if (wanted.magic != memory_handle::right_magic || of_this_process(wanted.file)) return status::invalid_value;
   std::shared_ptr<backing> memory;
   const status found = find_memory(all, wanted, memory);
@@ -106,6 +106,8 @@ EMULATED_CUDA_EXPORT status cuMemPoolExportPointer(pool_pointer_export* exported
     if (exported == nullptr || found == nullptr || found->from != origin::pooled || found->handle_types == 0) {
       return status::invalid_value;
     }
+    const memory_pool_object* const pool = find_pool(found->pool);
+    if (pool == nullptr || !pool->exported) return status::invalid_value;
     *exported = std::bit_cast<pool_pointer_export>(handle_of(*found));
     return status::success;
   });

@@ -114,14 +114,15 @@ EMULATED_CUDA_EXPORT status cuMemPoolSetAccess(memory_pool of, const access_desc
 EMULATED_CUDA_EXPORT status cuMemPoolExportToShareableHandle(void* exported, memory_pool of,
                                                              allocation_handle_type type,
                                                              unsigned long long flags) noexcept {
-  return reading("cuMemPoolExportToShareableHandle", [&](driver&) {
-    const memory_pool_object* const found = find_pool(of);
+  return changing("cuMemPoolExportToShareableHandle", [&](driver&) {
+    memory_pool_object* const found = find_pool(of);
     if (exported == nullptr || found == nullptr || flags != 0 || type != pool_handle_type) return status::invalid_value;
     if (found->imported || found->handle_types != static_cast<std::uint64_t>(pool_handle_type))
       return status::invalid_value;
     const int number = ::fcntl(found->file.file.number(), F_DUPFD_CLOEXEC, 0);
     if (number < 0) return status::out_of_memory;
     *static_cast<int*>(exported) = number;
+    found->exported = true;
     return status::success;
   });
 }

@@ -11,6 +11,7 @@ struct pinfold::cuda::memory_pool_object {
   emulated_cuda::backing file;  ///< without data; its inode names the pool in all processes; none: not exportable
   std::uint64_t handle_types = 0;
   bool imported = false;
+  bool exported = false;  ///< before that, no pointer into it is
   bool is_default = false;
   bool destroyed = false;
 

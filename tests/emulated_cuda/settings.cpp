@@ -38,7 +38,9 @@ settings settings_of_environment() {
   made.peers = number_or("EMULATED_CUDA_PEERS", 1) != 0;
   made.freed = code_or("EMULATED_CUDA_FREED", made.freed);
   made.dead = code_or("EMULATED_CUDA_DEAD", made.dead);
-  made.rule = variable("EMULATED_CUDA_SECOND_OPEN") == "refused" ? second_open::refused : second_open::counted;
+  const auto rule = variable("EMULATED_CUDA_SECOND_OPEN");
+  if (rule == "refused") made.rule = second_open::refused;
+  if (rule == "exclusive") made.rule = second_open::exclusive;
   made.max_mappings = number_or("EMULATED_CUDA_MAX_MAPPINGS", no_limit);
   made.stream_delay = static_cast<unsigned>(number_or("EMULATED_CUDA_STREAM_DELAY", 0));
   return made;

@@ -18,8 +18,8 @@ struct settings {
   unsigned devices = 1;
   std::uint64_t memory_bytes = std::uint64_t{1} << 30;
   bool peers = true;
-  status freed = status::invalid_handle;
-  status dead = status::map_failed;
+  status freed = status::success;  ///< opens what lies there
+  status dead = status::invalid_handle;
 
   second_open rule = second_open::counted;
   std::uint64_t max_mappings = no_limit;

@@ -119,8 +119,8 @@ TEST(emulated_cuda_settings, memory_of_another_device_requires_peer_access) {
 
 TEST(emulated_cuda_settings, limits_and_error_codes_of_open_are_set_by_environment) {
   EXPECT_EQ(open_on(0, {{"EMULATED_CUDA_MAX_MAPPINGS", "0"}}, false), status::out_of_memory);
-  EXPECT_EQ(open_on(0, {}, true), status::invalid_handle);
-  EXPECT_EQ(open_on(0, {{"EMULATED_CUDA_FREED", "1"}}, true), status::invalid_value);
+  EXPECT_EQ(open_on(0, {}, true), status::invalid_value);
+  EXPECT_EQ(open_on(0, {{"EMULATED_CUDA_FREED", "400"}}, true), status::invalid_handle);
 }
 
 }  // namespace

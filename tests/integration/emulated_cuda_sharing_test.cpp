@@ -123,10 +123,11 @@ TEST(emulated_cuda_sharing, a_pool_and_its_pointers_are_imported) {
     memory_pool pool = nullptr;
     int number = -1;
     EXPECT_EQ(own.cu.mem_pool_create(&pool, &wanted), status::success);
-    EXPECT_EQ(own.cu.mem_pool_export_to_shareable_handle(&number, pool, posix, 0), status::success);
-    descriptors.send(number);
     pooled made{};
     EXPECT_EQ(own.cu.mem_alloc_from_pool_async(&made.at, 64 * kib, pool, nullptr), status::success);
+    EXPECT_EQ(own.cu.mem_pool_export_pointer(&made.pointer, made.at), status::invalid_value) << "the pool comes first";
+    EXPECT_EQ(own.cu.mem_pool_export_to_shareable_handle(&number, pool, posix, 0), status::success);
+    descriptors.send(number);
     EXPECT_EQ(own.cu.memset_d8(made.at, 7, 64 * kib), status::success);
     EXPECT_EQ(own.cu.mem_pool_export_pointer(&made.pointer, made.at), status::success);
     parent.send(made);
@@ -175,7 +176,7 @@ struct offer {
 /// Writes by a copy that takes a while, and records the event behind it.
 void write_slowly(emulated_driver& own, line& parent) {
   offer made{};
-  event done = nullptr;
+  cuda::event done = nullptr;
   device_pointer at = 0;
   EXPECT_EQ(own.cu.event_create(&done, event_interprocess | event_disable_timing), status::success);
   EXPECT_EQ(own.cu.mem_alloc(&at, 64 * kib), status::success);
@@ -197,7 +198,7 @@ TEST(emulated_cuda_sharing, an_event_orders_two_processes) {
   child_process writer(with_driver(write_slowly));
   child_process reader(with_driver([&](emulated_driver& own, line& parent) {
     const auto got = parent.receive<offer>();
-    event done = nullptr;
+    cuda::event done = nullptr;
     EXPECT_EQ(own.cu.ipc_open_event_handle(&done, got->done), status::success);
     EXPECT_EQ(own.cu.event_query(done), status::not_ready);
     device_pointer at = 0;
@@ -232,7 +233,7 @@ TEST(emulated_cuda_sharing, wait_for_work_of_a_dead_process_ends) {
   child_process writer(with_driver([](emulated_driver& own, line& parent) {
     own.control.stream_delay(60'000'000);
     offer made{};
-    event done = nullptr;
+    cuda::event done = nullptr;
     EXPECT_EQ(own.cu.event_create(&done, event_interprocess | event_disable_timing), status::success);
     EXPECT_EQ(own.cu.ipc_get_event_handle(&made.done, done), status::success);
     EXPECT_EQ(own.cu.event_record(done, nullptr), status::success);
@@ -241,7 +242,7 @@ TEST(emulated_cuda_sharing, wait_for_work_of_a_dead_process_ends) {
   }));
   child_process reader(with_driver([&](emulated_driver& own, line& parent) {
     const auto got = parent.receive<offer>();
-    event done = nullptr;
+    cuda::event done = nullptr;
     EXPECT_EQ(own.cu.ipc_open_event_handle(&done, got->done), status::success);
     EXPECT_EQ(own.cu.event_query(done), status::not_ready);
     parent.send(1);
