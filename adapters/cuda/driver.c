@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cuda/driver.h"
 
+#include "common/report.h"
 #include "cuda/patch.h"
 
 #include <dlfcn.h>
@@ -22,6 +23,8 @@ static void *address_of(const void *function) {
 
 static int find_all(void *library) {
   find(library, "cuIpcOpenMemHandle", &driver.open);
+  find(library, "cuMemHostRegister", &driver.host_register);
+  find(library, "cuMemHostRegister_v2", &driver.host_register_v2);
   find(library, "cuThreadExchangeStreamCaptureMode", &driver.exchange_capture_mode);
   return find(library, "cuIpcOpenMemHandle_v2", &driver.open_v2) &&
          find(library, "cuIpcCloseMemHandle", &driver.close) &&
@@ -44,8 +47,19 @@ static const char *patch_all(void) {
   return patch_entries(patches, driver.open != NULL ? 3 : 2);
 }
 
+static const char *patch_host_registers(void) {
+  const host_register_function now = replaced_host_register, v2 = replaced_host_register_v2;
+  struct entry_patch patches[2];
+  size_t count = 0;
+  if (driver.host_register_v2 != NULL) patches[count++] = patch_of(&driver.host_register_v2, &v2);
+  if (driver.host_register != NULL) patches[count++] = patch_of(&driver.host_register, &now);
+  return count == 0 ? NULL : patch_entries(patches, count);
+}
+
 const char *take_over_driver(void *library) {
   const char *why = find_all(library) ? patch_all() : "the CUDA driver is older than CUDA 12";
   driver.is_taken_over = why == NULL;
+  const char *host = why == NULL ? patch_host_registers() : NULL;
+  if (host != NULL) report("cuda", "%s, so idle registrations of host memory stay", host);
   return why;
 }

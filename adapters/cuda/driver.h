@@ -15,7 +15,8 @@ enum {
   cuda_out_of_memory = 2,
   cuda_deinitialized = 4,
   cuda_invalid_context = 201,
-  cuda_context_is_destroyed = 709
+  cuda_context_is_destroyed = 709,
+  cuda_host_memory_already_registered = 712
 };
 
 /* CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS: the only flag that there is. */
@@ -32,12 +33,15 @@ typedef struct ipc_handle {
 
 typedef cuda_result (*open_function)(device_pointer *mapped, ipc_handle handle, unsigned flags);
 typedef cuda_result (*close_function)(device_pointer mapped);
+typedef cuda_result (*host_register_function)(void *memory, size_t bytes, unsigned flags);
 
 /* The driver's functions as they are without the adapter. */
 struct cuda_driver {
-  open_function open;    /* cuIpcOpenMemHandle; null where the driver has none */
-  open_function open_v2; /* cuIpcOpenMemHandle_v2 */
-  close_function close;  /* cuIpcCloseMemHandle */
+  open_function open;                      /* cuIpcOpenMemHandle; null where the driver has none */
+  open_function open_v2;                   /* cuIpcOpenMemHandle_v2 */
+  close_function close;                    /* cuIpcCloseMemHandle */
+  host_register_function host_register;    /* cuMemHostRegister; null where the driver has none */
+  host_register_function host_register_v2; /* cuMemHostRegister_v2; the same */
   cuda_result (*ctx_get_current)(cuda_context *current);
   cuda_result (*ctx_get_id)(cuda_context context, unsigned long long *id); /* since CUDA 12 */
   cuda_result (*ctx_push_current)(cuda_context context);
@@ -50,13 +54,15 @@ struct cuda_driver {
 /* Constant once the driver is taken over. */
 extern struct cuda_driver driver;
 
-/* Finds the functions in the driver's library and leads callers of the first three to the replacements. Returns null,
- * or why calls stay as they are. */
+/* Finds the functions in the driver's library and leads callers of the first five to the replacements. Returns null, or
+ * why calls stay as they are. Reports if only those that register host memory do. */
 const char *take_over_driver(void *library);
 
 /* The replacements. */
 cuda_result replaced_open(device_pointer *mapped, ipc_handle handle, unsigned flags);
 cuda_result replaced_open_v2(device_pointer *mapped, ipc_handle handle, unsigned flags);
 cuda_result replaced_close(device_pointer mapped);
+cuda_result replaced_host_register(void *memory, size_t bytes, unsigned flags);
+cuda_result replaced_host_register_v2(void *memory, size_t bytes, unsigned flags);
 
 #endif

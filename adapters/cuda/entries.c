@@ -4,6 +4,9 @@
 #include "cuda/driver.h"
 #include "cuda/pointers.h"
 
+#include <dlfcn.h>
+#include <string.h>
+
 /* Whether the cache's failure is the program's. Whatever else went wrong, the driver is asked, and says why. */
 static int is_final(const pinfold_error *failure, const struct context_cache *cache, cuda_result *result) {
   *result = failure->native;
@@ -66,4 +69,35 @@ cuda_result replaced_close(device_pointer mapped) {
   if (registration == NULL) return driver.close(mapped);
   pinfold_release_registration(registration); /* a close that fails is the cache's to retry */
   return cuda_success;
+}
+
+/* ---- Host memory ---- */
+
+static const void *library_of(const void *code) {
+  Dl_info library;
+  return dladdr(code, &library) != 0 ? library.dli_fbase : NULL;
+}
+
+/* Whether a cache of libpinfold's asks: it makes the others close what is idle itself, when it has no lock. */
+static int is_pinfolds(const void *caller) {
+  const void *own;
+  int (*const function)(const char *, const void *, size_t) = pinfold_close_idle_in_process;
+  memcpy(&own, &function, sizeof own); /* ISO C has no conversion */
+  return library_of(caller) == library_of(own);
+}
+
+/* Without the caches of host memory, nothing but the program's own registrations would be in the way. */
+static cuda_result register_by(host_register_function original, void *memory, size_t bytes, unsigned flags,
+                               const void *caller) {
+  const cuda_result result = original(memory, bytes, flags);
+  if (result != cuda_host_memory_already_registered || is_pinfolds(caller)) return result;
+  return pinfold_close_idle_in_process("cuda_host", memory, bytes) ? original(memory, bytes, flags) : result;
+}
+
+cuda_result replaced_host_register(void *memory, size_t bytes, unsigned flags) {
+  return register_by(driver.host_register, memory, bytes, flags, __builtin_return_address(0));
+}
+
+cuda_result replaced_host_register_v2(void *memory, size_t bytes, unsigned flags) {
+  return register_by(driver.host_register_v2, memory, bytes, flags, __builtin_return_address(0));
 }

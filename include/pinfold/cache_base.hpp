@@ -4,6 +4,8 @@
 #pragma once
 
 #include <pinfold/detail/engine.hpp>
+#include <pinfold/export.hpp>
+#include <pinfold/range.hpp>
 #include <pinfold/restoration.hpp>
 
 #include <memory>
@@ -95,5 +97,11 @@ class cache_base {
   detail::engine_handle engine_;
   const detail::hit_view* hits_;
 };
+
+/// Makes all caches of this process whose registrar is `exclusive_in_process` and has that name close what no lease
+/// holds there, as they do for each other. For code that registers memory with the same driver itself, and was refused:
+/// after cuMemHostRegister said ALREADY_REGISTERED. Returns whether anything was closed. For any thread that may wait
+/// for a driver.
+PINFOLD_EXPORT bool close_idle_in_process(const char* registrar, const range& memory) noexcept;
 
 }  // namespace pinfold

@@ -442,6 +442,10 @@ PINFOLD_API int pinfold_end_chunks(pinfold_chunks *chunks);
 
 /** Tells all caches of the process that memory is about to go. For any thread, allocators and signal handlers. */
 PINFOLD_API void pinfold_announce_gone(const void *address, size_t bytes);
+/** Makes all caches of this process of built-in registrars of that name close what no lease holds there, if their driver
+ *  refuses memory that another has registered ("cuda_host"). For code that registers memory with that driver itself, and
+ *  was refused. Returns 1 if anything was closed, else 0. */
+PINFOLD_API int pinfold_close_idle_in_process(const char *registrar, const void *address, size_t bytes);
 /** Tells one cache that local memory is about to go. Only marks. */
 PINFOLD_API int pinfold_invalidate(pinfold_cache *cache, const void *address, size_t bytes);
 /** Tells an import cache that a peer's memory is gone. Only marks. */

@@ -82,6 +82,35 @@ inline constexpr bool has_cancellation_points = [] {
   }
 }();
 
+/// A registrar that one registration of its driver may serve several caches through. `invalidated` says that the
+/// memory of an open registration is gone: no later `open` may return that registration of the driver. The cache calls
+/// it before it calls `open` for memory there, holding a lock: it has to be quick, and must not call the cache.
+template <class R>
+concept informed_registrar = registrar<R> && requires(R& registrar, const typename R::registration_type& registration) {
+  { registrar.invalidated(registration) } noexcept -> std::same_as<void>;
+};
+
+/// A registrar some of whose registrations the application may end at any time: the cache keeps one for which
+/// `may_keep` is false for its lease only, and serves no other request with it.
+template <class R>
+concept borrowing_registrar =
+    registrar<R> && requires(const R& constant, const typename R::registration_type& registration) {
+      { constant.may_keep(registration) } noexcept -> std::same_as<bool>;
+    };
+
+/// Whether the driver refuses memory that any cache of this process has registered. A registrar of such a driver
+/// declares `static constexpr bool exclusive_in_process = true`: when its `open` has returned `already_mapped`, and its
+/// cache has nothing idle in the way, the cache makes the process's other caches of registrars with the same `name`
+/// close what is idle there.
+template <class R>
+inline constexpr bool is_exclusive_in_process = [] {
+  if constexpr (requires { R::exclusive_in_process; }) {
+    return static_cast<bool>(R::exclusive_in_process);
+  } else {
+    return false;
+  }
+}();
+
 /// A registrar that can register many ranges with fewer calls of its driver. Each range has a result of its own.
 template <class R>
 concept group_registrar = registrar<R> && requires(R& registrar, std::span<const range> memory, access_flags access,

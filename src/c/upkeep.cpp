@@ -5,6 +5,7 @@
 #include "c/structure.hpp"
 #include "c/text.hpp"
 
+#include <pinfold/cache_base.hpp>
 #include <pinfold/monitors/announce.hpp>
 #include <pinfold/statistics.hpp>
 
@@ -103,6 +104,11 @@ pinfold_entry in_c(const entry_info& from) noexcept {
 extern "C" {
 
 void pinfold_announce_gone(const void* address, size_t bytes) { pinfold::announce_gone(address, bytes); }
+
+int pinfold_close_idle_in_process(const char* registrar, const void* address, size_t bytes) {
+  const auto memory = pinfold::range::of(reinterpret_cast<std::uintptr_t>(address), bytes);
+  return registrar != nullptr && memory && pinfold::close_idle_in_process(registrar, *memory) ? 1 : 0;
+}
 
 int pinfold_invalidate(pinfold_cache* cache, const void* address, size_t bytes) {
   using namespace pinfold;

@@ -9,6 +9,7 @@
 #include "core/deadlines.hpp"
 #include "core/debug_listing.hpp"
 #include "core/leased_notices.hpp"
+#include "core/neighbours.hpp"
 #include "core/open_watch.hpp"
 #include "core/page_audit.hpp"
 #include "core/release_watch.hpp"
@@ -102,6 +103,9 @@ class engine {
     catch_up(what);
   }
   [[nodiscard]] const cache_options& options() const noexcept { return options_; }
+  [[nodiscard]] const char* driver_name() const noexcept { return driver_.name; }
+  /// Closes what no lease holds there, and what is stale. Returns whether it closed anything.
+  [[nodiscard]] bool close_idle(const range& where) noexcept;
   /// Ends the persistence of what is open there, and of what `quiesce` closed.
   void unpersist(peer_id peer, const range& where) noexcept;
   result<void> drop_peer(peer_id peer) noexcept;
@@ -261,6 +265,7 @@ class engine {
   }
   void read_all_events() noexcept;
   static void doom_if_gone(shard& in, entry& opening) noexcept PINFOLD_REQUIRES(in.mutex);
+  void tell_driver(const shard& in, const invalidated_entries& gone) const noexcept PINFOLD_REQUIRES(in.mutex);
 
   // --- monitors (engine_monitors.cpp)
   [[nodiscard]] bool monitors_watch(const range& extent) noexcept { return monitors_ == nullptr || is_watched(extent); }
@@ -335,6 +340,8 @@ class engine {
       PINFOLD_REQUIRES(in.mutex);  // unlocks
   [[nodiscard]] result<bool> clear_overlaps_elsewhere(shard& in, entry& opening, const error& refused,
                                                       const deadlines& until) noexcept
+      PINFOLD_REQUIRES(in.mutex);  // unlocks
+  [[nodiscard]] bool cleared_in_other_caches(shard& in, const entry& opening) noexcept
       PINFOLD_REQUIRES(in.mutex);  // unlocks
   [[nodiscard]] bool evictable(shard& in, entry& live) noexcept PINFOLD_REQUIRES(in.mutex);
   [[nodiscard]] bool unpinned_for_good(shard& in, const entry& one) const noexcept PINFOLD_REQUIRES(in.mutex);
@@ -601,6 +608,7 @@ class engine {
   core::budget budget_;
   core::shards shards_;
   core::debug_listing listed_;
+  core::neighbour neighbour_{*this};
   alignas(64) std::atomic<std::uint32_t> hand_{0};  // the shards that eviction visits, one after the other
   std::mutex gathering_;                            // before the shards' mutexes: one thread gathers the budget
   std::atomic<std::uint64_t> wide_published_{0};    // entries published that belong to larger cells than the smallest

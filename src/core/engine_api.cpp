@@ -7,6 +7,7 @@
 #include "os/backing.hpp"
 #include "os/no_cancellation.hpp"
 
+#include <pinfold/cache_base.hpp>
 #include <pinfold/dump_on_signal.hpp>
 #include <pinfold/trace_file.hpp>
 
@@ -98,11 +99,11 @@ result<grant> acquire(engine* on, const request& what) noexcept {
   }
   return granted;
 }
-void acquire_group(engine* on, std::span<const request> what, std::span<result<grant>> granted) noexcept {
 result<grant> acquire_in_background(engine* on, const request& what) noexcept {
   const invalidation::background_open now;
   return acquire(on, what);
 }
+void acquire_group(engine* on, std::span<const request> what, std::span<result<grant>> granted) noexcept {
   const no_cancellation guard;
   if (here(on)) return on->acquire_group(what, granted);
   for (auto& one : granted) one = tl::unexpected(closed_here(on));
@@ -165,3 +166,12 @@ statistics read_statistics(const engine* on) noexcept { return on == nullptr ? s
 std::vector<entry_info> dump(const engine* on) { return here(on) ? on->dump() : std::vector<entry_info>{}; }
 
 }  // namespace pinfold::detail
+
+namespace pinfold {
+
+bool close_idle_in_process(const char* registrar, const range& memory) noexcept {
+  const detail::no_cancellation guard;
+  return !memory.empty() && core::neighbour::close_idle(registrar, memory, nullptr);
+}
+
+}  // namespace pinfold

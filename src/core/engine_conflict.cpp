@@ -72,7 +72,32 @@ result<void> engine::clear_conflicts(shard& in, entry& opening, const error& ref
   // No entry of this cache is in the way any more. If none ever was, the application itself holds the mapping.
   bool moved = *changed || disturbed || opening.disturbed;
   if (shards_.size() > 1) moved = moved || (before.asked < most_asked && closed_since(before));
+  if (!moved && driver_.exclusive_in_process && before.asked < most_asked) moved = cleared_in_other_caches(in, opening);
   return moved ? result<void>{} : tl::unexpected(as_conflict(refused));
+}
+
+bool engine::cleared_in_other_caches(shard& in, const entry& opening) noexcept {
+  const auto where = opening.covered();
+  in.mutex.unlock();
+  const bool any = core::neighbour::close_idle(driver_.name, where, this);
+  in.mutex.lock();
+  return any;
+}
+
+// Never waits for a lease: the cache that asks does not know whose it is.
+bool engine::close_idle(const range& where) noexcept {
+  static const cache_options impatient;
+  const deadlines until(impatient);
+  const error refused{.code = errc::already_mapped};
+  mark_stale(where);
+  bool any = false;
+  core::for_each_shard(shards_.map().overlapping(where), [&](std::size_t number) {
+    shard& in = shards_[number];
+    os::scoped_lock guard(in.mutex);
+    const auto changed = clear_overlaps(in, {}, where, nullptr, refused, until);
+    any = (changed && *changed) || any;
+  });
+  return any;
 }
 
 result<bool> engine::clear_overlaps_elsewhere(shard& in, entry& opening, const error& refused,

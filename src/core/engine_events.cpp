@@ -91,6 +91,7 @@ bool engine::process_pending(const range& wanted, core::leased_notices& still_he
       os::scoped_lock guard(in.mutex);
       core::invalidated_entries invalidated(left);
       invalidate(in, invalidated);
+      tell_driver(in, invalidated);
       settle(in);
       still_held.note(invalidated.all());
       if (is_observed()) note_invalidated(invalidated);

@@ -61,6 +61,7 @@ engine* engine::make(const driver& table, cache_options options, watched_by moni
     in.control.home = &in;
   }
   made->start_page();
+  if (table.exclusive_in_process) made->neighbour_.join();
   return made;
 }
 

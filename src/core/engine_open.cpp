@@ -88,6 +88,8 @@ result<grant> engine::finish(shard& in, entry& fresh, const request& what, resul
       }
       if (!in.pending.empty()) [[unlikely]]
         doom_if_gone(in, fresh);
+      if (hot.is(record::stale) && driver_.invalidated != nullptr) [[unlikely]]
+        driver_.invalidated(driver_.self, made->object);
       if (!hot.is(record::stale) || late == most_late_opens || !opened_too_late(in, fresh, *made)) {
         const pin held = core::pin_now(ledger::of_this_thread(), &hot);
         publish(in, fresh, hot, *made);

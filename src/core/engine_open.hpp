@@ -67,7 +67,7 @@ inline result<opened> engine::call_open(shard& in, entry& opening, const record&
   read_up_to_now();  // before `leave_driver`: while other threads see that the driver may have it open
   in.mutex.lock();
   in.table.leave_driver(opening);
-  if (!seen) in.table.make_unshared(opening);
+  if (!seen || (made && made->for_one_lease)) in.table.make_unshared(opening);
   return made;
 }
 

@@ -67,6 +67,7 @@ void engine::shut_down(engine* ending) noexcept {
   const auto start = std::chrono::steady_clock::now();
   const auto until =
       start + std::max<std::chrono::microseconds>(ending->options_.drain_timeout, core::longest_transient_pin);
+  ending->neighbour_.leave();
   ending->background_.stop();
   const bool reaper_ended = ending->stop_reaper(until);
   ending->unpersist_open({}, {0, UINTPTR_MAX});  // only local memory can be persistent

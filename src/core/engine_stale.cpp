@@ -4,6 +4,16 @@
 
 namespace pinfold::detail {
 
+// What is still opening has no registration yet: `finish` tells of it.
+void engine::tell_driver(const shard& in, const invalidated_entries& gone) const noexcept {
+  if (driver_.invalidated == nullptr) return;
+  for (const entry* one : gone.all()) {
+    const auto now = one->now();
+    if (now != entry_state::opening && now != entry_state::closing)
+      driver_.invalidated(driver_.self, in.table.object_of(*one));
+  }
+}
+
 void engine::invalidate(peer_id peer, const range& gone) noexcept {
   saying it(*this, core::said_now::of::gone, peer, gone);
   core::for_each_shard(shards_.map().overlapping(gone), [&](std::size_t number) {
@@ -16,6 +26,7 @@ void engine::invalidate(peer_id peer, const range& gone) noexcept {
         it.before_visit();
         core::invalidated_entries invalidated;
         invalidated.grow(in.table.invalidate_next(peer, left, invalidated.rest()));
+        tell_driver(in, invalidated);
         settle(in);
         still_held.note(invalidated.all());
         if (is_observed()) note_invalidated(invalidated);

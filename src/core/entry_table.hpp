@@ -228,6 +228,8 @@ class entry_table {
   /// The same for all draining entries without a pin. Their last releases, which have yet to take the mutex, will find
   /// nothing to do. The sums are exact: these entries had their barrier. Returns how many closes became due.
   std::size_t queue_released() noexcept;
+  /// Returns the driver's object of an entry that is open and not being closed.
+  [[nodiscard]] registration object_of(const entry& one) const noexcept;
   /// To `closing`. Returns what the driver has to close.
   [[nodiscard]] registration begin_close(entry& closable) noexcept;
   /// `closing` to `free`, and out of the index.
@@ -287,7 +289,6 @@ class entry_table {
   void adjust_hints() noexcept;
   void spare(entry& spared) noexcept;
   void take_out(entry& closable) noexcept;
-  [[nodiscard]] registration object_of(const entry& one) const noexcept;
 
   [[gnu::tls_model("initial-exec")]] static constinit thread_local std::int32_t known_thread;  // its id, or 0
 

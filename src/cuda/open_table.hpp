@@ -13,6 +13,7 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <utility>
 
 namespace pinfold::cuda {
@@ -25,8 +26,9 @@ class open_table {
  public:
   struct entry {
     Item item{};
-    std::size_t holds = 0;
-    bool busy = true;  ///< a thread is opening or closing it
+    std::size_t holds = 0;  ///< 0: its owner is gone, and the driver refused to close it
+    bool busy = true;       ///< a thread is opening or closing it
+    bool outdated = false;  ///< what it was opened for is gone, or its close was refused
   };
   using entries = std::map<Key, entry>;
   using place = typename entries::iterator;
@@ -34,10 +36,12 @@ class open_table {
   /// Takes a new hold for `owner` and returns its number, which no other hold ever gets.
   ///
   /// `find(entries&)` returns the place of an item in the way of a new one, or the end. Once that item is open,
-  /// `fits(place)` returns an error, or success to share it. `open()` returns a new item. `use(place)` gets the item.
-  template <class Find, class Fits, class Open, class Use>
+  /// `fits(place)` returns an error, or success to share it. One that does not fit, and has no hold, is closed by
+  /// `close(const Key&, Item&)`. `open(std::optional<Item>& left)` returns a new item; one that it must not return, and
+  /// that the driver refuses to close, it leaves there. `use(place)` gets the item.
+  template <class Find, class Fits, class Open, class Use, class Close>
   [[nodiscard]] result<std::uint64_t> take(const void* owner, const Key& key, Find&& find, Fits&& fits, Open&& open,
-                                           Use&& use) noexcept try {
+                                           Use&& use, Close&& close) noexcept try {
     entries made;  // allocated before anything can be half done
     const place fresh = made.try_emplace(key).first;
     std::unique_lock guard(mutex_);
@@ -46,7 +50,11 @@ class open_table {
         changed_.wait(guard);  // the item may be gone afterwards
         continue;
       }
-      if (auto fit = fits(there); !fit) return tl::unexpected(fit.error());
+      if (auto fit = fits(there); !fit) {
+        if (there->second.holds > 0) return tl::unexpected(fit.error());
+        if (auto closed = close_item(guard, there, close); !closed) return tl::unexpected(closed.error());
+        continue;
+      }
       const auto number = note(owner, there);
       use(there);
       return number;
@@ -54,16 +62,22 @@ class open_table {
     const auto number = note(owner, fresh);
     entries_.merge(made);
     guard.unlock();
-    auto opened = open();
+    std::optional<Item> left;
+    auto opened = open(left);
     guard.lock();
     changed_.notify_all();
+    fresh->second.busy = false;
     if (!opened) {
-      holders_.erase(number);
-      entries_.erase(fresh);
+      disown(holders_.find(number));
+      if (left) {
+        fresh->second.item = std::move(*left);
+        fresh->second.outdated = true;
+      } else {
+        entries_.erase(fresh);
+      }
       return tl::unexpected(opened.error());
     }
     fresh->second.item = std::move(*opened);
-    fresh->second.busy = false;
     use(fresh);
     return number;
   } catch (const std::bad_alloc&) {
@@ -84,23 +98,28 @@ class open_table {
       holders_.erase(found);
       return {};
     }
-    there->second.busy = true;
-    guard.unlock();
-    auto closed = close(there->first, there->second.item);
-    guard.lock();
-    changed_.notify_all();
-    there->second.busy = false;
-    if (!closed) return closed;
-    holders_.erase(number);
-    entries_.erase(there);
-    return {};
+    auto closed = close_item(guard, there, close);
+    if (closed) holders_.erase(number);
+    return closed;
   }
 
-  /// Gives back all holds of `owner`. An item that the driver refuses to close stays open without an owner.
+  /// Notes that what this hold's item was opened for is gone. Calls nothing. Does nothing when this number is not held.
+  void outdate(std::uint64_t number) noexcept {
+    const std::scoped_lock guard(mutex_);
+    const auto found = holders_.find(number);
+    if (found != holders_.end()) found->second.of->second.outdated = true;
+  }
+
+  /// Gives back all holds of `owner`. An item that the driver refuses to close stays open, and it has no hold; each
+  /// such call tries again to close those of all owners.
   template <class Close>
   void give_back_all(const void* owner, Close&& close) noexcept {
-    while (const auto number = any_of(owner))
-      if (!give_back(number, close)) disown(number);
+    close_unheld(close);
+    while (const auto number = any_of(owner)) {
+      if (give_back(number, close)) continue;
+      const std::scoped_lock guard(mutex_);
+      disown(holders_.find(number));
+    }
   }
 
   [[nodiscard]] std::size_t held_by(const void* owner) const noexcept {
@@ -115,6 +134,19 @@ class open_table {
     place of;
   };
 
+  template <class Close>
+  [[nodiscard]] result<void> close_item(std::unique_lock<std::mutex>& guard, place there, Close&& close) noexcept {
+    there->second.busy = true;
+    guard.unlock();
+    auto closed = close(there->first, there->second.item);
+    guard.lock();
+    changed_.notify_all();
+    there->second.busy = false;
+    there->second.outdated = true;
+    if (closed) entries_.erase(there);
+    return closed;
+  }
+
   [[nodiscard]] std::uint64_t note(const void* owner, place of) {
     holders_.emplace(last_number_ + 1, holder{owner, of});
     ++of->second.holds;
@@ -127,9 +159,24 @@ class open_table {
     return found == holders_.end() ? 0 : found->first;
   }
 
-  void disown(std::uint64_t number) noexcept {
-    const std::scoped_lock guard(mutex_);
-    if (const auto found = holders_.find(number); found != holders_.end()) found->second.owner = nullptr;
+  void disown(typename std::map<std::uint64_t, holder>::iterator one) noexcept {
+    if (one == holders_.end()) return;
+    --one->second.of->second.holds;
+    holders_.erase(one);
+  }
+
+  template <class Close>
+  void close_unheld(Close&& close) noexcept {
+    std::unique_lock guard(mutex_);
+    for (place next = entries_.begin(); next != entries_.end();) {
+      if (next->second.busy || next->second.holds > 0) {
+        ++next;
+        continue;
+      }
+      const Key key = next->first;  // the mutex is free meanwhile
+      static_cast<void>(close_item(guard, next, close));
+      next = entries_.upper_bound(key);
+    }
   }
 
   mutable std::mutex mutex_;

@@ -137,6 +137,7 @@ static pinfold_lease leases_of(pinfold_cache *cache, device *of, char *memory) {
   detached = pinfold_detach(other);
   EXPECT(detached == pinfold_registration_of(one) && pinfold_release_registration(detached) == PINFOLD_OK);
   pinfold_announce_gone(memory, page);
+  EXPECT(pinfold_close_idle_in_process("cuda_host", memory, page) == 0);
   EXPECT(pinfold_find(cache, memory, 10, PINFOLD_LOCAL_READ).pin == 0);
   EXPECT(pinfold_is_stale(one) == 1 && pinfold_is_closed(one) == 0 && pinfold_release(one) == PINFOLD_OK);
   how.size = sizeof how;

@@ -73,10 +73,9 @@ TEST(cli_handle, what_a_handle_needs_depends_on_its_kind) {
     return facts_of(recorded("version-2/" + kind + ".bin")).at("needs");
   };
   const json memfd{"same_host", "exporter_runs", "same_user"};
-  const json allocation{"same_host", "exporter_runs", "cuda_driver", "device_access"};
   const json served{"same_host", "exporter_runs", "same_user", "exporter_serves", "cuda_driver", "device_access"};
   EXPECT_EQ(needs("memfd"), memfd);
-  EXPECT_EQ(needs("cuda_ipc_allocation"), allocation);
+  EXPECT_EQ(needs("cuda_ipc_allocation"), served);
   EXPECT_EQ(needs("cuda_ipc_segments"), served);
   EXPECT_EQ(needs("cuda_ipc_pool"), served);
 }

@@ -107,16 +107,54 @@ TEST_F(cuda_host, R6_acquire_waits_for_the_conflicting_lease_until_the_deadline)
   EXPECT_TRUE(acquire(cache, 2, 4));
 }
 
-TEST_F(cuda_host, R6_registration_of_the_application_is_in_use_conflict_and_stays) {
+TEST_F(cuda_host, R6_a_part_that_the_application_has_registered_is_in_use_conflict_and_stays) {
   auto cache = make();
   ASSERT_TRUE(acquire(cache, 20, 2));
   void* const own = const_cast<void*>(memory.at(4));
   gpu().demand([&] { return gpu().calls().mem_host_register(own, page, cuda::host_register_portable); });
-  expect_refused(cache, memory.pages(4, 1), errc::in_use_conflict, status::host_memory_already_registered);
   expect_refused(cache, memory.pages(2, 6), errc::in_use_conflict, status::host_memory_already_registered);
   EXPECT_TRUE(cache.find(memory.at(20), page)) << "nothing was evicted";
   gpu().demand([&] { return gpu().calls().mem_host_unregister(own); });
   EXPECT_TRUE(acquire(cache, 4, 1));
+}
+
+/// Memory that the device reads at the lease's address, and that no request after the lease is served with.
+void expect_lent(host_cache& cache, void* at, std::size_t bytes) {
+  write_pattern(at, bytes, 7);
+  {
+    const auto lease = cache.acquire(at, bytes);
+    ASSERT_TRUE(lease) << describe(lease.error());
+    EXPECT_TRUE(gpu().holds(lease->registration().device_address, bytes, 7));
+    EXPECT_EQ(lease->registration().number, 0U);
+    const auto again = cache.acquire(at, bytes);
+    ASSERT_TRUE(again) << describe(again.error());
+    EXPECT_EQ(again->registration().device_address, lease->registration().device_address);
+    EXPECT_FALSE(cache.find(at, bytes));
+  }
+  EXPECT_EQ(cache.statistics().open, 0U);
+}
+
+TEST_F(cuda_host, memory_that_the_application_has_registered_is_used_as_it_is) {
+  auto cache = make();
+  void* const own = const_cast<void*>(memory.at(4));
+  gpu().demand([&] { return gpu().calls().mem_host_register(own, 4 * page, cuda::host_register_portable); });
+  expect_lent(cache, const_cast<void*>(memory.at(5)), 2 * page);
+  gpu().demand([&] { return gpu().calls().mem_host_unregister(own); });
+  const auto lease = acquire(cache, 5, 2);
+  ASSERT_TRUE(lease);
+  EXPECT_NE(lease->registration().number, 0U) << "the cache's own from now on";
+}
+
+TEST_F(cuda_host, memory_that_the_driver_allocated_is_used_as_it_is) {
+  auto cache = make();
+  for (int round = 0; round < 3; ++round) {
+    void* made = nullptr;
+    gpu().demand([&] { return gpu().calls().mem_host_alloc(&made, 8 * page, cuda::host_register_portable); });
+    expect_lent(cache, made, 8 * page);
+    expect_lent(cache, static_cast<char*>(made) + page, page);
+    gpu().demand([&] { return gpu().calls().mem_free_host(made); });
+    EXPECT_FALSE(cache.acquire(made, page)) << "it is not mapped any more";
+  }
 }
 
 TEST_F(cuda_host, R41_memory_unregistered_by_the_application_is_a_failed_close) {

@@ -3,6 +3,7 @@
 // driver that still has the old memory mapped, and the way out of it.
 #include "support/fixtures/cuda_test.hpp"
 
+#include <optional>
 #include <thread>
 
 namespace pinfold::testing::cuda_reuse_test {
@@ -34,10 +35,16 @@ class cuda_reuse : public cuda_peer_test {
   }
 };
 
+// Of drivers that say already_mapped of a handle whose addresses overlap an open mapping; driver 580 does not.
+#define PINFOLD_DRIVER_THAT_EXCLUDES() \
+  PINFOLD_EMULATION_ONLY();            \
+  emulation().set_second_open(emulated_cuda::second_open::exclusive)
+
 #define SKIP_UNLESS_AT(memory, address) \
   if (!lies_at(memory, address)) GTEST_SKIP() << "this driver gave another address"
 
 TEST_F(cuda_reuse, R6_larger_allocation_at_the_same_base_replaces_the_old_entry) {
+  PINFOLD_DRIVER_THAT_EXCLUDES();
   cuda_cache cache{cuda_ipc_importer()};
   const auto small = open_and_free(cache, 32 * kib);
   const auto large = peer.allocate(64 * kib, 2);
@@ -50,6 +57,7 @@ TEST_F(cuda_reuse, R6_larger_allocation_at_the_same_base_replaces_the_old_entry)
 }
 
 TEST_F(cuda_reuse, R4_stale_handle_is_refused_after_its_memory_was_reused) {
+  PINFOLD_DRIVER_THAT_EXCLUDES();
   cuda_cache cache{cuda_ipc_importer()};
   const auto small = open_and_free(cache, 32 * kib);
   const auto large = peer.allocate(64 * kib, 2);
@@ -58,6 +66,80 @@ TEST_F(cuda_reuse, R4_stale_handle_is_refused_after_its_memory_was_reused) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error(), errc::stale_handle) << describe(refused.error());
   touch(cache, large, 2);
+}
+
+TEST_F(cuda_reuse, R6_memory_at_reused_addresses_opens_beside_the_old_mapping) {
+  cuda_cache cache{cuda_ipc_importer()};
+  for (const std::size_t fresh_bytes : {32 * kib, 64 * kib}) {
+    auto [old, lease, fresh] = lease_and_free(cache, fresh_bytes);
+    ASSERT_TRUE(lease);
+    SKIP_UNLESS_AT(fresh, old.handle.base);
+    touch(cache, fresh, 2);
+    EXPECT_TRUE(real_gpu() || gpu().holds(lease->data(), 32 * kib, 1)) << "the old mapping keeps its memory";
+    EXPECT_TRUE(lease->release());
+    EXPECT_TRUE(cache.flush());
+    peer.free(fresh.address);
+  }
+  EXPECT_EQ(cache.statistics().conflicts, 0U);
+}
+
+// The driver compares nothing: it opens whatever lies at the base of the freed memory now.
+TEST_F(cuda_reuse, R4_late_handle_is_stale_though_the_driver_opens_what_lies_there) {
+  for (const std::size_t now_there : {32 * kib, 64 * kib, 4 * kib}) {
+    SCOPED_TRACE(now_there);
+    cuda_cache cache{cuda_ipc_importer()};
+    const auto old = peer.allocate(32 * kib, 1);
+    peer.free(old.address);
+    const auto fresh = peer.allocate(now_there, 2);
+    SKIP_UNLESS_AT(fresh, old.handle.base);
+    for (const bool fresh_is_open : {false, true}) {
+      std::optional<result<cuda_cache::lease>> other;
+      if (fresh_is_open) other.emplace(acquire(cache, fresh));
+      const auto before = gpu().counters();
+      const auto refused = acquire(cache, old);
+      ASSERT_FALSE(refused) << "a lease on memory that the handle does not name";
+      EXPECT_EQ(refused.error(), errc::stale_handle) << describe(refused.error());
+      if (fresh_is_open) continue;
+      EXPECT_TRUE(real_gpu() || gpu().counters().opens == before.opens + 1) << "the driver found nothing wrong";
+      EXPECT_EQ(gpu().counters().live_mappings, before.live_mappings) << "and what it opened was closed";
+      EXPECT_EQ(cache.statistics().open, 0U);
+    }
+    touch(cache, fresh, 2);
+    peer.free(fresh.address);
+  }
+}
+
+TEST_F(cuda_reuse, R4_late_handle_is_stale_where_nothing_lies) {
+  cuda_cache cache{cuda_ipc_importer()};
+  const cuda_peer::memory block = keep_block();
+  ASSERT_NE(block.address, 0U);
+  const auto old = peer.allocate(32 * kib, 1);
+  peer.free(old.address);
+  const auto refused = acquire(cache, old);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error(), errc::stale_handle) << describe(refused.error());
+}
+
+TEST_F(cuda_reuse, R4_without_confirm_a_late_handle_opens_what_lies_there) {
+  cuda_cache cache{cuda_ipc_importer({.confirm = false})};
+  const auto old = peer.allocate(32 * kib, 1);
+  peer.free(old.address);
+  const auto fresh = peer.allocate(32 * kib, 2);
+  SKIP_UNLESS_AT(fresh, old.handle.base);
+  touch(cache, old, 2);
+}
+
+// A mapping of pinfold's that other importers share was confirmed when it was opened.
+TEST_F(cuda_reuse, R4_handle_of_freed_memory_that_is_still_mapped_opens_that_memory) {
+  cuda_cache holds{cuda_ipc_importer()};
+  const auto old = peer.allocate(32 * kib, 1);
+  const auto held = acquire(holds, old);
+  ASSERT_TRUE(held);
+  peer.free(old.address);
+  const auto fresh = peer.allocate(32 * kib, 2);
+  SKIP_UNLESS_AT(fresh, old.handle.base);
+  cuda_cache other{cuda_ipc_importer()};
+  touch(other, old, 1);
 }
 
 TEST_F(cuda_reuse, R4_buffer_of_equal_size_at_the_same_address_is_no_hit) {
@@ -77,6 +159,7 @@ TEST_F(cuda_reuse, R4_buffer_of_equal_size_at_the_same_address_is_no_hit) {
 }
 
 TEST_F(cuda_reuse, R6_new_allocation_may_begin_below_the_old_one) {
+  PINFOLD_DRIVER_THAT_EXCLUDES();
   cuda_cache cache{cuda_ipc_importer()};
   const auto lower = peer.allocate(32 * kib, 1);
   const auto upper = peer.allocate(32 * kib, 2);
@@ -100,6 +183,7 @@ TEST_F(cuda_reuse, R6_new_allocation_may_be_the_upper_part_of_the_old_one) {
 }
 
 TEST_F(cuda_reuse, R6_new_allocation_may_begin_inside_the_old_one_and_end_after_it) {
+  PINFOLD_DRIVER_THAT_EXCLUDES();
   cuda_cache cache{cuda_ipc_importer()};
   const auto old = open_and_free(cache, 64 * kib);
   static_cast<void>(peer.allocate(32 * kib, 2));
@@ -109,6 +193,7 @@ TEST_F(cuda_reuse, R6_new_allocation_may_begin_inside_the_old_one_and_end_after_
 }
 
 TEST_F(cuda_reuse, R6_only_the_old_entries_under_the_new_allocation_are_closed) {
+  PINFOLD_DRIVER_THAT_EXCLUDES();
   cuda_cache cache{cuda_ipc_importer()};
   const auto before = peer.allocate(32 * kib, 1);
   std::vector<cuda_peer::memory> old;
@@ -126,6 +211,7 @@ TEST_F(cuda_reuse, R6_only_the_old_entries_under_the_new_allocation_are_closed) 
 }
 
 TEST_F(cuda_reuse, R6_leased_stale_entry_is_in_use_conflict_at_once) {
+  PINFOLD_DRIVER_THAT_EXCLUDES();
   cuda_cache cache{cuda_ipc_importer()};
   auto [old, lease, fresh] = lease_and_free(cache, 64 * kib);
   ASSERT_TRUE(lease);
@@ -138,6 +224,7 @@ TEST_F(cuda_reuse, R6_leased_stale_entry_is_in_use_conflict_at_once) {
 }
 
 TEST_F(cuda_reuse, R5_R6_leased_stale_entry_of_the_same_range_is_in_use_conflict) {
+  PINFOLD_DRIVER_THAT_EXCLUDES();
   cuda_cache cache{cuda_ipc_importer()};
   auto [old, lease, fresh] = lease_and_free(cache, 32 * kib);
   ASSERT_TRUE(lease);
@@ -151,6 +238,7 @@ TEST_F(cuda_reuse, R5_R6_leased_stale_entry_of_the_same_range_is_in_use_conflict
 }
 
 TEST_F(cuda_reuse, R6_acquire_waits_for_the_conflicting_lease_until_the_deadline) {
+  PINFOLD_DRIVER_THAT_EXCLUDES();
   const auto old = peer.allocate(32 * kib, 1);
   peer.free(old.address);
   const auto again = peer.allocate(32 * kib, 2);
@@ -168,6 +256,7 @@ TEST_F(cuda_reuse, R6_acquire_waits_for_the_conflicting_lease_until_the_deadline
 }
 
 TEST_F(cuda_reuse, R6_acquire_returns_in_use_conflict_at_the_deadline) {
+  PINFOLD_DRIVER_THAT_EXCLUDES();
   cuda_cache cache(cuda_ipc_importer(), {.conflict_timeout = 20ms});
   const auto old = peer.allocate(32 * kib, 1);
   const auto lease = acquire(cache, old);

@@ -42,6 +42,8 @@ TEST(c_bad_input, null_is_refused_everywhere) {
   EXPECT_EQ(pinfold_next_chunk(nullptr, nullptr, nullptr), PINFOLD_E_INVALID_ARGUMENT);
   pinfold_end_chunks(nullptr);
   pinfold_announce_gone(nullptr, 0);
+  EXPECT_EQ(pinfold_close_idle_in_process(nullptr, nullptr, 1), 0);
+  EXPECT_EQ(pinfold_close_idle_in_process("cuda_host", nullptr, 0), 0);
   EXPECT_EQ(pinfold_invalidate(nullptr, nullptr, 1), PINFOLD_E_INVALID_ARGUMENT);
   EXPECT_EQ(pinfold_invalidate_peer(nullptr, 0, 0, 1), PINFOLD_E_INVALID_ARGUMENT);
   EXPECT_EQ(pinfold_drop_peer(nullptr, 0), PINFOLD_E_INVALID_ARGUMENT);

@@ -72,6 +72,7 @@ struct opened {
   void* data;
   std::size_t bytes;
   registration object;
+  bool for_one_lease = false;  ///< serves no other request
 };
 
 /// A registrar, type-erased. The engine makes these calls on many threads at once, and holds no lock of its own
@@ -88,6 +89,9 @@ struct driver {
   /// Opens several ranges with fewer driver calls; as many results as requests. Null if the driver cannot.
   void (*open_many)(void* self, std::span<const open_request> what, std::span<result<opened>> made) noexcept = nullptr;
   bool cancellation_points = true;  ///< whether `check` or `open` may be one
+  /// Told of a registration whose memory is gone, before any later `open` there; under the engine's mutex. May be null.
+  void (*invalidated)(void* self, const registration& object) noexcept = nullptr;
+  bool exclusive_in_process = false;  ///< whether `open` fails with `already_mapped` because of other caches
 };
 
 /// A pin, and the local address of the requested memory.
@@ -164,12 +168,12 @@ class PINFOLD_EXPORT background_use {
 /// Looks up any request, `hinted_hit` included. Returns an empty grant for requests that a hit must not serve.
 [[nodiscard]] PINFOLD_EXPORT grant look_up(engine* on, const request& what) noexcept;
 [[nodiscard]] PINFOLD_EXPORT result<grant> acquire(engine* on, const request& what) noexcept;
+/// As above, on a thread of the library: the application may discard the memory at any time meanwhile.
+[[nodiscard]] PINFOLD_EXPORT result<grant> acquire_in_background(engine* on, const request& what) noexcept;
 /// Acquires a group of at most `most_in_group` requests; as many results as requests.
 inline constexpr std::size_t most_in_group = 64;
 PINFOLD_EXPORT void acquire_group(engine* on, std::span<const request> what, std::span<result<grant>> granted) noexcept;
 /// Pins a live entry as `acquire` does, under the mutex if necessary. Never calls the driver, and has counters of its
-/// As above, on a thread of the library: the application may discard the memory at any time meanwhile.
-[[nodiscard]] PINFOLD_EXPORT result<grant> acquire_in_background(engine* on, const request& what) noexcept;
 /// own.
 [[nodiscard]] PINFOLD_EXPORT grant find(engine* on, const request& what) noexcept;
 /// Finishes a release for which `unpin` returned a record: wakes waiters, and closes the entry if that is due.

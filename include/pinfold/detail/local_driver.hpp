@@ -30,6 +30,8 @@ class local_driver {
         .close = close,
     };
     if constexpr (group_registrar<R>) table.open_many = open_many;
+    if constexpr (informed_registrar<R>) table.invalidated = invalidated;
+    table.exclusive_in_process = is_exclusive_in_process<R>;
     // To round out may take a look at the process's mappings.
     table.cancellation_points = has_cancellation_points<R> || registrar.limits().granularity > 1;
     return table;
@@ -84,16 +86,27 @@ class local_driver {
     result<opened> answer;
     if (made) {
       fill(*answer, what, *made);
+      if constexpr (borrowing_registrar<R>) answer->for_one_lease = !static_cast<R*>(self)->may_keep(*made);
     } else {
       answer = tl::unexpected(made.error());
     }
     return answer;
   }
 
-  static result<void> close(void* self, const registration& object) noexcept {
+  static typename R::registration_type in(const registration& object) noexcept {
     typename R::registration_type made;
     std::memcpy(&made, object.bytes.data(), sizeof made);
-    return static_cast<R*>(self)->close(made);
+    return made;
+  }
+
+  static result<void> close(void* self, const registration& object) noexcept {
+    return static_cast<R*>(self)->close(in(object));
+  }
+
+  static void invalidated(void* self, const registration& object) noexcept
+    requires informed_registrar<R>
+  {
+    static_cast<R*>(self)->invalidated(in(object));
   }
 };
 

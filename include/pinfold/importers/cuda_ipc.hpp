@@ -56,12 +56,10 @@ struct cuda_ipc_handle {
   friend bool operator==(const cuda_ipc_handle&, const cuda_ipc_handle&) noexcept = default;
 };
 
-/// Returns what an importer of the handle needs.
-[[nodiscard]] constexpr handle_needs needs(const cuda_ipc_handle& handle) noexcept {
-  const auto always =
-      handle_needs::same_host | handle_needs::exporter_runs | handle_needs::cuda_driver | handle_needs::device_access;
-  if (handle.kind == static_cast<std::uint32_t>(cuda_memory_kind::allocation)) return always;
-  return always | handle_needs::same_user | handle_needs::exporter_serves;
+/// Returns what an importer of the handle needs, unless it does not `confirm`.
+[[nodiscard]] constexpr handle_needs needs(const cuda_ipc_handle& /*handle*/) noexcept {
+  return handle_needs::same_host | handle_needs::exporter_runs | handle_needs::same_user |
+         handle_needs::exporter_serves | handle_needs::cuda_driver | handle_needs::device_access;
 }
 
 /// An event of another process: plain bytes. All zeros: no event.
@@ -158,6 +156,11 @@ class PINFOLD_EXPORT cuda_ipc_exporter {
 /// Options of the importer.
 struct cuda_ipc_importer_options {
   int device = 0;  ///< ordinal, in this process, of the device that memory is mapped on
+  /// Ask the exporter, after each open by the driver, whether it still has the memory that the handle names. The driver
+  /// opens whatever lies at the base of memory that was freed, and says nothing. False only for exporters that this
+  /// process cannot reach (another user, another network namespace): then a handle that comes late, or was kept too
+  /// long, may map other memory.
+  bool confirm = true;
 };
 
 /// An importer that opens handles of `cuda_ipc_exporter`. Thread-safe; opens different handles in parallel. All

@@ -26,19 +26,25 @@ struct cuda_host_registrar_options {
 /// the driver's copy functions take the host address.
 ///
 /// The driver refuses to register a page twice. Memory inside a registration that this process made through pinfold, in
-/// any cache, shares that registration. Memory that overlaps one in another way is refused with `already_mapped`: a
-/// cache then closes idle registrations in the way, and returns `in_use_conflict` if a lease or the application itself
-/// is in the way.
+/// any cache, shares that registration, unless its memory went away since or the driver refused to close it. Other
+/// memory that overlaps one is refused with `already_mapped`: a cache then closes idle registrations in the way, its
+/// own and those of the process's other caches, and returns `in_use_conflict` if a lease or the application itself is
+/// in the way.
+///
+/// Memory of `cudaHostAlloc`, and memory that the application itself has registered, is used as it is, and never
+/// unregistered: each lease asks the driver for the device's address anew, as the application may free it at any time.
+/// Part of it is not enough: a range that is not all inside is refused as above.
 ///
 /// Thread-safe. `open` errors: those of `check_request`; `already_mapped`, `out_of_resources`, `invalid_range` (memory
 /// that the driver cannot lock), `unsupported` (no driver; a forked child), `driver_error`, `closed` (moved from).
 class PINFOLD_EXPORT cuda_host_registrar {
  public:
   static constexpr const char* name = "cuda_host";  ///< shown in events and dumps
+  static constexpr bool exclusive_in_process = true;
   /// Where GPUs see the memory.
   struct registration_type {
     std::uint64_t device_address;  ///< address of the first byte, as GPU kernels see it
-    std::uint64_t number;          ///< number of this registration, never reused
+    std::uint64_t number;          ///< number of this registration, never reused; 0: the application's own
   };
 
   /// Does not touch the driver; `open` reports a driver that is missing or broken.
@@ -53,6 +59,10 @@ class PINFOLD_EXPORT cuda_host_registrar {
   [[nodiscard]] result<registration_type> open(range memory, access_flags access) noexcept;
   /// Succeeds if the registration's context is gone: nothing is left to close.
   [[nodiscard]] result<void> close(const registration_type& registration) noexcept;
+  /// False for registrations of the application's own.
+  [[nodiscard]] bool may_keep(const registration_type& registration) const noexcept { return registration.number != 0; }
+  /// From now on no `open`, of any registrar, shares the driver's registration.
+  void invalidated(const registration_type& registration) noexcept;
 
  private:
   struct state;

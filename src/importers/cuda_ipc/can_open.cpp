@@ -43,8 +43,8 @@ result<void> reaches(const cuda::driver_table& calls, int ordinal, const cuda_ip
   return possible != 0 ? result<void>{} : fail(errc::unsupported, "this device cannot reach the peer's memory");
 }
 
-/// An allocation's handle works without a message to the exporter. So an exporter that may not be looked at is no
-/// reason against it. One in another PID namespace has no process of that number here, and counts as ended.
+/// An allocation's handle can be opened without a message to the exporter. So an exporter that may not be looked at is
+/// no reason against it. One in another PID namespace has no process of that number here, and counts as ended.
 result<void> exporter_runs(const cuda_ipc_handle& handle) noexcept {
   const auto process = fd_passing::open_process(origin_of(handle));
   if (!process && process.error() != errc::peer_gone) return {};
@@ -63,12 +63,11 @@ result<void> is_for_import(const cuda_ipc_handle& handle) noexcept {
   return {};
 }
 
-result<void> can_open(int device, const cuda_ipc_handle& handle) noexcept {
+result<void> can_open(int device, const cuda_ipc_handle& handle, bool confirm) noexcept {
   if (const auto allocation = checked(handle); !allocation) return tl::unexpected(allocation.error());
   if (auto foreign = is_for_import(handle); !foreign) return foreign;
-  const bool by_driver = kind_of(handle) == cuda_memory_kind::allocation;
-  auto reached =
-      by_driver ? exporter_runs(handle) : fd_passing::can_fetch(fd_passing::transport::scm, origin_of(handle));
+  const bool alone = kind_of(handle) == cuda_memory_kind::allocation && !confirm;
+  auto reached = alone ? exporter_runs(handle) : fd_passing::can_fetch(fd_passing::transport::scm, origin_of(handle));
   if (!reached) return reached;
   const auto calls = cuda::driver();
   if (!calls) return tl::unexpected(calls.error());

@@ -11,6 +11,6 @@ namespace pinfold::cuda_ipc {
 [[nodiscard]] result<void> is_for_import(const cuda_ipc_handle& handle) noexcept;
 
 /// Returns whether the device with that ordinal could open the handle now. Errors as `cuda_ipc_importer::can_open`.
-[[nodiscard]] result<void> can_open(int device, const cuda_ipc_handle& handle) noexcept;
+[[nodiscard]] result<void> can_open(int device, const cuda_ipc_handle& handle, bool confirm) noexcept;
 
 }  // namespace pinfold::cuda_ipc

@@ -61,6 +61,7 @@ struct cuda_ipc_exporter::state {
   [[nodiscard]] result<void> serve() noexcept;
   [[nodiscard]] result<cuda_ipc::shares::subject> subject_of(cuda_memory_kind kind, const memory_facts& facts,
                                                              range wanted) const;
+  [[nodiscard]] status export_pointer(cuda::pool_pointer_export& made, const cuda_ipc_handle& handle);
   [[nodiscard]] result<void> describe_memory(const exporting_device& on, cuda_ipc_handle& handle) noexcept;
   [[nodiscard]] result<cuda_shared> share(range wanted);
 
@@ -72,7 +73,7 @@ struct cuda_ipc_exporter::state {
   std::uint64_t start_time = 0;
   std::mutex mutex;
   std::map<int, exporting_device> devices;
-  std::unique_ptr<fd_passing::server> service;  // made when the first memory needs it
+  std::unique_ptr<fd_passing::server> service;  // made with the first memory
 };
 
 cuda_ipc_exporter::state::~state() {
@@ -133,6 +134,14 @@ result<cuda_ipc::shares::subject> cuda_ipc_exporter::state::subject_of(cuda_memo
   return what;
 }
 
+/// The driver exports pointers of a pool only after the pool itself: a descriptor of it need not stay open.
+status cuda_ipc_exporter::state::export_pointer(cuda::pool_pointer_export& made, const cuda_ipc_handle& handle) {
+  const auto answer = calls.mem_pool_export_pointer(&made, handle.base);
+  if (answer != status::invalid_value) return answer;
+  if (!shared->lend(handle.pool, [](int) {})) return answer;
+  return calls.mem_pool_export_pointer(&made, handle.base);
+}
+
 /// Fills in the driver's part of the handle.
 result<void> cuda_ipc_exporter::state::describe_memory(const exporting_device& on, cuda_ipc_handle& handle) noexcept {
   static_assert(sizeof handle.memory == sizeof(cuda::ipc_memory_handle) &&
@@ -144,7 +153,7 @@ result<void> cuda_ipc_exporter::state::describe_memory(const exporting_device& o
     std::memcpy(handle.memory.data(), made.reserved, sizeof made.reserved);
   } else if (cuda_ipc::kind_of(handle) == cuda_memory_kind::pool) {
     cuda::pool_pointer_export made{};
-    answer = on.context->with([&] { return calls.mem_pool_export_pointer(&made, handle.base); });
+    answer = on.context->with([&] { return export_pointer(made, handle); });
     std::memcpy(handle.memory.data(), made.reserved, sizeof made.reserved);
   }
   return cuda::checked(answer, "the driver refuses to share this memory");
@@ -159,9 +168,7 @@ result<cuda_shared> cuda_ipc_exporter::state::share(range wanted) {
   if (!on) return tl::unexpected(on.error());
   const auto what = subject_of(*kind, *facts, wanted);
   if (!what) return tl::unexpected(what.error());
-  if (*kind != cuda_memory_kind::allocation) {
-    if (auto serving = serve(); !serving) return tl::unexpected(serving.error());
-  }
+  if (auto serving = serve(); !serving) return tl::unexpected(serving.error());
   const auto pool = *kind == cuda_memory_kind::pool ? shared->serial_of(facts->pool) : 0;
   const auto make = [&](std::uint64_t serial) -> result<cuda_ipc_handle> {
     cuda_ipc_handle handle{.exporter = id,

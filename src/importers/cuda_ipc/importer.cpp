@@ -34,8 +34,11 @@ struct cuda_ipc_importer::state {
 cuda_ipc_importer::state::~state() {
   const auto* in = device.retained();
   if (in == nullptr) return;
-  cuda_ipc::all_opened().give_back_all(
-      this, [in](const auto&, cuda_ipc::opened_memory& memory) { return cuda_ipc::close_memory(*in, memory); });
+  const auto close_here = [&](const auto& place, cuda_ipc::opened_memory& memory) -> result<void> {
+    if (place.device != options.device) return fail(errc::driver_error, "this memory is open on another device");
+    return cuda_ipc::close_memory(*in, memory);
+  };
+  cuda_ipc::all_opened().give_back_all(this, close_here);
   static_cast<void>(in->with([&] {
     events.destroy_all(in->calls());
     windows.free_all(in->calls());
@@ -66,7 +69,7 @@ result<range> cuda_ipc_importer::check(const cuda_ipc_handle& handle) const noex
 
 result<void> cuda_ipc_importer::can_open(const cuda_ipc_handle& handle) const noexcept {
   if (!state_) return fail(errc::closed, "the importer was moved from");
-  return cuda_ipc::can_open(state_->options.device, handle);
+  return cuda_ipc::can_open(state_->options.device, handle, state_->options.confirm);
 }
 
 result<imported<cuda_ipc_importer::registration_type>> cuda_ipc_importer::open(peer_id /*peer*/,
@@ -83,8 +86,11 @@ result<imported<cuda_ipc_importer::registration_type>> cuda_ipc_importer::open(p
   const auto number = cuda_ipc::all_opened().take(
       state_.get(), place, [&](auto& all) { return all.find(place); },
       [&](auto there) { return may_share(**in, there->second.item); },
-      [&] { return cuda_ipc::open_memory(**in, state_->links, handle, window); },
-      [&](auto there) { at = there->second.item.at; });
+      [&](auto& left) {
+        return cuda_ipc::open_memory(**in, state_->links, handle, {window, state_->options.confirm}, left);
+      },
+      [&](auto there) { at = there->second.item.at; },
+      [&](const auto&, cuda_ipc::opened_memory& memory) { return cuda_ipc::close_memory(**in, memory); });
   if (!number) return tl::unexpected(number.error());
   return imported<registration_type>{*allocation, reinterpret_cast<void*>(at), handle.size, {at, handle.size, *number}};
 }

@@ -6,6 +6,7 @@
 #include "importers/cuda_ipc/segments.hpp"
 
 #include <cstring>
+#include <utility>
 
 namespace pinfold::cuda_ipc {
 
@@ -31,6 +32,25 @@ result<std::shared_ptr<fd_passing::connection>> link_to(fd_passing::connection_t
   return links.find_or_make(fd_passing::transport::scm, origin_of(handle));
 }
 
+result<opened_memory> open_by_kind(const cuda::primary_context& in, fd_passing::connection_table& links,
+                                   const cuda_ipc_handle& handle, const open_options& how) noexcept {
+  if (kind_of(handle) == cuda_memory_kind::allocation) return open_allocation(in, handle);
+  const auto link = link_to(links, handle);
+  if (!link) return tl::unexpected(link.error());
+  return kind_of(handle) == cuda_memory_kind::pool ? open_pooled(in, **link, handle)
+                                                   : open_segments(in, **link, handle, how.in);
+}
+
+/// Asks the exporter whether the memory that the handle names is still there. The driver does not compare: it opens
+/// whatever lies at the handle's base, also other memory that the exporter allocated there since. Buffer ids are never
+/// used again, so an answer that comes after the open is about what was opened.
+result<void> confirm(fd_passing::connection_table& links, const cuda_ipc_handle& handle) noexcept {
+  const auto link = link_to(links, handle);
+  if (!link) return tl::unexpected(link.error());
+  const auto answer = (*link)->fetch(fd_passing::transport::scm, {origin_of(handle), handle.serial});
+  return answer ? result<void>{} : tl::unexpected(answer.error());
+}
+
 status close_by_kind(const cuda::driver_table& calls, opened_memory& memory) noexcept {
   if (memory.kind == cuda_memory_kind::pool) return close_pooled(calls, memory, false);
   return calls.ipc_close_mem_handle(memory.at);
@@ -43,12 +63,15 @@ result<void> closed(status answer) noexcept {
 }  // namespace
 
 result<opened_memory> open_memory(const cuda::primary_context& in, fd_passing::connection_table& links,
-                                  const cuda_ipc_handle& handle, const std::shared_ptr<window>& window) noexcept {
-  if (kind_of(handle) == cuda_memory_kind::allocation) return open_allocation(in, handle);
-  const auto link = link_to(links, handle);
-  if (!link) return tl::unexpected(link.error());
-  auto made = kind_of(handle) == cuda_memory_kind::pool ? open_pooled(in, **link, handle)
-                                                        : open_segments(in, **link, handle, window);
+                                  const cuda_ipc_handle& handle, const open_options& how,
+                                  std::optional<opened_memory>& left) noexcept {
+  auto made = open_by_kind(in, links, handle, how);
+  if (made && made->kind != cuda_memory_kind::segments && how.confirm) {
+    if (auto there = confirm(links, handle); !there) {
+      if (!close_memory(in, *made)) left = std::move(*made);
+      made = tl::unexpected(there.error());
+    }
+  }
   if (!made && made.error() == errc::peer_gone) links.forget(origin_of(handle));
   return made;
 }

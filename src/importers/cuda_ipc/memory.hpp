@@ -7,13 +7,21 @@
 #include "fd_passing/connection.hpp"
 #include "importers/cuda_ipc/opened.hpp"
 
+#include <optional>
+
 namespace pinfold::cuda_ipc {
 
-/// Opens the handle; memory of segments at its place in `window`, if that is not null. Errors as
-/// `cuda_ipc_importer::open`.
+/// What an open needs beside the context and the handle.
+struct open_options {
+  std::shared_ptr<window> in{};  ///< where segments have their place; null: at addresses of their own
+  bool confirm = true;           ///< as `cuda_ipc_importer_options::confirm`
+};
+
+/// Opens the handle. Errors as `cuda_ipc_importer::open`; memory that must not be used, and that the driver refuses to
+/// close, is `left`.
 [[nodiscard]] result<opened_memory> open_memory(const cuda::primary_context& in, fd_passing::connection_table& links,
-                                                const cuda_ipc_handle& handle,
-                                                const std::shared_ptr<window>& window = nullptr) noexcept;
+                                                const cuda_ipc_handle& handle, const open_options& how,
+                                                std::optional<opened_memory>& left) noexcept;
 
 /// Whether the context in which the memory was opened is gone, and the memory with it.
 [[nodiscard]] bool is_gone(const cuda::primary_context& in, const opened_memory& memory) noexcept;

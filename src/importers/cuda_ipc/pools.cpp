@@ -114,7 +114,8 @@ result<opened_memory> open_here(const cuda::primary_context& in, fd_passing::con
   cuda::memory_pool pool = nullptr;
   const auto hold = all_pools().take(
       &all_pools(), place, [&](auto& all) { return all.find(place); }, [](auto) { return result<void>{}; },
-      [&] { return import_pool(in, from, handle); }, [&](auto there) { pool = there->second.item; });
+      [&](auto& /*left*/) { return import_pool(in, from, handle); }, [&](auto there) { pool = there->second.item; },
+      [](const auto&, cuda::memory_pool) { return result<void>{}; });
   if (!hold) return tl::unexpected(hold.error());
   opened_memory made{.kind = cuda_memory_kind::pool, .bytes = handle.size, .life = place.life, .pool_pin = *hold};
   if (auto imported = import_pointer(in, pool, handle, made); !imported) {

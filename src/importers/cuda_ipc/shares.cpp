@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <iterator>
 #include <new>
+#include <sys/eventfd.h>
 #include <unistd.h>
 #include <utility>
 
@@ -127,8 +128,13 @@ result<shares::lent> shares::look_up(std::uint64_t serial) {
   if (after == shared_.begin()) return fail(errc::stale_handle, gone);
   const auto& [first, found_there] = *std::prev(after);
   const auto& segments = found_there.what.segments;
-  if (segments.empty() || serial > first + segments.size()) return fail(errc::stale_handle, gone);
+  if (serial > first + segments.size()) return fail(errc::stale_handle, gone);
   lent found;
+  if (segments.empty()) {
+    found.whole = found_there.what.where;
+    found.buffer_id = found_there.what.buffer_id;
+    return found;
+  }
   if (serial > first) {
     found.segment = segments[serial - first - 1];
   } else {
@@ -142,6 +148,7 @@ result<void> shares::lend(std::uint64_t serial, const std::function<void(int)>& 
   const auto found = look_up(serial);
   if (!found) return tl::unexpected(found.error());
   if (found->pool != nullptr) return lend_pool(found->pool, use);
+  if (!found->whole.empty()) return confirm(*found, use);
   if (found->sizes.empty()) return lend_segment(found->segment, use);
   const auto list = listed(found->sizes);
   if (!list) return tl::unexpected(list.error());
@@ -149,6 +156,16 @@ result<void> shares::lend(std::uint64_t serial, const std::function<void(int)>& 
   return {};
 } catch (const std::bad_alloc&) {
   return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the exporter's own records");
+}
+
+result<void> shares::confirm(const lent& asked, const std::function<void(int)>& use) noexcept {
+  unsigned long long now = 0;
+  const auto answer = calls_.pointer_get_attribute(&now, cuda::pointer_attribute::buffer_id, asked.whole.begin);
+  if (answer != status::success || now != asked.buffer_id) return fail(errc::stale_handle, gone);
+  const os::file nothing(::eventfd(0, EFD_CLOEXEC));
+  if (!nothing) return os::fail_system("cannot make a descriptor to answer with");
+  use(nothing.number());
+  return {};
 }
 
 /// Lends one segment's descriptor. The memory may be unmapped meanwhile: it is the right segment if it was so both

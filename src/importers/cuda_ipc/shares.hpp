@@ -21,7 +21,8 @@
 namespace pinfold::cuda_ipc {
 
 /// Thread-safe. Descriptors are made at each request and closed after they were sent: a kept descriptor would keep
-/// memory that the application has freed.
+/// memory that the application has freed. For memory that the driver itself opens, the descriptor means only that the
+/// memory of that handle is still there.
 class shares final : public fd_passing::fd_provider {
  public:
   /// `registry` may be null; it learns of handles that are made and forgotten.
@@ -63,11 +64,14 @@ class shares final : public fd_passing::fd_provider {
     cuda::memory_pool pool = nullptr;
     std::vector<std::size_t> sizes;  ///< of all segments, when the request is for their list
     cuda::segment_facts segment;     ///< the requested segment
+    range whole{};                   ///< memory that does not consist of segments
+    std::uint64_t buffer_id = 0;     ///< of `whole`
   };
 
   [[nodiscard]] result<lent> look_up(std::uint64_t serial);
   [[nodiscard]] result<void> lend_segment(const cuda::segment_facts& wanted,
                                           const std::function<void(int)>& use) noexcept;
+  [[nodiscard]] result<void> confirm(const lent& asked, const std::function<void(int)>& use) noexcept;
   [[nodiscard]] result<void> lend_pool(cuda::memory_pool pool, const std::function<void(int)>& use) noexcept;
   [[nodiscard]] const shared* known(const subject& what) const noexcept;
   void forget_what_is_gone(const subject& now) noexcept;

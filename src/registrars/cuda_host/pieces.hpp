@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
 /// The memory that this process has registered with the CUDA driver through pinfold. Pieces never overlap.
+///
+/// A piece whose memory is gone must not serve another request. The caches tell of what they know
+/// (`open_table::outdate`), and the table itself reads the event log before it shares a piece: a cache that holds a
+/// piece and makes no request reads nothing.
 #pragma once
 
 #include <pinfold/range.hpp>
@@ -8,6 +12,7 @@
 #include "cuda/context.hpp"
 #include "cuda/only.hpp"
 #include "cuda/open_table.hpp"
+#include "invalidation/event_log.hpp"
 
 #include <iterator>
 #include <memory>
@@ -28,16 +33,24 @@ struct registered {
   std::uint64_t life = 0;  ///< of the context
 };
 
-using piece_table = cuda::open_table<piece, registered>;
+class piece_table : public cuda::open_table<piece, registered> {
+ public:
+  /// Returns the first piece that overlaps the wanted one, or the end. Every event from before the call is marked.
+  /// Requires the table's mutex, which `take` holds when it calls this.
+  [[nodiscard]] place first_in_the_way(entries& in, const piece& wanted) noexcept {
+    if (const auto* const log = invalidation::event_log::if_there(); log != nullptr) read(*log, in);
+    return first_overlap(in, {wanted.begin, wanted.end});
+  }
+
+ private:
+  static place first_overlap(entries& in, const range& wanted) noexcept;
+  void read(const invalidation::event_log& log, entries& in) noexcept;
+
+  std::uint64_t process_ = 0;  // whose log was read up to `cursor_`; guarded by the table's mutex, like the next
+  std::uint64_t cursor_ = 0;
+};
 
 /// Returns the process's table.
 inline piece_table& all_pieces() noexcept { return cuda::only<piece_table>(); }
-
-/// Returns the first piece that overlaps the wanted one, or the end.
-inline piece_table::place first_overlap(piece_table::entries& in, const piece& wanted) noexcept {
-  const auto after = in.lower_bound(wanted);
-  if (after != in.begin() && std::prev(after)->first.end > wanted.begin) return std::prev(after);
-  return after != in.end() && after->first.begin < wanted.end ? after : in.end();
-}
 
 }  // namespace pinfold::cuda_host

@@ -18,21 +18,23 @@ struct ipc_handle {
 };
 
 // f(<exported symbol>, <name for cuGetProcAddress>, <version of CUDA>, <arguments>)
-#define CLIENT_FUNCTIONS(f)                                                                                            \
-  f(cuInit, "cuInit", 12000, (unsigned))                                                                               \
-      f(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 12000, (client::context*, int))                          \
-          f(cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 12000, (int)) f(cuCtxSetCurrent, "cuCtxSetCurrent", \
-                                                                                   12000, (client::context))           \
-              f(cuMemAlloc_v2, "cuMemAlloc", 12000, (client::device_pointer*, std::size_t)) f(                         \
-                  cuMemFree_v2, "cuMemFree", 12000, (client::device_pointer))                                          \
-                  f(cuMemsetD8_v2, "cuMemsetD8", 12000, (client::device_pointer, unsigned char, std::size_t)) f(       \
-                      cuMemcpyDtoH_v2, "cuMemcpyDtoH", 12000, (void*, client::device_pointer, std::size_t))            \
-                      f(cuIpcGetMemHandle, "cuIpcGetMemHandle", 12000, (client::ipc_handle*, client::device_pointer))  \
-                          f(cuIpcOpenMemHandle, "cuIpcOpenMemHandle", 4010,                                            \
-                            (client::device_pointer*, client::ipc_handle, unsigned))                                   \
-                              f(cuIpcOpenMemHandle_v2, "cuIpcOpenMemHandle", 12000,                                    \
-                                (client::device_pointer*, client::ipc_handle, unsigned))                               \
-                                  f(cuIpcCloseMemHandle, "cuIpcCloseMemHandle", 12000, (client::device_pointer))
+#define CLIENT_FUNCTIONS(f)                                                                                           \
+  f(cuInit, "cuInit", 12000, (unsigned))                                                                              \
+      f(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 12000, (client::context*, int))                         \
+          f(cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 12000, (int)) f(                                   \
+              cuCtxSetCurrent, "cuCtxSetCurrent", 12000, (client::context)) f(cuMemAlloc_v2, "cuMemAlloc", 12000,     \
+                                                                              (client::device_pointer*, std::size_t)) \
+              f(cuMemFree_v2, "cuMemFree", 12000, (client::device_pointer)) f(                                        \
+                  cuMemsetD8_v2, "cuMemsetD8", 12000, (client::device_pointer, unsigned char, std::size_t))           \
+                  f(cuMemcpyDtoH_v2, "cuMemcpyDtoH", 12000, (void*, client::device_pointer, std::size_t)) f(          \
+                      cuIpcGetMemHandle, "cuIpcGetMemHandle", 12000, (client::ipc_handle*, client::device_pointer))   \
+                      f(cuIpcOpenMemHandle, "cuIpcOpenMemHandle", 4010,                                               \
+                        (client::device_pointer*, client::ipc_handle, unsigned))                                      \
+                          f(cuIpcOpenMemHandle_v2, "cuIpcOpenMemHandle", 12000,                                       \
+                            (client::device_pointer*, client::ipc_handle, unsigned))                                  \
+                              f(cuIpcCloseMemHandle, "cuIpcCloseMemHandle", 12000, (client::device_pointer))          \
+                                  f(cuMemHostRegister_v2, "cuMemHostRegister", 12000, (void*, std::size_t, unsigned)) \
+                                      f(cuMemHostUnregister, "cuMemHostUnregister", 12000, (void*))
 
 struct functions {
 #define CLIENT_MEMBER(symbol, name, version, arguments) result(*symbol) arguments = nullptr;
