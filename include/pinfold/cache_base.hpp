@@ -42,8 +42,10 @@ class cache_base {
   result<void> flush() noexcept { return detail::flush(engine_.get()); }
 
   /// Closes every registration, persistent ones included, before a checkpoint, a sleep or a change of the memory, and
-  /// remembers them for `restore`. While any lease is out, returns `in_use_conflict` and closes nothing. Other errors:
-  /// those of `flush`; then what was closed is remembered. `out_of_resources`: nothing is closed.
+  /// remembers them for `restore`. A restoration that goes on ends; what it has not registered yet stays remembered.
+  /// While any lease is out, returns `in_use_conflict` and closes nothing; so does `timed_out` when another `quiesce`,
+  /// or an open by a restoration, does not end within `wait_timeout`, and `out_of_resources`. Other errors: those of
+  /// `flush`; then what was closed is remembered.
   result<void> quiesce() noexcept { return detail::quiesce(engine_.get()); }
 
   /// Begins to register again, in the background, what `quiesce` closed and no request has registered since: those with

@@ -115,8 +115,13 @@ class engine {
   std::size_t evict(std::size_t most) noexcept;
 
   // For threads that register again what `quiesce` closed: each begins with one, restores it, and ends.
-  [[nodiscard]] std::size_t remembers() noexcept;
-  [[nodiscard]] bool begin_restoring(core::restored_now& one) noexcept;
+  struct restorable {
+    std::size_t count = 0;
+    std::uint64_t quiesces = 0;  ///< how often `quiesce` has begun
+  };
+  [[nodiscard]] restorable remembers() noexcept;
+  /// Returns false when there is nothing left, and when `quiesce` has begun again `since`.
+  [[nodiscard]] bool begin_restoring(core::restored_now& one, std::uint64_t since) noexcept;
   [[nodiscard]] result<bool> restore(const core::restored_now& one) noexcept;
   void end_restoring(const core::restored_now& one) noexcept;
 
@@ -508,6 +513,8 @@ class engine {
 
   // --- what `quiesce` closed (engine_remember.cpp)
   void list_what_is_open(core::remembered_list& listed) const;
+  [[nodiscard]] result<void> begin_quiescing() noexcept;
+  void end_quiescing() noexcept;
   void begin_remembering(core::being_closed& mine);
   void end_remembering(core::being_closed& mine) noexcept;
   [[nodiscard]] static bool worth_remembering(const shard& in, const entry& one) noexcept PINFOLD_REQUIRES(in.mutex);
@@ -632,6 +639,8 @@ class engine {
   core::being_closed* closing_ = nullptr;
   core::restored_now* restoring_ = nullptr;
   core::said_now* saying_ = nullptr;
+  bool quiescing_ = false;
+  std::uint64_t quiesces_ = 0;
   std::atomic<bool> anything_remembered_{false};  // changed under the mutex
 
   // The reaper. The mutex comes after the shards' mutexes.

@@ -4,6 +4,12 @@
 
 namespace pinfold::detail {
 
+namespace {
+
+constexpr error newer_memory{errc::stale_handle, native_kind::none, 0, "other memory has this address by now"};
+
+}  // namespace
+
 // Looks for a hit before the driver is asked what it would register, which may cost more than a hit.
 grant engine::hit_if_live(shard& in, const request& what) noexcept {
   if (in.table.ended() || what.unshared) return {};
@@ -73,6 +79,7 @@ result<grant> engine::acquire_slowly(shard& in, const request& what, const range
     }
     if (!std::exchange(tidied, true) && close_some_due(in)) continue;
     if (seen.other_token != nullptr) {
+      if (what.meanwhile != nullptr) return refused(in, newer_memory);  // a restored handle proves nothing
       was_replaced = true;
       replace(in, *seen.other_token);
       if (options_.closes == close_policy::immediate) static_cast<void>(close_queued(in, SIZE_MAX));

@@ -66,6 +66,7 @@ void engine::stop_all_hits() noexcept {
 
 // Stops hits first: while hits go on, no count of leases is right, as a lease may come and go between two looks.
 result<void> engine::quiesce() noexcept {
+  if (auto alone = begin_quiescing(); !alone) return alone;
   catch_up_with_everything();
   stop_all_hits();
   auto done = quiesce_without_hits();
@@ -73,6 +74,7 @@ result<void> engine::quiesce() noexcept {
     os::scoped_lock guard(in.mutex);
     in.table.resume_hits();
   }
+  end_quiescing();
   return done;
 }
 

@@ -28,6 +28,35 @@ bool engine::worth_remembering(const shard& in, const entry& one) noexcept {
   return open && !one.hot()->is(record::stale) && !one.unshared && !one.bypass && !in.pending.affects(one);
 }
 
+// Makes the caller the only one that quiesces, and waits for what `restore` is registering, which would be open
+// afterwards. Restorations that began before it end.
+result<void> engine::begin_quiescing() noexcept {
+  const deadlines until(options_);
+  change_waiter self(changes_);
+  bool mine = false;
+  const auto alone = [&] {
+    const std::scoped_lock guard(remembered_mutex_);
+    if (!mine && quiescing_) return false;
+    if (!mine) ++quiesces_;
+    mine = quiescing_ = true;
+    return restoring_ == nullptr;
+  };
+  while (!alone()) {
+    if (wait_for_change(self, until.others())) continue;
+    if (mine) end_quiescing();
+    return fail(errc::timed_out, "another quiesce, or an open by a restoration, did not end in time");
+  }
+  return {};
+}
+
+void engine::end_quiescing() noexcept {
+  {
+    const std::scoped_lock guard(remembered_mutex_);
+    quiescing_ = false;
+  }
+  changes_.notify();
+}
+
 // Throws std::bad_alloc. The list has room before the mutex is taken: nothing is allocated under it.
 void engine::list_what_is_open(core::remembered_list& listed) const {
   const auto now = core::ticks();
@@ -84,10 +113,10 @@ void engine::note_what_is_remembered() noexcept {
   anything_remembered_.store(any, std::memory_order_relaxed);
 }
 
-std::size_t engine::remembers() noexcept {
+engine::restorable engine::remembers() noexcept {
   const std::scoped_lock guard(remembered_mutex_);
   remembered_.forget_noted();
-  return remembered_.size();
+  return {remembered_.size(), quiesces_};
 }
 
 // Before a shard is visited, under its mutex. Every claim for a restored registration comes before the visit to its
@@ -130,9 +159,9 @@ bool engine::heed_what_is_said(core::restored_now& one) const noexcept {
   return there;
 }
 
-bool engine::begin_restoring(core::restored_now& one) noexcept {
+bool engine::begin_restoring(core::restored_now& one, std::uint64_t since) noexcept {
   const std::scoped_lock guard(remembered_mutex_);
-  while (remembered_.take_hottest(one)) {
+  while (!quiescing_ && quiesces_ == since && remembered_.take_hottest(one)) {
     if (heed_what_is_said(one)) {
       one.next = std::exchange(restoring_, &one);
       return true;
@@ -144,10 +173,13 @@ bool engine::begin_restoring(core::restored_now& one) noexcept {
 }
 
 void engine::end_restoring(const core::restored_now& one) noexcept {
-  const std::scoped_lock guard(remembered_mutex_);
-  unlink(restoring_, one);
-  remembered_.uncount(one.what);  // an entry that was made is counted by now
-  note_what_is_remembered();
+  {
+    const std::scoped_lock guard(remembered_mutex_);
+    unlink(restoring_, one);
+    remembered_.uncount(one.what);  // an entry that was made is counted by now
+    note_what_is_remembered();
+  }
+  changes_.notify();
 }
 
 }  // namespace pinfold::detail

@@ -33,6 +33,7 @@ struct restoration::state {
   background_use use;
   restore_options how;
   const pid_t process = ::getpid();
+  std::uint64_t quiesces = 0;  // of the engine, when this began
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
 
@@ -77,7 +78,7 @@ bool restoration::state::restore_one() noexcept {
   const background_use::call guard(use);
   if (guard.on() == nullptr) return false;
   core::restored_now one;
-  if (!guard.on()->begin_restoring(one)) return false;
+  if (!guard.on()->begin_restoring(one, quiesces)) return false;
   note(one, guard.on()->restore(one));
   guard.on()->end_restoring(one);
   return true;
@@ -131,7 +132,9 @@ result<restoration> restoration::begin(engine* on, restore_options how) noexcept
   if (!use) return tl::unexpected(use.error());
   const auto workers = std::min(std::max(how.workers, 1U), 64U);
   auto begun = std::make_unique<state>(std::move(*use), std::move(how));
-  begun->now.total = on->remembers();
+  const auto there = on->remembers();
+  begun->now.total = there.count;
+  begun->quiesces = there.quiesces;
   begun->start(workers);
   return restoration(std::move(begun));
 } catch (const std::bad_alloc&) {

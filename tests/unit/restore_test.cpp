@@ -347,6 +347,41 @@ TEST_F(restore, a_second_quiesce_adds_to_what_is_remembered) {
   EXPECT_EQ(restored().restored, 5U);
 }
 
+TEST_F(restore, quiesce_waits_for_what_a_restoration_registers_and_loses_nothing) {
+  touch(50);
+  ASSERT_TRUE(f.cache.quiesce());
+  for (int round = 0; round < 10; ++round) {
+    f.device->call_takes = 1ms;
+    auto begun = f.cache.restore({.workers = 4});
+    ASSERT_TRUE(begun);
+    while (begun->progress().restored < 5) std::this_thread::yield();
+    const auto done = f.cache.quiesce();
+    ASSERT_TRUE(done) << describe(done.error());
+    EXPECT_EQ(f.device->open_count(), 0U) << "the driver is empty";
+    begun->wait();
+    EXPECT_EQ(f.device->open_count(), 0U) << "and stays so";
+    EXPECT_LT(begun->progress().restored, 50U);
+    f.device->call_takes = 0us;
+    EXPECT_EQ(restored().restored, 50U) << "nothing was lost";
+    ASSERT_TRUE(f.cache.quiesce());
+  }
+}
+
+TEST_F(restore, threads_that_quiesce_at_once_keep_what_is_persistent) {
+  constexpr std::uintptr_t count = 20;
+  for (std::uintptr_t i = 0; i < count; ++i)
+    ASSERT_TRUE(f.acquire(nth(i), nth(i) + 4096, local_access, {.persistent = true}));
+  for (int round = 0; round < 50; ++round) {
+    {
+      std::jthread other([&] { EXPECT_TRUE(f.cache.quiesce()); });
+      EXPECT_TRUE(f.cache.quiesce());
+    }
+    ASSERT_EQ(restored().restored, count);
+    ASSERT_TRUE(f.cache.flush());
+    ASSERT_EQ(f.device->open_count(), count) << "flush closes what is not persistent";
+  }
+}
+
 TEST_F(restore, R42_the_cache_may_end_meanwhile) {
   for (int round = 0; round < 20; ++round) {
     auto device = std::make_shared<fake_device>();
@@ -420,6 +455,20 @@ TEST(restore_imports, R4_opens_handles_again_and_reports_stale_ones) {
   EXPECT_EQ(begun->failure().error().code, errc::stale_handle);
   for (const std::size_t number : {0U, 1U, 2U, 4U, 6U, 7U, 8U, 9U}) EXPECT_TRUE(f.find(handles[number]));
   EXPECT_FALSE(f.find(handles[5]));
+}
+
+TEST(restore_imports, R4_a_remembered_handle_does_not_retire_what_a_request_opened_since) {
+  fake_fixture f;
+  const auto old = f.world->allocate(1, 0x10000, 64);
+  f.touch(old);
+  ASSERT_TRUE(f.cache.quiesce());
+  const auto fresh = f.world->allocate(1, 0x10000, 64);
+  f.touch(fresh);
+  auto begun = f.cache.restore();
+  ASSERT_TRUE(begun);
+  begun->wait();
+  EXPECT_EQ(begun->progress().restored, 0U);
+  EXPECT_TRUE(f.find(fresh));
 }
 
 TEST(remembered_list, R36_forgets_what_touches_joined_ranges) {
