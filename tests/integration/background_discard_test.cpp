@@ -61,7 +61,7 @@ class background_discard : public ::testing::TestWithParam<taken_by> {
     auto opened = uffd::open();
     if (!opened) GTEST_SKIP() << describe(opened.error());
     holds_up_ = *opened;
-    ASSERT_EQ(cache_.monitors().find("hooks:"), std::string::npos) << cache_.monitors();
+    if (cache_.monitors().find("hooks:") != std::string::npos) GTEST_SKIP() << cache_.monitors();  // a sanitizer's libc
     // With a neighbour behind it, so that mremap has to move it.
     room_ = ::mmap(nullptr, 2 * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     ASSERT_NE(room_, MAP_FAILED);
