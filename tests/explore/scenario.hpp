@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/// \file
+/// What the threads of a schedule do: one public operation each, on a cache in one of a few states; and what must hold
+/// afterwards.
+#pragma once
+
+#include "world.hpp"
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace pinfold::explore {
+
+enum class operation : std::uint8_t {
+  acquire,
+  persist,  // a persistent acquire
+  release,  // of a lease that another thread acquired
+  find,
+  event,
+  invalidate,
+  evict,
+  flush,
+  progress,
+  quiesce,
+  restore,
+  unpersist,
+  ticket,
+  batch,
+  merge,  // an acquire that overlaps, in a cache that merges
+  destroy,
+  count
+};
+inline constexpr auto operations = static_cast<std::size_t>(operation::count);
+[[nodiscard]] const char* name_of(operation one) noexcept;
+
+/// What the cache has when the threads begin.
+enum class before : std::uint8_t { nothing, cached, persistent, remembered, count };
+
+struct scenario {
+  std::vector<operation> threads;
+  before with = before::cached;
+  static constexpr std::uint64_t several_shards = 1;
+  std::uint64_t choices = 0;  ///< of options and ranges; 0: plain ones; 1: the same with several shards
+
+  [[nodiscard]] std::string text() const;
+};
+
+/// Runs the scenario's threads under the scheduler, and checks the world.
+void play(const scenario& what);
+
+}  // namespace pinfold::explore

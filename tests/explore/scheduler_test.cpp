@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The explorer finds what it looks for, and repeats it.
+#include "runs.hpp"
+
+#include "os/mutex.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace pinfold::explore::scheduler_test {
+namespace {
+
+using std::chrono::steady_clock;
+
+void run_both(const std::function<void()>& one, const std::function<void()>& other) {
+  std::thread first(one);
+  std::thread second(other);
+  all_threads.arm();
+  first.join();
+  second.join();
+  all_threads.disarm();
+}
+
+/// Returns the first failure of the schedules with one preemption, or with none.
+std::string first_failure(const std::function<void()>& threads) {
+  constexpr std::uint32_t most = 50;
+  for (std::uint32_t step = 0; step < most; ++step) {
+    const auto got = run({.by_priority = false, .preempted = {{{step, 0}, {}}}}, threads);
+    if (!got.failure.empty()) return got.failure;
+  }
+  return {};
+}
+
+void lose_an_update() {
+  int count = 0;
+  const auto add = [&] {
+    const int before = count;
+    point("between");
+    count = before + 1;
+  };
+  run_both(add, add);
+  if (count != 2) all_threads.fail("an update was lost");
+}
+
+void add_under_a_mutex() {
+  os::mutex guard;
+  std::mutex second;
+  int count = 0;
+  const auto add = [&] {
+    const os::scoped_lock one(guard);
+    const std::scoped_lock other(second);
+    const int before = count;
+    point("between");
+    count = before + 1;
+  };
+  run_both(add, add);
+  if (count != 2) all_threads.fail("an update was lost");
+}
+
+void lock_in_two_orders() {
+  std::mutex first;
+  os::mutex second;
+  run_both(
+      [&] {
+        const std::scoped_lock one(first);
+        const os::scoped_lock other(second);
+      },
+      [&] {
+        const os::scoped_lock one(second);
+        const std::scoped_lock other(first);
+      });
+}
+
+void wait_without_a_look() {
+  std::mutex guard;
+  std::condition_variable changed;
+  run_both(
+      [&] {
+        std::unique_lock lock(guard);
+        changed.wait(lock);
+      },
+      [&] {
+        const std::scoped_lock lock(guard);
+        changed.notify_one();
+      });
+}
+
+TEST(scheduler, finds_a_lost_update_with_one_preemption) {
+  EXPECT_EQ(first_failure(lose_an_update), "an update was lost");
+  EXPECT_EQ(first_failure(add_under_a_mutex), "");
+}
+
+TEST(scheduler, finds_a_deadlock) {
+  const auto found = first_failure(lock_in_two_orders);
+  EXPECT_TRUE(found.starts_with("deadlock: ")) << found;
+}
+
+TEST(scheduler, finds_a_lost_notification) {
+  std::string found;
+  for (std::uint64_t seed = 0; found.empty() && seed < 100; ++seed)
+    found = run({.seed = seed}, wait_without_a_look).failure;
+  EXPECT_TRUE(found.starts_with("deadlock: ")) << found;
+}
+
+TEST(scheduler, repeats_a_schedule) {
+  constexpr std::uint64_t seeds = 20;
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+    const auto once = run({.seed = seed}, add_under_a_mutex);
+    const auto again = run({.seed = seed}, add_under_a_mutex);
+    EXPECT_EQ(once.failure, "");
+    EXPECT_EQ(once.hash, again.hash);
+  }
+}
+
+TEST(scheduler, lets_time_pass_when_no_thread_can_run) {
+  const auto start = steady_clock::now();
+  const auto got = run({}, [] {
+    const auto before = steady_clock::now();
+    std::mutex guard;
+    std::condition_variable never_changed;
+    std::unique_lock lock(guard);
+    if (never_changed.wait_for(lock, std::chrono::hours(1)) != std::cv_status::timeout) all_threads.fail("no time-out");
+    std::this_thread::sleep_for(std::chrono::hours(1));
+    if (steady_clock::now() - before < std::chrono::hours(2)) all_threads.fail("too early");
+  });
+  EXPECT_EQ(got.failure, "");
+  EXPECT_LT(steady_clock::now() - start, std::chrono::minutes(10));
+}
+
+TEST(scheduler, reports_how_a_process_ended) {
+  EXPECT_EQ(run({}, [] { std::abort(); }).failure, "the process ended by signal Aborted");
+  EXPECT_EQ(run({}, [] { all_threads.fail("number %d", 1); }).failure, "number 1");
+}
+
+}  // namespace
+}  // namespace pinfold::explore::scheduler_test
