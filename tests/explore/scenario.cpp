@@ -88,6 +88,9 @@ class stage {
     if (one_in(2)) chosen.drain_timeout = milliseconds(0);
     chosen.reaper = one_in(8);
     world_->slow = one_in(3);
+    world_->refuses_overlaps = one_in(6);
+    if (one_in(6)) world_->capacity = 2;
+    if (one_in(6)) world_->failing_closes = 1;
     may_fail_ = !is_plain() || all_threads.jumps();
     return chosen;
   }
@@ -238,10 +241,11 @@ class stage {
     }
     if (const auto flushed = cache_->flush(); !flushed) {
       if (!may_fail_) all_threads.fail("flush: %s", describe(flushed.error()).c_str());
-      return;  // a close by the reaper takes longer than the time-out
+      return;  // a close fails, or one by the reaper takes longer than the time-out
     }
     check_counters();
-    for (const auto& [key, one] : world_->open) {  // what flush left
+    if (cache_->statistics().quarantined > 0) return;  // flush waited for a close by the reaper, which failed
+    for (const auto& [key, one] : world_->open) {      // what flush left
       bool may_stay = false;
       for_each_page(one.where, [&](std::size_t page) {
         may_stay = may_stay || world_->persisted_at[page] > world_->unpersisted[page];

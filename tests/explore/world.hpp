@@ -53,7 +53,10 @@ struct world {
   std::uint64_t last = 0;
   bool ending = false;
   bool ended = false;
-  bool slow = false;  ///< the device takes longer than some time-outs
+  bool slow = false;              ///< the device takes longer than some time-outs
+  bool refuses_overlaps = false;  ///< with `already_mapped`
+  std::size_t capacity = SIZE_MAX;
+  unsigned failing_closes = 0;
 
   void replace(const range& where) {
     ++clock;
@@ -65,6 +68,13 @@ struct world {
   void note(by_page& when, const range& where) {
     ++clock;
     for_each_page(where, [&](std::size_t page) { when[page] = clock; });
+  }
+  [[nodiscard]] result<void> admits(const range& where) const {
+    if (open.size() >= capacity) return fail_errno(errc::out_of_resources, 12, "the device is full");
+    for (const auto& [key, one] : open)
+      if (refuses_overlaps && one.where.overlaps(where))
+        return fail_errno(errc::already_mapped, 22, "the device has registered some of it already");
+    return {};
   }
   void work() const {
     point("driver");
@@ -100,6 +110,7 @@ class truthful_registrar {
   [[nodiscard]] result<registration_type> open(range memory, access_flags /*access*/) noexcept {
     if (world_->ended) all_threads.fail("the driver is asked to open after the destructor returned");
     point("driver");
+    if (auto admitted = world_->admits(memory); !admitted) return tl::unexpected(admitted.error());
     const auto key = ++world_->last;
     world_->open[key] = {memory, world_->generation, 0};
     world_->work();
@@ -109,6 +120,11 @@ class truthful_registrar {
     world_->work();
     const auto found = world_->open.find(made.key);
     if (found == world_->open.end()) all_threads.fail("closed twice");
+    // A close that outlives the destructor is not tried again.
+    if (world_->failing_closes > 0 && !world_->ending) {
+      --world_->failing_closes;
+      return fail_errno(errc::driver_error, 5, "the close fails");
+    }
     if (found->second.leases > 0 && !world_->ending) all_threads.fail("closed under a lease");
     world_->open.erase(found);
     return {};
