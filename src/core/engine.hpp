@@ -240,7 +240,8 @@ class engine {
   result<void> unpinned(shard& in, entry& freed, bool later) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
 
   // --- memory that is gone (engine_stale.cpp, engine_events.cpp)
-  void replace(shard& in, entry& stale) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
+  void replace(shard& in, entry& stale) noexcept PINFOLD_REQUIRES(in.mutex);            // unlocks
+  void replace_and_close(shard& in, entry& stale) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
   /// Returns whether hits were impossible until now.
   bool catch_up(const request& what) noexcept {
     if (waits_for_events()) monitors_->wait_for_events();

@@ -81,8 +81,7 @@ result<grant> engine::acquire_slowly(shard& in, const request& what, const range
     if (seen.other_token != nullptr) {
       if (what.meanwhile != nullptr) return refused(in, newer_memory);  // a restored handle proves nothing
       was_replaced = true;
-      replace(in, *seen.other_token);
-      if (options_.closes == close_policy::immediate) static_cast<void>(close_queued(in, SIZE_MAX));
+      replace_and_close(in, *seen.other_token);
       continue;
     }
     if (seen.twin != nullptr) {

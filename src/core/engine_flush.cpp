@@ -34,8 +34,14 @@ result<void> engine::close_all_unheld() noexcept {
     auto closed = close_unheld(in, until);
     if (first && !closed) first = closed;
   }
-  const auto finished = wait_for_closes();
-  return first ? finished : first;
+  if (auto finished = wait_for_closes(); first) first = finished;
+  if (!first) return first;
+  for (shard& in : shards_) {  // what another thread was closing meanwhile, and the driver refused
+    os::scoped_lock guard(in.mutex);
+    auto retried = retry_quarantined(in);
+    if (first && !retried) first = retried;
+  }
+  return first;
 }
 
 // Waits for closes by other threads: no lease holds those entries either, and the caller wants them gone, too.

@@ -47,6 +47,11 @@ void engine::replace(shard& in, entry& stale) noexcept {
   in.mutex.lock();
 }
 
+void engine::replace_and_close(shard& in, entry& stale) noexcept {
+  replace(in, stale);
+  if (options_.closes == close_policy::immediate) static_cast<void>(close_queued(in, SIZE_MAX));
+}
+
 void engine::unpersist(peer_id peer, const range& where) noexcept {
   saying it(*this, core::said_now::of::unpersisted, peer, where);
   unpersist_open(peer, where, &it);

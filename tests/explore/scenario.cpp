@@ -55,6 +55,7 @@ class stage {
   void check() {
     held_ = {};
     if (cache_) check_cache();
+    world_->ending = true;
     cache_.reset();
     // Threads of the library may have outlived the cache, and end what they are at.
     std::this_thread::sleep_for(std::chrono::seconds(100));
@@ -244,8 +245,7 @@ class stage {
       return;  // a close fails, or one by the reaper takes longer than the time-out
     }
     check_counters();
-    if (cache_->statistics().quarantined > 0) return;  // flush waited for a close by the reaper, which failed
-    for (const auto& [key, one] : world_->open) {      // what flush left
+    for (const auto& [key, one] : world_->open) {  // what flush left
       bool may_stay = false;
       for_each_page(one.where, [&](std::size_t page) {
         may_stay = may_stay || world_->persisted_at[page] > world_->unpersisted[page];

@@ -120,7 +120,7 @@ class truthful_registrar {
     world_->work();
     const auto found = world_->open.find(made.key);
     if (found == world_->open.end()) all_threads.fail("closed twice");
-    // A close that outlives the destructor is not tried again.
+    // A close that outlives the destructor is not tried again, so none fails from then on.
     if (world_->failing_closes > 0 && !world_->ending) {
       --world_->failing_closes;
       return fail_errno(errc::driver_error, 5, "the close fails");

@@ -3,6 +3,9 @@
 #include "support/fixtures/local_fixture.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
 #include <vector>
 
 namespace pinfold::testing::failed_close_test {
@@ -94,6 +97,31 @@ TEST(failed_close, sink_is_notified_of_a_stale_registration_that_cannot_be_close
   EXPECT_EQ(native, 5);
   EXPECT_TRUE(lease->release());
   f.expect_sound();
+}
+
+// The other thread's close fails after this one has looked for failed closes.
+TEST(failed_close, R41_flush_and_quiesce_close_what_another_thread_failed_to_close_meanwhile) {
+  for (const bool quiesces : {false, true}) {
+    local_fixture f;
+    f.touch(0x10000, 0x11000);
+    std::atomic<bool> closing{false};
+    std::atomic<bool> waits{false};
+    f.device->fail_closes(1);
+    f.device->on_close = [&] {
+      if (closing.exchange(true)) return;
+      while (!waits) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    };
+    {
+      std::jthread other([&] { f.cache.evict(1); });
+      while (!closing) std::this_thread::yield();
+      waits = true;
+      const auto done = quiesces ? f.cache.quiesce() : f.cache.flush();
+      EXPECT_TRUE(done) << describe(done.error());
+      EXPECT_EQ(f.device->open_count(), 0U);
+    }
+    EXPECT_EQ(f.cache.statistics().quarantined, 0U);
+  }
 }
 
 }  // namespace
