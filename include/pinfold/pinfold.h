@@ -292,7 +292,7 @@ PINFOLD_API int pinfold_create_io_uring(struct io_uring *ring, unsigned slots, c
 /** The registration of a cache of CUDA host memory. */
 typedef struct pinfold_cuda_host_registration {
   uint64_t device_address; /**< of the first registered byte, as GPU kernels see it */
-  uint64_t number;         /**< of this registration, never reused */
+  uint64_t number;         /**< of this registration, never reused; 0: the application's own */
 } pinfold_cuda_host_registration;
 /** Makes a cache that registers host memory with the CUDA driver, in the primary context of a device. The driver is
  *  called by the first acquire. */

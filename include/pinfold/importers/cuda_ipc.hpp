@@ -88,7 +88,8 @@ struct cuda_ipc_exporter_options {
 };
 
 /// An exporter of GPU memory that belongs to the application. Thread-safe. Sharing does not keep memory alive: after
-/// the application frees it, the next open of its handle fails with `stale_handle`.
+/// the application frees it, the next open of its handle fails with `stale_handle`. Handles can be opened while the
+/// exporter lives: importers ask it.
 class PINFOLD_EXPORT cuda_ipc_exporter {
  public:
   /// Errors: `unsupported` (no CUDA driver, or no /proc), `out_of_resources`.
