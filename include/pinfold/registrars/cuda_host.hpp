@@ -39,8 +39,8 @@ struct cuda_host_registrar_options {
 /// that the driver cannot lock), `unsupported` (no driver; a forked child), `driver_error`, `closed` (moved from).
 class PINFOLD_EXPORT cuda_host_registrar {
  public:
-  static constexpr const char* name = "cuda_host";  ///< shown in events and dumps
-  static constexpr bool exclusive_in_process = true;
+  static constexpr const char* name = "cuda_host";    ///< shown in events and dumps
+  static constexpr bool exclusive_in_process = true;  ///< the driver registers a page once
   /// Where GPUs see the memory.
   struct registration_type {
     std::uint64_t device_address;  ///< address of the first byte, as GPU kernels see it
