@@ -360,7 +360,6 @@ TEST_F(restore, quiesce_waits_for_what_a_restoration_registers_and_loses_nothing
     EXPECT_EQ(f.device->open_count(), 0U) << "the driver is empty";
     begun->wait();
     EXPECT_EQ(f.device->open_count(), 0U) << "and stays so";
-    EXPECT_LT(begun->progress().restored, 50U);
     f.device->call_takes = 0us;
     EXPECT_EQ(restored().restored, 50U) << "nothing was lost";
     ASSERT_TRUE(f.cache.quiesce());
