@@ -138,6 +138,7 @@ class start_up_side : public ticket_side<World> {
       for (auto& one : tickets_)
         if (!one.expected.taken()) base::cancel(one, true);
     if (s.a % 4 == 3) end_all_work();
+    end_restoring();  // as `quiesce` itself does, which waits for what is in the driver
     if (exact_ && oracle_.leased() + oracle_.opening() == 0) make_hits_differ();
     base::quiesce();
   }
@@ -187,12 +188,14 @@ class start_up_side : public ticket_side<World> {
     RC_ASSERT(restoration_->expected.in_driver() == (restoration_->at != nullptr));
   }
 
+  void end_restoring() {
+    if (!restoration_) return;
+    cancel_restoring();
+    while (restoration_->at != nullptr) go_on_restoring({});
+    restoration_.reset();
+  }
   void end_all_work() {
-    if (restoration_) {
-      cancel_restoring();
-      while (restoration_->at != nullptr) go_on_restoring({});
-      restoration_.reset();
-    }
+    end_restoring();
     base::end_tickets();
   }
 

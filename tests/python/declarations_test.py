@@ -14,6 +14,7 @@ WITHOUT_A_PLACE = {
     "pinfold_release_registration",
     "pinfold_release_batch",
     "pinfold_memfd_retire",  # Python waits in slices, so that signals are handled meanwhile
+    "pinfold_close_idle_in_process",  # for code that calls the CUDA driver itself
     "pinfold_error_name",  # Code
     "pinfold_event_name",  # EventKind
 }
