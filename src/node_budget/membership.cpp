@@ -4,6 +4,7 @@
 
 #include "node_budget/clock.hpp"
 #include "node_budget/forks.hpp"
+#include "os/no_fork.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -39,6 +40,7 @@ void write_name(slot& to, std::string_view as) noexcept {
 result<std::unique_ptr<membership>> membership::join(std::string name, std::uint64_t max_units, std::string_view as) {
   auto path = path_of(name);
   if (!path) return tl::unexpected(path.error());
+  const os::no_fork until_listed;  // forks that began before `forks` could watch them
   forks::watch forks;
   if (const int native = forks.refusal(); native != 0)
     return fail_errno(errc::out_of_resources, native, "no memory to watch for forks");

@@ -63,6 +63,9 @@ bool have_handlers() noexcept {
   return true;
 }
 
+// When the library is loaded: a fork that began before it had handlers would not wait.
+[[maybe_unused]] const bool from_the_start = have_handlers();
+
 }  // namespace
 
 no_fork::no_fork() noexcept : held_(have_handlers() && threads.enter(making)) {}
