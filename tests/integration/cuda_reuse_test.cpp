@@ -109,6 +109,23 @@ TEST_F(cuda_reuse, R4_late_handle_is_stale_though_the_driver_opens_what_lies_the
   }
 }
 
+TEST_F(cuda_reuse, R4_wrong_memory_that_the_driver_refuses_to_close_is_not_shared) {
+  PINFOLD_EMULATION_ONLY();
+  cuda_cache cache{cuda_ipc_importer()};
+  const auto old = peer.allocate(32 * kib, 1);
+  peer.free(old.address);
+  const auto fresh = peer.allocate(32 * kib, 2);
+  SKIP_UNLESS_AT(fresh, old.handle.base);
+  emulation().fail("cuIpcCloseMemHandle", 1, static_cast<int>(cuda::status::launch_failed), false);
+  for (int i = 0; i < 3; ++i) {
+    const auto refused = acquire(cache, old);
+    ASSERT_FALSE(refused) << "a lease on memory that the handle does not name";
+    EXPECT_EQ(refused.error(), errc::stale_handle) << describe(refused.error());
+  }
+  EXPECT_EQ(gpu().counters().live_mappings, 0U) << "the second request closed what the first could not";
+  touch(cache, fresh, 2);
+}
+
 TEST_F(cuda_reuse, R4_late_handle_is_stale_where_nothing_lies) {
   cuda_cache cache{cuda_ipc_importer()};
   const cuda_peer::memory block = keep_block();

@@ -52,6 +52,7 @@ result<void> may_share(const primary_context& in, const cuda_ipc::opened_memory&
   if (cuda_ipc::is_gone(in, there))
     return cuda::fail_cuda(cuda::status::context_is_destroyed, "a mapping from before the device reset is still open",
                            errc::already_mapped);
+  if (there.wrong) return fail(errc::stale_handle, "memory that the handle does not name could not be closed");
   if (there.closed == 0) return {};
   return cuda::fail_cuda(cuda::status::already_mapped, "an earlier close of this memory is incomplete");
 }

@@ -68,7 +68,10 @@ result<opened_memory> open_memory(const cuda::primary_context& in, fd_passing::c
   auto made = open_by_kind(in, links, handle, how);
   if (made && made->kind != cuda_memory_kind::segments && how.confirm) {
     if (auto there = confirm(links, handle); !there) {
-      if (!close_memory(in, *made)) left = std::move(*made);
+      if (!close_memory(in, *made)) {
+        made->wrong = true;
+        left = std::move(*made);
+      }
       made = tl::unexpected(there.error());
     }
   }

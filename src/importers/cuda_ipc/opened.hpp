@@ -27,6 +27,7 @@ struct opened_memory {
   std::uint64_t life = 0;               ///< of the context; segments belong to no context
   std::uint64_t pool_pin = 0;           ///< for pool memory, the hold on its pool
   std::size_t closed = 0;               ///< how many segments a failed close has unmapped
+  bool wrong = false;                   ///< not what the handle names, and the driver refused to close it
   std::shared_ptr<window> in{};         ///< the window that the segments have a place in; null: addresses of their own
 };
 
