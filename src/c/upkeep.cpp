@@ -107,7 +107,7 @@ void pinfold_announce_gone(const void* address, size_t bytes) { pinfold::announc
 
 int pinfold_close_idle_in_process(const char* registrar, const void* address, size_t bytes) {
   const auto memory = pinfold::range::of(reinterpret_cast<std::uintptr_t>(address), bytes);
-  return registrar != nullptr && memory && pinfold::close_idle_in_process(registrar, *memory) ? 1 : 0;
+  return memory && pinfold::close_idle_in_process(registrar, *memory) ? 1 : 0;
 }
 
 int pinfold_invalidate(pinfold_cache* cache, const void* address, size_t bytes) {

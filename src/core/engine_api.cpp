@@ -171,7 +171,7 @@ namespace pinfold {
 
 bool close_idle_in_process(const char* registrar, const range& memory) noexcept {
   const detail::no_cancellation guard;
-  return !memory.empty() && core::neighbour::close_idle(registrar, memory, nullptr);
+  return registrar != nullptr && !memory.empty() && core::neighbour::close_idle(registrar, memory, nullptr);
 }
 
 }  // namespace pinfold

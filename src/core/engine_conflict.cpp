@@ -86,7 +86,7 @@ bool engine::cleared_in_other_caches(shard& in, const entry& opening) noexcept {
 
 // Never waits for a lease: the cache that asks does not know whose it is.
 bool engine::close_idle(const range& where) noexcept {
-  static const cache_options impatient;
+  const cache_options impatient;  // no static: a child of fork(2) could wait for its initialization
   const deadlines until(impatient);
   const error refused{.code = errc::already_mapped};
   mark_stale(where);
