@@ -31,6 +31,9 @@ int have_handler() noexcept {
   return native;
 }
 
+// When the library is loaded: a fork that waits runs only the handlers that were there when it began.
+[[maybe_unused]] const int from_the_start = have_handler();
+
 }  // namespace
 
 result<void> keep_from_children(const descriptor& uffd, const descriptor& maps) noexcept {
