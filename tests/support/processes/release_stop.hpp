@@ -7,19 +7,23 @@
 #include "support/host/process_limits.hpp"
 #include "support/processes/child_process.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <optional>
 #include <stdexcept>
+#include <string>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 namespace pinfold::testing {
 
@@ -44,7 +48,29 @@ inline void stop_at(step reached) noexcept {
   if (reached == stops_at.load() && times_until_stop.fetch_sub(1) == 1) ::raise(SIGSTOP);
 }
 
-inline void arm(const stop_order& order) noexcept {
+/// Waits until the other threads of this process sleep. A thread of the library that has answered, and was preempted
+/// before it reached the step behind that, would stop the process too early.
+inline void wait_for_other_threads() {
+  using namespace std::chrono_literals;
+  const auto sleeps = [](const std::filesystem::path& task) {
+    std::ifstream file(task / "stat");
+    std::string stat;
+    const bool known = static_cast<bool>(std::getline(file, stat));
+    return !known || stat.at(stat.rfind(')') + 2) == 'S';  // not known: it has just ended
+  };
+  const auto rest = [&] {
+    const auto own = std::to_string(::gettid());
+    const std::filesystem::directory_iterator tasks("/proc/self/task");
+    return std::all_of(begin(tasks), end(tasks), [&](const auto& one) {
+      return one.path().filename() == own || sleeps(one.path());
+    });
+  };
+  while (!rest()) std::this_thread::sleep_for(1ms);
+}
+
+/// From now on this process stops at that step. What its other threads are doing ends before.
+inline void arm(const stop_order& order) {
+  wait_for_other_threads();
   times_until_stop.store(order.nth);
   stops_at.store(order.at);
   release::at_step.store(stop_at);
