@@ -291,6 +291,7 @@ class entry_table {
   void take_out(entry& closable) noexcept;
 
   [[gnu::tls_model("initial-exec")]] static constinit thread_local std::int32_t known_thread;  // its id, or 0
+  static const int forgets_thread;  // set when the library is loaded, by registering what forgets it in a forked child
 
   const shared_parts parts_;
   const std::size_t token_bytes_;

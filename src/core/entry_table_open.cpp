@@ -8,13 +8,10 @@
 namespace pinfold::core {
 
 constinit thread_local std::int32_t entry_table::known_thread = 0;
+// A child of fork(2) has a copy of its parent's number.
+const int entry_table::forgets_thread = ::pthread_atfork(nullptr, nullptr, [] { known_thread = 0; });
 
-std::int32_t entry_table::ask_for_thread() noexcept {
-  static constinit std::atomic<bool> forgets{false};  // a child of fork(2) has a copy of its parent's number
-  if (!forgets.load(std::memory_order_relaxed) && !forgets.exchange(true, std::memory_order_relaxed))
-    ::pthread_atfork(nullptr, nullptr, [] { known_thread = 0; });
-  return known_thread = static_cast<std::int32_t>(::gettid());
-}
+std::int32_t entry_table::ask_for_thread() noexcept { return known_thread = static_cast<std::int32_t>(::gettid()); }
 
 void entry_table::write_token(record& hot, const request& what) const noexcept {
   auto* bytes = reinterpret_cast<std::byte*>(&hot);

@@ -111,6 +111,7 @@ class event_log {
 
   static event_log* make();
   static void wipe() noexcept;
+  static const int forks_unwatched;  // 0, or why the handler of forks is not registered
 
   static std::atomic<event_log*> made;
 

@@ -18,11 +18,16 @@ namespace {
 
 std::atomic<std::uint64_t> last_process{0};  // inherited by children, so that their numbers differ from their parents'
 
+std::atomic<bool> not_wiped{false};  // where the kernel does not wipe the event log in a child (before Linux 4.14)
+
 }  // namespace
 
-// Wipes the event log in a child where the kernel does not (before Linux 4.14).
+// Registered when the library is loaded: a fork that waits runs only the handlers that were there when it began.
+const int event_log::forks_unwatched = ::pthread_atfork(nullptr, nullptr, wipe);
+
 void event_log::wipe() noexcept {
-  event_log* here = if_there();
+  event_log* here = not_wiped.load() ? if_there() : nullptr;
+  if (here == nullptr) return;
   here->process_.store(0);
   here->generation_.store(0);
   here->outstanding_.store(0);
@@ -35,12 +40,16 @@ event_log* event_log::make() {
   if (!wiped) fresh = ::mmap(nullptr, sizeof(event_log), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (fresh == MAP_FAILED) throw std::bad_alloc();
   auto* mine = static_cast<event_log*>(fresh);  // zeroed, as in a child: a constructor would touch every page
+  if (!wiped && forks_unwatched != 0) {
+    ::munmap(fresh, sizeof(event_log));
+    throw std::bad_alloc();
+  }
+  if (!wiped) not_wiped.store(true);
   event_log* none = nullptr;
   if (!made.compare_exchange_strong(none, mine)) {
     ::munmap(fresh, sizeof(event_log));
     return none;
   }
-  if (!wiped && ::pthread_atfork(nullptr, nullptr, wipe) != 0) throw std::bad_alloc();
   return mine;
 }
 

@@ -12,6 +12,9 @@ constinit os::mutex listing;
 constinit membership* first = nullptr;  // guarded by `listing`
 constinit int unwatched = EAGAIN;       // the same; the error of pthread_atfork
 
+// When the library is loaded: a fork that waits runs only the handlers that were there when it began.
+[[maybe_unused]] const int from_the_start = forks::watch().refusal();
+
 void before() noexcept PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) { listing.lock(); }
 void after() noexcept PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) { listing.unlock(); }
 

@@ -16,16 +16,19 @@ namespace {
 /// The monitors of this process, for the fork handlers. The mutex guards the list and is held during a fork.
 class family {
  public:
-  static family& here() {
-    static family all;
-    return all;
+  static family& here() noexcept { return all; }
+
+  bool watch_forks() noexcept {
+    const std::scoped_lock guard(mutex_);
+    if (!watching_forks_) watching_forks_ = ::pthread_atfork(lock, unlock, leave) == 0;
+    return watching_forks_;
   }
 
   [[nodiscard]] bool add(bpf_monitor* one) noexcept {
+    if (!watch_forks()) return false;
     const std::scoped_lock guard(mutex_);
-    if (!watching_forks_) watching_forks_ = ::pthread_atfork(lock, unlock, leave) == 0;
     const auto room = std::find(all_.begin(), all_.end(), nullptr);
-    if (!watching_forks_ || room == all_.end()) return false;
+    if (room == all_.end()) return false;
     *room = one;
     return true;
   }
@@ -47,7 +50,13 @@ class family {
   std::mutex mutex_;
   std::array<bpf_monitor*, 16> all_{};
   bool watching_forks_ = false;
+  static family all;
 };
+
+constinit family family::all;
+
+// When the library is loaded: a fork that waits runs only the handlers that were there when it began.
+[[maybe_unused]] const bool from_the_start = family::here().watch_forks();
 
 result<bpf_subscription> subscribe(const bpf_source& source) {
   result<bpf_subscription> got =

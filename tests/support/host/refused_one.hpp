@@ -67,7 +67,6 @@ inline constexpr refusable refusable_calls[] = {
     {"stat", {ENOMEM, EACCES}},
     {"readlink", {ENOMEM, EACCES}},
     {"getrandom", {EAGAIN, ENOSYS}},
-    {"pthread_atfork", {ENOMEM}},
     {"operator new", {ENOMEM}},
 };
 inline constexpr std::size_t refusable_count = std::size(refusable_calls);
@@ -115,6 +114,9 @@ inline void refuse_from(const refusable& which, int nth, int last, int native) n
 /// Makes the nth call of that function from now on fail once.
 inline void refuse_one(const refusable& which, int nth, int native) noexcept { refuse_from(which, nth, nth, native); }
 inline void refuse_none() noexcept { refused_name.store(nullptr); }
+
+/// A variable of the environment in which every pthread_atfork of the program fails.
+inline constexpr const char* refuses_fork_handlers = "PINFOLD_TEST_REFUSE_FORK_HANDLERS";
 
 template <class F>
 F* next_function(const char* name) noexcept {
@@ -197,9 +199,9 @@ ssize_t readlink(const char* path, char* into, std::size_t bytes) noexcept {
 ssize_t getrandom(void* into, std::size_t bytes, unsigned flags) {
   return pinfold::testing::pass_on<ssize_t>("getrandom", into, bytes, flags);
 }
-// What pthread_atfork, which is linked statically, calls.
+// What pthread_atfork, which is linked statically, calls: the library does so when it is loaded.
 int __register_atfork(void (*before)(), void (*in_parent)(), void (*in_child)(), void* object) noexcept {
-  if (const int native = pinfold::testing::refusal_of("pthread_atfork"); native != 0) return native;
+  if (::getenv(pinfold::testing::refuses_fork_handlers) != nullptr) return ENOMEM;
   return pinfold::testing::next_function<int(void (*)(), void (*)(), void (*)(), void*)>("__register_atfork")(
       before, in_parent, in_child, object);
 }

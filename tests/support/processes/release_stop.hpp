@@ -61,9 +61,8 @@ inline void wait_for_other_threads() {
   const auto rest = [&] {
     const auto own = std::to_string(::gettid());
     const std::filesystem::directory_iterator tasks("/proc/self/task");
-    return std::all_of(begin(tasks), end(tasks), [&](const auto& one) {
-      return one.path().filename() == own || sleeps(one.path());
-    });
+    return std::all_of(begin(tasks), end(tasks),
+                       [&](const auto& one) { return one.path().filename() == own || sleeps(one.path()); });
   };
   while (!rest()) std::this_thread::sleep_for(1ms);
 }
