@@ -39,7 +39,7 @@ from pinfold.constants import (
 from pinfold.dtype import DType
 from pinfold.errors import Error
 from pinfold.events import Event, Sink
-from pinfold.exporters import CudaExporter, MemfdBuffer, MemfdExporter
+from pinfold.exporters import CudaExporter, MemfdBuffer, MemfdExporter, announce_cuda_free
 from pinfold.handle import Handle
 from pinfold.import_cache import ImportCache, ImportLease, Place
 from pinfold.importer import Imported, Importer
@@ -123,6 +123,7 @@ __all__ = [
     "UNLIMITED",
     "Window",
     "__version__",
+    "announce_cuda_free",
     "announce_gone",
     "dump_on_signal",
     "memfd_array",

@@ -190,6 +190,15 @@ class CudaExporter(Owner):
         )
 
 
+def announce_cuda_free(address: int, nbytes: int, timeout: float = 0.1) -> int:
+    """Says that the program is about to free that GPU memory: all exporters of the process forget what they shared
+    there, and those with `release` ask the importers to let it go. Waits until these have answered, for at most
+    `timeout`; returns how many still hold it. Programs over the CUDA adapter need not call it."""
+    holders = ffi.new("size_t *")
+    check(lib.pinfold_cuda_announce_free(address, nbytes, milliseconds(timeout), holders))
+    return int(holders[0])
+
+
 def exported_buffer(address: int) -> MemfdBuffer | None:
     """Returns the buffer that contains the address, if an exporter of this process made it."""
     bases = sorted(_exported)

@@ -142,6 +142,14 @@ int pinfold_cuda_begin_retire(pinfold_cuda_exporter* exporter, uint64_t pointer,
   });
 }
 
+int pinfold_cuda_announce_free(uint64_t pointer, size_t bytes, uint64_t timeout_ms, size_t* holders) {
+  using namespace pinfold;
+  const auto seen = cuda_ipc_exporter::announce_free(pointer, bytes, c::as_timeout(timeout_ms));
+  if (!seen) return c::refuse(seen.error());
+  if (holders != nullptr) *holders = *seen;
+  return PINFOLD_OK;
+}
+
 int pinfold_retirement_wait(const pinfold_retirement* ticket, uint64_t timeout_ms, pinfold_retire_report* report) {
   using namespace pinfold;
   if (ticket == nullptr) return c::refuse(errc::invalid_argument, "the ticket is null");

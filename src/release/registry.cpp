@@ -58,6 +58,10 @@ struct release_registry::state {
     return made;
   }
 
+  /// Waits until no holder is `awaited`.
+  [[nodiscard]] result<retire_report> wait(std::uint64_t serial, std::chrono::milliseconds timeout,
+                                           bool (*awaited)(const holder&));
+
   const std::uint64_t exporter;
   std::mutex mutex;
   release::condition changed;
@@ -184,6 +188,7 @@ bool release_registry::lost(std::uint64_t peer) noexcept {
     found->second.lost = true;
     held = true;
   }
+  state_->changed->notify_all();
   return held;
 }
 
@@ -194,17 +199,30 @@ result<retire_report> release_registry::report(std::uint64_t serial) const noexc
   return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
 }
 
-result<retire_report> release_registry::wait(std::uint64_t serial, std::chrono::milliseconds timeout) const noexcept
-    try {
+result<retire_report> release_registry::state::wait(std::uint64_t serial, std::chrono::milliseconds timeout,
+                                                    bool (*awaited)(const holder&)) {
   const detail::no_cancellation whole;
   const auto deadline =
       std::chrono::steady_clock::now() + std::clamp(timeout, std::chrono::milliseconds{0}, longest_wait);
-  std::unique_lock guard(state_->mutex);
-  state_->changed->wait_until(guard, deadline, [&] {
-    const memory* const one = state_->find(serial);
-    return one == nullptr || one->holders.empty();
+  std::unique_lock guard(mutex);
+  changed->wait_until(guard, deadline, [&] {
+    const memory* const one = find(serial);
+    return one == nullptr || std::ranges::none_of(one->holders, [&](const auto& each) { return awaited(each.second); });
   });
-  return state_->report(serial);
+  return report(serial);
+}
+
+result<retire_report> release_registry::wait(std::uint64_t serial, std::chrono::milliseconds timeout) const noexcept
+    try {
+  return state_->wait(serial, timeout, [](const holder&) { return true; });
+} catch (const std::bad_alloc&) {
+  return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
+}
+
+result<retire_report> release_registry::wait_for_answers(std::uint64_t serial,
+                                                         std::chrono::milliseconds timeout) const noexcept try {
+  return state_->wait(serial, timeout,
+                      [](const holder& one) { return !one.lost && one.state == release_state::silent; });
 } catch (const std::bad_alloc&) {
   return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
 }

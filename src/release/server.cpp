@@ -97,6 +97,26 @@ result<retirement> server::begin(std::uint64_t serial, std::size_t bytes, std::c
   return retirement(retirements_, std::move(*begun));
 }
 
+result<std::size_t> server::announce(std::span<const std::uint64_t> serials,
+                                     std::chrono::milliseconds timeout) noexcept {
+  const detail::no_cancellation whole;
+  const auto deadline = steady_clock::now() + timeout;
+  result<std::size_t> holders = 0;
+  for (const auto serial : serials) {
+    free_call by_the_program = [] { return result<void>{}; };
+    const auto begun = retirements_->begin(serial, 0, timeout, by_the_program);
+    if (!begun && begun.error() == errc::out_of_resources) holders = tl::unexpected(begun.error());
+  }
+  reach(step::exporter_retiring);
+  thread_.wake();
+  for (const auto serial : serials) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now());
+    const auto seen = registry_->wait_for_answers(serial, thread_.is_this() ? 0ms : left);
+    if (holders && seen) *holders += seen->holders.size();
+  }
+  return holders;
+}
+
 void server::run(void* self) noexcept {
   auto* const one = static_cast<server*>(self);
   one->loop();

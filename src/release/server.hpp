@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <poll.h>
+#include <span>
 #include <vector>
 
 namespace pinfold::release {
@@ -44,6 +45,11 @@ class server {
   /// Begins a retirement. If it fails, nothing has changed, and `free` is not taken.
   [[nodiscard]] result<retirement> begin(std::uint64_t serial, std::size_t bytes, std::chrono::milliseconds timeout,
                                          free_call& free) noexcept;
+
+  /// Retires memory that the program frees itself, and waits until its importers have answered; on the server's own
+  /// thread, does not wait. Returns how many still hold the memory. Errors: `out_of_resources`.
+  [[nodiscard]] result<std::size_t> announce(std::span<const std::uint64_t> serials,
+                                             std::chrono::milliseconds timeout) noexcept;
 
  private:
   friend struct end_server;

@@ -429,6 +429,7 @@ static void retirements(void) {
   EXPECT(pinfold_create_cuda_ipc_releasing(-1, NULL, &cache) != PINFOLD_OK && cache == NULL);
   if (pinfold_cuda_exporter_create_with(&how, &gpu) == PINFOLD_OK) {
     EXPECT(pinfold_cuda_begin_retire(gpu, 8, 1, free_nothing, NULL, &ticket) != PINFOLD_OK && ticket == NULL);
+    EXPECT(pinfold_cuda_announce_free(8, 1, 1, &count) == PINFOLD_OK && count == 0);
     EXPECT(pinfold_cuda_retirements(gpu, &counts) == PINFOLD_OK && counts.retirements == 0);
   }
   pinfold_cuda_exporter_destroy(gpu);

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <thread>
 
 namespace pinfold::testing::cuda_release_test {
 namespace {
@@ -24,7 +25,7 @@ using cuda_release_cache = import_cache<releasing_importer<cuda_ipc_importer>>;
 constexpr std::size_t bytes = 1 << 21;
 
 struct export_order {
-  enum class what : int { allocate, retire, wait } verb = what::allocate;
+  enum class what : int { allocate, retire, wait, announce, announce_in_free } verb = what::allocate;
   std::uint32_t seed = 0;
   int milliseconds = 0;
   int free_status = 0;  ///< what the driver shall say to the free; 0: free
@@ -46,6 +47,8 @@ class exporting {
       case export_order::what::allocate: return allocate(order.seed);
       case export_order::what::retire: return retire(order);
       case export_order::what::wait: return waited(std::chrono::milliseconds(order.milliseconds));
+      case export_order::what::announce: return announce(at_, order.milliseconds);
+      case export_order::what::announce_in_free: return announce_in_free(order.milliseconds);
     }
     return {};
   }
@@ -77,6 +80,28 @@ class exporting {
     return waited(std::chrono::milliseconds(order.milliseconds));
   }
 
+  /// Announces, and frees.
+  static export_answer announce(cuda::device_pointer at, int milliseconds) {
+    const auto holders = cuda_ipc_exporter::announce_free(at, 1, std::chrono::milliseconds(milliseconds));
+    gpu().demand([&] { return gpu().calls().mem_free(at); });
+    return {.done = holders.has_value(), .holders = holders.value_or(0)};
+  }
+
+  /// Retires other memory, whose free, on the thread that reads the importers' answers, announces this.
+  export_answer announce_in_free(int milliseconds) {
+    export_answer said;
+    cuda::device_pointer other = 0;
+    gpu().demand([&] { return gpu().calls().mem_alloc(&other, bytes); });
+    EXPECT_TRUE(exporter_.share(other));
+    const auto free = [&]() -> result<void> {
+      said = announce(at_, milliseconds);
+      gpu().demand([&] { return gpu().calls().mem_free(other); });
+      return {};
+    };
+    said.done = exporter_.retire(reinterpret_cast<const void*>(other), 5s, free).has_value();
+    return said;
+  }
+
   export_answer waited(std::chrono::milliseconds time) {
     const auto report = ticket_.wait(time).value();
     export_answer said{.done = true, .failure = report.failure};
@@ -101,7 +126,7 @@ int export_memory(line& parent) {
 }
 
 struct import_order {
-  enum class what : int { acquire, release } verb = what::acquire;
+  enum class what : int { acquire, find, release } verb = what::acquire;
   cuda_shared shared{};
   std::uint32_t seed = 0;
   bool keep = false;
@@ -122,6 +147,9 @@ int import_memory(line& parent) {
     if (order->verb == import_order::what::release) {
       said.right = kept && gpu().holds(kept->data(), bytes, order->seed);
       kept.reset();
+    } else if (order->verb == import_order::what::find) {
+      const auto& handle = order->shared.handle;
+      said.right = cache.find({1}, handle, handle.base, bytes).has_value();
     } else {
       auto got = cache.acquire({1}, order->shared.handle, order->shared.handle.base, bytes);
       if (!got) said.failure = got.error();
@@ -141,6 +169,14 @@ class cuda_release : public ::testing::Test {
   child_process exporter{export_memory};
   child_process importer{import_memory};
 };
+
+/// Waits for at most 5 s.
+template <class Condition>
+bool soon(Condition holds) {
+  const auto deadline = std::chrono::steady_clock::now() + 5s;
+  while (!holds() && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(5ms);
+  return holds();
+}
 
 using give = export_order::what;
 using take = import_order::what;
@@ -183,6 +219,50 @@ TEST_F(cuda_release, R66_the_error_of_the_free_reaches_the_caller) {
   EXPECT_TRUE(said.free_failed);
   EXPECT_EQ(said.failure.native, 999);
   EXPECT_EQ(said.failure.kind, native_kind::cuda);
+}
+
+TEST_F(cuda_release, R66_an_announced_free_ends_hits_before_the_memory_goes) {
+  const auto old = ask(export_order{give::allocate, 7}).shared;
+  EXPECT_TRUE(ask(import_order{take::acquire, old, 7}).right);
+  const auto said = ask(export_order{give::announce, 0, 5000});
+  EXPECT_TRUE(said.done);
+  EXPECT_EQ(said.holders, 0U);
+  EXPECT_FALSE(ask(import_order{take::find, old}).right);
+  const auto fresh = ask(export_order{give::allocate, 8}).shared;
+  EXPECT_EQ(fresh.address, old.address) << "the memory was not given back";
+  EXPECT_TRUE(ask(import_order{take::acquire, fresh, 8}).right);
+  EXPECT_EQ(ask(import_order{take::acquire, old, 7}).failure, errc::stale_handle);
+}
+
+TEST_F(cuda_release, R66_an_announced_free_waits_for_no_lease) {
+  const auto shared = ask(export_order{give::allocate, 7}).shared;
+  EXPECT_TRUE(ask(import_order{take::acquire, shared, 7, true}).right);
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_EQ(ask(export_order{give::announce, 0, 60'000}).holders, 1U);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 30s);
+  EXPECT_FALSE(ask(import_order{take::find, shared}).right);
+  static_cast<void>(ask(import_order{take::release, {}, 7}));
+  EXPECT_EQ(ask(import_order{take::acquire, shared, 7}).failure, errc::stale_handle);
+}
+
+TEST_F(cuda_release, R66_an_announced_free_waits_for_a_stopped_importer_until_its_timeout) {
+  const auto shared = ask(export_order{give::allocate, 7}).shared;
+  EXPECT_TRUE(ask(import_order{take::acquire, shared, 7}).right);
+  importer.stop();
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_EQ(ask(export_order{give::announce, 0, 50}).holders, 1U);
+  EXPECT_GE(std::chrono::steady_clock::now() - began, 50ms);
+  importer.go_on();
+  EXPECT_TRUE(soon([&] { return !ask(import_order{take::find, shared}).right; }));
+}
+
+TEST_F(cuda_release, R66_a_free_that_the_exporters_own_thread_announces_waits_for_no_answer) {
+  const auto shared = ask(export_order{give::allocate, 7}).shared;
+  EXPECT_TRUE(ask(import_order{take::acquire, shared, 7}).right);
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_TRUE(ask(export_order{give::announce_in_free, 0, 60'000}).done);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 30s);
+  EXPECT_TRUE(soon([&] { return !ask(import_order{take::find, shared}).right; }));
 }
 
 }  // namespace pinfold::testing::cuda_release_test

@@ -145,7 +145,16 @@ class PINFOLD_EXPORT cuda_ipc_exporter {
   [[nodiscard]] result<retire_report> retire(const void* pointer, std::chrono::milliseconds timeout,
                                              std::function<result<void>()> free) noexcept;
 
-  /// Returns the counts of retirements; all 0 without `release`.
+  /// Says that the program is about to free the `bytes` bytes at `pointer`, or the allocation around it: call it before
+  /// cuMemFree, cuMemFreeAsync or cuMemUnmap. Programs over the CUDA adapter need not: it does so. All exporters of
+  /// this process forget what they shared there, so that its handles are stale at once. Those with `release` ask the
+  /// importers to let it go, and wait until these have answered, for at most `timeout`: from then on none of their
+  /// acquires returns it. Returns how many importers still hold it: they have leases on it, or did not answer. Does
+  /// nothing in a forked child. Errors: `invalid_range`, `out_of_resources` (some importers were not asked).
+  [[nodiscard]] static result<std::size_t> announce_free(std::uint64_t pointer, std::size_t bytes,
+                                                         std::chrono::milliseconds timeout) noexcept;
+
+  /// Returns the counts of retirements, of announced frees too; all 0 without `release`.
   [[nodiscard]] release_statistics retirements() const noexcept;
 
  private:

@@ -64,6 +64,11 @@ class PINFOLD_EXPORT release_registry {
   /// Waits until no importer holds the memory, or for `timeout`, at most 24 h; returns as `report` does.
   [[nodiscard]] result<retire_report> wait(std::uint64_t serial, std::chrono::milliseconds timeout) const noexcept;
 
+  /// Waits until each importer that holds the memory has answered `leased`, or cannot answer, or for `timeout`, at most
+  /// 24 h; returns as `report` does.
+  [[nodiscard]] result<retire_report> wait_for_answers(std::uint64_t serial,
+                                                       std::chrono::milliseconds timeout) const noexcept;
+
   /// Forgets memory that is freed: `opening` messages for it are refused.
   void forget(std::uint64_t serial) noexcept;
 

@@ -5,6 +5,7 @@
 #include "fd_passing/server.hpp"
 #include "importers/cuda_ipc/handle.hpp"
 #include "importers/cuda_ipc/shares.hpp"
+#include "os/process_list.hpp"
 #include "release/server.hpp"
 
 #include <cerrno>
@@ -46,7 +47,7 @@ struct exporting_device {
 
 }  // namespace
 
-struct cuda_ipc_exporter::state {
+struct cuda_ipc_exporter::state : std::enable_shared_from_this<state>, os::listed<state> {
   state(const cuda::driver_table& driver, cuda_ipc_exporter_options chosen, release::server_owner releasing)
       : calls(driver),
         options(chosen),
@@ -64,6 +65,8 @@ struct cuda_ipc_exporter::state {
   [[nodiscard]] status export_pointer(cuda::pool_pointer_export& made, const cuda_ipc_handle& handle);
   [[nodiscard]] result<void> describe_memory(const exporting_device& on, cuda_ipc_handle& handle) noexcept;
   [[nodiscard]] result<cuda_shared> share(range wanted);
+  [[nodiscard]] result<std::size_t> announce_free(const range& where, std::chrono::milliseconds timeout) const;
+  [[nodiscard]] static std::shared_ptr<state> next(std::uint64_t& last) noexcept;
 
   const cuda::driver_table& calls;
   const cuda_ipc_exporter_options options;
@@ -78,6 +81,7 @@ struct cuda_ipc_exporter::state {
 
 cuda_ipc_exporter::state::~state() {
   if (shared->inherited()) return;
+  os::process_list<state>::here().leave(*this);
   for (auto& [ordinal, one] : devices) {
     if (one.event == nullptr) continue;
     static_cast<void>(one.context->with([&] { return calls.event_destroy(one.event); }));
@@ -190,6 +194,23 @@ result<cuda_shared> cuda_ipc_exporter::state::share(range wanted) {
   return cuda_shared{*handle, wanted.begin, wanted.begin - handle->base, (*on)->shared_event};
 }
 
+result<std::size_t> cuda_ipc_exporter::state::announce_free(const range& where,
+                                                            std::chrono::milliseconds timeout) const {
+  const auto gone = shared->withdraw(where);
+  if (gone.empty() || !releases) return 0;
+  return releases->announce(gone, timeout);
+}
+
+/// Returns an exporter of this process, or null after the last. `last` is 0 at first.
+std::shared_ptr<cuda_ipc_exporter::state> cuda_ipc_exporter::state::next(std::uint64_t& last) noexcept {
+  std::shared_ptr<state> found;
+  const auto any = [](const state&) { return true; };
+  while (!found &&
+         os::process_list<state>::here().next(last, any, [&](state& one) { found = one.weak_from_this().lock(); })) {
+  }
+  return found;
+}
+
 cuda_ipc_exporter::cuda_ipc_exporter(std::shared_ptr<state> made) noexcept : state_(std::move(made)) {}
 cuda_ipc_exporter::cuda_ipc_exporter(cuda_ipc_exporter&&) noexcept = default;
 cuda_ipc_exporter& cuda_ipc_exporter::operator=(cuda_ipc_exporter&&) noexcept = default;
@@ -209,6 +230,7 @@ result<cuda_ipc_exporter> cuda_ipc_exporter::create(cuda_ipc_exporter_options op
   auto made = std::make_shared<state>(**calls, options, std::move(releases));
   made->id = origin->exporter;
   made->start_time = origin->start_time;
+  os::process_list<state>::here().join(*made);
   return cuda_ipc_exporter(std::move(made));
 } catch (const std::bad_alloc&) {
   return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
@@ -277,6 +299,24 @@ result<retire_report> cuda_ipc_exporter::retire(const void* pointer, std::chrono
 
 release_statistics cuda_ipc_exporter::retirements() const noexcept {
   return state_ && state_->releases ? state_->releases->statistics() : release_statistics{};
+}
+
+result<std::size_t> cuda_ipc_exporter::announce_free(std::uint64_t pointer, std::size_t bytes,
+                                                     std::chrono::milliseconds timeout) noexcept try {
+  const auto where = range::of(pointer, bytes);
+  if (!where) return tl::unexpected(where.error());
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  result<std::size_t> holders = 0;
+  std::uint64_t last = 0;
+  while (const auto one = state::next(last)) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    const auto seen = one->announce_free(*where, left);
+    if (!seen) holders = seen;
+    if (holders) *holders += *seen;
+  }
+  return holders;
+} catch (const std::bad_alloc&) {
+  return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
 }
 
 result<void> cuda_ipc_exporter::record(const cuda_shared& shared, void* stream) noexcept {

@@ -29,9 +29,8 @@ bool exclude(const cuda::segment_facts& one, const cuda::segment_facts& other) n
   return one != other && overlap(one.base, one.base + one.size, other.base, other.base + other.size);
 }
 
-/// Whether the memory `now` proves that `other` is gone.
+/// Whether the memory `now` proves that `other`, which overlaps it, is gone.
 bool replaces(const shares::subject& now, const shares::subject& other) noexcept {
-  if (!overlap(now.where.begin, now.where.end, other.where.begin, other.where.end)) return false;
   if (now.segments.empty() || other.segments.empty()) return now != other;
   return std::ranges::any_of(now.segments, [&](const auto& one) {
     return std::ranges::any_of(other.segments, [&](const auto& another) { return exclude(one, another); });
@@ -52,15 +51,25 @@ const shares::shared* shares::known(const subject& what) const noexcept {
   return nullptr;
 }
 
-void shares::forget_what_is_gone(const subject& now) noexcept {
-  auto at = by_address_.lower_bound(now.where.begin - std::min(now.where.begin, largest_));
-  while (at != by_address_.end() && at->first < now.where.end) {
+/// Calls `use(serial, subject)` for all memory there, and forgets it where that returns true.
+template <class Use>
+void shares::for_each_overlapping(const range& where, Use use) {
+  auto at = by_address_.lower_bound(where.begin - std::min<std::uint64_t>(where.begin, largest_));
+  while (at != by_address_.end() && at->first < where.end) {
     const auto there = shared_.find(at->second);
-    const bool gone_now = replaces(now, there->second.what);
-    if (gone_now && registry_) registry_->forget(at->second);
-    if (gone_now) shared_.erase(there);
-    at = gone_now ? by_address_.erase(at) : std::next(at);
+    const auto& what = there->second.what;
+    const bool forget = overlap(where.begin, where.end, what.where.begin, what.where.end) && use(at->second, what);
+    if (forget) shared_.erase(there);
+    at = forget ? by_address_.erase(at) : std::next(at);
   }
+}
+
+void shares::forget_what_is_gone(const subject& now) noexcept {
+  for_each_overlapping(now.where, [&](std::uint64_t serial, const subject& other) {
+    if (!replaces(now, other)) return false;
+    if (registry_) registry_->forget(serial);
+    return true;
+  });
 }
 
 result<cuda_ipc_handle> shares::find_or_make(const subject& what, const make_handle& make) noexcept try {
@@ -111,6 +120,17 @@ void shares::withdraw(const cuda_ipc_handle& handle) noexcept {
   if (at == last) return;
   by_address_.erase(at);
   shared_.erase(handle.serial);
+}
+
+std::vector<std::uint64_t> shares::withdraw(const range& where) {
+  const std::scoped_lock guard(mutex_);
+  std::vector<std::uint64_t> serials;
+  for_each_overlapping(where, [&](std::uint64_t serial, const subject& /*what*/) {
+    serials.push_back(serial);
+    return false;
+  });
+  for_each_overlapping(where, [](auto&&...) { return true; });
+  return serials;
 }
 
 std::uint64_t shares::serial_of(cuda::memory_pool pool) {

@@ -50,6 +50,9 @@ class shares final : public fd_passing::fd_provider {
 
   /// Stops lending the memory; the registry does not learn of it.
   void withdraw(const cuda_ipc_handle& handle) noexcept;
+  /// The same for all memory in the range, of which it returns the serials. Throws `std::bad_alloc`, and then changes
+  /// nothing.
+  [[nodiscard]] std::vector<std::uint64_t> withdraw(const range& where);
 
   [[nodiscard]] result<void> lend(std::uint64_t serial, const std::function<void(int)>& use) noexcept override;
   [[nodiscard]] bool inherited() const noexcept override;
@@ -75,6 +78,8 @@ class shares final : public fd_passing::fd_provider {
   [[nodiscard]] result<void> lend_pool(cuda::memory_pool pool, const std::function<void(int)>& use) noexcept;
   [[nodiscard]] const shared* known(const subject& what) const noexcept;
   void forget_what_is_gone(const subject& now) noexcept;
+  template <class Use>
+  void for_each_overlapping(const range& where, Use use);
 
   const cuda::driver_table& calls_;
   const std::shared_ptr<release_registry> registry_;
