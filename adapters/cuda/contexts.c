@@ -14,6 +14,7 @@ enum { place_bytes = 4096 };
 
 static struct context_cache *caches;
 static size_t passed_through;                             /* atomic */
+static size_t unconfirmed;                                /* atomic */
 static size_t closes;                                     /* atomic */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of the list; not held while the driver opens or closes */
 static __thread int calls;                                /* of this thread, by a cache, that are in the driver */
@@ -64,6 +65,7 @@ static int open_handle(void *self, const pinfold_open_request *what, pinfold_imp
   const cuda_result result = cache->open(&at, *(const ipc_handle *)what->handle, cuda_lazy_peer_access);
   --calls;
   if (result != cuda_success) return refused(result, "the driver refuses to open the handle", failure);
+  __atomic_fetch_add(&unconfirmed, 1, __ATOMIC_RELAXED);
   made->base = place_of(what->handle);
   made->bytes = place_bytes;
   made->budget_bytes = bytes_around(at);
@@ -222,13 +224,14 @@ __attribute__((destructor)) static void report_statistics(void) {
     pinfold_describe(one->cache, line, sizeof line);
     report("cuda", "%s: statistics: %s", one->options.name, line);
   }
-  report("cuda", "passed_through=%zu", passed_through);
+  report("cuda", "passed_through=%zu unconfirmed=%zu", passed_through, unconfirmed);
 }
 
 /* The driver does not survive fork(2), nor do the caches. */
 static void start_child(void) {
   caches = NULL;
   passed_through = 0;
+  unconfirmed = 0;
   unlock();
 }
 

@@ -34,6 +34,9 @@ typedef struct ipc_handle {
 typedef cuda_result (*open_function)(device_pointer *mapped, ipc_handle handle, unsigned flags);
 typedef cuda_result (*close_function)(device_pointer mapped);
 typedef cuda_result (*host_register_function)(void *memory, size_t bytes, unsigned flags);
+typedef cuda_result (*free_function)(device_pointer memory);
+typedef cuda_result (*free_async_function)(device_pointer memory, void *stream);
+typedef cuda_result (*unmap_function)(device_pointer memory, size_t bytes);
 
 /* The driver's functions as they are without the adapter. */
 struct cuda_driver {
@@ -42,6 +45,10 @@ struct cuda_driver {
   close_function close;                    /* cuIpcCloseMemHandle */
   host_register_function host_register;    /* cuMemHostRegister; null where the driver has none */
   host_register_function host_register_v2; /* cuMemHostRegister_v2; the same */
+  free_function free;                      /* cuMemFree_v2 */
+  free_async_function free_async;          /* cuMemFreeAsync; null where the driver has none */
+  free_async_function free_async_ptsz;     /* the same of programs with a default stream for each thread */
+  unmap_function unmap;                    /* cuMemUnmap; null where the driver has none */
   cuda_result (*ctx_get_current)(cuda_context *current);
   cuda_result (*ctx_get_id)(cuda_context context, unsigned long long *id); /* since CUDA 12 */
   cuda_result (*ctx_push_current)(cuda_context context);
@@ -54,9 +61,12 @@ struct cuda_driver {
 /* Constant once the driver is taken over. */
 extern struct cuda_driver driver;
 
-/* Finds the functions in the driver's library and leads callers of the first five to the replacements. Returns null, or
- * why calls stay as they are. Reports if only those that register host memory do. */
+/* Finds the functions in the driver's library and leads callers of the first nine to the replacements. Returns null, or
+ * why calls stay as they are. Reports if only those that register host memory do, or those that free memory. */
 const char *take_over_driver(void *library);
+
+/* Finds the callers for which the replacements do nothing. */
+void find_pinfold(void);
 
 /* The replacements. */
 cuda_result replaced_open(device_pointer *mapped, ipc_handle handle, unsigned flags);
@@ -64,5 +74,9 @@ cuda_result replaced_open_v2(device_pointer *mapped, ipc_handle handle, unsigned
 cuda_result replaced_close(device_pointer mapped);
 cuda_result replaced_host_register(void *memory, size_t bytes, unsigned flags);
 cuda_result replaced_host_register_v2(void *memory, size_t bytes, unsigned flags);
+cuda_result replaced_free(device_pointer memory);
+cuda_result replaced_free_async(device_pointer memory, void *stream);
+cuda_result replaced_free_async_ptsz(device_pointer memory, void *stream);
+cuda_result replaced_unmap(device_pointer memory, size_t bytes);
 
 #endif

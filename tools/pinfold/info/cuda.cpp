@@ -37,6 +37,10 @@ std::string abilities_of(const json& device) {
                      device.at("registers_host_memory").get<bool>() ? "registers" : "does not register");
 }
 
+constexpr auto late_text =
+    "a handle of freed memory is found out by asking its exporter; the driver's raw handles (over the adapter) name no "
+    "exporter, and open what lies there now";
+
 std::string driver_of(const json& facts) {
   return facts.at("driver").get<std::string>() + (facts.at("emulated").get<bool>() ? " (emulated)" : "");
 }
@@ -52,13 +56,15 @@ json cuda_facts() {
     emulated = emulated || device.name.find("emulated") != std::string::npos;
   }
   auto driver = pinfold::cuda_driver_text();
-  return {{"driver", driver}, {"works", !list.empty()}, {"emulated", emulated}, {"devices", list}};
+  return {{"driver", driver}, {"works", !list.empty()},   {"emulated", emulated},
+          {"devices", list},  {"confirms_handles", true}, {"confirms_raw_handles", false}};
 }
 
 void print_cuda(const json& facts) {
   fmt::print("\nCUDA\n{}", paragraph("  driver      ", driver_of(facts)));
   for (const auto& device : facts.at("devices"))
     fmt::print("{}", paragraph(fmt::format("  device {:<3}  ", device.at("ordinal").get<int>()), abilities_of(device)));
+  if (facts.at("works").get<bool>()) fmt::print("{}", paragraph("  late        ", late_text));
 }
 
 std::string cuda_line(const json& facts, std::size_t device) {
