@@ -71,7 +71,11 @@ status open(driver& all, context_object& mine, const event_handle& wanted, event
   if (wanted.magic != event_handle::right_magic) return status::invalid_handle;
   if (of_this_process(wanted.file)) return status::invalid_context;
   descriptor file = open_there(wanted.file);
-  if (!file) return errno == ESTALE ? status::invalid_handle : errno == ESRCH ? all.set.dead : status::map_failed;
+  if (!file && errno == ESRCH) {  // its process has ended: nothing is left to wait for
+    *opened = add(all, {&mine, std::make_shared<event_progress>(), nullptr});
+    return status::success;
+  }
+  if (!file) return errno == ESTALE ? status::invalid_handle : status::map_failed;
   const auto memory = backing_of(std::move(file));
   if (!memory || memory->about.pool != is_event) return status::invalid_handle;
   if (memory->about.serials[0] == 0) return status::invalid_handle;
