@@ -185,6 +185,27 @@ def test_retired_memory_is_freed_by_agreement(driver: Driver) -> None:  # R66
     driver.free(address)
 
 
+def test_announced_free_is_counted_by_its_holders(driver: Driver) -> None:  # R66
+    address = driver.allocate(bytes(4096))
+    exporter = CudaExporter(release=True)
+    handle = exporter.share(address, 4096)
+    orders, answers = spawn.SimpleQueue(), spawn.SimpleQueue()
+    child = spawn.Process(target=imports_until_told, args=(handle, address, orders, answers))
+    child.start()
+    answers.get()
+    assert pinfold.announce_cuda_free(address, 4096, timeout=5) == 1  # a lease
+    assert pinfold.announce_cuda_free(address, 4096) == 0  # nobody has shared it since
+    driver.free(address)
+    orders.put("release")
+    answers.get()
+    orders.put("end")
+    child.join(20)
+    assert child.exitcode == 0
+    with pytest.raises(Error) as caught:
+        pinfold.announce_cuda_free(2**64 - 1, 4096)
+    assert caught.value.code is Code.INVALID_RANGE
+
+
 def test_failure_of_the_free_is_in_the_report(driver: Driver) -> None:
     def refuse() -> None:
         raise OSError(5, "not now")
