@@ -26,20 +26,20 @@ using testing::setting;
 using testing::stress_time;
 using testing::test_seed;
 
-/// Returns the operations that PINFOLD_EXPLORE_ONLY names, or all.
-const std::vector<operation>& chosen_operations() {
-  static const auto chosen = [] {
-    const char* const given = std::getenv("PINFOLD_EXPLORE_ONLY");
-    const std::string only = "," + std::string(given == nullptr ? "" : given) + ",";
-    std::vector<operation> all;
-    for (std::size_t i = 0; i < operations; ++i)
-      if (const auto one = static_cast<operation>(i);
-          given == nullptr || only.find("," + std::string(name_of(one)) + ",") != std::string::npos)
-        all.push_back(one);
-    if (all.empty()) throw std::invalid_argument("PINFOLD_EXPLORE_ONLY names no operation");
-    return all;
-  }();
-  return chosen;
+/// Returns the operations of local memory or of imports that PINFOLD_EXPLORE_ONLY names, or all.
+std::vector<operation> chosen_operations(bool imports) {
+  std::vector<operation> all(import_operations.begin(), import_operations.end());
+  if (!imports) {
+    all.clear();
+    for (std::size_t i = 0; i < local_operations; ++i) all.push_back(static_cast<operation>(i));
+  }
+  const char* const given = std::getenv("PINFOLD_EXPLORE_ONLY");
+  if (given == nullptr) return all;
+  const std::string only = "," + std::string(given) + ",";
+  std::erase_if(all,
+                [&](operation one) { return only.find("," + std::string(name_of(one)) + ",") == std::string::npos; });
+  if (all.empty()) throw std::invalid_argument("PINFOLD_EXPLORE_ONLY names no operation");
+  return all;
 }
 
 std::string only_text() {
@@ -47,7 +47,7 @@ std::string only_text() {
   return given == nullptr ? std::string() : std::string(" PINFOLD_EXPLORE_ONLY=") + given;
 }
 
-constexpr unsigned cases = 3;  // that share the time
+constexpr unsigned cases = 6;  // that share the time
 
 std::uint64_t mixed(std::uint64_t number) {
   number = (number ^ number >> 31U) * 0x7fb5d329728ea185;
@@ -70,7 +70,8 @@ bool succeeds(const scenario& what, plan how, std::uint64_t number, outcome* got
 }
 
 // Schedules with random operations, states, options and priorities.
-void explore_by_priority(std::size_t threads) {
+void explore_by_priority(std::size_t threads, bool imports) {
+  const auto from = chosen_operations(imports);
   const auto one = setting("PINFOLD_TEST_SCHEDULE", UINT64_MAX);
   const auto start = std::chrono::steady_clock::now();
   std::uint64_t steps = 0;
@@ -78,8 +79,7 @@ void explore_by_priority(std::size_t threads) {
   for (;; ++number) {
     const auto seed = mixed(test_seed() + mixed(number));
     std::mt19937_64 random(seed);
-    scenario what;
-    const auto& from = chosen_operations();
+    scenario what{.threads = {}, .imports = imports};
     for (std::size_t i = 0; i < threads; ++i) what.threads.push_back(from[random() % from.size()]);
     what.with = static_cast<before>(random() % static_cast<std::uint64_t>(before::count));
     what.choices = random() % 4 == 0 ? 0 : random();
@@ -97,10 +97,11 @@ void explore_by_priority(std::size_t threads) {
 /// A schedule of two plain operations with at most two preemptions.
 struct exact {
   static constexpr std::size_t states = static_cast<std::size_t>(before::count);
-  static std::size_t count() {  // the order of two operations says which begins
-    return chosen_operations().size() * chosen_operations().size() * states * 2;
+  static std::size_t count(bool imports) {  // the order of two operations says which begins
+    return chosen_operations(imports).size() * chosen_operations(imports).size() * states * 2;
   }
 
+  bool imports = false;
   std::uint64_t scenario_number = 0;
   std::array<preemption, 2> preempted{};
 
@@ -109,8 +110,8 @@ struct exact {
     for (const preemption& each : preempted) all = (all << 20U) + (each.step << 4U) + each.to;
     return all;
   }
-  static exact of(std::uint64_t number) {
-    exact all;
+  static exact of(std::uint64_t number, bool imports) {
+    exact all{.imports = imports};
     for (auto* each : {&all.preempted[1], &all.preempted[0]}) {
       *each = {static_cast<std::uint32_t>(number >> 4U & 0xffffU), static_cast<std::uint32_t>(number & 0xfU)};
       number >>= 20U;
@@ -120,8 +121,9 @@ struct exact {
   }
   [[nodiscard]] scenario what() const {
     const auto pair = scenario_number / 2 / states;
-    const auto& from = chosen_operations();
+    const auto from = chosen_operations(imports);
     return {.threads = {from.at(pair / from.size()), from.at(pair % from.size())},
+            .imports = imports,
             .with = static_cast<before>(scenario_number / 2 % states),
             .choices = scenario_number % 2};
   }
@@ -132,12 +134,13 @@ struct exact {
 
 class exhaustive {
  public:
+  explicit exhaustive(bool imports) : imports_(imports) {}
   void run() {
     if (const auto one = setting("PINFOLD_TEST_SCHEDULE", UINT64_MAX); one != UINT64_MAX) {
-      static_cast<void>(exact::of(one).succeeds(nullptr));
+      static_cast<void>(exact::of(one, imports_).succeeds(nullptr));
       return;
     }
-    std::vector<std::uint64_t> scenarios(exact::count());
+    std::vector<std::uint64_t> scenarios(exact::count(imports_));
     std::iota(scenarios.begin(), scenarios.end(), 0);
     std::mt19937_64 random(mixed(test_seed()));
     std::shuffle(scenarios.begin(), scenarios.end(), random);
@@ -169,11 +172,11 @@ class exhaustive {
   }
 
   void preempt_once(std::uint64_t number) {
-    const auto steps = run_one({number, {}}).steps;
+    const auto steps = run_one({imports_, number, {}}).steps;
     for (std::uint32_t step = 1; step <= steps && goes_on(); ++step) {
       std::uint32_t others = 1;
       for (std::uint32_t to = 0; to < others; ++to) {
-        const exact how{number, {{{step, to}, {}}}};
+        const exact how{imports_, number, {{{step, to}, {}}}};
         const auto got = run_one(how);
         others = got.others;
         if (others == 0) break;
@@ -201,15 +204,19 @@ class exhaustive {
     ++twice_;
   }
 
+  bool imports_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::vector<first> firsts_;
   std::size_t runs_ = 0;
   std::size_t twice_ = 0;
 };
 
-TEST(explore, pairs_of_operations_with_two_preemptions) { exhaustive().run(); }
-TEST(explore, pairs_of_operations_by_priority) { explore_by_priority(2); }
-TEST(explore, triples_of_operations_by_priority) { explore_by_priority(3); }
+TEST(explore, pairs_of_operations_with_two_preemptions) { exhaustive(false).run(); }
+TEST(explore, pairs_of_operations_by_priority) { explore_by_priority(2, false); }
+TEST(explore, triples_of_operations_by_priority) { explore_by_priority(3, false); }
+TEST(explore_imports, pairs_of_operations_with_two_preemptions) { exhaustive(true).run(); }
+TEST(explore_imports, pairs_of_operations_by_priority) { explore_by_priority(2, true); }
+TEST(explore_imports, triples_of_operations_by_priority) { explore_by_priority(3, true); }
 
 }  // namespace
 }  // namespace pinfold::explore::explore_test

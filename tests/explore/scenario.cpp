@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "scenario.hpp"
+#include "imports.hpp"
 
 #include "support/fixtures/cache_checks.hpp"
 
@@ -17,8 +17,8 @@ using std::chrono::milliseconds;
 using local_cache = cache<truthful_registrar>;
 
 constexpr std::array<const char*, operations> names{
-    "acquire",  "persist", "release", "find",      "event",  "invalidate", "evict", "flush",
-    "progress", "quiesce", "restore", "unpersist", "ticket", "batch",      "merge", "destroy"};
+    "acquire", "persist",   "release", "find",  "event", "invalidate", "evict", "flush",  "progress", "quiesce",
+    "restore", "unpersist", "ticket",  "batch", "merge", "destroy",    "late",  "retire", "drop_peer"};
 
 constexpr range of_pages(std::size_t first, std::size_t last) {
   return {address_of(first), address_of(last) + page_bytes};
@@ -224,7 +224,7 @@ class stage {
       case operation::batch: return acquire_both();
       case operation::merge: return acquire(overlapping, false);
       case operation::destroy: return destroy();
-      case operation::count: break;
+      default: break;
     }
   }
 
@@ -279,10 +279,12 @@ std::string scenario::text() const {
   constexpr std::array states{"nothing", "cached", "persistent", "remembered"};
   std::string all;
   for (const operation each : threads) all += std::string(all.empty() ? "" : ", ") + name_of(each);
-  return all + " with " + states[static_cast<std::size_t>(with)] + ", choices " + std::to_string(choices);
+  return all + (imports ? " of imports with " : " with ") + states[static_cast<std::size_t>(with)] + ", choices " +
+         std::to_string(choices);
 }
 
 void play(const scenario& what) {
+  if (what.imports) return play_import(what);
   stage on(what);
   on.run();
   on.check();

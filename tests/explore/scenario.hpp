@@ -32,9 +32,17 @@ enum class operation : std::uint8_t {
   batch,
   merge,  // an acquire that overlaps, in a cache that merges
   destroy,
+  late,       // an acquire with a handle that was made first
+  retire,     // by the exporter
+  drop_peer,  // by the importer
   count
 };
 inline constexpr auto operations = static_cast<std::size_t>(operation::count);
+inline constexpr auto import_operations =
+    std::array{operation::acquire, operation::release, operation::find,     operation::invalidate,
+               operation::evict,   operation::flush,   operation::progress, operation::quiesce,
+               operation::destroy, operation::late,    operation::retire,   operation::drop_peer};
+inline constexpr auto local_operations = static_cast<std::size_t>(operation::late);  ///< the first of all
 [[nodiscard]] const char* name_of(operation one) noexcept;
 
 /// What the cache has when the threads begin.
@@ -42,6 +50,7 @@ enum class before : std::uint8_t { nothing, cached, persistent, remembered, coun
 
 struct scenario {
   std::vector<operation> threads;
+  bool imports = false;
   before with = before::cached;
   static constexpr std::uint64_t several_shards = 1;
   std::uint64_t choices = 0;  ///< of options and ranges; 0: plain ones; 1: the same with several shards
