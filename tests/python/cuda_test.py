@@ -194,7 +194,7 @@ def test_announced_free_is_counted_by_its_holders(driver: Driver) -> None:  # R6
     child.start()
     answers.get()
     assert pinfold.announce_cuda_free(address, 4096, timeout=5) == 1  # a lease
-    assert pinfold.announce_cuda_free(address, 4096) == 0  # nobody has shared it since
+    assert pinfold.announce_cuda_free(address, 4096) == 0  # it is not shared any more
     driver.free(address)
     orders.put("release")
     answers.get()
