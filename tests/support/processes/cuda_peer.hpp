@@ -5,6 +5,7 @@
 #pragma once
 
 #include "support/fixtures/cuda_here.hpp"
+#include "support/host/built_file.hpp"
 #include "support/processes/child_process.hpp"
 #include "support/processes/cuda_peer_protocol.hpp"
 
@@ -86,7 +87,8 @@ class cuda_peer {
   static int become_program(line& parent, bool events) {
     const int kept = ::fcntl(parent.number(), F_DUPFD, 3);  // without FD_CLOEXEC
     const std::string number = std::to_string(kept);
-    ::execl(PINFOLD_CUDA_PEER, "cuda_peer", number.c_str(), events ? "events" : "plain", nullptr);
+    ::execl(built_file("PINFOLD_TEST_CUDA_PEER", PINFOLD_CUDA_PEER), "cuda_peer", number.c_str(),
+            events ? "events" : "plain", nullptr);
     return 127;
   }
 

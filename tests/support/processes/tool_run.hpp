@@ -3,6 +3,8 @@
 /// Runs the built tool as a user does. PINFOLD_TOOL is its path, unless PINFOLD_TEST_TOOL names another.
 #pragma once
 
+#include "support/host/built_file.hpp"
+
 #include <gtest/gtest.h>
 
 #include <array>
@@ -33,10 +35,7 @@ inline std::string contents_of(const std::string& path) {
 }
 
 /// Returns the path of the tool under test.
-inline std::string tool() {
-  const char* other = std::getenv("PINFOLD_TEST_TOOL");
-  return other != nullptr ? other : PINFOLD_TOOL;
-}
+inline std::string tool() { return built_file("PINFOLD_TEST_TOOL", PINFOLD_TOOL); }
 
 /// Runs the tool. `settings` are assignments of environment variables, as in a shell.
 inline outcome run(const std::string& arguments, const std::string& settings = "") {
