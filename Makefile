@@ -9,7 +9,7 @@ export CTEST_PARALLEL_LEVEL ?= $(shell nproc)
 TUNING := $(filter GLIBC_TUNABLES MALLOC_% PINFOLD_%,$(filter-out PINFOLD_TEST_%,$(.VARIABLES)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tool build demo demo-emulated gpu-test weight-sync bench plots figures docs test quick soak hosts-test rdma-test rdma-soak deb format lint check install clean
+.PHONY: help setup tool build demo demo-emulated gpu-test gpu-bundle weight-sync bench plots figures docs test quick soak hosts-test rdma-test rdma-soak deb format lint check install clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\): *[^#]*## */  make \1\t/p' Makefile | expand -t 22
@@ -46,8 +46,16 @@ weight-sync:     ## 19 500 tensors of GPU memory with and without the cache, ove
 	  build/release/bin/pinfold perf import --cuda --case weight-sync
 
 gpu-test:        ## all CUDA tests and figures over the real driver; fails with a clear line where there is no GPU
+	scripts/gpu-bundle.d/run --check
+	$(MAKE) --no-print-directory gpu-bundle
+	cd build/release && gpu-bundle/run
+
+gpu-bundle:      ## the same as one archive, for a machine with a GPU but no compiler and no network
 	scripts/setup test
-	scripts/gpu-test
+	cmake --preset release
+	cmake --build build/release --target pinfold pinfold_tool pinfold_python integration_tests conformance_tests \
+	  cuda_peer emulated_cuda example_cuda_ipc_pair
+	scripts/gpu-bundle
 
 bench:           ## what the cache costs, beside those of UCX and Open MPI; half an hour, on a machine that is idle
 	scripts/setup bench
