@@ -16,10 +16,20 @@ namespace pinfold::invalidation {
 /// registration was in progress at any time since they looked whether the memory is registered.
 class background_open {
  public:
-  background_open() noexcept { all.fetch_add(begun + 1, std::memory_order_seq_cst); }
+  background_open() noexcept : process_(forks.load(std::memory_order_relaxed)) {
+    all.fetch_add(begun + 1, std::memory_order_seq_cst);
+  }
   background_open(const background_open&) = delete;
   background_open& operator=(const background_open&) = delete;
-  ~background_open() { all.fetch_sub(1, std::memory_order_seq_cst); }
+  ~background_open() {
+    if (process_ == forks.load(std::memory_order_relaxed)) all.fetch_sub(1, std::memory_order_seq_cst);
+  }
+
+  /// For the child of a fork(2): what was in progress in the parent is not there.
+  static void forget_in_child() noexcept {
+    forks.fetch_add(1, std::memory_order_relaxed);
+    all.fetch_and(~(begun - 1), std::memory_order_relaxed);
+  }
 
   /// A look at the beginning of a call.
   class look {
@@ -38,6 +48,9 @@ class background_open {
   static constexpr std::uint64_t begun = std::uint64_t{1} << 16U;
   // Those in progress in the low bits, and those that began above.
   inline static constinit std::atomic<std::uint64_t> all{0};
+  inline static constinit std::atomic<std::uint64_t> forks{0};  // down to this process
+
+  const std::uint64_t process_;
 };
 
 }  // namespace pinfold::invalidation

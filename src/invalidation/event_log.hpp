@@ -110,7 +110,7 @@ class event_log {
   static constexpr unsigned process_shift = 44;
 
   static event_log* make();
-  static void wipe() noexcept;
+  static void in_child() noexcept;
   static const int forks_unwatched;  // 0, or why the handler of forks is not registered
 
   static std::atomic<event_log*> made;

@@ -3,6 +3,7 @@
 // has to see that a thread that finds the event log finds it constructed.
 #include "invalidation/event_log.hpp"
 
+#include "invalidation/background_open.hpp"
 #include "os/wiped_pages.hpp"
 
 #include <new>
@@ -23,9 +24,10 @@ std::atomic<bool> not_wiped{false};  // where the kernel does not wipe the event
 }  // namespace
 
 // Registered when the library is loaded: a fork that waits runs only the handlers that were there when it began.
-const int event_log::forks_unwatched = ::pthread_atfork(nullptr, nullptr, wipe);
+const int event_log::forks_unwatched = ::pthread_atfork(nullptr, nullptr, in_child);
 
-void event_log::wipe() noexcept {
+void event_log::in_child() noexcept {
+  background_open::forget_in_child();
   event_log* here = not_wiped.load() ? if_there() : nullptr;
   if (here == nullptr) return;
   here->process_.store(0);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The event log that monitors write and caches read: R35, R37, and R49 for memory that goes.
 #include "invalidation/event_log.hpp"
+#include "invalidation/background_open.hpp"
 #include "invalidation/registered_filter.hpp"
 #include "support/processes/child_process.hpp"
 
 #include <chrono>
 #include <csignal>
 #include <gtest/gtest.h>
+#include <memory>
 #include <set>
 #include <thread>
 #include <vector>
@@ -148,6 +150,24 @@ TEST(event_log, R35_a_signal_handler_may_post) {
   int seen = 0;
   while (r.next() == read_status::one) ++seen;
   EXPECT_EQ(seen, 10);
+}
+
+TEST(event_log, R65_a_fork_child_has_none_of_its_parents_registrations_in_the_background) {
+  auto in_parent = std::make_unique<background_open>();
+  testing::child_process child([&](testing::line&) {
+    const bool none = !background_open::look().any_since();
+    const background_open::look before;
+    const bool seen = [&] {
+      const background_open own;
+      return background_open::look().any_since();
+    }();
+    in_parent.reset();  // the thread that forked had it
+    return none && seen && before.any_since() && !background_open::look().any_since() ? 0 : 1;
+  });
+  EXPECT_EQ(child.finish(), 0);
+  EXPECT_TRUE(background_open::look().any_since());
+  in_parent.reset();
+  EXPECT_FALSE(background_open::look().any_since());
 }
 
 TEST(event_log, R37_fork_child_has_an_empty_log_and_another_process_number) {
