@@ -14,14 +14,14 @@ namespace pinfold::os {
 /// What an object in a `process_list` inherits.
 template <class T>
 class listed {
- public:
+  friend T;
+  template <class>
+  friend class process_list;
+
   listed() noexcept = default;
   listed(const listed&) = delete;
   listed& operator=(const listed&) = delete;
 
- private:
-  template <class>
-  friend class process_list;
   T* next_ = nullptr;
   std::uint64_t number_ = 0;  // ascending in the list; 0: not in it
 };
