@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Makes the process's filter and its parts. Separate from registered_filter.cpp, which the thread sanitizer must not
+// look into: here it has to see that a thread that finds them finds them made.
+#include "invalidation/registered_filter.hpp"
+
+#include "os/wiped_pages.hpp"
+
+#include <new>
+
+namespace pinfold::invalidation {
+
+std::atomic<registered_filter*> registered_filter::made{nullptr};
+
+registered_filter& registered_filter::here() {
+  if (auto* here = os::wiped_object(made)) return *here;
+  throw std::bad_alloc();
+}
+
+// Makes the counters of 4 GiB of the address space, when memory there is first registered. They stay.
+bool registered_filter::make_part(std::size_t number) noexcept {
+  return os::wiped_object(parts_[number].in) != nullptr;
+}
+
+}  // namespace pinfold::invalidation
