@@ -36,6 +36,8 @@ class stage {
   explicit stage(const scenario& what) : what_(what), random_(static_cast<unsigned>(what.choices % 2147483646U + 1U)) {
     for (std::size_t i = 0; i < what.threads.size(); ++i) ranges_[i] = chosen_range(what.threads[i]);
     cache_.emplace(truthful_registrar(world_), options());
+    if (has(operation::beside)) other_.emplace(truthful_registrar(world_), options());
+    if (other_) world_->refuses_overlaps = true;
     prepare();
   }
 
@@ -57,6 +59,7 @@ class stage {
     if (cache_) check_cache();
     world_->ending = true;
     cache_.reset();
+    other_.reset();
     // Threads of the library may have outlived the cache, and end what they are at.
     std::this_thread::sleep_for(std::chrono::seconds(100));
     for (const auto& [key, one] : world_->open)
@@ -92,7 +95,7 @@ class stage {
     world_->refuses_overlaps = one_in(6);
     if (one_in(6)) world_->capacity = 2;
     if (one_in(6)) world_->failing_closes = 1;
-    may_fail_ = !is_plain() || all_threads.jumps();
+    may_fail_ = !is_plain() || all_threads.jumps() || has(operation::beside);
     return chosen;
   }
 
@@ -135,6 +138,14 @@ class stage {
     if (!may_fail_) all_threads.fail("no lease: %s", describe(lease.error()).c_str());
   }
 
+  // The cache is told of events, and of no call of the other's.
+  void acquire_beside(const range& where) {
+    const auto known = world_->announced;
+    const auto lease = other_->acquire(at(where), where.size());
+    leave();
+    if (lease) hold(*lease, where, known);
+  }
+
   void acquire_both() {
     const auto known = world_->said;
     const std::array both{left, elsewhere};
@@ -161,7 +172,8 @@ class stage {
     } else {
       cache_->invalidate(at(where), where.size());
     }
-    world_->was_told(where, then);
+    world_->was_told(world_->said, where, then);
+    if (by_event) world_->was_told(world_->announced, where, then);
     if (by_event) static_cast<void>(cache_->find(at(elsewhere), elsewhere.size()));  // reads the event
     leave();
   }
@@ -224,12 +236,24 @@ class stage {
       case operation::batch: return acquire_both();
       case operation::merge: return acquire(overlapping, false);
       case operation::destroy: return destroy();
+      case operation::beside: return acquire_beside(where);
       default: break;
     }
   }
 
+  // No lease is out: what one cache has open is not in the way of the other.
+  void check_way() {
+    const bool persistent = has(operation::persist) || what_.with == before::persistent;
+    if (!other_ || !is_plain() || all_threads.jumps() || persistent) return;
+    for (auto* each : {&*other_, &*cache_})
+      if (const auto lease = each->acquire(at(left), left.size()); !lease)
+        all_threads.fail("idle registrations are in the way: %s", describe(lease.error()).c_str());
+    world_->note(world_->asked_at, left);
+  }
+
   // With no call in progress. What was invalidated after its last request is not there, also after a restoration.
   void check_cache() {
+    check_way();
     auto begun = cache_->restore({.workers = 1});
     if (begun) begun->wait();
     for (std::size_t page = 0; page < pages; ++page) {
@@ -240,7 +264,8 @@ class stage {
       if (world_->gone_at[page] > world_->asked_at[page])
         all_threads.fail("page %zu was invalidated after its last request, and is registered again", page);
     }
-    if (const auto flushed = cache_->flush(); !flushed) {
+    const auto both = other_ ? other_->flush() : result<void>();
+    if (const auto flushed = both ? cache_->flush() : both; !flushed) {
       if (!may_fail_) all_threads.fail("flush: %s", describe(flushed.error()).c_str());
       return;  // a close fails, or one by the reaper takes longer than the time-out
     }
@@ -257,7 +282,7 @@ class stage {
   void check_counters() {
     const auto now = cache_->statistics();
     testing::expect_counters_add_up(now);
-    EXPECT_EQ(now.open, world_->open.size());
+    EXPECT_EQ(now.open + (other_ ? other_->statistics().open : 0), world_->open.size());
     EXPECT_EQ(now.leases_now, 0U);
   }
 
@@ -267,6 +292,7 @@ class stage {
   std::array<range, 8> ranges_;
   bool may_fail_ = false;
   std::optional<local_cache> cache_;
+  std::optional<local_cache> other_;
   local_cache::lease held_;
   std::size_t calls_ = 0;
 };

@@ -32,6 +32,7 @@ enum class operation : std::uint8_t {
   batch,
   merge,  // an acquire that overlaps, in a cache that merges
   destroy,
+  beside,     // an acquire by another cache of the process, over a driver that refuses overlaps
   late,       // an acquire with a handle that was made first
   retire,     // by the exporter
   drop_peer,  // by the importer

@@ -44,6 +44,7 @@ struct world {
 
   by_page generation{};    ///< of the memory that is there
   by_page said{};          ///< what the cache was told: a later lease has at least this generation
+  by_page announced{};     ///< the same of every cache of the process
   by_page gone_at{};       ///< when the last invalidation began
   by_page asked_at{};      ///< when the last request for it ended
   by_page unpersisted{};   ///< when the last call of `unpersist` began
@@ -62,8 +63,8 @@ struct world {
     ++clock;
     for_each_page(where, [&](std::size_t page) { ++generation[page], gone_at[page] = clock; });
   }
-  void was_told(const range& where, const by_page& then) {
-    for_each_page(where, [&](std::size_t page) { said[page] = std::max(said[page], then[page]); });
+  static void was_told(by_page& known, const range& where, const by_page& then) {
+    for_each_page(where, [&](std::size_t page) { known[page] = std::max(known[page], then[page]); });
   }
   void note(by_page& when, const range& where) {
     ++clock;
@@ -98,6 +99,7 @@ struct world {
 class truthful_registrar {
  public:
   static constexpr const char* name = "truthful";
+  static constexpr bool exclusive_in_process = true;
   struct registration_type {
     std::uint64_t key;
   };
