@@ -6,6 +6,7 @@
 #include "observation/words.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <string>
 
@@ -19,7 +20,11 @@ std::uint64_t count_of(std::chrono::nanoseconds took) noexcept {
   return static_cast<std::uint64_t>(std::max<std::int64_t>(took.count(), 0));
 }
 
-void say(const error& why) { std::fprintf(stderr, "pinfold: no statistics page: %s\n", describe(why).c_str()); }
+// Once in a process: its other caches meet the same.
+void say(const error& why) {
+  static constinit std::atomic<bool> said{false};
+  if (!said.exchange(true)) std::fprintf(stderr, "pinfold: no statistics page: %s\n", describe(why).c_str());
+}
 
 // Takes the place of the fastest of the slowest calls. Two threads at once may lose one of theirs.
 void keep_if_slow(std::array<slow_call, most_slow_calls>& all, const range& where, std::uint64_t took) noexcept {
@@ -64,7 +69,7 @@ void cache_page::start(const counter_source& from) noexcept {
   if (slot_ == nullptr) return;
   const auto started = page_.list(*slot_, from);
   listed_ = started.has_value();
-  if (!started) std::fprintf(stderr, "pinfold: no statistics page: %s\n", started.error().message);
+  if (!started) say(started.error());
 }
 
 void cache_page::stop() noexcept {

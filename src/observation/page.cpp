@@ -116,31 +116,41 @@ void page::remove_file() noexcept {
   static_cast<void>(::unlink(mine->path_.c_str()));
 }
 
+// A slot that no cache had yet, so that readers see the last counters of those that ended; else one of these.
+cache_slot* page::find_slot() noexcept {
+  for (std::size_t i = 0; i < most_caches; ++i) {
+    source& one = sources_[i];
+    if (one.to != nullptr || one.has_memory) continue;
+    one.has_memory = fill(path_, caches_from + i * cache_slot_bytes, cache_slot_bytes).has_value();
+    if (one.has_memory) return one.to = &slot(i);
+    break;  // no room
+  }
+  for (std::size_t i = 0; i < most_caches; ++i)
+    if (sources_[i].to == nullptr && sources_[i].has_memory) return sources_[i].to = &slot(i);
+  return nullptr;
+}
+
 cache_slot* page::take_slot() noexcept {
   os::scoped_lock guard(mutex_);
-  cache_slot* found = nullptr;
-  for (const auto wanted : {slot_state::unused, slot_state::ended}) {
-    for (std::size_t i = 0; i < most_caches && found == nullptr; ++i)
-      if (sources_[i].to == nullptr && get(slot(i).state) == static_cast<std::uint32_t>(wanted)) found = &slot(i);
-  }
+  cache_slot* const found = find_slot();
   add(header().caches_made);
   if (found == nullptr) return nullptr;
-  const auto offset = static_cast<std::size_t>(reinterpret_cast<std::byte*>(found) - memory_);
-  if (!fill(path_, offset, cache_slot_bytes)) return nullptr;
   const auto before = get(found->sequence);
   set(found->sequence, before | 1U);
   std::atomic_thread_fence(std::memory_order_release);
   auto* const words = reinterpret_cast<std::uint64_t*>(found);
   for (std::size_t i = 1; i < cache_slot_bytes / sizeof *words; ++i) set(words[i], std::uint64_t{0});
   set(found->state, static_cast<std::uint32_t>(slot_state::running));
-  sources_[(offset - caches_from) / cache_slot_bytes].to = found;
   return found;
 }
 
 void page::give_back(cache_slot* done) noexcept {
   os::scoped_lock guard(mutex_);
-  for (auto& one : sources_)
-    if (one.to == done) one = {};
+  for (auto& one : sources_) {
+    if (one.to != done) continue;
+    one.to = nullptr;
+    one.from = {};
+  }
 }
 
 void page::count_unlisted(bool more) noexcept { add(header().caches_unlisted, more ? 1 : std::uint64_t(-1)); }

@@ -48,7 +48,8 @@ class page {
   /// Returns null before `here`, and in a child.
   [[nodiscard]] static page* if_there() noexcept;
 
-  /// Gives a cache a slot: null if all are in use. The caller fills the names and calls `list`.
+  /// Gives a cache a slot: null if all are in use, or the file system has no room for one. The caller fills the names
+  /// and calls `list`.
   [[nodiscard]] cache_slot* take_slot() noexcept;
   void give_back(cache_slot* done) noexcept;
 
@@ -77,6 +78,8 @@ class page {
   struct source {
     counter_source from{};
     cache_slot* to = nullptr;
+    bool has_memory =
+        false;  ///< of the slot. Even a read of one without ends the process where the file system is full
   };
 
   page(std::string path, std::byte* mapped) noexcept;
@@ -86,6 +89,7 @@ class page {
   [[nodiscard]] cache_slot& slot(std::size_t number) const noexcept {
     return *reinterpret_cast<cache_slot*>(memory_ + caches_from + number * cache_slot_bytes);
   }
+  [[nodiscard]] cache_slot* find_slot() noexcept PINFOLD_REQUIRES(mutex_);
   [[nodiscard]] std::uint32_t take_stack() noexcept;
   static void prepare_stacks() noexcept;
   void publish(bool complete) noexcept PINFOLD_REQUIRES(mutex_);

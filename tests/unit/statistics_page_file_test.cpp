@@ -17,6 +17,8 @@
 #include <ctime>
 #include <fcntl.h>
 #include <filesystem>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <thread>
@@ -66,6 +68,27 @@ TEST_F(statistics_page_file, environment_turns_it_on_for_every_cache) {
     f.touch(base, base + 0x1000);
     EXPECT_TRUE(published_now("plain"));
   });
+}
+
+TEST_F(statistics_page_file, on_a_full_file_system_takes_no_more_caches_and_goes_on) {
+  child_process child([](line&) {
+    const auto full = page_folder::path();
+    if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return 77;
+    if (::mount("none", full.c_str(), "tmpfs", 0, "size=1m,mode=0700") != 0) return 77;
+    const local_fixture first(publishing("first"));
+    const os::file other(::open((full + "/other").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
+    const std::array<char, 4096> block{};
+    while (::write(other.number(), block.data(), block.size()) > 0) {
+    }
+    for (int i = 0; i < 3; ++i) {
+      const local_fixture next(publishing("next"));
+      const local_fixture more(publishing("more"));
+    }
+    return published_now("first") && !published_now("next") ? 0 : 1;
+  });
+  const int status = child.reap();
+  if (status == 77) GTEST_SKIP() << "a mount is not permitted here";
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(statistics_page_file, is_of_this_user_only) {
