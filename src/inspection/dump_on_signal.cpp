@@ -18,6 +18,7 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -40,13 +41,24 @@ constinit std::array<std::atomic<bool>, NSIG> installed{};
 constinit std::atomic<int> dumping_process{0};  // 0: none. A child of fork(2) may find its parent here
 inspection::text_dump dump;                     // of the thread that set `dumping_process`
 
+// Whether it is a file of this user's: others may write to the folder, and make files, pipes and links there.
+bool is_own_file(int descriptor) noexcept {
+  struct stat seen{};
+  return ::syscall(SYS_fstat, descriptor, &seen) == 0 && S_ISREG(seen.st_mode) && seen.st_nlink == 1 &&
+         seen.st_uid == static_cast<uid_t>(::syscall(SYS_geteuid));
+}
+
+// Does not wait for the reader of a pipe.
 int open_file(const destination* in, int process) noexcept {
   if (in == nullptr || in->directory.view().empty()) return STDERR_FILENO;
   text<4096> path;
   path << in->directory.view() << "/pinfold." << process << ".dump";
-  const auto file = ::syscall(SYS_openat, AT_FDCWD, path.terminated(),
-                              O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC, 0600);
-  return file >= 0 ? static_cast<int>(file) : STDERR_FILENO;
+  constexpr int flags = O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK | O_CLOEXEC;
+  const auto file = static_cast<int>(::syscall(SYS_openat, AT_FDCWD, path.terminated(), flags, 0600));
+  if (file < 0) return STDERR_FILENO;
+  if (is_own_file(file)) return file;
+  ::syscall(SYS_close, file);
+  return STDERR_FILENO;
 }
 
 void dump_now(int signal) noexcept {

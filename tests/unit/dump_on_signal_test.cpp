@@ -13,11 +13,14 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <sys/stat.h>
 #include <thread>
+#include <unistd.h>
 
 namespace pinfold::testing::dump_on_signal_test {
 namespace {
@@ -167,6 +170,30 @@ TEST_F(signal_dump, leaves_errno_and_a_link_alone) {
     ::raise(SIGUSR2);  // to standard error, as the file cannot be opened
     EXPECT_EQ(errno, 4242);
     EXPECT_FALSE(std::filesystem::exists(folder_ + "/precious"));
+  });
+}
+
+TEST_F(signal_dump, waits_for_no_pipe_and_writes_to_no_file_of_others) {
+  run_in_child([&] {
+    ::alarm(20);
+    ASSERT_TRUE(dump_on_signal(SIGUSR2, folder_));
+    ASSERT_EQ(::mkfifo(file().c_str(), 0600), 0);
+    ::raise(SIGUSR2);  // no reader
+    const int reader = ::open(file().c_str(), O_RDWR | O_NONBLOCK);
+    ::raise(SIGUSR2);
+    std::array<char, 8> read{};
+    EXPECT_EQ(::read(reader, read.data(), read.size()), -1);
+    ::unlink(file().c_str());
+    const auto other = folder_ + "/other";
+    std::ofstream(other) << "text";
+    ASSERT_EQ(::link(other.c_str(), file().c_str()), 0);
+    ::raise(SIGUSR2);
+    EXPECT_EQ(contents(other), "text");
+    ::unlink(file().c_str());
+    std::ofstream(file()) << "text";
+    if (::chown(file().c_str(), ::geteuid() + 1, static_cast<gid_t>(-1)) != 0) return;  // only root can
+    ::raise(SIGUSR2);
+    EXPECT_EQ(dumped(), "text");
   });
 }
 
