@@ -59,6 +59,20 @@ TEST(cli_dump, shows_the_entries_in_the_order_that_is_asked_for) {
   EXPECT_EQ(begins(dump_of(child, "--sort leases --limit 1").at("caches").at(0)), std::vector<std::string>{"0x20000"});
 }
 
+TEST(cli_dump, a_terminal_need_not_obey_a_name) {
+  child_process child([](line& talk) {
+    const local_fixture f({.name = "\x1b[2J\xff"});
+    return talk.send(true) && !talk.receive<bool>() ? 0 : 1;
+  });
+  ASSERT_TRUE(child.talk().receive<bool>());
+  for (const char* form : {"dump ", "dump --json "}) {
+    const auto seen = run(form + std::to_string(child.pid()));
+    EXPECT_EQ(seen.status, 0) << seen.complaints;
+    EXPECT_NE(seen.out.find("?[2J?"), std::string::npos) << seen.out;
+    EXPECT_EQ(seen.out.find('\x1b'), std::string::npos);
+  }
+}
+
 TEST(cli_dump, prints_lines_of_80_columns) {
   child_process child([](line& talk) { return with_cache(talk, false); });
   ASSERT_TRUE(child.talk().receive<bool>());

@@ -103,7 +103,7 @@ TEST_F(cli_metrics, replaces_a_file_whole) {
   std::filesystem::create_directory(folder.path() + "/taken");
   const auto refused = run("metrics --output '" + folder.path() + "/taken'");
   EXPECT_EQ(refused.status, 1);
-  EXPECT_NE(refused.complaints.find("cannot be written"), std::string::npos) << refused.complaints;
+  EXPECT_NE(refused.complaints.find("cannot write the file"), std::string::npos) << refused.complaints;
   for (const auto& one : std::filesystem::directory_iterator(folder.path()))
     EXPECT_EQ(one.path().string().find("taken."), std::string::npos) << "left over";
 }

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The tool's output: a failed write is an error, and written output is not lost.
+#include "support/fixtures/page_folder.hpp"
 #include "support/processes/background_run.hpp"
 #include "support/processes/tool_run.hpp"
 
 #include <array>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <string>
+#include <sys/stat.h>
 #include <thread>
+#include <unistd.h>
 
 namespace pinfold::testing::cli_output_test {
 namespace {
@@ -41,6 +46,25 @@ TEST(cli_output, a_full_disk_is_an_error_of_every_subcommand) {
     const auto seen = run(std::string(arguments) + " >/dev/full");
     EXPECT_EQ(seen.status, 1) << arguments;
     EXPECT_NE(seen.complaints, "") << arguments;
+  }
+}
+
+TEST(cli_output, what_is_no_regular_file_is_written_and_stays_what_it_is) {
+  const page_folder folder;
+  const auto target = folder.path() + "/target", link = folder.path() + "/link", fifo = folder.path() + "/fifo";
+  ASSERT_EQ(::symlink("target", link.c_str()), 0);
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  std::ofstream(folder.path() + "/trace") << "# pinfold trace 1\ncache 1.1 a\n1.1 0 0x10000 4096 0x10000 4096 900\n";
+  for (const auto& output : {std::string("metrics --output "), "report " + folder.path() + "/trace -o "}) {
+    std::ofstream(target) << "old";
+    static_cast<void>(run(output + link));
+    EXPECT_TRUE(std::filesystem::is_symlink(link)) << output;
+    EXPECT_NE(contents_of(target), "old") << output;
+    const auto seen = run(output + fifo + " & cat " + fifo);
+    EXPECT_FALSE(seen.out.empty()) << output;
+    EXPECT_TRUE(std::filesystem::is_fifo(fifo)) << output;
+    static_cast<void>(run(output + "/dev/null"));
+    EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
   }
 }
 

@@ -104,6 +104,17 @@ TEST_F(cli_replay, text_output_has_a_table) {
     EXPECT_NE(seen.out.find(word), std::string::npos) << word << "\n" << seen.out;
 }
 
+TEST_F(cli_replay, a_terminal_need_not_obey_a_trace) {
+  std::string lines = cache_and_requests;
+  lines.replace(lines.find("mine"), 4, "\x1b[2J\xff");
+  for (const char* form : {"replay ", "replay --json "}) {
+    const auto seen = run(form + trace_of(lines));
+    EXPECT_EQ(seen.status, 0) << seen.complaints;
+    EXPECT_NE(seen.out.find("?[2J?"), std::string::npos) << seen.out;
+    EXPECT_EQ(seen.out.find('\x1b'), std::string::npos);
+  }
+}
+
 TEST_F(cli_replay, a_bad_trace_is_refused_with_its_line) {
   expect_refused("replay " + trace_of("cache 1.1 mine\n1.1 0 0x1000 4096 0x1000 nonsense hit\n"), path_ + ":3: ");
   expect_refused("replay " + trace_of("cache 1.1 mine\n"), "no request");

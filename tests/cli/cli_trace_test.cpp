@@ -4,6 +4,7 @@
 
 #include <pinfold/trace_file.hpp>
 
+#include <filesystem>
 #include <set>
 #include <string>
 
@@ -43,6 +44,17 @@ TEST_F(cli_trace, an_earlier_trace_is_replaced) {
   const auto caches = recorded().caches.size();
   record(imports_);
   EXPECT_EQ(recorded().caches.size(), caches);
+}
+
+TEST_F(cli_trace, an_earlier_trace_stays_where_nothing_is_recorded) {
+  record(imports_);
+  const auto earlier = contents_of(path_);
+  for (const char* program : {"/nonexistent/typo", "/etc/passwd", "true", "sh -c 'kill -TERM $$'"}) {
+    EXPECT_NE(record(program).status, 0) << program;
+    EXPECT_EQ(contents_of(path_), earlier) << program;
+  }
+  for (const auto& one : std::filesystem::directory_iterator(::testing::TempDir()))
+    EXPECT_EQ(one.path().string().find(path_ + "."), std::string::npos) << one.path() << " was left";
 }
 
 TEST_F(cli_trace, concurrent_processes_share_the_file) {

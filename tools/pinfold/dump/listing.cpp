@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "dump/listing.hpp"
 
+#include "cli/printable.hpp"
 #include "cli/report.hpp"
 #include "cli/sizes.hpp"
 
@@ -133,7 +134,7 @@ std::string headline(const dumped_cache& cache) {
     for (const auto& one : cache.entries) all += one.leases;
     return all;
   }();
-  auto text = fmt::format("cache \"{}\", {}\n", cache.name, cache.registrar);
+  auto text = fmt::format("cache \"{}\", {}\n", printable(cache.name), printable(cache.registrar));
   text += filled("  holds:    ", fmt::format("{} of {} entries, {} of {}, {} leases", cache.entries_now,
                                              limit_text(cache.max_count, false), size_text(cache.bytes_now),
                                              limit_text(cache.max_bytes, true), leases));
@@ -180,9 +181,9 @@ json json_of(const dumped_cache& cache, std::size_t limit) {
   for (const auto& [name, value] : remembered(cache)) closed[name] = value;
   json entries = json::array();
   for (std::size_t i = 0; i < shown(cache, limit); ++i) entries.push_back(json_of(cache.entries[i], cache.imports));
-  return {{"name", cache.name},
-          {"registrar", cache.registrar},
-          {"release", cache.release},
+  return {{"name", printable(cache.name)},
+          {"registrar", printable(cache.registrar)},
+          {"release", printable(cache.release)},
           {"imports", cache.imports},
           {"ended", cache.ended},
           {"of_parent", cache.of_parent},

@@ -2,6 +2,7 @@
 #include "info/node_budget.hpp"
 
 #include "cli/failure.hpp"
+#include "cli/printable.hpp"
 #include "cli/report.hpp"
 #include "cli/sizes.hpp"
 
@@ -20,7 +21,7 @@ json as_json_of(const std::string& name, const pinfold::node_budget_state& now) 
   json members = json::array();
   for (const auto& one : now.members) {
     members.push_back({{"pid", one.pid},
-                       {"name", one.name},
+                       {"name", printable(one.name)},
                        {"bytes", one.bytes},
                        {"waiting_ms", static_cast<std::int64_t>(one.waiting.count())},
                        {"asked", one.asked},
@@ -39,7 +40,7 @@ void print(const std::string& name, const pinfold::node_budget_state& now) {
   fmt::print("Node budget {}: {} of {} taken\n\n", name, size_text(now.used_bytes), size_text(now.max_bytes));
   fmt::print("  {:>10}  {:<31}  {:>12}  {:>8}  {}\n", "pid", "member", "taken", "refused", "waiting");
   for (const auto& one : now.members) {
-    fmt::print("  {:>10}  {:<31}  {:>12}  {:>8}  {}\n", one.pid, one.name, size_text(one.bytes), one.refused,
+    fmt::print("  {:>10}  {:<31}  {:>12}  {:>8}  {}\n", one.pid, printable(one.name), size_text(one.bytes), one.refused,
                waiting_text(one));
   }
 }

@@ -23,7 +23,7 @@ namespace tool {
 namespace {
 
 constexpr std::string_view facts_word = "--driver-facts";  // the tool's own argument for its child
-constexpr std::chrono::seconds longest{60};
+constexpr std::chrono::seconds longest_facts{60};
 
 json missing(std::string why) { return {{"works", false}, {"why_not", std::move(why)}}; }
 
@@ -48,7 +48,7 @@ json facts_from_module(const char* driver) try {
 // handler of SIGINT calls exit(), which can wait for ever for a lock that fi_getinfo holds), and may crash.
 json facts_from(const char* driver) try {
   if (!std::filesystem::exists(module_of(driver))) return missing("this pinfold was built without this driver");
-  const auto seen = run_program("/proc/self/exe", {std::string(facts_word), driver}, longest);
+  const auto seen = run_program("/proc/self/exe", {std::string(facts_word), driver}, longest_facts);
   if (seen.status != 0) return missing("the program that queries the driver " + ending_of(seen.status));
   return json::parse(seen.output);
 } catch (const std::exception& failed) {

@@ -2,11 +2,11 @@
 // `pinfold metrics`: the statistics pages as OpenMetrics.
 #include "cli/failure.hpp"
 #include "cli/output.hpp"
+#include "cli/replaced_file.hpp"
 #include "commands.hpp"
 #include "metrics/collection.hpp"
 #include "metrics/ending.hpp"
 #include "metrics/server.hpp"
-#include "metrics/whole_file.hpp"
 
 #include <pinfold/observation/open_metrics.hpp>
 
@@ -21,6 +21,8 @@ namespace tool {
 namespace {
 
 using pinfold::observation::metrics_format;
+
+constexpr mode_t for_all = 0644;  // a collector may be another user's
 
 struct metrics_command {
   std::vector<std::size_t> pids;
@@ -53,7 +55,7 @@ int write_repeatedly(const metrics_command& command, const std::string& path) {
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(command.interval_s));
   do {
     const auto seen = collect(command.pids);
-    write_whole(path, seen.text(format_of(command)));
+    replace_file(path, seen.text(format_of(command)), for_all);
   } while (!ending.arrived_within(period));
   return success;
 }
@@ -66,7 +68,7 @@ int metrics(const metrics_command& command) {
   const auto seen = collect(command.pids);
   expect_pages(command, seen);
   if (command.output)
-    write_whole(*command.output, seen.text(format_of(command)));
+    replace_file(*command.output, seen.text(format_of(command)), for_all);
   else
     fmt::print("{}", seen.text(format_of(command)));
   return complain_of(seen);

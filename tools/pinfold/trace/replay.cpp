@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `pinfold replay`: the cost of other eviction policies on the same requests.
 #include "cli/failure.hpp"
+#include "cli/printable.hpp"
 #include "cli/report.hpp"
 #include "cli/sizes.hpp"
 #include "commands.hpp"
@@ -68,7 +69,7 @@ json row_of(const workload& of, const std::string& costs, const replay_budget& b
   const auto chooser = how.make(of);
   const auto seen = simulate(of, *chooser, budget.room);
   const auto total = static_cast<double>(of.requests.size());
-  json row{{"trace", of.name},
+  json row{{"trace", printable(of.name)},
            {"costs", costs},
            {"budget", budget.text},
            {budget.in_entries ? "budget_entries" : "budget_bytes", budget.room},
@@ -122,8 +123,8 @@ void print_heading(const std::vector<workload>& all, const json& rows) {
   fmt::print("pinfold replay: opens and evictions of each policy\n");
   fmt::print("costs: {}\n\n", rows.front().at("costs").get<std::string>());
   for (const auto& one : all)
-    fmt::print("{}: {} requests of {} registrations, {}\n", one.name, one.requests.size(), one.objects.size(),
-               size_text(one.footprint()));
+    fmt::print("{}: {} requests of {} registrations, {}\n", printable(one.name), one.requests.size(),
+               one.objects.size(), size_text(one.footprint()));
   fmt::print("\n");
 }
 

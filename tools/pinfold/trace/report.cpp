@@ -2,11 +2,11 @@
 // `pinfold report`: a page about a recorded trace.
 #include "cli/failure.hpp"
 #include "cli/output.hpp"
+#include "cli/replaced_file.hpp"
 #include "commands.hpp"
 #include "trace/inputs.hpp"
 #include "trace/report/advice.hpp"
 #include "trace/report/page.hpp"
-#include "trace/report/replaced_file.hpp"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `pinfold trace`: records the requests of a program that does not know of it.
 #include "cli/failure.hpp"
+#include "cli/replaced_file.hpp"
 #include "commands.hpp"
 
 #include <pinfold/trace_file.hpp>
@@ -10,15 +11,20 @@
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <filesystem>
 #include <fmt/format.h>
 #include <memory>
 #include <spawn.h>
 #include <string>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <system_error>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 namespace tool {
@@ -34,16 +40,43 @@ struct trace_command {
   std::vector<std::string> program;
 };
 
-// Replaces an earlier trace, and no other file.
-std::string fresh_trace(const std::string& wanted) {
-  const auto path = std::filesystem::absolute(wanted).string();  // the program may change its directory
-  if (const auto made = pinfold::trace_file::open(path); !made)
-    throw usage_failure(fmt::format("{}: {}", wanted, pinfold::describe(made.error())));
-  if (::truncate(path.c_str(), 0) != 0)
-    throw usage_failure(fmt::format("{}: cannot truncate the file: {}", wanted, strerrordesc_np(errno)));
-  static_cast<void>(need(pinfold::trace_file::open(path), wanted));  // with its first line
-  return path;
-}
+// A new trace beside the file, which takes its place once something is recorded. Replaces an earlier trace, and no
+// other file.
+class recording {
+ public:
+  explicit recording(const std::string& wanted)
+      : wanted_(wanted), path_(std::filesystem::weakly_canonical(std::filesystem::absolute(wanted)).string()) {
+    std::error_code none;
+    if (std::filesystem::exists(path_) && (std::filesystem::file_size(path_, none) != 0 || none))
+      if (const auto earlier = pinfold::trace_file::open(path_); !earlier)
+        throw usage_failure(fmt::format("{}: {}", wanted, pinfold::describe(earlier.error())));
+    beside_ = path_ + ".XXXXXX";
+    const int made = ::mkostemp(beside_.data(), O_CLOEXEC);
+    if (made < 0) throw usage_failure(fmt::format("{}: cannot write the file: {}", wanted, strerrordesc_np(errno)));
+    const int refused = ::fchmod(made, usual_mode()) == 0 ? 0 : errno;
+    ::close(made);
+    if (refused != 0) throw failure(fmt::format("{}: cannot be made: {}", beside_, strerrordesc_np(refused)));
+    static_cast<void>(need(pinfold::trace_file::open(beside_), beside_));  // with its first line
+  }
+  recording(const recording&) = delete;
+  recording& operator=(const recording&) = delete;
+  ~recording() {
+    if (!beside_.empty()) ::unlink(beside_.c_str());
+  }
+
+  [[nodiscard]] const std::string& path() const noexcept { return beside_; }
+
+  void replace() {
+    if (std::rename(beside_.c_str(), path_.c_str()) == 0) return beside_.clear();
+    const int why = errno;
+    throw failure(fmt::format("{}: cannot be replaced: {}; the trace is {}", wanted_, strerrordesc_np(why), leave()));
+  }
+  // Keeps it under its own name, which it returns.
+  std::string leave() { return std::exchange(beside_, {}); }
+
+ private:
+  std::string wanted_, path_, beside_;
+};
 
 constexpr std::array passed_on{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 std::atomic<pid_t> program{0};
@@ -134,8 +167,8 @@ int conclude(const trace_command& command, int status, const pinfold::recorded_t
 }
 
 int record(trace_command& command) {
-  const auto path = fresh_trace(command.file);
-  ::setenv("PINFOLD_TRACE", path.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): there is one thread
+  recording recorded(command.file);
+  ::setenv("PINFOLD_TRACE", recorded.path().c_str(), 1);  // NOLINT(concurrency-mt-unsafe): there is one thread
   pid_t child = 0;
   {
     signals_passed_on signals;
@@ -146,8 +179,12 @@ int record(trace_command& command) {
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  const auto trace = pinfold::read_trace(path);
-  if (!trace) throw failure(fmt::format("{}: {}", trace.error().where, pinfold::describe(trace.error().cause)));
+  const auto trace = pinfold::read_trace(recorded.path());
+  if (!trace) {
+    static_cast<void>(recorded.leave());
+    throw failure(fmt::format("{}: {}", trace.error().where, pinfold::describe(trace.error().cause)));
+  }
+  if (!trace->caches.empty()) recorded.replace();
   return conclude(command, status, *trace);
 }
 
@@ -156,7 +193,9 @@ int record(trace_command& command) {
 void add_trace(CLI::App& app, action& chosen) {
   auto command = std::make_shared<trace_command>();
   auto* own = app.add_subcommand("trace", "Records the requests of a program that uses the library, for `replay`");
-  own->add_option("-o,--output", command->file, "output file; an earlier trace in the file is replaced")->required();
+  own->add_option("-o,--output", command->file,
+                  "output file; an earlier trace there is replaced once the program has ended and created a cache")
+      ->required();
   own->add_option("program", command->program, "the program and its arguments, after --")->required();
   own->footer(
       "The exit status is that of the program, 128 plus the signal that killed the program, 127 when the program is "

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "watch/symbols.hpp"
 
+#include "cli/printable.hpp"
+
 #include <chrono>
 #include <cstdlib>
 #include <cxxabi.h>
@@ -95,7 +97,7 @@ std::vector<std::string> symbols::name(const std::vector<std::uint64_t>& return_
   for (const auto one : return_addresses) {
     auto frame = state_->name(one);
     in_library = in_library && frame.of_library;
-    if (!in_library) all.push_back(std::move(frame.text));
+    if (!in_library) all.push_back(printable(std::move(frame.text)));
   }
   return all;
 }

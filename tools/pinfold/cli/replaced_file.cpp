@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "trace/report/replaced_file.hpp"
+#include "cli/replaced_file.hpp"
 
 #include "cli/failure.hpp"
 
@@ -53,17 +53,20 @@ class output_file {
   std::string name_;
 };
 
+// Whether something has that name that another file must not take the place of: a link, a device, a pipe.
 bool is_special(const std::string& path) {
   struct ::stat found{};
-  return ::stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode);
+  return ::lstat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode);
 }
 
 void write_in_place(const std::string& path, std::string_view content) {
-  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (descriptor < 0) throw_refusal(path, errno);
   output_file file(descriptor, "");
   if (const int why = file.write(content); why != 0) throw_refusal(path, why);
 }
+
+}  // namespace
 
 mode_t usual_mode() noexcept {
   constexpr mode_t all = 0666;
@@ -72,15 +75,13 @@ mode_t usual_mode() noexcept {
   return all & ~mask;
 }
 
-}  // namespace
-
-void replace_file(const std::string& path, std::string_view content) {
+void replace_file(const std::string& path, std::string_view content, mode_t mode) {
   if (is_special(path)) return write_in_place(path, content);
   auto name = path + ".XXXXXX";
   const int descriptor = ::mkostemp(name.data(), O_CLOEXEC);
   if (descriptor < 0) throw_refusal(path, errno);
   output_file file(descriptor, name);
-  if (::fchmod(descriptor, usual_mode()) != 0) throw_refusal(path, errno);
+  if (::fchmod(descriptor, mode) != 0) throw_refusal(path, errno);
   if (const int why = file.write(content); why != 0) throw_refusal(path, why);
   if (const int why = file.rename_to(path); why != 0) throw_refusal(path, why);
 }
