@@ -27,7 +27,7 @@ typedef struct pinfold_exporter_options {
   uint32_t flags;     /**< of memory files: PINFOLD_MEMFD_PEERS_WRITE and PINFOLD_MEMFD_SERVE; of GPU memory: 0 */
   uint32_t release;   /**< 1: run a thread that knows which importers hold memory, for retirements */
   size_t limbo_bytes; /**< bytes of retired memory that are kept alive after their deadline because importers hold them;
-                       *   above it, the oldest are freed. 0: no limit; 1: none are kept */
+                       *   above it, the oldest are freed. 0: 4 GiB; 1: none are kept; PINFOLD_UNLIMITED: no limit */
 } pinfold_exporter_options;
 /** Makes an exporter of memory files. `options` may be null: the defaults. */
 PINFOLD_API int pinfold_memfd_exporter_create_with(const pinfold_exporter_options *options,

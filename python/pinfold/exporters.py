@@ -79,7 +79,7 @@ class MemfdBuffer(Held, Owner):
 class MemfdExporter(Owner):
     """An exporter of memory files. `peers_write`: importers may map the buffers for writing. `serve`: hand descriptors to
     peers over a Unix socket, so that they need no right to ptrace this process. `release`: know which importers hold a
-    buffer, for `retire`. `limbo_bytes`: how much retired memory importers may keep alive after the deadline; None: any.
+    buffer, for `retire`. `limbo_bytes`: how much retired memory importers may keep alive after the deadline; None: 4 GiB.
     """
 
     def __init__(

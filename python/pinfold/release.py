@@ -120,7 +120,7 @@ def free_memory(self: Any, failure: Any) -> int:
 
 
 def exporter_options(flags: int, release: bool, limbo_bytes: int | None) -> Any:
-    """Returns C's options of an exporter. `limbo_bytes`: None is no limit."""
+    """Returns C's options of an exporter. `limbo_bytes`: None is 4 GiB."""
     if limbo_bytes is not None and limbo_bytes < 0:
         raise ValueError("limbo_bytes is negative")
     options = ffi.new("pinfold_exporter_options *")

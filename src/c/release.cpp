@@ -38,7 +38,7 @@ result<pinfold_exporter_options> read_options(const pinfold_exporter_options* gi
 }
 
 std::size_t limbo_of(const pinfold_exporter_options& given) noexcept {
-  return given.limbo_bytes == 0 ? SIZE_MAX : given.limbo_bytes;
+  return given.limbo_bytes == 0 ? default_limbo_bytes : given.limbo_bytes;
 }
 
 result<void> write_statistics(const release_statistics& from, pinfold_release_statistics* to) noexcept {

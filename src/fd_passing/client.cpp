@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "fd_passing/client.hpp"
 
+#include "fd_passing/process.hpp"
+
 #include <algorithm>
 #include <array>
 #include <poll.h>
@@ -54,23 +56,33 @@ result<file> accepted(received_reply got, std::uint64_t serial) noexcept {
   return fail(errc::closed, "the exporter's answer is malformed");
 }
 
-/// Fails unless the socket's owner is this user or root. Any process can take an abstract name once its owner has gone.
-result<void> check_owner(const file& socket) noexcept {
-  const uid_t self = ::geteuid();
+/// Whether the process is the exporter's. One of another PID namespace is known by its start time only.
+bool is_process(pid_t seen, const exporter_id& from) noexcept {
+  const auto started_at = [&](pid_t process) {
+    const auto started = start_time_of(process);
+    return started && *started == from.start_time;
+  };
+  return started_at(from.pid) ? seen == from.pid : started_at(seen);
+}
+
+/// Fails unless the socket's owner is this user or root; root also opens what a process of another user exports, but
+/// from that process only. Any process can take an abstract name once its owner has gone.
+result<void> check_owner(const file& socket, const exporter_id& from) noexcept {
   const auto exporter = os::other_end(socket);
   if (!exporter) return tl::unexpected(exporter.error());
-  if (self == 0 || exporter->uid == self || exporter->uid == 0) return {};
+  if (os::is_trusted(*exporter)) return {};
+  if (::geteuid() == 0 && is_process(exporter->pid, from)) return {};
   return fail_errno(errc::not_permitted, EPERM, "another user took the exporter's socket name");
 }
 
 }  // namespace
 
-result<file> connect_to(std::uint64_t exporter, socket_purpose purpose) noexcept {
+result<file> connect_to(const exporter_id& from, socket_purpose purpose) noexcept {
   file socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!socket) return os::fail_system("cannot create a socket");
   const timeval limit{.tv_sec = answer_timeout.count() / 1000, .tv_usec = 0};
   ::setsockopt(socket.number(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-  const socket_address address = address_of(exporter, purpose);
+  const socket_address address = address_of(from.exporter, purpose);
   int done = 0;
   do {
     done = ::connect(socket.number(), reinterpret_cast<const sockaddr*>(&address.name), address.bytes);
@@ -79,7 +91,7 @@ result<file> connect_to(std::uint64_t exporter, socket_purpose purpose) noexcept
     return fail_errno(errc::closed, ECONNREFUSED, "no process serves this exporter");
   if (done != 0 && errno == EAGAIN) return fail_errno(errc::timed_out, EAGAIN, late_text);
   if (done != 0) return os::fail_system("cannot connect to the exporter");
-  if (auto owned = check_owner(socket); !owned) return tl::unexpected(owned.error());
+  if (auto owned = check_owner(socket, from); !owned) return tl::unexpected(owned.error());
   return socket;
 }
 

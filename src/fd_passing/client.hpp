@@ -16,9 +16,9 @@ namespace pinfold::fd_passing {
 /// How long an exporter may take for one answer.
 inline constexpr std::chrono::milliseconds answer_timeout{5000};
 
-/// Connects to a socket of the exporter with that number. Errors: `closed` when no exporter listens there, `timed_out`,
+/// Connects to a socket of the exporter. Errors: `closed` when no exporter listens there, `timed_out`,
 /// `out_of_resources`, `not_permitted` when another user has taken the name.
-[[nodiscard]] result<file> connect_to(std::uint64_t exporter,
+[[nodiscard]] result<file> connect_to(const exporter_id& from,
                                       socket_purpose purpose = socket_purpose::descriptors) noexcept;
 
 /// Asks for one buffer's descriptor. `process` is a pidfd to watch during the wait, or nothing.

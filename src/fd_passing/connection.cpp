@@ -65,7 +65,7 @@ result<file> connection::fetch_by_socket(const fd_request& what) noexcept {
 /// When the process could not be opened, the pid of the socket's peer tells such a socket from an exporter in another
 /// PID namespace.
 result<file> connection::connect(const exporter_id& from) const noexcept {
-  auto fresh = connect_to(from.exporter);
+  auto fresh = connect_to(from);
   if (!fresh || process_ || reason_ != errc::peer_gone) return fresh;
   const auto exporter = os::other_end(*fresh);
   if (exporter && exporter->pid == from.pid) return tl::unexpected(reason_);

@@ -15,6 +15,7 @@ namespace {
 constexpr int accepts_a_round = 16;  // connected importers are served first
 constexpr int rest_milliseconds = 50;
 constexpr int look_milliseconds = 1000;  // the program may close all descriptors just before a poll, and reuse them
+constexpr std::ptrdiff_t most_strangers = 16;
 constexpr int send_buffer_bytes = 4096;  // a few replies: a peer that reads none must not pile up descriptors
 
 result<file> listen_at(std::uint64_t exporter) noexcept {
@@ -100,7 +101,7 @@ server::~server() {
   if (waker_.still_there()) {
     ::shutdown(waker_.number(), SHUT_RDWR);
   } else {  // closed by the program. A poll that began before still listens, one that began after ends by itself
-    static_cast<void>(connect_to(exporter_));
+    static_cast<void>(connect_to({.exporter = exporter_, .start_time = 0, .pid = 0}));
   }
   ::pthread_join(thread_, nullptr);
 }
@@ -190,9 +191,17 @@ bool server::accept_one() noexcept {
   ::setsockopt(socket.number(), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
   const auto importer = os::other_end(socket);
   if (!importer) return true;  // the importer connects again
-  const bool permitted = importer->uid == ::geteuid() || importer->uid == 0;
+  const bool permitted = os::is_trusted(*importer);
+  if (!permitted) drop_a_stranger();
   clients_.push_back({std::move(socket), permitted, round_});
   return true;
+}
+
+/// Makes room for another peer that will be refused, so that such peers never make others lose their connections.
+void server::drop_a_stranger() noexcept {
+  const auto stranger = [](const client& peer) { return !peer.permitted; };
+  if (std::ranges::count_if(clients_, stranger) >= most_strangers)
+    clients_.erase(std::ranges::find_if(clients_, stranger));
 }
 
 void server::drop_most_silent() noexcept {

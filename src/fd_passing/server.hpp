@@ -23,7 +23,7 @@ using os::file;
 /// Serves all connections in one non-blocking loop, so that no peer can delay another. The server closes a connection
 /// whose peer sends an invalid message or does not read its replies. When there are too many, it closes the one that
 /// was silent for longest. Importers connect again when they need to. Only the exporter's own user and root get
-/// descriptors.
+/// descriptors; of others, few connections are kept.
 class server {
  public:
   static constexpr std::size_t most_clients = 256;
@@ -55,6 +55,7 @@ class server {
   [[nodiscard]] int answer(const client& peer, std::uint64_t serial) noexcept;
   void accept_some() noexcept;
   [[nodiscard]] bool accept_one() noexcept;
+  void drop_a_stranger() noexcept;
   void drop_most_silent() noexcept;
 
   const std::uint64_t exporter_;

@@ -11,6 +11,7 @@
 #include <span>
 #include <sys/socket.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 namespace pinfold::os {
 
@@ -33,5 +34,9 @@ struct received_message {
 
 /// Returns the user and process at the other end, as the kernel recorded them at connect and listen.
 [[nodiscard]] result<ucred> other_end(const file& socket) noexcept;
+
+/// Whether the other end may be served, and its answers be trusted: it is of this process's user, or root. This process
+/// being root permits nobody else.
+[[nodiscard]] inline bool is_trusted(const ucred& other) noexcept { return other.uid == ::geteuid() || other.uid == 0; }
 
 }  // namespace pinfold::os

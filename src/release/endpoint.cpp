@@ -16,7 +16,7 @@ endpoint endpoint::of(os::file connected) noexcept {
   endpoint made;
   if (const auto other = os::other_end(connected)) {
     made.pid = other->pid;
-    made.permitted = ::geteuid() == 0 || other->uid == ::geteuid() || other->uid == 0;
+    made.permitted = os::is_trusted(*other);
     if (made.pid > 0) made.process = os::file(static_cast<int>(::syscall(SYS_pidfd_open, made.pid, 0)));
     if (made.pid > 0 && !made.process) made.no_process = errno;
   }

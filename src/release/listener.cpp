@@ -23,12 +23,17 @@ using release::step;
 constexpr std::chrono::milliseconds death_takes{100};
 /// Longest wait, at a listener's end, for exporters that do not read.
 constexpr std::chrono::milliseconds rest_takes{1000};
+constexpr std::chrono::milliseconds longest_read{100};
 constexpr auto inherited_text = "the listener belongs to the parent process";
 constexpr auto ended_text = "the exporting process has ended";
 
+fd_passing::exporter_id origin_of(const release_target& what) noexcept {
+  return {what.id.exporter, what.start_time, what.pid};
+}
+
 /// Whether the exporter's process has ended, or ends just now.
 bool has_ended(const release_target& what) noexcept {
-  const auto there = fd_passing::open_process({what.id.exporter, what.start_time, what.pid});
+  const auto there = fd_passing::open_process(origin_of(what));
   return there ? os::readable_within(*there, death_takes) : there.error() == errc::peer_gone;
 }
 
@@ -57,7 +62,7 @@ result<void> release_listener::state::connect(const release_target& what) {
     if (known != connections.end() && !known->second.broken) return {};
   }
   reach(step::importer_connecting);
-  auto socket = fd_passing::connect_to(what.id.exporter, fd_passing::socket_purpose::release);
+  auto socket = fd_passing::connect_to(origin_of(what), fd_passing::socket_purpose::release);
   if (!socket && socket.error() == errc::closed) {
     if (has_ended(what)) return fail_errno(errc::peer_gone, ESRCH, ended_text);
     return fail_errno(errc::unsupported, socket.error().native,

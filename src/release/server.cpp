@@ -222,6 +222,12 @@ void server::end(importer& one) noexcept {
   one.number = 0;
 }
 
+/// Whether a process has its share of the connections: one for each of its listeners, and room for others is left.
+bool server::has_many(pid_t process) const noexcept {
+  return std::ranges::count_if(importers_, [&](const importer& one) { return one.at.pid == process; }) >=
+         most_of_a_process;
+}
+
 void server::accept_some() noexcept {
   while (importers_.size() < most_importers && listener_.still_there()) {
     os::file socket(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -231,7 +237,7 @@ void server::accept_some() noexcept {
       return;
     }
     auto at = endpoint::of(std::move(socket));
-    if (!at.permitted || !end_is_noticed(at)) continue;
+    if (!at.permitted || !end_is_noticed(at) || has_many(at.pid)) continue;
     importers_.push_back({++last_number_, std::move(at), std::nullopt});
     reach(step::exporter_accepted);
   }

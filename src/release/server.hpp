@@ -30,6 +30,7 @@ using server_owner = std::unique_ptr<server, end_server>;
 class server {
  public:
   static constexpr std::size_t most_importers = 1024;
+  static constexpr std::ptrdiff_t most_of_a_process = 128;
 
   /// Starts the thread. Errors: `out_of_resources`, and the system's.
   [[nodiscard]] static result<server_owner> start(std::uint64_t exporter, std::size_t limbo_bytes) noexcept;
@@ -75,6 +76,7 @@ class server {
   void write(importer& one) noexcept;
   [[nodiscard]] bool send(importer& one, const release_message& message) noexcept;
   void end(importer& one) noexcept;
+  [[nodiscard]] bool has_many(pid_t process) const noexcept;
   void accept_some() noexcept;
 
   const std::shared_ptr<release_registry> registry_;

@@ -19,7 +19,9 @@ struct fd_server : ::testing::Test {
   memfd_handle handle = peer.allocate(4 * kib, 1);
   memfd_importer reader{{.via = memfd_via::scm}};
 
-  [[nodiscard]] os::file connection() const { return fd_passing::connect_to(handle.exporter).value(); }
+  [[nodiscard]] os::file connection() const {
+    return fd_passing::connect_to({handle.exporter, handle.start_time, handle.pid}).value();
+  }
 
   static bool say(const os::file& socket, const void* what, std::size_t bytes) {
     return ::send(socket.number(), what, bytes, MSG_NOSIGNAL) == static_cast<ssize_t>(bytes);
@@ -166,7 +168,7 @@ TEST(memfd_server_life, fork_child_can_destroy_its_copy_and_the_parent_keeps_ser
 TEST(memfd_server_life, server_stops_at_once_with_peers_connected) {
   auto exporter = memfd_exporter::create({.serve = true}).value();
   std::vector<os::file> peers;
-  for (int i = 0; i < 20; ++i) peers.push_back(fd_passing::connect_to(exporter.id()).value());
+  for (int i = 0; i < 20; ++i) peers.push_back(fd_passing::connect_to({exporter.id(), 0, 0}).value());
   const auto before = steady_clock::now();
   {
     const auto ending = std::move(exporter);

@@ -102,19 +102,20 @@ TEST(memfd_closed_descriptors, importer_closes_no_file_of_the_program) {
 
 TEST(memfd_closed_descriptors, server_does_not_spin_on_a_listener_that_was_closed) {
   if (thread_sanitized) GTEST_SKIP() << races_are_the_point;
-  EXPECT_EQ(in_child([] {
-              ::closefrom(first);
-              std::optional exporter(*memfd_exporter::create({.serve = true}));
-              ::close(listening_descriptor());
-              static_cast<void>(fd_passing::connect_to(exporter->id()));  // ends the poll that is still listening
-              std::this_thread::sleep_for(std::chrono::milliseconds(50));
-              const auto before = processor_time();
-              std::this_thread::sleep_for(std::chrono::milliseconds(500));
-              const auto spent = processor_time() - before;
-              exporter.reset();
-              return spent < std::chrono::milliseconds(25) ? 0 : 1;
-            }),
-            0);
+  EXPECT_EQ(
+      in_child([] {
+        ::closefrom(first);
+        std::optional exporter(*memfd_exporter::create({.serve = true}));
+        ::close(listening_descriptor());
+        static_cast<void>(fd_passing::connect_to({exporter->id(), 0, 0}));  // ends the poll that is still listening
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        const auto before = processor_time();
+        std::this_thread::sleep_for(std::chrono::milliseconds(500));
+        const auto spent = processor_time() - before;
+        exporter.reset();
+        return spent < std::chrono::milliseconds(25) ? 0 : 1;
+      }),
+      0);
 }
 
 }  // namespace

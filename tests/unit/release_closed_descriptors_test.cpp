@@ -55,7 +55,7 @@ TEST(release_closed_descriptors, the_death_of_an_importer_is_noticed) {
               const std::uint64_t number = (static_cast<std::uint64_t>(::getpid()) << 32U) + 10;
               testing::child_process importer([&](testing::line& parent) {
                 if (!parent.receive<int>()) return 1;
-                const auto to = fd_passing::connect_to(number, fd_passing::socket_purpose::release);
+                const auto to = fd_passing::connect_to({number, 0, 0}, fd_passing::socket_purpose::release);
                 release_message opening{.exporter = number, .serial = 1};
                 opening = sealed(opening);
                 if (!to || ::send(to->number(), &opening, sizeof opening, 0) != sizeof opening) return 1;

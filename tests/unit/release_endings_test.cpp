@@ -30,7 +30,7 @@ class release_endings : public ::testing::Test {
     return sealed(message);
   }
   endpoint connected() const {
-    return endpoint::of(fd_passing::connect_to(exporter, fd_passing::socket_purpose::release).value());
+    return endpoint::of(fd_passing::connect_to({exporter, 0, 0}, fd_passing::socket_purpose::release).value());
   }
   /// Opens memory, as an importer does.
   void open(const endpoint& from, std::uint64_t serial) const {

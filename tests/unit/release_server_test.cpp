@@ -26,7 +26,7 @@ class release_server : public ::testing::Test {
  protected:
   void SetUp() override {
     for (const std::uint64_t serial : {lent, idle}) ASSERT_TRUE(server->registry()->add(serial));
-    auto socket = fd_passing::connect_to(number, fd_passing::socket_purpose::release);
+    auto socket = fd_passing::connect_to({number, 0, 0}, fd_passing::socket_purpose::release);
     ASSERT_TRUE(socket);
     importer = release::endpoint::of(std::move(*socket));
     say(release_kind::opening);

@@ -84,7 +84,8 @@ struct cuda_ipc_exporter_options {
   bool release = false;
   /// Bytes of retired memory that are kept alive after their deadline because importers hold them. Above it, the oldest
   /// are freed: what an importer then reads through a mapping that it still has, the driver does not define.
-  std::size_t limbo_bytes = SIZE_MAX;
+  /// `unlimited`: no limit.
+  std::size_t limbo_bytes = default_limbo_bytes;
 };
 
 /// An exporter of GPU memory that belongs to the application. Thread-safe. Sharing does not keep memory alive: after

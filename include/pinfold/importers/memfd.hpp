@@ -69,8 +69,8 @@ struct memfd_exporter_options {
   /// Run a thread that knows which importers hold a buffer and asks them to let it go (`docs/release-protocol.md`).
   bool release = false;
   /// Bytes of retired buffers that are kept alive after their deadline because importers hold them. Above it, the
-  /// oldest are freed; their importers keep the pages.
-  std::size_t limbo_bytes = SIZE_MAX;
+  /// oldest are freed; their importers keep the pages. `unlimited`: no limit.
+  std::size_t limbo_bytes = default_limbo_bytes;
 };
 
 /// One exported buffer. Move-only. Its destructor unmaps and closes the memory, even if peers still have it mapped:

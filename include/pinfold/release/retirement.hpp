@@ -20,6 +20,9 @@ struct retired;
 
 namespace pinfold {
 
+/// 4 GiB: an importer that never lets go must not take all memory.
+inline constexpr std::size_t default_limbo_bytes = std::size_t{4} << 30U;
+
 /// An importer that still counts as one that has the memory open.
 struct release_holder {
   std::uint64_t peer = 0;                       ///< number of the connection, or as the caller numbers its peers

@@ -28,7 +28,7 @@ result<os::file> fetch_by_pidfd(const memfd_handle& handle) noexcept {
 }
 
 result<os::file> fetch_by_socket(const memfd_handle& handle) noexcept {
-  const auto socket = fd_passing::connect_to(handle.exporter);
+  const auto socket = fd_passing::connect_to(memfd::behind(handle).from);
   if (!socket) return tl::unexpected(socket.error());
   return fd_passing::ask(*socket, os::file(), handle.serial);
 }

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Processes of other users at the sockets of an exporter and of an importer that run as root: they get nothing, keep
+// nothing, and are in nobody's way.
+#include "fd_passing/wire.hpp"
+#include "support/host/pattern.hpp"
+#include "support/host/privileges.hpp"
+#include "support/processes/child_process.hpp"
+
+#include <pinfold/import_cache.hpp>
+#include <pinfold/importers/memfd.hpp>
+#include <pinfold/release/releasing_importer.hpp>
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+#include <utility>
+
+namespace pinfold::testing::other_users_test {
+namespace {
+
+using namespace std::chrono_literals;
+using fd_passing::socket_purpose;
+
+constexpr std::size_t bytes = 1 << 16;
+
+struct visit {
+  std::uint64_t exporter = 0;
+  int connections = 0;
+  bool says_opening = false;
+};
+
+/// Connects, and says `opening` for all memory of a small exporter. Returns how often it was admitted; keeps the
+/// connections.
+int visits(const visit& what) {
+  const auto to =
+      fd_passing::address_of(what.exporter, what.says_opening ? socket_purpose::release : socket_purpose::descriptors);
+  int admitted = 0;
+  for (int i = 0; i < what.connections; ++i) {
+    const int one = ::socket(AF_UNIX, SOCK_SEQPACKET, 0);
+    if (one < 0 || ::connect(one, reinterpret_cast<const sockaddr*>(&to.name), to.bytes) != 0) return -1;
+    for (std::uint64_t serial = 1; what.says_opening && serial <= 4; ++serial) {
+      const auto opening = sealed({.exporter = what.exporter, .serial = serial, .tag = serial});
+      release_message said;
+      if (::send(one, &opening, sizeof opening, MSG_NOSIGNAL) < 0) break;
+      if (::recv(one, &said, sizeof said, 0) != sizeof said) break;
+      admitted += said.kind == release_kind::admitted ? 1 : 0;
+    }
+  }
+  return admitted;
+}
+
+int be_a_stranger(line& parent) {
+  const rlimit files{4096, 4096};
+  if (::setrlimit(RLIMIT_NOFILE, &files) != 0 || !become_nobody()) return 1;
+  while (const auto what = parent.receive<visit>())
+    if (!parent.send(visits(*what))) return 1;
+  return 0;
+}
+
+class other_users : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "only root can start a process of another user";
+    stranger.emplace(be_a_stranger);
+  }
+
+  std::optional<child_process> stranger;
+};
+
+TEST_F(other_users, R66_are_not_admitted_by_an_exporter_of_root) {
+  auto exporter = memfd_exporter::create({.release = true}).value();
+  auto retired = exporter.allocate(bytes).value();
+  const auto buffer = exporter.allocate(bytes).value();
+  const auto handle = buffer.handle();
+  EXPECT_EQ(stranger->ask<int>(visit{handle.exporter, 1100, true}), 0);
+  EXPECT_TRUE(exporter.retire(std::move(retired), 5s).value().all_let_go());
+  auto listener = release_listener::create().value();
+  import_cache cache(releasing_importer<memfd_importer>(memfd_importer(), listener));
+  const auto attached = listener.attach(cache).value();
+  const auto lease = cache.acquire(peer_id{1}, handle, handle.base, handle.size);
+  EXPECT_TRUE(lease) << describe(lease.error());
+}
+
+TEST_F(other_users, make_no_importer_of_root_lose_its_descriptors) {
+  auto exporter = memfd_exporter::create({.serve = true}).value();
+  const auto buffer = exporter.allocate(bytes).value();
+  EXPECT_EQ(stranger->ask<int>(visit{buffer.handle().exporter, 1100, false}), 0);
+  memfd_importer importer({.via = memfd_via::scm});
+  const auto made = importer.open(peer_id{1}, buffer.handle());
+  ASSERT_TRUE(made) << describe(made.error());
+  EXPECT_TRUE(importer.close(made->registration));
+}
+
+/// A process of another user that listens at the names of an exporter, and never answers.
+int take_names(line& parent) {
+  if (!become_nobody()) return 1;
+  const auto exporter = parent.receive<std::uint64_t>();
+  bool took = exporter.has_value();
+  for (const auto purpose : {socket_purpose::descriptors, socket_purpose::release}) {
+    const auto at = fd_passing::address_of(exporter.value_or(0), purpose);
+    const int one = ::socket(AF_UNIX, SOCK_SEQPACKET, 0);
+    took = took && ::bind(one, reinterpret_cast<const sockaddr*>(&at.name), at.bytes) == 0 && ::listen(one, 5) == 0;
+  }
+  return parent.send(took) && !parent.receive<int>() ? 0 : 1;
+}
+
+TEST_F(other_users, that_took_the_names_of_an_exporter_are_not_asked_by_root) {
+  auto exporter = memfd_exporter::create().value();  // has no sockets
+  const auto buffer = exporter.allocate(bytes).value();
+  const auto handle = buffer.handle();
+  child_process taker(take_names);
+  ASSERT_TRUE(taker.ask<bool>(std::uint64_t{handle.exporter}));
+  memfd_importer plain({.via = memfd_via::scm});
+  const auto made = plain.open(peer_id{1}, handle);
+  EXPECT_EQ(made.error(), errc::not_permitted) << describe(made.error());
+  auto listener = release_listener::create().value();
+  import_cache cache(releasing_importer<memfd_importer>(memfd_importer(), listener));
+  const auto attached = listener.attach(cache).value();
+  const auto lease = cache.acquire(peer_id{1}, handle, handle.base, handle.size);
+  ASSERT_FALSE(lease);
+  EXPECT_EQ(lease.error(), errc::not_permitted) << describe(lease.error());
+}
+
+}  // namespace
+}  // namespace pinfold::testing::other_users_test
