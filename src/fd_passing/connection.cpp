@@ -42,6 +42,10 @@ result<file> connection::fetch(transport via, const fd_request& what) noexcept {
 
 result<file> connection::fetch_by_pidfd(const fd_request& what) noexcept {
   if (!process_) return tl::unexpected(reason_);
+  if (is_another_file(what.from.pid, what.descriptor, what.file)) {
+    if (has_ended(process_)) return fail(errc::peer_gone, "the exporting process has ended");
+    return fail(errc::stale_handle, "the exporter has freed this buffer and reused its descriptor");
+  }
   return duplicate_from(process_, what.descriptor);
 }
 

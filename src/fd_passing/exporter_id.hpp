@@ -5,6 +5,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <sys/types.h>
 
 namespace pinfold::fd_passing {
 
@@ -17,10 +18,16 @@ struct exporter_id {
 };
 
 /// One descriptor of an exporter.
+struct file_identity {
+  dev_t device = 0;
+  ino_t inode = 0;  ///< 0: unknown
+};
+
 struct fd_request {
   exporter_id from;
   std::uint64_t serial;          ///< the number that a request to the socket carries
   std::int32_t descriptor = -1;  ///< the number for pidfd_getfd(2); -1 when only the socket gives the descriptor
+  file_identity file{};          ///< behind `descriptor`
 };
 
 /// How to fetch a descriptor.

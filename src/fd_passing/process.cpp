@@ -5,6 +5,7 @@
 #include <charconv>
 #include <fcntl.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -14,22 +15,31 @@ namespace {
 
 constexpr const char* ended_text = "the exporting process has ended";
 
-/// "/proc/<pid>/stat", written without snprintf, which may lock and allocate.
-class stat_path {
+/// A path in /proc, written without snprintf, which may lock and allocate.
+class proc_path {
  public:
-  explicit stat_path(pid_t process) noexcept {
-    char* end = append(text_.data(), "/proc/");
-    end = std::to_chars(end, text_.data() + text_.size(), process).ptr;
-    *append(end, "/stat") = '\0';
+  static proc_path of_stat(pid_t process) noexcept { return proc_path(process, "/stat"); }
+  static proc_path of_descriptor(pid_t process, int number) noexcept {
+    proc_path made(process, "/fd/");
+    made.append(number);
+    return made;
   }
   [[nodiscard]] const char* text() const noexcept { return text_.data(); }
 
  private:
-  static char* append(char* to, std::string_view part) noexcept {
-    part.copy(to, part.size());
-    return to + part.size();
+  proc_path(pid_t process, std::string_view file) noexcept {
+    append("/proc/");
+    append(process);
+    append(file);
   }
-  std::array<char, 32> text_{};
+  void append(std::string_view part) noexcept { bytes_ += part.copy(text_.data() + bytes_, part.size()); }
+  void append(int number) noexcept {
+    char* const from = text_.data() + bytes_;
+    bytes_ += static_cast<std::size_t>(std::to_chars(from, text_.data() + text_.size(), number).ptr - from);
+  }
+
+  std::array<char, 40> text_{};  // zeros after the path
+  std::size_t bytes_ = 0;
 };
 
 result<std::uint64_t> random_id() noexcept {
@@ -61,7 +71,7 @@ result<std::uint64_t> parse_start_time(std::string_view line) noexcept {
 }
 
 result<std::uint64_t> start_time_of(pid_t process) noexcept {
-  const file stat(::open(stat_path(process).text(), O_RDONLY | O_CLOEXEC));
+  const file stat(::open(proc_path::of_stat(process).text(), O_RDONLY | O_CLOEXEC));
   if (!stat && errno == ENOENT) return fail_errno(errc::peer_gone, ENOENT, ended_text);
   if (!stat) return os::fail_system("cannot open /proc/<pid>/stat");
   std::array<char, 1024> line{};
@@ -97,6 +107,13 @@ result<file> open_process(const exporter_id& of) noexcept {
     return fail(errc::peer_gone, "the exporting process has ended, and another process reused its ID");
   }
   return process;
+}
+
+bool is_another_file(pid_t process, int descriptor, const file_identity& wanted) noexcept {
+  struct stat seen{};
+  if (wanted.inode == 0) return false;
+  if (::stat(proc_path::of_descriptor(process, descriptor).text(), &seen) != 0) return false;
+  return seen.st_dev != wanted.device || seen.st_ino != wanted.inode;
 }
 
 result<file> duplicate_from(const file& process, int descriptor) noexcept {

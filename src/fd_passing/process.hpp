@@ -38,6 +38,10 @@ using os::file;
   return os::readable_within(process, std::chrono::milliseconds{0});
 }
 
+/// Whether /proc shows that the descriptor is of another file. Opens nothing: a close of that file would end the locks
+/// (fcntl(2), F_SETLK) that this process may have on it.
+[[nodiscard]] bool is_another_file(pid_t process, int descriptor, const file_identity& wanted) noexcept;
+
 /// Duplicates the exporter's descriptor. Errors: `peer_gone`, `stale_handle` (the exporter has closed it),
 /// `not_permitted`, `out_of_resources`, `unsupported`.
 [[nodiscard]] result<file> duplicate_from(const file& process, int descriptor) noexcept;

@@ -2,6 +2,7 @@
 // Every error of the memfd importer, provoked for real.
 #include "support/fixtures/memfd_test.hpp"
 
+#include <fcntl.h>
 #include <optional>
 #include <string>
 #include <utility>
@@ -131,6 +132,25 @@ TEST(memfd_errors_pidfd, descriptor_that_is_no_longer_a_memfd_is_stale) {
   other.base += 1024 * kib;
   other.descriptor = 0;
   expect_refused(reader, memfd::completed(other), errc::stale_handle);
+}
+
+TEST(memfd_errors_pidfd, a_stale_handle_costs_this_process_no_lock_of_its_own) {
+  const os::file file = sealed_file(4 * kib, all_seals);
+  const os::file database(::open(::testing::TempDir().c_str(), O_TMPFILE | O_RDWR, 0600));
+  ASSERT_TRUE(database);
+  struct flock lock{};
+  lock.l_type = F_WRLCK;
+  ASSERT_EQ(::fcntl(database.number(), F_SETLK, &lock), 0);
+  auto stale = handle_of(file, 4 * kib);
+  stale.descriptor = database.number();
+  memfd_importer reader({.via = memfd_via::pidfd});
+  expect_refused(reader, memfd::completed(stale), errc::stale_handle);
+  child_process other([&](line&) {
+    struct flock seen{};
+    seen.l_type = F_WRLCK;
+    return ::fcntl(database.number(), F_GETLK, &seen) == 0 && seen.l_type == F_WRLCK ? 0 : 1;
+  });
+  EXPECT_EQ(other.finish(), 0) << "the lock is gone";
 }
 
 TEST(memfd_errors_seals, error_names_each_missing_seal) {

@@ -64,7 +64,10 @@ result<range> permitted(const memfd_handle& handle, const memfd_importer_options
 }  // namespace
 
 result<os::file> memfd_importer::state::fetch_once(const memfd_handle& handle) noexcept {
-  const auto what = memfd::behind(handle);
+  auto what = memfd::behind(handle);
+  const auto device = memfd::device();
+  if (!device) return tl::unexpected(device.error());
+  what.file = {*device, static_cast<ino_t>(handle.inode)};
   auto link = links.find_or_make(way_for(options.via), what.from);
   if (!link) return tl::unexpected(link.error());
   auto fetched = (*link)->fetch(way_for(options.via), what);

@@ -16,7 +16,9 @@ namespace {
 /// The device number of all memfds of this host, without which an inode number says little. 0 when unknown.
 std::atomic<dev_t> shared_device{0};
 
-result<dev_t> memfd_device() noexcept {
+}  // namespace
+
+result<dev_t> device() noexcept {
   if (const dev_t known = shared_device.load(std::memory_order_relaxed); known != 0) return known;
   const os::file sample = new_memfd();
   struct stat seen{};
@@ -25,12 +27,14 @@ result<dev_t> memfd_device() noexcept {
   return seen.st_dev;
 }
 
+namespace {
+
 result<void> verify_identity(const os::file& fetched, const memfd_handle& handle) noexcept {
-  const auto device = memfd_device();
-  if (!device) return tl::unexpected(device.error());
+  const auto expected = device();
+  if (!expected) return tl::unexpected(expected.error());
   struct stat seen{};
   if (::fstat(fetched.number(), &seen) != 0) return os::fail_system("cannot inspect the exporter's descriptor");
-  if (!S_ISREG(seen.st_mode) || seen.st_dev != *device || seen.st_ino != handle.inode) {
+  if (!S_ISREG(seen.st_mode) || seen.st_dev != *expected || seen.st_ino != handle.inode) {
     return fail(errc::stale_handle, "the exporter has freed this buffer and reused its descriptor");
   }
   if (static_cast<std::uint64_t>(seen.st_size) < handle.size) {

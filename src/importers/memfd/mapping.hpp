@@ -8,7 +8,12 @@
 #include "importers/memfd/handle.hpp"
 #include "os/file.hpp"
 
+#include <sys/types.h>
+
 namespace pinfold::memfd {
+
+/// Returns the device number of all memfds. Errors: `out_of_resources`, and the system's.
+[[nodiscard]] result<dev_t> device() noexcept;
 
 /// Checks that the descriptor is the memfd that the handle names, large enough, and sealed as the options require.
 /// `stale_handle`, `invalid_range`, `not_permitted`.
