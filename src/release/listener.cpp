@@ -7,6 +7,7 @@
 #include "release/steps.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <new>
@@ -97,8 +98,7 @@ result<void> release_listener::state::ask(std::unique_lock<std::mutex>& guard, c
   reach(step::importer_asking);
   queue(what.id.exporter, sealed(opening));
   reach(step::importer_asked);
-  const bool in_time =
-      answered->wait_for(guard, fd_passing::answer_timeout, [&] { return mine.said.has_value() || mine.broken; });
+  const bool in_time = wait_for_answer(guard, mine);
   const open_wait seen = mine;
   waits.erase(tag);
   if (!in_time) return fail_errno(errc::timed_out, ETIMEDOUT, "the exporter did not answer in time");
@@ -111,6 +111,42 @@ result<void> release_listener::state::ask(std::unique_lock<std::mutex>& guard, c
   }
   ++counts.refused;
   return fail(errc::stale_handle, retired_text);
+}
+
+/// One of the threads that wait reads from the connection: the listener's thread may be closing other memory, or wait
+/// for this thread to leave the driver. Returns false when no answer came in time.
+bool release_listener::state::wait_for_answer(std::unique_lock<std::mutex>& guard, const open_wait& mine) {
+  using std::chrono::steady_clock;
+  const auto deadline = steady_clock::now() + fd_passing::answer_timeout;
+  while (!mine.said && !mine.broken) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now());
+    if (left.count() <= 0) return false;
+    const auto found = connections.find(mine.exporter);
+    const auto can_read = [](const connection& one) {
+      return !one.broken && !one.has_reader && one.requests.size() < most_requests;
+    };
+    if (found == connections.end() || !can_read(found->second)) {
+      answered->wait_for(guard, std::min(left, longest_read));
+    } else {
+      read_once(guard, mine.exporter, found->second, std::min(left, longest_read));
+    }
+  }
+  return true;
+}
+
+// While it polls, another thread may break the connection off, and the program may get the socket's number for a file
+// of its own: so the poll is short. The thread does not erase a connection that has a reader.
+void release_listener::state::read_once(std::unique_lock<std::mutex>& guard, std::uint64_t exporter, connection& from,
+                                        std::chrono::milliseconds most) {
+  std::array<pollfd, 2> watched{{{.fd = release::watchable(from.at.socket), .events = POLLIN, .revents = 0},
+                                 {.fd = release::watchable(from.at.process), .events = POLLIN, .revents = 0}}};
+  from.has_reader = true;
+  guard.unlock();
+  ::poll(watched.data(), watched.size(), static_cast<int>(most.count()));
+  guard.lock();
+  from.has_reader = false;
+  from.broken ? thread.wake() : read(exporter, from);
+  answered->notify_all();
 }
 
 /// Says why the connection ended before the exporter answered. Releases the mutex meanwhile.
@@ -190,6 +226,7 @@ void release_listener::state::queue(std::uint64_t exporter, const release_messag
     for (auto& [tag, one] : waits) one.broken = one.broken || one.exporter == exporter;
     return;
   }
+  if (found->second.unsent.size() >= most_unsent) return break_off(exporter, found->second);
   try {
     found->second.unsent.push_back(message);
   } catch (const std::bad_alloc&) {

@@ -12,6 +12,7 @@
 #include <pinfold/release/listener.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <list>
@@ -29,6 +30,8 @@ namespace pinfold {
 /// messages on a connection, and in `answers`. Neither a cache nor `send` is called with it.
 struct release_listener::state : std::enable_shared_from_this<release_listener::state> {
   using endpoint = release::endpoint;
+  static constexpr std::size_t most_requests = 1024;  ///< of an exporter, that are read and not processed
+  static constexpr std::size_t most_unsent = 65536;   ///< messages to an exporter that does not read
   static constexpr auto no_memory_text = "no memory for the importer's own records";
   static constexpr auto retired_text = "the exporter is retiring this memory, or has freed it";
   /// One answer of a listener without a thread, allocated before the change that it reports, which cannot be undone.
@@ -44,7 +47,9 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
   struct connection {
     endpoint at;
     std::deque<release_message> unsent;
-    bool broken = false;  ///< the thread invalidates the exporter's memory, and erases the connection
+    std::deque<release_message> requests;  ///< that the thread has to process
+    bool has_reader = false;               ///< a thread that opens memory reads from it
+    bool broken = false;                   ///< the thread invalidates the exporter's memory, and erases the connection
   };
   struct open_wait {
     std::uint64_t exporter = 0;
@@ -65,6 +70,9 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
   [[nodiscard]] result<std::uint64_t> begin_open_carried(const release_target& what);
   [[nodiscard]] result<void> connect(const release_target& what);
   [[nodiscard]] result<void> ask(std::unique_lock<std::mutex>& guard, const release_target& what);
+  [[nodiscard]] bool wait_for_answer(std::unique_lock<std::mutex>& guard, const open_wait& mine);
+  void read_once(std::unique_lock<std::mutex>& guard, std::uint64_t exporter, connection& from,
+                 std::chrono::milliseconds most);
   [[nodiscard]] static error unanswered(std::unique_lock<std::mutex>& guard, const release_target& what) noexcept;
   void closed(const release_id& id, std::uint64_t number) noexcept;
 
@@ -77,8 +85,9 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
 
   // The thread.
   void loop() noexcept;
-  void serve(std::uint64_t exporter) noexcept;
+  [[nodiscard]] bool serve(std::uint64_t exporter) noexcept;
   void invalidate_ended() noexcept;
+  void wait_for_readers() noexcept;
   void wait(std::vector<pollfd>& watched) noexcept;
 
   /// Sends what had no room: without it, the exporter counts this importer until its process ends. For the end.
@@ -95,6 +104,8 @@ struct release_listener::state : std::enable_shared_from_this<release_listener::
   void queue(std::uint64_t exporter, const release_message& message) noexcept;
   static void flush(connection& to) noexcept;
   void break_off(std::uint64_t exporter, connection& to) noexcept;
+  void read(std::uint64_t exporter, connection& from) noexcept;
+  void take(const release_message& message, connection& from) noexcept;
   void drop(const release_id& id, std::uint64_t number) noexcept;
 
   const pid_t process = ::getpid();

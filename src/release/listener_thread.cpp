@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
+#include <new>
 
 namespace pinfold {
 
@@ -14,12 +16,16 @@ using namespace std::chrono_literals;
 constexpr auto look_every = 1000ms;    // the program may close descriptors just before a poll
 constexpr auto progress_every = 10ms;  // while leases keep what an exporter wants back
 constexpr auto retry_after = 50ms;
+constexpr auto reader_takes = 1ms;
+constexpr int requests_a_round = 64;  // so that no exporter delays another for long
+constexpr int messages_a_round = 64;
 
 }  // namespace
 
 void release_listener::state::loop() noexcept {
   std::vector<pollfd> watched;
   while (thread.goes_on()) {
+    bool all_read = true;
     std::uint64_t next = 0;  // exporters' numbers are random, and never 0
     for (;;) {
       {
@@ -28,39 +34,74 @@ void release_listener::state::loop() noexcept {
         if (after == connections.end()) break;
         next = after->first;
       }
-      serve(next);
+      all_read = serve(next) && all_read;
     }
     invalidate_ended();
     static_cast<void>(progress());
+    if (!all_read) wait_for_readers();
     wait(watched);
   }
 }
 
-/// Reads what the exporter sent.
-void release_listener::state::serve(std::uint64_t exporter) noexcept {
-  for (;;) {
-    release_message message;
+/// Reads what the exporter sent, unless another thread does, and processes a round of its requests. Returns false if
+/// another thread reads.
+bool release_listener::state::serve(std::uint64_t exporter) noexcept {
+  for (int i = 0; i < requests_a_round; ++i) {
+    release_message request;
     {
       const std::scoped_lock guard(mutex);
       const auto found = connections.find(exporter);
-      if (found == connections.end() || found->second.broken) return;
+      if (found == connections.end() || found->second.broken) return true;
       connection& from = found->second;
-      flush(from);
-      const bool ended = from.at.process_ended();
-      const auto got = from.at.receive(message);
-      if (got == endpoint::received::broken || from.broken || (ended && got == endpoint::received::none))
-        return break_off(exporter, from);
-      if (got == endpoint::received::none) return;
-      if (const auto waiting = waits.find(message.tag);
-          waiting != waits.end() && message.exporter == exporter &&
-          (message.kind == release_kind::admitted || message.kind == release_kind::refused)) {
-        waiting->second.said = message.kind;
-        waiting->second.no_memory = message.kind == release_kind::refused && message.state == release_state::unknown;
-        answered->notify_all();
-      }
+      if (!from.has_reader) read(exporter, from);
+      if (from.broken || from.requests.empty()) return !from.has_reader;
+      request = from.requests.front();
+      from.requests.pop_front();
     }
-    if (message.exporter == exporter) static_cast<void>(receive(message));
+    static_cast<void>(receive(request));
   }
+  thread.wake();  // there may be more
+  return true;
+}
+
+/// Passes answers on at once, and keeps a round of requests for the thread. An exporter that sends faster than the
+/// thread closes waits, as its messages stay in the socket.
+void release_listener::state::read(std::uint64_t exporter, connection& from) noexcept {
+  flush(from);
+  const auto had = from.requests.size();
+  for (int i = 0; i < messages_a_round && from.requests.size() < most_requests && !from.broken; ++i) {
+    const bool ended = from.at.process_ended();
+    release_message message;
+    const auto got = from.at.receive(message);
+    if (got == endpoint::received::none && !ended) break;
+    if (got != endpoint::received::message) from.broken = true;
+    if (got == endpoint::received::message && message.exporter == exporter) take(message, from);
+  }
+  if (from.broken) return break_off(exporter, from);
+  if (from.requests.size() > had) thread.wake();
+}
+
+void release_listener::state::take(const release_message& message, connection& from) noexcept {
+  if (message.kind == release_kind::request) {
+    try {
+      from.requests.push_back(message);
+    } catch (const std::bad_alloc&) {
+      from.broken = true;  // its memory is invalidated as that of an exporter that ended
+    }
+    return;
+  }
+  if (message.kind != release_kind::admitted && message.kind != release_kind::refused) return;
+  const auto waiting = waits.find(message.tag);
+  if (waiting == waits.end() || waiting->second.exporter != message.exporter) return;
+  waiting->second.said = message.kind;
+  waiting->second.no_memory = message.kind == release_kind::refused && message.state == release_state::unknown;
+  answered->notify_all();
+}
+
+/// A socket that another thread reads would end each poll at once.
+void release_listener::state::wait_for_readers() noexcept {
+  std::unique_lock guard(mutex);
+  answered->wait_for(guard, reader_takes);
 }
 
 /// Invalidates what ended exporters had: their handles are worth nothing any more.
@@ -78,7 +119,7 @@ void release_listener::state::invalidate_ended() noexcept {
         return;  // the next round tries again
       }
     }
-    std::erase_if(connections, [](const auto& one) { return one.second.broken; });
+    std::erase_if(connections, [](const auto& one) { return one.second.broken && !one.second.has_reader; });
     answered->notify_all();
   }
   if (gone.empty()) return;

@@ -2,11 +2,13 @@
 #include "release/retirements.hpp"
 
 #include "os/no_cancellation.hpp"
+#include "release/endpoint.hpp"
 #include "release/steps.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <new>
+#include <poll.h>
 #include <utility>
 
 namespace pinfold::release {
@@ -35,6 +37,7 @@ result<std::shared_ptr<retired>> retirements::begin(std::uint64_t serial, std::s
   list node{made};
   const std::scoped_lock guard(mutex_);
   if (abandoned_) return fail(errc::closed, "the exporter has ended");
+  if (auto started = start_freeing_locked(); !started) return tl::unexpected(started.error());
   if (auto begun = registry_->begin_retire(serial, timeout); !begun) return tl::unexpected(begun.error());
   made->free = std::move(free);
   pending_.splice(pending_.end(), node);
@@ -95,13 +98,37 @@ void retirements::take_over_budget_locked(list& into) noexcept {
 }
 
 void retirements::settle() noexcept {
-  list taken;
-  {
-    const std::scoped_lock guard(mutex_);
-    take_unheld_locked(taken);  // first: what it frees makes room
-    take_over_budget_locked(taken);
+  const std::scoped_lock guard(mutex_);
+  const auto had = due_.size();
+  take_unheld_locked(due_);  // first: what it frees makes room
+  take_over_budget_locked(due_);
+  if (due_.size() > had) freeing_.wake();
+}
+
+result<void> retirements::start_freeing_locked() {
+  if (own_) return {};
+  own_ = shared_from_this();
+  const auto body = [](void* self) {
+    const std::shared_ptr<retirements> kept = static_cast<retirements*>(self)->own_;  // `free` may end the exporter
+    kept->free_until_stopped();
+  };
+  auto started = freeing_.start("pinfold-free", body, this);
+  if (!started) own_ = nullptr;
+  return started;
+}
+
+void retirements::free_until_stopped() noexcept {
+  constexpr std::chrono::milliseconds look_every{1000};  // the program may close the descriptor just before a poll
+  while (freeing_.goes_on()) {
+    list taken;
+    {
+      const std::scoped_lock guard(mutex_);
+      taken.splice(taken.end(), due_);
+    }
+    free_all(taken);
+    pollfd wake{.fd = watchable(freeing_.wake_end()), .events = POLLIN, .revents = 0};
+    if (taken.empty()) ::poll(&wake, 1, static_cast<int>(look_every.count()));
   }
-  free_all(taken);
 }
 
 void retirements::free_all(list& taken) noexcept {
@@ -131,10 +158,13 @@ std::chrono::milliseconds retirements::next_deadline(std::chrono::milliseconds m
 }
 
 void retirements::abandon() noexcept {
+  freeing_.stop();
   list taken;
   {
     const std::scoped_lock guard(mutex_);
     abandoned_ = true;
+    own_ = nullptr;
+    taken.splice(taken.end(), due_);
     while (!pending_.empty()) {
       retire_report last;
       if (auto seen = registry_->report(pending_.front()->serial)) last = std::move(*seen);

@@ -3,6 +3,7 @@
 /// The memory that an exporter retires: kept alive until its importers let it go, within a budget.
 #pragma once
 
+#include "os/thread.hpp"
 #include "release/condition.hpp"
 
 #include <pinfold/release/registry.hpp>
@@ -36,8 +37,10 @@ struct retired {
 };
 
 /// All retirements of one exporter. Thread-safe. In a forked child, where a thread of the parent may hold the lock,
-/// `report` and `wait` are refused, and `statistics` returns zeros. Calls `free` without its lock, and each once.
-class retirements {
+/// `report` and `wait` are refused, and `statistics` returns zeros. Calls `free` without its lock, and each once, on a
+/// thread of its own, which the first retirement starts: a slow one must delay no importer. `free` may end the
+/// exporter.
+class retirements : public std::enable_shared_from_this<retirements> {
  public:
   retirements(std::shared_ptr<release_registry> registry, std::size_t limbo_bytes) noexcept;
 
@@ -45,7 +48,7 @@ class retirements {
   [[nodiscard]] result<std::shared_ptr<retired>> begin(std::uint64_t serial, std::size_t bytes,
                                                        std::chrono::milliseconds timeout, free_call& free) noexcept;
 
-  /// Frees what no importer holds, and the oldest memory over the budget.
+  /// Makes the thread free what no importer holds, and the oldest memory over the budget.
   void settle() noexcept;
 
   /// Returns how long until the next deadline; at most `most`.
@@ -53,6 +56,8 @@ class retirements {
 
   /// Frees everything: the exporter ends.
   void abandon() noexcept;
+  /// For a forked child, which has no such thread.
+  void leave_to_parent() noexcept { own_ = nullptr; }
 
   void count_death() noexcept;
   [[nodiscard]] result<retire_report> report(const retired& what) noexcept;
@@ -68,6 +73,8 @@ class retirements {
   void take_over_budget_locked(list& into) noexcept;
   void take_locked(list& into, list::iterator what, retire_report last) noexcept;
   void free_all(list& taken) noexcept;
+  [[nodiscard]] result<void> start_freeing_locked();
+  void free_until_stopped() noexcept;
 
   const std::shared_ptr<release_registry> registry_;
   const std::size_t limbo_bytes_;
@@ -75,6 +82,9 @@ class retirements {
   std::mutex mutex_;
   condition changed_;
   list pending_;  ///< in the order of their beginning
+  list due_;      ///< to be freed by the thread
+  os::thread freeing_;
+  std::shared_ptr<retirements> own_;  ///< of the thread
   bool abandoned_ = false;
   release_statistics counts_;
 };

@@ -41,15 +41,6 @@ bool end_is_noticed(const endpoint& at) noexcept {
 
 }  // namespace
 
-void end_server::operator()(server* ending) const noexcept {
-  if (::getpid() != ending->process_ || !ending->thread_.is_this()) {
-    delete ending;
-    return;
-  }
-  ending->ends_itself_ = true;
-  ending->thread_.stop();
-}
-
 result<server_owner> server::start(std::uint64_t exporter, std::size_t limbo_bytes) noexcept try {
   auto listener = listen_at(exporter);
   if (!listener) return tl::unexpected(listener.error());
@@ -71,7 +62,10 @@ server::server(std::uint64_t exporter, std::size_t limbo_bytes, os::file listene
 }
 
 server::~server() {
-  if (::getpid() != process_) return;
+  if (::getpid() != process_) {
+    retirements_->leave_to_parent();
+    return;
+  }
   const detail::no_cancellation whole;
   thread_.stop();
   reach(step::exporter_ending);
@@ -111,17 +105,13 @@ result<std::size_t> server::announce(std::span<const std::uint64_t> serials,
   thread_.wake();
   for (const auto serial : serials) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now());
-    const auto seen = registry_->wait_for_answers(serial, thread_.is_this() ? 0ms : left);
+    const auto seen = registry_->wait_for_answers(serial, left);
     if (holders && seen) *holders += seen->holders.size();
   }
   return holders;
 }
 
-void server::run(void* self) noexcept {
-  auto* const one = static_cast<server*>(self);
-  one->loop();
-  if (one->ends_itself_) delete one;
-}
+void server::run(void* self) noexcept { static_cast<server*>(self)->loop(); }
 
 void server::loop() noexcept {
   while (thread_.goes_on()) {

@@ -18,13 +18,7 @@
 namespace pinfold::release {
 
 class server;
-
-/// Ends a server. On the server's own thread, where `free` of a retirement may destroy the exporter, it tells the
-/// thread to end: the thread still uses the server, and deletes it last.
-struct end_server {
-  void operator()(server* ending) const noexcept;
-};
-using server_owner = std::unique_ptr<server, end_server>;
+using server_owner = std::unique_ptr<server>;
 
 /// A thread that admits importers, asks them to let memory go, and notices their end. It waits for no importer.
 class server {
@@ -47,13 +41,12 @@ class server {
   [[nodiscard]] result<retirement> begin(std::uint64_t serial, std::size_t bytes, std::chrono::milliseconds timeout,
                                          free_call& free) noexcept;
 
-  /// Retires memory that the program frees itself, and waits until its importers have answered; on the server's own
-  /// thread, does not wait. Returns how many still hold the memory. Errors: `out_of_resources`.
+  /// Retires memory that the program frees itself, and waits until its importers have answered. Returns how many still
+  /// hold the memory. Errors: `out_of_resources`.
   [[nodiscard]] result<std::size_t> announce(std::span<const std::uint64_t> serials,
                                              std::chrono::milliseconds timeout) noexcept;
 
  private:
-  friend struct end_server;
   struct importer {
     std::uint64_t number;
     endpoint at;
@@ -86,7 +79,6 @@ class server {
   std::vector<importer> importers_;
   std::vector<pollfd> watched_;  ///< wake, listener, then socket and process of each importer
   std::uint64_t last_number_ = 0;
-  bool ends_itself_ = false;  ///< only the thread reads and writes it
   os::thread thread_;
 };
 

@@ -2,6 +2,7 @@
 // The exporter's server, with an importer that is only a socket (R66).
 #include "fd_passing/client.hpp"
 #include "release/server.hpp"
+#include "release/steps.hpp"
 
 #include <gtest/gtest.h>
 
@@ -57,21 +58,39 @@ class release_server : public ::testing::Test {
 TEST_F(release_server, R66_what_an_importer_said_counts_although_it_closed_without_reading) {
   const auto ticket = begin(lent, [] { return result<void>(); });
   wait_for_message();  // the request, which stays unread
-  std::latch in_free(1);
-  std::latch closed(1);
-  const auto other = begin(idle, [&] {
-    in_free.count_down();
+  static std::latch accepted(1);
+  static std::latch closed(1);
+  release::at_step.store([](release::step one) noexcept {
+    if (one != release::step::exporter_accepted) return;
+    accepted.count_down();
     closed.wait();
-    return result<void>();
   });
-  in_free.wait();  // so that the server reads nothing before the end of the connection
+  const auto other = fd_passing::connect_to({number, 0, 0}, fd_passing::socket_purpose::release);
+  accepted.wait();  // the server reads nothing before the end of the connection
   say(release_kind::answer, release_state::gone);
   importer.reset();
   closed.count_down();
   const auto report = ticket.wait(5s).value();
   EXPECT_TRUE(report.all_let_go());
   EXPECT_EQ(report.let_go, 1U);
-  EXPECT_TRUE(other.wait(5s).value().all_let_go());
+  release::at_step.store(nullptr);
+}
+
+TEST_F(release_server, R66_a_slow_free_delays_no_importer) {
+  std::latch in_free(1);
+  std::latch admitted(1);
+  const auto ticket = begin(idle, [&] {
+    in_free.count_down();
+    admitted.wait();
+    return result<void>();
+  });
+  in_free.wait();
+  say(release_kind::opening);
+  wait_for_message();
+  EXPECT_EQ(importer->receive(last), release::endpoint::received::message);
+  EXPECT_EQ(last.kind, release_kind::admitted);
+  admitted.count_down();
+  EXPECT_TRUE(ticket.wait(5s).value().all_let_go());
 }
 
 TEST_F(release_server, R66_an_importer_that_closes_without_a_word_is_lost) {
