@@ -35,8 +35,8 @@ struct received_message {
 /// Returns the user and process at the other end, as the kernel recorded them at connect and listen.
 [[nodiscard]] result<ucred> other_end(const file& socket) noexcept;
 
-/// Whether the other end may be served, and its answers be trusted: it is of this process's user, or root. This process
-/// being root permits nobody else.
+/// Whether the other end may be served, and its answers be trusted: it is of this process's user, or root. A process of
+/// root trusts no other user.
 [[nodiscard]] inline bool is_trusted(const ucred& other) noexcept { return other.uid == ::geteuid() || other.uid == 0; }
 
 }  // namespace pinfold::os

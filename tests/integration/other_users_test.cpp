@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Processes of other users at the sockets of an exporter and of an importer that run as root: they get nothing, keep
-// nothing, and are in nobody's way.
+// nothing, and delay no importer.
 #include "fd_passing/wire.hpp"
 #include "support/host/pattern.hpp"
 #include "support/host/privileges.hpp"
