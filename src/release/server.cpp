@@ -99,7 +99,7 @@ result<std::size_t> server::announce(std::span<const std::uint64_t> serials,
   for (const auto serial : serials) {
     free_call by_the_program = [] { return result<void>{}; };
     const auto begun = retirements_->begin(serial, 0, timeout, by_the_program);
-    if (!begun && begun.error() == errc::out_of_resources) holders = tl::unexpected(begun.error());
+    if (!begun && begun.error() != errc::stale_handle) holders = tl::unexpected(begun.error());
   }
   reach(step::exporter_retiring);
   thread_.wake();
