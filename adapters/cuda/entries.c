@@ -125,7 +125,8 @@ cuda_result replaced_host_register_v2(void *memory, size_t bytes, unsigned flags
 /* What importers of this process's exporters have open is closed there first. Without exporters, a look into a list. */
 static void announce(device_pointer memory, size_t bytes) {
   enum { longest_wait_ms = 100 }; /* for an importer that is stopped, or busy in the driver */
-  if (pinfold_cuda_announce_free(memory, bytes, longest_wait_ms, NULL) == PINFOLD_E_OUT_OF_RESOURCES)
+  const int done = pinfold_cuda_announce_free(memory, bytes, longest_wait_ms, NULL);
+  if (done != PINFOLD_OK && done != PINFOLD_E_INVALID_RANGE) /* the driver says what is wrong with the range */
     report("cuda", "a free is not announced to importers: %s", pinfold_last_error()->message);
 }
 
