@@ -176,9 +176,9 @@ void retirements::abandon() noexcept {
   free_all(taken);
 }
 
-void retirements::count_death() noexcept {
-  const std::scoped_lock guard(mutex_);
-  ++counts_.importers_died;
+void retirements::died(std::uint64_t peer) noexcept {
+  const std::scoped_lock guard(mutex_);  // one lock for both counts: whoever reads a report reads its death here too
+  if (registry_->died(peer) != 0) ++counts_.importers_died;
 }
 
 result<retire_report> retirements::report(const retired& what) noexcept {

@@ -59,7 +59,8 @@ class retirements : public std::enable_shared_from_this<retirements> {
   /// For a forked child, which has no such thread.
   void leave_to_parent() noexcept { own_ = nullptr; }
 
-  void count_death() noexcept;
+  /// The importer's process has ended: takes its holds out of the registry.
+  void died(std::uint64_t peer) noexcept;
   [[nodiscard]] result<retire_report> report(const retired& what) noexcept;
   [[nodiscard]] result<retire_report> wait(const retired& what, std::chrono::milliseconds timeout) noexcept;
   [[nodiscard]] release_statistics statistics() noexcept;

@@ -208,7 +208,7 @@ bool server::send(importer& one, const release_message& message) noexcept {
 
 void server::end(importer& one) noexcept {
   reach(step::exporter_bereaved);
-  if (registry_->died(one.number) != 0) retirements_->count_death();
+  retirements_->died(one.number);
   one.number = 0;
 }
 

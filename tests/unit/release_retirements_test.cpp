@@ -101,4 +101,19 @@ TEST_F(retired_memory, is_waited_for_with_the_longest_timeout) {
   EXPECT_TRUE(ticket.wait(std::chrono::milliseconds::max()).value().all_let_go());
 }
 
+TEST(retirements, count_the_death_that_a_report_tells) {
+  const auto registry = std::make_shared<release_registry>(exporter);
+  const auto in = std::make_shared<retirements>(registry, SIZE_MAX);
+  for (std::uint64_t one = 1; one <= 2'000; ++one) {
+    ASSERT_TRUE(registry->add(one) && registry->lend(one, one));
+    free_call free = [] { return result<void>(); };
+    const auto ticket = in->begin(one, 10, 10s, free).value();
+    const auto ends = std::async(std::launch::async, [&] { in->died(one); });
+    while (in->report(*ticket).value().died == 0) std::this_thread::yield();
+    ASSERT_EQ(in->statistics().importers_died, one);
+    in->settle();
+  }
+  in->abandon();
+}
+
 }  // namespace pinfold::release::release_retirements_test
