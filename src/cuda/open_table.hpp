@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -37,8 +38,9 @@ class open_table {
   ///
   /// `find(entries&)` returns the place of an item in the way of a new one, or the end. Once that item is open,
   /// `fits(place)` returns an error, or success to share it. One that does not fit, and has no hold, is closed by
-  /// `close(const Key&, Item&)`. `open(std::optional<Item>& left)` returns a new item; one that it must not return, and
-  /// that the driver refuses to close, it leaves there. `use(place)` gets the item.
+  /// `close(const Key&, Item&)`; before it opens, the call tries the same with all items that have no hold.
+  /// `open(std::optional<Item>& left)` returns a new item; one that it must not return, and that the driver refuses to
+  /// close, it leaves there. `use(place)` gets the item.
   template <class Find, class Fits, class Open, class Use, class Close>
   [[nodiscard]] result<std::uint64_t> take(const void* owner, const Key& key, Find&& find, Fits&& fits, Open&& open,
                                            Use&& use, Close&& close) noexcept try {
@@ -62,6 +64,7 @@ class open_table {
     const auto number = note(owner, fresh);
     entries_.merge(made);
     guard.unlock();
+    close_unheld(close, now_and_then);
     std::optional<Item> left;
     auto opened = open(left);
     guard.lock();
@@ -114,7 +117,7 @@ class open_table {
   /// such call tries again to close those of all owners.
   template <class Close>
   void give_back_all(const void* owner, Close&& close) noexcept {
-    close_unheld(close);
+    close_unheld(close, {});
     while (const auto number = any_of(owner)) {
       if (give_back(number, close)) continue;
       const std::scoped_lock guard(mutex_);
@@ -161,20 +164,30 @@ class open_table {
 
   void disown(typename std::map<std::uint64_t, holder>::iterator one) noexcept {
     if (one == holders_.end()) return;
+    any_unheld_ = any_unheld_ || one->second.of->second.holds == 1;
     --one->second.of->second.holds;
     holders_.erase(one);
   }
 
+  static constexpr std::chrono::milliseconds now_and_then{100};
+
+  /// Tries to close what has no hold, unless the driver has refused that less than `pause` ago.
   template <class Close>
-  void close_unheld(Close&& close) noexcept {
+  void close_unheld(Close&& close, std::chrono::milliseconds pause) noexcept {
     std::unique_lock guard(mutex_);
+    const auto now = std::chrono::steady_clock::now();
+    if (!any_unheld_ || now < refused_at_ + pause) return;
+    any_unheld_ = false;
     for (place next = entries_.begin(); next != entries_.end();) {
       if (next->second.busy || next->second.holds > 0) {
         ++next;
         continue;
       }
       const Key key = next->first;  // the mutex is free meanwhile
-      static_cast<void>(close_item(guard, next, close));
+      if (!close_item(guard, next, close)) {
+        any_unheld_ = true;
+        refused_at_ = now;
+      }
       next = entries_.upper_bound(key);
     }
   }
@@ -184,6 +197,8 @@ class open_table {
   entries entries_;
   std::map<std::uint64_t, holder> holders_;
   std::uint64_t last_number_ = 0;
+  bool any_unheld_ = false;                             ///< whether an item may have no hold
+  std::chrono::steady_clock::time_point refused_at_{};  ///< when the driver last refused to close such an item
 };
 
 }  // namespace pinfold::cuda

@@ -231,6 +231,21 @@ TEST_F(cuda_host, R42_destroyed_registrar_unregisters_only_its_own_registrations
   EXPECT_TRUE(kept.close(*mine));
 }
 
+TEST_F(cuda_host, R42_what_a_destroyed_registrar_could_not_unregister_is_unregistered_by_the_next) {
+  PINFOLD_EMULATION_ONLY();
+  {
+    cuda_host_registrar gone;
+    ASSERT_TRUE(gone.open(memory.pages(0, 4), local_access));
+    emulation().fail("cuMemHostUnregister", 1, static_cast<int>(status::launch_failed), false);
+  }
+  ASSERT_EQ(registrations(), 1U);
+  cuda_host_registrar next;
+  const auto other = next.open(memory.pages(8, 1), local_access);
+  ASSERT_TRUE(other);
+  EXPECT_EQ(registrations(), 1U);
+  EXPECT_TRUE(next.close(*other));
+}
+
 TEST_F(cuda_host, threads_of_two_caches_share_the_same_pages) {
   auto one = make({.retain = false});
   auto two = make({.retain = false});

@@ -22,6 +22,12 @@ struct cuda_ipc_importer::state {
     return windows.find(handle.exporter, handle.allocation());
   }
 
+  /// Closes memory of the table that all importers share.
+  [[nodiscard]] result<void> close(const cuda_ipc::open_place& place, cuda_ipc::opened_memory& memory) const noexcept {
+    if (place.device != options.device) return fail(errc::driver_error, "this memory is open on another device");
+    return cuda_ipc::close_memory(*device.retained(), memory);
+  }
+
   [[nodiscard]] result<const primary_context*> context() noexcept { return device.get(options.device); }
 
   const cuda_ipc_importer_options options;
@@ -34,11 +40,8 @@ struct cuda_ipc_importer::state {
 cuda_ipc_importer::state::~state() {
   const auto* in = device.retained();
   if (in == nullptr) return;
-  const auto close_here = [&](const auto& place, cuda_ipc::opened_memory& memory) -> result<void> {
-    if (place.device != options.device) return fail(errc::driver_error, "this memory is open on another device");
-    return cuda_ipc::close_memory(*in, memory);
-  };
-  cuda_ipc::all_opened().give_back_all(this, close_here);
+  cuda_ipc::all_opened().give_back_all(
+      this, [this](const auto& place, cuda_ipc::opened_memory& memory) { return close(place, memory); });
   static_cast<void>(in->with([&] {
     events.destroy_all(in->calls());
     windows.free_all(in->calls());
@@ -91,17 +94,16 @@ result<imported<cuda_ipc_importer::registration_type>> cuda_ipc_importer::open(p
         return cuda_ipc::open_memory(**in, state_->links, handle, {window, state_->options.confirm}, left);
       },
       [&](auto there) { at = there->second.item.at; },
-      [&](const auto&, cuda_ipc::opened_memory& memory) { return cuda_ipc::close_memory(**in, memory); });
+      [&](const auto& there, cuda_ipc::opened_memory& memory) { return state_->close(there, memory); });
   if (!number) return tl::unexpected(number.error());
   return imported<registration_type>{*allocation, reinterpret_cast<void*>(at), handle.size, {at, handle.size, *number}};
 }
 
 result<void> cuda_ipc_importer::close(const registration_type& mapping) noexcept {
   if (!state_) return fail(errc::closed, "the importer was moved from");
-  const auto* in = state_->device.retained();
-  if (in == nullptr) return fail(errc::invalid_argument, "this mapping is not open");
-  return cuda_ipc::all_opened().give_back(mapping.number, [in](const auto&, cuda_ipc::opened_memory& memory) {
-    return cuda_ipc::close_memory(*in, memory);
+  if (state_->device.retained() == nullptr) return fail(errc::invalid_argument, "this mapping is not open");
+  return cuda_ipc::all_opened().give_back(mapping.number, [this](const auto& place, cuda_ipc::opened_memory& memory) {
+    return state_->close(place, memory);
   });
 }
 
