@@ -196,7 +196,8 @@ class engine {
       PINFOLD_REQUIRES(in.mutex);                                                                 // unlocks
   result<void> close_queued(shard& in, std::size_t at_most) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
   result<void> close_evicting(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);                     // unlocks
-  result<void> retry_quarantined(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);                  // unlocks
+  result<void> retry_quarantined(shard& in, core::deadline until = core::deadline::max()) noexcept
+      PINFOLD_REQUIRES(in.mutex);  // unlocks
 
   // --- the engine's memory (engine_life.cpp)
   [[nodiscard]] static std::size_t shards_for(const driver& table, const cache_options& options) noexcept;
@@ -549,6 +550,7 @@ class engine {
   void leave_to_leases(bool threads_ended) noexcept;
   void wait_for_others(core::deadline until) noexcept;
   void close_everything(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
+  void close_refused(core::deadline until) noexcept;
   void say_goodbye(std::uint64_t leases, std::size_t closes) noexcept;
 
   // --- hits without the mutex (engine_hit.cpp)

@@ -59,9 +59,10 @@ result<void> engine::close_evicting(shard& in) noexcept {
   return first;
 }
 
-result<void> engine::retry_quarantined(shard& in) noexcept {
+result<void> engine::retry_quarantined(shard& in, core::deadline until) noexcept {
   result<void> first;
   for (std::size_t left = in.table.quarantined(); left > 0; --left) {
+    if (until != core::deadline::max() && std::chrono::steady_clock::now() >= until) break;
     entry* const owed = in.table.first_quarantined();
     if (owed == nullptr) break;
     if (open_waiter::waits(in.open_waiters, *owed)) {  // to read why its open failed; any other pin on it is transient

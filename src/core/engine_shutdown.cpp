@@ -5,7 +5,9 @@
 #include "core/sync_point.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <thread>
 #include <utility>
 
 namespace pinfold::detail {
@@ -45,6 +47,20 @@ void engine::close_everything(shard& in) noexcept {
   static_cast<void>(retry_quarantined(in));
 }
 
+// Closes what the driver has refused to close, again and again until the deadline: a device may be busy.
+void engine::close_refused(core::deadline until) noexcept {
+  constexpr std::chrono::milliseconds longest_pause{50};
+  for (std::chrono::milliseconds pause{1}; any_quarantined(); pause = std::min(2 * pause, longest_pause)) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= until) return;
+    std::this_thread::sleep_until(std::min(now + pause, until));
+    for (shard& in : shards_) {
+      os::scoped_lock guard(in.mutex);
+      static_cast<void>(retry_quarantined(in, until));
+    }
+  }
+}
+
 void engine::say_goodbye(std::uint64_t leases, std::size_t closes) noexcept {
   event left{event_kind::leases_outlive_cache, severity::failure};
   left.leases = leases;
@@ -81,6 +97,7 @@ void engine::shut_down(engine* ending) noexcept {
     in.drained = true;
     ending->close_everything(in);
   }
+  ending->close_refused(until);
   ending->say_goodbye(leases, closes);
   if (ending->page_) ending->page_->stop();
   ending->leave_to_leases(reaper_ended && background_ended);

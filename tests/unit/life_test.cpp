@@ -118,6 +118,29 @@ TEST(life, R42_destruction_closes_everything_once) {
   EXPECT_EQ(world->misuses, 0U);
 }
 
+/// The driver refuses that many closes.
+void refuse_closes(fake_world& world, int count) {
+  world.inject([left = std::make_shared<int>(count)](driver_call call, const fake_handle&) -> std::optional<error> {
+    if (call == driver_call::open || (*left)-- <= 0) return std::nullopt;
+    return error{errc::driver_error, native_kind::posix, EBUSY, "the device is busy"};
+  });
+}
+
+TEST(life, R42_destruction_retries_a_refused_close_until_the_drain_timeout) {
+  for (const auto time : {30s, 0s}) {
+    SCOPED_TRACE(time.count());
+    auto world = std::make_shared<fake_world>();
+    {
+      import_cache cache(fake_importer{world}, {.drain_timeout = time});
+      const auto handle = world->allocate(1, 0x10000, 64);
+      ASSERT_TRUE(cache.acquire({1}, handle, handle.base, 64));
+      refuse_closes(*world, time == 0s ? 1'000 : 5);
+    }
+    EXPECT_EQ(world->open_count(), time == 0s ? 1U : 0U);
+    EXPECT_EQ(world->misuses, 0U);
+  }
+}
+
 TEST(life, R42_destruction_waits_for_leases) {
   auto world = std::make_shared<fake_world>();
   auto cache = std::make_unique<import_cache<fake_importer>>(fake_importer{world}, cache_options{.drain_timeout = 10s});
