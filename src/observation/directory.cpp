@@ -19,9 +19,10 @@ namespace pinfold::observation {
 
 namespace {
 
-// A page's file is named PID.START_TIME.COPY: a process may have several copies of the library.
+// A page's file is named PID.START_TIME.NAMESPACE.COPY: containers that share the folder may have equal PIDs that
+// started in the same tick, and a process may have several copies of the library.
 std::optional<std::int32_t> pid_of(std::string_view name) noexcept {
-  std::array<std::uint64_t, 3> numbers{};
+  std::array<std::uint64_t, 4> numbers{};
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     const auto [stop, error] = std::from_chars(name.data(), name.data() + name.size(), numbers[i]);
     name.remove_prefix(static_cast<std::size_t>(stop - name.data()));

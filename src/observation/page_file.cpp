@@ -7,10 +7,12 @@
 
 #include <pinfold/observation/reader.hpp>
 
-#include <array>
 #include <cerrno>
 #include <fcntl.h>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <system_error>
@@ -63,15 +65,20 @@ void remove_unfinished(const std::string& directory) {
   }
 }
 
-// Whether another copy of the library in this process has the file. Otherwise the file is from before the process
-// executed this program.
+// Whether another copy of the library in this process has the file; that may have spelt the folder differently.
+// Otherwise the file is from before the process executed this program.
 bool is_mapped_here(const std::string& path) {
-  const os::file maps(::open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
-  std::string text;
-  std::array<char, 4096> buffer{};
-  for (ssize_t got = 0; maps && (got = ::read(maps.number(), buffer.data(), buffer.size())) > 0;)
-    text.append(buffer.data(), static_cast<std::size_t>(got));
-  return text.find(" " + path + "\n") != std::string::npos;
+  struct stat seen{};
+  if (::lstat(path.c_str(), &seen) != 0) return false;
+  const std::string name = path.substr(path.rfind('/'));
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line, skipped; std::getline(maps, line);) {
+    if (!line.ends_with(name)) continue;
+    ino_t inode = 0;
+    std::istringstream(line) >> skipped >> skipped >> skipped >> skipped >> inode;
+    if (inode == seen.st_ino) return true;
+  }
+  return false;
 }
 
 // Whether the name is free, or was made so. On failure, `errno` is EEXIST, or says why.
@@ -126,8 +133,9 @@ result<mapped_file> make_page_file() {
   const auto start = start_time_of(::getpid());
   if (!start) return fail_errno(errc::unsupported, ENOENT, "statistics pages need /proc");
   mapped_file made;
-  const os::file fresh =
-      make_file(directory + "/" + std::to_string(::getpid()) + "." + std::to_string(*start), made.path);
+  const os::file fresh = make_file(directory + "/" + std::to_string(::getpid()) + "." + std::to_string(*start) + "." +
+                                       std::to_string(pid_namespace()),
+                                   made.path);
   if (!fresh) return os::fail_system("cannot make the statistics page");
   auto ready = ::ftruncate(fresh.number(), page_bytes) == 0 ? allocate(fresh, 0, caches_from)
                                                             : os::fail_system("cannot size the statistics page");

@@ -188,7 +188,7 @@ TEST(cli_metrics_prometheus, answers_the_dashboard_and_the_alerts) {
     EXPECT_TRUE(pids.at(name) == there || prometheus.query(expression).empty()) << name << " without a cause";
   set_rare(rare, 100'000);
   rare.write(folder.path());
-  std::ofstream(folder.path() + "/77.1.0") << "no page";
+  std::ofstream(folder.path() + "/77.1.1.0") << "no page";
   stopping.stop();
   dying.kill();
   expect_one_cause_each(prometheus, alerts, pids);

@@ -185,7 +185,7 @@ TEST_F(cli_top_terminal, a_signal_ends_it_though_its_output_is_stuck) {
   auto parts = read_parts(observation::find_page(folder_.string(), children_[0]->pid()).value());
   for (int i = 1; i <= 400; ++i) {
     parts.header.pid = 5000000 + i;  // above the kernel's limit
-    write_parts(parts, std::to_string(parts.header.pid) + ".1.0");
+    write_parts(parts, std::to_string(parts.header.pid) + ".1.1.0");
   }
   const session running(attached::terminal, "top --interval 0.1", "TERM=xterm LINES=500 COLUMNS=300");
   std::this_thread::sleep_for(std::chrono::milliseconds(700));

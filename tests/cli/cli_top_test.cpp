@@ -230,7 +230,7 @@ TEST_F(cli_top, reads_a_thousand_pages) {
   for (int i = 1; i < pages; ++i) {
     parts.header.pid = 5000000 + i;  // above the kernel's limit
     parts.header.command = {'m', 'a', 'd', 'e'};
-    write_parts(parts, std::to_string(parts.header.pid) + "." + std::to_string(parts.header.start_time) + ".0");
+    write_parts(parts, std::to_string(parts.header.pid) + "." + std::to_string(parts.header.start_time) + ".1.0");
   }
   const auto seen = top("");
   ASSERT_EQ(seen.at("processes").size(), std::size_t{pages});
@@ -265,7 +265,7 @@ TEST_F(cli_top, damaged_pages_do_not_crash_it) {
     };
     for (auto times = random() % 3; times > 0; --times) damage(&parts.header, sizeof parts.header);
     for (auto times = random() % 200; times > 0; --times) damage(&parts.cache, sizeof parts.cache);
-    const auto name = std::to_string(5000000 + i) + ".1.0";
+    const auto name = std::to_string(5000000 + i) + ".1.1.0";
     write_parts(parts, name);
     if (random() % 8 == 0)
       std::filesystem::resize_file(folder_ / name, random() % (observation::caches_from + sizeof parts.cache));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The files of statistics pages: whose they are, when they come and go, and what is said of processes that hang or
 // died.
+#include "observation/page_file.hpp"
 #include "observation/process_identity.hpp"
 #include "os/file.hpp"
 #include "support/fixtures/local_fixture.hpp"
@@ -11,17 +12,20 @@
 
 #include <pinfold/observation/reader.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <ctime>
 #include <fcntl.h>
 #include <filesystem>
+#include <memory>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <thread>
+#include <vector>
 
 namespace pinfold::testing::statistics_page_file_test {
 namespace {
@@ -203,13 +207,54 @@ TEST_F(statistics_page_file, left_by_an_earlier_program_is_replaced) {
     });
     const auto start = observation::start_time_of(child.pid());
     ASSERT_TRUE(start);
-    std::filesystem::copy_file(
-        path, page_folder::path() + "/" + std::to_string(child.pid()) + "." + std::to_string(*start) + ".0");
+    std::filesystem::copy_file(path, page_folder::path() + "/" + std::to_string(child.pid()) + "." +
+                                         std::to_string(*start) + "." + std::to_string(observation::pid_namespace()) +
+                                         ".0");
     child.talk().send(1);
     EXPECT_EQ(child.talk().receive<bool>(), std::optional(true));
     child.talk().send(1);
     EXPECT_EQ(child.reap(), 0);
   });
+}
+
+TEST_F(statistics_page_file, of_another_copy_of_the_library_that_spells_the_folder_differently_is_kept) {
+  run_in_child([&] {
+    const auto first = observation::make_page_file();
+    ASSERT_TRUE(first && observation::show(*first));
+    ::setenv("PINFOLD_STATS_DIR", (folder + "/../" + folder.substr(folder.rfind('/') + 1)).c_str(), 1);
+    const auto second = observation::make_page_file();
+    ASSERT_TRUE(second && observation::show(*second));
+    EXPECT_TRUE(first->path.ends_with(".0") && second->path.ends_with(".1")) << second->path;
+    for (const auto& one : {*first, *second}) ::unlink(one.path.c_str());
+  });
+}
+
+// PIDs are equal there, and start times in ticks often are, too.
+TEST_F(statistics_page_file, of_processes_in_containers_that_share_the_folder_are_kept) {
+  const auto contained = [](line& talk) {
+    if (::unshare(CLONE_NEWPID | CLONE_NEWNS) != 0) return talk.send(false), 0;
+    talk.send(true);
+    static_cast<void>(talk.receive<int>());
+    const pid_t first = ::fork();
+    if (first != 0) return ::waitpid(first, nullptr, 0) == first ? 0 : 1;
+    ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr);
+    if (::mount("proc", "/proc", "proc", 0, nullptr) != 0) std::_Exit(1);
+    local_fixture f(publishing("contained"));
+    talk.send(1);
+    static_cast<void>(talk.receive<int>());
+    std::_Exit(0);
+  };
+  std::vector<std::unique_ptr<child_process>> all(8);
+  for (auto& one : all) {
+    one = std::make_unique<child_process>(contained);
+    if (one->talk().receive<bool>() != true) GTEST_SKIP() << "no container can be made here";
+  }
+  for (const auto& one : all) one->talk().send(1);
+  for (const auto& one : all) ASSERT_TRUE(one->talk().receive<int>());
+  const auto pages = observation::list_pages(folder);
+  ASSERT_TRUE(pages);
+  EXPECT_EQ(std::ranges::count_if(*pages, [](const auto& path) { return path.find("/1.") != std::string::npos; }), 8);
+  for (const auto& one : all) one->talk().send(1);
 }
 
 TEST_F(statistics_page_file, folder_of_others_is_refused_and_the_cache_works) {
@@ -274,7 +319,7 @@ TEST_F(statistics_page_file, of_long_ended_processes_are_removed) {
 }
 
 TEST_F(statistics_page_file, left_by_a_process_killed_while_it_made_one_is_removed_after_an_hour) {
-  const auto name = [&](int number) { return folder + "/4194305.1." + std::to_string(number) + ".new"; };
+  const auto name = [&](int number) { return folder + "/4194305.1.1." + std::to_string(number) + ".new"; };
   for (const int number : {0, 1}) ASSERT_GE(os::file(::open(name(number).c_str(), O_RDWR | O_CREAT, 0600)).number(), 0);
   const std::array<timespec, 2> old{timespec{::time(nullptr) - 3700, 0}, timespec{::time(nullptr) - 3700, 0}};
   ASSERT_EQ(::utimensat(AT_FDCWD, name(0).c_str(), old.data(), 0), 0);
@@ -301,8 +346,8 @@ TEST_F(statistics_page_file, no_reader_sees_one_that_is_being_made) {
 }
 
 TEST_F(statistics_page_file, strange_names_in_the_folder_are_no_pages) {
-  for (const char* name :
-       {"x", "1", "1.2", "1.2.3x", ".1.2.3", "-1.2.3", "99999999999.1.1", "0.1.1", "1.2.3.4", "1.2.3.new"})
+  for (const char* name : {"x", "1", "1.2.3", "1.2.3.4x", ".1.2.3.4", "-1.2.3.4", "99999999999.1.1.1", "0.1.1.1",
+                           "1.2.3.4.5", "1.2.3.4.new"})
     std::filesystem::create_directory(page_folder::path() + "/" + name);
   const auto seen = observation::list_pages(page_folder::path());
   ASSERT_TRUE(seen);
