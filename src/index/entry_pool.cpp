@@ -16,9 +16,13 @@ void make(record_page& page, std::uint32_t number) noexcept {
 
 }  // namespace
 
+// A large table goes back to the kernel, where each page costs a system call; a small one is soon used again.
 entry_pool::~entry_pool() {
+  constexpr std::size_t small = (std::size_t{1} << 20U) / record_page::bytes;
+  std::size_t number = 0;
   for (record_page* page = pages_.load(); page != nullptr;) {
     record_page* next = page->next;
+    if (++number > small) release_memory(*page);
     page->used_at = nullptr;
     give_back(page);
     page = next;

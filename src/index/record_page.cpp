@@ -2,6 +2,7 @@
 #include "index/record_page.hpp"
 
 #include "invalidation/event_log.hpp"
+#include "os/page_bytes.hpp"
 
 #include <array>
 #include <new>
@@ -111,6 +112,14 @@ record_page* take_page(std::size_t stride) noexcept {
     return used;
   }
   return fresh_page(*from, static_cast<std::uint32_t>(stride));
+}
+
+void release_memory(record_page& done) noexcept {
+  const auto page = os::page_bytes();
+  const auto pins = reinterpret_cast<std::uintptr_t>(done.own_pins(done.capacity - 1));
+  const auto begin = reinterpret_cast<std::uintptr_t>(&done) + page;
+  const auto end = pins - pins % page;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 void give_back(record_page* done) noexcept {

@@ -171,5 +171,8 @@ inline constexpr std::size_t largest_stride = 1024;
 void give_back(control_block* done) noexcept;
 [[nodiscard]] record_page* take_page(std::size_t stride) noexcept;
 void give_back(record_page* done) noexcept;
+/// Gives the memory of its records and entries back to the kernel, before the page is given back: they read as 0 until
+/// the page is used again. What shares the system's page with the header, or with the pin counters, stays.
+void release_memory(record_page& done) noexcept;
 
 }  // namespace pinfold::index

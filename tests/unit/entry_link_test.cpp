@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Links between entries of many pages, also in a child of fork(2).
+// Links between entries of many pages, also in a child of fork(2), and the memory of those pages.
 #include "index/entry_list.hpp"
+#include "os/page_bytes.hpp"
 #include "support/fixtures/pooled_entries.hpp"
 #include "support/processes/in_child.hpp"
 
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sys/mman.h>
 #include <vector>
 
 namespace pinfold::index::entry_link_test {
@@ -54,6 +58,32 @@ TEST(entry_link, child_of_fork_links_its_entries_with_its_parents) {
     for (const auto& one : grown) list.remove(one.get());
   });
   for (const auto& one : all) list.remove(one.get());
+}
+
+bool is_resident(const void* at) {
+  const auto page = os::page_bytes();
+  unsigned char resident = 1;
+  void* const from = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(at) / page * page);
+  return ::mincore(from, page, &resident) == 0 && (resident & 1) != 0;
+}
+
+TEST(entry_memory, of_a_large_pool_goes_back_to_the_kernel_and_is_used_again) {
+  if (os::page_bytes() * 4 != record_page::bytes) GTEST_SKIP() << "a page of records has no inner pages here";
+  std::vector<const void*> inside;
+  for (int round = 0; round < 2; ++round) {
+    testing::pooled_entries pool;
+    entries all;
+    for (int i = 0; i < 10; ++i) add_some(pool, all);
+    for (const auto& one : all) ASSERT_EQ(one->covered(), (range{0x1000, 0x2000}));
+    inside.clear();
+    for (const auto& one : all) {
+      const auto in_page = reinterpret_cast<std::uintptr_t>(one.get()) % record_page::bytes;
+      if (in_page / os::page_bytes() == 2) inside.push_back(one.get());
+    }
+    ASSERT_GT(inside.size(), 10'000U);
+  }
+  const auto kept = static_cast<std::size_t>(std::ranges::count_if(inside, is_resident));
+  EXPECT_LT(kept, inside.size() / 4) << "of " << inside.size();
 }
 
 }  // namespace
