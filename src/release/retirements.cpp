@@ -177,7 +177,7 @@ void retirements::abandon() noexcept {
 }
 
 void retirements::died(std::uint64_t peer) noexcept {
-  const std::scoped_lock guard(mutex_);  // one lock for both counts: whoever reads a report reads its death here too
+  const std::scoped_lock guard(mutex_);  // one lock for both counts: a thread that has read the one reads the other
   if (registry_->died(peer) != 0) ++counts_.importers_died;
 }
 
