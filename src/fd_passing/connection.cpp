@@ -6,6 +6,8 @@
 #include "fd_passing/wire.hpp"
 
 #include <algorithm>
+#include <cerrno>
+#include <chrono>
 #include <new>
 
 namespace pinfold::fd_passing {
@@ -17,6 +19,9 @@ constexpr int fresh_attempts = 3;
 
 /// A process that dies closes its sockets shortly before it counts as ended.
 constexpr std::chrono::milliseconds death_takes{100};
+
+constexpr std::chrono::milliseconds look_every{1000};  // the program may close a descriptor just before a poll
+constexpr std::chrono::milliseconds retry_after{50};
 
 bool is_one_of(const error& failure, errc first, errc second) noexcept { return failure == first || failure == second; }
 
@@ -137,13 +142,69 @@ std::shared_ptr<connection> connection_table::add(slots made) noexcept {
   slots_.merge(made);
   slot& there = slots_.find(to)->second;
   there.last_use = ++uses_;
+  if (ended_ && there.to->process()) watch_locked();
   return there.to;
+}
+
+/// A forked child cannot use the caches of its parent, so nothing is watched there.
+void connection_table::watch_locked() noexcept {
+  if (process_ != maker_) return;
+  if (!watches_) watches_ = thread_.start("pinfold-peers", wait_for_ends, this).has_value();
+  thread_.wake();
+}
+
+/// `ended_` may destroy the table, also on this thread.
+void connection_table::wait_for_ends(void* self) noexcept {
+  auto& table = *static_cast<connection_table*>(self);
+  const std::weak_ptr<connection_table> alive = table.weak_from_this();
+  std::vector<pollfd> watched;
+  while (table.thread_.goes_on()) {
+    table.wait_for_end(watched);
+    auto kept = alive.lock();
+    if (!kept) return;
+    kept->forget_ended();
+    kept.reset();
+    if (alive.expired()) return;
+  }
+}
+
+void connection_table::wait_for_end(std::vector<pollfd>& watched) noexcept {
+  auto timeout = look_every;
+  const auto watch = [&](const file& one) {
+    if (one.still_there()) watched.push_back({.fd = one.number(), .events = POLLIN, .revents = 0});
+  };
+  watched.clear();
+  try {
+    const std::scoped_lock hold(mutex_);
+    watch(thread_.wake_end());
+    for (const auto& [id, one] : slots_)
+      if (one.to->process()) watch(one.to->process());
+  } catch (const std::bad_alloc&) {
+    timeout = retry_after;
+  }
+  if (::poll(watched.data(), watched.size(), static_cast<int>(timeout.count())) < 0 && errno != EINTR)
+    ::poll(nullptr, 0, static_cast<int>(retry_after.count()));  // no memory, or a low limit of descriptors
+}
+
+void connection_table::forget_ended() noexcept {
+  slots removed;
+  {
+    const std::scoped_lock hold(mutex_);
+    for (auto next = slots_.begin(); next != slots_.end();) {
+      const auto one = next++;
+      const auto& process = one->second.to->process();
+      if (process && process.still_there() && has_ended(process)) removed.insert(slots_.extract(one));
+    }
+  }
+  for (const auto& [id, one] : removed) ended_(id);
 }
 
 void connection_table::forget(const exporter_id& to) noexcept {
   slots::node_type removed;
   const std::scoped_lock hold(mutex_);
-  removed = slots_.extract(to);
+  const auto found = slots_.find(to);
+  if (found == slots_.end() || (watches_ && found->second.to->process())) return;  // the thread does, and tells
+  removed = slots_.extract(found);
 }
 
 bool connection_table::forget_all() noexcept {

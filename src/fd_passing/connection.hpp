@@ -5,15 +5,20 @@
 
 #include "fd_passing/exporter_id.hpp"
 #include "os/file.hpp"
+#include "os/thread.hpp"
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <poll.h>
 #include <sys/types.h>
 #include <unistd.h>
+#include <utility>
+#include <vector>
 
 namespace pinfold::fd_passing {
 
@@ -29,6 +34,9 @@ class connection {
   /// Fetches the descriptor by `via`; `automatic` tries both ways. The result is a wrong descriptor when the exporter
   /// uses the number for another file by now.
   [[nodiscard]] result<file> fetch(transport via, const fd_request& what) noexcept;
+
+  /// Returns the pidfd of the exporter's process; empty where that cannot be seen.
+  [[nodiscard]] const file& process() const noexcept { return process_; }
 
  private:
   static constexpr std::size_t most_idle = 8;
@@ -49,9 +57,19 @@ class connection {
 };
 
 /// The links of one importer, at most `most` of them; the least recently used one makes room. Thread-safe.
-class connection_table {
+class connection_table : public std::enable_shared_from_this<connection_table> {
  public:
   static constexpr std::size_t most = 256;
+  using end_call = std::function<void(const exporter_id& ended)>;
+
+  connection_table() noexcept = default;
+  /// Forgets a link when its process ends, and then calls `ended`: on a thread of its own, which the first link to a
+  /// process that can be seen starts, and never after the table's end. The table belongs to a std::shared_ptr. Where no
+  /// thread can be started, links stay until their next use, and `ended` is not called.
+  explicit connection_table(end_call ended) noexcept : ended_(std::move(ended)) {}
+  connection_table(const connection_table&) = delete;
+  connection_table& operator=(const connection_table&) = delete;
+  ~connection_table() { thread_.stop(); }
 
   /// Returns the link to the exporter, and makes it when there is none. A `pidfd` fetch needs the process, so the
   /// errors are those of `open_process`. The socket may be reachable without the process, for example from another PID
@@ -73,11 +91,20 @@ class connection_table {
 
   [[nodiscard]] std::shared_ptr<connection> find(const exporter_id& to) noexcept;
   [[nodiscard]] std::shared_ptr<connection> add(slots made) noexcept;
+  void watch_locked() noexcept;
+
+  static void wait_for_ends(void* self) noexcept;
+  void wait_for_end(std::vector<pollfd>& watched) noexcept;
+  void forget_ended() noexcept;
 
   std::mutex mutex_;
   slots slots_;
   std::uint64_t uses_ = 0;
   pid_t process_ = ::getpid();
+  const pid_t maker_ = ::getpid();
+  const end_call ended_;
+  bool watches_ = false;
+  os::thread thread_;
 };
 
 }  // namespace pinfold::fd_passing
