@@ -10,7 +10,9 @@
 
 #include <concepts>
 #include <cstddef>
+#include <functional>
 #include <type_traits>
+#include <utility>
 
 namespace pinfold {
 
@@ -78,5 +80,10 @@ template <class I>
 concept can_open_importer = importer<I> && requires(const I& importer, const typename I::handle_type& handle) {
   { importer.can_open(handle) } noexcept -> std::same_as<result<void>>;
 };
+
+/// An importer that learns of the end of its exporters: it tells the cache, which then closes what is idle.
+template <class I>
+concept end_telling_importer =
+    importer<I> && requires(I& importer, std::function<void(peer_id, range)> to) { importer.tell_ends(std::move(to)); };
 
 }  // namespace pinfold

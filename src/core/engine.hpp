@@ -108,7 +108,8 @@ class engine {
   [[nodiscard]] bool close_idle(const range& where) noexcept;
   /// Ends the persistence of what is open there, and of what `quiesce` closed.
   void unpersist(peer_id peer, const range& where) noexcept;
-  result<void> drop_peer(peer_id peer) noexcept;
+  /// Invalidates what the peer has there, and closes what is idle.
+  result<void> drop(peer_id peer, const range& where) noexcept;
   result<void> flush() noexcept;
   result<void> quiesce() noexcept;
   result<void> progress() noexcept;
@@ -140,6 +141,9 @@ class engine {
 
   /// Ends the engine (R42) and frees it, now or with the last lease.
   static void shut_down(engine* ending) noexcept;
+  /// From now on, what exporters have when they end is dropped, where the importer learns of it. Throws
+  /// `std::bad_alloc`.
+  void watch_exporters();
 
  private:
   engine(const driver& table, cache_options options, watched_by monitors, std::shared_ptr<void> backend);
@@ -619,6 +623,7 @@ class engine {
   core::shards shards_;
   core::debug_listing listed_;
   core::neighbour neighbour_{*this};
+  std::shared_ptr<background_use> exporters_;  ///< of the thread that tells of their ends; null once the cache ends
   alignas(64) std::atomic<std::uint32_t> hand_{0};  // the shards that eviction visits, one after the other
   std::mutex gathering_;                            // before the shards' mutexes: one thread gathers the budget
   std::atomic<std::uint64_t> wide_published_{0};    // entries published that belong to larger cells than the smallest

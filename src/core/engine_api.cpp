@@ -60,7 +60,11 @@ engine_handle make_engine(const driver& table, cache_options options, std::share
   dump_on_signal_if_wanted();
   auto with = traced_by_environment(std::move(options));
   with.publish_statistics = with.publish_statistics || observation::wanted_by_environment();
-  if (table.token_bytes > 0) return engine_handle(engine::make(table, std::move(with), {}, std::move(backend)));
+  if (table.token_bytes > 0) {
+    engine_handle made(engine::make(table, std::move(with), {}, std::move(backend)));
+    made->watch_exporters();
+    return made;
+  }
   auto chosen = monitors::choose(with.monitor, with.retain && with.allocator_hints);
   with.strict = with.strict || chosen.strict;
   return engine_handle(engine::make(table, std::move(with),
@@ -138,7 +142,7 @@ void unpersist(engine* on, peer_id peer, range where) noexcept {
 }
 result<void> drop_peer(engine* on, peer_id peer) noexcept {
   const no_cancellation guard;
-  return here(on) ? on->drop_peer(peer) : tl::unexpected(closed_here(on));
+  return here(on) ? on->drop(peer, {0, UINTPTR_MAX}) : tl::unexpected(closed_here(on));
 }
 result<void> flush(engine* on) noexcept {
   const no_cancellation guard;

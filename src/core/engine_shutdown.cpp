@@ -85,6 +85,7 @@ void engine::shut_down(engine* ending) noexcept {
       start + std::max<std::chrono::microseconds>(ending->options_.drain_timeout, core::longest_transient_pin);
   ending->neighbour_.leave();
   ending->background_.stop();
+  ending->exporters_.reset();
   const bool reaper_ended = ending->stop_reaper(until);
   ending->unpersist_open({}, {0, UINTPTR_MAX});  // only local memory can be persistent
   ending->end_requests();

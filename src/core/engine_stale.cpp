@@ -2,6 +2,9 @@
 // Calls that say which memory is gone, or need not be kept.
 #include "core/engine.hpp"
 
+#include <memory>
+#include <utility>
+
 namespace pinfold::detail {
 
 // What is still opening has no registration yet: `finish` tells of it.
@@ -70,8 +73,8 @@ void engine::unpersist_open(peer_id peer, const range& where, saying* told) noex
   });
 }
 
-result<void> engine::drop_peer(peer_id peer) noexcept {
-  invalidate(peer, {0, UINTPTR_MAX});
+result<void> engine::drop(peer_id peer, const range& where) noexcept {
+  invalidate(peer, where);
   result<void> first;
   if (options_.closes == close_policy::deferred) return first;
   for (shard& in : shards_) {
@@ -80,6 +83,20 @@ result<void> engine::drop_peer(peer_id peer) noexcept {
     if (first && !closed) first = closed;
   }
   return first;
+}
+
+// The importer's thread keeps only the engine's memory, and no back end: that would keep itself.
+void engine::watch_exporters() {
+  if (driver_.tell_ends == nullptr) return;
+  auto use = background_use::begin(this);
+  if (!use) return;
+  exporters_ = std::make_shared<background_use>(*std::move(use));
+  driver_.tell_ends(driver_.self, [from = std::weak_ptr(exporters_)](peer_id peer, range where) {
+    const auto kept = from.lock();
+    if (!kept) return;
+    const background_use::call now(*kept);
+    if (now.on() != nullptr) static_cast<void>(now.on()->drop(peer, where));  // a failure is told, and retried
+  });
 }
 
 }  // namespace pinfold::detail

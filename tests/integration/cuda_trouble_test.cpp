@@ -143,6 +143,20 @@ TEST_P(cuda_peer_death, R3_killed_peer_is_peer_gone_and_its_leases_can_be_releas
   EXPECT_EQ(acquire(cache, idle).error(), errc::peer_gone);
 }
 
+TEST_P(cuda_peer_death, R70_idle_memory_is_closed_without_a_call) {
+  cuda_cache cache{cuda_ipc_importer()};
+  auto lease = acquire(cache, allocate(1));
+  ASSERT_TRUE(lease) << describe(lease.error());
+  touch(cache, allocate(2), 2);
+  peer.process().kill();
+  for (int i = 0; i < 1000 && cache.statistics().open > 1; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(cache.statistics().open, 1U);
+  EXPECT_TRUE(lease->stale());
+  EXPECT_TRUE(lease->release());
+  EXPECT_EQ(cache.statistics().open, 0U);
+}
+
 TEST_P(cuda_peer_death, freed_memory_is_stale_handle_and_not_peer_gone) {
   cuda_cache cache{cuda_ipc_importer()};
   const auto memory = allocate(1);

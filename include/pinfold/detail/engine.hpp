@@ -20,6 +20,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -91,6 +92,8 @@ struct driver {
   bool cancellation_points = true;  ///< whether `check` or `open` may be one
   /// Told of a registration whose memory is gone, before any later `open` there; under the engine's mutex. May be null.
   void (*invalidated)(void* self, const registration& object) noexcept = nullptr;
+  /// Makes the importer call `to` for each mapping whose exporter ends, on a thread of the library. May be null.
+  void (*tell_ends)(void* self, std::function<void(peer_id, range)> to) = nullptr;
   bool exclusive_in_process = false;  ///< whether `open` fails with `already_mapped` because of other caches
 };
 

@@ -7,6 +7,8 @@
 #include <pinfold/importer.hpp>
 
 #include <cstring>
+#include <functional>
+#include <utility>
 
 namespace pinfold::detail {
 
@@ -16,7 +18,7 @@ class import_driver {
  public:
   /// Returns the table of functions that call the importer, which must outlive the table's use.
   static driver table(I& importer) noexcept {
-    return {
+    driver made{
         .self = &importer,
         .name = I::name,
         .token_bytes = sizeof(handle_type),
@@ -26,6 +28,11 @@ class import_driver {
         .open = open,
         .close = close,
     };
+    if constexpr (end_telling_importer<I>)
+      made.tell_ends = [](void* self, std::function<void(peer_id, range)> to) {
+        static_cast<I*>(self)->tell_ends(std::move(to));
+      };
+    return made;
   }
 
  private:

@@ -17,6 +17,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -226,6 +227,10 @@ class PINFOLD_EXPORT memfd_importer {
   [[nodiscard]] result<imported<registration_type>> open(peer_id peer, const memfd_handle& handle) noexcept;
   /// Unmaps the buffer.
   [[nodiscard]] result<void> close(const registration_type& mapping) noexcept;
+
+  /// Calls `to`, on a thread of the library, with the peer and the range of each open mapping whose exporter's process
+  /// ends, while this process can see that process. Not called after the importer's end. Throws `std::bad_alloc`.
+  void tell_ends(std::function<void(peer_id peer, range where)> to);
 
   /// Reserves addresses of this process for a window of the exporter. From now on, segments in the window are mapped
   /// at their offset in it, so that neighbours are adjacent. Call it before the first open of a segment in the window.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "fd_passing/connection.hpp"
+#include "fd_passing/exporter_mappings.hpp"
 #include "importers/cuda_ipc/can_open.hpp"
 #include "importers/cuda_ipc/events.hpp"
 #include "importers/cuda_ipc/memory.hpp"
@@ -11,7 +11,7 @@ using cuda::primary_context;
 static_assert(importer<cuda_ipc_importer>);
 
 struct cuda_ipc_importer::state {
-  explicit state(cuda_ipc_importer_options chosen) noexcept : options(chosen) {}
+  explicit state(cuda_ipc_importer_options chosen) : options(chosen) {}
   state(const state&) = delete;
   state& operator=(const state&) = delete;
   ~state();
@@ -32,7 +32,8 @@ struct cuda_ipc_importer::state {
 
   const cuda_ipc_importer_options options;
   cuda::device_context device;
-  fd_passing::connection_table links;
+  const std::shared_ptr<fd_passing::exporter_mappings> by_exporter = std::make_shared<fd_passing::exporter_mappings>();
+  const std::shared_ptr<fd_passing::connection_table> links = fd_passing::links_that_tell(by_exporter);
   cuda_ipc::event_table events;
   cuda_ipc::window_table windows;
 };
@@ -76,7 +77,7 @@ result<void> cuda_ipc_importer::can_open(const cuda_ipc_handle& handle) const no
   return cuda_ipc::can_open(state_->options.device, handle, state_->options.confirm);
 }
 
-result<imported<cuda_ipc_importer::registration_type>> cuda_ipc_importer::open(peer_id /*peer*/,
+result<imported<cuda_ipc_importer::registration_type>> cuda_ipc_importer::open(peer_id peer,
                                                                                const cuda_ipc_handle& handle) noexcept {
   if (!state_) return fail(errc::closed, "the importer was moved from");
   const auto allocation = cuda_ipc::checked(handle);
@@ -86,25 +87,34 @@ result<imported<cuda_ipc_importer::registration_type>> cuda_ipc_importer::open(p
   if (auto foreign = cuda_ipc::is_for_import(handle); !foreign) return tl::unexpected(foreign.error());
   const auto window = state_->window_for(handle);
   const auto place = cuda_ipc::place_of(state_->options.device, handle, window ? window->at() : 0);
+  auto room = fd_passing::exporter_mappings::make_room(cuda_ipc::origin_of(handle), peer, *allocation);
+  if (!room) return tl::unexpected(room.error());
   cuda::device_pointer at = 0;
   const auto number = cuda_ipc::all_opened().take(
       state_.get(), place, [&](auto& all) { return all.find(place); },
       [&](auto there) { return may_share(**in, there->second.item); },
       [&](auto& left) {
-        return cuda_ipc::open_memory(**in, state_->links, handle, {window, state_->options.confirm}, left);
+        return cuda_ipc::open_memory(**in, *state_->links, handle, {window, state_->options.confirm}, left);
       },
       [&](auto there) { at = there->second.item.at; },
       [&](const auto& there, cuda_ipc::opened_memory& memory) { return state_->close(there, memory); });
   if (!number) return tl::unexpected(number.error());
+  state_->by_exporter->add(*number, std::move(*room));
   return imported<registration_type>{*allocation, reinterpret_cast<void*>(at), handle.size, {at, handle.size, *number}};
 }
 
 result<void> cuda_ipc_importer::close(const registration_type& mapping) noexcept {
   if (!state_) return fail(errc::closed, "the importer was moved from");
   if (state_->device.retained() == nullptr) return fail(errc::invalid_argument, "this mapping is not open");
-  return cuda_ipc::all_opened().give_back(mapping.number, [this](const auto& place, cuda_ipc::opened_memory& memory) {
-    return state_->close(place, memory);
-  });
+  auto closed = cuda_ipc::all_opened().give_back(
+      mapping.number,
+      [this](const auto& place, cuda_ipc::opened_memory& memory) { return state_->close(place, memory); });
+  if (closed) state_->by_exporter->remove(mapping.number);
+  return closed;
+}
+
+void cuda_ipc_importer::tell_ends(std::function<void(peer_id, range)> to) {
+  if (state_) state_->by_exporter->tell(std::move(to));
 }
 
 result<void> cuda_ipc_importer::wait(const cuda_shared& shared, void* stream) noexcept {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "fd_passing/connection.hpp"
+#include "fd_passing/exporter_mappings.hpp"
 #include "fd_passing/host.hpp"
 #include "fd_passing/reach.hpp"
 #include "importers/memfd/handle.hpp"
@@ -15,7 +15,7 @@ namespace pinfold {
 static_assert(importer<memfd_importer>);
 
 struct memfd_importer::state {
-  explicit state(memfd_importer_options chosen) noexcept : options(chosen) {}
+  explicit state(memfd_importer_options chosen) : options(chosen) {}
   state(const state&) = delete;
   state& operator=(const state&) = delete;
   ~state() {
@@ -27,7 +27,8 @@ struct memfd_importer::state {
   [[nodiscard]] result<registration_type> map(const os::file& verified, const memfd_handle& handle) noexcept;
 
   const memfd_importer_options options;
-  fd_passing::connection_table links;
+  const std::shared_ptr<fd_passing::exporter_mappings> by_exporter = std::make_shared<fd_passing::exporter_mappings>();
+  const std::shared_ptr<fd_passing::connection_table> links = fd_passing::links_that_tell(by_exporter);
   memfd::open_mappings held;
 };
 
@@ -49,6 +50,10 @@ result<void> unmap(const memfd_importer::registration_type& mapping, bool in_win
   return fail_errno(errc::driver_error, errno, "cannot unmap the exporter's memory");
 }
 
+std::uint64_t key_of(const memfd_importer::registration_type& mapping) noexcept {
+  return reinterpret_cast<std::uintptr_t>(mapping.address);
+}
+
 /// Returns the handle's allocation if its own bytes speak against nothing.
 result<range> permitted(const memfd_handle& handle, const memfd_importer_options& options) noexcept {
   const auto allocation = memfd::checked(handle);
@@ -68,17 +73,17 @@ result<os::file> memfd_importer::state::fetch_once(const memfd_handle& handle) n
   const auto device = memfd::device();
   if (!device) return tl::unexpected(device.error());
   what.file = {*device, static_cast<ino_t>(handle.inode)};
-  auto link = links.find_or_make(way_for(options.via), what.from);
+  auto link = links->find_or_make(way_for(options.via), what.from);
   if (!link) return tl::unexpected(link.error());
   auto fetched = (*link)->fetch(way_for(options.via), what);
-  if (!fetched && fetched.error() == errc::peer_gone) links.forget(what.from);
+  if (!fetched && fetched.error() == errc::peer_gone) links->forget(what.from);
   return fetched;
 }
 
 /// Retries without the descriptors that the table keeps for speed: an open must not fail because of them.
 result<os::file> memfd_importer::state::fetch(const memfd_handle& handle) noexcept {
   auto fetched = fetch_once(handle);
-  if (fetched || fetched.error() != errc::out_of_resources || !links.forget_all()) return fetched;
+  if (fetched || fetched.error() != errc::out_of_resources || !links->forget_all()) return fetched;
   return fetch_once(handle);
 }
 
@@ -110,7 +115,7 @@ result<void> memfd_importer::can_open(const memfd_handle& handle) const noexcept
   return fd_passing::can_fetch(way_for(state_->options.via), memfd::behind(handle).from);
 }
 
-result<imported<memfd_importer::registration_type>> memfd_importer::open(peer_id /*peer*/,
+result<imported<memfd_importer::registration_type>> memfd_importer::open(peer_id peer,
                                                                          const memfd_handle& handle) noexcept {
   if (!state_) return fail(errc::closed, "the importer was moved from");
   const auto allocation = permitted(handle, state_->options);
@@ -118,8 +123,11 @@ result<imported<memfd_importer::registration_type>> memfd_importer::open(peer_id
   const auto fetched = state_->fetch(handle);
   if (!fetched) return tl::unexpected(fetched.error());
   if (auto right = memfd::verify(*fetched, handle, state_->options); !right) return tl::unexpected(right.error());
+  auto room = fd_passing::exporter_mappings::make_room(memfd::behind(handle).from, peer, *allocation);
+  if (!room) return tl::unexpected(room.error());
   const auto mapped = state_->map(*fetched, handle);
   if (!mapped) return tl::unexpected(mapped.error());
+  state_->by_exporter->add(key_of(*mapped), std::move(*room));
   return imported<registration_type>{*allocation, mapped->address, mapped->bytes, *mapped};
 }
 
@@ -131,8 +139,13 @@ result<void> memfd_importer::close(const registration_type& mapping) noexcept {
     state_->held.undo_close(mapping);
     return unmapped;
   }
+  state_->by_exporter->remove(key_of(mapping));
   state_->held.remove(mapping.exporter, mapping.base);
   return {};
+}
+
+void memfd_importer::tell_ends(std::function<void(peer_id, range)> to) {
+  if (state_) state_->by_exporter->tell(std::move(to));
 }
 
 result<void*> memfd_importer::add_window(const memory_window& window) noexcept {

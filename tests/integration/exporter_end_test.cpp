@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a cache does, without a call, when an exporter's process has ended (R70).
+#include "support/host/pattern.hpp"
+#include "support/host/process_limits.hpp"
+#include "support/processes/exporter_peer.hpp"
+
+#include <pinfold/import_cache.hpp>
+#include <pinfold/importers/memfd.hpp>
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace pinfold::testing::exporter_end_test {
+namespace {
+
+using cache_type = import_cache<memfd_importer>;
+
+constexpr std::size_t bytes = 4096;
+
+/// Waits for what another thread does; returns false after 10 s.
+template <class F>
+[[nodiscard]] bool eventually(F&& done) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{10};
+  while (!done()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  }
+  return true;
+}
+
+class exporter_end : public ::testing::TestWithParam<memfd_via> {
+ protected:
+  /// Forked exporters use the same addresses, so that each has to be a peer of its own.
+  [[nodiscard]] static auto acquire(cache_type& from, const memfd_handle& handle) {
+    return from.acquire({handle.exporter}, handle, handle.base, bytes);
+  }
+  [[nodiscard]] static bool finds(cache_type& in, const memfd_handle& handle) {
+    return in.find({handle.exporter}, handle, handle.base, bytes).has_value();
+  }
+  [[nodiscard]] static cache_type make(const cache_options& options = {}) {
+    return cache_type(memfd_importer({.via = GetParam()}), options);
+  }
+  static void end(exporter_peer& peer) {
+    peer.process().kill();
+    peer.process().reap();
+  }
+  exporter_peer peer{{.serve = true}};
+  exporter_peer other{{.serve = true}};
+};
+
+TEST_P(exporter_end, R70_closes_its_idle_mappings_and_descriptors_and_those_of_no_other) {
+  auto cache = make();
+  const auto kept = other.allocate(bytes, 1);
+  ASSERT_TRUE(acquire(cache, kept));
+  const int before = open_descriptors();
+  const auto idle = peer.allocate(bytes, 2);
+  ASSERT_TRUE(acquire(cache, idle));
+  auto held = acquire(cache, peer.allocate(bytes, 3));
+  ASSERT_TRUE(held);
+  end(peer);
+  EXPECT_TRUE(eventually([&] { return cache.statistics().open == 2 && open_descriptors() == before; }));
+  EXPECT_TRUE(held->stale());
+  EXPECT_TRUE(holds_pattern(static_cast<const std::byte*>(held->data()), bytes, 3)) << "a lease keeps its bytes";
+  EXPECT_TRUE(held->release());
+  EXPECT_EQ(cache.statistics().open, 1U);
+  EXPECT_TRUE(finds(cache, kept));
+  EXPECT_FALSE(finds(cache, idle));
+}
+
+TEST_P(exporter_end, R70_with_deferred_closes_only_hides_its_mappings) {
+  auto cache = make({.closes = close_policy::deferred});
+  const auto idle = peer.allocate(bytes, 1);
+  ASSERT_TRUE(acquire(cache, idle));
+  end(peer);
+  EXPECT_TRUE(eventually([&] { return !finds(cache, idle); }));
+  EXPECT_EQ(cache.statistics().open, 1U);
+  EXPECT_TRUE(cache.progress());
+  EXPECT_EQ(cache.statistics().open, 0U);
+}
+
+TEST_P(exporter_end, R70_is_found_also_by_an_open_that_came_before) {
+  auto cache = make();
+  const auto idle = peer.allocate(bytes, 1);
+  const auto late = peer.allocate(bytes, 2);
+  ASSERT_TRUE(acquire(cache, idle));
+  end(peer);
+  const auto refused = acquire(cache, late);
+  EXPECT_FALSE(refused);
+  EXPECT_TRUE(eventually([&] { return cache.statistics().open == 0; }));
+}
+
+TEST_P(exporter_end, R70_may_come_while_the_cache_ends_or_moves) {
+  const int before = open_descriptors();
+  for (int i = 0; i < 40; ++i) {
+    exporter_peer short_lived({.serve = true});
+    auto cache = std::make_unique<cache_type>(make());
+    for (std::uint32_t seed = 0; seed < 8; ++seed) ASSERT_TRUE(acquire(*cache, short_lived.allocate(bytes, seed)));
+    short_lived.process().kill();
+    std::this_thread::sleep_for(std::chrono::microseconds{50 * i});
+    if (i % 2 == 0) {
+      cache_type moved(std::move(*cache));
+      EXPECT_TRUE(eventually([&] { return moved.statistics().open == 0; }));
+    }
+    cache.reset();
+  }
+  EXPECT_TRUE(eventually([&] { return open_descriptors() == before; }));
+}
+
+TEST_P(exporter_end, R70_in_a_forked_child_nothing_is_watched) {
+  auto cache = make();
+  ASSERT_TRUE(acquire(cache, peer.allocate(bytes, 1)));
+  child_process child([&](line& talk) {
+    static_cast<void>(talk.receive<int>());
+    cache_type own = make();
+    return own.statistics().open == 0 ? 0 : 1;
+  });
+  end(peer);
+  EXPECT_TRUE(eventually([&] { return cache.statistics().open == 0; }));
+  child.talk().send(1);
+  EXPECT_EQ(child.finish(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(via, exporter_end, ::testing::Values(memfd_via::pidfd, memfd_via::scm),
+                         [](const auto& of) { return of.param == memfd_via::pidfd ? "pidfd" : "scm"; });
+
+}  // namespace
+}  // namespace pinfold::testing::exporter_end_test
