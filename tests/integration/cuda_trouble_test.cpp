@@ -4,6 +4,7 @@
 
 #include "cuda/driver.hpp"
 
+#include <chrono>
 #include <latch>
 #include <sys/wait.h>
 #include <thread>
@@ -121,6 +122,11 @@ class cuda_peer_death : public cuda_peer_test, public ::testing::WithParamInterf
     }
     return peer.allocate(32 * kib, seed);
   }
+  static bool closes_but_one(const cuda_cache& cache) {
+    for (int i = 0; i < 1000 && cache.statistics().open > 1; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return cache.statistics().open == 1;
+  }
 };
 
 TEST_P(cuda_peer_death, R3_killed_peer_is_peer_gone_and_its_leases_can_be_released) {
@@ -136,7 +142,7 @@ TEST_P(cuda_peer_death, R3_killed_peer_is_peer_gone_and_its_leases_can_be_releas
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error(), errc::peer_gone) << describe(refused.error());
   EXPECT_TRUE(cache.drop_peer(any_peer));
-  EXPECT_EQ(cache.statistics().open, 1U) << "the idle one was closed at once";
+  EXPECT_TRUE(closes_but_one(cache)) << "the importer's thread may be closing it";
   EXPECT_TRUE(lease->stale());
   EXPECT_TRUE(lease->release());
   EXPECT_EQ(cache.statistics().open, 0U);
@@ -149,9 +155,7 @@ TEST_P(cuda_peer_death, R70_idle_memory_is_closed_without_a_call) {
   ASSERT_TRUE(lease) << describe(lease.error());
   touch(cache, allocate(2), 2);
   peer.process().kill();
-  for (int i = 0; i < 1000 && cache.statistics().open > 1; ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  EXPECT_EQ(cache.statistics().open, 1U);
+  EXPECT_TRUE(closes_but_one(cache));
   EXPECT_TRUE(lease->stale());
   EXPECT_TRUE(lease->release());
   EXPECT_EQ(cache.statistics().open, 0U);
