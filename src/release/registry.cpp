@@ -9,7 +9,7 @@
 #include <map>
 #include <mutex>
 #include <new>
-#include <set>
+#include <utility>
 
 namespace pinfold {
 
@@ -52,6 +52,9 @@ struct release_registry::state {
   }
   [[nodiscard]] result<retire_report> report(std::uint64_t serial) const;
   result<void> count(std::uint64_t serial, std::uint64_t peer, std::int32_t pid) noexcept;
+  void note_released(const memory& one) noexcept {
+    released = released || (one.retirement != 0 && one.holders.empty());
+  }
   [[nodiscard]] release_message say(std::uint64_t serial, release_kind kind) const noexcept {
     release_message made{.exporter = exporter, .serial = serial};
     made.kind = kind;
@@ -66,8 +69,10 @@ struct release_registry::state {
   std::mutex mutex;
   release::condition changed;
   memories all;
-  std::set<std::uint64_t> retiring;  ///< serials
+  std::map<std::uint64_t, std::uint64_t> retiring;  ///< serials, by retirement
+  std::map<std::uint64_t, std::uint64_t> asked;     ///< the last retirement that a peer was looked up in, by peer
   std::uint64_t last_retirement = 0;
+  bool released = false;  ///< since the last `any_released`
 };
 
 result<retire_report> release_registry::state::report(std::uint64_t serial) const {
@@ -84,6 +89,7 @@ result<retire_report> release_registry::state::report(std::uint64_t serial) cons
 result<void> release_registry::state::count(std::uint64_t serial, std::uint64_t peer, std::int32_t pid) noexcept try {
   memory* const found = find(serial);
   if (found == nullptr || found->retirement != 0) return fail(errc::stale_handle, stale);
+  asked.try_emplace(peer, last_retirement);  // no importer is added to memory that is being retired
   found->holders.try_emplace(peer, holder{pid});
   return {};
 } catch (const std::bad_alloc&) {
@@ -111,9 +117,10 @@ result<std::uint64_t> release_registry::begin_retire(std::uint64_t serial, std::
   const std::scoped_lock guard(state_->mutex);
   memory* const found = state_->find(serial);
   if (found == nullptr || found->retirement != 0) return fail(errc::stale_handle, stale);
-  state_->retiring.insert(serial);
+  state_->retiring.emplace(state_->last_retirement + 1, serial);
   found->retirement = ++state_->last_retirement;
   found->milliseconds = milliseconds_of(timeout);
+  state_->note_released(*found);
   return found->retirement;
 } catch (const std::bad_alloc&) {
   return fail_errno(errc::out_of_resources, ENOMEM, no_memory);
@@ -121,7 +128,11 @@ result<std::uint64_t> release_registry::begin_retire(std::uint64_t serial, std::
 
 std::optional<release_message> release_registry::next_request(std::uint64_t peer) noexcept {
   const std::scoped_lock guard(state_->mutex);
-  for (const std::uint64_t serial : state_->retiring) {
+  const auto last = state_->asked.find(peer);
+  if (last == state_->asked.end()) return std::nullopt;
+  for (auto next = state_->retiring.upper_bound(last->second); next != state_->retiring.end(); ++next) {
+    const auto [retirement, serial] = *next;
+    last->second = retirement;
     memory& one = *state_->find(serial);
     const auto found = one.holders.find(peer);
     if (found == one.holders.end() || found->second.asked || found->second.lost) continue;
@@ -138,7 +149,11 @@ void release_registry::take_back(std::uint64_t peer, const release_message& requ
   const std::scoped_lock guard(state_->mutex);
   memory* const one = state_->find(request.serial);
   if (one == nullptr) return;
-  if (const auto found = one->holders.find(peer); found != one->holders.end()) found->second.asked = false;
+  const auto found = one->holders.find(peer);
+  if (found == one->holders.end()) return;
+  found->second.asked = false;
+  std::uint64_t& last = state_->asked.find(peer)->second;
+  last = std::min(last, one->retirement - 1);
 }
 
 std::optional<release_message> release_registry::receive(std::uint64_t peer, const release_message& message,
@@ -162,6 +177,7 @@ std::optional<release_message> release_registry::receive(std::uint64_t peer, con
   } else if (message.state != release_state::silent) {
     one->holders.erase(found);
     if (one->retirement != 0) ++one->let_go;
+    state_->note_released(*one);
   }
   state_->changed->notify_all();
   return std::nullopt;
@@ -174,7 +190,9 @@ std::size_t release_registry::died(std::uint64_t peer) noexcept {
     if (one.holders.erase(peer) == 0) continue;
     ++held;
     if (one.retirement != 0) ++one.died;
+    state_->note_released(one);
   }
+  state_->asked.erase(peer);
   state_->changed->notify_all();
   return held;
 }
@@ -190,6 +208,17 @@ bool release_registry::lost(std::uint64_t peer) noexcept {
   }
   state_->changed->notify_all();
   return held;
+}
+
+bool release_registry::any_released() noexcept {
+  const std::scoped_lock guard(state_->mutex);
+  return std::exchange(state_->released, false);
+}
+
+bool release_registry::is_held(std::uint64_t serial) const noexcept {
+  const std::scoped_lock guard(state_->mutex);
+  const memory* const found = state_->find(serial);
+  return found != nullptr && !found->holders.empty();
 }
 
 result<retire_report> release_registry::report(std::uint64_t serial) const noexcept try {
@@ -231,7 +260,7 @@ void release_registry::forget(std::uint64_t serial) noexcept {
   memories::node_type removed;  // its memory is freed after the lock is released
   const std::scoped_lock guard(state_->mutex);
   removed = state_->all.extract(serial);
-  state_->retiring.erase(serial);
+  if (removed) state_->retiring.erase(removed.mapped().retirement);
   state_->changed->notify_all();
 }
 

@@ -74,11 +74,16 @@ void retirements::take_locked(list& into, list::iterator what, retire_report las
 
 // Without memory for a report, the next round tries again.
 void retirements::take_unheld_locked(list& into) noexcept {
+  if (!registry_->any_released() && !looks_again_) return;  // each message calls this, and there may be thousands
+  looks_again_ = false;
   for (auto next = pending_.begin(); next != pending_.end();) {
     const auto one = next++;
-    if (auto seen = registry_->report((*one)->serial); seen && seen->holders.empty()) {
+    if (registry_->is_held((*one)->serial)) continue;
+    if (auto seen = registry_->report((*one)->serial)) {
       seen->state = retire_state::freed;
       take_locked(into, one, std::move(*seen));
+    } else {
+      looks_again_ = true;
     }
   }
 }

@@ -87,6 +87,7 @@ class retirements : public std::enable_shared_from_this<retirements> {
   os::thread freeing_;
   std::shared_ptr<retirements> own_;  ///< of the thread
   bool abandoned_ = false;
+  bool looks_again_ = false;  ///< a report of unheld memory found no room
   release_statistics counts_;
 };
 

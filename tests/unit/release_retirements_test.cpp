@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <future>
@@ -114,6 +115,32 @@ TEST(retirements, count_the_death_that_a_report_tells) {
     in->settle();
   }
   in->abandon();
+}
+
+/// Returns the least time that an importer's message takes, with so much memory in limbo.
+std::chrono::nanoseconds time_beside(std::uint64_t memories) {
+  const auto registry = std::make_shared<release_registry>(exporter);
+  const auto in = std::make_shared<retirements>(registry, SIZE_MAX);
+  for (std::uint64_t one = 1; one <= memories; ++one) {
+    free_call free = [] { return result<void>(); };
+    EXPECT_TRUE(registry->add(one) && registry->lend(one, 5) && in->begin(one, 10, 0ms, free));
+  }
+  while (registry->next_request(5)) {
+  }
+  auto least = std::chrono::nanoseconds::max();
+  for (int i = 0; i < 100; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_FALSE(registry->next_request(5));
+    in->settle();
+    least = std::min<std::chrono::nanoseconds>(least, std::chrono::steady_clock::now() - start);
+  }
+  in->abandon();
+  return least;
+}
+
+TEST(retirements, in_limbo_delay_no_message) {
+  const auto few = time_beside(10);
+  EXPECT_LT(time_beside(9'000), 50 * few + 100us) << "few: " << few.count() << " ns";
 }
 
 }  // namespace pinfold::release::release_retirements_test

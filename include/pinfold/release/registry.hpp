@@ -57,6 +57,12 @@ class PINFOLD_EXPORT release_registry {
   /// Notes that the peer cannot answer, though its process may run on. Returns whether it holds memory.
   bool lost(std::uint64_t peer) noexcept;
 
+  /// Whether, since the last call, any retired memory was left by its last importer, or retired without one.
+  [[nodiscard]] bool any_released() noexcept;
+
+  /// Whether an importer holds the memory.
+  [[nodiscard]] bool is_held(std::uint64_t serial) const noexcept;
+
   /// Returns the importers that hold the memory, and how many let it go. `state` is `freed` if none holds it. Errors:
   /// `stale_handle` (not added, or forgotten), `out_of_resources`.
   [[nodiscard]] result<retire_report> report(std::uint64_t serial) const noexcept;
