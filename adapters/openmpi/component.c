@@ -5,6 +5,9 @@
 #include "name.h"
 #include "parameters.h"
 
+#include "opal/runtime/opal.h"
+
+#include <stdio.h>
 #include <string.h>
 
 #define OWN_NAME "pinfold"
@@ -17,10 +20,26 @@ static void set_name(const char *name) {
   own[MCA_BASE_MAX_COMPONENT_NAME_LEN] = 0;
 }
 
+/* BTLs get the first component of a name. */
+static void go_first(void) {
+  opal_list_t *components = &opal_rcache_base_framework.framework_components;
+  mca_base_component_list_item_t *one;
+  OPAL_LIST_FOREACH(one, components, mca_base_component_list_item_t) {
+    if (one->cli_component != &mca_rcache_pinfold_component.rcache_version) continue;
+    opal_list_remove_item(components, &one->super);
+    opal_list_prepend(components, &one->super);
+    return;
+  }
+}
+
 static int open_component(void) {
   const char *as = pinfold_openmpi_name_to_take();
-  if (*as != 0 && pinfold_openmpi_may_take_name(opal_rcache_base_framework.framework_selection, OWN_NAME, as))
-    set_name(as);
+  if (*as == 0) return OPAL_SUCCESS;
+  if (pinfold_openmpi_replaces())
+    go_first();
+  else if (!pinfold_openmpi_may_take_name(opal_rcache_base_framework.framework_selection, OWN_NAME, as))
+    return OPAL_SUCCESS;
+  set_name(as);
   return OPAL_SUCCESS;
 }
 
@@ -30,7 +49,19 @@ static int close_component(void) {
   return OPAL_SUCCESS;
 }
 
+/* Another series has other structures, but the same versions of interfaces. A vendor's version need not be a number. */
+static bool is_other_series(void) {
+  unsigned major, minor;
+  return sscanf(opal_version_string, "%u.%u", &major, &minor) == 2 &&
+         (major != OPAL_MAJOR_VERSION || minor != OPAL_MINOR_VERSION);
+}
+
 static int register_parameters(void) {
+  if (is_other_series()) {
+    fprintf(stderr, "pinfold openmpi: left out: the component is for Open MPI %d.%d, and this is %s\n",
+            OPAL_MAJOR_VERSION, OPAL_MINOR_VERSION, opal_version_string);
+    return OPAL_ERR_NOT_AVAILABLE;
+  }
   return pinfold_openmpi_register_parameters(&mca_rcache_pinfold_component.rcache_version);
 }
 

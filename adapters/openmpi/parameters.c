@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "parameters.h"
 
+#include "opal/util/info.h"
+
 #include <stdio.h>
 
 /* A parameter that sets an option of the cache. */
@@ -49,15 +51,21 @@ static int declare(const mca_base_component_t *component, struct parameter *one)
   return one->number < 0 ? one->number : OPAL_SUCCESS;
 }
 
+static struct parameter replace = {
+    "replace", NULL, "false", "Take that name although another component of that name is opened: true, false", NULL, 0};
+
 int pinfold_openmpi_register_parameters(const mca_base_component_t *component) {
   for (int i = 0; i < parameter_count; ++i) {
     const int code = declare(component, &parameters[i]);
     if (code != OPAL_SUCCESS) return code;
   }
-  return declare(component, &name_to_take);
+  const int code = declare(component, &replace);
+  return code != OPAL_SUCCESS ? code : declare(component, &name_to_take);
 }
 
 const char *pinfold_openmpi_name_to_take(void) { return name_to_take.value == NULL ? "" : name_to_take.value; }
+
+bool pinfold_openmpi_replaces(void) { return replace.value != NULL && opal_str_to_bool(replace.value); }
 
 static bool is_set(const struct parameter *one) {
   mca_base_var_source_t source = MCA_BASE_VAR_SOURCE_DEFAULT;

@@ -13,6 +13,9 @@ int pinfold_openmpi_register_parameters(const mca_base_component_t *component);
 /* Returns the name under which BTLs shall find the component; empty: its own. */
 const char *pinfold_openmpi_name_to_take(void);
 
+/* Returns whether the component shall take that name from another that is opened. */
+bool pinfold_openmpi_replaces(void);
+
 /* Writes the options of a cache: the component's defaults, changed by the environment, changed by the parameters that
  * the user has set. Says which values are wrong, and leaves those out. */
 void pinfold_openmpi_read_options(pinfold_options *options);
