@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `pinfold run`: what it sets for a program, and what it refuses. The adapters are empty files beside a copy of the
-// tool, laid out as the build and the installation do; tests/adapters has those that work.
+// `pinfold run`: what it sets for a program, and what it refuses. The adapters are copies of a library beside a copy of
+// the tool, laid out as the build and the installation do; tests/adapters has those that work.
 #include "support/processes/tool_run.hpp"
 
+#include <dlfcn.h>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <sstream>
 #include <string>
@@ -32,14 +32,27 @@ class cli_run : public ::testing::Test {
   fs::path place(const std::string& file) const {
     const auto path = root_ / file;
     fs::create_directories(path.parent_path());
-    std::ofstream(path).flush();
+    fs::copy_file(library(), path);
     return fs::canonical(path);
+  }
+
+  fs::path place_damaged(const std::string& file) const {
+    const auto path = place(file);
+    fs::resize_file(path, 0);
+    return path;
+  }
+
+  // Any that can be loaded.
+  static fs::path library() {
+    Dl_info found{};
+    EXPECT_NE(dladdr(dlsym(dlopen("libm.so.6", RTLD_NOW), "cos"), &found), 0);
+    return found.dli_fname;
   }
 
   static variables variables_under(const std::string& options, const std::string& settings = "") {
     std::string clean = "env";
     for (const char* name : {"LD_PRELOAD", "FI_HOOK", "FI_PROVIDER_PATH", "OMPI_MCA_mca_base_component_path",
-                             "OMPI_MCA_rcache", "PINFOLD_STATISTICS_AT_EXIT"})
+                             "OMPI_MCA_rcache", "OMPI_MCA_rcache_pinfold_replace", "PINFOLD_STATISTICS_AT_EXIT"})
       clean.append(" -u ").append(name);
     const auto seen = run("run " + options + " -- env", clean + " " + settings);
     EXPECT_EQ(seen.status, 0) << seen.complaints;
@@ -59,11 +72,11 @@ class cli_run : public ::testing::Test {
 TEST_F(cli_run, openmpi_finds_and_selects_the_component) {
   const auto folder = place("adapters/openmpi/mca_rcache_pinfold.so").parent_path().string();
   const auto seen = variables_under("--for openmpi");
-  EXPECT_EQ(seen.at("OMPI_MCA_rcache"), "pinfold");
-  EXPECT_EQ(seen.at("OMPI_MCA_mca_base_component_path"), folder + ":SYSTEM_DEFAULT:USER_DEFAULT");
+  EXPECT_EQ(seen.at("OMPI_MCA_rcache_pinfold_replace"), "true");
+  EXPECT_EQ(seen.at("OMPI_MCA_mca_base_component_path"), "SYSTEM_DEFAULT:" + folder + ":USER_DEFAULT");
   const auto with = variables_under("--for openmpi", "OMPI_MCA_mca_base_component_path=/mine OMPI_MCA_rcache=grdma");
-  EXPECT_EQ(with.at("OMPI_MCA_mca_base_component_path"), folder + ":/mine");
-  EXPECT_EQ(with.at("OMPI_MCA_rcache"), "pinfold");
+  EXPECT_EQ(with.at("OMPI_MCA_mca_base_component_path"), "/mine:" + folder);
+  EXPECT_EQ(with.count("OMPI_MCA_rcache"), 0U) << "Open MPI ends the job on a host without the component";
 }
 
 TEST_F(cli_run, libfabric_finds_and_selects_the_hook) {
@@ -76,7 +89,6 @@ TEST_F(cli_run, libfabric_finds_and_selects_the_hook) {
   EXPECT_EQ(with.at("FI_HOOK"), "pinfold;perf");
 }
 
-// The loader says that it cannot load the empty files, and goes on.
 TEST_F(cli_run, ucx_verbs_and_cuda_preload_a_library) {
   for (const auto& [client, file] :
        {std::pair("ucx", "libpinfold-ucx.so"), std::pair("verbs", "libpinfold-verbs-preload.so"),
@@ -125,6 +137,22 @@ TEST_F(cli_run, missing_adapter_is_reported) {
   EXPECT_NE(seen.complaints.find((root_ / "adapters" / "ucx").string()), std::string::npos) << seen.complaints;
 }
 
+TEST_F(cli_run, without_an_adapter_that_cannot_be_loaded_the_program_runs_as_it_is) {
+  for (const auto& [client, file] : {std::pair("openmpi", "mca_rcache_pinfold.so"),
+                                     std::pair("ucx", "libpinfold-ucx.so"), std::pair("libfabric", "libpinfold-fi.so")})
+    place_damaged(std::string("adapters/") + client + "/" + file);
+  const auto seen = run("run --for openmpi -- sh -c 'echo $OMPI_MCA_mca_base_component_path; exit 7'",
+                        "env -u OMPI_MCA_mca_base_component_path");
+  EXPECT_EQ(seen.status, 7);
+  EXPECT_EQ(seen.out, "\n");
+  EXPECT_NE(seen.complaints.find("without the adapter for openmpi"), std::string::npos) << seen.complaints;
+  EXPECT_NE(seen.complaints.find("file too short"), std::string::npos) << seen.complaints;
+  EXPECT_EQ(variables_under("--for openmpi").count("OMPI_MCA_rcache_pinfold_replace"), 0U);
+  EXPECT_EQ(variables_under("--for openmpi", "OMPI_MCA_rcache=grdma").at("OMPI_MCA_rcache"), "grdma");
+  EXPECT_EQ(variables_under("--for ucx").count("LD_PRELOAD"), 0U);
+  EXPECT_EQ(variables_under("--for libfabric").count("FI_HOOK"), 0U);
+}
+
 TEST_F(cli_run, wrong_usage_is_refused) {
   place("adapters/libfabric/libpinfold-fi.so");
   expect_each_refused({
@@ -150,7 +178,7 @@ json clients_of(const std::string& settings) {
 }
 
 TEST_F(cli_run, info_tells_which_adapters_work_here_and_why_not) {
-  const auto damaged = place("adapters/libfabric/libpinfold-fi.so");
+  const auto damaged = place_damaged("adapters/libfabric/libpinfold-fi.so");
   const auto rows = clients_of("");
   EXPECT_EQ(rows.at("libfabric").at("adapter"), damaged.string());
   EXPECT_EQ(rows.at("libfabric").at("works"), false);
@@ -160,15 +188,18 @@ TEST_F(cli_run, info_tells_which_adapters_work_here_and_why_not) {
   const auto seen = run("info");
   EXPECT_EQ(seen.status, 0);
   EXPECT_NE(seen.out.find("\n  libfabric   does not work:"), std::string::npos) << seen.out;
+  place("adapters/ucx/libpinfold-ucx.so");
+  EXPECT_EQ(clients_of("").at("ucx").at("works"), true);
 }
 
 TEST_F(cli_run, info_tells_which_clients_keep_registrations_themselves) {
-  const auto usual = clients_of("env -u OMPI_MCA_rcache -u UCX_RCACHE_ENABLE");
+  const auto usual = clients_of("env -u OMPI_MCA_rcache -u OMPI_MCA_rcache_pinfold_replace -u UCX_RCACHE_ENABLE");
   EXPECT_NE(usual.at("openmpi").at("own_cache"), "");
   EXPECT_NE(usual.at("ucx").at("own_cache"), "");
   EXPECT_EQ(usual.at("verbs").at("own_cache"), "");
   const auto off = clients_of("OMPI_MCA_rcache=pinfold UCX_RCACHE_ENABLE=n");
   EXPECT_EQ(off.at("openmpi").at("own_cache"), "");
+  EXPECT_EQ(clients_of("OMPI_MCA_rcache_pinfold_replace=true").at("openmpi").at("own_cache"), "");
   EXPECT_EQ(off.at("ucx").at("own_cache"), "");
 }
 

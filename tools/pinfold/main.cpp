@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cli/output.hpp"
 #include "commands.hpp"
-#include "info/clients.hpp"
+#include "run/loadable.hpp"
 
 #include <pinfold/version.hpp>
 

@@ -12,8 +12,4 @@ namespace tool {
 [[nodiscard]] json client_facts();
 void print_clients(const json& rows);
 
-/// If the arguments are those that `client_facts` gives its child, loads the named file, prints why that fails, and
-/// ends the process.
-void answer_whether_loadable(int argc, char** argv);
-
 }  // namespace tool

@@ -13,6 +13,8 @@ namespace tool {
 namespace {
 
 namespace fs = std::filesystem;
+constexpr auto first = client_variable::first;
+constexpr auto second = client_variable::second;
 
 struct client {
   std::string_view name;
@@ -21,15 +23,19 @@ struct client {
   std::vector<client_variable> (*variables)(const fs::path& adapter);
 };
 
-std::vector<client_variable> preload(const fs::path& adapter) { return {{"LD_PRELOAD", adapter, "", ':'}}; }
+std::vector<client_variable> preload(const fs::path& adapter) { return {{"LD_PRELOAD", adapter, "", ':', first}}; }
 
+// mpirun hands these on to all hosts. On one where the component cannot be loaded, Open MPI would end a job that names
+// it in OMPI_MCA_rcache, and would not look into the folders after one that is absent. It ignores parameters of
+// components that it does not have.
 std::vector<client_variable> component(const fs::path& adapter) {
-  return {{"OMPI_MCA_mca_base_component_path", adapter.parent_path(), "SYSTEM_DEFAULT:USER_DEFAULT", ':'},
-          {"OMPI_MCA_rcache", "pinfold", "", 0}};
+  return {{"OMPI_MCA_mca_base_component_path", adapter.parent_path(), "SYSTEM_DEFAULT:USER_DEFAULT", ':', second},
+          {"OMPI_MCA_rcache_pinfold_replace", "true", "", 0, first},
+          {"OMPI_MCA_rcache", "", "", 0, first}};
 }
 
 std::vector<client_variable> hook_provider(const fs::path& adapter) {
-  return {{"FI_PROVIDER_PATH", adapter.parent_path(), "", ':'}, {"FI_HOOK", "pinfold", "", ';'}};
+  return {{"FI_PROVIDER_PATH", adapter.parent_path(), "", ':', first}, {"FI_HOOK", "pinfold", "", ';', first}};
 }
 
 // Open MPI's own folder is that of Debian's package.

@@ -11,10 +11,13 @@ namespace tool {
 
 /// A variable of the environment that makes a client load its adapter.
 struct client_variable {
+  enum position { first, second };
+
   std::string name;
-  std::string value;
-  std::string standard;  ///< what the client uses where the variable is not set, for variables that are lists
-  char separator = 0;    ///< of a list, whose first part the value becomes; 0: the variable has one value
+  std::string value;       ///< empty: the variable is unset
+  std::string standard;    ///< what the client uses where the variable is not set, for variables that are lists
+  char separator = 0;      ///< of a list; 0: the variable has one value
+  position where = first;  ///< which part of the list the value becomes
 };
 
 /// Returns the names of all clients.

@@ -4,9 +4,11 @@
 #include "cli/failure.hpp"
 #include "commands.hpp"
 #include "run/clients.hpp"
+#include "run/loadable.hpp"
 
 #include <pinfold/settings.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -37,8 +39,15 @@ void set(const std::string& name, const std::string& value) { ::setenv(name.c_st
 
 void apply(const client_variable& one) {
   const char* const earlier = std::getenv(one.name.c_str());
-  const std::string rest = earlier != nullptr && *earlier != '\0' ? earlier : one.standard;
-  set(one.name, one.separator == 0 || rest.empty() ? one.value : one.value + one.separator + rest);
+  std::string value = earlier != nullptr && *earlier != '\0' ? earlier : one.standard;
+  if (one.value.empty())
+    ::unsetenv(one.name.c_str());
+  else if (one.separator == 0 || value.empty())
+    set(one.name, one.value);
+  else if (const auto end = value.find(one.separator); one.where == client_variable::first)
+    set(one.name, one.value + one.separator + value);
+  else
+    set(one.name, value.insert(std::min(end, value.size()), one.separator + one.value));
 }
 // NOLINTEND(concurrency-mt-unsafe)
 
@@ -66,6 +75,16 @@ int become(std::vector<std::string>& program) {
   return refused == ENOENT ? not_found : cannot_run;
 }
 
+// A client that cannot load its adapter may end every program, or complain in every process.
+void add_adapter(const std::string& client) {
+  const auto adapter = adapter_for(client, tool_path().parent_path());
+  if (const auto why_not = why_not_loadable(adapter); !why_not.empty())
+    fmt::print(stderr, "pinfold: the program runs without the adapter for {}, which cannot be loaded: {}\n", client,
+               why_not);
+  else
+    for (const auto& one : variables_for(client, adapter)) apply(one);
+}
+
 int run(run_command& command) {
   for (const auto& limit : command.limits) {
     const auto [name, value] = setting_of(limit);
@@ -74,8 +93,7 @@ int run(run_command& command) {
   if (command.statistics) set("PINFOLD_STATISTICS_AT_EXIT", "on");
   if (const auto read = pinfold::options_from_environment(); !read)
     throw usage_failure(fmt::format("{}: {}", read.error().where, pinfold::describe(read.error().cause)));
-  const auto adapter = adapter_for(command.client, tool_path().parent_path());
-  for (const auto& one : variables_for(command.client, adapter)) apply(one);
+  add_adapter(command.client);
   return become(command.program);
 }
 
