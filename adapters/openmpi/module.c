@@ -7,6 +7,7 @@
 #include "report.h"
 
 #include "opal/runtime/opal_params.h"
+#include "opal/util/sys_limits.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,6 +47,16 @@ static int hand_out(pinfold_lease lease, mca_rcache_base_registration_t **regist
   return OPAL_SUCCESS;
 }
 
+/* Rounds out to pages, for remote access too: BTLs register each element of a strided transfer, and grdma shares a page
+ * among them. What is no range stays as it is, for the library to refuse. */
+static size_t round_out(void **address, size_t bytes) {
+  const uintptr_t page = (uintptr_t)opal_getpagesize(), from = (uintptr_t)*address;
+  const uintptr_t first = from & ~(page - 1), end = (from + bytes + page - 1) & ~(page - 1);
+  if (bytes == 0 || bytes > PTRDIFF_MAX || end <= from) return bytes;
+  *address = (char *)*address - (from - first);
+  return end - first;
+}
+
 /* A registration with the flag PERSIST stays for as long as it is in use, as all do. */
 static pinfold_lease acquire(pinfold_cache *cache, const void *address, size_t bytes, uint32_t flags, int32_t access) {
   if (flags == 0) return pinfold_acquire(cache, address, bytes, pinfold_openmpi_access(access));
@@ -57,6 +68,7 @@ static pinfold_lease acquire(pinfold_cache *cache, const void *address, size_t b
 static int register_memory(mca_rcache_base_module_t *super, void *address, size_t bytes, uint32_t flags, int32_t access,
                            mca_rcache_base_registration_t **registration) {
   *registration = NULL;
+  bytes = round_out(&address, bytes);
   const pinfold_lease lease = acquire(of(super)->cache, address, bytes, flags, access);
   return lease.pin == 0 ? last_failure() : hand_out(lease, registration);
 }
@@ -70,6 +82,7 @@ static int deregister_memory(mca_rcache_base_module_t *super, mca_rcache_base_re
 static int find(mca_rcache_base_module_t *super, void *address, size_t bytes,
                 mca_rcache_base_registration_t **registration) {
   *registration = NULL;
+  bytes = round_out(&address, bytes);
   const pinfold_lease lease = pinfold_find(of(super)->cache, address, bytes, PINFOLD_LOCAL_READ);
   return lease.pin == 0 ? OPAL_SUCCESS : hand_out(lease, registration);
 }
@@ -133,7 +146,7 @@ mca_rcache_base_module_t *pinfold_openmpi_make_module(mca_rcache_base_resources_
   read_options(made, resources->cache_name, &options);
   const pinfold_registrar registrar = {.size = sizeof registrar,
                                        .name = "openmpi",
-                                       .granularity = 1, /* buffers that share a page shall not merge */
+                                       .granularity = 1, /* register_memory rounds */
                                        .open = pinfold_openmpi_open,
                                        .close = pinfold_openmpi_close,
                                        .finished = finished};

@@ -27,7 +27,7 @@ static struct parameter parameters[] = {
      NULL, 0},
     {"audit_one_in", "PINFOLD_AUDIT", "0",
      "Compare the mapped pages with the registered pages at one hit in so many; 0 for never", NULL, 0},
-    {"merge", "PINFOLD_MERGE", "overlaps",
+    {"merge", "PINFOLD_MERGE", "rights",
      "What is registered for a request that overlaps registrations: none (what was asked for), rights (with those "
      "around it that lack rights), overlaps (with all that overlap)",
      NULL, 0},
@@ -83,9 +83,9 @@ static void apply(pinfold_options *options, const struct parameter *one) {
 
 void pinfold_openmpi_read_options(pinfold_options *options) {
   pinfold_options_init(options, sizeof *options);
-  options->merge = PINFOLD_MERGE_OVERLAPS; /* as grdma, for devices that can have few registrations */
-  options->full = PINFOLD_FULL_BYPASS;     /* Open MPI ends the job where a registration fails */
-  options->drain_timeout_ms = 0;           /* at the end no thread releases a registration any more */
+  options->merge = PINFOLD_MERGE_RIGHTS; /* as grdma: buffers of a heap share pages, and would all become one */
+  options->full = PINFOLD_FULL_BYPASS;   /* Open MPI ends the job where a registration fails */
+  options->drain_timeout_ms = 0;         /* at the end no thread releases a registration any more */
   if (pinfold_options_from_environment(options) != PINFOLD_OK)
     opal_output(0, "pinfold openmpi: the PINFOLD_ variables are left out: %s", pinfold_last_error()->message);
   for (int i = 0; i < parameter_count; ++i)

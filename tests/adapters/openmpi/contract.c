@@ -92,12 +92,28 @@ static void more_access_is_registered_with_what_there_was(void) {
   put(writer);
 }
 
-static void overlapping_requests_share_a_registration(void) {
-  mca_rcache_base_registration_t *left = get(memory, 4 * page);
-  put(left);
-  mca_rcache_base_registration_t *both = get(memory + 2 * page, 4 * page);
-  CHECK(both->base <= memory && both->bound >= memory + 6 * page - 1);
-  put(both);
+/* As the elements of a strided transfer. */
+static void pieces_of_a_page_share_a_registration(void) {
+  const int before = device.opened;
+  for (int at = 0; at < 2 * page; at += 64) put(get(memory + at, 8));
+  CHECK(device.opened == before + 2);
+  mca_rcache_base_registration_t *writer = get_with(memory + 8, 8, 0, MCA_RCACHE_ACCESS_REMOTE_WRITE);
+  CHECK(device.opened == before + 3);
+  CHECK((writer->access_flags & MCA_RCACHE_ACCESS_REMOTE_READ) != 0);
+  mca_rcache_base_registration_t *reader = get(memory + 16, 8);
+  CHECK(reader == writer && device.opened == before + 3);
+  put(writer);
+  put(reader);
+}
+
+/* Otherwise each buffer of a heap would be registered with all that were before it. */
+static void neighbours_that_share_a_page_stay_apart(void) {
+  enum { size = page + page / 2 };
+  for (unsigned char *at = memory; at + size <= memory + area; at += size) {
+    mca_rcache_base_registration_t *one = get(at, size);
+    CHECK(one->bound - one->base + 1 <= 3 * page);
+    put(one);
+  }
 }
 
 static void remap(int by_munmap) {
@@ -196,7 +212,8 @@ static void (*const tests[])(void) = {
     registration_describes_the_memory,
     same_memory_is_registered_once,
     more_access_is_registered_with_what_there_was,
-    overlapping_requests_share_a_registration,
+    pieces_of_a_page_share_a_registration,
+    neighbours_that_share_a_page_stay_apart,
     remapped_memory_is_registered_again,
     invalidated_while_held,
     bypass_is_registered_for_one_user,
