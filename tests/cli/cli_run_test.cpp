@@ -105,6 +105,15 @@ TEST_F(cli_run, earlier_preloads_stay) {
   EXPECT_EQ(variables_under("--for ucx", "LD_PRELOAD='" + other + "'").at("LD_PRELOAD"), path + ":" + other);
 }
 
+TEST_F(cli_run, several_adapters) {
+  const auto ucx = place("adapters/ucx/libpinfold-ucx.so").string();
+  const auto verbs = place("adapters/verbs/libpinfold-verbs-preload.so").string();
+  place("adapters/libfabric/libpinfold-fi.so");
+  const auto seen = variables_under("--for ucx --for libfabric --for verbs");
+  EXPECT_EQ(seen.at("LD_PRELOAD"), verbs + ":" + ucx);
+  EXPECT_EQ(seen.at("FI_HOOK"), "pinfold");
+}
+
 TEST_F(cli_run, limits_and_statistics_are_settings) {
   place("adapters/libfabric/libpinfold-fi.so");
   const auto seen = variables_under("--for libfabric --stats --limit bytes=64M,count=12");

@@ -28,7 +28,7 @@ constexpr int cannot_run = 126;
 constexpr int not_found = 127;
 
 struct run_command {
-  std::string client;
+  std::vector<std::string> clients;
   bool statistics = false;
   std::vector<std::string> limits;
   std::vector<std::string> program;
@@ -93,7 +93,7 @@ int run(run_command& command) {
   if (command.statistics) set("PINFOLD_STATISTICS_AT_EXIT", "on");
   if (const auto read = pinfold::options_from_environment(); !read)
     throw usage_failure(fmt::format("{}: {}", read.error().where, pinfold::describe(read.error().cause)));
-  add_adapter(command.client);
+  for (const auto& client : command.clients) add_adapter(client);
   return become(command.program);
 }
 
@@ -102,7 +102,10 @@ int run(run_command& command) {
 void add_run(CLI::App& app, action& chosen) {
   auto command = std::make_shared<run_command>();
   auto* own = app.add_subcommand("run", "Runs an unmodified program over pinfold, by an adapter for what it uses");
-  own->add_option("--for", command->client, "what the program uses")->required()->check(CLI::IsMember(client_names()));
+  own->add_option("--for", command->clients, "what the program uses; may be given several times")
+      ->required()
+      ->check(CLI::IsMember(client_names()))
+      ->allow_extra_args(false);
   own->add_flag("--stats", command->statistics, "let each process print at its end what its caches did");
   own->add_option("--limit", command->limits, "budget of each cache: bytes=64M, count=1000, or both with a comma")
       ->delimiter(',')
