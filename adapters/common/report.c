@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "common/report.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <unistd.h>
+
+static int reported; /* atomic */
+static pid_t loaded_by;
 
 void report(const char *client, const char *format, ...) {
   char line[2048]; /* written at once: processes share stderr */
@@ -14,6 +19,7 @@ void report(const char *client, const char *format, ...) {
   if (length > (int)sizeof line - 2) length = (int)sizeof line - 2;
   line[length] = '\n';
   fwrite(line, 1, (size_t)length + 1, stderr);
+  __atomic_store_n(&reported, 1, __ATOMIC_RELAXED);
 }
 
 void report_event(void *client, const pinfold_event *event) {
@@ -36,3 +42,23 @@ void apply_environment(pinfold_options *options, const char *client) {
 }
 
 int wants_statistics(const pinfold_options *options) { return (options->flags & PINFOLD_STATISTICS_AT_EXIT) != 0; }
+
+void report_statistics(const char *client, const char *name, const pinfold_cache *cache) {
+  char line[1500], monitors[256];
+  pinfold_describe(cache, line, sizeof line);
+  pinfold_monitors(cache, monitors, sizeof monitors);
+  report(client, "%s: statistics: %s; monitors: %s", name, line, monitors);
+}
+
+__attribute__((constructor)) static void remember_process(void) { loaded_by = getpid(); }
+
+int is_forked_child(void) { return getpid() != loaded_by; }
+
+/* The number makes it run after the adapter's own, which report what there is. */
+__attribute__((destructor(101))) static void report_that_there_is_no_cache(void) {
+  pinfold_options options;
+  if (reported || is_forked_child()) return;
+  pinfold_options_init(&options, sizeof options);
+  if (pinfold_options_from_environment(&options) != PINFOLD_OK || !wants_statistics(&options)) return;
+  report(adapter_client, "pid=%d (%s): no cache: %s", (int)getpid(), program_invocation_short_name, why_no_cache());
+}

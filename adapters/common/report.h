@@ -8,6 +8,17 @@
 /* Writes one line: "pinfold <client>: ...". */
 void report(const char *client, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Each adapter defines these two. A program that ends with nothing reported gets a line with the reason, if the user
+ * wants statistics. */
+extern const char adapter_client[];
+const char *why_no_cache(void);
+
+/* Reports the counters and monitors of a cache. */
+void report_statistics(const char *client, const char *name, const pinfold_cache *cache);
+
+/* Whether this process is a child by fork(2) of the one that loaded the adapter. */
+int is_forked_child(void);
+
 /* A sink: reports statistics and failures. `client` is the name. */
 void report_event(void *client, const pinfold_event *event);
 

@@ -213,8 +213,11 @@ void close_idle(void) {
 
 /* ---- The process ---- */
 
+const char adapter_client[] = "cuda";
+const char *why_no_cache(void) { return "the program loaded no CUDA driver"; }
+
 /* Calls no driver: it may have ended. It closes what is open. */
-__attribute__((destructor)) static void report_statistics(void) {
+__attribute__((destructor)) static void report_what_is_left(void) {
   pinfold_options options;
   if (!driver.is_taken_over) return; /* and then a wrong setting is none of this program's business */
   read_options(&options);

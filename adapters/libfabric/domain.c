@@ -13,7 +13,26 @@
 
 struct hooked_domain *domain_of(struct fid *fid) { return owner_of(((struct fid_domain *)fid)->mr); }
 
+static struct hooked_domain *domains;
+static pthread_mutex_t domains_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static void add(struct hooked_domain *hooked) {
+  pthread_mutex_lock(&domains_mutex);
+  hooked->next = domains;
+  domains = hooked;
+  pthread_mutex_unlock(&domains_mutex);
+}
+
+static void take_away(const struct hooked_domain *hooked) {
+  pthread_mutex_lock(&domains_mutex);
+  struct hooked_domain **at = &domains;
+  while (*at != NULL && *at != hooked) at = &(*at)->next;
+  if (*at != NULL) *at = hooked->next;
+  pthread_mutex_unlock(&domains_mutex);
+}
+
 static void drop(struct hooked_domain *hooked) {
+  take_away(hooked);
   free_ops(hooked->own_fid_ops);
   free_ops(hooked->own_ops);
   free_ops(hooked->own_mr_ops);
@@ -38,6 +57,18 @@ static void report_passed_through(const struct hooked_domain *hooked) {
     report("libfabric", "%s: passed_through=%zu%s%s", hooked->options.name, hooked->passed_through,
            hooked->refusal != NULL ? ": " : "", hooked->refusal != NULL ? hooked->refusal : "");
 }
+
+/* A program may end without closing its domains. */
+__attribute__((destructor)) static void report_what_is_left(void) {
+  for (const struct hooked_domain *one = is_forked_child() ? NULL : domains; one != NULL; one = one->next) {
+    if (one->cache != NULL && wants_statistics(&one->options))
+      report_statistics("libfabric", one->options.name, one->cache);
+    report_passed_through(one);
+  }
+}
+
+const char adapter_client[] = "libfabric";
+const char *why_no_cache(void) { return "the program opened no domain of libfabric under the hook"; }
 
 static int close_domain(struct fid *fid) {
   struct hooked_domain *hooked = domain_of(fid);
@@ -122,4 +153,5 @@ void hook_domain(struct fid_domain *domain, const struct fi_info *info, uint32_t
   hooked->device_memory = (info->caps & FI_HMEM) != 0;
   set_options(hooked, info);
   install(hooked);
+  add(hooked);
 }

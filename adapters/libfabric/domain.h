@@ -8,6 +8,7 @@
 #include <rdma/fi_domain.h>
 
 struct hooked_domain {
+  struct hooked_domain *next; /* of all */
   struct fid_domain *domain;
   struct fi_ops *fid_ops; /* the provider's */
   struct fi_ops_domain *ops;

@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define OWN_NAME "pinfold"
 
@@ -32,7 +33,10 @@ static void go_first(void) {
   }
 }
 
+static bool wants_statistics; /* Open MPI forgets the parameters before it closes the component */
+
 static int open_component(void) {
+  wants_statistics = pinfold_openmpi_wants_statistics();
   const char *as = pinfold_openmpi_name_to_take();
   if (*as == 0) return OPAL_SUCCESS;
   if (pinfold_openmpi_replaces())
@@ -45,6 +49,9 @@ static int open_component(void) {
 
 /* Open MPI looks for the component under its own name when it unloads it. */
 static int close_component(void) {
+  if (wants_statistics && !pinfold_openmpi_was_asked())
+    fprintf(stderr, "pinfold openmpi: pid=%d no cache: no BTL of this process asked for one by the name %s\n",
+            (int)getpid(), mca_rcache_pinfold_component.rcache_version.mca_component_name);
   set_name(OWN_NAME);
   return OPAL_SUCCESS;
 }

@@ -139,7 +139,12 @@ static void read_options(struct module *own, const char *name, pinfold_options *
   options->sink = pinfold_openmpi_report;
 }
 
+static bool was_asked;
+
+bool pinfold_openmpi_was_asked(void) { return was_asked; }
+
 mca_rcache_base_module_t *pinfold_openmpi_make_module(mca_rcache_base_resources_t *resources) {
+  was_asked = true;
   struct module *made = allocate(resources);
   if (made == NULL) return NULL;
   pinfold_options options;

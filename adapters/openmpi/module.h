@@ -8,4 +8,7 @@
 /* Makes a module over the BTL's functions. Null if the library refuses. */
 mca_rcache_base_module_t *pinfold_openmpi_make_module(mca_rcache_base_resources_t *resources);
 
+/* Returns whether a BTL has asked for a module. */
+bool pinfold_openmpi_was_asked(void);
+
 #endif

@@ -81,6 +81,17 @@ static void apply(pinfold_options *options, const struct parameter *one) {
               length < (int)sizeof text ? pinfold_last_error()->message : "the value is too long");
 }
 
+bool pinfold_openmpi_wants_statistics(void) {
+  const struct parameter *own = &parameters[parameter_count - 1];
+  char text[256];
+  pinfold_options options;
+  pinfold_options_init(&options, sizeof options);
+  (void)pinfold_options_from_environment(&options);
+  if (is_set(own) && snprintf(text, sizeof text, "%s=%s", own->setting, own->value) < (int)sizeof text)
+    (void)pinfold_options_from_text(&options, text);
+  return (options.flags & PINFOLD_STATISTICS_AT_EXIT) != 0;
+}
+
 void pinfold_openmpi_read_options(pinfold_options *options) {
   pinfold_options_init(options, sizeof *options);
   options->merge = PINFOLD_MERGE_RIGHTS; /* as grdma: buffers of a heap share pages, and would all become one */

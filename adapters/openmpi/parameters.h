@@ -16,6 +16,9 @@ const char *pinfold_openmpi_name_to_take(void);
 /* Returns whether the component shall take that name from another that is opened. */
 bool pinfold_openmpi_replaces(void);
 
+/* Returns whether the environment and the parameters ask for statistics; wrong values ask for nothing. */
+bool pinfold_openmpi_wants_statistics(void);
+
 /* Writes the options of a cache: the component's defaults, changed by the environment, changed by the parameters that
  * the user has set. Says which values are wrong, and leaves those out. */
 void pinfold_openmpi_read_options(pinfold_options *options);

@@ -5,6 +5,7 @@
 #include "ucx/region.h"
 #include "ucx/ucx.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -37,6 +38,40 @@ static void read_options(const ucs_rcache_params_t *params, const char *name, pi
   apply_environment(options, "ucx");
 }
 
+/* ---- All caches ---- */
+
+static ucs_rcache_t *open_caches;
+static pthread_mutex_t open_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static void add(ucs_rcache_t *cache) {
+  pthread_mutex_lock(&open_mutex);
+  cache->next_open = open_caches;
+  open_caches = cache;
+  pthread_mutex_unlock(&open_mutex);
+}
+
+static void take_away(const ucs_rcache_t *cache) {
+  pthread_mutex_lock(&open_mutex);
+  ucs_rcache_t **at = &open_caches;
+  while (*at != NULL && *at != cache) at = &(*at)->next_open;
+  if (*at != NULL) *at = cache->next_open;
+  pthread_mutex_unlock(&open_mutex);
+}
+
+/* A program may end without a call that destroys UCX's caches. */
+__attribute__((destructor)) static void report_what_is_left(void) {
+  for (const ucs_rcache_t *one = is_forked_child() ? NULL : open_caches; one != NULL; one = one->next_open)
+    if (one->prints_statistics) report_statistics("ucx", one->name, one->cache);
+}
+
+const char adapter_client[] = "ucx";
+const char *why_no_cache(void) {
+  return dlopen("libucs.so.0", RTLD_LAZY | RTLD_NOLOAD) == NULL ? "the program loaded no UCX"
+                                                                : "UCX made none: it registers no memory here";
+}
+
+/* ---- One cache ---- */
+
 static ucs_status_t start(ucs_rcache_t *cache, const char *name) {
   pinfold_options options;
   read_options(&cache->params, name, &options);
@@ -44,6 +79,8 @@ static ucs_status_t start(ucs_rcache_t *cache, const char *name) {
     report("ucx", "%s: %s", name, pinfold_last_error()->message);
     return UCS_ERR_NO_MEMORY;
   }
+  cache->prints_statistics = wants_statistics(&options);
+  snprintf(cache->name, sizeof cache->name, "%s", options.name);
   const ucs_status_t status =
       ucx()->set_event_handler(cache->params.ucm_events, cache->params.ucm_event_priority, unmapped, cache);
   if (status != UCS_OK) pinfold_destroy(cache->cache);
@@ -63,6 +100,7 @@ ucs_status_t create_cache(const ucs_rcache_params_t *params, const char *name, u
     return status;
   }
   if ((params->flags & UCS_RCACHE_FLAG_PURGE_ON_FORK) != 0) purge_at_forks(cache);
+  add(cache);
   *made = cache;
   return UCS_OK;
 }
@@ -80,6 +118,7 @@ static void report_regions_in_use(ucs_rcache_t *cache) {
 }
 
 void destroy_cache(ucs_rcache_t *cache) {
+  take_away(cache);
   ucx()->unset_event_handler(cache->params.ucm_events, unmapped, cache);
   if ((cache->params.flags & UCS_RCACHE_FLAG_PURGE_ON_FORK) != 0) stop_purging(cache);
   (void)pinfold_flush(cache->cache);

@@ -29,8 +29,11 @@ struct ucs_rcache {
   pinfold_cache *cache;
   size_t unmapped; /* bytes, since the cache last closed what is due; atomic */
   pthread_mutex_t mutex;
-  struct region_state regions; /* the ring's head */
-  struct ucs_rcache *next;     /* of all caches: purge.c */
+  struct region_state regions;  /* the ring's head */
+  struct ucs_rcache *next;      /* of all caches: purge.c */
+  struct ucs_rcache *next_open; /* of all caches: cache.c */
+  int prints_statistics;
+  char name[sizeof((pinfold_options *)0)->name];
 };
 
 static inline ucs_rcache_region_t *region_of(struct region_state *state) { return (ucs_rcache_region_t *)(state + 1); }

@@ -181,16 +181,15 @@ void forget_domains_of(const struct ibv_context *device) {
 
 /* ---- The process ---- */
 
+const char adapter_client[] = "verbs";
+const char *why_no_cache(void) { return "the program registered no memory with libibverbs"; }
+
 /* A program may end without deallocating its pds. */
 __attribute__((destructor)) static void report_what_is_left(void) {
   for (const struct domain *one = domains; one != NULL; one = one->next) {
     for (const struct domain_cache *cache = one->caches; cache != NULL && wants_statistics(&one->options);
-         cache = cache->next) {
-      char line[1500], monitors[256];
-      pinfold_describe(cache->cache, line, sizeof line);
-      pinfold_monitors(cache->cache, monitors, sizeof monitors);
-      report("verbs", "%s: statistics: %s; monitors: %s", one->options.name, line, monitors);
-    }
+         cache = cache->next)
+      report_statistics("verbs", one->options.name, cache->cache);
     report_passed_through(one);
   }
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rcache_cases pinfold|ucx [case...]: what UCX's callers expect of its registration cache, of the one that is named;
+/* rcache_cases left: ends without destroying a cache.
+ * rcache_cases pinfold|ucx [case...]: what UCX's callers expect of its registration cache, of the one that is named;
  * without names of cases, all that this cache is to pass. */
 #include "rig.h"
 
@@ -39,7 +40,14 @@ static void run(const struct test_case *one) {
   fflush(stdout);
 }
 
+static int leave_a_cache(void) {
+  const ucs_rcache_params_t usual = params();
+  touch(make(&usual), map(page), page, read_write);
+  return EXIT_SUCCESS;
+}
+
 int main(int count, char **arguments) {
+  if (count == 2 && strcmp(arguments[1], "left") == 0) return leave_a_cache();
   if (count < 2 || !is_underneath(arguments[1])) {
     fputs("usage: rcache_cases pinfold|ucx [case...], with the named cache underneath\n", stderr);
     return 2;
