@@ -120,9 +120,19 @@ TEST_F(cli_run, limits_and_statistics_are_settings) {
   EXPECT_EQ(seen.at("PINFOLD_MAX_BYTES"), "64M");
   EXPECT_EQ(seen.at("PINFOLD_MAX_COUNT"), "12");
   EXPECT_EQ(seen.at("PINFOLD_STATISTICS_AT_EXIT"), "on");
+  EXPECT_EQ(seen.count("OMPI_MCA_rcache_pinfold_max_bytes"), 0U);
   const auto without = variables_under("--for libfabric", "PINFOLD_MAX_COUNT=7");
   EXPECT_EQ(without.at("PINFOLD_MAX_COUNT"), "7") << "the environment's stays";
   EXPECT_EQ(without.count("PINFOLD_STATISTICS_AT_EXIT"), 0U);
+}
+
+TEST_F(cli_run, mpirun_hands_limits_and_statistics_on_to_other_hosts) {
+  place("adapters/openmpi/mca_rcache_pinfold.so");
+  const auto seen = variables_under("--for openmpi --stats --limit bytes=64M,count=12");
+  EXPECT_EQ(seen.at("OMPI_MCA_rcache_pinfold_max_bytes"), "64M");
+  EXPECT_EQ(seen.at("OMPI_MCA_rcache_pinfold_max_count"), "12");
+  EXPECT_EQ(seen.at("OMPI_MCA_rcache_pinfold_print_stats"), "on");
+  EXPECT_EQ(seen.at("PINFOLD_MAX_COUNT"), "12");
 }
 
 TEST_F(cli_run, the_programs_status_is_passed_on) {

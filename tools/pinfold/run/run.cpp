@@ -17,7 +17,6 @@
 #include <string>
 #include <string_view>
 #include <unistd.h>
-#include <utility>
 #include <vector>
 
 namespace tool {
@@ -51,17 +50,31 @@ void apply(const client_variable& one) {
 }
 // NOLINTEND(concurrency-mt-unsafe)
 
+// Two variables for one setting: mpirun hands on to other hosts only those of Open MPI.
+struct setting {
+  std::string name;
+  std::string parameter;  // of the component for Open MPI
+  std::string value;
+};
+
+void set_for(const std::vector<std::string>& clients, const setting& one) {
+  set(one.name, one.value);
+  if (std::ranges::find(clients, "openmpi") != clients.end())
+    set("OMPI_MCA_rcache_pinfold_" + one.parameter, one.value);
+}
+
 // Reads `bytes=64M` or `count=1000`. Returns the setting of the same meaning.
-std::pair<std::string, std::string> setting_of(const std::string& limit) {
+setting setting_of(const std::string& limit) {
   const auto equals = limit.find('=');
   const auto kind = limit.substr(0, equals);
   if (equals == std::string::npos || (kind != "bytes" && kind != "count"))
     throw usage_failure(fmt::format("--limit {}: expected bytes=SIZE or count=NUMBER", limit));
-  const std::pair setting(kind == "bytes" ? "PINFOLD_MAX_BYTES" : "PINFOLD_MAX_COUNT", limit.substr(equals + 1));
-  const auto text = fmt::format("{}={}", setting.first, setting.second);
+  const std::string name = kind == "bytes" ? "PINFOLD_MAX_BYTES" : "PINFOLD_MAX_COUNT";
+  const auto value = limit.substr(equals + 1);
+  const auto text = fmt::format("{}={}", name, value);
   if (const auto read = pinfold::options_from_text(text, "--limit", {}); !read)
     throw usage_failure(fmt::format("--limit {}: {}", limit, read.error().cause.message));
-  return setting;
+  return {name, "max_" + kind, value};
 }
 
 // Returns only if the program cannot be started.
@@ -86,11 +99,8 @@ void add_adapter(const std::string& client) {
 }
 
 int run(run_command& command) {
-  for (const auto& limit : command.limits) {
-    const auto [name, value] = setting_of(limit);
-    set(name, value);
-  }
-  if (command.statistics) set("PINFOLD_STATISTICS_AT_EXIT", "on");
+  for (const auto& limit : command.limits) set_for(command.clients, setting_of(limit));
+  if (command.statistics) set_for(command.clients, {"PINFOLD_STATISTICS_AT_EXIT", "print_stats", "on"});
   if (const auto read = pinfold::options_from_environment(); !read)
     throw usage_failure(fmt::format("{}: {}", read.error().where, pinfold::describe(read.error().cause)));
   for (const auto& client : command.clients) add_adapter(client);
