@@ -2,6 +2,7 @@
 #include "metrics/collection.hpp"
 
 #include "cli/failure.hpp"
+#include "cli/page_folder.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -27,7 +28,8 @@ std::string collected::text(observation::metrics_format as) const {
 
 collected collect(const std::vector<std::size_t>& pids) {
   collected all;
-  for (const auto& path : need(observation::list_pages(observation::page_directory()), "statistics pages")) {
+  const auto folder = page_folder(pids);
+  for (const auto& path : need(observation::list_pages(folder), folder)) {
     if (!is_wanted(path, pids)) continue;
     if (auto one = observation::read_page(path))
       all.processes.push_back(*std::move(one));

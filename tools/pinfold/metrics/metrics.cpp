@@ -2,6 +2,7 @@
 // `pinfold metrics`: the statistics pages as OpenMetrics.
 #include "cli/failure.hpp"
 #include "cli/output.hpp"
+#include "cli/page_folder.hpp"
 #include "cli/replaced_file.hpp"
 #include "commands.hpp"
 #include "metrics/collection.hpp"
@@ -46,7 +47,7 @@ int complain_of(const collected& seen) {
 // A process that is named has a page, when the command is to print it once.
 void expect_pages(const metrics_command& command, const collected& seen) {
   if (command.pids.empty() || !seen.processes.empty() || !seen.complaints.empty()) return;
-  throw failure("no statistics page: these processes have none, or none of them is this user's (PINFOLD_STATS=on)");
+  throw failure(no_page(command.pids.front(), page_folder(command.pids)));
 }
 
 int write_repeatedly(const metrics_command& command, const std::string& path) {

@@ -2,6 +2,7 @@
 // `pinfold top`: what the caches of this user's processes do.
 #include "cli/failure.hpp"
 #include "cli/output.hpp"
+#include "cli/page_folder.hpp"
 #include "cli/text_width.hpp"
 #include "commands.hpp"
 #include "top/headline.hpp"
@@ -11,8 +12,6 @@
 #include "top/selection.hpp"
 #include "top/table.hpp"
 #include "top/terminal_signals.hpp"
-
-#include <pinfold/observation/reader.hpp>
 
 #include <chrono>
 #include <cstdlib>
@@ -78,8 +77,7 @@ std::string json_line(sample taken, const top_command& command, int indent) {
 sample first_sample(sampler& from) {
   auto taken = from.take();
   if (const auto missing = from.missing_from(taken); !missing.empty())
-    throw failure(fmt::format("process {} publishes no statistics page in {}; PINFOLD_STATS=on lets it",
-                              missing.front(), from.directory()));
+    throw failure(no_page(missing.front(), from.directory()));
   return taken;
 }
 
@@ -103,7 +101,7 @@ int print_once(sampler& from, const top_command& command) {
 }
 
 int show(const top_command& command) {
-  sampler from(pinfold::observation::page_directory(), command.processes);
+  sampler from(page_folder(command.processes), command.processes);
   if (command.once) return print_once(from, command);
   if (command.as_json) print_lines(from, command);
   if (::isatty(STDIN_FILENO) != 1 || ::isatty(STDOUT_FILENO) != 1)

@@ -2,10 +2,12 @@
 // `pinfold watch`: the events of one process as they happen.
 #include "cli/failure.hpp"
 #include "cli/output.hpp"
+#include "cli/page_folder.hpp"
 #include "commands.hpp"
 #include "watch/lines.hpp"
 #include "watch/symbols.hpp"
 
+#include <pinfold/error.hpp>
 #include <pinfold/observation/reader.hpp>
 
 #include <algorithm>
@@ -18,6 +20,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace tool {
@@ -43,14 +46,19 @@ std::int64_t now_ns(clockid_t which) {
   return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
+std::string page_of(std::size_t process) {
+  const auto folder = page_folder({process});
+  auto found = pinfold::observation::find_page(folder, static_cast<int>(process));
+  if (!found && found.error() == pinfold::errc::invalid_handle) throw failure(no_page(process, folder));
+  return need(std::move(found), folder);
+}
+
 /// Reads the events of one page and prints those that are wanted.
 class watcher {
  public:
   explicit watcher(const watch_command& command)
       : command_(command),
-        path_(need(
-            pinfold::observation::find_page(pinfold::observation::page_directory(), static_cast<int>(command.process)),
-            fmt::format("process {} (PINFOLD_STATS=on lets it publish)", command.process))),
+        path_(page_of(command.process)),
         reader_(need(event_reader::open(path_, command.oldest), path_)) {
     if (command_.stacks) names_.emplace(static_cast<pid_t>(command_.process));
   }
