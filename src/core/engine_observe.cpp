@@ -124,9 +124,9 @@ void engine::note(const event& what) noexcept {
   if (what.kind == event_kind::monitor_degraded) PINFOLD_PROBE(monitor, name(), what.text);
   const auto id = id_of(what.kind);
   if (!id || !page_) return;
-  page_->add_event(*id, {what.where, what.leases, native});
   if (what.kind == event_kind::not_kept && what.cause != nullptr)
-    page_->failed(observation::driver_call::monitor, what.where, *what.cause);
+    page_->failed(observation::driver_call::monitor, what.where, *what.cause);  // a reader of the event looks for it
+  page_->add_event(*id, {what.where, what.leases, native});
 }
 
 }  // namespace pinfold::detail

@@ -5,7 +5,9 @@
 #include <pinfold/cache.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <memory>
 #include <poll.h>
 #include <sstream>
 #include <string>
@@ -82,6 +84,24 @@ TEST_F(cli_watch, lines_are_for_people) {
   EXPECT_NE(text.find(" evicted "), std::string::npos) << text;
   EXPECT_NE(text.find("12 KiB"), std::string::npos) << text;
   EXPECT_NE(text.find(" old  evicts  thread "), std::string::npos) << text;
+}
+
+TEST_F(cli_watch, failures_have_their_reasons) {
+  child_process child([](line& talk) {
+    const auto device = std::make_shared<fake_device>();
+    local_fixture f({.name = "refuses", .publish_statistics = true}, device);
+    device->fail_opens([](const range&, access_flags) {
+      return error{errc::driver_error, native_kind::posix, ENXIO, "the device is gone"};
+    });
+    return repeat(talk, [&](int) { static_cast<void>(f.acquire(0x900000, 0x901000)); });
+  });
+  ASSERT_TRUE(child.talk().receive<bool>());
+  const auto text = watch_text(child, "--limit 3");
+  EXPECT_EQ(text.find("code "), std::string::npos) << text;
+  EXPECT_NE(text.find("driver_error: the device is gone (ENXIO 6: No such device or address) after "),
+            std::string::npos)
+      << text;
+  EXPECT_TRUE(watch(child, "--limit 1").at(0).at("reason").get<std::string>().starts_with("driver_error: "));
 }
 
 TEST_F(cli_watch, kinds_that_are_not_asked_for_are_left_out) {

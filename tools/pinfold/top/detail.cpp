@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "top/detail.hpp"
 
+#include "cli/page_failure.hpp"
 #include "dump/listing.hpp"
 #include "top/bars.hpp"
 #include "top/figures.hpp"
@@ -118,11 +119,9 @@ lines classes_of(const pinfold::observation::cache_snapshot& page) {
 lines errors_of(const pinfold::observation::cache_snapshot& page, std::size_t width) {
   lines made{fmt::format("last errors of {}", page.errors_written)};
   for (auto one = page.errors.rbegin(); one != page.errors.rend(); ++one) {
-    const pinfold::error what{static_cast<pinfold::errc>(one->code),
-                              static_cast<pinfold::native_kind>(one->native_kind), one->native, one->message.data()};
     append(made,
            filled(fmt::format("{} {:x}-{:x}: {}", name_of(static_cast<pinfold::observation::driver_call>(one->call)),
-                              one->begin, one->end, pinfold::describe(what)),
+                              one->begin, one->end, pinfold::describe(error_of(*one))),
                   width));
   }
   return page.errors.empty() ? lines{} : made;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "top/json_text.hpp"
 
+#include "cli/page_failure.hpp"
 #include "top/figures.hpp"
 
 #include <pinfold/error.hpp>
@@ -69,8 +70,7 @@ json by_class(const std::array<histogram, pinfold::observation::size_classes>& f
 json errors_of(const std::vector<pinfold::observation::error_record>& from) {
   json all = json::array();
   for (const auto& one : from) {
-    const pinfold::error what{static_cast<pinfold::errc>(one.code), static_cast<pinfold::native_kind>(one.native_kind),
-                              one.native, one.message.data()};
+    const auto what = error_of(one);
     all.push_back({{"call", name_of(static_cast<pinfold::observation::driver_call>(one.call))},
                    {"code", pinfold::name_of(what.code)},
                    {"native", one.native},

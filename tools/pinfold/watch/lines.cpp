@@ -41,8 +41,13 @@ std::string duration_text(std::uint64_t ns) {
   return fmt::format("{:.1f} s", static_cast<double>(ns) / 1e9);
 }
 
+std::string failure_of(const shown_event& what) {
+  return what.reason.empty() ? fmt::format("code {}", what.seen.record.native) : what.reason;
+}
+
 // What `value` and `native` say for this kind.
-std::string detail_of(const event_record& one) {
+std::string detail_of(const shown_event& what) {
+  const auto& one = what.seen.record;
   switch (kind_of(one)) {
     case event_id::gone: return fmt::format("seen by {}", source_of(one));
     case event_id::invalidated: return one.value == 1 ? "" : fmt::format("{} registrations", one.value);
@@ -50,9 +55,9 @@ std::string detail_of(const event_record& one) {
     case event_id::leased_memory_gone:
     case event_id::leases_outlive: return fmt::format("{} leases", one.value);
     case event_id::open_failed:
-    case event_id::close_failed: return fmt::format("code {} after {}", one.native, duration_text(one.value));
+    case event_id::close_failed: return fmt::format("{} after {}", failure_of(what), duration_text(one.value));
     case event_id::slow_call: return duration_text(one.value);
-    default: return one.native == 0 ? "" : fmt::format("code {}", one.native);
+    default: return one.native == 0 && what.reason.empty() ? "" : failure_of(what);
   }
 }
 
@@ -76,7 +81,7 @@ std::string clock_text(std::int64_t at_ns) {
 std::string as_text(const shown_event& what) {
   const auto& one = what.seen.record;
   auto line = fmt::format("{} {:<18} {:<28}", clock_text(what.at_ns), name_of(kind_of(one)), where(one));
-  if (const auto detail = detail_of(one); !detail.empty()) line += "  " + detail;
+  if (const auto detail = detail_of(what); !detail.empty()) line += "  " + detail;
   if (!what.cache.empty()) line += "  " + what.cache;
   if (one.thread != 0) line += fmt::format("  thread {}", one.thread);
   line.erase(line.find_last_not_of(' ') + 1);
@@ -99,6 +104,7 @@ std::string as_json(const shown_event& what) {
     made["source"] = source_of(one);
   else
     made["native"] = one.native;
+  if (!what.reason.empty()) made["reason"] = what.reason;
   if (!what.stack.empty()) made["stack"] = what.stack;
   return made.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }

@@ -17,6 +17,7 @@ struct shown_event {
   std::string cache;               ///< name; empty if the event is not of one cache
   std::vector<std::string> stack;  ///< a text for each frame
   std::int64_t at_ns = 0;          ///< since 1970, in UTC
+  std::string reason;              ///< of a failure; empty if the page has it no more
 };
 
 /// Returns a line for a person, and one for each frame.

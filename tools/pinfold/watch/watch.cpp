@@ -2,6 +2,7 @@
 // `pinfold watch`: the events of one process as they happen.
 #include "cli/failure.hpp"
 #include "cli/output.hpp"
+#include "cli/page_failure.hpp"
 #include "cli/page_folder.hpp"
 #include "commands.hpp"
 #include "watch/lines.hpp"
@@ -27,7 +28,10 @@ namespace tool {
 namespace {
 
 using namespace std::chrono_literals;
+using pinfold::observation::driver_call;
+using pinfold::observation::event_id;
 using pinfold::observation::event_reader;
+using pinfold::observation::event_record;
 using std::chrono::steady_clock;
 
 struct watch_command {
@@ -51,6 +55,15 @@ std::string page_of(std::size_t process) {
   auto found = pinfold::observation::find_page(folder, static_cast<int>(process));
   if (!found && found.error() == pinfold::errc::invalid_handle) throw failure(no_page(process, folder));
   return need(std::move(found), folder);
+}
+
+std::optional<driver_call> failed_call(const event_record& one) {
+  switch (static_cast<event_id>(one.kind)) {
+    case event_id::open_failed: return driver_call::open;
+    case event_id::close_failed: return driver_call::close;
+    case event_id::not_kept: return driver_call::monitor;
+    default: return std::nullopt;
+  }
 }
 
 /// Reads the events of one page and prints those that are wanted.
@@ -87,19 +100,22 @@ class watcher {
   }
 
   // A page that is no longer there belongs to a program that exited.
-  [[nodiscard]] bool has_ended() {
-    if (steady_clock::now() - looked_at_ < 500ms) return false;
+  [[nodiscard]] bool has_ended() { return steady_clock::now() - looked_at_ >= 500ms && !read_caches(); }
+
+  // Returns whether the process runs.
+  bool read_caches() {
     looked_at_ = steady_clock::now();
-    const auto page = pinfold::observation::read_page(path_);
-    if (!page) return true;
-    for (const auto& one : page->caches) caches_[one.number] = one.name;
-    return page->state == pinfold::observation::process_state::ended;
+    auto page = pinfold::observation::read_page(path_);
+    if (!page) return false;
+    for (auto& one : page->caches) caches_[one.number] = std::move(one);
+    return page->state != pinfold::observation::process_state::ended;
   }
 
   void print_new() {
     const auto lost = reader_.lost();
     const auto events = need(reader_.read(), path_);
     if (reader_.lost() != lost) say_lost(reader_.lost() - lost);
+    if (std::ranges::any_of(events, [](const auto& one) { return failed_call(one.record).has_value(); })) read_caches();
     for (const auto& one : events) {
       if (done_ || !is_wanted(one)) continue;
       print(one);
@@ -124,25 +140,37 @@ class watcher {
     const auto age = now_ns(CLOCK_MONOTONIC) - static_cast<std::int64_t>(one.record.time);
     const watch::shown_event shown{one, name_of_cache(one.record.cache),
                                    names_ ? names_->name(one.stack) : std::vector<std::string>{},
-                                   now_ns(CLOCK_REALTIME) - age};
+                                   now_ns(CLOCK_REALTIME) - age, reason_of(one.record)};
     fmt::print("{}", command_.as_json ? as_json(shown) : as_text(shown));
   }
 
   [[nodiscard]] std::string name_of_cache(std::uint32_t number) {
     if (number == 0) return "";
-    if (!caches_.contains(number)) {
-      looked_at_ = {};
-      static_cast<void>(has_ended());
-    }
+    if (!caches_.contains(number)) read_caches();
     const auto found = caches_.find(number);
-    return found != caches_.end() ? found->second : fmt::format("cache {}", number);
+    return found != caches_.end() ? found->second.name : fmt::format("cache {}", number);
+  }
+
+  // The page has the last failures of each cache, with the reasons.
+  [[nodiscard]] std::string reason_of(const event_record& one) const {
+    const auto cache = caches_.find(one.cache);
+    const auto call = failed_call(one);
+    if (!call || cache == caches_.end()) return "";
+    const auto is_it = [&](const pinfold::observation::error_record& failed) {
+      constexpr std::uint64_t second = 1'000'000'000;  // it was written before the event
+      return failed.call == static_cast<std::uint32_t>(*call) && failed.native == one.native &&
+             failed.begin == one.begin && failed.end == one.end && one.time - failed.time < second;
+    };
+    const auto& errors = cache->second.errors;
+    const auto found = std::find_if(errors.rbegin(), errors.rend(), is_it);
+    return found == errors.rend() ? "" : pinfold::describe(error_of(*found));
   }
 
   const watch_command& command_;
   const std::string path_;
   event_reader reader_;
   std::optional<watch::symbols> names_;
-  std::map<std::uint32_t, std::string> caches_;
+  std::map<std::uint32_t, pinfold::observation::cache_snapshot> caches_;
   steady_clock::time_point asked_at_{};
   steady_clock::time_point looked_at_{};
   std::size_t printed_ = 0;
