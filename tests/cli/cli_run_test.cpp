@@ -8,6 +8,7 @@
 #include <map>
 #include <sstream>
 #include <string>
+#include <utility>
 
 namespace pinfold::testing::cli_run_test {
 namespace {
@@ -209,6 +210,22 @@ TEST_F(cli_run, info_tells_which_adapters_work_here_and_why_not) {
   EXPECT_NE(seen.out.find("\n  libfabric   does not work:"), std::string::npos) << seen.out;
   place("adapters/ucx/libpinfold-ucx.so");
   EXPECT_EQ(clients_of("").at("ucx").at("works"), true);
+}
+
+// The adapter can be loaded, and the program's library cannot: it is an empty file.
+TEST_F(cli_run, info_says_works_only_where_the_clients_library_can_be_loaded) {
+  Dl_info loadable{};
+  ASSERT_NE(::dladdr(::dlsym(RTLD_DEFAULT, "cos"), &loadable), 0);
+  for (const auto& [adapter, library] :
+       {std::pair("cuda/libpinfold-cuda.so", "libcuda.so.1"), {"ucx/libpinfold-ucx.so", "libucp.so.0"}}) {
+    const auto file = root_ / "adapters" / adapter;
+    fs::create_directories(file.parent_path());
+    fs::create_symlink(loadable.dli_fname, file);
+    place(std::string("broken/") + library);
+    const auto row = clients_of("LD_LIBRARY_PATH=" + (root_ / "broken").string()).at(file.parent_path().filename());
+    EXPECT_EQ(row.at("works"), false) << row;
+    EXPECT_NE(row.at("why_not").get<std::string>().find(library), std::string::npos) << row;
+  }
 }
 
 TEST_F(cli_run, info_tells_which_clients_keep_registrations_themselves) {

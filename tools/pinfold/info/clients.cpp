@@ -37,7 +37,7 @@ json facts_of(const std::string& client) {
   try {
     const auto adapter = adapter_for(client, tool_path().parent_path()).string();
     row["adapter"] = adapter;
-    row["why_not"] = why_not_loadable(adapter);
+    row["why_not"] = why_not_usable(client, adapter);
     row["works"] = row.at("why_not").get<std::string>().empty();
   } catch (const std::exception& missing) {
     const std::string_view why = missing.what();

@@ -11,7 +11,10 @@ namespace tool {
 /// own.
 [[nodiscard]] std::string why_not_loadable(const std::string& file);
 
-/// If the arguments are those that `why_not_loadable` gives its child, loads the named file, prints why that fails, and
+/// The same, and why this machine's library of the client is not one whose calls the adapter answers.
+[[nodiscard]] std::string why_not_usable(const std::string& client, const std::string& file);
+
+/// If the arguments are those that these functions give their child, loads the named file, prints why that fails, and
 /// ends the process.
 void answer_whether_loadable(int argc, char** argv);
 
