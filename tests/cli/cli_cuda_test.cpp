@@ -28,7 +28,7 @@ TEST(cli_cuda, info_marks_the_emulation) {
   const auto seen = run_emulated("info", "EMULATED_CUDA_DEVICES=2 EMULATED_CUDA_MEMORY_MIB=512");
   EXPECT_EQ(seen.status, 0) << seen.complaints;
   expect_words(seen,
-               {"CUDA", "(emulated)", "device 0", "device 1", "512 MiB", "mapped segments", "pools", "raw handles"});
+               {"CUDA", "(emulated)", "device 0", "device 1", "512 MiB", "segments, pools", "pools", "raw handles"});
 }
 
 TEST(cli_cuda, info_json_lists_devices) {

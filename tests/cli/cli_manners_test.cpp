@@ -74,6 +74,11 @@ TEST_F(cli_manners, help_is_narrow_and_the_same_in_both_ways) {
   }
 }
 
+TEST_F(cli_manners, info_is_narrow) {
+  const auto seen = run("info");
+  EXPECT_LE(widest_line(seen.out), 80U) << seen.out;
+}
+
 TEST_F(cli_manners, groups_name_their_subcommands) {
   for (const auto& group : all_commands(true)) {
     const auto seen = run(group);

@@ -2,6 +2,7 @@
 #include "cli/report.hpp"
 
 #include "cli/sizes.hpp"
+#include "cli/text_width.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -14,7 +15,6 @@ namespace {
 
 constexpr const char* nothing = "-";
 constexpr const char* gap = "  ";
-constexpr std::size_t line_width = 110;
 
 using cells = std::vector<std::string>;
 
@@ -110,7 +110,7 @@ std::string paragraph(const std::string& head, std::string_view text) {
   while (!text.empty()) {
     const auto word = text.substr(0, text.find(' '));
     text.remove_prefix(std::min(word.size() + 1, text.size()));
-    if (column > head.size() && column + word.size() > line_width) {
+    if (column > head.size() && column + word.size() > help_width) {
       lines.back() = '\n';
       lines.append(head.size(), ' ');
       column = head.size();

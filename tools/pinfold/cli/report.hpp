@@ -39,7 +39,7 @@ struct column {
 /// separate the groups.
 [[nodiscard]] std::string table(const std::vector<column>& columns, const json& rows);
 
-/// Breaks `text` at blanks into lines of a terminal's width; the first begins with `head`, the others are indented
+/// Breaks `text` at blanks into lines of `help_width`; the first begins with `head`, the others are indented
 /// below it.
 [[nodiscard]] std::string paragraph(const std::string& head, std::string_view text);
 

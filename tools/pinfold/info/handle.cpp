@@ -109,7 +109,7 @@ void print_handle(const json& facts) {
     fmt::print("\n");
   }
   const bool possible = facts.at("can_open").get<bool>();
-  fmt::print("  can open  {}\n", possible ? "yes" : "no: " + facts.at("why_not").get<std::string>());
+  fmt::print("{}", paragraph("  can open  ", possible ? "yes" : "no: " + facts.at("why_not").get<std::string>()));
 }
 
 }  // namespace tool

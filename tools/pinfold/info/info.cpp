@@ -79,8 +79,10 @@ void print_backends(const json& rows) {
   fmt::print("\nRegistrars\n");
   for (const auto& row : rows) {
     const auto works = row.at("works").get<bool>();
-    fmt::print("  {:<10}via {:<8}{}{}\n", row.at("name").get<std::string>(), row.at("via").get<std::string>(),
-               works ? "works" : "does not work: " + row.at("why_not").get<std::string>(), table_text(row));
+    const auto head =
+        fmt::format("  {:<10}via {:<8}", row.at("name").get<std::string>(), row.at("via").get<std::string>());
+    fmt::print("{}", paragraph(head, (works ? "works" : "does not work: " + row.at("why_not").get<std::string>()) +
+                                         table_text(row)));
   }
 }
 
@@ -91,7 +93,7 @@ void print_host(const json& host) {
   fmt::print("  memory  {}, pages of {}\n", size_text(host.at("memory").get<std::size_t>()),
              size_text(host.at("page_size").get<std::size_t>()));
   fmt::print("  huge    {}\n", huge_pages_line(host));
-  fmt::print("  pinned  {}\n", memlock_line(host));
+  fmt::print("{}", paragraph("  pinned  ", memlock_line(host)));
 }
 
 int show_handle(const info_options& options) {
