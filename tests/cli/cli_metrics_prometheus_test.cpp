@@ -10,11 +10,13 @@
 
 #include <pinfold/observation/counters.hpp>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <map>
 #include <string>
 #include <string_view>
+#include <sys/resource.h>
 #include <unistd.h>
 
 namespace pinfold::testing::cli_metrics_prometheus_test {
@@ -27,10 +29,15 @@ void touch(local_fixture<>& f, std::uintptr_t number) {
   static_cast<void>(f.acquire(first + number * 2 * size, first + number * 2 * size + size));
 }
 
-/// A child whose cache is full and evicts, hits every second time, has one registration in quarantine, and whose driver
-/// has refused an open. It goes on until the test says something, or ends.
+/// A child whose cache is full and evicts, hits every second time, refuses a request for each hit, has one registration
+/// in quarantine, and whose driver has refused an open. Its locked memory is limited. It goes on until the test says
+/// something, or ends.
 int busy(line& talk) {
-  local_fixture f({.name = "busy", .max_count = 4, .publish_statistics = true});
+  rlimit locked{};
+  ::getrlimit(RLIMIT_MEMLOCK, &locked);
+  locked.rlim_cur = std::min<rlim_t>(locked.rlim_max, 1 << 20);
+  ::setrlimit(RLIMIT_MEMLOCK, &locked);
+  local_fixture f({.name = "busy", .max_bytes = 1 << 20, .max_count = 4, .publish_statistics = true});
   f.device->fail_closes(1);
   touch(f, 0);
   f.invalidate(first, first + size);
@@ -41,6 +48,7 @@ int busy(line& talk) {
   for (std::uintptr_t i = 2;; i = i == 200 ? 2 : i + 1) {
     touch(f, i);
     touch(f, i);
+    static_cast<void>(f.acquire(first, first + (2 << 20)));  // larger than the budget
     if (i % 64 == 0) f.invalidate(first, first + 1000 * size);
     ::usleep(2000);
     if (::recv(talk.number(), &i, 1, MSG_DONTWAIT | MSG_PEEK) >= 0) return 0;
@@ -98,7 +106,7 @@ by_name alerts_of(const prometheus_server& prometheus) {
   by_name alerts;
   for (const auto& group : groups)
     for (const auto& rule : group.at("rules")) alerts[rule.at("name")] = rule.at("query");
-  EXPECT_EQ(alerts.size(), 10U);
+  EXPECT_EQ(alerts.size(), 11U);
   return alerts;
 }
 
@@ -131,6 +139,9 @@ void expect_right(const std::map<std::string, json>& shown) {
   EXPECT_LE(of_cache(shown.at("Registered bytes"), "busy"), 4 * size);
   EXPECT_NEAR(of_cache(shown.at("Hit rate"), "busy"), 0.5, 0.1);
   EXPECT_GT(of_cache(shown.at("Evictions"), "busy"), 0);
+  EXPECT_GT(of_cache(shown.at("Failures"), "busy"), 0);
+  for (const auto& one : shown.at("Locked memory"))
+    EXPECT_NE(one.at("metric").at("pid"), std::to_string(::getpid())) << "imports lock nothing";
   EXPECT_GT(number(shown.at("Duration of opens").at(0)), 0);
   std::map<std::string, double> states;
   for (const auto& one : shown.at("Processes by state")) states[one.at("metric").at("state")] = number(one);
@@ -140,6 +151,7 @@ void expect_right(const std::map<std::string, json>& shown) {
 forged_page rare_page() {
   forged_page rare;
   set_text(rare.cache.name, "rare");
+  set_text(rare.cache.kind, "memfd");
   rare.header.memlock_limit = 1 << 20;
   rare.cache.max_bytes = 1000;
   rare.cache.counters.at(place_of("bytes_now")) = 250;
@@ -178,11 +190,17 @@ TEST(cli_metrics_prometheus, answers_the_dashboard_and_the_alerts) {
 
   const auto here = std::to_string(::getpid());
   const auto there = std::to_string(working.pid());
-  const by_name pids{{"PinfoldQuarantine", there},       {"PinfoldBudgetFull", there},
-                     {"PinfoldOpensFail", there},        {"PinfoldMonitorFailed", here},
-                     {"PinfoldAuditFailed", here},       {"PinfoldMemoryGoneUnderLease", here},
-                     {"PinfoldStaleSpike", here},        {"PinfoldProcessStopped", std::to_string(stopping.pid())},
-                     {"PinfoldPagesUnreadable", "none"}, {"PinfoldProcessDied", std::to_string(dying.pid())}};
+  const by_name pids{{"PinfoldQuarantine", there},
+                     {"PinfoldBudgetFull", there},
+                     {"PinfoldAcquiresFail", there},
+                     {"PinfoldOpensFail", there},
+                     {"PinfoldMonitorFailed", here},
+                     {"PinfoldAuditFailed", here},
+                     {"PinfoldMemoryGoneUnderLease", here},
+                     {"PinfoldStaleSpike", here},
+                     {"PinfoldProcessStopped", std::to_string(stopping.pid())},
+                     {"PinfoldPagesUnreadable", "none"},
+                     {"PinfoldProcessDied", std::to_string(dying.pid())}};
   const auto alerts = alerts_of(prometheus);
   for (const auto& [name, expression] : alerts)
     EXPECT_TRUE(pids.at(name) == there || prometheus.query(expression).empty()) << name << " without a cause";
