@@ -59,7 +59,9 @@ void engine::note_request(core::open_watch::time_point start, std::chrono::nanos
                           const result<grant>& granted) noexcept {
   const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
   PINFOLD_PROBE(miss, name(), wanted.begin, wanted.size(), took.count(), opened_for.count(), code_of(granted));
-  if (page_ && granted) page_->missed(wanted.size(), took);
+  if (!page_) return;
+  if (granted) return page_->missed(wanted.size(), took);
+  if (opened_for.count() == 0) page_->acquire_failed(wanted, granted.error());  // else the failed open is on the page
 }
 
 void engine::note_open(core::open_watch::time_point start, const range& where, const result<opened>& made) noexcept {

@@ -81,6 +81,11 @@ void cache_page::missed(std::uint64_t bytes, nanoseconds took) noexcept {
   if (slot_ != nullptr) record(slot_->misses[size_class_of(bytes)], count_of(took));
 }
 
+void cache_page::acquire_failed(const range& wanted, const error& why) noexcept {
+  failed(driver_call::acquire, wanted, why);
+  add_event(event_id::request_failed, {wanted, 0, why.native});
+}
+
 void cache_page::waited(nanoseconds took) noexcept {
   if (slot_ != nullptr) record(slot_->waits, count_of(took));
 }

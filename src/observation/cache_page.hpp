@@ -45,6 +45,7 @@ class cache_page {
   void stop() noexcept;
 
   void missed(std::uint64_t bytes, nanoseconds took) noexcept;
+  void acquire_failed(const range& wanted, const error& why) noexcept;
   void waited(nanoseconds took) noexcept;
   void opened(const range& where, nanoseconds took, const error* failure) noexcept;
   void closed(const range& where, nanoseconds took, const error* failure) noexcept;

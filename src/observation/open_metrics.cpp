@@ -140,7 +140,9 @@ void add_cache_families(metrics_text& to, const processes& all) {
              [](const auto& one) { return limit(one.max_bytes); });
   add_caches(to, all, {"pinfold_limit_entries", family_type::gauge, "", "Registrations that the budget allows"},
              [](const auto& one) { return limit(one.max_count); });
-  add_caches(to, all, {"pinfold_errors", family_type::counter, "", "Failures that the driver or a monitor reported"},
+  add_caches(to, all,
+             {"pinfold_errors", family_type::counter, "",
+              "Failures of the driver, of monitors, and of acquires without the driver"},
              [](const auto& one) { return one.errors_written; });
 }
 

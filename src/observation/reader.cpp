@@ -31,7 +31,7 @@ process_state state_of(const page_header& of, std::chrono::nanoseconds since_pub
 std::vector<error_record> errors_of(const cache_slot& from) {
   std::vector<error_record> found;
   for (auto one : from.errors) {
-    if (one.mark == 0 || one.call > static_cast<std::uint32_t>(driver_call::monitor) ||
+    if (one.mark == 0 || one.call > static_cast<std::uint32_t>(driver_call::acquire) ||
         one.code > static_cast<std::uint32_t>(errc::closed) ||
         one.native_kind > static_cast<std::uint32_t>(native_kind::libfabric))
       continue;
@@ -150,6 +150,7 @@ const char* name_of(event_id kind) noexcept {
     case event_id::slow_call: return "slow_call";
     case event_id::leases_outlive: return "leases_outlive";
     case event_id::requested: return "requested";
+    case event_id::request_failed: return "request_failed";
   }
   return "?";
 }

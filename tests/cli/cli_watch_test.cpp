@@ -104,6 +104,17 @@ TEST_F(cli_watch, failures_have_their_reasons) {
   EXPECT_TRUE(watch(child, "--limit 1").at(0).at("reason").get<std::string>().starts_with("driver_error: "));
 }
 
+TEST_F(cli_watch, acquires_that_fail_are_shown_with_their_reason) {
+  child_process child([](line& talk) {
+    local_fixture f({.name = "small", .max_bytes = 0x1000, .publish_statistics = true});
+    return repeat(talk, [&](int) { static_cast<void>(f.acquire(0x900000, 0x902000)); });
+  });
+  ASSERT_TRUE(child.talk().receive<bool>());
+  const auto text = watch_text(child, "--limit 1 --kind request_failed");
+  EXPECT_NE(text.find(" request_failed     0x900000 8 KiB "), std::string::npos) << text;
+  EXPECT_NE(text.find("  larger_than_budget: "), std::string::npos) << text;
+}
+
 TEST_F(cli_watch, kinds_that_are_not_asked_for_are_left_out) {
   child_process child(evicting);
   ASSERT_TRUE(child.talk().receive<bool>());

@@ -104,6 +104,26 @@ TEST_F(statistics_page_events, failures_have_native_codes) {
   EXPECT_EQ(seen[0].record.native, 13);
 }
 
+TEST_F(statistics_page_events, acquires_that_call_no_driver_fail_with_their_reason) {
+  auto options = publishing("refused");
+  options.max_bytes = 0x1000;
+  local_fixture f(options);
+  auto events = reader();
+  EXPECT_FALSE(f.acquire(base, base + 0x2000));
+  const auto seen = of_kind(event_id::request_failed, read(events));
+  ASSERT_EQ(seen.size(), 1U);
+  EXPECT_EQ(seen[0].record.begin, base);
+  EXPECT_EQ(seen[0].record.end, base + 0x2000);
+  const auto page = published("refused");
+  ASSERT_TRUE(page);
+  ASSERT_EQ(page->errors.size(), 1U);
+  EXPECT_EQ(page->errors[0].call, static_cast<std::uint32_t>(observation::driver_call::acquire));
+  EXPECT_EQ(page->errors[0].code, static_cast<std::uint32_t>(errc::larger_than_budget));
+  f.device->fail_opens([](const range&, access_flags) { return error{}; });
+  EXPECT_FALSE(f.acquire(base, base + 0x1000));
+  EXPECT_TRUE(of_kind(event_id::request_failed, read(events)).empty()) << "the failed open is an event";
+}
+
 TEST_F(statistics_page_events, slow_calls_are_events) {
   local_fixture f(publishing("slow"));
   auto events = reader();

@@ -83,6 +83,7 @@ enum class event_id : std::uint32_t {
   slow_call = 14,          ///< a driver call took more than 100 ms: `value` is its duration in ns
   leases_outlive = 15,     ///< the cache ended with leases out: `value` is their number
   requested = 16,          ///< an acquire succeeded, of a cache with `trace_requests`
+  request_failed = 17,     ///< an acquire returned an error without a call of the driver
 };
 
 /// The source of a `gone` event.
@@ -123,10 +124,10 @@ struct stack_record {
   std::array<std::uint64_t, deepest_stack> frames;  ///< return addresses
 };
 
-/// The driver's calls.
-enum class driver_call : std::uint32_t { open = 0, close = 1, monitor = 2 };
+/// The call that failed: of the driver, of a monitor, or an acquire that called no driver.
+enum class driver_call : std::uint32_t { open = 0, close = 1, monitor = 2, acquire = 3 };
 
-/// A failure that the driver or a monitor reported. Whole under the same rule as an event, without `check`.
+/// A failure of one of these calls. Whole under the same rule as an event, without `check`.
 struct error_record {
   std::uint64_t mark;            ///< the failure's number in the cache plus 1
   std::uint64_t time;            ///< CLOCK_MONOTONIC, in ns

@@ -95,6 +95,7 @@ const char* name_of(pinfold::observation::driver_call call) noexcept {
     case open: return "open";
     case close: return "close";
     case monitor: return "monitor";
+    case acquire: return "acquire";
   }
   return "call";
 }

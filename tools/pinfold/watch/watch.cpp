@@ -62,6 +62,7 @@ std::optional<driver_call> failed_call(const event_record& one) {
     case event_id::open_failed: return driver_call::open;
     case event_id::close_failed: return driver_call::close;
     case event_id::not_kept: return driver_call::monitor;
+    case event_id::request_failed: return driver_call::acquire;
     default: return std::nullopt;
   }
 }
