@@ -9,6 +9,9 @@
 ///     4711.1 7 0x7f0000001000 64 0x7f0000000000 65536 13400         a request whose open took 13400 ns
 ///     4711.1 7 0x7f0000002000 64 0x7f0000000000 65536 hit           a request that was a hit
 ///
+/// `# budget 4711.1 67108864 unlimited` behind the line of a cache has its `max_bytes` and `max_count`. It is there for
+/// caches that PINFOLD_TRACE records.
+///
 /// A cache is named by its process id and its number in that process. A request line has the peer (0 for memory of the
 /// process itself), begin and size in bytes of the requested range, and begin and size of the registration that served
 /// it. Lines of several caches, threads and processes may mix; lines of one thread are in order.
@@ -56,7 +59,6 @@ class trace_file {
 
  private:
   explicit trace_file(std::shared_ptr<detail::trace_writer> writer) noexcept : writer_(std::move(writer)) {}
-  friend cache_options traced_by_environment(cache_options options);
 
   std::shared_ptr<detail::trace_writer> writer_;
 };

@@ -43,6 +43,12 @@ result<std::shared_ptr<detail::trace_writer>> open_writer(const std::string& pat
   return made;
 }
 
+event_sink sink_of(std::shared_ptr<detail::trace_writer> writer, unsigned cache) {
+  return [writer = std::move(writer), cache](const event& what) {
+    if (what.kind == event_kind::requested) writer->add(cache, what);
+  };
+}
+
 // Does what the cache itself does where there is no sink.
 void tell_without_sink(const event& what) {
   if (what.kind == event_kind::statistics) std::fprintf(stderr, "%s: %s\n", what.cache, what.text);
@@ -57,10 +63,7 @@ result<trace_file> trace_file::open(const std::string& path) {
 }
 
 event_sink trace_file::sink(std::string_view cache) {
-  if (!writer_) return [](const event& /*what*/) {};
-  return [writer = writer_, number = writer_->add_cache(cache)](const event& what) {
-    if (what.kind == event_kind::requested) writer->add(number, what);
-  };
+  return writer_ ? sink_of(writer_, writer_->add_cache(cache)) : [](const event& /*what*/) {};
 }
 
 result<void> trace_file::flush() noexcept {
@@ -77,7 +80,7 @@ cache_options traced_by_environment(cache_options options) {
     return options;
   }
   const bool wanted = std::exchange(options.trace_requests, true);
-  auto record = trace_file(*std::move(writer)).sink(options.name);
+  auto record = sink_of(*writer, (*writer)->add_cache(options.name, &options));
   options.sink = [record = std::move(record), own = std::move(options.sink), wanted](const event& what) {
     record(what);
     if (what.kind == event_kind::requested && !wanted) return;

@@ -81,6 +81,8 @@ std::string one_line(std::string_view name) {
   return shown;
 }
 
+std::string limit_text(std::size_t limit) { return limit == unlimited ? "unlimited" : std::to_string(limit); }
+
 std::atomic<unsigned> caches_so_far{0};
 
 }  // namespace
@@ -102,9 +104,12 @@ void trace_writer::flush_at_exit(const std::shared_ptr<trace_writer>& one) {
   known.all.push_back(one);
 }
 
-unsigned trace_writer::add_cache(std::string_view name) {
+unsigned trace_writer::add_cache(std::string_view name, const cache_options* options) {
   const auto number = ++caches_so_far;
-  const auto line = "cache " + std::to_string(::getpid()) + "." + std::to_string(number) + " " + one_line(name) + "\n";
+  const auto called = std::to_string(::getpid()) + "." + std::to_string(number) + " ";
+  auto line = "cache " + called + one_line(name) + "\n";
+  if (options != nullptr)
+    line += "# budget " + called + limit_text(options->max_bytes) + " " + limit_text(options->max_count) + "\n";
   std::lock_guard guard(mutex_);
   append(line);
   write_out();

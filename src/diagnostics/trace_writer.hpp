@@ -5,6 +5,7 @@
 
 #include <pinfold/error.hpp>
 #include <pinfold/events.hpp>
+#include <pinfold/options.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -33,7 +34,8 @@ class trace_writer {
   static void flush_at_exit(const std::shared_ptr<trace_writer>& one);
 
   /// Returns the number of a new cache. The line is written at once, so that a process without requests can be seen.
-  [[nodiscard]] unsigned add_cache(std::string_view name);
+  /// Also writes the budget of `options`, if they are known.
+  [[nodiscard]] unsigned add_cache(std::string_view name, const cache_options* options = nullptr);
   void add(unsigned cache, const event& what) noexcept;
   result<void> flush() noexcept;
 

@@ -108,7 +108,7 @@ TEST_F(cli_report_page, dark_page_has_charts) {
 
 TEST_F(cli_report_page, browser_understands_the_whole_page) {
   const auto page = browse("--dump-dom");
-  for (const char* text : {"<h2>1.1 random</h2>", "Misses by kind", "How to read this page", "200 KiB (given)"})
+  for (const char* text : {"<h2>1.1 random</h2>", "Misses by kind", "How to read this page", "200 KiB (the cache's)"})
     EXPECT_NE(page.find(text), std::string::npos) << text;
   std::size_t open = 0;
   for (const char* tag : {"<section", "<table", "<svg", "<figure"}) {

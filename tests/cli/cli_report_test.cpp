@@ -80,7 +80,7 @@ TEST_F(cli_report, figures_are_those_of_the_trace_and_of_replay) {
   EXPECT_NE(page.find("The " + std::to_string(misses) + " misses took "), std::string::npos) << page;
   EXPECT_NE(page.find("all | " + std::to_string(misses) + " | 100.0 % | "), std::string::npos) << page;
   const auto rows = rows_of(run("replay --json --budget 200K '" + path_ + "'"));
-  std::string expected = "200 KiB (given) | ";
+  std::string expected = "200 KiB (the cache's) | ";
   for (const char* policy : {"second-chance", "lru", "sieve", "gdsf", "classes-2", "offline"}) {
     const auto found = std::ranges::find_if(rows, [policy](const json& row) { return row.at("policy") == policy; });
     ASSERT_NE(found, rows.end()) << policy;
@@ -98,6 +98,21 @@ TEST_F(cli_report, too_small_a_budget_is_noticed) {
       << advice;
   EXPECT_NE(advice_in(page_of(lines, "--budget 40K")).find("A budget of 400 KiB"), std::string::npos);
   EXPECT_NE(advice_in(page_of(lines, "--budget 10")).find("A budget of 100 registrations"), std::string::npos);
+}
+
+// The same requests by two caches, one of which had the room for them: its misses have another reason.
+TEST_F(cli_report, each_cache_is_advised_by_its_recorded_budget) {
+  std::string lines = "cache 1.1 small\n# budget 1.1 40960 unlimited\ncache 1.2 large\n# budget 1.2 unlimited 500\n";
+  for (std::uint64_t i = 0; i < 1000; ++i) {
+    const auto line = request_line(1 + i % 100, 1, "2000");
+    lines += line + std::regex_replace(line, std::regex("^1.1"), "1.2");
+  }
+  const auto page = text_of(page_of(lines));
+  EXPECT_NE(page.find("Replayed with the budget of 40 KiB: 1000 misses"), std::string::npos) << page;
+  EXPECT_NE(page.find("A budget of 400 KiB would have saved"), std::string::npos) << page;
+  EXPECT_NE(page.find("Replayed with the budget of 500 registrations: 100 misses"), std::string::npos) << page;
+  EXPECT_NE(page.find("With a budget of 500 registrations, evictions explain 100 misses"), std::string::npos) << page;
+  EXPECT_EQ(number_of("would have saved", page), 1U) << page;
 }
 
 TEST_F(cli_report, misses_that_the_budget_does_not_explain_are_noticed) {

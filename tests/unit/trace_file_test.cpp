@@ -195,6 +195,15 @@ TEST_F(trace_files, tracing_by_environment_keeps_the_applications_sink) {
   EXPECT_EQ(recorded().requests.size(), 2U);
 }
 
+TEST_F(trace_files, tracing_by_environment_records_the_budget) {
+  use_environment();
+  {
+    local_fixture f({.max_count = 7});
+  }
+  EXPECT_NE(text().find(" unlimited 7\n"), std::string::npos) << text();
+  expect_recorded(1, 0);
+}
+
 TEST_F(trace_files, without_a_sink_the_statistics_still_go_to_stderr) {
   use_environment();
   ::testing::internal::CaptureStderr();

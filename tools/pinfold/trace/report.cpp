@@ -5,14 +5,20 @@
 #include "cli/replaced_file.hpp"
 #include "commands.hpp"
 #include "trace/inputs.hpp"
+#include "trace/replay/second_chance.hpp"
+#include "trace/replay/simulate.hpp"
 #include "trace/report/advice.hpp"
 #include "trace/report/page.hpp"
 
+#include <pinfold/limits.hpp>
+
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <fmt/format.h>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,28 +48,41 @@ void sort_by_driver_time(std::vector<recorded_cache>& all) {
   all = std::move(sorted);
 }
 
-page_cache examine(recorded_cache& of, const std::string& budget, bool& in_entries) {
-  analysis_options options;
-  if (!budget.empty()) {
-    const auto parsed = parse_budget(budget, of.work);
-    options.budget = parsed.room;
-    in_entries = parsed.in_entries;
+// Of two recorded limits, the one with which the cache would have more misses.
+std::optional<replay_budget> recorded_budget_of(recorded_cache& of) {
+  std::optional<replay_budget> tighter;
+  std::uint64_t most = 0;
+  for (const auto& [room, in_entries] : {std::pair(of.budget.bytes, false), std::pair(of.budget.count, true)}) {
+    if (room == pinfold::unlimited) continue;
+    count_room(of.work, in_entries);
+    second_chance chooser(of.work);
+    const auto misses = simulate(of.work, chooser, room).misses;
+    if (!tighter || misses > most) tighter = replay_budget{"", in_entries, room};
+    most = std::max(most, misses);
   }
+  return tighter;
+}
+
+page_cache examine(recorded_cache& of, const std::string& given) {
+  const auto budget = given.empty() ? recorded_budget_of(of) : parse_budget(given, of.work);
+  const bool in_entries = budget && budget->in_entries;
+  analysis_options options;
+  if (budget) options.budget = budget->room;
   count_room(of.work, in_entries);
   auto figures = analyse(of, options);
   auto advice = advice_for(of, figures, in_entries);
-  return {std::move(figures), std::move(advice)};
+  return {std::move(figures), std::move(advice), in_entries};
 }
 
 page_content content_of(const report_command& command) {
   auto recorded = read_recorded(command.trace, nullptr);
   sort_by_driver_time(recorded);
-  page_content made{.source = command.trace, .in_entries = false, .all = {}, .rest = {}};
+  page_content made{.source = command.trace, .all = {}, .rest = {}};
   for (auto& one : recorded) {
     if (made.all.size() < most_sections) {
-      made.all.push_back(examine(one, command.budget, made.in_entries));
+      made.all.push_back(examine(one, command.budget));
     } else {
-      made.rest.push_back({summarise(one), {}});
+      made.rest.push_back({summarise(one), {}, false});
     }
     one = {};
   }
@@ -90,8 +109,8 @@ void add_report(CLI::App& app, action& chosen) {
   own->add_option("trace", command->trace, "a file written by `pinfold trace`")->required();
   own->add_option("-o,--output", command->output, "the page; `-` for standard output [the trace's name and .html]");
   own->add_option("--budget", command->budget,
-                  "budget of the caches while they were recorded: 25% of all bytes, bytes such as 64M, or without a "
-                  "unit a number of registrations");
+                  "budget of all caches, instead of the recorded ones: 25% of all bytes, bytes such as 64M, or without "
+                  "a unit a number of registrations");
   own->footer(fmt::format(
       "The page is one HTML file that needs no other. It has a section for each of the {} caches that spent most time "
       "in the driver. How to read it: docs/report.md.",

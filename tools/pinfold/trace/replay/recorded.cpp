@@ -64,7 +64,10 @@ void set_costs_of_model(workload& of, const cost_model& costs) {
 /// The requests of one cache, while they are gathered.
 class trace_gatherer::gathered {
  public:
-  explicit gathered(std::string name) { made_.work.name = std::move(name); }
+  gathered(std::string name, std::uint32_t number) {
+    made_.work.name = std::move(name);
+    made_.number = number;
+  }
 
   void add(const pinfold::traced_request& one) {
     const auto peer = one.peer.value;
@@ -101,7 +104,7 @@ void trace_gatherer::add(const pinfold::traced_request& request, const std::vect
   if (request.cache >= caches_.size()) caches_.resize(caches.size());
   auto& own = caches_[request.cache];
   if (!own) {
-    own = std::make_unique<gathered>(caches[request.cache]);
+    own = std::make_unique<gathered>(caches[request.cache], request.cache);
     order_.push_back(request.cache);
   }
   own->add(request);

@@ -6,6 +6,7 @@
 #include "trace/replay/cost_model.hpp"
 #include "trace/replay/workload.hpp"
 
+#include <pinfold/limits.hpp>
 #include <pinfold/trace_file.hpp>
 
 #include <cstddef>
@@ -37,11 +38,19 @@ struct recorded_miss {
   std::int64_t opened_ns = 0;
 };
 
+/// The budget of a cache, as far as the trace has it.
+struct recorded_budget {
+  std::size_t bytes = pinfold::unlimited;
+  std::size_t count = pinfold::unlimited;
+};
+
 /// The requests of one cache as a trace has them: 4 bytes for each hit and 28 for each miss.
 struct recorded_cache {
   workload work;                                     ///< without costs of closes
   std::vector<recorded_registration> registrations;  ///< by the number of the object
   std::vector<recorded_miss> misses;                 ///< in the order of the trace
+  std::uint32_t number = 0;                          ///< of the cache in the trace, from 0 on
+  recorded_budget budget;                            ///< set by `read_recorded`
 };
 
 /// Gathers the requests of a trace, in their order, by cache.

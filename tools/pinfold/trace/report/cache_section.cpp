@@ -63,7 +63,7 @@ std::string table_of_budgets(const cache_analysis& of, bool in_entries) {
                     .rows = {}};
   for (const char* policy : of.policies) shown.headings.emplace_back(policy);
   for (const auto budget : of.what_if_budgets) {
-    std::vector<std::string> row{room_text(budget, in_entries) + (of.budget == budget ? " (given)" : "")};
+    std::vector<std::string> row{room_text(budget, in_entries) + (of.budget == budget ? " (the cache's)" : "")};
     for (const char* policy : of.policies) {
       const auto& seen = of.replayed(budget, policy);
       row.push_back(
@@ -115,8 +115,9 @@ std::string summary(const cache_analysis& of, bool in_entries) {
 
 }  // namespace
 
-std::string cache_section(const page_cache& cache, const std::string& id, bool in_entries) {
+std::string cache_section(const page_cache& cache, const std::string& id) {
   const auto& of = cache.figures;
+  const bool in_entries = cache.in_entries;
   auto text = fmt::format("<section id=\"{}\">\n<h2>{}</h2>\n", id, escaped(of.name));
   text += summary(of, in_entries) + advice_box(cache.advice);
   if (of.misses > 0) {

@@ -10,6 +10,6 @@
 namespace tool {
 
 /// Returns the section in HTML: figures, advice, charts and tables. `id` names it in the page.
-[[nodiscard]] std::string cache_section(const page_cache& cache, const std::string& id, bool in_entries);
+[[nodiscard]] std::string cache_section(const page_cache& cache, const std::string& id);
 
 }  // namespace tool

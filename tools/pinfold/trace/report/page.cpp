@@ -30,7 +30,7 @@ struct sums {
 sums sums_of(const page_content& content) {
   sums made;
   for (const auto* list : {&content.all, &content.rest}) {
-    for (const auto& [figures, advice] : *list) {
+    for (const auto& [figures, advice, in_entries] : *list) {
       made.requests += figures.requests;
       made.misses += figures.misses;
       made.opened_ns += figures.opened_ns;
@@ -98,8 +98,7 @@ std::string to_page(const page_content& content) {
       "<p class=\"quiet\">The requests of a recorded trace, by <code>pinfold report</code> {1}</p>\n</header>\n",
       escaped(content.source), PINFOLD_VERSION, page_style, chart_patterns());
   text += tiles_for(content) + table_of_caches(content);
-  for (std::size_t i = 0; i < content.all.size(); ++i)
-    text += cache_section(content.all[i], fmt::format("c{}", i), content.in_entries);
+  for (std::size_t i = 0; i < content.all.size(); ++i) text += cache_section(content.all[i], fmt::format("c{}", i));
   return text + explanation + "</main>\n</body>\n</html>\n";
 }
 

@@ -15,12 +15,12 @@ namespace tool {
 struct page_cache {
   cache_analysis figures;
   std::vector<std::string> advice;  ///< text, with identifiers between back quotes
+  bool in_entries = false;          ///< rooms are numbers of registrations, not bytes
 };
 
 /// The content of the page.
 struct page_content {
   std::string source;            ///< the name of the trace
-  bool in_entries = false;       ///< rooms are numbers of registrations, not bytes
   std::vector<page_cache> all;   ///< each with its own section, in their order
   std::vector<page_cache> rest;  ///< only in the table of caches: their figures lack windows and replays
 };
