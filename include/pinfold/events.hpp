@@ -25,7 +25,8 @@ enum class event_kind : std::uint8_t {
   statistics,                ///< the line asked for with `cache_options::statistics_at_exit`, in `text`
   audit_failed,              ///< the pages behind an entry are not the registered ones; `text` has the entry's history
   closes_outlive_cache,      ///< the drain time-out passed at destruction with another thread's close in the driver
-  requested,                 ///< an acquire succeeded; only with `cache_options::trace_requests`
+  requested,                 ///< an acquire succeeded, or failed with `cause`; only with
+                             ///< `cache_options::trace_requests`
   not_kept,                  ///< registered for one lease only: `cause` says why a monitor cannot watch the memory
   monitor_degraded,        ///< a monitor failed, or works again after a failure: `text` says which, and why. The cache
                            ///< invalidated all it kept, and keeps nothing while one of its monitors does not work

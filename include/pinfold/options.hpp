@@ -139,9 +139,9 @@ struct cache_options {
   /// registration.
   std::uint32_t audit_one_in = 0;
 
-  /// Send an event to the sink for every acquire that succeeds (`event_kind::requested`), for recording
-  /// (`trace_file.hpp`). `find` sends none. Costs: every hit takes the cache's mutex and calls the sink, and the cache
-  /// opens the ranges of a batch one by one.
+  /// Send an event to the sink for every acquire (`event_kind::requested`), for recording (`trace_file.hpp`). `find`
+  /// sends none. Costs: every hit takes the cache's mutex and calls the sink, and the cache opens the ranges of a batch
+  /// one by one.
   bool trace_requests = false;
 };
 

@@ -598,7 +598,8 @@ enum pinfold_event_kind {
   PINFOLD_EVENT_STATISTICS = 6,               /**< the counters, in `text` */
   PINFOLD_EVENT_AUDIT_FAILED = 7,             /**< the pages behind an entry are not the registered ones */
   PINFOLD_EVENT_CLOSES_OUTLIVE_CACHE = 8,     /**< another thread was still in the driver at the end */
-  PINFOLD_EVENT_REQUESTED = 9,                /**< an acquire succeeded; only with PINFOLD_TRACE_REQUESTS */
+  PINFOLD_EVENT_REQUESTED = 9,                /**< an acquire succeeded, or failed with `cause`; only with
+                                               *   PINFOLD_TRACE_REQUESTS */
   PINFOLD_EVENT_NOT_KEPT = 10,                /**< registered for one lease only; `cause` says why */
   PINFOLD_EVENT_MONITOR_DEGRADED = 11,        /**< a monitor failed, or works again: `text` says which, and why */
   PINFOLD_EVENT_WAITS_FOR_NODE_BUDGET = 12,   /**< a request waits for the node's budget: `text` has the numbers */

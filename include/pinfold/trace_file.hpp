@@ -12,6 +12,9 @@
 /// `# budget 4711.1 67108864 unlimited` behind the line of a cache has its `max_bytes` and `max_count`. It is there for
 /// caches that PINFOLD_TRACE records.
 ///
+/// `# failed 4711.1 7 0x7f0000002000 64 over_budget` is an acquire that failed: the peer, the requested range, and the
+/// code of the error.
+///
 /// A cache is named by its process id and its number in that process. A request line has the peer (0 for memory of the
 /// process itself), begin and size in bytes of the requested range, and begin and size of the registration that served
 /// it. Lines of several caches, threads and processes may mix; lines of one thread are in order.

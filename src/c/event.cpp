@@ -36,7 +36,7 @@ const char* text_of(event_kind kind) {
     case event_kind::statistics: return "the counters could not be written";
     case event_kind::audit_failed: return "the pages behind an entry are not the registered ones";
     case event_kind::closes_outlive_cache: return "another thread is still in the driver after the drain time-out";
-    case event_kind::requested: return "an acquire succeeded";
+    case event_kind::requested: return "an acquire ended";
     case event_kind::not_kept: return "the memory is registered for one lease only";
     case event_kind::monitor_degraded: return "a monitor failed, or works again";
     case event_kind::waits_for_node_budget: return "a request waits for room in the node's budget";

@@ -494,7 +494,7 @@ class engine {
   [[nodiscard]] result<grant> acquire_traced(const request& what) noexcept;
   [[nodiscard]] result<grant> acquire_audited(const request& what) noexcept;
   [[nodiscard]] grant find_audited(const request& what) noexcept;
-  void tell_request(const request& what, const grant& granted, std::chrono::nanoseconds opened_for) noexcept;
+  void tell_request(const request& what, const result<grant>& granted, std::chrono::nanoseconds opened_for) noexcept;
 
   // --- several at once (engine_group.cpp)
   struct group;

@@ -124,6 +124,7 @@ void engine::note(const event& what) noexcept {
   if (what.kind == event_kind::close_failed)
     PINFOLD_PROBE(quarantine, name(), what.where.begin, what.where.size(), native);
   if (what.kind == event_kind::monitor_degraded) PINFOLD_PROBE(monitor, name(), what.text);
+  if (what.kind == event_kind::requested && what.cause != nullptr) return;  // `note_request` writes the failure
   const auto id = id_of(what.kind);
   if (!id || !page_) return;
   if (what.kind == event_kind::not_kept && what.cause != nullptr)

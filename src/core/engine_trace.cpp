@@ -13,7 +13,7 @@ result<grant> engine::acquire_traced(const request& what) noexcept {
   const auto start = core::open_watch::now(is_observed());
   const core::open_watch watch;
   auto granted = audit_ ? acquire_audited(what) : grant_for(what);
-  if (granted && options_.trace_requests) tell_request(what, *granted, watch.spent());
+  if (options_.trace_requests) tell_request(what, granted, watch.spent());
   if (start != core::open_watch::time_point{} && (!granted || watch.spent().count() > 0))
     note_request(start, watch.spent(), what.wanted, granted);
   return granted;
@@ -21,12 +21,14 @@ result<grant> engine::acquire_traced(const request& what) noexcept {
 
 grant engine::find(const request& what) noexcept { return audit_ ? find_audited(what) : find_any(what); }
 
-void engine::tell_request(const request& what, const grant& granted, std::chrono::nanoseconds opened_for) noexcept {
+void engine::tell_request(const request& what, const result<grant>& granted,
+                          std::chrono::nanoseconds opened_for) noexcept {
   event asked{event_kind::requested, severity::debug};
   asked.peer = what.peer;
   asked.where = what.wanted;
-  asked.registered = record_of(granted.held)->covered();
-  asked.hit = opened_for.count() == 0;
+  if (granted) asked.registered = record_of(granted->held)->covered();
+  if (!granted) asked.cause = &granted.error();
+  asked.hit = granted && opened_for.count() == 0;
   asked.opened_for = opened_for;
   tell(asked);
 }

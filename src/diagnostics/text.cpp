@@ -86,7 +86,7 @@ void append_holders(std::string& line, const event& what) {
 }
 
 void append_request(std::string& line, const event& what) {
-  if (what.kind != event_kind::requested) return;
+  if (what.kind != event_kind::requested || what.cause != nullptr) return;
   line += what.hit ? ", hit" : ", opened in " + std::to_string(what.opened_for.count()) + " ns";
   line += ", registered [" + hexadecimal(what.registered.begin) + ", " + hexadecimal(what.registered.end) + ")";
 }

@@ -118,14 +118,20 @@ unsigned trace_writer::add_cache(std::string_view name, const cache_options* opt
 
 void trace_writer::add(unsigned cache, const event& what) noexcept {
   request_line line;
+  if (what.cause != nullptr) line.text("# failed ");
   line.number(static_cast<std::uint64_t>(process_));
   line.text(".");
   line.number(cache);
   line.field(what.peer.value);
   line.field(what.where);
-  line.field(what.registered);
-  if (what.hit) line.text(" hit");
-  if (!what.hit) line.field(static_cast<std::uint64_t>(what.opened_for.count()));
+  if (what.cause != nullptr) {
+    line.text(" ");
+    line.text(name_of(what.cause->code));
+  } else {
+    line.field(what.registered);
+    if (what.hit) line.text(" hit");
+    if (!what.hit) line.field(static_cast<std::uint64_t>(what.opened_for.count()));
+  }
   line.text("\n");
   std::lock_guard guard(mutex_);
   if (buffer_.size() + line.whole().size() > most_buffered) write_out();

@@ -115,6 +115,16 @@ TEST_F(cli_report, each_cache_is_advised_by_its_recorded_budget) {
   EXPECT_EQ(number_of("would have saved", page), 1U) << page;
 }
 
+TEST_F(cli_report, acquires_that_failed_are_counted) {
+  const std::string refused = "# failed 1.2 0 0x1000 8192 larger_than_budget\n";
+  const auto lines = "cache 1.1 mine\ncache 1.2 refuses\n" + refused + refused + request_line(1, 1, "5");
+  const auto page = text_of(page_of(lines));
+  EXPECT_NE(page.find("1.2 refuses | 0 |"), std::string::npos) << page;
+  EXPECT_NE(page.find("| 2 larger_than_budget |"), std::string::npos) << page;
+  expect_refused("report " + write_trace("cache 1.2 refuses\n" + refused),
+                 "no requests but failed ones: 1 larger_than_budget");
+}
+
 TEST_F(cli_report, misses_that_the_budget_does_not_explain_are_noticed) {
   const auto lines = trace_of(1000, [](std::uint64_t i) { return request_line(1 + i % 100, 1, "2000"); });
   const auto advice = advice_in(page_of(lines, "--budget 500K"));

@@ -204,6 +204,19 @@ TEST_F(trace_files, tracing_by_environment_records_the_budget) {
   expect_recorded(1, 0);
 }
 
+TEST_F(trace_files, acquires_that_fail_are_recorded_with_their_reason) {
+  {
+    auto options = recording(*trace_file::open(path_), "c");
+    options.max_bytes = 0x1000;
+    local_fixture f(options);
+    EXPECT_FALSE(f.acquire(0x10000, 0x12000));
+    f.touch(0x10000, 0x11000);
+  }
+  EXPECT_NE(text().find("\n# failed "), std::string::npos) << text();
+  EXPECT_NE(text().find(" 0 0x10000 8192 larger_than_budget\n"), std::string::npos) << text();
+  expect_recorded(1, 1);
+}
+
 TEST_F(trace_files, without_a_sink_the_statistics_still_go_to_stderr) {
   use_environment();
   ::testing::internal::CaptureStderr();

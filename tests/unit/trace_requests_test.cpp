@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// With `trace_requests`, the sink gets every request that was granted, including those that would have been hits
+// With `trace_requests`, the sink gets every request, including those that would have been hits
 // without the mutex.
 #include "support/fixtures/cache_checks.hpp"
 #include "support/fixtures/local_fixture.hpp"
@@ -56,6 +56,18 @@ TEST(trace_requests, event_has_range_registration_and_cost) {
   EXPECT_EQ(seen[1].opened_for, 0ns);
 }
 
+TEST(trace_requests, a_failure_is_the_cause_of_its_event) {
+  std::vector<std::string> seen;
+  cache_options options{.max_bytes = 0x1000, .trace_requests = true};
+  options.sink = [&](const event& what) {
+    if (what.kind == event_kind::requested) seen.push_back(describe(what));
+  };
+  local_fixture f(options);
+  EXPECT_FALSE(f.acquire(0x10000, 0x12000));
+  ASSERT_EQ(seen.size(), 1U);
+  EXPECT_NE(seen[0].find("requested peer 0 [0x10000, 0x12000): larger_than_budget"), std::string::npos) << seen[0];
+}
+
 TEST(trace_requests, every_hit_of_every_thread_is_traced) {
   request_log log;
   local_fixture f(log.options());
@@ -95,14 +107,6 @@ TEST(trace_requests, event_has_peer_and_whole_allocation) {
   EXPECT_EQ(seen[0].registered, handle.allocation());
   EXPECT_FALSE(seen[0].hit);
   EXPECT_TRUE(seen[1].hit);
-}
-
-TEST(trace_requests, failures_are_not_traced) {
-  request_log log;
-  local_fixture f(log.options());
-  f.device->fail_opens([](const range&, access_flags) { return std::optional(error{errc::driver_error}); });
-  EXPECT_FALSE(f.acquire(0x1000, 0x2000));
-  EXPECT_TRUE(log.take().empty());
 }
 
 // A registrar that uses a cache itself, so that an outer request contains an inner one.

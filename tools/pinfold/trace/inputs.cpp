@@ -8,10 +8,12 @@
 #include <pinfold/settings.hpp>
 #include <pinfold/trace_file.hpp>
 
+#include <array>
 #include <charconv>
 #include <cstdint>
 #include <fmt/format.h>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <unordered_map>
 
@@ -36,27 +38,11 @@ std::size_t limit_of(const std::string& text) {
   return limit;
 }
 
-// By the number of the cache. They are on lines that other readers take for comments.
-std::vector<recorded_budget> budgets_in(const std::string& path) {
-  std::vector<recorded_budget> all;
-  std::unordered_map<std::string, std::size_t> numbers;
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    const bool is_cache = line.starts_with("cache ");
-    if (!is_cache && !line.starts_with("# budget ")) continue;
-    std::istringstream words(line.substr(line.find(' ', 2) + 1));
-    std::string called;
-    std::string bytes;
-    std::string count;
-    words >> called >> bytes >> count;
-    if (is_cache) {
-      numbers[called] = all.size();
-      all.emplace_back();
-    } else if (const auto found = numbers.find(called); found != numbers.end()) {
-      all[found->second] = {limit_of(bytes), limit_of(count)};
-    }
-  }
-  return all;
+void add_note(const std::string& kind, std::istringstream& words, recorded_notes& to) {
+  std::array<std::string, 4> fields;
+  for (auto& one : fields) words >> one;
+  if (kind == "budget") to.budget = {limit_of(fields[0]), limit_of(fields[1])};
+  if (kind == "failed") ++to.failed[fields[3]];
 }
 
 }  // namespace
@@ -73,11 +59,42 @@ std::vector<recorded_cache> read_recorded(const std::string& path, const cost_mo
       pinfold::visit_trace(path, [&](const auto& request, const auto& caches) { gatherer.add(request, caches); });
   if (!read) throw usage_failure(fmt::format("{}: {}", read.error().where, pinfold::describe(read.error().cause)));
   auto all = gatherer.finish(costs);
-  if (all.empty()) throw usage_failure(fmt::format("{}: the trace has no requests", path));
-  const auto budgets = budgets_in(path);
-  for (auto& one : all)
-    if (one.number < budgets.size()) one.budget = budgets[one.number];
+  if (all.empty()) {
+    const auto failed = failures_text(read_notes(path));
+    throw usage_failure(
+        fmt::format("{}: the trace has no requests{}{}", path, failed.empty() ? "" : " but failed ones: ", failed));
+  }
   return all;
+}
+
+// They are on lines that other readers take for comments.
+std::vector<recorded_notes> read_notes(const std::string& path) {
+  std::vector<recorded_notes> all;
+  std::unordered_map<std::string, std::size_t> numbers;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("cache ") && !line.starts_with("# ")) continue;
+    std::istringstream words(line.substr(line.front() == '#' ? 2 : 0));
+    std::string kind;
+    std::string called;
+    words >> kind >> called;
+    if (line.front() == 'c') {
+      numbers[called] = all.size();
+      all.push_back({line.substr(kind.size() + 1), {}, {}});
+    } else if (const auto found = numbers.find(called); found != numbers.end()) {
+      add_note(kind, words, all[found->second]);
+    }
+  }
+  return all;
+}
+
+std::string failures_text(const std::vector<recorded_notes>& of) {
+  std::map<std::string, std::uint64_t> all;
+  for (const auto& cache : of)
+    for (const auto& [reason, number] : cache.failed) all[reason] += number;
+  std::string text;
+  for (const auto& [reason, number] : all) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", number, reason);
+  return text;
 }
 
 replay_budget parse_budget(const std::string& text, const workload& of) {

@@ -16,6 +16,12 @@ namespace tool {
 /// Returns the model of that name; null, which stands for the recorded costs, if there is none.
 [[nodiscard]] const cost_model* costs_named(const std::string& name);
 
+/// Returns what a trace says of each cache beside its requests, in the order of the caches.
+[[nodiscard]] std::vector<recorded_notes> read_notes(const std::string& path);
+
+/// Returns how many acquires failed, by reason, as `3 over_budget`; empty if none did.
+[[nodiscard]] std::string failures_text(const std::vector<recorded_notes>& of);
+
 /// Reads a trace that has at least one request. Throws `usage_failure` with the place of an error.
 [[nodiscard]] std::vector<recorded_cache> read_recorded(const std::string& path, const cost_model* costs);
 

@@ -71,20 +71,27 @@ page_cache examine(recorded_cache& of, const std::string& given) {
   count_room(of.work, in_entries);
   auto figures = analyse(of, options);
   auto advice = advice_for(of, figures, in_entries);
-  return {std::move(figures), std::move(advice), in_entries};
+  return {std::move(figures), std::move(advice), in_entries, {}};
 }
 
 page_content content_of(const report_command& command) {
   auto recorded = read_recorded(command.trace, nullptr);
+  auto notes = read_notes(command.trace);
+  for (auto& one : recorded) one.budget = notes.at(one.number).budget;
   sort_by_driver_time(recorded);
   page_content made{.source = command.trace, .all = {}, .rest = {}};
   for (auto& one : recorded) {
-    if (made.all.size() < most_sections) {
-      made.all.push_back(examine(one, command.budget));
-    } else {
-      made.rest.push_back({summarise(one), {}, false});
-    }
+    auto& list = made.all.size() < most_sections ? made.all : made.rest;
+    list.push_back(&list == &made.all ? examine(one, command.budget) : page_cache{summarise(one), {}, false, {}});
+    list.back().failed = failures_text({notes[one.number]});
+    notes[one.number].failed.clear();
     one = {};
+  }
+  for (const auto& one : notes) {  // caches without a request that succeeded
+    if (one.failed.empty()) continue;
+    auto& row = made.rest.emplace_back();
+    row.figures.name = one.name;
+    row.failed = failures_text({one});
   }
   return made;
 }

@@ -3,6 +3,7 @@
 #include "cli/failure.hpp"
 #include "cli/replaced_file.hpp"
 #include "commands.hpp"
+#include "trace/inputs.hpp"
 
 #include <pinfold/trace_file.hpp>
 
@@ -151,7 +152,8 @@ void wait_for(pid_t child) {
 }
 
 // Returns the program's exit status; 1 when that is 0 and nothing was recorded.
-int conclude(const trace_command& command, int status, const pinfold::recorded_trace& trace) {
+int conclude(const trace_command& command, int status, const pinfold::recorded_trace& trace,
+             const std::string& failed) {
   const auto& name = command.program.front();
   if (WIFSIGNALED(status))
     fmt::print(stderr, "pinfold: {} was killed by signal {} ({}): its last requests may be missing\n", name,
@@ -160,8 +162,8 @@ int conclude(const trace_command& command, int status, const pinfold::recorded_t
     fmt::print(stderr, "pinfold: {} created no cache, or used another version of the library: nothing was recorded\n",
                name);
   if (!trace.caches.empty())
-    fmt::print(stderr, "pinfold: {} requests of {} {} in {}\n", trace.requests.size(), trace.caches.size(),
-               trace.caches.size() == 1 ? "cache" : "caches", command.file);
+    fmt::print(stderr, "pinfold: {} requests of {} {} in {}{}{}\n", trace.requests.size(), trace.caches.size(),
+               trace.caches.size() == 1 ? "cache" : "caches", command.file, failed.empty() ? "" : "; failed: ", failed);
   if (WIFSIGNALED(status)) return killed + WTERMSIG(status);
   return WEXITSTATUS(status) == 0 && trace.caches.empty() ? 1 : WEXITSTATUS(status);
 }
@@ -184,8 +186,9 @@ int record(trace_command& command) {
     static_cast<void>(recorded.leave());
     throw failure(fmt::format("{}: {}", trace.error().where, pinfold::describe(trace.error().cause)));
   }
+  const auto failed = failures_text(read_notes(recorded.path()));
   if (!trace->caches.empty()) recorded.replace();
-  return conclude(command, status, *trace);
+  return conclude(command, status, *trace, failed);
 }
 
 }  // namespace

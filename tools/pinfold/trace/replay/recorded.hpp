@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -44,13 +45,20 @@ struct recorded_budget {
   std::size_t count = pinfold::unlimited;
 };
 
+/// What a trace says of a cache beside its requests.
+struct recorded_notes {
+  std::string name;
+  recorded_budget budget;
+  std::map<std::string, std::uint64_t> failed;  ///< acquires that failed, by the name of their error
+};
+
 /// The requests of one cache as a trace has them: 4 bytes for each hit and 28 for each miss.
 struct recorded_cache {
   workload work;                                     ///< without costs of closes
   std::vector<recorded_registration> registrations;  ///< by the number of the object
   std::vector<recorded_miss> misses;                 ///< in the order of the trace
   std::uint32_t number = 0;                          ///< of the cache in the trace, from 0 on
-  recorded_budget budget;                            ///< set by `read_recorded`
+  recorded_budget budget;                            ///< set by its user
 };
 
 /// Gathers the requests of a trace, in their order, by cache.

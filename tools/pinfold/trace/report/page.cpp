@@ -30,7 +30,7 @@ struct sums {
 sums sums_of(const page_content& content) {
   sums made;
   for (const auto* list : {&content.all, &content.rest}) {
-    for (const auto& [figures, advice, in_entries] : *list) {
+    for (const auto& [figures, advice, in_entries, failed] : *list) {
       made.requests += figures.requests;
       made.misses += figures.misses;
       made.opened_ns += figures.opened_ns;
@@ -60,9 +60,10 @@ std::string heading_of(const page_cache& cache, std::size_t number, bool linked)
 }
 
 std::string table_of_caches(const page_content& content) {
-  html::table shown{.caption = "The caches, by the time that they spent in the driver",
-                    .headings = {"cache", "requests", "hits", "misses", "in the driver", "registrations", "bytes"},
-                    .rows = {}};
+  html::table shown{
+      .caption = "The caches, by the time that they spent in the driver",
+      .headings = {"cache", "requests", "hits", "misses", "in the driver", "registrations", "bytes", "failed acquires"},
+      .rows = {}};
   std::size_t number = 0;
   for (const auto* list : {&content.all, &content.rest}) {
     for (const auto& cache : *list) {
@@ -70,7 +71,8 @@ std::string table_of_caches(const page_content& content) {
       shown.rows.push_back(
           {heading_of(cache, number++, list == &content.all), count_text(of.requests),
            percent_text(static_cast<double>(of.requests - of.misses), static_cast<double>(of.requests)),
-           count_text(of.misses), time_text(of.opened_ns), count_text(of.registrations), size_text(of.footprint)});
+           count_text(of.misses), time_text(of.opened_ns), count_text(of.registrations), size_text(of.footprint),
+           cache.failed.empty() ? "0" : cache.failed});
     }
   }
   return html::to_html(shown);

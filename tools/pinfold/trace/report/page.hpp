@@ -16,6 +16,7 @@ struct page_cache {
   cache_analysis figures;
   std::vector<std::string> advice;  ///< text, with identifiers between back quotes
   bool in_entries = false;          ///< rooms are numbers of registrations, not bytes
+  std::string failed;               ///< acquires that failed, by reason
 };
 
 /// The content of the page.
