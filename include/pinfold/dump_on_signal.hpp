@@ -18,6 +18,7 @@ enum class earlier_handler : std::uint8_t {
 
 /// From now on `signal` makes this copy of the library write its caches and their entries as lines of text: to the file
 /// `pinfold.PID.dump` in `directory`, behind what is in it, or to standard error if `directory` is empty.
+/// A relative directory is below the working directory of this call.
 /// `docs/dump.md` describes the lines.
 ///
 /// The handler takes no lock and allocates nothing: it also works while the thread that it interrupts holds a mutex of

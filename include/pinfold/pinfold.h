@@ -578,6 +578,7 @@ enum pinfold_dump_flags {
 /**
  * From now on the signal makes this copy of the library write its caches and their entries as lines of text: to the
  * file `pinfold.PID.dump` in `directory`, behind what is in it; or to standard error if `directory` is null or empty.
+ * A relative directory is below the working directory of this call.
  * dump.md of the documents (pinfold(7)) describes the lines. The handler takes no lock and allocates nothing, leaves
  * `errno` as it was, and works in a child of fork(2). A second call for the same signal changes the directory. A signal
  * whose default action is to end the process for an error (SIGSEGV, SIGABRT, ...) still ends it after the dump; others

@@ -18,6 +18,7 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <string_view>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -165,12 +166,21 @@ std::optional<int> signal_named(std::string_view text) noexcept {
 result<void> dump_on_signal(int signal, std::string_view directory, earlier_handler earlier) noexcept {
   const detail::no_cancellation guard;
   if (signal <= 0 || signal >= NSIG) return fail(errc::invalid_argument, "there is no such signal");
-  if (directory.size() > 4000) return fail(errc::invalid_argument, "the name of the directory is too long");
+  std::array<char, 4001> here{};
+  if (!directory.empty() && directory.front() != '/') {  // a later chdir(2) changes nothing
+    if (::getcwd(here.data(), here.size() - 1) == nullptr)
+      return tl::unexpected<error>(
+          {errc::driver_error, native_kind::posix, errno, "the working directory has no name"});
+    here[std::strlen(here.data())] = '/';
+  }
+  const std::string_view before(here.data());
+  if (before.size() + directory.size() > 4000)
+    return fail(errc::invalid_argument, "the name of the directory is too long");
   std::unique_ptr<destination> fresh(new (std::nothrow) destination);
   if (!fresh)
     return tl::unexpected<error>(
         {errc::driver_error, native_kind::posix, ENOMEM, "there is no memory for the directory"});
-  fresh->directory << directory;
+  fresh->directory << before << directory;
   const os::scoped_lock lock(installing);
   fresh->earlier = where.load(std::memory_order_relaxed);
   if (auto done = install(signal, earlier); !done) return done;

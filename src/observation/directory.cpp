@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <climits>
 #include <cstdint>
 #include <cstdlib>
 #include <dirent.h>
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <unistd.h>
 #include <utility>
 
 namespace pinfold::observation {
@@ -38,11 +40,23 @@ struct closes_directory {
   void operator()(DIR* open) const noexcept { ::closedir(open); }
 };
 
+std::string working_directory() {
+  std::array<char, PATH_MAX> name{};
+  return ::getcwd(name.data(), name.size()) != nullptr ? name.data() : ".";
+}
+
+// A chdir(2) between two uses makes no second folder.
+std::string absolute(std::string folder) {
+  if (folder.front() == '/') return folder;
+  static const std::string first = working_directory();
+  return first + "/" + folder;
+}
+
 }  // namespace
 
 std::string page_directory() {
   const char* const chosen = ::secure_getenv("PINFOLD_STATS_DIR");
-  if (chosen != nullptr && *chosen != '\0') return chosen;
+  if (chosen != nullptr && *chosen != '\0') return absolute(chosen);
   return "/dev/shm/pinfold-stats-" + std::to_string(::geteuid());
 }
 

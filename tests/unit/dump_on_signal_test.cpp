@@ -162,6 +162,17 @@ TEST_F(signal_dump, a_second_call_changes_the_directory) {
   });
 }
 
+TEST_F(signal_dump, a_relative_directory_is_that_of_the_call) {
+  run_in_child([&] {
+    std::filesystem::current_path(std::filesystem::path(folder_).parent_path());
+    ASSERT_TRUE(dump_on_signal(SIGUSR2, std::filesystem::path(folder_).filename().string()));
+    std::filesystem::current_path("/");
+    ::raise(SIGUSR2);
+    EXPECT_EQ(count_of("dump_end outcome=done", dumped()), 1U);
+    EXPECT_EQ(dump_on_signal(SIGUSR2, std::string(4000, 'd')).error().code, errc::invalid_argument);
+  });
+}
+
 TEST_F(signal_dump, leaves_errno_and_a_link_alone) {
   run_in_child([&] {
     ASSERT_TRUE(dump_on_signal(SIGUSR2, folder_));

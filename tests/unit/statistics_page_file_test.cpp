@@ -74,6 +74,22 @@ TEST_F(statistics_page_file, environment_turns_it_on_for_every_cache) {
   });
 }
 
+TEST_F(statistics_page_file, relative_folder_is_below_the_first_working_directory) {
+  run_in_child([this] {
+    std::filesystem::current_path(folder);
+    ::setenv("PINFOLD_STATS_DIR", "relative", 1);
+    local_fixture first(publishing("first"));
+    std::filesystem::current_path("/");
+    local_fixture second(publishing("second"));
+    EXPECT_EQ(observation::page_directory(), folder + "/relative");
+    const auto path = observation::find_page(folder + "/relative", ::getpid());
+    ASSERT_TRUE(path);
+    const auto seen = observation::read_page(*path);
+    ASSERT_TRUE(seen);
+    EXPECT_EQ(seen->caches.size(), 2U);
+  });
+}
+
 TEST_F(statistics_page_file, on_a_full_file_system_takes_no_more_caches_and_goes_on) {
   child_process child([](line&) {
     const auto full = page_folder::path();

@@ -70,8 +70,8 @@ struct process_snapshot {
   std::vector<cache_snapshot> caches;  ///< those that run, and those that ended and whose slots were not reused
 };
 
-/// Returns the folder of this user's pages: PINFOLD_STATS_DIR if it is set, else /dev/shm/pinfold-stats-UID. Throws
-/// `std::bad_alloc`.
+/// Returns the folder of this user's pages: PINFOLD_STATS_DIR if it is set, else /dev/shm/pinfold-stats-UID. A relative
+/// folder is below the working directory of the first call. Throws `std::bad_alloc`.
 [[nodiscard]] PINFOLD_EXPORT std::string page_directory();
 
 /// Returns the paths of the pages in a folder, sorted by pid; none if there is no such folder. Thread-safe. Errors: the
