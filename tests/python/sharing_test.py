@@ -36,6 +36,22 @@ def test_array_is_opened_with_its_shape() -> None:
             assert not tensor.stale
 
 
+def test_memory_that_was_freed_is_read_only_where_it_is_open() -> None:
+    array = pinfold.memfd_array(8, "u1")
+    array[:] = 7
+    handle = pinfold.share(array)
+    with pinfold.open(handle):
+        pass
+    del array
+    gc.collect()
+    with pinfold.open(handle) as tensor:
+        assert (tensor.numpy() == 7).all()
+    with pinfold.ImportCache.memfd() as another, pytest.raises(Error) as caught:
+        pinfold.open(handle, cache=another)
+    assert caught.value.code is Code.STALE_HANDLE
+    assert MemfdExporter().allocate(100).nbytes == 4096
+
+
 @pytest.mark.parametrize("dtype", ["?", "i1", "u2", "i4", "u8", "f2", "f4", "f8", "c8", "c16"])
 def test_type_survives(dtype: str) -> None:
     array = pinfold.memfd_array(5, dtype)
