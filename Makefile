@@ -29,7 +29,7 @@ build:           ## the library, the tool and all else that is installed
 	$(CONFIGURED)
 	cmake --build build/release --target pinfold_installed
 
-demo: tool       ## builds the tool, and shows with it what the cache is for, on this machine, in under a minute
+demo: tool       ## builds the tool as above, and shows with it in a second what the cache is for, on this machine
 	build/release/bin/pinfold demo
 
 demo-emulated:   ## the same with GPU memory, over pinfold's emulation of the CUDA driver
