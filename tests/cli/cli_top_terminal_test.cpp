@@ -180,6 +180,12 @@ TEST_F(cli_top_terminal, a_cache_that_is_gone_is_said_to_be) {
   EXPECT_TRUE(terminal_->shows(">  second cache")) << terminal_->screen();
 }
 
+TEST_F(cli_top_terminal, a_terminal_that_cannot_move_its_cursor_is_refused) {
+  session running(attached::terminal, "top", "TERM=dumb");
+  EXPECT_TRUE(running.says("a terminal of the type TERM=dumb; --once prints one table", std::chrono::seconds(20)))
+      << running.output();
+}
+
 // The test does not read what the tool draws: 400 pages are more than a terminal takes.
 TEST_F(cli_top_terminal, a_signal_ends_it_though_its_output_is_stuck) {
   auto parts = read_parts(observation::find_page(folder_.string(), children_[0]->pid()).value());

@@ -30,12 +30,16 @@ bool wants_colour() {
   return refused == nullptr || *refused == '\0';
 }
 
+bool has(const char* capability) {
+  const char* const found = ::tigetstr(capability);
+  return found != nullptr && found != reinterpret_cast<char*>(-1);
+}
+
 // What shows the earlier screen and the cursor again.
 std::string farewell() {
   std::string text;
   for (const char* const name : {"rmcup", "cnorm"})
-    if (const char* const found = ::tigetstr(name); found != nullptr && found != reinterpret_cast<char*>(-1))
-      text += found;
+    if (has(name)) text += ::tigetstr(name);
   return text;
 }
 
@@ -84,7 +88,9 @@ struct screen::ncurses {
 screen::screen() : real_(std::make_unique<ncurses>()) {
   std::setlocale(LC_CTYPE, "");  // NOLINT(concurrency-mt-unsafe): there is one thread
   real_->terminal = ::newterm(nullptr, stdout, stdin);
-  if (real_->terminal == nullptr) {
+  const bool draws = real_->terminal != nullptr && has("cup");  // moves the cursor, which TERM=dumb cannot
+  if (!draws) {
+    if (real_->terminal != nullptr) ::delscreen(real_->terminal);
     const char* const name = std::getenv("TERM");  // NOLINT(concurrency-mt-unsafe): there is one thread
     throw failure(fmt::format("cannot draw on a terminal of the type TERM={}; --once prints one table",
                               name != nullptr ? name : ""));
