@@ -5,6 +5,8 @@
 #include "observation/text.hpp"
 #include "observation/words.hpp"
 
+#include <pinfold/observation/reader.hpp>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -23,7 +25,8 @@ std::uint64_t count_of(std::chrono::nanoseconds took) noexcept {
 // Once in a process: its other caches meet the same.
 void say(const error& why) {
   static constinit std::atomic<bool> said{false};
-  if (!said.exchange(true)) std::fprintf(stderr, "pinfold: no statistics page: %s\n", describe(why).c_str());
+  if (!said.exchange(true))
+    std::fprintf(stderr, "pinfold: no statistics page in %s: %s\n", page_directory().c_str(), describe(why).c_str());
 }
 
 // Takes the place of the fastest of the slowest calls. Two threads at once may lose one of theirs.

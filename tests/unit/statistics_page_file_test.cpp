@@ -279,7 +279,10 @@ TEST_F(statistics_page_file, folder_of_others_is_refused_and_the_cache_works) {
     std::filesystem::create_directory(open);
     ::chmod(open.c_str(), 0777);
     ::setenv("PINFOLD_STATS_DIR", open.c_str(), 1);
+    ::testing::internal::CaptureStderr();
     local_fixture f(publishing("refused"));
+    const auto said = ::testing::internal::GetCapturedStderr();
+    EXPECT_TRUE(said.starts_with("pinfold: no statistics page in " + open + ": not_permitted: ")) << said;
     f.touch(base, base + 0x1000);
     EXPECT_TRUE(std::filesystem::is_empty(open));
     f.expect_sound();
