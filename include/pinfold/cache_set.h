@@ -50,9 +50,9 @@ PINFOLD_API int pinfold_acquire_set(pinfold_cache *const *caches, size_t count, 
  * `leases` meanwhile. Errors: those of pinfold_acquire, and PINFOLD_E_STALE_HANDLE if one of the leases is stale: the
  * memory was replaced since, so the new registration would be of other memory.
  */
-PINFOLD_API pinfold_lease pinfold_acquire_late(pinfold_cache *const *caches, size_t count, size_t which,
-                                               const void *address, size_t bytes, uint32_t access,
-                                               const pinfold_lease *leases);
+PINFOLD_API PINFOLD_USE_RESULT pinfold_lease pinfold_acquire_late(pinfold_cache *const *caches, size_t count,
+                                                                  size_t which, const void *address, size_t bytes,
+                                                                  uint32_t access, const pinfold_lease *leases);
 
 #ifdef __cplusplus
 }

@@ -36,6 +36,9 @@ extern "C" {
 /** Before a function: the library exports it. */
 #define PINFOLD_API __attribute__((visibility("default")))
 
+/** Before a function that returns a lease: the compiler warns where it is dropped, which nothing would release. */
+#define PINFOLD_USE_RESULT __attribute__((warn_unused_result))
+
 /** The version of this header: major, minor, patch, in 16, 8 and 8 bits. */
 #define PINFOLD_API_VERSION 0x000200U
 
@@ -346,24 +349,29 @@ typedef struct pinfold_acquire_options {
 /** Returns a lease on local memory, registered with at least `access` (PINFOLD_LOCAL_READ and the following, of
  *  pinfold_options); an empty lease on failure. A hit takes no lock.
  *  The caller keeps the memory mapped until the release. */
-PINFOLD_API pinfold_lease pinfold_acquire(pinfold_cache *cache, const void *address, size_t bytes, uint32_t access);
+PINFOLD_API PINFOLD_USE_RESULT pinfold_lease pinfold_acquire(pinfold_cache *cache, const void *address, size_t bytes,
+                                                             uint32_t access);
 /** As pinfold_acquire, with options; null: none. */
-PINFOLD_API pinfold_lease pinfold_acquire_with(pinfold_cache *cache, const void *address, size_t bytes, uint32_t access,
-                                               const pinfold_acquire_options *options);
+PINFOLD_API PINFOLD_USE_RESULT pinfold_lease pinfold_acquire_with(pinfold_cache *cache, const void *address,
+                                                                  size_t bytes, uint32_t access,
+                                                                  const pinfold_acquire_options *options);
 /** Returns a lease only if the memory is already registered. Never opens and never waits. An empty lease is no failure:
  *  it leaves pinfold_last_error as it was, unless the arguments are wrong. */
-PINFOLD_API pinfold_lease pinfold_find(pinfold_cache *cache, const void *address, size_t bytes, uint32_t access);
+PINFOLD_API PINFOLD_USE_RESULT pinfold_lease pinfold_find(pinfold_cache *cache, const void *address, size_t bytes,
+                                                          uint32_t access);
 
 /** Returns a lease on a peer's memory: `bytes` bytes at the peer's `address`, inside the allocation of the handle. */
-PINFOLD_API pinfold_lease pinfold_import(pinfold_cache *cache, uint64_t peer, const void *handle, size_t handle_bytes,
-                                         uint64_t address, size_t bytes);
+PINFOLD_API PINFOLD_USE_RESULT pinfold_lease pinfold_import(pinfold_cache *cache, uint64_t peer, const void *handle,
+                                                            size_t handle_bytes, uint64_t address, size_t bytes);
 /** As pinfold_import, with options, whose flags must be 0; null: none. */
-PINFOLD_API pinfold_lease pinfold_import_with(pinfold_cache *cache, uint64_t peer, const void *handle,
-                                              size_t handle_bytes, uint64_t address, size_t bytes,
-                                              const pinfold_acquire_options *options);
+PINFOLD_API PINFOLD_USE_RESULT pinfold_lease pinfold_import_with(pinfold_cache *cache, uint64_t peer,
+                                                                 const void *handle, size_t handle_bytes,
+                                                                 uint64_t address, size_t bytes,
+                                                                 const pinfold_acquire_options *options);
 /** As pinfold_find, for a peer's memory. */
-PINFOLD_API pinfold_lease pinfold_find_import(pinfold_cache *cache, uint64_t peer, const void *handle,
-                                              size_t handle_bytes, uint64_t address, size_t bytes);
+PINFOLD_API PINFOLD_USE_RESULT pinfold_lease pinfold_find_import(pinfold_cache *cache, uint64_t peer,
+                                                                 const void *handle, size_t handle_bytes,
+                                                                 uint64_t address, size_t bytes);
 /** Returns the length of the handles of an import cache; 0 for other caches. */
 PINFOLD_API size_t pinfold_handle_bytes(const pinfold_cache *cache);
 
@@ -377,7 +385,7 @@ PINFOLD_API int pinfold_is_stale(pinfold_lease lease);
 /** Returns 1 if the lease is empty, or its cache was destroyed and has closed the registration. */
 PINFOLD_API int pinfold_is_closed(pinfold_lease lease);
 /** Returns another lease on the same registration and address. Takes the cache's lock. */
-PINFOLD_API pinfold_lease pinfold_share(pinfold_lease lease);
+PINFOLD_API PINFOLD_USE_RESULT pinfold_lease pinfold_share(pinfold_lease lease);
 /** Writes the addresses that the registration covers: of this process, or of the exporter. */
 PINFOLD_API int pinfold_covered(pinfold_lease lease, uint64_t *base, uint64_t *bytes);
 /** Returns what the driver made: a pinfold_registration, or the structure beside the pinfold_create_ function. Caches
