@@ -40,6 +40,9 @@ install(
 )
 if(TARGET pinfold_tool)
   install(TARGETS pinfold_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(
+    FILES ${PROJECT_SOURCE_DIR}/contrib/bash/pinfold DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
+  )
 endif()
 foreach(program pinfold_rma pinfold_rma_mpi)
   if(TARGET ${program})

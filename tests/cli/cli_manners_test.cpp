@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <fcntl.h>
+#include <fstream>
 #include <functional>
 #include <random>
+#include <utility>
 
 namespace pinfold::testing::cli_manners_test {
 namespace {
@@ -71,6 +74,26 @@ TEST_F(cli_manners, help_is_narrow_and_the_same_in_both_ways) {
     EXPECT_LE(widest_line(seen.out), 80U) << command;
     EXPECT_NE(seen.out.find("Usage: pinfold" + (command.empty() ? "" : " " + command)), std::string::npos) << command;
     EXPECT_EQ(run("help " + command).out, seen.out) << command;
+  }
+}
+
+TEST_F(cli_manners, bash_completes_commands_and_options) {
+  const auto script = folder_ / "completes";
+  std::ofstream(script) << ". '" PINFOLD_CONTRIB "/bash/pinfold'; COMP_WORDS=('" << tool()
+                        << "' \"$@\"); COMP_CWORD=$#; _pinfold; echo \"${COMPREPLY[*]}\"\n";
+  for (const auto& [words, expected] : {std::pair("re", "replay report\n"),
+                                        {"perf hi", "hit\n"},
+                                        {"help to", "top\n"},
+                                        {"report --b", "--budget\n"},
+                                        {"perf hit --rep", "--repeats\n"},
+                                        {"report a", "\n"},
+                                        {"run --for ucx -- --he", "\n"}}) {
+    FILE* const bash = popen(("bash '" + script.string() + "' " + words).c_str(), "r");
+    ASSERT_NE(bash, nullptr);
+    std::array<char, 256> line{};
+    EXPECT_NE(std::fgets(line.data(), line.size(), bash), nullptr);
+    EXPECT_EQ(pclose(bash), 0);
+    EXPECT_STREQ(line.data(), expected) << words;
   }
 }
 
