@@ -6,6 +6,7 @@
 #include "support/fixtures/cuda_test.hpp"
 
 #include <array>
+#include <functional>
 #include <map>
 #include <memory>
 
@@ -13,6 +14,13 @@ namespace pinfold::testing::cuda_import_model_test {
 namespace {
 
 using cuda::status;
+
+/// The cache is told of no end: the thread that does would come at any step of a history.
+struct deaf_importer : cuda_ipc_importer {
+  using cuda_ipc_importer::cuda_ipc_importer;
+  void tell_ends(std::function<void(peer_id, range)>) = delete;
+};
+static_assert(importer<deaf_importer> && !end_telling_importer<deaf_importer>);
 
 /// Two peers with memory, and the driver. Outlives a history: starting the processes takes longer than a history.
 class gpu_world {
@@ -22,7 +30,7 @@ class gpu_world {
 
   explicit gpu_world(emulated_cuda::second_open rule) : rule_(rule) {}
 
-  static cuda_ipc_importer importer() { return cuda_ipc_importer(); }
+  static deaf_importer importer() { return deaf_importer(); }
   void start(import_oracle& oracle, std::size_t capacity) {
     free_all();
     emulation().reset();
