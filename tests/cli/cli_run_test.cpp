@@ -221,7 +221,7 @@ TEST_F(cli_run, info_says_works_only_where_the_clients_library_can_be_loaded) {
     const auto file = root_ / "adapters" / adapter;
     fs::create_directories(file.parent_path());
     fs::create_symlink(loadable.dli_fname, file);
-    place(std::string("broken/") + library);
+    place_damaged(std::string("broken/") + library);
     const auto row = clients_of("LD_LIBRARY_PATH=" + (root_ / "broken").string()).at(file.parent_path().filename());
     EXPECT_EQ(row.at("works"), false) << row;
     EXPECT_NE(row.at("why_not").get<std::string>().find(library), std::string::npos) << row;
