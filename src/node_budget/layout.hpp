@@ -52,7 +52,6 @@ struct alignas(128) slot {
   std::atomic<std::uint64_t> asked;         ///< bytes of the last request without room
   std::atomic<std::uint64_t> refused;
   std::array<std::atomic<std::uint64_t>, 4> name;
-  std::atomic<std::uint64_t> program;  ///< a hash of the name that the process has in /proc; 0: unknown
 };
 
 /// The whole file.

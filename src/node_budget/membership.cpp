@@ -97,7 +97,6 @@ result<void> membership::claim_slot(std::string_view as) noexcept {
     one.started.store(self_.started);
     one.stack.store(self_.stack);
     one.namespace_of_process.store(self_.namespace_inode);
-    one.program.store(self_.name);
     one.waiting_since.store(0);
     one.wants_until.store(0);
     one.asked.store(0);

@@ -36,15 +36,7 @@ struct seen_process {
   char state = 0;  ///< 0: not seen
   std::uint64_t started = 0;
   std::uint64_t stack = 0;
-  std::uint64_t name = 0;
 };
-
-// FNV-1a.
-std::uint64_t hash_of(std::string_view text) noexcept {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (const char one : text) hash = (hash ^ static_cast<unsigned char>(one)) * 0x100000001b3;
-  return hash | 1U;
-}
 
 // Returns the text after so many spaces.
 std::string_view after_spaces(std::string_view text, int spaces) noexcept {
@@ -69,8 +61,7 @@ seen_process look_at(const char* path) noexcept {
   const auto started = after_spaces(state, 19);
   const auto stack = after_spaces(started, 6);
   if (stack.empty()) return {};
-  const auto name = std::min(all.find('('), end_of_name);
-  return {state.front(), number_at(started), number_at(stack), hash_of(all.substr(name, end_of_name - name))};
+  return {state.front(), number_at(started), number_at(stack)};
 }
 
 // The kernel may be short of memory for a moment.
@@ -115,24 +106,15 @@ seen_process look_at(std::uint64_t pid) noexcept {
 
 process_id process_id::here() noexcept {
   const auto self = look_at("/proc/self/stat");
-  return {static_cast<std::uint64_t>(::getpid()), self.started, self.stack, own_namespace(), self.name};
+  return {static_cast<std::uint64_t>(::getpid()), self.started, self.stack, own_namespace()};
 }
 
 bool process_id::known_to_run(std::uint64_t own_namespace) const noexcept {
   if (namespace_inode == 0 || namespace_inode != own_namespace) return false;
   const auto seen = started != 0 ? look_at(pid) : seen_process{};
   if (seen.state == 0) return ::kill(static_cast<pid_t>(pid), 0) == 0 || errno == EPERM;
-  // The stack of a program whose file may not be read is hidden, and its name is not.
-  const bool stack_is_known = seen.stack != 0 && stack != 0;
-  const bool same_program = stack_is_known ? seen.stack == stack : name == 0 || seen.name == name;
+  const bool same_program = seen.stack == stack || seen.stack == 0 || stack == 0;
   return seen.state != 'Z' && seen.state != 'X' && seen.started == started && same_program;
-}
-
-bool process_id::known_to_have_ended(std::uint64_t own_namespace) const noexcept {
-  if (namespace_inode == 0 || namespace_inode != own_namespace || pid == 0) return false;
-  if (::kill(static_cast<pid_t>(pid), 0) != 0) return errno == ESRCH;
-  const auto seen = started != 0 ? look_at(pid) : seen_process{};
-  return seen.state != 0 && seen.started != started;
 }
 
 std::string read_text(const char* path) {

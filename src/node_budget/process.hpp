@@ -14,14 +14,11 @@ struct process_id {
   std::uint64_t started = 0;          ///< in clock ticks since the boot; 0: unknown
   std::uint64_t stack = 0;            ///< where its stack began: changes with exec(2); 0: unknown
   std::uint64_t namespace_inode = 0;  ///< of its PID namespace; 0: unknown
-  std::uint64_t name = 0;             ///< a hash of its name in /proc; 0: unknown
 
   /// Returns the calling program.
   [[nodiscard]] static process_id here() noexcept;
   /// Whether this program is known to run. `own_namespace` is the caller's PID namespace: only programs in it are.
   [[nodiscard]] bool known_to_run(std::uint64_t own_namespace) const noexcept;
-  /// Whether the process is known to have ended, and to have been waited for.
-  [[nodiscard]] bool known_to_have_ended(std::uint64_t own_namespace) const noexcept;
 };
 
 /// Reads a file of proc or sysfs as text; what does not fit is left out. Returns an empty text if there is none. Throws

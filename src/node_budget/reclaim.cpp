@@ -15,18 +15,7 @@ namespace pinfold::node {
 
 namespace {
 
-process_id owner_of(const slot& one) noexcept {
-  return {one.process.load(), one.started.load(), one.stack.load(), one.namespace_of_process.load(),
-          one.program.load()};
-}
-
-/// Whether a child that was made without fork(2)'s handlers keeps the lock of this dead owner: it does not use it. What
-/// the slot tells is of the owner only if that is the same before and after.
-bool is_orphaned(const slot& one, std::uint64_t owner, std::uint64_t own_namespace) noexcept {
-  return owner_of(one).known_to_have_ended(own_namespace) && one.owner.load() == owner;
-}
-
-/// The slots of dead members, with their locks held, or with owners that are known to have ended.
+/// The slots of dead members, with their locks held.
 struct dead_slots {
   std::array<slot*, most_members> all;
   std::size_t count = 0;
@@ -37,16 +26,17 @@ struct dead_slots {
   }
 };
 
+// A program may close descriptors that it does not own, and lives on without the lock.
+bool still_runs(const slot& one, std::uint64_t own_namespace) noexcept {
+  const process_id owner{one.process.load(), one.started.load(), one.stack.load(), one.namespace_of_process.load()};
+  return owner.known_to_run(own_namespace);
+}
+
 dead_slots lock_dead(const shared_file& file, const slot* mine, std::uint64_t own_namespace) noexcept {
   dead_slots dead;
   for (slot& one : file->members) {
-    const auto owner = one.owner.load();
-    if (&one == mine || owner == 0) continue;
-    const bool locked = file.try_lock(&one);
-    if (!locked && !is_orphaned(one, owner, own_namespace)) continue;
-    // It left, or was taken back, before the lock. Or its program closed descriptors that it does not own, and lives
-    // on.
-    if (locked && (one.owner.load() == 0 || owner_of(one).known_to_run(own_namespace))) {
+    if (&one == mine || one.owner.load() == 0 || !file.try_lock(&one)) continue;
+    if (one.owner.load() == 0 || still_runs(one, own_namespace)) {  // it left, or was taken back, before the lock
       file.unlock(&one);
     } else {
       dead.all[dead.count++] = &one;

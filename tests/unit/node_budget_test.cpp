@@ -19,7 +19,6 @@
 #include <string>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -248,59 +247,6 @@ TEST(node_budget, the_child_of_a_dead_process_does_not_keep_its_share) {
   local_fixture f({.node_budget = budget});
   EXPECT_TRUE(f.acquire(0x10000, 0x10000 + mebibyte));
   ::kill(*grandchild, SIGKILL);
-}
-
-// _Fork(3) and clone(2) call no handlers, so that such a child has the parent's open files.
-TEST(node_budget, a_child_made_without_handlers_does_not_keep_its_dead_parents_share) {
-  const node_account account;
-  const auto budget = account.open(mebibyte);
-  child_process parent([&](line& home) {
-    const auto mine = account.open(0);
-    home.send(mine->take(mebibyte));
-    const auto made = static_cast<pid_t>(::syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
-    if (made == 0) {
-      ::alarm(60);
-      for (;;) ::pause();
-    }
-    home.send(made);
-    for (;;) ::pause();
-    return 0;
-  });
-  ASSERT_TRUE(parent.talk().receive<bool>().value());
-  const auto grandchild = parent.talk().receive<pid_t>();
-  ASSERT_TRUE(grandchild);
-  EXPECT_FALSE(budget->take(mebibyte)) << "the parent lives";
-  parent.kill();
-  parent.reap();
-  EXPECT_EQ(::kill(*grandchild, 0), 0) << "it lives";
-  EXPECT_TRUE(budget->take(mebibyte));
-  EXPECT_EQ(budget->members().size(), 1U);
-  ::kill(*grandchild, SIGKILL);
-}
-
-// The kernel hides the memory layout of such a program, so that it looks like the one that was a member.
-TEST(node_budget, a_member_that_executes_a_program_that_may_not_be_read_is_no_member) {
-  if (::geteuid() == 0) GTEST_SKIP() << "root may read every program";
-  const node_account account;
-  const auto budget = account.open(mebibyte);
-  const std::string program = ::testing::TempDir() + account.name();
-  std::filesystem::copy_file("/bin/sleep", program);
-  ASSERT_EQ(::chmod(program.c_str(), S_IXUSR), 0);
-  child_process child([&](line& parent) {
-    const auto mine = account.open(0);
-    parent.send(mine->take(mebibyte));
-    ::execl(program.c_str(), "sleep", "60", nullptr);
-    return 1;
-  });
-  ASSERT_TRUE(child.talk().receive<bool>().value());
-  bool taken = false;
-  for (int i = 0; i < 1000 && !taken; ++i) {
-    taken = budget->take(mebibyte);
-    if (!taken) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  EXPECT_TRUE(taken);
-  EXPECT_TRUE(child.runs());
-  ::unlink(program.c_str());
 }
 
 TEST(node_budget, two_caches_of_a_process_draw_from_one_account) {
