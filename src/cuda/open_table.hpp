@@ -146,6 +146,7 @@ class open_table {
     changed_.notify_all();
     there->second.busy = false;
     there->second.outdated = true;
+    any_unheld_ = any_unheld_ || (!closed && there->second.holds == 0);
     if (closed) entries_.erase(there);
     return closed;
   }
