@@ -49,8 +49,7 @@ void engine::close_everything(shard& in) noexcept {
 
 // Closes what the driver has refused to close, again and again until the deadline: a device may be busy.
 void engine::close_refused(core::deadline until) noexcept {
-  constexpr std::chrono::milliseconds longest_pause{50};
-  for (std::chrono::milliseconds pause{1}; any_quarantined(); pause = std::min(2 * pause, longest_pause)) {
+  for (std::chrono::milliseconds pause{1}; any_quarantined(); pause *= 2) {  // each refusal is told
     const auto now = std::chrono::steady_clock::now();
     if (now >= until) return;
     std::this_thread::sleep_until(std::min(now + pause, until));
