@@ -206,6 +206,7 @@ bool release_registry::lost(std::uint64_t peer) noexcept {
     found->second.lost = true;
     held = true;
   }
+  if (!held) state_->asked.erase(peer);
   state_->changed->notify_all();
   return held;
 }
