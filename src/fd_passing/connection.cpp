@@ -4,6 +4,7 @@
 #include "fd_passing/client.hpp"
 #include "fd_passing/process.hpp"
 #include "fd_passing/wire.hpp"
+#include "os/no_fork.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -175,6 +176,7 @@ void connection_table::wait_for_end(std::vector<pollfd>& watched) noexcept {
   };
   watched.clear();
   try {
+    const os::no_fork no_child_has_it_locked;
     const std::scoped_lock hold(mutex_);
     watch(thread_.wake_end());
     for (const auto& [id, one] : slots_)
@@ -189,6 +191,7 @@ void connection_table::wait_for_end(std::vector<pollfd>& watched) noexcept {
 void connection_table::forget_ended() noexcept {
   slots removed;
   {
+    const os::no_fork no_child_has_it_locked;
     const std::scoped_lock hold(mutex_);
     for (auto next = slots_.begin(); next != slots_.end();) {
       const auto one = next++;
@@ -203,7 +206,9 @@ void connection_table::forget(const exporter_id& to) noexcept {
   slots::node_type removed;
   const std::scoped_lock hold(mutex_);
   const auto found = slots_.find(to);
-  if (found == slots_.end() || (watches_ && found->second.to->process())) return;  // the thread does, and tells
+  if (found == slots_.end()) return;
+  const file& process = found->second.to->process();
+  if (watches_ && process_ == maker_ && process && process.still_there()) return;  // the thread does, and tells
   removed = slots_.extract(found);
 }
 
