@@ -84,6 +84,8 @@ concept can_open_importer = importer<I> && requires(const I& importer, const typ
 /// An importer that learns of the end of its exporters: it tells the cache, which then closes what is idle.
 template <class I>
 concept end_telling_importer =
-    importer<I> && requires(I& importer, std::function<void(peer_id, range)> to) { importer.tell_ends(std::move(to)); };
+    importer<I> && requires(I& importer, std::function<void(peer_id, range, const typename I::handle_type&)> to) {
+      importer.tell_ends(std::move(to));
+    };
 
 }  // namespace pinfold

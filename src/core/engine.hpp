@@ -95,7 +95,7 @@ class engine {
   /// Whether this is the process that made the engine. A forked child must not touch the engine.
   [[nodiscard]] bool here() const noexcept { return event_log_.process() == process_; }
 
-  void invalidate(peer_id peer, const range& gone) noexcept;
+  void invalidate(peer_id peer, const range& gone, const void* token = nullptr) noexcept;
   /// Marks the registrations there that earlier events have made stale.
   void mark_stale(const range& where) noexcept {
     request what;
@@ -108,8 +108,8 @@ class engine {
   [[nodiscard]] bool close_idle(const range& where) noexcept;
   /// Ends the persistence of what is open there, and of what `quiesce` closed.
   void unpersist(peer_id peer, const range& where) noexcept;
-  /// Invalidates what the peer has there, and closes what is idle.
-  result<void> drop(peer_id peer, const range& where) noexcept;
+  /// Invalidates what the peer has there, with that token if it is not null, and closes what is idle.
+  result<void> drop(peer_id peer, const range& where, const void* token = nullptr) noexcept;
   result<void> flush() noexcept;
   result<void> quiesce() noexcept;
   result<void> progress() noexcept;

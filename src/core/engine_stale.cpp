@@ -17,7 +17,7 @@ void engine::tell_driver(const shard& in, const invalidated_entries& gone) const
   }
 }
 
-void engine::invalidate(peer_id peer, const range& gone) noexcept {
+void engine::invalidate(peer_id peer, const range& gone, const void* token) noexcept {
   saying it(*this, core::said_now::of::gone, peer, gone);
   core::for_each_shard(shards_.map().overlapping(gone), [&](std::size_t number) {
     shard& in = shards_[number];
@@ -28,7 +28,7 @@ void engine::invalidate(peer_id peer, const range& gone) noexcept {
         os::scoped_lock guard(in.mutex);
         it.before_visit();
         core::invalidated_entries invalidated;
-        invalidated.grow(in.table.invalidate_next(peer, left, invalidated.rest()));
+        invalidated.grow(in.table.invalidate_next(peer, left, invalidated.rest(), UINT32_MAX, token));
         tell_driver(in, invalidated);
         settle(in);
         still_held.note(invalidated.all());
@@ -73,8 +73,8 @@ void engine::unpersist_open(peer_id peer, const range& where, saying* told) noex
   });
 }
 
-result<void> engine::drop(peer_id peer, const range& where) noexcept {
-  invalidate(peer, where);
+result<void> engine::drop(peer_id peer, const range& where, const void* token) noexcept {
+  invalidate(peer, where, token);
   result<void> first;
   if (options_.closes == close_policy::deferred) return first;
   for (shard& in : shards_) {
@@ -91,11 +91,11 @@ void engine::watch_exporters() {
   auto use = background_use::begin(this);
   if (!use) return;
   exporters_ = std::make_shared<background_use>(*std::move(use));
-  driver_.tell_ends(driver_.self, [from = std::weak_ptr(exporters_)](peer_id peer, range where) {
+  driver_.tell_ends(driver_.self, [from = std::weak_ptr(exporters_)](peer_id peer, range where, const void* token) {
     const auto kept = from.lock();
     if (!kept) return;
     const background_use::call now(*kept);
-    if (now.on() != nullptr) static_cast<void>(now.on()->drop(peer, where));  // a failure is told, and retried
+    if (now.on() != nullptr) static_cast<void>(now.on()->drop(peer, where, token));  // a failure is told, and retried
   });
 }
 

@@ -204,11 +204,12 @@ class entry_table {
   void retire(entry& old) noexcept;
   /// The same for an entry whose memory is gone.
   void invalidate(entry& gone) noexcept;
-  /// Invalidates findable entries, and hidden entries that are still pinned, of eras before `before`. Leaves in `left`
+  /// Invalidates findable entries, and hidden entries that are still pinned, of eras before `before`, and with that
+  /// token if it is not null. Leaves in `left`
   /// the part of the range from the first entry on that did not fit into `invalidated`, or nothing; entries that reach
   /// into that part from before are marked already. Returns how many it wrote to `invalidated`.
   [[nodiscard]] std::size_t invalidate_next(peer_id peer, range& left, std::span<entry*> invalidated,
-                                            std::uint32_t before = UINT32_MAX) noexcept;
+                                            std::uint32_t before = UINT32_MAX, const void* token = nullptr) noexcept;
   /// Retires live entries that are not kept and were released. Their sums are exact: they were never hit without the
   /// mutex.
   void retire_released() noexcept;
@@ -260,7 +261,7 @@ class entry_table {
 
   /// Asserts that the combination of state, flags, list and record bits is one of the table in docs/protocol.md.
   void check(const entry& one) const noexcept;
-  [[nodiscard]] bool same_token(const entry& one, const request& what) const noexcept;
+  [[nodiscard]] bool same_token(const entry& one, const void* token) const noexcept;
   /// Whether eviction's hand visits `one`.
   [[nodiscard]] bool reusable(const entry& one) const noexcept {
     return one.now() == entry_state::live && retain_ && !one.bypass && !one.persistent;

@@ -6,9 +6,9 @@
 
 namespace pinfold::core {
 
-bool entry_table::same_token(const entry& one, const request& what) const noexcept {
-  const auto* token = reinterpret_cast<const std::byte*>(one.hot()) + token_offset_;
-  return token_bytes_ == 0 || std::memcmp(token, what.token, token_bytes_) == 0;
+bool entry_table::same_token(const entry& one, const void* token) const noexcept {
+  const auto* own = reinterpret_cast<const std::byte*>(one.hot()) + token_offset_;
+  return token_bytes_ == 0 || std::memcmp(own, token, token_bytes_) == 0;
 }
 
 void entry_table::scan(const request& what, const range& extent, lookup_result& seen) const noexcept {
@@ -19,14 +19,14 @@ void entry_table::scan(const request& what, const range& extent, lookup_result& 
   if (seen.alone) return;
   index_.find_overlap(what.peer, extent, [&](entry& one) {
     if (!one.findable()) {
-      if (!allows_duplicates_ && seen.twin == nullptr && same_token(one, what)) seen.twin = &one;
+      if (!allows_duplicates_ && seen.twin == nullptr && same_token(one, what.token)) seen.twin = &one;
       return false;
     }
     seen.near = true;
     if (what.persistent && one.bypass) return false;  // it ends with its last lease
     seen.beside = seen.beside || one.covered().overlaps(what.wanted);
     if (!one.covered().contains(what.wanted)) return false;
-    if (!same_token(one, what)) {
+    if (!same_token(one, what.token)) {
       if (seen.other_token == nullptr) seen.other_token = &one;
       return false;
     }

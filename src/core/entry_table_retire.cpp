@@ -31,11 +31,12 @@ void entry_table::invalidate(entry& gone) noexcept {
   if (gone.findable()) retire(gone);
 }
 
-std::size_t entry_table::invalidate_next(peer_id peer, range& left, std::span<entry*> invalidated,
-                                         std::uint32_t before) noexcept {
+std::size_t entry_table::invalidate_next(peer_id peer, range& left, std::span<entry*> invalidated, std::uint32_t before,
+                                         const void* token) noexcept {
   std::size_t count = 0;
   const entry* next = index_.find_overlap(peer, left, [&](entry& one) {
     if (one.hot()->is(record::stale) || one.era() >= before) return false;
+    if (token != nullptr && !same_token(one, token)) return false;
     const bool findable = one.findable();
     if (!findable && one.now() != entry_state::opening && (one.pins() <= 0 || one.now() == entry_state::quarantined))
       return false;

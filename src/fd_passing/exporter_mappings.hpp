@@ -1,58 +1,129 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /// \file
-/// The open mappings of one importer by their exporter, so that a cache is told of those whose exporter has ended.
+/// The mappings of one importer by their exporter, so that a cache is told of those whose exporter has ended.
 #pragma once
 
 #include "fd_passing/connection.hpp"
+#include "os/no_fork.hpp"
 
 #include <pinfold/error.hpp>
 #include <pinfold/peer.hpp>
 #include <pinfold/range.hpp>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <utility>
 
 namespace pinfold::fd_passing {
 
-/// Thread-safe. Calls nothing with its lock.
+/// A mapping is listed from before its open until after its close: its exporter may end at any moment. Thread-safe.
+/// Calls nothing with its lock.
+template <class Handle>
 class exporter_mappings {
  public:
-  using call = std::function<void(peer_id peer, range where)>;
+  using call = std::function<void(peer_id peer, range where, const Handle& handle)>;
+
+  /// Lists a mapping that is about to be opened, and returns its number, never 0. Error: `out_of_resources`.
+  [[nodiscard]] result<std::uint64_t> begin(const exporter_id& from, peer_id peer, const range& where,
+                                            const Handle& handle) noexcept try {
+    map made;
+    made.emplace(0, mapping{from, peer, where, handle});
+    names name;
+    name.emplace(0, 0);
+    auto node = made.extract(made.begin());
+    const std::scoped_lock guard(mutex_);
+    node.mapped().unused = name.extract(name.begin());
+    node.key() = ++last_;
+    all_.insert(std::move(node));
+    return last_;
+  } catch (const std::bad_alloc&) {
+    return fail_errno(errc::out_of_resources, ENOMEM, "no memory for the importer's own records");
+  }
+
+  /// The open failed, or the close is done.
+  void end(std::uint64_t number) noexcept {
+    typename map::node_type ended;  // freed without the lock
+    const std::scoped_lock guard(mutex_);
+    ended = all_.extract(number);
+  }
+
+  /// The mapping is open: `take_number` finds it by `name`, which no other open mapping has.
+  void opened(std::uint64_t number, std::uint64_t name) noexcept {
+    const std::scoped_lock guard(mutex_);
+    const auto found = all_.find(number);
+    if (found == all_.end() || found->second.unused.empty()) return;
+    found->second.unused.key() = name;
+    found->second.unused.mapped() = number;
+    by_name_.insert(std::move(found->second.unused));
+  }
+
+  /// The mapping is about to be closed: returns its number, 0 if there is none. If the close fails, call `opened`.
+  [[nodiscard]] std::uint64_t take_number(std::uint64_t name) noexcept {
+    const std::scoped_lock guard(mutex_);
+    auto taken = by_name_.extract(name);
+    if (taken.empty()) return 0;
+    const auto number = taken.mapped();
+    if (const auto found = all_.find(number); found != all_.end()) found->second.unused = std::move(taken);
+    return number;
+  }
+
+  /// Calls `to` from now on. Throws `std::bad_alloc`.
+  void tell(call to) {
+    auto made = std::make_shared<const call>(std::move(to));
+    const std::scoped_lock guard(mutex_);
+    tell_.swap(made);
+  }
+
+  /// Tells of each mapping of the exporter. What that calls closes, and so removes, mappings.
+  void ended(const exporter_id& exporter) noexcept {
+    for (std::uint64_t last = 0;;) {
+      peer_id peer{};
+      range where{};
+      Handle handle;
+      std::shared_ptr<const call> told;
+      {
+        const os::no_fork no_child_has_it_locked;
+        const std::scoped_lock guard(mutex_);
+        const auto next = std::find_if(all_.upper_bound(last), all_.end(),
+                                       [&](const auto& each) { return each.second.from == exporter; });
+        if (next == all_.end() || !tell_) return;
+        last = next->first;
+        peer = next->second.peer;
+        where = next->second.where;
+        handle = next->second.handle;
+        told = tell_;
+      }
+      (*told)(peer, where, handle);
+    }
+  }
 
  private:
+  using names = std::map<std::uint64_t, std::uint64_t>;
   struct mapping {
     exporter_id from;
     peer_id peer;
     range where;
+    Handle handle;
+    names::node_type unused{};  ///< for the name, while it has none
   };
   using map = std::map<std::uint64_t, mapping>;
 
- public:
-  /// Room for one mapping, allocated before an open that could not be undone.
-  using room = map::node_type;
-  [[nodiscard]] static result<room> make_room(const exporter_id& from, peer_id peer, const range& where) noexcept;
-
-  void add(std::uint64_t key, room in) noexcept;
-  void remove(std::uint64_t key) noexcept;
-
-  /// Calls `to` from now on. Throws `std::bad_alloc`.
-  void tell(call to);
-
-  /// Tells of each mapping of the exporter.
-  void ended(const exporter_id& exporter) noexcept;
-
- private:
   std::mutex mutex_;
-  map all_;
+  map all_;  ///< by number
+  names by_name_;
+  std::uint64_t last_ = 0;
   std::shared_ptr<const call> tell_;
 };
 
 /// Returns a table that calls `mappings->ended`.
-[[nodiscard]] inline std::shared_ptr<connection_table> links_that_tell(std::shared_ptr<exporter_mappings> mappings) {
+template <class Handle>
+[[nodiscard]] std::shared_ptr<connection_table> links_that_tell(std::shared_ptr<exporter_mappings<Handle>> mappings) {
   return std::make_shared<connection_table>(
       [told = std::move(mappings)](const exporter_id& exporter) { told->ended(exporter); });
 }

@@ -2,10 +2,12 @@
 // What a cache does, without a call, when an exporter's process has ended (R70).
 #include "support/host/pattern.hpp"
 #include "support/host/process_limits.hpp"
+#include "support/host/sanitized.hpp"
 #include "support/processes/exporter_peer.hpp"
 
 #include <pinfold/import_cache.hpp>
 #include <pinfold/importers/memfd.hpp>
+#include <pinfold/release/releasing_importer.hpp>
 
 #include <gtest/gtest.h>
 
@@ -13,7 +15,7 @@
 #include <cstdint>
 #include <memory>
 #include <thread>
-#include <vector>
+#include <unistd.h>
 
 namespace pinfold::testing::exporter_end_test {
 namespace {
@@ -37,7 +39,7 @@ class exporter_end : public ::testing::TestWithParam<memfd_via> {
  protected:
   /// Forked exporters use the same addresses, so that each has to be a peer of its own.
   [[nodiscard]] static auto acquire(cache_type& from, const memfd_handle& handle) {
-    return from.acquire({handle.exporter}, handle, handle.base, bytes);
+    return from.acquire({handle.exporter}, handle, handle.base, handle.size);
   }
   [[nodiscard]] static bool finds(cache_type& in, const memfd_handle& handle) {
     return in.find({handle.exporter}, handle, handle.base, bytes).has_value();
@@ -109,6 +111,72 @@ TEST_P(exporter_end, R70_may_come_while_the_cache_ends_or_moves) {
     cache.reset();
   }
   EXPECT_TRUE(eventually([&] { return open_descriptors() == before; }));
+}
+
+TEST_P(exporter_end, R70_does_not_concern_the_exporter_that_took_its_place) {
+  for (const auto closes : {close_policy::immediate, close_policy::deferred}) {
+    auto cache = make({.closes = closes});
+    exporter_peer first({.serve = true});
+    const auto old = first.allocate(bytes, 1);
+    const auto made = peer.try_allocate(bytes, 2, old.base);
+    if (!made) GTEST_SKIP() << "that address is taken in the other process";
+    const auto now = *made;
+    const auto one = [&](const memfd_handle& handle) { return cache.acquire({1}, handle, handle.base, bytes); };
+    auto held = one(old);
+    ASSERT_TRUE(held);
+    auto living = one(now);
+    ASSERT_TRUE(living);
+    end(first);
+    EXPECT_TRUE(held->release());
+    EXPECT_TRUE(eventually([&] { return cache.progress() && cache.statistics().open == 1; }));
+    EXPECT_FALSE(living->stale());
+    EXPECT_TRUE(one(now));
+    peer.free(now);
+  }
+}
+
+TEST_P(exporter_end, R70_may_come_during_an_open) {
+  if (thread_sanitized) GTEST_SKIP() << "its runtime takes the addresses of a large buffer";
+  for (int i = 0; i < 30; ++i) {
+    cache_type cache(memfd_importer({.via = GetParam(), .populate = true}));
+    exporter_peer dying({.serve = true});
+    const auto small = dying.allocate(bytes, 1);
+    const auto large = dying.allocate(std::size_t{8} << 20U, 2);
+    ASSERT_TRUE(acquire(cache, small));
+    {
+      const std::jthread kills([&] {
+        std::this_thread::sleep_for(std::chrono::microseconds{100 * i});
+        dying.process().kill();
+      });
+      static_cast<void>(acquire(cache, large));
+    }
+    EXPECT_TRUE(eventually([&] { return cache.statistics().open == 0; })) << i;
+  }
+}
+
+TEST_P(exporter_end, R70_reaches_a_cache_whose_answers_the_program_carries) {
+  const auto listener = release_listener::create([](const release_message&) {}).value();
+  using releasing = releasing_importer<memfd_importer>;
+  import_cache<releasing> cache(releasing(memfd_importer({.via = GetParam()}), listener));
+  const auto idle = peer.allocate(bytes, 1);
+  ASSERT_TRUE(cache.acquire({1}, idle, idle.base, bytes));
+  end(peer);
+  EXPECT_TRUE(eventually([&] { return cache.statistics().open == 0; }));
+}
+
+// As a daemon does that closes all it did not open.
+TEST_P(exporter_end, a_living_exporter_is_reached_after_the_program_closed_all_descriptors) {
+  child_process child([&](line&) {
+    auto cache = make();
+    if (!acquire(cache, peer.allocate(bytes, 1))) return 1;
+    const auto second = peer.allocate(bytes, 2);
+    const auto kept = peer.process().talk().number();
+    ::close_range(3, static_cast<unsigned>(kept) - 1, 0);
+    ::close_range(static_cast<unsigned>(kept) + 1, ~0U, 0);
+    static_cast<void>(acquire(cache, second));
+    return acquire(cache, second) ? 0 : 2;
+  });
+  EXPECT_EQ(child.finish(), 0);
 }
 
 TEST_P(exporter_end, R70_in_a_forked_child_nothing_is_watched) {

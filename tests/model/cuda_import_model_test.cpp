@@ -18,7 +18,7 @@ using cuda::status;
 /// The cache is told of no end: the thread that does would come at any step of a history.
 struct deaf_importer : cuda_ipc_importer {
   using cuda_ipc_importer::cuda_ipc_importer;
-  void tell_ends(std::function<void(peer_id, range)>) = delete;
+  void tell_ends(std::function<void(peer_id, range, const cuda_ipc_handle&)>) = delete;
 };
 static_assert(importer<deaf_importer> && !end_telling_importer<deaf_importer>);
 

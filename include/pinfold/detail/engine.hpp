@@ -93,7 +93,7 @@ struct driver {
   /// Told of a registration whose memory is gone, before any later `open` there; under the engine's mutex. May be null.
   void (*invalidated)(void* self, const registration& object) noexcept = nullptr;
   /// Makes the importer call `to` for each mapping whose exporter ends, on a thread of the library. May be null.
-  void (*tell_ends)(void* self, std::function<void(peer_id, range)> to) = nullptr;
+  void (*tell_ends)(void* self, std::function<void(peer_id, range, const void* token)> to) = nullptr;
   bool exclusive_in_process = false;  ///< whether `open` fails with `already_mapped` because of other caches
 };
 

@@ -29,8 +29,9 @@ class import_driver {
         .close = close,
     };
     if constexpr (end_telling_importer<I>)
-      made.tell_ends = [](void* self, std::function<void(peer_id, range)> to) {
-        static_cast<I*>(self)->tell_ends(std::move(to));
+      made.tell_ends = [](void* self, std::function<void(peer_id, range, const void*)> to) {
+        static_cast<I*>(self)->tell_ends(
+            [to = std::move(to)](peer_id peer, range where, const handle_type& handle) { to(peer, where, &handle); });
       };
     return made;
   }

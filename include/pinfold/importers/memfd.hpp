@@ -228,9 +228,9 @@ class PINFOLD_EXPORT memfd_importer {
   /// Unmaps the buffer.
   [[nodiscard]] result<void> close(const registration_type& mapping) noexcept;
 
-  /// Calls `to`, on a thread of the library, with the peer and the range of each open mapping whose exporter's process
-  /// ends, while this process can see that process. Not called after the importer's end. Throws `std::bad_alloc`.
-  void tell_ends(std::function<void(peer_id peer, range where)> to);
+  /// Calls `to`, on a thread of the library, for each mapping that is open, or being opened, when the process of its
+  /// exporter ends: of the last 256 exporters whose process this one can see. Throws `std::bad_alloc`.
+  void tell_ends(std::function<void(peer_id peer, range where, const memfd_handle& handle)> to);
 
   /// Reserves addresses of this process for a window of the exporter. From now on, segments in the window are mapped
   /// at their offset in it, so that neighbours are adjacent. Call it before the first open of a segment in the window.

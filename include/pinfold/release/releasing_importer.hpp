@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -65,6 +66,13 @@ class releasing_importer {
   [[nodiscard]] result<void> close(const registration_type& mapping) noexcept {
     if (!state_) return fail(errc::closed, "the importer was moved from");
     return state_->close(mapping);
+  }
+
+  /// As the importer below: a listener without a thread does not see exporters end.
+  void tell_ends(std::function<void(peer_id peer, range where, const handle_type& handle)> to)
+    requires end_telling_importer<I>
+  {
+    if (state_) state_->below.tell_ends(std::move(to));
   }
 
   /// Returns the importer below.

@@ -32,7 +32,8 @@ struct cuda_ipc_importer::state {
 
   const cuda_ipc_importer_options options;
   cuda::device_context device;
-  const std::shared_ptr<fd_passing::exporter_mappings> by_exporter = std::make_shared<fd_passing::exporter_mappings>();
+  using mappings = fd_passing::exporter_mappings<cuda_ipc_handle>;
+  const std::shared_ptr<mappings> by_exporter = std::make_shared<mappings>();
   const std::shared_ptr<fd_passing::connection_table> links = fd_passing::links_that_tell(by_exporter);
   cuda_ipc::event_table events;
   cuda_ipc::window_table windows;
@@ -87,8 +88,11 @@ result<imported<cuda_ipc_importer::registration_type>> cuda_ipc_importer::open(p
   if (auto foreign = cuda_ipc::is_for_import(handle); !foreign) return tl::unexpected(foreign.error());
   const auto window = state_->window_for(handle);
   const auto place = cuda_ipc::place_of(state_->options.device, handle, window ? window->at() : 0);
-  auto room = fd_passing::exporter_mappings::make_room(cuda_ipc::origin_of(handle), peer, *allocation);
-  if (!room) return tl::unexpected(room.error());
+  // Memory that another cache has open needs no link, but this one has to learn of the exporter's end.
+  if (handle.exporter != 0)
+    static_cast<void>(state_->links->find_or_make(fd_passing::transport::scm, cuda_ipc::origin_of(handle)));
+  const auto listed = state_->by_exporter->begin(cuda_ipc::origin_of(handle), peer, *allocation, handle);
+  if (!listed) return tl::unexpected(listed.error());
   cuda::device_pointer at = 0;
   const auto number = cuda_ipc::all_opened().take(
       state_.get(), place, [&](auto& all) { return all.find(place); },
@@ -98,22 +102,26 @@ result<imported<cuda_ipc_importer::registration_type>> cuda_ipc_importer::open(p
       },
       [&](auto there) { at = there->second.item.at; },
       [&](const auto& there, cuda_ipc::opened_memory& memory) { return state_->close(there, memory); });
-  if (!number) return tl::unexpected(number.error());
-  state_->by_exporter->add(*number, std::move(*room));
+  if (!number) {
+    state_->by_exporter->end(*listed);
+    return tl::unexpected(number.error());
+  }
+  state_->by_exporter->opened(*listed, *number);
   return imported<registration_type>{*allocation, reinterpret_cast<void*>(at), handle.size, {at, handle.size, *number}};
 }
 
 result<void> cuda_ipc_importer::close(const registration_type& mapping) noexcept {
   if (!state_) return fail(errc::closed, "the importer was moved from");
   if (state_->device.retained() == nullptr) return fail(errc::invalid_argument, "this mapping is not open");
+  const auto listed = state_->by_exporter->take_number(mapping.number);
   auto closed = cuda_ipc::all_opened().give_back(
       mapping.number,
       [this](const auto& place, cuda_ipc::opened_memory& memory) { return state_->close(place, memory); });
-  if (closed) state_->by_exporter->remove(mapping.number);
+  closed ? state_->by_exporter->end(listed) : state_->by_exporter->opened(listed, mapping.number);
   return closed;
 }
 
-void cuda_ipc_importer::tell_ends(std::function<void(peer_id, range)> to) {
+void cuda_ipc_importer::tell_ends(std::function<void(peer_id, range, const cuda_ipc_handle&)> to) {
   if (state_) state_->by_exporter->tell(std::move(to));
 }
 

@@ -25,9 +25,11 @@ struct memfd_importer::state {
   [[nodiscard]] result<os::file> fetch_once(const memfd_handle& handle) noexcept;
   [[nodiscard]] result<os::file> fetch(const memfd_handle& handle) noexcept;
   [[nodiscard]] result<registration_type> map(const os::file& verified, const memfd_handle& handle) noexcept;
+  [[nodiscard]] result<registration_type> fetch_and_map(const memfd_handle& handle) noexcept;
 
   const memfd_importer_options options;
-  const std::shared_ptr<fd_passing::exporter_mappings> by_exporter = std::make_shared<fd_passing::exporter_mappings>();
+  using mappings = fd_passing::exporter_mappings<memfd_handle>;
+  const std::shared_ptr<mappings> by_exporter = std::make_shared<mappings>();
   const std::shared_ptr<fd_passing::connection_table> links = fd_passing::links_that_tell(by_exporter);
   memfd::open_mappings held;
 };
@@ -50,7 +52,7 @@ result<void> unmap(const memfd_importer::registration_type& mapping, bool in_win
   return fail_errno(errc::driver_error, errno, "cannot unmap the exporter's memory");
 }
 
-std::uint64_t key_of(const memfd_importer::registration_type& mapping) noexcept {
+std::uint64_t name_of(const memfd_importer::registration_type& mapping) noexcept {
   return reinterpret_cast<std::uintptr_t>(mapping.address);
 }
 
@@ -101,6 +103,13 @@ result<memfd_importer::registration_type> memfd_importer::state::map(const os::f
   return made;
 }
 
+result<memfd_importer::registration_type> memfd_importer::state::fetch_and_map(const memfd_handle& handle) noexcept {
+  const auto fetched = fetch(handle);
+  if (!fetched) return tl::unexpected(fetched.error());
+  if (auto right = memfd::verify(*fetched, handle, options); !right) return tl::unexpected(right.error());
+  return map(*fetched, handle);
+}
+
 memfd_importer::memfd_importer(memfd_importer_options options) : state_(std::make_unique<state>(options)) {}
 memfd_importer::memfd_importer(memfd_importer&&) noexcept = default;
 memfd_importer& memfd_importer::operator=(memfd_importer&&) noexcept = default;
@@ -120,14 +129,14 @@ result<imported<memfd_importer::registration_type>> memfd_importer::open(peer_id
   if (!state_) return fail(errc::closed, "the importer was moved from");
   const auto allocation = permitted(handle, state_->options);
   if (!allocation) return tl::unexpected(allocation.error());
-  const auto fetched = state_->fetch(handle);
-  if (!fetched) return tl::unexpected(fetched.error());
-  if (auto right = memfd::verify(*fetched, handle, state_->options); !right) return tl::unexpected(right.error());
-  auto room = fd_passing::exporter_mappings::make_room(memfd::behind(handle).from, peer, *allocation);
-  if (!room) return tl::unexpected(room.error());
-  const auto mapped = state_->map(*fetched, handle);
-  if (!mapped) return tl::unexpected(mapped.error());
-  state_->by_exporter->add(key_of(*mapped), std::move(*room));
+  const auto number = state_->by_exporter->begin(memfd::behind(handle).from, peer, *allocation, handle);
+  if (!number) return tl::unexpected(number.error());
+  const auto mapped = state_->fetch_and_map(handle);
+  if (!mapped) {
+    state_->by_exporter->end(*number);
+    return tl::unexpected(mapped.error());
+  }
+  state_->by_exporter->opened(*number, name_of(*mapped));
   return imported<registration_type>{*allocation, mapped->address, mapped->bytes, *mapped};
 }
 
@@ -135,16 +144,18 @@ result<void> memfd_importer::close(const registration_type& mapping) noexcept {
   if (!state_) return fail(errc::closed, "the importer was moved from");
   const auto claimed = state_->held.begin_close(mapping);
   if (!claimed) return tl::unexpected(claimed.error());
+  const auto number = state_->by_exporter->take_number(name_of(mapping));  // before another mapping has the address
   if (auto unmapped = unmap(mapping, *claimed); !unmapped) {
+    state_->by_exporter->opened(number, name_of(mapping));
     state_->held.undo_close(mapping);
     return unmapped;
   }
-  state_->by_exporter->remove(key_of(mapping));
+  state_->by_exporter->end(number);
   state_->held.remove(mapping.exporter, mapping.base);
   return {};
 }
 
-void memfd_importer::tell_ends(std::function<void(peer_id, range)> to) {
+void memfd_importer::tell_ends(std::function<void(peer_id, range, const memfd_handle&)> to) {
   if (state_) state_->by_exporter->tell(std::move(to));
 }
 
