@@ -88,11 +88,12 @@ result<imported<cuda_ipc_importer::registration_type>> cuda_ipc_importer::open(p
   if (auto foreign = cuda_ipc::is_for_import(handle); !foreign) return tl::unexpected(foreign.error());
   const auto window = state_->window_for(handle);
   const auto place = cuda_ipc::place_of(state_->options.device, handle, window ? window->at() : 0);
-  // Memory that another cache has open needs no link, but this one has to learn of the exporter's end.
-  if (handle.exporter != 0)
-    static_cast<void>(state_->links->find_or_make(fd_passing::transport::scm, cuda_ipc::origin_of(handle)));
   const auto listed = state_->by_exporter->begin(cuda_ipc::origin_of(handle), peer, *allocation, handle);
   if (!listed) return tl::unexpected(listed.error());
+  // Memory that another cache has open needs no link, but this one has to learn of the exporter's end. Without a link
+  // it does not, and the open says why if it needs one.
+  if (handle.exporter != 0)
+    static_cast<void>(state_->links->find_or_make(fd_passing::transport::scm, cuda_ipc::origin_of(handle)));
   cuda::device_pointer at = 0;
   const auto number = cuda_ipc::all_opened().take(
       state_.get(), place, [&](auto& all) { return all.find(place); },
