@@ -205,9 +205,9 @@ class entry_table {
   /// The same for an entry whose memory is gone.
   void invalidate(entry& gone) noexcept;
   /// Invalidates findable entries, and hidden entries that are still pinned, of eras before `before`, and with that
-  /// token if it is not null. Leaves in `left`
-  /// the part of the range from the first entry on that did not fit into `invalidated`, or nothing; entries that reach
-  /// into that part from before are marked already. Returns how many it wrote to `invalidated`.
+  /// token if it is not null. Leaves in `left` the part of the range from the first entry on that did not fit into
+  /// `invalidated`, or nothing; entries that reach into that part from before are marked already. Returns how many it
+  /// wrote to `invalidated`.
   [[nodiscard]] std::size_t invalidate_next(peer_id peer, range& left, std::span<entry*> invalidated,
                                             std::uint32_t before = UINT32_MAX, const void* token = nullptr) noexcept;
   /// Retires live entries that are not kept and were released. Their sums are exact: they were never hit without the

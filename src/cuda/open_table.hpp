@@ -185,10 +185,7 @@ class open_table {
         continue;
       }
       const Key key = next->first;  // the mutex is free meanwhile
-      if (!close_item(guard, next, close)) {
-        any_unheld_ = true;
-        refused_at_ = now;
-      }
+      if (!close_item(guard, next, close)) refused_at_ = now;
       next = entries_.upper_bound(key);
     }
   }
