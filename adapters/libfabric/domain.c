@@ -32,7 +32,6 @@ static void take_away(const struct hooked_domain *hooked) {
 }
 
 static void drop(struct hooked_domain *hooked) {
-  take_away(hooked);
   free_ops(hooked->own_fid_ops);
   free_ops(hooked->own_ops);
   free_ops(hooked->own_mr_ops);
@@ -60,11 +59,14 @@ static void report_passed_through(const struct hooked_domain *hooked) {
 
 /* A program may end without closing its domains. */
 __attribute__((destructor)) static void report_what_is_left(void) {
-  for (const struct hooked_domain *one = is_forked_child() ? NULL : domains; one != NULL; one = one->next) {
+  if (is_forked_child()) return;
+  pthread_mutex_lock(&domains_mutex); /* other threads may still close theirs */
+  for (const struct hooked_domain *one = domains; one != NULL; one = one->next) {
     if (one->cache != NULL && wants_statistics(&one->options))
       report_statistics("libfabric", one->options.name, one->cache);
     report_passed_through(one);
   }
+  pthread_mutex_unlock(&domains_mutex);
 }
 
 const char adapter_client[] = "libfabric";
@@ -77,12 +79,15 @@ static int close_domain(struct fid *fid) {
            hooked->regions);
     return -FI_EBUSY;
   }
+  take_away(hooked); /* a report at exit must not read a cache that ends */
   int refused = hooked->cache != NULL ? end_cache(hooked) : 0;
-  if (refused != 0) return refused;
-  uninstall(hooked);
-  refused = fid->ops->close(fid);
+  if (refused == 0) {
+    uninstall(hooked);
+    refused = fid->ops->close(fid);
+    if (refused != 0) install(hooked);
+  }
   if (refused != 0) {
-    install(hooked);
+    add(hooked);
     return refused;
   }
   report_passed_through(hooked);

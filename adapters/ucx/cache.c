@@ -60,8 +60,11 @@ static void take_away(const ucs_rcache_t *cache) {
 
 /* A program may end without a call that destroys UCX's caches. */
 __attribute__((destructor)) static void report_what_is_left(void) {
-  for (const ucs_rcache_t *one = is_forked_child() ? NULL : open_caches; one != NULL; one = one->next_open)
+  if (is_forked_child()) return;
+  pthread_mutex_lock(&open_mutex); /* other threads may still destroy theirs */
+  for (const ucs_rcache_t *one = open_caches; one != NULL; one = one->next_open)
     if (one->prints_statistics) report_statistics("ucx", one->name, one->cache);
+  pthread_mutex_unlock(&open_mutex);
 }
 
 const char adapter_client[] = "ucx";
