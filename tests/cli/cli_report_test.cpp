@@ -123,6 +123,8 @@ TEST_F(cli_report, acquires_that_failed_are_counted) {
   EXPECT_NE(page.find("| 2 larger_than_budget |"), std::string::npos) << page;
   expect_refused("report " + write_trace("cache 1.2 refuses\n" + refused),
                  "no requests but failed ones: 1 larger_than_budget");
+  expect_refused("report " + write_trace("cache 1.2 refuses\n# failed 1.2 0 0x1000 8192 \x1b[2Jred\n"),
+                 "no requests but failed ones: 1 ?[2Jred");
 }
 
 TEST_F(cli_report, misses_that_the_budget_does_not_explain_are_noticed) {

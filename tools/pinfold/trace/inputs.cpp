@@ -2,6 +2,7 @@
 #include "trace/inputs.hpp"
 
 #include "cli/failure.hpp"
+#include "cli/printable.hpp"
 #include "cli/sizes.hpp"
 
 #include <pinfold/limits.hpp>
@@ -42,7 +43,7 @@ void add_note(const std::string& kind, std::istringstream& words, recorded_notes
   std::array<std::string, 4> fields;
   for (auto& one : fields) words >> one;
   if (kind == "budget") to.budget = {limit_of(fields[0]), limit_of(fields[1])};
-  if (kind == "failed") ++to.failed[fields[3]];
+  if (kind == "failed") ++to.failed[printable(fields[3])];
 }
 
 }  // namespace
