@@ -93,7 +93,7 @@ TEST(node_budget, a_child_forked_while_an_account_is_opened_and_left_has_no_file
     while (!stop.stop_requested())
       opened += node_budget::open(account.name(), {.shared = false, .pins = false}).has_value() ? 1 : 0;
   });
-  for (int i = 0; i < 300; ++i) {
+  for (int i = 0; i < 60; ++i) {
     const pid_t child = ::fork();
     if (child == 0) ::_exit(open_files_named(account.name()));
     int status = -1;
