@@ -292,7 +292,8 @@ class engine {
                                                          release_watch& watch, core::node_request& node,
                                                          const deadlines& until) noexcept
       PINFOLD_REQUIRES(in.mutex);  // unlocks
-  [[nodiscard]] result<void> bypass(shard& in, entry& opening, std::size_t more_bytes, bool may_bypass,
+  [[nodiscard]] bool may_bypass(const entry& opening) const noexcept;
+  [[nodiscard]] result<void> bypass(shard& in, entry& opening, std::size_t more_bytes,
                                     core::node_request& request) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
   [[nodiscard]] error no_room(shard& in, const entry& opening, core::node_request& request) noexcept
       PINFOLD_REQUIRES(in.mutex);                                   // unlocks
@@ -326,10 +327,18 @@ class engine {
   [[nodiscard]] looked close_one_of_all_at_once() noexcept;
   void queue_released(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);
   void queue_idle(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);
-  [[nodiscard]] bool close_marked(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);          // unlocks
-  [[nodiscard]] bool close_one_of(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);          // unlocks
-  [[nodiscard]] looked close_one_for_room(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
-  [[nodiscard]] looked close_one_anywhere() noexcept;
+  [[nodiscard]] bool close_marked(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
+  [[nodiscard]] bool close_one_of(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
+  /// How a request learns that nothing can be closed.
+  enum class proof : std::uint8_t {
+    now,     ///< all was leased at a moment during the call: a request may be refused (R58)
+    lately,  ///< or a short time ago: a request bypasses the budget
+  };
+  [[nodiscard]] looked close_one_for_room(shard& in, proof wanted = proof::now) noexcept
+      PINFOLD_REQUIRES(in.mutex);  // unlocks
+  [[nodiscard]] looked close_one_anywhere(proof wanted) noexcept;
+  [[nodiscard]] bool all_leased_lately() const noexcept;
+  void note_all_leased(core::deadline since) noexcept;
   [[nodiscard]] shard& next_for_eviction() noexcept;
   void retry_all_quarantined(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
   [[nodiscard]] bool any_quarantined() const noexcept;
@@ -629,7 +638,8 @@ class engine {
   std::atomic<std::uint64_t> wide_published_{0};    // entries published that belong to larger cells than the smallest
   alignas(64) std::atomic<std::uint64_t> closes_done_{0};  // by the driver, in all shards
   core::change_signal changes_;
-  std::atomic<core::deadline> last_vain_wait_{core::deadline{}};  // for transient pins
+  std::atomic<core::deadline> last_vain_wait_{core::deadline{}};    // for transient pins
+  std::atomic<core::deadline> all_leased_until_{core::deadline{}};  // for requests that may bypass the budget
 
   // Events. The mutex comes before the shards' mutexes.
   alignas(64) os::mutex events_mutex_;

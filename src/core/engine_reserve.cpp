@@ -31,12 +31,14 @@ result<void> engine::reserve(shard& in, entry& opening, std::size_t more_bytes, 
       continue;
     }
     if (budget_.node() != nullptr && other_processes_matter(in, node)) continue;
-    const auto found = close_one_for_room(in);
+    const auto wanted = may_bypass(opening) ? proof::lately : proof::now;
+    const auto found = close_one_for_room(in, wanted);
     if (found == looked::closed_one) continue;
     if (found == looked::closing) {
       if (wait_for_change(in, watch.changes(), until.others())) continue;
       return fail(errc::timed_out, "the budget is used up, and another thread's close did not finish in time");
     }
+    if (wanted == proof::lately && !may_bypass(opening)) continue;  // another thread wants it to stay, meanwhile
     if (!retried && any_quarantined()) {
       retried = true;
       retry_all_quarantined(in);  // those that fail again stay listed
@@ -56,18 +58,20 @@ result<void> engine::reserve(shard& in, entry& opening, std::size_t more_bytes, 
 std::optional<result<void>> engine::without_room(shard& in, entry& opening, std::size_t more_bytes,
                                                  release_watch& watch, core::node_request& node,
                                                  const deadlines& until) noexcept {
-  const bool may_bypass = options_.full == when_full::bypass && !opening.persistent && !opening.merged;
-  const bool refused = options_.full == when_full::fail || (options_.full == when_full::bypass && !may_bypass);
+  const bool refused = options_.full == when_full::fail || (options_.full == when_full::bypass && !may_bypass(opening));
   if (refused && wait_for_transient(in, watch, until)) return {};
-  if (options_.full == when_full::bypass) return bypass(in, opening, more_bytes, may_bypass, node);
+  if (options_.full == when_full::bypass) return bypass(in, opening, more_bytes, node);
   if (options_.full == when_full::wait && wait_for_room(in, opening, watch, node, until)) return {};
   return result<void>(tl::unexpected(no_room(in, opening, node)));
 }
 
+bool engine::may_bypass(const entry& opening) const noexcept {
+  return options_.full == when_full::bypass && !opening.persistent && !opening.merged;
+}
+
 // A bypass ends with its last lease, so that a caller that relies on the registration is refused.
-result<void> engine::bypass(shard& in, entry& opening, std::size_t more_bytes, bool may_bypass,
-                            core::node_request& request) noexcept {
-  if (!may_bypass) {
+result<void> engine::bypass(shard& in, entry& opening, std::size_t more_bytes, core::node_request& request) noexcept {
+  if (!may_bypass(opening)) {
     tell_refusal(in, opening, request);
     return fail(errc::over_budget, "the budget is used up, and a persistent registration cannot bypass it");
   }

@@ -4,6 +4,18 @@
 
 namespace pinfold::detail {
 
+// Stopping all hits to learn that everything is leased makes each hitting thread wait. Requests that bypass the budget
+// do not repeat it for 20 times as long as it took, so that hits are stopped for a twentieth of the time at most.
+bool engine::all_leased_lately() const noexcept {
+  return std::chrono::steady_clock::now() < all_leased_until_.load(std::memory_order_relaxed);
+}
+
+void engine::note_all_leased(core::deadline since) noexcept {
+  constexpr int times = 20;
+  const auto now = std::chrono::steady_clock::now();
+  all_leased_until_.store(now + times * (now - since), std::memory_order_relaxed);
+}
+
 // Marks a few victims at once, for one barrier. `rounds`: how often the hand may pass an entry.
 void engine::mark_victims(shard& in, unsigned rounds) noexcept {
   in.table.begin_evict_victims(shards_.size() == 1 ? 16 : 4, rounds);
@@ -81,17 +93,21 @@ bool engine::close_one_of(shard& in) noexcept {
   return close_marked(in);
 }
 
-engine::looked engine::close_one_for_room(shard& in) noexcept {
+engine::looked engine::close_one_for_room(shard& in, proof wanted) noexcept {
   if (close_marked(in)) return looked::closed_one;
   if (shards_.size() > 1) {
     in.mutex.unlock();
-    const auto found = close_one_anywhere();
+    const auto found = close_one_anywhere(wanted);
     in.mutex.lock();
     return found;
   }
   if (close_one_of(in)) return looked::closed_one;
-  if (ledger::others() > 0) mark_all_at_once(in);
-  if (close_marked(in)) return looked::closed_one;
+  if (ledger::others() > 0 && (wanted == proof::now || !all_leased_lately())) {
+    const auto start = std::chrono::steady_clock::now();
+    mark_all_at_once(in);
+    if (close_marked(in)) return looked::closed_one;
+    note_all_leased(start);
+  }
   return closes_in_flight() > 0 ? looked::closing : looked::nothing;
 }
 
@@ -104,7 +120,7 @@ shard& engine::next_for_eviction() noexcept {
   return one.room.count_now() >= other.room.count_now() ? one : other;
 }
 
-engine::looked engine::close_one_anywhere() noexcept {
+engine::looked engine::close_one_anywhere(proof wanted) noexcept {
   constexpr unsigned once = 1;
   for (std::size_t tries = 0; tries < shards_.size(); ++tries) {
     shard& in = next_for_eviction();
@@ -116,7 +132,11 @@ engine::looked engine::close_one_anywhere() noexcept {
     os::scoped_lock guard(in.mutex);
     if (close_one_of(in)) return looked::closed_one;
   }
-  return close_one_of_all_at_once();
+  if (wanted == proof::lately && all_leased_lately()) return closes_in_flight() > 0 ? looked::closing : looked::nothing;
+  const auto start = std::chrono::steady_clock::now();
+  const auto found = close_one_of_all_at_once();
+  if (found != looked::closed_one) note_all_leased(start);
+  return found;
 }
 
 bool engine::any_quarantined() const noexcept {

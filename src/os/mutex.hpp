@@ -21,6 +21,8 @@ namespace pinfold::os {
 
 /// A mutex that spins for a while before it sleeps: the critical sections take a fraction of the time that sleeping and
 /// waking costs. Without contention, locking and unlocking are one locked instruction each, inline.
+/// A thread that slept for a millisecond in all gets the mutex next: otherwise one that unlocks and locks it at once
+/// again keeps it, as long as the thread that it wakes needs longer to run (tests/protocol/mutex.pml).
 class PINFOLD_THREAD_ATTRIBUTE(capability("mutex")) mutex {
  public:
   mutex() noexcept = default;
@@ -34,17 +36,19 @@ class PINFOLD_THREAD_ATTRIBUTE(capability("mutex")) mutex {
   }
   void says_held() const noexcept PINFOLD_SAYS_HELD(this) {}  ///< where the analysis cannot know
   void unlock() noexcept PINFOLD_THREAD_ATTRIBUTE(release_capability()) {
-    // Sequentially consistent, as the library checks after this store whether a thread sleeps.
-    if (state_.exchange(free, std::memory_order_seq_cst) == slept_on) [[unlikely]]
-      state_.notify_one();
+    if (const auto was = state_.fetch_sub(1, std::memory_order_seq_cst); was != held) [[unlikely]]
+      wake(was);
   }
 
  private:
   static constexpr std::uint32_t free = 0;
   static constexpr std::uint32_t held = 1;
   static constexpr std::uint32_t slept_on = 2;  // held, and a thread may sleep
+  static constexpr std::uint32_t claimed = 3;   // held, and goes to a thread that slept for long
+  static constexpr std::uint32_t reserved = 4;  // for a thread that slept for long
 
   void wait() noexcept;
+  void wake(std::uint32_t was) noexcept;
 
   std::atomic<std::uint32_t> state_{free};
 };

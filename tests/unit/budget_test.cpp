@@ -2,9 +2,13 @@
 // Requests and the budget: R14, R15, R27.
 #include "support/fixtures/local_fixture.hpp"
 
+#include "core/sync_point.hpp"
+
 #include <algorithm>
 #include <atomic>
 #include <thread>
+#include <type_traits>
+#include <vector>
 
 namespace pinfold::testing::budget_test {
 namespace {
@@ -34,6 +38,31 @@ TEST(budget, R27_a_bypass_request_may_be_larger_than_the_whole_budget) {
     EXPECT_EQ(f.device->open_count(), 1U);
     f.expect_sound();
   }
+}
+
+// Each look at whether all is leased stops the hits of the whole cache.
+TEST(budget, R14_requests_that_bypass_a_full_budget_seldom_stop_the_hits) {
+  static constexpr std::uintptr_t leases = 100;
+  static constexpr std::uintptr_t requests = 1000;
+  static std::atomic<std::size_t> steps;  // two for each entry whose hits are stopped
+  local_fixture f({.max_count = leases, .full = when_full::bypass});
+  std::vector<std::decay_t<decltype(*f.acquire(0, 1))>> held;
+  for (std::uintptr_t i = 1; i <= leases; ++i) held.push_back(*f.acquire(i * 0x10000, i * 0x10000 + 0x1000));
+  std::atomic<bool> hit{false};
+  std::jthread other([&](const std::stop_token& stop) {
+    EXPECT_TRUE(f.acquire(0x10000, 0x11000));
+    hit = true;
+    while (!stop.stop_requested()) std::this_thread::sleep_for(1ms);
+  });
+  while (!hit) std::this_thread::yield();
+  steps = 0;
+  core::at_point = +[]() noexcept { ++steps; };
+  for (std::uintptr_t i = 1; i <= requests; ++i)
+    EXPECT_TRUE(f.acquire((leases + i) * 0x10000, (leases + i) * 0x10000 + 1));
+  core::at_point = nullptr;
+  EXPECT_EQ(f.cache.statistics().bypasses, requests);
+  EXPECT_GT(steps, 2 * leases) << "it looks again some time";
+  EXPECT_LT(steps, requests * leases);
 }
 
 TEST(budget, R27_persistent_request_is_refused_when_only_a_bypass_is_possible) {
