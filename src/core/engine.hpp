@@ -310,6 +310,8 @@ class engine {
       PINFOLD_REQUIRES(in.mutex);  // unlocks
   [[nodiscard]] bool wait_for_room(shard& in, const entry& opening, release_watch& watch, core::node_request& request,
                                    const deadlines& until) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
+  void wait_for_turn(shard& in, const entry& opening, release_watch& watch, core::node_request& request,
+                     const deadlines& until) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
   void tell_refusal(shard& in, const entry& opening, core::node_request& request) noexcept
       PINFOLD_REQUIRES(in.mutex);  // unlocks
   void tell_no_room(shard& in, const entry& opening, const core::node_request& request, event_kind kind) noexcept

@@ -81,6 +81,19 @@ bool engine::wait_for_room(shard& in, const entry& opening, release_watch& watch
   }
 }
 
+// While another request that waits has its turn: makes room for it, and waits. Entries of this cache may be all that it
+// lacks, also below this process's even share.
+void engine::wait_for_turn(shard& in, const entry& opening, release_watch& watch, core::node_request& request,
+                           const deadlines& until) noexcept {
+  while (request.is_turn_of_another() && std::chrono::steady_clock::now() < until.room() && !in.table.ended()) {
+    if (request.begin_waiting()) tell_no_room(in, opening, request, event_kind::waits_for_node_budget);
+    for (std::size_t closed = 0; closed < closes_per_miss && close_one_for_room(in) == looked::closed_one;) ++closed;
+    request.node()->trim();
+    static_cast<void>(
+        wait_for_release(in, watch, std::min(std::chrono::steady_clock::now() + longest_pause, until.room())));
+  }
+}
+
 void engine::tell_refusal(shard& in, const entry& opening, core::node_request& request) noexcept {
   if (in.room.why() != core::budget::share::refusal::node_full) return;
   request.node()->count_refusal();

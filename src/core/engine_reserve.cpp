@@ -22,8 +22,10 @@ result<void> engine::reserve(shard& in, entry& opening, std::size_t more_bytes, 
   bool retried = false;
   release_watch watch(changes_);
   core::node_request node(budget_.node(), more_bytes);
-  for (bool gathered = budget_.gathered(); !in.table.take_room(opening, more_bytes, more_count);
-       gathered = budget_.gathered()) {
+  for (;;) {
+    if (options_.full == when_full::wait) wait_for_turn(in, opening, watch, node, until);
+    const bool gathered = budget_.gathered();
+    if (in.table.take_room(opening, more_bytes, more_count)) return {};
     if (in.table.ended()) return tl::unexpected(cache_ended);
     const auto why = in.room.why();  // other threads write it while the mutex is free
     if (!gathered) {
@@ -51,7 +53,6 @@ result<void> engine::reserve(shard& in, entry& opening, std::size_t more_bytes, 
     if (!budget_.gathered()) continue;  // room may have come back, and be in portions by now
     if (const auto ended = without_room(in, opening, more_bytes, watch, node, until)) return *ended;
   }
-  return {};
 }
 
 // What `when_full` says when nothing can be closed. Returns nothing if the request shall look again.

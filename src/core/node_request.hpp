@@ -12,28 +12,32 @@ namespace pinfold::core {
 /// What one request has told the node's budget, which it takes back at its end. Without a node's budget, nothing.
 class node_request {
  public:
-  node_request(node::membership* node, std::size_t bytes) noexcept : node_(node), bytes_(bytes) {
+  node_request(node::membership* node, std::size_t bytes) noexcept : node_(node), waiting_{.bytes = bytes} {
     if (node_ != nullptr) node_->begin_request();
   }
   ~node_request() {
-    if (waits_) node_->end_waiting();
+    if (waits_) node_->end_waiting(waiting_);
     if (node_ != nullptr) node_->end_request();
   }
   node_request(const node_request&) = delete;
   node_request& operator=(const node_request&) = delete;
 
   [[nodiscard]] node::membership* node() const noexcept { return node_; }
-  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-  /// Lists the member as waiting. Returns whether this is the first call.
+  [[nodiscard]] std::size_t bytes() const noexcept { return waiting_.bytes; }
+  /// Whether a request that has waited for longer is to have the room that this one asks for.
+  [[nodiscard]] bool is_turn_of_another() const noexcept {
+    return node_ != nullptr && node_->is_turn_of_another(waiting_);
+  }
+  /// Lists the request as waiting. Returns whether this is the first call.
   [[nodiscard]] bool begin_waiting() noexcept {
     if (waits_) return false;
-    node_->begin_waiting();
+    node_->begin_waiting(waiting_);
     return waits_ = true;
   }
 
  private:
   node::membership* node_;
-  std::size_t bytes_;
+  node::waiting_request waiting_;
   bool waits_ = false;
 };
 

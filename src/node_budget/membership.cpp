@@ -98,6 +98,7 @@ result<void> membership::claim_slot(std::string_view as) noexcept {
     one.stack.store(self_.stack);
     one.namespace_of_process.store(self_.namespace_inode);
     one.waiting_since.store(0);
+    one.waits_for.store(0);
     one.wants_until.store(0);
     one.asked.store(0);
     one.refused.store(0);

@@ -23,6 +23,13 @@ class node_budget;
 
 namespace pinfold::node {
 
+/// A request that waits for room.
+struct waiting_request {
+  std::size_t bytes = 0;
+  std::int64_t since = 0;  ///< monotonic clock, in ns
+  waiting_request* next = nullptr;
+};
+
 /// A slot in an account, and the room that was taken with it. Takes more from the account than it needs, a *portion*,
 /// so that most requests stay in this process. Thread-safe, and never waits for another process after `join`. A child
 /// of fork(2) finds the membership left: there it changes nothing.
@@ -59,8 +66,10 @@ class membership {
   /// Around each request that found no room at first: at the end, no more than portions stay unused.
   void begin_request() noexcept { requests_.fetch_add(1, std::memory_order_relaxed); }
   void end_request() noexcept PINFOLD_EXCLUDES(mutex_);
-  void begin_waiting() noexcept;
-  void end_waiting() noexcept;
+  void begin_waiting(waiting_request& request) noexcept;
+  void end_waiting(waiting_request& request) noexcept;
+  /// Whether it is the turn of a request that has waited for longer, of any member, and `request` would take its room.
+  [[nodiscard]] bool is_turn_of_another(const waiting_request& request) noexcept;
   void count_refusal() noexcept;
 
   /// Whether the account's name still names the file of this membership.
@@ -100,6 +109,7 @@ class membership {
     std::size_t wanting = 0;
   };
   [[nodiscard]] crowd others_that_want() const noexcept;
+  void list_oldest() noexcept;
 
   const std::string name_;
   const std::string path_;
@@ -118,7 +128,7 @@ class membership {
   std::size_t spare_ PINFOLD_GUARDED_BY(mutex_) = 0;
 
   std::mutex waiting_mutex_;
-  std::size_t waiting_ = 0;  // threads; guarded by `waiting_mutex_`
+  waiting_request* oldest_ = nullptr;  // of this process; guarded by `waiting_mutex_`
 
   std::int64_t tried_at_ = 0;  // when `reclaim` last began; guarded by `reclaiming_`
   std::mutex reclaiming_;      // the locks of slots belong to the open file: one thread at a time takes those of others

@@ -172,16 +172,57 @@ void membership::want_share(std::size_t bytes) noexcept {
   if (bytes_here() + bytes <= max_bytes() / members) want(bytes);
 }
 
-void membership::begin_waiting() noexcept {
+void membership::begin_waiting(waiting_request& request) noexcept {
   const std::scoped_lock guard(waiting_mutex_);
-  if (waiting_++ == 0 && !left() && still_mine()) mine_->waiting_since.store(now_ns());
+  request.since = now_ns();
+  auto** last = &oldest_;
+  while (*last != nullptr) last = &(*last)->next;
+  *last = &request;
+  if (oldest_ == &request) list_oldest();
 }
 
-void membership::end_waiting() noexcept {
+void membership::end_waiting(waiting_request& request) noexcept {
   const std::scoped_lock guard(waiting_mutex_);
-  if (--waiting_ > 0 || left() || !still_mine()) return;
-  mine_->waiting_since.store(0);
-  mine_->wants_until.store(0);
+  const bool was_oldest = oldest_ == &request;
+  auto** at = &oldest_;
+  while (*at != &request) at = &(*at)->next;
+  *at = request.next;
+  if (was_oldest) list_oldest();
+}
+
+void membership::list_oldest() noexcept {
+  if (left() || !still_mine()) return;
+  mine_->waiting_since.store(oldest_ != nullptr ? oldest_->since : 0);
+  mine_->waits_for.store(oldest_ != nullptr ? oldest_->bytes : 0);
+  if (oldest_ == nullptr) mine_->wants_until.store(0);
+}
+
+// In each second tenth of a second a request that has waited for so long has its turn, so that requests that may wait
+// for it for ever, as it needs the room that they have, wait for a tenth of a second. One that waits for longer than
+// `longest_in_turn` is not waited for.
+bool membership::is_turn_of_another(const waiting_request& request) noexcept {
+  constexpr std::int64_t turn = 100'000'000;
+  constexpr std::int64_t longest_in_turn = 20 * turn;
+  if (left() || !wanted()) return false;
+  const auto now = now_ns();
+  if (now / turn % 2 == 0) return false;
+  const slot* first = nullptr;
+  auto first_since = now - turn;
+  for (const slot& one : file_->members) {
+    const auto since = one.waiting_since.load(std::memory_order_relaxed);
+    if (since == 0 || since >= first_since || since < now - longest_in_turn) continue;
+    if (one.owner.load(std::memory_order_relaxed) == 0 || one.wants_until.load(std::memory_order_relaxed) <= now)
+      continue;
+    first = &one;
+    first_since = since;
+  }
+  if (first == nullptr) return false;
+  if (first == mine_) {
+    const std::scoped_lock guard(waiting_mutex_);
+    if (oldest_ == &request) return false;
+  }
+  const auto both = units_for(first->waits_for.load(std::memory_order_relaxed)) + units_for(request.bytes);
+  return total::of(file_->taken.load()).units + both > file_->max_units.load();
 }
 
 void membership::count_refusal() noexcept {

@@ -73,6 +73,7 @@ bool pause_before(std::int64_t until_ns) noexcept {
 void free_slot(slot& dead) noexcept {
   dead.units.store(0);
   dead.waiting_since.store(0);
+  dead.waits_for.store(0);
   dead.wants_until.store(0);
   dead.pending.store(0);
   dead.owner.store(0);

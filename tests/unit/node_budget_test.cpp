@@ -352,6 +352,34 @@ TEST(node_budget, R14_a_request_above_the_even_share_that_waits_is_served_when_a
   EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
 }
 
+// All room that comes back is taken by small requests before the large one looks again, unless it has its turn.
+TEST(node_budget, R14_a_large_request_is_served_beside_members_with_small_ones) {
+  constexpr int members = 5;
+  const node_account account;
+  const auto budget = account.open(64 * page);
+  std::atomic<int> served{0};
+  std::vector<std::jthread> busy;
+  for (int i = 0; i < members; ++i)
+    busy.emplace_back([&](const std::stop_token& stop) {
+      local_fixture f({.full = when_full::wait, .node_budget = account.open(0), .full_timeout = 60s});
+      for (std::uintptr_t round = 1; !stop.stop_requested(); ++round) {
+        const auto at = (1 + round % 64) * 0x100000;
+        const auto lease = f.acquire(at, at + 16 * page);
+        ASSERT_TRUE(lease);
+        std::this_thread::sleep_for(1ms);
+        ++served;
+      }
+    });
+  while (served < 10 * members) std::this_thread::yield();
+  local_fixture f({.full = when_full::wait, .node_budget = budget, .full_timeout = 20s});
+  for (int round = 0; round < 3; ++round) {
+    const auto before = served.load();
+    EXPECT_TRUE(f.acquire(0x10000, 0x10000 + 56 * page)) << served - before << " small ones were served meanwhile";
+    EXPECT_TRUE(f.cache.flush());
+    while (served == before) std::this_thread::yield();
+  }
+}
+
 TEST(node_budget, what_a_refused_request_had_freed_is_not_kept) {
   const node_account account;
   const auto budget = account.open(64 * page);
