@@ -55,7 +55,7 @@ TEST_F(cli_replay, an_interrupt_prints_the_complete_rows) {
     background_run running("replay --json --synthetic all");
     std::this_thread::sleep_for(after);
     ::kill(running.pid(), SIGINT);
-    const auto ended = running.ended_within(std::chrono::seconds(20));
+    const auto ended = running.ended_within(std::chrono::seconds(100));
     ASSERT_TRUE(ended);
     if (ended->status == 0) break;  // faster than the signal
     const auto parsed = json::parse(ended->out, nullptr, false);

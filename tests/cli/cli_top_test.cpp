@@ -211,7 +211,7 @@ TEST_F(cli_top, json_is_a_line_for_each_refresh) {
   for (int tries = 0; tries < 500 && std::ranges::count(running.output(), '\n') < 3; ++tries)
     std::this_thread::sleep_for(20ms);
   ::kill(running.pid(), SIGTERM);
-  const auto ended = running.ended_within(10s);
+  const auto ended = running.ended_within(60s);
   ASSERT_TRUE(ended);
   EXPECT_EQ(ended->status, -1) << "ends by the signal";
   const auto lines = lines_of(ended->out);

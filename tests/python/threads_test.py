@@ -28,21 +28,20 @@ def _frequent_switches() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
-def under_load(work: Callable[[random.Random], None], seconds: float = SECONDS) -> int:
-    """Repeats the work on all threads; returns how often it was done."""
+def under_load(work: Callable[[random.Random], None], seconds: float = SECONDS, least: int = 1000) -> None:
+    """Repeats the work on all threads, at least so often, however little time a loaded machine has for it."""
     seed = int(os.environ.get("PINFOLD_TEST_SEED", random.randrange(1 << 32)))
     print("seed", seed)
     end = time.monotonic() + seconds
 
-    def repeat(number: int) -> int:
+    def repeat(number: int) -> None:
         choice, done = random.Random(seed + number), 0
-        while time.monotonic() < end:
+        while time.monotonic() < end or done * THREADS < least:
             work(choice)
             done += 1
-        return done
 
     with ThreadPoolExecutor(THREADS) as threads:
-        return sum(threads.map(repeat, range(THREADS)))
+        list(threads.map(repeat, range(THREADS)))
 
 
 def test_local_cache() -> None:  # R46
@@ -80,7 +79,7 @@ def test_local_cache() -> None:  # R46
                 if refused.code is Code.NOT_PERMITTED:
                     assert isinstance(refused.__cause__, (Error, type(None)))
 
-        assert under_load(work) > 1000
+        under_load(work)
         assert cache.statistics()["leases_now"] == 0
     assert not registrar.live
 
@@ -110,7 +109,7 @@ def test_import_cache() -> None:  # R3, R8
             except Error as refused:
                 assert refused.code in (Code.OVER_BUDGET, Code.IN_USE_CONFLICT), refused
 
-        assert under_load(work) > 1000
+        under_load(work)
         assert peers.statistics()["leases_now"] == 0
     assert not importer.live
 
@@ -133,7 +132,7 @@ def test_shared_tensors() -> None:
             mine[:] = 5
             assert numpy.array_equal(pinfold.open(pinfold.share(mine)).numpy(), mine)
 
-    assert under_load(work) > 500
+    under_load(work, least=500)
 
 
 def test_one_lease_on_many_threads() -> None:
@@ -159,7 +158,7 @@ def test_one_lease_on_many_threads() -> None:
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
-            assert under_load(work, SECONDS / 2) > 500
+            under_load(work, SECONDS / 2, least=500)
             leases.clear()
         assert peers.statistics()["leases_now"] == 0
 
@@ -180,7 +179,7 @@ def test_caches_are_closed_while_threads_use_them() -> None:  # R42
         except Error as refused:
             assert refused.code in (Code.CLOSED, Code.TIMED_OUT), refused
 
-    assert under_load(work, SECONDS / 2) > 500
+    under_load(work, SECONDS / 2, least=500)
     current[0].close()
 
 

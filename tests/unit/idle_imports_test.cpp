@@ -52,24 +52,35 @@ TEST_F(idle_imports, idle_imports_are_closed_by_misses_and_by_progress) {
 }
 
 TEST_F(idle_imports, imports_stay_open_while_they_are_hit_or_leased) {
-  fake_fixture f({.idle_timeout = timeout});
-  const auto hit = make(*f.world, 0), leased = make(*f.world, 1), idle = make(*f.world, 2);
-  f.touch(idle);
-  auto lease = f.acquire(leased);
-  ASSERT_TRUE(lease);
-  const auto start = std::chrono::steady_clock::now();
-  while (std::chrono::steady_clock::now() - start < 6 * timeout) {
-    f.touch(hit);
-    f.cache.progress();
-    std::this_thread::sleep_for(1ms);
-  }
-  EXPECT_TRUE(f.find(hit));
-  EXPECT_TRUE(f.find(leased));
-  EXPECT_FALSE(f.find(idle));
-  EXPECT_EQ(f.cache.statistics().expired, 1U);
-  EXPECT_EQ(f.cache.statistics().misses, 3U);
-  f.touch(idle);
-  EXPECT_EQ(f.cache.statistics().misses_evicted, 1U);
+  // Returns false if this thread was kept from hitting for so long that the import may have been idle.
+  const auto stays_open = [] {
+    fake_fixture f({.idle_timeout = timeout});
+    const auto hit = make(*f.world, 0), leased = make(*f.world, 1), idle = make(*f.world, 2);
+    f.touch(idle);
+    auto lease = f.acquire(leased);
+    EXPECT_TRUE(lease);
+    const auto start = std::chrono::steady_clock::now();
+    for (auto last = start; last - start < 6 * timeout;) {
+      f.touch(hit);
+      f.cache.progress();
+      std::this_thread::sleep_for(1ms);
+      const auto now = std::chrono::steady_clock::now();
+      if (now - last > timeout / 2) return false;
+      last = now;
+    }
+    EXPECT_TRUE(f.find(hit));
+    EXPECT_TRUE(f.find(leased));
+    EXPECT_FALSE(f.find(idle));
+    EXPECT_EQ(f.cache.statistics().expired, 1U);
+    EXPECT_EQ(f.cache.statistics().misses, 3U);
+    f.touch(idle);
+    EXPECT_EQ(f.cache.statistics().misses_evicted, 1U);
+    return true;
+  };
+  constexpr int tries = 50;
+  bool done = false;
+  for (int i = 0; i < tries && !done; ++i) done = stays_open();
+  EXPECT_TRUE(done) << "this machine is too busy";
 }
 
 TEST_F(idle_imports, imports_stay_open_without_an_idle_timeout) {

@@ -114,7 +114,8 @@ TEST(modes, R14_when_full_wait_waits_for_a_release_until_full_timeout) {
   const auto handles = several(*f.world, 2);
   auto lease = f.acquire(handles[0]);
   std::thread later([&] {
-    std::this_thread::sleep_for(30ms);
+    while (f.cache.statistics().requests_waiting == 0) std::this_thread::yield();
+    std::this_thread::sleep_for(2ms);
     lease->release();
   });
   EXPECT_TRUE(f.acquire(handles[1]));

@@ -37,15 +37,15 @@ struct undisturbed_stage {
   progress_bar& progress;
 };
 
-// Times every 16th hit until `stop`, and keeps the latest samples. The first acquire registers the buffer, and is not
-// timed.
+// Times every 16th hit until `stop`, at least one, and keeps the latest samples. The first acquire registers the
+// buffer, and is not timed.
 template <class Cache>
 pinfold::result<latency> time_hits(Cache& cache, void* buffer, const std::atomic<bool>& stop) {
   const auto hit = [&] { return cache.acquire(buffer, buffer_bytes).map([](const auto& lease) { (void)lease; }); };
   nanoseconds samples;
   samples.reserve(most_samples);
   auto outcome = hit();
-  for (std::size_t number = 0; outcome && !stop.load(std::memory_order_relaxed); ++number) {
+  for (std::size_t number = 0; outcome && (number == 0 || !stop.load(std::memory_order_relaxed)); ++number) {
     for (int i = 1; i < hits_for_sample; ++i) outcome = hit();
     const auto took = time_of([&] { outcome = hit(); });
     if (number < most_samples) samples.push_back(took);
