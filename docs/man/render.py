@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes pinfold(7) and the man pages of the C interface, from Doxygen's XML of the headers and of the texts beside
-this file.
+"""Writes the man pages that are not of the tool, from Doxygen's XML of the headers and of the texts beside this file.
 
 docs/man/render.py <folder of the XML> <version> <folder of the pages>
 

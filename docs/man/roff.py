@@ -25,7 +25,7 @@ def line(text):
 class Inline:
     """Text with fonts. Names that have a page get its section, and constants and other pages are bold."""
 
-    names = re.compile(r"\b(pinfold_\w+)(?:\(\d?\))?|\b(PINFOLD_\w*)|\b([a-z_][\w-]*)\((\d)\)")
+    names = re.compile(r"\b(pinfold_\w+)(?:\(\d?\))?|\b(PINFOLD_\w*)|\b([a-z_][\w.-]*)\((\d)\)")
 
     def __init__(self, pages):
         self.pages = pages

@@ -16,3 +16,4 @@ s,\[([^]]*)\]\(#[a-z-]+\),\1,g
 s,(pinfold_(options|statistics|memfd_exporter))\(3\),\1,g
 s,(pinfold_[a-z_]+)\(3\),\1(),g
 s,pinfold\(7\),[&](@ref overview),g
+s,pinfold\.conf\(5\),[&](@ref conf),g
