@@ -45,6 +45,13 @@ add_custom_command(
   DEPENDS pinfold_tool ${texts}/settings
   VERBATIM
 )
+set(header ${PROJECT_SOURCE_DIR}/include/pinfold/pinfold.h)
+add_custom_command(
+  OUTPUT ${work}/errors.dox
+  COMMAND ${texts}/errors ${header} ${PROJECT_SOURCE_DIR}/docs/errors.md ${work}/errors.dox
+  DEPENDS ${texts}/errors ${header} ${PROJECT_SOURCE_DIR}/docs/errors.md
+  VERBATIM
+)
 file(GLOB texts_of_pages CONFIGURE_DEPENDS ${texts}/* ${PROJECT_SOURCE_DIR}/examples/*.c)
 add_custom_command(
   OUTPUT ${work}/man_pages
@@ -54,10 +61,11 @@ add_custom_command(
   COMMAND ${texts}/tool_pages $<TARGET_FILE:pinfold_tool> ${PROJECT_VERSION} ${PROJECT_BINARY_DIR}/man/man1
   COMMAND ${CMAKE_COMMAND} -E touch ${work}/man_pages
   DEPENDS ${work}/settings.dox
+          ${work}/errors.dox
           ${work}/man.doxyfile
           ${texts_of_pages}
           ${PROJECT_SOURCE_DIR}/docs/reference/headers.sed
-          ${PROJECT_SOURCE_DIR}/include/pinfold/pinfold.h
+          ${header}
           ${PROJECT_SOURCE_DIR}/include/pinfold/background.h
           ${PROJECT_SOURCE_DIR}/include/pinfold/cache_set.h
           ${PROJECT_SOURCE_DIR}/include/pinfold/remote_key.h
