@@ -122,10 +122,10 @@ TEST(cli_handle, what_is_no_handle_is_wrong_usage) {
   expect_refused("info --handle=" + digits_of(whole).substr(1), "neither a file nor");
   expect_refused("info --handle=" + digits_of(whole).replace(5, 1, "g"), "neither a file nor");
   expect_refused("info --handle=0123", "neither a file nor");
-  expect_refused("info --handle=" + part.path(), "71 bytes are no handle");
-  expect_refused("info --handle=" + empty.path(), "0 bytes are no handle");
-  expect_refused("info --handle=/dev/zero", "161 bytes and more are no handle");
-  expect_refused("info --handle=/proc", "0 bytes are no handle");
+  expect_refused("info --handle=" + part.path(), part.path() + ": 71 bytes are no handle");
+  expect_refused("info --handle=" + empty.path(), empty.path() + ": 0 bytes are no handle");
+  expect_refused("info --handle=/dev/zero", "/dev/zero: 161 bytes and more are no handle");
+  expect_refused("info --handle=/proc", "/proc: cannot read the file: Is a directory");
 }
 
 TEST(cli_handle, a_file_may_have_a_name_of_digits) {

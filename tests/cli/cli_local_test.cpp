@@ -181,6 +181,14 @@ TEST_F(cli_local, file_io_transfers_the_right_bytes_with_all_four_subjects) {
   EXPECT_EQ(left_behind(), before) << "a file was left behind";
 }
 
+TEST_F(cli_local, a_file_that_cannot_be_filled_is_named) {
+  const auto seen =
+      run("perf io --sizes 4K --file-size 1M --iterations 5 --repeats 1" + here, "trap '' XFSZ; ulimit -f 8;");
+  EXPECT_EQ(seen.status, 1);
+  EXPECT_NE(seen.complaints.find("cannot fill the file: "), std::string::npos) << seen.complaints;
+  EXPECT_NE(seen.complaints.find("--dir "), std::string::npos) << seen.complaints;
+}
+
 // The cache evicts when the small table is full, and no byte goes astray.
 TEST_F(cli_local, R28_file_io_through_a_small_table_has_no_errors) {
   for (const auto& row : rows_of(run("perf io --json --sizes 4K --file-size 1M --depth 2 --buffers 64 --slots 8 "

@@ -132,6 +132,8 @@ TEST_F(cli_metrics, says_what_it_cannot_do) {
                          {"metrics --listen 0.0.0.0:9400", "127.0.0.1"},
                          {"metrics --listen 127.0.0.1:65536", "65536"},
                          {"metrics --listen 127.0.0.1:", "127.0.0.1:"}});
+  const auto long_path = "--listen /" + std::string(107, 'p');
+  if (tool_serves()) expect_refused("metrics " + long_path, long_path + ": the path of a socket");
   const auto none = run("metrics 1");
   EXPECT_EQ(none.status, 1);
   EXPECT_NE(none.complaints.find("no statistics page"), std::string::npos) << none.complaints;

@@ -50,7 +50,7 @@ int open_unnamed(const std::string& directory, int flags) {
 
 }  // namespace
 
-scratch_file::scratch_file(const std::string& directory, std::size_t bytes) {
+scratch_file::scratch_file(const std::string& directory, std::size_t bytes) : directory_(directory) {
   check_room(directory, bytes);
   descriptor_ = open_unnamed(directory, O_DIRECT);
   direct_ = descriptor_ >= 0;
@@ -68,7 +68,7 @@ bool scratch_file::holds_content(std::uint64_t seed, std::size_t bytes) const {
   for (std::size_t at = 0; at < bytes; at += piece) {
     const auto part = memory.bytes().first(std::min(piece, bytes - at));
     const auto got = ::pread(descriptor_, part.data(), part.size(), static_cast<off_t>(at));
-    if (got < 0) throw failure("cannot read the file back: " + words_for(errno));
+    if (got < 0) throw failure(fmt::format("--dir {}: cannot read the file back: {}", directory_, words_for(errno)));
     if (static_cast<std::size_t>(got) != part.size() || !holds(part, seed, at)) return false;
   }
   return true;

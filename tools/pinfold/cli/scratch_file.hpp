@@ -20,6 +20,7 @@ class scratch_file {
   scratch_file& operator=(const scratch_file&) = delete;
   ~scratch_file();
 
+  [[nodiscard]] const std::string& directory() const noexcept { return directory_; }
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
   [[nodiscard]] bool direct() const noexcept { return direct_; }  ///< O_DIRECT
 
@@ -28,6 +29,7 @@ class scratch_file {
   [[nodiscard]] bool holds_content(std::uint64_t seed, std::size_t bytes) const;
 
  private:
+  std::string directory_;
   int descriptor_ = -1;
   bool direct_ = false;
 };

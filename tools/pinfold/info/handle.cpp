@@ -8,6 +8,7 @@
 #include <pinfold/importers/memfd.hpp>
 
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <fmt/format.h>
@@ -52,9 +53,12 @@ std::vector<char> bytes_of(const std::string& file_or_digits) {
   if (!source)
     throw usage_failure("--handle: neither a file nor the hexadecimal digits of a handle: " + file_or_digits);
   auto bytes = bytes_in(source);
+  if (source.bad())
+    throw usage_failure(fmt::format("--handle {}: cannot read the file: {}", file_or_digits, strerrordesc_np(errno)));
   if (is_length(bytes.size())) return bytes;
-  throw usage_failure(fmt::format("--handle: {} bytes{} are no handle: memfd handles have {}, cuda_ipc handles {}",
-                                  bytes.size(), bytes.size() > cuda_bytes ? " and more" : "", memfd_bytes, cuda_bytes));
+  throw usage_failure(fmt::format("--handle {}: {} bytes{} are no handle: memfd handles have {}, cuda_ipc handles {}",
+                                  file_or_digits, bytes.size(), bytes.size() > cuda_bytes ? " and more" : "",
+                                  memfd_bytes, cuda_bytes));
 }
 
 json names_of(pinfold::handle_needs needs) {

@@ -80,7 +80,8 @@ int listener::hand_over() noexcept { return std::exchange(socket_, -1); }
 void listener::listen_at_path(const std::string& path) {
   sockaddr_un at{};
   at.sun_family = AF_UNIX;
-  if (path.size() >= sizeof at.sun_path) throw usage_failure("--listen: the path of a socket has at most 107 bytes");
+  if (path.size() >= sizeof at.sun_path)
+    throw usage_failure(fmt::format("--listen {}: the path of a socket has at most 107 bytes", path));
   std::ranges::copy(path, static_cast<char*>(at.sun_path));
   if (is_left_over(at)) ::unlink(path.c_str());
   constexpr mode_t not_for_others = S_IRWXG | S_IRWXO | S_IXUSR;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fmt/format.h>
 
 namespace tool {
 namespace {
@@ -28,7 +29,8 @@ block_file::block_file(const scratch_file& file, uring& ring, std::size_t block,
       need(paged_memory::map(block, pinfold::page_kind::plain), "no memory for the content of the file");
   for (std::size_t i = 0; i < blocks(); ++i) {
     fill(memory.bytes(), seed(i));
-    need(ring.perform({true, file_, memory.bytes(), offset(i), std::nullopt}), "cannot fill the file");
+    need(ring.perform({true, file_, memory.bytes(), offset(i), std::nullopt}),
+         fmt::format("--dir {}: cannot fill the file", file.directory()));
   }
 }
 
