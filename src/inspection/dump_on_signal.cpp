@@ -49,6 +49,14 @@ bool is_own_file(int descriptor) noexcept {
          seen.st_uid == static_cast<uid_t>(::syscall(SYS_geteuid));
 }
 
+// Names the file that is not written, before the dump on standard error.
+int standard_error_instead_of(const text<4096>& path, const char* why) noexcept {
+  text<4300> line;
+  line << "pinfold: " << path.view() << ": cannot write the file: " << why << '\n';
+  ::syscall(SYS_write, STDERR_FILENO, line.view().data(), line.view().size());
+  return STDERR_FILENO;
+}
+
 // Does not wait for the reader of a pipe.
 int open_file(const destination* in, int process) noexcept {
   if (in == nullptr || in->directory.view().empty()) return STDERR_FILENO;
@@ -56,10 +64,10 @@ int open_file(const destination* in, int process) noexcept {
   path << in->directory.view() << "/pinfold." << process << ".dump";
   constexpr int flags = O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK | O_CLOEXEC;
   const auto file = static_cast<int>(::syscall(SYS_openat, AT_FDCWD, path.terminated(), flags, 0600));
-  if (file < 0) return STDERR_FILENO;
+  if (file < 0) return standard_error_instead_of(path, ::strerrordesc_np(errno));
   if (is_own_file(file)) return file;
   ::syscall(SYS_close, file);
-  return STDERR_FILENO;
+  return standard_error_instead_of(path, "it exists, and is not a file of this user's alone");
 }
 
 void dump_now(int signal) noexcept {

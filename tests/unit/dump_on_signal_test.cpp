@@ -189,7 +189,10 @@ TEST_F(signal_dump, waits_for_no_pipe_and_writes_to_no_file_of_others) {
     ::alarm(20);
     ASSERT_TRUE(dump_on_signal(SIGUSR2, folder_));
     ASSERT_EQ(::mkfifo(file().c_str(), 0600), 0);
+    ::testing::internal::CaptureStderr();
     ::raise(SIGUSR2);  // no reader
+    EXPECT_TRUE(::testing::internal::GetCapturedStderr().starts_with(
+        "pinfold: " + file() + ": cannot write the file: No such device or address\ndump process="));
     const int reader = ::open(file().c_str(), O_RDWR | O_NONBLOCK);
     ::raise(SIGUSR2);
     std::array<char, 8> read{};
@@ -198,7 +201,10 @@ TEST_F(signal_dump, waits_for_no_pipe_and_writes_to_no_file_of_others) {
     const auto other = folder_ + "/other";
     std::ofstream(other) << "text";
     ASSERT_EQ(::link(other.c_str(), file().c_str()), 0);
+    ::testing::internal::CaptureStderr();
     ::raise(SIGUSR2);
+    EXPECT_TRUE(
+        ::testing::internal::GetCapturedStderr().starts_with("pinfold: " + file() + ": cannot write the file: it "));
     EXPECT_EQ(contents(other), "text");
     ::unlink(file().c_str());
     std::ofstream(file()) << "text";
