@@ -134,8 +134,8 @@ bool has_ended(int process) noexcept {
   return there ? os::readable_within(there, end_takes) : errno == ESRCH;
 }
 
-/// The error for an `errno` of reading the process's memory.
-error refusal(int process, int code) noexcept {
+/// The error for an `errno` of reading the process's memory; `message` is that of another code than the usual ones.
+error refusal(int process, int code, const char* message = "cannot read /proc/<pid>/mem") noexcept {
   if (code == EACCES && has_ended(process)) code = ESRCH;
   switch (code) {
     case EPERM:
@@ -147,7 +147,7 @@ error refusal(int process, int code) noexcept {
           "that process with PINFOLD_DUMP_SIGNAL, which needs no permission"};
     case ENOENT:
     case ESRCH: return {errc::peer_gone, native_kind::posix, ESRCH, "there is no such process, or it has ended"};
-    default: return {errc::driver_error, native_kind::posix, code, "the memory of the process cannot be read"};
+    default: return {errc::driver_error, native_kind::posix, code, message};
   }
 }
 
@@ -168,7 +168,7 @@ result<process_dump> dump_process(int process) {
   if (memory.failure() != 0) return tl::unexpected(refusal(process, memory.failure()));
   errno = 0;
   std::ifstream maps("/proc/" + std::to_string(process) + "/maps");
-  if (!maps) return tl::unexpected(refusal(process, errno != 0 ? errno : EIO));
+  if (!maps) return tl::unexpected(refusal(process, errno != 0 ? errno : EIO, "cannot read /proc/<pid>/maps"));
   process_dump found;
   found.process = process;
   found.command = inspection::command_of(process);

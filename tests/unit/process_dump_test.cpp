@@ -12,9 +12,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <fcntl.h>
 #include <random>
+#include <string_view>
+#include <sys/resource.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 namespace pinfold::testing::process_dump_test {
@@ -328,6 +333,22 @@ TEST(process_dump, names_processes_that_it_cannot_read) {
   while (dumped(other.pid()).command != "sleep" && std::chrono::steady_clock::now() < until)
     std::this_thread::sleep_for(1ms);
   EXPECT_EQ(dumped(other.pid()).copies, 0U);
+}
+
+TEST(process_dump, names_the_file_that_it_cannot_read) {
+  child_process other([](line& talk) { return talk.receive<bool>() ? 0 : 1; });
+  child_process reader([&](line& talk) {
+    constexpr rlimit few{64, 64};
+    ::setrlimit(RLIMIT_NOFILE, &few);
+    std::vector<int> taken;
+    for (int one = 0; (one = ::open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0;) taken.push_back(one);
+    ::close(taken.back());  // which leaves a descriptor for the first file
+    const auto refused = dump_process(other.pid());
+    talk.send(!refused && refused.error().native == EMFILE &&
+              std::string_view(refused.error().message) == "cannot read /proc/<pid>/maps");
+    return 0;
+  });
+  EXPECT_EQ(reader.talk().receive<bool>(), true);
 }
 
 TEST(process_dump, says_what_is_missing_without_permission) {
