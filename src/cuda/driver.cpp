@@ -35,7 +35,8 @@ struct loaded {
     void* library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
       words = ::dlerror();  // NOLINT(concurrency-mt-unsafe): each thread has its own
-      return fail(errc::unsupported, "cannot load the CUDA driver (libcuda.so.1)");
+      return fail(errc::unsupported, name == chosen ? "cannot load the CUDA driver (PINFOLD_CUDA_LIBRARY)"
+                                                    : "cannot load the CUDA driver (libcuda.so.1)");
     }
     if (auto found = find_entry_points(library); !found) return found;
     return start();

@@ -48,7 +48,7 @@ TEST(cuda_process, without_a_driver_every_call_is_unsupported_with_a_reason) {
               const auto refused = cache.acquire(any_peer, memory.handle, memory.address, 1);
               ASSERT_FALSE(refused);
               EXPECT_EQ(refused.error(), errc::unsupported);
-              EXPECT_STREQ(refused.error().message, "cannot load the CUDA driver (libcuda.so.1)");
+              EXPECT_STREQ(refused.error().message, "cannot load the CUDA driver (PINFOLD_CUDA_LIBRARY)");
               EXPECT_FALSE(cuda_ipc_exporter::create());
               EXPECT_EQ(cuda_devices().error(), errc::unsupported);
               EXPECT_EQ(cuda_host_registrar().open(whole_pages(), local_access).error(), errc::unsupported);
