@@ -98,6 +98,10 @@ class PINFOLD_EXPORT node_budget {
   /// Returns an account's state, without becoming a member. Throws `std::bad_alloc`. Errors as of `open`.
   [[nodiscard]] static result<node_budget_state> inspect(std::string_view name);
 
+  /// Returns the path of the account's file, which need not exist. Throws `std::bad_alloc`. Errors: `invalid_argument`
+  /// for a name that no account can have.
+  [[nodiscard]] static result<std::string> file_of(std::string_view name);
+
   /// Removes the account's name. Members go on with it; the next `open` makes a new account. Errors:
   /// `invalid_argument`, `not_permitted`, `driver_error` (with `ENOENT`: there is none of that name).
   static result<void> remove(std::string_view name) noexcept;

@@ -123,6 +123,8 @@ result<node_budget_state> node_budget::inspect(std::string_view name) {
                            node::total::of(shared.taken.load()).units * node::unit, members_in(shared)};
 }
 
+result<std::string> node_budget::file_of(std::string_view name) { return node::path_of(name); }
+
 result<void> node_budget::remove(std::string_view name) noexcept try {
   const auto path = node::path_of(name);
   if (!path) return tl::unexpected(path.error());

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <pinfold/node_budget.hpp>
 #include <pinfold/settings.hpp>
 
 #include "settings/settings_table.hpp"
@@ -54,6 +55,16 @@ tl::unexpected<settings_error> refused(error cause, std::string where) {
   return tl::unexpected<settings_error>(settings_error{cause, std::move(where)});
 }
 
+// Returns the assignment, with the file of the account that it names, as errors of accounts are of their files.
+std::string with_file(std::string_view line) {
+  const auto equals = line.find('=');
+  if (trim(line.substr(0, equals)) != "PINFOLD_NODE_BUDGET" || equals == std::string_view::npos)
+    return std::string(line);
+  const auto value = trim(line.substr(equals + 1));
+  const auto file = node_budget::file_of(value.substr(0, value.find(':')));
+  return std::string(line) + (file ? " (" + *file + ")" : "");
+}
+
 result<void> assign(cache_options& options, std::string_view name, std::string_view value) noexcept {
   const auto* setting = detail::find_setting(name);
   if (setting == nullptr) return fail(errc::invalid_argument, "unknown setting");
@@ -100,7 +111,7 @@ outcome options_from_variables(cache_options options) {
     const auto name = text.substr(0, text.find('='));
     if (!is_setting(text) || std::find(others.begin(), others.end(), name) != others.end()) continue;
     const auto done = read_line(options, text);
-    if (!done) return refused(done.error(), "environment: " + std::string(text));
+    if (!done) return refused(done.error(), "environment: " + with_file(text));
   }
   return options;
 }
@@ -113,7 +124,7 @@ outcome options_from_text(std::string_view text, std::string_view origin, cache_
     if (line.empty()) continue;
     const auto done = read_line(base, line);
     if (!done) {
-      return refused(done.error(), std::string(origin) + ":" + std::to_string(number) + ": " + std::string(line));
+      return refused(done.error(), std::string(origin) + ":" + std::to_string(number) + ": " + with_file(line));
     }
   }
   return base;

@@ -3,6 +3,7 @@
 #include "support/fixtures/node_account.hpp"
 #include "support/processes/tool_run.hpp"
 
+#include <fstream>
 #include <string>
 
 namespace pinfold::testing::cli_node_budget_test {
@@ -25,6 +26,18 @@ TEST(cli_node_budget, an_account_that_does_not_exist_is_a_failure) {
   const auto seen = run("info --node-budget=no-such-account-" + std::to_string(::getpid()));
   EXPECT_EQ(seen.status, 1);
   EXPECT_NE(seen.complaints.find("no such account"), std::string::npos) << seen.complaints;
+}
+
+TEST(cli_node_budget, an_account_that_cannot_be_used_is_named_with_its_file) {
+  const node_account account;
+  std::ofstream(account.path()) << "no account";
+  const auto seen = run("info --node-budget=" + account.name());
+  EXPECT_EQ(seen.status, 1);
+  EXPECT_NE(seen.complaints.find(account.name() + " (" + account.path() + "): invalid_handle"), std::string::npos)
+      << seen.complaints;
+  const auto set = run("info --config", "PINFOLD_NODE_BUDGET=" + account.name() + ":1G");
+  EXPECT_EQ(set.status, 2);
+  EXPECT_NE(set.complaints.find(":1G (" + account.path() + "): invalid_handle"), std::string::npos) << set.complaints;
 }
 
 }  // namespace

@@ -48,7 +48,8 @@ void print(const std::string& name, const pinfold::node_budget_state& now) {
 }  // namespace
 
 void show_node_budget(const std::string& name, bool as_json) {
-  const auto now = need(pinfold::node_budget::inspect(name), "the node budget " + name);
+  const auto file = need(pinfold::node_budget::file_of(name), "the node budget " + name);
+  const auto now = need(pinfold::node_budget::inspect(name), fmt::format("the node budget {} ({})", name, file));
   if (as_json) {
     fmt::print("{}\n", as_json_of(name, now).dump(2));
   } else {
