@@ -17,8 +17,9 @@ using std::chrono::milliseconds;
 using local_cache = cache<truthful_registrar>;
 
 constexpr std::array<const char*, operations> names{
-    "acquire", "persist",   "release", "find",  "event", "invalidate", "evict", "flush",  "progress", "quiesce",
-    "restore", "unpersist", "ticket",  "batch", "merge", "destroy",    "late",  "retire", "drop_peer"};
+    "acquire", "persist",   "release", "find",  "event", "invalidate", "evict",  "flush", "progress", "quiesce",
+    "restore", "unpersist", "ticket",  "batch", "merge", "destroy",    "beside", "late",  "retire",   "drop_peer"};
+static_assert(names.back() != nullptr, "each operation has a name");
 
 constexpr range of_pages(std::size_t first, std::size_t last) {
   return {address_of(first), address_of(last) + page_bytes};
