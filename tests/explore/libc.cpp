@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstdarg>
+#include <cstdlib>
 #include <ctime>
 #include <dlfcn.h>
 #include <linux/futex.h>
@@ -37,6 +38,7 @@ std::int64_t nanoseconds(const timespec& time) noexcept { return time.tv_sec * 1
 int lock(pthread_mutex_t* mutex) noexcept {
   int taken = 0;
   while ((taken = PINFOLD_REAL(pthread_mutex_trylock)(mutex)) == EBUSY) all_threads.wait(mutex, never, "mutex");
+  all_threads.taken();
   return taken;
 }
 
@@ -72,6 +74,11 @@ long futex(std::uint32_t* word, int call, std::uint32_t value) noexcept {
 pthread_key_t at_exit;
 // After the destructors of the thread's variables: what they do is the thread's, too.
 [[maybe_unused]] const int made = ::pthread_key_create(&at_exit, [](void*) { all_threads.finish(); });
+
+// Registered before the library registers handlers: those of a child run in this order.
+[[gnu::constructor(101)]] void watch_forks() {
+  if (::pthread_atfork(nullptr, nullptr, [] { all_threads.enter_child(); }) != 0) std::abort();
+}
 
 struct beginning {
   void* (*run)(void*);
@@ -137,6 +144,12 @@ int pthread_cond_broadcast(pthread_cond_t* changed) noexcept {
   if (!here()) return PINFOLD_REAL(pthread_cond_broadcast)(changed);
   all_threads.wake(changed, INT_MAX);
   return 0;
+}
+
+int pthread_cond_destroy(pthread_cond_t* changed) noexcept {
+  // libc's would wait for these threads, which never call it here.
+  if (here() && all_threads.has_waiter(changed)) all_threads.fail("a condition is destroyed that a thread waits for");
+  return PINFOLD_REAL(pthread_cond_destroy)(changed);
 }
 
 int pthread_create(pthread_t* made, const pthread_attr_t* attributes, void* (*run)(void*), void* with) noexcept {

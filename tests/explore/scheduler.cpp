@@ -76,7 +76,7 @@ void scheduler::finish() noexcept {
 }
 
 void scheduler::join(pthread_t native) noexcept {
-  for (int i = 0; i < count_; ++i) {
+  for (int i = count_ - 1; i >= 0; --i) {  // the last one: in a child, it may have the identifier of one that is gone
     auto& known = threads_[static_cast<std::size_t>(i)];
     if (!known.native_known || ::pthread_equal(known.native, native) == 0) continue;
     point("join");
@@ -183,6 +183,7 @@ bool scheduler::wait(const void* on, std::int64_t deadline, const char* what) no
   mine.in_time = true;
   mine.since = ++waits_;
   hand_over(pick(), what);
+  mine.on = nullptr;
   return mine.in_time;
 }
 
@@ -214,6 +215,18 @@ void scheduler::trace(int next, const char* what) noexcept {
   self = me;
 }
 
+void scheduler::enter_child() noexcept {
+  if (self < 0) return;
+  armed_ = false;
+  in_child_ = true;
+  for (int i = 0; i < count_; ++i)
+    if (i != self) threads_[static_cast<std::size_t>(i)].now = state::none;
+}
+
+bool scheduler::has_waiter(const void* on) const noexcept {
+  return std::any_of(threads_.begin(), threads_.end(), [on](const thread& each) { return each.on == on; });
+}
+
 void scheduler::fail_for_deadlock() noexcept {
   std::string text;
   for (int i = 0; i < count_; ++i)
@@ -226,7 +239,11 @@ void scheduler::fail_for_deadlock() noexcept {
 void scheduler::fail(const char* format, ...) noexcept {
   std::va_list values;
   va_start(values, format);
-  if (report_->failure[0] == 0) std::vsnprintf(report_->failure.data(), report_->failure.size(), format, values);
+  if (report_->failure[0] == 0) {
+    const auto begun =
+        std::snprintf(report_->failure.data(), report_->failure.size(), in_child_ ? "in the child: " : "");
+    std::vsnprintf(report_->failure.data() + begun, report_->failure.size() - std::size_t(begun), format, values);
+  }
   va_end(values);
   if (self >= 0) trace(self, "failure");
   std::fflush(stdout);
@@ -242,6 +259,7 @@ void lock_word(std::uint32_t& held) noexcept {
     all_threads.wait(&held, never, "lock");
   }
   held = 1;
+  all_threads.taken();
 }
 
 void unlock_word(std::uint32_t& held) noexcept {

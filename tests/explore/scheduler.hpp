@@ -64,11 +64,17 @@ class scheduler {
   /// Between these, points count. Otherwise a thread runs until it blocks.
   void arm() noexcept { armed_ = true; }
   void disarm() noexcept { armed_ = false; }
+  /// Makes taking a mutex a point afterwards, too: a fork while another thread holds one is what may matter.
+  void expect_forks() noexcept { forks_ = true; }
   void name_this_thread(const char* name) noexcept;
   /// Whether time passes at a point while threads can run.
   [[nodiscard]] bool jumps() const noexcept { return jump_ != 0; }
 
   void point(const char* what) noexcept;
+  /// The thread has taken a mutex.
+  void taken() noexcept {
+    if (forks_) point("taken");
+  }
   /// Before an access to an atomic variable: a point if the plan says so, and several threads access the variable, of
   /// which one has written it since they began.
   void atomic_point(const volatile void* at, bool writes) noexcept;
@@ -85,6 +91,11 @@ class scheduler {
   void know(int number, pthread_t native) noexcept;
   /// Waits until the thread has ended.
   void join(pthread_t native) noexcept;
+  /// For a child of fork(2), before other handlers: the threads that it does not have never run again, so that a wait
+  /// for one of them is a deadlock. From here on a thread runs until it blocks.
+  void enter_child() noexcept;
+  /// Whether a thread waits on the object, or has not returned from its wait.
+  [[nodiscard]] bool has_waiter(const void* on) const noexcept;
   /// Reports the failure, and ends the process.
   [[noreturn]] void fail(const char* format, ...) noexcept __attribute__((format(printf, 2, 3)));
 
@@ -122,6 +133,8 @@ class scheduler {
   plan plan_;
   report* report_ = nullptr;
   bool armed_ = false;
+  bool forks_ = false;
+  bool in_child_ = false;
   std::array<thread, most_threads> threads_;
   int count_ = 0;
   std::uint64_t waits_ = 0;

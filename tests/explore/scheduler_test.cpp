@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The explorer finds what it looks for, and repeats it.
+#include "forks.hpp"
 #include "runs.hpp"
 
 #include "os/mutex.hpp"
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <functional>
 #include <mutex>
+#include <new>
 #include <string>
 #include <thread>
 
@@ -91,6 +95,49 @@ void wait_without_a_look() {
       });
 }
 
+// A child has no thread that would unlock the mutex.
+template <class Mutex>
+void lock_in_a_child() {
+  Mutex guard;
+  run_both(
+      [&] {
+        all_threads.expect_forks();
+        const std::scoped_lock held(guard);
+      },
+      [&] { fork_here([&] { const std::scoped_lock held(guard); }); });
+}
+
+void use_threads_in_a_child() {
+  int count = 0;
+  run_both([] { point("between"); },
+           [&] {
+             fork_here([&] {
+               run_both([&] { ++count; }, [&] { ++count; });
+               if (count != 2) all_threads.fail("a thread of the child did not run");
+             });
+           });
+  if (count != 0) all_threads.fail("the parent ran what the child runs");
+}
+
+void destroy_a_condition_in_a_child() {
+  std::mutex guard;
+  alignas(std::condition_variable) std::array<std::byte, sizeof(std::condition_variable)> place;
+  auto* const changed = new (place.data()) std::condition_variable;
+  bool done = false;
+  run_both(
+      [&] {
+        std::unique_lock lock(guard);
+        changed->wait(lock, [&] { return done; });
+      },
+      [&] {
+        fork_here([&] { changed->~condition_variable(); });
+        const std::scoped_lock lock(guard);
+        done = true;
+        changed->notify_one();
+      });
+  changed->~condition_variable();
+}
+
 TEST(scheduler, finds_a_lost_update_with_one_preemption) {
   EXPECT_EQ(first_failure(lose_an_update), "an update was lost");
   EXPECT_EQ(first_failure(add_under_a_mutex), "");
@@ -106,6 +153,20 @@ TEST(scheduler, finds_a_lost_notification) {
   for (std::uint64_t seed = 0; found.empty() && seed < 100; ++seed)
     found = run({.seed = seed}, wait_without_a_look).failure;
   EXPECT_TRUE(found.starts_with("deadlock: ")) << found;
+}
+
+TEST(scheduler, finds_what_a_child_of_fork_waits_for_in_vain) {
+  EXPECT_EQ(first_failure(lock_in_a_child<std::mutex>), "in the child: deadlock: 2 in mutex");
+  EXPECT_EQ(first_failure(lock_in_a_child<os::mutex>), "in the child: deadlock: 2 in lock");
+  EXPECT_EQ(first_failure(destroy_a_condition_in_a_child),
+            "in the child: a condition is destroyed that a thread waits for");
+}
+
+TEST(scheduler, runs_threads_of_a_child_of_fork) { EXPECT_EQ(first_failure(use_threads_in_a_child), ""); }
+
+TEST(scheduler, reports_how_a_child_of_fork_ended) {
+  EXPECT_EQ(run({}, [] { fork_here([] { std::abort(); }); }).failure, "the child ended by signal Aborted");
+  EXPECT_EQ(run({}, [] { fork_here([] { all_threads.fail("number %d", 1); }); }).failure, "in the child: number 1");
 }
 
 TEST(scheduler, repeats_a_schedule) {
