@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "child_caches.hpp"
+#include "forks.hpp"
 #include "imports.hpp"
 
 #include "support/fixtures/cache_checks.hpp"
 
 #include <pinfold/monitors/announce.hpp>
 
+#include <list>
 #include <random>
 #include <thread>
 #include <utility>
@@ -17,8 +20,10 @@ using std::chrono::milliseconds;
 using local_cache = cache<truthful_registrar>;
 
 constexpr std::array<const char*, operations> names{
-    "acquire", "persist",   "release", "find",  "event", "invalidate", "evict",  "flush", "progress", "quiesce",
-    "restore", "unpersist", "ticket",  "batch", "merge", "destroy",    "beside", "late",  "retire",   "drop_peer"};
+    "acquire", "persist",  "release", "find",    "event",     "invalidate", "evict",
+    "flush",   "progress", "quiesce", "restore", "unpersist", "ticket",     "batch",
+    "merge",   "destroy",  "beside",  "fork",    "late",      "retire",     "drop_peer"};
+
 static_assert(names.back() != nullptr, "each operation has a name");
 
 constexpr range of_pages(std::size_t first, std::size_t last) {
@@ -37,6 +42,7 @@ class stage {
   explicit stage(const scenario& what) : what_(what), random_(static_cast<unsigned>(what.choices % 2147483646U + 1U)) {
     for (std::size_t i = 0; i < what.threads.size(); ++i) ranges_[i] = chosen_range(what.threads[i]);
     cache_.emplace(truthful_registrar(world_), options());
+    if (has(operation::fork)) all_threads.expect_forks();
     if (has(operation::beside)) other_.emplace(truthful_registrar(world_), options());
     if (other_) world_->refuses_overlaps = true;
     prepare();
@@ -188,15 +194,53 @@ class stage {
   void restore() {
     auto begun = cache_->restore({.workers = 2});
     leave();
-    if (begun) begun->wait();
+    if (!begun) return;
+    const auto mine = restorations_.insert(restorations_.end(), *std::move(begun));
+    mine->wait();
+    restorations_.erase(mine);
   }
 
   void start_ticket(const range& where) {
     auto ticket = cache_->register_in_background(at(where), where.size(), local_access, {.workers = 2});
     leave();
     if (!ticket) return;
-    static_cast<void>(ticket->wait());
+    const auto mine = tickets_.insert(tickets_.end(), *std::move(ticket));
+    static_cast<void>(mine->wait());
     world_->note(world_->asked_at, where);
+    tickets_.erase(mine);
+  }
+
+  // Calls no member of the cache while it forks: the destructor may run.
+  void fork(const range& where) {
+    const auto known = world_->said;
+    auto mine = cache_->find(at(where), where.size());
+    leave();
+    fork_here([&] { check_child(mine); });
+    if (mine) hold(*mine, where, known);
+  }
+
+  // The child neither uses nor tears down what is the parent's, and a cache of its own works (R37). A cache whose
+  // destructor has begun is not there any more.
+  void check_child(std::optional<local_cache::lease>& mine) {
+    world_->inherited = true;
+    check_inherited();
+    check_own_cache();
+    check_inherited();
+    if (mine && !mine->release()) all_threads.fail("the parent's lease cannot be released");
+    if (!held_.release()) all_threads.fail("the lease of another thread cannot be released");
+    tickets_.clear();
+    restorations_.clear();
+    cache_.reset();
+    other_.reset();
+  }
+
+  void check_inherited() {
+    for (auto* each : {&cache_, &other_})
+      if (*each) check_refused(**each);
+    for (auto& each : tickets_)
+      if (const auto got = each.wait(); got || got.error() != errc::closed) all_threads.fail("a ticket works");
+    for (auto& each : restorations_) each.wait();
+    announce_gone(at(everything), everything.size());
   }
 
   // No member may run at the same time as the destructor; leases, tickets and restorations may.
@@ -238,6 +282,7 @@ class stage {
       case operation::merge: return acquire(overlapping, false);
       case operation::destroy: return destroy();
       case operation::beside: return acquire_beside(where);
+      case operation::fork: return fork(where);
       default: break;
     }
   }
@@ -295,6 +340,8 @@ class stage {
   std::optional<local_cache> cache_;
   std::optional<local_cache> other_;
   local_cache::lease held_;
+  std::list<background_registration<truthful_registrar>> tickets_;
+  std::list<restoration> restorations_;
   std::size_t calls_ = 0;
 };
 

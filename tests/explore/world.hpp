@@ -54,6 +54,7 @@ struct world {
   std::uint64_t last = 0;
   bool ending = false;
   bool ended = false;
+  bool inherited = false;         ///< this is a child's copy: no driver may be called any more
   bool slow = false;              ///< the device takes longer than some time-outs
   bool refuses_overlaps = false;  ///< with `already_mapped`
   std::size_t capacity = SIZE_MAX;
@@ -110,6 +111,7 @@ class truthful_registrar {
     return {.granularity = page_bytes, .supported = static_cast<access_flags>(31)};
   }
   [[nodiscard]] result<registration_type> open(range memory, access_flags /*access*/) noexcept {
+    if (world_->inherited) all_threads.fail("the parent's driver is asked to open");
     if (world_->ended) all_threads.fail("the driver is asked to open after the destructor returned");
     point("driver");
     if (auto admitted = world_->admits(memory); !admitted) return tl::unexpected(admitted.error());
@@ -119,6 +121,7 @@ class truthful_registrar {
     return registration_type{key};
   }
   [[nodiscard]] result<void> close(const registration_type& made) noexcept {
+    if (world_->inherited) all_threads.fail("the parent's driver is asked to close");
     world_->work();
     const auto found = world_->open.find(made.key);
     if (found == world_->open.end()) all_threads.fail("closed twice");
