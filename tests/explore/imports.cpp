@@ -2,6 +2,8 @@
 // An import cache over the release protocol, and the exporter whose memory it opens: scenarios of `import_operations`.
 #include "imports.hpp"
 
+#include "forks.hpp"
+
 #include <pinfold/import_cache.hpp>
 #include <pinfold/release/registry.hpp>
 #include <pinfold/release/releasing_importer.hpp>
@@ -53,6 +55,7 @@ struct shared_world {
   bool excludes = false;  ///< the driver refuses a second mapping of a place, with `already_mapped`
   bool slow = false;
   bool ending = false;
+  bool inherited = false;  ///< this is a child's copy: no driver may be called any more
   unsigned failing_closes = 0;
   release_registry registry{exporter};
 
@@ -88,6 +91,7 @@ class truthful_importer {
 
   [[nodiscard]] result<range> check(const handle& of) const noexcept { return range{of.base, of.base + bytes}; }
   [[nodiscard]] result<imported<registration_type>> open(peer_id /*peer*/, const handle& of) noexcept {
+    if (world_->inherited) all_threads.fail("the parent's driver is asked to open");
     point("driver");
     if (world_->memories[of.serial].freed) return fail(errc::stale_handle, "the memory is freed");
     for (const auto& [number, one] : world_->open)
@@ -99,6 +103,7 @@ class truthful_importer {
         .covered = {of.base, of.base + bytes}, .data = nullptr, .bytes = bytes, .registration = {number}};
   }
   [[nodiscard]] result<void> close(const registration_type& mapping) noexcept {
+    if (world_->inherited) all_threads.fail("the parent's driver is asked to close");
     world_->work();
     if (!world_->open.contains(mapping.number)) all_threads.fail("closed twice");
     if (world_->failing_closes > 0 && !world_->ending) {
@@ -115,6 +120,29 @@ class truthful_importer {
 
 using peers = import_cache<releasing_importer<truthful_importer>>;
 
+/// In a child, what an import cache must do that is the child's own, with an exporter and a listener of its own.
+class own_imports {
+ public:
+  void check() {
+    world_->allocate(0);
+    const handle sent = *world_->lend(0);
+    for (int i = 0; i < 2; ++i)
+      if (!cache_.acquire(peer, sent, sent.base, bytes)) all_threads.fail("no lease of an import cache of its own");
+    if (world_->last != 1) all_threads.fail("an import cache of its own opens twice");
+    if (!cache_.find(peer, sent, sent.base, bytes)) all_threads.fail("an import cache of its own does not find");
+    if (listener_.statistics().mappings != 1) all_threads.fail("a listener of its own does not count a mapping");
+    if (!cache_.flush()) all_threads.fail("an import cache of its own cannot be flushed");
+    testing::expect_counters_add_up(cache_.statistics());
+    if (!world_->open.empty()) all_threads.fail("flush left a mapping of an import cache of its own");
+  }
+
+ private:
+  std::shared_ptr<shared_world> world_ = std::make_shared<shared_world>();
+  release_listener listener_ = release_listener::create([](const release_message&) {}).value();
+  peers cache_{releasing_importer<truthful_importer>(truthful_importer(world_), listener_), {.shards = 4}};
+  release_listener::attachment attached_ = listener_.attach(cache_).value();
+};
+
 class import_stage {
  public:
   explicit import_stage(const scenario& what)
@@ -126,6 +154,7 @@ class import_stage {
     world_->slow = one_in(3);
     if (one_in(6)) world_->failing_closes = 1;
     may_fail_ = !plain_ || all_threads.jumps();
+    if (has(operation::fork)) all_threads.expect_forks();
     cache_.emplace(releasing_importer<truthful_importer>(truthful_importer(world_), listener_), options());
     attached_ = listener_.attach(*cache_).value();
     for (const std::size_t place : {0U, 1U}) world_->allocate(place);
@@ -144,7 +173,7 @@ class import_stage {
       threads.emplace_back([this, each, place = one_in(3) ? 1U : 0U] {
         all_threads.name_this_thread(name_of(each));
         act(each, place);
-        if (each != operation::destroy) leave();
+        if (each != operation::destroy && each != operation::fork) leave();
       });
     all_threads.arm();
     for (auto& each : threads) each.join();
@@ -251,6 +280,53 @@ class import_stage {
     if (const auto sent = world_->lend(place)) take(*sent, false);
   }
 
+  // As in scenario.cpp.
+  void fork(const handle& of) {
+    const bool answered = world_->memories[of.serial].answered;
+    auto mine = cache_->find(peer, of, of.base, bytes);
+    leave();
+    fork_here([&] { check_child(mine); });
+    if (mine) hold(*mine, of, answered);
+  }
+
+  void check_child(std::optional<peers::lease>& mine) {
+    world_->inherited = true;
+    check_inherited();
+    own_imports().check();
+    check_inherited();
+    if (mine && !mine->release()) all_threads.fail("the parent's lease cannot be released");
+    if (!held_.release()) all_threads.fail("the lease of another thread cannot be released");
+    attached_ = {};
+    cache_.reset();
+  }
+
+  template <class Result>
+  static void refused(const Result& got, errc why, const char* call) {
+    if (got || got.error() != why) all_threads.fail("%s works on what is the parent's", call);
+  }
+
+  void check_inherited() {
+    if (cache_) check_refused(*cache_);
+    refused(listener_.progress(), errc::unsupported, "progress of the listener");
+    refused(listener_.receive(release_message{}), errc::unsupported, "receive");
+    if (listener_.statistics().mappings != 0) all_threads.fail("the child counts mappings of its parent");
+  }
+
+  void check_refused(peers& of) {
+    for (const handle& each : {old_, world_->newest[0], world_->newest[1]}) {
+      if (of.find(peer, each, each.base, bytes)) all_threads.fail("the child finds a mapping of its parent");
+      refused(of.acquire(peer, each, each.base, bytes), errc::closed, "acquire");
+      of.invalidate(peer, {each.base, each.base + bytes});
+    }
+    refused(of.flush(), errc::closed, "flush");
+    refused(of.quiesce(), errc::closed, "quiesce");
+    refused(of.progress(), errc::closed, "progress");
+    refused(of.drop_peer(peer), errc::closed, "drop_peer");
+    refused(listener_.attach(of), errc::unsupported, "attach");
+    if (of.evict(1) != 0) all_threads.fail("the child evicts");
+    static_cast<void>(of.statistics());
+  }
+
   void act(operation what, std::size_t place) {
     switch (what) {
       case operation::acquire: return take_lent(place);
@@ -265,6 +341,7 @@ class import_stage {
       case operation::progress: return static_cast<void>(listener_.progress());
       case operation::quiesce: return static_cast<void>(cache_->quiesce());
       case operation::destroy: return destroy();
+      case operation::fork: return fork(world_->newest.at(place));
       default: all_threads.fail("no operation of imports");
     }
   }

@@ -41,9 +41,9 @@ enum class operation : std::uint8_t {
 };
 inline constexpr auto operations = static_cast<std::size_t>(operation::count);
 inline constexpr auto import_operations =
-    std::array{operation::acquire, operation::release, operation::find,     operation::invalidate,
-               operation::evict,   operation::flush,   operation::progress, operation::quiesce,
-               operation::destroy, operation::late,    operation::retire,   operation::drop_peer};
+    std::array{operation::acquire, operation::release,  operation::find,     operation::invalidate, operation::evict,
+               operation::flush,   operation::progress, operation::quiesce,  operation::destroy,    operation::fork,
+               operation::late,    operation::retire,   operation::drop_peer};
 inline constexpr auto local_operations = static_cast<std::size_t>(operation::late);  ///< the first of all
 [[nodiscard]] const char* name_of(operation one) noexcept;
 
