@@ -2,6 +2,7 @@
 #include "calls.hpp"
 #include "work.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -22,8 +23,24 @@ status destroy(driver& all, context_object& gone) {
   return status::success;
 }
 
-bool known(driver& all, const context_object* wanted) noexcept {
+bool is_primary(driver& all, const context_object* wanted) noexcept {
   return wanted >= all.contexts.data() && wanted < all.contexts.data() + all.set.devices;
+}
+
+bool known(driver& all, const context_object* wanted) noexcept {
+  return is_primary(all, wanted) || std::any_of(all.made_contexts.begin(), all.made_contexts.end(),
+                                                [&](const context_object& each) { return &each == wanted; });
+}
+
+/// For entry points that pinfold does not call, which are not counted and fail only by themselves.
+template <class Body>
+status changing_uncounted(Body body) noexcept try {
+  if (!initialised()) return status::not_initialized;
+  driver& all = the_driver();
+  const std::unique_lock held(all.guard);
+  return body(all);
+} catch (const std::bad_alloc&) {
+  return status::out_of_memory;
 }
 
 template <class Body>
@@ -63,6 +80,28 @@ EMULATED_CUDA_EXPORT status cuDevicePrimaryCtxRelease_v2(device of) noexcept {
 EMULATED_CUDA_EXPORT status cuDevicePrimaryCtxReset_v2(device of) noexcept {
   return with_device("cuDevicePrimaryCtxReset_v2", of, [&](driver& all, context_object& found) {
     return found.active ? destroy(all, found) : status::success;
+  });
+}
+
+EMULATED_CUDA_EXPORT status cuCtxCreate_v2(context* made, unsigned flags, device of) noexcept {
+  return changing_uncounted([&](driver& all) {
+    constexpr unsigned all_flags = 0xff;
+    if (made == nullptr || flags > all_flags) return status::invalid_value;
+    if (of < 0 || static_cast<unsigned>(of) >= all.set.devices) return status::invalid_device;
+    all.made_contexts.push_back({.of = of, .active = true, .retained = 1, .life = ++last_life});
+    *made = &all.made_contexts.back();
+    stack.push_back(*made);
+    return status::success;
+  });
+}
+
+// It stays current to other threads.
+EMULATED_CUDA_EXPORT status cuCtxDestroy_v2(context destroyed) noexcept {
+  return changing_uncounted([&](driver& all) {
+    if (!known(all, destroyed) || is_primary(all, destroyed)) return status::invalid_context;
+    if (!destroyed->active) return status::context_is_destroyed;
+    if (!stack.empty() && stack.back() == destroyed) stack.pop_back();
+    return destroy(all, *destroyed);
   });
 }
 

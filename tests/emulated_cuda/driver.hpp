@@ -8,15 +8,17 @@
 #include "settings.hpp"
 
 #include <array>
+#include <list>
 #include <map>
 #include <memory>
 #include <shared_mutex>
 #include <unordered_set>
 
-/// The one context of a device. It has a fixed place, so a context that is retained anew has the same address.
+/// A context of a device. The primary one has a fixed place, so that it has the same address when it is retained anew;
+/// one that a program made has a place that no later one gets.
 struct pinfold::cuda::context_object {
   device of = 0;
-  bool active = false;  ///< false: destroyed by a reset or the last release, or not retained yet
+  bool active = false;  ///< false: destroyed, by a reset or the last release, too; or not retained yet
   unsigned retained = 0;
   unsigned long long life = 0;  ///< different each time that the context becomes active
 };
@@ -46,6 +48,7 @@ struct range {
   std::uint64_t handle_types = 0;
   memory_pool pool = nullptr;
   access_rights rights = access_rights::read_write;
+  bool portable = false;            ///< host memory that all contexts know
   std::shared_ptr<backing> memory;  ///< null for host memory
   std::uint64_t memory_offset = 0;
 
@@ -62,7 +65,8 @@ struct driver {
   std::shared_mutex guard;  ///< guards all that follows, except `settings`' devices and memory
 
   settings set = settings_of_environment();
-  std::array<context_object, most_devices> contexts;
+  std::array<context_object, most_devices> contexts;  ///< the primary ones
+  std::list<context_object> made_contexts;            ///< by cuCtxCreate; destroyed ones stay
   std::array<std::uint64_t, most_devices> used_bytes{};
   address_space addresses;
   std::map<device_pointer, range> ranges;

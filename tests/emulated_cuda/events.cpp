@@ -41,12 +41,13 @@ event add(driver& all, known_event made) {
   return name;
 }
 
-/// Returns null when there is no such event.
-progress progress_of(event wanted) noexcept {
+/// Returns null when there is no such event, or when it is not of the context that is given.
+progress progress_of(event wanted, const context_object* of = nullptr) noexcept {
   driver& all = the_driver();
   const std::shared_lock held(all.guard);
   const auto found = events().find(wanted);
-  return found == events().end() ? nullptr : found->second.done;
+  if (found == events().end() || (of != nullptr && found->second.context != of)) return nullptr;
+  return found->second.done;
 }
 
 status create(driver& all, context_object& mine, bool shared, event* made) {
@@ -113,9 +114,9 @@ EMULATED_CUDA_EXPORT status cuEventDestroy_v2(event destroyed) noexcept {
 
 EMULATED_CUDA_EXPORT status cuEventRecord(event recorded, stream in) noexcept try {
   if (const status early = begin("cuEventRecord"); early != status::success) return early;
-  const progress done = progress_of(recorded);
   const destination found = find_stream(in);
   if (found.why != status::success) return found.why;
+  const progress done = progress_of(recorded, found.context);
   if (!done) return status::invalid_handle;
   done->recorder.store(::getpid(), std::memory_order_relaxed);
   const std::uint32_t number = done->recorded.fetch_add(1, std::memory_order_acq_rel) + 1;

@@ -51,6 +51,7 @@ EMULATED_CUDA_EXPORT status cuMemHostAlloc(void** made, std::size_t bytes, unsig
     if (fresh == MAP_FAILED) return status::out_of_memory;
     range described = host_range(all, mine, reinterpret_cast<device_pointer>(fresh), bytes);
     described.from = origin::host_allocated;
+    described.portable = true;
     all.ranges.emplace(described.base, described);
     *made = fresh;
     return status::success;
@@ -81,6 +82,7 @@ EMULATED_CUDA_EXPORT status cuMemHostRegister_v2(void* memory, std::size_t bytes
     range made = host_range(all, mine, at, bytes);
     made.from = origin::registered;
     made.rights = rights;
+    made.portable = (flags & host_register_portable) != 0;
     all.ranges.emplace(at, made);
     return status::success;
   });
@@ -98,12 +100,13 @@ EMULATED_CUDA_EXPORT status cuMemHostUnregister(void* memory) noexcept {
 }
 
 EMULATED_CUDA_EXPORT status cuMemHostGetDevicePointer_v2(device_pointer* at, void* memory, unsigned flags) noexcept {
-  return reading_in_context("cuMemHostGetDevicePointer_v2", [&](driver& all, context_object&) {
+  return reading_in_context("cuMemHostGetDevicePointer_v2", [&](driver& all, context_object& mine) {
     const auto inside = reinterpret_cast<device_pointer>(memory);
     const range* const found = all.find(inside);
     if (at == nullptr || flags != 0 || found == nullptr || !is_host(found->from)) {
       return status::invalid_value;
     }
+    if (!found->portable && found->context != &mine) return status::invalid_value;
     *at = inside;
     return status::success;
   });

@@ -3,6 +3,7 @@
 
 #include "calls.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <tuple>
 #include <unordered_set>
@@ -76,9 +77,20 @@ status open_again(const driver& all, opening& existing, const memory_handle& wan
   return status::success;
 }
 
+/// Whether another context of the device has memory open that the exporter has on that device.
+bool opens_in_another_context(const driver& all, const context_object& mine, const memory_handle& wanted) noexcept {
+  if (all.made_contexts.empty()) return false;
+  return std::any_of(imports().open.begin(), imports().open.end(), [&](const opening& each) {
+    const import& one = each.second;
+    return one.context != &mine && one.context->of == mine.of && one.handle.of == wanted.of &&
+           same_exporter(one.handle, wanted);
+  });
+}
+
 status judge(const driver& all, const context_object& mine, const memory_handle& wanted) noexcept {
   if (wanted.of < 0 || static_cast<unsigned>(wanted.of) >= all.set.devices) return status::invalid_device;
   if (wanted.of != mine.of && !all.set.peers) return status::peer_access_unsupported;
+  if (opens_in_another_context(all, mine, wanted)) return status::invalid_handle;
   if (imports().open.size() >= all.set.max_mappings) return status::out_of_memory;
   return status::success;
 }

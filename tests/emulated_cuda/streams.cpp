@@ -13,7 +13,7 @@ struct known_stream {
 };
 
 struct stream_table {
-  std::array<queue, most_devices> defaults;
+  std::map<const context_object*, queue> defaults;
   std::map<stream, known_stream> made;
 };
 
@@ -22,14 +22,16 @@ stream_table& streams() {
   return *all;
 }
 
-queue& default_of(const context_object& context) noexcept {
-  return streams().defaults[static_cast<std::size_t>(context.of)];
+/// Returns null where the context's default stream has had no work.
+queue default_of(const context_object& context) noexcept {
+  const auto found = streams().defaults.find(&context);
+  return found == streams().defaults.end() ? nullptr : found->second;
 }
 
 /// Returns the context's streams that synchronize with each other; its default stream is the first.
 std::vector<queue> synchronizing(const context_object& context) {
   std::vector<queue> found;
-  if (default_of(context)) found.push_back(default_of(context));
+  if (auto first = default_of(context)) found.push_back(std::move(first));
   for (const auto& [name, each] : streams().made) {
     if (each.context == &context && each.work->synchronizes()) found.push_back(each.work);
   }
@@ -66,7 +68,7 @@ destination find_under_lock(stream wanted) {
   }
   const auto now = current();
   if (now.why != status::success) return {{}, nullptr, now.why};
-  queue& own = default_of(*now.context);
+  queue& own = streams().defaults[now.context];
   if (!own) own = std::make_shared<work_queue>(true);
   return {own, now.context, status::success};
 }
@@ -110,7 +112,7 @@ void finish_work_of(const context_object& context) noexcept {
 }
 
 void destroy_work_of(const context_object& context) noexcept {
-  default_of(context).reset();
+  streams().defaults.erase(&context);
   std::erase_if(streams().made, [&](const auto& each) { return each.second.context == &context; });
   destroy_events_of(context);
 }

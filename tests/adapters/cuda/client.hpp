@@ -34,7 +34,9 @@ struct ipc_handle {
                             (client::device_pointer*, client::ipc_handle, unsigned))                                  \
                               f(cuIpcCloseMemHandle, "cuIpcCloseMemHandle", 12000, (client::device_pointer))          \
                                   f(cuMemHostRegister_v2, "cuMemHostRegister", 12000, (void*, std::size_t, unsigned)) \
-                                      f(cuMemHostUnregister, "cuMemHostUnregister", 12000, (void*))
+                                      f(cuMemHostUnregister, "cuMemHostUnregister", 12000, (void*))                   \
+                                          f(cuCtxCreate_v2, "cuCtxCreate", 12000, (client::context*, unsigned, int))  \
+                                              f(cuCtxDestroy_v2, "cuCtxDestroy", 12000, (client::context))
 
 struct functions {
 #define CLIENT_MEMBER(symbol, name, version, arguments) result(*symbol) arguments = nullptr;

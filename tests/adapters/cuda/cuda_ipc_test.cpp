@@ -89,6 +89,44 @@ TEST_F(cuda_ipc, a_reset_context_takes_its_mappings_along) {
   static_cast<void>(held);
 }
 
+TEST_F(cuda_ipc, an_idle_mapping_of_another_context_gives_way) {
+  const auto memory = allocated(1);
+  EXPECT_EQ(close(opened(memory)), success);
+  context other = nullptr;
+  ASSERT_EQ(cuda_.cuCtxCreate_v2(&other, 0, 0), success);
+  const auto at = opened(memory);
+  EXPECT_TRUE(has(at, 1));
+  ASSERT_EQ(cuda_.cuCtxSetCurrent(context_), success);
+  device_pointer refused = 0;
+  EXPECT_EQ(open(memory, refused), invalid_handle)
+      << "as from the driver: the program has it open in the other context";
+  ASSERT_EQ(cuda_.cuCtxSetCurrent(other), success);
+  EXPECT_EQ(close(at), success);
+  ASSERT_EQ(cuda_.cuCtxSetCurrent(context_), success);
+  const auto again = opened(memory);
+  EXPECT_TRUE(has(again, 1));
+  EXPECT_EQ(close(again), success);
+  EXPECT_EQ(cuda_.cuCtxDestroy_v2(other), success);
+}
+
+TEST_F(cuda_ipc, a_destroyed_context_takes_its_mappings_along) {
+  const auto memory = allocated(1), held = allocated(2);
+  context other = nullptr;
+  ASSERT_EQ(cuda_.cuCtxCreate_v2(&other, 0, 0), success);
+  EXPECT_EQ(close(opened(memory)), success);
+  static_cast<void>(opened(held));
+  EXPECT_EQ(now().live_mappings, 2U) << "one is idle";
+  ASSERT_EQ(cuda_.cuCtxDestroy_v2(other), success);
+  ASSERT_EQ(cuda_.cuCtxSetCurrent(context_), success);
+  EXPECT_EQ(now().live_mappings, 0U);
+  for (const auto* each : {&memory, &held}) {
+    const auto at = opened(*each);
+    EXPECT_TRUE(has(at, each == &memory ? 1 : 2));
+    EXPECT_EQ(close(at), success);
+  }
+  EXPECT_EQ(now().closes, 0U) << "nothing of the destroyed context may be closed";
+}
+
 TEST_F(cuda_ipc, the_end_of_the_driver_is_the_programs_to_hear) {
   const auto memory = allocated(1);
   const auto held = opened(memory);
