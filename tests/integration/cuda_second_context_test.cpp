@@ -55,6 +55,25 @@ class cuda_second_context : public cuda_peer_test {
   std::uint64_t expected_ends_ = 0;
 };
 
+TEST_F(cuda_second_context, R6_what_another_context_has_open_is_in_use_conflict_until_it_is_closed) {
+  const auto memory = peer.allocate(32 * kib, 1);
+  const auto at = opened_there(memory);
+  cuda_cache cache{cuda_ipc_importer()};
+  expect_refused(cache, memory, errc::in_use_conflict, status::invalid_handle);
+  EXPECT_EQ(cache.statistics().evicted, 0U);
+  close_there(at);
+  touch(cache, memory, 1);
+}
+
+TEST_F(cuda_second_context, R6_what_another_context_has_open_is_not_in_the_way_after_the_contexts_end) {
+  const auto memory = peer.allocate(32 * kib, 1);
+  static_cast<void>(opened_there(memory));
+  cuda_cache cache{cuda_ipc_importer()};
+  expect_refused(cache, memory, errc::in_use_conflict, status::invalid_handle);
+  destroy_with(1);
+  touch(cache, memory, 1);
+}
+
 TEST_F(cuda_second_context, freed_memory_is_stale_also_while_another_context_has_memory_of_the_exporter_open) {
   const auto memory = peer.allocate(32 * kib, 1);
   const auto gone = peer.allocate(32 * kib, 2);

@@ -51,6 +51,16 @@ result<void> confirm(fd_passing::connection_table& links, const cuda_ipc_handle&
   return answer ? result<void>{} : tl::unexpected(answer.error());
 }
 
+/// The driver refuses an allocation's handle in the same way when it was freed, and while another context of this
+/// device has memory of the exporter open. The exporter tells.
+error told_apart(fd_passing::connection_table& links, const cuda_ipc_handle& handle, const error& refused) noexcept {
+  const bool ambiguous = refused.code == errc::stale_handle && refused.kind == native_kind::cuda &&
+                         refused.native == static_cast<int>(status::invalid_handle);
+  if (!ambiguous || !confirm(links, handle)) return refused;
+  return cuda::as_error(status::invalid_handle, "another context of this process has memory of this exporter open",
+                        errc::already_mapped);
+}
+
 status close_by_kind(const cuda::driver_table& calls, opened_memory& memory) noexcept {
   if (memory.kind == cuda_memory_kind::pool) return close_pooled(calls, memory, false);
   return calls.ipc_close_mem_handle(memory.at);
@@ -66,6 +76,8 @@ result<opened_memory> open_memory(const cuda::primary_context& in, fd_passing::c
                                   const cuda_ipc_handle& handle, const open_options& how,
                                   std::optional<opened_memory>& left) noexcept {
   auto made = open_by_kind(in, links, handle, how);
+  if (!made && kind_of(handle) == cuda_memory_kind::allocation && how.confirm)
+    made = tl::unexpected(told_apart(links, handle, made.error()));
   if (made && made->kind != cuda_memory_kind::segments && how.confirm) {
     if (auto there = confirm(links, handle); !there) {
       if (!close_memory(in, *made)) {
