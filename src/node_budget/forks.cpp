@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "node_budget/forks.hpp"
 
+#include "os/no_fork.hpp"
+
 #include <cerrno>
 #include <pthread.h>
 
@@ -15,7 +17,10 @@ constinit int unwatched = EAGAIN;       // the same; the error of pthread_atfork
 // When the library is loaded: a fork that waits runs only the handlers that were there when it began.
 [[maybe_unused]] const int from_the_start = forks::watch().refusal();
 
-void before() noexcept PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) { listing.lock(); }
+void before() noexcept PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
+  os::wait_for_no_fork();
+  listing.lock();
+}
 void after() noexcept PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) { listing.unlock(); }
 
 }  // namespace

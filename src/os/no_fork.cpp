@@ -5,6 +5,7 @@
 #include <chrono>
 #include <pthread.h>
 #include <sched.h>
+#include <utility>
 
 namespace pinfold::os {
 
@@ -40,18 +41,21 @@ class exclusion {
 constexpr int making = 1;
 constexpr int forking = -1;
 constinit exclusion threads;
+thread_local bool fork_has_waited = false;
 thread_local bool fork_is_inside = false;
 
-void before_fork() noexcept { fork_is_inside = threads.enter(forking); }
+void before_fork() noexcept {
+  if (!std::exchange(fork_has_waited, true)) fork_is_inside = threads.enter(forking);
+}
 
 void in_parent() noexcept {
   if (fork_is_inside) threads.leave(forking);
-  fork_is_inside = false;
+  fork_has_waited = fork_is_inside = false;
 }
 
 void in_child() noexcept {
   threads.forget();
-  fork_is_inside = false;
+  fork_has_waited = fork_is_inside = false;
 }
 
 // Installing them twice is harmless.
@@ -72,6 +76,10 @@ no_fork::no_fork() noexcept : held_(have_handlers() && threads.enter(making)) {}
 
 no_fork::~no_fork() {
   if (held_) threads.leave(making);
+}
+
+void wait_for_no_fork() noexcept {
+  if (have_handlers()) before_fork();
 }
 
 }  // namespace pinfold::os

@@ -19,4 +19,8 @@ class no_fork {
   bool held_;
 };
 
+/// Waits as fork(2) does, once for each fork. For handlers before fork(2) that take a mutex which a thread takes while
+/// it has a `no_fork`: each thread has to get there in this order, and the order of handlers is the linker's.
+void wait_for_no_fork() noexcept;
+
 }  // namespace pinfold::os

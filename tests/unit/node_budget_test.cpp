@@ -15,7 +15,6 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
 #include <string>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -31,15 +30,6 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t page = 4096;
 constexpr std::size_t mebibyte = std::size_t{1} << 20U;
-
-int open_files_named(const std::string& name) {
-  int count = 0;
-  for (const auto& one : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code gone;
-    count += std::filesystem::read_symlink(one, gone).string().find(name) != std::string::npos ? 1 : 0;
-  }
-  return count;
-}
 
 TEST(node_budget, takes_and_gives_back_all_or_nothing) {
   const node_account account;
@@ -95,7 +85,7 @@ TEST(node_budget, a_child_forked_while_an_account_is_opened_and_left_has_no_file
   });
   for (int i = 0; i < 60; ++i) {
     const pid_t child = ::fork();
-    if (child == 0) ::_exit(open_files_named(account.name()));
+    if (child == 0) ::_exit(account.open_files());
     int status = -1;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     ASSERT_EQ(status, 0) << "round " << i;

@@ -39,7 +39,10 @@ class family {
   }
 
  private:
-  static void lock() { here().mutex_.lock(); }
+  static void lock() {
+    os::wait_for_no_fork();
+    here().mutex_.lock();
+  }
   static void unlock() { here().mutex_.unlock(); }
   static void leave() {
     for (auto*& one : here().all_)
