@@ -150,7 +150,7 @@ class exhaustive {
     const auto total = std::transform_reduce(firsts_.begin(), firsts_.end(), std::size_t{0}, std::plus<>(),
                                              [](const auto& each) { return each.later.size(); });
     std::shuffle(firsts_.begin(), firsts_.end(), random);
-    for (std::size_t i = 0; !firsts_.empty() && goes_on(); i = (i + 1) % firsts_.size()) preempt_again(i, random);
+    for (std::size_t i = 0; !firsts_.empty() && goes_on(); ++i) preempt_again(i % firsts_.size(), random);
     std::printf(", %zu of %zu schedules with two; %zu schedules, %.0f/s\n", twice_, total, runs_,
                 static_cast<double>(runs_) / spent().count());
   }
