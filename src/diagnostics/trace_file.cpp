@@ -3,6 +3,7 @@
 
 #include "diagnostics/trace_writer.hpp"
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -75,6 +76,8 @@ cache_options traced_by_environment(cache_options options) {
   if (path == nullptr || *path == '\0') return options;
   auto writer = open_writer(path, path);
   if (!writer) {
+    static std::atomic<bool> told{false};  // once, not for each cache
+    if (told.exchange(true)) return options;
     const auto why = describe(writer.error());
     std::fprintf(stderr, "pinfold: PINFOLD_TRACE=%s: %s; nothing is recorded\n", path, why.c_str());
     return options;
