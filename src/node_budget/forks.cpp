@@ -4,6 +4,7 @@
 #include "os/no_fork.hpp"
 
 #include <cerrno>
+#include <memory>
 #include <pthread.h>
 
 namespace pinfold::node {
@@ -13,33 +14,42 @@ namespace {
 constinit os::mutex listing;
 constinit membership* first = nullptr;  // guarded by `listing`
 constinit int unwatched = EAGAIN;       // the same; the error of pthread_atfork
+thread_local bool listing_is_mine = false;
 
 // When the library is loaded: a fork that waits runs only the handlers that were there when it began.
 [[maybe_unused]] const int from_the_start = forks::watch().refusal();
 
 void before() noexcept PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
   os::wait_for_no_fork();
-  listing.lock();
+  if (!listing_is_mine) listing.lock();  // a signal handler may fork
 }
-void after() noexcept PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) { listing.unlock(); }
+void after() noexcept PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
+  if (!listing_is_mine) listing.unlock();
+}
 
 }  // namespace
 
-void forks::in_child() noexcept {
+// A new mutex: a thread that is not there any more may have claimed this one.
+void forks::in_child() noexcept PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
   for (membership* one = first; one != nullptr; one = one->next_) {
     one->left_.store(true, std::memory_order_relaxed);
     one->file_.close();
   }
   first = nullptr;
-  after();
+  std::construct_at(&listing);
+  if (listing_is_mine) listing.lock();
 }
 
 forks::watch::watch() PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
   listing.lock();
+  listing_is_mine = true;
   if (unwatched != 0) unwatched = ::pthread_atfork(before, after, in_child);
 }
 
-forks::watch::~watch() PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) { listing.unlock(); }
+forks::watch::~watch() PINFOLD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
+  listing_is_mine = false;
+  listing.unlock();
+}
 
 int forks::watch::refusal() const noexcept { return unwatched; }
 

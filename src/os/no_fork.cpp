@@ -11,8 +11,8 @@ namespace pinfold::os {
 
 namespace {
 
-/// Admits threads that make a descriptor, or threads that fork, but never both at once. A wait ends after a second, so
-/// that a signal handler that forks while its own thread makes a descriptor does not hang.
+/// Admits threads that make a descriptor, or threads that fork, but never both at once. A wait ends after a second. The
+/// fork of a signal handler does not wait for its own thread.
 class exclusion {
  public:
   /// `side` is 1 or -1. Returns false when the other side did not leave in time.
@@ -41,11 +41,13 @@ class exclusion {
 constexpr int making = 1;
 constexpr int forking = -1;
 constinit exclusion threads;
+constinit std::atomic<unsigned> forks{0};  // from the first process to this one
+thread_local unsigned held_here = 0;       // by `no_fork`s of this thread
 thread_local bool fork_has_waited = false;
 thread_local bool fork_is_inside = false;
 
 void before_fork() noexcept {
-  if (!std::exchange(fork_has_waited, true)) fork_is_inside = threads.enter(forking);
+  if (!std::exchange(fork_has_waited, true)) fork_is_inside = held_here == 0 && threads.enter(forking);
 }
 
 void in_parent() noexcept {
@@ -55,6 +57,7 @@ void in_parent() noexcept {
 
 void in_child() noexcept {
   threads.forget();
+  forks.fetch_add(1, std::memory_order_relaxed);
   fork_has_waited = fork_is_inside = false;
 }
 
@@ -72,10 +75,15 @@ bool have_handlers() noexcept {
 
 }  // namespace
 
-no_fork::no_fork() noexcept : held_(have_handlers() && threads.enter(making)) {}
+no_fork::no_fork() noexcept
+    : held_(have_handlers() && threads.enter(making)), forks_(forks.load(std::memory_order_relaxed)) {
+  if (held_) ++held_here;
+}
 
+// In the child of a signal handler's fork, nothing is held any more.
 no_fork::~no_fork() {
-  if (held_) threads.leave(making);
+  if (held_) --held_here;
+  if (held_ && forks_ == forks.load(std::memory_order_relaxed)) threads.leave(making);
 }
 
 void wait_for_no_fork() noexcept {

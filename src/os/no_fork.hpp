@@ -17,6 +17,7 @@ class no_fork {
 
  private:
   bool held_;
+  unsigned forks_;  // before it
 };
 
 /// Waits as fork(2) does, once for each fork. For handlers before fork(2) that take a mutex which a thread takes while
