@@ -63,7 +63,7 @@ bool budget::draw(share& by, std::size_t bytes, std::size_t count) noexcept {
 
 bool budget::draw_from_node(share& by, std::size_t bytes, bool insists) noexcept {
   by.refusal_ = share::refusal::gives_way;
-  if (!insists && node_->crowds_others()) return false;
+  if (!insists && (node_->crowds_others() || node_->whose_turn(bytes, nullptr) == node::turn::another)) return false;
   by.refusal_ = share::refusal::node_full;
   return node_->take(bytes);
 }

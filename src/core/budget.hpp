@@ -130,7 +130,7 @@ class alignas(64) budget::share {
     none,
     own_limit,  ///< no room in this budget
     node_full,  ///< room in this budget, and none in the node's
-    gives_way,  ///< another process wants room, and this one has more than its even share: entries should be evicted
+    gives_way,  ///< another process wants room, and this one has more than its even share, or it is that one's turn
   };
   [[nodiscard]] refusal why() const noexcept { return refusal_; }
   /// The next `take` does not give way.

@@ -25,7 +25,7 @@ void engine::give_way(shard& in, std::size_t most) noexcept {
   auto& node = *budget_.node();
   node.yield_spare();
   for (std::size_t closed = 0; closed < most && node.crowds_others(); ++closed)
-    if (close_one_for_room(in) != looked::closed_one) return;
+    if (close_one_for_room(in, proof::lately) != looked::closed_one) return;
 }
 
 void engine::give_way() noexcept {
@@ -76,27 +76,33 @@ bool engine::wait_for_room(shard& in, const entry& opening, release_watch& watch
     const auto look = std::chrono::steady_clock::now() + pause;
     if (wait_for_release(in, watch, std::min(look, until.room()))) return true;
     request.node()->want(request.bytes());
+    request.note_turn();
     if (request.node()->may_fit(request.bytes())) return true;
     if (look >= until.room()) return false;
   }
 }
 
 // While another request that waits has its turn: makes room for it, and waits. Entries of this cache may be all that it
-// lacks, also below this process's even share.
+// lacks, also below this process's even share. In its own turn the request gives way to no other.
 void engine::wait_for_turn(shard& in, const entry& opening, release_watch& watch, core::node_request& request,
                            const deadlines& until) noexcept {
-  while (request.is_turn_of_another() && std::chrono::steady_clock::now() < until.room() && !in.table.ended()) {
+  auto whose = request.whose_turn();
+  for (; whose == node::turn::another && std::chrono::steady_clock::now() < until.room() && !in.table.ended();
+       whose = request.whose_turn()) {
     if (request.begin_waiting()) tell_no_room(in, opening, request, event_kind::waits_for_node_budget);
-    for (std::size_t closed = 0; closed < closes_per_miss && close_one_for_room(in) == looked::closed_one;) ++closed;
+    for (std::size_t closed = 0;
+         closed < closes_per_miss && close_one_for_room(in, proof::lately) == looked::closed_one;)
+      ++closed;
     request.node()->trim();
     static_cast<void>(
         wait_for_release(in, watch, std::min(std::chrono::steady_clock::now() + longest_pause, until.room())));
   }
+  if (whose == node::turn::own) in.room.insist();
 }
 
 void engine::tell_refusal(shard& in, const entry& opening, core::node_request& request) noexcept {
   if (in.room.why() != core::budget::share::refusal::node_full) return;
-  request.node()->count_refusal();
+  request.note_refusal();
   tell_no_room(in, opening, request, event_kind::refused_by_node_budget);
 }
 

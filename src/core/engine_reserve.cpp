@@ -23,7 +23,7 @@ result<void> engine::reserve(shard& in, entry& opening, std::size_t more_bytes, 
   release_watch watch(changes_);
   core::node_request node(budget_.node(), more_bytes);
   for (;;) {
-    if (options_.full == when_full::wait) wait_for_turn(in, opening, watch, node, until);
+    if (budget_.node() != nullptr && options_.full == when_full::wait) wait_for_turn(in, opening, watch, node, until);
     const bool gathered = budget_.gathered();
     if (in.table.take_room(opening, more_bytes, more_count)) return {};
     if (in.table.ended()) return tl::unexpected(cache_ended);

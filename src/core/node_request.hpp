@@ -24,10 +24,10 @@ class node_request {
 
   [[nodiscard]] node::membership* node() const noexcept { return node_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return waiting_.bytes; }
-  /// Whether a request that has waited for longer is to have the room that this one asks for.
-  [[nodiscard]] bool is_turn_of_another() const noexcept {
-    return node_ != nullptr && node_->is_turn_of_another(waiting_);
-  }
+  /// Returns whose turn it is to have the room that this one asks for.
+  [[nodiscard]] node::turn whose_turn() const noexcept { return node_->whose_turn(waiting_.bytes, &waiting_); }
+  void note_turn() noexcept { node_->note_turn(waiting_); }
+  void note_refusal() noexcept { node_->note_refusal(waiting_); }
   /// Lists the request as waiting. Returns whether this is the first call.
   [[nodiscard]] bool begin_waiting() noexcept {
     if (waits_) return false;

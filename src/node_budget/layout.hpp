@@ -47,12 +47,12 @@ struct alignas(128) slot {
   std::atomic<std::uint64_t> started;  ///< when that process started, in clock ticks since the boot
   std::atomic<std::uint64_t> stack;    ///< where its stack began: changes with exec(2)
   std::atomic<std::uint64_t> namespace_of_process;
-  std::atomic<std::int64_t> waiting_since;  ///< the oldest request that waits: monotonic clock, in ns; 0: none
+  std::atomic<std::int64_t> waiting_since;  ///< a request waits: monotonic clock, in ns; 0: none does
   std::atomic<std::int64_t> wants_until;    ///< the same clock: until then, others shall make room for this member
   std::atomic<std::uint64_t> asked;         ///< bytes of the last request without room
   std::atomic<std::uint64_t> refused;
   std::array<std::atomic<std::uint64_t>, 4> name;
-  std::atomic<std::uint64_t> waits_for;  ///< bytes that the oldest request asks for
+  std::atomic<std::uint64_t> waits_for;  ///< the bytes that this request asks for, if it may have its turn; or 0
 };
 
 /// The whole file.

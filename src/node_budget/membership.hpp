@@ -26,8 +26,17 @@ namespace pinfold::node {
 /// A request that waits for room.
 struct waiting_request {
   std::size_t bytes = 0;
-  std::int64_t since = 0;  ///< monotonic clock, in ns
+  std::int64_t since = 0;      ///< monotonic clock, in ns
+  std::int64_t last_turn = 0;  ///< the number of its last turn
+  int turns = 0;               ///< that it has had
   waiting_request* next = nullptr;
+};
+
+/// Which request that waits has its turn now: room that others take is room that it lacks.
+enum class turn : std::uint8_t {
+  none,
+  own,      ///< the request that asks
+  another,  ///< another one, of any member, and there is no room for both
 };
 
 /// A slot in an account, and the room that was taken with it. Takes more from the account than it needs, a *portion*,
@@ -68,9 +77,12 @@ class membership {
   void end_request() noexcept PINFOLD_EXCLUDES(mutex_);
   void begin_waiting(waiting_request& request) noexcept;
   void end_waiting(waiting_request& request) noexcept;
-  /// Whether it is the turn of a request that has waited for longer, of any member, and `request` would take its room.
-  [[nodiscard]] bool is_turn_of_another(const waiting_request& request) noexcept;
-  void count_refusal() noexcept;
+  /// Returns whose turn it is, for a request for so many bytes. `request` is null for one that does not wait.
+  [[nodiscard]] turn whose_turn(std::size_t bytes, const waiting_request* request) noexcept;
+  /// Counts a turn of the request, if it has one. Called often while it waits.
+  void note_turn(waiting_request& request) noexcept;
+  /// The request got no room.
+  void note_refusal(const waiting_request& request) noexcept;
 
   /// Whether the account's name still names the file of this membership.
   [[nodiscard]] bool still_named() const noexcept { return !left() && file_.is_at(path_); }
@@ -109,7 +121,9 @@ class membership {
     std::size_t wanting = 0;
   };
   [[nodiscard]] crowd others_that_want() const noexcept;
-  void list_oldest() noexcept;
+  [[nodiscard]] waiting_request* next_in_turn() const noexcept;
+  void list_waiting() noexcept;
+  [[nodiscard]] const slot* first_in_turn(std::int64_t now) const noexcept;
 
   const std::string name_;
   const std::string path_;
@@ -129,6 +143,7 @@ class membership {
 
   std::mutex waiting_mutex_;
   waiting_request* oldest_ = nullptr;  // of this process; guarded by `waiting_mutex_`
+  std::int64_t no_turn_before_ = 0;    // the same
 
   std::int64_t tried_at_ = 0;  // when `reclaim` last began; guarded by `reclaiming_`
   std::mutex reclaiming_;      // the locks of slots belong to the open file: one thread at a time takes those of others

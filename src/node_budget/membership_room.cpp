@@ -4,6 +4,7 @@
 #include "node_budget/membership.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace pinfold::node {
 
@@ -15,6 +16,13 @@ constexpr std::size_t largest_portion = std::size_t{8} << 20U;
 
 // How long a request that found no room makes others give way.
 constexpr std::int64_t wanted_for_ns = 100'000'000;
+
+// How long a turn of a request that waits is, how many it has at most, and how long none of its member has one after a
+// request got no room in its turns. A request that seems to have waited for longer than an hour counts another clock.
+constexpr std::int64_t turn_ns = 100'000'000;
+constexpr int most_turns = 10;
+constexpr std::int64_t pause_after_turns_ns = 100 * turn_ns;
+constexpr std::int64_t longest_wait_ns = 36'000 * turn_ns;
 
 constexpr std::uint64_t units_for(std::size_t bytes) noexcept { return bytes / unit + (bytes % unit != 0 ? 1 : 0); }
 
@@ -178,55 +186,79 @@ void membership::begin_waiting(waiting_request& request) noexcept {
   auto** last = &oldest_;
   while (*last != nullptr) last = &(*last)->next;
   *last = &request;
-  if (oldest_ == &request) list_oldest();
+  list_waiting();
 }
 
 void membership::end_waiting(waiting_request& request) noexcept {
   const std::scoped_lock guard(waiting_mutex_);
-  const bool was_oldest = oldest_ == &request;
   auto** at = &oldest_;
   while (*at != &request) at = &(*at)->next;
   *at = request.next;
-  if (was_oldest) list_oldest();
+  list_waiting();
 }
 
-void membership::list_oldest() noexcept {
+// A request that is not served in its turns must not keep others from theirs: it may ask for more than ever comes back.
+waiting_request* membership::next_in_turn() const noexcept {
+  if (now_ns() < no_turn_before_) return nullptr;
+  auto* one = oldest_;
+  while (one != nullptr && one->turns > most_turns) one = one->next;
+  return one;
+}
+
+void membership::list_waiting() noexcept {
   if (left() || !still_mine()) return;
-  mine_->waiting_since.store(oldest_ != nullptr ? oldest_->since : 0);
-  mine_->waits_for.store(oldest_ != nullptr ? oldest_->bytes : 0);
-  if (oldest_ == nullptr) mine_->wants_until.store(0);
+  const auto* next = next_in_turn();
+  const auto* shown = next != nullptr ? next : oldest_;
+  mine_->waits_for.store(next != nullptr ? next->bytes : 0);
+  mine_->waiting_since.store(shown != nullptr ? shown->since : 0);
+  if (shown == nullptr) mine_->wants_until.store(0);
 }
 
-// In each second tenth of a second a request that has waited for so long has its turn, so that requests that may wait
-// for it for ever, as it needs the room that they have, wait for a tenth of a second. One that waits for longer than
-// `longest_in_turn` is not waited for.
-bool membership::is_turn_of_another(const waiting_request& request) noexcept {
-  constexpr std::int64_t turn = 100'000'000;
-  constexpr std::int64_t longest_in_turn = 20 * turn;
-  if (left() || !wanted()) return false;
-  const auto now = now_ns();
-  if (now / turn % 2 == 0) return false;
+// Turns are the odd tenths of a second, so that requests that hold what the one with the turn waits for can go on
+// between them. Returns the slot whose request has waited for longest, for a tenth of a second at least; null if there
+// is none.
+const slot* membership::first_in_turn(std::int64_t now) const noexcept {
+  if (left() || !wanted() || now / turn_ns % 2 == 0) return nullptr;
   const slot* first = nullptr;
-  auto first_since = now - turn;
+  auto first_since = now - turn_ns;
   for (const slot& one : file_->members) {
     const auto since = one.waiting_since.load(std::memory_order_relaxed);
-    if (since == 0 || since >= first_since || since < now - longest_in_turn) continue;
-    if (one.owner.load(std::memory_order_relaxed) == 0 || one.wants_until.load(std::memory_order_relaxed) <= now)
+    if (since >= first_since || since < now - longest_wait_ns || one.waits_for.load(std::memory_order_relaxed) == 0 ||
+        one.wants_until.load(std::memory_order_relaxed) <= now || one.owner.load(std::memory_order_relaxed) == 0)
       continue;
     first = &one;
     first_since = since;
   }
-  if (first == nullptr) return false;
-  if (first == mine_) {
-    const std::scoped_lock guard(waiting_mutex_);
-    if (oldest_ == &request) return false;
-  }
-  const auto both = units_for(first->waits_for.load(std::memory_order_relaxed)) + units_for(request.bytes);
-  return total::of(file_->taken.load()).units + both > file_->max_units.load();
+  return first;
 }
 
-void membership::count_refusal() noexcept {
-  if (!left() && still_mine()) mine_->refused.fetch_add(1);
+turn membership::whose_turn(std::size_t bytes, const waiting_request* request) noexcept {
+  const auto* first = first_in_turn(now_ns());
+  if (first == nullptr) return turn::none;
+  if (first == mine_ && request != nullptr) {
+    const std::scoped_lock guard(waiting_mutex_);
+    if (next_in_turn() == request) return turn::own;
+  }
+  const auto both = units_for(first->waits_for.load(std::memory_order_relaxed)) + units_for(bytes);
+  return total::of(file_->taken.load()).units + both > file_->max_units.load() ? turn::another : turn::none;
+}
+
+void membership::note_turn(waiting_request& request) noexcept {
+  const auto now = now_ns();
+  const bool mine = first_in_turn(now) == mine_;
+  const std::scoped_lock guard(waiting_mutex_);
+  if (mine && next_in_turn() == &request && std::exchange(request.last_turn, now / turn_ns) != now / turn_ns)
+    ++request.turns;
+  list_waiting();
+}
+
+void membership::note_refusal(const waiting_request& request) noexcept {
+  if (left() || !still_mine()) return;
+  mine_->refused.fetch_add(1);
+  if (request.turns == 0) return;
+  const std::scoped_lock guard(waiting_mutex_);
+  no_turn_before_ = now_ns() + pause_after_turns_ns;
+  list_waiting();
 }
 
 }  // namespace pinfold::node

@@ -370,6 +370,76 @@ TEST(node_budget, R14_a_large_request_is_served_beside_members_with_small_ones) 
   }
 }
 
+// These need no eviction of their own, so that nothing but the other one's turn makes them wait.
+TEST(node_budget, R14_a_large_request_is_served_beside_members_that_find_room_at_once) {
+  constexpr int threads = 8;
+  const node_account account;
+  const auto budget = account.open(1000 * page);
+  std::atomic<int> served{0};
+  local_fixture small({.retain = false, .full = when_full::wait, .node_budget = account.open(0), .full_timeout = 60s});
+  std::vector<std::jthread> busy;
+  for (std::uintptr_t i = 1; i <= threads; ++i)
+    busy.emplace_back([&, i](const std::stop_token& stop) {
+      for (std::uintptr_t round = 1; !stop.stop_requested(); ++round) {
+        const auto lease = small.acquire(i << 32U | round % 64 << 20U, (i << 32U | round % 64 << 20U) + 16 * page);
+        ASSERT_TRUE(lease);
+        std::this_thread::sleep_for(1ms);
+        ++served;
+      }
+    });
+  while (served < 10 * threads) std::this_thread::yield();
+  local_fixture f({.full = when_full::wait, .node_budget = budget, .full_timeout = 20s});
+  EXPECT_TRUE(f.acquire(0x10000, 0x10000 + 950 * page));
+}
+
+TEST(node_budget, R14_a_request_that_cannot_be_served_does_not_keep_others_of_its_member_from_their_turns) {
+  const node_account account;
+  const auto budget = account.open(64 * page);
+  const auto held = account.open(0);
+  ASSERT_TRUE(held->take(4 * page));
+  local_fixture hopeless({.full = when_full::wait, .node_budget = budget, .full_timeout = 7s});
+  std::jthread waiting([&] { EXPECT_FALSE(hopeless.acquire(0x10000, 0x10000 + 64 * page)); });
+  std::vector<std::jthread> busy;
+  for (int i = 0; i < 5; ++i)
+    busy.emplace_back([&](const std::stop_token& stop) {
+      local_fixture f({.full = when_full::wait, .node_budget = account.open(0), .full_timeout = 60s});
+      for (std::uintptr_t round = 1; !stop.stop_requested(); ++round) {
+        const auto lease = f.acquire((1 + round % 64) << 20U, ((1 + round % 64) << 20U) + 16 * page);
+        ASSERT_TRUE(lease);
+        std::this_thread::sleep_for(1ms);
+      }
+    });
+  std::this_thread::sleep_for(3s);  // its turns are over
+  local_fixture f({.full = when_full::wait, .node_budget = budget, .full_timeout = 4s});
+  EXPECT_TRUE(f.acquire(0x10000, 0x10000 + 48 * page));
+}
+
+// The list of memberships is locked during a fork. A thread that waits for it for a millisecond claims it.
+TEST(node_budget, children_forked_while_other_threads_wait_to_open_an_account_open_one) {
+  constexpr int forks = 100;
+  const node_account account;
+  const auto stays = account.open(mebibyte);
+  const std::vector<char> slow(16 * mebibyte, 1);  // to fork
+  const auto open = [&] { return node_budget::open(account.name(), {.shared = false, .pins = false}).has_value(); };
+  const auto repeat_open = [&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) EXPECT_TRUE(open());
+  };
+  const std::jthread one(repeat_open), another(repeat_open);
+  const auto fork_often = [&] {
+    for (int i = 0; i < forks; ++i) {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        ::alarm(60);
+        ::_exit(open() ? 0 : 1);
+      }
+      int status = -1;
+      ASSERT_EQ(::waitpid(child, &status, 0), child);
+      ASSERT_EQ(status, 0) << "round " << i << ": " << SIGALRM << " if it hangs";
+    }
+  };
+  const std::jthread first(fork_often), second(fork_often), third(fork_often);
+}
+
 TEST(node_budget, what_a_refused_request_had_freed_is_not_kept) {
   const node_account account;
   const auto budget = account.open(64 * page);
