@@ -98,6 +98,7 @@ TEST_F(cli_trace, program_that_cannot_be_run_is_reported) {
 TEST_F(cli_trace, wrong_usage_is_explained_and_exits_with_2) {
   expect_refused("trace", "--output");
   expect_refused("trace -o '" + path_ + "'", "program");
+  expect_refused("trace -o " + std::string(300, 'x') + " -- true", "cannot write the file: File name too long");
   expect_refused("trace -o /nonexistent/trace -- true", "/nonexistent/trace");
   std::ofstream(path_) << "a letter\n";
   expect_refused("trace -o '" + path_ + "' -- true", "not a trace");

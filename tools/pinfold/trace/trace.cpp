@@ -41,14 +41,22 @@ struct trace_command {
   std::vector<std::string> program;
 };
 
+// Returns the path without links, so that a link stays one.
+std::string resolved(const std::string& wanted) {
+  std::error_code refused;
+  auto path = std::filesystem::absolute(wanted, refused);
+  if (!refused) path = std::filesystem::weakly_canonical(path, refused);
+  if (refused) throw usage_failure(fmt::format("{}: cannot write the file: {}", wanted, refused.message()));
+  return path.string();
+}
+
 // A new trace beside the file, which takes its place once something is recorded. Replaces an earlier trace, and no
 // other file.
 class recording {
  public:
-  explicit recording(const std::string& wanted)
-      : wanted_(wanted), path_(std::filesystem::weakly_canonical(std::filesystem::absolute(wanted)).string()) {
+  explicit recording(const std::string& wanted) : wanted_(wanted), path_(resolved(wanted)) {
     std::error_code none;
-    if (std::filesystem::exists(path_) && (std::filesystem::file_size(path_, none) != 0 || none))
+    if (std::filesystem::exists(path_, none) && (std::filesystem::file_size(path_, none) != 0 || none))
       if (const auto earlier = pinfold::trace_file::open(path_); !earlier)
         throw usage_failure(fmt::format("{}: {}", wanted, pinfold::describe(earlier.error())));
     beside_ = path_ + ".XXXXXX";
