@@ -32,9 +32,10 @@ result<void> make_directory(const std::string& path) noexcept {
   struct stat seen{};
   if (::lstat(path.c_str(), &seen) != 0) return os::fail_system("cannot look at the folder of statistics pages");
   if (!S_ISDIR(seen.st_mode))
-    return fail_errno(errc::not_permitted, ENOTDIR, "the folder of statistics pages is none, or a link");
+    return fail_errno(errc::not_permitted, ENOTDIR, "the path of statistics pages is no folder, or a link");
   if (seen.st_uid != ::geteuid() || (seen.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-    return fail_errno(errc::not_permitted, EPERM, "the folder of statistics pages belongs to, or is open to, others");
+    return fail_errno(errc::not_permitted, EPERM,
+                      "the folder of statistics pages belongs to another user, or others may write to it");
   return {};
 }
 
