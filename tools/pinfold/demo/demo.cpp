@@ -40,7 +40,7 @@ int play(pinfold::memfd_via via) {
   fmt::print("\nThis process's own memory, registered with io_uring and written to a file\n\n");
   show_local();
   fmt::print("\nCounters of the messages' cache\n\n{}", paragraph("  ", pinfold::describe(stage.counters())));
-  fmt::print("\nEvery byte and every counter is correct. The times are of this run only, and are no benchmark.\n");
+  fmt::print("\nEvery byte and every counter is correct. The times are of this run only, and are\nno benchmark.\n");
   return 0;
 }
 

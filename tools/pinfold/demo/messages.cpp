@@ -105,9 +105,10 @@ void show_messages(demo_stage& stage) {
                          rows));
   require_reuse(off.statistics(), stage.counters(), messages);
   const auto on = stage.counters();
-  fmt::print(
-      "\n  medians; off: opened and closed for each message, {} opens; on: {} opens, {} hits; {} bytes checked\n",
-      off.statistics().opens, on.opens, on.hits, stage.take_checked());
+  const auto summary =
+      fmt::format("medians; off: opened and closed for each message, {} opens; on: {} opens, {} hits; {} bytes checked",
+                  off.statistics().opens, on.opens, on.hits, stage.take_checked());
+  fmt::print("\n{}", paragraph("  ", summary));
   explain_losses(rows);
 }
 
