@@ -13,6 +13,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <stdexcept>
 
 namespace pinfold::detail {
@@ -36,7 +37,8 @@ void dump_on_signal_if_wanted() {
   static std::atomic<bool> begun{false};
   if (begun.exchange(true)) return;
   if (const auto done = dump_on_signal_by_environment(); !done)
-    std::fprintf(stderr, "pinfold: PINFOLD_DUMP_SIGNAL: %s; no signal causes a dump\n", describe(done.error()).c_str());
+    std::fprintf(stderr, "pinfold: PINFOLD_DUMP_SIGNAL=%s: %s; no signal causes a dump\n",
+                 ::secure_getenv("PINFOLD_DUMP_SIGNAL"), describe(done.error()).c_str());
 }
 
 bool fits_in_record(const driver& table) noexcept {
