@@ -111,7 +111,8 @@ result<shared_file> shared_file::open(const std::string& path, std::uint64_t max
   shared_file found;
   found.file_ = os::file(open_existing(path));
   if (!found.file_ && errno == ENOENT) {
-    if (max_units == 0) return fail_errno(errc::invalid_argument, ENOENT, "there is no such account; give a maximum");
+    if (max_units == 0)
+      return fail_errno(errc::invalid_argument, ENOENT, "there is no such account; its first member gives the maximum");
     if (auto made = make(path, max_units); !made) return tl::unexpected(made.error());
     found.file_ = os::file(open_existing(path));
   }
