@@ -344,6 +344,9 @@ class engine {
   [[nodiscard]] shard& next_for_eviction() noexcept;
   void retry_all_quarantined(shard& in) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
   [[nodiscard]] bool any_quarantined() const noexcept;
+  [[nodiscard]] bool retry_quarantined_once(shard& in, bool& retried) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
+  /// Whether room comes back without this shard's mutex.
+  [[nodiscard]] bool others_give_back() const noexcept { return shards_.size() > 1 || budget_.node() != nullptr; }
   /// How many closes there were when the driver was asked.
   struct closes_known {
     std::uint64_t done;

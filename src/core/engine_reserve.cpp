@@ -23,7 +23,7 @@ result<void> engine::reserve(shard& in, entry& opening, std::size_t more_bytes, 
   release_watch watch(changes_);
   core::node_request node(budget_.node(), more_bytes);
   for (;;) {
-    if (budget_.node() != nullptr && options_.full == when_full::wait) wait_for_turn(in, opening, watch, node, until);
+    wait_for_turn(in, opening, watch, node, until);
     const bool gathered = budget_.gathered();
     if (in.table.take_room(opening, more_bytes, more_count)) return {};
     if (in.table.ended()) return tl::unexpected(cache_ended);
@@ -41,15 +41,10 @@ result<void> engine::reserve(shard& in, entry& opening, std::size_t more_bytes, 
       return fail(errc::timed_out, "the budget is used up, and another thread's close did not finish in time");
     }
     if (wanted == proof::lately && !may_bypass(opening)) continue;  // another thread wants it to stay, meanwhile
-    if (!retried && any_quarantined()) {
-      retried = true;
-      retry_all_quarantined(in);  // those that fail again stay listed
-      continue;
-    }
+    if (retry_quarantined_once(in, retried)) continue;
     if (why == refusal::node_full && dead_gave_room_at_last(in, node)) continue;
-    const bool others_give_back = shards_.size() > 1 || budget_.node() != nullptr;
     in.room.insist();  // it has given way as far as it can, and must learn why there is no room
-    if (others_give_back && in.table.take_room(opening, more_bytes, more_count)) return {};  // given back meanwhile
+    if (others_give_back() && in.table.take_room(opening, more_bytes, more_count)) return {};  // given back meanwhile
     if (!budget_.gathered()) continue;  // room may have come back, and be in portions by now
     if (const auto ended = without_room(in, opening, more_bytes, watch, node, until)) return *ended;
   }

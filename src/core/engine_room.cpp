@@ -157,6 +157,14 @@ void engine::retry_all_quarantined(shard& in) noexcept {
   in.mutex.lock();
 }
 
+// Those that fail again stay listed.
+bool engine::retry_quarantined_once(shard& in, bool& retried) noexcept {
+  if (retried || !any_quarantined()) return false;
+  retried = true;
+  retry_all_quarantined(in);
+  return true;
+}
+
 // Makes a little room when the driver is out of resources, one victim at a time. Success means that the caller asks the
 // driver again.
 result<void> engine::free_resources(shard& in, const error& refused, const closes_known& before,
