@@ -310,6 +310,10 @@ class engine {
       PINFOLD_REQUIRES(in.mutex);  // unlocks
   [[nodiscard]] bool wait_for_room(shard& in, const entry& opening, release_watch& watch, core::node_request& request,
                                    const deadlines& until) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
+  /// Whether requests wait in turn with those of other processes.
+  [[nodiscard]] bool takes_turns() const noexcept {
+    return budget_.node() != nullptr && options_.full == when_full::wait;
+  }
   void wait_for_turn(shard& in, const entry& opening, release_watch& watch, core::node_request& request,
                      const deadlines& until) noexcept PINFOLD_REQUIRES(in.mutex);  // unlocks
   void tell_refusal(shard& in, const entry& opening, core::node_request& request) noexcept

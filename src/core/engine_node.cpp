@@ -86,7 +86,6 @@ bool engine::wait_for_room(shard& in, const entry& opening, release_watch& watch
 // lacks, also below this process's even share. In its own turn the request gives way to no other.
 void engine::wait_for_turn(shard& in, const entry& opening, release_watch& watch, core::node_request& request,
                            const deadlines& until) noexcept {
-  if (request.node() == nullptr || options_.full != when_full::wait) return;
   auto whose = request.whose_turn();
   for (; whose == node::turn::another && std::chrono::steady_clock::now() < until.room() && !in.table.ended();
        whose = request.whose_turn()) {

@@ -23,7 +23,7 @@ result<void> engine::reserve(shard& in, entry& opening, std::size_t more_bytes, 
   release_watch watch(changes_);
   core::node_request node(budget_.node(), more_bytes);
   for (;;) {
-    wait_for_turn(in, opening, watch, node, until);
+    if (takes_turns()) wait_for_turn(in, opening, watch, node, until);
     const bool gathered = budget_.gathered();
     if (in.table.take_room(opening, more_bytes, more_count)) return {};
     if (in.table.ended()) return tl::unexpected(cache_ended);
@@ -41,8 +41,8 @@ result<void> engine::reserve(shard& in, entry& opening, std::size_t more_bytes, 
       return fail(errc::timed_out, "the budget is used up, and another thread's close did not finish in time");
     }
     if (wanted == proof::lately && !may_bypass(opening)) continue;  // another thread wants it to stay, meanwhile
-    if (retry_quarantined_once(in, retried)) continue;
-    if (why == refusal::node_full && dead_gave_room_at_last(in, node)) continue;
+    if (retry_quarantined_once(in, retried) || (why == refusal::node_full && dead_gave_room_at_last(in, node)))
+      continue;
     in.room.insist();  // it has given way as far as it can, and must learn why there is no room
     if (others_give_back() && in.table.take_room(opening, more_bytes, more_count)) return {};  // given back meanwhile
     if (!budget_.gathered()) continue;  // room may have come back, and be in portions by now
