@@ -342,6 +342,17 @@ TEST(node_budget, R14_a_request_above_the_even_share_that_waits_is_served_when_a
   EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
 }
 
+// Has one lease of 16 pages after another, of a millisecond each.
+void lease_often(local_fixture<>& f, std::uintptr_t from, const std::stop_token& stop, std::atomic<int>& served) {
+  for (std::uintptr_t round = 1; !stop.stop_requested(); ++round) {
+    const auto at = from + (1 + round % 64) * 0x100000;
+    const auto lease = f.acquire(at, at + 16 * page);
+    ASSERT_TRUE(lease);
+    std::this_thread::sleep_for(1ms);
+    ++served;
+  }
+}
+
 // All room that comes back is taken by small requests before the large one looks again, unless it has its turn.
 TEST(node_budget, R14_a_large_request_is_served_beside_members_with_small_ones) {
   constexpr int members = 5;
@@ -352,13 +363,7 @@ TEST(node_budget, R14_a_large_request_is_served_beside_members_with_small_ones) 
   for (int i = 0; i < members; ++i)
     busy.emplace_back([&](const std::stop_token& stop) {
       local_fixture f({.full = when_full::wait, .node_budget = account.open(0), .full_timeout = 60s});
-      for (std::uintptr_t round = 1; !stop.stop_requested(); ++round) {
-        const auto at = (1 + round % 64) * 0x100000;
-        const auto lease = f.acquire(at, at + 16 * page);
-        ASSERT_TRUE(lease);
-        std::this_thread::sleep_for(1ms);
-        ++served;
-      }
+      lease_often(f, 0, stop, served);
     });
   while (served < 10 * members) std::this_thread::yield();
   local_fixture f({.full = when_full::wait, .node_budget = budget, .full_timeout = 20s});
@@ -379,14 +384,7 @@ TEST(node_budget, R14_a_large_request_is_served_beside_members_that_find_room_at
   local_fixture small({.retain = false, .full = when_full::wait, .node_budget = account.open(0), .full_timeout = 60s});
   std::vector<std::jthread> busy;
   for (std::uintptr_t i = 1; i <= threads; ++i)
-    busy.emplace_back([&, i](const std::stop_token& stop) {
-      for (std::uintptr_t round = 1; !stop.stop_requested(); ++round) {
-        const auto lease = small.acquire(i << 32U | round % 64 << 20U, (i << 32U | round % 64 << 20U) + 16 * page);
-        ASSERT_TRUE(lease);
-        std::this_thread::sleep_for(1ms);
-        ++served;
-      }
-    });
+    busy.emplace_back([&, i](const std::stop_token& stop) { lease_often(small, i << 32U, stop, served); });
   while (served < 10 * threads) std::this_thread::yield();
   local_fixture f({.full = when_full::wait, .node_budget = budget, .full_timeout = 20s});
   EXPECT_TRUE(f.acquire(0x10000, 0x10000 + 950 * page));
@@ -399,15 +397,12 @@ TEST(node_budget, R14_a_request_that_cannot_be_served_does_not_keep_others_of_it
   ASSERT_TRUE(held->take(4 * page));
   local_fixture hopeless({.full = when_full::wait, .node_budget = budget, .full_timeout = 7s});
   std::jthread waiting([&] { EXPECT_FALSE(hopeless.acquire(0x10000, 0x10000 + 64 * page)); });
+  std::atomic<int> served{0};
   std::vector<std::jthread> busy;
   for (int i = 0; i < 5; ++i)
     busy.emplace_back([&](const std::stop_token& stop) {
       local_fixture f({.full = when_full::wait, .node_budget = account.open(0), .full_timeout = 60s});
-      for (std::uintptr_t round = 1; !stop.stop_requested(); ++round) {
-        const auto lease = f.acquire((1 + round % 64) << 20U, ((1 + round % 64) << 20U) + 16 * page);
-        ASSERT_TRUE(lease);
-        std::this_thread::sleep_for(1ms);
-      }
+      lease_often(f, 0, stop, served);
     });
   std::this_thread::sleep_for(3s);  // its turns are over
   local_fixture f({.full = when_full::wait, .node_budget = budget, .full_timeout = 4s});
