@@ -338,7 +338,7 @@ class engine {
   /// How a request learns that nothing can be closed.
   enum class proof : std::uint8_t {
     now,     ///< all was leased at a moment during the call: a request may be refused (R58)
-    lately,  ///< or a short time ago: a request bypasses the budget
+    lately,  ///< or a short time ago: a request bypasses the budget, or entries are closed for other processes
   };
   [[nodiscard]] looked close_one_for_room(shard& in, proof wanted = proof::now) noexcept
       PINFOLD_REQUIRES(in.mutex);  // unlocks
