@@ -55,43 +55,64 @@ std::uint64_t mixed(std::uint64_t number) {
   return number ^ number >> 33U;
 }
 
-/// Runs the schedule, and explains how to repeat it if it fails.
-bool succeeds(const scenario& what, plan how, std::uint64_t number, outcome* got = nullptr) {
-  auto ended = run(how, [&] { play(what); });
-  if (got != nullptr) *got = ended;
-  if (ended.failure.empty()) return true;
-  how.traced = true;
-  static_cast<void>(run(how, [&] { play(what); }));
+void explain(const std::string& failure, const scenario& what, std::uint64_t number) {
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-  ADD_FAILURE() << ended.failure << "\n  " << what.text() << "\n  replay with PINFOLD_TEST_SEED=" << test_seed()
+  ADD_FAILURE() << failure << "\n  " << what.text() << "\n  replay with PINFOLD_TEST_SEED=" << test_seed()
                 << " PINFOLD_TEST_SCHEDULE=" << number << only_text() << " --gtest_filter=" << test->test_suite_name()
                 << "." << test->name();
-  return false;
 }
 
-// Schedules with random operations, states, options and priorities.
-void explore_by_priority(std::size_t threads, bool imports) {
-  const auto from = chosen_operations(imports);
-  const auto one = setting("PINFOLD_TEST_SCHEDULE", UINT64_MAX);
-  const auto start = std::chrono::steady_clock::now();
-  std::uint64_t steps = 0;
-  std::uint64_t number = one == UINT64_MAX ? 0 : one;
-  for (;; ++number) {
-    const auto seed = mixed(test_seed() + mixed(number));
-    std::mt19937_64 random(seed);
+/// Schedules with random operations, states, options and priorities, which their numbers choose.
+struct by_priority {
+  static constexpr std::uint64_t series = 100;  // a child process runs so many
+  std::size_t threads;
+  bool imports;
+  std::vector<operation> from = chosen_operations(imports);
+
+  [[nodiscard]] std::pair<scenario, plan> of(std::uint64_t number) const {
+    std::mt19937_64 random(mixed(test_seed() + mixed(number)));
     scenario what{.threads = {}, .imports = imports};
     for (std::size_t i = 0; i < threads; ++i) what.threads.push_back(from[random() % from.size()]);
     what.with = static_cast<before>(random() % static_cast<std::uint64_t>(before::count));
     what.choices = random() % 4 == 0 ? 0 : random();
-    outcome got;
-    if (!succeeds(what, {.seed = random(), .atomics = random() % 2 == 0}, number, &got) || one != UINT64_MAX) break;
-    steps += got.steps;
-    if (std::chrono::steady_clock::now() - start > stress_time(cases)) break;
+    return {what, {.seed = random(), .atomics = random() % 2 == 0}};
   }
-  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-  std::printf("%llu schedules of %.0f steps, %.0f/s\n", static_cast<unsigned long long>(number + 1),
-              static_cast<double>(steps) / static_cast<double>(number + 1),
-              static_cast<double>(number + 1) / spent.count());
+
+  [[nodiscard]] series_outcome run_until(std::uint64_t last, bool traced) const {
+    return run_series(last / series * series, last, [this, traced, last](std::uint64_t number) {
+      auto one = of(number);
+      one.second.traced = traced && number == last;
+      return schedule{one.second, [what = one.first] { play(what); }};
+    });
+  }
+
+  /// Runs the series of a schedule until that one. Returns the steps.
+  [[nodiscard]] std::uint64_t check(std::uint64_t last) const {
+    const auto got = run_until(last, false);
+    if (got.last.failure.empty()) return got.steps;
+    static_cast<void>(run_until(got.number, true));
+    explain(got.last.failure, of(got.number).first, got.number);
+    return got.steps;
+  }
+};
+
+void explore_by_priority(std::size_t threads, bool imports) {
+  const by_priority schedules{threads, imports};
+  if (const auto one = setting("PINFOLD_TEST_SCHEDULE", UINT64_MAX); one != UINT64_MAX)
+    return static_cast<void>(schedules.check(one));
+  static_cast<void>(test_seed());  // prints it once, and not in each child
+  const auto start = std::chrono::steady_clock::now();
+  std::uint64_t steps = 0;
+  std::uint64_t done = 0;
+  std::chrono::duration<double> spent{};
+  do {
+    done += by_priority::series;
+    steps += schedules.check(done - 1);
+    if (::testing::Test::HasFailure()) return;
+    spent = std::chrono::steady_clock::now() - start;
+  } while (spent < stress_time(cases));
+  std::printf("%llu schedules of %.0f steps, %.0f/s\n", static_cast<unsigned long long>(done),
+              static_cast<double>(steps) / static_cast<double>(done), static_cast<double>(done) / spent.count());
 }
 
 /// A schedule of two plain operations with at most two preemptions.
@@ -127,8 +148,16 @@ struct exact {
             .with = static_cast<before>(scenario_number / 2 % states),
             .choices = scenario_number % 2};
   }
-  [[nodiscard]] bool succeeds(outcome* got) const {
-    return explore_test::succeeds(what(), {.by_priority = false, .preempted = preempted}, number(), got);
+  /// Runs the schedule, and explains how to repeat it if it fails.
+  outcome check() const {
+    const auto what = this->what();
+    plan how{.by_priority = false, .preempted = preempted};
+    auto got = explore::run(how, [&] { play(what); });
+    if (got.failure.empty()) return got;
+    how.traced = true;
+    static_cast<void>(explore::run(how, [&] { play(what); }));
+    explain(got.failure, what, number());
+    return got;
   }
 };
 
@@ -137,7 +166,7 @@ class exhaustive {
   explicit exhaustive(bool imports) : imports_(imports) {}
   void run() {
     if (const auto one = setting("PINFOLD_TEST_SCHEDULE", UINT64_MAX); one != UINT64_MAX) {
-      static_cast<void>(exact::of(one, imports_).succeeds(nullptr));
+      static_cast<void>(exact::of(one, imports_).check());
       return;
     }
     std::vector<std::uint64_t> scenarios(exact::count(imports_));
@@ -165,10 +194,8 @@ class exhaustive {
   [[nodiscard]] bool goes_on() const { return !::testing::Test::HasFailure() && spent() < stress_time(cases); }
 
   outcome run_one(const exact& how) {
-    outcome got;
     ++runs_;
-    static_cast<void>(how.succeeds(&got));
-    return got;
+    return how.check();
   }
 
   void preempt_once(std::uint64_t number) {

@@ -40,12 +40,20 @@ report& shared() {
   return *made;
 }
 
-[[noreturn]] void run_here(const plan& how, const std::function<void()>& threads, report& into) {
-  ::alarm(longest_seconds);
+[[noreturn]] void run_here(std::uint64_t first, std::uint64_t last, const std::function<schedule(std::uint64_t)>& make,
+                           report& into) {
   core::at_point = []() noexcept { point("sync"); };
-  all_threads.begin(how, into);
-  threads();
-  if (::testing::Test::HasFailure()) all_threads.fail("an expectation failed, see above");
+  for (auto number = first;; ++number) {
+    ::alarm(longest_seconds);
+    into.begin(number);
+    const schedule one = make(number);
+    into.traced = one.how.traced;
+    all_threads.begin(one.how, into);
+    one.threads();
+    if (::testing::Test::HasFailure()) all_threads.fail("an expectation failed, see above");
+    into.all_steps += into.steps;
+    if (!all_threads.end() || number == last) break;
+  }
   std::fflush(stdout);
   ::_exit(0);
 }
@@ -87,17 +95,26 @@ void print(const report& from) {
 }  // namespace
 
 outcome run(const plan& how, const std::function<void()>& threads) {
+  return run_series(0, 0, [&](std::uint64_t /*number*/) { return schedule{how, threads}; }).last;
+}
+
+series_outcome run_series(std::uint64_t first, std::uint64_t last, const std::function<schedule(std::uint64_t)>& make) {
   report& into = shared();
-  new (&into) report{};
-  std::fflush(stdout);
-  const pid_t child = ::fork();
-  if (child < 0) return {std::string("cannot fork: ") + std::strerror(errno), 0, 0, 0};
-  if (child == 0) run_here(how, threads, into);
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  into.all_steps = 0;
+  for (;; first = into.number + 1) {
+    into.begin(first);
+    std::fflush(stdout);
+    const pid_t child = ::fork();
+    if (child < 0) return {{std::string("cannot fork: ") + std::strerror(errno), 0, 0, 0}, first, into.all_steps};
+    if (child == 0) run_here(first, last, make, into);
+    int status = 0;
+    while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    auto failure = failure_of(status, into);
+    if (failure.empty() && into.number < last) continue;
+    if (into.traced) print(into);
+    return {{std::move(failure), into.steps, into.others, into.hash}, into.number, into.all_steps};
   }
-  if (how.traced) print(into);
-  return {failure_of(status, into), into.steps, into.others, into.hash};
 }
 
 }  // namespace pinfold::explore

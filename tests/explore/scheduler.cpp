@@ -27,6 +27,7 @@ constexpr std::uint32_t longest_run = 3'000;  // a thread that spins gives its t
 bool scheduler::has_this_thread() noexcept { return self >= 0; }
 
 void scheduler::begin(const plan& how, report& into) noexcept {
+  *this = scheduler();
   plan_ = how;
   report_ = &into;
   random_.seed(static_cast<unsigned>(how.seed ^ how.seed >> 32U) % 2147483646U + 1U);
@@ -37,6 +38,11 @@ void scheduler::begin(const plan& how, report& into) noexcept {
   if (how.by_priority && random_() % 4 == 0) jump_ = static_cast<std::uint32_t>(1 + random_() % length);
   self = add_thread();
   name_this_thread("main");
+}
+
+bool scheduler::end() noexcept {
+  self = -1;
+  return std::none_of(threads_.begin(), threads_.end(), [](const thread& each) { return each.native_known; });
 }
 
 void scheduler::name_this_thread(const char* name) noexcept {

@@ -34,8 +34,16 @@ struct plan {
   bool traced = false;
 };
 
-/// What a schedule leaves, in memory that its process shares with its parent.
+/// What schedules leave, in memory that their process shares with its parent.
 struct report {
+  /// Forgets what the schedule before this one left.
+  void begin(std::uint64_t next) noexcept {
+    number = next;
+    failure[0] = 0;
+    steps = others = 0;
+    turns = hash = 0;
+    traced = false;
+  }
   struct turn {
     std::uint32_t step;
     std::uint16_t from;
@@ -45,6 +53,9 @@ struct report {
     int depth;
     std::array<void*, 12> frames;
   };
+  std::uint64_t number;     ///< of the schedule
+  std::uint64_t all_steps;  ///< of the schedules before this one
+  bool traced;
   std::array<char, 1000> failure;
   std::uint32_t steps;
   std::uint32_t others;  ///< threads that could run at the first preemption
@@ -59,6 +70,8 @@ class scheduler {
  public:
   /// Begins an exploration on this thread, the first of its threads.
   void begin(const plan& how, report& into) noexcept;
+  /// Ends it, on the same thread. Returns whether no other thread of it is left, so that another one can begin.
+  [[nodiscard]] bool end() noexcept;
   /// Whether this thread belongs to the exploration.
   [[nodiscard]] static bool has_this_thread() noexcept;
   /// Between these, points count. Otherwise a thread runs until it blocks.

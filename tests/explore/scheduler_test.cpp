@@ -15,7 +15,9 @@
 #include <mutex>
 #include <new>
 #include <string>
+#include <sys/mman.h>
 #include <thread>
+#include <unistd.h>
 
 namespace pinfold::explore::scheduler_test {
 namespace {
@@ -177,6 +179,41 @@ TEST(scheduler, repeats_a_schedule) {
     EXPECT_EQ(once.failure, "");
     EXPECT_EQ(once.hash, again.hash);
   }
+}
+
+TEST(scheduler, repeats_a_series_up_to_the_schedule_that_fails) {
+  const auto make = [](std::uint64_t number) {
+    return schedule{{.seed = number}, [number] {
+                      add_under_a_mutex();
+                      if (number == 7) all_threads.fail("number 7");
+                    }};
+  };
+  const auto once = run_series(2, 20, make);
+  const auto again = run_series(2, 7, make);
+  EXPECT_EQ(once.number, 7U);
+  EXPECT_EQ(once.last.failure, "number 7");
+  EXPECT_EQ(again.last.failure, "number 7");
+  EXPECT_EQ(once.last.hash, again.last.hash);
+}
+
+TEST(scheduler, goes_on_in_another_process_if_a_schedule_leaves_a_thread) {
+  void* const memory = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  auto* const process_of = static_cast<pid_t*>(memory);
+  const auto got = run_series(0, 4, [&](std::uint64_t number) {
+    return schedule{{}, [number, process_of] {
+                      process_of[number] = ::getpid();
+                      std::thread left([] {});
+                      if (number == 2) return left.detach();
+                      left.join();
+                    }};
+  });
+  EXPECT_EQ(got.last.failure, "");
+  EXPECT_EQ(got.number, 4U);
+  EXPECT_EQ(process_of[0], process_of[2]);
+  EXPECT_NE(process_of[2], process_of[3]);
+  EXPECT_EQ(process_of[3], process_of[4]);
+  ::munmap(memory, 4096);
 }
 
 TEST(scheduler, lets_time_pass_when_no_thread_can_run) {
