@@ -2,11 +2,13 @@
 #include "core/debug_layout.hpp"
 #include "core/hints.hpp"
 #include "os/barrier.hpp"
+#include "os/page_bytes.hpp"
 
 #include <pinfold/detail/ledger.hpp>
 
 #include <cstddef>
 #include <new>
+#include <span>
 #include <sys/mman.h>
 
 namespace pinfold::detail {
@@ -19,6 +21,22 @@ namespace {
 
 thread_local constinit bool at_its_end = false;
 
+void clear(std::span<std::uint64_t> hints) noexcept {
+  for (auto& hint : hints) std::atomic_ref(hint).store(0, std::memory_order_relaxed);
+}
+
+// The kernel takes whole pages away without a look at them; where it does not, as in locked memory, all are written.
+void forget(std::span<std::uint64_t> hints) noexcept {
+  const auto page = os::page_bytes();
+  const auto before = (page - reinterpret_cast<std::uintptr_t>(hints.data()) % page) % page / sizeof hints[0];
+  if (before > hints.size()) return clear(hints);
+  const auto after = hints.subspan(before);
+  const auto whole = after.first(after.size() - after.size_bytes() % page / sizeof hints[0]);
+  if (::madvise(whole.data(), whole.size_bytes(), MADV_DONTNEED) != 0) return clear(hints);
+  clear(hints.first(before));
+  clear(after.subspan(whole.size()));
+}
+
 }  // namespace
 
 ledger::ledger() noexcept {
@@ -29,9 +47,7 @@ ledger::ledger() noexcept {
 struct ledger_owner {
   static void forget_hints() noexcept {
     for (ledger* each = ledger::all.load(std::memory_order_acquire); each != nullptr; each = each->next_)
-      for (auto& hint : each->hints_)
-        if (std::atomic_ref word(hint); word.load(std::memory_order_relaxed) != 0)
-          word.store(0, std::memory_order_relaxed);  // does not touch memory that the thread has not touched
+      forget(each->hints_);
   }
 
   static constexpr debugging::ledger_layout layout() noexcept {

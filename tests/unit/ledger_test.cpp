@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The pins in threads' ledgers add up, whichever thread gives them back.
+#include "core/hints.hpp"
+
 #include <pinfold/detail/ledger.hpp>
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <barrier>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <set>
+#include <sys/resource.h>
 #include <thread>
+#include <vector>
 
 namespace pinfold::testing::ledger_test {
 namespace {
@@ -125,6 +132,34 @@ TEST(ledger, hints_belong_to_the_thread) {
     EXPECT_EQ(ledger::for_hints().hint(7), nullptr);
   }).join();
   ledger::of_this_thread()->set_hint(7, nullptr);
+}
+
+// In a child of fork, for each thread that the parent has had: a look at a page that the thread had not touched is a
+// fault. 8 ledgers have 2 048 pages of hints.
+TEST(ledger, R37_all_hints_are_forgotten_without_a_look_at_what_was_not_touched) {
+  constexpr std::ptrdiff_t threads = 8;
+  constexpr std::array<std::uintptr_t, 5> keys{0, 1, 511, 65'536, 131'071};
+  constexpr long most_faults = 500;
+  const auto some = std::make_unique<lone_record>();
+  std::barrier step(threads + 1);
+  std::vector<std::jthread> all;
+  for (std::ptrdiff_t i = 0; i < threads; ++i)
+    all.emplace_back([&] {
+      for (const auto key : keys) ledger::of_this_thread()->set_hint(key, &some->one);
+      step.arrive_and_wait();
+      step.arrive_and_wait();
+      for (const auto key : keys) EXPECT_EQ(ledger::for_hints().hint(key), nullptr) << key;
+    });
+  const auto faults = [] {
+    rusage used{};
+    EXPECT_EQ(::getrusage(RUSAGE_SELF, &used), 0);
+    return used.ru_minflt;
+  };
+  step.arrive_and_wait();
+  const auto before = faults();
+  core::forget_hints();
+  EXPECT_LT(faults() - before, most_faults);
+  step.arrive_and_wait();
 }
 
 TEST(ledger, for_each_lists_cells_and_slots) {
