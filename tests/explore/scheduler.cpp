@@ -116,8 +116,8 @@ void scheduler::point(const char* what) noexcept {
   hand_over(pick(), what);
 }
 
-void scheduler::atomic_point(const volatile void* at, bool writes) noexcept {
-  if (!plan_.atomics || self < 0 || !armed_) return;
+void scheduler::watched_atomic(const volatile void* at, bool writes) noexcept {
+  if (self < 0) return;
   auto& known = variables_[reinterpret_cast<std::uintptr_t>(at) / 4 * 0x9e3779b97f4a7c15U >> 52U];
   if (known.at != at) known = {at, self};
   known.shared = known.shared || known.by != self;

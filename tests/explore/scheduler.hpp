@@ -90,7 +90,9 @@ class scheduler {
   }
   /// Before an access to an atomic variable: a point if the plan says so, and several threads access the variable, of
   /// which one has written it since they began.
-  void atomic_point(const volatile void* at, bool writes) noexcept;
+  void atomic_point(const volatile void* at, bool writes) noexcept {
+    if (armed_ && plan_.atomics) watched_atomic(at, writes);
+  }
   void yield() noexcept;
   /// Waits until `wake` is called with `on`. Returns false if the deadline came first.
   bool wait(const void* on, std::int64_t deadline, const char* what) noexcept;
@@ -134,6 +136,7 @@ class scheduler {
     bool written = false;
   };
 
+  void watched_atomic(const volatile void* at, bool writes) noexcept;
   void count(const char* what) noexcept;
   [[nodiscard]] int pick() noexcept;
   [[nodiscard]] bool goes_before(int one, int other) const noexcept;
