@@ -71,7 +71,7 @@ static void use(struct worker *self, uint64_t *buffer) {
 
 static void *work(void *of_thread) {
   struct worker *self = of_thread;
-  for (unsigned turn = 0; turn % 1024 != 0 || time(NULL) < end; ++turn) {
+  for (unsigned turn = 0; turn == 0 || turn % 1024 != 0 || time(NULL) < end; ++turn) {
     uint64_t **one = &self->owned[turn / 4 % buffers];
     if (*one == NULL || turn % 8 == 2) *one = replace(self, *one);
     use(self, *one);
