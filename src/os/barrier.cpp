@@ -9,8 +9,6 @@ namespace pinfold::os {
 
 namespace {
 
-std::atomic<bool> prefer_fences{false};
-
 // Not a static variable of a function: registering takes the kernel milliseconds where there are other threads, and a
 // fork while a thread initializes the variable would block the child for ever.
 enum class choice : std::uint8_t { none, membarrier, fences };
@@ -20,13 +18,11 @@ bool membarrier(int command) noexcept { return ::syscall(SYS_membarrier, command
 
 }  // namespace
 
-void prefer_barrier(barrier_policy wanted) noexcept { prefer_fences = wanted == barrier_policy::fences; }
-
 barrier_policy barrier_in_use() noexcept {
   auto chosen = made.load(std::memory_order_acquire);
   if (chosen == choice::none) [[unlikely]] {
-    const bool refused = prefer_fences || !membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
-    const auto mine = refused ? choice::fences : choice::membarrier;
+    const bool registered = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+    const auto mine = registered ? choice::membarrier : choice::fences;
     if (made.compare_exchange_strong(chosen, mine, std::memory_order_acq_rel)) chosen = mine;
   }
   return chosen == choice::fences ? barrier_policy::fences : barrier_policy::membarrier;

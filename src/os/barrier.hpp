@@ -18,9 +18,6 @@ enum class barrier_policy : std::uint8_t { membarrier, fences };
 /// pin.
 [[nodiscard]] barrier_policy barrier_in_use() noexcept;
 
-/// Sets the policy that the first call of `barrier_in_use` takes instead of asking the kernel. For tests.
-void prefer_barrier(barrier_policy wanted) noexcept;
-
 /// Passes a full barrier on all running threads. A thread that pins afterwards sees the caller's earlier stores; the
 /// caller sees every pin stored before that. Returns false when the kernel refuses, as in a process that later forbade
 /// itself membarrier: then the caller may conclude nothing.

@@ -37,7 +37,7 @@ void thread::stop() noexcept {
   if (!running_ || ::getpid() != process_) return;
   const detail::no_cancellation whole;
   running_ = false;
-  stop_.store(true);
+  stop_.store(true, std::memory_order_seq_cst);
   wake();
   if (::pthread_equal(number_, ::pthread_self()) != 0) {
     ::pthread_detach(number_);
@@ -54,10 +54,10 @@ void thread::wake() noexcept {
 
 bool thread::goes_on() noexcept {
   std::array<char, 64> read{};
-  if (!ends_[0].still_there()) return !stop_.load();
+  if (!ends_[0].still_there()) return !stop_.load(std::memory_order_seq_cst);
   while (::recv(ends_[0].number(), read.data(), read.size(), MSG_DONTWAIT) > 0) {
   }
-  return !stop_.load();
+  return !stop_.load(std::memory_order_seq_cst);
 }
 
 }  // namespace pinfold::os
